@@ -1,8 +1,7 @@
-"""Taking mails out of a queue: each delivery is looked up, judged, and handed to the consumer, or dealt with here.
+"""Taking mails out of a queue: each delivery is looked up, judged, and handed to the consumer or settled here.
 
-Several are unacked at once, and each goes its own way: one whose bytes are slow, or whose look-up gets no answer, holds
-up no other. What is ready is handed over by weight of its level. The only pressure back is the prefetch. No error of a
-single mail ends the stream.
+Deliveries are handled independently: slow bytes or a look-up without an answer delay no other mail. Ready mails are
+handed out by weight of their level. The only back-pressure is the prefetch. No error of a single mail ends the stream.
 """
 
 import asyncio
@@ -47,7 +46,7 @@ Unacked = dict[EnqueueId, UnackedMail]
 async def dequeue(
     parts: Parts, unacked: Unacked, prefetch: int, priorities: Collection[int] | None
 ) -> AsyncGenerator[AsyncIterator[UnackedMail]]:
-    """The mails, as they are ready. Whatever was not settled when the context is left is delivered again."""
+    """The mails, as they are ready. Unsettled mails are delivered again after the context."""
     lost = partial(parts.counts.add, QueueCount.CONSUMER_LOST, parts.queue)
     async with parts.broker.deliveries(parts.queue, prefetch, priorities, lost) as deliveries:
         stream = _Stream(parts, unacked)
@@ -82,7 +81,7 @@ class _Stream:
                 return mail
 
     async def feed(self, deliveries: AsyncIterator[Delivery]) -> None:
-        """Look every delivery up, each in a task of its own; the broker's prefetch bounds how many there are."""
+        """Look every delivery up, each in its own task; the broker's prefetch bounds their number."""
         try:
             async for delivery in deliveries:
                 task = asyncio.ensure_future(self._take(delivery))
@@ -95,7 +94,7 @@ class _Stream:
             self._ready.fail(error)
 
     async def end(self) -> None:
-        """Let go of what was not settled; the broker delivers it again."""
+        """Release unsettled mails; the broker delivers them again."""
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
@@ -110,7 +109,6 @@ class _Stream:
             _LOG.error("queue %s: a delivery is left unacked", self._parts.queue, exc_info=task.exception())
 
     async def _take(self, delivery: Delivery) -> None:
-        """Look up, judge and treat one delivery."""
         try:
             queued = queued_of(delivery.message.body)
         except BadPayload as error:
@@ -131,7 +129,7 @@ class _Stream:
                 self._settled(queued.enqueue_id, Settlement.RETURNED)
 
     async def _judged(self, mail: UnackedMail) -> DeliveryVerdict:
-        """Look until everything has answered, or the broker is to have the delivery back; treat it; what it was."""
+        """Look up until everything has answered, or the delivery is to be requeued; the verdict carried out."""
         begun = self._parts.clock.micros()
         for tries in count(1):
             mail.looked_at = self._parts.clock.micros()
@@ -162,7 +160,7 @@ class _Stream:
             await self._parts.blob_cleanup.add(found.queued.blobs, dequeued=False)
 
     async def _tell(self, delivery: Delivery, settling: Settling) -> bool:
-        """Whether the broker was told; one that is gone delivers again: then all is looked up anew."""
+        """Whether the broker was told; if it is gone it delivers again, and all is looked up anew."""
         try:
             await _TELLING[settling](delivery)
         except BrokerUnreachable as error:
@@ -171,7 +169,7 @@ class _Stream:
         return True
 
     async def _note_foreign(self, mail: UnackedMail) -> None:
-        """Say once in each slice of time that another program enqueues here: its mails are in nobody's tallies."""
+        """Log once per slice that another program enqueues here: its mails are in no tally."""
         now = slice_of(self._parts.now, self._parts.slicing.window)
         if mail.slice_start is None and self._foreign_since != now:
             self._foreign_since = now
@@ -183,7 +181,7 @@ class _Stream:
             self._unacked.pop(enqueue_id).settlement.set_result(outcome)
 
     async def _still_waits(self, mail: UnackedMail) -> bool:
-        """Whether the mail may be handed over; what waited for its consumer may have been deleted meanwhile."""
+        """Whether the mail may be handed over; it may have been deleted while it waited."""
         if self._parts.clock.micros() - mail.looked_at <= FRESH / _MICRO:
             return True
         try:
@@ -200,7 +198,7 @@ class _Stream:
 
 
 async def _comes_again(first: UnackedMail, delivery: Delivery) -> bool:
-    """Whether the mail of a second copy was delayed, once the first, which this process has unacked, is settled.
+    """Whether the mail of a second copy was delayed, known once its first copy is settled.
 
     A publish that was repeated, or a connection that was lost, brings a mail twice; its consumer need not work twice
     for that. A copy of the same try as one that is delayed by now is not needed; a later try is.

@@ -1,4 +1,4 @@
-"""Putting a mail into a queue: blobs, row, then a publish that is confirmed; whatever fails is undone on the way back.
+"""Putting a mail into a queue: blobs, row, then a confirmed publish; after a failure each step is undone.
 
 The caller hears of success only when the broker has confirmed the mail, or its row among the delayed ones is written;
 of an error only when the mail is not delivered: nothing of it was published, or a mark hides what may have been. What
@@ -25,7 +25,7 @@ _LOG: Final = logging.getLogger("mailmend.queue")
 
 
 def admitted(mail: Mail, priority: int | None) -> Mail:
-    """The mail as it is queued: with that priority; None: with what its attribute says.
+    """The mail with that priority; None: with the one of its attribute.
 
     Raises:
         WrongUse: there is no such priority, or James could not read such a mail.
@@ -34,7 +34,6 @@ def admitted(mail: Mail, priority: int | None) -> Mail:
 
 
 async def enqueue(parts: Parts, mail: Mail, content: bytes, due_at: datetime | None, priority: int | None) -> EnqueueId:
-    """Put the mail into the queue, or among the delayed ones; errors as of `MailQueue.enqueue`."""
     due = None if due_at is None else parts.due_mails
     mail = admitted(mail, priority)
     enqueue_id = EnqueueId(parts.clock.random_uuid())
@@ -65,7 +64,7 @@ async def _deliver(parts: Parts, queued: QueuedMail) -> None:
 
 
 async def _delay(parts: Parts, due: DueMails, queued: QueuedMail, due_at: datetime) -> None:
-    """A queue of delayed mails alone has a browse start too: else nobody who asks for all queues would maintain it."""
+    """A queue of delayed mails alone needs a browse start too: only that lists it among all queues."""
     listed = Listed(queued, parts.now, Whereabouts.DELAYED, due_at=due_at)
     try:
         if parts.queue not in parts.view.known_queues.starts_seen:
@@ -77,7 +76,7 @@ async def _delay(parts: Parts, due: DueMails, queued: QueuedMail, due_at: dateti
 
 
 async def _undo(parts: Parts, queued: QueuedMail, error: BaseException, slice_start: datetime | None) -> None:
-    """Hide the mail, then forget its bytes; they stay while it may still be delivered."""
+    """Mark the mail, then delete its blobs; they stay while it may still be delivered."""
     try:
         await parts.view.mark(parts.queue, queued.enqueue_id, slice_start)
     except MailmendError as failure:

@@ -1,4 +1,4 @@
-"""One look at a queue: the figures by which its health is judged, and how fast mails come and go between two looks."""
+"""The figures by which a queue's health is judged, and the rates between two looks."""
 
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -19,7 +19,7 @@ from model.queue.size import SizeKind
 
 @dataclass(frozen=True, slots=True)
 class TrafficSums:
-    """What all tallies of some slices tell together, at an instant."""
+    """The sum of all tallies of some slices at an instant."""
 
     at: datetime
     slices: Sequence[datetime]
@@ -28,7 +28,7 @@ class TrafficSums:
 
 
 async def figures_of(view: QueueView, queue: QueueName, broker: Broker | None = None) -> QueueFigures:
-    """Look at a queue; a broker that does not answer is a figure too.
+    """The queue's figures; a broker that does not answer is one of them.
 
     Raises:
         CannotReach: the tables do not answer.
@@ -58,14 +58,14 @@ async def figures_of(view: QueueView, queue: QueueName, broker: Broker | None = 
 
 
 def slack_of(own: OwnTables) -> timedelta | None:
-    """How much longer rows live than a mail is meant to stay, as renewal reckons; None where they never expire."""
+    """How much longer rows live than a mail is meant to stay; None where they never expire."""
     if not own.row_ttl_seconds:
         return None
     return starts.slack_of(timedelta(seconds=own.row_ttl_seconds), timedelta(seconds=own.mark_ttl_seconds))
 
 
 async def sums_of(view: QueueView, queue: QueueName, before: TrafficSums | None = None) -> TrafficSums | None:
-    """What the tallies tell; of the slices of an earlier look and those since. None where nobody keeps any."""
+    """The tallies' sums, of the slices of an earlier look and those since; None where there are no tallies."""
     start = before.slices[0] if before and before.slices else await view.known_queues.browse_start(queue)
     if not view.known_queues.own.tallies or start is None:
         return None
@@ -76,7 +76,7 @@ async def sums_of(view: QueueView, queue: QueueName, before: TrafficSums | None 
 
 
 def pace_between(first: TrafficSums | None, second: TrafficSums | None) -> QueueRates | None:
-    """How fast mails came and went between two looks; None where that cannot be known."""
+    """The rates between two looks; None where they cannot be known."""
     if first is None or second is None or second.at <= first.at:
         return None
     seconds = (second.at - first.at).total_seconds()

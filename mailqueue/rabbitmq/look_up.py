@@ -1,4 +1,4 @@
-"""Looking a delivery up: its mark first, then its bytes, and beside them its row, where a missing one says anything.
+"""Looking a delivery up: its mark first, then its bytes, and its row where a missing row has a meaning.
 
 The mark comes first because the bytes of a marked mail may be gone: a mail that an operator deleted is dropped, and no
 alarm is raised over what it lacks.
@@ -46,11 +46,10 @@ class DeliveryLookup:
         self._marks = MarkLookups(partial(marks.there, parts.queue), partial(marks.among, parts.queue))
 
     async def close(self) -> None:
-        """Stop asking."""
         await self._marks.close()
 
     async def look(self, queued: QueuedMail, delivery: Delivery) -> LookedUp:
-        """What is found of the mail. Never raises but when cancelled: what did not answer is part of the answer."""
+        """What is found of the mail. Raises only when cancelled: a missing answer is part of the result."""
         try:
             return await self._look(queued, delivery)
         except MailmendError as error:
@@ -60,7 +59,6 @@ class DeliveryLookup:
             return LookedUp(queued, silence=type(error).__name__)
 
     async def marked(self, queued: QueuedMail) -> bool:
-        """Whether the mail is marked by now."""
         return await self._marks.marked(queued.enqueue_id)
 
     async def _look(self, queued: QueuedMail, delivery: Delivery) -> LookedUp:
@@ -77,7 +75,7 @@ class DeliveryLookup:
             return None
 
     async def _row(self, queued: QueuedMail, delivery: Delivery) -> RowState:
-        """That of a dead letter was taken away, and nothing follows from that."""
+        """A dead letter's row was removed, so a missing one means nothing."""
         if delivery.dead_lettered:
             return RowState.EXPECTED
         slice_start = slice_of_message(delivery.message)
@@ -88,7 +86,7 @@ class DeliveryLookup:
         return RowState.LAPSED if lapsed is not None and since < lapsed else RowState.GONE
 
     async def _is_missing(self, queued: QueuedMail, slice_start: datetime | None, since: datetime) -> bool:
-        """Whether the row is missing, and that says anything.
+        """Whether the row is missing, and that means the mail has left.
 
         Args:
             queued: the mail, which is not marked.
@@ -105,13 +103,13 @@ class DeliveryLookup:
         return False
 
     async def _is_over(self, slice_start: datetime, *, old: bool) -> bool:
-        """Whether a missing row would say anything. A slice that has not ended is not before the browse start."""
+        """Whether a missing row has a meaning. A slice that has not ended is not before the browse start."""
         if slice_start + self._parts.slicing.window > self._parts.now + _SKEW:
             return False
         return old or gone_before(slice_start, await self._view.known_queues.browse_start(self._queue))
 
     async def _is_nowhere(self, queued: QueuedMail) -> bool:
-        """Whether no slice in sight holds the row of a mail whose message names none: looked for twice."""
+        """Whether no live slice holds the row of a mail whose message names none: reads twice."""
         if await self._view.rows.slice_with(self._queue, queued) is not None:
             return False
         await self._parts.clock.pause(SECOND_LOOK_SECONDS)

@@ -74,49 +74,39 @@ class RabbitMailQueue:
         at: datetime | None = None,
         priority: int | None = None,
     ) -> EnqueueId:
-        """Put a mail into the queue."""
         return await enqueue(self._parts, mail, content, due_time(self._parts.now, delay, at), priority)
 
     def dequeue(
         self, prefetch: int = PREFETCH, *, priorities: Collection[int] | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[UnackedMail]]:
-        """Take mails."""
         if prefetch < 1:
             raise WrongUse(f"{prefetch} mails cannot be unacked", mend="Take at least one at a time.")
         return dequeue(self._parts, self._unacked, prefetch, priorities)
 
     def browse(self, where: MailFilter = EVERYTHING, after: ListingPosition | None = None) -> AsyncIterator[Listed]:
-        """The mails in the queue without their bytes."""
         return self.view.browse(self.name, where, after)
 
     async def content(self, listed: Listed) -> bytes:
-        """A listed mail's bytes."""
         return await content_of(self._parts.blobs, listed.queued.blobs)
 
     async def size(self) -> Size:
-        """How many mails wait and are delayed."""
         return await self.view.size(self.name)
 
     async def delete(self, where: MailFilter, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
-        """Remove the mails that are meant."""
         return await remove(self._parts, where, on_removed, dry_run=dry_run)
 
     async def purge(self, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
-        """Remove every mail."""
         return await self.delete(EVERYTHING, dry_run=dry_run, on_removed=on_removed)
 
     async def flush(self, *, dry_run: bool = False) -> int:
-        """Every delayed mail is delivered now."""
         if dry_run:
             return (await delays(self.browse(DELAYED))).count
         return await self._mover.flush() if self._mover else 0
 
     async def restoring(self, removed: Collection[EnqueueId]) -> Restoring:
-        """Look for removed mails, before they are brought back."""
         return await restoring(self._parts, removed)
 
     async def figures(self) -> QueueFigures:
-        """One look at the queue, the broker too."""
         return await figures_of(self.view, self.name, self._parts.broker)
 
     async def maintain(self, stop: asyncio.Event) -> None:
@@ -130,7 +120,6 @@ class RabbitMailQueue:
         await self._parts.tallies.flush()
 
     async def close(self) -> None:
-        """Finish what nobody waited for, and write what was counted."""
         await self._parts.background.close()
         await self._sweeper.close()
         await self._parts.tallies.flush()
@@ -146,7 +135,7 @@ class RabbitMailQueue:
     # Maintenance: what the field needs for a queue of this kind
 
     async def move_due(self) -> int:
-        """One round: what is delayed and due goes into the queue; how many mails.
+        """One round: put delayed mails whose time has come into the queue; how many.
 
         Raises:
             CannotReach: tables or broker did not answer; what was moved stays moved.

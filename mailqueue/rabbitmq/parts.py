@@ -42,7 +42,6 @@ class Parts:
 
     @property
     def now(self) -> datetime:
-        """By our own clock, in UTC."""
         return instant_of(self.clock.micros())
 
     @property
@@ -58,7 +57,6 @@ class Parts:
 
 
 def no_due_mails() -> Delayed:
-    """What a delay comes to in a keyspace without a table for it."""
     return Delayed(
         "this keyspace has no table for delayed mails, dueMails",
         mend="Create it with: mailmend schema apply (James neither lists nor touches it); or give no delay.",

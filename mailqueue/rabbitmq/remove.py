@@ -1,4 +1,4 @@
-"""Deleting and purging: every mail that is meant leaves the queue by its mark, and its bytes go.
+"""Deleting and purging: each matching mail leaves the queue by its mark, and its blobs are deleted.
 
 What listing shows is taken in batches, so a purge needs no more memory than one of them. A mark hides its mail from
 every delivery that is still to come, so the broker is not asked at all. Of a delayed mail the row goes first and the
@@ -46,7 +46,7 @@ class _Meant:
 
 
 async def remove(parts: Parts, where: MailFilter, on_removed: OnRemoved | None, *, dry_run: bool) -> Removed:
-    """Remove what is meant; stops after too many failures.
+    """Remove matching mails; stops after too many failures.
 
     Raises:
         CannotReach: the listing broke off; what was removed stays removed.
@@ -67,7 +67,7 @@ async def remove(parts: Parts, where: MailFilter, on_removed: OnRemoved | None, 
 
 
 async def _batches(parts: Parts, where: MailFilter, looks: Sequence[Whereabouts]) -> AsyncGenerator[list[_Meant]]:
-    """What is meant; one that is both delayed and waiting is marked by the time that it comes again."""
+    """The matching mails; one both delayed and waiting is already marked when it comes again."""
     for look in looks:
         if where.whereabouts not in {None, look}:
             continue
@@ -92,7 +92,7 @@ async def _delayed(parts: Parts, where: MailFilter) -> AsyncGenerator[_Meant]:
 
 
 async def _removed(parts: Parts, some: Sequence[_Meant], on_removed: OnRemoved | None) -> list[Unremoved]:
-    """Remove them; those that could not be. Where `on_removed` fails for one, none of them is."""
+    """Remove them; those that failed. If `on_removed` raises for one, none is removed."""
     if on_removed is not None:
         await all_of(some, lambda one: _call(on_removed, one.listed), CALLED_AT_ONCE)
     failures = await _rows_gone(parts, [one for one in some if one.due])
@@ -110,7 +110,7 @@ async def _call(on_removed: OnRemoved, listed: Listed) -> None:
 
 
 async def _rows_gone(parts: Parts, delayed: Sequence[_Meant]) -> dict[EnqueueId, str]:
-    """Remove the rows of delayed mails; why some are left."""
+    """Remove the rows of delayed mails; the errors by id."""
     if parts.due is None or not delayed:
         return {}
     errors = await parts.due.remove_all(parts.queue, [one.due for one in delayed if one.due])
@@ -118,7 +118,7 @@ async def _rows_gone(parts: Parts, delayed: Sequence[_Meant]) -> dict[EnqueueId,
 
 
 async def _forgotten(parts: Parts, contents: Sequence[MailBlobs]) -> None:
-    """Their bytes go; what cannot be deleted now is left to the sweep of their slices."""
+    """Delete their blobs; what fails is left to the sweep of their slices."""
     try:
         await parts.blobs.delete_all([one for kept in contents for one in (kept.header, kept.body)])
     except MailmendError as error:

@@ -1,4 +1,4 @@
-"""A mail in a consumer's hands, until it is acked, retried or rejected: exactly one of them, once.
+"""A mail from its delivery until it is acked, retried or rejected: exactly one of them, once.
 
 The order of writes is what makes each safe. Acked: the mark before the broker's ack, so that a crash between the two
 leaves a delivery that is filtered. Retried: the row of the delayed mail before its row in the view goes and the broker
@@ -32,7 +32,7 @@ _LOG: Final = logging.getLogger("mailmend.queue")
 
 
 class Settlement(Enum):
-    """What became of an unacked mail."""
+    """The outcome of an unacked mail."""
 
     ACKED = "acked"  # marked
     RETRIED = "retried"  # it is delayed
@@ -62,20 +62,16 @@ class UnackedMail:
 
     @property
     def mail(self) -> Mail:
-        """The mail."""
         return self.queued.mail
 
     @property
     def enqueue_id(self) -> EnqueueId:
-        """This passage's name."""
         return self.queued.enqueue_id
 
     async def ack(self) -> None:
-        """Mark it, then tell the broker."""
         await self._once(self._acked)
 
     async def retry(self, delay: timedelta | None = None, error_message: str | None = None) -> None:
-        """Delay it; where mails cannot be delayed the broker has it back after a pause."""
         due = self._parts.due
         if delay is not None:
             if due is None:
@@ -84,7 +80,6 @@ class UnackedMail:
         await self._once(lambda: self._requeued() if due is None else self._retried(due, delay, error_message))
 
     async def reject(self) -> None:
-        """Send it to the dead letter queue, then take its row."""
         await self._once(self._rejected)
 
     async def _once(self, settle: Callable[[], Coroutine[Any, Any, Settlement]]) -> None:
@@ -150,13 +145,13 @@ class UnackedMail:
         return Settlement.REJECTED
 
     async def _enqueued_at(self) -> datetime:
-        """As its row has it; the message does not say."""
+        """From its row; the message does not hold it."""
         rows = self._parts.view.rows
         row = self.slice_start and await rows.row(self._parts.queue, self.slice_start, self.queued)
         return row.enqueued_at if row else self._parts.now
 
     async def _told(self, tell: Callable[[], Awaitable[None]]) -> bool:
-        """Tell a broker that may be gone: it delivers again then (False), and that is dealt with on delivery."""
+        """Tell the broker; False if it is gone: it then delivers again."""
         try:
             await tell()
         except BrokerUnreachable:
@@ -166,7 +161,7 @@ class UnackedMail:
 
 
 async def row_taken_back(parts: Parts, queued: QueuedMail, slice_start: datetime | None) -> None:
-    """The mail leaves the listings; where its message names no slice its row is looked for.
+    """Remove the row from the listings; where the message names no slice, look for the row.
 
     A row that stays merely lists the mail once more, until it is marked.
     """

@@ -1,4 +1,4 @@
-"""What a delivery means: a verdict from what was looked up of its mail, and what each verdict asks for. Pure.
+"""The verdict on a delivery, from what was looked up of its mail, and what each verdict requires. Pure.
 
 The order of the rules is the law: a mark outweighs everything that is missing, so that what an operator deleted is
 dropped and never ends as a dead letter; what did not answer decides nothing.
@@ -62,7 +62,7 @@ class DeliveryVerdict(Enum):
 
     @property
     def forgets_blobs(self) -> bool:
-        """Whether the mail's bytes go too.
+        """Whether the mail's blobs are deleted too.
 
         Never those of a mail that has merely no row: it may be delayed, or rescued into a later slice, and then its
         bytes are needed there.
@@ -71,7 +71,7 @@ class DeliveryVerdict(Enum):
 
     @property
     def takes_row(self) -> bool:
-        """Whether its row goes, once the broker was told: a dead letter is not listed."""
+        """Whether its row is removed after the broker was told: a dead letter is not listed."""
         return self is DeliveryVerdict.BLOB_MISSING
 
 
@@ -103,12 +103,12 @@ class LookedUp:
 
     @property
     def enqueue_id(self) -> EnqueueId | None:
-        """The mail's, where it can be read."""
+        """The mail's id; None where the mail cannot be read."""
         return self.queued.enqueue_id if self.queued else None
 
 
 def verdict_of(found: LookedUp) -> DeliveryVerdict:
-    """What the delivery is. `DELAYED` follows from no look-up, only from what became of its first copy."""
+    """Never `DELAYED`: that follows from the outcome of its first copy only."""
     if found.queued is None:
         return DeliveryVerdict.BAD
     if found.marked:

@@ -46,7 +46,6 @@ class RabbitBroker:
         )
 
     async def publish(self, queue: QueueName, message: Message, priority: int = PRIORITY_NORMAL) -> None:
-        """Publish, and return when the broker has confirmed that it keeps the message."""
         await self._publishing.publish(topology_of(queue, priority), message)
 
     def deliveries(
@@ -56,13 +55,12 @@ class RabbitBroker:
         priorities: Collection[int] | None = None,
         on_lost: Callable[[], None] = unheard,
     ) -> AbstractAsyncContextManager[AsyncIterator[Delivery]]:
-        """Take messages. A level that nobody has used yet is declared, so that its first message finds us."""
+        """Declares levels that nobody has used yet, so that their first message is delivered."""
         levels = [topology_of(queue, level) for level in (PRIORITIES if priorities is None else priorities)]
         sources = [ConsumedQueue(one.work_queue, one.priority, *self._known_by(one)) for one in levels]
         return consuming(self._in, self._clock, sources, checked_prefetch(prefetch), on_lost)
 
     def dead_letters(self, queue: QueueName, prefetch: int) -> AbstractAsyncContextManager[AsyncIterator[Delivery]]:
-        """Take dead letters."""
         topology = topology_of(queue)
         ensure = partial(self._declared.ensure_dead_letters, topology)
         source = ConsumedQueue(
@@ -71,10 +69,10 @@ class RabbitBroker:
         return consuming(self._in, self._clock, [source], checked_prefetch(prefetch))
 
     async def depth(self, queue: QueueName) -> Depth:
-        """How many messages there are.
+        """The dead letter queue is asked for its own delivery limit.
 
-        A dead letter queue of ours or of James's is a classic one, without a limit; where the virtual host makes quorum
-        queues of all that say nothing, it has one, and nowhere to put what comes back too often.
+        A dead letter queue of ours or of James's is a classic queue without a limit; where the virtual host makes
+        quorum queues by default, it has one, and nowhere to put what comes back too often.
         """
         work = [topology_of(queue, level).work_queue for level in PRIORITIES]
         *levels, dead = await self._declared.counts([*work, topology_of(queue).dead_letter_queue])
@@ -97,7 +95,6 @@ class RabbitBroker:
         )
 
     async def close(self) -> None:
-        """Close every connection; the broker cannot be asked any more by this object."""
         await self._publishing.close()
         await self._in.close()
         await self._out.close()

@@ -1,4 +1,4 @@
-"""The one door to aio-pika: a connection that is made anew when it is lost, channels, and answers in words of our own.
+"""The only module that imports aio-pika: a connection renewed when lost, channels, answers as our own values.
 
 Nothing of the library leaves this module. What it raises becomes `BrokerUnreachable` and its kinds, or, where another
 step follows, a value: a queue that is not there is None, a publish has an `Answer`.
@@ -39,11 +39,10 @@ class Channel:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it can be used no more."""
         return self._channel.is_closed or not self._channel.connection.is_opened
 
     async def publish(self, exchange: str, body: bytes, headers: Mapping[str, Argument]) -> Answer:
-        """Publish as James does, and wait for the confirm; never raises but for being cancelled."""
+        """Publish as James does, and wait for the confirm; raises nothing but a cancellation."""
         sent, before = False, _cancellings()
         properties = spec.Basic.Properties(
             content_type="text/plain", delivery_mode=2, priority=0, headers=dict(headers)
@@ -68,39 +67,36 @@ class Channel:
         return Answer.CONFIRMED
 
     async def find_exchange(self, name: str) -> bool:
-        """Whether it is there; where it is not, the broker closes the channel."""
+        """Whether it exists; if not, the broker closes the channel."""
         return await self._found(self._channel.exchange_declare(name, passive=True, timeout=self._seconds)) is not None
 
     async def find_queue(self, name: str) -> DeclaredQueue | None:
-        """What is known of it; None where it is not there: then the broker closes the channel."""
+        """The queue; None where there is none: then the broker closes the channel."""
         declared = await self._found(self._channel.queue_declare(name, passive=True, timeout=self._seconds))
         return None if declared is None else DeclaredQueue(declared.message_count or 0, declared.consumer_count or 0)
 
     async def declare_exchange(self, name: str) -> str | None:
-        """Make it, direct and durable; why not where the broker refuses: the channel is closed then."""
+        """Make it, direct and durable; the reason if the broker refuses, which closes the channel."""
         return await self._made(
             self._channel.exchange_declare(name, exchange_type="direct", durable=True, timeout=self._seconds)
         )
 
     async def declare_queue(self, name: str, arguments: Mapping[str, Argument]) -> str | None:
-        """Make it, durable; why not where the broker refuses: the channel is closed then."""
+        """Make it, durable; the reason if the broker refuses, which closes the channel."""
         return await self._made(
             self._channel.queue_declare(name, durable=True, arguments=dict(arguments), timeout=self._seconds)
         )
 
     async def bind(self, queue: str, exchange: str) -> None:
-        """Let the queue have what is published to the exchange."""
         with self._told():
             await self._channel.queue_bind(queue, exchange, ROUTING_KEY, timeout=self._seconds)
 
     async def limit(self, prefetch: int) -> None:
-        """How many messages each consumer that is added from now on may have in hand."""
+        """The limit of unacked messages for each consumer that is added from now on."""
         with self._told():
             await self._channel.basic_qos(prefetch_count=prefetch, timeout=self._seconds)
 
     async def consume(self, queue: str, receive: Callable[[Incoming], None]) -> None:
-        """Have each message of the queue given to `receive`."""
-
         async def deliver(message: abc.DeliveredMessage) -> None:
             receive(_incoming(message))
 
@@ -108,22 +104,22 @@ class Channel:
             await self._channel.basic_consume(queue, deliver, timeout=self._seconds)
 
     def on_lost(self, tell: Callable[[str], None]) -> None:
-        """Have `tell` called, with why, when the channel is closed or the broker takes a consumer away."""
+        """Call `tell` with the reason when the channel closes or the broker cancels a consumer."""
         self._channel.on_consumer_cancel_callbacks.add(lambda _frame: tell("the broker took the consumer away"))
         self._channel.closing.add_done_callback(lambda closing: tell(why_closed(closing)))
 
     async def ack(self, tag: int) -> None:
-        """Tell that a message is done with; nobody confirms it."""
+        """Tell the broker that a message is done; the broker does not confirm it."""
         await self._settle(self._channel.basic_ack(tag))
 
     async def nack(self, tag: int, *, requeue: bool) -> None:
-        """Give a message back, or let it be dead-lettered; nobody confirms it."""
+        """Requeue a message, or dead-letter it; the broker does not confirm it."""
         await self._settle(self._channel.basic_nack(tag, requeue=requeue))
 
     async def close(self) -> None:
-        """Close it: what was in hand goes back to its queues. Never raises.
+        """Close it: unacked messages go back to their queues. Never raises.
 
-        One whose connection is blocked would wait for an answer in vain: it goes with its connection.
+        A blocked connection would never answer, so it is closed with its connection.
         """
         if not self.is_closed and await _is_open(self._channel.connection):
             with _silence():
@@ -155,7 +151,7 @@ class Channel:
 
 
 class Link:
-    """A connection to whichever host answers, made anew by whoever needs it after it was lost.
+    """A connection to the first host that answers, renewed by the next caller after it was lost.
 
     Publishers and consumers have one each: a broker that is short of memory or disk stops reading from those that
     publish, and acks must not wait behind them.
@@ -177,7 +173,7 @@ class Link:
         """How many connections were made: what was looked up on an earlier one may not hold any more."""
 
     async def channel(self, *, confirms: bool = False) -> Channel:
-        """A new channel, on a new connection if need be; with `confirms` for publishing.
+        """A new channel, on a new connection if needed; with `confirms` for publishing.
 
         Raises:
             BrokerUnreachable: no host answers.
@@ -193,7 +189,7 @@ class Link:
         return await self.steadily(open_one)
 
     async def steadily(self, step: Callable[[], Awaitable[T]]) -> T:
-        """What comes of a step that may be repeated: taken once more where the connection was lost and nobody knew.
+        """The result of a repeatable step, which is repeated once if the connection was lost unnoticed.
 
         Raises:
             BrokerUnreachable: no host answers.
@@ -207,7 +203,7 @@ class Link:
         return await step()
 
     async def takes(self, seconds: float = 0) -> bool:
-        """Whether the broker lets us publish, now or within so many seconds; where we never asked it, it may.
+        """Whether the broker accepts publishes within so many seconds; True where there is no connection yet.
 
         An alarm blocks a connection that publishes until it is lifted; nothing at all is sent over it meanwhile.
         """
@@ -215,7 +211,6 @@ class Link:
         return live is None or await _is_open(live, seconds)
 
     async def close(self) -> None:
-        """Close the connection; there will be no other."""
         self.is_closed = True
         live, connection = self._live(), self._connection
         if live is not None and connection is not None:
@@ -227,7 +222,7 @@ class Link:
         await asyncio.gather(*ending, return_exceptions=True)
 
     async def _connected(self) -> abc.AbstractConnection:
-        """The connection; of many who need a new one at once, one dials and all have what comes of it."""
+        """The connection; of many callers that need a new one, one dials and all get its result."""
         while (live := self._live()) is None:
             if self.is_closed:
                 raise BrokerUnreachable(f"the connection to {self._settings.place} was closed by us")
@@ -249,7 +244,6 @@ class Link:
             dialling.exception()  # whoever waits has it; where all were cancelled nobody asks
 
     async def _dial(self) -> None:
-        """One round over the hosts."""
         self._leave()
         reasons: list[BrokerUnreachable] = []
         for host in self._settings.hosts:
@@ -264,7 +258,7 @@ class Link:
         raise next((error for error in reasons if isinstance(error, BrokerDenied)), reasons[-1])
 
     async def _dial_host(self, host: Host) -> AbstractConnection:
-        """One that fails is closed here: the library leaves that to the collector, in whichever thread it runs."""
+        """A connection that fails is closed here: the library leaves it to the collector, in any thread."""
         settings = self._settings
         asked: dict[str, Any] = {"heartbeat": settings.heartbeat_seconds, "name": f"mailmend {self._purpose}"}
         url = make_url(
@@ -285,7 +279,7 @@ class Link:
         return connection
 
     def _leave(self) -> None:
-        """Let a lost connection end beside us: the library waits for the other end, which may be gone for good."""
+        """Close a lost connection in the background: the library waits for the other end, which may be gone."""
         connection, self._connection = self._connection, None
         if connection is not None:
             leaving = asyncio.create_task(self._hang_up(connection), name=f"leave {self._purpose}")
@@ -337,14 +331,13 @@ _ANSWERS_ABOUT: Mapping[type[Exception], Answer] = {
 
 
 def _answer_to(error: Exception, exchange: str) -> Answer:
-    """What an error of publishing means."""
     about_ours = f"'{exchange}'" in str(error)
     return _ANSWERS.get(type(error)) or (about_ours and _ANSWERS_ABOUT.get(type(error))) or Answer.LOST
 
 
 @contextmanager
 def _told(settings: BrokerSettings) -> Iterator[None]:
-    """What the library raises, told as our own."""
+    """Raise the library's errors as our own."""
     before = _cancellings()
     try:
         yield
@@ -360,7 +353,7 @@ def _told(settings: BrokerSettings) -> Iterator[None]:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """For letting go: a connection that is lost already has nothing to say."""
+    """Suppress errors while closing: a lost connection raises them."""
     before = _cancellings()
     try:
         yield
@@ -373,6 +366,6 @@ def _silence() -> Iterator[None]:
 
 
 def _cancellings() -> int:
-    """How often our task was cancelled; the library raises the same error in it for what it gave up itself."""
+    """How often our task was cancelled; the library raises CancelledError for its own timeouts too."""
     task = asyncio.current_task()
     return task.cancelling() if task is not None else 0

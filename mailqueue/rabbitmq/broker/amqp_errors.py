@@ -1,4 +1,4 @@
-"""What the library raises, told as our own errors: what happened, where, and what to look at."""
+"""The library's errors as our own: what happened, where, and what to check."""
 
 import asyncio
 from typing import Any
@@ -28,12 +28,11 @@ _NOT_OPENED = "Connection.OpenOk"
 
 
 def is_gone(error: Exception) -> bool:
-    """Whether it is one of the library's; where a broker hangs up between two frames that is a bare `Exception`."""
+    """Whether it is the library's error; a broker that hangs up between two frames raises a bare `Exception`."""
     return isinstance(error, _GONE) or type(error) is Exception
 
 
 def ours(error: Exception, settings: BrokerSettings) -> MailmendError:
-    """Our error for one of the library's."""
     if isinstance(error, ChannelLockedResource):
         return TopologyMismatch(
             f"a queue at {settings.place} is another connection's own: {reason_of(error)}",
@@ -59,7 +58,6 @@ def ours(error: Exception, settings: BrokerSettings) -> MailmendError:
 
 
 def unreachable(settings: BrokerSettings, reason: str) -> BrokerUnreachable:
-    """Nobody answers, or not as agreed."""
     return BrokerUnreachable(
         f"RabbitMQ at {settings.place} does not answer: {reason}",
         mend="Look whether it runs (rabbitmq-diagnostics status), and at host, port and TLS.",
@@ -67,12 +65,11 @@ def unreachable(settings: BrokerSettings, reason: str) -> BrokerUnreachable:
 
 
 def why_closed(closing: "asyncio.Future[Any]") -> str:
-    """Why a channel was closed."""
     return "it was closed" if closing.cancelled() else reason_of(closing.exception())
 
 
 def reason_of(error: BaseException | None) -> str:
-    """The library's own words; its errors carry no credentials."""
+    """The library's own text; its errors carry no credentials."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
     return str(error) or type(error).__name__

@@ -1,4 +1,4 @@
-"""What RabbitMQ answers and brings, as values of our own: no library has a part in them."""
+"""RabbitMQ's answers and messages as our own values, independent of any library."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Answer(Enum):
-    """What became of a publish."""
+    """The outcome of a publish."""
 
     CONFIRMED = "confirmed"
     REFUSED = "the broker refused it"

@@ -1,7 +1,7 @@
-"""Consuming: a channel and a consumer for each level, made anew whenever one is lost, for as long as somebody takes.
+"""Consuming: a channel and a consumer for each level, renewed when lost, until the stream is left.
 
-A delivery belongs to the channel that brought it: when that is gone the broker delivers again, so what was not handed
-over yet is dropped, and what was cannot be settled any more.
+A delivery belongs to its channel: when that is lost the broker delivers again, so deliveries not yet handed out are
+dropped, and the others cannot be settled any more.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _LOG: Final = logging.getLogger("mailmend.queue")
 
 
 class RabbitDelivery:
-    """A message in hand. Implements `model.ports.Delivery`."""
+    """An unacked message. Implements `model.ports.Delivery`."""
 
     def __init__(self, channel: Channel, found: Incoming, queue: str) -> None:
         died = died_in(found.headers)
@@ -36,15 +36,12 @@ class RabbitDelivery:
         self.priority = priority_of(died or queue)
 
     async def ack(self) -> None:
-        """It is done with."""
         await self._settle(self._channel.ack)
 
     async def requeue(self) -> None:
-        """It goes back to where it came from."""
         await self._settle(partial(self._channel.nack, requeue=True))
 
     async def dead_letter(self) -> None:
-        """It goes to the dead letter queue."""
         await self._settle(partial(self._channel.nack, requeue=False))
 
     async def _settle(self, settling: Callable[[int], Awaitable[None]]) -> None:
@@ -79,7 +76,7 @@ class ConsumedQueue:
 async def consuming(
     link: Link, clock: Clock, sources: Collection[ConsumedQueue], prefetch: int, on_lost: Callable[[], None] = unheard
 ) -> AsyncGenerator[AsyncIterator[Delivery]]:
-    """Take from the queues, at most `prefetch` of each in hand at once.
+    """Take from the queues, at most `prefetch` of each unacked at once.
 
     Raises:
         BrokerUnreachable: at the beginning; later it is tried again, for as long as it takes.
@@ -107,7 +104,7 @@ class _Shared:
     """What the consumers of one stream have in common.
 
     Attributes:
-        told: the losses that were told of, by connection and reason: one of a connection is one of all of them.
+        told: the losses already logged, by connection and reason: all consumers share a connection.
         left: whether the stream is left, and nothing is consumed anew.
     """
 
@@ -120,7 +117,7 @@ class _Shared:
     left: asyncio.Event = field(default_factory=asyncio.Event)
 
     def tell_lost(self, name: str, why: str) -> None:
-        """A consumer is gone, unless we let it go ourselves."""
+        """A consumer is gone, unless we closed it ourselves."""
         if not self.link.is_closed:
             self.on_lost()
         self.tell_once(f"the consumer of {name} was lost, and consumes anew", why)
@@ -132,7 +129,7 @@ class _Shared:
 
 
 class _Taken:
-    """What is handed out; whoever stops waiting for the next may ask again."""
+    """The iterator that callers get; a caller that stops waiting may ask again."""
 
     def __init__(self, drain: Drain[RabbitDelivery]) -> None:
         self._drain = drain
@@ -154,11 +151,10 @@ class _Lane:
 
     @property
     def name(self) -> str:
-        """The queue's."""
         return self._source.name
 
     async def open(self) -> None:
-        """Consume from a queue that is there.
+        """Consume from an existing queue.
 
         Raises:
             BrokerUnreachable: nobody answers.
@@ -175,7 +171,7 @@ class _Lane:
         self._channel = channel
 
     async def keep(self) -> None:
-        """Consume anew whenever it was lost, more and more seldom while that fails; what cannot be mended is told."""
+        """Consume again after each loss, with growing pauses while that fails; `take` raises permanent errors."""
         try:
             while not self._shared.left.is_set():  # waits of Python 3.11 may swallow a cancellation
                 why = await self._lost
@@ -186,7 +182,7 @@ class _Lane:
             self._shared.drain.fail(error)
 
     async def close(self) -> None:
-        """Close the channel: the broker has back at once what is in hand."""
+        """Close the channel: the broker requeues the unacked messages at once."""
         channel, self._channel = self._channel, None
         if channel is not None:
             await channel.close()
@@ -215,7 +211,7 @@ class _Lane:
 
 
 async def _all(steps: Iterable[Awaitable[None]]) -> None:
-    """Take all steps at once, each to its end; then raise the first of their errors."""
+    """Run all steps at once, each to its end; then raise the first of their errors."""
     for ended in await asyncio.gather(*steps, return_exceptions=True):
         if ended is not None:
             raise ended

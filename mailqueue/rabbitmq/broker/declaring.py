@@ -1,6 +1,6 @@
-"""What is missing of a queue's topology is declared; what is there is looked at, and used as it is.
+"""Declares what is missing of a queue's topology; existing objects are checked, and used as they are.
 
-A passive declaration that finds nothing closes its channel, so looking has a channel of its own.
+A passive declaration of a missing object closes its channel, so checks have a channel of their own.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ _LOG: Final = logging.getLogger("mailmend.queue")
 
 
 async def at_once() -> None:
-    """For whoever publishes nothing."""
+    """Wait for nothing."""
 
 
 class Declared:
-    """What this process has seen to be there, over the connection of now.
+    """The objects that this process has seen over the current connection.
 
     Args:
         form: how work queues are declared where there are none.
@@ -57,11 +57,11 @@ class Declared:
         await self._link.steadily(lambda: self._ensure(exchange, queue, {}))
 
     def forget(self, topology: Topology) -> None:
-        """It may be gone, or unbound: look again next time."""
+        """Check it again next time: it may be gone, or unbound."""
         self._known -= {topology.work_queue, topology.dead_letter_queue}
 
     async def counts(self, queues: Sequence[str]) -> list[DeclaredQueue | None]:
-        """What is known of each queue; None: there is no such queue. All are asked at once.
+        """The counts of each queue; None: there is no such queue. All are asked at once.
 
         Raises:
             BrokerUnreachable: nobody answers.
@@ -89,7 +89,7 @@ class Declared:
             await channel.close()
 
     async def _ensure(self, exchange: str, queue: str, arguments: Mapping[str, Argument]) -> None:
-        """One after the other: what many need at once is looked at once."""
+        """Serialised, so that concurrent callers check an object once."""
         async with self._turn:
             if self._knows(queue):
                 return

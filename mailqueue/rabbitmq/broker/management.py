@@ -1,7 +1,7 @@
-"""The broker's HTTP API: what AMQP does not tell of a queue, how much is in hand and where its limit is.
+"""The broker's HTTP API: what AMQP does not tell of a queue, its unacked messages and its delivery limit.
 
-The standard library is enough for one question. It follows no redirect and asks no proxy: credentials go to the host
-that was named, and nowhere else.
+Only the standard library is used. It follows no redirect and uses no proxy: credentials go only to the host that was
+named.
 """
 
 import asyncio
@@ -67,12 +67,6 @@ class Management:
     tls: BrokerTls | None = None
 
     async def facts(self, queues: Collection[str]) -> QueueFacts:
-        """What is known of those queues together.
-
-        Raises:
-            BrokerUnreachable: nobody answers there, or not as RabbitMQ does.
-            BrokerDenied: not to these credentials.
-        """
         return await asyncio.to_thread(self._facts, queues)
 
     def _facts(self, queues: Collection[str]) -> QueueFacts:
@@ -83,7 +77,7 @@ class Management:
         return facts_of(items, default, self._alarms())
 
     def _alarms(self) -> tuple[str, ...]:
-        """That one is on comes as an error; where the broker knows no such question, or does not tell us, none is."""
+        """The alarms; empty where the broker has no such endpoint, or refuses it. The API tells one as an error."""
         status, content = self._answer(_ALARMS)
         return self._parsed(content, _alarms_of) if status == http.client.SERVICE_UNAVAILABLE else ()
 
@@ -133,7 +127,7 @@ class Management:
 
     @property
     def _place(self) -> str:
-        """The URL, without what may stand before its host."""
+        """The URL without credentials."""
         parts = urlsplit(self.settings.url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
@@ -165,7 +159,7 @@ def _keeps_silent(item: Mapping[str, Any]) -> bool:
 
 
 def _limits_said(item: Mapping[str, Any]) -> list[int]:
-    """What the server says itself, a queue's own argument, its policy's: the lowest holds; below 0 is no limit.
+    """The server's own value, the queue's argument, its policy's: the lowest holds; below 0 is no limit.
 
     RabbitMQ 3 does not say it itself; 4 does, like the policy, once the queue was first counted (some seconds).
     An operator's policy is in the one that is in effect.

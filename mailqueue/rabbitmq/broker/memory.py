@@ -1,7 +1,7 @@
-"""A message broker in memory: the twin of RabbitMQ, which does on request what RabbitMQ does on bad days.
+"""A message broker in memory, for tests, which imitates RabbitMQ and its failures.
 
-It keeps what RabbitMQ keeps: messages that wait, messages in somebody's hand, dead letters. Whatever is in hand when a
-consumer leaves or its connection is lost is delivered again, marked as redelivered.
+It keeps what RabbitMQ keeps: ready messages, unacked messages, dead letters. What is unacked when a consumer leaves or
+loses its connection is delivered again, marked as redelivered.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _DEAD = -1
 
 
 class Fate(Enum):
-    """What becomes of a publish."""
+    """The outcome of a publish."""
 
     KEPT = "kept"
     REFUSED = "refused"
@@ -106,7 +106,7 @@ class MemoryBroker:
             self._keep(queue, message, priority)
         if fate is Fate.UNCONFIRMED_LATE:
             self._late.append((queue, message, priority))
-        await asyncio.sleep(0)  # the confirm is on its way: whoever is cancelled here has published all the same
+        await asyncio.sleep(0)  # the confirm is on its way: a caller cancelled here has published all the same
         if fate is Fate.REFUSED:
             raise PublishFailed(f"the broker refused a message for the queue {queue!r}")
         if fate in _UNCONFIRMED:
@@ -120,19 +120,17 @@ class MemoryBroker:
         priorities: Collection[int] | None = None,
         on_lost: Callable[[], None] = unheard,
     ) -> AsyncGenerator[AsyncIterator[Delivery]]:
-        """Take messages, at most `prefetch` of each level in hand at once."""
         lanes = [topology_of(queue, level).priority for level in (PRIORITIES if priorities is None else priorities)]
         async with self._consuming(queue, prefetch, lanes, on_lost) as stream:
             yield stream
 
     @asynccontextmanager
     async def dead_letters(self, queue: QueueName, prefetch: int) -> AsyncGenerator[AsyncIterator[Delivery]]:
-        """Take dead letters; one that is dead-lettered again is gone, as in RabbitMQ."""
+        """A dead letter that is dead-lettered again is gone, as in RabbitMQ."""
         async with self._consuming(queue, prefetch, (_DEAD,)) as stream:
             yield stream
 
     async def depth(self, queue: QueueName) -> Depth:
-        """How many messages there are, exactly."""
         await asyncio.sleep(0)
         if self.away:
             raise _unreachable()
@@ -148,60 +146,57 @@ class MemoryBroker:
         )
 
     async def close(self) -> None:
-        """Give back what is in hand; the broker itself stays, and may be used again."""
+        """Requeue unacked messages; the broker may be used again."""
         await asyncio.sleep(0)
         self._give_back()
 
     # What tests ask of it
 
     def will(self, *fates: Fate) -> None:
-        """Say what becomes of the next publishes."""
+        """Set the outcome of the next publishes."""
         self.fates.extend(fates)
 
     def let_arrive(self) -> None:
-        """Deliver what was published late."""
         late, self._late = self._late, []
         for queue, message, priority in late:
             self._keep(queue, message, priority)
 
     def drop_connections(self) -> None:
-        """Every consumer loses its connection and has a new one at once: what was in hand is delivered again."""
+        """Every consumer loses its connection and has a new one at once: unacked messages are redelivered."""
         for stream in self._streams:
             stream.on_lost()
         self._give_back()
 
     def go_away(self) -> None:
-        """Every connection is lost and none can be had until `come_back`; consumers wait for it."""
+        """Every connection is lost and refused until `come_back`; consumers wait for it."""
         self.away = True
         self.drop_connections()
 
     def come_back(self) -> None:
-        """Connections can be had again."""
         self.away = False
         self.drop_connections()
 
     def wipe(self) -> None:
-        """Everything that it holds is lost, in hand or not; consumers stay."""
+        """Lose every message, unacked or not; consumers stay."""
         self._queues.clear()
         self._late.clear()
         for stream in self._streams:
             stream.forget()
 
     def duplicate(self, queue: QueueName) -> None:
-        """Keep each message that waits twice, as after a publish that was repeated."""
+        """Keep each ready message twice, as after a repeated publish."""
         for kept in self._held(queue).ready(PRIORITIES):
             self._keep(queue, kept.message, kept.priority)
 
     def ready(self, queue: QueueName) -> list[Message]:
-        """What waits, level by level, in the order of arrival."""
+        """Ready messages, level by level, in the order of arrival."""
         return [kept.message for kept in self._held(queue).ready(PRIORITIES)]
 
     def unacked(self, queue: QueueName) -> list[Message]:
-        """What is in somebody's hand, dead letters too."""
+        """Unacked messages, dead letters too."""
         return [d.message for stream in self._streams if stream.queue == queue for d in stream.in_hand]
 
     def dead(self, queue: QueueName) -> list[Message]:
-        """The dead letters that wait."""
         return [kept.message for kept in self._held(queue).ready((_DEAD,))]
 
     # Inside
@@ -239,7 +234,7 @@ class MemoryBroker:
             self._pour(queue)
 
     def _pour(self, queue: QueueName) -> None:
-        """Hand out what waits while anybody has room, to each in turn."""
+        """Hand out ready messages while any consumer has room, to each in turn."""
         if self.away:
             return
         streams = deque(stream for stream in self._streams if stream.queue == queue)
@@ -248,7 +243,9 @@ class MemoryBroker:
             idle = 0 if self._hand_out(streams[0]) else idle + 1
             streams.rotate(-1)
         if streams:
-            self._streams.sort(key=lambda stream: len(stream.in_hand))  # whoever has least is served first next time
+            self._streams.sort(
+                key=lambda stream: len(stream.in_hand)
+            )  # the one with the fewest is served first next time
 
     def _hand_out(self, stream: "_Stream") -> bool:
         """One message of each lane that the stream has room for; whether there was any."""
@@ -264,7 +261,7 @@ class MemoryBroker:
             self.give_back(delivery)
 
     def give_back(self, delivery: "_MemoryDelivery") -> None:
-        """To where it came from, or to the dead letters once it came back too often."""
+        """Requeue it, or dead-letter it after too many returns."""
         kept = delivery.kept
         kept.redelivered, kept.returns = True, kept.returns + 1
         limited = self._delivery_limit is not None and kept.returns > self._delivery_limit
@@ -274,7 +271,7 @@ class MemoryBroker:
             self._held(delivery.queue).put(delivery.lane, kept)
 
     def bury(self, delivery: "_MemoryDelivery") -> None:
-        """To the dead letters; from there to nowhere."""
+        """Dead-letter it; a dead letter is dropped."""
         if delivery.lane == _DEAD:
             return
         self._arrivals += 1
@@ -282,12 +279,12 @@ class MemoryBroker:
         self._held(delivery.queue).put(_DEAD, buried)
 
     def settled(self, queue: QueueName) -> None:
-        """Somebody has room again, or something waits again."""
+        """A consumer has room again, or a message is ready again."""
         self._pour(queue)
 
 
 class _Stream:
-    """One consumer: what it has in hand, and of that what it has not asked for yet."""
+    """One consumer: its unacked messages, and those of them it has not taken yet."""
 
     def __init__(
         self,
@@ -317,14 +314,14 @@ class _Stream:
         self._drain.put(max(delivery.lane, 0), delivery)
 
     def forget(self) -> "list[_MemoryDelivery]":
-        """Nothing is in hand any more; what was."""
+        """Clear what is unacked; the deliveries that were."""
         self._drain.clear()
         left, self.in_hand = self.in_hand, []
         return left
 
 
 class _MemoryDelivery:
-    """A message in hand."""
+    """An unacked message."""
 
     def __init__(self, stream: _Stream, lane: int, kept: _Kept) -> None:
         self._stream, self._settled = stream, False
@@ -333,18 +330,15 @@ class _MemoryDelivery:
         self.redelivered, self.dead_lettered = kept.redelivered, kept.dead_lettered or lane == _DEAD
 
     async def ack(self) -> None:
-        """It is done with."""
         await self._let_go()
         self._stream.broker.settled(self.queue)
 
     async def requeue(self) -> None:
-        """It goes back to where it came from."""
         await self._let_go()
         self._stream.broker.give_back(self)
         self._stream.broker.settled(self.queue)
 
     async def dead_letter(self) -> None:
-        """It goes to the dead letters."""
         await self._let_go()
         self._stream.broker.bury(self)
         self._stream.broker.settled(self.queue)

@@ -1,7 +1,7 @@
-"""Publishing: one channel with confirms for everybody; a publish returns when the broker keeps the message.
+"""Publishing: all callers share one channel with confirms; a publish returns when the broker has confirmed it.
 
-A channel that was told no, or whose confirm did not come, is used no more: on RabbitMQ 3.10 one whose first publish met
-a quorum queue without a leader is told no for ever.
+After a refusal or a missing confirm the channel is not used again: on RabbitMQ 3.10, one whose first publish met a
+quorum queue without a leader is refused for ever.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ _MEND: Final = "It may hold it all the same. See how it is: rabbitmq-diagnostics
 
 @dataclass(slots=True, eq=False)
 class _Outlet:
-    """A channel with confirms, and how many wait for theirs; the last to leave closes one that is spoilt."""
+    """A channel with confirms, and how many wait for them; the last one closes a channel that failed."""
 
     channel: Channel
     waiting: int = 0
@@ -72,7 +72,7 @@ class Publishing:
         self._turn = asyncio.Lock()
 
     async def publish(self, topology: Topology, message: Message) -> None:
-        """Publish; once more over a new channel where the broker said no, or had forgotten where to put it.
+        """Publish; once more over a new channel if the broker refused, or had lost the queue.
 
         Raises:
             PublishFailed: refused, returned, or not confirmed in time.
@@ -92,7 +92,7 @@ class Publishing:
             raise self._failed(topology, answer, doubtful=doubtful or answer in _DOUBTFUL)
 
     async def close(self) -> None:
-        """Nothing is published any more; who waits for a confirm is told that it is doubtful."""
+        """Publish nothing more; callers that wait for a confirm get a doubtful error."""
         outlet, self._outlet = self._outlet, None
         if outlet is not None:
             await outlet.channel.close()

@@ -1,4 +1,4 @@
-"""Where the broker is, who we are there, how long we wait for it: a value, made without any library's help."""
+"""Settings of a broker: hosts, credentials, timeouts. Needs no library."""
 
 import ssl
 from dataclasses import dataclass, field
@@ -91,12 +91,11 @@ class BrokerSettings:
 
     @property
     def place(self) -> str:
-        """The broker in a few words, for messages."""
         return f"{', '.join(map(str, self.hosts))}, virtual host {self.vhost}"
 
 
 def context_of(tls: BrokerTls) -> ssl.SSLContext:
-    """What the standard library takes; it checks the name and the signature of whoever answers.
+    """An SSL context that checks the broker's name and signature.
 
     Raises:
         BadSettings: a file cannot be read, or is not what it should be.

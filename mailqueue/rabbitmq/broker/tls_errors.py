@@ -1,4 +1,4 @@
-"""Why a broker and we would not talk over TLS: OpenSSL's reasons, each with what a person can do."""
+"""Why TLS with a broker failed: OpenSSL's reasons, each with a remedy."""
 
 import re
 from typing import Final
@@ -46,7 +46,7 @@ _REASONS: Final = (
 
 
 def distrust(said: str, place: str) -> BrokerUnreachable | None:
-    """Our error where the two sides failed over TLS; None where it was something else.
+    """The error of a TLS failure; None where it was something else.
 
     Args:
         said: a library's words.

@@ -34,7 +34,7 @@ Argument = str | int
 
 
 class Form(Enum):
-    """How a work queue is declared where there is none."""
+    """How a missing work queue is declared."""
 
     CLASSIC = "classic"
     """Without type and version, as James 3.8 declares it."""
@@ -77,7 +77,6 @@ class Topology:
     dead_letter_queue: str
 
     def work_arguments(self, form: QueueForm) -> Mapping[str, Argument]:
-        """What the work queue is declared with."""
         return {"x-dead-letter-exchange": self.dead_letter_exchange, **_arguments_of(form)}
 
 
@@ -104,18 +103,17 @@ def topology_of(queue: QueueName, priority: int = PRIORITY_NORMAL) -> Topology:
 
 
 def priority_of(work_queue: str) -> int:
-    """The level that the work queue of that name serves."""
     found = _SIDE_QUEUE.fullmatch(work_queue)
     return int(found[1]) if found else PRIORITY_NORMAL
 
 
 def headers_to_publish(own: Mapping[str, Argument]) -> dict[str, Argument]:
-    """A message's headers: James's, and those beside them."""
+    """A message's headers: James's and our own."""
     return {DEAD_LETTER_ROUTING_KEY: ROUTING_KEY, **own}
 
 
 def headers_beside(found: Mapping[str, object]) -> dict[str, Argument]:
-    """What of a delivery's headers neither James nor the broker set, as far as it is text or integers."""
+    """The headers that neither James nor the broker set, if they are text or integers."""
     return {
         name: value
         for name, value in found.items()

@@ -26,11 +26,6 @@ _DOMAIN: Final = re.compile(rf"(?:{_LABEL}\.)*(?![0-9]){_LABEL}")
 
 
 def admissible(mail: Mail) -> Mail:
-    """The same mail.
-
-    Raises:
-        WrongUse: James could not read it; the message names every field, and shows none, for they are people's.
-    """
     faults = tuple(_faults(mail))
     if faults:
         raise WrongUse(
@@ -41,7 +36,7 @@ def admissible(mail: Mail) -> Mail:
 
 
 def is_address(text: str) -> bool:
-    """Whether James takes the text for the address of a mail."""
+    """Whether James accepts the text as a mail address."""
     local, _, domain = text.rpartition("@")
     return bool(_LOCAL.fullmatch(local)) and _is_domain(domain)
 
@@ -60,7 +55,7 @@ def _faults(mail: Mail) -> Iterator[str]:
 
 
 def _addresses(mail: Mail) -> Iterator[tuple[str, str]]:
-    """Where each stands, and what it is; the null sender is none."""
+    """Where each stands, and its text; the null sender is left out."""
     if mail.sender is not None:
         yield "its sender", mail.sender
     yield from ((f"recipients[{place}]", text) for place, text in enumerate(mail.recipients))

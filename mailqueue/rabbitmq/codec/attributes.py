@@ -31,11 +31,6 @@ def attribute(value: Any) -> str:
 
 
 def attribute_value(text: str) -> Any:
-    """What the JSON text of an attribute holds.
-
-    Raises:
-        BadPayload: it is none.
-    """
     try:
         return _value_of(object_in(text, "the attribute"))
     except RecursionError:
@@ -43,7 +38,7 @@ def attribute_value(text: str) -> Any:
 
 
 def is_attribute(text: str) -> bool:
-    """Whether James reads the text as an attribute; what stands in kinds that are not known here is not judged."""
+    """Whether James reads the text as an attribute; contents of unknown kinds are not checked."""
     try:
         return _is_told(object_in(text, "the attribute"))
     except (BadPayload, RecursionError):
@@ -51,7 +46,7 @@ def is_attribute(text: str) -> bool:
 
 
 def priority_of(mail: Mail) -> int:
-    """The mail's priority, 0 to 9; the normal one where it says none that can be read."""
+    """The mail's priority, 0 to 9; the normal one where it has none that can be read."""
     text = mail.attributes.get(PRIORITY_ATTRIBUTE)
     if text is None:
         return PRIORITY_NORMAL

@@ -36,7 +36,7 @@ _NULL_SENDERS: Final = frozenset({"", "<>"})
 
 
 def payload_of(queued: QueuedMail) -> bytes:
-    """The mail as the body of a message, as James writes it; `last_updated` is cut to milliseconds.
+    """The mail as James writes it in a message's body; `last_updated` is cut to milliseconds.
 
     Raises:
         BadPayload: a text in it holds half a surrogate pair.
@@ -77,7 +77,7 @@ def queued_of(body: bytes) -> QueuedMail:
 
 
 def blobs_of(header: Any, body: Any) -> MailBlobs:
-    """Where the mail's bytes are; ids of any form.
+    """The mail's blob ids, of any form.
 
     Raises:
         BadPayload: one of them is no id.
@@ -86,7 +86,7 @@ def blobs_of(header: Any, body: Any) -> MailBlobs:
 
 
 def sender_of(value: Any) -> str | None:
-    """The sender; None for the null sender, however it is told.
+    """The sender; None for the null sender in any form.
 
     Raises:
         BadPayload: it is no text.
@@ -118,7 +118,7 @@ def _mail_of(fields: Mapping[str, Any]) -> Mail:
 
 
 def _by_recipient(headers: Iterable[RecipientHeader]) -> Mapping[str, Mapping[str, Mapping[str, list[str]]]]:
-    """By recipient, then by name; both in the order in which they first come."""
+    """By recipient, then by name; both in the order of first occurrence."""
     found: dict[str, dict[str, dict[str, list[str]]]] = {}
     for one in headers:
         found.setdefault(one.recipient, {"header": {}})["header"].setdefault(one.name, []).append(one.value)

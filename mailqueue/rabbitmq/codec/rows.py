@@ -16,7 +16,6 @@ from model.schema.table import Row
 
 
 def row_of(queue: QueueName, slice_start: datetime, bucket: int, enqueued_at: datetime, queued: QueuedMail) -> Row:
-    """The row of enqueuedMailsV4."""
     return {
         "queuename": queue,
         "timerangestart": slice_start,
@@ -35,7 +34,6 @@ def due_row_of(  # noqa: PLR0917 - a row of so many parts
     enqueued_at: datetime,
     queued: QueuedMail,
 ) -> Row:
-    """The row of dueMails."""
     return {
         "queuename": queue,
         "dueslice": due_slice,

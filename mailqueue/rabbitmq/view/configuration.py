@@ -1,7 +1,7 @@
-"""The queue's configuration where James keeps it: events in eventStore, each appended where nobody else's stands.
+"""The queue's configuration where James keeps it: events in eventStore, appended by conditional writes.
 
-Several processes, James's among them, may start at once with different wishes. Each appends on what it has read by a
-conditional write; whoever comes second reads again, and its wish is judged against the winner's.
+Several processes, James's among them, may start at once with different settings. Each appends after what it has read;
+the loser reads again, and its settings are checked against the winner's.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ class Configurations:
         self._tables = tables
 
     async def current(self) -> QueueConfiguration | None:
-        """The configuration that counts; None where none was ever set.
+        """The configuration in force; None where none was ever set.
 
         Raises:
             BadPayload: an event cannot be read; the message names it.
@@ -53,7 +53,7 @@ class Configurations:
         return await self._events(Level.QUORUM)
 
     async def require(self, wanted: QueueConfiguration | None = None) -> QueueConfiguration:
-        """Make the wanted configuration the one that counts, where it is not; called by each process that starts.
+        """Put the wanted configuration in force if it is not; each process calls this when it starts.
 
         Args:
             wanted: None for what is stored, or James's defaults where nothing is.
@@ -66,7 +66,7 @@ class Configurations:
         return await self.alter(lambda current: wanted or current)
 
     async def alter(self, wish: Wish) -> QueueConfiguration:
-        """Change what counts, whatever it is when the change takes place; the same stays as it is, without an event.
+        """Change the configuration in force at that moment; one that stays the same appends no event.
 
         Args:
             wish: from the configuration that counts (James's defaults where none was set) to the wanted one.
@@ -83,12 +83,12 @@ class Configurations:
         raise Contended("others kept changing the queue's configuration", mend="Run the same again.")
 
     async def _events(self, level: Level) -> list[ConfigurationEvent]:
-        """SERIAL finishes what a conditional write has left open."""
+        """A SERIAL read completes an open conditional write."""
         seen = await self._tables.read(Read(EVENTS, (AGGREGATE,), level))
         return [event_of(one.row["eventid"], one.row["event"]) for one in seen]
 
     async def _appended(self, events: Sequence[ConfigurationEvent], agreed: QueueConfiguration) -> bool:
-        """Whether the event stands; where the answer was lost, the next round reads it."""
+        """Whether the event was written; where the answer was lost, the next round reads it."""
         event_id = events[-1].event_id + 1 if events else 0
         row = {"aggregateid": AGGREGATE, "eventid": event_id, "event": event_json(event_id, agreed)}
         try:

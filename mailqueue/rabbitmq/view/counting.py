@@ -60,8 +60,6 @@ class Counting:
         return await all_of(range(len(starts)), count, SLICES_AT_ONCE)
 
     async def recount(self, queue: QueueName, starts: Sequence[datetime], buckets: int) -> Recounted:
-        """Set the tallies of the slices right, by their rows."""
-
         async def rows(start: datetime) -> int:
             return await self._slices.count_unmarked(queue, start, buckets)
 
@@ -70,7 +68,7 @@ class Counting:
     async def recounted(
         self, queue: QueueName, places: Sequence[datetime], rows: Callable[[datetime], Awaitable[int]]
     ) -> Recounted:
-        """Set the tallies that lie in those places right, by what counting the rows of each comes to."""
+        """Correct the tallies of those places, by counting the rows of each."""
 
         async def recount(place: datetime) -> bool | None:
             return await self._recount(queue, place, rows)

@@ -45,7 +45,7 @@ class DelayedListing:
         self._due, self._marks, self._counting, self._queues = due, marks, counting, queues
 
     async def browse(self, queue: QueueName, start: datetime | None = None) -> AsyncGenerator[Listed]:
-        """Those that are due at the start or later."""
+        """Mails due at the start or later, in order of due time."""
         after: Key = () if start is None else (start - _MILLISECOND,)
 
         async def read(buckets: _Slice) -> list[Listed] | None:
@@ -62,7 +62,6 @@ class DelayedListing:
                     yield listed
 
     async def count(self, queue: QueueName) -> list[SliceCount]:
-        """How many lie in each slice."""
         slices = await self._slices(queue)
         told = await self._queues.tallies.of(queue, list(map(_tallies_at, slices)))
 
@@ -77,7 +76,6 @@ class DelayedListing:
         return await all_of(range(len(slices)), count, SLICES_AT_ONCE)
 
     async def recount(self, queue: QueueName) -> Recounted:
-        """Set the tallies right, by the rows."""
         slices = {_tallies_at(buckets): buckets for buckets in await self._slices(queue)}
 
         async def rows(tallies_at: datetime) -> int:
@@ -86,13 +84,13 @@ class DelayedListing:
         return await self._counting.recounted(queue, list(slices), rows)
 
     async def _slices(self, queue: QueueName, start: datetime | None = None) -> list[_Slice]:
-        """The slices that do not end before the start."""
+        """The slices that end after the start."""
         partitions = [one async for one in self._due.partitions(queue)]
         later = sorted(one for one in partitions if start is None or one.due_slice + DUE_WINDOW > start)
         return [list(same) for _, same in groupby(later, key=lambda one: one.due_slice)]
 
     async def _held(self, queue: QueueName, buckets: _Slice, after: Key) -> list[Listed] | None:
-        """The mails of a slice, in order; None where they are too many to be held."""
+        """The mails of a slice, in order; None where they are too many for memory."""
         mails = list[DueMail]()
         for bucket in buckets:
             async with aclosing(self._due.under(queue, bucket, after)) as found:
@@ -112,7 +110,7 @@ class DelayedListing:
                     yield listed
 
     async def _rows(self, queue: QueueName, buckets: _Slice) -> int:
-        """How many rows without a mark a slice has."""
+        """How many unmarked rows a slice has."""
         counted = 0
         for bucket in buckets:
             async with aclosing(self._due.ids(queue, bucket)) as ids, aclosing(in_batches(ids, PAGE_MAILS)) as pages:
@@ -129,9 +127,9 @@ class DelayedListing:
 async def in_turn(
     sources: Sequence[AsyncGenerator[DueMail]], order: Callable[[DueMail], Key]
 ) -> AsyncGenerator[DueMail]:
-    """The mails of several sources, each in order, in the order of all; one of each is held.
+    """Merges sorted sources into one sorted stream; holds one mail of each.
 
-    The sources are closed by whoever has opened them.
+    The caller closes the sources.
     """
     heads = list[tuple[Key, int, DueMail]]()
 

@@ -61,11 +61,10 @@ class DuePartition:
     bucket: int
 
     def key(self, queue: QueueName) -> Key:
-        """Of its mails."""
         return (queue, self.due_slice, self.bucket)
 
     def entry(self, queue: QueueName) -> Key:
-        """Of its row in the list of partitions, which carries its lease."""
+        """The key of its row in the list of partitions, which carries its lease."""
         return (*_index(queue), self.due_slice, UUID(int=self.bucket))
 
 
@@ -78,22 +77,19 @@ class DueMail:
 
     @property
     def due_at(self) -> datetime:
-        """When it is due."""
         assert self.listed.due_at is not None, "a delayed mail is due at some time"
         return self.listed.due_at
 
     @property
     def enqueue_id(self) -> EnqueueId:
-        """Its passage's name."""
         return self.listed.queued.enqueue_id
 
     @property
     def order(self) -> tuple[datetime, EnqueueId]:
-        """By which the rows of a partition are ordered."""
+        """The order of rows within a partition."""
         return self.due_at, self.enqueue_id
 
     def key(self, queue: QueueName) -> Key:
-        """Of its row."""
         return (*self.partition.key(queue), *self.order)
 
 
@@ -125,7 +121,7 @@ class DueMails:
         self._entered: set[Key] = set()
 
     async def put(self, queue: QueueName, listed: Listed, *, again: bool = False) -> DueMail:
-        """Keep a mail until its `due_at`; where that was, or its slice is closed, it is due at once.
+        """Keep a mail until its `due_at`; if that is past, or its slice is closed, it is due at once.
 
         Args:
             queue: whose.
@@ -141,9 +137,9 @@ class DueMails:
 
     @asynccontextmanager
     async def kept(self, queue: QueueName, listed: Listed, *, again: bool = False) -> AsyncGenerator[Kept]:
-        """The same, for whoever has to do more before the mail is delayed and nowhere else.
+        """As `put`, for callers with more to do before the mail is only delayed.
 
-        Until the body ends well the mail is counted as one that may be delayed, or not.
+        Until the body succeeds, the tally counts the mail as uncertain.
         """
         wanted: datetime | None = in_millis_after(max(listed.due_at or EPOCH, self._now()))
         while wanted is not None:
@@ -155,17 +151,16 @@ class DueMails:
                     yield Kept(due, changes)
 
     def counting(self, queue: QueueName, partition: DuePartition) -> AbstractAsyncContextManager[Changes]:
-        """Around whatever changes a partition: what the body says it has done is counted."""
+        """Count what the body says it has changed in the partition."""
         return self._tallies.counting(queue, due_tallies_at(partition.due_slice))
 
     async def remove(self, queue: QueueName, due: DueMail) -> None:
-        """Its row goes; who removes it counts."""
         await self._retries.write(self._tables, removal(queue, due, self._now()))
 
     async def remove_all(self, queue: QueueName, mails: Sequence[DueMail]) -> list[MailmendError | None]:
-        """Many rows go, at an operator's word; for each its error, or None, in order.
+        """Remove many rows for an operator; for each its error, or None, in order.
 
-        Somebody may move one of them at the same moment: how many their slices hold is then no longer sure.
+        A mover may move one of them at that moment: the tallies of their slices become uncertain.
         """
         by_slice: dict[datetime, list[int]] = {}
         for place, due in enumerate(mails):
@@ -182,7 +177,7 @@ class DueMails:
         return errors
 
     async def mails(self, queue: QueueName) -> AsyncGenerator[DueMail]:
-        """Every delayed mail that is not marked, partition by partition, in the order of due times within each."""
+        """Every unmarked delayed mail, by partition; within each in order of due time."""
         async with aclosing(self.partitions(queue)) as partitions:
             async for partition in partitions:
                 async with aclosing(self._unmarked_under(queue, partition)) as mails:
@@ -190,14 +185,14 @@ class DueMails:
                         yield due
 
     async def partitions(self, queue: QueueName, most: int | None = None) -> AsyncGenerator[DuePartition]:
-        """Where delayed mails may be, the earliest slice first; at most so many."""
+        """The partitions that may hold delayed mails, the earliest slice first; at most `most`."""
         async for row in self._tables.scan(Scan(DUE_MAILS, _ENTRY, Level.QUORUM, under=_index(queue), limit=most)):
             yield DuePartition(row["dueat"], row["enqueueid"].int)
 
     async def under(self, queue: QueueName, partition: DuePartition, after: Key = ()) -> AsyncGenerator[DueMail]:
-        """The mails of one partition in the order of their due times, after that time and id.
+        """The mails of one partition in order of due time, after that time and id.
 
-        A row that no mail can be made of is passed over, and told of in the log.
+        A row that cannot be read is skipped and logged.
         """
         key = partition.key(queue)
         async for row in self._tables.scan(Scan(DUE_MAILS, DUE_MAILS.names, Level.QUORUM, under=key, after=after)):
@@ -207,22 +202,22 @@ class DueMails:
                 _LOG.warning("queue %s: delayed mail %s cannot be read: %s", queue, row["enqueueid"], error.what)
 
     async def ids(self, queue: QueueName, partition: DuePartition) -> AsyncGenerator[EnqueueId]:
-        """The mails of one partition by their ids alone."""
+        """The ids of the mails of one partition."""
         async for row in self._tables.scan(Scan(DUE_MAILS, _ENTRY, Level.QUORUM, under=partition.key(queue))):
             yield EnqueueId(row["enqueueid"])
 
     async def next_at(self, queue: QueueName, partition: DuePartition, after: Key = ()) -> datetime | None:
-        """When the first mail of a partition after that time and id is due; None where there is none."""
+        """When the first mail after that time and id is due; None where there is none."""
         first = Scan(DUE_MAILS, _ENTRY, Level.QUORUM, under=partition.key(queue), after=after, limit=1)
         rows = [row async for row in self._tables.scan(first)]
         return rows[0]["dueat"] if rows else None
 
     async def due_start(self, queue: QueueName) -> datetime | None:
-        """The first slice that is not closed; None while none ever was."""
+        """The first open slice; None while none was ever closed."""
         return await self._due_start(queue, Level.QUORUM)
 
     async def close_before(self, queue: QueueName, at: datetime) -> datetime:
-        """Close the slices that end by then; never fewer than before.
+        """Close the slices that end by then; closed slices stay closed.
 
         Returns:
             The first slice that is open.
@@ -240,7 +235,7 @@ class DueMails:
         raise Contended(f"others kept closing slices of the queue {queue!r}", mend="Run the same again.")
 
     async def retire(self, queue: QueueName, partition: DuePartition) -> None:
-        """Forget a partition that is closed and was found empty since."""
+        """Delete from the list a partition that is closed and was found empty since."""
         await self._tables.write(Remove(DUE_MAILS, partition.key(queue)))
         await self._tables.write(Remove(DUE_MAILS, partition.entry(queue)))
         others = Scan(DUE_MAILS, _ENTRY, Level.QUORUM, under=(*_index(queue), partition.due_slice), limit=1)
@@ -248,7 +243,7 @@ class DueMails:
             await self._tallies.forget(queue, due_tallies_at(partition.due_slice))
 
     async def _removed(self, queue: QueueName, mails: Sequence[DueMail]) -> list[MailmendError | None]:
-        """The same within one slice."""
+        """As `remove_all`, within one slice."""
         try:
             async with self.counting(queue, mails[0].partition) as changes:
                 changes.sure = False
@@ -276,7 +271,7 @@ class DueMails:
         return [due for due in some if due.enqueue_id not in marked]
 
     async def _tried(self, queue: QueueName, due: DueMail, changes: Changes, *, again: bool) -> datetime | None:
-        """Put it there; where it cannot stay, at what time it is to be tried next."""
+        """Put it there; if it cannot stay, the due time to try next."""
         try:
             start = await self._written(queue, due)
         except BaseException:
@@ -291,18 +286,18 @@ class DueMails:
         return None
 
     async def _written(self, queue: QueueName, due: DueMail) -> datetime | None:
-        """The due start as it is once the mail's row is written."""
+        """The due start read after the mail's row is written."""
         await self._enter(queue, due.partition)
         row = Put(DUE_MAILS, _row_of(queue, due), at=self._clock.micros())
         await self._retries.write(self._tables, row)
         return await self._retries.call(lambda: self.due_start(queue))
 
     async def _is_covered(self, queue: QueueName, due: DueMail) -> bool:
-        """Whether the row of a mail that comes back lies under the removal of an earlier one with its very due time."""
+        """Whether the row lies under the tombstone of an earlier one with the same due time."""
         return not await self._retries.call(lambda: self._tables.read(Read(DUE_MAILS, due.key(queue))))
 
     async def _withdrawn(self, queue: QueueName, due: DueMail) -> None:
-        """A row that stays in a closed slice, or of a mail that its sender was told is not there, hurts nobody."""
+        """Errors are ignored: a row left in a closed slice, or of a mail reported as failed, does no harm."""
         try:
             await self.remove(queue, due)
         except MailmendError as error:
@@ -311,7 +306,7 @@ class DueMails:
             )
 
     async def _enter(self, queue: QueueName, partition: DuePartition) -> None:
-        """List the partition before anything is put there; only closed ones are struck off, so once is enough."""
+        """List the partition before anything is put there; only closed ones are deleted, so once is enough."""
         entry = partition.entry(queue)
         if entry in self._entered:
             return
@@ -341,18 +336,18 @@ class DueMails:
 
 
 def removal(queue: QueueName, due: DueMail, now: datetime) -> Remove:
-    """What removes its row, even of a clock ahead of ours: none is put later than it is due by its author's clock."""
+    """Removes the row even if a clock ahead of ours stamped it: no row is put after it is due by its writer's clock."""
     at = max(now, due.due_at + GRACE_MIN)
     return Remove(DUE_MAILS, due.key(queue), at=(at - EPOCH) // _MICROSECOND)
 
 
 def in_millis_after(at: datetime) -> datetime:
-    """The instant in whole milliseconds, as rows keep it, and never earlier."""
+    """Rounded up to whole milliseconds, as rows keep it."""
     return at + timedelta(microseconds=-at.microsecond % 1000)
 
 
 def flush_entry(queue: QueueName) -> Key:
-    """Of the row that carries the lease of a flush: beside the list, in a bucket of its own that nobody lists."""
+    """The key of the row with a flush's lease: beside the list, in a bucket of its own that is never listed."""
     return (queue, EPOCH, 1, EPOCH, UUID(int=0))
 
 

@@ -1,7 +1,7 @@
-"""What rows, listings and sizes of a queue need to know: how it is cut, where it begins, what time it is.
+"""What rows, listings and sizes of a queue need to know: its slicing, its browse start, the time.
 
-Whoever enqueues must look at the browse start after its row was put: a look that began before will not do, and the next
-one serves all who came meanwhile.
+A writer must read the browse start after its row was put: an earlier read will not do, and the next read serves all
+callers that came meanwhile.
 """
 
 import asyncio
@@ -31,9 +31,9 @@ one, and buckets only grow, so what is put by an old cut is still found. Whoever
 
 
 class SharedReads(Generic[K, T]):
-    """One answer for many who ask the same at once: each gets one whose question was asked after its own call.
+    """Shares reads of the same key: each caller gets an answer of a read that began after its call.
 
-    At most one is under way for each key, and one waits to be next: a hundred at once cost two reads, one alone one.
+    At most one read runs for each key, and one waits: a hundred callers cost two reads, one costs one.
 
     Args:
         read: what is asked.
@@ -45,9 +45,9 @@ class SharedReads(Generic[K, T]):
         self._next: dict[K, asyncio.Task[T]] = {}
 
     async def get(self, key: K) -> T:
-        """What a read answers that begins from now on.
+        """The answer of a read that begins from now on.
 
-        Whoever is cancelled leaves the read to the others.
+        A cancelled caller leaves the read running for the others.
 
         Raises:
             MailmendError: what the read met.
@@ -70,7 +70,7 @@ class SharedReads(Generic[K, T]):
 
 
 def _noted(task: asyncio.Task[T]) -> None:
-    """A failure that nobody waits for any more is nobody's."""
+    """Retrieve the error of a read without callers, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()
 
@@ -104,11 +104,10 @@ class KnownQueues:
         return instant_of(self.clock.micros())
 
     async def slicing(self) -> Slicing:
-        """How the queues are cut at this moment."""
         return (await self._asked()).slicing
 
     async def configuration(self) -> QueueConfiguration:
-        """How they were cut not long ago."""
+        """From a cache of at most `CUT_SECONDS`."""
         if self._cut is None or self.clock.micros() - self._cut[0] > CUT_SECONDS * MICROS:
             return await self._asked()
         return self._cut[1]
@@ -121,19 +120,18 @@ class KnownQueues:
         return start
 
     async def begun(self, queue: QueueName, window: timedelta) -> datetime:
-        """The browse start from now on, shared with others; where there is none yet, the slice of now, put there."""
+        """The browse start from a shared read; where there is none, it is set to the slice of now."""
         start = await self._looks.get(queue)
         if start is None:
             start = self.starts_seen[queue] = await self.starts.begin(queue, slice_of(self.now, window))
         return start
 
     async def live(self, queue: QueueName) -> tuple[Slicing, list[datetime]]:
-        """How the queue is cut, and the slices in which mails may be."""
+        """The slicing of the queue, and the slices that may hold mails."""
         slicing, start = await self.slicing(), await self.browse_start(queue)
         return slicing, list(live_slices(start, self.now, slicing.window)) if start else []
 
     async def write(self, write: Put | Remove) -> None:
-        """Write it; what fails is tried again."""
         await self.retries.write(self.tables, write)
 
     async def _asked(self) -> QueueConfiguration:

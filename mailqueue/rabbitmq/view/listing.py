@@ -1,6 +1,6 @@
-"""Listings of a queue: those that wait, slice by slice, each by time; then those that are not due yet.
+"""Listings of a queue: the waiting mails, slice by slice, each by time; then the delayed ones.
 
-Pages are told by what was seen last, so they stay what they are while mails come and go.
+A page starts after the last mail seen, so pages stay stable while mails come and go.
 """
 
 from collections.abc import AsyncGenerator, Callable, Iterable
@@ -32,7 +32,7 @@ class Listing:
     async def browse(
         self, queue: QueueName, where: MailFilter, after: ListingPosition | None, on_broken: Callable[[Broken], None]
     ) -> AsyncGenerator[Listed]:
-        """The mails that are meant; one whose retry was interrupted may be in both tables, and is listed once."""
+        """The matching mails. An interrupted retry leaves a mail in both tables; it is listed once."""
         seen: set[EnqueueId] = set()
         async with aclosing(self._waiting(queue, where, after, on_broken)) as waiting:
             async for listed in waiting:
@@ -79,7 +79,7 @@ class Listing:
     async def _starts(
         self, queue: QueueName, where: MailFilter, after: ListingPosition | None, slicing: Slicing
     ) -> Iterable[datetime]:
-        """The slices to read, from the first that may hold what is meant: no mail is enqueued after its slice ends."""
+        """The slices to read, from the first that can match: no mail is enqueued after its slice ends."""
         start = await self._queues.browse_start(queue)
         if start is None:
             return ()

@@ -1,4 +1,4 @@
-"""Marks: rows of deletedMailsV2, each saying that a mail is no longer in its queue. Put again at will, never removed.
+"""Marks: rows of deletedMailsV2, each saying that a mail left its queue. Written repeatedly, never removed.
 
 A mark is looked up before anything is done with a mail, one by one on delivery, many at once in listings and sweeps.
 """
@@ -34,19 +34,18 @@ class Marks:
         self._tables, self._retries = tables, retries
 
     async def put(self, queue: QueueName, enqueue_id: EnqueueId) -> None:
-        """Mark a mail; one that is marked stays so."""
+        """Idempotent."""
         await self._retries.write(self._tables, _mark(queue, enqueue_id))
 
     async def put_all(self, queue: QueueName, enqueue_ids: Sequence[EnqueueId]) -> list[MailmendError | None]:
-        """Mark many; for each the error that is left after all tries, or None."""
+        """For each mail the error that is left after all tries, or None."""
         return await self._retries.write_all(self._tables, [_mark(queue, one) for one in enqueue_ids])
 
     async def there(self, queue: QueueName, enqueue_id: EnqueueId) -> bool:
-        """Whether a mail is marked."""
         return bool(await self._retries.call(lambda: self._tables.read(_look(queue, enqueue_id))))
 
     async def among(self, queue: QueueName, enqueue_ids: Collection[EnqueueId]) -> set[EnqueueId]:
-        """Those of the mails that are marked."""
+        """The marked ones."""
         asked, found = list(enqueue_ids), set[EnqueueId]()
         for first in range(0, len(asked), LOOKED_UP_AT_ONCE):
             some = asked[first : first + LOOKED_UP_AT_ONCE]
@@ -56,7 +55,7 @@ class Marks:
 
 
 class RememberedMarks(Marks):
-    """Marks for one pass that reads the same pages of rows twice: what is marked stays so, and is not asked for again.
+    """Marks for a pass that reads the same pages twice: marked mails are not looked up again.
 
     A page is remembered, by a digest of its ids, once all of them were found marked: nothing else is passed by, and so
     a million mails take some kilobytes. In a page into which a row has come since, all are asked for again.
@@ -67,7 +66,7 @@ class RememberedMarks(Marks):
         self._known: dict[QueueName, set[bytes]] = {}
 
     async def among(self, queue: QueueName, enqueue_ids: Collection[EnqueueId]) -> set[EnqueueId]:
-        """Those of the mails that are marked; the same page in the same order is told at once."""
+        """The marked ones; from memory for the same page in the same order."""
         known, page = self._known.setdefault(queue, set()), _digest(enqueue_ids)
         if page in known:
             return set(enqueue_ids)
@@ -77,12 +76,11 @@ class RememberedMarks(Marks):
         return found
 
     def forget(self, queue: QueueName) -> None:
-        """The pass is over."""
         self._known.pop(queue, None)
 
 
 async def answered(tables: AsyncTables, retries: AsyncRetries, reads: Sequence[Read]) -> list[Sequence[Seen]]:
-    """The answers to many reads, all of them; what fails is asked again.
+    """The answers to all reads; those that fail are tried again.
 
     Raises:
         MailmendError: of one that kept failing.
@@ -129,10 +127,9 @@ Many = Callable[[Collection[EnqueueId]], Awaitable[Collection[EnqueueId]]]
 
 
 class MarkLookups:
-    """The look-ups of one consumer: the first at once, those that are asked for meanwhile together.
+    """One consumer's look-ups: the first at once, those that come meanwhile in one batch.
 
-    Under load many share one request, which takes the servers and this process a fraction of the work. A look-up never
-    answers from before it was asked.
+    Under load many share one request, at a fraction of the cost. An answer is never older than its look-up.
 
     Args:
         one: whether a mail is marked.
@@ -145,11 +142,6 @@ class MarkLookups:
         self._asking: asyncio.Task[None] | None = None
 
     async def marked(self, enqueue_id: EnqueueId) -> bool:
-        """Whether the mail is marked by now.
-
-        Raises:
-            MailmendError: nobody can tell.
-        """
         answer = self._asked.get(enqueue_id)
         if answer is None:
             answer = self._asked[enqueue_id] = asyncio.get_running_loop().create_future()
@@ -158,7 +150,7 @@ class MarkLookups:
         return await asyncio.shield(answer)
 
     async def close(self) -> None:
-        """Stop asking; whoever still waits is cancelled."""
+        """Cancel all look-ups."""
         if self._asking is not None:
             self._asking.cancel()
             await asyncio.gather(self._asking, return_exceptions=True)
@@ -166,7 +158,7 @@ class MarkLookups:
             answer.cancel()
 
     async def _ask(self) -> None:
-        """Until nobody asks any more; what is asked while a request is under way goes with the next."""
+        """Run while there are look-ups; those that come during a request go with the next."""
         try:
             while self._asked:
                 some = {one: self._asked.pop(one) for one in list(islice(self._asked, TOGETHER_MAX))}
@@ -192,7 +184,7 @@ class MarkLookups:
             _tell(answer, one in marked)
 
     async def _answer_alone(self, some: dict[EnqueueId, "asyncio.Future[bool]"], error: MailmendError) -> None:
-        """Where one of many is without an answer the others are asked alone: it holds up nobody."""
+        """After an error of the batch look each up alone, so that one failure delays no other."""
         if len(some) == 1:
             (answer,) = some.values()
             _tell(answer, error)

@@ -1,4 +1,4 @@
-"""The queue as its tables show it: rows put where browsing sees them, marks, listings, sizes; one name for it all."""
+"""A queue as its tables show it: rows, marks, listings and sizes behind one name."""
 
 from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -72,15 +72,6 @@ class QueueView:
     async def mark(
         self, queue: QueueName, enqueue_id: EnqueueId, slice_start: datetime | None, *, redelivered: bool = False
     ) -> None:
-        """Mark a mail.
-
-        Args:
-            queue: the mail's.
-            enqueue_id: the mail.
-            slice_start: where its row was counted; None where that is not known, or it never was.
-            redelivered: whether somebody else may have marked it before: then that is looked up, so that it is
-                counted once.
-        """
         counted = self._to_count(queue, enqueue_id, slice_start)
         if redelivered and counted is not None and await self.marks.there(queue, enqueue_id):
             counted = None
@@ -92,10 +83,10 @@ class QueueView:
     async def mark_all(
         self, queue: QueueName, mails: Sequence[tuple[EnqueueId, datetime | None]]
     ) -> list[MailmendError | None]:
-        """Mark many, at an operator's word; for each the error that is left after all tries, or None.
+        """Mark many for an operator; for each the error that is left after all tries, or None.
 
-        Somebody may finish with one of them at the same moment: how many mails their slices hold is then no longer
-        sure, and is an estimate until it is counted again.
+        A consumer may finish one of them at that moment: the counts of their slices are estimates until the next
+        recount.
         """
         marked = await self.marks.among(queue, [one for one, _ in mails])
         slices = [None if one in marked else self._to_count(queue, one, start) for one, start in mails]
@@ -112,11 +103,11 @@ class QueueView:
         return errors
 
     def orphan_marks(self, queue: QueueName) -> int:
-        """How many marks this process has written, since it was last asked, for mails whose slice is out of sight."""
+        """How many marks this process has written, since the last call, for mails of slices before the browse start."""
         return self._orphans.pop(queue, 0)
 
     async def foreign(self, queue: QueueName) -> None:
-        """A mail came that another program had enqueued: what is alive now is counted by its rows from here on."""
+        """Another program enqueued a mail: live slices are counted by their rows from now on."""
         if self._foreign_until.get(queue, EPOCH) <= self.known_queues.now:
             slicing, starts = await self.known_queues.live(queue)
             for slice_start in starts:
@@ -132,7 +123,7 @@ class QueueView:
         include_delayed: bool = True,
         on_broken: Callable[[Broken], None] = lambda _: None,
     ) -> AsyncGenerator[Listed]:
-        """The mails of the queue that are meant: those that wait, slice by slice, each by time; then the delayed ones.
+        """The matching mails: waiting ones slice by slice, each by time; then the delayed ones.
 
         Args:
             queue: whose.
@@ -148,20 +139,20 @@ class QueueView:
                 yield listed
 
     async def size(self, queue: QueueName) -> Size:
-        """How many mails wait, from what every process has counted; where that cannot tell, from the rows."""
+        """From the tallies of all processes; from the rows where tallies cannot tell."""
         await self._tallies.flush()
         slicing, starts = await self.known_queues.live(queue)
         delayed = await self._delayed.count(queue) if self._delayed is not None else []
         return size_of(await self._counting.count(queue, starts, slicing.buckets), delayed)
 
     async def recount(self, queue: QueueName) -> Recounted:
-        """Set right what the processes have told of the live slices, the delayed ones too, by looking at every row."""
+        """Correct the tallies of the live and delayed slices by reading every row."""
         slicing, starts = await self.known_queues.live(queue)
         waiting = await self._counting.recount(queue, starts, slicing.buckets)
         return waiting + (await self._delayed.recount(queue) if self._delayed is not None else Recounted())
 
     def _to_count(self, queue: QueueName, enqueue_id: EnqueueId, slice_start: datetime | None) -> datetime | None:
-        """The slice whose tally the mark changes: none where it was counted, or where the slice is out of sight."""
+        """The slice whose tally the mark changes; None if it was counted, or lies before the browse start."""
         known = self.known_queues.starts_seen.get(queue)
         if slice_start is not None and known is not None and slice_start < known:
             self.counts.add(QueueCount.ORPHAN_MARKS, queue)

@@ -40,11 +40,11 @@ Beside = Callable[[datetime], Awaitable[None]]
 
 
 async def _nothing(_: datetime) -> None:
-    """Nothing goes on beside the look."""
+    """Do nothing beside the look."""
 
 
 class Placement:
-    """One mail's way to its slice.
+    """Puts one mail's row into its slice.
 
     Args:
         queues: what is known of it.
@@ -65,7 +65,7 @@ class Placement:
         self._enqueued_at, self._again = enqueued_at, again
 
     async def settle(self, beside: Beside = _nothing) -> datetime:
-        """Put the row where browsing sees it, in the slice of now; the start of its slice.
+        """Put the row into the slice of now, or a later one that browsing sees; the start of its slice.
 
         Args:
             beside: what is done beside each second look.
@@ -80,7 +80,7 @@ class Placement:
         return await self._settled(slice_for(self._queues.now, start, slicing.window), slicing, beside)
 
     async def settle_at_start(self) -> datetime:
-        """Put the row into the first slice that browsing sees: until it is marked, the same one each time.
+        """Put the row into the first live slice: the same one each time, until it is marked.
 
         Others may put and count the same row.
         """
@@ -106,7 +106,7 @@ class Placement:
         )
 
     async def _look(self, slice_start: datetime, slicing: Slicing, beside: Beside) -> datetime:
-        """The browse start after the row was put; both come to an end before either's error is told."""
+        """The browse start after the row was put; look and `beside` both end before an error of either is raised."""
         looked, done = await asyncio.gather(
             self._queues.begun(self._queue, slicing.window), beside(slice_start), return_exceptions=True
         )
@@ -131,7 +131,7 @@ class Placement:
             changes.enqueued = -1
 
     async def _uncover(self, row: Row) -> None:
-        """A row of a mail that comes back may lie under a removal stamped by a clock ahead of ours: put it above."""
+        """The row of a returning mail may lie under a tombstone of a clock ahead of ours: write above it."""
         read = Read(ENQUEUED_MAILS, ENQUEUED_MAILS.key_of(row))
         if not await self._queues.retries.call(lambda: self._queues.tables.read(read)):
             at = self._queues.clock.micros() + GRACE_MIN // _MICROSECOND
@@ -145,27 +145,20 @@ class MailRows:
         self._queues = queues
 
     def placement(self, queue: QueueName, queued: QueuedMail, enqueued_at: datetime | None = None) -> Placement:
-        """A mail's way to where browsing sees it.
-
-        Args:
-            queue: where it is put.
-            queued: the mail.
-            enqueued_at: when it was first enqueued, for one that comes back; None: it is new.
-        """
         return Placement(self._queues, queue, queued, enqueued_at or self._queues.now, again=enqueued_at is not None)
 
     async def place(self, queue: QueueName, queued: QueuedMail, enqueued_at: datetime | None = None) -> datetime:
-        """Put the mail's row where browsing sees it; the start of its slice. Errors as of `Placement.settle`."""
+        """Put the mail's row; the start of its slice. Errors as of `Placement.settle`."""
         return await self.placement(queue, queued, enqueued_at).settle()
 
     async def place_row(self, queue: QueueName, row: Row) -> None:
-        """The same for a row that cannot be read: as it is, so that a person still finds it."""
+        """As `place`, for a row that cannot be read: copied as it is."""
         window = (await self._queues.slicing()).window
         first = slice_of(await self._queues.begun(queue, window), window)
         await self._queues.write(Put(ENQUEUED_MAILS, {**row, "timerangestart": first}))
 
     async def take_back(self, queue: QueueName, slice_start: datetime, queued: QueuedMail) -> None:
-        """Remove the row without a mark, whoever put it, even by a clock ahead of ours; none there is fine."""
+        """Remove the row without a mark, even if a clock ahead of ours stamped it; none there is fine."""
         async with self._queues.tallies.counting(queue, slice_start) as changes:
             for seen in await self._found(queue, slice_start, queued, times=True):
                 at = max(self._queues.clock.micros(), (seen.newest or 0) + 1)
@@ -173,7 +166,7 @@ class MailRows:
                 changes.enqueued -= 1
 
     async def row(self, queue: QueueName, slice_start: datetime, queued: QueuedMail) -> Listed | None:
-        """The mail's row in that slice, whichever bucket it is in, marked or not; None: there is none.
+        """The mail's row in that slice, in any bucket, marked or not; None: there is none.
 
         Raises:
             BadPayload: it is there and cannot be read.
@@ -182,11 +175,11 @@ class MailRows:
         return listed_of(seen[0].row) if seen else None
 
     async def has_row(self, queue: QueueName, slice_start: datetime, queued: QueuedMail) -> bool:
-        """Whether the mail's row is in that slice, marked or not, whatever it says."""
+        """Whether the mail's row is in that slice, marked or not, readable or not."""
         return bool(await self._found(queue, slice_start, queued))
 
     async def slice_with(self, queue: QueueName, queued: QueuedMail) -> datetime | None:
-        """Which of the slices that browsing sees holds the row of a mail whose message names none; None: none does.
+        """The live slice with the row of a mail whose message names none; None: no slice has it.
 
         No mail is changed once it is enqueued: its row lies in the slice of its last change, or in a later one.
         """
@@ -206,7 +199,7 @@ class MailRows:
     async def _found(
         self, queue: QueueName, slice_start: datetime, queued: QueuedMail, *, times: bool = False
     ) -> Sequence[Seen]:
-        """In the bucket of now; where it is not there, in those of when there were fewer."""
+        """In the current bucket; else in those of earlier, smaller bucket counts."""
         buckets = (await self._queues.configuration()).slicing.buckets
         own = bucket_of(queued.mail.name, buckets)
         for some in ([own], [bucket for bucket in range(buckets) if bucket != own]):

@@ -53,7 +53,7 @@ Select = Callable[[Listed], bool]
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A row without a mark that no mail can be made of."""
+    """A row without a mark that cannot be read."""
 
     enqueue_id: EnqueueId
     slice_start: datetime
@@ -62,7 +62,7 @@ class Broken:
 
 @dataclass(slots=True)
 class SliceContents:
-    """What one slice holds that is not marked: its mails in no order, or, of a large slice, their keys."""
+    """The unmarked mails of one slice in no order, or, of a large slice, only their keys."""
 
     mails: list[tuple[Listed, int]] = field(default_factory=list)  # each with its bucket
     keys: list[int] = field(default_factory=list)
@@ -70,7 +70,7 @@ class SliceContents:
 
     @property
     def count(self) -> int:
-        """How many mails, readable or not."""
+        """Readable or not."""
         return len(self.mails) + len(self.keys) + len(self.broken)
 
     @property
@@ -79,7 +79,6 @@ class SliceContents:
         return HELD_MAILS_MAX // max(1, self.count)
 
     def add(self, one: Listed | Broken, bucket: int) -> None:
-        """Hold one more, in as little as it needs."""
         if isinstance(one, Broken):
             self.broken.append(one)
         elif self.keys or len(self.mails) >= HELD_MAILS_MAX:
@@ -99,7 +98,7 @@ class Slices:
     async def pages(
         self, partition: tuple[QueueName, datetime, int], columns: Sequence[str] = ENQUEUED_MAILS.names
     ) -> AsyncGenerator[list[Row]]:
-        """The rows of a partition in the order of their ids; a page that fails is asked for again."""
+        """The rows of a partition in the order of their ids; a page that fails is read again."""
         after: tuple[UUID, ...] = ()
         while True:
             page = await self._page(
@@ -111,7 +110,7 @@ class Slices:
             after = (page[-1]["enqueueid"],)
 
     async def held(self, queue: QueueName, slice_start: datetime, buckets: int, select: Select) -> SliceContents:
-        """What the slice holds of the mails that are meant; what is broken is always meant."""
+        """The matching mails of the slice; broken rows always match."""
         held = SliceContents()
 
         async def read(bucket: int) -> None:
@@ -130,7 +129,7 @@ class Slices:
     async def mails(
         self, queue: QueueName, slice_start: datetime, held: SliceContents, select: Select
     ) -> AsyncIterator[Listed]:
-        """The mails that are held, by the time at which they were enqueued, then by id."""
+        """The held mails, by enqueue time, then by id."""
         for listed in sorted((mail for mail, _ in held.mails), key=_order):
             yield listed
         keys = sorted(held.keys)
@@ -140,7 +139,7 @@ class Slices:
                     yield listed
 
     async def first_unmarked(self, queue: QueueName, slice_start: datetime, buckets: int) -> Key | None:
-        """The key of any row of the slice that is not marked, readable or not."""
+        """The key of any unmarked row of the slice, readable or not."""
         for bucket in range(buckets):
             async with aclosing(self.pages((queue, slice_start, bucket), ("enqueueid",))) as pages:
                 async for page in pages:
@@ -152,7 +151,7 @@ class Slices:
         return None
 
     async def count_unmarked(self, queue: QueueName, slice_start: datetime, buckets: int) -> int:
-        """How many mails of the slice are not marked, readable or not."""
+        """Readable or not."""
 
         async def count(bucket: int) -> int:
             unmarked = 0
@@ -164,7 +163,7 @@ class Slices:
         return sum(await all_of(range(buckets), count, BUCKETS_AT_ONCE))
 
     async def is_empty(self, queue: QueueName, slice_start: datetime, buckets: int) -> bool:
-        """Whether the slice has no row at all."""
+        """Whether the slice has no row, marked or not."""
 
         async def empty(bucket: int) -> bool:
             under = (queue, slice_start, bucket)
@@ -193,12 +192,10 @@ class Slices:
 
 
 def id_of(one: Listed | Broken) -> EnqueueId:
-    """Whose row it is."""
     return one.enqueue_id if isinstance(one, Broken) else one.queued.enqueue_id
 
 
 def read_row(row: Row) -> Listed | Broken:
-    """The mail of a row, if one can be made of it."""
     try:
         return listed_of(row)
     except BadPayload as error:
@@ -215,7 +212,7 @@ def _order(listed: Listed) -> tuple[datetime, UUID]:
 
 
 def _packed(listed: Listed, bucket: int) -> int:
-    """All that the order needs and the row's key, in one number: a million of them fit into 60 MB."""
+    """The sort key and the row's key in one number: a million of them fit into 60 MB."""
     millis = (listed.enqueued_at - EPOCH) // _MILLISECOND
     return (millis << _ID_BITS | listed.queued.enqueue_id.int) << _BUCKET_BITS | bucket
 

@@ -61,30 +61,30 @@ class Starts:
         return await self._start(CONTENT_START, queue)
 
     async def begin(self, queue: QueueName, first: datetime) -> datetime:
-        """The browse start, after both starts were put there, unless they are there.
+        """Set both starts unless they are set; the browse start.
 
-        The content start goes first: whoever finds a browse start then finds it too, wherever this may have ended.
+        The content start goes first, so a browse start never exists without it, even after a crash.
         """
         await self.begin_content(queue, first)
         return await self._put_if_absent(BROWSE_START, queue, first)
 
     async def begin_content(self, queue: QueueName, first: datetime) -> datetime:
-        """The content start, after it was put there, unless it is there."""
+        """Set the content start unless it is set; its value."""
         return await self._put_if_absent(CONTENT_START, queue, first)
 
     async def advance_browse_start(self, queue: QueueName, seen: datetime, to: datetime) -> datetime:
-        """Move the browse start from where it was seen; where it is afterwards.
+        """Move the browse start from the value seen; its value after that.
 
-        Others may move it at the same time: further on is as good; back, and it is left where they put it.
+        If another process moves it forward, that counts; if backward, it stays there.
         """
         return await self._advance(BROWSE_START, queue, seen, to)
 
     async def advance_content_start(self, queue: QueueName, seen: datetime, to: datetime) -> datetime:
-        """Move the content start from where it was seen; where it is afterwards."""
+        """Move the content start from the value seen; its value after that."""
         return await self._advance(CONTENT_START, queue, seen, to)
 
     async def state(self, queue: QueueName) -> QueueState:
-        """What is remembered; nothing where the keyspace has no table for it."""
+        """Empty where the keyspace has no table for it."""
         if not self._remembers:
             return QueueState()
         seen = await self._retries.call(lambda: self._tables.read(Read(QUEUE_STATE, (queue,))))
@@ -99,14 +99,14 @@ class Starts:
         swept: datetime | None = None,
         lapsed: datetime | None = None,
     ) -> None:
-        """Remember how far the queue was swept, when, and what lapsed; the latest of what anybody says is kept."""
+        """Store how far the queue was swept, when, and what lapsed; the latest value of any writer is kept."""
         for column, at in (("furtheststart", furthest), ("sweptat", swept), ("lapsedbefore", lapsed)):
             if at is not None and self._remembers:
                 change = Change(QUEUE_STATE, (queue,), {column: at}, at=(at - EPOCH) // SECOND * MICROS)
                 await self._retries.write(self._tables, change)
 
     async def queues(self) -> list[QueueName]:
-        """Every queue that anything is known of, by name."""
+        """Every known queue, by name."""
         tables = (BROWSE_START, CONTENT_START, *([QUEUE_STATE] if self._remembers else []))
         return sorted({row["queuename"] for table in tables for row in await self._named(table)})
 

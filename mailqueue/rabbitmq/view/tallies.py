@@ -119,7 +119,7 @@ class SliceTallies:
 
     @asynccontextmanager
     async def counting(self, queue: QueueName, slice_start: datetime | None) -> AsyncGenerator[Changes]:
-        """Around whatever changes a slice: what the body says it has done is counted when it ends well.
+        """Count what the body says it has changed in the slice, if the body succeeds.
 
         Raises:
             CannotReach: the slice's row cannot be opened; nothing was done.
@@ -146,7 +146,7 @@ class SliceTallies:
             await self._told(place, sums)
 
     async def foreign(self, queue: QueueName, slice_start: datetime) -> None:
-        """Say that others put mails into the slice who count nothing."""
+        """Record that programs without tallies put mails into the slice."""
         if self._kept:
             async with self.counting(queue, slice_start):
                 sums = self._sums_of((queue, slice_start))
@@ -154,17 +154,16 @@ class SliceTallies:
             await self._told((queue, slice_start), sums)
 
     async def flush(self) -> None:
-        """Write what is not written; what cannot be now is kept, and written by the next."""
+        """Write what is not written; what fails is kept for the next flush."""
         for place, sums in list(self._sums.items()):
             if sums.untold or sums.is_open:
                 await self._told(place, sums)
 
     async def close(self) -> None:
-        """The last flush."""
         await self.flush()
 
     async def of(self, queue: QueueName, slice_starts: Sequence[datetime]) -> list[list[WriterTally]]:
-        """What every process tells of each of the slices."""
+        """The tallies of every process, for each of the slices."""
         if not self._kept:
             return [[] for _ in slice_starts]
         together = range(0, len(slice_starts), LOOKED_UP_TOGETHER)
@@ -177,7 +176,7 @@ class SliceTallies:
         return list(told.values())
 
     async def told(self, queue: QueueName, slice_start: datetime) -> list[ToldAt]:
-        """What every process tells of the slice, and when."""
+        """The tallies of every process for the slice, and their times."""
         if not self._kept:
             return []
         read = Read(SLICE_TALLIES, (queue, slice_start), times=True)
@@ -185,23 +184,22 @@ class SliceTallies:
         return [ToldAt(WriterTally.of(one.row), one.newest or 0) for one in seen]
 
     async def write(self, queue: QueueName, slice_start: datetime, tallies: Iterable[WriterTally]) -> None:
-        """Write rows that nobody else writes any more."""
+        """Write rows that no live process writes any more."""
         for tally in tallies:
             await self._retries.write(self._tables, self._put(queue, slice_start, tally))
 
     async def correct(self, queue: QueueName, slice_start: datetime, missing: int) -> None:
-        """Add to the sum of a slice what is missing there (or take it off), in a row of its own."""
+        """Add the difference (or subtract it) to the slice's sum, in a row of its own."""
         if self._kept:
             correction = WriterTally(self._clock.random_uuid(), missing, 0, settled=True, is_foreign=False)
             await self.write(queue, slice_start, [correction])
 
     async def renew(self, queue: QueueName, slice_start: datetime) -> None:
-        """Put the rows of a slice again as they are, so that they live as long as its mails; newer ones stay."""
+        """Write the rows of a slice again, so that they live as long as its mails; newer ones stay."""
         for one in await self.told(queue, slice_start):
             await self._retries.write(self._tables, replace(self._put(queue, slice_start, one.tally), at=one.at + 1))
 
     async def forget(self, queue: QueueName, slice_start: datetime) -> None:
-        """The slice is gone."""
         self._sums.pop((queue, slice_start), None)
         if self._kept:
             await self._retries.write(self._tables, Remove(SLICE_TALLIES, (queue, slice_start)))
@@ -224,7 +222,7 @@ class SliceTallies:
         return sums.untold >= FLUSH_CHANGES or (sums.untold > 0 and aged)
 
     async def _open(self, place: _Place, sums: _Sums) -> None:
-        """Say that the row is not settled, before anything is changed."""
+        """Write that the row is not settled, before anything is changed."""
         if sums.is_open:
             return
         async with sums.turn:
@@ -241,12 +239,12 @@ class SliceTallies:
             _LOG.warning("tallies of the queue %s could not be written, and will be: %s", place[0], error.what)
 
     def _retire(self, place: _Place, sums: _Sums) -> None:
-        """A row that will never be settled is never touched again, so that whoever counts again may settle it."""
+        """A row that will never be settled is not written again, so that a recount may settle it."""
         if not sums.sure and sums.idle:
             self._sums.pop(place, None)
 
     async def _write(self, place: _Place, sums: _Sums, tally: WriterTally) -> None:
-        """Until the write has succeeded nobody knows what the row says."""
+        """Until the write succeeds, the row's content is unknown."""
         untold, sums.told = sums.untold, None
         sums.told_at = self._clock.micros()
         await self._retries.write(self._tables, self._put(*place, tally))
