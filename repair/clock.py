@@ -1,9 +1,9 @@
-"""Time and chance, for the whole of mailmend: the one door to them, and the rule that turns clocks into T.
+"""Time and random numbers for all of mailmend, and the rule that derives T from clocks.
 
 A repair writes as of T, a moment before its scan began (DESIGN idea 4, model-checked): T is the earliest clock that can
 be read, less a margin greater than S + A, where S is the greatest difference between any two clocks and A the longest
 time from taking a stamp to the commit of the write that carries it. Then whatever a user changes after the scan began
-wins over the repair. The law stands here and nowhere else; everything below the class is pure but for its last step.
+wins over the repair. The rule is only here; everything below the class is pure except the last function.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from model.instants import MICROS
 from model.ports import Clock, NodeClocks
 
 MARGIN_SECONDS = 30.0
-"""What T lies before the scan, unless `--margin` says otherwise."""
+"""How long before the scan T is, without `--margin`."""
 
 SKEW_SECONDS = 5.0
 """S: the greatest difference that is expected between any two clocks of writers and nodes."""
@@ -29,46 +29,39 @@ STAMP_AGE_SECONDS = 20.0
 
 
 class SystemClock:
-    """This machine's clock, and its chance. Implements `model.ports.Clock`."""
+    """This machine's clock and random numbers. Implements `model.ports.Clock`."""
 
     def micros(self) -> int:
-        """Microseconds since 1970."""
         return time.time_ns() // 1000
 
     def monotonic(self) -> float:
-        """Seconds since the machine started, or so."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass; blocks the thread."""
         time.sleep(max(0.0, seconds))
 
     async def pause(self, seconds: float) -> None:
-        """Let time pass, while the event loop runs others."""
         await asyncio.sleep(max(0.0, seconds))
 
     def new_uuid(self) -> UUID:
-        """A version-1 UUID of now."""
         return uuid.uuid1()
 
     def random_uuid(self) -> UUID:
-        """A UUID that nobody can guess or draw again."""
         return uuid.uuid4()
 
     def chance(self) -> float:
-        """A number from 0 up to, and without, 1."""
         return random.random()  # noqa: S311 - decides how often to clean up, guards nothing
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What a run assumes of everybody's clocks.
+    """What a run assumes of all clocks.
 
     Attributes:
-        margin_seconds: what T lies before the start of the scan.
+        margin_seconds: how long before the start of the scan T is.
         skew_seconds: S.
         stamp_age_seconds: A.
-        no_writers: the operator declares that nobody writes: then no margin and no wait is needed.
+        no_writers: the operator declares that nobody writes, so no margin and no wait is needed.
     """
 
     margin_seconds: float = MARGIN_SECONDS
@@ -88,23 +81,23 @@ class Timing:
 
     @property
     def margin_micros(self) -> int:
-        """The margin that T takes off: none where nobody writes."""
+        """The margin that T takes off; 0 without writers."""
         return 0 if self.no_writers else round(self.margin_seconds * MICROS)
 
     @property
     def skew_allowed_micros(self) -> int:
-        """The difference between readable clocks that the margin still covers."""
+        """The largest difference between readable clocks that the margin covers."""
         return round((self.margin_seconds - self.stamp_age_seconds) * MICROS)
 
     @property
     def look_gap_seconds(self) -> float:
-        """How far apart two looks at a counter must lie: more than A, as asof-model C11 found."""
+        """The time between two looks at a counter: more than A, as asof-model C11 found."""
         return 0.0 if self.no_writers else self.stamp_age_seconds + 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class ClockReading:
-    """All the clocks that could be read: the local one before and after asking the nodes, in microseconds."""
+    """All readable clocks, in microseconds: the local one before and after the nodes were asked."""
 
     before: int
     nodes: tuple[int, ...]
@@ -112,14 +105,13 @@ class ClockReading:
 
     @property
     def earliest(self) -> int:
-        """The earliest of them."""
         return min((self.before, *self.nodes))
 
     @property
     def spread(self) -> int:
-        """The least difference that certainly lies between some two of them.
+        """A lower bound of the greatest difference between two of the clocks, in microseconds.
 
-        A node answers somewhere between our two looks at the local clock: only what lies outside counts against it.
+        A node answers between our two looks at the local clock, so only what lies outside counts as difference.
         """
         behind = max((self.before - node for node in self.nodes), default=0)
         ahead = max((node - self.after for node in self.nodes), default=0)
@@ -143,14 +135,13 @@ def as_of(reading: ClockReading, timing: Timing) -> int:
 
 
 def read_clocks(clock: Clock, nodes: NodeClocks) -> ClockReading:
-    """Look at the local clock, at every node's, and at the local one again."""
     before = clock.micros()
     answers: Sequence[int] = nodes.node_micros()
     return ClockReading(before, tuple(answers), clock.micros())
 
 
 def take_as_of(clock: Clock, nodes: NodeClocks, timing: Timing) -> int:
-    """T for a scan that begins now.
+    """T for a scan that begins now, in microseconds.
 
     Raises:
         ClocksDiffer: the clocks differ by more than the margin covers.

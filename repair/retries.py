@@ -1,4 +1,4 @@
-"""Trying again: the only place that knows tenacity, and the one policy for everything that may be repeated.
+"""Retries: the only module that uses tenacity, and the one policy for everything that may be repeated.
 
 Safe by default: bounded in attempts and in time; one class for code that awaits, and a bridge for code that blocks.
 Plain writes that carry their own stamp may be repeated at will; a count may not (it is not idempotent), a conditional
@@ -32,7 +32,7 @@ FOREVER = 2**63
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and how fast to try again; the defaults are James's (5 retries, 10 ms to 1 s, jitter).
+    """How often and how fast to retry; the defaults are James's (5 retries, 10 ms to 1 s, jitter).
 
     Each wait is drawn between the shortest wait and a bound that doubles with every try.
     """
@@ -47,13 +47,13 @@ JAMES = RetryPolicy()
 
 @dataclass(frozen=True, slots=True)
 class AsyncRetries:
-    """Carries out what may be repeated. Waits on the clock that it is given, so a virtual one makes tests instant."""
+    """Repeats what may be repeated. Waits on the given clock, so a virtual clock makes tests instant."""
 
     clock: Clock
     policy: RetryPolicy = JAMES
 
     async def write(self, tables: AsyncTables, write: Write, deadline: int = FOREVER) -> None:
-        """One write that is not a count.
+        """Carry out one write that is not a count.
 
         Raises:
             CannotReach: the last try's error.
@@ -63,7 +63,7 @@ class AsyncRetries:
     async def write_all(
         self, tables: AsyncTables, writes: Sequence[Write], deadline: int = FOREVER
     ) -> list[MailmendError | None]:
-        """Many writes at once; those that fail are sent again, counts excepted. What is left in the end is returned.
+        """Many writes at once; failed ones are sent again, except counts. Returns each write's last error, or None.
 
         Args:
             tables: where to write.
@@ -73,7 +73,7 @@ class AsyncRetries:
         return await self._send(tables.write_all, writes, deadline)
 
     async def call(self, step: Callable[[], Awaitable[T]], deadline: int = FOREVER) -> T:
-        """The step's result; while it cannot reach whom it asks it is taken again.
+        """The step's result; retried on CannotReach.
 
         Raises:
             CannotReach: the last try's error.
@@ -84,7 +84,7 @@ class AsyncRetries:
             return await self._again(error, step, self.policy.retries, deadline, retry=retry_if_exception(passes))
 
     async def rounds(self, step: Callable[[], Awaitable[T | None]], most: int, deadline: int = FOREVER) -> T | None:
-        """The first result that is not None, of at most so many rounds: how compare-and-set is repeated."""
+        """The first result that is not None, in at most `most` rounds: for compare-and-set."""
         found = await step()
         if found is not None:
             return found
@@ -113,7 +113,7 @@ class AsyncRetries:
     async def _again(
         self, first: Any, step: Callable[[], Awaitable[T]], retries: int, deadline: int, **retry: Any
     ) -> T:
-        """Tenacity's loop after a first try that came to `first`: most need no second, and no loop."""
+        """Tenacity's loop after a first try with result `first`: most calls need no second try and no loop."""
         made = [first]
 
         async def take() -> T:
@@ -139,7 +139,7 @@ class AsyncRetries:
 
 
 class _Blocking(AsyncRetries):
-    """Waits in its thread, so that nothing of it ever has to be awaited."""
+    """Waits in its thread, so that its coroutines never need an event loop."""
 
     async def _pause(self, seconds: float) -> None:
         self.clock.sleep(seconds)
@@ -153,23 +153,15 @@ class Retries:
     policy: RetryPolicy = JAMES
 
     def write_all(self, tables: Tables, writes: Sequence[Write], deadline: int = FOREVER) -> list[MailmendError | None]:
-        """Many writes at once; those that fail are sent again, counts excepted. What is left in the end is returned."""
-
         async def send(some: Sequence[Write]) -> list[MailmendError | None]:
             return tables.write_all(some)
 
         return _ended(self._blocking._send(send, writes, deadline))  # noqa: SLF001 - the other half of this module
 
     def call(self, step: Callable[[], T], deadline: int = FOREVER) -> T:
-        """The step's result; while it cannot reach the cluster it is taken again.
-
-        Raises:
-            CannotReach: the last try's error.
-        """
         return _ended(self._blocking.call(_awaitable(step), deadline))
 
     def rounds(self, step: Callable[[], T | None], most: int, deadline: int = FOREVER) -> T | None:
-        """The first result that is not None, of at most so many rounds: how compare-and-set is repeated."""
         return _ended(self._blocking.rounds(_awaitable(step), most, deadline))
 
     @property
@@ -185,7 +177,7 @@ def _awaitable(step: Callable[[], T]) -> Callable[[], Awaitable[T]]:
 
 
 def _ended(work: Coroutine[Any, Any, T]) -> T:
-    """What the work comes to: it never waits for an event loop, so its first step is its last."""
+    """The result of a coroutine that never waits for an event loop, so that its first step is its last."""
     try:
         work.send(None)
     except StopIteration as ended:
@@ -201,16 +193,16 @@ class _TooLate(stop_base):
         self._clock, self._deadline = clock, deadline
 
     def __call__(self, retry_state: RetryCallState) -> bool:
-        """Whether the next try would come too late."""
+        """Whether the next try would begin after the deadline."""
         return self._clock.micros() + retry_state.upcoming_sleep * 1_000_000 >= self._deadline
 
 
 def passes(error: BaseException | None) -> bool:
-    """Whether the same thing may well succeed a moment later."""
+    """Whether a retry may succeed a moment later."""
     return isinstance(error, CannotReach) and not isinstance(error, AccessDenied)
 
 
 def _last(state: RetryCallState) -> Any:
-    """The result of the last try, or its error raised."""
+    """The last try's result; raises its error."""
     assert state.outcome is not None
     return state.outcome.result()

@@ -20,16 +20,16 @@ DAY_MICROS = 24 * 3600 * MICROS
 
 
 def judge(look: Look, as_of: int, now: int, skew: int) -> Verdict:
-    """The verdict that may be acted upon.
+    """The verdict on which a repair may act.
 
-    A pair that needs nothing is FIXED when this run's own write is what made it so (a task that was retried), else
-    AGREE. A pair that could be mended is AHEAD or MOVED where a visible cell forbids it.
+    A pair that needs nothing is FIXED when this run's own write made it so (a retried task), else AGREE. A pair that
+    could be mended is AHEAD or MOVED where a visible cell forbids it.
 
     Args:
         look: both sides.
-        as_of: T, in microseconds, as the next two are.
-        now: this moment.
-        skew: S, by which clocks may differ.
+        as_of: T, in microseconds, like the next two.
+        now: the current time.
+        skew: S, the greatest difference between clocks.
     """
     verdict = look.verdict
     if verdict is Verdict.AGREE:
@@ -43,10 +43,10 @@ def judge(look: Look, as_of: int, now: int, skew: int) -> Verdict:
 
 
 def rule(look: Look, policy: RepairPolicy, now: int) -> Finding:
-    """What a second look leads to: with changes, where a fix is asked for and may be written."""
+    """The finding of a second look: with changes, where a fix is requested and allowed."""
     judged = judge(look, policy.as_of, now, round(policy.skew_seconds * MICROS))
     if judged is Verdict.FIXED and policy.run is None:
-        judged = Verdict.AGREE  # somebody's write bears that stamp, but not ours: nothing was written
+        judged = Verdict.AGREE  # that stamp is another's write: this run wrote nothing
     found = _found(look, judged)
     fixed = _fixed(look, found, policy, now)
     if fixed is None:
@@ -57,7 +57,7 @@ def rule(look: Look, policy: RepairPolicy, now: int) -> Finding:
 
 
 def fixed_at(image: Finding, as_of: int) -> int:
-    """The stamp that a fix of this before-image carries: T, or just above what lay ahead of it."""
+    """The stamp of a fix of this before-image: T, or just above a stamp that was ahead of T."""
     if image.verdict not in MENDABLE:
         return as_of
     seen = (*image.truths, *((image.projected,) if image.projected else ()))
@@ -66,7 +66,7 @@ def fixed_at(image: Finding, as_of: int) -> int:
 
 
 def older_than_a_day(key: Key, now: int) -> bool:
-    """Whether a version-1 UUID in the key says that what it names was born more than a day ago."""
+    """Whether a version-1 UUID in the key is more than a day old."""
     births = [micros_of(part) for part in key if isinstance(part, UUID) and part.version == 1]
     return bool(births) and max(births) < now - DAY_MICROS
 
@@ -85,7 +85,7 @@ def _found(look: Look, judged: Verdict) -> Finding:
 
 
 def _fixed(look: Look, found: Finding, policy: RepairPolicy, now: int) -> Finding | None:
-    """The fix that the policy asks for, if the verdict stands (or is beaten) and all that it removes is old enough."""
+    """The policy's fix, if the verdict stands (or is beaten) and all that it removes is old enough."""
     asked = look.projection.asks_for(found.verdict, policy)
     if look.blind or not asked or not _old_enough(look, found.verdict, now):
         return None
@@ -100,7 +100,7 @@ def _fixed(look: Look, found: Finding, policy: RepairPolicy, now: int) -> Findin
 
 
 def _old_enough(look: Look, verdict: Verdict, now: int) -> bool:
-    """Truth and content are only ever removed when nobody can still be busy writing them."""
+    """Truth and content are removed only when nobody can still be writing them."""
     match verdict:
         case Verdict.LOST_CONTENT:
             births = tuple(look.truths[0].row[column.name] for column in look.family.truth.partition)

@@ -1,7 +1,7 @@
-"""What truths ask of groups, and which groups lack it: the unions and counters of a local scan.
+"""What truths demand of groups, and which groups lack it: the unions and counters of a local scan.
 
-Sums are added up in memory as far as they fit; what does not goes to a spill, is added up part by part, and compared
-there with the group's own row by the table of verdicts. Pure.
+Sums that fit are kept in memory; the others go to a spill, are added up part by part, and compared there with the
+group's row by the table of verdicts. Pure.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,16 +18,16 @@ SUMS_MAX = 100_000
 """Sums (a counter pair, or one element of a union) that are held in memory before they go to the spill."""
 
 Counted = tuple[tuple[int, ...], tuple[int, ...]]
-"""Of each counter: what is sure, and what an uncertain truth may add."""
+"""For each counter the sure sum, and what uncertain truths may add."""
 
 Elements = dict[str, Packed]
-"""Of each element that a union must hold: one truth that asks for it, the smallest."""
+"""For each element that a union must have, the smallest truth that demands it."""
 
 
 def group_records(forms: Forms, truth: TruthRecord, *, has_content: bool) -> Iterator[Record]:
-    """What a truth asks of each group that it belongs to.
+    """A truth's record for each group that it belongs to.
 
-    A union owes every truth its elements (a superset is fine); a counter may or may not count one that cannot be shown.
+    A union must have each truth's elements (a superset is fine); a counter may or may not count a doubtful truth.
     """
     sure = has_content and bool(truth.bits & WHOLE)
     for number, (group, key) in enumerate(zip(forms.groups, truth.groups, strict=True)):
@@ -42,7 +42,7 @@ def group_records(forms: Forms, truth: TruthRecord, *, has_content: bool) -> Ite
 
 
 class GroupSums:
-    """What truths ask of groups, so far."""
+    """What truths demand of groups, so far."""
 
     def __init__(self, forms: Forms) -> None:
         self._groups = forms.groups
@@ -51,7 +51,6 @@ class GroupSums:
         self.counted: dict[Packed, Counted] = {}
 
     def add(self, record: Record) -> None:
-        """Take in what one truth, or an earlier sum, asks."""
         key, _, one, other = record
         if isinstance(self._groups[key[0]], Union):
             self._add_element(key, one, other)
@@ -60,11 +59,10 @@ class GroupSums:
 
     @property
     def full(self) -> bool:
-        """Whether memory should be freed."""
         return self._size > SUMS_MAX
 
     def take(self) -> Iterator[Record]:
-        """The sums, as records of the same kind; then they begin anew."""
+        """The sums as records of the same kind; resets them."""
         for key, elements in self.elements.items():
             yield from ((key, int(Tag.TRUTH), element, truth) for element, truth in elements.items())
         for key, (sure, uncertain) in self.counted.items():
@@ -83,7 +81,7 @@ class GroupSums:
 
 
 def group_suspects(forms: Forms, records: Iterable[Record]) -> Iterator[Suspect]:
-    """Groups whose row lacks what the truths of it demand, in one part."""
+    """The groups of one part whose row lacks what its truths demand."""
     sums = GroupSums(forms)
     rows: dict[Packed, tuple[Any, ...]] = {}
     for record in records:
@@ -123,7 +121,6 @@ def _counts_suspect(
 
 
 def _deltas(forms: Forms, counts: Counts, bits: int) -> tuple[int, ...]:
-    """What a truth row with those bits adds to each counter."""
     return tuple([int(when is None or bool(bits & forms.condition_bit(when))) for _, when in counts.counters])
 
 

@@ -1,7 +1,7 @@
-"""What the records of one part mean together: content with the truths that name it, truths with mirror and filters.
+"""Joins within one part: content with the truths that name it, truths with mirror and filters.
 
-Each function takes one part of a spill, in which everything of one key lies together, and yields suspects by the tables
-of verdicts. Pure: nothing here knows of files or servers.
+Each function takes one part of a spill, which has all records of its keys, and yields suspects by the tables of
+verdicts. Pure: no files, no servers.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ from repair.joins.spill import Record
 
 
 class Tag(IntEnum):
-    """What a record is: the field after its key. Filters count on from the last."""
+    """The kind of a record: the field after its key. Filters continue from the last number."""
 
     TRUTH = 0
     BESIDE = 1  # content, or the mirror's row, or a group's own row
@@ -35,12 +35,10 @@ class Named:
 
 
 def content_record(truth: TruthRecord) -> Record:
-    """A truth on its way to the content that it names."""
     return (truth[0], int(Tag.TRUTH), *truth[1:])
 
 
 def by_content(records: Iterable[Record]) -> dict[Packed, Named]:
-    """A part's records, gathered by the content that they are or name."""
     found: dict[Packed, Named] = {}
     for record in records:
         named = found.setdefault(record[0], Named())
@@ -52,7 +50,6 @@ def by_content(records: Iterable[Record]) -> dict[Packed, Named]:
 
 
 def content_suspects(content: Content, found: dict[Packed, Named]) -> Iterator[Suspect]:
-    """Content that no truth names."""
     for key, named in found.items():
         verdict = Content.verdicts[ContentSymptoms(in_truth=bool(named.truths), in_projection=named.stands)]
         if verdict is not Verdict.AGREE:
@@ -60,7 +57,7 @@ def content_suspects(content: Content, found: dict[Packed, Named]) -> Iterator[S
 
 
 class Claim(NamedTuple):
-    """What a place needs to know of a truth row that claims it."""
+    """What a place needs of a truth row."""
 
     fingerprint: bytes
     bits: int
@@ -68,12 +65,12 @@ class Claim(NamedTuple):
 
 
 _NOBODY = Claim(b"", WHOLE, has_content=True)
-"""In place of a claim where no truth makes one: nothing can be said against it."""
+"""The claim of a place without a truth."""
 
 
 @dataclass(slots=True)
 class Place:
-    """All that was seen at one place: truths by their whole key (a row that was read twice is still one)."""
+    """All rows seen at one place: truths by their whole key (a row that was read twice counts once)."""
 
     truths: dict[Packed, Claim] = field(default_factory=dict)
     mirrored: bytes | None = None
@@ -81,17 +78,15 @@ class Place:
 
     @property
     def claim(self) -> Claim:
-        """The truth's claim; where several clash, any: the clash itself is what is reported."""
+        """The truth's claim; where several clash, any of them: the clash itself is reported."""
         return next(iter(self.truths.values()), _NOBODY)
 
 
 def place_record(truth: TruthRecord, *, has_content: bool) -> Record:
-    """A truth as its place needs to know it."""
     return (truth.place, int(Tag.TRUTH), truth.truth, truth.fingerprint, truth.bits, has_content)
 
 
 def by_place(records: Iterable[Record]) -> dict[Packed, Place]:
-    """A part's records, gathered by place."""
     found: dict[Packed, Place] = {}
     for record in records:
         key, tag = record[0], record[1]
@@ -108,7 +103,6 @@ def by_place(records: Iterable[Record]) -> dict[Packed, Place]:
 
 
 def place_suspects(forms: Forms, found: dict[Packed, Place]) -> Iterator[Suspect]:
-    """What is wrong at each place, in the mirror and in every filter."""
     filters = [(1 << number, one, forms.condition_bit(one.when)) for number, one in enumerate(forms.family.filters)]
     for key, place in found.items():
         claim = place.claim

@@ -1,8 +1,8 @@
-"""From rows to small records that can be spread over files and joined: what a scan keeps of each row, and no more.
+"""From rows to small records that can be spread over files and joined: what a scan keeps of each row.
 
 A place is the mirror's key for a truth row, in bytes, numbers and text. Of the truth a place needs to know whether the
 row is whole, which conditions hold, and a fingerprint of the compared columns in canonical form; of the mirror the same
-fingerprint; of a filter's row only that it is there. Pure. Names are looked up once for a scan, not once for a row.
+fingerprint; of a filter's row only that it exists. Pure. Names are looked up once per scan, not once per row.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,12 +18,12 @@ from model.schema.table import Canonical, Column, Key, Row, Table, canonical_val
 from repair.ledger.before_images import key_from, key_text
 
 WHOLE = 1
-"""The bit of a truth record that says: it has every column that an insert writes. Conditions follow, one bit each."""
+"""The bit of a truth record with all columns that an insert writes. Conditions follow, one bit each."""
 
 _FINGERPRINT_BYTES = 16
 
 Packed = tuple[Any, ...]
-"""A key as records keep it: UUIDs as their bytes, everything else that marshal does not take as a line of text."""
+"""A key in a record: UUIDs as bytes, other types that marshal does not take as a line of text."""
 
 _AS_THEY_ARE = frozenset({int, str, bool, type(None)})
 
@@ -41,27 +41,25 @@ class TruthRecord(NamedTuple):
 
 
 def packing(names: Iterable[str]) -> Callable[[Row], Packed]:
-    """What makes a packed key of a row, given the names of the key's columns in it."""
+    """A function that packs a key of a row; `names` are the key's columns in the row."""
     wanted = tuple(names)
     return lambda row: tuple([_packed(row[name]) for name in wanted])
 
 
 def packing_key(table: Table) -> Callable[[Row], Packed]:
-    """What makes a packed primary key of a table's row."""
     return packing(column.name for column in table.key)
 
 
 def unpacked_key(columns: Iterable[Column], key: Packed) -> Key:
-    """The key as its columns have it."""
     return tuple(_unpacked(column, part) for column, part in zip(columns, key, strict=True))
 
 
 def fingerprinting(columns: Iterable[Column], sources: Mapping[str, str]) -> Callable[[Row], bytes]:
-    """What makes a fingerprint of a row: equal for rows that agree in every column, else different, but for chance.
+    """A function from a row to its fingerprint: equal for equal rows, else different except by chance.
 
     Args:
         columns: the compared columns.
-        sources: the row's own name for each column that it calls otherwise.
+        sources: the row's name for each column whose name differs.
     """
     forms = [_cell_form(column, sources) for column in columns]
 
@@ -73,7 +71,7 @@ def fingerprinting(columns: Iterable[Column], sources: Mapping[str, str]) -> Cal
 
 
 class Forms:
-    """How the rows of one family become records; built once for a scan."""
+    """Turns the rows of one family into records; built once per scan."""
 
     def __init__(self, family: Family, *, accept_torn: bool) -> None:
         mirror = family.mirror
@@ -94,7 +92,6 @@ class Forms:
         self._mirror_key = packing_key(mirror.table)
 
     def truth(self, row: Row) -> TruthRecord:
-        """What is kept of a truth row."""
         return TruthRecord(
             self._content(row),
             self._place(row),
@@ -106,25 +103,22 @@ class Forms:
         )
 
     def mirror(self, row: Row) -> tuple[Packed, bytes]:
-        """The place and fingerprint of a mirror's row."""
         return self._mirror_key(row), self._mirror_mark(row)
 
     def place_of(self, filtered: Filter) -> Callable[[Row], Packed]:
-        """How a filter's row tells its place."""
+        """A function from a filter's row to its place."""
         own = {truth: column for column, truth in filtered.key}
         return packing(own[truth] for truth in self._place_columns)
 
     def filter_key(self, filtered: Filter, place: Packed) -> Key:
-        """The filter's key at a place."""
         by_truth = dict(zip(self._place_columns, place, strict=True))
         return unpacked_key(filtered.table.key, tuple(by_truth[truth] for _, truth in filtered.key))
 
     def condition_bit(self, condition: Condition) -> int:
-        """The bit that says whether a condition holds."""
         return 2 << self._conditions.index(condition)
 
     def truth_ids(self, truths: Iterable[Packed]) -> tuple[UUID, ...]:
-        """The partition keys of truth rows, where one UUID is all of it: else the truth is found by other ways."""
+        """The partition keys of truth rows, where the key is one UUID; else empty, as other ways find the truth."""
         partition = self.family.truth.partition
         if len(partition) != 1 or not _is_uuid(partition[0]):
             return ()
@@ -159,7 +153,7 @@ def _unpacked(column: Column, part: Any) -> Any:
 
 
 def _cell_form(column: Column, sources: Mapping[str, str]) -> Callable[[Row], Any]:
-    """One cell in canonical form (`canonical_value`), as something whose repr tells it from any other."""
+    """A function to a cell's canonical form (`canonical_value`), with a distinct repr for each value."""
     name = sources.get(column.name, column.name)
     match column.canonical:
         case Canonical.FLAG:
@@ -177,7 +171,7 @@ _SIMPLE: Sequence[str] = ("text", "int", "bigint", "boolean", "smallint", "tinyi
 
 
 def _stable(value: Any) -> Any:
-    """The value as something whose repr is always the same, and quickly made."""
+    """The value in a form whose repr is fast and always the same."""
     match value:
         case UUID():
             return value.int

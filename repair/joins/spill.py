@@ -1,8 +1,8 @@
 """Joins of more rows than memory holds: records spread over files by their key, read back one part at a time.
 
-What belongs together has the same key and so lies in the same part; a part that is still too large is spread once more.
-So memory is bounded by the size of a part, whatever the number of rows. The files live as long as the scan that made
-them, are read by the process that wrote them, and never leave it: hence Python's own fast serialisation.
+Records of one key are in the same part; a part that is still too large is spread once more. So memory is bounded by
+the size of a part, whatever the number of rows. The files live as long as their scan and are read only by the process
+that wrote them: hence Python's own fast serialisation.
 """
 
 import marshal
@@ -47,7 +47,6 @@ class Workshop:
         self.close()
 
     def close(self) -> None:
-        """Remove every file."""
         shutil.rmtree(self.path, ignore_errors=True)
 
 
@@ -62,7 +61,7 @@ class Spill:
         self._waiting: list[list[Record]] = [[] for _ in range(FAN_OUT)]
 
     def add(self, record: Record) -> None:
-        """Keep a record; its first field is its key."""
+        """Add a record; its first field is its key."""
         part = (hash(record[0]) // FAN_OUT**self._level) % FAN_OUT
         waiting = self._waiting[part]
         waiting.append(record)
@@ -70,7 +69,7 @@ class Spill:
             self._flush(part)
 
     def parts(self) -> Iterator[list[Record]]:
-        """The records, all of one key together in one part, each part removed once it was read."""
+        """The records in parts, all of one key in the same part; each part is removed after it was read."""
         for part in range(FAN_OUT):
             self._flush(part)
         for part in range(FAN_OUT):
@@ -87,7 +86,7 @@ class Spill:
         path.unlink(missing_ok=True)
 
     def _spread(self, part: int) -> "Spill":
-        """The records of a large part, spread by the next digits of their keys' hashes."""
+        """A large part's records, spread by the next digits of their keys' hashes."""
         name, level = f"{self._name}.{part}", self._level + 1
         finer = Spill(self._workshop, name, level=level, part_bytes_max=self._part_bytes_max)
         for batch in _batches(self._path(part)):
@@ -119,7 +118,6 @@ class SuspectFile:
         self._file = self._path.open("w", encoding="utf-8")
 
     def add(self, suspect: Suspect) -> None:
-        """Keep a suspect."""
         try:
             self._file.write(suspect_text(suspect) + "\n")
         except OSError as error:
@@ -135,7 +133,7 @@ class SuspectFile:
                 yield suspect_from(line)
 
     def close(self) -> None:
-        """Let go of the file; what a full disk did not take of it is wanted no more."""
+        """Close the file; unflushed data on a full disk is dropped, since nobody needs it any more."""
         with suppress(OSError):
             self._file.close()
 

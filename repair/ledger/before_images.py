@@ -1,7 +1,7 @@
 """Rows, suspects and findings as lines of text, and back again without loss.
 
-A before-image must come back exactly as it was read, also when the schema has moved on: so each value says its own
-kind ({"uuid": …}), rather than trusting a table's declaration to tell it. The same lines carry suspects on disk.
+A before-image must come back exactly as it was read, also after a schema change: so each value carries its own type
+({"uuid": …}) instead of relying on the table's declaration. Suspects on disk use the same lines.
 """
 
 import json
@@ -19,7 +19,7 @@ from model.schema.table import Key
 
 
 def packed(value: Any) -> Any:  # noqa: PLR0911 one return for each kind
-    """The value in JSON's own types; what JSON lacks becomes an object of one field that names its kind."""
+    """The value in JSON's types; other types become an object with one field that names the type."""
     match value:
         case None | bool() | int() | float() | str():
             return value
@@ -45,7 +45,6 @@ def packed(value: Any) -> Any:  # noqa: PLR0911 one return for each kind
 
 
 def unpacked(value: Any) -> Any:
-    """The value that was packed."""
     if not isinstance(value, dict):
         return value
     ((kind, inner),) = value.items()
@@ -66,27 +65,24 @@ _UNPACK: Mapping[str, Callable[[Any], Any]] = {
 
 
 def key_text(key: Key) -> str:
-    """A key as one line: equal keys give equal lines, so it can be a key itself."""
+    """A key as one line; equal keys give equal lines."""
     return _line([packed(part) for part in key])
 
 
 def key_from(text: str) -> Key:
-    """The key in such a line."""
     return tuple(unpacked(part) for part in json.loads(text))
 
 
 def suspect_text(suspect: Suspect) -> str:
-    """A suspect as one line."""
     return _line(_suspect(suspect))
 
 
 def suspect_from(text: str) -> Suspect:
-    """The suspect in such a line."""
     return _suspect_of(json.loads(text))
 
 
 def image_text(finding: Finding) -> str:
-    """What was seen of a suspect before anything was written: one line, without what became of it."""
+    """A suspect as seen before any write: one line, without its result."""
     return _line(
         {
             "suspect": _suspect(finding.suspect),
@@ -99,7 +95,6 @@ def image_text(finding: Finding) -> str:
 
 
 def image_from(text: str, *, result: Verdict | None = None, error: str | None = None) -> Finding:
-    """The finding in such a line, with what became of it."""
     fields = json.loads(text)
     return Finding(
         suspect=_suspect_of(fields["suspect"]),

@@ -1,4 +1,4 @@
-"""Lags: projection writes that outlived their retries, kept until somebody has mended exactly them.
+"""Lags: projection writes that failed after all retries, kept until they are mended.
 
 They are journalled in our own keyspace, by the day on which they were noticed; when that refuses, in a local file that
 is on disk before the writer goes on, and drained into the keyspace later. Nothing is ever scanned to find them.
@@ -31,7 +31,7 @@ _LOG = logging.getLogger("mailmend.lags")
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """One journalled lag: what to look at, why it lags, and where the entry itself stands."""
+    """One journalled lag: what to look at, why it lags, and where its entry is."""
 
     suspect: Suspect
     cause: str
@@ -39,7 +39,7 @@ class Lag:
 
     @property
     def noticed_micros(self) -> int:
-        """When it was noticed, in microseconds since 1970."""
+        """In microseconds since 1970."""
         return micros_of(self.entry[-1])
 
 
@@ -52,31 +52,31 @@ class Spool:
         self._lock = threading.Lock()
 
     def append(self, lines: Sequence[str]) -> None:
-        """Keep the lines.
+        """Append the lines and sync them to disk.
 
         Raises:
-            OSError: the disk refuses.
+            OSError: the write failed.
         """
         with self._lock, self._owned(self._path) as file:
             file.seek(0, os.SEEK_END)
-            file.write("".join(f"\n{line}" for line in lines).encode())  # a torn last line stays a line of its own
+            file.write("".join(f"\n{line}" for line in lines).encode())  # a torn last line stays separate
             file.flush()
             os.fsync(file.fileno())
 
     def files(self) -> list[Path]:
-        """The files of every process, this keyspace's only."""
+        """The files of all processes, for this keyspace only."""
         return sorted(self._directory.glob(f"lags-{self._keyspace}-*.jsonl"))
 
     @contextmanager
     def drained(self, path: Path) -> Iterator[list[str]]:
-        """A file's whole lines (one may be cut short by a kill); the file is removed when the block ends well."""
+        """A file's whole lines (a kill may cut one short); the file is removed when the block succeeds."""
         with self._owned(path) as file:
             yield [line.decode() for line in file.read().splitlines() if _is_whole(line)]
             path.unlink()
 
     @contextmanager
     def _owned(self, path: Path) -> Iterator[IO[bytes]]:
-        """The file, locked against other processes; opened again if it was drained while this one waited."""
+        """The file, locked against other processes; opened again if another process drained it meanwhile."""
         self._directory.mkdir(parents=True, exist_ok=True)
         while True:
             with path.open("a+b") as file:
@@ -102,7 +102,7 @@ class LagJournal:
         self._clock, self._spool = clock, spool
 
     def journal(self, suspects: Sequence[Suspect], cause: str) -> None:
-        """Keep the suspects durably.
+        """Record the suspects durably.
 
         Raises:
             Unjournalled: neither the ledger nor the disk took all of them; an error-level event says which.
@@ -113,7 +113,7 @@ class LagJournal:
             self._spool_or_tell(refused)
 
     def due(self, before_micros: int) -> Iterator[Lag]:
-        """Every lag that was noticed before that moment, oldest day first.
+        """The lags noticed before that moment, oldest day first.
 
         Raises:
             CannotReach: a part of the journal could not be read.
@@ -127,14 +127,14 @@ class LagJournal:
                 yield from (lag for lag in lags if lag.noticed_micros < before_micros)
 
     def remove(self, lags: Sequence[Lag]) -> None:
-        """Forget lags that are mended. One that cannot be forgotten is looked at once more, which does no harm."""
+        """Remove mended lags. One that cannot be removed is looked at again, which does no harm."""
         self._ledger.write_all([Remove(REPAIR_LAG, lag.entry) for lag in lags])
 
     def drain(self) -> int:
-        """Bring every local file's lags into the ledger; the number of lags.
+        """Move all local files' lags into the ledger; returns their number.
 
         Raises:
-            MailmendError: the ledger refused; what it did not take stays in its file.
+            MailmendError: the ledger refused; refused lags stay in their file.
         """
         drained = 0
         for path in self._spool.files() if self._spool else ():
@@ -161,7 +161,7 @@ class LagJournal:
         }
 
     def _put(self, rows: Sequence[Row]) -> list[Row]:
-        """The rows that the ledger did not take."""
+        """Insert the rows; returns those that the ledger refused."""
         errors = self._ledger.write_all([Put(REPAIR_LAG, row) for row in rows])
         return [row for row, error in zip(rows, errors, strict=True) if error]
 
@@ -185,7 +185,7 @@ def _lag_of(row: Row) -> Lag:
 
 
 def _is_whole(line: bytes) -> bool:
-    """Whether the line reads as what was written; one that was cut short may well end in a brace."""
+    """Whether the line parses; a line that was cut short may still end in a brace."""
     try:
         return isinstance(json.loads(line), dict)
     except ValueError:

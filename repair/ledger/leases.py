@@ -1,9 +1,9 @@
 """One holder at a time: a lease is one conditional row that lives as long as its heartbeat.
 
-For row repairs a lease is courtesy, the stamp T is the safety; for counters and schema changes it is the safety, and is
-checked (`TakenLease.check`) before each statement. Every heartbeat rewrites all columns of the row with the time to
-live (else the holder's name would expire under its own heartbeat), and a doubtful answer is settled by a SERIAL read,
-which finishes what the conditional write left open. A holder that was killed frees it by time alone.
+Row repairs are safe by their stamp T even without a lease; counters and schema changes are safe by the lease alone, so
+it is checked (`TakenLease.check`) before each statement. Each heartbeat rewrites all columns of the row with the time
+to live (else the holder's name would expire), and a doubtful answer is settled by a SERIAL read, which finishes what
+the conditional write left open. A killed holder's lease expires.
 """
 
 import threading
@@ -26,23 +26,23 @@ TTL_SECONDS = 60
 
 
 def sure_seconds(ttl_seconds: float) -> float:
-    """What a lease in hand has left even right before its next heartbeat, as `TakenLease.check` counts it."""
+    """The least time that a lease still has just before its next heartbeat, as `TakenLease.check` counts it."""
     return ttl_seconds * (1 - 1 / _BEATS_PER_TTL) - _SLACK.total_seconds()
 
 
 _BEATS_PER_TTL = 4
 
 _SLACK = timedelta(seconds=1 + SKEW_SECONDS)
-"""Servers expire by whole seconds and by clocks of their own: that much earlier we no longer rely on a lease."""
+"""Servers expire by whole seconds and their own clocks, so we stop relying on a lease this much earlier."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """One holding of one lease, as its row says.
+    """One holding of one lease, as in its row.
 
     Attributes:
-        token: names this holding and no other; drawn anew by each that acquires.
-        owner: who holds it, for people: host, process, command.
+        token: unique for this holding; drawn at each acquisition.
+        owner: the holder, for people: host, process, command.
     """
 
     name: str
@@ -55,17 +55,17 @@ class Lease:
 
 @dataclass(slots=True)
 class TakenLease:
-    """A lease in hand: the heartbeat keeps it, `check` stands before every statement that relies on it."""
+    """A lease that we hold: the heartbeat keeps it; call `check` before each statement that relies on it."""
 
     lease: Lease
     clock: Clock
     lost: MailmendError | None = None
 
     def check(self, seconds: float = 0.0) -> None:
-        """Make sure that it is still ours, and will be for so long.
+        """Check that the lease is ours and will be for `seconds`.
 
         Raises:
-            LeaseLost: it is not, or that cannot be known.
+            LeaseLost: it is not, or nobody can know.
         """
         if self.lost is not None:
             raise LeaseLost(f"the lease {self.lease.name!r} was lost: {self.lost.what}", mend=_MEND_LOST) from self.lost
@@ -86,7 +86,7 @@ class Leases:
 
     Args:
         tables: the ledger keyspace.
-        owner: who we are, for people.
+        owner: this process, for people.
         ttl_seconds: how long a lease outlives its last heartbeat.
     """
 
@@ -109,10 +109,10 @@ class Leases:
         return lease
 
     def renew(self, lease: Lease) -> Lease:
-        """Heartbeat: all columns again, with the time to live; the expiry counts from before the write was sent.
+        """Heartbeat: rewrites all columns with the TTL; the expiry counts from before the write was sent.
 
         Raises:
-            LeaseLost: it is another's, or nobody's, by now.
+            LeaseLost: another or nobody holds it now.
         """
         renewed = replace(lease, expires_at=self._expiry(self.clock.micros()))
         cells = {name: value for name, value in _row_of(renewed).items() if name != "name"}
@@ -122,24 +122,24 @@ class Leases:
             if self.tables.attempt(write).applied:
                 return renewed
         except DoubtfulWrite:
-            pass  # the row itself tells, below
+            pass  # the row is read below
         standing = self.holder(lease.name)
         if standing is None or standing.token != lease.token:
             raise _lost(lease, standing)
         return standing
 
     def release(self, lease: Lease) -> None:
-        """Give it back; where it is no longer ours, or the cluster does not answer, time frees it."""
+        """Release it; where it is no longer ours or the cluster does not answer, it expires."""
         try:
             self.tables.attempt(RemoveIf(REPAIR_LEASE, (lease.name,), {"claim": lease.token}))
         except MailmendError:
             return
 
     def force_release(self, name: str, reason: str) -> Lease | None:
-        """Take it from whoever holds it, at a person's word; the holder finds out at its next heartbeat.
+        """Take it from its holder, on a person's order; the holder notices at its next heartbeat.
 
         Returns:
-            The holding that was ended, its purpose followed by the reason, for the log; None where there was none.
+            The ended lease, with the reason after its purpose, for the log; None where there was none.
         """
         held = self.holder(name)
         if held is None:
@@ -148,13 +148,13 @@ class Leases:
         return replace(held, purpose=f"{held.purpose} (ended by {self.owner}: {reason})") if answer.applied else None
 
     def holder(self, name: str) -> Lease | None:
-        """Who holds it, by a SERIAL read."""
+        """The current lease, by a SERIAL read; None where nobody holds it."""
         seen = self.tables.read(Read(REPAIR_LEASE, (name,), Level.SERIAL))
         return _lease_of(seen[0].row) if seen else None
 
     @contextmanager
     def held(self, name: str, purpose: str, *, beating: bool = True) -> Iterator[TakenLease]:
-        """The lease for as long as the body runs, kept by a heartbeat of its own thread.
+        """The lease while the body runs, kept by a heartbeat thread.
 
         Raises:
             LeaseHeld: another holds it.
@@ -173,13 +173,13 @@ class Leases:
             self.release(held.lease)
 
     def _beat(self, held: TakenLease, wait: Callable[[float], bool]) -> None:
-        """Renew until it is stopped or lost; an unreachable cluster is tried again while the lease may still live."""
+        """Renew until stopped or lost; tries again while the cluster is unreachable and the lease may live."""
         while not wait(self.ttl_seconds / _BEATS_PER_TTL):
             if not beat_once(self, held):
                 return
 
     def _taken(self, write: PutIfAbsent, wanted: Lease) -> Applied:
-        """The write's answer; where it is doubtful, a SERIAL read tells whose the row is now."""
+        """The write's answer; where it is doubtful, a SERIAL read decides."""
         try:
             return self.tables.attempt(write)
         except DoubtfulWrite:
@@ -192,7 +192,7 @@ class Leases:
 
 
 def beat_once(leases: Leases, held: TakenLease) -> bool:
-    """One heartbeat; False when the lease is lost for good and there is nothing more to beat for."""
+    """One heartbeat; False when the lease is lost for good."""
     try:
         held.lease = leases.renew(held.lease)
     except LeaseLost as lost:

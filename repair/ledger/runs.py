@@ -1,4 +1,4 @@
-"""The ledger: which runs there were, what each saw before it wrote, and what became of it.
+"""The ledger: runs, what each saw before it wrote, and the results.
 
 Nothing is destroyed without a before-image (DESIGN idea 6), and a task that is retried must not replace it by what its
 own earlier attempt wrote. Two things see to that, without a conditional write per row:
@@ -37,9 +37,9 @@ _SECRET = re.compile(r"password|passwd|secret|token|credential", re.IGNORECASE)
 
 
 class RunState(Enum):
-    """How far a run came."""
+    """The state of a run."""
 
-    RUNNING = "RUNNING"  # begun; where no lease is held any more: killed
+    RUNNING = "RUNNING"  # running; killed where no lease is held any more
     DONE = "DONE"
     INTERRUPTED = "INTERRUPTED"  # stopped by a person; what was fixed stays fixed
     FAILED = "FAILED"
@@ -47,13 +47,13 @@ class RunState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run, as the ledger knows it.
+    """One run in the ledger.
 
     Attributes:
         as_of: T of the run, in microseconds; its fixes carry this stamp.
-        options: what it was asked for, without secrets.
-        summary: the sums it ended with, by the names that `--json` promises.
-        undoes: the run that this one took back, if that is what it did.
+        options: of the command line, without secrets.
+        summary: the final sums, by the names of `--json`.
+        undoes: the run that this one undid, or None.
     """
 
     id: RunId
@@ -92,7 +92,7 @@ class Ledger:
         owner: str = "",
         undoes: RunId | None = None,
     ) -> Run:
-        """Open a run, before anything is written elsewhere."""
+        """Record a run, before anything is written elsewhere."""
         run_id = RunId(self.clock.new_uuid())
         run = Run(
             id=run_id,
@@ -109,20 +109,18 @@ class Ledger:
         return run
 
     def finish(self, run: Run, summary: Mapping[str, Any], state: RunState = RunState.DONE) -> Run:
-        """Close a run with its sums."""
         closed = replace(run, state=state, ended_at=instant_of(self.clock.micros()), summary=summary)
         self._keep_run(closed)
         return closed
 
     def interrupt(self, run: Run, summary: Mapping[str, Any]) -> Run:
-        """Close a run that a person stopped."""
         return self.finish(run, summary, RunState.INTERRUPTED)
 
     def record(self, run: RunId, as_of: int, findings: Sequence[Finding]) -> list[MailmendError | None]:
-        """Keep what is about to be overwritten; for each finding its error, or None once it is safe.
+        """Record before-images; for each finding its error, or None once it is safe.
 
-        Only what is safe may be written over. A row that bears the run's own stamp is left out: an earlier attempt of
-        the same task recorded what had been there before.
+        Only what is safe may be overwritten. A row with the run's own stamp is left out: an earlier attempt of the same
+        task recorded what was there before.
         """
         at = 2 * as_of - self.clock.micros()
         due = [not _bears(finding.projected, as_of) for finding in findings]
@@ -131,11 +129,11 @@ class Ledger:
         return [next(answers) if needed else None for needed in due]
 
     def settle(self, run: RunId, findings: Sequence[Finding]) -> list[MailmendError | None]:
-        """Keep what became of findings; for each its error, or None."""
+        """Record the findings' results; for each its error, or None."""
         return self.tables.write_all([self._result(run, finding) for finding in findings])
 
     def findings(self, run: RunId) -> Iterator[Finding]:
-        """Everything that a run recorded, streamed bucket by bucket."""
+        """All findings of a run, streamed bucket by bucket."""
         for first in range(0, FINDING_BUCKETS, _BUCKETS_AT_ONCE):
             buckets = range(first, first + _BUCKETS_AT_ONCE)
             reads = [Read(REPAIR_FINDING, (day_of(run), run, bucket)) for bucket in buckets]
@@ -143,14 +141,14 @@ class Ledger:
                 yield from _findings(answer)
 
     def finding(self, run: RunId, suspect: Suspect) -> Finding | None:
-        """What a run recorded of one suspect, or None."""
+        """The run's finding of one suspect, or None."""
         return next(_findings(self.tables.read(Read(REPAIR_FINDING, _finding_key(run, suspect)))), None)
 
     def get(self, run: UUID) -> Run:
         """The run.
 
         Raises:
-            UnknownRun: the ledger holds none of that id (any more).
+            UnknownRun: the ledger has no run of that id (any more).
         """
         seen = self.tables.read(Read(REPAIR_RUN, (day_of(run), run))) if run.version == 1 else ()
         if not seen:
@@ -158,7 +156,7 @@ class Ledger:
         return _run_of(seen[0].row)
 
     def runs(self, keyspace: str | None = None) -> list[Run]:
-        """The runs that are kept, newest first; of one mail keyspace, or of all."""
+        """The recorded runs, newest first; of one mail keyspace, or of all."""
         reads = [Read(REPAIR_RUN, (day,)) for day in days_back(self.clock.micros(), self.keep)]
         rows = chain.from_iterable(_answered(answer) for answer in self.tables.read_all(reads))
         runs = (_run_of(seen.row) for seen in rows)
@@ -182,7 +180,7 @@ class Ledger:
 
 
 def without_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that may be kept: none whose name speaks of a secret, whatever its value."""
+    """The options without those whose name suggests a secret, whatever the value."""
     return {name: value for name, value in options.items() if not _SECRET.search(name)}
 
 
@@ -202,7 +200,7 @@ def _answered(answer: Sequence[Seen] | MailmendError) -> Sequence[Seen]:
 
 
 def _findings(answer: Sequence[Seen] | MailmendError) -> Iterator[Finding]:
-    """The findings of one bucket; a result without an image (its image has expired first) tells nothing."""
+    """The findings of one bucket; a result whose image has expired is skipped."""
     for row in (seen.row for seen in _answered(answer)):
         if row.get("before"):
             result = Verdict(row["result"]) if row.get("result") else None

@@ -1,7 +1,7 @@
-"""From decided changes to results: journal, change the truth where that is due, write, read back, note the result.
+"""From decided changes to results: before-image, change of the truth, write, read back, result.
 
-Each step is taken for a whole batch before the next begins: no row is written whose before-image is not safe. It
-serves repairs and undoing alike; what differs is only how a change that does not show is explained.
+Each step is taken for a whole batch before the next begins: no row is written whose before-image is not safe. Repairs
+and undos both use it; they differ only in how they explain a change that does not show.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +20,7 @@ from repair.ledger.runs import Ledger
 _UNRECORDED = "nothing was written, because its before-image could not be recorded: "
 
 Explain = Callable[[Sequence[Finding]], Sequence[Verdict]]
-"""For fixes that do not show once they are written: MOVED where a newer change explains it, else HIDDEN."""
+"""For written fixes that do not show: MOVED where a newer change explains it, else HIDDEN."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,6 @@ class Mending:
     explain: Explain
 
     def mend(self, findings: Sequence[Finding]) -> Iterator[Finding]:
-        """Each finding, in order, once its changes are made or cannot be."""
         batch = list(findings)
         for step in (self._record, self._condition, self._write, self._read_back):
             batch = step(batch) if batch else []
@@ -50,7 +49,7 @@ class Mending:
         return [_checked(one, some, _UNRECORDED) for one, some in zip(batch, own, strict=True)]
 
     def _condition(self, batch: list[Finding]) -> list[Finding]:
-        """Change the truth while it is as it was seen; if it is not, somebody else was faster."""
+        """Change the truth on condition that it is as it was seen; else another writer was faster."""
         return [self._attempted(one, one.condition) if one.is_pending and one.condition else one for one in batch]
 
     def _attempted(self, one: Finding, condition: Conditional) -> Finding:
@@ -66,7 +65,7 @@ class Mending:
         return [_checked(one, [next(answers) for _ in writes]) for one, writes in zip(batch, due, strict=True)]
 
     def _read_back(self, batch: list[Finding]) -> list[Finding]:
-        """What was changed must show."""
+        """Read the changed rows: HIDDEN where a change does not show."""
         due = [one.changes if one.is_pending else () for one in batch]
         reads = [Read(change.table, written_key(change)) for changes in due for change in changes]
         answers = iter(self.mail.read_all(reads))
@@ -79,7 +78,7 @@ class Mending:
         return [replace(one, result=next(verdicts)) if one.result is Verdict.HIDDEN else one for one in batch]
 
     def _settled(self, batch: Sequence[Finding]) -> Iterator[Finding]:
-        """Note what became of each; a fix whose result could not be noted is still a fix, and says so."""
+        """Record each result; a fix whose result could not be recorded is still a fix, and says so."""
         try:
             answers: Sequence[MailmendError | None] = self.ledger.settle(self.run, batch) if batch else ()
         except MailmendError as error:
@@ -90,7 +89,7 @@ class Mending:
 
 
 def shows(change: Write | Conditional, seen: Seen | None) -> bool:
-    """Whether a row, read back, is what the change was to make of it."""
+    """Whether the row that was read back is the one that the change makes."""
     match change:
         case Remove() | RemoveIf():
             return seen is None
@@ -105,7 +104,6 @@ def shows(change: Write | Conditional, seen: Seen | None) -> bool:
 
 
 def written_key(change: Write | Conditional) -> Key:
-    """The primary key of the row that is changed."""
     return change.table.key_of(change.row) if isinstance(change, Put | PutIfAbsent) else change.key
 
 

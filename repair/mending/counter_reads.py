@@ -1,8 +1,8 @@
-"""One look at the counters of a group and at every truth row that is counted there.
+"""One look at a group's counters and at each truth row that is counted there.
 
-A truth is not keyed by its group, so its rows are found through the mirror's rows of the group, and through what the
-scan saw besides (truths that are not projected). What a look keeps is small, however large the group: the counters, the
-sums, and a digest by which two looks are compared. The mirror's rows of a large group are joined with its truths from
+A truth is not keyed by its group, so its rows are found through the mirror's rows of the group, and through truths that
+the scan saw without a mirror row. What a look keeps is small, however large the group: the counters, the sums, and a
+digest that compares two looks. The mirror's rows of a large group are joined with its truths from
 disk, part by part.
 """
 
@@ -37,9 +37,9 @@ class Tally:
     Attributes:
         row: the group's own row, or None.
         sure: what the truth demands of each counter.
-        uncertain: what truths without content or torn may add.
-        settled: mirror and truth agree in every row of the group; before that its counters are not touched.
-        digest: equal for two looks that saw the same truth, each row written at the same time, and no new change begun.
+        uncertain: what torn truths, or those without content, may add.
+        settled: mirror and truth agree in each row of the group; else its counters are not touched.
+        digest: equal for two looks with the same truth rows and write times, and no new change between them.
     """
 
     row: Seen | None
@@ -49,25 +49,25 @@ class Tally:
     digest: bytes
 
     def same_as(self, other: "Tally") -> bool:
-        """Whether nothing changed between two looks: the truth rows, their versions, and the counters."""
+        """Whether nothing changed between two looks: truth rows, their versions, counters."""
         return self.digest == other.digest and self.counters == other.counters
 
     @property
     def counters(self) -> dict[str, int]:
-        """The counters as they stand; a missing row, or cell, counts as 0."""
+        """The counters' values; a missing row or cell counts as 0."""
         row = self.row.row if self.row else {}
         return {name: row.get(name) or 0 for name in self.sure}
 
     @property
     def deltas(self) -> dict[str, int]:
-        """The least that must be added to each counter to bring it where the truth allows; none that is right."""
+        """The least change of each counter that the truth allows; empty where all are right."""
         within = {name: _nearest(value, self.sure[name], self.uncertain[name]) for name, value in self.counters.items()}
         return {name: within[name] - value for name, value in self.counters.items() if within[name] != value}
 
 
 @dataclass(frozen=True, slots=True)
 class Tallies:
-    """Takes looks at the groups of one family's counters."""
+    """Looks at groups of one family's counters."""
 
     mail: Tables
     family: Family
@@ -81,10 +81,10 @@ class Tallies:
         object.__setattr__(self, "_forms", Forms(self.family, accept_torn=self.policy.accept_torn))
 
     def look(self, group: Key) -> Tally:
-        """Look at one group: its counters first, then the mirror, the truth last; its generators before and after.
+        """Look at one group: counters, then mirror, then truth; its generators before and after.
 
         Raises:
-            CannotReach: some read did not answer.
+            CannotReach: a read got no answer.
         """
         before = self._generated(group)
         row = next(iter(self.mail.read(Read(self.counts.table, group))), None)
@@ -92,7 +92,7 @@ class Tallies:
         return replace(tally, digest=tally.digest + before + self._generated(group))
 
     def _generated(self, group: Key) -> bytes:
-        """How far the group's generators are. A change that begins between two looks moves them, wherever it is."""
+        """The state of the group's generators. Any change that begins between two looks moves them."""
         answers = self.mail.read_all([Read(table, group) for table in self.counts.generators])
         return repr([sorted(seen.row.items(), key=str) for answer in answers for seen in _known(answer)]).encode()
 
@@ -112,7 +112,7 @@ class Tallies:
         return Tally(row, sure, uncertain, settled, digest.digest())
 
     def _agrees(self, truth: Row, mirrored: dict[Packed, bytes], *, doubtful: bool) -> bool:
-        """Whether the mirror says the same, or says nothing of a truth in doubt; what was compared is taken out."""
+        """Whether the mirror agrees, or lacks a doubtful truth; removes the compared row from `mirrored`."""
         record = self._forms.truth(truth)
         shown = mirrored.pop(record.place, None)
         return doubtful if shown is None else shown == record.fingerprint
@@ -123,7 +123,7 @@ class Tallies:
         return [unpacked_key(self.family.truth.partition, lead) for lead in packed]
 
     def _parts(self, group: Key) -> Iterator[Sequence[Record]]:
-        """What the mirror shows of the group, and the truths that the scan saw besides: by what leads to the truth."""
+        """The group's mirror rows and the truths that the scan saw elsewhere, grouped by truth partition."""
         records = chain(self._mirror_records(group), self._beside_records(group))
         first = list(islice(records, ROWS_MAX + 1))
         if len(first) <= ROWS_MAX:
@@ -137,7 +137,7 @@ class Tallies:
             yield from spill.parts()
 
     def _mirror_records(self, group: Key) -> Iterator[Record]:
-        """The mirror's rows of a group, whose key must be the mirror's partition: lead, place, fingerprint."""
+        """The mirror's rows of a group (its partition key): truth partition, place, fingerprint."""
         mirror = self.family.mirror
         own = mirror.own_names
         lead_of = packing(own.get(column.name, column.name) for column in self.family.truth.partition)
@@ -150,7 +150,7 @@ class Tallies:
         return ((pack(dict(zip(names, lead, strict=True))),) for lead in self.beside.get(group, ()))
 
     def _truths(self, group: Key, leads: Iterable[Key]) -> Iterator[tuple[Seen, bool]]:
-        """The group's truth rows, each with whether its content stands; partition by partition in a fixed order."""
+        """The group's truth rows, each with whether its content exists; partitions in a fixed order."""
         waiting = iter(sorted(leads, key=key_text))
         while some := list(islice(waiting, _READS_AT_ONCE)):
             self.pace.take(len(some))
@@ -175,7 +175,7 @@ def _known(answer: Sequence[Seen] | MailmendError) -> Sequence[Seen]:
 
 
 def _mark(key: Key, truth: Seen, *, doubtful: bool) -> bytes:
-    """A truth row in the digest: where it is, each cell's time (its version), and how it is counted."""
+    """A truth row's part of the digest: key, each cell's time (its version), and how it is counted."""
     times: list[tuple[str, Any]] = sorted(truth.written_at.items())
     return f"{key_text(key)} {times} {doubtful}\n".encode()
 

@@ -1,7 +1,7 @@
 """Counters mended: the one projection whose writes carry no time and cannot be repeated (DESIGN section 4 "Counters").
 
 The rule was model-checked (asof-model C8, C11): once a group's rows agree, two looks that lie further apart than A must
-see the same truth and the same counters; only then is nothing in flight between them, and one delta is sent, once,
+see the same truth and the same counters; only then is nothing in flight between them, and one delta is sent once,
 under a lease of the group. A doubtful answer is not sent again: the group is journalled for a recount. Many groups
 share one wait. Truths without content or torn may be counted or not: anything between is right.
 """
@@ -26,13 +26,13 @@ from repair.mending.counter_reads import Tallies, Tally
 from repair.mending.limits import COUNTERS_UNREACHED_MAX, Breaker, Pace, share
 
 GROUPS_AT_ONCE = 200
-"""Groups that share one wait between their two looks."""
+"""Groups that share one wait between two looks."""
 
 LEASE_SECONDS = 600
-"""How long a killed mender keeps a group: two looks at all groups of a batch must fit in."""
+"""How long a killed process keeps a group's lease: two looks at all groups of a batch must fit in."""
 
 STATEMENT_SECONDS = 20.0
-"""What a lease must still have before a delta is sent: more than any statement takes."""
+"""How long a lease must still last when a delta is sent: longer than any statement takes."""
 
 _UNRECORDED = "nothing was written, because its before-image could not be recorded: "
 _DOUBTFUL = "the delta may or may not have been added; it is not sent again, "
@@ -40,12 +40,12 @@ _BY_LAGS = "`mailmend repair lags` recounts: "
 _BY_CHECK = "the next check recounts: "
 
 Suspects = Callable[[], Iterable[Suspect]]
-"""Every suspect of a scan, as often as asked for."""
+"""All suspects of a scan; may be called repeatedly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """What two looks at a group lead to: a verdict, how it ended already, and what to add (nothing: no write)."""
+    """The decision after two looks at a group: verdict, result if there is one, and deltas (empty: no write)."""
 
     verdict: Verdict
     result: Verdict | None = None
@@ -56,7 +56,7 @@ Rule = Callable[[Suspect, Tally, Tally], Ruling]
 
 
 def mending(_: Suspect, first: Tally, second: Tally) -> Ruling:
-    """Towards the truth: only where nothing changed between the looks, and every row of the group agrees."""
+    """Towards the truth: only where nothing changed between the looks and each row of the group agrees."""
     if not second.deltas:
         return Ruling(Verdict.AGREE)
     verdict = Verdict.PROJECT if second.row is None else Verdict.AMEND
@@ -66,14 +66,14 @@ def mending(_: Suspect, first: Tally, second: Tally) -> Ruling:
 
 
 def taking_back(suspect: Suspect, first: Tally, second: Tally) -> Ruling:
-    """Back to what a run found: only where the counters still stand as it left them, at both looks.
+    """Back to what a run found: only where the counters are as the run left them at both looks.
 
-    `suspect.wanted` holds (left, found) for each counter.
+    `suspect.wanted` has (left, found) for each counter.
     """
     left = {name: pair[0] for name, pair in suspect.wanted.items()}
     deltas = {name: found - now for name, (now, found) in suspect.wanted.items() if found != now}
     if all(second.counters.get(name) == found for name, (_, found) in suspect.wanted.items()):
-        return Ruling(Verdict.AGREE)  # taken back already, or never arrived
+        return Ruling(Verdict.AGREE)  # already reversed, or never arrived
     if not first.same_as(second) or second.counters != left:
         return Ruling(Verdict.AMEND, Verdict.MOVED)
     return Ruling(Verdict.AMEND, None, deltas)
@@ -82,7 +82,7 @@ def taking_back(suspect: Suspect, first: Tally, second: Tally) -> Ruling:
 def truths_beside(
     family: Family, counts: Counts, groups: Iterable[Key], suspects: Iterable[Suspect]
 ) -> dict[Key, tuple[Key, ...]]:
-    """The truths that a scan saw in these groups and that their mirror may not lead to, as partition keys."""
+    """Partition keys of truths that a scan saw in these groups and that the mirror may not lead to."""
     found: dict[Key, dict[Key, None]] = {group: {} for group in groups}
     mirror, theirs = family.mirror, [truth for _, truth in family.mirror.key]
     for suspect in suspects:
@@ -95,12 +95,12 @@ def truths_beside(
 
 @dataclass(frozen=True, slots=True)
 class CounterMender:
-    """Looks twice at suspect counters, and mends what the policy allows. Implements `repair.mending.settings.Recount`.
+    """Looks twice at suspect counters and mends what the policy allows.
 
     Args:
         mail: the mail keyspace, called `keyspace` in the names of leases.
         journal, leases: where before-images go, and one lease for each group; not needed by a policy without a run.
-        lags: where a group is journalled that is to be counted again; None: the next check finds it.
+        lags: the journal for groups to be recounted; None: the next check finds them.
     """
 
     mail: Tables
@@ -113,7 +113,7 @@ class CounterMender:
     lags: Lags | None = None
 
     def revisit(self, suspects: Suspects, policy: RepairPolicy, held: TakenLease | None = None) -> Iterator[Finding]:
-        """One finding for each suspect of counters; the others only tell which truths are not projected."""
+        """One finding for each suspect of counters; the others only name truths that are not projected."""
         for family in self.families:
             for counts in family.counts:
                 due = [suspect for suspect in suspects() if suspect.projection == counts.name]
@@ -124,7 +124,7 @@ class CounterMender:
     def undo(
         self, images: Iterable[Finding], policy: RepairPolicy, held: TakenLease | None = None
     ) -> Iterator[Finding]:
-        """Take deltas back, given the before-images of a run, where the counters still stand as that run left them."""
+        """Reverse a run's deltas, from its before-images, where the counters are as that run left them."""
         recorded = list(images)
         for family in self.families:
             for counts in family.counts:
@@ -146,7 +146,7 @@ class CounterMender:
 
 @dataclass(frozen=True, slots=True)
 class _Visit:
-    """One group on its way: its lease and first look, and the finding once there is one."""
+    """One group: its lease, its first look, and the finding once there is one."""
 
     suspect: Suspect
     lease: Lease | None = None
@@ -167,13 +167,13 @@ class _Round:
     breaker: Breaker = field(default_factory=lambda: Breaker(COUNTERS_UNREACHED_MAX))
 
     def all(self, suspects: Iterable[Suspect]) -> Iterator[Finding]:
-        """One finding for each suspect, in order; those after a lost cluster are left."""
+        """One finding for each suspect, in order; after the cluster is lost the rest is skipped."""
         waiting = iter(suspects)
         while batch := list(islice(waiting, GROUPS_AT_ONCE)):
             yield from self._batch(batch)
 
     def _batch(self, suspects: Sequence[Suspect]) -> list[Finding]:
-        """Take every lease and look; wait once for all; look again, and mend."""
+        """Take all leases and look; wait once for all; look again, and mend."""
         leased = [self._leased(suspect) for suspect in suspects]
         try:
             visits = [self._looked(visit) for visit in leased]
@@ -227,7 +227,7 @@ class _Round:
         return self._sent(visit, image, ruling.deltas)
 
     def _sent(self, visit: _Visit, image: Finding, deltas: Mapping[str, int]) -> Finding:
-        """Record, make sure of the leases, send once, read back, note."""
+        """Record the before-image, check the leases, send once, read back, record the result."""
         journal, run = self.mender.journal, self.policy.run
         assert journal is not None, "a policy with a run has a journal"
         assert run is not None
@@ -240,10 +240,10 @@ class _Round:
         return finding if unnoted is None or finding.error else replace(finding, error=f"not noted: {unnoted}")
 
     def _make_sure(self, visit: _Visit) -> None:
-        """The leases are ours, for longer than a statement takes.
+        """Check that the leases are ours for longer than a statement takes.
 
         Raises:
-            LeaseLost: one is not.
+            LeaseLost: one of them is not.
         """
         if self.held is not None:
             self.held.check(STATEMENT_SECONDS)
@@ -264,7 +264,7 @@ class _Round:
         return replace(image, result=Verdict.FIXED if shown else Verdict.HIDDEN)
 
     def _recounted_by(self, suspect: Suspect, error: DoubtfulWrite) -> str:
-        """Who counts again. What an undo left in doubt is not recounted: that would mend what it takes back."""
+        """What will recount. An undo in doubt is not recounted: that would mend what it takes back."""
         if self.mender.lags is None or self.rule is taking_back:
             return _BY_CHECK
         try:
@@ -279,7 +279,7 @@ class _Round:
         return finding
 
     def _release(self, visits: Iterable[_Visit]) -> None:
-        """Give the leases back; where the cluster is gone they expire by themselves."""
+        """Release the leases; where the cluster is gone they expire."""
         for visit in visits:
             if self._leases is not None and visit.lease is not None and not self.breaker.open:
                 self._leases.release(visit.lease)
@@ -292,7 +292,7 @@ class _Round:
 
 
 def _taken_back(image: Finding, counts: Counts) -> Suspect:
-    """The suspect of an undo: for each counter what the run left, and what it had found."""
+    """The suspect of an undo: for each counter what the run left and what it had found."""
     found = image.projected.row if image.projected else {}
     pairs = {name: (image.suspect.wanted[name], found.get(name) or 0) for name, _ in counts.counters}
     return replace(image.suspect, verdict=Verdict.AMEND, wanted=pairs)

@@ -1,4 +1,4 @@
-"""What every engine does: scan a keyspace once, hold the suspects that it found, and look at each of them again."""
+"""The interface of engines: scan a keyspace once, keep the suspects, and look at each of them again."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +12,7 @@ from repair.mending.settings import RepairSettings
 
 
 class Detection(Protocol):
-    """The result of one scan, held by the engine that made it (on executors, on disk) until closed."""
+    """The result of one scan, kept by its engine (on executors, on disk) until closed."""
 
     @property
     def scanned(self) -> Mapping[str, int]:
@@ -29,27 +29,27 @@ class Detection(Protocol):
         ...
 
     def revisit(self, policy: RepairPolicy, progress: Progress) -> Iterator[Finding]:
-        """Look at every row-wise suspect again, and mend what the policy allows; streamed, one finding for each.
+        """Look again at each row-wise suspect and mend what the policy allows; streams one finding for each.
 
-        Counters are not visited: they are mended one by one by `repair.mending.counters`, outside of retried tasks.
+        Counters are skipped: `repair.mending.counters` mends them one by one, outside of retried tasks.
         """
         ...
 
     def close(self) -> None:
-        """Let go of what is held."""
+        """Free files, memory and executors' storage."""
         ...
 
 
 class Engine(Protocol):
-    """Something that can scan: `spark_repair`, `repair.scanners`, and the journalled lags of `lag_repair`."""
+    """A scanner: `spark_repair`, `repair.scanners`, or the journalled lags of `lag_repair`."""
 
     def detect(self, settings: RepairSettings, progress: Progress) -> Detection:
-        """Read every table of the families once and find the suspects."""
+        """Read each table of the families once and find the suspects."""
         ...
 
 
 class Scanned:
-    """Rows read and suspects found, added up while a scan goes on: the figures of a Detection."""
+    """Rows read and suspects found so far: the figures of a Detection."""
 
     def __init__(self) -> None:
         self._scanned: Counter[str] = Counter()
@@ -57,23 +57,20 @@ class Scanned:
 
     @property
     def scanned(self) -> Mapping[str, int]:
-        """Rows read, per table in James's spelling."""
         return self._scanned
 
     @property
     def counts(self) -> Mapping[str, Mapping[Verdict, int]]:
-        """Suspects per projection and verdict."""
         return self._counts
 
     def saw(self, table: Table, rows: int) -> None:
-        """So many more rows of a table were read."""
         self._scanned[table.spelling] += rows
 
 
 def with_progress(
     findings: Iterable[Finding], progress: Progress, counts: Mapping[str, Mapping[Verdict, int]]
 ) -> Iterator[Finding]:
-    """The findings of a second look as they come, and how far it is; `counts` says how many suspects there are."""
+    """The findings of a second look, with progress; `counts` gives the number of suspects."""
     progress.stage("look again", sum(sum(verdicts.values()) for verdicts in counts.values()))
     for finding in findings:
         progress.advance(1)

@@ -1,8 +1,8 @@
-"""The one write path for fixes: look again, judge again, and hand what is due to `repair.mending.carry_out`.
+"""The one write path for fixes: look again, judge again, and pass the fixes to `repair.mending.carry_out`.
 
-The same code runs in this process and on Spark's executors: it is built of plain values, holds no global, and works in
-bounded batches. Every suspect gives one finding; an error becomes its finding's sentence and stops nothing else, unless
-the cluster is gone (`repair.mending.limits.Breaker`).
+The same code runs in this process and on Spark's executors: it uses plain values and no globals, and works in bounded
+batches. Each suspect gives one finding; an error becomes the finding's text and stops nothing else, unless the cluster
+is gone (`repair.mending.limits.Breaker`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,12 +26,12 @@ BATCH_SUSPECTS = 200
 
 
 class Fixer:
-    """Looks at suspects again, and mends what the policy allows.
+    """Looks at suspects again and mends what the policy allows.
 
     Args:
         mail: the mail keyspace.
         ledger: where before-images go; never touched when the policy has no run.
-        breaker: ends the work when the cluster is gone; one for all that a process does for one run.
+        breaker: ends the work when the cluster is gone; shared by a process for one run.
     """
 
     def __init__(  # noqa: PLR0917 - in the order in which they are needed
@@ -53,7 +53,7 @@ class Fixer:
         self._looks = SecondLook(mail, families, policy)
 
     def revisit(self, suspects: Iterable[Suspect]) -> Iterator[Finding]:
-        """One finding for each suspect, in no particular order; counters are left out (`repair.mending.counters`)."""
+        """One finding for each suspect, in no particular order; counters are skipped (`repair.mending.counters`)."""
         visited = (suspect for suspect in suspects if self._looks.visits(suspect))
         while not self._breaker.open and (batch := list(islice(visited, BATCH_SUSPECTS))):
             self._pace.take(len(batch))
@@ -85,7 +85,7 @@ class Fixer:
         )
 
     def _recalled(self, found: Finding) -> Finding:
-        """A finding that needs nothing: FIXED where an earlier attempt of this very task made it so."""
+        """A finding of agreement as FIXED, where an earlier attempt of this task made the fix."""
         if self._policy.run is None or found.verdict is not Verdict.AGREE or found.error:
             return found
         try:
@@ -95,7 +95,7 @@ class Fixer:
         return replace(recorded, result=Verdict.FIXED, error=None) if recorded else found
 
     def _explain(self, hidden: Sequence[Finding]) -> list[Verdict]:
-        """Look once more: what agrees by now, or was changed, was somebody else's doing."""
+        """Look again: MOVED where the pair now agrees or changed (another's write), else HIDDEN."""
         looks = self._looks.at([one.suspect for one in hidden])
         skew = round(self._policy.skew_seconds * MICROS)
         judged = [
@@ -106,5 +106,5 @@ class Fixer:
 
 
 def _by_partition(suspect: Suspect) -> tuple[str, str]:
-    """Suspects of one partition side by side, so that their reads find it warm."""
+    """Sort key that puts one partition's suspects together, so that its reads find it in the cache."""
     return suspect.projection, str(suspect.key[0])

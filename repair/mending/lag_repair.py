@@ -1,7 +1,7 @@
-"""Mending lags: a repair whose scan is the journal itself, so that exactly what lags is looked at, and nothing else.
+"""Mending lags: a repair whose scan is the journal, so that it looks only at what lags.
 
-The wait comes first here: a lag is as young as the change that it belongs to, and T must lie after that change, or the
-second look would rightly leave it alone (MOVED).
+The wait comes first here: a lag is as young as its change, and T must be after that change, or the second look would
+rightly leave it alone (MOVED).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,14 +24,14 @@ from repair.mending.runner import RepairTools, Sink, repair
 from repair.mending.settings import RepairSettings
 
 LAGS_MAX = 100_000
-"""Lags that are mended in one run, the oldest first; the rest waits for the next."""
+"""Lags that one run mends, the oldest first; the rest waits for the next run."""
 
 _DONE = frozenset({Verdict.AGREE, Verdict.FIXED})
 
 
 @dataclass(frozen=True, slots=True)
 class JournalledLags(Detection):
-    """What was journalled, as an engine that has detected it already: each place once, at most LAGS_MAX in memory."""
+    """The journalled lags as an engine and its detection: each place once, at most LAGS_MAX in memory."""
 
     mail: Tables
     ledger: Ledger
@@ -40,26 +40,21 @@ class JournalledLags(Detection):
     found: Sequence[Suspect]
 
     def detect(self, settings: RepairSettings, progress: Progress) -> "JournalledLags":  # noqa: ARG002 - all is known
-        """The lags as suspects."""
         progress.stage("read journalled lags", len(self.found))
         return self
 
     @property
     def scanned(self) -> Mapping[str, int]:
-        """Nothing was scanned."""
         return {}
 
     @property
     def counts(self) -> Mapping[str, Mapping[Verdict, int]]:
-        """Suspects per projection and verdict."""
         return counts_of(self.found)
 
     def suspects(self) -> Iterator[Suspect]:
-        """Every suspect."""
         return iter(self.found)
 
     def revisit(self, policy: RepairPolicy, progress: Progress) -> Iterator[Finding]:
-        """Look at every suspect again, and mend what the policy allows."""
         pace = Pace(policy.rows_per_second, self.clock)
         fixer = Fixer(self.mail, self.ledger, self.clock, self.families, policy, pace)
         return with_progress(fixer.revisit(self.found), progress, self.counts)
@@ -71,18 +66,18 @@ class JournalledLags(Detection):
 def repair_lags(
     lags: LagJournal, mail: Tables, settings: RepairSettings, tools: RepairTools, sink: Sink
 ) -> RepairResult:
-    """Mend what was journalled until now, and forget what agrees by then; what does not is left for the next run.
+    """Mend the lags journalled until now, and remove those that then agree; the rest stays for the next run.
 
     Args:
         lags: the journal; local files are drained into it first.
         mail: the mail keyspace.
-        settings: as of a repair; its delay is counted from when the youngest lag was noticed.
-        tools: as of a repair; its engine is not used.
-        sink: gets every finding.
+        settings: of a repair; its delay is counted from when the youngest lag was noticed.
+        tools: of a repair; its engine is not used.
+        sink: gets each finding.
 
     Raises:
         CannotReach: the journal cannot be read.
-        LeaseHeld: another repair of the keyspace is at work.
+        LeaseHeld: another repair of the keyspace is running.
     """
     assert tools.ledger is not None, "mending needs a ledger"
     if not settings.dry_run:
@@ -104,7 +99,7 @@ def repair_lags(
 
 
 def _wait(due: Sequence[Lag], settings: RepairSettings, tools: RepairTools) -> None:
-    """Until the youngest lag is older than the delay, and than what T lies back."""
+    """Wait until the youngest lag is older than the delay and than T's distance to now."""
     youngest = max((lag.noticed_micros for lag in due), default=0)
     ripe = youngest + max(round(settings.delay_seconds * MICROS), settings.timing.margin_micros + MICROS)
     seconds = (ripe - tools.clock.micros()) / MICROS

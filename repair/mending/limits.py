@@ -1,4 +1,4 @@
-"""Limits of a repair: rows per second, failures in a row, and how much may be mended before somebody is asked."""
+"""Limits of a repair: rows per second, failures in a row, and fixes without asking."""
 
 import threading
 from collections import Counter
@@ -17,39 +17,39 @@ from repair.mending.engine import Detection
 from repair.mending.settings import RepairSettings
 
 BURST_SECONDS = 0.25
-"""What may be taken at once after a pause: this many seconds' worth of rows."""
+"""After a pause this many seconds' worth of rows may be taken at once."""
 
 UNREACHED_MAX = 500
-"""Suspects in a row that could not be reached, after which the rest is left: each batch of them has waited its time."""
+"""After this many unreached suspects in a row the rest is skipped; each batch has waited for its timeout."""
 
 COUNTERS_UNREACHED_MAX = 5
-"""The same for counters, which are looked at one after the other: each has waited its time alone."""
+"""The same for counters, which are visited one by one: each has waited for its own timeout."""
 
 SAMPLES_MAX = 5
-"""Suspects that are shown to whoever is asked."""
+"""Suspects that are shown to the person who is asked."""
 
 
 def granted_until(until: int, now: int, rows: int, rows_per_second: float) -> int:
-    """The instant until which rows are granted, once `rows` more are; in microseconds."""
+    """The instant in microseconds until which the pace is used up, once `rows` more are granted."""
     idle_since = now - round(BURST_SECONDS * MICROS)
     return max(until, idle_since) + round(rows * MICROS / rows_per_second)
 
 
 def share(rows_per_second: int | None, workers: int) -> float | None:
-    """One worker's part of a pace that all keep together; no pace, no part."""
+    """One worker's part of a common pace; None (no pace) stays None."""
     return None if rows_per_second is None else rows_per_second / max(1, workers)
 
 
 @dataclass(slots=True)
 class Pace:
-    """A pace that one thread keeps: `take` before (or after) so many rows. None for the rate: no waiting at all."""
+    """A pace for one thread: call `take` before (or after) rows are read. Rate None: never waits."""
 
     rows_per_second: float | None
     clock: Clock
     _until: int = field(default=0, init=False)
 
     def take(self, rows: int) -> None:
-        """Wait until so many rows are due."""
+        """Wait until `rows` more are due."""
         if self.rows_per_second is None or rows <= 0:
             return
         now = self.clock.micros()
@@ -60,9 +60,9 @@ class Pace:
 
 @dataclass(slots=True)
 class Breaker:
-    """Leaves the rest of a run once the cluster is gone: counts what could not be reached in a row. Thread-safe.
+    """Skips the rest of a run once the cluster is gone: counts unreached suspects in a row. Thread-safe.
 
-    What is left is as it was; the same command goes on with it later.
+    What is skipped is unchanged; the same command can be repeated later.
     """
 
     unreached_max: int = UNREACHED_MAX
@@ -71,25 +71,24 @@ class Breaker:
 
     @property
     def open(self) -> bool:
-        """Whether the rest is to be left. It stays so: a run that lost its cluster is not to go on by halves."""
+        """Whether to skip the rest. It never closes again: a run that lost its cluster must not go on in part."""
         return self._unreached >= self.unreached_max
 
     def note(self, findings: Iterable[Finding]) -> None:
-        """Take in what became of some suspects, in the order in which they were tried."""
+        """Count the results of suspects, in the order in which they were tried."""
         with self._lock:
             for finding in findings:
                 if not self.open:
                     self._unreached = self._unreached + 1 if finding.unreached else 0
 
     def left(self, suspect: Suspect) -> Finding:
-        """The finding of a suspect that is not tried any more."""
         error = f"not looked at again: the cluster could not be reached {self.unreached_max:,} times in a row"
         return Finding(suspect, suspect.verdict, error=error, unreached=True, untried=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """More than `--max-fixes` allows: what a person is shown before anything is written.
+    """More than `--max-fixes` allows: shown to a person before any write.
 
     Attributes:
         allowed: what `--max-fixes` said.
@@ -104,28 +103,27 @@ class Excess:
 
     @property
     def total(self) -> int:
-        """How many would be mended."""
         return sum(counts.total() for counts in self.counts.values())
 
 
 GoOn = Callable[[Excess], bool]
-"""Asks whoever can be asked whether to go on."""
+"""Asks a person whether to go on."""
 
 
 def stop_at_limit(
     detection: Detection, settings: RepairSettings, policy: RepairPolicy, now: int, go_on: GoOn | None
 ) -> None:
-    """Stop before anything is written when more could be mended than was allowed, unless somebody says to go on.
+    """Stop before any write when more would be mended than allowed, unless a person agrees.
 
     Args:
         detection: what the scan found.
-        settings: its `max_fixes` is the limit, None is none.
-        policy: what would be mended; without a run nothing would.
+        settings: `max_fixes` is the limit, None is no limit.
+        policy: what would be mended; nothing without a run.
         now: microseconds since 1970.
-        go_on: asked once, and only then; None where nobody can be asked.
+        go_on: asked once, only above the limit; None where nobody can be asked.
 
     Raises:
-        FixLimit: more suspects than `max_fixes` would be mended, and nobody wanted that.
+        FixLimit: more suspects than `max_fixes` would be mended, and nobody agreed.
     """
     if settings.max_fixes is None or policy.run is None:
         return
@@ -142,10 +140,10 @@ def stop_at_limit(
 def excess_over(
     allowed: int, detection: Detection, settings: RepairSettings, policy: RepairPolicy, now: int
 ) -> Excess | None:
-    """What would be mended, where that is more than allowed.
+    """What would be mended, where that is more than allowed; else None.
 
-    Content and truth rows are counted by their age too, once the plain counts alone exceed the limit: a young one is
-    never removed.
+    Once the plain counts exceed the limit, content and truth rows are counted again by age: young ones are never
+    removed.
     """
     projections = {one.name: one for family in settings.families for one in family.projections}
     counts = {
@@ -164,7 +162,6 @@ def excess_over(
 def _due(
     detection: Detection, projections: Mapping[str, Projection], policy: RepairPolicy, now: int
 ) -> Iterator[Suspect]:
-    """The suspects that would be mended, streamed."""
     for suspect in detection.suspects():
         wanted = projections[suspect.projection].asks_for(suspect.verdict, policy)
         if wanted and (suspect.verdict not in BY_POLICY or older_than_a_day(suspect.truth_ids or suspect.key, now)):

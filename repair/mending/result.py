@@ -1,4 +1,4 @@
-"""The sums of a check, a repair or an undo: what each finding adds, the exit code, what the ledger keeps."""
+"""The sums of a check, a repair or an undo, and its exit code."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from model.projections.verdicts import Verdict
 
 @dataclass(slots=True)
 class RepairResult:
-    """The sums, with the names that `--json` promises (DESIGN section 5); they grow while the run goes on."""
+    """The sums so far, with the names of `--json` (DESIGN section 5)."""
 
     keyspace: str
     command: str
@@ -26,14 +26,14 @@ class RepairResult:
     left: Counter[Verdict] = field(default_factory=Counter)
     moved: int = 0
     failed: int = 0
-    untried: int = 0  # left as they were, because the cluster could not be reached any more
+    untried: int = 0  # skipped, because the cluster could not be reached any more
     last_traces: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
-    unseen: str | None = None  # what the look at a target could not see, in a sentence
+    unseen: str | None = None  # a sentence on what a targeted look cannot see
     exit: int = 0
 
     def count(self, finding: Finding) -> None:
-        """Add one finding: confirmed ones count, settled ones do not, moved ones are the next run's."""
+        """Add one finding: confirmed ones count, settled ones do not, MOVED ones are left to the next run."""
         if finding.untried:
             self.untried += 1
             return
@@ -59,9 +59,9 @@ class RepairResult:
 
     @property
     def exit_code(self) -> ExitCode:
-        """4 when the cluster was lost before anything was mended, 3 when something failed, 1 when drift is left.
+        """4: cluster lost before anything was mended; 3: something failed; 1: drift is left; else 0.
 
-        Else 0; content that leaks is no drift.
+        Leaked content is not drift.
         """
         if self.untried and not self.fixed.total():
             return ExitCode.CANNOT_REACH
@@ -71,7 +71,6 @@ class RepairResult:
 
     @property
     def kept(self) -> dict[str, Any]:
-        """The sums as the ledger keeps them, by the names that `--json` promises."""
         return {
             "scanned": self.scanned,
             "findings": {name: _named(counts) for name, counts in self.findings.items()},

@@ -1,7 +1,7 @@
 """A check or a repair from its first clock reading to its exit code, whichever engine does the scanning.
 
 The steps are the protocol's (DESIGN ideas 3 and 4): take T, scan, stop if more is due than allowed, wait, look again
-and mend, sum up. What scans, what mends counters and where progress shows are given from outside.
+and mend, sum up. The engine, the mender of counters and the progress display are arguments.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,10 +27,10 @@ Sink = Callable[[Finding], None]
 
 @dataclass(frozen=True, slots=True)
 class RepairTools:
-    """What a check or repair works with.
+    """The parts of a check or repair.
 
     Attributes:
-        counters: looks at suspicious counters again, and mends them; None leaves them alone.
+        counters: looks at suspect counters again and mends them; None leaves them alone.
         ledger, leases: needed to write; a check and a dry run have none.
         go_on: asked when more is due than `max_fixes` allows; None where nobody can be asked.
     """
@@ -46,7 +46,7 @@ class RepairTools:
 
 
 def check(settings: RepairSettings, tools: RepairTools, sink: Sink) -> RepairResult:
-    """Find drift without writing anything anywhere."""
+    """Find drift without any write."""
     as_of = read_clocks(tools.clock, tools.nodes).earliest - settings.timing.margin_micros
     result = RepairResult(settings.keyspace, "check")
     _Stages(settings, tools, sink, settings.policy_of(as_of, None), result).go_through()
@@ -54,12 +54,12 @@ def check(settings: RepairSettings, tools: RepairTools, sink: Sink) -> RepairRes
 
 
 def repair(settings: RepairSettings, tools: RepairTools, sink: Sink) -> RepairResult:
-    """Find drift and mend it, under a lease and with a ledger; a dry run only looks.
+    """Find and mend drift, under a lease and with a ledger; a dry run only looks.
 
     Raises:
         ClocksDiffer: the clocks differ by more than the margin covers.
-        LeaseHeld: another repair of the keyspace is at work.
-        FixLimit: more is due than `max_fixes` allows, and nobody said to go on; nothing was written.
+        LeaseHeld: another repair of the keyspace is running.
+        FixLimit: more would be mended than `max_fixes` allows, and nobody agreed; nothing was written.
     """
     result = RepairResult(settings.keyspace, "repair")
     if settings.dry_run or tools.ledger is None:
@@ -77,13 +77,12 @@ def repair(settings: RepairSettings, tools: RepairTools, sink: Sink) -> RepairRe
 
 
 def lease_name(keyspace: str) -> str:
-    """The lease under which one keyspace is repaired."""
     return f"repair {keyspace}"
 
 
 @contextmanager
 def recorded(ledger: Ledger, run: Run, result: RepairResult) -> Iterator[None]:
-    """Close the run in the ledger however it ends; what it did so far stays, and can be undone."""
+    """Close the run in the ledger however it ends; its fixes stay and can be undone."""
     try:
         yield
     except BaseException as error:
@@ -97,7 +96,7 @@ def recorded(ledger: Ledger, run: Run, result: RepairResult) -> Iterator[None]:
 
 @dataclass(slots=True)
 class _Stages:
-    """One run through its stages; the result grows on it."""
+    """One run through its stages; adds to the result."""
 
     settings: RepairSettings
     tools: RepairTools
@@ -107,7 +106,6 @@ class _Stages:
     held: TakenLease | None = None
 
     def go_through(self) -> None:
-        """Scan, wait, look again: and let go of what the engine holds, whatever happens."""
         with self._timed("scan"):
             detection = self.tools.engine.detect(self.settings, self.tools.progress)
         try:
@@ -130,7 +128,7 @@ class _Stages:
             self._take(self._recounted(detection))
 
     def _wait(self, detection: Detection) -> None:
-        """Give lags their time; where nothing could settle (content that is only reported) there is nothing to wait."""
+        """Wait for lags to settle; no wait where nothing can settle (content that is only reported)."""
         collected = self.settings.policy.leaks == "collect"
         found = {verdict for counts in detection.counts.values() for verdict, number in counts.items() if number}
         if not (found if collected else found - {Verdict.LEAK}) or self.settings.delay_seconds <= 0:
@@ -142,7 +140,7 @@ class _Stages:
                 self.tools.progress.advance(1)
 
     def _recounted(self, detection: Detection) -> Iterator[Finding]:
-        """Counters one by one, and only where the scan suspects any."""
+        """Counters one by one, only where the scan suspects any."""
         names = [one.name for family in self.settings.families for one in family.counts]
         if self.tools.counters is None or not any(detection.counts.get(name) for name in names):
             return iter(())
@@ -164,7 +162,7 @@ class _Stages:
 
 
 def _portions(seconds: float) -> Iterator[float]:
-    """The wait in portions of a second, so that progress shows and Ctrl-C is heard."""
+    """The wait in portions of a second, for progress and Ctrl-C."""
     while seconds > 0:
         yield min(1.0, seconds)
         seconds -= 1.0

@@ -1,7 +1,7 @@
-"""Looking at suspects again: both sides by every known key, the projections first and the truth last.
+"""Looking at suspects again: both sides by each known key, the projections first and the truth last.
 
 The order matters (model-checked): what is read last is never older than what is read first, so a row that was projected
-in between cannot pass for one that lacks its truth. Reads are sent in waves, one wave per side.
+in between is not mistaken for one without a truth. Reads are sent in waves, one wave per side.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -25,11 +25,11 @@ class SecondLook:
         self._known = {one.name: (family, one) for family in families for one in family.projections}
 
     def visits(self, suspect: Suspect) -> bool:
-        """Whether the suspect is looked at here: counters are not (`repair.mending.counters`)."""
+        """False for counters: `repair.mending.counters` looks at those."""
         return suspect.projection not in self._known or self._known[suspect.projection][1].by_row
 
     def at(self, suspects: Sequence[Suspect]) -> list[Look | MailmendError]:
-        """Each suspect as it is now, or why it could not be read; in order."""
+        """Each suspect's current state, or why it could not be read; in order."""
         looks = [self._begin(suspect) for suspect in suspects]
         for reads, advance in (
             (_near_reads, _with_near),
@@ -40,7 +40,7 @@ class SecondLook:
         return looks
 
     def with_companions(self, look: Look) -> Look | MailmendError:
-        """The same look with the filter rows at the same place."""
+        """The look with the filter rows at the same place."""
         truth, filters = look.truths[0].row, look.family.filters
         answers = self._mail.read_all([Read(one.table, one.key_of(truth), times=True) for one in filters])
         rows = [answer for answer in answers if not isinstance(answer, MailmendError)]
@@ -59,7 +59,7 @@ class SecondLook:
         wanted: Callable[[Look], Sequence[Read]],
         advance: Callable[[Look, Answers], Look],
     ) -> list[Look | MailmendError]:
-        """Send the reads of all looks at once and take each one further; an error stays in its place."""
+        """Send the reads of all looks at once and advance each look; an error stays in its place."""
         reads = [[] if isinstance(one, MailmendError) else wanted(one) for one in looks]
         answers = iter(self._mail.read_all([read for some in reads for read in some]))
         own = [[next(answers) for _ in some] for some in reads]
@@ -99,7 +99,7 @@ def _with_near(look: Look, answers: Answers) -> Look:
 
 
 def _content_reads(look: Look) -> list[Read]:
-    """Whether the content stands beside each known truth; asked before the truth, which is written after it."""
+    """Reads of the content of each known truth; sent before the truth's, which is written after it."""
     content = look.family.content
     if content is None or not look.projection.needs_content:
         return []

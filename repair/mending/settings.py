@@ -1,4 +1,4 @@
-"""What a check, a repair or an undo is asked for: one value each, so that commands and tests say it alike."""
+"""The settings of a check, a repair or an undo: one value each, for commands and tests alike."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -12,18 +12,18 @@ from model.projections.findings import RepairPolicy
 from repair.clock import Timing
 
 DELAY_SECONDS = 60.0
-"""How long suspects are given to settle, unless `--delay` says otherwise."""
+"""How long suspects may take to settle, without `--delay`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RepairSettings:
-    """What a check or repair is asked for.
+    """The settings of a check or repair.
 
     Attributes:
         recheck: look again before reporting (a check only; a repair always does).
-        dry_run: look, and say what would be mended.
+        dry_run: look, and report what would be mended.
         policy: what may be mended; its run, T and skew are set when the run begins.
-        max_fixes: ask, or refuse to begin writing, when more suspects than this would be mended.
+        max_fixes: ask, or refuse to write, when more suspects than this would be mended.
         options: what the ledger keeps of the command line.
     """
 
@@ -48,7 +48,7 @@ class RepairSettings:
             )
 
     def policy_of(self, as_of: int, run: RunId | None) -> RepairPolicy:
-        """What the second look of a run may do; without a run it may only look."""
+        """The policy for a run's second look; without a run it may only look."""
         return replace(self.policy, run=run, as_of=as_of, skew_seconds=self.timing.skew_seconds)
 
 

@@ -1,9 +1,9 @@
-"""Taking a whole run back, and taking that back.
+"""Undo of a whole run, and undo of that undo.
 
 A run wrote as of T; its undo writes as of T + 1 us, a redo (the undo of an undo) as of T + 2 us: what was written after
-the scan began still wins, and what the run wrote always loses. A row returns to its before-image only where every
-visible cell is the run's own (or stood there before), and the truth is as the run recorded it: then nobody has used it
-since. Everything else has MOVED, and stays. An undo is a run of its own, with before-images.
+the scan began still wins, and what the run wrote always loses. A row returns to its before-image only where each
+visible cell is the run's own (or was there before), and the truth is as the run recorded it: then nobody has changed
+it since. Everything else has MOVED and stays. An undo is a run of its own, with before-images.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,7 +33,7 @@ from repair.mending.settings import UndoSettings
 
 @dataclass(frozen=True, slots=True)
 class UndoTools:
-    """What an undo works with; without `counters`, counters stay as they are."""
+    """The parts of an undo; without `counters`, counters stay as they are."""
 
     mail: Tables
     ledger: Ledger
@@ -44,12 +44,12 @@ class UndoTools:
 
 
 def undo(settings: UndoSettings, tools: UndoTools, sink: Sink) -> RepairResult:
-    """Put back every row of a run that nobody has used since; the rest is reported as MOVED.
+    """Restore each row of a run that nobody has changed since; the rest is reported as MOVED.
 
     Raises:
-        UnknownRun: the ledger holds no such run.
+        UnknownRun: the ledger has no such run.
         WrongUse: it was a run of another keyspace.
-        LeaseHeld: a repair of the keyspace is at work.
+        LeaseHeld: a repair of the keyspace is running.
     """
     undone = tools.ledger.get(settings.run)
     if undone.keyspace != settings.keyspace:
@@ -71,7 +71,7 @@ def undo(settings: UndoSettings, tools: UndoTools, sink: Sink) -> RepairResult:
 
 
 def known_again(image: Finding, mirror: Mirror) -> Suspect:
-    """The suspect with every partition key of the truth that the image tells of: its rows may be gone by now."""
+    """The suspect with each truth partition that the image names: its rows may be gone by now."""
     column = mirror.truth.partition[0].name
     rows = [seen.row for seen in image.truths]
     if image.suspect.projection == mirror.name and image.projected is not None:
@@ -83,7 +83,7 @@ def known_again(image: Finding, mirror: Mirror) -> Suspect:
 
 @dataclass(slots=True)
 class _Undoing:
-    """One undo on its way through the findings of a run."""
+    """One undo of the findings of a run."""
 
     settings: UndoSettings
     tools: UndoTools
@@ -101,7 +101,6 @@ class _Undoing:
         self.looks = SecondLook(self.tools.mail, self.settings.families, self.policy)
 
     def all(self) -> RepairResult:
-        """Every finding once, batch by batch; counters last."""
         started = self.tools.clock.micros()
         self.tools.progress.stage("undo")
         images = self._rows(self.tools.ledger.findings(self.undone.id))
@@ -115,7 +114,7 @@ class _Undoing:
         return self.result
 
     def _rows(self, images: Iterable[Finding]) -> Iterator[Finding]:
-        """The images of rows; those of counters wait for the end."""
+        """The images of rows; those of counters are kept for the end."""
         for image in images:
             if self.looks.visits(image.suspect):
                 yield image
@@ -151,7 +150,7 @@ class _Undoing:
         return look.projection.take_back(image, look, fixed_at(image, self.undone.as_of), origin)
 
     def _explain(self, hidden: Sequence[Finding]) -> list[Verdict]:
-        """A row that does not show as it was put back: used just now, or hidden by something later."""
+        """Why a restored row does not show: MOVED where something newer was written, else HIDDEN."""
         looks = self.looks.at([one.suspect for one in hidden])
         seen = [look.projected.newest if isinstance(look, Look) and look.projected else None for look in looks]
         return [Verdict.MOVED if newest and newest > self.policy.as_of else Verdict.HIDDEN for newest in seen]

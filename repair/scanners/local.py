@@ -1,9 +1,8 @@
 """The Spark-free engine: the same suspects as Spark finds, on one machine, in bounded memory.
 
-Every table of the families is paged once. What is needed of each row goes, by its key, into files on disk; what belongs
-together is then joined one part at a time (`repair.joins.spill`), so a million messages or a hundred million need
-the same
-memory, and only time and disk grow. The projections are read before the truth: what is read last is never the older.
+Each table of the families is paged once. What is needed of each row goes, by its key, into files on disk; rows of one
+key are then joined one part at a time (`repair.joins.spill`), so a million messages or a hundred million need the same
+memory, and only time and disk grow. The projections are read before the truth: what is read last is never older.
 """
 
 from collections import Counter
@@ -39,7 +38,7 @@ from repair.mending.limits import Pace, share
 from repair.mending.settings import RepairSettings
 
 _REPORTED_ROWS = 1000
-"""Progress is reported, and pace kept, every so many rows."""
+"""After this many rows, progress is reported and the pace is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +48,8 @@ class LocalEngine:
     Args:
         mail: the mail keyspace.
         ledger: where the second look's fixes are recorded; never touched by a check.
-        folder: where files go while the result is held; None: the system's temporary folder.
-        part_bytes_max: what is joined at once, in bytes on disk; memory is a small multiple of it.
+        folder: for files while the result is held; None: the system's temporary folder.
+        part_bytes_max: the size of one join, in bytes on disk; memory is a small multiple of it.
     """
 
     mail: Tables
@@ -60,7 +59,6 @@ class LocalEngine:
     part_bytes_max: int = PART_BYTES_MAX
 
     def detect(self, settings: RepairSettings, progress: Progress) -> "LocalDetection":
-        """Read every table of the families once and find the suspects."""
         detection = LocalDetection(self, settings)
         try:
             for number, family in enumerate(settings.families):
@@ -82,30 +80,26 @@ class LocalDetection(Scanned, Detection):
         self._suspects = SuspectFile(self.workshop)
 
     def suspects(self) -> Iterator[Suspect]:
-        """Every suspect, streamed from disk."""
         return iter(self._suspects)
 
     def revisit(self, policy: RepairPolicy, progress: Progress) -> Iterator[Finding]:
-        """Look at every row-wise suspect again, and mend what the policy allows."""
         engine = self._engine
         pace = Pace(share(policy.rows_per_second, 1), engine.clock)
         fixer = Fixer(engine.mail, engine.ledger, engine.clock, self._settings.families, policy, pace)
         return with_progress(fixer.revisit(self.suspects()), progress, self.counts)
 
     def close(self) -> None:
-        """Remove what is on disk."""
         self._suspects.close()
         self.workshop.close()
 
     def found(self, suspect: Suspect) -> None:
-        """One more suspect."""
         self._suspects.add(suspect)
         self._counts.setdefault(suspect.projection, Counter())[suspect.verdict] += 1
 
 
 @dataclass(slots=True)
 class _FamilyScan:
-    """One family on its way: rows into spills, spills into suspects."""
+    """The scan of one family: rows into spills, spills into suspects."""
 
     engine: LocalEngine
     settings: RepairSettings
@@ -127,7 +121,6 @@ class _FamilyScan:
         self.pace = Pace(share(self.settings.policy.rows_per_second, 1), self.engine.clock)
 
     def run(self) -> None:
-        """Read, then join: first by content, then by place and by group."""
         family, beside = self.family, int(Tag.BESIDE)
         self._keep(family.mirror, lambda row: self.places.add(self._mirror_record(row)))
         for number, one in enumerate(family.filters):
@@ -148,7 +141,7 @@ class _FamilyScan:
             self._found(group_suspects(self.forms, part), len(part))
 
     def _read(self, table: Table, columns: tuple[str, ...], keep: Callable[[Row], None]) -> None:
-        """Page one table, and keep of each row what is needed."""
+        """Page one table and pass each row to `keep`."""
         self.progress.stage(f"read {table.spelling}")
         rows = 0
         for row in self.engine.mail.scan(Scan(table, columns, self.settings.level)):
@@ -179,7 +172,7 @@ class _FamilyScan:
         return (place, int(Tag.BESIDE), mark)
 
     def _truth_keeper(self) -> Callable[[Row], None]:
-        """A truth goes to its content first; where nothing must stand beside it, to its place at once."""
+        """Truths are first joined with their content; where the family has none, at once by place."""
         if self.family.content is None:
             return lambda row: self._place(self.forms.truth(row), has_content=True)
         return lambda row: self.contents.add(content_record(self.forms.truth(row)))

@@ -1,10 +1,10 @@
-"""Looking at one message or mailbox without any scan by Spark: an engine whose scan is a few reads by key.
+"""Looking at one message or mailbox without Spark: an engine whose scan is a few reads by key.
 
 A message is exact in all that its truth and content lead to: they are keyed by it. A mirror's row that names it where
 no truth leads is keyed by a mailbox: it is found in the mailboxes that are named beside the message, or by paging the
 mirror (`scan`). A mailbox shows what its own partitions show: rows that differ from their truth and rows without one
-(AMEND, WITHDRAW); a truth that is not projected at all is found only by paging the truth (`scan`). Whatever is paged
-passes through in bounded pieces. What is found goes the way of every suspect: wait, look again, mend.
+(AMEND, WITHDRAW); a truth that is not projected at all is found only by paging the truth (`scan`). Pages are
+processed in bounded pieces. Suspects are then handled as always: wait, look again, mend.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -37,7 +37,7 @@ ROWS_AT_ONCE = 1000
 """Rows of a partition, or of a table that is paged, that are held at once."""
 
 SUSPECTS_MAX = 100_000
-"""Suspects of one target that are held in memory: beyond it a target is no small thing any more."""
+"""Suspects of one target that are held in memory."""
 
 PRIVATE = "#private"
 """The namespace of users' own mailboxes, as James spells it."""
@@ -45,7 +45,7 @@ PRIVATE = "#private"
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Some messages: wherever their truth leads, in what some mailboxes' rows tell, with `scan` in all of them."""
+    """Some messages: where their truth leads, in the rows of `mailboxes`, with `scan` in those of all mailboxes."""
 
     ids: tuple[MessageId, ...]
     mailboxes: tuple[MailboxId, ...] = ()
@@ -53,7 +53,7 @@ class Messages:
 
     @property
     def unseen(self) -> str | None:
-        """What a look at them cannot see, in a sentence; None where it sees all."""
+        """A sentence on what the look cannot see; None where it sees all."""
         if self.scan:
             return None
         return _TRACES_ELSEWHERE if self.mailboxes else _TRACES_ANYWHERE
@@ -68,7 +68,6 @@ class Mailboxes:
 
     @property
     def unseen(self) -> str | None:
-        """What a look at them cannot see, in a sentence; None where it sees all."""
         return None if self.scan else _MISSING_ROWS
 
 
@@ -89,10 +88,10 @@ Target = Messages | Mailboxes
 
 
 def mailboxes_of(mail: Tables, user: str, namespace: str = PRIVATE) -> tuple[MailboxId, ...]:
-    """The mailboxes that are registered under a user's paths.
+    """The mailboxes of a user's registered paths.
 
     Raises:
-        WrongUse: there are none.
+        WrongUse: the user has none.
     """
     rows = mail.read(Read(MAILBOX_PATH, (namespace, user)))
     ids = tuple(MailboxId(seen.row["mailboxid"]) for seen in rows if seen.row.get("mailboxid"))
@@ -103,7 +102,7 @@ def mailboxes_of(mail: Tables, user: str, namespace: str = PRIVATE) -> tuple[Mai
 
 @dataclass(frozen=True, slots=True)
 class Targeted:
-    """Looks at a target only. Implements `repair.mending.engine.Engine`.
+    """Looks at one target. Implements `repair.mending.engine.Engine`.
 
     Args:
         ledger: where the second look's fixes are recorded; never touched by a check.
@@ -116,7 +115,6 @@ class Targeted:
     serial: bool = True
 
     def detect(self, settings: RepairSettings, progress: Progress) -> "Found":
-        """Look at everything that the target's own keys lead to."""
         found = Found(self, settings)
         policy = RepairPolicy(only=frozenset(), accept_torn=settings.policy.accept_torn, serial=self.serial)
         for family in settings.families:
@@ -128,7 +126,7 @@ class Targeted:
 
 @dataclass(frozen=True, slots=True)
 class _FamilyLook:
-    """One family's part of a target: candidates, looked at; what does not agree is kept."""
+    """One family's part of a target: looks at candidates and keeps those that do not agree."""
 
     engine: Targeted
     settings: RepairSettings
@@ -138,7 +136,7 @@ class _FamilyLook:
     policy: RepairPolicy
 
     def all(self) -> None:
-        """What is known better comes later, and replaces what was kept before."""
+        """Later looks know more and replace earlier ones."""
         match self.engine.target:
             case Messages(ids=ids, mailboxes=mailboxes, scan=scan):
                 self._look_at_traces(frozenset(ids), [()] if scan else [(mailbox,) for mailbox in mailboxes])
@@ -161,20 +159,20 @@ class _FamilyLook:
             self.progress.advance(len(batch))
 
     def _look_at_traces(self, messages: frozenset[UUID], partitions: Iterable[Key]) -> None:
-        """Mirror rows that name one of the messages, wherever the truth may lead."""
+        """Mirror rows that name one of the messages, wherever the truth may be."""
         for partition in partitions:
             named = (row for rows in self._named(partition) for row in rows if row[self._lead] in messages)
             self._look(self._of_mirror(named))
 
     def _look_at_partitions(self, ids: Iterable[UUID]) -> None:
-        """What the mirror's rows tell of; filters only where a truth was found: another may stand at their place."""
+        """Places of the mirror's rows; filters only where a truth was found: else another may be there."""
         for mailbox in ids:
             for named in self._named((mailbox,)):
                 self._look(self._of_mirror(named))
                 self._look(self._of_groups(named), only_with_truth=True)
 
     def _named(self, under: Key) -> Iterator[list[Row]]:
-        """The truth rows that the mirror's rows tell of, some at a time; a half-written row tells of none."""
+        """The truth rows that the mirror's rows name, in bounded lists; a half-written row names none."""
         mirror = self.family.mirror
         columns = dict.fromkeys((*(column.name for column in mirror.table.key), self._lead_in_mirror))
         rows = self._streamed(Scan(mirror.table, tuple(columns), self.settings.level, under=under))
@@ -183,7 +181,7 @@ class _FamilyLook:
             yield [row for row in truths if row.get(self._lead) is not None]
 
     def _look_at_orphans(self, ids: Iterable[UUID]) -> None:
-        """Filter rows and half-written mirror rows that may have no truth: the scan that follows tells."""
+        """Filter rows and half-written mirror rows that may lack a truth; the look decides."""
         keyed: list[Mirror | Filter] = [self.family.mirror, *self.family.filters]
         for mailbox in ids:
             for one in keyed:
@@ -192,7 +190,7 @@ class _FamilyLook:
                 self._look(Suspect(one.name, one.table.key_of(row), Verdict.WITHDRAW) for row in rows)
 
     def _look_at_counters(self, ids: Iterable[UUID]) -> None:
-        """Counters can be judged once every truth of the mailbox was seen."""
+        """Counters can be judged only after all truths of the mailbox were seen."""
         pace = Pace(self.settings.policy.rows_per_second, self.engine.clock)
         for counts in self.family.counts:
             groups = [(mailbox,) for mailbox in ids]
@@ -213,7 +211,7 @@ class _FamilyLook:
         return (Suspect(mirror.name, mirror.key_of(row), Verdict.WITHDRAW, (row[self._lead],)) for row in rows)
 
     def _of_groups(self, rows: Iterable[Row]) -> Iterator[Suspect]:
-        """Filters and unions of truth rows, or of what a mirror says of them."""
+        """Filters and unions of truth rows, or of truth rows restored from the mirror."""
         keyed: list[Filter | Union] = [*self.family.filters, *self.family.unions]
         for row in rows:
             for one in keyed:
@@ -230,13 +228,13 @@ class _FamilyLook:
         return rows
 
     def _paged(self, ids: frozenset[UUID]) -> Iterator[Row]:
-        """Every truth row of the mailboxes, found by paging all of them."""
+        """The mailboxes' truth rows, found by paging the whole truth."""
         truth, mailbox = self.family.truth, self.family.mirror.key[0][1]
         rows = self._streamed(Scan(truth, self.family.truth_columns, self.settings.level))
         return (row for row in rows if row[mailbox] in ids)
 
     def _streamed(self, scan: Scan) -> Iterator[Row]:
-        """The rows as they come, counted, reported, and no faster than the settings allow."""
+        """The rows as they come: counted, reported, at the settings' pace."""
         rows, pace = self.engine.mail.scan(scan), Pace(self.settings.policy.rows_per_second, self.engine.clock)
         while some := list(islice(rows, ROWS_AT_ONCE)):
             pace.take(len(some))
@@ -250,12 +248,11 @@ class _FamilyLook:
 
     @property
     def _lead_in_mirror(self) -> str:
-        """The mirror's own name for what leads to the truth."""
         return self.family.mirror.own_names.get(self._lead, self._lead)
 
 
 class Found(Scanned, Detection):
-    """What was found of a target, in memory: at most SUSPECTS_MAX."""
+    """The suspects of a target, in memory: at most SUSPECTS_MAX."""
 
     def __init__(self, engine: Targeted, settings: RepairSettings) -> None:
         super().__init__()
@@ -264,15 +261,12 @@ class Found(Scanned, Detection):
 
     @property
     def counts(self) -> Mapping[str, Mapping[Verdict, int]]:
-        """Suspects per projection and verdict."""
         return counts_of(self._suspects.values())
 
     def suspects(self) -> Iterator[Suspect]:
-        """Every suspect."""
         return iter(list(self._suspects.values()))
 
     def revisit(self, policy: RepairPolicy, progress: Progress) -> Iterator[Finding]:
-        """Look at every suspect again, and mend what the policy allows."""
         engine = self._engine
         pace = Pace(policy.rows_per_second, engine.clock)
         fixer = Fixer(engine.mail, engine.ledger, engine.clock, self._settings.families, policy, pace)
@@ -282,10 +276,10 @@ class Found(Scanned, Detection):
         """Nothing is held."""
 
     def keep(self, suspect: Suspect) -> None:
-        """One more suspect.
+        """Add a suspect.
 
         Raises:
-            WrongUse: there are too many for a target.
+            WrongUse: there are more than SUSPECTS_MAX.
         """
         self._suspects[suspect.projection, suspect.key] = suspect
         if len(self._suspects) > SUSPECTS_MAX:
@@ -295,10 +289,10 @@ class Found(Scanned, Detection):
             )
 
     def take(self, look: Look | MailmendError, *, only_with_truth: bool = False) -> None:
-        """Keep a look that does not agree; one that agrees settles what less was known of before.
+        """Keep a look that does not agree; one that agrees removes a WITHDRAW suspect of the place.
 
         Raises:
-            MailmendError: it could not be read.
+            MailmendError: the pair could not be read.
         """
         if isinstance(look, MailmendError):
             raise look
@@ -311,7 +305,7 @@ class Found(Scanned, Detection):
 
 
 def _merged(before: Suspect | None, look: Look, verdict: Verdict) -> Suspect:
-    """The suspect with every truth that led here; for a union with every element that any of them wants."""
+    """The suspect with all truths that led here; for a union with all wanted elements."""
     if wanted := look.projection.wanted(look):
         known = before.wanted if before else {}
         both = {name: cells | frozenset(known.get(name) or ()) for name, cells in wanted.items()}

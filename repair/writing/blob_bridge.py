@@ -1,4 +1,4 @@
-"""The one way from the message store, whose calls block, to the blob stores, whose calls are awaited."""
+"""Lets the blocking message store call the asynchronous blob stores."""
 
 import asyncio
 import threading
@@ -21,10 +21,10 @@ class BlobBridge:
         self._blobs = blobs
 
     def put(self, header: bytes, body: bytes) -> BlobIds:
-        """Keep a message durably.
+        """Store a message durably.
 
         Raises:
-            BlobsUnreachable: the store does not answer, or takes nothing.
+            BlobsUnreachable: the store does not answer, or accepts nothing.
         """
         both = _both(self._blobs.put(header, BlobKind.HEADER), self._blobs.put(body, BlobKind.BODY))
         return BlobIds(*_run(both))
@@ -33,7 +33,7 @@ class BlobBridge:
         """The whole message.
 
         Raises:
-            BlobMissing: the store holds nothing under one of the ids.
+            BlobMissing: the store has nothing under one of the ids.
             BlobsUnreachable: the store does not answer.
         """
         return b"".join(_run(_both(self._blobs.get(BlobId(header)), self._blobs.get(BlobId(body)))))
@@ -49,7 +49,7 @@ def _run(step: Coroutine[Any, Any, T]) -> T:
 
 @cache
 def _loop() -> asyncio.AbstractEventLoop:
-    """The event loop of this process's blobs, in a thread that ends with the process."""
+    """The event loop for this process's blobs, in a thread that ends with the process."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="mailmend-blobs", daemon=True).start()
     return loop

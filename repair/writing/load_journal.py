@@ -1,7 +1,7 @@
-"""What was loaded from a mail folder, so that a load is never repeated by accident and goes on where it was cut short.
+"""What was loaded from a mail folder, so that a load is not repeated by accident and resumes after an interruption.
 
-One small file per folder and mailbox, local as the mail itself is. Its first line names the load; then for each batch
-follows what is about to be stored (`begin`) and that it is (`end`), on disk before the load goes on. A message's id is
+One small local file per folder and mailbox. Its first line names the load; then each batch has a line before it is
+stored (`begin`) and one after (`end`), on disk before the load goes on. A message's id is
 made of the load and of its key, so a message that was stored just before a kill is recognised by its id. What can be
 duplicated: a message of the last, unfinished batch that was moved or deleted between the kill and the resumption; and
 everything, when this file was removed.
@@ -30,7 +30,7 @@ _MULTICAST = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A mail folder and the mailbox that it goes to: what a load is recognised by."""
+    """A mail folder and its target mailbox: they identify a load."""
 
     path: Path
     kind: FolderKind
@@ -40,20 +40,19 @@ class Folder:
 
     @property
     def file_name(self) -> str:
-        """The name of its journal."""
         identity = [self.keyspace, self.user, self.mailbox, self.kind.value, str(self.path.resolve())]
         return f"load-{_digest(json.dumps(identity).encode())}.jsonl"
 
 
 @dataclass(slots=True)
 class Progressed:
-    """What the journal says: the load's id, what is stored, what may be.
+    """The journal's state: the load's id, what is stored, what may be.
 
     Attributes:
-        done: keys of stored messages, as digests; for an mbox the offset says it all.
+        done: keys of stored messages, as digests; empty for an mbox, which has an offset.
         offset: up to where an mbox is stored.
         begun: keys of the latest batch.
-        in_doubt: keys of every batch that was begun and never ended.
+        in_doubt: keys of all batches that were begun and not ended.
     """
 
     load: UUID | None = None
@@ -67,7 +66,7 @@ class Progressed:
 
 
 class LoadJournal:
-    """The journal of one folder, held by one process at a time. Use as a context."""
+    """The journal of one folder, locked by one process at a time. Use as a context manager."""
 
     def __init__(self, directory: Path, folder: Folder) -> None:
         self._folder, self._directory = folder, directory
@@ -93,11 +92,11 @@ class LoadJournal:
         self._file.close()
 
     def open(self, new_load: UUID, *, again: bool = False) -> UUID:
-        """The load to go on with, or a new one.
+        """The id of the load to resume, or of a new one.
 
         Raises:
-            WrongUse: another file lies there now.
-            StateUnwritable: how far the load comes cannot be written down; as with every step that follows.
+            WrongUse: another file is there now.
+            StateUnwritable: the journal cannot be written; later steps raise it too.
         """
         if again or self.state.load is None:
             with self._disk():
@@ -109,32 +108,30 @@ class LoadJournal:
         return self.state.load
 
     def is_done(self, key: str) -> bool:
-        """Whether a message of a directory is stored already."""
         return _key_digest(key) in self.state.done
 
     def begin(self, keys: Sequence[str]) -> None:
-        """A batch is about to be stored."""
+        """Record that a batch is about to be stored."""
         self._append({"begin": list(keys)})
 
     def end(self, offset: int) -> None:
-        """It is stored; in an mbox everything up to `offset`."""
+        """Record that the batch is stored; in an mbox everything up to `offset`."""
         self._append({"end": offset, "tail": self._tail(offset)})
 
     def finish(self) -> None:
-        """The end of the folder was reached."""
         self._append({"finished": True})
 
     def _append(self, entry: dict[str, Any]) -> None:
-        line = b"\n" + json.dumps(entry).encode()  # after a torn last line, too, this is a line of its own
+        line = b"\n" + json.dumps(entry).encode()  # starts a new line even after a torn last line
         with self._disk():
-            if self._file.write(line) != len(line):  # unbuffered: a disk may take a part, and refuse the rest
+            if self._file.write(line) != len(line):  # unbuffered: a disk may accept a part and refuse the rest
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(self._file.fileno())
         self._replay(line.strip())
 
     @contextmanager
     def _disk(self) -> Iterator[None]:
-        """What the disk refuses ends the load where it stands: whatever was begun is in doubt, and looked for again."""
+        """A disk error ends the load; the begun batch is in doubt and looked for again."""
         try:
             yield
         except OSError as error:
@@ -146,7 +143,7 @@ class LoadJournal:
             ) from error
 
     def _replay(self, line: bytes) -> None:
-        """Take one line into the state; a torn one says nothing."""
+        """Apply one line to the state; a torn line is ignored."""
         try:
             entry = json.loads(line)
         except ValueError:
@@ -164,7 +161,7 @@ class LoadJournal:
             case {"finished": True}:
                 self.state.finished = True
             case _:
-                pass  # a later version's line
+                pass  # a line of a later version
 
     def _remember(self, keys: Iterable[str]) -> None:
         if self._folder.kind is not FolderKind.MBOX:
@@ -180,11 +177,11 @@ class LoadJournal:
             )
 
     def _head(self) -> str:
-        """The start of an mbox's first line, which stays as it is when mail is appended."""
+        """The start of an mbox's first line, which does not change when mail is appended."""
         return self._digest_at(0, _HEAD_OCTETS, first_line=True)
 
     def _tail(self, offset: int) -> str:
-        """What stands before an offset of an mbox."""
+        """The bytes before an offset of an mbox, as a digest."""
         start = max(0, offset - _TAIL_OCTETS)
         return self._digest_at(start, offset - start)
 
@@ -197,7 +194,7 @@ class LoadJournal:
 
 
 def message_id_of(load: UUID, key: str) -> MessageId:
-    """The id of a message in a load: a version-1 UUID of the load's own time, the same at every try."""
+    """A message's id in a load: a version-1 UUID of the load's time, the same at each try."""
     mixed = int.from_bytes(blake2b(load.bytes + _octets(key), digest_size=8).digest(), "big")
     node, sequence = (mixed & (2**48 - 1)) | _MULTICAST, mixed >> 48
     fields = (load.time_low, load.time_mid, load.time_hi_version, sequence >> 8 & 0x3F, sequence & 0xFF, node)

@@ -1,6 +1,6 @@
 """Loading mail folders into the store: in batches, in bounded memory, never twice by accident.
 
-Every message of the folder ends in exactly one sum: stored, already there, or refused by name.
+Each message of the folder counts in exactly one sum: stored, already there, or refused by name.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,12 +22,12 @@ from repair.writing.message_store import MessageStore
 
 @dataclass(frozen=True, slots=True)
 class LoadLimits:
-    """How much is held at once.
+    """How much is held in memory at once.
 
     Attributes:
         batch_messages: messages that are stored together.
-        batch_octets: bytes of them after which a batch is full.
-        octets_max: the largest message that is taken.
+        batch_octets: the bytes after which a batch is full.
+        octets_max: the largest message that is accepted, in bytes.
     """
 
     batch_messages: int = 64
@@ -45,9 +45,9 @@ class Loaded:
     Attributes:
         stored: messages stored now.
         already: messages that an earlier, interrupted load had stored.
-        refused: messages that could not be taken; each was named.
+        refused: messages that could not be loaded; each was named.
         lagged: messages stored whose projections lag: `mailmend repair lags` mends them.
-        unjournalled: those of them that neither the ledger nor the disk took note of: only a check finds them.
+        unjournalled: those of them that could not be journalled: only a check finds them.
         octets: bytes stored now.
     """
 
@@ -63,11 +63,11 @@ class Loader:
     """Loads one folder into one mailbox.
 
     Args:
-        store: where to.
+        store: the target.
         clock: the time of the load.
         state: the directory of load journals.
-        progress: told of every batch.
-        refuse: told of everything that was not taken.
+        progress: called after each batch.
+        refuse: called for each refusal.
     """
 
     def __init__(
@@ -84,18 +84,18 @@ class Loader:
         self._progress, self._refuse, self._limits = progress, refuse, limits
 
     def load(self, folder: Folder, mailbox: MailboxId, *, again: bool = False) -> Loaded:
-        """Store every message of the folder that was not stored before.
+        """Store the folder's messages that are not yet stored.
 
         Args:
-            folder: what to load, and where it goes; its `kind` comes from `mail_files.kind_of`.
+            folder: the source and its target; its `kind` comes from `mail_files.kind_of`.
             mailbox: the mailbox of the folder's user and name.
-            again: forget that it was loaded, and load all of it once more.
+            again: load all of it once more, even if it was loaded.
 
         Raises:
             BadMail: the folder cannot be read.
             UnsafeRequest: all of it was loaded already, or is being loaded.
-            CannotReach: the store does not answer; the same command goes on from there.
-            StateUnwritable: the disk takes no note of how far it came; the same command goes on from there, too.
+            CannotReach: the store does not answer; the same command resumes the load.
+            StateUnwritable: the journal cannot be written; the same command resumes the load.
         """
         self._progress.stage(f"loading {folder.path}")
         with LoadJournal(self._state, folder) as journal:
@@ -112,7 +112,6 @@ class Loader:
             return sums
 
     def _batches(self, folder: Folder, journal: LoadJournal) -> Iterator[list[Found | Refused]]:
-        """What is left to load, a batch at a time."""
         batch: list[Found | Refused] = []
         octets = 0
         for item in self._left(folder, journal):
@@ -133,7 +132,7 @@ class Loader:
     def _store_batch(
         self, batch: list[Found | Refused], journal: LoadJournal, load: UUID, mailbox: MailboxId
     ) -> Loaded:
-        """Store a batch, except for what an interrupted load had stored of it."""
+        """Store a batch without the messages that an interrupted load had stored."""
         doubtful = journal.state.in_doubt
         found = [item for item in batch if isinstance(item, Found)]
         journal.begin([item.key for item in found])

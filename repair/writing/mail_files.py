@@ -1,7 +1,7 @@
-"""Mail on disk, one message at a time: mbox, Maildir, .eml; never a whole mbox in memory, nothing dropped in silence.
+"""Mail on disk, one message at a time: mbox, Maildir, .eml; never a whole mbox in memory, nothing dropped silently.
 
-A message is taken as its bytes stand, well-formed or not: line ends, quoted `>From ` lines and broken headers stay as
-they are. What cannot be taken (too large, unreadable, not a mail file) is yielded as a refusal that names it.
+A message's bytes are kept unchanged, well-formed or not: line ends, quoted `>From ` lines and broken headers stay.
+What cannot be loaded (too large, unreadable, not a mail file) is yielded as a refusal that names it.
 """
 
 import re
@@ -14,7 +14,7 @@ from typing import IO
 from model.errors import BadMail
 
 OCTETS_MAX = 64 * 2**20
-"""The largest message that is taken, in bytes."""
+"""The largest message that is accepted, in bytes."""
 
 _LINE_OCTETS_MAX = 2**20
 _DATED = re.compile(rb"From .*\d\d?:\d\d.*\d{4}")
@@ -35,14 +35,14 @@ class Found:
     """One message.
 
     Attributes:
-        key: what it is called within its folder: the same at every reading.
-        name: where it is, for people.
+        key: its name within the folder: the same at each reading.
+        name: its location, for people.
         content: its bytes.
-        envelope: the mbox line above it, without which it is empty.
+        envelope: the mbox line above it; empty without one.
         info: the flags in a Maildir file's name.
-        recent: it lies where new mail is put.
-        touched_at: when its file was last changed, in seconds since 1970; None for a message of an mbox.
-        next_offset: where in the mbox to go on after it.
+        recent: it is in the Maildir's `new`.
+        touched_at: its file's modification time, in seconds since 1970; None for a message of an mbox.
+        next_offset: the offset in the mbox after it.
     """
 
     key: str
@@ -57,7 +57,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Something that was not taken, and why. `mail` is False for what is no mail anyway."""
+    """A refused file or message, and why. `mail` is False for what is not mail at all."""
 
     key: str
     name: str
@@ -67,10 +67,10 @@ class Refused:
 
 
 def kind_of(path: Path) -> FolderKind:
-    """What the path holds.
+    """The kind of mail folder at the path.
 
     Raises:
-        BadMail: nothing that mail can be read from.
+        BadMail: no mail can be read from it.
     """
     if path.is_dir():
         if (path / "cur").is_dir() and (path / "new").is_dir():
@@ -87,7 +87,7 @@ def kind_of(path: Path) -> FolderKind:
 
 
 def mail_in(path: Path, kind: FolderKind, start: int = 0, octets_max: int = OCTETS_MAX) -> Iterator[Found | Refused]:
-    """Every message of a folder, an mbox from an offset on.
+    """The messages of a folder; of an mbox from offset `start` on.
 
     Raises:
         BadMail: the folder cannot be read.
@@ -127,7 +127,7 @@ def mbox_messages(path: Path, start: int = 0, octets_max: int = OCTETS_MAX) -> I
 
 
 def _message(file: IO[bytes], octets_max: int) -> tuple[bytes | None, bytes]:
-    """The lines up to the next `From ` line (None when there are too many bytes), and that line."""
+    """The lines up to the next `From ` line (None when they exceed `octets_max` bytes), and that line."""
     lines: list[bytes] = []
     size, blank, whole = 0, True, True
     while line := file.readline(_LINE_OCTETS_MAX):
@@ -144,7 +144,7 @@ def _message(file: IO[bytes], octets_max: int) -> tuple[bytes | None, bytes]:
 
 
 def _separates(line: bytes, file: IO[bytes]) -> bool:
-    """Whether a `From ` line after an empty line begins a message: it has a date, or a header follows it."""
+    """Whether a `From ` line after an empty line begins a message: it has a date, or a header follows."""
     if _DATED.match(line):
         return True
     here = file.tell()
@@ -154,7 +154,7 @@ def _separates(line: bytes, file: IO[bytes]) -> bool:
 
 
 def _joined(lines: list[bytes], size: int, octets_max: int) -> bytes | None:
-    """The message without the empty line that an mbox puts after each."""
+    """The message without the empty line that an mbox adds after each; None when it is too large."""
     if lines and lines[-1] in (b"\n", b"\r\n"):
         size -= len(lines.pop())
     return b"".join(lines) if size <= octets_max else None
@@ -190,7 +190,6 @@ def _eml_messages(path: Path, octets_max: int) -> Iterator[Found | Refused]:
 
 
 def _file(path: Path, key: str, octets_max: int, *, info: str = "", recent: bool = False) -> Found | Refused:
-    """A file that is one message."""
     try:
         status = path.stat()
         if status.st_size > octets_max:

@@ -1,7 +1,7 @@
-"""What a stored message's own headers say of it: when it arrived, and with which flags. Pure, and never fails.
+"""A message's arrival time and flags, from its own headers. Pure, and never fails.
 
-Mail of all ages and origins passes through here: whatever cannot be understood is passed over for the next best
-source, and the message itself is kept as it is.
+Mail of all ages and origins is read here: what cannot be understood is skipped for the next best source, and the
+message itself stays unchanged.
 """
 
 import re
@@ -39,16 +39,16 @@ _PASSED = "$Forwarded"
 
 
 def mail_of(found: Found, now: datetime) -> Mail:
-    """The message to store, with its date and flags as far as they can be told."""
+    """The message to store, with its date and flags as far as they can be read."""
     header, body = split_mail(found.content)
     fields = _fields(header)
     return Mail(header, body, internal_date_of(found, fields, now), flags=_flags_of(found, fields))
 
 
 def internal_date_of(found: Found, fields: Message, now: datetime) -> datetime:
-    """When the message arrived: by its last Received line, the mbox's own line, its Date, its file, or now.
+    """When the message arrived: by its last Received line, the mbox's line, its Date, its file, or now.
 
-    A date from before 1970 or more than a day ahead is no date.
+    Dates before 1970 or more than a day ahead are ignored.
     """
     sources: Iterable[str] = (
         _after_semicolon(_text(fields, "Received")),
@@ -60,7 +60,7 @@ def internal_date_of(found: Found, fields: Message, now: datetime) -> datetime:
 
 
 def _flags_of(found: Found, fields: Message) -> Flags:
-    """Flags from a Maildir's file name, or from the fields that mail programs leave in an mbox."""
+    """Flags from a Maildir's file name, or from the fields that mail programs write into an mbox."""
     if not found.envelope:
         system = _letters(_MAILDIR, found.info)
         recent = {SystemFlag.RECENT} if found.recent else set()
@@ -83,7 +83,6 @@ def _fields(header: bytes) -> Message:
 
 
 def _text(fields: Message, name: str) -> str:
-    """The first field of that name as text, or nothing."""
     try:
         return str(fields.get(name, "")).encode("utf-8", "replace").decode()
     except (MessageError, ValueError, LookupError):
@@ -95,7 +94,7 @@ def _after_semicolon(received: str) -> str:
 
 
 def _envelope_date(line: bytes) -> str:
-    """The date in an mbox's `From ` line (asctime), as a mail date has it."""
+    """The asctime date of an mbox's `From ` line, as a mail date."""
     found = _ASCTIME.search(" ".join(line.decode("latin-1").split()[2:]))
     if not found:
         return ""

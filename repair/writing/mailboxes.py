@@ -1,4 +1,4 @@
-"""Mailboxes, as far as storing mail needs them: found by their path, created where there is none.
+"""Mailboxes, as far as storing mail needs them: found by path, created where there is none.
 
 The path registry is the truth of paths, and a conditional insert decides who creates a mailbox; the `mailbox` row
 follows from it. Both are written again when a mailbox is asked for whose second row is missing, so a creation that was
@@ -31,15 +31,14 @@ class Mailboxes:
         self._retries = Retries(clock)
 
     def find(self, user: str, name: str, namespace: str = PRIVATE) -> MailboxId | None:
-        """The mailbox of that path, or None."""
         seen = self._path(user, name, namespace)
         return _id_of(seen.row) if seen else None
 
     def ensure(self, user: str, name: str, namespace: str = PRIVATE) -> MailboxId:
-        """The mailbox of that path, created if need be.
+        """The mailbox of that path, created if necessary.
 
         Raises:
-            CannotReach: one of its two rows could not be written; asking again completes it.
+            CannotReach: one of its two rows could not be written; another call completes it.
         """
         seen = self._path(user, name, namespace) or self._create(user, name, namespace)
         if not self._tables.read(Read(MAILBOX, (seen.row["mailboxid"],))):
@@ -52,7 +51,7 @@ class Mailboxes:
         return rows[0] if rows else None
 
     def _create(self, user: str, name: str, namespace: str) -> Seen:
-        """Register the path; whoever comes second gets the first one's mailbox."""
+        """Register the path; a second caller gets the first one's mailbox."""
         row = {
             "namespace": namespace,
             "user": user,
@@ -61,7 +60,7 @@ class Mailboxes:
             "uidvalidity": self._clock.micros() // MICROS % _UID_VALIDITY_MAX + 1,
         }
         for _ in range(self._retries.policy.retries):
-            with suppress(DoubtfulWrite):  # the SERIAL read tells
+            with suppress(DoubtfulWrite):  # the SERIAL read decides
                 self._tables.attempt(PutIfAbsent(MAILBOX_PATH, row))
             if seen := self._path(user, name, namespace):
                 return seen
@@ -77,7 +76,7 @@ def _id_of(path: Row) -> MailboxId:
 
 
 def _mailbox_of(path: Seen) -> Put:
-    """The row that follows from a path, under the path's own time."""
+    """The mailbox row of a path, with the path's time."""
     row = {
         "id": path.row["mailboxid"],
         "mailboxbase": {"namespace": path.row["namespace"], "user": path.row["user"]},

@@ -1,4 +1,4 @@
-"""Writing mail: the truth first, then everything that follows from it, each with retries (ADR-22, DESIGN section 4).
+"""Writing mail: the truth first, then its projections, each with retries (ADR-22, DESIGN section 4).
 
 A change counts as done once the truth has it. What could not be projected is journalled as a lag and the answer says
 so; a change whose truth write got no clear answer raises, and all that hangs on it is journalled to be looked at.
@@ -81,7 +81,7 @@ class MessageStore:
         self.close()
 
     def close(self) -> None:
-        """Let go of the threads; what they have begun is finished first."""
+        """End the threads after their current work."""
         self._pool.shutdown()
 
     def add(self, mailbox: MailboxId, mail: Mail) -> Stored:
@@ -89,7 +89,7 @@ class MessageStore:
 
         Raises:
             CannotReach: the truth could not be written, or nobody knows whether it was.
-            Contended: no uid or modseq was to be had.
+            Contended: other processes took every uid or modseq first.
         """
         return self.add_all(mailbox, (mail,))[0]
 
@@ -97,7 +97,7 @@ class MessageStore:
         """Store many mails in a mailbox under consecutive uids and one modseq, several at a time.
 
         Raises:
-            CannotReach: as `add`; those that were stored before or beside it stay stored.
+            CannotReach: as `add`; mails that are already stored stay.
         """
         if not mails:
             return []
@@ -120,7 +120,7 @@ class MessageStore:
         return stored
 
     def copy(self, place: Place, mailbox: MailboxId) -> Stored:
-        r"""Copy a message to another mailbox (or the same): same message and content, new uid and modseq, \Recent.
+        r"""Copy a message to a mailbox (also its own): same id and content, new uid and modseq, \Recent.
 
         Raises:
             UnknownMessage: there is no such message.
@@ -131,24 +131,24 @@ class MessageStore:
         return self._projected([self._insert(copied_row(seen.row, position))])[0]
 
     def move(self, place: Place, mailbox: MailboxId) -> Stored:
-        """Move a message: copy it, then delete it where it was, as James does.
+        """Move a message: copy it, then delete the original, as James does.
 
         Raises:
             UnknownMessage: there is no such message.
-            MailmendError: when the delete fails the message stands in both mailboxes, and the error says so.
+            MailmendError: the delete failed; the message is in both mailboxes, and the error says so.
         """
         copied = self.copy(place, mailbox)
         try:
             deleted = self.delete(place)
         except UnknownMessage:
-            return copied  # somebody else moved or deleted it meanwhile: the copy stands
+            return copied  # another process moved or deleted it meanwhile: the copy stays
         except MailmendError as error:
             error.add_note(f"the message stands in both mailboxes; its copy is uid {copied.uid} of {mailbox}")
             raise
         return _beside(copied, deleted)
 
     def delete(self, place: Place) -> Stored:
-        """Delete a message from one mailbox, exactly this uid. Its content is left to the collection of leaks.
+        """Delete a message, exactly this uid, from one mailbox. The collection of leaks removes its content.
 
         Raises:
             UnknownMessage: there is no such message.
@@ -163,7 +163,7 @@ class MessageStore:
         return self._rounds(attempt, place)
 
     def look(self, place: Place) -> Seen:
-        """The truth at a place, with its times: what `set_flags` takes as `seen`.
+        """The truth at a place with its times: the `seen` of `set_flags`.
 
         Raises:
             UnknownMessage: there is no such message.
@@ -176,7 +176,7 @@ class MessageStore:
         Args:
             place: where the message stands.
             change: of its flags, whatever they are by then.
-            seen: what `look` gave, a moment or a day ago: it saves the read before. The condition of the write finds
+            seen: what `look` gave, however long ago: it saves the read before. The condition of the write finds
                 out when it is stale, and then it is read after all (plain writes have none, and always read).
 
         Raises:
@@ -202,7 +202,7 @@ class MessageStore:
         return self._rounds(attempt, place)
 
     def _about_to_flag(self, place: Place, change: FlagsChange, given: Seen | None) -> tuple[Seen, Row | None]:
-        """The row as it was seen, and as it shall be; None where nothing changes, which only a read can tell."""
+        """The row as seen and as changed; None where nothing changes, which only a read can tell."""
         if given is not None and self._is_guarded(given, place):
             after = flagged_row(given.row, change, ModSeq(0))
             if after is not None:
@@ -211,16 +211,16 @@ class MessageStore:
         return seen, flagged_row(seen.row, change, ModSeq(0))
 
     def _is_guarded(self, given: Seen, place: Place) -> bool:
-        """Whether the write's condition finds out if this look is stale, and its stamp can follow from it."""
+        """Whether the write's condition detects that this look is stale, and its stamp can follow from it."""
         return self._settings.strong and place_of(given.row) == place and "modseq" in given.written_at
 
     def complete(self, message_id: MessageId, mailbox: MailboxId) -> bool:
-        """Whether a message is in a mailbox; if so, all that should have followed is journalled to be looked at.
+        """Whether a message is in a mailbox; if so, its projections are journalled to be looked at.
 
-        For an add that was cut short: the message may stand in the truth and nowhere else.
+        For an interrupted add: the message may be in the truth only.
 
         Raises:
-            Unjournalled: nobody could keep that it is to be looked at.
+            Unjournalled: it could not be journalled.
         """
         key = (message_id, mailbox)
         rows = self._retries.call(lambda: self._tables.read(Read(self._family.truth, key, Level.SERIAL)))
@@ -232,7 +232,7 @@ class MessageStore:
         return bool(rows)
 
     def find(self, mailbox: MailboxId, uid: Uid) -> Place | None:
-        """The place of a message that is known by its number, as the mirror has it; None where it has none."""
+        """The place of a message by its uid, from the mirror; None where the mirror has none."""
         rows = self._tables.read(Read(self._family.mirror.table, (mailbox, uid)))
         message_id = rows[0].row.get("messageid") if rows else None
         return Place(message_id, mailbox, uid) if message_id else None
@@ -249,7 +249,7 @@ class MessageStore:
             if header and body:
                 return self._blobs.get(header, body)
         except BlobMissing:
-            pass  # said below
+            pass  # reported below
         raise UnknownMessage(f"message {message_id} has no content")
 
     def _keep_content(self, message_id: MessageId, mail: Mail) -> BlobIds:
@@ -259,7 +259,7 @@ class MessageStore:
         return blobs
 
     def _insert(self, row: Row, *, fresh: bool = False) -> Committed:
-        """Insert a truth row, under another number where its own is taken or hidden."""
+        """Insert a truth row; under another uid where its own is taken or hidden."""
         for _ in range(self._settings.numbers_max):
             with self._looked_at(row):
                 made = self._truth.insert(row, fresh=fresh)
@@ -287,7 +287,7 @@ class MessageStore:
 
     @contextmanager
     def _looked_at(self, row: Row) -> Iterator[None]:
-        """A truth write that gets no answer leaves everything that hangs on its row to be looked at."""
+        """Journal all projections of the row where its truth write gets no answer."""
         try:
             yield
         except CannotReach as error:
@@ -302,7 +302,7 @@ class MessageStore:
         return stored
 
     def _each(self, step: Callable[[T], U], items: Sequence[T]) -> list[U | MailmendError]:
-        """The step for each item, several at a time; a single one without changing threads."""
+        """The step for each item, in threads; a single item in this thread."""
 
         def outcome(item: T) -> U | MailmendError:
             try:
@@ -317,7 +317,6 @@ class MessageStore:
 
 
 def content_of(family: Family) -> Content:
-    """The declaration of what must stand beside each truth row."""
     assert family.content is not None, "messages have content"
     return family.content
 
@@ -332,5 +331,5 @@ def _stored(row: Row, propagation: Propagation) -> Stored:
 
 
 def _beside(stored: Stored, other: Stored) -> Stored:
-    """What a change came to whose other half was another change."""
+    """The first change's answer, combined with the second's propagation."""
     return replace(stored, lagged=stored.lagged or other.lagged, journalled=stored.journalled and other.journalled)

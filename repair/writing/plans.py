@@ -1,11 +1,11 @@
-"""What follows from a change of the truth: rows, conditions and projection writes as values.
+"""The consequences of a change of the truth: rows, conditions and projection writes as values.
 
-Pure, and driven by the declarations of a Family: no table of the mail keyspace is named here but through them.
+Pure, and driven by the declarations of a Family: no table of the mail keyspace is named here.
 
 The mirror is written whole with every change of flags, not only in the columns that changed: all writes of one row
-carry the time of the truth's own change, so per cell the latest truth wins in whatever order they arrive, a write that
-got lost is healed by the next one, and no half row is ever made by a change whose insert was lost. A delete carries a
-later time than all of them, so none that is still under way brings anything back. Set columns are changed element by
+carry the time of the truth's own change, so per cell the latest truth wins in any order of arrival, the next write
+heals a lost one, and a change whose insert was lost makes no half row. A delete carries a later time than all of them,
+so none that is still in flight brings anything back. Set columns are changed element by
 element: assigning them would leave a range tombstone in the row each time (JAMES-3626).
 """
 
@@ -35,11 +35,10 @@ class Consequence:
 
     @property
     def key(self) -> Key:
-        """The projection row's primary key."""
         return self.write.table.key_of(self.write.row) if isinstance(self.write, Put) else self.write.key
 
     def suspect(self, ids: tuple[UUID, ...]) -> Suspect:
-        """The suspect that stands for this write when it could not be carried out."""
+        """The suspect to journal when this write failed."""
         match self.write:
             case Put():
                 return Suspect(self.projection.name, self.key, Verdict.PROJECT, ids)
@@ -53,12 +52,12 @@ class Consequence:
 
 
 def truth_ids(family: Family, row: Row) -> tuple[UUID, ...]:
-    """The partition key of a truth row: by it a second look finds the truth."""
+    """A truth row's partition key, by which a second look finds the truth."""
     return tuple(row[column.name] for column in family.truth.partition)
 
 
 def suspects_of(family: Family, row: Row) -> tuple[Suspect, ...]:
-    """Every place that hangs on a truth row, where nobody knows whether the row was changed."""
+    """The projections of a truth row, for when nobody knows whether the row was changed."""
     ids = truth_ids(family, row)
     near: tuple[Mirror | Filter, ...] = (family.mirror, *family.filters)
     placed = [Suspect(one.name, one.key_of(row), Verdict.AMEND, ids) for one in near]
@@ -68,7 +67,7 @@ def suspects_of(family: Family, row: Row) -> tuple[Suspect, ...]:
 
 
 def writes_for(family: Family, before: Row | None, after: Row | None, stamp: int) -> tuple[Consequence, ...]:
-    """Every projection write that follows from one change of one truth row, all under one stamp; no counters.
+    """The projection writes of one change of one truth row, under one stamp; no counters.
 
     Args:
         family: the declarations.
@@ -104,12 +103,12 @@ def counts_for(family: Family, before: Row | None, after: Row | None) -> tuple[C
 
 
 def recounts_for(family: Family, row: Row) -> tuple[Consequence, ...]:
-    """The counters of a row's group, as something that is to be counted again."""
+    """The counters of a row's group, to be counted again."""
     return tuple(Consequence(counts, Count(counts.table, counts.key_of(row), {})) for counts in family.counts)
 
 
 def merged_counts(consequences: Iterable[Consequence]) -> tuple[Consequence, ...]:
-    """Counts of one group as one: a batch adds to each counter once."""
+    """One count per group, so that a batch adds to each counter once."""
     single = tuple(consequences)
     if len(single) == 1:
         return single

@@ -1,7 +1,7 @@
-"""Carrying the truth's changes into its projections: everything at once, each with retries, under one stamp.
+"""Writes the truth's changes to its projections: all at once, each with retries, under one stamp.
 
-Whatever cannot be written is handed to the journal of lags, and the change still counts as done: the truth has it, and
-the projections can always be rebuilt. Counts are sent once; one without a clear answer is journalled for a recount.
+What cannot be written is journalled as a lag, and the change still counts as done: the truth has it, and the
+projections can always be rebuilt. Counts are sent once; one without a clear answer is journalled for a recount.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,18 +31,17 @@ class Propagation(Enum):
     """How far a change has reached its projections."""
 
     COMPLETE = "complete"  # all are written
-    LAGS = "lags"  # some are not; they are journalled, and `mailmend repair lags` mends exactly them
-    LOST = "lost"  # some are not, and nobody could keep that: only a check finds them
+    LAGS = "lags"  # some are not; they are journalled, and `mailmend repair lags` mends them
+    LOST = "lost"  # some are not, and could not be journalled: only a check finds them
 
     @classmethod
     def worst(cls, *propagations: "Propagation") -> "Propagation":
-        """Of several steps, the one that needs most to be done about."""
         return max(propagations, key=list(cls).index)
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A consequence, and the changes (by place in their batch) that it comes of."""
+    """A consequence, and its changes as indexes into the batch."""
 
     consequence: Consequence
     of: tuple[int, ...]
@@ -50,7 +49,7 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class Projector:
-    """Brings projections up to what was committed.
+    """Updates the projections after commits.
 
     Attributes:
         stamp_age_micros: how old a stamp may be when its last write is sent.
@@ -64,7 +63,7 @@ class Projector:
     stamp_age_micros: int
 
     def project(self, batch: Sequence[Committed]) -> list[Propagation]:
-        """Write everything that follows; for each change whether all of it did."""
+        """Write all consequences; for each change whether all of them succeeded."""
         now = self.clock.micros()
         fresh = [made for made in batch if made.stamp is not None and now < made.began + self.stamp_age_micros]
         if len(fresh) == len(batch):
@@ -86,11 +85,11 @@ class Projector:
         return [*self._written(batch), *self._counted(batch)]
 
     def suspect(self, rows: Iterable[Row], cause: str) -> Propagation:
-        """Journal all that hangs on rows whose change got no clear answer, so that it is looked at."""
+        """Journal all projections of rows whose change got no clear answer."""
         return self._journalled([one for row in rows for one in suspects_of(self.family, row)], cause)
 
     def _written(self, batch: Sequence[Committed]) -> list[Due]:
-        """What follows from what stands now, which may be a later writer's: its state under its stamp is right too."""
+        """Consequences of the current row, which may be a later writer's: its state under its stamp is right too."""
         return [
             Due(one, (place,))
             for place, made in enumerate(batch)
@@ -98,7 +97,7 @@ class Projector:
         ]
 
     def _counted(self, batch: Sequence[Committed]) -> list[Due]:
-        """What each change itself adds to the counters, one count for each group."""
+        """What each change adds to the counters, merged into one count per group."""
         counts = [
             (place, one)
             for place, made in enumerate(batch)
@@ -109,7 +108,7 @@ class Projector:
         return [Due(one, tuple(place for place, part in counts if part.key == one.key)) for one in merged]
 
     def _uncounted(self, batch: Sequence[Committed]) -> list[Due]:
-        """The counters of changes of which nobody knows whose they were."""
+        """Recounts for changes that may be another writer's."""
         return [
             Due(one, (place,))
             for place, made in enumerate(batch)
@@ -118,7 +117,7 @@ class Projector:
         ]
 
     def _lag(self, batch: Sequence[Committed], late: Sequence[Due], cause: str) -> list[Propagation]:
-        """Journal what is late, each place once, with all that any change of the batch knows of it."""
+        """Journal what is late, each place once, with the truth ids of all changes of the batch."""
         rows = [batch[one.of[0]].after or _row(batch[one.of[0]].before) or {} for one in late]
         suspects = (one.consequence.suspect(truth_ids(self.family, row)) for one, row in zip(late, rows, strict=True))
         propagation = self._journalled(tuple(merged(suspects)), cause)

@@ -1,7 +1,7 @@
 """Uids and modseqs: two sequences per mailbox, each one conditional row, as James keeps them.
 
-The row holds the last number that was given out; there is no row before the first. A number may be lost (a timed-out
-write is not asked whether it happened) but is never given twice. The last number seen is remembered, so that a mailbox
+The row holds the last number given out; there is no row before the first. A number may be lost (a timed-out write is
+not read back) but is never given twice. The last number seen is remembered, so that a mailbox
 with one writer costs one conditional write and no read; inside a process, callers that wait for the same mailbox are
 served by one conditional write together.
 """
@@ -23,7 +23,7 @@ MAILBOXES_REMEMBERED = 10_000
 
 @dataclass(slots=True)
 class _Queue:
-    """Those who wait for numbers of one mailbox."""
+    """The callers that wait for numbers of one mailbox."""
 
     turn: threading.Lock = field(default_factory=threading.Lock)
     waiting: list["_Ticket"] = field(default_factory=list)
@@ -31,14 +31,14 @@ class _Queue:
 
 @dataclass(slots=True)
 class _Ticket:
-    """One caller's wish: so many numbers; `first` is set by whoever fetches them."""
+    """One caller's request for numbers; the caller that fetches them sets `first`."""
 
     count: int
     first: int = 0
 
 
 class Sequence:
-    """One sequence of every mailbox: `first` numbers are given by `take`. Thread-safe."""
+    """One sequence for each mailbox; `take` returns numbers. Thread-safe."""
 
     def __init__(self, tables: Tables, table: Table, retries: Retries, rounds_max: int) -> None:
         self._tables, self._table = tables, table
@@ -49,10 +49,10 @@ class Sequence:
         self._guard = threading.Lock()
 
     def take(self, mailbox: MailboxId, count: int = 1) -> int:
-        """The first of `count` numbers in a row, which nobody else was or will be given.
+        """The first of `count` consecutive numbers that nobody else gets.
 
         Raises:
-            Contended: other processes were faster in every round.
+            Contended: other processes were faster in each round.
             CannotReach: the cluster does not answer.
         """
         ticket = _Ticket(count)
@@ -69,7 +69,7 @@ class Sequence:
             return queue
 
     def _serve(self, mailbox: MailboxId, queue: _Queue, ticket: _Ticket) -> None:
-        """Fetch numbers for everybody who waits by now, the caller among them."""
+        """Fetch numbers for all callers that wait now, this one included."""
         with self._guard:
             served, queue.waiting = queue.waiting, []
         try:
@@ -90,14 +90,14 @@ class Sequence:
             del self._queues[mailbox]
 
     def _fetch(self, mailbox: MailboxId, count: int) -> int:
-        """The last of so many new numbers."""
+        """The last of `count` new numbers."""
         last = self._retries.rounds(lambda: self._round(mailbox, count), self._rounds_max)
         if last is None:
             raise Contended(f"no {self._column} for mailbox {mailbox} in {self._rounds_max} rounds")
         return last
 
     def _round(self, mailbox: MailboxId, count: int) -> int | None:
-        """One compare-and-set; None where somebody else was faster, or nobody knows."""
+        """One compare-and-set; None where another was faster, or nobody knows."""
         last = self._known(mailbox)
         try:
             answer = self._tables.attempt(self._next(mailbox, last, last + count))

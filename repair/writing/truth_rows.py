@@ -1,7 +1,7 @@
 """Truth rows and the conditional writes that change them, as values.
 
-Pure. A truth row is only ever changed on condition that it is still as it was seen, and only in the cells that differ,
-so that the time of each cell stays the time of its last change. Columns that a generation of the schema lacks are
+Pure. A truth row is changed only on condition that it is still as it was seen, and only in the cells that differ, so
+that each cell's time stays that of its last change. Columns that a generation of the schema lacks are
 neither written nor expected.
 """
 
@@ -28,7 +28,7 @@ class BlobIds:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What a message gets on arrival in a mailbox: its place, its first modseq, the time of saving."""
+    """What a message gets in a mailbox: its place, its first modseq, the time of saving."""
 
     place: Place
     modseq: ModSeq
@@ -36,7 +36,7 @@ class Position:
 
 
 def content_row(table: Table, message_id: MessageId, mail: Mail, blobs: BlobIds) -> Row:
-    """The content row of a mail, in the columns that the live table has. Attachments are assigned whole."""
+    """The content row of a mail, in the live table's columns. Attachments are assigned as a whole."""
     row = {
         "messageid": message_id,
         "internaldate": mail.internal_date,
@@ -51,7 +51,7 @@ def content_row(table: Table, message_id: MessageId, mail: Mail, blobs: BlobIds)
 
 
 def truth_row(truth: Table, mail: Mail, blobs: BlobIds, position: Position) -> Row:
-    """The truth row of a mail that arrives, in the columns that the live table has."""
+    """The truth row of an arriving mail, in the live table's columns."""
     row = {
         "messageid": position.place.message_id,
         "mailboxid": position.place.mailbox_id,
@@ -82,39 +82,38 @@ def copied_row(row: Row, position: Position) -> Row:
 
 
 def renumbered_row(row: Row, uid: Uid) -> Row:
-    """The same row under another number: the first one was taken, or hidden by a deletion."""
+    """The same row under another uid: the first one was taken, or hidden by a deletion."""
     return {**row, "uid": uid}
 
 
 def place_of(row: Row) -> Place:
-    """The place that a truth row stands for."""
     return Place(row["messageid"], row["mailboxid"], row["uid"])
 
 
 def flagged_row(row: Row, change: FlagsChange, modseq: ModSeq) -> Row | None:
-    """The truth row after a change of flags, or None where the change changes nothing."""
+    """The truth row after a change of flags, or None where nothing changes."""
     before = flags_of(row)
     after = change.applied_to(before)
     return None if after == before else {**row, **after.as_row(), "modseq": modseq}
 
 
 def insert_of(truth: Table, row: Row) -> PutIfAbsent:
-    """The conditional insert of a truth row; an empty set is left unset, since writing it leaves a tombstone."""
+    """The conditional insert of a truth row; empty sets stay unset, since writing one leaves a tombstone."""
     return PutIfAbsent(truth, _unset_empty(truth, row))
 
 
 def change_between(truth: Table, before: Row, after: Row) -> Change:
-    """The plain change that makes one truth row of the other: only the cells that differ."""
+    """The plain write from one truth row to the other: only the cells that differ."""
     add, take = _differing(truth, before, after)
     cells = {name: after[name] for name in truth.plain if name in after and after[name] != before.get(name)}
     return Change(truth, truth.key_of(before), cells, add, take)
 
 
 def guarded_change(truth: Table, before: Row, after: Row) -> ChangeIf:
-    """The same change, on condition that the row is still as it was seen.
+    """The same write, on condition that the row is still as it was seen.
 
     Raises:
-        MailmendError: the row has no cell by which it could be recognised.
+        MailmendError: the row has no cell to compare.
     """
     plain, guard = change_between(truth, before, after), guard_of(truth, before)
     if all(cell is None for cell in guard.values()):
@@ -126,14 +125,14 @@ def guarded_change(truth: Table, before: Row, after: Row) -> ChangeIf:
 
 
 def guarded_removal(truth: Table, seen: Row) -> RemoveIf:
-    """The delete of exactly one row, on condition that it is still as it was seen."""
+    """The delete of one row, on condition that it is still as it was seen."""
     return RemoveIf(truth, truth.key_of(seen), guard_of(truth, seen))
 
 
 def guard_of(truth: Table, seen: Row) -> Row:
-    """What a row is recognised by: its modseq; beside a null one a column that is not null.
+    """The cells of the condition: the modseq; beside a null modseq a column that is not null.
 
-    `IF modseq = null` also holds for a row that is gone: by itself it would bring a deleted row back.
+    `IF modseq = null` also holds for an absent row: alone it would bring a deleted row back.
     """
     modseq = seen.get("modseq")
     if modseq is not None:
@@ -144,12 +143,12 @@ def guard_of(truth: Table, seen: Row) -> Row:
 
 
 def stamp_after(now: int, seen: Seen) -> int:
-    """A stamp later than everything that was seen: what a delete carries (DESIGN idea 5)."""
+    """A stamp later than all that was seen: for a delete (DESIGN idea 5)."""
     return now if seen.newest is None else max(now, seen.newest + 1)
 
 
 def stamp_between(before: Seen | None, floor: int) -> int:
-    """A stamp later than the version before and no later than the one that replaced it.
+    """A stamp later than the earlier version and no later than the one that replaced it.
 
     Args:
         before: the version that a conditional write replaced, None for an insert.
@@ -169,7 +168,7 @@ def _unset_empty(truth: Table, row: Row) -> Row:
 
 
 def _differing(table: Table, old: Row, new: Row) -> tuple[dict[str, frozenset[Any]], dict[str, frozenset[Any]]]:
-    """The elements of each set column that only the new row has, and those that only the old one has."""
+    """For each set column the elements that only the new row has, and those that only the old one has."""
     add, take = {}, {}
     for name in table.collections:
         was, is_ = frozenset(old.get(name) or ()), frozenset(new.get(name) or ())

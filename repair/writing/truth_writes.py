@@ -1,7 +1,7 @@
-"""Changing the truth, one row at a time, and learning for certain what came of it.
+"""Changing the truth, one row at a time, with a certain result.
 
-Two ways with one face. `ConditionalTruth` is James's strong consistency: every change is a conditional write, a timed
-out one is settled by a SERIAL read, and the stamp of the projections is read back from the truth, or bounded by what is
+Two implementations. `ConditionalTruth` is James's strong consistency: each change is a conditional write, a timed-out
+one is settled by a SERIAL read, and the stamp of the projections is read back from the truth, or bounded by what is
 known of it. `PlainTruth` is what James does with it switched off: cheaper, and two writers of one row may drift until a
 repair.
 """
@@ -35,8 +35,8 @@ class StampSource(Enum):
     """Where the stamp of projection writes comes from (DESIGN idea 5, docs/adr/0009)."""
 
     TRUTH = "truth"  # the time of the truth's own modseq, read back: no drift under any skew
-    FLOOR = "floor"  # past the version before, no later than the truth's own time: one read less, no drift up to S
-    CLOCK = "clock"  # the writer's clock, past all that was seen: drift is possible under any skew
+    FLOOR = "floor"  # after the version before, no later than the truth's own time: one read less, no drift up to S
+    CLOCK = "clock"  # the writer's clock, after all that was seen: drift is possible under any skew
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class WriterSettings:
 
     @property
     def send_micros(self) -> int:
-        """For how long after a change was begun its writes may still be sent; a floor is as old as S by then."""
+        """How long after a change was begun its writes may be sent; a floor is S old by then."""
         born = self.skew_seconds if self.stamp is StampSource.FLOOR else 0.0
         return round((self.stamp_age_seconds - born - self.write_seconds) * MICROS)
 
@@ -77,15 +77,15 @@ DEFAULTS = WriterSettings()
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A change of one truth row that is in, or may be.
+    """A change of one truth row that was, or may have been, written.
 
     Attributes:
         before: the row as it was seen, None for an insert.
         after: the row that this change makes, None for a delete.
-        current: what stands now; another writer's, if one came in between.
+        current: the current row; another writer's, if one came in between.
         stamp: of the projection writes, in microseconds; None where it could not be read.
         began: when the change was begun, in microseconds: no stamp of it is older.
-        sure: False where nobody can say whether this change or another's made what stands now.
+        sure: False where nobody knows whether this change or another made the current row.
     """
 
     before: Seen | None
@@ -113,11 +113,11 @@ class Truth(Protocol):
         ...
 
     def change(self, seen: Seen, after: Row) -> Committed | None:
-        """Make `after` of a row; None where it is no longer as it was seen."""
+        """Change a row to `after`; None where it is no longer as it was seen."""
         ...
 
     def remove(self, seen: Seen) -> Committed | None:
-        """Delete exactly one row; None where it is no longer as it was seen."""
+        """Delete one row; None where it is no longer as it was seen."""
         ...
 
 
@@ -142,15 +142,15 @@ class ConditionalTruth:
         """The truth's table as a read-back sees it: the modseq alone, whose time is the stamp."""
 
     def read(self, place: Place) -> Seen | None:
-        """The row with its times, or None.
+        """At QUORUM; an absent row is read again at SERIAL.
 
-        A quorum sees every change that was acknowledged, at a fraction of a SERIAL read's price, and the condition of
-        the write that follows finds out what it did not see. That a row is absent is believed from SERIAL only.
+        A quorum sees each acknowledged change at a fraction of a SERIAL read's price, and the condition of the next
+        write detects what it did not see.
         """
         return self._read(self.table, place, Level.QUORUM) or self._settled(place)
 
     def _settled(self, place: Place) -> Seen | None:
-        """The row at SERIAL, which also finishes (or for ever refuses) what a timed-out write left open."""
+        """The row at SERIAL, which also finishes (or refuses for ever) a timed-out write."""
         return self._read(self.table, place, Level.SERIAL)
 
     def _read(self, table: Table, place: Place, level: Level) -> Seen | None:
@@ -158,7 +158,6 @@ class ConditionalTruth:
         return rows[0] if rows else None
 
     def insert(self, row: Row, *, fresh: bool = False) -> Committed | None:
-        """Insert a row IF NOT EXISTS and see whether it is visible."""
         began = self.clock.micros()
         place = Place(*self.table.key_of(row))
         if not self._applied(insert_of(self.table, row), lambda: self._settled(place) is not None):
@@ -167,7 +166,6 @@ class ConditionalTruth:
         return self._known(made, shows=fresh) or self._read_back(made, place)
 
     def change(self, seen: Seen, after: Row) -> Committed | None:
-        """Change a row IF modseq = seen."""
         began = self.clock.micros()
         place = Place(*self.table.key_of(after))
         made = Committed(seen, after, after, stamp_after(began, seen), began)
@@ -178,7 +176,7 @@ class ConditionalTruth:
         return (self._known(made, shows=True) or self._read_back(made, place)) if answer.applied else None
 
     def remove(self, seen: Seen) -> Committed | None:
-        """Delete a row IF modseq = seen. The stamp is taken before, later than all that was seen."""
+        """The stamp is taken before the delete, later than all that was seen."""
         began = self.clock.micros()
         stamp = stamp_after(began, seen)
         try:
@@ -206,7 +204,7 @@ class ConditionalTruth:
         return Committed(made.before, made.after, stamped.current, stamped.stamp, made.began, sure=False)
 
     def _known(self, made: Committed, *, shows: bool) -> Committed | None:
-        """The change where its stamp is known without reading it back; what may be hidden is read all the same."""
+        """The change where its stamp is known without a read; None where it must be read back."""
         match self.stamp:
             case StampSource.FLOOR if shows:
                 return replace(made, stamp=stamp_between(made.before, made.began - self.skew_micros))
@@ -216,9 +214,9 @@ class ConditionalTruth:
                 return None
 
     def _read_back(self, made: Committed, place: Place) -> Committed | None:
-        """The change with what stands now and its time; None for an insert that does not show.
+        """The change with the current row and its time; None for an insert that does not show.
 
-        The change was acknowledged, so a quorum has it: a later one that is still under way projects itself.
+        The change was acknowledged, so a quorum has it: a later one in flight writes its own projections.
         """
         assert made.after is not None
         try:
@@ -232,7 +230,7 @@ class ConditionalTruth:
         return self._stamped(made, Seen(made.after, now.written_at) if own and now else now)
 
     def _stamped(self, made: Committed, now: Seen | None) -> Committed:
-        """The change with what stands now. A row that is gone by now is projected as a delete of what was seen."""
+        """The change with the current row. A row that is gone now is projected as a delete of what was seen."""
         if now is None:
             return Committed(made.before, made.after, None, made.stamp, made.began)
         stamp = now.written_at.get("modseq", now.newest)
@@ -241,7 +239,7 @@ class ConditionalTruth:
 
 @dataclass(frozen=True, slots=True)
 class PlainTruth:
-    """The truth changed by plain writes, each stamped by this writer past all that it saw."""
+    """The truth changed by plain writes, each stamped by this writer after all that it saw."""
 
     tables: Tables
     table: Table
@@ -250,18 +248,15 @@ class PlainTruth:
     stamp_age_micros: int = FOREVER
 
     def read(self, place: Place) -> Seen | None:
-        """The row with its times, or None."""
         rows = self.retries.call(lambda: self.tables.read(Read(self.table, place.key, times=True)))
         return rows[0] if rows else None
 
     def insert(self, row: Row, *, fresh: bool = False) -> Committed:  # noqa: ARG002 - one face with the other truth
-        """Insert a row, whatever stands there."""
         now = self.clock.micros()
         self._write(Put(self.table, insert_of(self.table, row).row, at=now), now)
         return Committed(None, row, row, now, now)
 
     def change(self, seen: Seen, after: Row) -> Committed:
-        """Change a row, whatever became of it."""
         now = self.clock.micros()
         stamp = stamp_after(now, seen)
         plain = change_between(self.table, seen.row, after)
@@ -269,7 +264,6 @@ class PlainTruth:
         return Committed(seen, after, after, stamp, now)
 
     def remove(self, seen: Seen) -> Committed:
-        """Delete a row, whatever became of it."""
         now = self.clock.micros()
         stamp = stamp_after(now, seen)
         self._write(Remove(self.table, self.table.key_of(seen.row), at=stamp), now)
@@ -280,7 +274,6 @@ class PlainTruth:
 
 
 def truth_by(settings: WriterSettings, tables: Tables, table: Table, clock: Clock, retries: Retries) -> Truth:
-    """The truth, changed as the settings say."""
     if settings.strong:
         skew = round(settings.skew_seconds * MICROS)
         return ConditionalTruth(tables, table, clock, retries, stamp=settings.stamp, skew_micros=skew)
