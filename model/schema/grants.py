@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
-from model.catalog.james_tables import EVENT_STORE, SCHEMA_VERSION
+from model.catalog.james_tables import BLOB_PARTS, BLOBS, EVENT_STORE, SCHEMA_VERSION
 from model.catalog.ledger import LEDGER_TABLES, REPAIR_LAG, REPAIR_LEASE
 from model.catalog.mail import (
     FAMILIES,
@@ -126,9 +126,9 @@ def _mended(family: Family) -> Iterator[Table]:
 
 
 def _filled(family: Family) -> Iterator[Table]:
-    """Every table that a new message is written to."""
+    """Every table that a new message is written to; its content goes to James's tables of blobs by default."""
     yield from _looked_at(family)
-    yield from (MAILBOX_PATH, MAILBOX)
+    yield from (MAILBOX_PATH, MAILBOX, BLOBS, BLOB_PARTS)
 
 
 LOOKED_AT = _names(table for family in FAMILIES for table in _looked_at(family))

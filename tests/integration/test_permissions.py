@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from cql.driver.session import CassandraCluster, connect
 from mailqueue.blobs.memory import MemoryBlobs
-from model.catalog.james_tables import EVENT_STORE
+from model.catalog.james_tables import BLOB_PARTS, BLOBS, EVENT_STORE
 from model.catalog.ledger import LEDGER_TABLES
 from model.catalog.mail import FIRST_UNSEEN
 from model.catalog.mail_queue import QUEUE_TABLES
@@ -54,11 +54,11 @@ LOOKING = (
 )
 """What `mailmend schema` says without changing anything."""
 
-QUEUED = (*QUEUE_TABLES, EVENT_STORE)
+MAIL_TABLES = (*MAIL.tables, BLOBS, BLOB_PARTS, *QUEUE_TABLES, EVENT_STORE)
 OTHERS = Table("others", (Column("k", "text", Kind.PARTITION), Column("v", "text")))
 TABLES = {
     table.spelling: (keyspace, table)
-    for keyspace, tables in ((KEYSPACE, (*MAIL.tables, *QUEUED)), (LEDGER, LEDGER_TABLES), (ELSEWHERE, (OTHERS,)))
+    for keyspace, tables in ((KEYSPACE, MAIL_TABLES), (LEDGER, LEDGER_TABLES), (ELSEWHERE, (OTHERS,)))
     for table in tables
 }
 
@@ -86,7 +86,7 @@ def granted(guarded: GuardedNode, tmp_path_factory: pytest.TempPathFactory) -> I
     names = {"MAILMEND_KEYSPACE": KEYSPACE, "MAILMEND_LEDGER_KEYSPACE": LEDGER}
     with connect(guarded.contact()) as superuser:
         dropped(superuser, (KEYSPACE, LEDGER, ELSEWHERE))
-        tables = created(superuser, KEYSPACE, Schema(MAIL.types, (*MAIL.tables, *QUEUED)))
+        tables = created(superuser, KEYSPACE, Schema(MAIL.types, MAIL_TABLES))
         created(superuser, ELSEWHERE, Schema((), (OTHERS,)))
         script = guarded.shell(home, **names)("schema", "grants", "--with-create-role")
         run_as_cqlsh(superuser, script.out)
@@ -265,22 +265,22 @@ def test_a_migrator_applies_and_then_holds_too_much(granted: Granted, tmp_path: 
     assert mailmend(*check).json["roles"][0]["superfluous"] == []
 
     applied = mailmend("schema", "apply", "--json")
-    assert (applied.code, "table blobs" in applied.json["created"]) == (0, True), applied.err
+    assert (applied.code, "table attachmentV2" in applied.json["created"]) == (0, True), applied.err
     assert mailmend("schema", "verify").code == 0
     said_what_is_missing(mailmend("check", *QUICK), "mailmend_migrator", KEYSPACE)
     said_what_is_missing(mailmend("load", str(letters(tmp_path)), *TO_INBOX), "mailmend_migrator", "")
 
     found = mailmend(*check)
     (migrator,) = found.json["roles"]
-    assert {"permission": "SELECT", "on": f"TABLE {KEYSPACE}.blobs", "through": "mailmend_migrator"} in migrator[
+    assert {"permission": "SELECT", "on": f"TABLE {KEYSPACE}.attachmentv2", "through": "mailmend_migrator"} in migrator[
         "superfluous"
     ]
     assert (found.code, found.json["exit"]) == (1, 1)
     run_as_cqlsh(granted.superuser, "\n".join(migrator["mend"]))
     assert mailmend(*check).code == 0
     with connect(granted.node.contact("mailmend_migrator", PASSWORD)) as cluster:
-        assert refused(cluster, f"SELECT * FROM {KEYSPACE}.blobs")
-        assert not refused(cluster, f"ALTER TABLE {KEYSPACE}.blobs WITH comment = 'still its own to alter'")
+        assert refused(cluster, f"SELECT * FROM {KEYSPACE}.attachmentV2")
+        assert not refused(cluster, f"ALTER TABLE {KEYSPACE}.attachmentV2 WITH comment = 'still its own to alter'")
 
 
 def test_what_is_granted_is_what_is_needed(granted: Granted, tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ messageDeleted      S       SM        SM      -         -        -             -
 applicableFlag      S       SM        SM      -         -        -             -
 mailbox             S       S         SM      -         -        -             -
 mailboxPathV3       S       S         SM      -         -        -             -
+blobs               -       -         SM      -         -        -             -
+blobParts           -       -         SM      -         -        -             -
 enqueuedMailsV4     -       -         -       -         S        S             SM
 deletedMailsV2      -       -         -       -         -        S             SM
 browseStart         -       -         -       -         S        S             SM
@@ -48,6 +50,7 @@ _SOME: Mapping[str, Any] = {
     "timeuuid": UUID("6e0ab5e0-8d1c-11f0-9a5e-0242ac120002"),
     "uuid": UUID("6e0ab5e0-8d1c-41f0-9a5e-0242ac120002"),
     "bigint": 1,
+    "blob": b"x",
     "int": 1,
     "text": "x",
     "timestamp": datetime(2026, 1, 1, tzinfo=UTC),
