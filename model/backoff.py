@@ -14,7 +14,7 @@ class BackOff:
 
     Attributes:
         first: after the first try.
-        longest: from some try on, after each.
+        longest: the limit that the waits grow to.
     """
 
     first: timedelta

@@ -1,4 +1,4 @@
-"""Reads and writes as values: decided by pure code, carried out by whoever holds a session.
+"""Reads and writes as values: decided by pure code, carried out by code that holds a session.
 
 `cql.statements` renders them for Cassandra, `cql.memory` applies them to its twin; no other
 module writes CQL text for rows.

@@ -24,7 +24,7 @@ class Place:
 
     @property
     def pointed(self) -> str:
-        """The line, and under it a caret at the column; of a very long line only what is near."""
+        """The line with a caret under the column; a very long line is cut to what is near."""
         at = self.column - 1
         first = max(0, at - _SHOWN // 2)
         shown = "".join(" " if mark.isspace() else mark for mark in self.text[first : first + _SHOWN])

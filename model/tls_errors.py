@@ -1,4 +1,4 @@
-"""Why two sides would not talk over TLS: OpenSSL's words, which every library wraps into words of its own. Pure.
+"""Why a TLS connection failed: OpenSSL's words, which every library wraps into words of its own. Pure.
 
 What a person can do about it depends on who was asked: each side has a table of its own, of which the first reason
 whose words are found counts.

@@ -1,4 +1,4 @@
-"""What every column and every compaction is for, in words: for whoever reads the schema rather than the code.
+"""What every column and every compaction is for, in words: for people who read the schema and not the code.
 
 Names are lower case, as servers have them. What a name means in most tables is said once; what it means in one is said
 there. Source: James's own code and upgrade notes, and `model.catalog.ledger`.

@@ -205,7 +205,6 @@ class _Rehearsal:
     fresh: bool
 
     def planned(self, migration: Migration) -> Iterator[PlannedStatement]:
-        """The statements of a migration that are not done yet."""
         for position in range(len(migration.statements)):
             before = self.record.statement(migration.number, position)
             if before is None or before.state is not StatementState.DONE:

@@ -35,7 +35,7 @@ class SchemaComparison:
     """A live schema beside what it should be.
 
     Attributes:
-        drift, notes: what is wrong, and what is only otherwise.
+        drift, notes: what is wrong, and what only differs.
         recognition: the generation that it was compared with; None when it was compared with other migrations.
     """
 
@@ -50,7 +50,7 @@ class Verification:
     """What was found.
 
     Attributes:
-        tampering: in what the folder is otherwise than the history.
+        tampering: how the folder differs from the history.
         running: migrations that were begun and have not ended.
         pending: migrations that were not applied yet.
         applied: how many were, those that were there already included; None where there is no history.

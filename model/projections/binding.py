@@ -65,12 +65,10 @@ def _root(column: Column) -> str:
 
 
 def _named(column: Column) -> Column:
-    """An unknown column as the catalog would declare it."""
     return replace(_KNOWN.get(column.name, column), type=column.type)
 
 
 def _lacking(family: Family, live: Schema) -> Iterator[str]:
-    """What a check of the family needs and does not find."""
     for table, deciding in _deciding(family):
         found = live.table(table.name)
         if found is not None:

@@ -170,7 +170,7 @@ class Finding:
         due: a fix would have been written, had anything been allowed to be (a check, a dry run).
         error: why the look or the fix failed (one sentence), or None.
         unreached: it failed because the cluster could not be reached.
-        untried: it was not even tried, because so many before it could not be reached.
+        untried: it was not tried, because too many before it could not be reached.
         writes: what mends it, as of T; none once that is done.
         condition: a conditional change of the truth that the writes wait for, or None.
         beside: the before-images of other rows that the writes change.

@@ -58,7 +58,6 @@ class Mirror(Projection):
     verdicts: ClassVar = table_of(MirrorSymptoms, _judge)
 
     def __post_init__(self) -> None:
-        """Compute once what every row needs."""
         theirs = self.truth_names
         pairs = ((name, theirs.get(name, name)) for name in self.table.names)
         object.__setattr__(self, "sources", tuple(pair for pair in pairs if pair[1] in self.truth.names))

@@ -132,7 +132,7 @@ class Projection:
         return replace(now, writes=writes, condition=condition)
 
     def truth_back(self, image: "Finding", look: "Look", origin: "Finding | None") -> Conditional | Moved | None:  # noqa: ARG002 - a mirror's run may have changed it
-        """How the truth returns; None where it is as recorded."""
+        """How the truth returns: None where it is as recorded, else MOVED."""
         return None if image.truths == look.truths else Verdict.MOVED
 
 

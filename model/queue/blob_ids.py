@@ -65,7 +65,7 @@ class BlobNaming:
             )
 
     def name(self, content: bytes, micros: int, chance: UUID) -> BlobId:
-        """The id under which the content is to be kept, at that time (microseconds since 1970)."""
+        """`micros` is the time, in microseconds since 1970."""
         generation = micros * _MICROSECOND // self.generation
         tail = (
             str(chance) if self.mode is BlobsMode.RANDOM else spelled(hashlib.sha256(content).digest(), self.spelling)
@@ -74,19 +74,18 @@ class BlobNaming:
 
 
 def spelled(digest: bytes, spelling: HashSpelling) -> str:
-    """A hash as James spells it, with its padding."""
+    """A hash in James's spelling, with its padding."""
     encode = base64.urlsafe_b64encode if spelling is HashSpelling.BASE64URL else base64.standard_b64encode
     return encode(digest).decode("ascii")
 
 
 def is_deduplicated(blob_id: BlobId) -> bool:
-    """Whether others may refer to the same blob: all but the ids that end in a UUID."""
+    """Whether others may refer to the same blob: all ids but those that end in a UUID."""
     found = _RANDOM.fullmatch(blob_id)
     return found is None or (found[1] is None and not re.fullmatch(_UUID, f"{found[2]}{found[3]}{found[4]}"))
 
 
 def is_blob_id(text: str) -> bool:
-    """Whether the text can be the id of a blob."""
     return len(text) <= ID_BYTES_MAX and bool(_SPELLING.fullmatch(text)) and not _DOTS.search(text)
 
 
@@ -94,7 +93,7 @@ def checked(text: str) -> BlobId:
     """The text as the id of a blob.
 
     Raises:
-        BadPayload: no store made it, and none is asked for it.
+        BadPayload: no store makes such ids.
     """
     if not is_blob_id(text):
         raise BadPayload(

@@ -62,7 +62,7 @@ def change(current: QueueConfiguration | None, wanted: QueueConfiguration) -> Qu
     """The configuration after a change.
 
     Raises:
-        ConfigurationRefused: it would lose sight of mails, or cannot be; the message says what would be allowed.
+        ConfigurationRefused: it is invalid, or mails would no longer be found; the message says what would be allowed.
     """
     objections = tuple(_objections(current, wanted))
     if objections:
@@ -72,9 +72,9 @@ def change(current: QueueConfiguration | None, wanted: QueueConfiguration) -> Qu
 
 
 def nearest_windows(current: timedelta, wanted: timedelta) -> tuple[timedelta, ...]:
-    """The windows that may follow the current one and come next to the wanted: below, and above where there is one.
+    """The allowed windows nearest to the wanted one: below it, and above where there is one.
 
-    Whoever asks for whole minutes gets whole minutes, where there are any on that side.
+    If whole minutes are wanted, whole minutes are returned, where there are any on that side.
     """
     allowed, seconds = _divisors(current // SECOND), wanted // SECOND
     below = [one for one in allowed if one <= seconds][::-1]
@@ -85,7 +85,6 @@ def nearest_windows(current: timedelta, wanted: timedelta) -> tuple[timedelta, .
 
 
 def event_json(event_id: int, configuration: QueueConfiguration) -> str:
-    """The event as James writes it."""
     return json_text(
         {
             "eventId": event_id,
@@ -99,10 +98,10 @@ def event_json(event_id: int, configuration: QueueConfiguration) -> str:
 
 
 def configuration_of(event: str) -> QueueConfiguration:
-    """The configuration that an event tells of.
+    """Parse an event.
 
     Raises:
-        BadPayload: it tells of none; the message names the field.
+        BadPayload: it holds no configuration; the message names the field.
     """
     fields = object_in(event, "the event")
     if fields.get("type") != EVENT_TYPE:
@@ -114,7 +113,7 @@ def configuration_of(event: str) -> QueueConfiguration:
 
 
 def event_of(event_id: int, event: str | None) -> ConfigurationEvent:
-    """The event under an id.
+    """Parse the event with that id.
 
     Raises:
         BadPayload: it cannot be read; the message names the event and the field.
@@ -139,7 +138,7 @@ def window_text(window: timedelta) -> str:
 
 
 def _objections(current: QueueConfiguration | None, wanted: QueueConfiguration) -> Iterator[tuple[str, str]]:
-    """Why it cannot be, each with what would be allowed."""
+    """Why it is refused, each reason with what would be allowed."""
     yield from _objections_to_window(current.slicing.window if current else None, wanted.slicing.window)
     yield from _objections_to_buckets(current.slicing.buckets if current else 1, wanted.slicing.buckets)
     if wanted.pace not in _COUNTS:

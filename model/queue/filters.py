@@ -40,7 +40,6 @@ class MailFilter:
     whereabouts: Whereabouts | None = None
 
     def matches(self, listed: Listed) -> bool:
-        """Whether the mail is meant."""
         return (
             self._fits_passage(listed)
             and _fits(self.sender, listed.queued.mail.sender or NULL_SENDER, any_case=True)
@@ -71,7 +70,7 @@ def _fits(wanted: str | None, found: str, *, any_case: bool = False) -> bool:
 
 @lru_cache(maxsize=256)
 def _matcher(wanted: str, any_case: bool) -> Callable[[str], bool]:  # noqa: FBT001 - a cache's key
-    """Compiled once: a condition is asked of every mail of a queue."""
+    """Compiled once: it is applied to every mail of a queue."""
     pattern = ".*".join(map(re.escape, wanted.split("*")))
     compiled = re.compile(pattern, re.DOTALL | (re.IGNORECASE if any_case else 0))
     return lambda found: compiled.fullmatch(found) is not None

@@ -51,9 +51,9 @@ def json_bytes(value: Any) -> bytes:
 
 
 def seconds_of(length: timedelta) -> Decimal:
-    """A length of time, or an instant since 1970, as the number of seconds that James writes.
+    """A duration, or a time since 1970, as the number of seconds that James writes.
 
-    Of a fraction before 1970 Jackson writes another instant than it means; here it is the one that is meant.
+    Jackson writes fractions before 1970 wrongly; here they are right.
     """
     micros = length // _MICROSECOND
     return Decimal(micros * 1000).scaleb(-9) if micros else Decimal("0.0")

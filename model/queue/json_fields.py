@@ -26,11 +26,7 @@ _SECONDS: Final = (Decimal(-62_135_596_800), Decimal(253_402_300_799))
 
 
 def refuse(field: str, why: str) -> NoReturn:
-    """Say which field it was.
-
-    Raises:
-        BadPayload: always.
-    """
+    """Always raises `BadPayload`, which names the field."""
     raise BadPayload(f"{field} {why}", mend=MEND)
 
 
@@ -83,7 +79,7 @@ def texts_of(value: Any, field: str) -> tuple[str, ...]:
 
 
 def mapping_of(value: Any, field: str) -> Mapping[str, Any]:
-    """An object whose names are texts; nothing there is an empty one.
+    """An object whose names are texts; None counts as an empty one.
 
     Raises:
         BadPayload: it is none.
@@ -144,7 +140,7 @@ def whole_number_of(value: Any, field: str, allowed: range) -> int:
 
 
 def whole_seconds_of(value: Any, field: str, allowed: range) -> timedelta:
-    """A length of time in seconds, told whole or with a fraction of zeros.
+    """A duration in seconds, written whole or with a fraction of zeros.
 
     Raises:
         BadPayload: it is none, or not one of the range.
@@ -155,12 +151,12 @@ def whole_seconds_of(value: Any, field: str, allowed: range) -> timedelta:
 
 
 def in_millis(at: datetime) -> datetime:
-    """The instant without what is finer than a millisecond: what Cassandra's timestamps and James's dates keep."""
+    """The time cut to milliseconds, as Cassandra's timestamps and James's dates keep it."""
     return at.replace(microsecond=at.microsecond // 1000 * 1000)
 
 
 def optional(take: Callable[[Any, str], Any], value: Any, field: str, default: Any = None) -> Any:
-    """What is taken of a value, or the default where there is none."""
+    """The field taken with `take`; the default where the value is None."""
     return default if value is None else take(value, field)
 
 

@@ -1,4 +1,4 @@
-"""A place in the listing of a queue, kept by whoever reads it page by page. Pure.
+"""A place in the listing of a queue, kept by clients that read it page by page. Pure.
 
 It names the last mail that was seen by what the listing is ordered by, not by a count: mails may come and go, and the
 next page still begins right behind it.
@@ -20,7 +20,7 @@ _LETTERS = {Whereabouts.WAITING: "w", Whereabouts.DELAYED: "d"}
 
 @dataclass(frozen=True, slots=True)
 class ListingPosition:
-    """Right behind a mail.
+    """A position right behind a mail.
 
     Attributes:
         stretch: the slice of one that waits, the due time of one that is delayed.
@@ -34,7 +34,6 @@ class ListingPosition:
 
     @classmethod
     def of(cls, listed: Listed) -> Self:
-        """Behind a mail that was listed."""
         stretch = listed.slice_start if listed.whereabouts is Whereabouts.WAITING else listed.due_at
         return cls(listed.whereabouts, stretch or listed.enqueued_at, listed.enqueued_at, listed.queued.enqueue_id)
 
@@ -56,7 +55,7 @@ class ListingPosition:
 
     @property
     def token(self) -> str:
-        """As text, for whoever asks for the next page; what is in it is nobody's business."""
+        """As opaque text, for the request of the next page."""
         return ".".join(
             (
                 _LETTERS[self.whereabouts],
@@ -68,7 +67,7 @@ class ListingPosition:
 
     @property
     def order(self) -> tuple[bool, datetime, datetime, UUID]:
-        """Where it stands in the listing: those that wait first, slice by slice, by time; then the others as due.
+        """Sort key: waiting mails first, by slice and time; then the delayed ones by due time.
 
         Delayed mails of equal times stand by their ids alone, as their rows do.
         """
@@ -77,7 +76,6 @@ class ListingPosition:
 
 
 def is_behind(listed: Listed, position: ListingPosition | None) -> bool:
-    """Whether the mail comes after the position."""
     return position is None or ListingPosition.of(listed).order > position.order
 
 

@@ -16,7 +16,7 @@ DUE_TALLIED: Final = timedelta(days=15)
 """How long after its begin a slice of delayed mails is counted by its tallies: it is emptied long before."""
 
 DUE_TALLIES_KEPT: Final = 2 * DUE_TALLIED
-"""How long after its begin they live, whoever wrote them and whenever: none expires before all are out of use."""
+"""How long tallies live after their slice begins: none expires before all are out of use."""
 
 _SECOND: Final = timedelta(seconds=1)
 _LEAST: Final = timedelta(days=1)
@@ -66,7 +66,7 @@ class WriterTally:
 
     @classmethod
     def of(cls, row: Row) -> Self:
-        """Of a row; what was never written counts for nothing."""
+        """Columns that were never written count as 0."""
         return cls(
             row["writer"],
             row["enqueued"] or 0,
@@ -86,7 +86,7 @@ class SliceCount:
 
 
 def tallied(tallies: Iterable[WriterTally]) -> SliceCount | None:
-    """The sum of a slice's tallies; None where they cannot tell, and its rows must be looked at."""
+    """The sum of a slice's tallies; None where they do not suffice and its rows must be read."""
     told = tuple(tallies)
     if not told or any(one.is_foreign for one in told):
         return None
@@ -96,9 +96,9 @@ def tallied(tallies: Iterable[WriterTally]) -> SliceCount | None:
 
 
 def others_were_at_work(tallies: Iterable[WriterTally], rows: int, marked: int) -> bool:
-    """Whether a slice shows what nobody has counted: rows or marks of another program, James perhaps.
+    """Whether a slice holds rows or marks that nobody has counted: another program's, perhaps James's.
 
-    Only where every sum is settled; fewer rows say nothing, for a sweep may have been cut short.
+    Only where every sum is settled; fewer rows prove nothing, for a sweep may have been cut short.
 
     Args:
         tallies: of the slice.
@@ -118,17 +118,17 @@ def due_tallies_at(due_slice: datetime) -> datetime:
 
 
 def is_of_due(tallies_at: datetime) -> bool:
-    """Whether the tallies that lie there are of delayed mails."""
+    """Whether the tallies stored there are of delayed mails."""
     return tallies_at.microsecond == _OF_DUE.microseconds
 
 
 def due_ttl_seconds(tallies_at: datetime, now: datetime) -> int:
-    """How long a tally of delayed mails lives that is written now: all of a slice until the same time."""
+    """How long a tally of delayed mails written now lives; all tallies of a slice expire at the same time."""
     return max(tallies_at + DUE_TALLIES_KEPT - now, _LEAST) // _SECOND
 
 
 def due_tallied(due_slice: datetime, tallies: Iterable[WriterTally], now: datetime) -> SliceCount | None:
-    """The sum of a slice of delayed mails; None where its rows must be looked at."""
+    """The sum of a slice of delayed mails; None where its rows must be read."""
     return tallied(tallies) if now < due_slice + DUE_TALLIED else None
 
 

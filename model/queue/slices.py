@@ -24,7 +24,7 @@ class Slicing:
 
 
 def slice_of(at: datetime, window: timedelta) -> datetime:
-    """The start of the slice that an instant lies in."""
+    """The start of the slice that contains the time."""
     seconds, step = (at - EPOCH) // SECOND, window // SECOND
     return EPOCH + timedelta(seconds=seconds // step * step)
 
@@ -37,12 +37,11 @@ def slices_between(start: datetime, end: datetime, window: timedelta) -> Iterato
 
 
 def bucket_of(name: str, buckets: int) -> int:
-    """The bucket of a mail of that name."""
     return abs(java_hash(name)) % buckets
 
 
 def java_hash(text: str) -> int:
-    """Java's String.hashCode(): over UTF-16 units, in 32 bits with a sign."""
+    """Java's String.hashCode(): over UTF-16 units, signed 32 bits."""
     units = text.encode("utf-16-be", "surrogatepass")
     hashed = 0
     for high, low in zip(units[::2], units[1::2], strict=True):

@@ -1,4 +1,4 @@
-"""Where a queue begins: the rules of browse start and content start, which keep every mail in sight. Pure.
+"""Where a queue begins: the rules of browse start and content start, which keep every mail visible. Pure.
 
 Before the browse start every mail is marked, before the content start every row is gone. The browse start only grows,
 and never comes nearer to now than the grace: what a slow clock enqueues is then still seen. Source: ADR-31, ADR-32,
@@ -28,12 +28,12 @@ def grace_of(window: timedelta) -> timedelta:
 
 
 def furthest_browse_start(now: datetime, window: timedelta) -> datetime:
-    """The latest slice that may be the browse start, whatever the slices before it hold."""
+    """The latest possible browse start, whatever the slices before it hold."""
     return slice_of(now - grace_of(window), window)
 
 
 def next_browse_start(current: datetime, first_live: datetime | None, now: datetime, window: timedelta) -> datetime:
-    """Where the browse start belongs: never before where it is, never past a mail, never within the grace.
+    """The new browse start: never before the current one, never past a mail, never within the grace.
 
     Args:
         current: where it is.
@@ -47,7 +47,7 @@ def next_browse_start(current: datetime, first_live: datetime | None, now: datet
 
 
 def slice_for(now: datetime, browse_start: datetime | None, window: timedelta) -> datetime:
-    """The slice of a mail that is enqueued now: one that browsing sees."""
+    """The slice for a mail that is enqueued now; browsing sees it."""
     own = slice_of(now, window)
     return own if browse_start is None else max(own, slice_of(browse_start, window))
 
@@ -55,7 +55,7 @@ def slice_for(now: datetime, browse_start: datetime | None, window: timedelta) -
 def right_slice(
     slice_start: datetime, browse_start: datetime, reckoned_at: datetime, now: datetime, window: timedelta
 ) -> datetime:
-    """Where a row belongs after it was put into a slice: there, unless the browse start is further or the clock jumped.
+    """Where a row belongs once it was put: the same slice, unless the browse start is further or the clock jumped.
 
     Args:
         slice_start: the slice that was reckoned for it.
@@ -70,26 +70,26 @@ def right_slice(
 
 
 def live_slices(browse_start: datetime, now: datetime, window: timedelta) -> Iterable[datetime]:
-    """The slices in which mails may be, the earliest first.
+    """The slices that may hold mails, the earliest first.
 
-    Whoever enqueues may have a clock that is ahead of ours, and whoever moved the browse start too.
+    The clocks of processes that enqueue or move the browse start may be ahead of ours.
     """
     ahead = max(now, browse_start + grace_of(window)) + GRACE_MIN
     return slices_between(slice_of(browse_start, window), slice_of(ahead, window) + window, window)
 
 
 def gone_before(slice_start: datetime | None, browse_start: datetime | None) -> bool:
-    """Whether a mail of that slice is out of sight: every mail there was marked, or put into a later slice."""
+    """Whether mails of that slice are invisible: each was marked, or put into a later slice."""
     return slice_start is not None and browse_start is not None and slice_start < browse_start
 
 
 def mark_may_have_expired(since: datetime, now: datetime, mark_ttl: timedelta) -> bool:
-    """Whether a mark that was put then, or later, may have expired; never where marks live for ever (zero)."""
+    """Whether a mark written then or later may have expired; never where marks live for ever (zero)."""
     return bool(mark_ttl) and since + mark_ttl <= now + GRACE_MIN
 
 
 def moved_back(browse_start: datetime | None, furthest: datetime | None) -> bool:
-    """Whether somebody put the browse start back: it was seen further on."""
+    """Whether somebody moved the browse start back: it was seen further on."""
     return browse_start is not None and furthest is not None and browse_start < furthest
 
 
@@ -111,8 +111,9 @@ def slices_to_clean(
 def slack_of(row_ttl: timedelta, mark_ttl: timedelta) -> timedelta:
     """How much longer rows live than any mail should stay.
 
-    As the tables are made marks outlive rows by as much (`model.advice.queue_settings.lifetimes`); where they do not,
-    it is a third.
+    Where mailmend made the tables, marks outlive rows by as much (`model.advice.queue_settings.lifetimes`); elsewhere
+    it
+    is a third of `row_ttl`.
     """
     return min(mark_ttl - row_ttl if mark_ttl > row_ttl else row_ttl / 3, row_ttl)
 
@@ -125,7 +126,7 @@ def ageing_before(now: datetime, row_ttl: timedelta, mark_ttl: timedelta) -> dat
 def rows_lapsed_before(
     swept_at: datetime | None, now: datetime, row_ttl: timedelta, mark_ttl: timedelta, window: timedelta
 ) -> datetime | None:
-    """Before which slice rows of waiting mails may have expired, for want of a sweep to renew them; None: nowhere.
+    """Rows of waiting mails in slices before it may have expired, because no sweep renewed them; None: nowhere.
 
     Args:
         swept_at: when a sweep last ended; None: never.

@@ -74,27 +74,23 @@ class Gap:
     found: tuple[Difference, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Compare once."""
         object.__setattr__(self, "found", differences(self.expected, self.live))
 
     def of(self, *aspects: Aspect) -> Iterator[Difference]:
-        """The differences of these kinds, in their order."""
         return (one for one in self.found if one.aspect in aspects)
 
     @property
     def removes(self) -> bool:
-        """Whether what is not expected is removed."""
         return Include.REMOVALS in self.include
 
     def step(self, owner: str, statement: Statement) -> SchemaChange:
-        """A change that a statement carries out."""
         return SchemaChange(owner, statement, statement.assess(self.live))
 
 
 def changes(gap: Gap) -> tuple[SchemaChange, ...]:
     """What takes the live schema to the expected one, in an order in which it can run.
 
-    All of it is rehearsed on the live schema as a value: what the server would refuse is left to a person.
+    Each change is tried on the live schema as a value: what the server would refuse is left to a person.
     """
     return tuple(_rehearsed(gap.live, _steps(gap)))
 
@@ -125,7 +121,7 @@ def _manual(owner: str, how: str) -> SchemaChange:
 
 
 def _drops_of_views_and_indexes(gap: Gap, waiting: frozenset[str]) -> Iterator[SchemaChange]:
-    """First of all: a view stands in the way of a dropped column, and so does an index."""
+    """First of all: a column with a view or an index on it cannot be dropped."""
     views = {Aspect.DIFFERENT_VIEW} | ({Aspect.UNEXPECTED_VIEW} if gap.removes else set())
     indexes = {Aspect.DIFFERENT_INDEX} | ({Aspect.UNEXPECTED_INDEX} if gap.removes else set())
     bases = {view.table.name: name_of(view.base) for view in gap.expected.views}
@@ -138,7 +134,7 @@ def _drops_of_views_and_indexes(gap: Gap, waiting: frozenset[str]) -> Iterator[S
 
 
 def _creations_of_indexes_and_views(gap: Gap, waiting: frozenset[str]) -> Iterator[SchemaChange]:
-    """Those of a table that is changed by hand wait for it: on the table as it is they would be others."""
+    """Those of a table that is changed by hand wait for it: on the present table they would differ."""
     lacking = {name_of(one.subject) for one in gap.of(Aspect.MISSING_INDEX, Aspect.DIFFERENT_INDEX)}
     for index in gap.expected.indexes:
         if name_of(index.spelling) in lacking and name_of(index.table) in waiting:
@@ -156,7 +152,7 @@ def _creations_of_indexes_and_views(gap: Gap, waiting: frozenset[str]) -> Iterat
 
 
 def _types(gap: Gap) -> Iterator[SchemaChange]:
-    """In the expected order, in which each type stands before those that use it."""
+    """In the expected order: each type before those that use it."""
     for wanted in gap.expected.types:
         found = gap.live.user_type(wanted.name)
         if found is None:
@@ -166,7 +162,7 @@ def _types(gap: Gap) -> Iterator[SchemaChange]:
 
 
 def _fields_added(gap: Gap, wanted: UserType, found: UserType) -> Iterator[SchemaChange]:
-    """Fields can only be added behind those that are there, and only while no key holds the type."""
+    """Fields can only be added at the end, and only while no key holds the type."""
     count = len(found.fields)
     in_a_key = any(found.name in names_in(column.type) for table in gap.live.tables for column in table.key)
     if wanted.normal_fields[:count] != found.normal_fields or in_a_key:
@@ -190,7 +186,7 @@ def _tables(gap: Gap) -> Iterator[SchemaChange]:
 
 
 def _becomes_counters(wanted: Table, found: Table) -> bool:
-    """Whether the one counts and the other does not: counters stand in tables of their own."""
+    """Whether only the wanted one counts: counters need tables of their own."""
     return any(one.is_counter for one in wanted.columns) is not any(one.is_counter for one in found.columns)
 
 
@@ -212,7 +208,7 @@ def _columns(gap: Gap, wanted: Table, found: Table) -> Iterator[SchemaChange]:
 
 
 def _options(gap: Gap, wanted: Table, kind: type[SetOptions] = SetOptions) -> Iterator[SchemaChange]:
-    """One statement for all of a table's options: each ALTER is a change of the schema on every node."""
+    """One statement for all of a table's options: each ALTER changes the schema on every node."""
     names = {one.subject for one in gap.of(Aspect.DIFFERENT_OPTION) if one.owner == wanted.spelling}
     declared = {**wanted.options, **wanted.literals(comment=False)}
     if names and Include.OPTIONS in gap.include:
@@ -221,7 +217,7 @@ def _options(gap: Gap, wanted: Table, kind: type[SetOptions] = SetOptions) -> It
 
 
 def _drops_of_tables_and_types(gap: Gap) -> Iterator[SchemaChange]:
-    """Types last, and those first that use others; one that a column still has cannot go."""
+    """Types last, each before those that it uses; one that a column still has cannot go."""
     for one in gap.of(Aspect.UNEXPECTED_TABLE):
         yield gap.step(one.owner, DropTable(Name(one.owner)))
     unexpected = {name_of(one.owner) for one in gap.of(Aspect.UNEXPECTED_TYPE)}

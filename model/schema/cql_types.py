@@ -32,7 +32,7 @@ class CqlType:
 
 
 def parse_type(text: str) -> CqlType:
-    """The type that the text spells, in its one form.
+    """Parse a type into its normal form.
 
     Raises:
         BadIdentifier: the text is not a CQL type.
@@ -46,12 +46,12 @@ def parse_type(text: str) -> CqlType:
 
 @lru_cache(maxsize=1024)
 def normal_type(text: str) -> str:
-    """The type's text in its one form: lower case, no spaces, no `frozen` that says nothing new."""
+    """The type's text in normal form: lower case, no spaces, no redundant `frozen`."""
     return str(parse_type(text))
 
 
 def names_in(text: str) -> frozenset[str]:
-    """Every name that a type's text mentions, user types among them, as the server knows them."""
+    """Every name in a type's text, user types among them, as the server knows them."""
     return frozenset(_names(parse_type(text)))
 
 
@@ -68,7 +68,7 @@ def _tokens(text: str) -> list[str]:
 
 
 def _token(text: str) -> str:
-    """A name as it is spelled best, a Java class as it is."""
+    """A name in its normal spelling; a Java class unchanged."""
     return spelled(name_of(text)) if text.startswith('"') else text if text.startswith("'") else text.lower()
 
 
@@ -88,7 +88,7 @@ def _parse(tokens: list[str], text: str) -> tuple[CqlType, list[str]]:
 
 
 def _thawed(parsed: CqlType, *, frozen: bool) -> CqlType:
-    """Without every `frozen` that only repeats what holds anyway."""
+    """Remove every redundant `frozen`."""
     if parsed.name == "frozen" and len(parsed.arguments) == 1:
         inner = _thawed(parsed.arguments[0], frozen=True)
         return inner if frozen or inner.name in _ALWAYS_FROZEN else CqlType("frozen", (inner,))

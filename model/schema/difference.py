@@ -70,7 +70,7 @@ class Difference:
 
 
 def differences(expected: Schema, live: Schema) -> tuple[Difference, ...]:
-    """Everything in which the live schema differs: types, tables in the expected order, indexes, views."""
+    """All differences of the live schema: types, tables in the expected order, indexes, views."""
     return (
         *_compare(expected.types, live.types, "TYPE", _type_text),
         *_compare(expected.tables, live.tables, "TABLE", lambda _: "", table_differences),
@@ -86,7 +86,6 @@ def _compare(
     text: Callable[[P], str],
     within: Callable[[P, P], Iterator[Difference]] = lambda _, __: iter(()),
 ) -> Iterator[Difference]:
-    """What is missing, has another text, is different within, or is not expected."""
     found = {one.name: one for one in live}
     for wanted in expected:
         other = found.pop(wanted.name, None)
@@ -101,7 +100,6 @@ def _compare(
 
 
 def _place(part: UserType | Table | Index | View) -> tuple[str, str]:
-    """Owner and subject."""
     match part:
         case Index():
             return part.table, part.spelling
@@ -116,7 +114,7 @@ def _type_text(user_type: UserType) -> str:
 
 
 def index_text(index: Index) -> str:
-    """What an index is on, and by which class, in one spelling."""
+    """Target and class of an index, in one spelling."""
     using = f" using {_short(index.using)}" if index.using else ""
     return f"{name_of(index.table)} ({_folded(index.target)}){using}"
 
@@ -127,7 +125,7 @@ def _index_options(wanted: Index, found: Index) -> Iterator[Difference]:
 
 
 def view_text(view: View) -> str:
-    """What makes a view: its base table, columns, key, order and condition, in one spelling."""
+    """A view's base table, columns, key, order and condition, in one spelling."""
     columns = ", ".join(sorted(view.table.names))
     key = f"{_key_text(view.table)}, {_order_text(view.table)}"
     return f"of {name_of(view.base)} ({columns}) key ({key}) where {_folded(view.where)}"
@@ -138,7 +136,7 @@ def _view_options(wanted: View, found: View) -> Iterator[Difference]:
 
 
 def _short(class_name: str) -> str:
-    """A class by its short name; the two names of the storage-attached index are one."""
+    """A class by its short name; both names of the storage-attached index are one."""
     short = class_name.strip("'").rsplit(".", 1)[-1]
     return "StorageAttachedIndex" if short.lower() in {"sai", "storageattachedindex"} else short
 
@@ -147,13 +145,13 @@ _QUOTED = re.compile(r"""('(?:[^']|'')*'|"(?:[^"]|"")*")""")
 
 
 def _folded(cql: str) -> str:
-    """A piece of CQL in lower case and single spaces; what stands in quotes keeps its case, names lose the quotes."""
+    """CQL in lower case and single spaces; quoted text keeps its case, names lose their quotes."""
     parts = [part if part[:1] in ("'", '"') else part.lower() for part in _QUOTED.split(cql)]
     return " ".join("".join(parts).replace('"', "").split())
 
 
 def table_differences(wanted: Table, found: Table) -> Iterator[Difference]:
-    """Everything in which one live table differs: key, order, columns, options."""
+    """All differences of one live table: key, order, columns, options."""
     yield from _between_keys(wanted, found)
     yield from _between_columns(wanted, found)
     yield from _between_options(wanted, found)
@@ -191,7 +189,7 @@ _KEPT_AS_NULL = {"allow_auto_snapshot": "true", "cdc": "false", "incremental_bac
 
 
 def _between_options(wanted: Table, found: Table) -> Iterator[Difference]:
-    """Only options that are declared: what a server adds by itself is its own business."""
+    """Only declared options: servers add others by themselves."""
     expected = {**wanted.options, **wanted.literals(comment=False)}
     live = found.literals(comment=False)
     for name, value in expected.items():
@@ -201,7 +199,7 @@ def _between_options(wanted: Table, found: Table) -> Iterator[Difference]:
 
 
 def option_text(literal: str) -> str:
-    """An option's literal in one spelling, so that two can be compared."""
+    """An option's literal in one spelling, for comparison."""
     pairs = pairs_of(literal)
     return map_literal(pairs) if pairs else literal
 
@@ -210,7 +208,7 @@ _PERCENTILE = re.compile(r"(\d+(?:\.\d+)?)p(?:ercentile)?", re.IGNORECASE)
 
 
 def option_says(expected: str, found: str) -> bool:
-    """Whether the live option says at least what is expected: servers add their own defaults to a map."""
+    """Whether the live option holds all that is expected: servers add their own defaults to a map."""
     if expected.startswith("{"):
         return pairs_of(expected).items() <= pairs_of(found).items()
     texts = _retry(text_of(expected)), _retry(text_of(found))

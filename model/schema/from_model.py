@@ -17,7 +17,7 @@ _MAIL = frozenset(table.name for table in MAIL_TABLES)
 def gap_to_catalog(
     live: Schema, include: frozenset[Include], *, newest: bool = False, choice: CompactionChoice | None = None
 ) -> Gap:
-    """What lies between a mail keyspace and the catalog.
+    """The differences between a mail keyspace and the catalog.
 
     Args:
         live: the keyspace.

@@ -65,7 +65,7 @@ class Resource:
 
     @property
     def enclosing(self) -> tuple["Resource", ...]:
-        """Itself, and all that it is part of: what is granted there counts here."""
+        """Itself and all that contains it: what is granted there counts here."""
         tables = Resource(other=f"ALL TABLES IN KEYSPACE {self.keyspace}")
         return (self, tables, Resource(self.keyspace), Resource()) if self.table else (self, Resource())
 
@@ -108,18 +108,16 @@ _SHAPES = (Permission.CREATE, Permission.ALTER, Permission.DROP)
 
 
 def _names(tables: Iterable[Table]) -> tuple[str, ...]:
-    """Each table once, as the server knows it."""
     return tuple(dict.fromkeys(table.name for table in tables))
 
 
 def _looked_at(family: Family) -> Iterator[Table]:
-    """Every table that a check of the family reads."""
     yield from family.tables
     yield from (table for counts in family.counts for table in counts.generators)
 
 
 def _mended(family: Family) -> Iterator[Table]:
-    """Every table that a repair of the family writes: content is never touched, paths are only reported."""
+    """Every table that a repair of the family writes: never content, and paths are only reported."""
     if not family.mirror.report_only:
         yield family.truth
         yield from (one.table for one in family.projections if one is not family.content)
@@ -210,7 +208,7 @@ REMARKS = (
     "Whoever creates a table is granted everything on it: after `mailmend schema apply`, see what the migrator holds",
     "beyond its need with: mailmend schema grants --role migrator --check",
 )
-"""What grants cannot say, for whoever reads them."""
+"""What grants cannot say."""
 
 ROLES: Mapping[str, Role] = {
     role.name: role for role in (READER, REPAIRER, LOADER, MIGRATOR, ADVISER, QUEUE_READER, QUEUE)
@@ -227,27 +225,24 @@ class Keyspaces:
     ledger_tables: frozenset[str] | None = None
 
     def name(self, where: GrantScope) -> str:
-        """What the keyspace is called."""
         return {GrantScope.MAIL: self.mail, GrantScope.LEDGER: self.ledger}.get(where, where.value)
 
     def has(self, where: GrantScope, table: str) -> bool:
-        """Whether the table is there."""
         found = {GrantScope.MAIL: self.mail_tables, GrantScope.LEDGER: self.ledger_tables}.get(where)
         return found is None or table in found
 
 
 def has_work(role: Role, keyspaces: Keyspaces) -> bool:
-    """Whether there is anything to do for the role."""
     return not role.only_with or keyspaces.has(GrantScope.MAIL, role.only_with)
 
 
 def grants_of(role: Role, keyspaces: Keyspaces) -> tuple[Grant, ...]:
-    """Everything that the role needs, sorted; what is on tables that are not there included."""
+    """All grants that the role needs, sorted; those on missing tables too."""
     return tuple(sorted({grant for need in role.needs for grant in _grants(need, keyspaces)}))
 
 
 def absent(role: Role, keyspaces: Keyspaces) -> frozenset[Resource]:
-    """The tables that the role needs and that are not there: no server grants anything on those."""
+    """Tables that the role needs and that do not exist: no server grants anything on those."""
     return frozenset(
         Resource(keyspaces.name(need.where), table)
         for need in role.needs
@@ -264,7 +259,7 @@ def _grants(need: Need, keyspaces: Keyspaces) -> Iterator[Grant]:
 
 @dataclass(frozen=True, slots=True)
 class HeldGrant:
-    """A permission that a role has, and the role that it has it through: itself, or one that it was granted."""
+    """A permission that a role has, and the role that it comes from: itself, or one that it was granted."""
 
     grant: Grant
     through: str
@@ -297,13 +292,11 @@ class GrantComparison:
 
     @property
     def agrees(self) -> bool:
-        """Whether the role has what it needs and nothing else."""
         fits = self.holding.exists and not self.holding.superuser
         return fits and not (self.missing or self.superfluous or self.to_grant)
 
 
 def compared(needed: Iterable[Grant], holding: Holding) -> GrantComparison:
-    """What the role lacks, and what it has too much."""
     wanted = frozenset(needed)
     own = {held.grant for held in holding.held if held.through == holding.name}
     return GrantComparison(

@@ -33,7 +33,6 @@ class Index:
 
     @property
     def name(self) -> str:
-        """The name as the server knows it."""
         return name_of(self.spelling)
 
 
@@ -53,7 +52,6 @@ class View:
 
     @property
     def name(self) -> str:
-        """The name as the server knows it."""
         return self.table.name
 
 
@@ -67,32 +65,26 @@ class Schema:
     views: tuple[View, ...] = ()
 
     def table(self, name: str) -> Table | None:
-        """The table of that name or spelling (in any case, unless it is in quotes), or None."""
+        """By name or spelling: in any case, unless it is in quotes. The other look-ups do the same."""
         return _named(name, self.tables)
 
     def user_type(self, name: str) -> UserType | None:
-        """The user type of that name or spelling, or None."""
         return _named(name, self.types)
 
     def index(self, name: str) -> Index | None:
-        """The index of that name or spelling, or None."""
         return _named(name, self.indexes)
 
     def view(self, name: str) -> View | None:
-        """The materialized view of that name or spelling, or None."""
         return _named(name, self.views)
 
     def views_of(self, table: Table) -> tuple[View, ...]:
-        """The views whose base the table is."""
         return tuple(one for one in self.views if name_of(one.base) == table.name)
 
     def indexes_of(self, table: Table) -> tuple[Index, ...]:
-        """The indexes on the table."""
         return tuple(one for one in self.indexes if name_of(one.table) == table.name)
 
     @property
     def empty(self) -> bool:
-        """Whether the keyspace holds nothing."""
         return not self.types and not self.tables
 
 
@@ -101,23 +93,21 @@ EMPTY = Schema((), ())
 
 
 def find(parts: Iterable[P], spelling: str) -> P | None:
-    """The part of exactly that spelling, or None."""
     return next((one for one in parts if one.name == name_of(spelling)), None)
 
 
 def put(parts: tuple[P, ...], new: P) -> tuple[P, ...]:
-    """The parts with the new one in place of the one of its name, or after all the others."""
+    """Replace the part of the same name, or append."""
     there = any(one.name == new.name for one in parts)
     return tuple(new if one.name == new.name else one for one in parts) if there else (*parts, new)
 
 
 def without(parts: tuple[P, ...], spelling: str) -> tuple[P, ...]:
-    """The parts without the one of exactly that spelling."""
     return tuple(one for one in parts if one.name != name_of(spelling))
 
 
 def in_order_of_use(types: Iterable[UserType]) -> tuple[UserType, ...]:
-    """The types, each after those that its fields are made of; otherwise in the order given."""
+    """Each type after those that its fields use; otherwise in the order given."""
     left = {one.name: one for one in types}
     ordered: dict[str, UserType] = {}
     while left:
@@ -132,6 +122,6 @@ def _used_by(user_type: UserType) -> frozenset[str]:
 
 
 def _named(name: str, parts: Iterable[P]) -> P | None:
-    """The server's own name goes first: in double quotes `A` and `a` are two."""
+    """The server's own name goes first: in double quotes `A` and `a` are two names."""
     held = tuple(parts)
     return next((one for one in held if one.name == name), None) or find(held, name)

@@ -11,24 +11,23 @@ _OWN = "org.apache.cassandra."
 
 
 def text_literal(text: str) -> str:
-    """A text as CQL quotes it."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def text_of(literal: str) -> str:
-    """What a literal says: a text without its quotes, anything else as it is."""
+    """A text literal without its quotes; anything else as it is."""
     if len(literal) > 1 and literal[0] == literal[-1] == "'":
         return literal[1:-1].replace("''", "'")
     return literal
 
 
 def map_literal(pairs: Mapping[str, str]) -> str:
-    """A map of texts as CQL spells it, in the order of its keys."""
+    """A map of texts as CQL spells it, sorted by key."""
     return "{" + ", ".join(f"{text_literal(name)}: {text_literal(pairs[name])}" for name in sorted(pairs)) + "}"
 
 
 def pairs_of(literal: str) -> dict[str, str]:
-    """The pairs of a map literal, as texts without quotes (none where it is no map); a class by its short name."""
+    """The pairs of a map literal, without quotes (empty where it is no map); a class by its short name."""
     if not literal.startswith("{"):
         return {}
     found = {_unquoted(name): _unquoted(quoted) or bare for name, quoted, bare in _PAIR.findall(literal)}
@@ -36,7 +35,7 @@ def pairs_of(literal: str) -> dict[str, str]:
 
 
 def short_class(name: str) -> str:
-    """A class by its short name where it is one of Cassandra's own, which CQL takes by either."""
+    """Cassandra's own classes by their short names, which CQL takes too; others unchanged."""
     return name.rsplit(".", 1)[-1] if name.startswith(_OWN) else name
 
 

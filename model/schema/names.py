@@ -39,21 +39,20 @@ class Name:
 
 
 def name_of(spelling: str) -> str:
-    """The name as the server knows it."""
     if len(spelling) > 1 and spelling[0] == spelling[-1] == '"':
         return spelling[1:-1].replace('""', '"')
     return spelling.lower()
 
 
 def spelled(name: str) -> str:
-    """The name of the server as CQL spells it: in double quotes where it needs them."""
+    """The server's name as CQL spells it: in double quotes where it needs them."""
     if name == name.lower() and _PLAIN.fullmatch(name) and name not in RESERVED:
         return name
     return '"' + name.replace('"', '""') + '"'
 
 
 def checked_spelling(spelling: str, what: str = "name") -> str:
-    """The spelling, once it is known to be one whole name: nothing can break out of it.
+    """The spelling, checked to be one whole name: nothing can break out of it.
 
     Raises:
         BadIdentifier: it is not one that CQL takes, in quotes or without.

@@ -34,7 +34,6 @@ class Assessment:
 
     @property
     def worst(self) -> Risk:
-        """The gravest of them."""
         return self.risks[-1]
 
 
@@ -58,22 +57,20 @@ class Before:
     dropped: DroppedColumns = frozenset()
 
     def holds(self, name: Name) -> bool:
-        """Whether a table may hold rows: it is live, or of another keyspace, of which nothing is known."""
+        """Whether a table may hold rows: it is live, or in another keyspace, of which nothing is known."""
         return name.keyspace is not None or self.live.table(name.spelling) is not None
 
     def option(self, name: Name, option: str) -> str:
-        """The live literal of an option, "" where it is not known."""
+        """The live literal of an option; "" where unknown."""
         table = None if name.keyspace else self.live.table(name.spelling)
         return {**_DEFAULTS, **table.literals(comment=False)}.get(option, "") if table else ""
 
 
 def always(_: Any, __: Before) -> bool:
-    """A danger that is there whatever the keyspace holds."""
     return True
 
 
 def table_is_live(statement: Any, before: Before) -> bool:
-    """A danger for rows that are there."""
     return before.holds(statement.name)
 
 

@@ -39,7 +39,7 @@ class TableSize:
 def table_sizes(
     recorded: Sequence[Iterable[Row]], on_disk: Sequence[Iterable[Row]], nodes: int
 ) -> Mapping[str, TableSize]:
-    """The sizes of one keyspace's tables, by name; a table that no node tells of is not in it.
+    """The sizes of one keyspace's tables, by name; tables that no node reports are left out.
 
     Args:
         recorded: of each node that answered, its rows of `system.size_estimates`.
@@ -68,7 +68,7 @@ def table_sizes(
 
 
 def _scaled(figure: int | None, asked: int, nodes: int) -> int | None:
-    """What all nodes would tell, when those that were not asked hold as much as those that were."""
+    """Scaled up to all nodes, as if the others held as much as those that were asked."""
     return None if figure is None or not asked else round(figure * max(nodes, asked) / asked)
 
 

@@ -79,19 +79,17 @@ class Column:
     """Whether the column is a non-frozen collection, whose cells are written one by one."""
 
     def __post_init__(self) -> None:
-        """Work out once what is asked for with every row."""
         object.__setattr__(self, "name", name_of(self.spelling))
         object.__setattr__(self, "in_key", self.kind in (Kind.PARTITION, Kind.CLUSTERING))
         object.__setattr__(self, "is_collection", self.type.startswith(("set<", "list<", "map<")))
 
     @property
     def shape(self) -> str:
-        """Its type in the one form and whether it is static: two columns of one name are alike where these are."""
+        """Its normal type and whether it is static: columns of one name are alike where these are."""
         return normal_type(self.type) + (" static" if self.kind is Kind.STATIC else "")
 
     @property
     def is_counter(self) -> bool:
-        """Whether the column is a counter."""
         return self.type == "counter"
 
 
@@ -109,7 +107,7 @@ class Compaction:
 
     @classmethod
     def from_literal(cls, literal: str) -> "Compaction | None":
-        """The compaction that an option's literal says; None where it names no class."""
+        """None where the option's literal names no class."""
         pairs = pairs_of(literal)
         strategy = pairs.pop("class", "")
         return cls(strategy, pairs) if strategy else None
@@ -124,12 +122,12 @@ class UserType:
 
     @property
     def normal_fields(self) -> tuple[tuple[str, str], ...]:
-        """The fields by their names as the server knows them, each with its type in the one form."""
+        """(name as the server knows it, normal type) of each field."""
         return tuple((name_of(name), normal_type(kind)) for name, kind in self.fields)
 
     @property
     def name(self) -> str:
-        """The name as the server knows it: lower case, unless the spelling is in quotes."""
+        """As the server knows it: lower case, unless the spelling is in quotes."""
         return name_of(self.spelling)
 
 
@@ -165,7 +163,6 @@ class Table:
     """The names of the columns that are many cells each."""
 
     def __post_init__(self) -> None:
-        """Work out once what is asked for with every row."""
         partition = tuple(column for column in self.columns if column.kind is Kind.PARTITION)
         clustering = tuple(column for column in self.columns if column.kind is Kind.CLUSTERING)
         object.__setattr__(self, "name", name_of(self.spelling))
@@ -182,7 +179,7 @@ class Table:
         return any(column.name == name for column in self.columns)
 
     def column(self, name: str) -> Column:
-        """The column of that name, or of that spelling (in any case, unless it is in quotes).
+        """By name, or by spelling (in any case, unless it is in quotes).
 
         Raises:
             KeyError: there is none.
@@ -194,7 +191,6 @@ class Table:
         raise KeyError(f"{self.spelling} has no column {name}")
 
     def key_of(self, row: Row) -> Key:
-        """The row's primary key, in key order."""
         return tuple(row[column.name] for column in self.key)
 
     def key_row(self, key: Key) -> dict[str, Any]:
@@ -202,17 +198,16 @@ class Table:
         return {column.name: value for column, value in zip(self.key, key, strict=False)}
 
     def with_columns(self, columns: Iterable[Column]) -> "Table":
-        """The same table with other columns: how a variant of a generation is made."""
         return replace(self, columns=tuple(columns))
 
     def literals(self, *, comment: bool = True) -> dict[str, str]:
-        """Every option as a literal, compaction and (unless left out) comment among them."""
+        """Every option as a literal, with compaction and (unless left out) comment."""
         found = {"comment": text_literal(self.comment)} if comment and self.comment else {}
         compaction = {"compaction": self.compaction.literal} if self.compaction else {}
         return {**found, **compaction, **self.options}
 
     def with_options(self, literals: Mapping[str, str]) -> "Table":
-        """The table with these options instead of those of the same names."""
+        """The table with these options in place of those of the same names."""
         rest = {name: literal for name, literal in literals.items() if name != "comment"}
         comment = text_of(literals["comment"]) if "comment" in literals else self.comment
         compaction = Compaction.from_literal(rest.get("compaction", ""))
@@ -224,7 +219,7 @@ class Table:
 
 
 def canonical_value(column: Column, row: Row) -> Any:
-    """The cell in the form in which it is compared; Spark renders the same forms in `spark_repair.frames`."""
+    """The cell in its form for comparison; Spark renders the same forms in `spark_repair.frames`."""
     value = row.get(column.name)
     match column.canonical:
         case Canonical.PLAIN:

@@ -43,7 +43,7 @@ def column_problem(schema: Schema, column: Column) -> str:
 
 
 def type_problem(schema: Schema, column: Column) -> str:
-    """Why the column's type is none, wherever it stands; "" where it is one."""
+    """Why the column's type is invalid anywhere, nested or not; "" where it is valid."""
     problem = next(_problems(schema, parse_type(column.type), frozen=False), "")
     return problem and f"the type {column.type} of {column.spelling} {problem}"
 
@@ -99,7 +99,7 @@ def _can_be_frozen(parsed: CqlType) -> bool:
 
 
 def is_user_type(parsed: CqlType) -> bool:
-    """Whether the type is one that was created by name, and not frozen."""
+    """Whether it is a user type that is not frozen."""
     return parsed.name not in _NATIVE and parsed.name not in _BUILT and not parsed.name.startswith("'")
 
 
@@ -119,7 +119,7 @@ def _key_problem(schema: Schema, parsed: CqlType) -> str:
 
 
 def holds(schema: Schema, parsed: CqlType, name: str) -> bool:
-    """Whether the type, or any inside it, is of that name; user types are looked into."""
+    """Whether the type, or any inside it (fields of user types too), has that name."""
     if parsed.name == name:
         return True
     user_type = find(schema.types, parsed.name) if is_user_type(parsed) else None
@@ -128,17 +128,15 @@ def holds(schema: Schema, parsed: CqlType, name: str) -> bool:
 
 
 def user_types_in(texts: Iterable[str]) -> frozenset[str]:
-    """The user types that types name."""
     return frozenset(name for text in texts for name in names_in(text)) - _NATIVE - _BUILT
 
 
 def uses_type(schema: Schema, kind: str, name: str) -> bool:
-    """Whether a type is that user type, or holds it at any depth."""
     return holds(schema, parse_type(kind), name)
 
 
 def expanded(schema: Schema, parsed: CqlType) -> CqlType:
-    """The type with a tuple in the place of each user type: so a server remembers what it dropped."""
+    """The type with a tuple in place of each user type, as servers remember dropped columns."""
     user_type = find(schema.types, parsed.name) if is_user_type(parsed) else None
     if user_type is not None:
         return CqlType("tuple", tuple(expanded(schema, parse_type(kind)) for _, kind in user_type.fields))
@@ -146,6 +144,6 @@ def expanded(schema: Schema, parsed: CqlType) -> CqlType:
 
 
 def returns(schema: Schema, column: Column, dropped: Column) -> bool:
-    """Whether a column may come back in the place of one that was dropped."""
+    """Whether a column may be added in place of one that was dropped."""
     new, old = parse_type(column.type), parse_type(str(expanded(schema, parse_type(dropped.type))))
     return new == old or (not new.arguments and old.name in _IN_PLACE_OF.get(new.name, frozenset()))

@@ -23,7 +23,7 @@ _MARKERS: Final = ("?", ":")
     docs="managing/operating/compaction/twcs.html",
 )
 def _deletes(subject: Subject) -> Iterator[Hit]:
-    """Each DELETE; where none stands there, what is known of the table."""
+    """Each DELETE; without any, what is known of the table."""
     stated, others = _stated(
         subject, lambda write: write.change is Change.DELETE, "this deletes from {}, which has time windows"
     )
@@ -45,7 +45,7 @@ def _deletes(subject: Subject) -> Iterator[Hit]:
     docs="managing/operating/compaction/twcs.html",
 )
 def _updates(subject: Subject) -> Iterator[Hit]:
-    """Each UPDATE; where none stands there, what is known of the table, or what its columns look like."""
+    """Each UPDATE; without any, what is known of the table, or what its columns suggest."""
     stated, others = _stated(
         subject, lambda write: write.change is Change.UPDATE, "this updates {}, which has time windows"
     )
@@ -77,7 +77,7 @@ def _changed_later(table: Table, *, known: bool) -> Iterator[Hit]:
     docs="managing/operating/compaction/twcs.html",
 )
 def _timestamps(subject: Subject) -> Iterator[Hit]:
-    """Each USING TIMESTAMP; where none stands there, what is known of the table."""
+    """Each USING TIMESTAMP; without any, what is known of the table."""
     text = "this writes to {} with a timestamp of its own"
     stated, others = _stated(subject, lambda write: write.timestamp is not None, text, ("option", "timestamp"))
     yield from stated
@@ -90,9 +90,9 @@ def _timestamps(subject: Subject) -> Iterator[Hit]:
 def _stated(
     subject: Subject, concerns: Callable[[Write], bool], text: str, *first: PlaceKey
 ) -> tuple[list[Hit], list[Table]]:
-    """A hit for each write to time windows that the rule is about; and the tables of which no statement tells.
+    """A hit for each write to time windows that the rule concerns; and the tables without such a statement.
 
-    Of those only what is known beside can tell.
+    Only `Knowledge` can tell about those.
     """
     tables = ((one, subject.table_of(one.write)) for one in subject.writes())
     met = [(one, table) for one, table in tables if table and strategy_of(table) == TWCS and concerns(one.write)]
@@ -114,7 +114,7 @@ def _stated(
     docs="developing/cql/types.html",
 )
 def _rewritten_collections(subject: Subject) -> Iterator[Hit]:
-    """Each INSERT of a collection that is not frozen; what is known of the table where none stands there."""
+    """Each INSERT of a collection that is not frozen; without any, what is known of the table."""
     seen = set()
     for number, write, points in subject.writes():
         table = subject.table_of(write)
@@ -149,7 +149,7 @@ def _whole(column: Column) -> str:
     docs="developing/cql/dml.html",
 )
 def _batches(subject: Subject) -> Iterator[Hit]:
-    """Batches whose partitions are known to differ; where markers hide the keys, silence."""
+    """Batches whose partitions are known to differ; silent where bind markers hide the keys."""
     for number, placed in enumerate(subject.statements):
         statement = placed.statement
         if isinstance(statement, Batch) and _partitions_differ(subject, statement.writes):

@@ -36,7 +36,6 @@ class Ignore:
 
     @property
     def noted(self) -> bool:
-        """Whether it stands in the file itself."""
         return self.statement is not None
 
     def __str__(self) -> str:
@@ -44,7 +43,6 @@ class Ignore:
         return f"{self.file}: {self.rule}" if self.file else f"{self.rule}{at}"
 
     def covers(self, finding: LintFinding) -> bool:
-        """Whether the finding is one of those meant."""
         everywhere = not self.table and not self.noted
         here = self.noted and finding.statement == self.statement
         at_table = bool(self.table) and name_of(self.table) == name_of(finding.table)
@@ -52,7 +50,7 @@ class Ignore:
 
 
 def parse_ignore(rule: object, table: object, reason: object) -> Ignore:
-    """The ignore that somebody wrote.
+    """An ignore from settings.
 
     Raises:
         WrongUse: no rule, no reason, or not texts.
@@ -98,7 +96,7 @@ def _creates(placed: Placed) -> str:
 
 
 def with_reasons(findings: Sequence[LintFinding], ignores: Sequence[Ignore]) -> tuple[LintFinding, ...]:
-    """The findings, those that an ignore covers with its reason; the first that does counts."""
+    """The findings; those that an ignore covers carry its reason, the first such ignore's."""
     return tuple(_with_reason(finding, ignores) for finding in findings)
 
 
@@ -108,5 +106,4 @@ def _with_reason(finding: LintFinding, ignores: Sequence[Ignore]) -> LintFinding
 
 
 def unused_among(ignores: Sequence[Ignore], findings: Sequence[LintFinding]) -> tuple[Ignore, ...]:
-    """The ignores that cover none of the findings."""
     return tuple(one for one in ignores if not any(one.covers(finding) for finding in findings))

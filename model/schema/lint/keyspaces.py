@@ -63,7 +63,7 @@ def _views(subject: Subject) -> Iterator[Hit]:
     docs="developing/cql/indexing/2i/2i-when-to-use.html",
 )
 def _many_values(subject: Subject) -> Iterator[Hit]:
-    """Cassandra's own index, which is local to each node; ScyllaDB's is global."""
+    """Cassandra's own index is local to each node; ScyllaDB's is global."""
     if not subject.release.is_cassandra:
         return
     created = {
@@ -83,12 +83,12 @@ def _many_values(subject: Subject) -> Iterator[Hit]:
 
 
 def _of(index: Index) -> tuple[str, str]:
-    """What it is on, whatever it is called: CREATE INDEX may leave the name to the server."""
+    """What it is on, without its name: CREATE INDEX may leave the name to the server."""
     return name_of(index.table), name_of(index.target.strip())
 
 
 def _type_of(subject: Subject, index: Index) -> str:
-    """The type of what is indexed; "" where it is inside a collection, or not known."""
+    """Type of the indexed column; "" inside a collection, or where it is not known."""
     target = index.target.strip()
     if target.partition("(")[0].lower() in _INNER and target.endswith(")"):
         return ""

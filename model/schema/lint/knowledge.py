@@ -65,7 +65,7 @@ class Knowledge:
     paxos_variant: str = ""
 
     def with_facts_of(self, other: "Knowledge") -> "Knowledge":
-        """The same settings, with what the other knows of tables besides."""
+        """These settings, with the other's facts about tables added."""
         return replace(
             self,
             marks=tuple(dict.fromkeys(self.marks + other.marks)),
@@ -109,7 +109,7 @@ _LEDGER: Final = Knowledge(
 
 
 def known_of(schema: Schema) -> Knowledge:
-    """What is known of the tables of mail or of the ledger that the schema holds; of others nothing."""
+    """What is known of the mail or ledger tables in the schema; nothing of others."""
     known = Knowledge()
     for family in FAMILIES:
         if schema.table(family.truth.name) is not None and schema.table(family.mirror.table.name) is not None:

@@ -39,20 +39,20 @@ _SPECULATION_3: Final = re.compile(r"always|none|\d+(\.\d+)?percentile|\d+(\.\d+
     docs="developing/cql/ddl.html",
 )
 def _unknown(subject: Subject) -> Iterator[Hit]:
-    """Every statement that sets options; where there is none, what the tables have."""
+    """Every statement that sets options; without any, what the tables have."""
     for table, number, options in _declared(subject):
         for option, text, fix in _unknown_options(options, subject.release, named=number is not None):
             yield Hit(text, option, statement=number, fix=fix, table=table)
 
 
 def refused_options(statement: Statement, release: ServerRelease) -> tuple[tuple[str, str], ...]:
-    """Classes and options of a statement that a server of that release would refuse: (what it is, what is near it)."""
+    """(problem, fix) for each class and option in a statement that a server of that release would refuse."""
     options = statement.options_set or {}
     return tuple((text, fix) for _, text, fix in _unknown_options(options, release, named=True))
 
 
 def _declared(subject: Subject) -> Iterator[tuple[str, int | None, Options]]:
-    """Each table's options as they were written: (table, number of the statement or None, options)."""
+    """Each table's options as written: (table, number of the statement or None, options)."""
     stated = set()
     for number, placed in enumerate(subject.statements):
         table, options = placed.statement.about, placed.statement.options_set
@@ -65,7 +65,7 @@ def _declared(subject: Subject) -> Iterator[tuple[str, int | None, Options]]:
 
 
 def _unknown_options(options: Options, release: ServerRelease, *, named: bool) -> Iterator[tuple[str, str, str]]:
-    """(option, text, fix) of what the server would refuse; what a server itself tells it knows by name."""
+    """(option, text, fix) of what the server would refuse; `named`: names are judged too, not only values."""
     known = TABLE_OPTIONS[release]
     for option, literal in options.items():
         if named and option.lower() not in known:
@@ -102,7 +102,7 @@ def _unknown_compaction(pairs: Options, release: ServerRelease) -> Iterator[tupl
 
 
 def _unknown_compression(pairs: Options, release: ServerRelease) -> Iterator[tuple[str, str, str]]:
-    """Only names that went away: what each compressor takes besides is its own business."""
+    """Only names that were removed: each compressor has options of its own."""
     if not release.at_least(ServerRelease.CASSANDRA_5_0):
         return
     for name in pairs.keys() & COMPRESSION_NEW.keys():
@@ -126,7 +126,7 @@ def _did_you_mean(word: str, known: Iterable[str]) -> str:
     docs="developing/cql/ddl.html",
 )
 def _speculation(subject: Subject) -> Iterator[Hit]:
-    """What stands in the options, then the variant of Paxos where it is known."""
+    """What the options say, then the variant of Paxos where it is known."""
     yield from _odd_speculation(subject)
     if subject.knowledge.paxos_variant != "v1" or not subject.release.at_least(ServerRelease.CASSANDRA_4_1):
         return

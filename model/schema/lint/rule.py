@@ -22,7 +22,6 @@ class Severity(IntEnum):
 
     @property
     def word(self) -> str:
-        """Its name in reports and options."""
         return self.name.lower()
 
 
@@ -34,7 +33,7 @@ COMPACTION: Final[tuple[PlaceKey, ...]] = (("option", "compaction"),)
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """What a rule saw.
+    """One violation of a rule.
 
     Attributes:
         text: what is so, in one sentence.
@@ -56,7 +55,7 @@ class Hit:
 
     @property
     def places(self) -> tuple[PlaceKey, ...]:
-        """Where to point at; an option inside of a map stands where the map stands."""
+        """Where to point; an option inside a map stands where the map stands."""
         return self.points or (("column", name_of(self.subject)), ("option", self.subject.partition(".")[0]))
 
 
@@ -105,14 +104,14 @@ class LintFinding:
 def rule(
     rule_id: str, title: str, severity: Severity, reason: str, fix: str, *, docs: str
 ) -> Callable[[Callable[[Subject], Iterator[Hit]]], LintRule]:
-    """Make a rule of what looks at a keyspace; `docs` is a page of Cassandra's documentation."""
+    """Make a rule of a function that checks a keyspace; `docs` is a page of Cassandra's documentation."""
     return lambda check: LintRule(rule_id, title, severity, reason, fix, f"{DOCS}/{docs}", check)
 
 
 def table_rule(
     rule_id: str, title: str, severity: Severity, reason: str, fix: str, *, docs: str, windows: bool = False
 ) -> Callable[[Callable[[Table, Subject], Iterator[Hit]]], LintRule]:
-    """Make a rule of what looks at one table; with `windows` only at those with time windows."""
+    """Make a rule of a function that checks one table; with `windows` only tables with time windows."""
 
     def made(look: Callable[[Table, Subject], Iterator[Hit]]) -> LintRule:
         def check(subject: Subject) -> Iterator[Hit]:

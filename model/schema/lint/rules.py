@@ -43,7 +43,7 @@ def rules_named(wanted: Iterable[str] = (), excluded: Iterable[str] = ()) -> tup
 
 
 def lint(subject: Subject, rules: Sequence[LintRule] = RULES) -> tuple[LintFinding, ...]:
-    """What the rules find, in the order of the text (what no text says comes last)."""
+    """All findings of the rules in the order of the text; those without a place come last."""
     defining = _defining(subject)
     found = [_finding(subject, rule, hit, defining) for rule in rules for hit in rule.check(subject)]
     return tuple(sorted(found, key=_place))

@@ -25,16 +25,14 @@ class ServerRelease(Enum):
 
     @property
     def is_cassandra(self) -> bool:
-        """Whether it is Apache Cassandra."""
         return self is not ServerRelease.SCYLLA
 
     @property
     def title(self) -> str:
-        """Its name in sentences."""
         return f"Cassandra {self.value}" if self.is_cassandra else "ScyllaDB"
 
     def at_least(self, other: "ServerRelease") -> bool:
-        """Whether it is Cassandra, and that one or a later one."""
+        """Whether it is Cassandra of that release or a later one."""
         order = list(ServerRelease)
         return self.is_cassandra and order.index(self) >= order.index(other)
 
@@ -61,8 +59,9 @@ def parse_release(text: str) -> ServerRelease:
 def exact_release(version: str) -> ServerRelease | None:
     """The release of a server by its own version, where every name that it takes is known here.
 
-    None for a later one, for ScyllaDB (which calls itself 3.0.8) and for other makers' (theirs have four numbers): what
-    is not known here may well be known there.
+    None for a later one, for ScyllaDB (which calls itself 3.0.8) and for other makers' (theirs have four numbers):
+    those
+    may know names that are not listed here.
     """
     found = _OWN_VERSION.fullmatch(version)
     return next((one for one in ServerRelease if found and one.value == found[1]), None)

@@ -1,4 +1,4 @@
-"""What the rules look at: a schema, the statements that made it, the server it is for, and what is known beside."""
+"""What the rules check: a schema, the statements that made it, the server it is for, and what is known beside."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,7 +36,6 @@ class Placed:
 
     @property
     def statement(self) -> Statement:
-        """What it says."""
         return self.parsed.statement
 
 
@@ -50,7 +49,7 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One keyspace as the rules look at it.
+    """One keyspace as the rules see it.
 
     Attributes:
         schema: what all statements lead to, or what the server has.
@@ -70,7 +69,7 @@ class Subject:
     knowledge: Knowledge = field(default_factory=Knowledge)
 
     def writes(self) -> Iterator["Written"]:
-        """Every data statement, those of batches too."""
+        """Every data statement, those in batches too."""
         for number, placed in enumerate(self.statements):
             statement = placed.statement
             if isinstance(statement, Write):
@@ -80,26 +79,25 @@ class Subject:
                     yield Written(number, write, (("name", str(place)),))
 
     def table(self, name: str) -> Table | None:
-        """The table of that name as the server knows it, a view's too."""
+        """By its name as the server knows it; views included."""
         tables = (*self.schema.tables, *(view.table for view in self.schema.views))
         return next((table for table in tables if table.name == name), None)
 
     def table_of(self, write: Write) -> Table | None:
-        """The table that a statement writes to, if it is one of this keyspace."""
+        """The table that a statement writes to; None if it is not in this keyspace."""
         elsewhere = write.name.keyspace is not None and name_of(write.name.keyspace) != self.keyspace
         return None if elsewhere else self.table(name_of(write.name.spelling))
 
     def is_repaired(self, table: Table) -> bool:
-        """Whether it is the truth or a projection of something."""
+        """Whether it is the truth or a projection."""
         return any(table.name in pair for pair in self.knowledge.projections)
 
     def time_windowed(self) -> Iterator[Table]:
-        """Every table with time windows."""
         return (table for table in self.schema.tables if strategy_of(table) == TWCS)
 
 
 def strategy_of(table: Table) -> str:
-    """Its compaction strategy by the short name; the server's default where it says nothing."""
+    """Its compaction strategy by the short name; the server's default where none is set."""
     return short_class(table.compaction.strategy) if table.compaction else STCS
 
 
@@ -109,23 +107,22 @@ def compaction_options(table: Table) -> Mapping[str, str]:
 
 
 def seconds_of(table: Table, option: str, default: int = 0) -> int:
-    """An option that is a number of seconds; its default where it is missing or no number."""
+    """An option in seconds; the default where it is missing or no number."""
     text = text_of(table.options.get(option, "")).strip()
     return int(text) if text.removeprefix("-").isdigit() and text.isascii() else default
 
 
 def ttl_of(table: Table) -> timedelta:
-    """Its default time to live; zero where rows stay."""
+    """Its default time to live; zero: rows never expire."""
     return _span(seconds_of(table, "default_time_to_live"))
 
 
 def gc_grace_of(table: Table) -> timedelta:
-    """How long its tombstones are kept at least."""
     return _span(seconds_of(table, "gc_grace_seconds", GC_GRACE_DEFAULT))
 
 
 def window_of(table: Table) -> timedelta | None:
-    """The length of its time windows; None where they are no time windows, or make no sense."""
+    """The length of its time windows; None where it has none, or the options are invalid."""
     options = compaction_options(table)
     unit = _WINDOW_UNITS.get(text_of(options.get("compaction_window_unit", "DAYS")))
     size = text_of(options.get("compaction_window_size", "1"))
@@ -162,7 +159,7 @@ def _counted(count: int, name: str) -> str:
 
 @dataclass(slots=True)
 class _Keyspace:
-    """One keyspace on the way: its statements, and what they have led to so far."""
+    """One keyspace while statements are read: its statements, and the schema so far."""
 
     statements: list[Placed] = field(default_factory=list)
     schema: Schema = EMPTY
@@ -172,7 +169,7 @@ class _Keyspace:
     made: set[str] = field(default_factory=set)
 
     def take(self, placed: Placed) -> None:
-        """The next statement: what a server would refuse changes nothing."""
+        """Apply the next statement; one that a server would refuse changes nothing."""
         number, statement = len(self.statements), placed.statement
         self.statements.append(placed)
         if isinstance(statement, CreateKeyspace | AlterKeyspace):
@@ -201,8 +198,9 @@ def subjects_of(
 ) -> tuple[Subject, ...]:
     """One subject for each keyspace that the statements name, in the order of their first mention.
 
-    Statements without a keyspace are run against the one that is given; USE holds to the end of its file. To what the
-    settings tell is added what is known of tables of mail.
+    Statements without a keyspace are run against the one that is given; USE holds to the end of its file. What is known
+    of
+    the mail tables is added to `knowledge`.
     """
     keyspaces: dict[str, _Keyspace] = {}
     current, file = keyspace, None

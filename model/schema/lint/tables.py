@@ -75,7 +75,7 @@ def _growing_partitions(table: Table, subject: Subject) -> Iterator[Hit]:
 
 
 def _unbounded(table: Table) -> Column | None:
-    """The column by which partitions grow with time, where nothing in the key bounds them and nothing expires."""
+    """The column by which partitions grow for ever: nothing in the key bounds them and nothing expires."""
     bounded = any(
         column.type in _TIMES | _NUMBERS or any(word in column.name.lower() for word in _BUCKETS)
         for column in table.partition
@@ -96,7 +96,7 @@ def _unbounded(table: Table) -> Column | None:
     docs="managing/operating/repair.html",
 )
 def _gc_grace_and_repairs(table: Table, subject: Subject) -> Iterator[Hit]:
-    """Where the interval of repairs is known."""
+    """Silent where the interval of repairs is unknown."""
     grace, interval = gc_grace_of(table), subject.knowledge.repair_interval
     if interval is not None and grace <= interval:
         text = f"tombstones go after {words(grace)}, repairs come every {words(interval)}"

@@ -75,7 +75,7 @@ def _windows_per_ttl(table: Table, _: Subject) -> Iterator[Hit]:
 
 
 def _rounded(length: timedelta) -> timedelta:
-    """To whole days, hours or minutes, whichever is the largest that still says something."""
+    """To whole days, hours or minutes: the largest unit that fits, at least a minute."""
     for unit in (timedelta(days=1), timedelta(hours=1)):
         if length >= unit:
             return unit * round(length / unit)
@@ -93,7 +93,7 @@ def _rounded(length: timedelta) -> timedelta:
     windows=True,
 )
 def _too_many_sstables(table: Table, subject: Subject) -> Iterator[Hit]:
-    """A window leaves one SSTable at least; it goes when all in it has expired, `gc_grace_seconds` ago."""
+    """Each window leaves at least one SSTable, until `gc_grace_seconds` after all in it has expired."""
     window, ttl, grace = window_of(table), ttl_of(table), gc_grace_of(table)
     kept = ttl + grace if ttl else _YEAR
     if window is None or (count := -(-kept // window)) <= subject.knowledge.sstables_max:
@@ -117,7 +117,7 @@ def _too_many_sstables(table: Table, subject: Subject) -> Iterator[Hit]:
     windows=True,
 )
 def _blocking_read_repair(table: Table, subject: Subject) -> Iterator[Hit]:
-    """An option of Cassandra 4.0 and later."""
+    """The option exists since Cassandra 4.0."""
     blocking = option_text(table, "read_repair").upper() in {"", "BLOCKING"}
     if blocking and subject.release.at_least(ServerRelease.CASSANDRA_4_0):
         yield Hit(f"reads of {table.spelling} write old cells into the newest window", "read_repair")
@@ -166,7 +166,7 @@ def _timestamp_resolution(table: Table, _: Subject) -> Iterator[Hit]:
     windows=True,
 )
 def _lookups(table: Table, subject: Subject) -> Iterator[Hit]:
-    """By a whole primary key that is the partition key, or as the knowledge says."""
+    """Lookups by a primary key without clustering columns, or those that `Knowledge` lists."""
     chance = _chance(option_text(table, "bloom_filter_fp_chance"))
     if (table.clustering and table.name not in subject.knowledge.looked_up) or chance <= BLOOM_MAX:
         return
@@ -178,7 +178,6 @@ def _lookups(table: Table, subject: Subject) -> Iterator[Hit]:
 
 
 def _chance(text: str) -> float:
-    """The chance that is stated, or the server's default."""
     try:
         return float(text)
     except ValueError:

@@ -39,7 +39,7 @@ class Effect(Enum):
 
     @staticmethod
     def of_all(parts: "Sequence[Effect]", *, repeats: bool = False) -> "Effect":
-        """A statement is carried out as a whole: a mixture is somebody else's work, unless it may be sent again."""
+        """A statement runs as a whole: a mixture is somebody else's work, unless it may be sent again."""
         if repeats and len(set(parts)) > 1:
             return Effect.NOT_APPLIED if Effect.NOT_APPLIED in parts else Effect.APPLIED
         return parts[0] if len(set(parts)) == 1 else Effect.DIFFERENT
@@ -69,12 +69,12 @@ class Statement:
 
     @property
     def keyspace_named(self) -> str | None:
-        """The keyspace that it names itself, as spelled."""
+        """The keyspace that it names, as spelled."""
         return None
 
     @property
     def subject(self) -> str:
-        """What it is about, for people."""
+        """What it is about, for messages."""
         return ""
 
     @property
@@ -89,7 +89,7 @@ class Statement:
 
     @property
     def parts(self) -> "tuple[Statement, ...]":
-        """The statement itself, or those that it is made of."""
+        """The statement itself, or those inside a batch."""
         return (self,)
 
     @property
@@ -98,7 +98,7 @@ class Statement:
         return None
 
     def needs(self) -> frozenset[str]:
-        """The names of tables, types, indexes and views that must be there before it."""
+        """The names of tables, types, indexes and views that must exist before it."""
         return frozenset()
 
     def makes(self) -> frozenset[str]:
@@ -144,7 +144,7 @@ class Statement:
         return Effect.NOT_APPLIED
 
     def may_not_have_run(self, live: Schema) -> bool:
-        """Whether the columns and keys of the live schema cannot show that it ran: rows, options, drops."""
+        """Whether the live columns and keys cannot show that it ran: rows, options, drops."""
         return False
 
     def remaining(self, live: Schema) -> "Statement | None":
@@ -197,11 +197,10 @@ class NamedStatement(Statement):
         return self.unfit
 
     def refused(self, reason: str, *, mend: str = "") -> SchemaRefused:
-        """What to raise where the server would refuse it."""
         return SchemaRefused(self.verb, str(self.name), reason, mend=mend)
 
     def must(self, problem: str) -> None:
-        """Refuse it where there is a problem."""
+        """Raises `SchemaRefused` if there is a problem; "" is none."""
         if problem:
             raise self.refused(problem)
 
@@ -269,7 +268,7 @@ def table_of(schema: Schema, name: Name, verb: str) -> Table:
 
 
 def makes_alike(statement: Statement, before: Schema, live: Schema) -> bool:
-    """Whether it makes the live schema of the one before it, but for options that may have changed since."""
+    """Whether it makes the live schema out of `before`, except for options that may have changed since."""
     try:
         found = differences(statement.apply(before), live)
     except SchemaRefused:

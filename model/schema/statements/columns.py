@@ -135,7 +135,7 @@ class DropColumns(NamedStatement):
         return frozenset((name_of(self.name.spelling), name_of(column)) for column in self.columns)
 
     def apply(self, schema: Schema) -> Schema:
-        """Which columns they were is remembered."""
+        """The table remembers the dropped columns."""
         if self.if_exists and self.lacks_table(schema):
             return schema
         table = self.table_in(schema)
@@ -198,7 +198,7 @@ class RenameColumns(NamedStatement):
     dangers = (Danger(Risk.BREAKING, "Clients that know the old names in {name} fail from then on."),)
 
     def apply(self, schema: Schema) -> Schema:
-        """The views of the table are renamed with it."""
+        """The columns of the table's views are renamed too."""
         if self.if_exists and self.lacks_table(schema):
             return schema
         table = self.table_in(schema)

@@ -64,7 +64,7 @@ class CreateIndex(NamedStatement):
         return replace(schema, indexes=(*schema.indexes, index))
 
     def took_effect(self, live: Schema) -> Effect:
-        """By its name; where the server was left to choose one, by what it is on."""
+        """By its name; where the server chose the name, by what it is on."""
         if not self.index.spelling:
             return Effect.done(any(self._made(one, live) for one in live.indexes))
         found = find(live.indexes, self.index.spelling)
@@ -73,13 +73,13 @@ class CreateIndex(NamedStatement):
         return Effect.alike(makes_alike(self, replace(live, indexes=without(live.indexes, found.spelling)), live))
 
     def _made(self, found: Index, live: Schema) -> bool:
-        """Whether an index is what the statement would make in its place, whatever it is called."""
+        """Whether an index is what the statement would make, whatever its name."""
         named = replace(self, index=replace(self.index, spelling=found.spelling))
         return makes_alike(named, replace(live, indexes=without(live.indexes, found.spelling)), live)
 
 
 def _as_stored(table: Table, index: Index) -> Index:
-    """The index as a server lists it: what is indexed of a collection is said, the built-in class is not."""
+    """The index as a server lists it: with what is indexed of a collection, without the built-in class."""
     aspect, column = _aspect(table, index)
     target = index.target
     if column is not None:
@@ -91,13 +91,13 @@ def _as_stored(table: Table, index: Index) -> Index:
 
 
 def _aspect(table: Table, index: Index) -> tuple[str, Column | None]:
-    """What of which column is indexed; no column where there are several, or none of that name."""
+    """(what is indexed, of which column); None where there are several columns, or none of that name."""
     found = _TARGET.fullmatch(index.target)
     return (found[1] or "", find(table.columns, found[2])) if found else ("", None)
 
 
 def _named(schema: Schema, table: Table, index: Index) -> Index:
-    """The index with the name that a server makes for one without: the first that is free."""
+    """The index with the name that a server would choose: the first that is free."""
     if index.spelling:
         return index
     columns = columns_of(index.target)

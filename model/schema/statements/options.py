@@ -33,7 +33,7 @@ _NOTHING_REWRITTEN = "It applies to new data; no SSTable is rewritten."
 
 
 def _seconds(literal: str) -> float:
-    """The number that a literal is; one that is unknown is taken for endless, so that anything is below it."""
+    """The number in a literal; unknown ones count as infinite, so that anything is below them."""
     try:
         return float(text_of(literal))
     except ValueError:
@@ -55,7 +55,7 @@ class SetOptions(NamedStatement):
         return self.options
 
     def apply(self, schema: Schema) -> Schema:
-        """What the options say is judged before whether the table is there, as servers do it."""
+        """Options are checked before the table's existence, as servers do it."""
         self.must(NO_CLASS if names_no_class(self.options) else "")
         if self.if_exists and self.lacks_table(schema):
             return schema
@@ -87,7 +87,7 @@ class SetOptions(NamedStatement):
         return replace(self, options=due) if table and due else None
 
     def _expires_sooner(self, before: Before) -> bool:
-        """Where 0 means never, and counts as the greatest."""
+        """0 means never, and counts as the greatest."""
         wanted, found = self._numbers(before, "default_time_to_live")
         return (wanted or math.inf) < (found or math.inf)
 
@@ -96,7 +96,7 @@ class SetOptions(NamedStatement):
         return wanted < found
 
     def _numbers(self, before: Before, option: str) -> tuple[float, float]:
-        """The number as it is set and as it is; any is below one that is unknown, none below one that is not set."""
+        """(new, present) value: any is below an unknown present one; an option that is not set changes nothing."""
         if option not in self.options or not before.holds(self.name):
             return math.inf, math.inf
         return _seconds(self.options[option]), _seconds(before.option(self.name, option))
@@ -108,7 +108,7 @@ class SetOptions(NamedStatement):
         return bool(self._changed_pairs(before, "compression"))
 
     def _changed_pairs(self, before: Before, option: str) -> frozenset[str]:
-        """Which pairs of a map would be others: a map is replaced as a whole, so those left out count too."""
+        """Pairs of a map that would change: a map is replaced as a whole, so those left out count too."""
         if option not in self.options or not before.holds(self.name):
             return frozenset()
         wanted, found = pairs_of(self.options[option]), pairs_of(before.option(self.name, option))

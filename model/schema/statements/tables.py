@@ -21,14 +21,13 @@ ROWS_GONE = Danger(
 
 
 def name_problem(name: str) -> str:
-    """Why nothing can be called that; "" where it can."""
+    """Why the name is not allowed; "" where it is."""
     if _NAME.fullmatch(name):
         return ""
     return "a name has at most 48 letters, digits and underscores, also in double quotes"
 
 
 def names_no_class(options: Mapping[str, str]) -> bool:
-    """Whether there is a compaction without a class."""
     return "compaction" in options and not pairs_of(options["compaction"]).get("class")
 
 
@@ -82,7 +81,7 @@ class CreateTable(NamedStatement):
         return option_problem(table, table.literals())
 
     def took_effect(self, live: Schema) -> Effect:
-        """Its key and columns tell; its options may have been changed since."""
+        """By its key and columns; its options may have been changed since."""
         found = find(live.tables, self.name.spelling)
         if found is None:
             return Effect.NOT_APPLIED

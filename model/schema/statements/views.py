@@ -30,7 +30,6 @@ class CreateView(NamedStatement):
 
     @property
     def base(self) -> Name:
-        """The base table's name."""
         return replace(self.name, spelling=self.view.base)
 
     def _base_is_live(self, before: Before) -> bool:
@@ -59,7 +58,7 @@ class CreateView(NamedStatement):
         return replace(schema, views=put(schema.views, replace(view, table=_typed(base, view))))
 
     def took_effect(self, live: Schema) -> Effect:
-        """The statement names columns only: their types are known once it is applied to the live base table."""
+        """The statement names columns only; their types come from the live base table."""
         if find(live.views, self.view.table.spelling) is None:
             return Effect.NOT_APPLIED
         return Effect.alike(makes_alike(self, replace(live, views=without(live.views, self.view.table.spelling)), live))
@@ -99,7 +98,7 @@ def _key_problem(base: Table, view: View) -> str:
 
 
 def _typed(base: Table, view: View) -> Table:
-    """The view's columns with the types of the base; all of them where it selects `*`."""
+    """The view's columns with the types of the base; all of them for `SELECT *`."""
     chosen = list(view.table.columns)
     if view.all_columns:
         chosen += [replace(one, descending=False) for one in base.columns if one.name not in view.table.names]
