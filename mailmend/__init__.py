@@ -2,6 +2,12 @@
 
 A service that writes mail takes `MessageStore`; one that works on the mail queue takes `open_queue`; whoever has
 tables of their own declares them (`Table`, `Column`, `Mirror`, `Filter`, `Union`, `Counts`, `Content`, `Family`).
+What the commands do, a program does with `check`, `repair` and `undo`, from a request to a result:
+
+    from mailmend import Caller, CheckRequest, ConnectionSettings, check
+
+    result = check(CheckRequest(connection=ConnectionSettings(hosts=("cassandra1",)), engine="local"), Caller())
+    print(result.summary.findings)
 
 Names are loaded when they are first used, so that `import mailmend` needs no driver and costs nothing. If another
 package of the process has the name of one of ours (`model`, `admin`, `cql`, `repair`, ...), the first use says which
@@ -15,6 +21,17 @@ from typing import TYPE_CHECKING, Any, Final
 from mailmend.own_packages import claim
 
 if TYPE_CHECKING:
+    from admin.services.caller import Caller
+    from admin.services.mending import (
+        CheckRequest,
+        MendingResult,
+        RepairRequest,
+        UndoRequest,
+        check,
+        repair,
+        undo,
+    )
+    from admin.settings import ConnectionSettings
     from mailqueue.queue import MailQueue
     from mailqueue.rabbitmq.mail_queue import open_queue
     from model.errors import ExitCode, MailmendError
@@ -31,7 +48,10 @@ if TYPE_CHECKING:
 __version__ = _version("mailmend")
 
 _HOMES: Final = {
+    "Caller": "admin.services.caller",
+    "CheckRequest": "admin.services.mending",
     "Column": "model.schema.table",
+    "ConnectionSettings": "admin.settings",
     "Content": "model.projections.content",
     "Counts": "model.projections.groups",
     "ExitCode": "model.errors",
@@ -40,17 +60,26 @@ _HOMES: Final = {
     "FlagsChange": "model.messages.flags",
     "MailQueue": "mailqueue.queue",
     "MailmendError": "model.errors",
+    "MendingResult": "admin.services.mending",
     "MessageStore": "repair.writing.message_store",
     "Mirror": "model.projections.mirror",
+    "RepairRequest": "admin.services.mending",
     "Table": "model.schema.table",
+    "UndoRequest": "admin.services.mending",
     "Union": "model.projections.groups",
     "WriterSettings": "repair.writing.truth_writes",
+    "check": "admin.services.mending",
     "open_queue": "mailqueue.rabbitmq.mail_queue",
+    "repair": "admin.services.mending",
+    "undo": "admin.services.mending",
 }
 """Where each public name stands."""
 
 __all__ = [
+    "Caller",
+    "CheckRequest",
     "Column",
+    "ConnectionSettings",
     "Content",
     "Counts",
     "ExitCode",
@@ -59,12 +88,18 @@ __all__ = [
     "FlagsChange",
     "MailQueue",
     "MailmendError",
+    "MendingResult",
     "MessageStore",
     "Mirror",
+    "RepairRequest",
     "Table",
+    "UndoRequest",
     "Union",
     "WriterSettings",
+    "check",
     "open_queue",
+    "repair",
+    "undo",
 ]
 
 

@@ -192,7 +192,7 @@ def _remove(cluster: LocalCluster) -> None:
 
 
 def _mailmend() -> list[str]:
-    return [sys.executable, "-m", "admin.cli"]
+    return [sys.executable, "-m", "mailmend"]
 
 
 def _say(number: int, text: str) -> None:

@@ -1,6 +1,7 @@
 """The demo's story, told by its own script against a cluster in memory: every command ends as the demo says."""
 
 import json
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -149,3 +150,10 @@ class TestShell:
         monkeypatch.setattr(demo, "_mailmend", lambda: ["/bin/sh", "-c", script])
 
         assert Shell(9042, tmp_path).ask("runs") == {"host": "127.0.0.1", "keyspace": ""}
+
+
+def test_what_the_demo_types_is_a_command_that_runs() -> None:
+    """It runs in processes of their own, as a person would type it."""
+    ended = subprocess.run([*demo._mailmend(), "--version"], capture_output=True, text=True, check=False)
+
+    assert (ended.returncode, ended.stderr) == (0, "")
