@@ -25,7 +25,7 @@ from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS,
 from model.catalog.queue_tables import OwnTables
 from model.ids import BlobId, EnqueueId, QueueName
 from model.operations import Change, Put, Scan
-from model.ports import AsyncTables, Blobs, Broker
+from model.ports import AsyncTables, Blobs, Broker, Clock
 from model.queue.blob_ids import BlobNaming
 from model.queue.configuration import QueueConfiguration
 from model.queue.filters import EVERYTHING, MailFilter
@@ -72,7 +72,7 @@ class Counted:
 class Process:
     """One process that works on a queue's tables, without the queue around them."""
 
-    clock: VirtualClock
+    clock: Clock
     tallies: SliceTallies
     view: QueueView
     sweeper: Sweeper
@@ -104,7 +104,7 @@ class TwinQueue:
         self.broker = MemoryBroker(self.clock)
         self.blobs = MemoryBlobs(self.clock, self.naming)
 
-    async def process(self, clock: VirtualClock | None = None) -> RabbitMailQueue:
+    async def process(self, clock: Clock | None = None) -> RabbitMailQueue:
         """The queue as one more process has it; its clock may be wrong."""
         return await open_queue(
             self.name,
@@ -117,7 +117,7 @@ class TwinQueue:
             counts=self.counted,
         )
 
-    def parts(self, clock: VirtualClock | None = None, wire: Wire | None = None) -> Process:
+    def parts(self, clock: Clock | None = None, wire: Wire | None = None) -> Process:
         """What a process that has just started works with, by its own clock and over a wire where it has one."""
         clock = clock or self.clock
         tables: AsyncTables = WiredTables(self.tables, wire) if wire else self.tables

@@ -133,27 +133,24 @@ class TestPages:
 
     @given(seed=st.integers(0, 1000))
     @settings(max_examples=30)
-    def test_mails_may_come_and_go_between_pages(self, seed: int) -> None:
+    async def test_mails_may_come_and_go_between_pages(self, seed: int) -> None:
         """Each that was there all the time is shown once; the one that was seen last may go, and the sweep come."""
-
-        async def story(twin: TwinQueue) -> None:
-            chance = random.Random(seed)
-            process = await fill(twin, range(30), 20 * MINUTE)
-            gone, shown, after, number = set[int](), list[str](), None, 30
-            while mails := await page(process, 4, after):
-                shown += [one.queued.mail.name for one in mails]
-                after = ListingPosition.of(mails[-1]).token
-                for leaving in [int(shown[-1].removeprefix("mail-")), chance.randrange(number)]:
-                    await process.view.mark(QUEUE, queued(leaving).enqueue_id, None)
-                    gone.add(leaving)
-                if number < 40:
-                    await process.view.rows.place(QUEUE, queued(number))
-                    number += 1
-                await process.sweeper.sweep(QUEUE)
-            assert len(shown) == len(set(shown))
-            assert {f"mail-{one}" for one in range(30) if one not in gone} <= set(shown)
-
-        asyncio.run(story(twin_queue()))
+        twin = twin_queue()
+        chance = random.Random(seed)
+        process = await fill(twin, range(30), 20 * MINUTE)
+        gone, shown, after, number = set[int](), list[str](), None, 30
+        while mails := await page(process, 4, after):
+            shown += [one.queued.mail.name for one in mails]
+            after = ListingPosition.of(mails[-1]).token
+            for leaving in [int(shown[-1].removeprefix("mail-")), chance.randrange(number)]:
+                await process.view.mark(QUEUE, queued(leaving).enqueue_id, None)
+                gone.add(leaving)
+            if number < 40:
+                await process.view.rows.place(QUEUE, queued(number))
+                number += 1
+            await process.sweeper.sweep(QUEUE)
+        assert len(shown) == len(set(shown))
+        assert {f"mail-{one}" for one in range(30) if one not in gone} <= set(shown)
 
     async def test_a_page_reads_no_more_slices_than_it_needs(self, twin: TwinQueue) -> None:
         """A first page of a long queue costs what a page costs."""

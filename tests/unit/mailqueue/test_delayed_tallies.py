@@ -158,24 +158,20 @@ async def test_counting_again_sets_wrong_sums_right(twin: TwinQueue, queue: Rabb
     ),
     buckets=st.integers(1, 3),
 )
-def test_settled_sums_are_the_rows(acts: Sequence[tuple[str, int]], buckets: int) -> None:
+async def test_settled_sums_are_the_rows(acts: Sequence[tuple[str, int]], buckets: int) -> None:
     """Whatever two processes do, one after the other: where nobody died, the size is right.
 
     It is exact, unless a copy of a mail was retried that somebody else may have had in hand before.
     """
-
-    async def story() -> None:
-        twin = twin_queue(buckets=buckets)
-        async with await twin.process() as one, await twin.process() as other:
-            sure = True
-            for place, (act, number) in enumerate(acts):
-                sure &= await ACTS[act](twin, (one, other)[place % 2], number)
-                await asyncio.gather(one.size(), other.size())
-                size = await one.size()
-                assert size.delayed == delayed_rows(twin)
-                assert size.kind is SizeKind.EXACT or not sure
-
-    asyncio.run(story())
+    twin = twin_queue(buckets=buckets)
+    async with await twin.process() as one, await twin.process() as other:
+        sure = True
+        for place, (act, number) in enumerate(acts):
+            sure &= await ACTS[act](twin, (one, other)[place % 2], number)
+            await asyncio.gather(one.size(), other.size())
+            size = await one.size()
+            assert size.delayed == delayed_rows(twin)
+            assert size.kind is SizeKind.EXACT or not sure
 
 
 async def _delay(_: TwinQueue, queue: RabbitMailQueue, minutes: int) -> bool:

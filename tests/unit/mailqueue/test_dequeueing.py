@@ -172,38 +172,33 @@ async def test_bytes_left_by_a_crash_after_the_mark_go_with_the_delivery(twin: T
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"{}", b"[1]"])
-async def test_what_is_no_mail_is_a_dead_letter(body: bytes, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_is_no_mail_is_a_dead_letter(
+    body: bytes, twin: TwinQueue, queue: RabbitMailQueue, caplog: pytest.LogCaptureFixture
+) -> None:
     """Counted and logged; the mails behind it are delivered."""
-    with caplog.at_level(logging.WARNING, "mailmend.queue"):
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            await twin.broker.publish(QUEUE, Message(body))
-            await enqueued(queue, "a")
-            assert await all_delivered(queue) == ["a"]
-            assert [message.body for message in twin.broker.dead(QUEUE)] == [body]
-            assert twin.counted.of(QueueCount.BAD) == 1
+    caplog.set_level(logging.WARNING, "mailmend.queue")
+    await twin.broker.publish(QUEUE, Message(body))
+    await enqueued(queue, "a")
+    assert await all_delivered(queue) == ["a"]
+    assert [message.body for message in twin.broker.dead(QUEUE)] == [body]
+    assert twin.counted.of(QueueCount.BAD) == 1
     assert "cannot be read; it is a dead letter now" in caplog.text
 
 
-def test_a_mail_without_its_bytes_is_a_dead_letter(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_mail_without_its_bytes_is_a_dead_letter(
+    twin: TwinQueue, queue: RabbitMailQueue, caplog: pytest.LogCaptureFixture
+) -> None:
     """Counted and logged with its id, never with its addresses; no row of it keeps the browse start from moving."""
-
-    async def story() -> str:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            await enqueued(queue, "lost", "kept")
-            (lost, _) = await listed(queue)
-            await twin.blobs.lose(lost.queued.blobs.body)
-            assert await all_delivered(queue) == ["kept"]
-            assert len(twin.broker.dead(QUEUE)) == 1
-            assert await names(queue) == []
-            assert (await queue.size()).mails == 0
-            assert twin.counted.of(QueueCount.BLOB_MISSING) == 1
-            return str(lost.queued.enqueue_id)
-
-    with caplog.at_level(logging.WARNING, "mailmend.queue"):
-        enqueue_id = asyncio.run(story())
-    assert enqueue_id in caplog.text
+    caplog.set_level(logging.WARNING, "mailmend.queue")
+    await enqueued(queue, "lost", "kept")
+    (lost, _) = await listed(queue)
+    await twin.blobs.lose(lost.queued.blobs.body)
+    assert await all_delivered(queue) == ["kept"]
+    assert len(twin.broker.dead(QUEUE)) == 1
+    assert await names(queue) == []
+    assert (await queue.size()).mails == 0
+    assert twin.counted.of(QueueCount.BLOB_MISSING) == 1
+    assert str(lost.queued.enqueue_id) in caplog.text
     assert "example.org" not in caplog.text
 
 
@@ -272,23 +267,18 @@ async def swept(twin: TwinQueue, queue: RabbitMailQueue, name: str = "swept") ->
     return shown
 
 
-def test_a_delivery_from_a_swept_slice_is_gone(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_delivery_from_a_swept_slice_is_gone(caplog: pytest.LogCaptureFixture) -> None:
     """Neither row nor mark, before the browse start: acked, counted, logged with its id; even where its bytes stay."""
-
-    async def story() -> str:
-        twin = twin_queue(naming=BlobNaming(BlobsMode.DEDUPLICATED))
-        async with await twin.process() as queue:
-            shown = await swept(twin, queue)
-            assert twin.blobs.ids, "deduplicated bytes stay"
-            assert not await all_delivered(queue)
-            assert not twin.broker.ready(QUEUE)
-            assert not twin.broker.dead(QUEUE)
-            assert twin.counted.of(QueueCount.GONE) == 1
-            return str(shown.queued.enqueue_id)
-
-    with caplog.at_level(logging.WARNING, "mailmend.queue"):
-        enqueue_id = asyncio.run(story())
-    assert f"mail {enqueue_id} has left the queue" in caplog.text
+    caplog.set_level(logging.WARNING, "mailmend.queue")
+    twin = twin_queue(naming=BlobNaming(BlobsMode.DEDUPLICATED))
+    async with await twin.process() as queue:
+        shown = await swept(twin, queue)
+        assert twin.blobs.ids, "deduplicated bytes stay"
+        assert not await all_delivered(queue)
+        assert not twin.broker.ready(QUEUE)
+        assert not twin.broker.dead(QUEUE)
+        assert twin.counted.of(QueueCount.GONE) == 1
+    assert f"mail {shown.queued.enqueue_id} has left the queue" in caplog.text
 
 
 async def test_a_dead_letter_that_is_driven_back_is_not_gone(twin: TwinQueue, queue: RabbitMailQueue) -> None:

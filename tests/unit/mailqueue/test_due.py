@@ -1,15 +1,17 @@
 """Delayed mails: each comes in its time, once where nothing dies, else at least once; none that was deleted comes."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cql.driver.asynchronous import InTurn
-from mailqueue.maintenance.due_leases import TTL_SECONDS, DueLeases
+from mailqueue.maintenance.due_leases import TTL_SECONDS, DueLease, DueLeases
 from mailqueue.maintenance.move_due import CLOSE_AFTER, LATE, UNREADABLE_PAUSE
 from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.broker.memory import Fate
@@ -17,18 +19,30 @@ from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW, DueMails, DuePartition, in_millis_after
 from model.catalog.mail_queue import DUE_MAILS
 from model.errors import BrokerUnreachable, DoubtfulWrite, LeaseHeld, MailmendError
-from model.operations import Change, ChangeIf, Read, Remove, Scan, Seen, Write
+from model.operations import Change, ChangeIf, Remove, Scan
 from model.ports import Clock
 from model.queue.mails import Listed, Whereabouts
 from model.queue.slices import EPOCH, slice_of
 from tests.support.clock import VirtualClock
-from tests.support.queue_world import Worker, taken
-from tests.support.queues import CONTENT, QUEUE, TwinQueue, all_delivered, listed, mail, names, queued, twin_queue
+from tests.support.queue_wires import Errors, Side, WiredTables
+from tests.support.queue_world import taken, working
+from tests.support.queues import (
+    CONTENT,
+    HOUR,
+    MINUTE,
+    QUEUE,
+    TwinQueue,
+    all_delivered,
+    listed,
+    mail,
+    names,
+    queued,
+    twin_queue,
+)
 from tests.support.skewed import SkewedClock
 from tests.support.striking import Strike, of
 
-HOUR = timedelta(hours=1)
-MINUTE = timedelta(minutes=1)
+T = TypeVar("T")
 
 
 async def delayed(queue: RabbitMailQueue, delays: dict[str, timedelta]) -> None:
@@ -39,7 +53,7 @@ async def delayed(queue: RabbitMailQueue, delays: dict[str, timedelta]) -> None:
 
 def due_of(twin: TwinQueue, clock: Clock | None = None) -> DueMails:
     """The delayed mails, as one more process has them."""
-    return DueMails(InTurn(twin.memory), clock or twin.clock, twin.configuration.slicing.buckets)
+    return DueMails(twin.tables, clock or twin.clock, twin.configuration.slicing.buckets)
 
 
 async def partitions(twin: TwinQueue) -> list[datetime]:
@@ -93,40 +107,24 @@ async def test_what_is_moved_keeps_its_id_time_and_bytes(twin: TwinQueue, queue:
     pauses=st.lists(st.integers(1, 1200), min_size=1, max_size=20),
     skew=st.integers(-5, 5),
 )
-def test_every_delayed_mail_comes_exactly_once(delays: list[int], pauses: list[int], skew: int) -> None:
+async def test_every_delayed_mail_comes_exactly_once(delays: list[int], pauses: list[int], skew: int) -> None:
     """Two processes that move at odd times, one with a clock that differs, deliver each mail once, none too early."""
-
-    async def story() -> None:
-        twin = twin_queue(buckets=2)
-        other_clock = Skewed(twin.clock, skew)
-        async with await twin.process() as queue, await twin.process(other_clock) as other:
-            waits = {f"{number}": timedelta(seconds=delay) for number, delay in enumerate(delays)}
-            begun = twin.clock.now
-            await delayed(queue, waits)
-            came: dict[str, datetime] = {}
-            for pause in [*pauses, 3 * 3600]:
-                twin.clock.advance(pause)
-                await asyncio.gather(queue.move_due(), other.move_due())
-                for name in await all_delivered(queue):
-                    assert name not in came
-                    came[name] = twin.clock.now
-            assert came.keys() == waits.keys()
-            for name, at in came.items():
-                assert at - begun >= waits[name] - timedelta(seconds=max(skew, 0))
-
-    asyncio.run(story())
-
-
-class Skewed(VirtualClock):
-    """A clock that differs from another by so many seconds."""
-
-    def __init__(self, clock: VirtualClock, seconds: int) -> None:
-        super().__init__()
-        self._clock, self._seconds = clock, seconds
-
-    def micros(self) -> int:
-        """The other's, and the difference."""
-        return self._clock.micros() + self._seconds * 1_000_000
+    twin = twin_queue(buckets=2)
+    other_clock = SkewedClock(twin.clock, timedelta(seconds=skew))
+    async with await twin.process() as queue, await twin.process(other_clock) as other:
+        waits = {f"{number}": timedelta(seconds=delay) for number, delay in enumerate(delays)}
+        begun = twin.clock.now
+        await delayed(queue, waits)
+        came: dict[str, datetime] = {}
+        for pause in [*pauses, 3 * 3600]:
+            twin.clock.advance(pause)
+            await asyncio.gather(queue.move_due(), other.move_due())
+            for name in await all_delivered(queue):
+                assert name not in came
+                came[name] = twin.clock.now
+        assert came.keys() == waits.keys()
+        for name, at in came.items():
+            assert at - begun >= waits[name] - timedelta(seconds=max(skew, 0))
 
 
 def test_times_are_kept_to_the_millisecond_and_never_shortened() -> None:
@@ -212,36 +210,31 @@ def a_listed(twin: TwinQueue, due_at: datetime, name: str = "late") -> Listed:
 async def test_a_mail_for_a_closed_slice_is_due_at_once(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """Its author's clock is behind: the mail lies in an open slice, and comes with the next round."""
     start = await due_of(twin).close_before(QUEUE, twin.clock.now)
-    slow = Skewed(twin.clock, -7200)
-    put = await due_of(twin, slow).put(QUEUE, a_listed(twin, slow.now + MINUTE))
+    slow = SkewedClock(twin.clock, -2 * HOUR)
+    put = await due_of(twin, slow).put(QUEUE, a_listed(twin, twin.clock.now - 2 * HOUR + MINUTE))
     assert put.due_at == put.partition.due_slice == start
     assert rows(twin) == 2 + 1, "its row, and two places in the list"
     assert await queue.move_due() == 1
 
 
-class Gated(InTurn):
-    """Tables that do so many operations, and no more until the gate is open."""
+@dataclass(slots=True)
+class Gate:
+    """A wire that lets so many operations through, and no more until it is opened."""
 
-    def __init__(self, twin: TwinQueue, operations: int) -> None:
-        super().__init__(twin.memory)
-        self.left, self.gate, self.reached = operations, asyncio.Event(), asyncio.Event()
+    left: int
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+    opened: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def pass_through(self) -> None:
+    async def step(self, _: Side, _what: str, carry_out: Callable[[], Awaitable[T]], _errors: Errors) -> T:
         """Wait, when it is time to."""
         self.left -= 1
         if self.left < 0:
             self.reached.set()
-            await self.gate.wait()
+            await self.opened.wait()
+        return await carry_out()
 
-    async def write(self, write: Write) -> None:
-        """In turn."""
-        await self.pass_through()
-        await super().write(write)
-
-    async def read(self, read: Read) -> Sequence[Seen]:
-        """In turn."""
-        await self.pass_through()
-        return await super().read(read)
+    def came(self, _: str) -> None:
+        """At once."""
 
 
 @pytest.mark.parametrize("operations", range(4))
@@ -253,19 +246,17 @@ async def test_a_slice_that_is_closed_while_a_mail_is_put_loses_nothing(
     The put names the slice, writes the row, reads the due start; it stalls before each of them, or not at all.
     """
     await delayed(queue, {"other": MINUTE})
-    stalled = VirtualClock()
-    tables = Gated(twin, operations)
-    putting = asyncio.ensure_future(
-        DueMails(tables, stalled, 1).put(QUEUE, a_listed(twin, twin.clock.now + 2 * MINUTE))
-    )
-    reached = asyncio.ensure_future(tables.reached.wait())
+    gate = Gate(operations)
+    due = DueMails(WiredTables(twin.tables, gate), VirtualClock(), 1)
+    putting = asyncio.ensure_future(due.put(QUEUE, a_listed(twin, twin.clock.now + 2 * MINUTE)))
+    reached = asyncio.ensure_future(gate.reached.wait())
     await asyncio.wait((putting, reached), return_when=asyncio.FIRST_COMPLETED)
     reached.cancel()
     twin.clock.advance(2 * 3600)
     for _ in range(2):
         await queue.move_due()
     assert not await partitions(twin)
-    tables.gate.set()
+    gate.opened.set()
     await putting
     for _ in range(2):
         await queue.move_due()
@@ -386,41 +377,28 @@ async def test_a_row_that_holds_no_mail_stays_until_somebody_looks(twin: TwinQue
 # Flush
 
 
-async def test_a_flush_makes_every_delayed_mail_due() -> None:
-    """However far ahead; how many they were."""
-    twin = twin_queue(buckets=2)
-    async with await twin.process() as queue:
-        waits = {f"{number}": number * HOUR for number in range(1, 100)}
-        await delayed(queue, waits)
-        assert await queue.flush() == 99
-        assert sorted(await all_delivered(queue)) == sorted(waits)
-        assert await queue.flush() == 0
+@pytest.mark.parametrize(("delay", "of_another_flush"), [(HOUR / 2, False), (9 * HOUR, True)])
+async def test_a_flush_waits_for_the_lease_of_the_dead(
+    delay: timedelta, of_another_flush: bool, twin: TwinQueue, queue: RabbitMailQueue
+) -> None:
+    """Of a mover or of another flush: it ends by time; one that lives and never lets go is told of."""
 
+    async def turn(leases: DueLeases) -> AbstractAsyncContextManager[DueLease | None]:
+        last = [one async for one in due_of(twin).partitions(QUEUE)][-1]
+        return leases.turn_of_flush() if of_another_flush else leases.turn(last)
 
-async def test_two_flushes_at_once_deliver_each_mail_once(twin: TwinQueue) -> None:
-    """One waits for the other's turn to end."""
-    async with await twin.process() as one, await twin.process() as two:
-        await delayed(one, {f"{number}": HOUR for number in range(100)})
-        assert sum(await asyncio.gather(one.flush(), two.flush())) == 100
-        assert len(twin.broker.published) == 100
-
-
-async def test_a_flush_waits_for_a_dead_movers_lease(twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    """It ends by time; a mover that lives and never lets go is told of."""
-    await delayed(queue, {"a": HOUR / 2})
-    (partition,) = [one async for one in due_of(twin).partitions(QUEUE)]
-    leases = DueLeases(InTurn(twin.memory), twin.clock, QUEUE)
-    dead = leases.turn(partition)
+    await delayed(queue, {"a": delay})
+    dead = await turn(DueLeases(twin.tables, twin.clock, QUEUE))
     assert await dead.__aenter__()
     begun = twin.clock.now
     assert await queue.flush() == 1
     assert timedelta(seconds=TTL_SECONDS - 1) < twin.clock.now - begun < timedelta(seconds=TTL_SECONDS + 5)
-    await delayed(queue, {"b": HOUR / 2})
-    forever = DueLeases(InTurn(twin.memory), twin.clock, QUEUE, ttl_seconds=3600)
-    async with forever.turn([one async for one in due_of(twin).partitions(QUEUE)][-1]) as lease:
+    await delayed(queue, {"b": delay})
+    async with await turn(DueLeases(twin.tables, twin.clock, QUEUE, ttl_seconds=3600)) as lease:
         assert lease
         with pytest.raises(LeaseHeld, match="mailmend queue flush --queue spool"):
             await queue.flush()
+    assert len(await partitions(twin)) == 1, "what carries the lease of a flush is no partition"
 
 
 async def test_a_flush_has_one_lease_for_all_that_no_round_looks_at(twin: TwinQueue, queue: RabbitMailQueue) -> None:
@@ -433,23 +411,6 @@ async def test_a_flush_has_one_lease_for_all_that_no_round_looks_at(twin: TwinQu
     assert sorted(await all_delivered(queue)) == sorted(["soon", *map(str, range(2, 40))])
 
 
-async def test_a_flush_waits_for_another_that_died(twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    """Its lease ends by time; one that lives and goes on is told of."""
-    await delayed(queue, {"a": 9 * HOUR})
-    begun = twin.clock.now
-    dead = DueLeases(InTurn(twin.memory), twin.clock, QUEUE).turn_of_flush()
-    assert await dead.__aenter__()
-    assert await queue.flush() == 1
-    assert twin.clock.now - begun > timedelta(seconds=TTL_SECONDS - 1)
-    await delayed(queue, {"b": 9 * HOUR})
-    forever = DueLeases(InTurn(twin.memory), twin.clock, QUEUE, ttl_seconds=3600)
-    async with forever.turn_of_flush() as lease:
-        assert lease
-        with pytest.raises(LeaseHeld, match="mailmend queue flush --queue spool"):
-            await queue.flush()
-    assert len(await partitions(twin)) == 1, "what carries the lease of a flush is no partition"
-
-
 # Leases
 
 
@@ -457,7 +418,7 @@ async def a_partition(twin: TwinQueue, queue: RabbitMailQueue) -> tuple[DueLease
     """Leases, and something to lease."""
     await delayed(queue, {"a": HOUR})
     (partition,) = [one async for one in due_of(twin).partitions(QUEUE)]
-    return DueLeases(InTurn(twin.memory), twin.clock, QUEUE), partition
+    return DueLeases(twin.tables, twin.clock, QUEUE), partition
 
 
 async def test_a_lease_has_one_holder_until_it_is_given_back(twin: TwinQueue, queue: RabbitMailQueue) -> None:
@@ -503,8 +464,7 @@ async def test_a_doubtful_lease_is_settled_by_reading(applied: bool, twin: TwinQ
 
 async def test_a_slow_clock_deletes_what_a_fast_one_has_delayed(twin: TwinQueue) -> None:
     """The row goes, whoever stamped it: else the mail would come back once its mark expired, before a far due time."""
-    slow = Worker(twin, SkewedClock(twin.clock, timedelta(minutes=-7)))
-    await slow.start()
+    slow = await working(twin, -7 * MINUTE)
     async with await twin.process() as queue:
         await queue.enqueue(mail("far"), CONTENT, delay=timedelta(days=30))
         await slow.queue.purge()
@@ -514,9 +474,7 @@ async def test_a_slow_clock_deletes_what_a_fast_one_has_delayed(twin: TwinQueue)
 
 async def test_a_mail_that_is_due_at_the_same_moment_again_is_not_covered(twin: TwinQueue) -> None:
     """Retried at once by a slow clock, twice within one slice that a fast one has closed: both times it comes."""
-    slow, fast = (Worker(twin, SkewedClock(twin.clock, timedelta(minutes=m))) for m in (-10, 10))
-    for worker in (slow, fast):
-        await worker.start()
+    slow, fast = await working(twin, -10 * MINUTE), await working(twin, 10 * MINUTE)
     await slow.queue.enqueue(mail("again"), CONTENT)
     for _ in range(3):
         (one,) = await taken(slow, 1)

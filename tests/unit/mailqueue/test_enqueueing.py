@@ -191,7 +191,7 @@ async def test_blobs_that_cannot_be_undone_are_named(twin: TwinQueue, queue: Rab
 
 
 @pytest.mark.parametrize("delay", [None, HOUR], ids=["now", "delayed"])
-def test_cancelled_at_any_moment_nothing_stays_or_everything(delay: timedelta | None) -> None:
+async def test_cancelled_at_any_moment_nothing_stays_or_everything(delay: timedelta | None) -> None:
     """Whenever the caller is cancelled, either the mail was enqueued or there is no trace that anybody sees."""
 
     async def cancelled_after(turns: int) -> bool:
@@ -209,7 +209,7 @@ def test_cancelled_at_any_moment_nothing_stays_or_everything(delay: timedelta | 
         assert await is_free_of_mails(twin), f"cancelled after {turns} turns"
         return False
 
-    finished = [asyncio.run(cancelled_after(turns)) for turns in range(60)]
+    finished = [await cancelled_after(turns) for turns in range(60)]
     assert finished[-1], "in the end it is enqueued"
     assert not finished[0]
     assert finished == sorted(finished)

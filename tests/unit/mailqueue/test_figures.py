@@ -1,6 +1,5 @@
 """One look at a queue, and the pace between two of them."""
 
-import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -45,38 +44,27 @@ class TestPace:
         """Nothing is divided by zero."""
         assert pace_between(first, second) is None
 
-    def test_a_sweep_between_two_looks_takes_nothing_away(self) -> None:
+    async def test_a_sweep_between_two_looks_takes_nothing_away(self, twin: TwinQueue, queue: RabbitMailQueue) -> None:
         """The second look is at the slices of the first, though the browse start has moved on."""
-        twin = twin_queue()
-
-        async def story() -> tuple[TrafficSums | None, TrafficSums | None]:
-            async with await twin.process() as queue:
-                await enqueued(queue, "one", "two")
-                await drained(queue, 2)
-                await queue.size()
-                first = await sums_of(queue.view, QUEUE)
-                twin.clock.advance(4 * 3600)
-                await queue.move_browse_start()
-                return first, await sums_of(queue.view, QUEUE, first)
-
-        first, second = asyncio.run(story())
+        await enqueued(queue, "one", "two")
+        await drained(queue, 2)
+        await queue.size()
+        first = await sums_of(queue.view, QUEUE)
+        twin.clock.advance(4 * 3600)
+        await queue.move_browse_start()
+        second = await sums_of(queue.view, QUEUE, first)
         pace = pace_between(first, second)
         assert pace is not None
         assert (pace.enqueued, pace.marked) == (0, 0)
         assert second is not None
         assert (second.enqueued, second.marked) == (2, 2)
 
-    def test_where_nobody_keeps_tallies_there_is_none(self) -> None:
+    @pytest.mark.parametrize(("tallies", "mails"), [(False, ["one"]), (True, [])])
+    async def test_where_nobody_keeps_tallies_there_is_none(self, tallies: bool, mails: list[str]) -> None:
         """A keyspace of James, and a queue that nobody used."""
-        for twin in (twin_queue(own=OwnTables(tallies=False)), twin_queue()):
-
-            async def story(twin: TwinQueue = twin) -> TrafficSums | None:
-                async with await twin.process() as queue:
-                    if not twin.own.tallies:
-                        await enqueued(queue, "one")
-                    return await sums_of(queue.view, QUEUE)
-
-            assert asyncio.run(story()) is None
+        async with await twin_queue(own=OwnTables(tallies=tallies)).process() as queue:
+            await enqueued(queue, *mails)
+            assert await sums_of(queue.view, QUEUE) is None
 
 
 @pytest.mark.parametrize(
@@ -93,35 +81,21 @@ def test_the_slack_is_what_marks_outlive_rows_by(own: OwnTables, slack: timedelt
     assert slack_of(own) == slack
 
 
-def test_a_look_shows_all_sides() -> None:
+async def test_a_look_shows_all_sides(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """What waits, since when, what is delayed, what the broker holds."""
-    twin = twin_queue()
     begun = twin.clock.now
-
-    async def story() -> tuple[object, ...]:
-        async with await twin.process() as queue:
-            await enqueued(queue, "old")
-            twin.clock.advance(60)
-            await enqueued(queue, "young")
-            await queue.enqueue(mail("later"), CONTENT, delay=timedelta(days=1))
-            found = await figures_of(queue.view, QUEUE, twin.broker)
-            return found.mails, found.delayed, found.exact, found.oldest_at, found.depth, found.broker_away
-
-    assert asyncio.run(story()) == (2, 1, True, begun, Depth(2, 0, 0, 0), None)
+    await enqueued(queue, "old")
+    twin.clock.advance(60)
+    await enqueued(queue, "young")
+    await queue.enqueue(mail("later"), CONTENT, delay=timedelta(days=1))
+    found = await figures_of(queue.view, QUEUE, twin.broker)
+    assert (found.mails, found.delayed, found.exact, found.oldest_at) == (2, 1, True, begun)
+    assert (found.depth, found.broker_away) == (Depth(2, 0, 0, 0), None)
 
 
-def test_a_broker_that_is_away_is_a_figure() -> None:
+async def test_a_broker_that_is_away_is_a_figure(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """The tables' figures are there all the same."""
-    twin = twin_queue()
-
-    async def look(queue: RabbitMailQueue) -> tuple[int, Depth | None, bool]:
-        await enqueued(queue, "one")
-        twin.broker.go_away()
-        found = await figures_of(queue.view, QUEUE, twin.broker)
-        return found.mails, found.depth, found.broker_away is not None
-
-    async def story() -> tuple[int, Depth | None, bool]:
-        async with await twin.process() as queue:
-            return await look(queue)
-
-    assert asyncio.run(story()) == (1, None, True)
+    await enqueued(queue, "one")
+    twin.broker.go_away()
+    found = await figures_of(queue.view, QUEUE, twin.broker)
+    assert (found.mails, found.depth, found.broker_away is not None) == (1, None, True)

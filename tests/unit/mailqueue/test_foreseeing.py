@@ -119,42 +119,34 @@ def everything(twin: TwinQueue) -> list[Any]:
 @given(CASES)
 @example(Case(marked=frozenset({0, 1, 2, 4}), browse_start=4))
 @example(Case(own=EXPIRING, passed=timedelta(seconds=LIVES.ttl_seconds) - 30 * HOUR))
-def test_what_is_foreseen_is_what_happens(case: Case) -> None:
+async def test_what_is_foreseen_is_what_happens(case: Case) -> None:
     """To the row, wherever the starts were put and whatever is marked; the law of every dry run."""
+    twin = await case.built()
+    starts = twin.browse_start, twin.content_start
+    found = await foreseen(twin)
+    published = len(twin.published)
 
-    async def story() -> None:
-        twin = await case.built()
-        starts = twin.browse_start, twin.content_start
-        found = await foreseen(twin)
-        published = len(twin.published)
-
-        assert await twin.parts().sweeper.sweep(QUEUE) == found
-        if twin.browse_start is None:
-            assert found == Swept()
-            return
-        assert (found.browse_start_before, found.content_start_before) == starts
-        assert (found.browse_start, found.content_start) == (twin.browse_start, twin.content_start)
-        rescued = {one for one, _ in twin.published[published:]}
-        assert len(found.rescued_ids) == found.rescued
-        assert rescued <= set(found.rescued_ids) <= rescued | {queued(99).enqueue_id}
-
-    asyncio.run(story())
+    assert await twin.parts().sweeper.sweep(QUEUE) == found
+    if twin.browse_start is None:
+        assert found == Swept()
+        return
+    assert (found.browse_start_before, found.content_start_before) == starts
+    assert (found.browse_start, found.content_start) == (twin.browse_start, twin.content_start)
+    rescued = {one for one, _ in twin.published[published:]}
+    assert len(found.rescued_ids) == found.rescued
+    assert rescued <= set(found.rescued_ids) <= rescued | {queued(99).enqueue_id}
 
 
 @settings(max_examples=20, deadline=None)
 @given(CASES)
-def test_a_move_alone_is_foreseen_too(case: Case) -> None:
+async def test_a_move_alone_is_foreseen_too(case: Case) -> None:
     """Where the browse start was, where it goes, whether somebody had put it back."""
+    twin = await case.built()
+    twin.memory.surround = forbidding
+    found = await twin.parts().sweeper.move(QUEUE, dry_run=True)
+    twin.memory.surround = passing
 
-    async def story() -> None:
-        twin = await case.built()
-        twin.memory.surround = forbidding
-        found = await twin.parts().sweeper.move(QUEUE, dry_run=True)
-        twin.memory.surround = passing
-
-        assert await twin.parts().sweeper.move(QUEUE) == found
-
-    asyncio.run(story())
+    assert await twin.parts().sweeper.move(QUEUE) == found
 
 
 async def test_each_kind_of_work_is_foreseen() -> None:
@@ -218,28 +210,24 @@ async def test_of_many_that_would_be_put_back_the_first_are_named(twin: TwinQueu
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(1, 400), max_size=8), st.frozensets(st.integers(0, 7)), st.integers(0, 400))
-def test_delayed_mails_that_would_move_are_those_that_then_do(
+async def test_delayed_mails_that_would_move_are_those_that_then_do(
     minutes: list[int], deleted: frozenset[int], passed: int
 ) -> None:
     """In one round those that are due, in a flush all; those that were deleted in neither."""
+    twin = twin_queue(buckets=2)
+    async with await twin.process() as queue:
+        start = twin.clock.now
+        for number, minute in enumerate(minutes):
+            await queue.enqueue(mail(str(number)), CONTENT, delay=minute * MINUTE)
+        for number in deleted:
+            await queue.delete(MailFilter(name=str(number)))
+        left = sorted(minute for number, minute in enumerate(minutes) if number not in deleted)
+        twin.clock.advance((passed * MINUTE).total_seconds())
 
-    async def story() -> None:
-        twin = twin_queue(buckets=2)
-        async with await twin.process() as queue:
-            start = twin.clock.now
-            for number, minute in enumerate(minutes):
-                await queue.enqueue(mail(str(number)), CONTENT, delay=minute * MINUTE)
-            for number in deleted:
-                await queue.delete(MailFilter(name=str(number)))
-            left = sorted(minute for number, minute in enumerate(minutes) if number not in deleted)
-            twin.clock.advance((passed * MINUTE).total_seconds())
-
-            every = await delays(queue.browse(DELAYED))
-            due = await delays(queue.browse(DELAYED), twin.clock.now)
-            assert (every.count, await queue.flush(dry_run=True)) == (len(left), len(left))
-            if left:
-                assert (every.earliest_at, every.latest_at) == (start + left[0] * MINUTE, start + left[-1] * MINUTE)
-            assert await queue.move_due() == due.count
-            assert await queue.flush() == every.count - due.count
-
-    asyncio.run(story())
+        every = await delays(queue.browse(DELAYED))
+        due = await delays(queue.browse(DELAYED), twin.clock.now)
+        assert (every.count, await queue.flush(dry_run=True)) == (len(left), len(left))
+        if left:
+            assert (every.earliest_at, every.latest_at) == (start + left[0] * MINUTE, start + left[-1] * MINUTE)
+        assert await queue.move_due() == due.count
+        assert await queue.flush() == every.count - due.count

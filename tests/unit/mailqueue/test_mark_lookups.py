@@ -57,19 +57,15 @@ async def test_one_at_a_time_each_is_a_request() -> None:
 
 
 @given(st.sets(st.integers(0, 300)), st.integers(1, 300))
-def test_many_at_once_share_requests(marked: set[int], most: int) -> None:
+async def test_many_at_once_share_requests(marked: set[int], most: int) -> None:
     """Each has its own answer; the first goes alone, the others together, no more than so many in one."""
-
-    async def story() -> None:
-        marks = Asked(*marked)
-        lookups = marks.lookups()
-        answers = await asyncio.gather(*map(lookups.marked, ids(*range(most))))
-        assert answers == [number in marked for number in range(most)]
-        assert sum(marks.requests) == most
-        assert len(marks.requests) <= 2 + most // TOGETHER_MAX
-        assert max(marks.requests) <= TOGETHER_MAX
-
-    asyncio.run(story())
+    marks = Asked(*marked)
+    lookups = marks.lookups()
+    answers = await asyncio.gather(*map(lookups.marked, ids(*range(most))))
+    assert answers == [number in marked for number in range(most)]
+    assert sum(marks.requests) == most
+    assert len(marks.requests) <= 2 + most // TOGETHER_MAX
+    assert max(marks.requests) <= TOGETHER_MAX
 
 
 async def test_an_answer_is_never_from_before_the_question() -> None:

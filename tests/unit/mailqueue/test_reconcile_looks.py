@@ -1,16 +1,13 @@
 """What is looked at, in which order: every column that may refer to a blob, delayed mails before and after others."""
 
-import asyncio
-
 import pytest
 
-from mailqueue.maintenance.comparison import Drained
 from mailqueue.maintenance.reconcile import LAST_LOOK_SECONDS, PATIENCE_SECONDS, drained, patience, references_in
 from model.catalog.mail import SCHEMA
 from model.queue.messages import Depth
 from model.schema.keyspace import Schema
 from model.schema.table import Column, Kind, Table
-from tests.support.queues import QUEUE, enqueued, twin_queue
+from tests.support.queues import QUEUE, TwinQueue, enqueued
 from tests.support.schemas import served
 
 
@@ -55,19 +52,15 @@ def test_delayed_mails_are_read_on_both_sides_of_those_that_wait() -> None:
 
 
 @pytest.mark.parametrize(("ready", "dead", "unseen"), [(2, 1, 0), (0, 0, 0), (3, 1, 1), (2, 4, 3), (5, 3, 5)])
-def test_what_was_counted_and_never_came_is_told(ready: int, dead: int, unseen: int) -> None:
+async def test_what_was_counted_and_never_came_is_told(ready: int, dead: int, unseen: int, twin: TwinQueue) -> None:
     """Two messages and a dead letter come; whatever else was counted may refer to anything."""
+    async with await twin.process() as queue:
+        await enqueued(queue, "dead")
+        async with queue.dequeue() as mails:
+            await (await anext(mails)).reject()
+        await enqueued(queue, "a", "b")
 
-    async def story() -> Drained:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            await enqueued(queue, "dead")
-            async with queue.dequeue() as mails:
-                await (await anext(mails)).reject()
-            await enqueued(queue, "a", "b")
-        return await drained(twin.broker, twin.clock, QUEUE, Depth(ready, 0, 0, dead), most=9)
-
-    found = asyncio.run(story())
+    found = await drained(twin.broker, twin.clock, QUEUE, Depth(ready, 0, 0, dead), most=9)
 
     assert (len(found.ids), len(found.dead), found.unseen) == (2, 1, unseen)
     assert found.mails == {}

@@ -131,7 +131,7 @@ async def test_an_ack_after_the_context_was_left_still_counts(queue: RabbitMailQ
 
 
 @pytest.mark.parametrize("settle", SETTLE.values(), ids=SETTLE.keys())
-def test_settling_is_finished_though_its_caller_is_cancelled(settle: Settle) -> None:
+async def test_settling_is_finished_though_its_caller_is_cancelled(settle: Settle) -> None:
     """At any moment: either nothing was done and the mail comes again, or all of it was."""
 
     async def cancelled_after(turns: int) -> bool:
@@ -149,7 +149,7 @@ def test_settling_is_finished_though_its_caller_is_cancelled(settle: Settle) -> 
             assert (await all_delivered(queue) == ["a"]) is waits
             return not waits
 
-    done = [asyncio.run(cancelled_after(turns)) for turns in range(20)]
+    done = [await cancelled_after(turns) for turns in range(20)]
     assert not done[0]
     assert done[-1]
 
@@ -348,19 +348,3 @@ async def test_a_rejection_that_the_broker_did_not_hear_is_told(twin: TwinQueue,
         await (await anext(mails)).reject()
     assert len(twin.broker.dead(QUEUE)) == 1
     assert not await names(queue)
-
-
-# Death
-
-
-async def recovered(twin: TwinQueue) -> list[str]:
-    """What another process is delivered in the hours after a death, and finds to publish again."""
-    twin.broker.drop_connections()
-    async with await twin.process() as other:
-        taken = await all_delivered(other)
-        twin.clock.advance(7200)
-        await other.move_due()
-        await other.republish(timedelta(hours=1))
-        taken += await all_delivered(other)
-        assert not await names(other)
-        return taken

@@ -48,36 +48,24 @@ async def test_a_tended_queue_survives_a_broker_that_is_away(twin: TwinQueue, qu
     assert not await names(queue)
 
 
-def test_a_failing_chore_ends_no_other_and_is_tried_seldom(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_chore_ends_no_other_and_is_tried_seldom(caplog: pytest.LogCaptureFixture) -> None:
     """A server that is away, and a flaw of ours: both are logged, and both tried again, further and further apart."""
+    caplog.set_level(logging.WARNING, "mailmend.queue")
+    clock, stop, at = VirtualClock(), asyncio.Event(), dict[str, list[float]]()
+    begun = clock.now
 
-    async def story() -> dict[str, list[float]]:
-        clock, stop = VirtualClock(), asyncio.Event()
-        begun, at = clock.now, dict[str, list[float]](away=[], flawed=[], fine=[])
-
-        async def away() -> None:
-            at["away"].append((clock.now - begun).total_seconds())
-            raise CannotReach("nobody answers")
-
-        async def flawed() -> None:
-            at["flawed"].append((clock.now - begun).total_seconds())
-            raise LookupError("a flaw")
-
-        async def fine() -> None:
-            at["fine"].append((clock.now - begun).total_seconds())
-            if len(at["fine"]) == 40:
+    def job(name: str, error: Exception | None = None) -> BackgroundJob:
+        async def work() -> None:
+            at.setdefault(name, []).append((clock.now - begun).total_seconds())
+            if error is not None:
+                raise error
+            if len(at[name]) == 40:
                 stop.set()
 
-        chores = (
-            BackgroundJob("away", away, SECOND),
-            BackgroundJob("flawed", flawed, SECOND),
-            BackgroundJob("fine", fine, SECOND),
-        )
-        await run_jobs(QUEUE, clock, stop, chores)
-        return at
+        return BackgroundJob(name, work, SECOND)
 
-    with caplog.at_level(logging.WARNING, "mailmend.queue"):
-        at = asyncio.run(story())
+    away, flawed = job("away", CannotReach("nobody answers")), job("flawed", LookupError("a flaw"))
+    await run_jobs(QUEUE, clock, stop, (away, flawed, job("fine")))
     assert at["fine"] == list(map(float, range(40)))
     assert at["away"] == at["flawed"] == [0, 1, 3, 7, 15, 31]
     assert "queue spool: away: nobody answers" in caplog.text
