@@ -1,5 +1,6 @@
 """Positions in a listing: tokens that survive a round trip, and an order that mails coming and going do not disturb."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -56,11 +57,17 @@ def delayed(number: int, minutes: int) -> Listed:
 
 def test_slices_come_first_then_time_then_id() -> None:
     """A mail that was put back keeps its time but is listed with its slice; what is not due comes last."""
-    mails = [waiting(1, 0, 5), waiting(2, 0, 6), waiting(3, 1, 0), waiting(4, 1, 7), delayed(5, -500), delayed(6, 1)]
+    mails = [waiting(2, 0, 5), waiting(1, 0, 6), waiting(3, 1, 0), waiting(4, 1, 7), delayed(5, -500), delayed(6, 1)]
     assert sorted(mails, key=lambda mail: ListingPosition.of(mail).order) == mails
     assert max(mails, key=lambda mail: ListingPosition.of(mail).order) == mails[-1]
     same = sorted([waiting(number, 0, 0) for number in range(9)], key=lambda mail: ListingPosition.of(mail).order)
     assert [mail.queued.enqueue_id for mail in same] == sorted(mail.queued.enqueue_id for mail in same)
+
+
+def test_delayed_mails_that_are_due_together_stand_by_their_ids() -> None:
+    """As their rows do, whenever each was enqueued."""
+    late, early = (replace(delayed(number, 1), enqueued_at=NOON - number * HOUR) for number in (1, 2))
+    assert ListingPosition.of(late).order < ListingPosition.of(early).order
 
 
 def test_a_page_begins_right_behind_the_one_before() -> None:
