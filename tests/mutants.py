@@ -52,6 +52,7 @@ QUIET: Final = (
     "-o",
     f"timeout={TEST_SECONDS_MAX}",
 )
+TYPES_ONLY: Final = m.If(test=m.Name("TYPE_CHECKING"))
 KIND: Final = m.ClassDef(bases=[m.ZeroOrMore(), m.Arg(m.Name("Enum")), m.ZeroOrMore()])
 REWRITE_WARNING: Final = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
 
@@ -93,7 +94,7 @@ class _Changes(cst.CSTVisitor):
 
     def on_visit(self, node: cst.CSTNode) -> bool:
         """Change this node in every way, and go on below it."""
-        if isinstance(node, cst.Annotation | cst.Decorator | cst.Import | cst.ImportFrom | cst.Raise):
+        if isinstance(node, cst.Annotation | cst.Decorator | cst.Raise) or m.matches(node, TYPES_ONLY):
             return False  # types are mypy's to check; what an error says is for people
         if isinstance(node, cst.Expr) and isinstance(node.value, cst.BaseString):
             return False  # a docstring
@@ -103,7 +104,12 @@ class _Changes(cst.CSTVisitor):
                 self.names.update(m.findall(member, m.SimpleString()))
         if node in self.names:
             return False  # what a kind is called, and says of itself, is for people
-        changed = [other for kind, change in mutation_operators if isinstance(node, kind) for other in change(node)]
+        changed = [
+            other
+            for kind, change in mutation_operators
+            if isinstance(node, kind) and kind is not cst.AnnAssign  # to None: mypy would say so
+            for other in change(node)
+        ]
         if isinstance(node, cst.If | cst.CompIf):
             changed += [node.with_changes(test=forced) for forced in _forced(node.test)]
         if changed:

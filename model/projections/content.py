@@ -38,7 +38,7 @@ class Content(Projection):
         return self.verdicts[ContentSymptoms(bool(look.truths), look.projected is not None)]
 
     def asks_for(self, verdict: Verdict, policy: "RepairPolicy") -> bool:
-        return policy.leaks == "collect" if verdict is Verdict.LEAK else Projection.asks_for(self, verdict, policy)
+        return verdict is Verdict.LEAK and policy.leaks == "collect"
 
     def fix(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":  # noqa: ARG002 - a mirror asks both
         return self.key_row(finding, at)
