@@ -47,7 +47,7 @@ class Tables(Protocol):
 
 
 class AsyncTables(Protocol):
-    """`Tables` for code in an event loop. Adapters: `AsyncKeyspace`, and `InTurn` over the memory twin.
+    """`Tables` for code in an event loop. Adapters: `AsyncKeyspace`, and `InTurn` over the memory twin (tests).
 
     Every method may raise `CannotReach` and its kinds; a conditional write that gets no answer raises `DoubtfulWrite`.
     """
@@ -250,7 +250,7 @@ def unheard() -> None:
 
 
 class Broker(Protocol):
-    """The message broker. Adapters: `RabbitBroker`, `MemoryBroker` (`mailqueue.rabbitmq.broker`).
+    """The message broker. Adapters: `RabbitBroker`, and a twin in tests.
 
     A queue is James's own topology (facts on James's queue); the priorities beside the normal one are side queues of
     ours, whose names James does not list. Whatever is missing is declared at first use; what is there is looked at
@@ -297,7 +297,7 @@ class Broker(Protocol):
 
 
 class Blobs(Protocol):
-    """Where the bytes of mails are. Adapters: `object_storage` (S3, files), `cassandra_blobs`, `memory_blobs`."""
+    """Where the bytes of mails are. Adapters in `mailqueue.blobs`, and a twin in tests."""
 
     async def put(self, data: bytes, kind: BlobKind) -> BlobId:
         """Keep the bytes durably and return their id.

@@ -1,7 +1,7 @@
 """The tables for asyncio: no request blocks the loop, and a bounded number is in flight at once.
 
 The driver's callback ends single requests, without a thread for each; many at once go through the
-session's own window in one thread. `InTurn` adapts tables that answer at once, such as the tables in memory.
+session's own window in one thread.
 """
 
 import asyncio
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from cql.statements import Operation
 from model.errors import MailmendError
 from model.operations import Applied, Conditional, Read, Scan, Seen, Write
-from model.ports import Tables
 from model.schema.table import Row
 
 if TYPE_CHECKING:
@@ -90,36 +89,3 @@ def _tell(loop: asyncio.AbstractEventLoop, landed: asyncio.Future[None]) -> None
 def _wake(landed: asyncio.Future[None]) -> None:
     if not landed.done():  # the waiting task may have been cancelled
         landed.set_result(None)
-
-
-class InTurn:
-    """Blocking tables as asynchronous ones; other tasks run before each answer."""
-
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
-
-    async def read(self, read: Read) -> Sequence[Seen]:
-        await asyncio.sleep(0)
-        return self._tables.read(read)
-
-    async def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:
-        await asyncio.sleep(0)
-        return self._tables.read_all(reads)
-
-    async def scan(self, scan: Scan) -> AsyncIterator[Row]:
-        await asyncio.sleep(0)
-        for row in self._tables.scan(scan):
-            yield row
-            await asyncio.sleep(0)
-
-    async def write(self, write: Write) -> None:
-        await asyncio.sleep(0)
-        self._tables.write(write)
-
-    async def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
-        await asyncio.sleep(0)
-        return self._tables.write_all(writes)
-
-    async def attempt(self, write: Conditional) -> Applied:
-        await asyncio.sleep(0)
-        return self._tables.attempt(write)

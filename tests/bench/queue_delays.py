@@ -14,8 +14,6 @@ from uuid import UUID
 
 from cql.driver.asynchronous import AsyncKeyspace
 from cql.driver.session import Keyspace
-from mailqueue.blobs.memory import MemoryBlobs
-from mailqueue.rabbitmq.broker.memory import MemoryBroker
 from mailqueue.rabbitmq.codec import due_row_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW
@@ -29,6 +27,8 @@ from model.queue.size import due_tallies_at
 from model.queue.slices import EPOCH, slice_of
 from repair.clock import SystemClock
 from tests.bench.queue_past import MAIL, write
+from tests.support.memory_blobs import MemoryBlobs
+from tests.support.memory_broker import MemoryBroker
 
 SLICES = 24
 """Four hours: for so long a retry waits at most."""

@@ -23,10 +23,8 @@ from typing import Any, TypeVar
 
 from cql.driver.asynchronous import AsyncKeyspace
 from cql.driver.session import Keyspace
-from mailqueue.blobs.memory import MemoryBlobs
 from mailqueue.concurrency import all_of
 from mailqueue.maintenance.clean_slices import PARTITIONS_AT_ONCE
-from mailqueue.rabbitmq.broker.memory import MemoryBroker
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
 from model.ids import BlobId, QueueName
@@ -36,6 +34,8 @@ from model.queue.slices import slice_of
 from model.schema.table import Row
 from repair.clock import SystemClock
 from tests.bench.queue_past import MAIL, WINDOW, Past, flushed_mebibytes, write
+from tests.support.memory_blobs import MemoryBlobs
+from tests.support.memory_broker import MemoryBroker
 from tests.support.queues import parts_of
 
 T = TypeVar("T")

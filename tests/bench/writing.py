@@ -25,7 +25,6 @@ from cassandra.query import UNSET_VALUE
 
 from cql.driver.session import CassandraCluster, Contact, Keyspace, connect
 from cql.statements import Operation, values_of
-from mailqueue.blobs.memory import MemoryBlobs
 from model.errors import MailmendError
 from model.ids import MailboxId
 from model.messages.flags import FlagsChange, FlagsMode, parse_flags
@@ -38,6 +37,7 @@ from repair.clock import SystemClock
 from repair.writing.message_store import MessageStore
 from repair.writing.truth_writes import StampSource, WriterSettings
 from tests.support.keyspaces import MAIL, created, dropped
+from tests.support.memory_blobs import MemoryBlobs
 
 CONCURRENCY = (1, 16)
 

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from cql.driver.asynchronous import AsyncKeyspace, InTurn
+from cql.driver.asynchronous import AsyncKeyspace
 from cql.driver.session import CassandraCluster, Contact, Keyspace, connect
 from cql.memory import MemoryTables
 from model.catalog.james_tables import EVENT_STORE
@@ -14,6 +14,7 @@ from model.operations import Remove
 from model.ports import AsyncTables, Tables
 from model.queue.configuration import AGGREGATE
 from model.schema.keyspace import Schema
+from tests.support.in_turn import InTurn
 from tests.support.keyspaces import created, dropped
 from tests.support.servers import CassandraServer
 from tests.support.tables import ALL, micros

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from cql.driver.asynchronous import AsyncKeyspace, InTurn
+from cql.driver.asynchronous import AsyncKeyspace
 from cql.driver.session import PAGE_ROWS, Keyspace
 from cql.memory import MemoryTables
 from model.errors import MailmendError, SchemaMismatch, TimedOut, WrongUse
@@ -32,6 +32,7 @@ from model.operations import (
 )
 from model.ports import AsyncTables
 from model.schema.table import Column, Kind, Row, Table
+from tests.support.in_turn import InTurn
 from tests.support.tables import CELLS, COUNTERS, MARKS, micros
 
 D, E, F = (UUID(int=number << 96 | 0x11F1 << 64 | 0x8000 << 48) for number in (1, 2, 3))

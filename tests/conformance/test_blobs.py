@@ -14,12 +14,11 @@ from uuid import uuid4
 
 import pytest
 
-from cql.driver.asynchronous import AsyncKeyspace, InTurn
+from cql.driver.asynchronous import AsyncKeyspace
 from cql.driver.session import CassandraCluster
 from cql.memory import MemoryTables
 from mailqueue.blobs.cassandra import PART_BYTES, CassandraStore
 from mailqueue.blobs.files import FileStore
-from mailqueue.blobs.memory import MemoryStore
 from mailqueue.blobs.object_storage import BULK_MIN, S3Bucket
 from mailqueue.blobs.stores import BlobStore, NamedBlobs
 from model.catalog.james_tables import BLOB_PARTS, BLOBS
@@ -30,8 +29,10 @@ from model.queue.messages import BlobKind, StoredBlob
 from model.schema.keyspace import Schema
 from repair.clock import SystemClock
 from tests.support.blobs import BAD_IDS, RANDOM_IDS, SHARED_IDS, UUID_TEXT
+from tests.support.in_turn import InTurn
 from tests.support.james_queue import james_blobs
 from tests.support.keyspaces import created, dropped
+from tests.support.memory_blobs import MemoryStore
 from tests.support.object_stores import S3
 from tests.support.s3_twin import s3_twin
 

@@ -16,14 +16,12 @@ from uuid import uuid4
 
 import pytest
 
-from cql.driver.asynchronous import AsyncKeyspace, InTurn
+from cql.driver.asynchronous import AsyncKeyspace
 from cql.driver.session import Keyspace
 from cql.memory import MemoryTables
-from mailqueue.blobs.memory import MemoryBlobs
 from mailqueue.blobs.object_storage import S3Settings, open_s3
 from mailqueue.blobs.stores import BlobStore
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
-from mailqueue.rabbitmq.broker.memory import MemoryBroker
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from mailqueue.rabbitmq.codec import payload_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
@@ -38,6 +36,7 @@ from model.queue.size import CountedBy, SizeKind
 from model.schema.keyspace import Schema
 from repair.clock import SystemClock
 from tests.support.clock import VirtualClock
+from tests.support.in_turn import InTurn
 from tests.support.james_queue import (
     SPOOL,
     james_blobs,
@@ -47,6 +46,8 @@ from tests.support.james_queue import (
     put_james_queue,
 )
 from tests.support.keyspaces import created, dropped
+from tests.support.memory_blobs import MemoryBlobs
+from tests.support.memory_broker import MemoryBroker
 from tests.support.queues import listed
 
 AFTER_JAMES = datetime(2026, 11, 20, 19, 30, tzinfo=UTC)

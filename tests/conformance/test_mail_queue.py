@@ -14,16 +14,14 @@ from uuid import uuid4
 
 import pytest
 
-from cql.driver.asynchronous import AsyncKeyspace, InTurn
+from cql.driver.asynchronous import AsyncKeyspace
 from cql.driver.session import CassandraCluster, Keyspace
 from cql.memory import MemoryTables
-from mailqueue.blobs.memory import MemoryBlobs
 from mailqueue.blobs.object_storage import S3Settings, open_s3
 from mailqueue.health import HealthProblem, judged
 from mailqueue.memory import MemoryMailQueue
 from mailqueue.queue import Dequeued, MailQueue, RemovedMail, RestoreResult
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
-from mailqueue.rabbitmq.broker.memory import MemoryBroker
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from mailqueue.rabbitmq.codec import payload_of, priority_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
@@ -43,7 +41,10 @@ from model.schema.keyspace import Schema
 from repair.clock import SystemClock
 from tests.support.brokers import Broker
 from tests.support.clock import VirtualClock
+from tests.support.in_turn import InTurn
 from tests.support.keyspaces import created, dropped
+from tests.support.memory_blobs import MemoryBlobs
+from tests.support.memory_broker import MemoryBroker
 from tests.support.object_stores import S3
 from tests.support.queues import CONTENT, enqueued, listed, mail, names
 

@@ -11,9 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from mailqueue.blobs.memory import MemoryBlobs
 from mailqueue.maintenance.sweep import Sweeper
-from mailqueue.rabbitmq.broker.memory import MemoryBroker
 from mailqueue.rabbitmq.codec import listed_of, row_of
 from mailqueue.rabbitmq.view import slices as browsing
 from mailqueue.rabbitmq.view.configuration import Configurations
@@ -33,6 +31,8 @@ from model.queue.positions import ListingPosition
 from model.queue.size import CountedBy, SizeKind
 from model.queue.slices import slice_of
 from tests.support.clock import VirtualClock
+from tests.support.memory_blobs import MemoryBlobs
+from tests.support.memory_broker import MemoryBroker
 from tests.support.queues import HOUR, MINUTE, names_of, queued
 from tests.support.tables import micros
 

@@ -20,7 +20,6 @@ import pytest
 
 from admin.breaking import break_one_by_one
 from cql.driver.session import CassandraCluster, Keyspace, connect
-from mailqueue.blobs.memory import MemoryBlobs
 from model.catalog.mail import IMAP_UID, MESSAGE_COUNTER, MESSAGE_ID, MESSAGE_V3, MESSAGES, MODSEQ
 from model.errors import MailmendError
 from model.ids import MailboxId, MessageId
@@ -45,6 +44,7 @@ from repair.writing.message_store import MessageStore
 from repair.writing.truth_writes import WriterSettings
 from tests.support.commands import contact_of
 from tests.support.keyspaces import LEDGER, MAIL, created, dropped
+from tests.support.memory_blobs import MemoryBlobs
 from tests.support.mishaps import Actor, Killed, Kind, Mishap, Network, Wire
 from tests.support.oracle import expected_suspects
 from tests.support.progress import SilentProgress

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from mailqueue.queue import OnRemoved
-from mailqueue.rabbitmq.broker.memory import Fate
 from mailqueue.rabbitmq.unacked import UnackedMail
 from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, LIVES
 from model.catalog.queue_tables import OwnTables
@@ -28,6 +27,7 @@ from model.queue.size import SizeKind
 from model.queue.slices import EPOCH, Slicing, slice_of
 from model.schema.table import Row
 from tests.support.james_beside import James
+from tests.support.memory_broker import Fate
 from tests.support.queue_model import Promised, Promises, Standing
 from tests.support.queue_wires import Side, Trouble
 from tests.support.queue_world import Died, Mishap, Worker, dead, named, taken

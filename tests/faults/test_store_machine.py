@@ -24,7 +24,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from admin.breaking import KINDS, Breaker
 from cql.driver.session import CassandraCluster, connect
 from cql.memory import MemoryTables
-from mailqueue.blobs.memory import MemoryBlobs
 from model.catalog.mail import IMAP_UID, MESSAGES
 from model.errors import MailmendError, UnknownMessage
 from model.ids import MailboxId
@@ -49,6 +48,7 @@ from tests.support.clock import VirtualClock, uuid_at
 from tests.support.commands import contact_of
 from tests.support.keyspaces import LEDGER, MAIL, created, dropped
 from tests.support.mailbox_model import Add, Copy, Delete, Mailboxes, Move, Operation, SetFlags, landed_on, mailboxes_of
+from tests.support.memory_blobs import MemoryBlobs
 from tests.support.mending import Workplace
 from tests.support.mishaps import Actor, Alongside, Killed, Mishap, Network, Wire
 from tests.support.oracle import expected_suspects

@@ -9,7 +9,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cql.driver.session import CassandraCluster, connect
-from mailqueue.blobs.memory import MemoryBlobs
 from model.catalog.james_tables import BLOB_PARTS, BLOBS, EVENT_STORE
 from model.catalog.ledger import LEDGER_TABLES
 from model.catalog.mail import FIRST_UNSEEN
@@ -29,6 +28,7 @@ from tests.support.commands import CommandLine, Ended
 from tests.support.guarded import SUPERUSER, GuardedNode, impostor
 from tests.support.keyspaces import MAIL, created, dropped
 from tests.support.mail_states import QUIET, MailKeyspace
+from tests.support.memory_blobs import MemoryBlobs
 from tests.support.roles import may_read, may_write, permitted, refused
 from tests.support.spark import LOCAL
 from tests.support.writing import LagList

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from cql.driver.asynchronous import InTurn
 from mailqueue.blobs.cassandra import open_cassandra
 from model.catalog.mail import MAILBOX_PATH, MESSAGE_ID, MESSAGE_V3
 from model.operations import Read
@@ -14,6 +13,7 @@ from repair.clock import SystemClock
 from repair.writing.blob_bridge import BlobBridge
 from tests.support.awkward import AWKWARD, mbox_of, quoted
 from tests.support.commands import CommandLine
+from tests.support.in_turn import InTurn
 from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on
 from tests.support.servers import CassandraServer
 

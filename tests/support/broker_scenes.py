@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
-from mailqueue.rabbitmq.broker.memory import MemoryBroker
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from mailqueue.rabbitmq.broker.topology import QueueForm
 from model.ports import Broker, Delivery
 from repair.clock import SystemClock
 from tests.support.brokers import Broker as Server
+from tests.support.memory_broker import MemoryBroker
 from tests.support.wires import Wire, wire_to
 
 T = TypeVar("T")

@@ -10,12 +10,12 @@ import pytest
 from admin import wiring, wiring_queue
 from cql.driver import nodes as driver_nodes
 from cql.driver import session
-from cql.driver.asynchronous import InTurn
 from cql.memory import MemoryTables
 from model.catalog.generations import AUGUST_2026
 from model.errors import UnknownKeyspace
 from model.schema.keyspace import Schema
 from tests.support.clock import VirtualClock
+from tests.support.in_turn import InTurn
 from tests.support.schema_twin import SchemaTwin
 from tests.support.schemas import served
 

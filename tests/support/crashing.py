@@ -17,7 +17,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cql.driver.session import Contact, connect
-from mailqueue.blobs.memory import MemoryBlobs
 from model.errors import MailmendError
 from model.ids import MailboxId
 from model.messages.flags import FlagsChange, FlagsMode, parse_flags
@@ -29,6 +28,7 @@ from repair.clock import SystemClock
 from repair.ledger.lags import LagJournal
 from repair.writing.message_store import MessageStore
 from repair.writing.truth_writes import WriterSettings
+from tests.support.memory_blobs import MemoryBlobs
 
 FAR = 10_000
 """More writes than any operation makes: a child that is given this one is never killed."""

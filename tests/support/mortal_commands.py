@@ -10,10 +10,10 @@ import pytest
 
 from admin import wiring_queue
 from admin.services.queue.removed_mails import RemovedMailsFile, RestoredLog
-from cql.driver.asynchronous import InTurn
 from mailqueue.blobs.files import FileStore
 from model.ids import BlobId, EnqueueId
 from tests.support.commands import Ended
+from tests.support.in_turn import InTurn
 from tests.support.queue_commands import QueueShell, queue_shell
 from tests.support.queue_wires import Side, WiredBlobs, WiredBroker, WiredTables
 from tests.support.queue_world import Died, Fortune

@@ -11,9 +11,6 @@ import pytest
 
 from admin import wiring, wiring_queue
 from cql.driver import session
-from cql.driver.asynchronous import InTurn
-from mailqueue.blobs.memory import MemoryBlobs
-from mailqueue.rabbitmq.broker.memory import MemoryBroker
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from model.catalog.generations import AUGUST_2026
 from model.catalog.mail import SCHEMA
@@ -27,6 +24,9 @@ from model.schema.table import Table
 from tests.support.clock import VirtualClock
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine, Ended, command_line
+from tests.support.in_turn import InTurn
+from tests.support.memory_blobs import MemoryBlobs
+from tests.support.memory_broker import MemoryBroker
 from tests.support.queues import CONTENT, HOURLY, drained, listed, mail, names
 from tests.support.schemas import served
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from cql.driver.asynchronous import InTurn
 from mailqueue.rabbitmq.codec import queued_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from mailqueue.rabbitmq.unacked import UnackedMail
 from model.operations import Change, Put, Remove
 from model.queue.messages import Message
 from tests.support.clock import VirtualClock
+from tests.support.in_turn import InTurn
 from tests.support.queue_wires import Errors, Side, Trouble, WiredBlobs, WiredBroker, WiredTables
 from tests.support.queues import QUEUE, TwinQueue, next_of
 from tests.support.skewed import SkewedClock

@@ -8,13 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
-from cql.driver.asynchronous import InTurn
 from cql.memory import MemoryTables
-from mailqueue.blobs.memory import MemoryBlobs
 from mailqueue.maintenance.sweep import Sweeper
 from mailqueue.metrics import QueueCount
 from mailqueue.queue import Dequeued, MailQueue
-from mailqueue.rabbitmq.broker.memory import MemoryBroker
 from mailqueue.rabbitmq.codec import queued_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from mailqueue.rabbitmq.parts import Parts
@@ -34,6 +31,9 @@ from model.queue.messages import SLICE_HEADER
 from model.queue.slices import EPOCH, Slicing
 from model.schema.table import Row, Table
 from tests.support.clock import VirtualClock
+from tests.support.in_turn import InTurn
+from tests.support.memory_blobs import MemoryBlobs
+from tests.support.memory_broker import MemoryBroker
 from tests.support.queue_wires import Wire, WiredBlobs, WiredBroker, WiredTables
 
 D = TypeVar("D", bound=Dequeued)

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from mailqueue.blobs.memory import BlobCall, BlobVerb
 from model.errors import BlobsUnreachable, TimedOut
 from model.operations import Conditional, Read, Scan, Write
 from model.schema.table import Table
+from tests.support.memory_blobs import BlobCall, BlobVerb
 from tests.support.queues import TwinQueue
 
 When = Callable[[Any], bool]

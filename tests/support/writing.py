@@ -7,7 +7,6 @@ from typing import Any
 
 from cql.memory import MemoryTables
 from cql.statements import Operation
-from mailqueue.blobs.memory import MemoryBlobs
 from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID
 from model.errors import MailmendError, Unjournalled
 from model.ids import MailboxId
@@ -19,6 +18,7 @@ from model.schema.table import Row, Table
 from repair.writing.message_store import MessageStore
 from repair.writing.truth_writes import DEFAULTS, WriterSettings
 from tests.support.clock import VirtualClock
+from tests.support.memory_blobs import MemoryBlobs
 from tests.support.mending import Workplace
 
 Fits = Callable[[Operation], bool]

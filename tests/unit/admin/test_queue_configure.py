@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from admin import wiring_queue
-from cql.driver.asynchronous import InTurn
 from mailqueue.rabbitmq.view.configuration import EVENTS, Configurations
 from model.operations import Put, PutIfAbsent
 from model.queue.configuration import AGGREGATE, DEFAULT, event_json
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine, command_line
+from tests.support.in_turn import InTurn
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.driver.asynchronous import InTurn
 from cql.memory import MemoryTables
 from mailqueue.blobs.cassandra import (
     PAGE_BLOBS,
@@ -24,6 +23,7 @@ from model.operations import Put, Read, Remove
 from model.queue.blob_ids import BlobNaming, BlobsMode
 from model.queue.messages import BlobKind
 from tests.support.clock import VirtualClock
+from tests.support.in_turn import InTurn
 from tests.support.james_queue import james_blobs, james_queue_rows
 from tests.support.striking import Strike, of, passing
 

@@ -7,7 +7,6 @@ from datetime import timedelta
 
 import pytest
 
-from cql.driver.asynchronous import InTurn
 from cql.memory import MemoryTables
 from mailqueue.rabbitmq.view.configuration import EVENTS, ROUNDS_MAX, Configurations
 from model.catalog.james_tables import EVENT_STORE
@@ -17,6 +16,7 @@ from model.ports import Tables
 from model.queue.configuration import AGGREGATE, DEFAULT, ConfigurationEvent, QueueConfiguration, event_json
 from model.queue.slices import Slicing
 from tests.support.clock import VirtualClock
+from tests.support.in_turn import InTurn
 from tests.support.mishaps import Actor, Killed, Kind, Mishap, Network, Wire
 from tests.support.striking import Strike, of
 

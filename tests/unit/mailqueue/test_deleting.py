@@ -5,7 +5,6 @@ from datetime import timedelta
 
 import pytest
 
-from mailqueue.blobs.memory import BlobVerb
 from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq import remove as removing
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
@@ -14,6 +13,7 @@ from model.errors import CannotReach, StateUnwritable
 from model.operations import Put, Scan
 from model.queue.filters import MailFilter
 from model.queue.mails import Listed, Whereabouts
+from tests.support.memory_blobs import BlobVerb
 from tests.support.queues import (
     CONTENT,
     QUEUE,

@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 
-from mailqueue.blobs.memory import BlobVerb
 from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.codec import message_of, payload_of, queued_of
 from mailqueue.rabbitmq.dequeue import HOLD
@@ -21,6 +20,7 @@ from model.queue.filters import MailFilter
 from model.queue.mails import Listed
 from model.queue.messages import SLICE_HEADER, Message
 from model.queue.size import SizeKind
+from tests.support.memory_blobs import BlobVerb
 from tests.support.queues import (
     CONTENT,
     QUEUE,

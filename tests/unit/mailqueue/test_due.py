@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from mailqueue.maintenance.due_leases import TTL_SECONDS, DueLease, DueLeases
 from mailqueue.maintenance.move_due import CLOSE_AFTER, LATE, UNREADABLE_PAUSE
 from mailqueue.metrics import QueueCount
-from mailqueue.rabbitmq.broker.memory import Fate
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW, DueMails, DuePartition, in_millis_after
 from model.catalog.mail_queue import DUE_MAILS
@@ -24,6 +23,7 @@ from model.ports import Clock
 from model.queue.mails import Listed, Whereabouts
 from model.queue.slices import EPOCH, slice_of
 from tests.support.clock import VirtualClock
+from tests.support.memory_broker import Fate
 from tests.support.queue_wires import Errors, Side, WiredTables
 from tests.support.queue_world import taken, working
 from tests.support.queues import (

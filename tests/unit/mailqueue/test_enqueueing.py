@@ -7,10 +7,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from mailqueue.blobs.contents import split
-from mailqueue.blobs.memory import BlobVerb
 from mailqueue.metrics import QueueCount
 from mailqueue.queue import due_time
-from mailqueue.rabbitmq.broker.memory import Fate
 from mailqueue.rabbitmq.codec import message_of, payload_of, priority_of, queued_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.mail_queue import BROWSE_START, DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, QUEUE_STATE
@@ -28,6 +26,8 @@ from model.operations import Put, Read
 from model.queue.mails import DELAY_MAX, PRIORITY_NORMAL, Whereabouts
 from model.queue.messages import ATTEMPTS_HEADER, SLICE_HEADER
 from model.queue.slices import EPOCH, slice_of
+from tests.support.memory_blobs import BlobVerb
+from tests.support.memory_broker import Fate
 from tests.support.queue_world import working
 from tests.support.queues import CONTENT, TwinQueue, all_delivered, drained, listed, mail, names, twin_queue
 from tests.support.striking import Refusing, Strike, When, of, reads_of, verb, writes_of

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from mailqueue.blobs.memory import BlobCall, BlobVerb, MemoryBlobs, MemoryStore
 from mailqueue.blobs.stores import NamedBlobs
 from model.errors import BlobMissing, BlobsUnreachable
 from model.ids import BlobId
 from model.queue.blob_ids import BlobNaming, BlobsMode
 from model.queue.messages import BlobKind
 from tests.support.clock import VirtualClock
+from tests.support.memory_blobs import BlobCall, BlobVerb, MemoryBlobs, MemoryStore
 from tests.support.striking import Strike, verb
 
 BODY = BlobKind.BODY

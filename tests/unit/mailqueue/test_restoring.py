@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from mailqueue.maintenance.comparison import LiveMail
 from mailqueue.maintenance.restore import Traces, return_of
 from mailqueue.queue import RemovedMail, RestoreResult
-from mailqueue.rabbitmq.broker.memory import Fate
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
 from model.catalog.queue_tables import OwnTables
@@ -19,6 +18,7 @@ from model.errors import CannotReach, Delayed, MailmendError, PublishFailed, Wro
 from model.ids import BlobId, EnqueueId, QueueName, restored_id
 from model.operations import Scan
 from model.queue.mails import MailBlobs, Whereabouts
+from tests.support.memory_broker import Fate
 from tests.support.queues import CONTENT, QUEUE, TwinQueue, all_delivered, enqueued, listed, mail, names, twin_queue
 from tests.support.striking import Refusing, reads_of, writes_of
 

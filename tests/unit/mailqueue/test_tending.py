@@ -8,11 +8,11 @@ import pytest
 
 from mailqueue.background import BackgroundJob, BackgroundTasks, run_jobs
 from mailqueue.concurrency import finished
-from mailqueue.rabbitmq.broker.memory import Fate
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.errors import CannotReach
 from model.queue.size import SizeKind
 from tests.support.clock import VirtualClock
+from tests.support.memory_broker import Fate
 from tests.support.queues import CONTENT, QUEUE, TwinQueue, enqueued, mail, names, next_of, until
 
 SECOND = timedelta(seconds=1)

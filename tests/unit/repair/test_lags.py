@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cql.memory import MemoryTables
-from mailqueue.blobs.memory import MemoryBlobs
 from model.catalog.ledger import REPAIR_LAG
 from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID
 from model.errors import CannotReach, DoubtfulWrite, TimedOut, Unjournalled
@@ -27,6 +26,7 @@ from repair.mending.lag_repair import LAGS_MAX, JournalledLags, repair_lags
 from repair.writing.message_store import MessageStore
 from tests.support.clock import VirtualClock, uuid_at
 from tests.support.disk import full_after
+from tests.support.memory_blobs import MemoryBlobs
 from tests.support.mending import Workplace
 from tests.support.progress import SilentProgress
 from tests.support.writing import Desk, Faults, mail, on

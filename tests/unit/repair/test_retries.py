@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from cql.driver.asynchronous import InTurn
 from cql.memory import MemoryTables
 from model.catalog.mail import FIRST_UNSEEN, MAILBOX_COUNTERS
 from model.errors import AccessDenied, CannotReach, DoubtfulWrite, MailmendError, TimedOut
 from model.operations import Count, Put, Write
 from repair.retries import FOREVER, AsyncRetries, Retries, RetryPolicy
 from tests.support.clock import VirtualClock, uuid_at
+from tests.support.in_turn import InTurn
 
 MAILBOX = uuid_at(0, 1)
 COUNT = Count(MAILBOX_COUNTERS, (MAILBOX,), {"count": 1})

@@ -19,7 +19,6 @@ from admin.services.caller import Caller
 from admin.services.queue.maintenance import SweepRequest
 from admin.services.queue.request import QueueAnswer
 from cql.driver import session
-from cql.driver.asynchronous import InTurn
 from mailqueue.blobs.s3 import S3Settings
 from mailqueue.blobs.stores import NamedBlobs
 from mailqueue.maintenance.sweep import Swept
@@ -31,6 +30,7 @@ from repair.clock import SystemClock
 from tests.support.clock import VirtualClock
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine, Ended, command_line
+from tests.support.in_turn import InTurn
 from tests.support.queue_commands import KEYSPACE, QueueShell
 from tests.support.schemas import served, without_tables
 

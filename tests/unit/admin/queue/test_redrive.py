@@ -5,8 +5,6 @@ from datetime import timedelta
 
 import pytest
 
-from mailqueue.blobs.memory import BlobCall
-from mailqueue.rabbitmq.broker.memory import Fate
 from mailqueue.rabbitmq.codec import queued_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.mail_queue import ENQUEUED_MAILS
@@ -15,6 +13,8 @@ from model.operations import Change, Put, Scan
 from model.queue.blob_ids import BlobNaming, BlobsMode
 from model.queue.mails import Listed, Whereabouts
 from model.queue.messages import Message
+from tests.support.memory_blobs import BlobCall
+from tests.support.memory_broker import Fate
 from tests.support.queue_commands import KEYSPACE, QueueShell
 from tests.support.queues import CONTENT, parts_of
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from cql.driver.asynchronous import InTurn
 from mailqueue.rabbitmq.mail_queue import open_queue
 from model.catalog.mail_queue import BROWSE_START
 from model.ids import QueueName
 from model.operations import Put
 from model.queue.messages import Message
 from model.queue.slices import slice_of
+from tests.support.in_turn import InTurn
 from tests.support.queue_commands import KEYSPACE, SPOOL, QueueShell
 from tests.support.queues import CONTENT, mail, parts_of
 
