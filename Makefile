@@ -1,6 +1,6 @@
 # Everything bootstraps itself: Python 3.11 or later and Java 17 are all that must be there.
 #   make demo    see the main job done on a real Cassandra and a real Spark
-#   make test    check and test everything
+#   make test    check, and test every claim on real servers
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -13,10 +13,12 @@ RUN    := $(VENV)/bin
 # Which driver and which Python the environment holds; installing another one takes the place of the one before.
 STAMP  := $(VENV)/.installed-$(DRIVER)-$(shell $(PYTHON) -c 'import platform; print(platform.python_version())')
 
-.PHONY: help demo test check verify mutate bench format zip clean
+TESTS = $(if $(ARGS),$(RUN)/pytest $(1) $(ARGS),$(RUN)/python -m tests.lanes $(1))
+
+.PHONY: help demo test test-all check verify mutate bench format zip clean
 
 help: ## Say what can be made
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 $(UV):
 	$(PYTHON) -m venv .uv
@@ -29,8 +31,11 @@ $(STAMP): pyproject.toml uv.lock | $(UV)
 demo: $(STAMP) ## Write mail, break it, find it, mend it, prove it, undo and redo it
 	$(RUN)/mailmend demo
 
-test: check ## Everything: check, then every test, in three lanes (on a real Cassandra, Spark, RabbitMQ and S3)
-	$(if $(ARGS),$(RUN)/pytest $(ARGS),$(RUN)/python -m tests.lanes)
+test: check ## Check, then every claim, in three lanes (on a real Cassandra, Spark, RabbitMQ and S3)
+	$(call TESTS)
+
+test-all: check ## The same with whole matrices, long runs and more examples: before a release
+	$(call TESTS,--all)
 
 check: $(STAMP) verify ## Lint, types, layers and doors; seconds
 	$(RUN)/ruff format --check

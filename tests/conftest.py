@@ -3,23 +3,16 @@
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from admin.local import ClusterRequest
 from tests.support.brokers import Broker, one_rabbitmq
 from tests.support.guarded import GuardedNode, guarded_node
 from tests.support.object_stores import S3, one_s3
-from tests.support.seeds import OPTION, draw_in_ci, seeds_of
 from tests.support.servers import CassandraServer, ThreeNodes, local_node, one_node, three_local_nodes
 from tests.support.spark import spark
+from tests.support.thorough import ALL, LEFT_TO_ALL, SEED, configure, left_out, seeds_of
 
 __all__ = ["spark"]
-
-# A busy machine is no finding: no example fails for being slow. CI draws anew too, from a seed that it tells.
-settings.register_profile(
-    "mailmend", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=False, print_blob=True
-)
-settings.load_profile("mailmend")
 
 _NEEDS = {
     "cassandra": {"cassandra", "cassandra41", "guarded", "three_nodes", "throwaway"},
@@ -29,10 +22,18 @@ _NEEDS = {
 """Every marker of a server, and the fixtures that start one."""
 
 
+_LEFT = pytest.StashKey[int]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What `make test-all` asks for."""
+    parser.addoption(ALL, action="store_true", help="run what is marked thorough too, with more examples")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Before Hypothesis reads its seed."""
-    draw_in_ci(config)
+    """Before Hypothesis reads its options."""
+    configure(config)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -42,13 +43,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """The seed stands under what failed."""
-    if (seed := config.getoption(OPTION)) is not None:
-        terminalreporter.write_line(f"Drawn from a seed: {OPTION}={seed} draws the same again.")
+    """What was left out, and the seed under what failed."""
+    if left := config.stash.get(_LEFT, 0):
+        terminalreporter.write_line(f"{left} {LEFT_TO_ALL}")
+    if (seed := config.getoption(SEED)) is not None:
+        terminalreporter.write_line(f"Drawn from a seed: {SEED}={seed} draws the same again.")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a server, so that `-m "not cassandra and not broker"` leaves those two out."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is thorough; mark what needs a server, so that `-m "not cassandra and not broker"` works."""
+    config.stash[_LEFT] = left_out(config, items)
     for item in items:
         for marker, fixtures in _NEEDS.items():
             if fixtures & set(getattr(item, "fixturenames", ())):

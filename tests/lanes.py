@@ -1,21 +1,24 @@
-"""Every test, in three lanes at once: `make test` without ARGS.
+"""The tests in three lanes at once: `make test` without ARGS, and `make test-all`, which gives `--all`.
 
 Unit tests use a core; integration, conformance and fault tests mostly wait for servers of their own. What the lanes
-beside the first print comes at the end, each in one piece.
+beside the first print comes at the end, each in one piece, then in one line how many tests were left out.
 """
 
+import re
 import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack
 
+from tests.support.thorough import LEFT_TO_ALL
+
 LANES = (("tests/integration", "tests/equivalence"), ("tests/faults", "tests/conformance"), ("tests/unit",))
 """The last one is shown while it runs."""
 
 
-def main() -> int:
+def main(options: list[str]) -> int:
     """0 where all lanes passed, else 1."""
-    pytest = [sys.executable, "-m", "pytest", "--durations=12", "-p", "no:cacheprovider"]
+    pytest = [sys.executable, "-m", "pytest", "--durations=12", "-p", "no:cacheprovider", *options]
     *beside, shown = LANES
     with ExitStack() as stack:
         outputs = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in beside]
@@ -23,12 +26,22 @@ def main() -> int:
             subprocess.Popen([*pytest, *lane], stdout=output, stderr=output)
             for lane, output in zip(beside, outputs, strict=True)
         ]
-        failed = [subprocess.call([*pytest, *shown]), *(lane.wait() for lane in running)]
+        printed = ""
+        with subprocess.Popen([*pytest, *shown], stdout=subprocess.PIPE, text=True) as unit:
+            for line in unit.stdout or ():
+                sys.stdout.write(line)
+                sys.stdout.flush()
+                printed += line
+        failed = [unit.returncode, *(lane.wait() for lane in running)]
         for output in outputs:
             output.seek(0)
-            sys.stdout.write(output.read())
+            text = output.read()
+            sys.stdout.write(text)
+            printed += text
+    left = sum(map(int, re.findall(rf"^(\d+) {re.escape(LEFT_TO_ALL)}", printed, re.MULTILINE)))
+    sys.stdout.write(f"\nIn all lanes: {left} {LEFT_TO_ALL}\n")
     return int(any(failed))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -12,7 +12,7 @@ from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.keyspaces import MAIL
 from tests.support.servers import CassandraServer, ThreeNodes, local_node
 
-pytestmark = [pytest.mark.cassandra, pytest.mark.slow]
+pytestmark = [pytest.mark.cassandra]
 
 QUICK = ("--engine", "local", "--delay", "0")
 

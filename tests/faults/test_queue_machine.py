@@ -32,8 +32,8 @@ from tests.support.queue_model import Promised, Promises, Standing
 from tests.support.queue_wires import Side, Trouble
 from tests.support.queue_world import Died, Mishap, Worker, dead, named, taken
 from tests.support.queues import QUEUE, TwinQueue, listed, mail
-from tests.support.seeds import run_stories
 from tests.support.skewed import SkewedClock
+from tests.support.thorough import run_stories
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from tests.support.clock import uuid_at
 from tests.support.servers import ThreeNodes
 from tests.support.tables import ALL, CELLS, COUNTERS, micros
 
-pytestmark = [pytest.mark.cassandra, pytest.mark.slow]
+pytestmark = [pytest.mark.cassandra]
 
 D = uuid_at(1_000_000)
 KEY = ("k", 1, D)

@@ -52,10 +52,10 @@ from tests.support.memory_blobs import MemoryBlobs
 from tests.support.mending import Workplace
 from tests.support.mishaps import Actor, Alongside, Killed, Mishap, Network, Wire
 from tests.support.oracle import expected_suspects
-from tests.support.seeds import run_stories, seeds_of
 from tests.support.servers import CassandraServer
 from tests.support.skewed import SkewedClock
 from tests.support.store_stories import HARMLESS, MISHAPS, MOMENTS, WISHES, Wish
+from tests.support.thorough import run_stories, seeds_of
 from tests.support.writing import mail
 
 SKEWS_SECONDS = (-2.0, 2.0)

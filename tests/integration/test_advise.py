@@ -198,7 +198,7 @@ class TestCommand:
         assert shown.code == 0, shown.err
         assert "any that divides the present 1h" in shown.out
 
-    @pytest.mark.slow
+    @pytest.mark.thorough
     def test_a_trial_measures_all_three_on_whole_mailboxes(
         self, mailmend: CommandLine, cluster: CassandraCluster
     ) -> None:
@@ -261,7 +261,7 @@ class TestCommand:
         assert mailmend("schema", "advise", "--keyspace", "no_such_keyspace").code == 2
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_every_figure_is_told_by_cassandra_4_1_too(cassandra41: CassandraServer) -> None:
     """The virtual tables are those of 4.0; none has other columns."""
     with connect(contact_of(cassandra41)) as older:
@@ -272,7 +272,7 @@ def test_every_figure_is_told_by_cassandra_4_1_too(cassandra41: CassandraServer)
     assert all(getattr(found.tables["roles"], view.figure) is not None for view in VIEWS)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_each_of_three_nodes_tells_of_itself(three_nodes: ThreeNodes) -> None:
     """A figure of the cluster is made of all of theirs."""
     ask = "SELECT release_version, rpc_address FROM system.local"
@@ -302,7 +302,7 @@ class TestNode:
         assert making.exists()
         assert other.exists()
 
-    @pytest.mark.slow
+    @pytest.mark.thorough
     def test_a_trial_on_a_node_of_its_own_leaves_nothing_behind(
         self, cluster: CassandraCluster, keyspace: str, tmp_path: Path
     ) -> None:

@@ -259,7 +259,7 @@ def test_cassandra_5_knows_the_names_that_we_think_it_knows(cluster: CassandraCl
     assert disagreements(cluster, keyspace, ServerRelease.CASSANDRA_5_0) == []
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_cassandra_4_1_knows_the_names_that_we_think_it_knows(cassandra41: CassandraServer) -> None:
     """No more and no less: classes, their options, table options."""
     with connect(Contact((cassandra41.host,), cassandra41.port)) as older:

@@ -34,7 +34,7 @@ from tests.support.spark import LOCAL
 from tests.support.writing import LagList
 from tests.support.writing import mail as a_mail
 
-pytestmark = [pytest.mark.cassandra, pytest.mark.slow]
+pytestmark = [pytest.mark.cassandra]
 
 KEYSPACE, LEDGER, ELSEWHERE = "h_mail", "h_ledger", "h_elsewhere"
 PASSWORD = "Tr0ub4dor-of-the-test"

@@ -19,7 +19,7 @@ from tests.support.guarded import GuardedNode
 from tests.support.keyspaces import created, dropped
 from tests.support.tables import MARKS
 
-pytestmark = [pytest.mark.cassandra, pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.cassandra, pytest.mark.spark]
 
 KEYSPACE = "d_access"
 

@@ -34,7 +34,7 @@ DAMAGE = {"PROJECT": 19, "AMEND": 127, "WITHDRAW": 36}
 LOST = {"LOST_CONTENT": 18}
 LEAKS = {"LEAK": 83}
 
-pytestmark = [pytest.mark.cassandra, pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.cassandra, pytest.mark.spark]
 needs_uv = pytest.mark.skipif(not (UV.exists() or shutil.which("uv")), reason="needs uv, which `make` installs")
 
 

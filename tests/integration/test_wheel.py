@@ -13,7 +13,6 @@ TOP = Path(__file__).parents[2]
 UV = TOP / ".uv" / "bin" / "uv"
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.skipif(not (UV.exists() or shutil.which("uv")), reason="needs uv, which `make` installs"),
 ]
 

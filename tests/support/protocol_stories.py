@@ -53,7 +53,7 @@ from tests.support.protocol import (
     Story,
     World,
 )
-from tests.support.seeds import KEPT
+from tests.support.thorough import KEPT
 
 STAMPS = {"ours": StampSource.TRUTH, "floor": StampSource.FLOOR, "clock": StampSource.CLOCK}
 """The kinds of our writers."""

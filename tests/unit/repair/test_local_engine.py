@@ -332,7 +332,7 @@ def test_memory_does_not_grow_with_the_messages() -> None:
     assert three["mib"] < one["mib"] + 20
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_million_messages_are_checked_in_bounded_memory() -> None:
     """At most 400 MiB above what the process needs anyway, and every damage found."""
     found = checked(1_000_000)
