@@ -7,7 +7,7 @@ from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
 
-from admin.wiring import Place, owner_name
+from admin.wiring import OpenCluster, owner_name
 from cql.applying import ensure_ledger
 from cql.introspect import live_schema
 from cql.migrate.agreement import WAIT_SECONDS, Agreement
@@ -55,21 +55,21 @@ def migrations_in(folder: Path | None) -> tuple[Migration, ...]:
     return shipped() if folder is None else read_folder(folder)
 
 
-def history_of(place: Place) -> History | None:
+def history_of(opened: OpenCluster) -> History | None:
     """The history in the ledger, if any; reading it creates nothing."""
-    ledger = place.connection.ledger_keyspace
-    live = live_schema(place.cluster, ledger)
+    ledger = opened.connection.ledger_keyspace
+    live = live_schema(opened.cluster, ledger)
     if any(live.table(table.name) is None for table in HISTORY_TABLES):
         return None
-    return _history(place)
+    return _history(opened)
 
 
 @contextmanager
-def migrator_of(place: Place, patience: Patience, progress: Progress) -> Iterator[Migrator]:
+def migrator_of(opened: OpenCluster, patience: Patience, progress: Progress) -> Iterator[Migrator]:
     """A migrator that runs migrations on the cluster.
 
     Args:
-        place: the cluster and its keyspaces.
+        opened: the cluster and its keyspaces.
         patience: the limits.
         progress: receives the progress.
 
@@ -78,29 +78,29 @@ def migrator_of(place: Place, patience: Patience, progress: Progress) -> Iterato
     """
     from cql.driver.nodes import CassandraNodes  # noqa: PLC0415 - brings the driver
 
-    connection = place.connection
+    connection = opened.connection
 
     def open_history(replication: Replication | None) -> History:
-        ensure_ledger(place.cluster, connection.ledger_keyspace, connection.keyspace, replication)
-        return _history(place)
+        ensure_ledger(opened.cluster, connection.ledger_keyspace, connection.keyspace, replication)
+        return _history(opened)
 
     def leases() -> Leases:
         return Leases(
-            place.cluster.keyspace(connection.ledger_keyspace),
-            place.clock,
+            opened.cluster.keyspace(connection.ledger_keyspace),
+            opened.clock,
             owner_name(),
             round(patience.lease.total_seconds()),
         )
 
-    nodes, waited = CassandraNodes(place.cluster), patience.agreement.total_seconds()
-    agreement = Agreement(nodes, place.clock, waited, patience.require_all)
+    nodes, waited = CassandraNodes(opened.cluster), patience.agreement.total_seconds()
+    agreement = Agreement(nodes, opened.clock, waited, patience.require_all)
     with _named_way_out(connection.keyspace):
         yield Migrator(
-            place.cluster,
-            place.clock,
+            opened.cluster,
+            opened.clock,
             agreement,
             progress,
-            history_of(place),
+            history_of(opened),
             open_history,
             leases,
             patience.statement.total_seconds(),
@@ -116,25 +116,25 @@ class SchemaRecord:
     unlocks: tuple[Unlock, ...] = ()
 
 
-def schema_record_of(place: Place) -> SchemaRecord:
+def schema_record_of(opened: OpenCluster) -> SchemaRecord:
     """Reading it creates nothing."""
-    history = history_of(place)
+    history = history_of(opened)
     if history is None:
         return SchemaRecord()
-    return SchemaRecord(record_of(history), standing_lease(place), history.unlocks())
+    return SchemaRecord(record_of(history), standing_lease(opened), history.unlocks())
 
 
-def standing_lease(place: Place) -> Lease | None:
+def standing_lease(opened: OpenCluster) -> Lease | None:
     """The lease of a schema change that runs now; None where there is none."""
-    if history_of(place) is None:
+    if history_of(opened) is None:
         return None
-    return place.leases().holder(lease_name(place.connection.keyspace))
+    return opened.leases().holder(lease_name(opened.connection.keyspace))
 
 
-def unlock(place: Place, reason: str) -> Unlock | None:
+def unlock(opened: OpenCluster, reason: str) -> Unlock | None:
     """End the lease by force, and record whose it was, who ended it and why; None where there was no lease."""
-    history = _history(place)
-    ended = place.leases().force_release(lease_name(place.connection.keyspace), reason)
+    history = _history(opened)
+    ended = opened.leases().force_release(lease_name(opened.connection.keyspace), reason)
     if ended is None:
         return None
     since = f"{ended.acquired_at:%Y-%m-%d %H:%M:%S}"
@@ -152,6 +152,6 @@ def _named_way_out(keyspace: str) -> Iterator[None]:
         raise LeaseHeld(held.what, mend=f"{held.mend} {see} Where it surely is gone: {unlock}") from held
 
 
-def _history(place: Place) -> History:
-    ledger = place.cluster.keyspace(place.connection.ledger_keyspace)
-    return History(ledger, place.clock, place.connection.keyspace, owner_name(), version("mailmend"))
+def _history(opened: OpenCluster) -> History:
+    ledger = opened.cluster.keyspace(opened.connection.ledger_keyspace)
+    return History(ledger, opened.clock, opened.connection.keyspace, owner_name(), version("mailmend"))

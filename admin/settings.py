@@ -1,20 +1,25 @@
-"""Settings as values: parsed from texts, files and cqlshrc by pure functions; tests need no shell.
+"""Settings as values, parsed from texts by pure functions: the cluster, the queue's broker, the blobs.
 
-Precedence, lowest first: cqlshrc, settings file, environment, flags (DESIGN section 5). Secrets come from the
-environment or from files only, and never show in a repr.
+Secrets come from the environment or from files only, and never show in a repr. A URL on the command line stands in the
+process list for everybody to read, so a password in it is refused there; one from the environment or from the settings
+file may hold it, as RabbitMQ's own URIs do. Every `parse_` raises WrongUse for a text that it cannot read, without
+showing a secret of it.
 """
 
+import ipaddress
 import re
-import tomllib
-from collections.abc import Mapping
-from configparser import ConfigParser
-from configparser import Error as CqlshrcError
 from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import Enum
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, NamedTuple
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+from mailqueue.blobs.s3 import S3Settings
+from mailqueue.rabbitmq.broker.settings import AMQP_PORT, BrokerSettings, BrokerTls, Host
 from model.errors import BadSettings, WrongUse
+from model.ids import QueueName
+from model.queue.blob_ids import BlobNaming, BlobsMode
 from model.schema.table import identifier
 
 PORT_DEFAULT: Final = 9042
@@ -30,7 +35,6 @@ _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
 _HOST: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253})|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.%a-z]*")
 _SPARK_SETTING: Final = re.compile(r"(spark[.][\w.-]+)=(.*)", re.DOTALL)
 _SECRET_NAME: Final = re.compile(r"(?i)secret|password|token|access[.]?key")
-_TOML_LINE: Final = re.compile(r"at line (\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +71,7 @@ class ConnectionSettings:
 
 
 def parse_duration(text: str, *, maximum: timedelta = DELAY_MAX, zero: bool = True) -> timedelta:
-    """Parse `60s`, `5m`, `1h`, `30d`, or a bare number of seconds.
-
-    Raises:
-        WrongUse: not a duration, or an absurd one: above the maximum, or zero where that has no meaning.
-    """
+    """Parse `60s`, `5m`, `1h`, `30d`, or a bare number of seconds; zero only where it has a meaning."""
     match = _DURATION.fullmatch(text.strip().lower())
     if not match:
         raise WrongUse(f"{text!r} is not a duration", mend="Write it like 60s, 5m or 1h.")
@@ -93,11 +93,7 @@ def format_duration(duration: timedelta) -> str:
 
 
 def parse_hosts(texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Host names or addresses; each text may be a list with commas.
-
-    Raises:
-        WrongUse: something that is neither a name nor an address.
-    """
+    """Host names or addresses; each text may be a list with commas."""
     hosts = tuple(host.strip() for text in texts for host in text.split(",") if host.strip())
     for host in hosts:
         if not _HOST.fullmatch(host):
@@ -106,22 +102,13 @@ def parse_hosts(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def parse_port(value: int) -> int:
-    """The port, if it is a valid number.
-
-    Raises:
-        WrongUse: not a port.
-    """
     if not 0 < value <= PORT_MAX:
         raise WrongUse(f"{value} is not a port", mend=f"Ports lie between 1 and {PORT_MAX}; Cassandra's is 9042.")
     return value
 
 
 def parse_spark_setting(text: str) -> tuple[str, str]:
-    """A Spark setting, as spark-submit takes it: `spark.executor.memory=2g`.
-
-    Raises:
-        WrongUse: not a setting, or by its name a secret: command lines are public.
-    """
+    """A Spark setting, as spark-submit takes it: `spark.executor.memory=2g`."""
     found = _SPARK_SETTING.fullmatch(text.strip())
     if not found:
         raise WrongUse(
@@ -136,102 +123,12 @@ def parse_spark_setting(text: str) -> tuple[str, str]:
 
 
 def parse_keyspace(name: str) -> str:
-    """The keyspace's name as CQL reads it unquoted.
-
-    Raises:
-        BadIdentifier: not a name in CQL.
-    """
+    """The keyspace's name as CQL reads it unquoted."""
     return identifier(name, "keyspace")
 
 
-def parse_settings(text: str, file: Path) -> dict[str, Any]:
-    """The settings file's contents, with keys as Python names.
-
-    Raises:
-        BadSettings: not TOML; the message names file and line.
-    """
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        line = _TOML_LINE.search(str(error))
-        place = f"{file}, line {line[1]}" if line else f"{file}, at its end"
-        raise BadSettings(f"{place}: not TOML: {error}", mend="Write each setting as: name = value") from error
-    return _with_python_names(document)
-
-
-def line_of(text: str, key: str) -> int:
-    """The line number of a setting (its first mention), for messages."""
-    wanted = re.compile(rf"\s*\[?[\w.\-]*\b{re.escape(key).replace('_', '[-_]')}\b")
-    return next((number for number, line in enumerate(text.splitlines(), 1) if wanted.match(line)), 1)
-
-
-def parse_cqlshrc(text: str, file: Path) -> dict[str, Any]:
-    """The settings of a cqlshrc, under the names of the settings file.
-
-    Raises:
-        BadSettings: not an ini file, or its port is no number.
-    """
-    parser = ConfigParser(interpolation=None, inline_comment_prefixes=(";",), strict=False)
-    try:
-        parser.read_string(text, source=str(file))
-        found = _cqlshrc_values(parser)
-    except (CqlshrcError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise BadSettings(f"{file} cannot be read: {reason}", mend="cqlsh would stumble over it too.") from error
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def _cqlshrc_values(parser: ConfigParser) -> dict[str, Any]:
-    def text(section: str, option: str) -> str | None:
-        return parser.get(section, option, fallback=None) or None
-
-    tls = parser.getboolean("connection", "ssl", fallback=False)
-    host, port = text("connection", "hostname"), text("connection", "port")
-    return {
-        "host": [host] if host else None,
-        "port": int(port) if port else None,
-        "keyspace": text("authentication", "keyspace"),
-        "username": text("authentication", "username"),
-        "password": text("authentication", "password"),
-        "credentials": text("authentication", "credentials"),
-        "tls_ca": text("ssl", "certfile") if tls else None,
-        "tls_cert": text("ssl", "usercert") if tls else None,
-        "tls_key": text("ssl", "userkey") if tls else None,
-        "tls": True if tls else None,
-    }
-
-
-def parse_credentials(text: str, file: Path) -> dict[str, Any]:
-    """Username and password from cqlsh's credentials file.
-
-    Raises:
-        BadSettings: not an ini file; the message never shows a line of it.
-    """
-    parser = ConfigParser(interpolation=None, strict=False)
-    try:
-        parser.read_string(text)
-    except CqlshrcError:
-        raise BadSettings(f"{file} cannot be read as a credentials file of cqlsh") from None
-    for section in ("plain_text_auth", "PlainTextAuthProvider"):
-        if parser.has_section(section):
-            return {
-                name: parser.get(section, name) for name in ("username", "password") if parser.has_option(section, name)
-            }
-    return {}
-
-
-def settings_path(environment: Mapping[str, str], home: Path) -> Path:
-    """The default path of the settings file (XDG base directories; a relative one is ignored)."""
-    stated = Path(environment.get("XDG_CONFIG_HOME", ""))
-    return (stated if stated.is_absolute() else home / ".config") / "mailmend" / "config.toml"
-
-
 def first_line(file: Path) -> str:
-    """The password in a file.
-
-    Raises:
-        BadSettings: the file cannot be read, or is empty.
-    """
+    """The password in a file; BadSettings where there is none."""
     try:
         lines = file.expanduser().read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -246,8 +143,197 @@ def reason_of(error: Exception) -> str:
     return (error.strerror or type(error).__name__) if isinstance(error, OSError) else "it is not UTF-8 text"
 
 
-def _with_python_names(document: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name.replace("-", "_"): _with_python_names(value) if isinstance(value, dict) else value
-        for name, value in document.items()
-    }
+AMQPS_PORT: Final = 5671
+GUEST: Final = "guest"
+QUEUE_DEFAULT: Final = "spool"
+"""James's queue of mails that wait for its processors; mails on their way to other servers are in `outgoing`."""
+
+
+class Store(Enum):
+    """The kind of store that holds the blobs."""
+
+    S3 = "s3"
+    FILES = "file"
+    CASSANDRA = "cassandra"
+
+
+@dataclass(frozen=True, slots=True)
+class BlobsAddress:
+    """Where the bytes of mails are, without the keys to it.
+
+    Attributes:
+        bucket: of an S3 store; empty for files.
+        endpoint: of an S3 store; Amazon's own in that region where none is named.
+        allow_http: whether mails may travel in the clear; within this machine they may.
+        folder: of files.
+        naming: what the ids of new blobs are made of; whatever is there is read as it is.
+    """
+
+    store: Store
+    bucket: str = ""
+    endpoint: str = ""
+    region: str = "us-east-1"
+    allow_http: bool = False
+    folder: Path = Path()
+    naming: BlobNaming = field(default_factory=BlobNaming)
+
+    @property
+    def place(self) -> str:
+        """A short name of the store, for messages."""
+        match self.store:
+            case Store.FILES:
+                return str(self.folder)
+            case Store.CASSANDRA:
+                return "the mail keyspace"
+            case Store.S3:
+                return f"the bucket {self.bucket} at {self.endpoint}"
+
+
+class BlobsSettings(NamedTuple):
+    """The address, with the keys where it is a bucket."""
+
+    address: BlobsAddress
+    bucket: S3Settings | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """Which queue, and where its parts are; None: the command does not need it."""
+
+    connection: ConnectionSettings
+    name: QueueName
+    broker: BrokerSettings | None = None
+    blobs: BlobsSettings | None = None
+
+
+def parse_broker(text: str) -> BrokerSettings:
+    """Parse `amqp://[user[:password]@]host[:port][,host...][/vhost]`, or `amqps://`."""
+    parts = _split(text, _BROKER_FORM)
+    user, _, hosts = parts.netloc.rpartition("@")
+    if parts.scheme not in {"amqp", "amqps"} or not hosts or parts.query or parts.fragment:
+        raise _not_a(text, "broker", _BROKER_FORM)
+    name, separator, password = user.partition(":")
+    secure = parts.scheme == "amqps"
+    return BrokerSettings(
+        hosts=tuple(_host(one, AMQPS_PORT if secure else AMQP_PORT) for one in hosts.split(",")),
+        vhost=unquote(parts.path.removeprefix("/")) or "/",
+        username=unquote(name) or GUEST,
+        password=unquote(password) if separator else "",
+        tls=BrokerTls() if secure else None,
+    )
+
+
+def parse_management(text: str) -> str:
+    """Parse the address of the broker's HTTP API: `http://host:15672`, or `https://`."""
+    parts = _split(text, _MANAGEMENT_FORM)
+    if parts.scheme not in {"http", "https"} or not parts.netloc or "@" in parts.netloc:
+        raise _not_a(text, "broker's HTTP API", _MANAGEMENT_FORM)
+    _host(parts.netloc, AMQP_PORT)
+    return text.strip().rstrip("/")
+
+
+def parse_blobs(text: str) -> BlobsAddress:
+    """Parse `s3://bucket[?endpoint=URL&region=NAME]`, `file:///folder` or `cassandra:`."""
+    parts = _split(text, _BLOBS_FORM)
+    match parts.scheme:
+        case "s3":
+            return _s3(text, parts)
+        case "file" if parts.path.startswith("/") and not parts.netloc:
+            settings = _settings_of(text, parts, _SETTINGS_OF_ALL)
+            return BlobsAddress(Store.FILES, folder=Path(unquote(parts.path)), naming=_naming(text, settings))
+        case "cassandra" if not parts.netloc and not parts.path:
+            settings = _settings_of(text, parts, _SETTINGS_OF_ALL)
+            return BlobsAddress(Store.CASSANDRA, naming=_naming(text, settings))
+        case _:
+            raise _not_a(text, "store of blobs", _BLOBS_FORM)
+
+
+def has_password(url: str) -> bool:
+    user = url.partition("://")[2].partition("/")[0].rpartition("@")[0]
+    return ":" in user
+
+
+def without_secrets(url: str) -> str:
+    """The URL without user, password and query."""
+    scheme, mark, rest = url.partition("://")
+    bare = (rest if mark else url).rpartition("@")[2].partition("?")[0]
+    return f"{scheme}://{bare}" if mark else bare
+
+
+def is_here(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+_BROKER_FORM: Final = "Write it like amqp://broker.example.org:5672/vhost, or amqps:// for an encrypted connection."
+_MANAGEMENT_FORM: Final = "Write it like http://broker.example.org:15672."
+_BLOBS_FORM: Final = (
+    "Write it like s3://bucket?endpoint=https://s3.example.org&region=eu-1, file:///var/lib/mail/blobs, or "
+    "cassandra: for the mail keyspace's own tables; with ?ids=deduplicated behind it where James has it so."
+)
+_SETTINGS_OF_ALL: Final = frozenset({"ids"})
+_SETTINGS_OF_S3: Final = _SETTINGS_OF_ALL | {"endpoint", "region", "allow_http"}
+_YES: Final = frozenset({"1", "true", "yes"})
+
+
+def _s3(text: str, parts: SplitResult) -> BlobsAddress:
+    if "@" in parts.netloc:
+        raise WrongUse(
+            "the address of the blobs holds keys, which do not belong there",
+            mend="Set MAILMEND_S3_ACCESS_KEY and MAILMEND_S3_SECRET_KEY, or name --s3-keys-file.",
+        )
+    settings = _settings_of(text, parts, _SETTINGS_OF_S3)
+    region = settings.get("region", "us-east-1")
+    endpoint = settings.get("endpoint", f"https://s3.{region}.amazonaws.com").rstrip("/")
+    found = _split(endpoint, _BLOBS_FORM)
+    if found.scheme not in {"http", "https"} or not found.netloc or not parts.netloc or parts.path.strip("/"):
+        raise _not_a(text, "store of blobs", _BLOBS_FORM)
+    return BlobsAddress(
+        Store.S3,
+        bucket=parts.netloc,
+        endpoint=endpoint,
+        region=region,
+        allow_http=settings.get("allow_http", "").lower() in _YES or is_here(found.hostname or ""),
+        naming=_naming(text, settings),
+    )
+
+
+def _settings_of(text: str, parts: SplitResult, known: frozenset[str]) -> dict[str, str]:
+    settings = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if set(settings) - known or parts.fragment:
+        raise _not_a(text, "store of blobs", _BLOBS_FORM)
+    return settings
+
+
+def _naming(text: str, settings: dict[str, str]) -> BlobNaming:
+    modes = {mode.value: mode for mode in BlobsMode}
+    mode = settings.get("ids", BlobsMode.RANDOM.value)
+    if mode not in modes:
+        raise _not_a(text, "store of blobs", _BLOBS_FORM)
+    return BlobNaming(modes[mode])
+
+
+def _split(text: str, form: str) -> SplitResult:
+    try:
+        return urlsplit(text.strip())
+    except ValueError as error:
+        raise WrongUse(f"{without_secrets(text)!r} is no URL", mend=form) from error
+
+
+def _host(text: str, port: int) -> Host:
+    """Parse a name or address with its port; an IPv6 address stands in brackets."""
+    parts = _split(f"//{text}", _BROKER_FORM)
+    try:
+        stated = parts.port
+    except ValueError as error:
+        raise WrongUse(f"the port in {text!r} is none", mend="Ports lie between 1 and 65535.") from error
+    if not parts.hostname:
+        raise WrongUse(f"{text!r} is not a host", mend=_BROKER_FORM)
+    (name,) = parse_hosts((parts.hostname,))
+    return Host(name, port if stated is None else parse_port(stated))
+
+
+def _not_a(text: str, what: str, form: str) -> WrongUse:
+    return WrongUse(f"{without_secrets(text)!r} is not the address of a {what}", mend=form)

@@ -1,35 +1,50 @@
 """The only module that knows which adapter stands behind which port.
 
-Libraries of an extra are imported here when they are needed; an error names the extra when they are missing.
+Libraries of an extra are imported here when they are needed; an error names the extra when they are missing. A command
+connects only to what it needs; the rest is `Lacking`, which refuses every call with a message.
 """
 
 import getpass
 import os
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 from uuid import UUID
 
+from admin.event_loop import run_async
 from admin.extras import import_or_name_extra
 from admin.local.java import SPARK, find_java
 from admin.local.layout import data_home
-from admin.settings import ConnectionSettings
+from admin.settings import BlobsSettings, ConnectionSettings, QueueSettings, Store
 from cql.applying import ensure_ledger
+from cql.driver.asynchronous import AsyncKeyspace
 from cql.driver.contact import Contact
 from cql.introspect import keyspace_exists, live_schema
 from cql.memory import MemoryTables
+from mailqueue.blobs.contents import content_of
+from mailqueue.metrics import NoCounts, QueueCounts
+from mailqueue.rabbitmq.broker.settings import BrokerSettings
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
+from mailqueue.rabbitmq.view.configuration import Configurations
+from mailqueue.rabbitmq.view.queue_view import QueueView
+from mailqueue.rabbitmq.view.tallies import SliceTallies
 from model.catalog.ledger import KEEP
-from model.catalog.mail import FAMILIES, MESSAGES
-from model.errors import BadSettings, UnknownRun, WrongUse
-from model.ids import MailboxId, MessageId
-from model.ports import Progress
+from model.catalog.mail import FAMILIES
+from model.catalog.queue_tables import OwnTables, queue_tables_of
+from model.errors import BadPayload, BadSettings, BlobMissing, UnknownRun, WrongUse
+from model.ids import BlobId, QueueName
+from model.instants import instant_of
+from model.ports import AsyncTables, Blobs, Broker, Clock, Progress
 from model.projections.binding import bind
 from model.projections.family import Family
+from model.queue.blob_ids import is_blob_id
+from model.queue.mails import Listed
+from model.schema.keyspace import Schema
 from repair.clock import SystemClock, Timing
 from repair.ledger.lags import LagJournal, Spool
 from repair.ledger.leases import Leases
@@ -40,14 +55,16 @@ from repair.mending.runner import RepairTools
 from repair.mending.settings import RepairSettings
 from repair.mending.undo import UndoTools
 from repair.scanners.local import LocalEngine
-from repair.scanners.lookup import Mailboxes, Messages, Target, Targeted, mailboxes_of
+from repair.scanners.lookup import Target, Targeted
 
 if TYPE_CHECKING:
     from cql.driver.session import CassandraCluster, Keyspace
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class OpenCluster:
     """An open cluster, its mail keyspace, and the ledger keyspace beside it."""
 
     connection: ConnectionSettings
@@ -56,11 +73,6 @@ class Place:
 
     @property
     def mail(self) -> "Keyspace":
-        """The mail keyspace.
-
-        Raises:
-            UnknownKeyspace: no such keyspace.
-        """
         return self.cluster.keyspace(self.connection.keyspace)
 
     def families(self, wanted: tuple[Family, ...] = FAMILIES) -> tuple[Family, ...]:
@@ -86,11 +98,7 @@ class Place:
         return Ledger(self.cluster.keyspace(name), self.clock, keep)
 
     def known_ledger(self, run: UUID) -> Ledger:
-        """The ledger, for a run that it should hold.
-
-        Raises:
-            UnknownRun: there is no ledger at all.
-        """
+        """The ledger, for a run that it should hold; UnknownRun without any ledger."""
         ledger = self.existing_ledger()
         if ledger is None:
             raise UnknownRun(
@@ -114,12 +122,8 @@ class EngineWanted:
     target: Target | None = None
 
 
-def families_named(what: str) -> tuple[Family, ...]:
-    return (MESSAGES,) if what == "messages" else FAMILIES
-
-
 @contextmanager
-def open_place(connection: ConnectionSettings) -> Iterator[Place]:
+def open_cluster(connection: ConnectionSettings) -> Iterator[OpenCluster]:
     """Connect, and close everything at the end.
 
     Raises:
@@ -129,101 +133,91 @@ def open_place(connection: ConnectionSettings) -> Iterator[Place]:
     session = import_or_name_extra("cql.driver.session")
     cluster: Any = session.connect(contact_of(connection))
     with cluster:
-        yield Place(connection, cluster, SystemClock())
+        yield OpenCluster(connection, cluster, SystemClock())
 
 
 @contextmanager
-def means_to_look(
-    place: Place, wanted: EngineWanted, order: RepairSettings, progress: Progress, timing: Timing | None = None
+def repair_tools(
+    opened: OpenCluster,
+    wanted: EngineWanted,
+    settings: RepairSettings,
+    progress: Progress,
+    *,
+    keep: timedelta | None = None,
+    timing: Timing | None = None,
 ) -> Iterator[RepairTools]:
-    """Tools of a check or a dry run: ledger and leases are in memory, so nothing can be written anywhere."""
-    nowhere = MemoryTables(place.clock.micros)
-    ledger, leases = Ledger(nowhere, place.clock), Leases(nowhere, place.clock, owner_name())
-    with _engine(place, wanted, ledger) as engine:
-        recount = _recount(place, order, timing or order.timing, ledger, leases)
-        yield RepairTools(engine, place.clock, place.cluster, progress, recount)
+    """Tools of a check or a repair.
+
+    Args:
+        opened: the cluster.
+        wanted: what scans.
+        settings: of the run.
+        progress: receives the progress.
+        keep: how long before-images are kept; None: ledger and leases are in memory, so that nothing can be written.
+        timing: of the looks at counters; None: that of the run.
+    """
+    writes = keep is not None
+    ledger, leases = (opened.ledger(keep), opened.leases()) if keep is not None else _in_memory(opened)
+    counters = CounterMender(
+        opened.mail, settings.keyspace, settings.families, opened.clock, timing or settings.timing, ledger, leases
+    )
+    with _engine(opened, wanted, ledger, writes=writes) as engine:
+        tools = RepairTools(engine, opened.clock, opened.cluster, progress, counters)
+        if writes:
+            counters = replace(counters, lags=_lags_in(opened, ledger))
+            tools = replace(tools, counters=counters, ledger=ledger, leases=leases)
+        yield tools
 
 
-@contextmanager
-def means_to_mend(
-    place: Place, wanted: EngineWanted, order: RepairSettings, progress: Progress, keep: timedelta
-) -> Iterator[RepairTools]:
-    """Tools of a repair: the ledger, whose keyspace is created if missing, and its leases."""
-    ledger, leases = place.ledger(keep), place.leases()
-    with _engine(place, wanted, ledger, writes=True) as engine:
-        recount = replace(_recount(place, order, order.timing, ledger, leases), lags=_lags_in(place, ledger))
-        yield RepairTools(engine, place.clock, place.cluster, progress, recount, ledger, leases)
-
-
-def means_for_lags(
-    place: Place, order: RepairSettings, progress: Progress, keep: timedelta = KEEP
+def lag_tools(
+    opened: OpenCluster, settings: RepairSettings, progress: Progress, keep: timedelta
 ) -> tuple[LagJournal, RepairTools]:
     """The journal of lags, and tools to mend them; a dry run creates and writes nothing."""
-    nowhere = MemoryTables(place.clock.micros)
-    ledger = (place.existing_ledger() or Ledger(nowhere, place.clock)) if order.dry_run else place.ledger(keep)
-    leases = None if order.dry_run else place.leases()
-    journal = _lags_in(place, ledger)
-    engine = LocalEngine(place.mail, ledger, place.clock)
-    recount = _recount(place, order, order.timing, ledger, leases or Leases(nowhere, place.clock, owner_name()))
-    recount = replace(recount, lags=journal)
-    return journal, RepairTools(engine, place.clock, place.cluster, progress, recount, ledger, leases)
+    ledger, leases = _in_memory(opened) if settings.dry_run else (opened.ledger(keep), opened.leases())
+    if settings.dry_run:
+        ledger = opened.existing_ledger() or ledger
+    journal, engine = _lags_in(opened, ledger), LocalEngine(opened.mail, ledger, opened.clock)
+    counters = CounterMender(
+        opened.mail, settings.keyspace, settings.families, opened.clock, settings.timing, ledger, leases, lags=journal
+    )
+    held = None if settings.dry_run else leases
+    return journal, RepairTools(engine, opened.clock, opened.cluster, progress, counters, ledger, held)
 
 
-def means_to_undo(
-    place: Place, families: tuple[Family, ...], progress: Progress, *, no_writers: bool = False
+def undo_tools(
+    opened: OpenCluster, families: tuple[Family, ...], progress: Progress, *, no_writers: bool = False
 ) -> UndoTools:
-    """Tools of an undo."""
-    ledger, leases, timing = place.ledger(), place.leases(), Timing(no_writers=no_writers)
-    mail = place.mail
-    counters = CounterMender(mail, mail.name, families, place.clock, timing, ledger, leases)
-    return UndoTools(mail, ledger, place.clock, progress, leases, counters)
+    ledger, leases, timing, mail = opened.ledger(), opened.leases(), Timing(no_writers=no_writers), opened.mail
+    counters = CounterMender(mail, mail.name, families, opened.clock, timing, ledger, leases)
+    return UndoTools(mail, ledger, opened.clock, progress, leases, counters)
+
+
+def _in_memory(opened: OpenCluster) -> tuple[Ledger, Leases]:
+    nowhere = MemoryTables(opened.clock.micros)
+    return Ledger(nowhere, opened.clock), Leases(nowhere, opened.clock, owner_name())
 
 
 @contextmanager
-def _engine(place: Place, wanted: EngineWanted, ledger: Ledger, *, writes: bool = False) -> Iterator[Engine]:
+def _engine(opened: OpenCluster, wanted: EngineWanted, ledger: Ledger, *, writes: bool = False) -> Iterator[Engine]:
     if wanted.target is not None:
-        yield Targeted(place.mail, ledger, place.clock, wanted.target)
+        yield Targeted(opened.mail, ledger, opened.clock, wanted.target)
         return
     if wanted.name == "local":
-        yield LocalEngine(place.mail, ledger, place.clock)
+        yield LocalEngine(opened.mail, ledger, opened.clock)
         return
     session = import_or_name_extra("spark_repair.session")
     spark = import_or_name_extra("spark_repair.message_inconsistencies")
     master = wanted.master or "local[*]"
     settings = session.SparkSettings(master, java_home=_java_home_of_spark(), options=wanted.spark_conf)
-    ledger_keyspace = place.connection.ledger_keyspace if writes else None
-    with session.session_for_a_command(settings) as opened:
-        yield spark.SparkEngine(opened, contact_of(place.connection), place.mail.name, ledger_keyspace, ledger.keep)
+    ledger_keyspace = opened.connection.ledger_keyspace if writes else None
+    with session.session_for_a_command(settings) as started:
+        yield spark.SparkEngine(started, contact_of(opened.connection), opened.mail.name, ledger_keyspace, ledger.keep)
 
 
 def _java_home_of_spark() -> str | None:
     """The same search as for Cassandra; within spark-submit the JVM runs already."""
     inside = "PYSPARK_GATEWAY_PORT" in os.environ
     return None if inside else str(find_java(SPARK, os.environ).home)
-
-
-def _recount(place: Place, order: RepairSettings, timing: Timing, ledger: Ledger, leases: Leases) -> CounterMender:
-    return CounterMender(place.mail, order.keyspace, order.families, place.clock, timing, ledger, leases)
-
-
-def target_of(
-    place: Place, messages: tuple[UUID, ...], mailboxes: tuple[UUID, ...], users: tuple[str, ...], *, scan: bool
-) -> Target | None:
-    """What the command line names; None for the whole keyspace.
-
-    Raises:
-        WrongUse: a scan of nothing, or a user without a mailbox.
-    """
-    if scan and not (messages or mailboxes or users):
-        raise WrongUse(
-            "--scan goes with --message, --mailbox or --user", mend="Without them everything is scanned anyway."
-        )
-    named = [MailboxId(one) for one in mailboxes]
-    of_users = [one for user in users for one in mailboxes_of(place.mail, user)]
-    everywhere = tuple(dict.fromkeys([*named, *of_users]))
-    if messages:
-        return Messages(tuple(MessageId(one) for one in messages), everywhere, scan)
-    return Mailboxes(everywhere, scan=scan) if everywhere else None
 
 
 def contact_of(connection: ConnectionSettings) -> Contact:
@@ -242,40 +236,21 @@ def contact_of(connection: ConnectionSettings) -> Contact:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class StateFolders:
-    """What mailmend stores of this user on this machine: unfinished loads, refused lags, removed mails."""
+def state_folder(name: str) -> Path:
+    """A folder of this user: `loads` (progress), `queue` (removed mails), `spool` (lags that the ledger refused).
 
-    root: Path
-
-    @property
-    def loads(self) -> Path:
-        """Progress of each load."""
-        return self.root / "loads"
-
-    @property
-    def removed_mails(self) -> Path:
-        """Mails that were deleted or purged from a queue; `queue restore` puts them back."""
-        return self.root / "queue"
-
-    @property
-    def spool(self) -> Path:
-        """Lags that the ledger refused; the next `repair lags` reads them."""
-        return self.root / "spool"
+    It is below the data folder that the XDG base directory specification names.
+    """
+    return data_home(os.environ, Path.home()) / name
 
 
-def state_folders() -> StateFolders:
-    """Under the user's data folder, as the XDG base directory specification says."""
-    return StateFolders(data_home(os.environ, Path.home()))
+def lag_journal(opened: OpenCluster) -> LagJournal:
+    return _lags_in(opened, opened.ledger())
 
 
-def lag_journal(place: Place) -> LagJournal:
-    return _lags_in(place, place.ledger())
-
-
-def _lags_in(place: Place, ledger: Ledger) -> LagJournal:
-    spool = Spool(state_folders().spool, place.mail.name)
-    return LagJournal(ledger.tables, place.mail.name, place.clock, spool)
+def _lags_in(opened: OpenCluster, ledger: Ledger) -> LagJournal:
+    spool = Spool(state_folder("spool"), opened.mail.name)
+    return LagJournal(ledger.tables, opened.mail.name, opened.clock, spool)
 
 
 def owner_name() -> str:
@@ -293,3 +268,145 @@ def _system_authorities() -> str:
     if not found or not os.path.isfile(found):  # noqa: PTH113 - a text from OpenSSL
         raise BadSettings("TLS is asked for, but this system names no authorities", mend="Name one with --tls-ca.")
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class MailContent:
+    """A mail's bytes; None, and the id of the missing blob, where they cannot be read."""
+
+    content: bytes | None
+    missing: BlobId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueConnections:
+    """The tables, the broker and the blob store of a keyspace's queues, and the clock.
+
+    Attributes:
+        schema: the live keyspace.
+        own: which of our own tables it has.
+    """
+
+    settings: QueueSettings
+    schema: Schema
+    own: OwnTables
+    tables: AsyncTables
+    broker: Broker
+    blobs: Blobs
+    clock: Clock
+
+    @property
+    def now(self) -> datetime:
+        """By this machine's clock, in UTC."""
+        return instant_of(self.clock.micros())
+
+    @property
+    def view(self) -> QueueView:
+        """A new view of the queues, from the tables alone."""
+        tallies = SliceTallies(self.tables, self.clock, self.own)
+        return QueueView(self.tables, self.clock, Configurations(self.tables), tallies, self.own)
+
+    @asynccontextmanager
+    async def open(
+        self, name: QueueName | None = None, counts: QueueCounts | None = None, *, dry_run: bool = False
+    ) -> AsyncIterator[RabbitMailQueue]:
+        """Open a queue, by default the one in the settings; a dry run settles nothing of it."""
+        opened = await open_queue(
+            name or self.settings.name,
+            self.tables,
+            self.broker,
+            self.blobs,
+            self.clock,
+            own=self.own,
+            counts=counts or NoCounts(),
+            looks_only=dry_run,
+        )
+        async with opened as queue:
+            yield queue
+
+    async def names(self, *, everything: bool) -> list[QueueName]:
+        """The queue in the settings, or every queue of the keyspace."""
+        return await self.view.starts.queues() if everything else [self.settings.name]
+
+    async def content_of(self, listed: Listed) -> MailContent:
+        blobs = listed.queued.blobs
+        try:
+            return MailContent(await content_of(self.blobs, blobs))
+        except BlobMissing as missing:
+            return MailContent(None, BlobId(missing.blob_id))
+        except BadPayload:  # what is no id of a blob names none
+            return MailContent(None, blobs.body if is_blob_id(blobs.header) else blobs.header)
+
+
+def with_queues(settings: QueueSettings, carry_out: Callable[[QueueConnections], Awaitable[T]]) -> T:
+    """Connect, run `carry_out`, and close every connection at the end.
+
+    Raises:
+        CannotReach: tables, broker or blob store do not answer.
+        SchemaMismatch: the keyspace has no queue.
+    """
+    with open_cluster(settings.connection) as opened:
+        schema = live_schema(opened.cluster, opened.mail.name)
+        own = queue_tables_of(schema, opened.mail.name)
+        clock, tables = SystemClock(), tables_of(opened.mail)
+
+        async def connected() -> T:
+            broker = broker_behind(settings.broker, clock) if settings.broker else cast("Broker", _NO_BROKER)
+            blobs = blobs_behind(settings.blobs, tables, clock) if settings.blobs else cast("Blobs", _NO_BLOBS)
+            try:
+                return await carry_out(QueueConnections(settings, schema, own, tables, broker, blobs, clock))
+            finally:
+                if settings.broker:
+                    await broker.close()
+
+        return run_async(connected())
+
+
+def with_tables(connection: ConnectionSettings, carry_out: Callable[[AsyncTables], Coroutine[Any, Any, T]]) -> T:
+    """Connect to the tables alone, whether or not the keyspace has a queue."""
+    with open_cluster(connection) as opened:
+        return run_async(carry_out(tables_of(opened.mail)))
+
+
+def tables_of(keyspace: "Keyspace") -> AsyncTables:
+    return AsyncKeyspace(keyspace)
+
+
+def broker_behind(settings: BrokerSettings, clock: Clock) -> Broker:
+    """Opens no connection yet."""
+    rabbitmq = import_or_name_extra("mailqueue.rabbitmq.broker.adapter")
+    broker: Broker = rabbitmq.RabbitBroker(settings, clock)
+    return broker
+
+
+def blobs_behind(settings: BlobsSettings, tables: AsyncTables, clock: Clock) -> Blobs:
+    address, bucket = settings
+    storage = import_or_name_extra("mailqueue.blobs.object_storage")
+    found: Blobs
+    match address.store:
+        case Store.FILES:
+            found = storage.open_files(address.folder.expanduser(), clock, address.naming)
+        case Store.S3:
+            found = storage.open_s3(bucket, clock, address.naming)
+        case Store.CASSANDRA:
+            cassandra = import_or_name_extra("mailqueue.blobs.cassandra")
+            found = cassandra.open_cassandra(tables, clock, address.naming)
+    return found
+
+
+class Lacking:
+    """Stands where a command was given no broker or no blobs: has every method, and refuses every call."""
+
+    def __init__(self, what: str, mend: str) -> None:
+        self._what, self._mend = what, mend
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise WrongUse(self._what, mend=self._mend)
+
+
+_NO_BROKER: Final = Lacking(
+    "this needs the message broker, and none is named", "Name it with --broker amqp://host:5672 or MAILMEND_BROKER."
+)
+_NO_BLOBS: Final = Lacking(
+    "this needs the contents of mails, and no store is named", "Name it with --blobs URL or MAILMEND_BLOBS."
+)

@@ -13,7 +13,7 @@ from admin.advice.measuring import measure
 from admin.advice.sampling import Sample, draw_sample
 from admin.advice.traffic_figures import GivenTraffic
 from admin.advice.trial import READS, WAVES, Trial, TrialNode
-from admin.wiring import Place
+from admin.wiring import OpenCluster
 from cql.introspect import live_schema
 from cql.render import CASSANDRA_5, parse_version
 from cql.statistics import Statistics
@@ -77,7 +77,7 @@ class Advised:
     notes: tuple[str, ...]
 
 
-def advise(place: Place, given: GivenTraffic, trial: TrialWanted | None, progress: Progress) -> Advised:
+def advise(place: OpenCluster, given: GivenTraffic, trial: TrialWanted | None, progress: Progress) -> Advised:
     """Measure the traffic, derive advice, and run a trial where one is wanted.
 
     Raises:
@@ -121,7 +121,9 @@ def _messages(live: Schema, traffic: MessageTraffic) -> MessageTables:
     return MessageTables(strategy, present_choice(strategy), traffic, window)
 
 
-def _tried(place: Place, live: Schema, known: MessageTables, wanted: TrialWanted, progress: Progress) -> MessageTables:
+def _tried(
+    place: OpenCluster, live: Schema, known: MessageTables, wanted: TrialWanted, progress: Progress
+) -> MessageTables:
     """The message tables after a trial; where none can be made, `untried` says why."""
     sample = draw_sample(place.mail, live, wanted.rows, progress)
     if not sample.messages:

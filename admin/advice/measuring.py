@@ -6,7 +6,7 @@ from typing import Final
 
 from admin.advice.traffic_figures import GivenTraffic, traffic_figures
 from admin.extras import import_or_name_extra
-from admin.wiring import Place
+from admin.wiring import OpenCluster
 from cql.statistics import Statistics, read_statistics
 from cql.traffic import (
     ENQUEUED,
@@ -45,7 +45,7 @@ class Measured:
     notes: tuple[str, ...]
 
 
-def measure(place: Place, live: Schema, given: GivenTraffic, progress: Progress) -> Measured:
+def measure(place: OpenCluster, live: Schema, given: GivenTraffic, progress: Progress) -> Measured:
     """Read the nodes' figures and the tables' rows.
 
     Raises:

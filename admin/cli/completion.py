@@ -39,7 +39,7 @@ def completed_runbooks(_: click.Context, __: click.Parameter, incomplete: str) -
 
 def completed_queues(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     def found() -> Iterator[CompletionItem]:
-        settings = imported("admin.queue_settings:QueueSettings")(_connection(context), "")
+        settings = imported("admin.settings:QueueSettings")(_connection(context), "")
         request = imported("admin.services.queue.request:QueueRequest")(settings=settings)
         list_queues, caller = (
             imported("admin.services.queue.listing:list_queues"),

@@ -26,7 +26,7 @@ from admin.local.ports import free_port
 from admin.present.presenter import rows_grid, stderr_console, stdout_console
 from admin.progress import progress_on
 from admin.settings import ConnectionSettings
-from admin.wiring import Place, open_place
+from admin.wiring import OpenCluster, open_cluster
 from model.errors import MailmendError
 from model.operations import Scan, Write
 from model.schema.table import Row
@@ -132,21 +132,21 @@ def _play(shell: Shell, messages: int, engine: str) -> None:
 
 
 def _break(port: int) -> None:
-    with open_place(ConnectionSettings(hosts=(HOST,), port=port, keyspace=KEYSPACE)) as place:
-        damages = _damages(place)
+    with open_cluster(ConnectionSettings(hosts=(HOST,), port=port, keyspace=KEYSPACE)) as opened:
+        damages = _damages(opened)
         writes = [write for damage in damages for write in damage.writes]
-        for error in _written(place, writes):
+        for error in _written(opened, writes):
             raise error
     counted = dict.fromkeys((damage.kind, damage.story, damage.expected[0][1].value) for damage in damages)
     stdout_console().print(rows_grid("Broken now", ("what", "how it came about", "verdict to expect"), list(counted)))
 
 
-def _damages(place: Place) -> list[Damage]:
+def _damages(opened: OpenCluster) -> list[Damage]:
     """Every kind of damage in the larger mailbox; a wrong counter in the other one, if there is one."""
-    (family, *_) = place.families()
-    truth, now = family.truth, place.clock.micros()
+    (family, *_) = opened.families()
+    truth, now = family.truth, opened.clock.micros()
     mailboxes: dict[UUID, list[Row]] = {}
-    for row in sorted(place.mail.scan(Scan(truth, truth.names)), key=lambda row: row["uid"]):
+    for row in sorted(opened.mail.scan(Scan(truth, truth.names)), key=lambda row: row["uid"]):
         mailboxes.setdefault(row["mailboxid"], []).append(row)
     inbox, *others = sorted(mailboxes.values(), key=len, reverse=True)
     damages = break_one_by_one(inbox, now, each=3, family=family)
@@ -156,11 +156,11 @@ def _damages(place: Place) -> list[Damage]:
     return [*(damage for damage in damages if damage.kind != wrong.kind), wrong]
 
 
-def _written(place: Place, writes: Sequence[Write]) -> Iterable[MailmendError]:
+def _written(opened: OpenCluster, writes: Sequence[Write]) -> Iterable[MailmendError]:
     """One write after the other: some damages are made of writes that depend on each other."""
     for write in writes:
         try:
-            place.mail.write(write)
+            opened.mail.write(write)
         except MailmendError as error:
             yield error
 

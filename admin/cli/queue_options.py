@@ -19,21 +19,22 @@ from admin.cli.command import Shared, Values
 from admin.cli.completion import completed_queues
 from admin.cli.kinds import Duration, Named
 from admin.cli.options import CONNECTION, flag, option, settings_table, shared_option
-from admin.queue_settings import (
+from admin.services.queue.request import MailSelection
+from admin.settings import (
     GUEST,
     QUEUE_DEFAULT,
     BlobsAddress,
     BlobsSettings,
+    ConnectionSettings,
     QueueSettings,
     Store,
+    first_line,
     has_password,
     is_here,
     parse_blobs,
     parse_broker,
     parse_management,
 )
-from admin.services.queue.request import MailSelection
-from admin.settings import ConnectionSettings, first_line
 from mailqueue.blobs.s3 import S3Settings
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, BrokerTls, ManagementSettings
 from mailqueue.rabbitmq.broker.topology import Form, QueueForm

@@ -5,19 +5,24 @@ Click asks `default_map` for the default of each option; a command's own table i
 
 import functools
 import os
+import re
+import tomllib
 from collections.abc import Collection, Mapping, Sequence
+from configparser import ConfigParser
+from configparser import Error as CqlshrcError
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from admin.settings import line_of, parse_cqlshrc, parse_credentials, parse_settings, reason_of, settings_path
+from admin.settings import reason_of
 from model.errors import BadSettings
 
 _FILE: Final = "mailmend.settings_file"
 _NAMED: Final = "mailmend.settings_named"
 _PROFILE: Final = "mailmend.profile"
 PROFILES: Final = "profiles"
+_TOML_LINE: Final = re.compile(r"at line (\d+)")
 
 CONNECTION_NAMES: Final = (
     "host",
@@ -144,3 +149,80 @@ def _text_of(file: Path) -> str:
         return ""
     except (OSError, UnicodeDecodeError) as error:
         raise BadSettings(f"{file} cannot be read: {reason_of(error)}") from error
+
+
+def parse_settings(text: str, file: Path) -> dict[str, Any]:
+    """The settings file's contents, with keys as Python names."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        line = _TOML_LINE.search(str(error))
+        place = f"{file}, line {line[1]}" if line else f"{file}, at its end"
+        raise BadSettings(f"{place}: not TOML: {error}", mend="Write each setting as: name = value") from error
+    return _with_python_names(document)
+
+
+def line_of(text: str, key: str) -> int:
+    """The line number of a setting (its first mention), for messages."""
+    wanted = re.compile(rf"\s*\[?[\w.\-]*\b{re.escape(key).replace('_', '[-_]')}\b")
+    return next((number for number, line in enumerate(text.splitlines(), 1) if wanted.match(line)), 1)
+
+
+def parse_cqlshrc(text: str, file: Path) -> dict[str, Any]:
+    """The settings of a cqlshrc, under the names of the settings file."""
+    parser = ConfigParser(interpolation=None, inline_comment_prefixes=(";",), strict=False)
+    try:
+        parser.read_string(text, source=str(file))
+        found = _cqlshrc_values(parser)
+    except (CqlshrcError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise BadSettings(f"{file} cannot be read: {reason}", mend="cqlsh would stumble over it too.") from error
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _cqlshrc_values(parser: ConfigParser) -> dict[str, Any]:
+    def text(section: str, option: str) -> str | None:
+        return parser.get(section, option, fallback=None) or None
+
+    tls = parser.getboolean("connection", "ssl", fallback=False)
+    host, port = text("connection", "hostname"), text("connection", "port")
+    return {
+        "host": [host] if host else None,
+        "port": int(port) if port else None,
+        "keyspace": text("authentication", "keyspace"),
+        "username": text("authentication", "username"),
+        "password": text("authentication", "password"),
+        "credentials": text("authentication", "credentials"),
+        "tls_ca": text("ssl", "certfile") if tls else None,
+        "tls_cert": text("ssl", "usercert") if tls else None,
+        "tls_key": text("ssl", "userkey") if tls else None,
+        "tls": True if tls else None,
+    }
+
+
+def parse_credentials(text: str, file: Path) -> dict[str, Any]:
+    """Username and password from cqlsh's credentials file."""
+    parser = ConfigParser(interpolation=None, strict=False)
+    try:
+        parser.read_string(text)
+    except CqlshrcError:
+        raise BadSettings(f"{file} cannot be read as a credentials file of cqlsh") from None
+    for section in ("plain_text_auth", "PlainTextAuthProvider"):
+        if parser.has_section(section):
+            return {
+                name: parser.get(section, name) for name in ("username", "password") if parser.has_option(section, name)
+            }
+    return {}
+
+
+def settings_path(environment: Mapping[str, str], home: Path) -> Path:
+    """The default path of the settings file (XDG base directories; a relative one is ignored)."""
+    stated = Path(environment.get("XDG_CONFIG_HOME", ""))
+    return (stated if stated.is_absolute() else home / ".config") / "mailmend" / "config.toml"
+
+
+def _with_python_names(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name.replace("-", "_"): _with_python_names(value) if isinstance(value, dict) else value
+        for name, value in document.items()
+    }

@@ -13,7 +13,7 @@ from admin.advice.trial import READS, WAVES
 from admin.advice.trial_node import given_node, started_node
 from admin.services.caller import Caller
 from admin.settings import LOOPBACK, ConnectionSettings
-from admin.wiring import open_place
+from admin.wiring import open_cluster
 from model.errors import UnsafeRequest
 
 ROWS: Final = 20_000
@@ -59,5 +59,5 @@ def advise(request: AdviseRequest, caller: Caller) -> Advised:
     )
     node: OpenNode = partial(given_node, *address) if address else partial(started_node, request.folder)
     trial = TrialWanted(request.rows, node, request.waves, request.reads) if request.trial else None
-    with open_place(connection) as place:
-        return advise_on(place, given, trial, caller.progress)
+    with open_cluster(connection) as opened:
+        return advise_on(opened, given, trial, caller.progress)

@@ -10,7 +10,7 @@ from admin.export.page import Page, page_text
 from admin.export.sources import declared, found
 from admin.services.caller import Caller
 from admin.settings import ConnectionSettings, reason_of
-from admin.wiring import open_place
+from admin.wiring import open_cluster
 from cql.export import live_file_text
 from cql.introspect import live_schema
 from cql.render import schema_file_text
@@ -83,8 +83,8 @@ def _declared(keyspace: str, drawing: str) -> dict[str, str]:
 
 
 def _live(connection: ConnectionSettings, drawing: str) -> dict[str, str]:
-    with open_place(connection) as place:
-        cluster, name = place.cluster, place.mail.name
+    with open_cluster(connection) as opened:
+        cluster, name = opened.cluster, opened.mail.name
         replication = replication_from(cluster.replication_of(name))
         schema, ledger = live_schema(cluster, name), live_schema(cluster, connection.ledger_keyspace)
         text = live_file_text(name, schema, replication, cluster.release_version)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from admin.services.caller import Caller
 from admin.settings import ConnectionSettings
-from admin.wiring import Place, open_place
+from admin.wiring import OpenCluster, open_cluster
 from cql.applying import ledger_steps
 from cql.granting import create_role_cql, drop_role_cql, grant_cql, holding_of, login_cql, revoke_cql
 from cql.introspect import live_schema
@@ -91,13 +91,13 @@ def grants(request: GrantsRequest, _: Caller) -> GrantsResult:
     if request.everything:
         keyspaces = Keyspaces(connection.keyspace, connection.ledger_keyspace)
         return GrantsResult(keyspaces, scripts=_scripts(request, named or tuple(ROLES.values()), keyspaces))
-    with open_place(connection) as place:
-        keyspaces = _live(place, ledger_too=request.revoke)
+    with open_cluster(connection) as opened:
+        keyspaces = _live(opened, ledger_too=request.revoke)
         wanted = named or tuple(role for role in ROLES.values() if has_work(role, keyspaces))
-        steps = () if request.revoke else ledger_steps(place.cluster, keyspaces.ledger, keyspaces.mail)
+        steps = () if request.revoke else ledger_steps(opened.cluster, keyspaces.ledger, keyspaces.mail)
         creations = tuple(step.cql for step in steps)
         if request.check:
-            prefix, server = request.name_prefix, place.cluster
+            prefix, server = request.name_prefix, opened.cluster
             found = tuple(
                 (role, compared(possible(role, keyspaces), holding_of(server, prefix + role.name))) for role in wanted
             )
@@ -140,9 +140,9 @@ def _scripts(request: GrantsRequest, wanted: Sequence[Role], keyspaces: Keyspace
     return tuple(granting(role, prefix + role.name, keyspaces, create=roles) for role in wanted)
 
 
-def _live(place: Place, *, ledger_too: bool) -> Keyspaces:
+def _live(opened: OpenCluster, *, ledger_too: bool) -> Keyspaces:
     """Tables of the mail keyspace; all ledger tables count as existing, as the script creates them."""
-    ledger = place.connection.ledger_keyspace
-    there = frozenset(one.name for one in live_schema(place.cluster, ledger).tables) if ledger_too else None
-    mail = live_schema(place.cluster, place.mail.name)
-    return Keyspaces(place.mail.name, ledger, frozenset(one.name for one in mail.tables), there)
+    ledger = opened.connection.ledger_keyspace
+    there = frozenset(one.name for one in live_schema(opened.cluster, ledger).tables) if ledger_too else None
+    mail = live_schema(opened.cluster, opened.mail.name)
+    return Keyspaces(opened.mail.name, ledger, frozenset(one.name for one in mail.tables), there)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from admin.services.caller import Caller
 from admin.settings import ConnectionSettings, reason_of
-from admin.wiring import open_place
+from admin.wiring import open_cluster
 from cql.lint_sources import live_subject, statements_of
 from model.catalog.lint_ignores import ignores_for
 from model.errors import ExitCode, WrongUse
@@ -159,8 +159,8 @@ def lint(request: LintRequest, _: Caller) -> LintResult:
         raise WrongUse("there is nothing to look at", mend="Name files or folders of CQL, or add --live.")
     if not request.live:
         return LintResult(request, settings.rules, lint_files(request.paths, settings))
-    with open_place(request.connection) as place:
-        return LintResult(request, settings.rules, lint_live(place.cluster, settings))
+    with open_cluster(request.connection) as opened:
+        return LintResult(request, settings.rules, lint_live(opened.cluster, settings))
 
 
 def _listed(texts: tuple[str, ...]) -> list[str]:

@@ -3,11 +3,10 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from admin import wiring_queue
-from admin.queue_settings import BlobsSettings, Store
+from admin import wiring
 from admin.services.caller import Caller
-from admin.settings import ConnectionSettings
-from admin.wiring import Place, lag_journal, open_place, state_folders
+from admin.settings import BlobsSettings, ConnectionSettings, Store
+from admin.wiring import OpenCluster, lag_journal, open_cluster, state_folder
 from cql.introspect import live_schema
 from model.catalog.james_tables import BLOB_PARTS, BLOBS
 from model.catalog.mail import MESSAGES
@@ -60,26 +59,26 @@ def load(request: LoadRequest, caller: Caller) -> LoadResult:
         caller.remark(f"refused: {refused.name}: {refused.why}")
 
     kind = kind_of(request.path)
-    with open_place(request.connection) as place:
-        blobs, (family,) = _blobs_of(place, request.blobs), place.families((MESSAGES,))
-        with MessageStore(place.mail, blobs, lag_journal(place), place.clock, family=family) as store:
-            loader = Loader(store, place.clock, state_folders().loads, caller.progress, name_refused)
-            folder = Folder(request.path, kind, place.mail.name, request.user, request.mailbox)
-            mailbox = Mailboxes(place.mail, place.clock).ensure(request.user, request.mailbox)
-            return LoadResult(place.mail.name, loader.load(folder, mailbox, again=request.again))
+    with open_cluster(request.connection) as opened:
+        blobs, (family,) = _blobs_of(opened, request.blobs), opened.families((MESSAGES,))
+        with MessageStore(opened.mail, blobs, lag_journal(opened), opened.clock, family=family) as store:
+            loader = Loader(store, opened.clock, state_folder("loads"), caller.progress, name_refused)
+            folder = Folder(request.path, kind, opened.mail.name, request.user, request.mailbox)
+            mailbox = Mailboxes(opened.mail, opened.clock).ensure(request.user, request.mailbox)
+            return LoadResult(opened.mail.name, loader.load(folder, mailbox, again=request.again))
 
 
-def _blobs_of(place: Place, settings: BlobsSettings) -> Blobs:
+def _blobs_of(opened: OpenCluster, settings: BlobsSettings) -> Blobs:
     """The store, with new ids made of the bytes: copies of a message share one blob, and no delete removes it.
 
     Raises:
         SchemaMismatch: the keyspace keeps no blobs.
     """
     if settings.address.store is Store.CASSANDRA:
-        live = live_schema(place.cluster, place.mail.name)
+        live = live_schema(opened.cluster, opened.mail.name)
         lacking = tuple(table.spelling for table in (BLOBS, BLOB_PARTS) if live.table(table.name) is None)
         if lacking:
-            raise SchemaMismatch(place.mail.name, lacking)
+            raise SchemaMismatch(opened.mail.name, lacking)
     naming = replace(settings.address.naming, mode=BlobsMode.DEDUPLICATED)
     settings = settings._replace(address=replace(settings.address, naming=naming))
-    return wiring_queue.blobs_behind(settings, wiring_queue.tables_of(place.mail), place.clock)
+    return wiring.blobs_behind(settings, wiring.tables_of(opened.mail), opened.clock)

@@ -12,19 +12,17 @@ from admin.services.examples import Example, Examples
 from admin.settings import ConnectionSettings, format_duration
 from admin.wiring import (
     EngineWanted,
-    Place,
-    families_named,
-    means_for_lags,
-    means_to_look,
-    means_to_mend,
-    means_to_undo,
-    open_place,
+    OpenCluster,
+    lag_tools,
+    open_cluster,
     owner_name,
-    target_of,
+    repair_tools,
+    undo_tools,
 )
 from model.catalog.ledger import KEEP
-from model.errors import UnsafeRequest
-from model.ids import RunId
+from model.catalog.mail import FAMILIES, MESSAGES
+from model.errors import UnsafeRequest, WrongUse
+from model.ids import MailboxId, MessageId, RunId
 from model.operations import Level
 from model.projections.findings import Finding, RepairPolicy
 from model.projections.verdicts import MENDABLE, Verdict
@@ -33,6 +31,7 @@ from repair.mending import lag_repair, runner
 from repair.mending.result import RepairResult
 from repair.mending.settings import DELAY_SECONDS, RepairSettings, UndoSettings
 from repair.mending.undo import undo as undo_run
+from repair.scanners.lookup import Mailboxes, Messages, Target, mailboxes_of
 
 DELAY = timedelta(seconds=DELAY_SECONDS)
 SKEW = timedelta(seconds=SKEW_SECONDS)
@@ -138,10 +137,10 @@ def check(request: CheckRequest, caller: Caller) -> MendingResult:
         CannotReach: the cluster does not answer.
     """
     examples, skew = Examples(), request.clock_skew.total_seconds()
-    with open_place(request.connection) as place:
+    with open_cluster(request.connection) as opened:
         settings = RepairSettings(
-            keyspace=place.mail.name,
-            families=place.families(families_named(request.what)),
+            keyspace=opened.mail.name,
+            families=opened.families((MESSAGES,) if request.what == "messages" else FAMILIES),
             level=request.level,
             delay_seconds=request.delay.total_seconds(),
             timing=Timing(0, skew, no_writers=True),
@@ -150,7 +149,7 @@ def check(request: CheckRequest, caller: Caller) -> MendingResult:
         )
         # Nothing is written, so any margin that covers the skew will do for the two looks at counters.
         counters = Timing(skew + STAMP_AGE_SECONDS + 1, skew, no_writers=request.no_writers)
-        with means_to_look(place, request.engine_wanted, settings, caller.progress, counters) as tools:
+        with repair_tools(opened, request.engine_wanted, settings, caller.progress, timing=counters) as tools:
             summary = runner.check(settings, tools, _both(examples, caller))
     return MendingResult(summary, examples.sorted())
 
@@ -165,16 +164,12 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
     """
     _refuse_unasked_restore(request, caller)
     examples = Examples()
-    with open_place(request.connection) as place:
-        settings = _settings_of(request, place)
-        target = target_of(place, request.message, request.mailbox, request.user, scan=request.scan)
+    with open_cluster(request.connection) as opened:
+        settings = _settings_of(request, opened)
+        target = target_of(opened, request)
         engine = replace(request.engine_wanted, target=target)
-        opening = (
-            means_to_look(place, engine, settings, caller.progress)
-            if request.dry_run
-            else means_to_mend(place, engine, settings, caller.progress, request.keep)
-        )
-        with opening as tools:
+        keep = None if request.dry_run else request.keep
+        with repair_tools(opened, engine, settings, caller.progress, keep=keep) as tools:
             go_on = None if request.dry_run else caller.ask
             summary = runner.repair(settings, replace(tools, go_on=go_on), _both(examples, caller))
     summary.unseen = target.unseen if target else None
@@ -184,10 +179,10 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
 def repair_lags(request: LagsRequest, caller: Caller) -> MendingResult:
     """Mend the rows whose writes failed in all their retries, without a scan."""
     examples = Examples()
-    with open_place(request.connection) as place:
+    with open_cluster(request.connection) as opened:
         settings = RepairSettings(
-            keyspace=place.mail.name,
-            families=place.families(families_named("messages")),
+            keyspace=opened.mail.name,
+            families=opened.families((MESSAGES,)),
             delay_seconds=request.delay.total_seconds(),
             timing=_timing(request),
             dry_run=request.dry_run,
@@ -195,8 +190,8 @@ def repair_lags(request: LagsRequest, caller: Caller) -> MendingResult:
             owner=owner_name(),
             options={"lags": True, "delay": _plain(request.delay), "margin": _plain(request.margin)},
         )
-        journal, tools = means_for_lags(place, settings, caller.progress, request.keep)
-        summary = lag_repair.repair_lags(journal, place.mail, settings, tools, _both(examples, caller))
+        journal, tools = lag_tools(opened, settings, caller.progress, request.keep)
+        summary = lag_repair.repair_lags(journal, opened.mail, settings, tools, _both(examples, caller))
     return MendingResult(summary, examples.sorted())
 
 
@@ -207,20 +202,33 @@ def undo(request: UndoRequest, caller: Caller) -> MendingResult:
         UnknownRun: no such run is kept.
     """
     examples = Examples()
-    with open_place(request.connection) as place:
-        families = place.families()
-        place.known_ledger(request.run)
+    with open_cluster(request.connection) as opened:
+        families = opened.families()
+        opened.known_ledger(request.run)
         settings = UndoSettings(
             RunId(request.run),
-            place.mail.name,
+            opened.mail.name,
             families,
             dry_run=request.dry_run,
             owner=owner_name(),
             options={"run": str(request.run), "no_writers": request.no_writers},
         )
-        tools = means_to_undo(place, families, caller.progress, no_writers=request.no_writers)
+        tools = undo_tools(opened, families, caller.progress, no_writers=request.no_writers)
         summary = undo_run(settings, tools, _both(examples, caller))
     return MendingResult(summary, examples.sorted())
+
+
+def target_of(opened: OpenCluster, request: RepairRequest) -> Target | None:
+    """What the request names; None for the whole keyspace."""
+    if request.scan and not (request.message or request.mailbox or request.user):
+        raise WrongUse(
+            "--scan goes with --message, --mailbox or --user", mend="Without them everything is scanned anyway."
+        )
+    of_users = [one for user in request.user for one in mailboxes_of(opened.mail, user)]
+    everywhere = tuple(dict.fromkeys([*map(MailboxId, request.mailbox), *of_users]))
+    if request.message:
+        return Messages(tuple(map(MessageId, request.message)), everywhere, request.scan)
+    return Mailboxes(everywhere, scan=request.scan) if everywhere else None
 
 
 def _both(examples: Examples, caller: Caller) -> Callable[[Finding], None]:
@@ -235,10 +243,10 @@ def _timing(request: RepairRequest | LagsRequest) -> Timing:
     return Timing(request.margin.total_seconds(), request.clock_skew.total_seconds(), no_writers=request.no_writers)
 
 
-def _settings_of(request: RepairRequest, place: Place) -> RepairSettings:
+def _settings_of(request: RepairRequest, opened: OpenCluster) -> RepairSettings:
     return RepairSettings(
-        keyspace=place.mail.name,
-        families=place.families(families_named("messages")),
+        keyspace=opened.mail.name,
+        families=opened.families((MESSAGES,)),
         level=request.level,
         delay_seconds=request.delay.total_seconds(),
         timing=_timing(request),

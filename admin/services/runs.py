@@ -7,7 +7,7 @@ from uuid import UUID
 from admin.services.caller import Caller, ignore
 from admin.services.examples import Example, Examples
 from admin.settings import ConnectionSettings
-from admin.wiring import open_place
+from admin.wiring import open_cluster
 from model.catalog.ledger import KEEP
 from repair.ledger.runs import Run
 
@@ -48,8 +48,8 @@ class RunResult:
 def list_runs(request: RunsRequest, _: Caller) -> RunsResult:
     """The runs in the ledger, newest first."""
     keyspace = request.connection.keyspace
-    with open_place(request.connection) as place:
-        ledger = place.existing_ledger(request.since)
+    with open_cluster(request.connection) as opened:
+        ledger = opened.existing_ledger(request.since)
         runs = ledger.runs(None if request.everything else keyspace) if ledger else []
     return RunsResult(keyspace, tuple(runs))
 
@@ -61,8 +61,8 @@ def show_run(request: RunRequest, caller: Caller) -> RunResult:
         UnknownRun: no such run is kept.
     """
     examples = Examples()
-    with open_place(request.connection) as place:
-        ledger = place.known_ledger(request.run)
+    with open_cluster(request.connection) as opened:
+        ledger = opened.known_ledger(request.run)
         run = ledger.get(request.run)
         if caller.examples or caller.finding is not ignore:
             for outcome in ledger.findings(run.id):

@@ -8,7 +8,7 @@ from pathlib import Path
 from admin.migrating import Patience, history_of, migrations_in, migrator_of
 from admin.services.caller import Caller
 from admin.settings import ConnectionSettings
-from admin.wiring import Place, open_place
+from admin.wiring import OpenCluster, open_cluster
 from cql.introspect import live_schema
 from cql.language.text import ddl_cql
 from cql.migrate.history import record_of
@@ -203,11 +203,11 @@ def plan(request: PlanRequest, _: Caller) -> PlanResult | ModelPlan:
         if getattr(request, name) and not request.from_model:
             raise WrongUse(f"--{name.replace('_', '-')} goes with --from-model", mend="Add it.")
     wanted = request.rollout()
-    with open_place(request.connection) as place:
+    with open_cluster(request.connection) as opened:
         if request.from_model:
-            return _model_plan(place, request, wanted)
-        found = plan_rollout(place.cluster, record_of(history_of(place)), wanted)
-        return PlanResult(found, wanted.spelling_for(place.cluster), _sizes_for(place, found))
+            return _model_plan(opened, request, wanted)
+        found = plan_rollout(opened.cluster, record_of(history_of(opened)), wanted)
+        return PlanResult(found, wanted.spelling_for(opened.cluster), _sizes_for(opened, found))
 
 
 def apply(request: ApplyRequest, caller: Caller) -> PlanResult | ApplyResult | OptionalResult:
@@ -218,15 +218,15 @@ def apply(request: ApplyRequest, caller: Caller) -> PlanResult | ApplyResult | O
         LeaseHeld: another apply is at work.
     """
     wanted, patience = request.rollout(), request.patience
-    with open_place(request.connection) as place:
+    with open_cluster(request.connection) as opened:
         if request.optional is not None:
-            return _apply_optional(place, request, caller)
-        with migrator_of(place, patience, caller.progress) as migrator:
+            return _apply_optional(opened, request, caller)
+        with migrator_of(opened, patience, caller.progress) as migrator:
             rolled = _rolled_out(migrator, wanted, caller, dry_run=request.dry_run)
         if request.dry_run:
-            sizes = _sizes_for(place, rolled.plan)
-            return PlanResult(rolled.plan, wanted.spelling_for(place.cluster), sizes, dry_run=True)
-        return ApplyResult(wanted.keyspace, rolled, _read_back(place, wanted, rolled))
+            sizes = _sizes_for(opened, rolled.plan)
+            return PlanResult(rolled.plan, wanted.spelling_for(opened.cluster), sizes, dry_run=True)
+        return ApplyResult(wanted.keyspace, rolled, _read_back(opened, wanted, rolled))
 
 
 def _rolled_out(migrator: Migrator, wanted: RolloutRequest, caller: Caller, *, dry_run: bool) -> RolloutResult:
@@ -241,50 +241,52 @@ def _rolled_out(migrator: Migrator, wanted: RolloutRequest, caller: Caller, *, d
         return migrator.roll_out(replace(wanted, replication=in_every_data_centre(copies)), dry_run=dry_run)
 
 
-def _read_back(place: Place, wanted: RolloutRequest, rolled: RolloutResult) -> Recognition | tuple[Difference, ...]:
-    live = live_schema(place.cluster, wanted.keyspace)
+def _read_back(
+    opened: OpenCluster, wanted: RolloutRequest, rolled: RolloutResult
+) -> Recognition | tuple[Difference, ...]:
+    live = live_schema(opened.cluster, wanted.keyspace)
     if wanted.ours:
         return recognise(live)
     drift, _ = judge(rolled.plan.migrations.expected, live, made_here=True)
     return drift
 
 
-def _apply_optional(place: Place, request: ApplyRequest, caller: Caller) -> OptionalResult:
-    migration, keyspace = optional_migration(request.optional or ""), place.connection.keyspace
-    place.cluster.replication_of(keyspace)
-    live, server = live_schema(place.cluster, keyspace), parse_version(place.cluster.release_version)
+def _apply_optional(opened: OpenCluster, request: ApplyRequest, caller: Caller) -> OptionalResult:
+    migration, keyspace = optional_migration(request.optional or ""), opened.connection.keyspace
+    opened.cluster.replication_of(keyspace)
+    live, server = live_schema(opened.cluster, keyspace), parse_version(opened.cluster.release_version)
     sent: tuple[str, ...] = ()
     if tuple(migration.due(live)) and not request.dry_run:
-        with migrator_of(place, request.patience, caller.progress) as migrator:
+        with migrator_of(opened, request.patience, caller.progress) as migrator:
             sent = migrator.run_optional(keyspace, migration)
     return OptionalResult(keyspace, migration, live, server, sent, request.dry_run)
 
 
-def _model_plan(place: Place, request: PlanRequest, wanted: RolloutRequest) -> ModelPlan:
-    place.cluster.replication_of(wanted.keyspace)
-    live = live_schema(place.cluster, wanted.keyspace)
+def _model_plan(opened: OpenCluster, request: PlanRequest, wanted: RolloutRequest) -> ModelPlan:
+    opened.cluster.replication_of(wanted.keyspace)
+    live = live_schema(opened.cluster, wanted.keyspace)
     asked = {Include.OPTIONS: request.include_options, Include.REMOVALS: request.include_drops}
     include = frozenset(one for one, wish in asked.items() if wish)
     if wanted.ours:
         gap = gap_to_catalog(live, include, newest=request.newest, choice=request.compaction)
     else:
-        past = record_of(history_of(place))
+        past = record_of(history_of(opened))
         refuse_tampering(wanted.keyspace, wanted.migrations, past)
         gap = Gap(expected_after(wanted.migrations, past), live, include)
     found = changes(gap)
     risky = any(one.assessment.worst is not Risk.NONE for one in found)
     return ModelPlan(
-        wanted.keyspace, found, _sizes(place) if risky else {}, parse_version(place.cluster.release_version)
+        wanted.keyspace, found, _sizes(opened) if risky else {}, parse_version(opened.cluster.release_version)
     )
 
 
-def _sizes_for(place: Place, found: RolloutPlan) -> TableSizes:
+def _sizes_for(opened: OpenCluster, found: RolloutPlan) -> TableSizes:
     """The tables' sizes, where anything in the plan depends on them."""
     risky = any(one.assessment.worst is not Risk.NONE for one in found.migrations.statements)
-    return _sizes(place) if risky else {}
+    return _sizes(opened) if risky else {}
 
 
-def _sizes(place: Place) -> TableSizes:
+def _sizes(opened: OpenCluster) -> TableSizes:
     from cql.driver.nodes import sizes_in  # noqa: PLC0415 - brings the driver
 
-    return sizes_in(place.cluster, place.connection.keyspace)
+    return sizes_in(opened.cluster, opened.connection.keyspace)

@@ -15,7 +15,7 @@ from admin.migrating import (
 )
 from admin.services.caller import Caller
 from admin.settings import ConnectionSettings
-from admin.wiring import Place, open_place
+from admin.wiring import OpenCluster, open_cluster
 from cql.introspect import live_schema
 from cql.migrate import adoption as adopting
 from cql.migrate.adoption import VersionWritten
@@ -136,19 +136,19 @@ def verify(request: VerifyRequest, _: Caller) -> VerifyResult:
         UnknownKeyspace: no such keyspace.
     """
     keyspace, migrations = request.connection.keyspace, migrations_in(request.migrations)
-    with open_place(request.connection) as place:
-        place.cluster.replication_of(keyspace)
-        history = history_of(place)
+    with open_cluster(request.connection) as opened:
+        opened.cluster.replication_of(keyspace)
+        history = history_of(opened)
         record = history.record() if history else None
-        live = live_schema(place.cluster, keyspace)
+        live = live_schema(opened.cluster, keyspace)
     found = (verify_ours if request.migrations is None else verify_migrations)(live, migrations, record)
     return VerifyResult(keyspace, request.migrations, found)
 
 
 def history(request: HistoryRequest, _: Caller) -> HistoryResult:
     """What was applied to the keyspace, and who is changing it; reads only."""
-    with open_place(request.connection) as place:
-        return HistoryResult(request.connection.keyspace, schema_record_of(place))
+    with open_cluster(request.connection) as opened:
+        return HistoryResult(request.connection.keyspace, schema_record_of(opened))
 
 
 def force_unlock(request: UnlockRequest, caller: Caller) -> UnlockResult:
@@ -160,11 +160,11 @@ def force_unlock(request: UnlockRequest, caller: Caller) -> UnlockResult:
     reason = request.reason.strip()
     if not reason:
         raise UnsafeRequest("the reason is empty", mend="Say why with --reason: whoever looks next wants to know.")
-    with open_place(request.connection) as place:
-        lease = standing_lease(place)
+    with open_cluster(request.connection) as opened:
+        lease = standing_lease(opened)
         if lease is not None and not request.yes:
             _ask_about(lease, caller)
-        ended = unlock(place, reason) if lease is not None else None
+        ended = unlock(opened, reason) if lease is not None else None
     return UnlockResult(request.connection.keyspace, ended)
 
 
@@ -187,31 +187,31 @@ def adopt(request: AdoptRequest, caller: Caller) -> AdoptResult | ForgetResult:
     """
     if request.forget and request.write_schema_version is not None:
         raise WrongUse("--forget and --write-schema-version exclude each other", mend="Give one of them.")
-    with open_place(request.connection) as place:
-        return (_forget if request.forget else _adopt)(place, request, caller)
+    with open_cluster(request.connection) as opened:
+        return (_forget if request.forget else _adopt)(opened, request, caller)
 
 
-def _adopt(place: Place, request: AdoptRequest, caller: Caller) -> AdoptResult:
-    keyspace, cluster = place.connection.keyspace, place.cluster
-    adoption, baseline = adopting.look_at(cluster, keyspace, history_of(place))
+def _adopt(opened: OpenCluster, request: AdoptRequest, caller: Caller) -> AdoptResult:
+    keyspace, cluster = opened.connection.keyspace, opened.cluster
+    adoption, baseline = adopting.look_at(cluster, keyspace, history_of(opened))
     live, version, step = live_schema(cluster, keyspace), request.write_schema_version, None
     if version is not None and adoption.standing in ADOPTED:
-        step = adopting.version_step(live, keyspace, place.mail, adoption.recognition.generation, version)
+        step = adopting.version_step(live, keyspace, opened.mail, adoption.recognition.generation, version)
     writes = adoption.standing is Standing.ADOPTABLE and not request.dry_run
     if writes:
-        with migrator_of(place, Patience(), caller.progress) as migrator:
+        with migrator_of(opened, Patience(), caller.progress) as migrator:
             baseline = adopting.adopt(cluster, migrator.open_history(None), migrator.leases(), migrations_in(None))
     written = None
     if step is not None:
-        written = VersionWritten(step) if request.dry_run else adopting.write_version(place.mail, place.clock, step)
+        written = VersionWritten(step) if request.dry_run else adopting.write_version(opened.mail, opened.clock, step)
     server = parse_version(cluster.release_version)
     return AdoptResult(keyspace, live, server, adoption, baseline, writes, request.dry_run, written)
 
 
-def _forget(place: Place, request: AdoptRequest, caller: Caller) -> ForgetResult:
-    keyspace, found = place.connection.keyspace, history_of(place)
-    _, baseline = adopting.look_at(place.cluster, keyspace, found)
+def _forget(opened: OpenCluster, request: AdoptRequest, caller: Caller) -> ForgetResult:
+    keyspace, found = opened.connection.keyspace, history_of(opened)
+    _, baseline = adopting.look_at(opened.cluster, keyspace, found)
     if found is not None and not request.dry_run:
-        with migrator_of(place, Patience(), caller.progress) as migrator:
+        with migrator_of(opened, Patience(), caller.progress) as migrator:
             baseline = adopting.forget(found, migrator.leases())
     return ForgetResult(keyspace, baseline, request.dry_run)

@@ -11,7 +11,7 @@ from admin.extras import import_or_name_extra
 from admin.local.java import SPARK, find_java
 from admin.services.caller import Caller
 from admin.settings import ConnectionSettings
-from admin.wiring import open_place
+from admin.wiring import open_cluster
 from model.errors import MailmendError
 
 PACKAGES: Final = (
@@ -98,7 +98,7 @@ def _server(connection: ConnectionSettings | None) -> tuple[str | None, str | No
     if connection is None:
         return None, None
     try:
-        with open_place(connection) as place:
-            return place.cluster.release_version, None
+        with open_cluster(connection) as opened:
+            return opened.cluster.release_version, None
     except MailmendError as error:
         return None, str(error)

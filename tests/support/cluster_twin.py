@@ -7,7 +7,7 @@ from typing import Self
 
 import pytest
 
-from admin import wiring, wiring_queue
+from admin import wiring
 from cql.driver import nodes as driver_nodes
 from cql.driver import session
 from cql.memory import MemoryTables
@@ -61,5 +61,5 @@ def cluster_in_memory(monkeypatch: pytest.MonkeyPatch, keyspace: str = "mail") -
     monkeypatch.setattr(session, "connect", lambda _contact: twin)
     monkeypatch.setattr(driver_nodes, "CassandraNodes", lambda _cluster: twin)
     monkeypatch.setattr(wiring, "SystemClock", lambda: clock)
-    monkeypatch.setattr(wiring_queue, "tables_of", InTurn)
+    monkeypatch.setattr(wiring, "tables_of", InTurn)
     return twin

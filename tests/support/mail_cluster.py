@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from admin.settings import ConnectionSettings
-from admin.wiring import Place
+from admin.wiring import OpenCluster
 from model.catalog.generations import JAMES_3_9
 from model.operations import Scan
 from model.schema.keyspace import Schema
@@ -47,9 +47,9 @@ class MailCluster(NodesTwin):
         }
         return rows.get(table, ())
 
-    def place(self, keyspace: str = "mail") -> Place:
+    def place(self, keyspace: str = "mail") -> OpenCluster:
         """The cluster as a command holds it."""
-        return Place(ConnectionSettings(keyspace=keyspace), cast("Any", self), cast("Any", self.clock))
+        return OpenCluster(ConnectionSettings(keyspace=keyspace), cast("Any", self), cast("Any", self.clock))
 
 
 JAMES_TABLE = next(table for table in JAMES_3_9.schema.tables if table.name == "imapuidtable")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from admin import wiring_queue
+from admin import wiring
 from admin.services.queue.removed_mails import RemovedMailsFile, RestoredLog
 from mailqueue.blobs.files import FileStore
 from model.ids import BlobId, EnqueueId
@@ -23,9 +23,9 @@ from tests.support.queue_world import Died, Fortune
 def mortal(shell: QueueShell, life: Fortune) -> Iterator[None]:
     """Whatever the shell's commands do to the queue, or write down, is a step of that life."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wiring_queue, "tables_of", lambda keyspace: WiredTables(InTurn(keyspace), life))
-        patch.setattr(wiring_queue, "broker_behind", lambda *_: WiredBroker(shell.broker, life))
-        patch.setattr(wiring_queue, "blobs_behind", lambda *_: WiredBlobs(shell.blobs, life))
+        patch.setattr(wiring, "tables_of", lambda keyspace: WiredTables(InTurn(keyspace), life))
+        patch.setattr(wiring, "broker_behind", lambda *_: WiredBroker(shell.broker, life))
+        patch.setattr(wiring, "blobs_behind", lambda *_: WiredBlobs(shell.blobs, life))
         patch.setattr(RemovedMailsFile, "_append", _tearing(life, RemovedMailsFile._append))
         patch.setattr(RestoredLog, "note", _noting(life, RestoredLog.note))
         patch.setattr(FileStore, "keep", _filing(life, FileStore.keep))

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from admin import wiring, wiring_queue
+from admin import wiring
 from cql.driver import session
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from model.catalog.generations import AUGUST_2026
@@ -151,11 +151,10 @@ def queue_shell(monkeypatch: pytest.MonkeyPatch, home: Path, schema: Schema = OU
     broker, blobs = MemoryBroker(clock), MemoryBlobs(clock)
     monkeypatch.setattr(session, "connect", lambda _contact: cluster)
     monkeypatch.setattr(wiring, "SystemClock", lambda: clock)
-    monkeypatch.setattr(wiring_queue, "loop_clock", lambda: clock)
-    monkeypatch.setattr(wiring_queue, "tables_of", InTurn)
+    monkeypatch.setattr(wiring, "tables_of", InTurn)
     counting = Counting(broker)
-    monkeypatch.setattr(wiring_queue, "broker_behind", lambda _settings, _clock: counting)
-    monkeypatch.setattr(wiring_queue, "blobs_behind", lambda _settings, _tables, _clock: blobs)
+    monkeypatch.setattr(wiring, "broker_behind", lambda _settings, _clock: counting)
+    monkeypatch.setattr(wiring, "blobs_behind", lambda _settings, _tables, _clock: blobs)
     where = {"MAILMEND_HOST": "127.0.0.1", "MAILMEND_KEYSPACE": KEYSPACE}
     sides = {"MAILMEND_BROKER": "amqp://127.0.0.1", "MAILMEND_BLOBS": f"file://{home}/blobs"}
     line = command_line(home, None, **where, **sides)

@@ -21,7 +21,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from admin import wiring_queue
+from admin import wiring
 from admin.cli import run
 from cql.driver.asynchronous import AsyncKeyspace
 from cql.driver.contact import Contact
@@ -356,15 +356,15 @@ COMMAND = "command"
 def typed(order: Order) -> None:
     """A whole command, whose every step may be its last."""
     life = Doomed(at=order.at, nth=order.nth, armed=True)
-    broker_behind, blobs_behind = wiring_queue.broker_behind, wiring_queue.blobs_behind
+    broker_behind, blobs_behind = wiring.broker_behind, wiring.blobs_behind
     patched: dict[str, Callable[..., object]] = {
-        "loop_clock": lambda: Ahead(order.ahead_seconds),
+        "SystemClock": lambda: Ahead(order.ahead_seconds),
         "tables_of": lambda keyspace: WiredTables(AsyncKeyspace(keyspace), life),
         "broker_behind": lambda *given: WiredBroker(broker_behind(*given), life),
         "blobs_behind": lambda *given: WiredBlobs(blobs_behind(*given), life),
     }
     for name, mortal in patched.items():
-        setattr(wiring_queue, name, mortal)
+        setattr(wiring, name, mortal)
     os.environ.update(order.environment)
     assert run(list(order.arguments)) == 0
 

@@ -8,7 +8,7 @@ from admin.present.queue.values import mail_json, mails_table, plain, printable,
 from admin.services.queue.health import HealthRequest, Measured, MetricsRequest, QueueHealth
 from admin.services.queue.listing import BrowsedMail, BrowseResult, QueueOverview, SizeRequest
 from admin.services.queue.request import QueueAnswer, QueueRequest
-from admin.wiring_queue import MailContent
+from admin.wiring import MailContent
 from mailqueue.metrics import gauges_text
 from model.queue.size import CountedBy, Size, SizeKind
 

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from admin.present.document import Document, Part, Table
 from admin.services.queue.request import QueueRequest
-from admin.wiring_queue import MailContent
+from admin.wiring import MailContent
 from mailqueue.health import days
 from mailqueue.rabbitmq.codec import priority_of
 from model.errors import ExitCode

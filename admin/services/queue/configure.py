@@ -8,8 +8,7 @@ from admin.advice.measuring import measure
 from admin.advice.traffic_figures import GivenTraffic
 from admin.services.caller import Caller
 from admin.settings import ConnectionSettings
-from admin.wiring import Place, open_place
-from admin.wiring_queue import with_tables
+from admin.wiring import OpenCluster, open_cluster, with_tables
 from cql.introspect import live_schema
 from cql.traffic import ENQUEUED
 from mailqueue.rabbitmq.view.configuration import Configurations
@@ -104,11 +103,11 @@ def advise(request: AdviseQueueRequest, caller: Caller) -> QueueAdvised:
     given = GivenTraffic(
         request.mails_per_second, request.peak_mails_per_second, stay.total_seconds() if stay else None
     )
-    with open_place(request.connection) as place:
-        return advise_on_queue(place, given, caller.progress)
+    with open_cluster(request.connection) as opened:
+        return advise_on_queue(opened, given, caller.progress)
 
 
-def advise_on_queue(place: Place, given: GivenTraffic, progress: Progress) -> QueueAdvised:
+def advise_on_queue(opened: OpenCluster, given: GivenTraffic, progress: Progress) -> QueueAdvised:
     """The same for an open cluster.
 
     Raises:
@@ -116,9 +115,9 @@ def advise_on_queue(place: Place, given: GivenTraffic, progress: Progress) -> Qu
         SchemaMismatch: it holds neither messages nor a queue.
         CannotReach: the cluster does not answer.
     """
-    keyspace = place.mail.name
-    live = live_schema(place.cluster, keyspace)
-    measured, notes = measure(place, live, given, progress), list[str]()
+    keyspace = opened.mail.name
+    live = live_schema(opened.cluster, keyspace)
+    measured, notes = measure(opened, live, given, progress), list[str]()
     if not live.table(ENQUEUED):
         notes.append(f"{keyspace} has no queue yet; mailmend schema apply --keyspace {keyspace} makes its tables.")
     advice = advise_configuration(measured.traffic, measured.settings)

@@ -11,8 +11,7 @@ from uuid import UUID
 from admin.services.caller import Caller
 from admin.services.queue.removed_mails import RemovedMailsFile, removed_mails_path
 from admin.services.queue.request import DryRunRequest, confirm
-from admin.wiring import state_folders
-from admin.wiring_queue import QueueConnections, with_queues
+from admin.wiring import QueueConnections, state_folder, with_queues
 from mailqueue.blobs.files import FileStore
 from mailqueue.maintenance.comparison import (
     DRAIN_MAX,
@@ -199,7 +198,7 @@ class _Removed:
 
     @classmethod
     def of(cls, connections: QueueConnections, request: ReconcileRequest) -> "_Removed":
-        state, now = state_folders().removed_mails, connections.now
+        state, now = state_folder("queue"), connections.now
         mails = RemovedMailsFile(removed_mails_path(state, request.queue, now, "mark"), request.queue)
         folder = removed_mails_path(state, request.queue, now, "orphan-blobs").with_suffix("").with_suffix("")
         return cls(connections, not request.no_blobs, mails, FileStore(folder, connections.clock), folder)

@@ -8,8 +8,7 @@ from typing import Final
 from admin.services.caller import Caller
 from admin.services.queue.removed_mails import RemovedMailsFile, removed_mails_path
 from admin.services.queue.request import DryRunRequest, MailSelection, confirm
-from admin.wiring import state_folders
-from admin.wiring_queue import QueueConnections, with_queues
+from admin.wiring import QueueConnections, state_folder, with_queues
 from mailqueue.queue import Removed
 from model.errors import ExitCode, WrongUse
 from model.queue.mails import Listed
@@ -99,7 +98,7 @@ def _remove(verb: str, selection: MailSelection, request: PurgeRequest, caller: 
         return RemoveResult(request, Removed(count), connections.now, tuple(first))
 
     async def removed(connections: QueueConnections) -> RemoveResult:
-        path = removed_mails_path(state_folders().removed_mails, request.queue, connections.now, verb)
+        path = removed_mails_path(state_folder("queue"), request.queue, connections.now, verb)
         file, without_content = RemovedMailsFile(path, request.queue), 0
         caller.progress.stage(f"{verb} {request.queue}")
 

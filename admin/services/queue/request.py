@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 from typing import Final, Generic, TypeVar
 from uuid import UUID
 
-from admin.queue_settings import QueueSettings
 from admin.services.caller import Caller
+from admin.settings import QueueSettings
 from model.errors import ExitCode, UnsafeRequest
 from model.ids import EnqueueId, QueueName
 from model.queue.filters import MailFilter

@@ -9,7 +9,7 @@ import pytest
 
 from admin.cli import run
 from admin.settings import ConnectionSettings
-from admin.wiring import Place
+from admin.wiring import OpenCluster
 from model.catalog.generations import JAMES_3_8, JAMES_3_9
 from model.catalog.mail import SCHEMA
 from model.schema.keyspace import Schema
@@ -43,11 +43,11 @@ def twin(monkeypatch: pytest.MonkeyPatch) -> SchemaTwin:
     )
 
     @contextmanager
-    def opened(connection: ConnectionSettings) -> Iterator[Place]:
-        yield Place(connection, held, SystemClock())  # type: ignore[arg-type]
+    def opened(connection: ConnectionSettings) -> Iterator[OpenCluster]:
+        yield OpenCluster(connection, held, SystemClock())  # type: ignore[arg-type]
 
     for module in ("schema", "schema_history"):
-        monkeypatch.setattr(f"admin.services.{module}.open_place", opened)
+        monkeypatch.setattr(f"admin.services.{module}.open_cluster", opened)
     monkeypatch.setattr("admin.services.schema._sizes", lambda *_: {})
     monkeypatch.setenv("MAILMEND_HOST", "127.0.0.1")
     return held

@@ -13,7 +13,7 @@ from admin.breaking import KINDS
 from admin.cli import demo
 from admin.cli.demo import MESSAGES_MIN, Shell
 from admin.settings import ConnectionSettings
-from admin.wiring import open_place
+from admin.wiring import open_cluster
 from model.catalog.mail import IMAP_UID
 from model.errors import MailmendError
 from model.operations import Scan
@@ -108,7 +108,7 @@ def test_the_least_number_of_messages_is_enough_for_every_damage(shell: InProces
     tables = shell.cluster.keyspace(demo.KEYSPACE)
     assert len(list(tables.scan(Scan(IMAP_UID, ("messageid",))))) == MESSAGES_MIN
 
-    with open_place(ConnectionSettings(keyspace=demo.KEYSPACE)) as place:
+    with open_cluster(ConnectionSettings(keyspace=demo.KEYSPACE)) as place:
         damages = demo._damages(place)
 
     assert len(damages) == 3 * len(KINDS)

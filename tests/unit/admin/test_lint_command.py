@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from admin.settings import ConnectionSettings
-from admin.wiring import Place
+from admin.wiring import OpenCluster
 from model.catalog.mail import SCHEMA
 from model.errors import AccessDenied
 from model.schema.keyspace import Schema
@@ -63,10 +63,10 @@ def twin(monkeypatch: pytest.MonkeyPatch) -> ServerTwin:
     held.replications["mail"] = {"class": "org.apache.cassandra.locator.NetworkTopologyStrategy", "dc1": "3"}
 
     @contextmanager
-    def opened(connection: ConnectionSettings) -> Iterator[Place]:
-        yield Place(connection, held, SystemClock())  # type: ignore[arg-type]
+    def opened(connection: ConnectionSettings) -> Iterator[OpenCluster]:
+        yield OpenCluster(connection, held, SystemClock())  # type: ignore[arg-type]
 
-    monkeypatch.setattr("admin.services.lint.open_place", opened)
+    monkeypatch.setattr("admin.services.lint.open_cluster", opened)
     return held
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.queue_settings import (
+from admin.settings import (
     BlobsAddress,
     Store,
     has_password,

@@ -10,7 +10,7 @@ import pytest
 from admin.cli import run
 from admin.present.differences import mend_of, recognition_json
 from admin.settings import ConnectionSettings
-from admin.wiring import Place
+from admin.wiring import OpenCluster
 from cql.driver import nodes as driver_nodes
 from model.catalog.generations import AUGUST_2026, recognise
 from model.schema.difference import Aspect, Difference
@@ -34,12 +34,12 @@ def twin(monkeypatch: pytest.MonkeyPatch) -> SchemaTwin:
     held = ClusterTwin(clock, james=JAMES, broken=without_tables(JAMES, "firstunseen"))
 
     @contextmanager
-    def opened(connection: ConnectionSettings) -> Iterator[Place]:
-        yield Place(connection, held, clock)  # type: ignore[arg-type]
+    def opened(connection: ConnectionSettings) -> Iterator[OpenCluster]:
+        yield OpenCluster(connection, held, clock)  # type: ignore[arg-type]
 
     monkeypatch.setattr(driver_nodes, "CassandraNodes", lambda cluster: cluster)
     for module in ("schema", "schema_history"):
-        monkeypatch.setattr(f"admin.services.{module}.open_place", opened)
+        monkeypatch.setattr(f"admin.services.{module}.open_cluster", opened)
     monkeypatch.setenv("MAILMEND_HOST", "127.0.0.1")
     return held
 

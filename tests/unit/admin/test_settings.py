@@ -7,20 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from admin.cli.settings_file import line_of, parse_cqlshrc, parse_credentials, parse_settings, settings_path
 from admin.settings import (
     DELAY_MAX,
     ConnectionSettings,
     format_duration,
-    line_of,
-    parse_cqlshrc,
-    parse_credentials,
     parse_duration,
     parse_hosts,
     parse_keyspace,
     parse_port,
-    parse_settings,
     parse_spark_setting,
-    settings_path,
 )
 from model.errors import BadIdentifier, BadSettings, ExitCode, WrongUse
 

@@ -2,123 +2,111 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from admin.services.mending import RepairRequest, target_of
 from admin.settings import ConnectionSettings, Tls
-from admin.wiring import (
-    EngineWanted,
-    Place,
-    contact_of,
-    families_named,
-    means_to_look,
-    open_place,
-    owner_name,
-    state_folders,
-    target_of,
-)
-from model.catalog.mail import FAMILIES, MAILBOX_PATH, MESSAGES
+from admin.wiring import EngineWanted, OpenCluster, contact_of, open_cluster, owner_name, repair_tools, state_folder
+from model.catalog.mail import MAILBOX_PATH, MESSAGES
 from model.errors import BadSettings, SchemaMismatch, UnknownKeyspace, UnknownRun, WrongUse
 from model.operations import Put
 from repair.mending.settings import RepairSettings
-from repair.scanners.lookup import Mailboxes, Messages, Targeted
+from repair.scanners.lookup import Mailboxes, Messages, Target, Targeted
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.mail_states import MailKeyspace
 from tests.support.progress import SilentProgress
 from tests.support.repairing import MAILBOX, message
 from tests.support.schemas import without_tables
 
-ONE, TWO = message(1), message(2)
+ONE: Any = message(1)
+TWO: Any = message(2)
 
 
 @pytest.fixture
-def place(mail: MailKeyspace, cluster: ClusterTwin) -> Place:
+def opened(mail: MailKeyspace, cluster: ClusterTwin) -> OpenCluster:
     """The mail keyspace, reached as every command reaches it."""
-    with open_place(ConnectionSettings(keyspace="mail")) as opened:
-        return opened
+    with open_cluster(ConnectionSettings(keyspace="mail")) as found:
+        return found
 
 
 class TestTargets:
-    """What a repair is aimed at."""
+    """What a repair looks at."""
 
-    def test_nothing_named_is_the_whole_keyspace(self, place: Place) -> None:
-        """No target: the engine scans."""
-        assert target_of(place, (), (), (), scan=False) is None
+    @pytest.mark.parametrize(
+        ("named", "target"),
+        [
+            ({}, None),
+            ({"message": (ONE, TWO)}, Messages((ONE, TWO))),
+            ({"mailbox": (ONE, ONE, TWO), "scan": True}, Mailboxes((ONE, TWO), scan=True)),
+            ({"message": (ONE,), "mailbox": (TWO,)}, Messages((ONE,), (TWO,))),
+            ({"message": (ONE,), "scan": True}, Messages((ONE,), scan=True)),
+        ],
+    )
+    def test_messages_and_mailboxes_are_named_by_id(self, opened: OpenCluster, named: Any, target: Target) -> None:
+        """Without any the whole keyspace is scanned; mailboxes beside a message are where its rows are looked for."""
+        assert target_of(opened, RepairRequest(connection=opened.connection, **named)) == target
 
-    def test_messages_and_mailboxes_are_named_by_id(self, place: Place) -> None:
-        """Several at once; a mailbox that is named twice is looked at once."""
-        assert target_of(place, (ONE, TWO), (), (), scan=False) == Messages((ONE, TWO))  # type: ignore[arg-type]
-        assert target_of(place, (), (ONE, ONE, TWO), (), scan=True) == Mailboxes((ONE, TWO), scan=True)  # type: ignore[arg-type]
-
-    def test_a_user_stands_for_his_mailboxes(self, place: Place, mail: MailKeyspace) -> None:
+    def test_a_user_stands_for_his_mailboxes(self, opened: OpenCluster, mail: MailKeyspace) -> None:
         """Besides those named by id, each once."""
         for name, mailbox in (("INBOX", MAILBOX), ("Sent", ONE)):
             path = {"namespace": "#private", "user": "bob", "mailboxname": name, "mailboxid": mailbox}
             mail.tables.write(Put(MAILBOX_PATH, path))
+        request = RepairRequest(connection=opened.connection, mailbox=(MAILBOX,), user=("bob",))
 
-        target = target_of(place, (), (MAILBOX,), ("bob",), scan=False)
+        target = target_of(opened, request)
 
         assert isinstance(target, Mailboxes)
         assert (target.ids[0], set(target.ids), len(target.ids)) == (MAILBOX, {MAILBOX, ONE}, 2)
 
-    def test_mailboxes_beside_a_message_are_where_its_rows_are_looked_for(self, place: Place) -> None:
-        """The message stays the target; a scan looks everywhere."""
-        assert target_of(place, (ONE,), (TWO,), (), scan=False) == Messages((ONE,), (TWO,))  # type: ignore[arg-type]
-        assert target_of(place, (ONE,), (), (), scan=True) == Messages((ONE,), scan=True)  # type: ignore[arg-type]
-
-    def test_a_scan_of_nothing_is_refused(self, place: Place) -> None:
+    def test_a_scan_of_nothing_is_refused(self, opened: OpenCluster) -> None:
         """Everything is scanned anyway."""
         with pytest.raises(WrongUse, match="--scan goes with"):
-            target_of(place, (), (), (), scan=True)
+            target_of(opened, RepairRequest(connection=opened.connection, scan=True))
 
 
-class TestPlace:
+class TestKeyspaces:
     """Keyspaces as they really are."""
 
-    def test_an_unknown_keyspace_is_refused(self, place: Place) -> None:
+    def test_an_unknown_keyspace_is_refused(self, opened: OpenCluster) -> None:
         """Before anything is read of it."""
-        elsewhere = Place(ConnectionSettings(keyspace="nowhere"), place.cluster, place.clock)
+        elsewhere = OpenCluster(ConnectionSettings(keyspace="nowhere"), opened.cluster, opened.clock)
 
         with pytest.raises(UnknownKeyspace):
             elsewhere.families()
 
-    def test_a_keyspace_without_its_truth_is_refused(self, place: Place, cluster: ClusterTwin) -> None:
+    def test_a_keyspace_without_its_truth_is_refused(self, opened: OpenCluster, cluster: ClusterTwin) -> None:
         """Everything would look like drift."""
         cluster.keyspaces["mail"] = without_tables(cluster.keyspaces["mail"], "imapuidtable")
 
         with pytest.raises(SchemaMismatch):
-            place.families()
+            opened.families()
 
-    def test_reading_the_ledger_creates_nothing(self, place: Place, cluster: ClusterTwin) -> None:
+    def test_reading_the_ledger_creates_nothing(self, opened: OpenCluster, cluster: ClusterTwin) -> None:
         """None where there is none; naming a run of it is refused with how to name another ledger."""
-        assert place.existing_ledger() is None
+        assert opened.existing_ledger() is None
         with pytest.raises(UnknownRun, match="--ledger-keyspace"):
-            place.known_ledger(ONE)
+            opened.known_ledger(ONE)
         assert cluster.carried_out == []
 
-    def test_a_ledger_is_made_once_beside_the_mail(self, place: Place, cluster: ClusterTwin) -> None:
+    def test_a_ledger_is_made_once_beside_the_mail(self, opened: OpenCluster, cluster: ClusterTwin) -> None:
         """Replicated as the mail keyspace is; the second time nothing is created."""
-        place.ledger()
+        opened.ledger()
         created = list(cluster.carried_out)
-        place.ledger()
+        opened.ledger()
 
         assert cluster.carried_out == created != []
         assert "mailmend" in cluster.keyspaces
 
-    def test_a_check_has_nowhere_to_write_to(self, place: Place, cluster: ClusterTwin) -> None:
+    def test_a_check_has_nowhere_to_write_to(self, opened: OpenCluster, cluster: ClusterTwin) -> None:
         """Its ledger and leases are in memory; a named target needs no engine that scans."""
-        order = RepairSettings("mail", place.families((MESSAGES,)))
+        order = RepairSettings("mail", opened.families((MESSAGES,)))
 
-        with means_to_look(place, EngineWanted("spark", target=Messages(())), order, SilentProgress()) as means:
-            assert isinstance(means.engine, Targeted)
-            assert (means.ledger, means.leases) == (None, None)
+        with repair_tools(opened, EngineWanted("spark", target=Messages(())), order, SilentProgress()) as tools:
+            assert isinstance(tools.engine, Targeted)
+            assert (tools.ledger, tools.leases) == (None, None)
         assert cluster.carried_out == []
-
-
-def test_a_word_names_its_families() -> None:
-    """`messages`, or everything."""
-    assert families_named("messages") == (MESSAGES,)
-    assert families_named("all") == FAMILIES
 
 
 class TestContact:
@@ -173,9 +161,7 @@ def test_an_owner_is_a_person_a_machine_and_a_process(monkeypatch: pytest.Monkey
 
 
 def test_state_lies_under_the_users_data_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Contents, loads and the spool each in a folder of their own."""
+    """Loads, removed mails and the spool each in a folder of their own."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
 
-    folders = state_folders()
-
-    assert {folders.loads, folders.spool} == {tmp_path / "mailmend" / name for name in ("loads", "spool")}
+    assert state_folder("spool") == tmp_path / "mailmend" / "spool"

@@ -7,17 +7,17 @@ from typing import Any
 import click
 import pytest
 
-from admin import wiring_queue
+from admin import wiring
 from admin.cli import queue_options as options
 from admin.cli.command import DeclaredGroup, made
 from admin.cli.queue import QUEUE
 from admin.cli.queue_options import local_blobs
 from admin.local.s3proxy import keys_file
 from admin.local.server_kind import Site
-from admin.queue_settings import BlobsAddress, BlobsSettings, QueueSettings, Store
 from admin.services.caller import Caller
 from admin.services.queue.maintenance import SweepRequest
 from admin.services.queue.request import QueueAnswer
+from admin.settings import BlobsAddress, BlobsSettings, QueueSettings, Store
 from cql.driver import session
 from mailqueue.blobs.s3 import S3Settings
 from mailqueue.blobs.stores import NamedBlobs
@@ -26,7 +26,6 @@ from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from mailqueue.rabbitmq.broker.topology import Form
 from model.catalog.generations import AUGUST_2026
 from model.errors import BrokerUnreachable
-from repair.clock import SystemClock
 from tests.support.clock import VirtualClock
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine, Ended, command_line
@@ -338,7 +337,7 @@ class TestFailures:
                     return queue.broker.close
                 raise BrokerUnreachable("the broker refused the password of 'james'", mend="Set another.")
 
-        monkeypatch.setattr(wiring_queue, "broker_behind", lambda _settings, _clock: Refusing())
+        monkeypatch.setattr(wiring, "broker_behind", lambda _settings, _clock: Refusing())
 
         ended = queue(*command)
 
@@ -349,7 +348,7 @@ class TestFailures:
     def test_a_side_that_was_not_named_says_so_when_it_is_needed(self) -> None:
         """In place of an attribute error."""
         with pytest.raises(Exception, match="none is named"):
-            wiring_queue._NO_BROKER.publish  # noqa: B018 - asking is enough
+            wiring._NO_BROKER.publish  # noqa: B018 - asking is enough
 
 
 def test_every_command_has_examples_exit_codes_and_json() -> None:
@@ -386,17 +385,13 @@ class TestAdapters:
         ):
             clock = VirtualClock()
             tables = InTurn(ClusterTwin(clock, mail=served(AUGUST_2026.schema)).keyspace("mail"))
-            assert isinstance(wiring_queue.blobs_behind(BlobsSettings(address, settings), tables, clock), NamedBlobs)
+            assert isinstance(wiring.blobs_behind(BlobsSettings(address, settings), tables, clock), NamedBlobs)
 
     def test_the_broker_is_rabbitmq(self) -> None:
         """Nothing is asked of it before it is used."""
-        broker = wiring_queue.broker_behind(BrokerSettings((Host("127.0.0.1", 1),)), VirtualClock())
+        broker = wiring.broker_behind(BrokerSettings((Host("127.0.0.1", 1),)), VirtualClock())
 
         assert type(broker).__name__ == "RabbitBroker"
-
-    def test_time_is_this_machines(self) -> None:
-        """And chance is chance."""
-        assert isinstance(wiring_queue.loop_clock(), SystemClock)
 
     def test_servers_of_this_machine_are_looked_for(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         """None was ever started in a new home; an unknown kind is none either."""
