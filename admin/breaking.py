@@ -7,7 +7,6 @@ must then give. Never point it at mail that matters. Source: what crashes, lost 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 from uuid import UUID
 
 from model.catalog.mail import MESSAGES
@@ -16,133 +15,122 @@ from model.projections.family import Family
 from model.projections.verdicts import Verdict
 from model.schema.table import Row
 
-_FAR_UID = 1_000_000
+FAR_UID = 1_000_000
 """Uids above this are never handed out by a mailbox of a demo, so a row there belongs to nobody."""
+
+Writes = tuple[Write, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DamageKind:
+    """One kind of damage.
+
+    Attributes:
+        story: its cause.
+        projection, verdict: what a check must find.
+        writes: (live tables, truth row, timestamp in microseconds) -> the writes that do it.
+        fits: which truth rows can be hurt so.
+    """
+
+    name: str
+    story: str
+    projection: str
+    verdict: Verdict
+    writes: Callable[[Family, Row, int], Writes]
+    fits: Callable[[Row], bool] = lambda _: True
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One kind of damage: its cause, the verdict that a check must give, and the writes that do it."""
+    """A damage done to one row."""
 
-    kind: str
-    story: str
-    expected: tuple[tuple[str, Verdict], ...]
-    writes: tuple[Write, ...]
+    kind: DamageKind
+    writes: Writes
 
 
-@dataclass(frozen=True, slots=True)
-class Breaker:
-    """The tables as they are live, and the timestamp of every damaging write (microseconds)."""
+def _missing(family: Family, truth: Row, at: int) -> Writes:
+    return (Remove(family.mirror.table, family.mirror.key_of(truth), at),)
 
-    family: Family
-    at: int
 
-    def missing(self, truth: Row) -> Damage:
-        """The process died between the write to the truth and the one to its projection."""
-        return self._damage(
-            "missing projection",
-            "killed between two writes",
-            ("messageIdTable", Verdict.PROJECT),
-            Remove(self.family.mirror.table, self.family.mirror.key_of(truth), self.at),
-        )
+def _stale_flags(family: Family, truth: Row, at: int) -> Writes:
+    return _mirror_says(family, truth, at, flagflagged=not truth["flagflagged"])
 
-    def stale_flags(self, truth: Row) -> Damage:
-        """A flag update reached the truth only."""
-        return self._mirror_says(truth, "stale flags", "a flag update was lost", flagflagged=not truth["flagflagged"])
 
-    def wrong_flag(self, truth: Row) -> Damage:
-        """The projection carries a keyword that the truth never had."""
-        change = Change(
-            self.family.mirror.table,
-            self.family.mirror.key_of(truth),
-            add={"userflags": frozenset({"$wrong"})},
-            at=self.at,
-        )
-        return self._damage("wrong keyword", "two updates crossed", ("messageIdTable", Verdict.AMEND), change)
+def _wrong_keyword(family: Family, truth: Row, at: int) -> Writes:
+    add = {"userflags": frozenset({"$wrong"})}
+    return (Change(family.mirror.table, family.mirror.key_of(truth), add=add, at=at),)
 
-    def stale_modseq(self, truth: Row) -> Damage:
-        """The projection is one version behind."""
-        return self._mirror_says(truth, "stale modseq", "an update was half applied", modseq=truth["modseq"] - 1)
 
-    def stale_metadata(self, truth: Row) -> Damage:
-        """The projection shows another date, which James's own repair never corrects."""
-        earlier = truth["internaldate"] - timedelta(days=1)
-        return self._mirror_says(truth, "stale date", "an old bug wrote it so", internaldate=earlier)
+def _stale_modseq(family: Family, truth: Row, at: int) -> Writes:
+    return _mirror_says(family, truth, at, modseq=truth["modseq"] - 1)
 
-    def dangling(self, truth: Row) -> Damage:
-        """A projection row without a truth: the same message under a uid that it no longer has."""
-        row = dict(self.family.mirror.row_of(truth)) | {"uid": truth["uid"] + _FAR_UID}
-        put = Put(self.family.mirror.table, row, self.at)
-        return self._damage("dangling projection", "a delete lost its half", ("messageIdTable", Verdict.WITHDRAW), put)
 
-    def half_written(self, truth: Row) -> Damage:
-        """A flag update came after the delete: a row of two columns."""
-        key = (truth["mailboxid"], truth["uid"] + 2 * _FAR_UID)
-        change = Change(self.family.mirror.table, key, assign={"flagseen": True, "modseq": truth["modseq"]}, at=self.at)
-        return self._damage("half-written row", "update after delete", ("messageIdTable", Verdict.WITHDRAW), change)
+def _stale_date(family: Family, truth: Row, at: int) -> Writes:
+    """James's own repair never corrects it."""
+    return _mirror_says(family, truth, at, internaldate=truth["internaldate"] - timedelta(days=1))
 
-    def lost_content(self, truth: Row) -> Damage:
-        """The content is gone while the truth still names it."""
-        assert self.family.content is not None
-        remove = Remove(self.family.content.table, self.family.content.key_of(truth), self.at)
-        return self._damage(
-            "lost content", "tombstones purged too early", ("messageIdTable", Verdict.LOST_CONTENT), remove
-        )
 
-    def torn(self, truth: Row) -> Damage:
-        """A flag update resurrected a deleted truth row: only the columns of the update are left."""
-        key = self.family.truth.key_of(truth)
-        writes = (
-            Remove(self.family.truth, key, self.at - 1),
-            Change(self.family.truth, key, assign={"modseq": truth["modseq"]}, at=self.at),
-        )
-        return self._damage("torn truth", "a delete lost to a flag update", ("messageIdTable", Verdict.TORN), *writes)
+def _dangling(family: Family, truth: Row, at: int) -> Writes:
+    """The same message under a uid that it no longer has."""
+    return (Put(family.mirror.table, dict(family.mirror.row_of(truth)) | {"uid": truth["uid"] + FAR_UID}, at),)
 
-    def clash(self, truth: Row) -> Damage:
-        """Two messages claim one uid."""
-        other = UUID(int=truth["messageid"].int ^ (1 << 33), version=1)
-        put = Put(self.family.truth, dict(truth) | {"messageid": other, "threadid": other}, self.at)
-        content = self._content_of(truth, other)
-        return self._damage("clash", "a uid handed out twice", ("messageIdTable", Verdict.CLASH), put, *content)
 
-    def filter_missing(self, truth: Row) -> Damage:
-        """An unread message that is not counted among the unread."""
-        seen = self.family.filters[0]
-        remove = Remove(seen.table, seen.key_of(truth), self.at)
-        return self._damage("unseen not listed", "an index write was lost", (seen.name, Verdict.PROJECT), remove)
+def _half_written(family: Family, truth: Row, at: int) -> Writes:
+    """A row of two columns."""
+    key = (truth["mailboxid"], truth["uid"] + 2 * FAR_UID)
+    return (Change(family.mirror.table, key, assign={"flagseen": True, "modseq": truth["modseq"]}, at=at),)
 
-    def filter_dangling(self, truth: Row) -> Damage:
-        """A message listed as deleted that is not deleted."""
-        deleted = self.family.filters[1]
-        row = {mine: truth[theirs] for mine, theirs in deleted.key}
-        put = Put(deleted.table, row, self.at)
-        return self._damage("undeletable mail", "an index delete was lost", (deleted.name, Verdict.WITHDRAW), put)
 
-    def counter(self, truth: Row) -> Damage:
-        """A mailbox that counts a batch twice: further off than its messages in doubt can explain."""
-        counts = self.family.counts[0]
-        count = Count(counts.table, counts.key_of(truth), {"count": 50})
-        return self._damage("wrong counter", "a batch was counted twice", (counts.name, Verdict.AMEND), count)
+def _lost_content(family: Family, truth: Row, at: int) -> Writes:
+    assert family.content is not None
+    return (Remove(family.content.table, family.content.key_of(truth), at),)
 
-    def leak(self, truth: Row) -> Damage:
-        """Content that no row names any more."""
-        orphan = UUID(int=truth["messageid"].int ^ (1 << 34), version=1)
-        return self._damage(
-            "leaked content", "the cleanup never ran", ("messageV3", Verdict.LEAK), *self._content_of(truth, orphan)
-        )
 
-    def _content_of(self, truth: Row, message_id: UUID) -> tuple[Write, ...]:
-        assert self.family.content is not None
-        columns = ("internaldate", "bodystartoctet", "fullcontentoctets", "headercontent")
-        row: dict[str, Any] = {"messageid": message_id} | {name: truth.get(name) for name in columns}
-        return (Put(self.family.content.table, row, self.at),)
+def _torn(family: Family, truth: Row, at: int) -> Writes:
+    """Only the columns of the flag update are left."""
+    key = family.truth.key_of(truth)
+    return (
+        Remove(family.truth, key, at - 1),
+        Change(family.truth, key, assign={"modseq": truth["modseq"]}, at=at),
+    )
 
-    def _mirror_says(self, truth: Row, kind: str, story: str, **columns: object) -> Damage:
-        change = Change(self.family.mirror.table, self.family.mirror.key_of(truth), assign=columns, at=self.at)
-        return self._damage(kind, story, ("messageIdTable", Verdict.AMEND), change)
 
-    def _damage(self, kind: str, story: str, expected: tuple[str, Verdict], *writes: Write) -> Damage:
-        return Damage(kind, story, (expected,), writes)
+def _clash(family: Family, truth: Row, at: int) -> Writes:
+    """Two messages claim one uid."""
+    other = UUID(int=truth["messageid"].int ^ (1 << 33), version=1)
+    put = Put(family.truth, dict(truth) | {"messageid": other, "threadid": other}, at)
+    return (put, _content_of(family, truth, other, at))
+
+
+def _unlisted(family: Family, truth: Row, at: int) -> Writes:
+    unseen = family.filters[0]
+    return (Remove(unseen.table, unseen.key_of(truth), at),)
+
+
+def _undeletable(family: Family, truth: Row, at: int) -> Writes:
+    """A message listed as deleted that is not deleted."""
+    deleted = family.filters[1]
+    return (Put(deleted.table, {mine: truth[theirs] for mine, theirs in deleted.key}, at),)
+
+
+def _wrong_counter(family: Family, truth: Row, _at: int) -> Writes:
+    """Further off than the messages in doubt can explain."""
+    counts = family.counts[0]
+    return (Count(counts.table, counts.key_of(truth), {"count": 50}),)
+
+
+def _leaked(family: Family, truth: Row, at: int) -> Writes:
+    return (_content_of(family, truth, UUID(int=truth["messageid"].int ^ (1 << 34), version=1), at),)
+
+
+def _content_of(family: Family, truth: Row, message_id: UUID, at: int) -> Put:
+    assert family.content is not None
+    columns = ("internaldate", "bodystartoctet", "fullcontentoctets", "headercontent")
+    return Put(family.content.table, {"messageid": message_id} | {name: truth.get(name) for name in columns}, at)
+
+
+def _mirror_says(family: Family, truth: Row, at: int, **columns: object) -> Writes:
+    return (Change(family.mirror.table, family.mirror.key_of(truth), assign=columns, at=at),)
 
 
 def _unseen(truth: Row) -> bool:
@@ -153,27 +141,29 @@ def _undeleted(truth: Row) -> bool:
     return not truth["flagdeleted"]
 
 
-def _any(_truth: Row) -> bool:
-    return True
-
-
-KINDS: tuple[tuple[Callable[[Breaker, Row], Damage], Callable[[Row], bool]], ...] = (
-    (Breaker.missing, _any),
-    (Breaker.stale_flags, _any),
-    (Breaker.wrong_flag, _any),
-    (Breaker.stale_modseq, _any),
-    (Breaker.stale_metadata, _any),
-    (Breaker.dangling, _any),
-    (Breaker.half_written, _any),
-    (Breaker.lost_content, _any),
-    (Breaker.torn, _any),
-    (Breaker.clash, _any),
-    (Breaker.filter_missing, _unseen),
-    (Breaker.filter_dangling, _undeleted),
-    (Breaker.counter, _any),
-    (Breaker.leak, _any),
+_MIRROR, (_UNSEEN, _DELETED, *_) = MESSAGES.mirror.name, [one.name for one in MESSAGES.filters]
+WRONG_COUNTER = DamageKind(
+    "wrong counter", "a batch was counted twice", MESSAGES.counts[0].name, Verdict.AMEND, _wrong_counter
 )
-"""Every kind of damage, with the rows that it fits."""
+KINDS: tuple[DamageKind, ...] = (
+    DamageKind("missing projection", "killed between two writes", _MIRROR, Verdict.PROJECT, _missing),
+    DamageKind("stale flags", "a flag update was lost", _MIRROR, Verdict.AMEND, _stale_flags),
+    DamageKind("wrong keyword", "two updates crossed", _MIRROR, Verdict.AMEND, _wrong_keyword),
+    DamageKind("stale modseq", "an update was half applied", _MIRROR, Verdict.AMEND, _stale_modseq),
+    DamageKind("stale date", "an old bug wrote it so", _MIRROR, Verdict.AMEND, _stale_date),
+    DamageKind("dangling projection", "a delete lost its half", _MIRROR, Verdict.WITHDRAW, _dangling),
+    DamageKind("half-written row", "update after delete", _MIRROR, Verdict.WITHDRAW, _half_written),
+    DamageKind("lost content", "tombstones purged too early", _MIRROR, Verdict.LOST_CONTENT, _lost_content),
+    DamageKind("torn truth", "a delete lost to a flag update", _MIRROR, Verdict.TORN, _torn),
+    DamageKind("clash", "a uid handed out twice", _MIRROR, Verdict.CLASH, _clash),
+    DamageKind("unseen not listed", "an index write was lost", _UNSEEN, Verdict.PROJECT, _unlisted, _unseen),
+    DamageKind("undeletable mail", "an index delete was lost", _DELETED, Verdict.WITHDRAW, _undeletable, _undeleted),
+    WRONG_COUNTER,
+    DamageKind("leaked content", "the cleanup never ran", "messageV3", Verdict.LEAK, _leaked),
+)
+
+MESSAGES_MIN = 60
+"""So many healthy messages are enough for three damages of each kind."""
 
 
 def break_one_by_one(truths: Sequence[Row], at: int, each: int = 1, family: Family = MESSAGES) -> list[Damage]:
@@ -185,11 +175,10 @@ def break_one_by_one(truths: Sequence[Row], at: int, each: int = 1, family: Fami
         each: how often each kind is done.
         family: the declarations, bound to the live tables.
     """
-    breaker = Breaker(family, at)
     free = list(truths)
     damages: list[Damage] = []
-    for damage, fits in KINDS:
-        chosen = [row for row in free if fits(row)][:each]
+    for kind in KINDS:
+        chosen = [row for row in free if kind.fits(row)][:each]
         free = [row for row in free if row not in chosen]
-        damages.extend(damage(breaker, row) for row in chosen)
+        damages += [Damage(kind, kind.writes(family, row, at)) for row in chosen]
     return damages

@@ -7,11 +7,11 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from admin.cli.command import DeclaredGroup, Group, Late, made
+from admin.cli.command import CommandGroup, DeclaredGroup, Late, made
 from admin.cli.endings import PipeClosed, ending_of, heed_termination, quiet_libraries
 from admin.cli.mending import CHECK, REPAIR, RUNS, UNDO
 from admin.cli.options import CONFIG, PROFILE
-from admin.cli.tools import RUNBOOK, VERSION
+from admin.cli.tools import DEMO, RUNBOOK, VERSION
 
 EXIT_CODES = """\b
 Exit codes:
@@ -22,13 +22,11 @@ Exit codes:
   4    the cluster cannot be reached, or will not serve
   130  interrupted; type the same command again to go on"""
 
-COMMANDS: Final = Group(
+COMMANDS: Final = CommandGroup(
     name="mailmend",
-    summary="",
-    about="""Keep denormalised mail data in Apache Cassandra true.
-
-    Every command takes --help, most take --json. Settings: cqlshrc < ~/.config/mailmend/config.toml < environment
-    (MAILMEND_HOST, ...) < options.""",
+    summary="Keep denormalised mail data in Apache Cassandra true.",
+    about="""Every command takes --help, most take --json. Settings: cqlshrc < ~/.config/mailmend/config.toml <
+    environment (MAILMEND_HOST, ...) < options.""",
     commands=(
         CHECK,
         REPAIR,
@@ -39,7 +37,7 @@ COMMANDS: Final = Group(
         Late("queue", "The distributed mail queue: look, take, put, mend, tend.", "admin.cli.queue:QUEUE"),
         RUNBOOK,
         Late("local", "A real Cassandra on this machine.", "admin.cli.local:LOCAL"),
-        Late("demo", "Write mail, break it, find it, mend it, undo it.", "admin.cli.demo:demo"),
+        DEMO,
         VERSION,
         Late("completion", "Completion for bash, zsh and fish.", "admin.cli.completion:COMPLETION"),
     ),

@@ -6,12 +6,12 @@ with one field for each option; a function `result -> Document` in `admin.presen
     Command(
         name="size",
         summary="How many mails wait; exact or estimate.",          # the line in the group's list
-        about="Say how many mails wait in a queue. ...",            # what its help says
+        about="Delayed ones are counted too. ...",                  # what its help says besides
         service="admin.services.queues:size",                       # imported when it is called
         present="admin.present.queues:size_document",
         options=(flag("--recount", "Look at every row first."),),   # `recount: bool` of the request
         shared=(QUEUE, CONNECTION),     # each builds one field of the request; listed at the end of the help
-        output=(JSON,),                 # --json, --report, --findings: the presenter's, not the request's
+        output=(JSON, REPORT),          # the presenter's, not the request's; --json alone unless said otherwise
         examples="mailmend queue size --queue outgoing",
         exits="0 it was counted, 2 wrong use, 4 the cluster cannot be reached.",
     )
@@ -33,6 +33,7 @@ from admin.extras import imported
 from model.errors import WrongUse
 
 Values = dict[str, Any]
+JSON: Final = click.Option(["--json", "as_json"], is_flag=True, help="One JSON object on stdout.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +67,13 @@ class Command:
 
     name: str
     summary: str
-    about: str
     service: str
     present: str
+    about: str = ""
     item: str = ""
     options: Sequence[click.Parameter] = ()
     shared: Sequence[Shared] = ()
-    output: Sequence[click.Option] = ()
+    output: Sequence[click.Option] = (JSON,)
     alone: Mapping[str, Sequence[str]] = field(default_factory=dict)
     examples: str = ""
     exits: str = ""
@@ -88,7 +89,7 @@ class Late:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class CommandGroup:
     """Commands under a noun.
 
     Attributes:
@@ -98,8 +99,8 @@ class Group:
 
     name: str
     summary: str
-    about: str
-    commands: Sequence["Command | Group | Late"]
+    commands: Sequence["Command | CommandGroup | Late"]
+    about: str = ""
     examples: str = ""
     epilog: str = ""
     settings: frozenset[str] = frozenset()
@@ -125,9 +126,9 @@ class GroupedCommand(click.Command):
 class DeclaredGroup(click.Group):
     """A group that makes or imports a command when it is called: its help needs neither driver nor Spark."""
 
-    def __init__(self, *args: Any, declared: Group, **settings: Any) -> None:
+    def __init__(self, *args: Any, declared: CommandGroup, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self.declared: Mapping[str, Command | Group | Late] = {one.name: one for one in declared.commands}
+        self.declared: Mapping[str, Command | CommandGroup | Late] = {one.name: one for one in declared.commands}
         self.settings = declared.settings
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -158,9 +159,10 @@ class DeclaredGroup(click.Group):
             formatter.write_dl([(name, one.summary) for name, one in self.declared.items()])
 
 
-def made(declared: Command | Group, **settings: Any) -> click.Command:
-    text: dict[str, Any] = {"help": declared.about, "short_help": declared.summary}
-    if isinstance(declared, Group):
+def made(declared: Command | CommandGroup, **settings: Any) -> click.Command:
+    summary, about = declared.summary, inspect.cleandoc(declared.about)
+    text: dict[str, Any] = {"help": f"{summary}\n\n{about}".strip(), "short_help": summary}
+    if isinstance(declared, CommandGroup):
         parts = (_examples(declared.examples), declared.epilog)
         epilog = "\n\n".join(part for part in parts if part)
         cls: type[DeclaredGroup] = settings.pop("cls", DeclaredGroup)

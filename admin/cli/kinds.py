@@ -41,7 +41,7 @@ class Duration(click.ParamType[timedelta]):
         return "DURATION"
 
 
-class Named(click.ParamType[Any]):
+class ParsedValue(click.ParamType[Any]):
     """A text or number that one of the settings' parsers reads."""
 
     def __init__(self, name: str, parse: Callable[[Any], Any]) -> None:
@@ -77,12 +77,12 @@ def _port(value: Any) -> int:
     return parse_port(int(value))
 
 
-PORT: Final = Named("port", _port)
-KEYSPACE: Final = Named("keyspace", lambda value: parse_keyspace(str(value)))
+PORT: Final = ParsedValue("port", _port)
+KEYSPACE: Final = ParsedValue("keyspace", lambda value: parse_keyspace(str(value)))
 DELAY: Final = Duration()
 KEEP: Final = Duration(KEEP_MAX, zero=False)
 VERDICTS: Final = Verdicts()
-SPARK_SETTING: Final = Named("setting", lambda value: parse_spark_setting(str(value)))
+SPARK_SETTING: Final = ParsedValue("setting", lambda value: parse_spark_setting(str(value)))
 
 
 def _or_fail(

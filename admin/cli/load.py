@@ -6,17 +6,15 @@ from typing import Final
 import click
 
 from admin.cli.command import Command
-from admin.cli.options import CONNECTION, JSON, flag, option
+from admin.cli.options import CONNECTION, flag, option
 from admin.cli.queue_options import MESSAGE_BLOBS
 
 LOAD: Final = Command(
     name="load",
     summary="Read mbox, Maildir or .eml files into a mailbox.",
-    about="""Read mbox, Maildir or .eml files into a mailbox.
-
-    Contents are kept where James keeps them: in the tables of the mail keyspace, unless --blobs names another store. A
-    malformed message is stored as it is, byte for byte; what cannot be stored is named. A load that was interrupted
-    goes on where it stopped; one that was finished is refused, unless --again asks for a second copy.""",
+    about="""Contents are kept where James keeps them: in the tables of the mail keyspace, unless --blobs names another
+    store. A malformed message is stored as it is, byte for byte; what cannot be stored is named. A load that was
+    interrupted goes on where it stopped; one that was finished is refused, unless --again asks for a second copy.""",
     service="admin.services.load:load",
     present="admin.present.load:document_of",
     options=(
@@ -26,7 +24,6 @@ LOAD: Final = Command(
         flag("--again", "Load a folder once more that was loaded already: a second copy of all mail."),
     ),
     shared=(MESSAGE_BLOBS, CONNECTION),
-    output=(JSON,),
     examples="""
         mailmend load archive.mbox --user ann --mailbox INBOX
         mailmend load ~/Maildir --user ann --mailbox Archive

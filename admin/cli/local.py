@@ -5,9 +5,9 @@ from typing import Final
 
 import click
 
-from admin.cli.command import Command, Group
-from admin.cli.kinds import PORT, Named
-from admin.cli.options import JSON, option
+from admin.cli.command import Command, CommandGroup
+from admin.cli.kinds import PORT, ParsedValue
+from admin.cli.options import option
 from admin.local.cassandra_settings import HEAP_MIB_DEFAULT, NATIVE_PORT_DEFAULT, NODES_MAX, RELEASES, heap_mib
 from admin.local.servers import known_names, parse_names
 
@@ -21,19 +21,17 @@ _FOLDER: Final = option(
 )
 _STATUS: Final = "admin.present.local:status_document"
 
-LOCAL: Final = Group(
+LOCAL: Final = CommandGroup(
     name="local",
     summary="A real Cassandra on this machine.",
-    about="""A real Cassandra on this machine, and beside it, where wanted, RabbitMQ and a store that speaks S3.
-
-    127.0.0.1 only, little memory; what they are made of is fetched once and then used offline.""",
+    about="""Beside it, where wanted, RabbitMQ and a store that speaks S3. 127.0.0.1 only, little memory; what they are
+    made of is fetched once and then used offline.""",
     commands=(
         Command(
             name="up",
             summary="Start it and wait until it answers.",
-            about="""Start it and wait until it answers; what runs already is left running.
-
-            Data and settings of an earlier start are found again. Exit code 4: it could not be started.""",
+            about="""What runs already is left running. Data and settings of an earlier start are found again. Exit
+            code 4: it could not be started.""",
             service="admin.services.local_servers:up",
             present=_STATUS,
             options=(
@@ -46,7 +44,7 @@ LOCAL: Final = Group(
                 option(
                     "--heap",
                     f"Memory of a node. [default: {HEAP_MIB_DEFAULT}m]",
-                    type=Named("size", heap_mib),
+                    type=ParsedValue("size", heap_mib),
                     metavar="SIZE",
                 ),
                 option("--version", f"Which Cassandra. [default: {_LINES[0]}]", "line", type=click.Choice(_LINES)),
@@ -55,41 +53,37 @@ LOCAL: Final = Group(
                     f"Servers to start beside it, with commas: {known_names()}. RabbitMQ's user is guest, its "
                     "password too.",
                     "names",
-                    type=Named("names", parse_names),
+                    type=ParsedValue("names", parse_names),
                     metavar="NAMES",
                 ),
                 _FOLDER,
             ),
-            output=(JSON,),
         ),
         Command(
             name="down",
             summary="Stop it and all beside it; the data stay.",
-            about="Stop it and all beside it; the data stay. Only processes that `local up` started are touched.",
+            about="Only processes that `local up` started are touched.",
             service="admin.services.local_servers:down",
             present=_STATUS,
             options=(_FOLDER,),
-            output=(JSON,),
         ),
         Command(
             name="status",
             summary="Say how it is.",
-            about="Say how it is, and every server beside it that was started.",
+            about="Also how every server beside it is that was started.",
             service="admin.services.local_servers:status",
             present=_STATUS,
             options=(_FOLDER,),
-            output=(JSON,),
             exits="0 every node answers, 3 some do, 4 none does. A server beside them counts as a node until it is "
             "stopped.",
         ),
         Command(
             name="clean",
             summary="Remove the data of stopped servers.",
-            about="Remove the data of stopped servers; refused while any of them runs. What was fetched stays.",
+            about="Refused while any of them runs. What was fetched stays.",
             service="admin.services.local_servers:clean",
             present="admin.present.local:clean_document",
             options=(_FOLDER,),
-            output=(JSON,),
         ),
     ),
     examples="""

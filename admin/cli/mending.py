@@ -5,10 +5,10 @@ from typing import Final
 
 import click
 
-from admin.cli.command import Command, Group
+from admin.cli.command import JSON, Command, CommandGroup
 from admin.cli.completion import completed_runs
 from admin.cli.kinds import DELAY, KEEP, SPARK_SETTING, VERDICTS, duration_text
-from admin.cli.options import CONNECTION, FINDINGS, JSON, REPORT, flag, option
+from admin.cli.options import CONNECTION, FINDINGS, REPORT, flag, option
 from model.catalog.ledger import KEEP as KEEP_DEFAULT
 from model.operations import Level
 from repair.clock import MARGIN_SECONDS, SKEW_SECONDS
@@ -74,11 +74,9 @@ _REPAIR_EXITS: Final = (
 CHECK: Final = Command(
     name="check",
     summary="Find drift, without writing anything.",
-    about="""Find drift, without writing anything.
-
-    WHAT is `messages` (the tables that follow from the source of truth, imapUidTable) or `all` (the paths of mailboxes
-    too; the default). Every table is read once. What looks wrong is looked at again by key after the delay; only what
-    is still wrong is drift.""",
+    about="""WHAT is `messages` (the tables that follow from the source of truth, imapUidTable) or `all` (the paths of
+    mailboxes too; the default). Every table is read once. What looks wrong is looked at again by key after the delay;
+    only what is still wrong is drift.""",
     service="admin.services.mending:check",
     present="admin.present.mending:document_of",
     options=(
@@ -102,10 +100,9 @@ CHECK: Final = Command(
 _REPAIR_MESSAGES: Final = Command(
     name="messages",
     summary="Mend what follows from imapUidTable.",
-    about="""Mend the denormalised tables that follow from the source of truth, imapUidTable.
-
-    Reads every table once, waits, looks at every suspect again, keeps what it overwrites (see `mailmend undo`), and
-    writes as of a moment before its scan, so that whatever users change meanwhile wins. Running it again converges.
+    about="""The denormalised tables that follow from the source of truth, imapUidTable. Reads every table once, waits,
+    looks at every suspect again, keeps what it overwrites (see `mailmend undo`), and writes as of a moment before its
+    scan, so that whatever users change meanwhile wins. Running it again converges.
 
     With --message, --mailbox or --user no Spark is needed, and nothing is scanned unless --scan is given; what such a
     look cannot see is said, and is `unseen` in the JSON.""",
@@ -174,10 +171,8 @@ _REPAIR_MESSAGES: Final = Command(
 _REPAIR_LAGS: Final = Command(
     name="lags",
     summary="Mend the rows whose writes outlived their retries.",
-    about="""Mend the denormalised rows whose writes outlived their retries, without any scan.
-
-    Writers journal such lags themselves. What agrees by now is forgotten; what cannot be mended yet stays for the next
-    run.""",
+    about="""Writers journal such lags themselves. What agrees by now is forgotten; what cannot be mended yet stays for
+    the next run.""",
     service="admin.services.mending:repair_lags",
     present="admin.present.mending:document_of",
     options=(
@@ -194,20 +189,17 @@ _REPAIR_LAGS: Final = Command(
     exits=_REPAIR_EXITS,
 )
 
-REPAIR: Final = Group(
+REPAIR: Final = CommandGroup(
     name="repair",
     summary="Mend drift: messages, or journalled lags.",
-    about="Mend drift: `messages`, or the `lags` that writers journalled.",
     commands=(_REPAIR_MESSAGES, _REPAIR_LAGS),
 )
 
 UNDO: Final = Command(
     name="undo",
     summary="Put back what a run changed.",
-    about="""Put back what a run changed.
-
-    A row returns to its before-image only where nobody has changed it since; the rest is left and counted as moved. The
-    undo is a run of its own, so it can be undone as well.""",
+    about="""A row returns to its before-image only where nobody has changed it since; the rest is left and counted as
+    moved. The undo is a run of its own, so it can be undone as well.""",
     service="admin.services.mending:undo",
     present="admin.present.mending:document_of",
     options=(_RUN, flag("--dry-run", "Say what would be put back, write nothing."), _COUNTERS_AT_ONCE),
@@ -222,15 +214,14 @@ UNDO: Final = Command(
     "4 the cluster cannot be reached.",
 )
 
-RUNS: Final = Group(
+RUNS: Final = CommandGroup(
     name="runs",
     summary="What ran, and what it found.",
-    about="What ran, and what it found; kept for 30 days unless a repair said otherwise (`--keep`).",
+    about="Kept for 30 days unless a repair said otherwise (`--keep`).",
     commands=(
         Command(
             name="list",
             summary="List the runs, newest first.",
-            about="List the runs, newest first.",
             service="admin.services.runs:list_runs",
             present="admin.present.runs:list_document",
             options=(
@@ -243,12 +234,10 @@ RUNS: Final = Group(
                 ),
             ),
             shared=(CONNECTION,),
-            output=(JSON,),
         ),
         Command(
             name="show",
             summary="Show one run: what was asked for, its sums, some findings.",
-            about="Show one run: what it was asked for, its sums, the first of its findings.",
             service="admin.services.runs:show_run",
             present="admin.present.runs:show_document",
             options=(_RUN,),

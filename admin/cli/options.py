@@ -255,7 +255,6 @@ def _typed_password(username: str | None) -> str | None:
     return hidden_password(username)
 
 
-JSON: Final = click.Option(["--json", "as_json"], is_flag=True, help="One JSON object on stdout.")
 REPORT: Final = click.Option(["--report"], type=_FILE, metavar="FILE.html", help="Write a report as one HTML file.")
 FINDINGS: Final = click.Option(
     ["--findings"],

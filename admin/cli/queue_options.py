@@ -17,7 +17,7 @@ from click.core import ParameterSource
 
 from admin.cli.command import Shared, Values
 from admin.cli.completion import completed_queues
-from admin.cli.kinds import Duration, Named
+from admin.cli.kinds import Duration, ParsedValue
 from admin.cli.options import CONNECTION, flag, option, settings_table, shared_option
 from admin.services.queue.request import MailSelection
 from admin.settings import (
@@ -52,7 +52,7 @@ ALL: Final = flag("--all", "Every queue of the keyspace.", "everything")
 NO_BROKER: Final = flag("--no-broker", "Leave the broker out.")
 YES: Final = flag("--yes", "Do what would be asked about.")
 
-QUEUE_NAME: Final = Named("queue", lambda value: queue_name(str(value)))
+QUEUE_NAME: Final = ParsedValue("queue", lambda value: queue_name(str(value)))
 QUEUE_ARGUMENT: Final = click.Argument(
     ["queue_named"], type=QUEUE_NAME, required=False, metavar="[QUEUE]", shell_complete=completed_queues
 )
@@ -96,14 +96,14 @@ _QUEUE: Final = _option(
 _BROKER: Final = (
     _option(
         "--broker",
-        type=Named("broker", str),
+        type=ParsedValue("broker", str),
         metavar="URL",
         help="amqp://user@host:5672/vhost, or amqps://. Password: MAILMEND_BROKER_PASSWORD.",
     ),
     _option("--broker-password-file", type=FILE, metavar="FILE", help="A file whose first line is the password."),
     _option(
         "--broker-management",
-        type=Named("management", lambda value: parse_management(str(value))),
+        type=ParsedValue("management", lambda value: parse_management(str(value))),
         metavar="URL",
         help="HTTP API, http://host:15672: only it says how many messages are unacked.",
     ),
@@ -129,7 +129,7 @@ _BROKER: Final = (
 _BLOBS: Final = (
     _option(
         "--blobs",
-        type=Named("blobs", lambda value: parse_blobs(str(value))),
+        type=ParsedValue("blobs", lambda value: parse_blobs(str(value))),
         metavar="URL",
         help="s3://bucket?endpoint=URL, file:///folder, or cassandra: (tables of the mail keyspace).",
     ),

@@ -6,9 +6,9 @@ from typing import Final
 
 import click
 
-from admin.cli.command import Command, Group
-from admin.cli.kinds import Duration, Named, duration_text
-from admin.cli.options import CONNECTION, JSON, flag, option
+from admin.cli.command import Command, CommandGroup
+from admin.cli.kinds import Duration, ParsedValue, duration_text
+from admin.cli.options import CONNECTION, flag, option
 from admin.cli.schema_advice import ADVISE, EXPORT, GRANTS, LINT
 from admin.migrating import Patience
 from cql.replication import COPIES_MAX, parse_replication
@@ -16,7 +16,7 @@ from model.catalog.mail import CompactionChoice
 from model.migrations.migration import NUMBER_MAX, Phase
 
 _DEFAULT: Final = Patience()
-_REPLICATION: Final = Named("replication", lambda text: parse_replication(str(text)))
+_REPLICATION: Final = ParsedValue("replication", lambda text: parse_replication(str(text)))
 _SECONDS: Final = Duration(timedelta(hours=1), zero=False)
 
 _FOLDER: Final = option(
@@ -75,10 +75,8 @@ _PATIENCE: Final = (
 PLAN: Final = Command(
     name="plan",
     summary="Show what an apply would run, and what it risks.",
-    about="""Show what an apply would run: each statement, what it risks, and why. Writes nothing.
-
-    With --from-model: what takes the live tables to the model (or to what the applied --migrations say), whatever the
-    history holds.""",
+    about="""Writes nothing. With --from-model: what takes the live tables to the model (or to what the applied
+    --migrations say), whatever the history holds.""",
     service="admin.services.schema:plan",
     present="admin.present.schema:document_of",
     options=(
@@ -90,7 +88,6 @@ PLAN: Final = Command(
     ),
     alone={"from_model": ("to", "phase", "complete")},
     shared=(CONNECTION,),
-    output=(JSON,),
     examples="""
         mailmend schema plan                                  what is pending; CQL that cqlsh takes, risks as comments
         mailmend schema plan --phase pre                      what is due before the new software is rolled out
@@ -104,11 +101,10 @@ PLAN: Final = Command(
 APPLY: Final = Command(
     name="apply",
     summary="Run the pending migrations.",
-    about="""Run the pending migrations, statement by statement, then read the tables back and compare.
-
-    One apply at a time works on a keyspace (a lease in the ledger keyspace). Every statement waits for the nodes to
-    agree on the schema, and is written down before and after: type the same command again after any interruption. A
-    keyspace that James made is left alone until `mailmend schema adopt`. Applying again changes nothing.""",
+    about="""Statement by statement; then the tables are read back and compared. One apply at a time works on a
+    keyspace (a lease in the ledger keyspace). Every statement waits for the nodes to agree on the schema, and is
+    written down before and after: type the same command again after any interruption. A keyspace that James made is
+    left alone until `mailmend schema adopt`. Applying again changes nothing.""",
     service="admin.services.schema:apply",
     present="admin.present.schema:document_of",
     options=(
@@ -119,7 +115,6 @@ APPLY: Final = Command(
     ),
     alone={"optional": ("migrations", "to", "phase", "complete")},
     shared=(CONNECTION,),
-    output=(JSON,),
     examples="""
         mailmend schema apply --dry-run                     print the CQL, run nothing
         mailmend schema apply --replication dc1=3,dc2=3     a new keyspace
@@ -135,14 +130,11 @@ APPLY: Final = Command(
 HISTORY: Final = Command(
     name="history",
     summary="What was applied, when, by whom; who is at work.",
-    about="""Show what was applied to the keyspace, in order: when, by whom, how far. Writes nothing.
-
-    `running` is a migration that an apply works on, or was interrupted in: its statements are listed. `baseline` is
-    one that was never run here, for what it makes was there already.""",
+    about="""Writes nothing. `running` is a migration that an apply works on, or was interrupted in: its statements are
+    listed. `baseline` is one that was never run here, for what it makes was there already.""",
     service="admin.services.schema_history:history",
     present="admin.present.schema_state:history_document",
     shared=(CONNECTION,),
-    output=(JSON,),
     examples="""
         mailmend schema history                       every migration, and who is at work
         mailmend schema history --json | jq '.migrations[] | select(.state == "running")'""",
@@ -152,10 +144,8 @@ HISTORY: Final = Command(
 FORCE_UNLOCK: Final = Command(
     name="force-unlock",
     summary="End the lease of an apply that is gone.",
-    about="""End the lease of an apply that is known to be gone. If it still works, it stops before its next statement.
-
-    Who held it, who ended it and why is kept: `mailmend schema history` shows it. A lease that is not renewed ends by
-    itself within a minute: waiting is safer.""",
+    about="""If it still works, it stops before its next statement. Who held it, who ended it and why is kept: `mailmend
+    schema history` shows it. A lease that is not renewed ends by itself within a minute: waiting is safer.""",
     service="admin.services.schema_history:force_unlock",
     present="admin.present.schema_state:unlock_document",
     options=(
@@ -163,7 +153,6 @@ FORCE_UNLOCK: Final = Command(
         flag("--yes", "Do not ask."),
     ),
     shared=(CONNECTION,),
-    output=(JSON,),
     examples="""
         mailmend schema history                                          who holds the lease, since when, until when
         mailmend schema force-unlock --reason 'pod apply-7 was evicted'  asks, then ends it
@@ -174,17 +163,15 @@ FORCE_UNLOCK: Final = Command(
 VERIFY: Final = Command(
     name="verify",
     summary="Say what is wrong with a live keyspace.",
-    about="""Say what is wrong with a live keyspace: its tables, types, indexes and views, its history. Writes nothing.
-
-    A mail keyspace is compared with the generation of James that it is nearest to. Options, tables of other modules and
-    columns of older generations are noted; they are not drift. With --migrations any keyspace is compared with what was
-    applied to it from there. A migration that was edited, went missing, was put in between or has not ended is drift;
-    each line says what mends it.""",
+    about="""Its tables, types, indexes and views, its history. Writes nothing. A mail keyspace is compared with the
+    generation of James that it is nearest to. Options, tables of other modules and columns of older generations are
+    noted; they are not drift. With --migrations any keyspace is compared with what was applied to it from there. A
+    migration that was edited, went missing, was put in between or has not ended is drift; each line says what mends
+    it.""",
     service="admin.services.schema_history:verify",
     present="admin.present.schema_state:verify_document",
     options=(_FOLDER,),
     shared=(CONNECTION,),
-    output=(JSON,),
     examples="""
         mailmend schema verify --keyspace apache_james          a mail keyspace: which generation is it, what is wrong
         mailmend schema verify --migrations db --keyspace shop  your own tables against the applied migrations""",
@@ -195,11 +182,9 @@ VERIFY: Final = Command(
 ADOPT: Final = Command(
     name="adopt",
     summary="Take over a keyspace of James, altering nothing in it.",
-    about="""Take over a keyspace of James, of any generation: recognise it and remember what it is.
-
-    Nothing in the mail keyspace is altered. Its generation, a fingerprint of its schema and our migrations, which count
-    as done, are written to the ledger keyspace. What James's upgrade notes left to the operator is listed as optional
-    migrations.""",
+    about="""A keyspace of any generation is recognised and remembered. Nothing in the mail keyspace is altered. Its
+    generation, a fingerprint of its schema and our migrations, which count as done, are written to the ledger keyspace.
+    What James's upgrade notes left to the operator is listed as optional migrations.""",
     service="admin.services.schema_history:adopt",
     present="admin.present.schema_state:adopt_document",
     options=(
@@ -213,7 +198,6 @@ ADOPT: Final = Command(
         ),
     ),
     shared=(CONNECTION,),
-    output=(JSON,),
     examples="""
         mailmend schema adopt --dry-run                     what would be written, what is optional
         mailmend schema adopt                               take it over: one row and the history, in the ledger
@@ -223,12 +207,10 @@ ADOPT: Final = Command(
     "schema is being changed by another; 4 the cluster cannot be reached.",
 )
 
-SCHEMA: Final = Group(
+SCHEMA: Final = CommandGroup(
     name="schema",
     summary="Own the tables: plan, apply, verify, adopt, lint, advise.",
-    about="""Own the tables: migrations planned, applied and kept in a history; a live keyspace verified.
-
-    A keyspace that James made is recognised, and never altered before `mailmend schema adopt`.""",
+    about="A keyspace that James made is recognised, and never altered before `mailmend schema adopt`.",
     commands=(PLAN, APPLY, HISTORY, FORCE_UNLOCK, GRANTS, EXPORT, VERIFY, ADOPT, ADVISE, LINT),
     examples="""
         mailmend schema verify --keyspace apache_james     which generation is it; what is wrong; writes nothing

@@ -8,8 +8,8 @@ import click
 
 from admin.advice.trial import READS, WAVES
 from admin.cli.command import Command
-from admin.cli.kinds import KEEP, Named
-from admin.cli.options import CONNECTION, JSON, connection_where, flag, option
+from admin.cli.kinds import KEEP, ParsedValue
+from admin.cli.options import CONNECTION, connection_where, flag, option
 from admin.cli.traffic_options import TRAFFIC
 from admin.services.advice import ROWS
 from admin.services.export import FILES, FOLDER
@@ -24,15 +24,14 @@ from model.schema.names import checked_spelling, name_of
 from model.schema.table import identifier
 
 _FILE: Final = click.Path(path_type=Path)
-_PREFIX: Final = Named("prefix", lambda value: identifier(f"{value}x", "prefix")[:-1])
+_PREFIX: Final = ParsedValue("prefix", lambda value: identifier(f"{value}x", "prefix")[:-1])
 
 GRANTS: Final = Command(
     name="grants",
     summary="The least that each role needs, as CQL; --check compares.",
-    about="""Print the least that each role needs, as CQL. Runs none of it, and never prints a password.
-
-    Without --role: every role of which a table is there. Only on what is there can anything be granted, so tables of
-    the ledger that are missing are created by the same script, and mail tables that are missing are named.""",
+    about="""Runs none of it, and never prints a password. Without --role: every role of which a table is there. Only
+    on what is there can anything be granted, so tables of the ledger that are missing are created by the same script,
+    and mail tables that are missing are named.""",
     service="admin.services.grants:grants",
     present="admin.present.grants:document_of",
     options=(
@@ -44,7 +43,6 @@ GRANTS: Final = Command(
         flag("--check", "Compare with what the cluster grants, and print what would mend it."),
     ),
     shared=(connection_where(lambda others: not others["everything"]),),
-    output=(JSON,),
     examples="""
         mailmend schema grants --with-create-role | cqlsh -u dba         roles without a login, and all that they need
         mailmend schema grants --role reader --role repairer             of two roles
@@ -58,9 +56,7 @@ GRANTS: Final = Command(
 EXPORT: Final = Command(
     name="export",
     summary="The schema as CQL, as a page and as a drawing.",
-    about="""Write the schema for people: schema.cql, a page about each table, a drawing of what follows from what.
-
-    Asks no cluster unless --live is given.""",
+    about="Asks no cluster unless --live is given.",
     service="admin.services.export:export",
     present="admin.present.export:document_of",
     options=(
@@ -77,7 +73,6 @@ EXPORT: Final = Command(
         flag("--check", "Write nothing; say which files are not up to date."),
     ),
     shared=(connection_where(lambda others: bool(others["live"])),),
-    output=(JSON,),
     examples="""
         mailmend schema export                                    docs/schema/schema.cql, schema.md and schema.svg
         mailmend schema export --live --keyspace apache_james     what is really there, in the model's words
@@ -99,11 +94,10 @@ def _address(value: Any) -> tuple[str, int]:
 ADVISE: Final = Command(
     name="advise",
     summary="Say what tables should be set to; try compactions.",
-    about="""Say what queue and message tables should be set to, and why. Writes nothing to your cluster.
-
-    Time windows, time to live, buckets and slices of the queue follow from the traffic, measured where it can be. For
-    the message tables the compactions twcs, unified and leveled are tried on a copy of your own rows: fewest SSTables
-    per read wins, then the 99th percentile of reading, then bytes on disk; what is alike leaves the tables as they are.
+    about="""Writes nothing to your cluster. Time windows, time to live, buckets and slices of the queue follow from the
+    traffic, measured where it can be. For the message tables the compactions twcs, unified and leveled are tried on a
+    copy of your own rows: fewest SSTables per read wins, then the 99th percentile of reading, then bytes on disk; what
+    is alike leaves the tables as they are.
 
     The trial starts a Cassandra on this machine (Java 17; see `mailmend local`), copies whole mailboxes into it, writes
     their history again under each compaction, and reads them. The copy holds keys, flags, sizes and times; texts become
@@ -126,12 +120,11 @@ ADVISE: Final = Command(
         option(
             "--trial-at",
             "A Cassandra for the trial that runs already and may be written to; never one in production.",
-            type=Named("address", _address),
+            type=ParsedValue("address", _address),
             metavar="HOST:PORT",
         ),
     ),
     shared=(CONNECTION,),
-    output=(JSON,),
     examples="""
         mailmend schema advise --no-trial                       reckoned only; seconds
         mailmend schema advise                                  and tried: a few minutes
@@ -172,17 +165,15 @@ def _rows(value: Any) -> tuple[str, int]:
     return name_of(checked_spelling(table.strip(), "table")), int(rows)
 
 
-_RELEASE: Final = Named(
+_RELEASE: Final = ParsedValue(
     "version", lambda value: value if isinstance(value, ServerRelease) else parse_release(str(value))
 )
-_PAIR: Final = Named("pair", _pair)
+_PAIR: Final = ParsedValue("pair", _pair)
 
 LINT: Final = Command(
     name="lint",
     summary="Say what of a schema will hurt later.",
-    about="""Look at CQL files or a live keyspace for what Cassandra takes without a word and what hurts later.
-
-    Each finding has its place, reason, fix and reference. Nothing is ever written to a cluster.
+    about="""Each finding has its place, reason, fix and reference. Nothing is ever written to a cluster.
 
     \b
     Settings file: [schema.lint], with
@@ -218,7 +209,7 @@ LINT: Final = Command(
             "--rows",
             "Rows expected in one partition of a table.",
             multiple=True,
-            type=Named("rows", _rows),
+            type=ParsedValue("rows", _rows),
             metavar="TABLE=N",
         ),
         option(
@@ -231,7 +222,7 @@ LINT: Final = Command(
             "--ignore",
             "What may stand, and why; better kept in the settings file.",
             multiple=True,
-            type=Named("ignore", _ignore),
+            type=ParsedValue("ignore", _ignore),
             metavar="RULE[:TABLE]=REASON",
             allow_from_autoenv=False,
         ),
@@ -247,7 +238,6 @@ LINT: Final = Command(
         option("--sarif", "Write SARIF 2.1.0 there, too.", "sarif_file", type=_FILE, metavar="FILE"),
     ),
     shared=(connection_where(lambda others: bool(others["live"])),),
-    output=(JSON,),
     examples="""
         mailmend schema lint schema.cql migrations/             files and folders, as one history in that order
         mailmend schema lint -                                  the standard input

@@ -1,35 +1,32 @@
-"""Declarations of the smaller commands: the runbooks, the versions."""
+"""Declarations of the smaller commands: the runbooks, the versions, the demo."""
 
 from typing import Any, Final
 
 import click
 
-from admin.cli.command import Command, Group, Shared
+from admin.breaking import MESSAGES_MIN
+from admin.cli.command import Command, CommandGroup, Shared
 from admin.cli.completion import completed_runbooks
-from admin.cli.options import CONNECTION, JSON, connection_of
+from admin.cli.options import CONNECTION, connection_of, flag, option
 from admin.settings import ConnectionSettings
 
-RUNBOOK: Final = Group(
+RUNBOOK: Final = CommandGroup(
     name="runbook",
     summary="Pages for the operator's questions.",
-    about="Pages for the operator's questions: when, check, do, verify, undo.",
+    about="Each says: when, check, do, verify, undo.",
     commands=(
         Command(
             name="list",
             summary="List the pages.",
-            about="List the pages.",
             service="admin.services.runbooks:list_pages",
             present="admin.present.tools:pages_document",
-            output=(JSON,),
         ),
         Command(
             name="show",
             summary="Show a page; as Markdown where stdout is no terminal.",
-            about="Show a page; as Markdown where stdout is no terminal.",
             service="admin.services.runbooks:show_page",
             present="admin.present.tools:page_document",
             options=(click.Argument(["name"], shell_complete=completed_runbooks),),
-            output=(JSON,),
         ),
     ),
     examples="""
@@ -46,14 +43,26 @@ def _named_connection(own: dict[str, Any], _: dict[str, Any], context: click.Con
 VERSION: Final = Command(
     name="version",
     summary="The version of everything, and of a server that is named.",
-    about="""Say the versions of everything that takes part: mailmend, Python, the driver, every library, Spark and its
-    connector, Java, and the server where --host (or a setting) names one.""",
+    about="""mailmend, Python, the driver, every library, Spark and its connector, Java, and the server where --host
+    (or a setting) names one.""",
     service="admin.services.versions:versions",
     present="admin.present.tools:versions_document",
     shared=(Shared("connection", CONNECTION.groups, _named_connection),),
-    output=(JSON,),
     examples="""
         mailmend version
         mailmend version --host cassandra-1 --json""",
     exits="0 it was said, also where the server does not answer; 2 wrong use.",
+)
+DEMO: Final = Command(
+    name="demo",
+    summary="Write mail, break it, find it, mend it, undo it.",
+    about="Everything happens in a Cassandra of its own on this machine, which is removed at the end.",
+    service="admin.services.demo:demo",
+    present="admin.present.tools:demo_document",
+    options=(
+        option("--messages", "How many mails.", type=click.IntRange(MESSAGES_MIN), default=300),
+        option("--engine", "What scans.", type=click.Choice(["spark", "local"]), default="spark"),
+        flag("--keep", "Leave the demo's Cassandra running, to look around."),
+    ),
+    output=(),
 )

@@ -1,10 +1,12 @@
-"""Documents of the smaller commands: the runbooks, the versions."""
+"""Documents of the smaller commands: the runbooks, the versions, the demo."""
 
 from collections.abc import Sequence
 
 from admin.present.document import Document, Markdown, Table
+from admin.services.demo import DemoResult
 from admin.services.runbooks import RunbookPage
 from admin.services.versions import Versions
+from admin.settings import LOOPBACK
 
 
 def pages_document(found: Sequence[RunbookPage]) -> Document:
@@ -36,3 +38,10 @@ def versions_document(found: Versions) -> Document:
         "unanswered": found.unanswered,
     }
     return Document(json, (Table("Versions", ("part", "version"), rows, frozenset({"version"})),))
+
+
+def demo_document(found: DemoResult) -> Document:
+    if found.port is None:
+        return Document(None)
+    running = f"It still runs: mailmend check --host {LOOPBACK} --port {found.port} --engine local"
+    return Document(None, hints=("", running, f"Remove it:     mailmend local down --dir {found.folder}"))

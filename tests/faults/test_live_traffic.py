@@ -262,7 +262,7 @@ class Town:
             ]
         )
         damages = break_one_by_one(truths, now - 60 * MICROS, DAMAGES_OF_A_KIND)
-        self._write([write for one in damages if _mendable(one.expected) for write in one.writes])
+        self._write([write for one in damages if one.kind.verdict in MENDABLE for write in one.writes])
         for truth in truths:
             self.record.put(Place(truth["messageid"], truth["mailboxid"], truth["uid"]))
         self.damaged = {_where(one) for one in self.drift()}
@@ -425,7 +425,3 @@ def _last_number(table: Table, mailbox: MailboxId) -> Row:
 
 def _where(suspect: Suspect) -> tuple[str, Key]:
     return suspect.projection, suspect.key
-
-
-def _mendable(expected: Sequence[tuple[str, Verdict]]) -> bool:
-    return all(verdict in MENDABLE for _, verdict in expected)

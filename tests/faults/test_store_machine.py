@@ -21,7 +21,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from admin.breaking import KINDS, Breaker
+from admin.breaking import KINDS, DamageKind
 from cql.driver.session import CassandraCluster, connect
 from cql.memory import MemoryTables
 from model.catalog.mail import IMAP_UID, MESSAGES
@@ -147,15 +147,13 @@ class StoreMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.record and not self.gentle)
     @rule(kind=st.sampled_from(KINDS), which=st.integers(0, 20))
-    def damage(self, kind: Any, which: int) -> None:
+    def damage(self, kind: DamageKind, which: int) -> None:
         """Something breaks that a repair can mend."""
-        damage, fits = kind
-        rows = [row for row in self.rows(IMAP_UID) if fits(row)]
+        rows = [row for row in self.rows(IMAP_UID) if kind.fits(row)]
         if rows:
             row = rows[which % len(rows)]
-            done = damage(Breaker(MESSAGES, self.at.clock.micros()), row)
-            if done.kind not in REPORTED_ONLY:
-                for write in done.writes:
+            if kind.name not in REPORTED_ONLY:
+                for write in kind.writes(MESSAGES, row, self.at.clock.micros()):
                     self.at.users_mail.write(write)
                 self.hurt.append(place_of(row))
                 self.scan_needed = True

@@ -2,19 +2,17 @@
 
 from typing import Final
 
-from admin.cli.command import Group
+from admin.cli.command import CommandGroup
 from admin.cli.queue.mails import DELETE, DEQUEUE, ENQUEUE, PURGE, RESTORE
 from admin.cli.queue.maintenance import FLUSH, RECONCILE, REDRIVE, REPUBLISH, SWEEP, TEND
 from admin.cli.queue.reading import ADVISE, BROWSE, CONFIGURE, HEALTH, LIST, METRICS, SIZE
 from admin.cli.queue_options import SETTINGS_NAMES
 
-QUEUE: Final = Group(
+QUEUE: Final = CommandGroup(
     name="queue",
     summary="The distributed mail queue: look, take, put, mend, tend.",
-    about="""The distributed mail queue: RabbitMQ, a view in Cassandra, contents in an object store; as James has
-    it.
-
-    Commands that only look at the tables (list, size, browse) need no broker.""",
+    about="""RabbitMQ, a view in Cassandra, contents in an object store; as James has it. Commands that only look at
+    the tables (list, size, browse) need no broker.""",
     commands=(
         LIST,
         SIZE,

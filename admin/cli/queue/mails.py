@@ -8,8 +8,8 @@ import click
 from click.core import ParameterSource
 
 from admin.cli.command import Command
-from admin.cli.kinds import Duration, Named
-from admin.cli.options import JSON, flag, option
+from admin.cli.kinds import Duration, ParsedValue
+from admin.cli.options import flag, option
 from admin.cli.queue_options import DRY_RUN, FILTERS, QUEUE_ARGUMENT, YES, queue_settings, unless
 from admin.services.queue.request import PREFETCH_DEFAULT
 from model.errors import WrongUse
@@ -36,12 +36,11 @@ def _instant(value: Any) -> datetime:
 ENQUEUE: Final = Command(
     name="enqueue",
     summary="Put .eml files into a queue; now, or later.",
-    about="""Put messages into a queue, each .eml file (or standard input, as -) as one mail.
-
-    When this ends with 0 each mail is stored by broker, tables and object store. A mail that is named as failed is not
-    in the queue, unless its message says what is left of it. The beginnings of all files are read before the first is
-    taken, then read one after the other. A dry run reads them all, and checks settings, envelope, delay and priority
-    against the keyspace; it asks neither broker nor store.""",
+    about="""Each file (or standard input, as -) is one mail. When this ends with 0 each mail is stored by broker,
+    tables and object store. A mail that is named as failed is not in the queue, unless its message says what is left of
+    it. The beginnings of all files are read before the first is taken, then read one after the other. A dry run reads
+    them all, and checks settings, envelope, delay and priority against the keyspace; it asks neither broker nor
+    store.""",
     service="admin.services.queue.enqueue:enqueue",
     present="admin.present.queue.mails:enqueue_document",
     options=(
@@ -58,7 +57,7 @@ ENQUEUE: Final = Command(
             "--attribute",
             "A text for James's mailets; repeatable.",
             "attributes",
-            type=Named("attribute", _attribute),
+            type=ParsedValue("attribute", _attribute),
             multiple=True,
             metavar="NAME=VALUE",
         ),
@@ -69,11 +68,12 @@ ENQUEUE: Final = Command(
             metavar="N",
         ),
         option("--delay", "Not before so long has passed.", type=Duration(DELAY_MAX, zero=False)),
-        option("--at", "Not before then, like 2026-05-01T08:00:00Z.", type=Named("time", _instant), metavar="TIME"),
+        option(
+            "--at", "Not before then, like 2026-05-01T08:00:00Z.", type=ParsedValue("time", _instant), metavar="TIME"
+        ),
         DRY_RUN,
     ),
     shared=(queue_settings(broker=unless(), blobs=unless()),),
-    output=(JSON,),
     examples="""
         mailmend queue enqueue letter.eml --sender ann@example.org --recipient bob@example.org
         mailmend queue enqueue *.eml --recipient archive@example.org --delay 2h --priority 1
@@ -95,18 +95,16 @@ def _refuse_waiting(others: dict[str, Any], context: click.Context) -> None:
 DEQUEUE: Final = Command(
     name="dequeue",
     summary="Take mails: into a folder, or to a command each.",
-    about="""Take mails out of a queue: into a folder, or each to a command.
-
-    A mail leaves the queue only when its files are on the disk, or its command has ended with 0. After Ctrl-C or
-    SIGTERM what is unacked is finished; a second one gives it back to the broker.
+    about="""A mail leaves the queue only when its files are on the disk, or its command has ended with 0. After Ctrl-C
+    or SIGTERM what is unacked is finished; a second one gives it back to the broker.
 
     A command gets the message on its standard input; MAIL_ID, MAIL_NAME, MAIL_SENDER, MAIL_RECIPIENTS (with spaces),
     MAIL_STATE, MAIL_ATTEMPTS and MAIL_QUEUE say the rest. It exits with 0: done with; 75 (EX_TEMPFAIL): tried again
     later; anything else, or a signal: rejected, to the dead letter queue. No shell is between; secrets are not in its
     environment.
 
-    A dry run takes none: it lists the first that wait, --limit of them or as many as --prefetch. Where they go need
-    not be said then; a command that is named must be there.""",
+    A dry run takes none: it lists the first that wait, --limit of them or as many as --prefetch. Where they go need not
+    be said then; a command that is named must be there.""",
     service="admin.services.queue.dequeue:dequeue",
     present="admin.present.queue.mails:dequeue_document",
     options=(
@@ -125,7 +123,6 @@ DEQUEUE: Final = Command(
         DRY_RUN,
     ),
     shared=(queue_settings(broker=unless("dry_run"), blobs=unless("dry_run"), check=_refuse_waiting),),
-    output=(JSON,),
     examples="""
         mailmend queue dequeue --dry-run --limit 10                   who would be handed over first, as they are listed
         mailmend queue dequeue --to /var/tmp/mails --limit 10         ID.eml and ID.json for each, then acked
@@ -147,17 +144,15 @@ _NO_KEEP: Final = flag("--no-keep", "Do not keep them in a file: they are gone."
 DELETE: Final = Command(
     name="delete",
     summary="Remove the mails that match; keeps them in a file first.",
-    about=f"""Remove the mails that match, delayed ones too: none of them is delivered afterwards.
-
-    One that a consumer has at that moment may still be finished. The broker is not asked: what it still holds of them
-    is dropped on delivery, and never becomes a dead letter.
+    about=f"""Delayed ones too: none of them is delivered afterwards. One that a consumer has at that moment may still
+    be finished. The broker is not asked: what it still holds of them is dropped on delivery, and never becomes a dead
+    letter.
 
     {_KEEPING}""",
     service="admin.services.queue.remove:delete",
     present="admin.present.queue.mails:remove_document",
     options=(QUEUE_ARGUMENT, DRY_RUN, _NO_KEEP),
     shared=(FILTERS, queue_settings(blobs=unless("dry_run"))),
-    output=(JSON,),
     examples="""
         mailmend queue delete --sender spammer@example.org --dry-run     who would go
         mailmend queue delete --sender spammer@example.org
@@ -168,14 +163,11 @@ DELETE: Final = Command(
 PURGE: Final = Command(
     name="purge",
     summary="Remove every mail; asks, and keeps them in a file first.",
-    about=f"""Remove every mail of a queue, delayed ones too; asks first.
-
-    {_KEEPING}""",
+    about=f"Delayed ones too. {_KEEPING}",
     service="admin.services.queue.remove:purge",
     present="admin.present.queue.mails:remove_document",
     options=(QUEUE_ARGUMENT, DRY_RUN, YES, _NO_KEEP),
     shared=(queue_settings(blobs=unless("dry_run")),),
-    output=(JSON,),
     examples="""
         mailmend queue purge outgoing --dry-run
         mailmend queue purge outgoing --yes""",
@@ -185,12 +177,11 @@ PURGE: Final = Command(
 RESTORE: Final = Command(
     name="restore",
     summary="Put back what a delete or purge removed.",
-    about="""Put mails that a delete, purge or mark removed back into the queue that they were in.
-
-    Each is enqueued anew, under a new id that follows from its old one; one whose time is still to come is delayed
-    again. What is back is written down beside the file, so a restore that was interrupted goes on where it stopped.
-    One that is still listed under its old id, because its removal was interrupted, stays as it is. A folder is one of
-    orphan blobs that `queue reconcile` removed: each goes back under its old id.""",
+    about="""Each mail returns into the queue that it was in. Each is enqueued anew, under a new id that follows from
+    its old one; one whose time is still to come is delayed again. What is back is written down beside the file, so a
+    restore that was interrupted goes on where it stopped. One that is still listed under its old id, because its
+    removal was interrupted, stays as it is. A folder is one of orphan blobs that `queue reconcile` removed: each goes
+    back under its old id.""",
     service="admin.services.queue.restore:restore",
     present="admin.present.queue.mails:restore_document",
     options=(
@@ -199,7 +190,6 @@ RESTORE: Final = Command(
         DRY_RUN,
     ),
     shared=(queue_settings(broker=unless("dry_run"), blobs=unless("dry_run"), named=False),),
-    output=(JSON,),
     examples="""
         mailmend queue restore ~/.local/share/mailmend/queue/spool-purge-20260501T120000.000000Z-77.jsonl.gz
         mailmend queue restore FILE --dry-run""",

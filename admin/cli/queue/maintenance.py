@@ -6,7 +6,7 @@ import click
 
 from admin.cli.command import Command
 from admin.cli.kinds import Duration
-from admin.cli.options import JSON, flag, option
+from admin.cli.options import flag, option
 from admin.cli.queue_options import (
     AGE_MAX,
     ALL,
@@ -31,14 +31,12 @@ def _ids_max(text: str) -> click.Option:
 FLUSH: Final = Command(
     name="flush",
     summary="Let every delayed mail be due now.",
-    about="""Let every delayed mail of a queue be delivered now: mails to be tried again, and mails put for later.
-
-    Each keeps its id. There is no way back: to wait again a mail has to be retried.""",
+    about="""Mails to be tried again, and mails put for later. Each keeps its id. There is no way back: to wait again a
+    mail has to be retried.""",
     service="admin.services.queue.maintenance:flush",
     present="admin.present.queue.maintenance:flush_document",
     options=(QUEUE_ARGUMENT, DRY_RUN),
     shared=(_UNLESS_DRY_RUN,),
-    output=(JSON,),
     examples="""
         mailmend queue flush outgoing --dry-run        how many wait for their time, and until when
         mailmend queue flush outgoing                  the other side is back: try everything now""",
@@ -49,17 +47,14 @@ FLUSH: Final = Command(
 SWEEP: Final = Command(
     name="sweep",
     summary="Move the browse start, and clean up behind it.",
-    about="""Move the browse start of a queue to its first mail, and clean up behind it.
-
-    Only slices without any unmarked mail are cleaned; a mail that is found there all the same is put where listings
-    see it, and published again. Marks stay, so nothing that was deleted comes back. Mails that would expire soon are
-    renewed. The first 15 minutes, and at least a slice, are never touched. Consumers sweep now and then by themselves:
-    this is for queues in which little happens, and for who does not want to wait.""",
+    about="""Only slices without any unmarked mail are cleaned; a mail that is found there all the same is put where
+    listings see it, and published again. Marks stay, so nothing that was deleted comes back. Mails that would expire
+    soon are renewed. The first 15 minutes, and at least a slice, are never touched. Consumers sweep now and then by
+    themselves: this is for queues in which little happens, and for who does not want to wait.""",
     service="admin.services.queue.maintenance:sweep",
     present="admin.present.queue.maintenance:sweep_document",
     options=(QUEUE_ARGUMENT, flag("--move-only", "Only move the browse start."), DRY_RUN),
     shared=(queue_settings(broker=unless("move_only", "dry_run"), blobs=unless("move_only", "dry_run")),),
-    output=(JSON,),
     examples="""
         mailmend queue sweep --dry-run              how far it would go, what would be cleaned, put back and renewed
         mailmend queue sweep
@@ -79,11 +74,10 @@ def _refuse_json_of_a_service(others: dict[str, Any], context: click.Context) ->
 TEND: Final = Command(
     name="tend",
     summary="The background work: due mails, sweeps, renewals.",
-    about="""Do a queue's background tasks: due mails are moved, slices swept, old mails renewed, tallies written.
-
-    One such process for each keyspace is enough; several do no harm, and take over from each other. Without any,
-    delayed mails stay where they are, and mails that wait for longer than the tables' time to live expire. A dry run
-    is one look at what a round would do now.""",
+    about="""Due mails are moved, slices swept, old mails renewed, tallies written. One such process for each keyspace
+    is enough; several do no harm, and take over from each other. Without any, delayed mails stay where they are, and
+    mails that wait for longer than the tables' time to live expire. A dry run is one look at what a round would do
+    now.""",
     service="admin.services.queue.tend:tend",
     present="admin.present.queue.maintenance:tend_document",
     options=(
@@ -94,7 +88,6 @@ TEND: Final = Command(
         DRY_RUN,
     ),
     shared=(queue_settings(broker=unless("dry_run"), blobs=unless("dry_run"), check=_refuse_json_of_a_service),),
-    output=(JSON,),
     examples="""
         mailmend queue tend --all                                    as a service; ends in good order on SIGTERM
         mailmend queue tend --all --dry-run                          what a round would move, sweep and renew now
@@ -107,11 +100,9 @@ TEND: Final = Command(
 RECONCILE: Final = Command(
     name="reconcile",
     summary="Compare broker, tables and blobs; mend.",
-    about="""Compare the broker, the tables and the blobs of a queue, without stopping traffic; and mend, where that
-    is asked for.
-
-    The table's live mails against the broker's counts and against their blobs; rows that cannot be read; blobs that
-    nothing refers to (of random ids only: others may be shared). Nothing is written without a mending option.
+    about="""Without stopping traffic; mends only what is asked for. The table's live mails against the broker's counts
+    and against their blobs; rows that cannot be read; blobs that nothing refers to (of random ids only: others may be
+    shared). Nothing is written without a mending option.
 
     Without --drain the broker's side is counts, for it cannot be searched. --republish then publishes every live mail
     older than --older-than, if some surely lack their message, and none if not; with --drain exactly those that lack
@@ -144,7 +135,6 @@ RECONCILE: Final = Command(
         YES,
     ),
     shared=(queue_settings(broker=unless(), blobs=unless("no_blobs")),),
-    output=(JSON,),
     examples="""
         mailmend queue reconcile                                    look only; traffic goes on
         mailmend queue reconcile --drain --yes                      name what is only in the broker or only in the table
@@ -158,17 +148,14 @@ RECONCILE: Final = Command(
 REPUBLISH: Final = Command(
     name="republish",
     summary="Publish again what was not processed.",
-    about="""Publish again every mail that waits for longer than --older-than (an hour, unless another age is
-    given).
-
-    For a broker that was lost or restored from an old state. Each mail keeps its id: where the broker has its message
-    still, whichever copy comes second finds the mark of the first and is dropped. Two consumers may have both copies
-    at once, so name an age that no mail reaches while all is well.""",
+    about="""Every mail that waits for longer than --older-than (an hour, unless another age is given). For a broker
+    that was lost or restored from an old state. Each mail keeps its id: where the broker has its message still,
+    whichever copy comes second finds the mark of the first and is dropped. Two consumers may have both copies at once,
+    so name an age that no mail reaches while all is well.""",
     service="admin.services.queue.maintenance:republish",
     present="admin.present.queue.maintenance:republish_document",
     options=(QUEUE_ARGUMENT, DRY_RUN),
     shared=(FILTERS, _UNLESS_DRY_RUN),
-    output=(JSON,),
     examples="""
         mailmend queue republish --dry-run
         mailmend queue republish --older-than 1h           as James's republishing of what was not processed
@@ -180,11 +167,9 @@ REPUBLISH: Final = Command(
 REDRIVE: Final = Command(
     name="redrive",
     summary="Put dead letters back into their queue.",
-    about="""Put dead letters back into their queue, under their ids; those that were deleted meanwhile are dropped.
-
-    A dead letter is a mail that its consumer rejected, or that came back too often, or had lost its bytes. Mend the
-    cause first, or it comes back here. The bytes of one that is dropped go with it. A dry run takes them unacked for a
-    moment, and gives all of them back.""",
+    about="""Under their ids; those that were deleted meanwhile are dropped. A dead letter is a mail that its consumer
+    rejected, or that came back too often, or had lost its bytes. Mend the cause first, or it comes back here. The bytes
+    of one that is dropped go with it. A dry run takes them unacked for a moment, and gives all of them back.""",
     service="admin.services.queue.maintenance:redrive",
     present="admin.present.queue.maintenance:redrive_document",
     options=(
@@ -194,7 +179,6 @@ REDRIVE: Final = Command(
         DRY_RUN,
     ),
     shared=(queue_settings(broker=unless(), blobs=unless()),),
-    output=(JSON,),
     examples="""
         mailmend queue redrive --dry-run              how many there are, and how many of them were deleted meanwhile
         mailmend queue redrive --limit 10             the first ten, to see whether they fare better now""",

@@ -6,8 +6,8 @@ from typing import Any, Final
 import click
 
 from admin.cli.command import Command
-from admin.cli.kinds import Duration, Named
-from admin.cli.options import CONNECTION, JSON, flag, option
+from admin.cli.kinds import Duration, ParsedValue
+from admin.cli.options import CONNECTION, flag, option
 from admin.cli.queue_options import ALL, FILE, FILTERS, NO_BROKER, QUEUE_ARGUMENT, queue_settings, unless, where
 from admin.cli.traffic_options import TRAFFIC
 from admin.services.queue.request import PAGE_MAILS
@@ -18,13 +18,10 @@ OVER_MAX: Final = timedelta(minutes=10)
 LIST: Final = Command(
     name="list",
     summary="The queues, how many mails each holds, where it begins.",
-    about="""List the queues of a keyspace: how many mails wait and are delayed, and where each queue begins.
-
-    Reads the tables only; writes nothing.""",
+    about="Reads the tables only; writes nothing.",
     service="admin.services.queue.listing:list_queues",
     present="admin.present.queue.reading:list_document",
     shared=(queue_settings(named=False),),
-    output=(JSON,),
     examples="""
         mailmend queue list
         mailmend queue list --json | jq '.queues[] | select(.mails > 1000).queue'""",
@@ -34,11 +31,9 @@ LIST: Final = Command(
 SIZE: Final = Command(
     name="size",
     summary="How many mails wait; exact or estimate.",
-    about="""Say how many mails wait in a queue, and how many are delayed.
-
-    The time that it takes depends on the number of slices, not of mails. `exact` is a count; `estimate` may be off by
-    what is under way, by what a process that was killed had not reported, or, in a keyspace that James has created, by
-    what James did just now. Writes nothing, unless asked to --recount.""",
+    about="""Delayed ones are counted too. The time that it takes depends on the number of slices, not of mails.
+    `exact` is a count; `estimate` may be off by what is under way, by what a process that was killed had not reported,
+    or, in a keyspace that James has created, by what James did just now. Writes nothing, unless asked to --recount.""",
     service="admin.services.queue.listing:queue_size",
     present="admin.present.queue.reading:size_document",
     options=(
@@ -46,7 +41,6 @@ SIZE: Final = Command(
         flag("--recount", "Read every row first, and correct the tallies of all processes; writes tallies."),
     ),
     shared=(queue_settings(),),
-    output=(JSON,),
     examples="""
         mailmend queue size
         mailmend queue size outgoing --json | jq .mails
@@ -62,11 +56,9 @@ def _position(value: Any) -> ListingPosition:
 BROWSE: Final = Command(
     name="browse",
     summary="The mails of a queue, filtered, page by page.",
-    about="""List the mails of a queue: those that wait, slice by slice, the oldest first; then those that are
-    delayed.
-
-    Only metadata is read, and no broker is asked. An unacked mail, which a consumer has, is still listed: it leaves
-    the queue when it is acked. Writes nothing.""",
+    about="""Those that wait, slice by slice, the oldest first; then those that are delayed. Only metadata is read, and
+    no broker is asked. An unacked mail, which a consumer has, is still listed: it leaves the queue when it is acked.
+    Writes nothing.""",
     service="admin.services.queue.listing:browse",
     present="admin.present.queue.reading:browse_document",
     item="admin.present.queue.reading:browsed_json",
@@ -80,14 +72,13 @@ BROWSE: Final = Command(
         option(
             "--after",
             "Go on behind the page before, whose end names this.",
-            type=Named("position", _position),
+            type=ParsedValue("position", _position),
             metavar="TOKEN",
         ),
         flag("--with-content", "Read the bytes too; what is missing is named, and the rest shown."),
         flag("--lines", "Each mail as a line of JSON on stdout, nothing else."),
     ),
     shared=(FILTERS, queue_settings(blobs=where("with_content"))),
-    output=(JSON,),
     examples="""
         mailmend queue browse                                        the first 100 of spool
         mailmend queue browse outgoing --sender '*@example.org' --older-than 1h
@@ -99,16 +90,13 @@ BROWSE: Final = Command(
 HEALTH: Final = Command(
     name="health",
     summary="Whether a queue is well, and why not.",
-    about="""Say whether a queue is well, and why not. Writes nothing.
-
-    What is wrong: the browse start is older than 7 days; somebody moved it back; nothing was swept for half of what
-    tables live longer than mails stay; a mail stays longer than the tables are made for; dead letters; mails wait and
-    nobody takes any; the broker does not answer.""",
+    about="""Writes nothing. What is wrong: the browse start is older than 7 days; somebody moved it back; nothing was
+    swept for half of what tables live longer than mails stay; a mail stays longer than the tables are made for; dead
+    letters; mails wait and nobody takes any; the broker does not answer.""",
     service="admin.services.queue.health:queue_health",
     present="admin.present.queue.reading:health_document",
     options=(QUEUE_ARGUMENT, ALL, NO_BROKER),
     shared=(queue_settings(broker=unless("no_broker")),),
-    output=(JSON,),
     examples="""
         mailmend queue health --all
         mailmend queue health outgoing --json | jq '.queues[].reasons'""",
@@ -118,13 +106,11 @@ HEALTH: Final = Command(
 METRICS: Final = Command(
     name="metrics",
     summary="Figures of a queue for Prometheus.",
-    about="""Give the figures of a queue to Prometheus: how much waits, since when, how fast it goes. Writes no
-    table.
-
-    mailmend_queue_mails, _delayed_mails, _size_exact, _oldest_age_seconds, _browse_start_age_seconds,
-    _content_start_lag_seconds, _last_sweep_age_seconds, _enqueued_per_second, _marked_per_second, _broker_up,
-    _broker_ready, _broker_unacked, _broker_consumers, _broker_dead_letters, _trouble (1 where health names it). What a
-    process of the queue counts itself (delivered, retried, ...) is in the file of `mailmend queue tend --metrics`.""",
+    about="""How much waits, since when, how fast it goes. Writes no table. mailmend_queue_mails, _delayed_mails,
+    _size_exact, _oldest_age_seconds, _browse_start_age_seconds, _content_start_lag_seconds, _last_sweep_age_seconds,
+    _enqueued_per_second, _marked_per_second, _broker_up, _broker_ready, _broker_unacked, _broker_consumers,
+    _broker_dead_letters, _trouble (1 where health names it). What a process of the queue counts itself (delivered,
+    retried, ...) is in the file of `mailmend queue tend --metrics`.""",
     service="admin.services.queue.health:queue_metrics",
     present="admin.present.queue.reading:metrics_document",
     options=(
@@ -140,6 +126,7 @@ METRICS: Final = Command(
         NO_BROKER,
     ),
     shared=(queue_settings(broker=unless("no_broker")),),
+    output=(),
     examples="""
         mailmend queue metrics --all
         mailmend queue metrics --all --output /var/lib/node_exporter/mailmend_queue.prom      from cron, each minute""",
@@ -150,12 +137,11 @@ METRICS: Final = Command(
 CONFIGURE: Final = Command(
     name="configure",
     summary="Slice window, buckets and pace, by James's rules.",
-    about="""Show how the queues are cut into slices and buckets, or change it. Without options it writes nothing.
-
-    It is stored as James does: each change is an event in eventStore, the last one counts. One configuration serves
-    every queue of the keyspace. A new slice window must divide the last one, buckets only grow: else mails would be
-    lost from view. Every process of the queues must be started again afterwards, James with the same values in its
-    rabbitmq.properties. How: mailmend runbook show change-slice-window""",
+    about="""Shown, or changed; without options nothing is written. It is stored as James does: each change is an event
+    in eventStore, the last one counts. One configuration serves every queue of the keyspace. A new slice window must
+    divide the last one, buckets only grow: else mails would be lost from view. Every process of the queues must be
+    started again afterwards, James with the same values in its rabbitmq.properties. How: mailmend runbook show
+    change-slice-window""",
     service="admin.services.queue.configure:configure",
     present="admin.present.queue.configure:configure_document",
     options=(
@@ -170,7 +156,6 @@ CONFIGURE: Final = Command(
         flag("--dry-run", "Say whether the change may be; change nothing."),
     ),
     shared=(CONNECTION,),
-    output=(JSON,),
     examples="""
         mailmend queue configure                                what counts, and what was set before
         mailmend queue configure --slice-window 30m --dry-run   whether that may be, and what would be allowed instead
@@ -182,16 +167,13 @@ CONFIGURE: Final = Command(
 ADVISE: Final = Command(
     name="advise",
     summary="Slice window, buckets and pace that fit the traffic.",
-    about="""Say which slice window, number of buckets and pace fit the traffic. Writes nothing.
-
-    One configuration serves every queue of a keyspace; the busiest is measured. About 10,000 mails a slice are aimed
-    at. A slice window may only become one that divides the present, and buckets only grow: what is advised may be
-    set.""",
+    about="""Writes nothing. One configuration serves every queue of a keyspace; the busiest is measured. About 10,000
+    mails a slice are aimed at. A slice window may only become one that divides the present, and buckets only grow: what
+    is advised may be set.""",
     service="admin.services.queue.configure:advise",
     present="admin.present.queue.configure:advise_document",
     options=TRAFFIC,
     shared=(CONNECTION,),
-    output=(JSON,),
     examples="""
         mailmend queue advise                               from what is measured; seconds
         mailmend queue advise --mails-per-second 40 --peak-mails-per-second 300

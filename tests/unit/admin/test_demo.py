@@ -9,10 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from admin.breaking import KINDS
-from admin.cli import demo
-from admin.cli.demo import MESSAGES_MIN, Shell
-from admin.settings import ConnectionSettings
+from admin.breaking import KINDS, MESSAGES_MIN
+from admin.services import demo
+from admin.services.caller import Caller
+from admin.services.demo import DemoRequest, Shell
+from admin.settings import KEYSPACE_DEFAULT, ConnectionSettings
 from admin.wiring import open_cluster
 from model.catalog.mail import IMAP_UID
 from model.errors import MailmendError
@@ -64,7 +65,7 @@ def found(ended: Ended) -> dict[str, Any]:
 
 def test_the_whole_story_goes_as_it_is_told(shell: InProcess) -> None:
     """Loaded, broken in every way, found, mended but for what is a person's, undone, redone."""
-    demo._play(cast("Shell", shell), 300, "local")
+    demo.play(cast("Shell", shell), DemoRequest(engine="local"), Caller())
 
     names = [name for name, _ in shell.ended]
     assert names == [
@@ -88,11 +89,11 @@ def test_the_whole_story_goes_as_it_is_told(shell: InProcess) -> None:
 def test_every_way_of_breaking_is_found_as_the_demo_says(shell: InProcess) -> None:
     """Each kind of damage, three times each, by projection and verdict."""
     shell.type("schema", "apply")
-    shell.type("load", str(demo._mbox(shell.folder, 300)), "--user", demo.USER, "--mailbox", "INBOX")
+    shell.type("load", str(demo.mbox_in(shell.folder, 300)), "--user", demo.USER, "--mailbox", "INBOX")
     healthy = shell.run("check", "--engine", "local", "--no-writers", "--delay", "0", "--json")
     assert (healthy.code, found(healthy)) == (0, {})
 
-    demo._break(shell.port)
+    demo.break_everything(shell.port)
     shell.cluster.clock.advance(1)
 
     broken = found(shell.run("check", "messages", "--engine", "local", "--no-writers", "--delay", "0", "--json"))
@@ -104,19 +105,19 @@ def test_every_way_of_breaking_is_found_as_the_demo_says(shell: InProcess) -> No
 def test_the_least_number_of_messages_is_enough_for_every_damage(shell: InProcess) -> None:
     """A kind that came short would be told and not shown."""
     shell.type("schema", "apply")
-    shell.type("load", str(demo._mbox(shell.folder, MESSAGES_MIN)), "--user", demo.USER, "--mailbox", "INBOX")
-    tables = shell.cluster.keyspace(demo.KEYSPACE)
+    shell.type("load", str(demo.mbox_in(shell.folder, MESSAGES_MIN)), "--user", demo.USER, "--mailbox", "INBOX")
+    tables = shell.cluster.keyspace(KEYSPACE_DEFAULT)
     assert len(list(tables.scan(Scan(IMAP_UID, ("messageid",))))) == MESSAGES_MIN
 
-    with open_cluster(ConnectionSettings(keyspace=demo.KEYSPACE)) as place:
-        damages = demo._damages(place)
+    with open_cluster(ConnectionSettings(keyspace=KEYSPACE_DEFAULT)) as opened:
+        damages = demo.damages_for(opened)
 
     assert len(damages) == 3 * len(KINDS)
 
 
 def test_the_demos_mail_is_mail(tmp_path: Path) -> None:
     """An mbox of as many letters as were asked for, some read, some flagged, each with its own subject."""
-    path = demo._mbox(tmp_path, 30)
+    path = demo.mbox_in(tmp_path, 30)
 
     letters = [one for one in mail_in(path, kind_of(path)) if isinstance(one, Found)]
 
@@ -129,16 +130,19 @@ class TestShell:
     """Commands are really run, as a person would type them."""
 
     def test_an_ending_that_the_demo_does_not_tell_stops_it(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The command is shown as it may be typed again, quoted where that is needed."""
         monkeypatch.setattr(demo, "_mailmend", lambda: ["/bin/sh", "-c", "exit 3"])
 
-        with pytest.raises(MailmendError, match="ended with 3"):
-            Shell(9042, tmp_path).type("check", "two words")
-        Shell(9042, tmp_path).type("check", expect=(3,))
+        said: list[str] = []
+        shell = Shell(9042, tmp_path, Caller(remark=said.append))
 
-        assert "$ mailmend check 'two words'" in capfd.readouterr().out
+        with pytest.raises(MailmendError, match="ended with 3"):
+            shell.type("check", "two words")
+        shell.type("check", expect=(3,))
+
+        assert said == ["\n$ mailmend check 'two words'", "(exit code 3)", "\n$ mailmend check", "(exit code 3)"]
 
     def test_nothing_of_the_users_own_settings_reaches_the_demo(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -149,7 +153,7 @@ class TestShell:
         script = 'printf \'{"host": "%s", "keyspace": "%s"}\' "$MAILMEND_HOST" "$MAILMEND_KEYSPACE"'
         monkeypatch.setattr(demo, "_mailmend", lambda: ["/bin/sh", "-c", script])
 
-        assert Shell(9042, tmp_path).ask("runs") == {"host": "127.0.0.1", "keyspace": ""}
+        assert Shell(9042, tmp_path, Caller()).ask("runs") == {"host": "127.0.0.1", "keyspace": ""}
 
 
 def test_what_the_demo_types_is_a_command_that_runs() -> None:

@@ -10,7 +10,7 @@ from typing import cast
 import click
 import pytest
 
-from admin.cli.command import Group, Late, made
+from admin.cli.command import CommandGroup, Late, made
 from admin.cli.endings import GO_ON, INTERRUPTED, PIPE_CLOSED, PipeClosed, ending_of, heed_termination, quiet_libraries
 from admin.extras import import_or_name_extra
 from model.errors import AccessDenied, CannotReach, FixLimit, LeaseHeld, UnknownKeyspace, WrongUse
@@ -125,7 +125,7 @@ def test_a_group_lists_its_commands_without_importing_them() -> None:
     """`--help` works without a driver and without Spark."""
     group = cast(
         "click.Group",
-        made(Group(name="g", summary="", about="", commands=(Late("one", "The first.", "no.such.module:one"),))),
+        made(CommandGroup(name="g", summary="", about="", commands=(Late("one", "The first.", "no.such.module:one"),))),
     )
 
     with click.Context(group) as context:

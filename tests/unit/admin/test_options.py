@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from admin.cli import options
-from admin.cli.command import Command, Group, made
+from admin.cli.command import Command, CommandGroup, made
 from admin.cli.endings import ending_of
 from admin.cli.options import CONFIG, CONNECTION, PROFILE
 from admin.present.document import Document
@@ -61,7 +61,7 @@ LOOK = Command(
     options=(click.Option(["--depth"], type=int, default=1),),
     shared=(CONNECTION,),
 )
-_TABLE = Group(name="mailmend", summary="", about="A group as ours is.", commands=(LOOK,))
+_TABLE = CommandGroup(name="mailmend", summary="", about="A group as ours is.", commands=(LOOK,))
 group = made(_TABLE, params=[CONFIG, PROFILE])
 
 
