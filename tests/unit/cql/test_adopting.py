@@ -55,7 +55,6 @@ def scene() -> Scene:
 
 
 def test_adopting_writes_the_baseline_and_every_migration_as_there_already(scene: Scene) -> None:
-    """The generation, the fingerprint of the live schema, who and when; the server is told nothing."""
     # Given a keyspace that can be adopted
     assert look_at(scene.server, KEYSPACE, scene.history)[0].standing is Standing.ADOPTABLE
 
@@ -76,7 +75,6 @@ def test_adopting_writes_the_baseline_and_every_migration_as_there_already(scene
 
 
 def test_adopting_twice_changes_nothing(scene: Scene) -> None:
-    """The second returns the baseline of the first, though the keyspace has changed since."""
     scene.adopt()
     first = scene.opened
     scene.clock.advance(60)
@@ -86,7 +84,6 @@ def test_adopting_twice_changes_nothing(scene: Scene) -> None:
 
 
 def test_forgetting_leaves_nothing_behind(scene: Scene) -> None:
-    """The keyspace can be adopted again, as what it is then; forgetting twice says that there was nothing."""
     scene.adopt()
     assert forget(scene.history, scene.leases) == scene.opened
     assert scene.states() == []
@@ -98,7 +95,6 @@ def test_forgetting_leaves_nothing_behind(scene: Scene) -> None:
 
 
 def test_what_was_migrated_since_is_not_forgotten(scene: Scene) -> None:
-    """Its history would be lost with the baseline."""
     scene.adopt()
     scene.history.begin(MIGRATIONS[0], scene.clock.new_uuid(), scene.history.entries()[0])
     with pytest.raises(UnsafeRequest, match="0001_pre"):
@@ -107,7 +103,6 @@ def test_what_was_migrated_since_is_not_forgotten(scene: Scene) -> None:
 
 
 def test_forgetting_what_was_never_adopted_keeps_a_history_of_our_own() -> None:
-    """Migrations that were applied are nobody's baseline."""
     scene = Scene(served(SCHEMA, made_here=True))
     scene.history.begin(MIGRATIONS[0], scene.clock.new_uuid(), None)
     assert forget(scene.history, scene.leases) is None
@@ -124,7 +119,6 @@ def test_forgetting_what_was_never_adopted_keeps_a_history_of_our_own() -> None:
     ids=["ours", "half made", "empty"],
 )
 def test_what_became_another_while_we_waited_is_not_adopted(live: Schema, standing: Standing) -> None:
-    """The look under the lease decides, and nothing is written."""
     scene = Scene(live)
     assert look_at(scene.server, KEYSPACE, scene.history)[0].standing is standing
     with pytest.raises(UnsafeRequest, match=standing.value):
@@ -133,14 +127,12 @@ def test_what_became_another_while_we_waited_is_not_adopted(live: Schema, standi
 
 
 def test_while_the_schema_is_being_changed_nobody_adopts(scene: Scene) -> None:
-    """The lease of schema changes is one."""
     with scene.leases.held("schema mail", "schema apply"), pytest.raises(LeaseHeld, match="schema apply"):
         scene.adopt()
     assert scene.states() == []
 
 
 def test_a_keyspace_that_is_not_there_is_told() -> None:
-    """With the name of the next command."""
     with pytest.raises(UnknownKeyspace, match="mailmend schema apply"):
         look_at(SchemaTwin(), KEYSPACE, None)
 
@@ -152,7 +144,6 @@ class Killed(Exception):
 @pytest.mark.parametrize("ending", ["adopt", "forget"])
 @pytest.mark.parametrize("survived", range(1, 2 + len(MIGRATIONS)))
 def test_whoever_is_killed_on_the_way_leaves_a_way_on(scene: Scene, survived: int, ending: str) -> None:
-    """After any number of writes: not adopted yet, and the same command ends it; forgetting ends it as well."""
     # Given an adopter who died after so many writes, the lease's the first of them
     alive = scene.rows.surround
     scene.rows.surround = _dying(survived)
@@ -187,7 +178,6 @@ def _dying(survived: int) -> Surround:
 
 @pytest.mark.parametrize("carried_out", [True, False])
 def test_a_doubtful_answer_is_settled_by_the_row_itself(scene: Scene, carried_out: bool) -> None:
-    """The baseline that was written counts; one that was not is told, and nothing else is claimed."""
     alive = scene.rows.surround
 
     def doubtful(operation: Operation, carry_out: Callable[[], Any]) -> Any:
@@ -208,7 +198,6 @@ def test_a_doubtful_answer_is_settled_by_the_row_itself(scene: Scene, carried_ou
 
 
 def test_a_version_is_written_as_james_writes_it_and_can_be_taken_back() -> None:
-    """A row of its own under a time-based key; the same version twice is one row."""
     clock = VirtualClock()
     rows = MemoryTables(clock.micros)
     step = version_step(JAMES, KEYSPACE, rows, JAMES_3_8, 12)
@@ -227,13 +216,11 @@ def test_a_version_is_written_as_james_writes_it_and_can_be_taken_back() -> None
 
 
 def test_where_there_is_no_table_of_versions_none_is_written() -> None:
-    """The mail keyspace gets no table for it."""
     with pytest.raises(SchemaMismatch, match="schemaversion"):
         version_step(without_tables(JAMES, "schemaversion"), KEYSPACE, MemoryTables(VirtualClock().micros), NEWEST, 12)
 
 
 def test_forgetting_what_was_never_adopted_keeps_what_was_there_before_the_history() -> None:
-    """A keyspace of our own making has a baseline of another kind: it is no adoption."""
     scene = Scene(served(SCHEMA, made_here=True))
     scene.history.baseline(MIGRATIONS, scene.clock.new_uuid(), "there before the history began")
     assert forget(scene.history, scene.leases) is None
@@ -241,13 +228,11 @@ def test_forgetting_what_was_never_adopted_keeps_what_was_there_before_the_histo
 
 
 def test_without_a_ledger_a_keyspace_can_be_looked_at() -> None:
-    """Nobody has adopted anything there yet."""
     adoption, baseline = look_at(SchemaTwin(mail=JAMES), KEYSPACE, None)
     assert (adoption.standing, baseline) == (Standing.ADOPTABLE, None)
 
 
 def test_a_half_written_adoption_is_seen_as_what_is_left_to_do(scene: Scene) -> None:
-    """Entries that are there already are not written a second time; the moment is that of the baseline."""
     scene.history.baseline(MIGRATIONS[:1], scene.clock.new_uuid(), "adopted as 3.8.1")
     first, *_ = scene.history.entries()
     scene.clock.advance(5)
@@ -261,7 +246,6 @@ def test_a_half_written_adoption_is_seen_as_what_is_left_to_do(scene: Scene) -> 
 
 @pytest.mark.parametrize("ending", ["adopt", "forget"])
 def test_whoever_was_paused_until_the_lease_ran_out_writes_nothing(scene: Scene, ending: str) -> None:
-    """Another may be at work by then."""
     if ending == "forget":
         scene.adopt()
     before = scene.states()

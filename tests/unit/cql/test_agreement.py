@@ -35,7 +35,6 @@ class Nodes:
 
 @given(NODES)
 def test_nodes_agree_only_when_all_answer_and_answer_the_same(versions: dict[str, UUID | None]) -> None:
-    """Then nobody is behind; else somebody is."""
     seen = NodeVersions(versions)
     assert seen.agreed is (set(versions.values()) in ({NEW}, {OLD}))
     assert bool(seen.behind) is not seen.agreed
@@ -43,7 +42,6 @@ def test_nodes_agree_only_when_all_answer_and_answer_the_same(versions: dict[str
 
 
 def test_who_is_behind_is_the_smaller_part() -> None:
-    """And whoever does not answer."""
     seen = NodeVersions({"a": NEW, "b": OLD, "c": NEW, "d": None}, ("e",))
     assert seen.behind == ("b", "d")
     assert str(seen) == f"a has {NEW}, b has {OLD}, c has {NEW}, d has given no answer, e is down"
@@ -51,7 +49,6 @@ def test_who_is_behind_is_the_smaller_part() -> None:
 
 
 def test_agreement_that_is_there_takes_no_time() -> None:
-    """One look."""
     clock, nodes = VirtualClock(), Nodes({"a": NEW, "b": NEW})
     assert Agreement(nodes, clock).wait("before it").agreed
     assert (clock.slept, nodes.looked) == ([], 1)
@@ -59,7 +56,6 @@ def test_agreement_that_is_there_takes_no_time() -> None:
 
 @given(st.integers(1, 20))
 def test_agreement_that_comes_in_time_is_waited_for(looks: int) -> None:
-    """Look by look."""
     clock, apart = VirtualClock(), {"a": NEW, "b": OLD}
     nodes = Nodes(*[apart] * looks, {"a": NEW, "b": NEW})
     assert Agreement(nodes, clock, seconds=30).wait("before it").agreed
@@ -67,7 +63,6 @@ def test_agreement_that_comes_in_time_is_waited_for(looks: int) -> None:
 
 
 def test_when_the_time_is_up_the_message_says_who_when_and_what_next() -> None:
-    """The wait is bounded by the clock, not by the number of looks."""
     clock, nodes = VirtualClock(), Nodes({"a": NEW, "b": NEW, "c": OLD})
     before = clock.micros()
     with pytest.raises(SchemaDisagreement, match="within 3 s, after 0001, line 5: a has") as refused:
@@ -77,7 +72,6 @@ def test_when_the_time_is_up_the_message_says_who_when_and_what_next() -> None:
 
 
 def test_a_node_that_is_down_counts_only_where_all_are_required() -> None:
-    """It is told either way."""
     clock, nodes = VirtualClock(), Nodes({"a": NEW}, down=["b"])
     assert Agreement(nodes, clock).wait("before it").down == ("b",)
     with pytest.raises(SchemaDisagreement, match="not every node is up, before it: b") as refused:
@@ -86,7 +80,6 @@ def test_a_node_that_is_down_counts_only_where_all_are_required() -> None:
 
 
 def test_the_last_look_is_taken_when_the_time_is_up() -> None:
-    """Nodes that agree just then are in time; the look after it is not taken any more."""
     apart, together = {"a": NEW, "b": OLD}, {"a": NEW, "b": NEW}
     looks = round(1 / POLL_SECONDS)
     in_time, late = (Nodes(*[apart] * count, together) for count in (looks, looks + 1))
@@ -98,7 +91,6 @@ def test_the_last_look_is_taken_when_the_time_is_up() -> None:
 
 
 def test_without_any_patience_there_is_one_look() -> None:
-    """Zero seconds are a look, not a wait."""
     nodes, clock = Nodes({"a": NEW, "b": OLD}), VirtualClock()
     with pytest.raises(SchemaDisagreement, match="within 0 s"):
         Agreement(nodes, clock, seconds=0).wait("before it")
@@ -106,7 +98,6 @@ def test_without_any_patience_there_is_one_look() -> None:
 
 
 def test_a_node_that_is_down_is_waited_for_where_all_are_required() -> None:
-    """It may be starting; a disagreement of the others is told before its absence is."""
     nodes, clock = Nodes({"a": NEW}, down=["b"]), VirtualClock()
 
     def back(seconds: float) -> None:
@@ -122,5 +113,4 @@ def test_a_node_that_is_down_is_waited_for_where_all_are_required() -> None:
 
 
 def test_nodes_of_which_none_is_up_do_not_agree() -> None:
-    """Silence is no consent."""
     assert not NodeVersions({}, ("a",)).agreed

@@ -28,19 +28,16 @@ def planned(twin: SchemaTwin, **request: object) -> RolloutPlan:
 
 
 def test_an_existing_keyspace_keeps_its_replication() -> None:
-    """An empty one is filled, not made anew."""
     assert planned(SchemaTwin(mail=Schema((), ()))).creation is None
 
 
 @pytest.mark.parametrize("generation", [JAMES_3_8, JAMES_3_9, NEWEST], ids=lambda one: one.name)
 def test_nothing_is_created_in_a_whole_keyspace_of_james(generation: Generation) -> None:
-    """Also where the modules that it runs without have no tables."""
     live = without_tables(served(generation.schema), "blobs", "blobparts", "attachmentv2")
     assert planned(SchemaTwin(mail=live), complete=True).empty
 
 
 def test_what_a_keyspace_of_james_lacks_is_told_and_withheld() -> None:
-    """Nothing is created there unasked; asked, only what mailmend needs."""
     twin = SchemaTwin(mail=without_tables(served(JAMES_3_9.schema), "firstunseen", "messagev3", "subscription"))
     withheld, asked = planned(twin), planned(twin, complete=True)
     assert [one.creates for one in withheld.withheld] == ["table messageV3", "table firstUnseen"]
@@ -48,7 +45,6 @@ def test_what_a_keyspace_of_james_lacks_is_told_and_withheld() -> None:
 
 
 def test_a_table_that_james_lacks_is_created_in_its_own_generation() -> None:
-    """With the columns that this James writes."""
     twin = SchemaTwin(mail=without_tables(served(JAMES_3_9.schema), "messagev3"))
     (step,) = planned(twin, complete=True).besides
     assert "textualLineCount" in step.cql
@@ -56,19 +52,16 @@ def test_a_table_that_james_lacks_is_created_in_its_own_generation() -> None:
 
 
 def test_a_column_is_never_added_or_changed() -> None:
-    """Drift inside a table is told, in a keyspace of our own too."""
     live = with_columns(MADE, "modseq", (one for one in columns_of(MADE, "modseq") if one.in_key))
     with pytest.raises(BadMigration, match="is in mail already, and is different"):
         planned(SchemaTwin(mail=live), complete=True)
 
 
 def test_one_node_keeps_one_copy_unasked() -> None:
-    """There is nowhere to put another."""
     assert str(planned(SchemaTwin(), replication=None).replication) == str(in_every_data_centre(1))
 
 
 def test_on_several_nodes_the_number_of_copies_is_never_guessed() -> None:
-    """One copy on a cluster of three would be lost with its node: the options are named, with the data centres."""
     twin = SchemaTwin()
     twin.data_centres = ("east", "east", "east", "west")
     with pytest.raises(ReplicationNeeded, match="'mail' does not exist, and the cluster has 4 nodes") as refused:
@@ -82,7 +75,6 @@ def test_on_several_nodes_the_number_of_copies_is_never_guessed() -> None:
 
 @pytest.mark.parametrize("name", ["ma il", "mail;", "select", ""])
 def test_an_odd_name_never_reaches_the_server(name: str) -> None:
-    """Neither for mail nor for the ledger."""
     twin = SchemaTwin(mail=MADE)
     with pytest.raises(BadIdentifier):
         apply_schema(twin, name)
@@ -92,7 +84,6 @@ def test_an_odd_name_never_reaches_the_server(name: str) -> None:
 
 
 def test_the_ledger_is_made_once_with_the_mail_keyspaces_replication() -> None:
-    """Short class name, same copies."""
     twin = SchemaTwin(mail=MADE)
     twin.replications["mail"] = {"class": "org.apache.cassandra.locator.NetworkTopologyStrategy", "dc1": "3"}
     assert ensure_ledger(twin, "mailmend", "mail") == (
@@ -104,14 +95,12 @@ def test_the_ledger_is_made_once_with_the_mail_keyspaces_replication() -> None:
 
 
 def test_the_ledger_of_a_keyspace_that_is_yet_to_be_made_gets_its_replication() -> None:
-    """Of one that is there its own is copied, whatever is asked for."""
     for twin in (SchemaTwin(), SchemaTwin(mail=MADE)):
         ensure_ledger(twin, "mailmend", "mail", parse_replication("dc1=3"))
         assert twin.replications["mailmend"].get("dc1") == (None if "mail" in twin.keyspaces else "3")
 
 
 def test_two_that_make_the_ledger_make_the_same_tables() -> None:
-    """Each has an id that follows from keyspace and name, and no two have the same."""
     one, other = SchemaTwin(mail=MADE), SchemaTwin(mail=MADE)
     for twin in (one, other):
         ensure_ledger(twin, "mailmend", "mail")
@@ -123,14 +112,12 @@ def test_two_that_make_the_ledger_make_the_same_tables() -> None:
 
 
 def test_a_ledger_that_lacks_a_table_gets_it() -> None:
-    """A newer mailmend keeps more."""
     held = Schema((), served(Schema((), LEDGER_TABLES), made_here=True).tables[1:])
     twin = SchemaTwin(mail=MADE, mailmend=held)
     assert ensure_ledger(twin, "mailmend", "mail") == ("table repair_run",)
 
 
 def test_more_columns_in_the_ledger_are_fine_fewer_are_not() -> None:
-    """What our statements do not name does not disturb them."""
     held = served(Schema((), LEDGER_TABLES), made_here=True)
     more = with_columns(held, "repair_run", (*columns_of(held, "repair_run"), Column("colour", "text")))
     assert ensure_ledger(SchemaTwin(mail=MADE, mailmend=more), "mailmend", "mail") == ()
@@ -140,7 +127,6 @@ def test_more_columns_in_the_ledger_are_fine_fewer_are_not() -> None:
 
 
 def test_no_ledger_is_made_beside_a_keyspace_that_is_not_there() -> None:
-    """A mistyped name leaves nothing behind."""
     twin = SchemaTwin()
     with pytest.raises(UnknownKeyspace):
         ensure_ledger(twin, "mailmend", "mial")

@@ -34,7 +34,6 @@ class TestAsking:
     """One answer from every node that is up."""
 
     def test_each_tells_its_own_rows_in_our_own_values(self) -> None:
-        """Sets of the driver become sets of Python, as in any other read."""
         first, second = {"name": "a", "tokens": {1, 2}}, {"name": "b", "tokens": set[int]()}
         twin = cluster_of(Node("10.0.0.1", {"system.t": [first]}), Node("10.0.0.2", {"system.t": [second, first]}))
 
@@ -48,7 +47,6 @@ class TestAsking:
         assert twin.bound == [("system.t", ("x",))] * 2
 
     def test_a_node_without_rows_has_answered_all_the_same(self) -> None:
-        """It is heard, and has none."""
         (answer,) = ask_every_node(asked(cluster_of(Node("10.0.0.1"))), "SELECT a FROM system.t")
 
         assert (answer.rows, answer.error) == ([], None)
@@ -59,7 +57,6 @@ class TestAsking:
     def test_who_is_silent_or_refuses_is_named_and_the_others_still_count(
         self, trouble: Exception, kind: type[Exception]
     ) -> None:
-        """In our own errors, whose words name the node."""
         twin = cluster_of(Node("10.0.0.1", {"system.t": trouble}), Node("10.0.0.2", {"system.t": [{"a": 1}]}))
 
         first, second = ask_every_node(asked(twin), "SELECT a FROM system.t")
@@ -69,7 +66,6 @@ class TestAsking:
         assert second.rows == [{"a": 1}]
 
     def test_a_table_that_no_node_has_is_asked_of_none(self) -> None:
-        """The refusal stands for every node."""
         lacks = SchemaMismatch("system_views", ("table disk_usage",))
         twin = cluster_of(Node("10.0.0.1"), Node("10.0.0.2"), lacks={"system_views.disk_usage": lacks})
 
@@ -79,7 +75,6 @@ class TestAsking:
         assert twin.bound == []
 
     def test_a_node_that_is_down_is_not_asked(self) -> None:
-        """It would only be waited for."""
         twin = cluster_of(Node("10.0.0.1", is_up=False), Node("10.0.0.2"))
 
         assert [one.node for one in ask_every_node(asked(twin), "SELECT a FROM system.t")] == ["10.0.0.2"]
@@ -89,7 +84,6 @@ class TestSchemaVersions:
     """Which schema each node has."""
 
     def test_each_node_speaks_for_itself(self) -> None:
-        """None where it does not; nodes that are down have no version, they are named apart."""
         local = "system.local"
         twin = cluster_of(
             Node("10.0.0.1", {local: [{"schema_version": ONE}]}),
@@ -121,7 +115,6 @@ class TestEstimates:
     """Sizes for plans."""
 
     def test_what_the_nodes_record_is_summed_and_scaled_to_the_whole_cluster(self) -> None:
-        """One of three is silent: the others stand for it."""
         sizes, usage = "system.size_estimates", "system_views.disk_usage"
         first = Node("10.0.0.1", {sizes: [recorded("t", 10), recorded("t", 20)], usage: [_disk("t", 4)]})
         second = Node("10.0.0.2", {sizes: [recorded("t", 30)], usage: [_disk("t", 2)]})
@@ -134,7 +127,6 @@ class TestEstimates:
         assert {values for _, values in twin.bound} == {("mail",)}
 
     def test_who_may_not_read_them_gets_none(self) -> None:
-        """A plan is right without them."""
         denied = Unauthorized(
             "User bob has no SELECT permission on <table system.size_estimates> or any of its parents"
         )
@@ -146,7 +138,6 @@ class TestEstimates:
         assert sizes_in(asked(twin), "mail") == {}
 
     def test_a_keyspace_that_is_not_there_is_not_asked_about(self) -> None:
-        """Nor one whose name is none."""
         twin = cluster_of(Node("10.0.0.1"))
 
         assert sizes_in(asked(twin), "elsewhere") == {}
@@ -163,7 +154,6 @@ END = "Read 20 live rows and 0 tombstone cells"
 
 
 def test_each_sstable_is_counted_once() -> None:
-    """By whichever way its index was found."""
     steps = [
         "Key cache hit for sstable 3gr0_1, size = 0",
         "Partition index found for sstable 4, size = 0",
@@ -176,16 +166,13 @@ def test_each_sstable_is_counted_once() -> None:
 
 
 def test_what_a_bloom_filter_skipped_was_not_read() -> None:
-    """It cost a look into memory, no more."""
     assert sstables_in(["Bloom filter allows skipping sstable 7", "Merging memtable contents", END]) == 0
 
 
 def test_the_merge_says_how_many_there_were() -> None:
-    """Where the key cache has other words, the sum is still there."""
     assert sstables_in(["Merged data from memtables and 4 sstables", END]) == 4
 
 
 def test_a_trace_that_is_not_written_whole_says_nothing_yet() -> None:
-    """Its steps come one by one, a moment after the answer."""
     assert sstables_in(["Key cache hit for sstable 3, size = 0"]) is None
     assert sstables_in([]) is None

@@ -61,13 +61,11 @@ def failure(failed: DriverFailure, purpose: Purpose = Purpose.READ, said: str = 
     ],
 )
 def test_what_is_conditional_or_counts_is_sent_once(operation: Operation, purpose: Purpose) -> None:
-    """Everything else may be sent again."""
     assert purpose_of(operation) is purpose
 
 
 @pytest.mark.parametrize("failed", [DriverFailure.SILENCE, DriverFailure.BROKEN])
 def test_a_lost_answer_of_what_is_sent_once_is_a_doubt(failed: DriverFailure) -> None:
-    """Whatever the failed was called: a timeout, a lost connection, a failing replica."""
     error = failure(failed, Purpose.ONCE)
     assert type(error) is DoubtfulWrite
     assert "SERIAL" in error.mend
@@ -77,13 +75,11 @@ def test_a_lost_answer_of_what_is_sent_once_is_a_doubt(failed: DriverFailure) ->
     "failed", [DriverFailure.NO_HOST, DriverFailure.FEW_REPLICAS, DriverFailure.DENIED, DriverFailure.REFUSED]
 )
 def test_what_never_began_is_no_doubt(failed: DriverFailure) -> None:
-    """Nothing was changed."""
     assert not isinstance(failure(failed, Purpose.ONCE), DoubtfulWrite)
 
 
 @pytest.mark.parametrize("purpose", [Purpose.READ, Purpose.WRITE])
 def test_silence_is_a_timeout(purpose: Purpose) -> None:
-    """A read or a plain write may simply be done again."""
     assert type(failure(DriverFailure.SILENCE, purpose)) is TimedOut
 
 
@@ -100,14 +96,12 @@ def test_silence_is_a_timeout(purpose: Purpose) -> None:
 def test_each_failed_has_its_kind_and_exit_code(
     failed: DriverFailure, kind: type[MailmendError], code: ExitCode
 ) -> None:
-    """Scripts rely on the codes."""
     error = failure(failed)
     assert (type(error), error.exit_code) == (kind, code)
 
 
 @pytest.mark.parametrize(("failed", "purpose"), list(product(DriverFailure, Purpose)))
 def test_every_error_says_what_and_where(failed: DriverFailure, purpose: Purpose) -> None:
-    """The table's name and the server's own words are in it."""
     error = failure(failed, purpose, said="the server's words")
     assert "apache_james.imapUidTable" in error.what
     assert "the server's words" in error.what
@@ -128,7 +122,6 @@ def test_every_error_says_what_and_where(failed: DriverFailure, purpose: Purpose
     ],
 )
 def test_what_the_schema_lacks_is_named(said: str, missing: str) -> None:
-    """In the words of any server version."""
     error = failure(DriverFailure.REFUSED, said=said)
     assert isinstance(error, SchemaMismatch)
     assert (error.keyspace, error.missing) == ("apache_james", (missing,))
@@ -136,14 +129,12 @@ def test_what_the_schema_lacks_is_named(said: str, missing: str) -> None:
 
 @pytest.mark.parametrize("said", ["Keyspace 'apache_james' does not exist", "keyspace apache_james does not exist"])
 def test_a_keyspace_that_is_gone_is_unknown(said: str) -> None:
-    """With the command that would create it."""
     error = failure(DriverFailure.REFUSED, said=said)
     assert isinstance(error, UnknownKeyspace)
     assert "schema apply" in error.mend
 
 
 def test_other_refusals_are_told_in_the_servers_words() -> None:
-    """Out of the driver's wrapping."""
     wrapped = '<Error from server: code=2000 [Syntax error in CQL query] message="line 1:0 no viable alternative">'
     assert str(failure(DriverFailure.REFUSED, said=wrapped)).endswith("imapUidTable: line 1:0 no viable alternative")
 
@@ -152,27 +143,23 @@ class TestNoContact:
     """A cluster that could not be connected to at all."""
 
     def test_the_address_is_named(self) -> None:
-        """And the options to look at."""
         error = no_contact(DriverFailure.NO_HOST, "refused", "10.0.0.1:9042", None)
         assert type(error) is CannotReach
         assert "10.0.0.1:9042" in error.what
         assert "--local-dc" not in error.mend
 
     def test_a_data_centre_that_was_asked_for_may_be_the_reason(self) -> None:
-        """Its option is named too."""
         error = no_contact(DriverFailure.NO_HOST, "none", "10.0.0.1:9042", "nowhere")
         assert "'nowhere'" in error.what
         assert "--local-dc" in error.mend
 
     def test_refused_credentials_are_told_apart(self) -> None:
-        """They are mended elsewhere."""
         error = no_contact(DriverFailure.DENIED, "bad credentials", "10.0.0.1:9042", None)
         assert type(error) is AccessDenied
         assert "--password-file" in error.mend
 
 
 def test_a_missing_permission_is_told_with_role_and_resource() -> None:
-    """Who, what, where, and the command that says which GRANT is due."""
     said = (
         'Error from server: code=2100 [Unauthorized] message="User mailmend_reader has no SELECT permission on '
         '<table mail.firstunseen> or any of its parents"'
@@ -209,7 +196,6 @@ VERIFY = f"{TRIED}[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: "
     ],
 )
 def test_each_reason_is_told_with_what_to_do(said: str, what: str, mend: str) -> None:
-    """OpenSSL's own words are kept, its source lines are not."""
     error = tls_failure(said, AT, tls=True)
 
     assert error is not None
@@ -221,7 +207,6 @@ def test_each_reason_is_told_with_what_to_do(said: str, what: str, mend: str) ->
 
 
 def test_a_node_that_hangs_up_may_want_tls() -> None:
-    """Only where we did not speak it."""
     said = f"{AT}: [Errno 104] Connection reset by peer"
 
     error = tls_failure(said, AT, tls=False)
@@ -233,7 +218,6 @@ def test_a_node_that_hangs_up_may_want_tls() -> None:
 
 @pytest.mark.parametrize("tls", [True, False])
 def test_other_troubles_are_none_of_its_business(tls: bool) -> None:
-    """A node that is down is down with TLS and without."""
     assert tls_failure(f"{TRIED}Connection refused", AT, tls=tls) is None
 
 
@@ -266,5 +250,4 @@ REFUSED = AuthenticationFailed("bad credentials")
     ],
 )
 def test_each_of_the_drivers_errors_is_a_failure_kind_ours(error: Exception, trouble: DriverFailure) -> None:
-    """The credentials' refusal also where the driver says that nobody answered."""
     assert failure_kind(error) is trouble

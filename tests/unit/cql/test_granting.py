@@ -39,7 +39,6 @@ def listed(resource: str, permission: str = "SELECT", role: str = "r") -> Mappin
 
 
 def test_statements_are_of_one_permission_and_hold_no_password() -> None:
-    """A role is made without a login; its password is somebody else's to set."""
     assert grant_cql(READS, "mailmend_reader") == "GRANT SELECT ON TABLE mail.t TO mailmend_reader;"
     assert revoke_cql(READS, "mailmend_reader") == "REVOKE SELECT ON TABLE mail.t FROM mailmend_reader;"
     assert create_role_cql("Reader") == "CREATE ROLE IF NOT EXISTS reader WITH LOGIN = false;"
@@ -49,7 +48,6 @@ def test_statements_are_of_one_permission_and_hold_no_password() -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "x; DROP ROLE y", "grant", 'r"'])
 def test_names_that_need_quotes_are_refused(name: str) -> None:
-    """They would be read as something else."""
     for statement in (create_role_cql, drop_role_cql, login_cql):
         with pytest.raises(BadIdentifier):
             statement(name)
@@ -58,7 +56,6 @@ def test_names_that_need_quotes_are_refused(name: str) -> None:
 
 
 def test_a_permission_is_a_word() -> None:
-    """Whatever a server lists goes into no statement unseen."""
     with pytest.raises(WrongUse):
         revoke_cql(Grant(Resource("mail"), "ALL; DROP"), "r")
 
@@ -78,7 +75,6 @@ def test_a_permission_is_a_word() -> None:
     ],
 )
 def test_resources_are_read_as_servers_list_them(text: str, resource: Resource) -> None:
-    """As the same values as what is compared with them; what is no table is kept too, for it may be too much."""
     server = Server(roles=[{"super": False}], permissions=[listed(text)])
 
     holding = holding_of(server, "r")
@@ -88,7 +84,6 @@ def test_resources_are_read_as_servers_list_them(text: str, resource: Resource) 
 
 
 def test_what_is_inherited_keeps_its_source_and_a_superuser_is_told() -> None:
-    """A role is what the roles are that it was granted."""
     server = Server(
         roles=[{"super": False}, {"super": True}],
         permissions=[listed("<table mail.t>", role="parent"), listed("<table mail.t>")],
@@ -102,14 +97,12 @@ def test_what_is_inherited_keeps_its_source_and_a_superuser_is_told() -> None:
 
 
 def test_an_unknown_role_holds_nothing() -> None:
-    """It is to be created; any other refusal is told."""
     assert not holding_of(Server(fails=WrongUse("the server would not: <role r> doesn't exist")), "r").exists
     with pytest.raises(WrongUse, match="something else"):
         holding_of(Server(fails=WrongUse("something else")), "r")
 
 
 def test_who_may_not_ask_is_told_who_may() -> None:
-    """A role asks for itself; where nobody logs in there is nothing to ask."""
     with pytest.raises(AccessDenied, match="superuser"):
         holding_of(Server(fails=AccessDenied("You are not authorized to view ann's permissions")), "r")
     with pytest.raises(WrongUse, match="nobody logs in"):
@@ -117,7 +110,6 @@ def test_who_may_not_ask_is_told_who_may() -> None:
 
 
 def test_what_a_role_holds_is_told_in_one_order() -> None:
-    """Whatever the order in which a server lists it: reports of two days can be compared."""
     rows = [
         listed("<table mail.b>", "SELECT"),
         listed("<keyspace mail>", "MODIFY"),
@@ -133,7 +125,6 @@ def test_what_a_role_holds_is_told_in_one_order() -> None:
 
 
 def test_a_refusal_keeps_the_servers_own_words() -> None:
-    """With who may ask, and how to log in."""
     with pytest.raises(AccessDenied, match="not authorized to view ann") as refused:
         holding_of(Server(fails=AccessDenied("You are not authorized to view ann's permissions")), "r")
     assert "--username" in refused.value.mend
@@ -143,6 +134,5 @@ def test_a_refusal_keeps_the_servers_own_words() -> None:
 
 
 def test_names_with_capitals_are_in_quotes() -> None:
-    """Without them another table would lose the permission, or none."""
     assert revoke_cql(Grant(Resource("Mail", "Odd"), "SELECT"), "r") == 'REVOKE SELECT ON TABLE "Mail"."Odd" FROM r;'
     assert grant_cql(Grant(Resource("Mail"), "SELECT"), "r") == 'GRANT SELECT ON KEYSPACE "Mail" TO r;'

@@ -56,7 +56,6 @@ WHOLE = whole()
 
 @given(st.integers(1, CONDITIONALS))
 def test_a_lost_answer_of_a_write_that_was_carried_out_is_found_out(number: int) -> None:
-    """A SERIAL read tells; nobody notices."""
     stage = Stage()
     stage.ledger.surround = Doubt(number, carried_out=True)
     stage.apply(FOLDER)
@@ -65,7 +64,6 @@ def test_a_lost_answer_of_a_write_that_was_carried_out_is_found_out(number: int)
 
 @given(st.integers(1, CONDITIONALS))
 def test_a_write_that_was_lost_stops_the_applier_and_the_next_goes_on(number: int) -> None:
-    """It is told as doubt, not as somebody else's doing; a write that would have changed nothing is not missed."""
     stage = Stage()
     stage.ledger.surround = Doubt(number, carried_out=False)
     with suppress(DoubtfulWrite):
@@ -78,7 +76,6 @@ def test_a_write_that_was_lost_stops_the_applier_and_the_next_goes_on(number: in
 
 @pytest.mark.parametrize("number", [1, 3, CONDITIONALS])
 def test_a_write_that_was_lost_is_told_as_doubt(number: int) -> None:
-    """The beginning of a migration, a step of it, its end."""
     stage = Stage()
     stage.ledger.surround = Doubt(number, carried_out=False)
     with pytest.raises(DoubtfulWrite):
@@ -86,7 +83,6 @@ def test_a_write_that_was_lost_is_told_as_doubt(number: int) -> None:
 
 
 def test_of_two_that_begin_the_same_migration_one_is_refused() -> None:
-    """Should the lease ever fail, this still holds."""
     stage = Stage()
     alice, bob = stage.history("alice"), stage.history("bob")
     entry = alice.begin(FOLDER[0], stage.clock.new_uuid(), None)
@@ -103,7 +99,6 @@ def test_of_two_that_begin_the_same_migration_one_is_refused() -> None:
 
 
 def test_what_is_kept_of_a_statement_reads_back() -> None:
-    """As it was sent, and what became of it."""
     stage = Stage()
     history, attempt = stage.history(), stage.clock.new_uuid()
     begun = history.begun(2, 0, "ALTER TABLE t ADD a int", "ALTER TABLE ks.t ADD a int", attempt)
@@ -124,7 +119,6 @@ def test_what_is_kept_of_a_statement_reads_back() -> None:
 
 
 def test_histories_of_keyspaces_are_apart() -> None:
-    """One ledger serves many."""
     stage = Stage()
     shop, mail = stage.history(), stage.history(keyspace="mail")
     shop.begin(FOLDER[0], stage.clock.new_uuid(), None)
@@ -134,7 +128,6 @@ def test_histories_of_keyspaces_are_apart() -> None:
 
 
 def test_unlocks_are_listed_newest_first() -> None:
-    """With who ended whose lease, when and why."""
     stage = Stage()
     first = stage.history("bob").unlocked("alice", "her laptop was stolen")
     stage.clock.advance(60)
@@ -145,7 +138,6 @@ def test_unlocks_are_listed_newest_first() -> None:
 
 
 def test_a_baseline_is_written_once() -> None:
-    """Each entry names why it was not run."""
     stage = Stage()
     claim = stage.clock.new_uuid()
     stage.history().baseline(FOLDER[:2], claim, "adopted: James 3.8.1")

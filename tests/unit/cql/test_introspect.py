@@ -53,7 +53,6 @@ def told(*columns: Row, **others: Sequence[Row]) -> Table:
 
 
 def test_names_that_need_quotes_get_them() -> None:
-    """The server lists them bare; a word of CQL's own is a name in quotes only."""
     rows: dict[str, list[Row]] = {
         "types": [{"type_name": "Place", "field_names": ["Street", "order", "town"], "field_types": ["text"] * 3}],
         "tables": [table_row(table_name="Box of Bob")],
@@ -78,7 +77,6 @@ def test_names_that_need_quotes_get_them() -> None:
 
 
 def test_columns_come_in_the_order_in_which_a_table_is_written() -> None:
-    """Key in key order, then static ones, then the others by name."""
     found = told(
         column("b"),
         column("a"),
@@ -95,7 +93,6 @@ def test_columns_come_in_the_order_in_which_a_table_is_written() -> None:
 
 
 def test_dropped_columns_are_remembered_with_their_kind() -> None:
-    """One that comes back with another type would read old cells wrongly; older servers do not tell the kind."""
     gone = [
         {"table_name": "t", "column_name": "Old", "type": "text", "kind": "static"},
         {"table_name": "t", "column_name": "older", "type": "map<int, int>"},
@@ -122,14 +119,12 @@ def test_dropped_columns_are_remembered_with_their_kind() -> None:
     ],
 )
 def test_an_option_is_read_as_cql_writes_it(value: Any, literal: str) -> None:
-    """Numbers, truths, texts, maps of texts."""
     (found,) = live_schema(RowsServer(tables=[table_row(opt=value)], columns=[KEY]), "mail").tables
 
     assert found.options == {"opt": literal}
 
 
 def test_what_is_no_option_is_none() -> None:
-    """Names, ids, what nobody can set any more, what is not set; a table may be without a comment."""
     extra = {
         **dict.fromkeys(("id", "flags", "extensions", "view_name", "base_table_id"), "x"),
         **dict.fromkeys(("dclocal_read_repair_chance", "read_repair_chance"), 0.1),
@@ -143,7 +138,6 @@ def test_what_is_no_option_is_none() -> None:
 
 
 def test_a_class_of_somebody_else_keeps_its_whole_name() -> None:
-    """Only Cassandra's own are known by the last word."""
     row = table_row(compaction={"class": "org.example.Own"})
 
     (found,) = live_schema(RowsServer(tables=[row], columns=[KEY]), "mail").tables
@@ -152,7 +146,6 @@ def test_a_class_of_somebody_else_keeps_its_whole_name() -> None:
 
 
 def test_an_index_is_its_target_its_class_and_the_rest() -> None:
-    """The server keeps all three among its options."""
     options = {"target": "values(m)", "class_name": "sai", "similarity_function": "cosine"}
     rows = [
         {"index_name": "plain", "table_name": "t", "options": {"target": "a"}},
@@ -168,7 +161,6 @@ def test_an_index_is_its_target_its_class_and_the_rest() -> None:
 
 
 def test_a_view_is_a_table_with_a_base_and_a_condition() -> None:
-    """Its columns are listed among those of tables, under its own name."""
     row = {
         **table_row(comment="c", gc_grace_seconds=5),
         "view_name": "by_v",
@@ -197,7 +189,6 @@ def test_a_view_is_a_table_with_a_base_and_a_condition() -> None:
 
 
 def test_types_come_before_those_that_use_them() -> None:
-    """A server lists them by name."""
     rows = [
         {"type_name": "a", "field_names": ["f"], "field_types": ["frozen<b>"]},
         {"type_name": "b", "field_names": ["f"], "field_types": ["int"]},
@@ -208,7 +199,6 @@ def test_types_come_before_those_that_use_them() -> None:
 
 @pytest.mark.parametrize(("spelling", "bound"), [("Mail", "mail"), ('"Mail"', "Mail"), ('"a ""b"""', 'a "b"')])
 def test_a_keyspace_is_asked_for_by_the_name_that_the_server_knows(spelling: str, bound: str) -> None:
-    """Bound, in each of the questions."""
     server = RowsServer(keyspaces=[{"keyspace_name": bound}])
 
     assert keyspace_exists(server, spelling)
@@ -220,14 +210,12 @@ def test_a_keyspace_is_asked_for_by_the_name_that_the_server_knows(spelling: str
 
 @pytest.mark.parametrize("generation", GENERATIONS, ids=lambda one: one.name)
 def test_what_a_server_holds_is_read_back(generation: Generation) -> None:
-    """Every type, table, key and option of every generation."""
     live = live_schema(SchemaTwin(mail=served(generation.schema)), "mail")
     assert differences(generation.schema, live) == ()
     assert {table.name for table in live.tables} == {table.name for table in generation.schema.tables}
 
 
 def test_an_unknown_keyspace_holds_nothing() -> None:
-    """Whether it exists is another question."""
     twin = SchemaTwin(empty=Schema((), ()))
     assert live_schema(twin, "nowhere").empty
     assert live_schema(twin, "empty").empty
@@ -236,7 +224,6 @@ def test_an_unknown_keyspace_holds_nothing() -> None:
 
 
 def test_a_keyspace_is_asked_for_by_a_valid_name_only() -> None:
-    """Though it is bound, never spliced."""
     for ask in (live_schema, keyspace_exists):
         with pytest.raises(BadIdentifier):
             ask(SchemaTwin(), "mail; DROP KEYSPACE mail")

@@ -96,7 +96,6 @@ class TestBeginnings:
         ],
     )
     def test_each_has_its_own_words(self, text: str, statement: Statement) -> None:
-        """Older words for the same are the same; IF EXISTS is kept."""
         assert one(text) == statement
         assert one(text.lower().replace('"b"', '"B"')) == statement
 
@@ -110,7 +109,6 @@ class TestBeginnings:
         ],
     )
     def test_what_changes_no_table_is_passed_over_up_to_its_semicolon(self, text: str) -> None:
-        """Named by its first words; what follows is read again."""
         first, second = parse(f"{text};TRUNCATE t")
 
         assert isinstance(first.statement, Other)
@@ -133,7 +131,6 @@ class TestBeginnings:
     def test_a_beginning_that_goes_on_with_nothing_is_told_where_it_stops(
         self, text: str, column: int, expected: str
     ) -> None:
-        """What could have come there, each word once; never the word that stands there."""
         error = refusal(text)
 
         assert error.column == column
@@ -143,14 +140,12 @@ class TestBeginnings:
 
     @pytest.mark.parametrize("word", ["CAPTURE", "consistency", "COPY", "exit", "login", "source", "tracing", "Show"])
     def test_commands_of_cqlsh_are_told_apart_from_typing_errors(self, word: str) -> None:
-        """They look right to whoever tries the file in cqlsh."""
         error = refusal(f"USE k; {word} x")
 
         assert error.problem == f"{word} is a command of cqlsh, which servers do not know"
         assert error.column == 8
 
     def test_statements_need_a_semicolon_between_them_and_may_have_more(self) -> None:
-        """None behind the last."""
         assert len(parse(";;USE a;;; USE b")) == 2
         assert parse(" ; -- nothing\n;") == ()
         assert "expected ;, found USE" in refusal("USE a USE b").problem
@@ -173,7 +168,6 @@ class TestTypes:
         ],
     )
     def test_each_form_is_read_into_one_spelling(self, text: str, told: str) -> None:
-        """Of a column, a field, and an added column."""
         assert table(f"k int PRIMARY KEY, c {text}").column("c").type == told
         made = one(f"CREATE TYPE u (f {text})")
         assert isinstance(made, CreateType)
@@ -198,7 +192,6 @@ class TestTypes:
         ],
     )
     def test_what_is_no_type_is_refused_where_it_goes_wrong(self, text: str, problem: str) -> None:
-        """By counting, by kind."""
         assert problem in refusal(f"CREATE TABLE t (k int PRIMARY KEY, c {text}, d int)").problem
 
 
@@ -226,7 +219,6 @@ class TestLiterals:
         ],
     )
     def test_each_kind_has_one_form(self, text: str, told: str) -> None:
-        """However it is spaced; the name of an option has one too."""
         assert one(f"ALTER TABLE t WITH Opt = {text} AND b = 1") == SetOptions(Name("t"), {"opt": told, "b": "1"})
 
     @pytest.mark.parametrize(
@@ -234,17 +226,14 @@ class TestLiterals:
         [("", 23), ("-true", 25), ("{'a' 'b'}", 29), ("{'a':}", 29), ("['a' 'b']", 29), ("1,", 25), ("{1: 2", 29)],
     )
     def test_what_is_none_is_refused_at_its_place(self, text: str, column: int) -> None:
-        """Where the next piece should begin."""
         assert refusal(f"ALTER TABLE t WITH a = {text}".rstrip()).column == column
 
     @pytest.mark.parametrize("words", ["CLUSTERING ORDER BY (a DESC)", "COMPACT STORAGE"])
     def test_words_of_create_table_are_none_of_alter_table(self, words: str) -> None:
-        """Both are settled when a table is made."""
         assert "expected =" in refusal(f"ALTER TABLE t WITH {words}").problem
 
     @given(st.integers(1, DEPTH + 20), st.sampled_from(["[]", "{}"]))
     def test_brackets_may_be_as_deep_as_the_bound_and_no_deeper(self, depth: int, brackets: str) -> None:
-        """What no person writes must not exhaust the stack."""
         text = f"ALTER TABLE t WITH a = {brackets[0] * depth}{brackets[1] * depth}"
         if depth <= DEPTH:
             assert isinstance(one(text), SetOptions)
@@ -273,7 +262,6 @@ class TestValues:
         ],
     )
     def test_each_form_is_taken_whole_and_kept_as_it_stands(self, text: str) -> None:
-        """What follows it is found."""
         assert valued(text) == text
 
     @pytest.mark.parametrize(
@@ -294,7 +282,6 @@ class TestValues:
         ],
     )
     def test_what_is_none_is_refused(self, text: str, problem: str) -> None:
-        """And said to be missing where it should begin."""
         assert problem in refusal(f"INSERT INTO t (a, b) VALUES ({text}, 7)").problem
 
 
@@ -315,7 +302,6 @@ class TestDataStatements:
         ],
     )
     def test_conditions_hold_columns_only_to_what_they_must_equal(self, text: str, equal: dict[str, str]) -> None:
-        """Not elements, fields, tuples of columns or their token."""
         made = one(f"DELETE FROM t WHERE {text}")
         assert isinstance(made, Write)
         assert made.values == equal
@@ -325,7 +311,6 @@ class TestDataStatements:
         ["", "a", "a IS NULL", "a NOT 5", "a NOT LIKE 'x'", "a BETWEEN 1, 5", "(a, b = 1", "a == 1", "a = 1 AND"],
     )
     def test_what_is_no_condition_is_refused(self, text: str) -> None:
-        """As every server would."""
         assert refusal(f"DELETE FROM t WHERE {text}".strip()).problem.startswith("expected ")
 
     @pytest.mark.parametrize(
@@ -344,7 +329,6 @@ class TestDataStatements:
         ],
     )
     def test_using_and_if_stand_where_servers_take_them(self, text: str, found: str) -> None:
-        """A migration with them anywhere else would be refused half way."""
         assert refusal(text).problem.endswith(f", found {found}")
 
     @pytest.mark.parametrize(
@@ -357,7 +341,6 @@ class TestDataStatements:
         ],
     )
     def test_using_says_what_it_says_in_any_order(self, using: str, stamp: str | None, ttl: str | None) -> None:
-        """Of each of the three statements; a timeout is Scylla's."""
         for text in (
             f"INSERT INTO t (k) VALUES (1) USING {using}",
             f"UPDATE t USING {using} SET a = 1 WHERE k = 1",
@@ -378,7 +361,6 @@ class TestDataStatements:
         ],
     )
     def test_using_of_anything_else_is_refused(self, using: str, problem: str) -> None:
-        """A misspelt TTL keeps rows for ever."""
         assert problem in refusal(f"INSERT INTO t (k) VALUES (1) USING {using}").problem
 
     @pytest.mark.parametrize(
@@ -391,7 +373,6 @@ class TestDataStatements:
         ],
     )
     def test_json_names_its_columns_unless_it_is_bound(self, json: str, columns: Sequence[str]) -> None:
-        """As the server knows them."""
         made = one(f"INSERT INTO t JSON {json} IF NOT EXISTS")
         assert isinstance(made, Write)
         assert (made.columns, made.conditional) == (columns, True)
@@ -415,7 +396,6 @@ class TestDataStatements:
         ],
     )
     def test_what_is_wrong_is_told_at_its_place(self, text: str, column: int, problem: str) -> None:
-        """Counted from 1."""
         error = refusal(text)
         assert error.column == column
         assert problem in error.problem
@@ -437,7 +417,6 @@ class TestTables:
     def test_keys_have_the_order_in_which_they_name_columns(
         self, columns: str, partition: list[str], clustering: list[str]
     ) -> None:
-        """Wherever the key stands among them; a comma may follow the last."""
         made = table(columns)
         assert [column.name for column in made.partition] == partition
         assert [column.name for column in made.clustering] == clustering
@@ -460,7 +439,6 @@ class TestTables:
         ],
     )
     def test_what_no_table_can_be_is_told(self, columns: str, options: str, problem: str) -> None:
-        """Before any server is asked."""
         assert problem in refusal(f"CREATE TABLE t ({columns}){options}").problem.replace("COMPACT STORAGE, ", "")
 
     @pytest.mark.parametrize(
@@ -476,7 +454,6 @@ class TestTables:
         ],
     )
     def test_what_an_index_is_on_has_one_spelling(self, target: str, told: str) -> None:
-        """Aspects of collections in small letters, as servers list them."""
         made = one(f"CREATE INDEX IF NOT EXISTS ON k.t ({target})")
         assert isinstance(made, CreateIndex)
         assert (made.index.target, made.index.spelling, made.if_not_exists) == (told, "", True)
@@ -502,7 +479,6 @@ class TestTables:
         ],
     )
     def test_other_statements_tell_what_they_lack(self, text: str, problem: str) -> None:
-        """In the words that could have stood there."""
         assert problem in refusal(text).problem
 
     @pytest.mark.parametrize(
@@ -514,14 +490,12 @@ class TestTables:
         ],
     )
     def test_the_key_and_the_columns_are_placed_wherever_they_stand(self, text: str, key: str) -> None:
-        """With its column, or as a part of its own; a view's columns where it selects them."""
         (parsed,) = parse(text)
         placed = {part: text[span.start : span.end] for part, span in parsed.places.items()}
         assert placed["key", ""] == key
         assert (placed["column", "k"], placed["column", "c"]) == ("k", "c")
 
     def test_a_view_of_everything_knows_its_key_and_order(self) -> None:
-        """The rest is its base's."""
         made = one(
             "CREATE MATERIALIZED VIEW IF NOT EXISTS k.v AS SELECT * FROM t WHERE a IS NOT NULL "
             "PRIMARY KEY ((a, b), c) WITH CLUSTERING ORDER BY (c DESC) AND comment = 'c'"
@@ -558,7 +532,6 @@ def test_words_that_cassandra_keeps_for_itself_are_names_in_quotes_only(word: st
 
 @pytest.mark.parametrize("word", _FREE.split())
 def test_other_words_are_names_like_any(word: str) -> None:
-    """Of columns, tables and keyspaces, old schemas of James among them."""
     made = one(f"CREATE TABLE {word}.{word} (a int PRIMARY KEY, {word} int)")
     assert isinstance(made, CreateTable)
     assert made.name == Name(word, word)
@@ -592,7 +565,6 @@ def test_other_words_are_names_like_any(word: str) -> None:
     ],
 )
 def test_each_part_is_placed_by_the_name_that_the_server_knows(text: str, places: dict[tuple[str, str], str]) -> None:
-    """Where it stands first; a finding of lint points there."""
     (parsed,) = parse(text)
     told = {part: text[span.start : span.end] for part, span in parsed.places.items() if part != ("key", "")}
     assert told == places

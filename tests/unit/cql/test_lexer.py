@@ -30,14 +30,12 @@ KINDS: tuple[tuple[str, Kind], ...] = (
 
 @pytest.mark.parametrize(("text", "kind"), KINDS)
 def test_each_kind_of_token_is_told_alone_and_among_others(text: str, kind: Kind) -> None:
-    """With its whole text, and its place."""
     assert next((token.kind, token.text) for token in tokens_of(text)) == (kind, text)
     token = list(tokens_of(f"a\n {text}\n;"))[1]
     assert (token.kind, token.text, token.start, token.end) == (kind, text, 3, 3 + len(text))
 
 
 def test_brackets_of_types_are_marks_of_their_own() -> None:
-    """Two that close are not one operator."""
     assert [token.text for token in tokens_of("map<int,list<int>>")] == [
         *("map", "<", "int", ",", "list", "<", "int", ">", ">"),
         "",
@@ -45,12 +43,10 @@ def test_brackets_of_types_are_marks_of_their_own() -> None:
 
 
 def test_an_index_range_is_two_numbers() -> None:
-    """As a slice of a map has it."""
     assert [token.text for token in tokens_of("a[1..2]")][2:6] == ["1", ".", ".", "2"]
 
 
 def test_words_are_compared_in_capitals_and_names_in_quotes_are_none() -> None:
-    """A keyword in quotes is a name."""
     table, quoted, _ = tokens_of('Table "table"')
     assert (table.word, quoted.word) == ("TABLE", "")
 
@@ -68,7 +64,6 @@ NEVER_ENDING = (
 
 @pytest.mark.parametrize(("text", "line", "column", "told"), NEVER_ENDING)
 def test_what_never_ends_is_told_where_it_begins(text: str, line: int, column: int, told: str) -> None:
-    """Not at the end of the file, where nobody would look."""
     with pytest.raises(CqlSyntaxError, match="line ") as refused:
         list(tokens_of(text))
     assert (refused.value.line, refused.value.column) == (line, column)

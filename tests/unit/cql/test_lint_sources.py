@@ -36,13 +36,11 @@ class ServerTwin(SchemaTwin):
 
 
 def test_statements_come_with_their_files_in_order() -> None:
-    """Files without any are fine."""
     texts = {"b.cql": "CREATE TABLE b (k int PRIMARY KEY);", "empty.cql": " ", "a.cql": "DROP TABLE a; DROP TABLE b;"}
     assert [placed.file for placed in statements_of(texts)] == ["b.cql", "a.cql", "a.cql"]
 
 
 def test_what_is_no_cql_is_told_with_its_file() -> None:
-    """And line and column, and a caret."""
     with pytest.raises(CqlSyntaxError, match=r"b\.cql, line 2, column 1") as refused:
         statements_of({"a.cql": "DROP TABLE a;", "b.cql": "DROP TABLE a;\nCREAT TABLE b (k int PRIMARY KEY);"})
     assert "^" in str(refused.value)
@@ -58,7 +56,6 @@ def test_what_is_no_cql_is_told_with_its_file() -> None:
     ],
 )
 def test_a_server_tells_what_it_can(settings: Mapping[str, str | None] | None, window: timedelta, paxos: str) -> None:
-    """What it does not tell, or nobody may read, is the default or not known."""
     subject = live_subject(ServerTwin(settings), "mail", Knowledge(), None, None)
     assert (subject.knowledge.hint_window, subject.knowledge.paxos_variant) == (window, paxos)
     assert subject.release is ServerRelease.CASSANDRA_5_0
@@ -67,7 +64,6 @@ def test_a_server_tells_what_it_can(settings: Mapping[str, str | None] | None, w
 
 
 def test_what_somebody_says_counts_more_than_what_the_server_tells() -> None:
-    """The release and the hint window."""
     server = ServerTwin({"max_hint_window_in_ms": "3600000"}, "4.0.1")
     assert release_of(server) is ServerRelease.CASSANDRA_4_0
     told = live_subject(server, "mail", Knowledge(rows_max=5), ServerRelease.CASSANDRA_5_0, timedelta(hours=9))
@@ -79,7 +75,6 @@ def test_what_somebody_says_counts_more_than_what_the_server_tells() -> None:
 
 
 def test_a_keyspace_or_a_server_that_is_not_known_is_refused() -> None:
-    """Before anything is judged."""
     with pytest.raises(UnknownKeyspace):
         live_subject(ServerTwin(None), "nowhere", Knowledge(), None, None)
     with pytest.raises(WrongUse, match="is no server"):
@@ -87,7 +82,6 @@ def test_a_keyspace_or_a_server_that_is_not_known_is_refused() -> None:
 
 
 def test_scylla_is_known_by_a_table_of_its_own() -> None:
-    """It calls itself an old Cassandra."""
     server = ServerTwin(None, "3.0.8")
     server.scylla = True
     assert release_of(server) is ServerRelease.SCYLLA

@@ -31,7 +31,6 @@ LIVE = Schema(
 
 
 def test_everything_comes_after_what_it_needs() -> None:
-    """Keyspace, types, tables, indexes, views; each a statement that our own parser reads."""
     text = live_file_text("mail", LIVE, in_every_data_centre(3), "5.0.9")
 
     kinds = [type(parsed.statement) for parsed in parse(text)]
@@ -41,7 +40,6 @@ def test_everything_comes_after_what_it_needs() -> None:
 
 
 def test_options_that_no_server_takes_any_more_are_left_out() -> None:
-    """Of tables and of views; all others stay."""
     lasting = Table("mail", MAIL.columns, options={**NEVER_GIVEN, "gc_grace_seconds": "60"})
     text = live_file_text("mail", Schema(LIVE.types, (lasting,), (), LIVE.views), in_every_data_centre(1), "4.1.10")
 
@@ -50,7 +48,6 @@ def test_options_that_no_server_takes_any_more_are_left_out() -> None:
 
 
 def test_an_empty_keyspace_is_one_statement() -> None:
-    """A keyspace and nothing in it."""
     assert len(parse(live_file_text("mail", Schema((), ()), in_every_data_centre(1), "5.0"))) == 1
 
 
@@ -61,7 +58,6 @@ def again(text: str) -> Schema:
 
 @pytest.mark.parametrize("generation", GENERATIONS, ids=lambda one: one.name)
 def test_the_file_makes_the_keyspace_again(generation: Generation) -> None:
-    """Of every generation of James, type by type and option by option."""
     live = served(generation.schema)
 
     made = again(live_file_text("mail", live, in_every_data_centre(3), "5.0.9"))
@@ -77,7 +73,6 @@ def test_the_file_makes_the_keyspace_again(generation: Generation) -> None:
     st.dictionaries(PLAIN.map(str.lower).filter(lambda one: one not in {"comment", "compaction", "id"}), LITERALS),
 )
 def test_any_comment_and_any_option_comes_back_as_it_was(comment: str, options: dict[str, str]) -> None:
-    """Quotes, line ends, semicolons, comments within a comment."""
     table = replace(MAIL, comment=comment, options=options)
 
     (made,) = again(live_file_text("mail", Schema(LIVE.types, (table,)), in_every_data_centre(3), "5.0.9")).tables

@@ -31,26 +31,22 @@ class TestClock:
     """Stamps, ballots and expiry come from the clock that the test turns."""
 
     def test_it_is_both_ports(self) -> None:
-        """Tables, and the clock of their only node."""
         tables = MemoryTables(lambda: 5)
         ports: tuple[Tables, NodeClocks] = (tables, tables)
         assert ports[1].node_micros() == [5]
 
     def test_a_write_without_a_stamp_gets_the_clocks(self) -> None:
-        """Exactly."""
         tables = MemoryTables(VirtualClock().micros)
         tables.write(Put(CELLS, ROW))
         assert tables.read(Read(CELLS, ("k",), times=True))[0].written_at == {"v": START}
 
     def test_stamps_of_one_instant_differ(self) -> None:
-        """The clock may stand still, the order of writes must not be lost."""
         tables = MemoryTables(lambda: 100)
         for v in ("b", "a"):
             tables.write(Put(CELLS, {**ROW, "v": v}))
         assert shown(tables) == ["a"]
 
     def test_stamps_never_go_back(self) -> None:
-        """Not even when the clock does."""
         clock = iter((200, 200, 100, 100))
         tables = MemoryTables(lambda: next(clock, 100))
         for v in ("b", "a"):
@@ -59,7 +55,6 @@ class TestClock:
 
     @pytest.mark.parametrize("explicit", [True, False])
     def test_a_row_expires_with_its_ttl(self, explicit: bool) -> None:
-        """Its own, or its table's."""
         clock = VirtualClock()
         tables = MemoryTables(clock.micros)
         table = CELLS if explicit else replace(CELLS, options={"default_time_to_live": "60"})
@@ -70,7 +65,6 @@ class TestClock:
         assert shown(tables) == []
 
     def test_a_lease_that_expired_is_free(self) -> None:
-        """A conditional insert finds no row in its way."""
         clock = VirtualClock()
         tables = MemoryTables(clock.micros)
         assert tables.attempt(PutIfAbsent(CELLS, ROW, ttl_seconds=60)).applied
@@ -80,7 +74,6 @@ class TestClock:
         assert tables.attempt(PutIfAbsent(CELLS, ROW, ttl_seconds=60)) == Applied(True)
 
     def test_a_renewal_that_names_too_few_columns_leaves_the_rest_to_expire(self) -> None:
-        """So every heartbeat rewrites all of a lease's columns."""
         clock = VirtualClock()
         tables = MemoryTables(clock.micros)
         tables.attempt(PutIfAbsent(CELLS, {**ROW, "n": 1}, ttl_seconds=60))
@@ -90,7 +83,6 @@ class TestClock:
         assert [(seen.row["v"], seen.row["n"]) for seen in tables.read(Read(CELLS, ("k",)))] == [(None, 2)]
 
     def test_what_expires_beats_what_does_not_at_a_tie(self) -> None:
-        """As Cassandra has it: it will be a tombstone, and those win."""
         tables = MemoryTables(VirtualClock().micros)
         tables.write(Put(CELLS, {**ROW, "v": "a"}, at=10, ttl_seconds=60))
         tables.write(Put(CELLS, {**ROW, "v": "b"}, at=10))
@@ -101,8 +93,6 @@ class TestSurround:
     """The hook where tests break things."""
 
     def test_an_operation_may_fail_before(self) -> None:
-        """Nothing was done."""
-
         def refuse(operation: Operation, carry_out: Callable[[], Any]) -> Any:
             raise TimedOut("no answer")
 
@@ -113,8 +103,6 @@ class TestSurround:
         assert shown(tables) == []
 
     def test_an_operation_may_fail_after(self) -> None:
-        """It was done all the same: that is a doubt."""
-
         def lose_the_answer(operation: Operation, carry_out: Callable[[], Any]) -> Any:
             carry_out()
             raise DoubtfulWrite("no answer")
@@ -126,7 +114,6 @@ class TestSurround:
         assert shown(tables) == ["x"]
 
     def test_it_sees_every_operation(self) -> None:
-        """In order, those of `*_all` one by one."""
         seen: list[type] = []
 
         def note(operation: Operation, carry_out: Callable[[], Any]) -> Any:
@@ -140,8 +127,6 @@ class TestSurround:
         assert seen == [Put, Remove, Read, Scan]
 
     def test_of_many_only_the_failing_one_fails(self) -> None:
-        """Its error stands in its place."""
-
         def refuse_two(operation: Operation, carry_out: Callable[[], Any]) -> Any:
             if isinstance(operation, Put) and operation.row["c"] == 2:
                 raise TimedOut("no answer")
@@ -153,13 +138,11 @@ class TestSurround:
         assert len(shown(tables)) == 2
 
     def test_an_error_of_the_program_is_not_an_answer(self) -> None:
-        """Only our own kinds are."""
         tables = MemoryTables(lambda: 1)
         with pytest.raises(KeyError):
             tables.write_all([Change(CELLS, ("k", 1, D), {"nope": 1})])
 
     def test_a_row_without_its_whole_key_is_refused(self) -> None:
-        """It could not be found again."""
         tables = MemoryTables(lambda: 1)
         with pytest.raises(ValueError, match="no row under"):
             tables.write(Put(CELLS, {**ROW, "c": None}))
@@ -169,7 +152,6 @@ class TestShapes:
     """Values of every kind that the mail tables have."""
 
     def test_fields_of_a_user_type_are_read_one_by_one(self) -> None:
-        """The fields have the whole value's time."""
         tables = MemoryTables(lambda: 7)
         base = {"namespace": "#private", "user": "me"}
         tables.write(Put(MAILBOX, {"id": D, "mailboxbase": base, "name": "INBOX"}))
@@ -180,14 +162,12 @@ class TestShapes:
         ]
 
     def test_a_list_keeps_its_order(self) -> None:
-        """It is replaced as a whole."""
         tables = MemoryTables(lambda: 7)
         for ids in (("a", "b", "c"), ("c", "a")):
             tables.write(Put(MESSAGE_V3, {"messageid": D, "attachments": tuple({"id": one} for one in ids)}))
         assert tables.read(Read(MESSAGE_V3, (D,)))[0].row["attachments"] == ({"id": "c"}, {"id": "a"})
 
     def test_a_deleted_counter_starts_anew(self) -> None:
-        """What was counted before is gone."""
         tables = MemoryTables(lambda: 7)
         tables.write(Count(COUNTERS, ("k",), {"count": 5}))
         tables.write(Remove(COUNTERS, ("k",)))
@@ -196,7 +176,6 @@ class TestShapes:
         assert tables.read(Read(COUNTERS, ("k",)))[0].row["count"] == 1
 
     def test_a_scan_shows_the_table_as_it_began(self) -> None:
-        """What is written while it goes on does not disturb it."""
         tables = MemoryTables(lambda: 7)
         tables.write_all([Put(MARKS, {"k": str(n), "c": 1}) for n in range(10)])
         rows = []
@@ -207,14 +186,12 @@ class TestShapes:
 
     @given(key=st.tuples(st.uuids() | st.text()))
     def test_tokens_are_where_tokens_are(self, key: tuple[Any, ...]) -> None:
-        """Within Murmur3's own range, always the same."""
         assert -(2**63) <= token_of(key) < 2**63
         assert token_of(key) == token_of(tuple(key))
 
 
 @given(stamps=st.permutations(range(1, 6)), removed_at=st.integers(1, 5))
 def test_writes_may_come_in_any_order(stamps: list[int], removed_at: int) -> None:
-    """What shows depends on the stamps alone."""
     tables, turned = MemoryTables(lambda: 9), MemoryTables(lambda: 9)
     writes: list[Write] = [Put(CELLS, {**ROW, "v": str(at)}, at=at) for at in stamps]
     remove = Remove(CELLS, ("k",), removed_at)
@@ -226,7 +203,6 @@ def test_writes_may_come_in_any_order(stamps: list[int], removed_at: int) -> Non
 
 
 def test_errors_keep_their_kind() -> None:
-    """`*_all` answers with errors, never raises our own."""
     error = TimedOut("no answer")
 
     def fail(operation: Operation, carry_out: Callable[[], Any]) -> Any:

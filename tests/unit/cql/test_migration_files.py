@@ -15,7 +15,6 @@ from tests.support.migrating import HEAD, SHOP, folder, written
 
 
 def test_our_own_migrations_make_exactly_what_the_catalog_declares() -> None:
-    """Name by name and option by option, in both directions; also in James's own spelling."""
     made = declared_by(shipped())
     assert differences(SCHEMA, made) == differences(made, SCHEMA) == ()
     assert {table.spelling for table in made.tables} == {table.spelling for table in SCHEMA.tables}
@@ -25,7 +24,6 @@ def test_our_own_migrations_make_exactly_what_the_catalog_declares() -> None:
 
 
 def test_our_own_migrations_only_add() -> None:
-    """All of them are due before the software that needs them; nothing in them can lose a row."""
     for one in shipped():
         assert one.file.phase is Phase.PRE
         assert {type(parsed.statement) for parsed in one.statements} <= {CreateTable, CreateType}
@@ -33,7 +31,6 @@ def test_our_own_migrations_only_add() -> None:
 
 
 def test_a_folder_is_read_in_order_and_other_files_are_let_be(tmp_path: Path) -> None:
-    """A README, a hidden file of an editor, a backup, a folder."""
     path = written(tmp_path)
     for name in ("README.md", ".0001_pre_orders.cql.swp", ".hidden.cql", "0001_pre_orders.cql~"):
         path.joinpath(name).write_text("nothing to run", encoding="utf-8")
@@ -42,7 +39,6 @@ def test_a_folder_is_read_in_order_and_other_files_are_let_be(tmp_path: Path) ->
 
 
 def test_windows_line_ends_and_a_byte_order_mark_change_nothing(tmp_path: Path) -> None:
-    """The checksum is that of the same text."""
     for name, cql in SHOP.items():
         tmp_path.joinpath(name).write_bytes(b"\xef\xbb\xbf" + (HEAD + cql).replace("\n", "\r\n").encode())
     assert [one.checksum for one in read_folder(tmp_path)] == [one.checksum for one in folder()]
@@ -63,7 +59,6 @@ def test_windows_line_ends_and_a_byte_order_mark_change_nothing(tmp_path: Path) 
     ids=range(8),
 )
 def test_a_file_that_is_no_migration_is_refused(tmp_path: Path, name: str, text: bytes, told: str) -> None:
-    """By its name and with what to do."""
     tmp_path.joinpath(name).write_bytes(text)
     with pytest.raises(BadMigration, match=told) as refused:
         read_folder(tmp_path)
@@ -71,7 +66,6 @@ def test_a_file_that_is_no_migration_is_refused(tmp_path: Path, name: str, text:
 
 
 def test_a_folder_that_is_none_or_empty_is_refused(tmp_path: Path) -> None:
-    """With the option, or with how the first file is called."""
     with pytest.raises(BadMigration, match="is not a folder") as refused:
         read_folder(tmp_path / "nowhere")
     assert "--migrations" in refused.value.mend
@@ -80,7 +74,6 @@ def test_a_folder_that_is_none_or_empty_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    """With the system's own reason: here a link that leads to itself, which not even root can read."""
     link = tmp_path / "0001_pre_orders.cql"
     link.symlink_to(link)
     with pytest.raises(BadMigration, match=r"0001_pre_orders\.cql cannot be read: Too many levels of symbolic links"):
@@ -88,14 +81,12 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 def test_a_folder_in_a_files_place_is_named(tmp_path: Path) -> None:
-    """Whoever made it."""
     tmp_path.joinpath("0001_pre_a.cql").mkdir()
     with pytest.raises(BadMigration, match=r"0001_pre_a\.cql cannot be read"):
         read_folder(tmp_path)
 
 
 def test_bad_syntax_is_told_with_file_line_column_and_caret(tmp_path: Path) -> None:
-    """As a compiler would."""
     written(tmp_path, {"0001_pre_a.cql": "CREATE TABLE a (k int PRIMARY KEY);\nALTER TABEL a ADD b int;\n"})
     with pytest.raises(CqlSyntaxError, match=r"0001_pre_a\.cql, line 6, column 7") as refused:
         read_folder(tmp_path)
@@ -135,7 +126,6 @@ def test_bad_syntax_is_told_with_file_line_column_and_caret(tmp_path: Path) -> N
     ],
 )
 def test_what_no_migration_may_hold_is_refused_with_the_reason(tmp_path: Path, statement: str, why: str) -> None:
-    """By file and line."""
     written(tmp_path, {"0001_pre_a.cql": f"DROP TABLE IF EXISTS b;\n{statement};\n"})
     with pytest.raises(BadMigration, match=r"0001_pre_a\.cql, line 6: a migration may not hold") as refused:
         read_folder(tmp_path)
@@ -158,6 +148,5 @@ def test_what_no_migration_may_hold_is_refused_with_the_reason(tmp_path: Path, s
     ],
 )
 def test_what_can_be_sent_twice_may_stand_in_a_migration(tmp_path: Path, statement: str) -> None:
-    """Plain values, whatever they look like."""
     written(tmp_path, {"0001_pre_a.cql": f"{statement};\n"})
     assert len(read_folder(tmp_path)) == 1

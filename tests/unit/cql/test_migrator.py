@@ -49,7 +49,6 @@ def story(stage: Stage) -> list[tuple[object, ...]]:
 
 
 def test_everything_is_applied_in_order_and_written_down() -> None:
-    """The schema is what the files say; each migration and each of its statements is in the history."""
     live = WHOLE.server.keyspaces[KEYSPACE]
     declared = declared_by(FOLDER)
     assert {table.name for table in live.tables} == {table.name for table in declared.tables} == {"orders", "places"}
@@ -64,7 +63,6 @@ def test_everything_is_applied_in_order_and_written_down() -> None:
 
 
 def test_a_second_time_nothing_is_done_and_nothing_written() -> None:
-    """Neither to the server nor to the ledger."""
     stage = whole()
     passed, carried_out = stage.killer.passed, list(stage.server.carried_out)
     again = stage.apply(FOLDER)
@@ -77,7 +75,6 @@ def test_a_second_time_nothing_is_done_and_nothing_written() -> None:
 @given(st.integers(1, POINTS))
 @settings(max_examples=POINTS)
 def test_killed_anywhere_the_next_applier_ends_at_the_same(point: int) -> None:
-    """The same schema, the same history, each table created once, each row written as of its first time."""
     stage = Stage()
     stage.killer.at = point
     with pytest.raises(Killed):
@@ -96,7 +93,6 @@ def test_killed_anywhere_the_next_applier_ends_at_the_same(point: int) -> None:
 @given(st.lists(st.integers(1, POINTS), min_size=2, max_size=6))
 @settings(max_examples=60)
 def test_killed_again_and_again_it_still_ends_at_the_same(points: list[int]) -> None:
-    """Each resumed run is killed as well."""
     stage = Stage()
     for point in points:
         stage.killer.at = stage.killer.passed + point
@@ -113,7 +109,6 @@ def test_killed_again_and_again_it_still_ends_at_the_same(points: list[int]) -> 
 
 @given(st.integers(0, len(FOLDER)), st.integers(0, len(FOLDER)))
 def test_in_two_goes_it_ends_at_the_same(first: int, second: int) -> None:
-    """Up to one number, then up to another, then the rest."""
     stage = Stage()
     for number in (first, second):
         if number:
@@ -124,7 +119,6 @@ def test_in_two_goes_it_ends_at_the_same(first: int, second: int) -> None:
 
 
 def test_a_killed_holder_is_named_until_its_lease_ends() -> None:
-    """Nobody can tell a slow one from a dead one: time does."""
     stage = Stage()
     stage.killer.at = POINTS // 2
     with pytest.raises(Killed):
@@ -137,7 +131,6 @@ def test_a_killed_holder_is_named_until_its_lease_ends() -> None:
 
 
 def test_one_who_was_believed_dead_stops_at_the_next_write() -> None:
-    """Its lease was ended by force, and another one went on from where it was."""
     stage = Stage()
     migrator = stage.migrator("alice")
     history = stage.history("alice")
@@ -150,7 +143,6 @@ def test_one_who_was_believed_dead_stops_at_the_next_write() -> None:
 
 
 def test_a_refused_statement_is_written_down_and_can_be_mended() -> None:
-    """What was done before it stands; the file may change from the refused statement on, and nowhere before."""
     stage = Stage()
     stage.server.refuses = "INDEX"
     with pytest.raises(MigrationFailed, match=r"0002_pre_labels\.cql, line 6: the server would not"):
@@ -182,7 +174,6 @@ def test_a_refused_statement_is_written_down_and_can_be_mended() -> None:
 @pytest.mark.parametrize("lost", [True, False], ids=["carried out", "not carried out"])
 @pytest.mark.parametrize("at", ["TYPE", "by_customer (", "ADD label", "INDEX", "DROP total", "WITH gc", "DROP TABLE"])
 def test_where_the_answer_is_lost_the_live_schema_tells(at: str, lost: bool) -> None:
-    """Whether the statement had been carried out or not, the next apply ends at the same."""
     stage = Stage()
     if lost:
         stage.server.lost_answer_at = at
@@ -197,7 +188,6 @@ def test_where_the_answer_is_lost_the_live_schema_tells(at: str, lost: bool) -> 
 
 
 def test_a_table_that_is_created_again_keeps_its_id() -> None:
-    """Two coordinators that carry out both sendings make one table."""
     stage = Stage()
     stage.server.silent_at = "orders"
     with pytest.raises(CannotReach):
@@ -210,7 +200,6 @@ def test_a_table_that_is_created_again_keeps_its_id() -> None:
 
 
 def test_what_the_server_would_refuse_is_told_before_anything_is_run() -> None:
-    """With file and line; neither the keyspace nor a lease is taken for it."""
     stage = Stage()
     wrong = folder({**SHOP, NAMES[3]: "ALTER TABLE orders ADD label int;\n"})
     with pytest.raises(BadMigration, match=r"0004_pre_places\.cql, line 5: the server would refuse it"):
@@ -220,7 +209,6 @@ def test_what_the_server_would_refuse_is_told_before_anything_is_run() -> None:
 
 
 def test_a_phase_stops_where_the_other_comes_first() -> None:
-    """Order is by number; what is left is named, and why."""
     stage = Stage()
     pre = stage.apply(FOLDER, phase=Phase.PRE)
     assert pre.applied == NAMES[:2]
@@ -232,7 +220,6 @@ def test_a_phase_stops_where_the_other_comes_first() -> None:
 
 
 def test_nodes_that_disagree_are_named_with_their_versions() -> None:
-    """Before anything is changed; with the command to look further."""
     stage = Stage()
     stage.server.versions["10.0.0.2"] = OLD_VERSION
     with pytest.raises(SchemaDisagreement, match=f"before anything was changed.*10.0.0.2 has {OLD_VERSION}") as refused:
@@ -242,7 +229,6 @@ def test_nodes_that_disagree_are_named_with_their_versions() -> None:
 
 
 def test_a_node_that_does_not_answer_counts_as_one_that_disagrees() -> None:
-    """It is up, as far as anybody knows."""
     stage = Stage()
     stage.server.versions["10.0.0.3"] = None
     with pytest.raises(SchemaDisagreement, match=r"10\.0\.0\.3 has given no answer"):
@@ -250,7 +236,6 @@ def test_a_node_that_does_not_answer_counts_as_one_that_disagrees() -> None:
 
 
 def test_a_node_that_is_down_is_told_and_does_not_block() -> None:
-    """Unless that is asked for."""
     stage = Stage()
     stage.server.down = ("10.0.0.3",)
     with pytest.raises(SchemaDisagreement, match=r"not every node is up, before anything was changed: 10\.0\.0\.3"):
@@ -264,7 +249,6 @@ def stage_all(stage: Stage) -> None:
 
 
 def test_a_disagreement_after_a_statement_stops_there_and_is_resumed() -> None:
-    """What was sent is not sent again."""
     stage = Stage()
     carry_out = stage.server._carry_out
 
@@ -285,7 +269,6 @@ def test_a_disagreement_after_a_statement_stops_there_and_is_resumed() -> None:
 
 
 def test_a_keyspace_with_tables_of_others_is_migrated_beside_them() -> None:
-    """They are left alone."""
     others = Schema((), declared_by(folder({"0001_pre_a.cql": "CREATE TABLE other (a int PRIMARY KEY);"})).tables)
     stage = Stage(shop=others)
     stage.apply(FOLDER)

@@ -32,20 +32,17 @@ def stage() -> Stage:
 
 
 def test_what_is_left_of_it_is_run_and_nothing_a_second_time(stage: Stage) -> None:
-    """Both tables, then none."""
     assert list(stage.migrator().run_optional(KEYSPACE, SAVE_DATE)) == BOTH
     assert stage.migrator().run_optional(KEYSPACE, SAVE_DATE) == ()
     assert stage.server.carried_out == BOTH
 
 
 def test_a_table_that_was_altered_by_hand_is_left_out() -> None:
-    """The other one is not."""
     stage = Stage(shop=unfollowed("imapuidtable"))
     assert list(stage.migrator().run_optional(KEYSPACE, SAVE_DATE)) == BOTH[1:]
 
 
 def test_whoever_is_killed_at_any_point_leaves_a_way_on() -> None:
-    """At every point once: the next one ends it, no statement is refused, none is sent twice after it took effect."""
     killed = 0
     for point in range(1, 100):
         # Given an applier who dies at that point
@@ -70,7 +67,6 @@ def test_whoever_is_killed_at_any_point_leaves_a_way_on() -> None:
 
 
 def test_while_somebody_else_changes_the_schema_nothing_is_run(stage: Stage) -> None:
-    """The lease is that of every schema change."""
     leases = stage.migrator("bob").leases()
     with leases.held(f"schema {KEYSPACE}", "schema apply"), pytest.raises(LeaseHeld, match="schema apply"):
         stage.migrator("alice").run_optional(KEYSPACE, SAVE_DATE)
@@ -78,7 +74,6 @@ def test_while_somebody_else_changes_the_schema_nothing_is_run(stage: Stage) -> 
 
 
 def test_while_the_nodes_disagree_nothing_is_run(stage: Stage) -> None:
-    """The node that is behind is named."""
     stage.server.versions["10.0.0.2"] = OLD_VERSION
     with pytest.raises(SchemaDisagreement, match=r"10\.0\.0\.2"):
         stage.migrator().run_optional(KEYSPACE, SAVE_DATE)
@@ -86,7 +81,6 @@ def test_while_the_nodes_disagree_nothing_is_run(stage: Stage) -> None:
 
 
 def test_what_the_server_refuses_is_told_and_what_was_done_stands(stage: Stage) -> None:
-    """The second statement is refused; typed again, only that one is left."""
     stage.server.refuses = "imapUidTable"
     with pytest.raises(WrongUse, match="the server would not"):
         stage.migrator().run_optional(KEYSPACE, SAVE_DATE)

@@ -46,7 +46,6 @@ def table(text: str) -> Table:
 
 
 def test_a_table_with_everything() -> None:
-    """Composite key, order, static, types in types, quoted names, options of every form."""
     made = table(
         """
         create columnfamily if not exists Mail."Box" (
@@ -81,7 +80,6 @@ def test_a_table_with_everything() -> None:
 
 
 def test_a_key_may_stand_with_its_column() -> None:
-    """The others keep their order."""
     assert table("CREATE TABLE t (b int, a int PRIMARY KEY)").columns == (
         Column("a", "int", Kind.PARTITION),
         Column("b", "int"),
@@ -89,13 +87,11 @@ def test_a_key_may_stand_with_its_column() -> None:
 
 
 def test_compact_storage_is_kept_as_an_option() -> None:
-    """So that old files can be read, and lint can say what it is."""
     assert table("CREATE TABLE t (a int PRIMARY KEY) WITH COMPACT STORAGE").options == {COMPACT_STORAGE: "true"}
     assert one("ALTER TABLE t DROP COMPACT STORAGE") == DropCompactStorage(Name("t"))
 
 
 def test_a_type_of_the_same_keyspace_needs_no_keyspace() -> None:
-    """And one of another is refused."""
     assert table("CREATE TABLE k.t (a int PRIMARY KEY, b frozen<K.own>)").column("b").type == "frozen<own>"
     with pytest.raises(CqlSyntaxError, match="cannot use a type of keyspace other"):
         parse("CREATE TABLE k.t (a int PRIMARY KEY, b frozen<other.own>)")
@@ -140,7 +136,6 @@ STATEMENTS: tuple[tuple[str, Statement], ...] = (
 
 @pytest.mark.parametrize(("text", "statement"), STATEMENTS, ids=[text[:40] for text, _ in STATEMENTS])
 def test_each_kind_of_statement_is_read(text: str, statement: Statement) -> None:
-    """Alone, and between others."""
     assert one(text) == statement
     assert [parsed.statement for parsed in parse(f"USE a; ;{text};\n;USE b")][1:-1] == [statement]
 
@@ -171,12 +166,10 @@ WRITES: tuple[tuple[str, Write], ...] = (
 
 @pytest.mark.parametrize(("text", "write"), WRITES, ids=[text[:30] for text, _ in WRITES])
 def test_data_statements_are_read_as_far_as_rules_ask(text: str, write: Write) -> None:
-    """Columns, USING, IF, and what keys are held to."""
     assert one(text) == write
 
 
 def test_a_batch_gives_its_time_to_its_writes_and_says_where_their_names_stand() -> None:
-    """But for those that have one of their own."""
     text = (
         "BEGIN UNLOGGED BATCH USING TIMESTAMP 9 DELETE FROM t WHERE k = 1; UPDATE u USING TIMESTAMP 8 SET a = 1 "
         "WHERE k = 1 APPLY BATCH"
@@ -191,7 +184,6 @@ def test_a_batch_gives_its_time_to_its_writes_and_says_where_their_names_stand()
 
 
 def test_a_view_keeps_its_condition_in_one_spelling() -> None:
-    """Its types are not known yet."""
     view = one(
         "CREATE MATERIALIZED VIEW v AS SELECT a,b FROM k.t WHERE a is not null and b in( 1,2 ) PRIMARY KEY (b, a)"
     )
@@ -206,7 +198,6 @@ def _places(text: str) -> dict[tuple[str, str], str]:
 
 
 def test_parts_are_told_where_they_stand_by_the_names_of_the_server() -> None:
-    """Columns, options, the key; a view's base."""
     assert _places("CREATE TABLE t (a int, \"B\" int, PRIMARY KEY (a)) WITH Comment = 'c'") == {
         ("column", "a"): "a",
         ("column", "B"): '"B"',
@@ -217,7 +208,6 @@ def test_parts_are_told_where_they_stand_by_the_names_of_the_server() -> None:
 
 
 def test_notes_are_the_comments_right_before_a_statement() -> None:
-    """Not those above an empty line, nor one behind the statement before."""
     first, second, third = parse(
         "-- Why: it is time.\n\n-- head\n/* more\n * of it */\nUSE a; -- of the first\n// of the second\nUSE b; USE c"
     )
@@ -273,7 +263,6 @@ WRONG: tuple[tuple[str, int, int, str, str], ...] = (
     ("text", "line", "column", "told", "mend"), WRONG, ids=[f"{text[:30]}: {told}" for text, _, _, told, _ in WRONG]
 )
 def test_what_is_wrong_is_told_at_its_place_in_words(text: str, line: int, column: int, told: str, mend: str) -> None:
-    """With the line, a caret, what was expected, and what was probably meant."""
     with pytest.raises(CqlSyntaxError) as refused:
         parse(text)
     error = refused.value
@@ -287,7 +276,6 @@ def test_what_is_wrong_is_told_at_its_place_in_words(text: str, line: int, colum
 
 
 def test_the_file_is_told_where_it_is_known() -> None:
-    """The same error, one name more."""
     with pytest.raises(CqlSyntaxError) as refused:
         parse("USE")
     told = refused.value.in_file("0001_pre_begin.cql")
@@ -295,14 +283,12 @@ def test_the_file_is_told_where_it_is_known() -> None:
 
 
 def test_a_statement_lies_in_the_keyspace_it_is_rendered_for() -> None:
-    """Unless it names its own."""
     assert ddl_cql(Truncate(Name("t")), "mail") == "TRUNCATE mail.t;"
     assert ddl_cql(Truncate(Name("t", "k")), "mail") == "TRUNCATE k.t;"
     assert ddl_cql(Truncate(Name("t")), None) == "TRUNCATE t;"
 
 
 def test_older_servers_are_not_asked_for_what_they_lack() -> None:
-    """Storage-attached indexes are of 5.0; compact storage ended with 3.11."""
     index = CreateIndex(Name("t"), Index("i", "t", "a", "sai"))
     assert ddl_cql(index, None) == "CREATE INDEX i ON t (a) USING 'sai';"
     with pytest.raises(WrongUse, match=r"the server is Cassandra 4\.1, it needs 5\.0"):
@@ -312,7 +298,6 @@ def test_older_servers_are_not_asked_for_what_they_lack() -> None:
 
 
 def test_data_statements_are_not_rendered() -> None:
-    """They were read only in part."""
     with pytest.raises(WrongUse, match="changes no schema"):
         ddl_cql(Other("SELECT"), None)
 
@@ -329,13 +314,11 @@ def test_data_statements_are_not_rendered() -> None:
     ],
 )
 def test_nothing_breaks_out_of_its_place(statement: Statement) -> None:
-    """Names, types, literals, targets and masks are whole, or refused."""
     with pytest.raises((BadIdentifier, CqlSyntaxError)):
         ddl_cql(statement, "mail")
 
 
 def test_a_text_in_dollars_is_a_text_like_any_other() -> None:
-    """As an option has it."""
     statement = one("ALTER TABLE t WITH comment = $$it's$$")
     assert isinstance(statement, SetOptions)
     assert text_of(statement.options["comment"]) == "it's"

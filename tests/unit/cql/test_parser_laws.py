@@ -28,20 +28,17 @@ STATEMENT_TEXTS = st.one_of(STATEMENTS.map(lambda one: ddl_cql(one, None)), st.s
 
 
 def test_every_kind_of_statement_has_a_text_but_those_of_data() -> None:
-    """Or the laws below would not speak of it."""
     assert set(BY_KIND) == set(KINDS) - {Write, Batch, Other}
 
 
 @given(STATEMENTS)
 def test_what_is_rendered_is_read_back(statement: Statement) -> None:
-    """Every kind of statement, names in quotes, nested types, odd texts."""
     (parsed,) = parse(ddl_cql(statement, None))
     assert parsed.statement == statement
 
 
 @given(STATEMENTS, st.data())
 def test_white_space_comments_and_the_case_of_keywords_say_nothing(statement: Statement, data: st.DataObject) -> None:
-    """A statement is the same however it is written."""
     text = data.draw(written_otherwise(ddl_cql(statement, None)))
     (parsed,) = parse(text)
     assert parsed.statement == statement
@@ -49,7 +46,6 @@ def test_white_space_comments_and_the_case_of_keywords_say_nothing(statement: St
 
 @given(st.lists(STATEMENT_TEXTS, max_size=4))
 def test_spans_give_back_the_text(texts: list[str]) -> None:
-    """What a span covers is the statement, whole and alone; parts and names lie inside."""
     text = "\n".join(f"-- {number}\n{one.removesuffix(';')};" for number, one in enumerate(texts))
     parsed = parse(text)
     assert len(parsed) == len(texts)
@@ -63,7 +59,6 @@ def test_spans_give_back_the_text(texts: list[str]) -> None:
 
 @given(st.text() | st.text(alphabet="(){}[]<>'\"$-/*;:.,= aPIS0x1\n"))
 def test_any_text_is_read_or_refused_at_its_place(text: str) -> None:
-    """Never another exception; the place is in the text."""
     error = _refusal(text)
     if error is not None:
         lines = text.split("\n")
@@ -81,7 +76,6 @@ def _refusal(text: str) -> CqlSyntaxError | None:
 
 @given(st.lists(STATEMENT_TEXTS, min_size=1, max_size=3), st.data())
 def test_a_damaged_statement_is_read_or_refused(texts: list[str], data: st.DataObject) -> None:
-    """Tokens lost, doubled or swapped."""
     words = [token.text for text in texts for token in tokens_of(text)]
     for _ in range(data.draw(st.integers(1, 3))):
         place = data.draw(st.integers(0, len(words) - 1))
@@ -94,7 +88,6 @@ def test_a_damaged_statement_is_read_or_refused(texts: list[str], data: st.DataO
 
 @given(st.text())
 def test_tokens_cover_the_text_but_for_white_space(text: str) -> None:
-    """Nothing is lost between two of them."""
     try:
         tokens = list(tokens_of(text))
     except CqlSyntaxError:
@@ -151,7 +144,6 @@ LONG: dict[str, Callable[[int], str]] = {
 
 @pytest.mark.parametrize("text", LONG.values(), ids=LONG)
 def test_twice_the_text_takes_twice_the_work(text: Callable[[int], str]) -> None:
-    """Linear in whatever there is much of."""
     _refusal(text(10))  # what is worked out once
     one, two = (_calls(partial(_refusal, text(count))) for count in (300, 600))
     assert two <= 2.2 * one + 100

@@ -33,7 +33,6 @@ KEY = Column("id", "uuid", Kind.PARTITION)
 
 
 def test_a_table_with_everything() -> None:
-    """Keys, order, comment, compaction and options, as somebody would write them."""
     table = Table(
         "noteTable",
         (
@@ -63,14 +62,12 @@ def test_a_table_with_everything() -> None:
 
 
 def test_a_table_with_nothing() -> None:
-    """No dangling WITH."""
     assert table_cql("mail", Table("t", (KEY,))) == (
         "CREATE TABLE IF NOT EXISTS mail.t (\n    id uuid,\n    PRIMARY KEY ((id))\n);"
     )
 
 
 def test_a_user_type() -> None:
-    """Fields in their order."""
     assert type_cql("mail", ATTACHMENTS) == (
         "CREATE TYPE IF NOT EXISTS mail.attachments (\n"
         "    id text,\n    name text,\n    cid text,\n    isInline boolean\n);"
@@ -78,7 +75,6 @@ def test_a_user_type() -> None:
 
 
 def test_a_keyspace() -> None:
-    """In lower case, as the server will call it."""
     assert keyspace_cql("Mail_1", in_every_data_centre(2)) == (
         "CREATE KEYSPACE IF NOT EXISTS mail_1 WITH replication = "
         "{'class': 'NetworkTopologyStrategy', 'replication_factor': '2'};"
@@ -86,7 +82,6 @@ def test_a_keyspace() -> None:
 
 
 def test_james_own_special_keys() -> None:
-    """A key of two columns, a descending order, a static column."""
     assert "PRIMARY KEY ((username, mimeMessageId), messageId)" in table_cql("mail", THREAD)
     assert "CLUSTERING ORDER BY (receivedAt DESC, messageId ASC)" in table_cql("mail", EMAIL_QUERY_VIEW)
     assert "snapshot int STATIC" in table_cql("mail", EVENT_STORE)
@@ -94,7 +89,6 @@ def test_james_own_special_keys() -> None:
 
 @pytest.mark.parametrize("name", ["", "1st", "a b", "a;b", 'a"', "a'b", "a-b", "order", "token", '"', '""', '"a"b"'])
 def test_no_odd_name_gets_into_the_text(name: str) -> None:
-    """Not as keyspace, table, column, type, field or option."""
     attempts: tuple[Callable[[], str], ...] = (
         lambda: keyspace_cql(name, in_every_data_centre(1)),
         lambda: table_cql(name, Table("t", (KEY,))),
@@ -110,7 +104,6 @@ def test_no_odd_name_gets_into_the_text(name: str) -> None:
 
 
 def test_a_name_in_quotes_is_written_as_it_is() -> None:
-    """Whatever stands in it, it is one name."""
     odd = '"Bob\'s; ""box"""'
     table = Table('"Box"', (replace(KEY, spelling='"Id"'), Column(odd, "int", Kind.CLUSTERING)))
     assert table_cql("mail", table) == (
@@ -122,7 +115,6 @@ def test_a_name_in_quotes_is_written_as_it_is() -> None:
 
 
 def test_compact_storage_is_for_old_servers_only() -> None:
-    """From 4.0 on it is refused, and the error says what to do."""
     table = Table("t", (KEY,), options={COMPACT_STORAGE: "true"})
     assert table_cql("mail", table, ServerVersion(3, 11)).endswith(" WITH COMPACT STORAGE;")
     with pytest.raises(WrongUse, match=r"Cassandra 4\.0, which has it no more"):
@@ -130,19 +122,16 @@ def test_compact_storage_is_for_old_servers_only() -> None:
 
 
 def test_a_mask_stands_after_the_type() -> None:
-    """As 5.0 has it."""
     table = Table("t", (KEY, Column("name", "text", mask="mask_default()")))
     assert "    name text MASKED WITH mask_default(),\n" in table_cql("mail", table)
 
 
 def test_no_odd_type_gets_into_the_text() -> None:
-    """A type is parsed before it is written."""
     with pytest.raises(BadIdentifier):
         table_cql("mail", Table("t", (KEY, Column("a", "int); DROP TABLE x"))))
 
 
 def test_quotes_in_a_text_are_doubled() -> None:
-    """As CQL has it."""
     assert text_literal("it's") == "'it''s'"
 
 
@@ -158,12 +147,10 @@ def test_quotes_in_a_text_are_doubled() -> None:
     ],
 )
 def test_versions_as_servers_tell_them(release: str, version: tuple[int, int]) -> None:
-    """Only the first two numbers count."""
     assert parse_version(release) == ServerVersion(*version)
 
 
 def test_older_servers_are_not_asked_for_what_they_refuse() -> None:
-    """The error says what to choose instead."""
     unified = compacted((MESSAGE_ID,), CompactionChoice.UNIFIED)[0]
     assert "UnifiedCompactionStrategy" in table_cql("mail", unified, CASSANDRA_5)
     with pytest.raises(WrongUse, match=r"the server is Cassandra 4\.1, it needs 5\.0") as refused:
@@ -173,13 +160,11 @@ def test_older_servers_are_not_asked_for_what_they_refuse() -> None:
 
 @pytest.mark.parametrize("choice", [CompactionChoice.TWCS, CompactionChoice.LEVELED])
 def test_the_other_choices_suit_every_server(choice: CompactionChoice) -> None:
-    """The text is the same for all."""
     tables = compacted(SCHEMA.tables, choice)
     assert [table_cql("m", one, CASSANDRA_4_1) for one in tables] == [table_cql("m", one) for one in tables]
 
 
 def test_the_choice_of_compaction_is_for_the_big_message_tables_only() -> None:
-    """The others keep what James gives them."""
     changed = [
         table.spelling
         for table, other in zip(SCHEMA.tables, compacted(SCHEMA.tables, CompactionChoice.LEVELED), strict=True)
@@ -189,7 +174,6 @@ def test_the_choice_of_compaction_is_for_the_big_message_tables_only() -> None:
 
 
 def test_every_table_of_every_generation_and_of_the_ledger_can_be_rendered() -> None:
-    """No name or type of ours needs quotes."""
     for generation in GENERATIONS:
         statements = list(schema_cql("mail", generation.schema))
         assert len(statements) == len(generation.schema.types) + len(generation.schema.tables)
@@ -198,27 +182,23 @@ def test_every_table_of_every_generation_and_of_the_ledger_can_be_rendered() -> 
 
 @pytest.mark.parametrize(("release", "there"), [("3.0.8", False), ("3.11.17", False), ("4.0.0", True), ("5.0.9", True)])
 def test_an_option_that_an_older_server_lacks_is_left_out(release: str, there: bool) -> None:
-    """ScyllaDB would refuse the whole table for it."""
     text = table_cql("mail", ENQUEUED_MAILS, parse_version(release))
     assert ("read_repair = 'NONE'" in text) is there
     assert "default_time_to_live = " in text
 
 
 def test_types_come_before_the_tables_that_use_them() -> None:
-    """The statements can run in their order."""
     kinds = [statement.split()[1] for statement in schema_cql("mail", SCHEMA)]
     assert kinds == sorted(kinds, reverse=True)
 
 
 def test_the_schema_file_is_what_the_catalog_says() -> None:
-    """`python -m cql.render` writes it anew."""
     assert SCHEMA_FILE.read_text(encoding="utf-8") == schema_file_text()
 
 
 def test_the_check_of_the_schema_file_fails_on_a_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Missing, written, up to date, edited by hand."""
     monkeypatch.setattr(render, "SCHEMA_FILE", tmp_path / "schema.cql")
     assert render.main(["--check"]) == 1
     assert render.main([]) == 0
@@ -229,7 +209,6 @@ def test_the_check_of_the_schema_file_fails_on_a_difference(
 
 
 def test_a_change_of_the_catalog_changes_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The text follows from the catalog alone."""
     before = schema_file_text()
     changed = replace(SCHEMA, tables=(*SCHEMA.tables, Table("another", (KEY,))))
     monkeypatch.setattr(render, "SCHEMA", changed)

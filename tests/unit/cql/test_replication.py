@@ -21,12 +21,10 @@ NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,10}", fullmatch=True).filter
     ],
 )
 def test_replication_as_people_write_it(text: str, cql: str) -> None:
-    """By data centre, or simply."""
     assert str(parse_replication(text)) == cql
 
 
 def test_one_number_for_every_data_centre() -> None:
-    """The servers spread it over the data centres that they have."""
     assert str(in_every_data_centre(3)) == "{'class': 'NetworkTopologyStrategy', 'replication_factor': '3'}"
 
 
@@ -35,27 +33,23 @@ def test_one_number_for_every_data_centre() -> None:
     ["", "3", "dc1", "dc1=", "dc1=0", "dc1=-1", "dc1=101", "dc1=3;", "dc1=x", "d'c=1", "dc1=3,", "class=1", "a b=1"],
 )
 def test_what_is_no_replication_is_refused(text: str) -> None:
-    """With an example of what is."""
     with pytest.raises(WrongUse, match="is not a replication") as refused:
         parse_replication(text)
     assert "dc1=3" in refused.value.mend
 
 
 def test_simple_strategy_knows_no_data_centres() -> None:
-    """Naming both is a misunderstanding."""
     with pytest.raises(WrongUse, match="knows no data centres"):
         parse_replication("SimpleStrategy=1,dc1=3")
 
 
 def test_absurd_factors_are_refused() -> None:
-    """Also where they come as a number."""
     with pytest.raises(WrongUse):
         in_every_data_centre(0)
 
 
 @given(st.dictionaries(NAMES, st.integers(1, 100), min_size=1, max_size=4))
 def test_what_the_server_tells_is_what_was_asked(copies: dict[str, int]) -> None:
-    """Copying replication from one keyspace to another loses nothing but the class's package."""
     wanted = parse_replication(",".join(f"{name}={number}" for name, number in copies.items()))
     told = {"class": f"org.apache.cassandra.locator.{wanted.strategy}", **wanted.copies}
     assert replication_from(told) == wanted

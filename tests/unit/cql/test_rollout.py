@@ -31,7 +31,6 @@ def rolled(stage: Stage, **request: object) -> RolloutResult:
 
 
 def test_a_new_keyspace_becomes_what_the_catalog_declares() -> None:
-    """The keyspace first, then every type and table, all of it in the history."""
     stage = Stage()
     done = rolled(stage)
     assert done.created[:3] == ["keyspace shop", "type attachments", "table imapUidTable"]
@@ -45,7 +44,6 @@ def test_a_new_keyspace_becomes_what_the_catalog_declares() -> None:
 @given(st.integers(0, EVERYTHING))
 @settings(max_examples=EVERYTHING)
 def test_a_keyspace_made_before_there_was_a_history_is_taken_over_however_far_it_came(statements: int) -> None:
-    """What is there is not made again; whole migrations are a baseline, of a half one the rest is run."""
     stage = Stage(shop=Schema((), ()))
     for step in list(creations("shop", SCHEMA, Schema((), ()), CASSANDRA_5))[:statements]:
         stage.server.execute_ddl(step.cql)
@@ -62,7 +60,6 @@ def test_a_keyspace_made_before_there_was_a_history_is_taken_over_however_far_it
 
 @pytest.mark.parametrize("gone", ["firstunseen", "messagev3", "subscription"])
 def test_what_somebody_dropped_is_made_again(gone: str) -> None:
-    """A projection can be filled again; for the others it is at least not forgotten. The history stays as it is."""
     stage = Stage()
     rolled(stage)
     before = stage.history().entries()
@@ -75,7 +72,6 @@ def test_what_somebody_dropped_is_made_again(gone: str) -> None:
 
 
 def test_what_was_not_applied_yet_is_not_made_as_if_it_were_missing() -> None:
-    """Only what the migrations up to there make."""
     stage = Stage()
     rolled(stage, to=2)
     assert {table.name for table in stage.server.keyspaces["shop"].tables} == {
@@ -90,7 +86,6 @@ def test_what_was_not_applied_yet_is_not_made_as_if_it_were_missing() -> None:
 
 
 def test_a_keyspace_of_james_is_left_alone_and_no_ledger_is_made() -> None:
-    """What it lacks is told; `complete` makes it, in its own generation, without a history."""
     stage = Stage(shop=without_tables(served(JAMES_3_9.schema), "firstunseen"))
     left = rolled(stage)
     assert (left.plan.foreign, left.plan.empty, left.statements) == (True, True, [])
@@ -103,7 +98,6 @@ def test_a_keyspace_of_james_is_left_alone_and_no_ledger_is_made() -> None:
 
 
 def test_an_adopted_keyspace_gets_later_migrations_and_nothing_else() -> None:
-    """What counts as done is not run, and what it lacks is not made unasked."""
     stage = Stage(shop=without_tables(served(JAMES_3_9.schema), "subscription", "firstunseen"))
     stage.history().baseline(OURS[:-1], stage.clock.new_uuid(), "adopted: 3.9")
     stage.history().baseline(OURS[-1:], stage.clock.new_uuid(), "adopted: 3.9")
@@ -114,7 +108,6 @@ def test_an_adopted_keyspace_gets_later_migrations_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("choice", CompactionChoice)
 def test_the_choice_of_compaction_is_rendered_into_three_tables(choice: CompactionChoice) -> None:
-    """The checksums are those of the files all the same."""
     stage = Stage()
     rolled(stage, compaction=choice)
     live = stage.server.keyspaces["shop"]
@@ -126,7 +119,6 @@ def test_the_choice_of_compaction_is_rendered_into_three_tables(choice: Compacti
 
 
 def test_a_server_that_lacks_the_compaction_is_told_of_before_anything_is_done() -> None:
-    """By the plan already."""
     stage = Stage()
     stage.server.release_version = "4.1.10"
     with pytest.raises(WrongUse, match="UnifiedCompactionStrategy"):
@@ -135,7 +127,6 @@ def test_a_server_that_lacks_the_compaction_is_told_of_before_anything_is_done()
 
 
 def test_a_plan_only_reads() -> None:
-    """Whatever it finds; the ledger need not be there."""
     stage = Stage()
     plan = plan_rollout(stage.server, LedgerRecord(), RolloutRequest("shop", OURS, ours=True))
     assert len(plan.migrations.statements) == STATEMENTS
@@ -145,7 +136,6 @@ def test_a_plan_only_reads() -> None:
 
 
 def test_a_server_without_an_option_gets_our_tables_without_it_and_anybody_else_s_as_they_are() -> None:
-    """ScyllaDB has no read_repair: a table of ours is worth more than the option, another's is not ours to change."""
     (queue,) = (one for one in OURS if one.file.name == "mail_queue")
     for release, choice, there in (
         ("3.0.8", CompactionChoice.TWCS, False),

@@ -85,12 +85,10 @@ class TestNormalised:
         ],
     )
     def test_every_kind_has_one_form(self, given_value: Any, expected: Any) -> None:
-        """Whatever the column's type."""
         assert normalised(given_value) == expected
 
     @pytest.mark.parametrize("cql_type", ["text", "bigint", "timeuuid", "boolean", "counter", "blob"])
     def test_plain_types_need_no_conversion(self, cql_type: str) -> None:
-        """Most columns cost nothing."""
         assert conversion_of(cql_type) is None
 
     @pytest.mark.parametrize(
@@ -103,7 +101,6 @@ class TestNormalised:
         ],
     )
     def test_other_types_are_converted_as_they_are_declared(self, cql_type: str, value: Any, expected: Any) -> None:
-        """To the same forms."""
         conversion = conversion_of(cql_type)
         assert conversion is not None
         assert conversion(value) == expected
@@ -115,12 +112,10 @@ class TestReaders:
     COLUMNS = (Column("modSeq", "bigint"), Column("userFlags", "set<text>"), Column("day", "timestamp"))
 
     def test_a_row_has_every_column_by_name(self) -> None:
-        """In lower case, nulls left null."""
         read = row_reader(self.COLUMNS)
         assert read((3, SortedSet("a"), None)) == {"modseq": 3, "userflags": frozenset({"a"}), "day": None}
 
     def test_times_follow_the_columns(self) -> None:
-        """A column without a value has no time."""
         see = seen_reader(self.COLUMNS, self.COLUMNS[:2])
         assert see((3, None, None, 77, None)) == Seen({"modseq": 3, "userflags": None, "day": None}, {"modseq": 77})
 
@@ -129,26 +124,22 @@ class TestAdaptation:
     """What the driver takes only in another form: user types, given by field."""
 
     def test_fields_are_put_in_order(self) -> None:
-        """Missing ones are null."""
         adapt = adaptation_of(UserType)
         assert adapt is not None
         assert adapt({"user": "me", "namespace": "#private"}) == ("#private", "me")
         assert adapt({"user": "me"}) == (None, "me")
 
     def test_a_tuple_is_taken_as_it_is(self) -> None:
-        """Its fields are in order already."""
         adapt = adaptation_of(UserType)
         assert adapt is not None
         assert adapt(("#private", "me")) == ("#private", "me")
 
     def test_a_list_of_user_types_is_adapted_one_by_one(self) -> None:
-        """As attachments are."""
         adapt = adaptation_of(ListOfUserTypes)
         assert adapt is not None
         assert adapt(({"user": "a", "namespace": "b"},)) == [("b", "a")]
 
     def test_plain_types_need_none(self) -> None:
-        """Most values cost nothing."""
         assert adaptation_of(str) is None
         assert adaptation_of(ListOfTexts) is None
 
@@ -180,17 +171,14 @@ class TestJson:
 
     @pytest.mark.parametrize(("cql_type", "value", "text"), CASES)
     def test_a_value_has_one_text_and_comes_back(self, cql_type: str, value: Any, text: Any) -> None:
-        """Through real JSON."""
         assert encode(value) == text
         assert decode(cql_type, json.loads(json.dumps(encode(value)))) == value
 
     def test_instants_are_told_in_utc(self) -> None:
-        """Wherever they were taken."""
         there = INSTANT.astimezone(timezone(timedelta(hours=9)))
         assert encode(there) == "2026-11-20T17:40:18.255Z"
 
     def test_a_set_of_unlike_values_has_an_order_too(self) -> None:
-        """Reports must not differ from run to run."""
         assert encode(frozenset({1, "a", None})) == encode(frozenset({None, "a", 1}))
 
     @pytest.mark.parametrize(
@@ -209,12 +197,10 @@ class TestJson:
         ],
     )
     def test_what_is_not_of_the_type_is_refused(self, cql_type: str, value: Any) -> None:
-        """As a ValueError, whatever stumbled inside."""
         with pytest.raises(ValueError, match=r".+"):
             decode(cql_type, value)
 
     def test_what_is_no_type_is_refused(self) -> None:
-        """A type is CQL's text."""
         with pytest.raises(BadIdentifier):
             decode("set<", [])
 
@@ -225,19 +211,16 @@ class TestJson:
         )
     )
     def test_anything_can_be_told_in_json(self, value: Any) -> None:
-        """No value of a row makes a report fail."""
         assert json.loads(json.dumps(encode(value))) == encode(value)
 
     @given(instant=st.datetimes(timezones=st.timezones()))
     def test_an_instant_comes_back_to_the_millisecond(self, instant: datetime) -> None:
-        """Cassandra keeps no more."""
         back = decode("timestamp", encode(instant))
         assert timedelta() <= instant - back < timedelta(milliseconds=1)
 
 
 @pytest.mark.skipif(not JAMES_ROWS.exists(), reason="the rows that James wrote are not here")
 def test_rows_that_james_wrote_come_back() -> None:
-    """Real rows of every kind survive decoding and encoding."""
     from model.catalog.mail import IMAP_UID, MAILBOX  # noqa: PLC0415 - beside what it is for
 
     for table in (IMAP_UID, MAILBOX):
@@ -264,19 +247,16 @@ class Answer:
 
 
 def test_a_write_that_applied_brings_nothing_back() -> None:
-    """Only `[applied]`."""
     assert applied_of(Answer(["[applied]"], [True])) == Applied(applied=True)
 
 
 def test_a_refused_write_brings_what_stands_there() -> None:
-    """In the model's own forms, so that it can be compared with what was expected."""
     answer = Answer(["[applied]", "v", "tags"], [False, "x", {"b", "a"}])
 
     assert applied_of(answer) == Applied(applied=False, current={"v": "x", "tags": frozenset({"a", "b"})})
 
 
 def test_a_refused_write_where_no_row_is_says_so() -> None:
-    """No row and a row of nulls are told apart."""
     assert applied_of(Answer(["[applied]"], [False])) == Applied(applied=False, current=None)
     assert applied_of(Answer(["[applied]", "v"], [False, None])) == Applied(applied=False, current={"v": None})
 
@@ -287,7 +267,6 @@ def test_a_refused_write_where_no_row_is_says_so() -> None:
     ids=lambda write: type(write).__name__,
 )
 def test_every_conditional_write_is_answered_by_a_verdict(write: Any) -> None:
-    """Not by silence."""
     read = answer_of(write, collection_times=True)
 
     assert read(Answer(["[applied]"], [True])) == Applied(applied=True)
@@ -299,13 +278,11 @@ def test_every_conditional_write_is_answered_by_a_verdict(write: Any) -> None:
     ids=lambda write: type(write).__name__,
 )
 def test_a_plain_write_is_answered_by_nothing(write: Any) -> None:
-    """Whatever the driver gives back."""
     assert answer_of(write, collection_times=True)(object()) is None
 
 
 @pytest.mark.parametrize("collection_times", [True, False])
 def test_a_read_pairs_each_time_with_its_column(collection_times: bool) -> None:
-    """Times follow the columns; a cell that was never written has none; before 5.0 sets tell no times."""
     read = Read(CELLS, ("a",), times=True)
     selection = selection_of(read, collection_times=collection_times)
     row = {column.name: None for column in selection.columns} | {"k": "a", "c": 1, "v": "x", "n": 5}
@@ -320,7 +297,6 @@ def test_a_read_pairs_each_time_with_its_column(collection_times: bool) -> None:
 
 
 def test_a_scan_gives_rows_by_the_names_asked_for() -> None:
-    """Only the columns that the scan named."""
     of = answer_of(Scan(CELLS, ("k", "n")), collection_times=True)
 
     assert of(("a", 5)) == {"k": "a", "n": 5}

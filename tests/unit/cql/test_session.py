@@ -17,13 +17,11 @@ from tests.support.tables import CELLS
 
 
 def test_a_contact_without_hosts_is_refused() -> None:
-    """Before anything is dialled."""
     with pytest.raises(BadSettings, match="no host"):
         connect(Contact(()))
 
 
 def test_a_port_where_nobody_listens_is_named() -> None:
-    """With what to check."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
@@ -33,13 +31,11 @@ def test_a_port_where_nobody_listens_is_named() -> None:
 
 
 def test_a_name_that_leads_nowhere_is_named() -> None:
-    """Names are looked up first."""
     with pytest.raises(CannotReach, match=r"nowhere\.invalid"):
         connect(Contact(("nowhere.invalid",)))
 
 
 def test_a_server_that_speaks_something_else_is_not_waited_for() -> None:
-    """A mistaken port: it accepts, and says nothing that we understand."""
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         port: Any = stranger.getsockname()[1]
         with pytest.raises(CannotReach, match=f"127.0.0.1:{port}"):
@@ -47,7 +43,6 @@ def test_a_server_that_speaks_something_else_is_not_waited_for() -> None:
 
 
 def test_requests_leave_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No connection holds a request back until the one before it is acknowledged, not even the first."""
     options: list[Any] = []
 
     class Dialled(socket.socket):
@@ -64,7 +59,6 @@ def test_requests_leave_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_each_request_is_waited_for_as_long_as_its_kind_allows() -> None:
-    """A write more briefly than a read, so that it can be sent again before its stamp is too old."""
     waits: list[float] = []
 
     class Statement:
@@ -94,35 +88,29 @@ def test_each_request_is_waited_for_as_long_as_its_kind_allows() -> None:
 
 
 def test_a_contact_travels_whole() -> None:
-    """Workers elsewhere get the password too."""
     contact = Contact(("a", "b"), 9142, "dc1", "me", "secret", request_seconds=3)
     assert pickle.loads(pickle.dumps(contact)) == contact
 
 
 def test_the_password_is_never_told() -> None:
-    """Not in logs, not in tracebacks."""
     assert "secret" not in repr(Contact(username="me", password="secret"))
 
 
 def test_the_address_is_as_people_write_it() -> None:
-    """Each host with its port."""
     assert Contact(("a", "b"), 9142).address == "a:9142, b:9142"
 
 
 def test_without_tls_files_there_is_no_tls() -> None:
-    """Most clusters inside one network have none."""
     assert tls_context(Contact()) is None
 
 
 def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
-    """With the options to look at."""
     with pytest.raises(BadSettings, match=r"nowhere\.pem") as caught:
         tls_context(Contact(tls_ca=str(tmp_path / "nowhere.pem")))
     assert "--tls-ca" in caught.value.mend
 
 
 def test_a_file_that_is_no_certificate_is_named(tmp_path: Path) -> None:
-    """Whatever it is instead."""
     nonsense = tmp_path / "nonsense.pem"
     nonsense.write_text("no certificate")
     for contact in (Contact(tls_ca=str(nonsense)), Contact(tls_cert=str(nonsense))):
@@ -132,7 +120,6 @@ def test_a_file_that_is_no_certificate_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("hostnames", [False, True])
 def test_certificates_are_always_checked(hostnames: bool) -> None:
-    """Names only on demand: nodes are found by address."""
     authority = ssl.get_default_verify_paths().cafile
     if not (authority and Path(authority).exists()):
         pytest.skip("this machine has no certificates of authorities")

@@ -39,7 +39,6 @@ QUALIFIED = [
 
 @pytest.mark.parametrize(("author", "told"), QUALIFIED, ids=range(len(QUALIFIED)))
 def test_the_keyspace_stands_before_the_name_and_nothing_else_is_changed(author: str, told: str) -> None:
-    """Wherever the name stands, however it is spelled; a view's base lies in the view's keyspace anyway."""
     text = f"-- t\n;;{author};"
     (parsed,) = parse(text)
     assert qualified(text, parsed, "ks") == told
@@ -79,14 +78,12 @@ SENT = [
 
 @pytest.mark.parametrize(("author", "told"), SENT, ids=range(len(SENT)))
 def test_what_is_sent_can_be_sent_again(author: str, told: str) -> None:
-    """A table under the id of its attempt, rows as of its time; what the author said of either stays."""
     (parsed,) = parse(author)
     assert sent(author, parsed, "ks", ATTEMPT) == told
 
 
 @given(st.sampled_from([author for author, _ in SENT]), st.integers(1, 2**40))
 def test_what_is_sent_is_still_the_same_statement(author: str, micros: int) -> None:
-    """It parses, and says what the author said, besides the keyspace, the id and the timestamp."""
     (parsed,), attempt = parse(author), uuid_at(micros)
     (again,) = parse(sent(author, parsed, "ks", attempt))
     before, after = parsed.statement, again.statement

@@ -125,14 +125,12 @@ TEXTS: list[tuple[Operation, str, tuple[Any, ...]]] = [
 
 @pytest.mark.parametrize(("operation", "text", "values"), TEXTS)
 def test_each_kind_has_its_text_and_its_values(operation: Operation, text: str, values: tuple[Any, ...]) -> None:
-    """The text holds markers alone, and the values come in the markers' order."""
     assert render("ks", operation) == text
     assert values_of(operation, UNSET) == values
     assert text.count("?") == len(values)
 
 
 def test_times_of_collections_are_read_where_the_server_tells_them() -> None:
-    """From Cassandra 5 on as the newest element's; before, they are absent, and modseq's time stands for them."""
     read = Read(T, (M,), times=True)
     assert render("ks", read, collection_times=True).startswith(
         "SELECT messageid, uid, modseq, userflags, WRITETIME(modseq), MAXWRITETIME(userflags) FROM"
@@ -141,12 +139,10 @@ def test_times_of_collections_are_read_where_the_server_tells_them() -> None:
 
 
 def test_counters_have_no_times() -> None:
-    """The server refuses to tell them."""
     assert "WRITETIME" not in render("ks", Read(MAILBOX_COUNTERS, (M,), times=True), collection_times=True)
 
 
 def test_fields_of_a_user_type_are_read_one_by_one() -> None:
-    """A dotted name selects a field; its time is that of the whole value, which any server tells."""
     table = PATHS.mirror.table
     text = render("ks", Read(table, (M,), times=True))
     assert "mailboxbase.namespace, mailboxbase.user, name" in text
@@ -156,7 +152,6 @@ def test_fields_of_a_user_type_are_read_one_by_one() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.truth.spelling)
 def test_every_declared_table_can_be_read(family: Any) -> None:
-    """Whatever the catalog declares has names that CQL takes."""
     for table in family.tables:
         key = tuple(range(len(table.partition)))
         assert render("ks", Read(table, key, times=True)).endswith("?")
@@ -168,13 +163,11 @@ def test_every_declared_table_can_be_read(family: Any) -> None:
     [("ks; DROP TABLE x", T), ("1ks", T), ("ks", Table("a b", T.columns)), ("ks", Table('a"', T.columns))],
 )
 def test_names_that_cql_would_not_take_are_refused(keyspace: str, table: Table) -> None:
-    """Nothing that is no name gets into a text."""
     with pytest.raises(BadIdentifier):
         render(keyspace, Read(table, (M,)))
 
 
 def test_a_column_that_cql_would_not_take_is_refused() -> None:
-    """Not even one that a table declares."""
     bad = T.with_columns((*T.columns, Column("x = 1, y", "text")))
     with pytest.raises(BadIdentifier):
         render("ks", Read(bad, (M,)))
@@ -183,33 +176,28 @@ def test_a_column_that_cql_would_not_take_is_refused() -> None:
 
 
 def test_a_field_of_a_user_type_cannot_be_written() -> None:
-    """A frozen value is written whole."""
     with pytest.raises(BadIdentifier):
         render("ks", Put(PATHS.mirror.table, {"id": M, "mailboxbase.user": "me"}))
 
 
 def test_a_column_that_the_table_lacks_is_refused() -> None:
-    """Before the server has to."""
     with pytest.raises(KeyError, match="someTable has no column nope"):
         render("ks", Put(T, {"messageid": M, "nope": 1}))
 
 
 @pytest.mark.parametrize("key", [(), (1,), (1, 2, 3, 4)])
 def test_a_key_holds_at_least_the_partition_and_at_most_the_row(key: tuple[int, ...]) -> None:
-    """Anything else would read or delete what was not meant."""
     with pytest.raises(ValueError, match=f"key of {len(key)} values"):
         render("ks", Remove(PAIRED, key))
 
 
 @pytest.mark.parametrize("key", [(), (1, 2, 3)])
 def test_what_is_read_among_ends_in_the_key(key: tuple[int, ...]) -> None:
-    """With the value that stands for many it is a partition's key at least, and a row's at most."""
     with pytest.raises(ValueError, match=f"key of {len(key) + 1} values"):
         render("ks", Read(PAIRED, key, among=(1, 2)))
 
 
 def test_a_change_of_nothing_has_no_text() -> None:
-    """It is a mistake of the program."""
     with pytest.raises(ValueError, match="changes nothing"):
         render("ks", Change(T, (M, 7)))
 
@@ -257,23 +245,19 @@ operations: st.SearchStrategy[Operation] = st.one_of(
 
 @given(one=operations, other=operations)
 def test_equal_shapes_have_equal_texts(one: Operation, other: Operation) -> None:
-    """So a statement may be prepared once for each shape; and different texts never share one."""
     if shape_of(one) == shape_of(other):
         assert render("ks", one) == render("ks", other)
 
 
 @given(operation=operations)
 def test_there_is_a_value_for_every_marker(operation: Operation) -> None:
-    """Whatever the operation."""
     assert render("ks", operation).count("?") == len(values_of(operation, UNSET))
 
 
 def test_values_do_not_change_the_shape() -> None:
-    """Or every write would be prepared anew."""
     assert shape_of(Put(T, ROW, at=1)) == shape_of(Put(T, {**ROW, "modseq": 9}, at=2))
     assert shape_of(Read(T, (M,))) == shape_of(Read(T, (UUID(int=5),)))
 
 
 def test_tables_of_one_name_have_shapes_of_their_own() -> None:
-    """A table as an older generation has it is another table."""
     assert shape_of(Read(IMAP_UID, (M,))) != shape_of(Read(IMAP_UID.with_columns(IMAP_UID.columns), (M,)))

@@ -38,7 +38,6 @@ def view(column: str, figure: float, table: str = "imapuidtable", keyspace: str 
 
 
 def test_sizes_are_added_up_and_latencies_are_those_of_the_worst_node() -> None:
-    """Each node tells of itself only; other keyspaces and tables are none of ours."""
     nodes = Nodes(
         {
             "system.size_estimates": (
@@ -64,7 +63,6 @@ def test_sizes_are_added_up_and_latencies_are_those_of_the_worst_node() -> None:
 
 
 def test_a_refused_permission_is_a_note_that_says_what_to_grant() -> None:
-    """The advice goes on without the figure."""
     nodes = Nodes({}, {"system_views.disk_usage": AccessDenied("no"), "system.size_estimates": AccessDenied("no")})
 
     found = read_statistics(nodes, MAIL, ["imapuidtable"])
@@ -78,7 +76,6 @@ def test_a_refused_permission_is_a_note_that_says_what_to_grant() -> None:
 
 
 def test_a_table_that_an_older_server_lacks_is_a_note() -> None:
-    """Nothing is asked twice for it."""
     nodes = Nodes({}, {"system_views.rows_per_read": SchemaMismatch("system_views", ("table rows_per_read",))})
 
     found = read_statistics(nodes, MAIL, ["imapuidtable"])
@@ -87,7 +84,6 @@ def test_a_table_that_an_older_server_lacks_is_a_note() -> None:
 
 
 def test_a_node_that_is_silent_is_named() -> None:
-    """What the other one says still counts."""
     usage = ([view("mebibytes", 3)], [view("mebibytes", 5)])
     nodes = Nodes({"system_views.disk_usage": usage}, silent=frozenset({"10.0.0.2"}))
 
@@ -99,7 +95,6 @@ def test_a_node_that_is_silent_is_named() -> None:
 
 
 def test_a_setting_that_is_no_number_is_not_read() -> None:
-    """A hint window switched off altogether."""
     nodes = Nodes({"system_views.settings": ([{"name": "max_hint_window_in_ms", "value": "null"}], [])})
 
     assert read_statistics(nodes, MAIL, []).hint_window_seconds is None
@@ -107,7 +102,6 @@ def test_a_setting_that_is_no_number_is_not_read() -> None:
 
 @pytest.mark.parametrize("view_of", VIEWS, ids=lambda one: one.table)
 def test_each_figure_comes_from_its_own_table(view_of: NodeFigure) -> None:
-    """Two nodes tell 3 and 5: what lies on disks is added, what is slow or large is that of the worst."""
     place = f"system_views.{view_of.table}"
     rows = ([view(view_of.column, 3)], [view(view_of.column, 5), view(view_of.column, 9, table="other")])
 
@@ -120,7 +114,6 @@ def test_each_figure_comes_from_its_own_table(view_of: NodeFigure) -> None:
 
 
 def test_a_figure_that_a_node_leaves_open_is_not_counted() -> None:
-    """A latency of a table that nobody read."""
     rows = ([{**view("p99th_ms", 0), "p99th_ms": None}], [view("p99th_ms", 4)])
 
     found = read_statistics(Nodes({"system_views.local_read_latency": rows}), MAIL, ["imapuidtable"])
@@ -129,7 +122,6 @@ def test_a_figure_that_a_node_leaves_open_is_not_counted() -> None:
 
 
 def test_a_table_without_partitions_has_no_mean() -> None:
-    """Estimates of an empty table, or of one that was never flushed."""
     nothing: Sequence[Sequence[Row]] = ([{"mean_partition_size": 0, "partitions_count": 0}], [])
 
     found = read_statistics(Nodes({"system.size_estimates": nothing}), MAIL, ["imapuidtable"]).tables["imapuidtable"]
@@ -138,7 +130,6 @@ def test_a_table_without_partitions_has_no_mean() -> None:
 
 
 def test_the_longest_hint_window_of_any_node_counts() -> None:
-    """Deleted rows must be remembered until the last hint was delivered."""
     name = "max_hint_window_in_ms"
     rows = ([{"name": name, "value": "3600000"}], [{"name": name, "value": "10800000"}])
 
@@ -146,7 +137,6 @@ def test_the_longest_hint_window_of_any_node_counts() -> None:
 
 
 def test_the_same_trouble_on_every_node_is_one_note() -> None:
-    """Of each table one; the nodes that were heard are counted all the same."""
     denied = {"system_views.disk_usage": AccessDenied("no"), "system_views.settings": AccessDenied("no")}
 
     found = read_statistics(Nodes({}, denied), MAIL, ["imapuidtable"])

@@ -98,7 +98,6 @@ class TestQueue:
     """Slices of the queue's view."""
 
     def test_slices_that_are_over_are_counted_over_all_buckets(self) -> None:
-        """The present one is still filling: it would make the traffic look smaller than it is."""
         hours = [NOW - 3 * HOUR, NOW - 2 * HOUR, NOW]
         server = MailServer({("spool", int(at), bucket): 1_800 for at in hours for bucket in (0, 1)})
 
@@ -110,7 +109,6 @@ class TestQueue:
         assert found.mails_per_partition == 1_800
 
     def test_the_busiest_queue_is_the_one_advice_is_for(self) -> None:
-        """The others share its tables, and its settings."""
         server = MailServer({("small", NOW - 7_200, 0): 5, ("large", NOW - 7_200, 0): 50})
 
         found = queue_of(server)
@@ -121,7 +119,6 @@ class TestQueue:
         assert found.mails_per_partition == 27.5
 
     def test_the_window_is_configured_or_seen_or_jamess_own(self) -> None:
-        """In this order: a configuration says it, two slices show it, one slice does not."""
         pair = {("spool", NOW - 7_200, 0): 600, ("spool", NOW - 6_600, 0): 600}
         configured = queue_of(MailServer(pair, {"eventstore": [{"event": CONFIGURATION}]}), WHOLE)
         seen = queue_of(MailServer(pair))
@@ -145,14 +142,12 @@ class TestQueue:
     def test_the_last_event_that_can_be_read_counts(
         self, events: list[str | None], found: SliceSettings | None
     ) -> None:
-        """With its pace where it tells one; a queue without any mail has settings too."""
         server = MailServer({}, {"eventstore": [{"event": event} for event in events]})
 
         assert queue_settings(Reading(server), "mail", WHOLE) == found
         assert queue_settings(Reading(server), "mail", ALONE) is None
 
     def test_the_configuration_is_looked_for_where_james_keeps_it(self) -> None:
-        """Under its own aggregate, bound."""
         server = MailServer({("spool", NOW - 7_200, 0): 1})
 
         queue_of(server, WHOLE)
@@ -170,13 +165,11 @@ class TestQueue:
         ids=["no row", "no cell", "a day ago", "a clock that is ahead"],
     )
     def test_the_browse_start_says_how_long_mails_have_waited(self, rows: list[Row], oldest: float | None) -> None:
-        """Never less than nothing."""
         found = queue_of(MailServer({("spool", NOW - 7_200, 0): 1}, {"browsestart": rows}), WHOLE)
 
         assert found.oldest_seconds == oldest
 
     def test_only_the_newest_slices_are_counted(self) -> None:
-        """Keys come in token order, so all of them are asked for; each count is a read of a partition."""
         starts = [NOW - HOUR * (number + 1) for number in range(SLICES_COUNTED_MAX + 50)]
         server = MailServer({("spool", int(at), 0): 1 for at in reversed(starts)})
 
@@ -190,7 +183,6 @@ class TestQueue:
         assert found.rates.looked_at == SLICES_COUNTED_MAX
 
     def test_without_mails_there_is_nothing_to_tell(self) -> None:
-        """Nor without the tables, of which nothing is then asked."""
         server = MailServer()
 
         assert queue_traffic(Reading(server), "mail", ALONE, NOW) is None
@@ -199,7 +191,6 @@ class TestQueue:
         assert len(server.asked) == 1
 
     def test_a_browse_start_and_events_that_may_not_be_read_leave_the_rest(self) -> None:
-        """Each is noted."""
         refused = {name: AccessDenied("no") for name in ("browsestart", "eventstore")}
         reading = Reading(MailServer({("spool", NOW - 7_200, 0): 3_600}, refused=refused))
 
@@ -210,7 +201,6 @@ class TestQueue:
         assert [note.partition(" ")[0] for note in reading.notes] == ["mail.eventstore", "mail.browsestart"]
 
     def test_a_cluster_that_does_not_answer_is_no_missing_permission(self) -> None:
-        """Advice on half of what there is would mislead."""
         reading = Reading(MailServer(refused={"enqueuedmailsv4": CannotReach("nobody answers")}))
 
         with pytest.raises(CannotReach, match="nobody answers"):
@@ -218,7 +208,6 @@ class TestQueue:
         assert reading.notes == []
 
     def test_the_keyspace_is_a_name_before_it_is_part_of_a_statement(self) -> None:
-        """Names cannot be bound."""
         reading = Reading(MailServer())
         with pytest.raises(BadIdentifier):
             queue_traffic(reading, "mail; DROP", ALONE, NOW)
@@ -227,7 +216,6 @@ class TestQueue:
 
 
 def test_tables_that_may_not_be_read_are_noted_and_measure_nothing() -> None:
-    """Each once, with what to grant."""
     names = ["enqueuedmailsv4", "imapuidtable", "messagecounter", "modseq"]
     reading = Reading(MailServer(refused=dict.fromkeys(names, AccessDenied("no"))))
 
@@ -264,14 +252,12 @@ class TestMessages:
         return message_traffic(Reading(server), "mail", MESSAGES, NOW * 1_000_000, partitions).rates
 
     def test_a_keyspace_that_was_read_whole_needs_no_estimate(self) -> None:
-        """Its messages are as many as were seen, whatever an estimate says."""
         week = self._rates(born(0, 1, 2, 3, 20), partitions=1_000_000)
 
         assert week.mean == pytest.approx(4 / (7 * 86_400))
         assert week.history_seconds == 20 * 86_400
 
     def test_a_sample_stands_for_all(self) -> None:
-        """As many times as the estimate is larger than it; never for fewer than were seen."""
         rows = of_a_week(IDS_MAX)
 
         assert self._rates(rows, partitions=10 * IDS_MAX).mean == pytest.approx(10 * IDS_MAX / (7 * 86_400))
@@ -279,7 +265,6 @@ class TestMessages:
             assert self._rates(rows, too_small).mean == pytest.approx(IDS_MAX / (7 * 86_400))
 
     def test_ids_without_a_time_make_the_others_count_for_less(self) -> None:
-        """Of 20,000 one half says when it was born: of a million half a million do."""
         half = IDS_MAX // 2
         rows = [*of_a_week(half), *({"messageid": uuid4()} for _ in range(half))]
 
@@ -300,7 +285,6 @@ class TestMessages:
     def test_changes_are_what_the_modseqs_are_ahead_of_the_uids(
         self, uids: list[int | None], modseqs: list[int | None], changes: float | None
     ) -> None:
-        """Each addition takes one of both, each change a modseq only; a mailbox without either counts nothing."""
         others = {
             "messagecounter": [{"nextuid": uid} for uid in uids],
             "modseq": [{"nextmodseq": modseq} for modseq in modseqs],
@@ -316,7 +300,6 @@ class TestMessages:
         assert f"SELECT messageid FROM mail.imapuidtable LIMIT {IDS_MAX}" in texts
 
     def test_what_is_not_there_is_not_asked_for(self) -> None:
-        """A keyspace with a queue and nothing else; one without generators."""
         server = MailServer(others={"imapuidtable": [{"messageid": UUID(int=0)}]})
 
         for live in (ALONE, named("imapUidTable", "modseq"), named("imapUidTable", "messageCounter")):

@@ -11,7 +11,6 @@ PLAIN = table("p", "k int, c int, v int, PRIMARY KEY (k, c)")
 
 
 def test_each_delete_on_time_windows_is_found_at_its_place() -> None:
-    """T4: in a batch, too; whole rows, partitions and columns alike."""
     text = WINDOWED + (
         "DELETE FROM w WHERE k = 1;\n"
         "DELETE v FROM w WHERE k = 1 AND at = 2;\n"
@@ -32,12 +31,10 @@ def test_each_delete_on_time_windows_is_found_at_its_place() -> None:
     ],
 )
 def test_deletes_elsewhere_are_fine(text: str) -> None:
-    """T4: the table is judged as it is in the end."""
     assert findings(text, "T4") == ()
 
 
 def test_deletes_that_are_known_are_found_once() -> None:
-    """T4: a statement says more than knowledge does."""
     deleted = frozenset({"w", "p"})
     assert [one.text for one in findings(WINDOWED + PLAIN, "T4", deleted=deleted)] == [
         "rows of w are deleted one by one"
@@ -47,7 +44,6 @@ def test_deletes_that_are_known_are_found_once() -> None:
 
 
 def test_updates_on_time_windows_are_found() -> None:
-    """T5: a statement, or knowledge; the flags are named."""
     text = WINDOWED + "UPDATE w SET v = 1 WHERE k = 1 AND at = 2;"
     assert [one.text for one in findings(text, "T5")] == ["this updates w, which has time windows"]
     assert findings(WINDOWED, "T5") == ()
@@ -58,7 +54,6 @@ def test_updates_on_time_windows_are_found() -> None:
 
 
 def test_flags_on_time_windows_are_worth_a_note() -> None:
-    """T5: booleans and counters are changed later, as a rule; where it is known, it is no mere note."""
     columns = "k int, at timestamp, seen boolean, PRIMARY KEY (k, at)"
     text = table(columns=columns, compaction=windows())
     assert [(one.severity, one.subject) for one in findings(text, "T5")] == [(Severity.NOTE, "seen")]
@@ -71,7 +66,6 @@ def test_flags_on_time_windows_are_worth_a_note() -> None:
 
 
 def test_timestamps_of_the_writers_own_are_found_on_time_windows_only() -> None:
-    """T6: in every kind of write, and over a whole batch; elsewhere they do no harm."""
     text = WINDOWED + (
         "INSERT INTO w (k, at) VALUES (1, 2) USING TIMESTAMP 5;\n"
         "UPDATE w USING TTL 3 AND TIMESTAMP ? SET v = 1 WHERE k = 1 AND at = 2;\n"
@@ -86,7 +80,6 @@ def test_timestamps_of_the_writers_own_are_found_on_time_windows_only() -> None:
 
 
 def test_collections_written_whole_are_found() -> None:
-    """T14: by an INSERT; adding elements and frozen collections are fine."""
     columns = "k int, tags set<text>, kept frozen<set<text>>, PRIMARY KEY (k)"
     text = table(columns=columns) + "INSERT INTO t (k, tags, kept) VALUES (1, {'a'}, {'b'});"
     found = findings(text, "T14")
@@ -108,7 +101,6 @@ def test_collections_written_whole_are_found() -> None:
     ],
 )
 def test_batches_over_partitions_that_differ_are_found(writes: str) -> None:
-    """T17: other values in the key, or keys of other types."""
     tables = PLAIN + table("q", "k int, v int, PRIMARY KEY (k)") + table("named", "name text, PRIMARY KEY (name)")
     found = findings(f"{tables}BEGIN UNLOGGED BATCH {writes} APPLY BATCH;", "T17")
     assert [one.text for one in found] == ["an unlogged batch writes to more than one partition"]
@@ -128,13 +120,11 @@ def test_batches_over_partitions_that_differ_are_found(writes: str) -> None:
     ],
 )
 def test_batches_whose_partitions_are_one_or_not_known_are_left_alone(writes: str) -> None:
-    """T17: tables of one keyspace share a partition where their keys are equal; markers tell nothing."""
     tables = PLAIN + table("q", "k int, v int, PRIMARY KEY (k)")
     assert findings(f"{tables}BEGIN BATCH {writes} APPLY BATCH;", "T17") == ()
 
 
 def test_plain_writes_beside_conditional_ones_are_found_once_a_table() -> None:
-    """K1: the first plain write to a table that is also written with IF."""
     text = PLAIN + (
         "INSERT INTO p (k, c) VALUES (1, 1) IF NOT EXISTS;\n"
         "DELETE FROM p WHERE k = 1 AND c = 1;\n"
@@ -153,7 +143,6 @@ FLAGGED = table(
 
 
 def test_an_update_says_more_than_a_flag_looks_like() -> None:
-    """T5: the note about the column goes where a statement shows what is done."""
     found = findings(FLAGGED + "UPDATE w SET seen = true WHERE k = 1 AND at = 2;", "T5")
     assert [(one.severity, one.text) for one in found] == [(Severity.WARNING, "this updates w, which has time windows")]
 
@@ -167,7 +156,6 @@ def test_an_update_says_more_than_a_flag_looks_like() -> None:
     ],
 )
 def test_a_write_is_pointed_at_by_its_table(rule: str, statement: str, wanted: str) -> None:
-    """Also where it is one of several in a batch."""
     text = FLAGGED + statement
     assert pointed_at(text, findings(text, rule)) == [wanted]
 
@@ -180,12 +168,10 @@ def test_a_write_is_pointed_at_by_its_table(rule: str, statement: str, wanted: s
     ],
 )
 def test_what_is_only_known_is_pointed_at_where_the_windows_are_declared(rule: str, known: dict[str, Any]) -> None:
-    """T4, T6: no statement here does it, the compaction makes it matter."""
     assert pointed_at(FLAGGED, findings(FLAGGED, rule, **known)) == ["compaction"]
 
 
 def test_names_of_columns_are_compared_as_the_server_knows_them() -> None:
-    """T14, T17: in any case, unless they are in quotes."""
     tags = table(columns='k int, "Tags" set<text>, kinds set<text>, PRIMARY KEY (k)')
     text = tags + 'INSERT INTO t (K, "Tags", KINDS) VALUES (1, {}, {});'
     found = findings(text, "T14")
@@ -199,7 +185,6 @@ def test_names_of_columns_are_compared_as_the_server_knows_them() -> None:
 
 
 def test_what_is_written_whole_is_told_once() -> None:
-    """T14: by its statement, though it is known besides; in a batch at its write."""
     text = table(columns="k int PRIMARY KEY, tags set<text>")
     text += "BEGIN BATCH INSERT INTO t (k, tags) VALUES (1, {'a'}); APPLY BATCH;"
     (found,) = findings(text, "T14", rewritten=frozenset({("t", "tags")}))
@@ -207,7 +192,6 @@ def test_what_is_written_whole_is_told_once() -> None:
 
 
 def test_a_batch_is_told_by_its_kind_and_its_tables() -> None:
-    """T17: each table once, in the order of the writes."""
     tables = PLAIN + table("named", "name text PRIMARY KEY")
     writes = "INSERT INTO named (name) VALUES ('a'); DELETE FROM p WHERE k = 1; DELETE FROM p WHERE k = 2;"
     (found,) = findings(f"{tables}BEGIN BATCH {writes} APPLY BATCH;", "T17")

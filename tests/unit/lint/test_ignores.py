@@ -21,7 +21,6 @@ def reasoned(text: str, *ignores: Ignore) -> list[tuple[str, str, str | None, bo
 
 
 def test_a_note_covers_its_statement_and_the_table_that_it_creates() -> None:
-    """Also where a later statement is pointed at; other rules and tables count as before."""
     text = (
         f"-- lint: ignore T1, T13: {REASON}\n"
         + table("a", gc_grace_seconds=1)
@@ -39,7 +38,6 @@ def test_a_note_covers_its_statement_and_the_table_that_it_creates() -> None:
 
 
 def test_a_note_before_a_data_statement_covers_just_that() -> None:
-    """The next delete is found."""
     columns = "k int, c int, PRIMARY KEY (k, c)"
     text = table("a", columns, compaction=windows()) + (
         f"-- lint: ignore T4: {REASON}\nDELETE FROM a WHERE k = 1;\n\nDELETE FROM a WHERE k = 2;"
@@ -48,7 +46,6 @@ def test_a_note_before_a_data_statement_covers_just_that() -> None:
 
 
 def test_ignores_cover_a_table_in_any_case_or_all_tables() -> None:
-    """And a note in the file is the nearer reason."""
     text = table("a", gc_grace_seconds=1) + f"-- LINT: Ignore T8: near\n{table('b', gc_grace_seconds=1)}"
     assert reasoned(text, Ignore("T8", "A", "one")) == [("T8", "a", "one", False), ("T8", "b", "near", True)]
     assert reasoned(text, Ignore("T8", "", "all")) == [("T8", "a", "all", False), ("T8", "b", "near", True)]
@@ -56,7 +53,6 @@ def test_ignores_cover_a_table_in_any_case_or_all_tables() -> None:
 
 
 def test_what_covers_nothing_is_told() -> None:
-    """So that it can go."""
     text = f"-- lint: ignore T1: {REASON}\n{table('a', gc_grace_seconds=1)}"
     subject = subject_of(text)
     found, notes = lint(subject), notes_among(subject.statements)
@@ -77,7 +73,6 @@ def test_what_covers_nothing_is_told() -> None:
     ],
 )
 def test_a_note_without_rule_or_reason_is_refused(note: str) -> None:
-    """With its file, its words, and how to write it."""
     (placed,) = statements_of({"a.cql": f"-- {note}\n{table()}"})
     with pytest.raises(WrongUse, match=r"a\.cql: the comment 'lint: ignore.*(no reason|as its rule)") as refused:
         notes_among([placed])
@@ -86,13 +81,11 @@ def test_a_note_without_rule_or_reason_is_refused(note: str) -> None:
 
 @pytest.mark.parametrize("comment", ["ignore T5: why", "please lint: ignore T5: why", "lint", "about lint: T5"])
 def test_other_comments_are_comments(comment: str) -> None:
-    """Only what begins as a note is one."""
     (placed,) = statements_of({"a.cql": f"-- {comment}\n{table()}"})
     assert notes_among([placed]) == ()
 
 
 def test_a_comment_apart_from_the_statement_is_no_note() -> None:
-    """An empty line parts them."""
     text = f"-- lint: ignore T8: {REASON}\n\n{table('a', gc_grace_seconds=1)}"
     assert reasoned(text) == [("T8", "a", None, False)]
 
@@ -109,18 +102,15 @@ def test_a_comment_apart_from_the_statement_is_no_note() -> None:
     ],
 )
 def test_an_ignore_of_settings_is_refused_in_words(rule: Any, at: Any, reason: Any, why: str) -> None:
-    """Whatever somebody wrote into the file."""
     with pytest.raises(WrongUse, match=why):
         parse_ignore(rule, at, reason)
 
 
 def test_reasons_are_told_on_one_line() -> None:
-    """However they were broken."""
     assert parse_ignore(" T5 ", " t ", "first\n   second") == Ignore("T5", "t", "first second")
 
 
 def test_an_unknown_rule_is_refused_wherever_rules_are_named() -> None:
-    """T25 has the form of a rule and is none."""
     with pytest.raises(WrongUse, match="there is no rule 'T25'"):
         rules_named(["T1", "T25"])
     with pytest.raises(WrongUse, match="there is no rule 'X'"):
@@ -139,7 +129,6 @@ def test_an_unknown_rule_is_refused_wherever_rules_are_named() -> None:
     ],
 )
 def test_a_note_names_one_rule_or_several(note: str, rules: list[str]) -> None:
-    """With commas or blanks between them; the first colon after them begins the reason."""
     (placed,) = statements_of({"a.cql": f"-- {note}\n{table()}"})
     assert [one.rule for one in notes_among([placed])] == rules
     assert {one.reason for one in notes_among([placed])} <= {"why", "why: because"}
@@ -147,14 +136,12 @@ def test_a_note_names_one_rule_or_several(note: str, rules: list[str]) -> None:
 
 @pytest.mark.parametrize("rule", ["T0", "T100", "X5", "t5", "T05", "5", ""])
 def test_the_id_of_a_rule_has_one_form(rule: str) -> None:
-    """A letter and a number from 1 to 99."""
     with pytest.raises(WrongUse) as refused:
         parse_ignore(rule, "t", REASON)
     assert str(refused.value) == (f"an ignore names {rule!r} as its rule\nList the rules: mailmend schema lint --rules")
 
 
 def test_a_refused_ignore_says_how_to_write_it() -> None:
-    """Each of its parts."""
     with pytest.raises(WrongUse, match="the ignore of T5 names 5 as its table") as refused:
         parse_ignore("T5", 5, REASON)
     assert refused.value.mend == 'Write it like table = "mytable".'
@@ -164,7 +151,6 @@ def test_a_refused_ignore_says_how_to_write_it() -> None:
 
 
 def test_names_in_quotes_are_covered_under_their_own_case() -> None:
-    """By a note before their statement, and by settings."""
     text = "-- lint: ignore T8: near\n" + table('"A"', gc_grace_seconds=1) + table("a", gc_grace_seconds=1)
     assert reasoned(text) == [("T8", '"A"', "near", True), ("T8", "a", None, False)]
     assert reasoned(text, Ignore("T8", '"A"', "far"), Ignore("T8", "A", "small")) == [
@@ -174,7 +160,6 @@ def test_names_in_quotes_are_covered_under_their_own_case() -> None:
 
 
 def test_a_note_covers_what_is_pointed_at_elsewhere_only_for_its_own_table() -> None:
-    """An ALTER creates nothing: a note before it covers what stands in it."""
     text = table("a") + f"-- lint: ignore T8: {REASON}\nALTER TABLE a WITH gc_grace_seconds = 1;"
     assert reasoned(text) == [("T8", "a", REASON, True)]
     later = text + "ALTER TABLE a WITH gc_grace_seconds = 2;"
@@ -182,7 +167,6 @@ def test_a_note_covers_what_is_pointed_at_elsewhere_only_for_its_own_table() -> 
 
 
 def test_what_covers_something_is_not_told_as_idle() -> None:
-    """One finding is enough, whatever else there is."""
     text = table("a", gc_grace_seconds=1) + table("b", gc_grace_seconds=1, compaction=windows())
     found = lint(subject_of(text))
     assert unused_among((Ignore("T8", "b", REASON), Ignore("T1", "b", REASON)), found) == ()

@@ -12,7 +12,6 @@ SIMPLE = "{'class': 'SimpleStrategy', 'replication_factor': 3}"
 
 @pytest.mark.parametrize("strategy", ["SimpleStrategy", "org.apache.cassandra.locator.SimpleStrategy"])
 def test_simple_strategy_is_found(strategy: str) -> None:
-    """T16: by either name of the class."""
     text = f"CREATE KEYSPACE ks WITH replication = {{'class': '{strategy}', 'replication_factor': 3}};"
     found = findings(text, "T16")
     assert [(one.table, one.text) for one in found] == [("", "ks is replicated by SimpleStrategy")]
@@ -37,7 +36,6 @@ def test_simple_strategy_is_found(strategy: str) -> None:
     ],
 )
 def test_the_last_word_on_replication_counts(text: str, hits: int) -> None:
-    """T16: and IF NOT EXISTS is no word where there is one already."""
     assert len(findings(text, "T16")) == hits
 
 
@@ -46,7 +44,6 @@ COLUMNS = "k int, v int, PRIMARY KEY (k)"
 
 
 def test_a_view_is_found_until_it_is_dropped() -> None:
-    """T22."""
     text = table(columns=COLUMNS) + VIEW
     assert [(one.table, one.text) for one in findings(text, "T22")] == [("by_v", "by_v is a materialised view of t")]
     assert pointed_at(text, findings(text, "T22")) == ["by_v"]
@@ -64,13 +61,11 @@ def test_a_view_is_found_until_it_is_dropped() -> None:
     ],
 )
 def test_other_indexes_are_fine(statement: str) -> None:
-    """T23: storage-attached ones, those on elements of a collection, those that are gone."""
     text = table(columns="k int, v uuid, tags set<uuid>, PRIMARY KEY (k)")
     assert findings(text + statement, "T23") == ()
 
 
 def test_an_index_is_found_whatever_it_is_called() -> None:
-    """T23: the place is its own statement, also where the server chooses the name."""
     text = table(columns="k int, v uuid, PRIMARY KEY (k)") + "CREATE INDEX ON t (v);"
     assert [one.statement for one in findings(text, "T23")] == [1]
 
@@ -95,14 +90,12 @@ def test_an_index_is_found_whatever_it_is_called() -> None:
     ],
 )
 def test_how_many_values_there_may_be_is_told_by_the_type(kind: str, target: str, severity: Severity | None) -> None:
-    """T23: of what is inside of a collection nothing is said, nor of ScyllaDB's indexes, which are global."""
     text = table(columns=f"k int PRIMARY KEY, v {kind}") + f"CREATE INDEX by_v ON t ({target});"
     assert [one.severity for one in findings(text, "T23")] == ([severity] if severity else [])
     assert findings(text, "T23", ServerRelease.SCYLLA) == ()
 
 
 def test_why_many_values_hurt_is_said_as_surely_as_it_is_known() -> None:
-    """T23: an id is nearly unique; a text may be anything."""
     text = table(columns="k int PRIMARY KEY, id uuid, name text")
     text += "CREATE INDEX ON t (id); CREATE INDEX by_name ON T (name);"
     assert [(one.subject, one.text) for one in findings(text, "T23")] == [
@@ -114,7 +107,6 @@ def test_why_many_values_hurt_is_said_as_surely_as_it_is_known() -> None:
 
 @pytest.mark.parametrize("name", ["M", '"m"', '"M"'])
 def test_a_view_is_pointed_at_under_any_spelling(name: str) -> None:
-    """T22: at its own statement, not at the table's."""
     text = table(columns=COLUMNS) + VIEW.replace("by_v", name)
     assert [one.statement for one in findings(text, "T22")] == [1]
 
@@ -137,5 +129,4 @@ def test_a_view_is_pointed_at_under_any_spelling(name: str) -> None:
     ids=["first", "again", "after a drop", "dropped", "dropped from elsewhere"],
 )
 def test_what_was_dropped_has_no_replication(text: str, at: int | None) -> None:
-    """T16: the statement is told whose word holds in the end, if any does."""
     assert [one.statement for one in findings(text, "T16")] == ([] if at is None else [at])

@@ -16,21 +16,18 @@ KEY = (Column("k", "int", Kind.PARTITION),)
 
 
 def test_nothing_is_known_of_other_keyspaces() -> None:
-    """Nor of one that has only half of what follows from one another."""
     assert known_of(Schema((), ())) == Knowledge()
     assert known_of(Schema((), (Table("orders", KEY), Table("enqueuedMailsV4", KEY)))) == Knowledge()
     assert known_of(Schema((), (IMAP_UID,))) == Knowledge()
 
 
 def test_what_follows_from_what_is_the_catalogs() -> None:
-    """Every projection of every family, under the names of the server."""
     pairs = {(family.truth.name, one.table.name) for family in FAMILIES for one in family.projections}
     assert set(known_of(SCHEMA).projections) == pairs
     assert known_of(served(SCHEMA)) == known_of(SCHEMA)
 
 
 def test_what_becomes_of_rows_is_known_of_each_table() -> None:
-    """Flags change, expunges delete, repairs stamp; the truth alone is written with IF."""
     known = known_of(SCHEMA)
     assert {"imapuidtable", "messageidtable", "mailboxcounters", "applicableflag"} <= known.updated
     assert {"imapuidtable", "messageidtable", "messagev3", "firstunseen"} <= known.deleted
@@ -44,13 +41,11 @@ def test_what_becomes_of_rows_is_known_of_each_table() -> None:
 
 
 def test_a_keyspace_without_paths_is_still_one_of_messages() -> None:
-    """Each family stands by itself."""
     known = known_of(without_tables(SCHEMA, "mailboxPathV3"))
     assert {truth for truth, _ in known.projections} == {MESSAGES.truth.name}
 
 
 def test_the_queue_and_the_ledger_are_known_by_name() -> None:
-    """Marks hide rows; lags are removed; runs are written again."""
     queue = known_of(Schema((), (Table("enqueuedMailsV4", KEY), Table("deletedMailsV2", KEY))))
     assert queue.marks == (("deletedmailsv2", "enqueuedmailsv4"),)
     assert queue.deleted == {"deletedmailsv2", "enqueuedmailsv4"}
@@ -75,7 +70,6 @@ FACTS = st.builds(
 
 @given(FACTS, FACTS)
 def test_facts_add_up_and_settings_stay(told: Knowledge, known: Knowledge) -> None:
-    """Nothing is lost, nothing is twice, and what settings say of numbers is not touched."""
     both = replace(told, sstables_max=7, rows_per_partition={"a": 1}).with_facts_of(known)
     assert (both.sstables_max, both.rows_per_partition) == (7, {"a": 1})
     assert set(both.projections) == {*told.projections, *known.projections}

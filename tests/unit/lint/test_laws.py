@@ -149,7 +149,6 @@ def verdicts(found: Iterable[LintFinding]) -> set[tuple[str, str, str, str]]:
 def test_lint_never_raises(
     schema: Schema, knowledge: Knowledge, release: ServerRelease, replication: dict[str, str] | None
 ) -> None:
-    """Not on numbers that are none, options without sense, tables without columns; every finding says something."""
     for one in lint(Subject(schema, "ks", replication=replication, release=release, knowledge=knowledge)):
         assert one.text
         assert one.fix
@@ -158,7 +157,6 @@ def test_lint_never_raises(
 
 @given(st.data(), SCHEMAS, KNOWN)
 def test_the_order_of_tables_does_not_matter(data: st.DataObject, schema: Schema, knowledge: Knowledge) -> None:
-    """Nor is any finding said twice or not at all."""
     shuffled = Schema((), tuple(data.draw(st.permutations(schema.tables))), schema.indexes, schema.views)
     first, again = (lint(Subject(one, "ks", knowledge=knowledge)) for one in (schema, shuffled))
     paxos = [one for one in first if one.subject == "paxos_variant"]  # lists tables in the schema's order
@@ -168,7 +166,6 @@ def test_the_order_of_tables_does_not_matter(data: st.DataObject, schema: Schema
 
 @given(SCHEMAS)
 def test_a_table_is_judged_by_itself(schema: Schema) -> None:
-    """Where nothing is known of pairs, what is found in many tables is what is found in each."""
     plain = Schema((), schema.tables)
     alone = [lint(Subject(Schema((), (table,)), "ks")) for table in schema.tables]
     assert verdicts(lint(Subject(plain, "ks"))) == set().union(*(verdicts(found) for found in alone))
@@ -205,7 +202,6 @@ STATEMENTS = st.sampled_from(
 def test_any_history_is_judged_and_every_place_is_in_its_file(
     statements: list[str], knowledge: Knowledge, release: ServerRelease
 ) -> None:
-    """Whatever order statements come in: what cannot be carried out is found, and nothing raises."""
     half = len(statements) // 2
     texts = {"1.cql": "\n".join(statements[:half]), "2.cql": "\n".join(statements[half:])}
     for subject in subjects_of(statements_of(texts), "ks", release, knowledge):

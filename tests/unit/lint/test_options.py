@@ -20,7 +20,6 @@ C3, C40, C41, C5 = (
 
 
 def test_a_class_from_the_upgrade_notes_of_james_is_no_class() -> None:
-    """T11: the bait; the right name is offered, and the server is named."""
     text = (
         table()
         + "ALTER TABLE t WITH compaction = {'class': 'org.apache.cassandra.db.compaction.TimeWindowCompaction'};"
@@ -46,7 +45,6 @@ def test_a_class_from_the_upgrade_notes_of_james_is_no_class() -> None:
     ],
 )
 def test_classes_come_and_go(strategy: str, releases: set[ServerRelease]) -> None:
-    """T11: a class of somebody's own package is their business."""
     text = table(compaction=f"{{'class': '{strategy}'}}")
     assert {release for release in ServerRelease if not findings(text, "T11", release)} == releases
 
@@ -67,7 +65,6 @@ def test_classes_come_and_go(strategy: str, releases: set[ServerRelease]) -> Non
     ],
 )
 def test_table_options_come_and_go(option: str, literal: str, releases: set[ServerRelease]) -> None:
-    """T11."""
     text = table(**{option: literal})
     assert {release for release in ServerRelease if not findings(text, "T11", release)} == releases
 
@@ -89,7 +86,6 @@ def test_table_options_come_and_go(option: str, literal: str, releases: set[Serv
     ],
 )
 def test_options_of_a_class_are_known_with_their_values(compaction: str, subject: str, fix: str) -> None:
-    """T11: each is offered the nearest that there is."""
     found = findings(table(compaction=compaction), "T11")
     assert [one.subject for one in found] == [subject]
     assert fix in found[0].fix
@@ -103,12 +99,10 @@ def test_options_of_a_class_are_known_with_their_values(compaction: str, subject
     ],
 )
 def test_options_that_a_class_takes_are_fine(compaction: str) -> None:
-    """T11: time windows take those of size tiers, too."""
     assert findings(table(compaction=compaction), "T11") == ()
 
 
 def test_what_an_older_compression_was_called_is_told_what_it_is_called_now() -> None:
-    """T11: James 3.8 creates two of its tables so, and Cassandra 5.0 refuses them."""
     text = table(compression="{'sstable_compression': 'LZ4Compressor', 'chunk_length_kb': 8, 'crc_check_chance': 1}")
     assert sorted(one.subject for one in findings(text, "T11")) == [
         "compression.chunk_length_kb",
@@ -120,7 +114,6 @@ def test_what_an_older_compression_was_called_is_told_what_it_is_called_now() ->
 
 
 def test_other_options_with_names_of_their_own_are_known() -> None:
-    """T11: caching and read_repair."""
     assert [one.fix for one in findings(table(caching="{'keys': 'ALL', 'rows_per_partitions': '1'}"), "T11")] == [
         "Did you mean rows_per_partition?"
     ]
@@ -130,7 +123,6 @@ def test_other_options_with_names_of_their_own_are_known() -> None:
 
 
 def test_every_statement_is_asked_not_only_the_last() -> None:
-    """T11: the server refuses the statement in between, whatever comes after it; tables made elsewhere count, too."""
     text = (
         table(compaction="{'class': 'Wrong'}")
         + f"ALTER TABLE t WITH compaction = {windows()};"
@@ -153,7 +145,6 @@ def test_every_statement_is_asked_not_only_the_last() -> None:
     ],
 )
 def test_speculation_is_understood_or_not(value: str, refusing: set[ServerRelease]) -> None:
-    """T24: what is not understood is an error."""
     text = table(speculative_retry=f"'{value}'")
     hits = {release: findings(text, "T24", release) for release in ServerRelease}
     assert {release for release, found in hits.items() if found} == refusing
@@ -161,7 +152,6 @@ def test_speculation_is_understood_or_not(value: str, refusing: set[ServerReleas
 
 
 def test_asking_one_replica_more_every_time_is_found() -> None:
-    """T24."""
     found = findings(table(speculative_retry="'always'", additional_write_policy="'ALWAYS'"), "T24")
     assert {(one.subject, one.severity) for one in found} == {
         ("additional_write_policy", Severity.WARNING),
@@ -179,7 +169,6 @@ def test_asking_one_replica_more_every_time_is_found() -> None:
     ],
 )
 def test_statements_that_the_server_would_refuse_are_found(text: str, reason: str) -> None:
-    """K2: with the server's own reason, at the second statement."""
     found = findings(text, "K2")
     assert [(one.statement, one.table, one.severity) for one in found] == [(1, "t", Severity.ERROR)]
     assert reason in found[0].text
@@ -196,12 +185,10 @@ def test_statements_that_the_server_would_refuse_are_found(text: str, reason: st
     ],
 )
 def test_what_other_statements_may_have_made_is_not_missed(text: str) -> None:
-    """K2: a file of migrations need not hold the beginning."""
     assert findings(text, "K2") == ()
 
 
 def test_names_that_a_server_itself_tells_are_not_looked_at() -> None:
-    """T11: a server lists options of all its versions; classes, and what is in maps, may yet be gone in the next."""
     told = {"read_repair_chance": "0.0", "compression": "{'chunk_length_kb': '8'}"}
     live = Table("t", (Column("k", "int", Kind.PARTITION),), options=told)
     found = lint(Subject(Schema((), (live,))), rules_named(["T11"]))
@@ -222,19 +209,16 @@ def test_names_that_a_server_itself_tells_are_not_looked_at() -> None:
     ],
 )
 def test_versions_are_read_as_servers_tell_them(text: str, release: ServerRelease) -> None:
-    """Between two that are known, the older one counts."""
     assert parse_release(text) is release
 
 
 @pytest.mark.parametrize("text", ["", "new", "2.2", "3.0", "5,0", "\u0665.\u0660", "-1", "5."])
 def test_other_versions_are_refused(text: str) -> None:
-    """And those that are known are named."""
     with pytest.raises(WrongUse, match="is no server whose options are known"):
         parse_release(text)
 
 
 def test_every_server_has_its_tables() -> None:
-    """No release is forgotten."""
     assert set(TABLE_OPTIONS) == set(COMPACTIONS) == set(ServerRelease)
 
 
@@ -248,7 +232,6 @@ def test_every_server_has_its_tables() -> None:
     ],
 )
 def test_only_what_is_near_is_offered(option: str, fix: str) -> None:
-    """T11: nothing at all where a guess would mislead; then the rule's own words serve."""
     (found,) = findings(table(**{option: "1"}), "T11")
     assert found.fix == (fix or found.rule.fix)
 
@@ -262,21 +245,18 @@ def test_only_what_is_near_is_offered(option: str, fix: str) -> None:
     ],
 )
 def test_caching_is_read_in_any_case(caching: str, unknown: list[str]) -> None:
-    """T11: as Cassandra reads it; ScyllaDB has options of its own there."""
     text = table(caching=caching)
     assert [one.subject for one in findings(text, "T11")] == unknown
     assert findings(text, "T11", ServerRelease.SCYLLA) == ()
 
 
 def test_a_statement_tells_of_its_table_in_any_case() -> None:
-    """T11: what CREATE TABLE says is not said a second time of the table that came of it."""
     assert len(findings(table('"Mixed"', compaction="{'class': 'Wrong'}"), "T11")) == 1
     assert len(findings(table("MixedToo", compaction="{'class': 'Wrong'}"), "T11")) == 1
 
 
 @pytest.mark.parametrize("release", [C41, C5])
 def test_paxos_is_told_with_its_own_fix_of_tables_that_are_written_with_if(release: ServerRelease) -> None:
-    """T24: by a statement, or by what is known; plain writes count for nothing."""
     text = table() + table("plain") + "INSERT INTO plain (k) VALUES (1); DELETE FROM t WHERE k = 1 IF EXISTS;"
     (found,) = findings(text, "T24", release, paxos_variant="v1", conditional=frozenset({"known"}))
     assert found.text == "the server uses the first variant of Paxos, and these are written with IF: t"
@@ -303,7 +283,6 @@ def test_paxos_is_told_with_its_own_fix_of_tables_that_are_written_with_if(relea
     ],
 )
 def test_what_cannot_be_carried_out_is_told_of_its_object(text: str, about: str) -> None:
-    """K2: once all that it needs was made here; the object is named as it is spelled there."""
     assert [one.table for one in findings(text, "K2")] == [about]
 
 
@@ -320,5 +299,4 @@ def test_what_cannot_be_carried_out_is_told_of_its_object(text: str, about: str)
     ],
 )
 def test_what_needs_something_made_elsewhere_may_be_fine(text: str) -> None:
-    """K2: types, bases, tables, each kind of object."""
     assert findings(text, "K2") == ()

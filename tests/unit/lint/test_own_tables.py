@@ -36,7 +36,6 @@ def subject_of(schema: Schema, release: ServerRelease = ServerRelease.CASSANDRA_
 )
 @pytest.mark.parametrize("schema", [SCHEMA, LEDGER], ids=["catalog", "ledger"])
 def test_catalog_and_ledger_lint_clean(schema: Schema, release: ServerRelease) -> None:
-    """Not even a note, on every server that is served."""
     report = lint_schema(subject_of(schema, release), ORDER)
     assert [(one.rule.id, one.table, one.text) for one in report.open] == []
     assert report.ignored
@@ -44,7 +43,6 @@ def test_catalog_and_ledger_lint_clean(schema: Schema, release: ServerRelease) -
 
 @pytest.mark.parametrize("choice", [CompactionChoice.UNIFIED, CompactionChoice.LEVELED])
 def test_other_compactions_need_fewer_reasons(choice: CompactionChoice) -> None:
-    """What is let stand for time windows is not found without them."""
     schema = Schema(SCHEMA.types, compacted(SCHEMA.tables, choice))
     report = lint_schema(subject_of(schema), ORDER)
     assert report.open == ()
@@ -55,7 +53,6 @@ def test_other_compactions_need_fewer_reasons(choice: CompactionChoice) -> None:
 
 @pytest.mark.parametrize("path", [CQL / "schema.cql", CQL / "migrations"], ids=["schema.cql", "migrations"])
 def test_our_files_lint_clean(path: Path) -> None:
-    """Not even a note; and what is let stand is the same as in the catalog."""
     report = lint_files([path], ORDER)
     catalog = lint_schema(subject_of(SCHEMA), ORDER)
     assert [(one.rule.id, one.table, one.text) for one in report.open] == []
@@ -64,14 +61,12 @@ def test_our_files_lint_clean(path: Path) -> None:
 
 
 def test_no_reason_is_kept_in_vain() -> None:
-    """Every ignore covers something that is found."""
     found = [one for schema in (SCHEMA, LEDGER) for one in lint_schema(subject_of(schema), ORDER).findings]
     assert unused_among(CATALOG_IGNORES, found) == ()
     assert len(set(CATALOG_IGNORES)) == len(CATALOG_IGNORES)
 
 
 def test_reasons_about_windows_of_30_days_say_nothing_of_windows_of_an_hour() -> None:
-    """A keyspace of mail whose windows somebody changed is told all."""
     hours = Compaction("TimeWindowCompactionStrategy", {"compaction_window_unit": "HOURS"})
     tables = tuple(
         type(table)(table.spelling, table.columns, table.comment, hours, table.options)
@@ -84,6 +79,5 @@ def test_reasons_about_windows_of_30_days_say_nothing_of_windows_of_an_hour() ->
 
 
 def test_the_keyspace_of_james_has_one_thing_to_tell() -> None:
-    """As James 3.8.1 made it: without data centres."""
     report = lint_files([SCHEMA_FILE], LintSettings("apache_james"))
     assert [one.rule.id for one in report.open] == ["T16"]

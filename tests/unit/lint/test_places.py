@@ -21,7 +21,6 @@ TEXT = (
 
 
 def test_the_last_statement_that_says_so_is_pointed_at() -> None:
-    """An option that is set again counts where it is set last."""
     found = findings(TEXT, "T1")
     assert [one.statement for one in found] == [2]
     assert pointed_at(TEXT, found) == ["compaction"]
@@ -29,7 +28,6 @@ def test_the_last_statement_that_says_so_is_pointed_at() -> None:
 
 
 def test_columns_are_pointed_at_where_they_were_added() -> None:
-    """A column that a later statement adds stands there."""
     text = table("a", "k int, PRIMARY KEY (k)", compaction=windows()) + "ALTER TABLE a ADD seen boolean;"
     found = findings(text, "T5")
     assert [one.statement for one in found] == [1]
@@ -37,7 +35,6 @@ def test_columns_are_pointed_at_where_they_were_added() -> None:
 
 
 def test_what_is_not_there_points_at_the_table() -> None:
-    """The default of an option stands nowhere; the name of its table does."""
     (found,) = findings(TEXT + table("b", gc_grace_seconds=1), "T8")
     assert (found.table, found.statement) == ("b", 3)
 
@@ -52,14 +49,12 @@ def test_what_is_not_there_points_at_the_table() -> None:
 
 
 def test_findings_come_in_the_order_of_the_text() -> None:
-    """Whatever rule found them, and whatever table they are about."""
     text = table("b", gc_grace_seconds=1) + table("a", gc_grace_seconds=1, compaction=windows())
     found = lint(subject_of(text), rules_named(["T8", "T1", "T13"]))
     assert [(one.table, one.rule.id) for one in found] == [("b", "T8"), ("a", "T8"), ("a", "T1"), ("a", "T13")]
 
 
 def test_a_live_schema_has_no_places() -> None:
-    """There is no text: findings come by table and rule."""
     key = (Column("k", "int", Kind.PARTITION),)
     tables = tuple(Table(name, key, compaction=Compaction("TimeWindowCompactionStrategy")) for name in ("b", "a"))
     found = lint(Subject(Schema((), tables), "ks"), rules_named(["T1", "T3"]))
@@ -72,7 +67,6 @@ def test_a_live_schema_has_no_places() -> None:
 
 
 def test_each_keyspace_is_a_subject_of_its_own() -> None:
-    """By the name in the statement, else by USE, else the one that is run against; USE ends with its file."""
     texts = {
         "1.cql": "CREATE TABLE a (k int PRIMARY KEY); USE other; CREATE TABLE b (k int PRIMARY KEY);"
         "CREATE TABLE third.c (k int PRIMARY KEY);",
@@ -88,7 +82,6 @@ def test_each_keyspace_is_a_subject_of_its_own() -> None:
 
 
 def test_keyspaces_in_quotes_keep_their_case() -> None:
-    """By USE as by name; what another keyspace's table of that name holds does not matter."""
     text = f'USE "Ks"; {table("w", compaction=windows())} DELETE FROM "Ks".w WHERE k = 1; DELETE FROM ks.w WHERE k = 1;'
     subjects = subjects_of(statements_of({FILE: text}), "other")
     assert [(one.keyspace, len(one.statements)) for one in subjects] == [("Ks", 2), ("ks", 1)]
@@ -98,13 +91,11 @@ def test_keyspaces_in_quotes_keep_their_case() -> None:
 
 
 def test_a_batch_belongs_to_the_keyspace_that_its_writes_name() -> None:
-    """A batch itself names none."""
     text = "BEGIN BATCH INSERT INTO other.b (k) VALUES (1); APPLY BATCH; BEGIN BATCH APPLY BATCH;"
     assert [one.keyspace for one in subjects_of(statements_of({"1": text}), "ks")] == ["other", "ks"]
 
 
 def test_files_are_one_history() -> None:
-    """A later file builds on what an earlier one made."""
     texts = {"1": table(compaction=windows()), "2": "ALTER TABLE t WITH default_time_to_live = 86400;"}
     (subject,) = subjects_of(statements_of(texts), "ks")
     assert lint(subject, rules_named(["T1"])) == ()
@@ -112,7 +103,6 @@ def test_files_are_one_history() -> None:
 
 
 def test_names_in_quotes_keep_their_case() -> None:
-    """A table in quotes is another one than without."""
     text = (
         table('"T"', "k int, PRIMARY KEY (k)", compaction=windows())
         + 'DELETE FROM t WHERE k = 1; DELETE FROM "T" WHERE k = 1;'
@@ -121,7 +111,6 @@ def test_names_in_quotes_keep_their_case() -> None:
 
 
 def test_rules_are_named_and_in_order() -> None:
-    """T1 to T24 without a gap, then ours."""
     assert [rule.id for rule in RULES] == [*(f"T{number}" for number in range(1, 25)), "K1", "K2"]
     for one in RULES:
         assert one.title
@@ -132,7 +121,6 @@ def test_rules_are_named_and_in_order() -> None:
 
 
 def test_a_finding_carries_its_rules_words_unless_it_has_its_own() -> None:
-    """Severity and fix alike."""
     text = table("a", compaction=windows(), default_time_to_live=60)
     found = {one.rule.id: one for one in lint(subject_of(text))}
     assert found["T7"].severity is found["T7"].rule.severity
@@ -143,7 +131,6 @@ def test_a_finding_carries_its_rules_words_unless_it_has_its_own() -> None:
 
 
 def test_findings_of_one_place_come_by_table_and_rule() -> None:
-    """Small letters or large: T2 before T13, a before B; what no text says comes last."""
     schema = Schema(
         (),
         tuple(
@@ -158,14 +145,12 @@ def test_findings_of_one_place_come_by_table_and_rule() -> None:
 
 @pytest.mark.parametrize("name", ["Mixed", '"Mixed"', "MIXED"])
 def test_a_table_is_pointed_at_under_any_spelling(name: str) -> None:
-    """At the last statement that says what is found."""
     text = table(name) + f"ALTER TABLE {name} WITH gc_grace_seconds = 5;"
     (found,) = (one for one in lint(subject_of(text)) if one.rule.id == "T8")
     assert (found.statement, found.file) == (1, FILE)
 
 
 def test_the_first_unknown_rule_is_told_whatever_the_order() -> None:
-    """By name, so that two runs say the same."""
     for wanted in (["Z1", "A1"], ["A1", "Z1"]):
         with pytest.raises(WrongUse, match="there is no rule 'A1'") as refused:
             rules_named(wanted)

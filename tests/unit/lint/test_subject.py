@@ -45,12 +45,10 @@ def made(compaction: Compaction | None = None, **options: str) -> Table:
     ],
 )
 def test_a_time_to_live_is_a_number_of_seconds(literal: str, seconds: int) -> None:
-    """As CQL has it; the server has its say about the rest."""
     assert ttl_of(made(default_time_to_live=literal)).total_seconds() == seconds
 
 
 def test_defaults_are_the_servers() -> None:
-    """Where a table says nothing."""
     assert ttl_of(made()) == timedelta(0)
     assert gc_grace_of(made()).total_seconds() == GC_GRACE_DEFAULT
     assert strategy_of(made()) == "SizeTieredCompactionStrategy"
@@ -74,7 +72,6 @@ def test_defaults_are_the_servers() -> None:
     ],
 )
 def test_windows_are_read_with_their_unit(strategy: str, options: dict[str, str], window: timedelta | None) -> None:
-    """None where there are no windows, or none that make sense."""
     assert window_of(made(Compaction(strategy, options))) == window
 
 
@@ -91,20 +88,17 @@ def test_windows_are_read_with_their_unit(strategy: str, options: dict[str, str]
     ],
 )
 def test_durations_are_told_in_their_largest_whole_unit(duration: timedelta, text: str) -> None:
-    """As people say them."""
     assert words(duration) == text
 
 
 @given(st.integers(0, 10**9))
 def test_no_duration_is_told_shorter_or_longer_than_it_is(seconds: int) -> None:
-    """The words add up to the seconds."""
     number, unit = words(timedelta(seconds=seconds)).replace(",", "").split()
     units = {"day": 86400, "hour": 3600, "minute": 60, "second": 1}
     assert int(number) * units[unit.removesuffix("s")] == seconds
 
 
 def test_writes_are_those_of_batches_too() -> None:
-    """With the number of their statement, and their place in the batch."""
     text = table() + (
         "INSERT INTO t (k) VALUES (1); SELECT k FROM t;"
         "BEGIN BATCH DELETE FROM t WHERE k = 1; DELETE FROM t WHERE k = 2; APPLY BATCH;"
@@ -117,7 +111,6 @@ def test_writes_are_those_of_batches_too() -> None:
 
 
 def test_a_table_is_found_under_the_servers_name() -> None:
-    """Tables and views alike; another keyspace's are not ours."""
     text = table(columns="k int, v int, PRIMARY KEY (k)") + (
         "CREATE MATERIALIZED VIEW by_v AS SELECT * FROM t WHERE k IS NOT NULL AND v IS NOT NULL PRIMARY KEY (v, k);"
         "INSERT INTO ks.T (k) VALUES (1);"

@@ -12,13 +12,11 @@ HOURS_3 = 3 * 3600
 
 @pytest.mark.parametrize(("seconds", "hit"), [(0, True), (HOURS_3 - 1, True), (HOURS_3, False), (None, False)])
 def test_tombstones_outlive_the_hint_window(seconds: int | None, *, hit: bool) -> None:
-    """T8: three hours where nobody says otherwise; the default of gc_grace_seconds is ten days."""
     text = table() if seconds is None else table(gc_grace_seconds=seconds)
     assert [one.severity for one in findings(text, "T8")] == [Severity.ERROR] * hit
 
 
 def test_another_hint_window_counts() -> None:
-    """T8: as the server has it."""
     text = table(gc_grace_seconds=HOURS_3)
     found = findings(text, "T8", hint_window=timedelta(hours=4))
     assert [one.text for one in found] == ["gc_grace_seconds of 3 hours is less than the hint window of 4 hours"]
@@ -36,21 +34,18 @@ def test_another_hint_window_counts() -> None:
     ],
 )
 def test_marks_outlive_what_they_hide(marks: int, rows: int, *, hit: bool) -> None:
-    """T12: by a day of slack; marks that never expire outlive everything, rows that never expire outlive every mark."""
     text = table("marks", default_time_to_live=marks * DAY) + table("rows", default_time_to_live=rows * DAY)
     assert bool(findings(text, "T12", marks=(("marks", "rows"),))) is hit
     assert findings(text, "T12") == ()
 
 
 def test_the_slack_of_marks_is_a_setting() -> None:
-    """T12."""
     text = table("marks", default_time_to_live=31 * DAY) + table("rows", default_time_to_live=30 * DAY)
     assert findings(text, "T12", marks=(("marks", "rows"),), slack=timedelta(days=2))
     assert findings(text, "T12", marks=(("marks", "nowhere"),), slack=timedelta(days=2)) == ()
 
 
 def test_the_marks_of_a_mail_queue_are_known() -> None:
-    """T12: deletedMailsV2 hides rows of enqueuedMailsV4, whoever asks."""
     text = table("deletedMailsV2", default_time_to_live=DAY) + table("enqueuedMailsV4")
     assert [one.text for one in findings(text, "T12")] == [
         "marks in deletedMailsV2 expire after 1 day, what they hide never"
@@ -67,7 +62,6 @@ def test_the_marks_of_a_mail_queue_are_known() -> None:
     ],
 )
 def test_partitions_without_end_and_too_few_of_them_are_found(columns: str) -> None:
-    """T15: rows by time without a bucket in the key; partition keys of booleans alone."""
     assert len(findings(table(columns=columns), "T15")) == 1
 
 
@@ -85,12 +79,10 @@ def test_partitions_without_end_and_too_few_of_them_are_found(columns: str) -> N
     ],
 )
 def test_partitions_that_are_bounded_or_may_be_are_fine(text: str) -> None:
-    """T15: buckets, expiry, other orders; time-based ids may be ids of anything."""
     assert findings(text, "T15") == ()
 
 
 def test_rows_that_are_expected_decide() -> None:
-    """T15: what somebody knows counts more than what the key looks like."""
     text = table(columns="sensor text, at timestamp, PRIMARY KEY (sensor, at)")
     assert findings(text, "T15", rows_per_partition={"t": 100_000}) == ()
     many = findings(table(), "T15", rows_per_partition={"t": 100_001})
@@ -99,7 +91,6 @@ def test_rows_that_are_expected_decide() -> None:
 
 
 def test_repairs_come_before_tombstones_go() -> None:
-    """T18: only where the interval is known; where rows expire anyway it is a note."""
     text = table("a", gc_grace_seconds=7 * DAY) + table("b", gc_grace_seconds=7 * DAY, default_time_to_live=DAY)
     weekly = findings(text, "T18", repair_interval=timedelta(days=7))
     assert [(one.table, one.severity) for one in weekly] == [("a", Severity.ERROR), ("b", Severity.NOTE)]
@@ -111,7 +102,6 @@ def test_repairs_come_before_tombstones_go() -> None:
     ("truth", "projection", "hit"), [(5, 0, True), (0, 5, True), (5, 6, True), (5, 5, False), (0, 0, False)]
 )
 def test_truth_and_projection_expire_together(truth: int, projection: int, *, hit: bool) -> None:
-    """T19: otherwise they differ by design."""
     text = table("truth", default_time_to_live=truth) + table("copy", default_time_to_live=projection)
     found = findings(text, "T19", projections=(("truth", "copy"),))
     assert [one.severity for one in found] == [Severity.ERROR] * hit
@@ -119,7 +109,6 @@ def test_truth_and_projection_expire_together(truth: int, projection: int, *, hi
 
 
 def test_lists_and_counters_in_repaired_tables_are_found() -> None:
-    """T20, T21: truth and projection alike; sets, frozen lists and other tables are fine."""
     text = (
         table("truth", "k int, steps list<text>, kept frozen<list<text>>, tags set<text>, PRIMARY KEY (k)")
         + table("copy", "k int, hits counter, PRIMARY KEY (k)")
@@ -135,7 +124,6 @@ def test_lists_and_counters_in_repaired_tables_are_found() -> None:
 
 
 def test_what_is_wrong_with_a_table_is_pointed_at() -> None:
-    """T15, T18, T19: at the key, the option, the column; in a statement that says more."""
     key = table(columns="sensor text, at timestamp, PRIMARY KEY (sensor, at)", comment="'x'")
     few = table(columns="done boolean, c int, PRIMARY KEY (done, c)")
     assert pointed_at(key, findings(key, "T15")) == ["(sensor, at)"]
@@ -156,20 +144,17 @@ def test_what_is_wrong_with_a_table_is_pointed_at() -> None:
     ],
 )
 def test_how_long_each_stays_is_told(truth: int, copy: int, told: str) -> None:
-    """T19: zero is for ever."""
     text = table("truth", default_time_to_live=truth) + table("copy", default_time_to_live=copy)
     assert [one.text for one in findings(text, "T19", projections=(("truth", "copy"),))] == [told]
 
 
 def test_a_pair_that_is_not_whole_is_no_pair() -> None:
-    """T12, T19: of a file of migrations the other table may stand elsewhere."""
     text = table("truth", default_time_to_live=5)
     for pair in (("truth", "copy"), ("copy", "truth")):
         assert findings(text, "T19", projections=(pair,)) == findings(text, "T12", marks=(pair,)) == ()
 
 
 def test_partitions_of_booleans_are_counted_and_named() -> None:
-    """T15: two, four, eight, whatever comes."""
     three = table(columns="a boolean, b boolean, c boolean, PRIMARY KEY ((a, b, c))")
     assert [(one.subject, one.text) for one in findings(three, "T15")] == [
         ("a", "t can have 8 partitions, whatever the number of its rows")
@@ -192,14 +177,12 @@ def test_partitions_of_booleans_are_counted_and_named() -> None:
     ],
 )
 def test_what_bounds_a_partition_is_told_by_type_or_name(partition: str, *, bounded: bool) -> None:
-    """T15: a bucket is called one, or is a number or a time; in any case."""
     name = partition.split(maxsplit=1)[0]
     text = table(columns=f"{partition}, at timestamp, PRIMARY KEY ({name}, at)")
     assert bool(findings(text, "T15")) is not bounded
 
 
 def test_options_in_quotes_and_blanks_are_numbers_too() -> None:
-    """T8: as servers take them; what is no number counts as not said."""
     assert [one.text for one in findings(table(gc_grace_seconds="' 60 '"), "T8")] == [
         "gc_grace_seconds of 1 minute is less than the hint window of 3 hours"
     ]

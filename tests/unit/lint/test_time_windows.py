@@ -11,7 +11,6 @@ KEYED = "k int, c int, PRIMARY KEY (k, c)"
 
 
 def test_windows_without_ttl_are_found() -> None:
-    """T1: whether the time to live is missing or zero; the place is the compaction, or the zero."""
     missing = table(compaction=windows())
     zero = table(compaction=windows(), default_time_to_live=0)
     assert [one.subject for one in findings(missing, "T1")] == ["default_time_to_live"]
@@ -30,7 +29,6 @@ def test_windows_without_ttl_are_found() -> None:
     ],
 )
 def test_rows_that_expire_or_have_no_windows_are_fine(text: str) -> None:
-    """T1: what the last statement says counts."""
     assert findings(text, "T1") == ()
 
 
@@ -48,13 +46,11 @@ def test_rows_that_expire_or_have_no_windows_are_fine(text: str) -> None:
     ],
 )
 def test_a_ttl_spans_20_to_30_windows(days: float, severity: Severity | None) -> None:
-    """T2: outside of that a warning, outside of 10 to 50 an error."""
     text = table(compaction=windows(), default_time_to_live=int(days * DAY))
     assert [one.severity for one in findings(text, "T2")] == ([severity] if severity else [])
 
 
 def test_windows_that_would_fit_are_named() -> None:
-    """T2: a 24th of the time to live, in a unit that CQL has."""
     month = table(compaction=windows(1, "HOURS"), default_time_to_live=30 * DAY)
     hour = table(compaction=windows(), default_time_to_live=HOUR)
     assert "about 1 day" in findings(month, "T2")[0].fix
@@ -66,13 +62,11 @@ def test_windows_that_would_fit_are_named() -> None:
     "compaction", [windows(unit="FORTNIGHTS"), windows(0), "{'class': 'LeveledCompactionStrategy'}"]
 )
 def test_windows_that_are_none_are_not_counted(compaction: str) -> None:
-    """T2, T3: T11 and the server have their say about those."""
     text = table(compaction=compaction, default_time_to_live=DAY)
     assert findings(text, "T2") == findings(text, "T3") == ()
 
 
 def test_sstables_that_never_go_are_counted_by_the_year() -> None:
-    """T3: the queue of James as it is leaves 8,760 SSTables on every node each year."""
     text = table("enqueued", compaction=windows(1, "HOURS"))
     assert [one.text for one in findings(text, "T3")] == [
         "windows of 1 hour leave 8,760 SSTables on every node each year, and none of them goes"
@@ -82,7 +76,6 @@ def test_sstables_that_never_go_are_counted_by_the_year() -> None:
 
 
 def test_sstables_stay_for_gc_grace_beyond_their_ttl() -> None:
-    """T3: an hour to live in windows of three minutes keeps ten days of them; a short gc_grace_seconds does not."""
     kept = table(compaction=windows(3, "MINUTES"), default_time_to_live=HOUR)
     short = table(compaction=windows(3, "MINUTES"), default_time_to_live=HOUR, gc_grace_seconds=3 * HOUR)
     assert "keep 4,820 SSTables" in findings(kept, "T3")[0].text
@@ -104,7 +97,6 @@ def test_sstables_stay_for_gc_grace_beyond_their_ttl() -> None:
 def test_blocking_read_repair_is_found_where_there_is_such_an_option(
     read_repair: str | None, release: ServerRelease, *, hit: bool
 ) -> None:
-    """T7: blocking is the default of Cassandra 4.0 and later."""
     options = {"read_repair": read_repair} if read_repair else {}
     assert bool(findings(table(compaction=windows(), **options), "T7", release)) is hit
     assert findings(table(compaction=UNIFIED, **options), "T7", release) == ()
@@ -122,7 +114,6 @@ def test_blocking_read_repair_is_found_where_there_is_such_an_option(
     ],
 )
 def test_aggressive_expiration_is_an_error(compaction: str, *, hit: bool) -> None:
-    """T9: deleted rows may come back."""
     assert [one.severity for one in findings(table(compaction=compaction), "T9")] == [Severity.ERROR] * hit
 
 
@@ -136,7 +127,6 @@ def test_aggressive_expiration_is_an_error(compaction: str, *, hit: bool) -> Non
     ],
 )
 def test_write_times_are_microseconds(compaction: str, *, hit: bool) -> None:
-    """T10."""
     assert bool(findings(table(compaction=compaction), "T10")) is hit
 
 
@@ -152,12 +142,10 @@ def test_write_times_are_microseconds(compaction: str, *, hit: bool) -> None:
     ],
 )
 def test_lookups_by_a_unique_key_want_better_filters(text: str, *, hit: bool) -> None:
-    """T13: a table without clustering columns is looked up by its whole key."""
     assert bool(findings(text, "T13")) is hit
 
 
 def test_a_table_that_is_known_to_be_looked_up_counts_as_well() -> None:
-    """T13: a partition key may be unique although there are clustering columns."""
     text = table(columns=KEYED, compaction=windows())
     assert (
         "by k asks the filter of every window, and 1 % of them"
@@ -180,7 +168,6 @@ def test_a_table_that_is_known_to_be_looked_up_counts_as_well() -> None:
     ],
 )
 def test_the_window_that_is_advised_is_rounded_to_a_unit_of_cql(seconds: int, advised: str) -> None:
-    """T2: to days, hours or minutes, whichever is the largest that fits; a minute at least."""
     text = table(compaction=windows(400), default_time_to_live=seconds)
     assert [one.fix for one in findings(text, "T2")] == [f"Choose windows of {advised}: a 24th of the time to live."]
 
@@ -190,14 +177,12 @@ def test_the_window_that_is_advised_is_rounded_to_a_unit_of_cql(seconds: int, ad
     [("T2", "compaction"), ("T3", "compaction"), ("T7", "compaction"), ("T9", "compaction"), ("T10", "compaction")],
 )
 def test_what_is_wrong_with_windows_is_pointed_at(rule: str, wanted: str) -> None:
-    """At the option that says so, in a statement that says more."""
     unsafe = windows(1, "MINUTES", unsafe_aggressive_sstable_expiration="true", timestamp_resolution="SECONDS")
     text = table(comment="'first'", compaction=unsafe, default_time_to_live=DAY, gc_grace_seconds=DAY)
     assert pointed_at(text, findings(text, rule)) == [wanted]
 
 
 def test_an_option_of_its_own_is_pointed_at_before_the_compaction() -> None:
-    """T7, T13: where the option stands, it is the one to change."""
     text = table(compaction=windows(), read_repair="'BLOCKING'", bloom_filter_fp_chance=0.01)
     assert pointed_at(text, findings(text, "T7")) == ["read_repair"]
     assert pointed_at(text, findings(text, "T13")) == ["bloom_filter_fp_chance"]
@@ -207,13 +192,11 @@ def test_an_option_of_its_own_is_pointed_at_before_the_compaction() -> None:
     ("chance", "told"), [("0.05", "5 %"), ("1", "100 %"), ("'0.25'", "25 %"), ("'nothing'", "1 %"), ("null", "1 %")]
 )
 def test_the_chance_of_a_filter_is_told_in_per_cent(chance: str, told: str) -> None:
-    """T13: what is no number is taken for the server's default."""
     (found,) = findings(table(compaction=windows(), bloom_filter_fp_chance=chance), "T13")
     assert f"and {told} of them answer yes by mistake" in found.text
 
 
 def test_a_key_of_several_columns_is_named_whole() -> None:
-    """T13: a lookup needs all of it."""
     (found,) = findings(table(columns="q text, id uuid, PRIMARY KEY ((q, id))", compaction=windows()), "T13")
     assert found.text.startswith("a lookup by q, id asks")
 
@@ -223,13 +206,11 @@ def test_a_key_of_several_columns_is_named_whole() -> None:
     [("0", "DAYS", False), ("1", "'DAYS'", True), ("-1", "DAYS", False), ("x", "DAYS", False), ("1", "days", False)],
 )
 def test_only_windows_that_make_sense_are_reckoned_with(size: str, unit: str, *, years: bool) -> None:
-    """T3: as Cassandra takes them; T11 has its say about the others."""
     literal = windows(1).replace("'1'", f"'{size}'").replace("'DAYS'", unit if unit[0] == "'" else f"'{unit}'")
     assert bool(findings(table(compaction=literal), "T3")) is years
 
 
 def test_sstables_are_counted_up_to_the_limit() -> None:
-    """T3: a hundred are allowed, one more is told; a part of a window is a window."""
     hundred = table(compaction=windows(), default_time_to_live=90 * DAY)
     assert findings(hundred, "T3") == ()
     assert "keep 101 SSTables" in findings(hundred.replace(str(90 * DAY), str(90 * DAY + 1)), "T3")[0].text

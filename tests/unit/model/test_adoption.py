@@ -32,7 +32,6 @@ def entry(state: MigrationState) -> Entry:
 
 @pytest.mark.parametrize("generation", GENERATIONS, ids=lambda one: one.name)
 def test_every_generation_is_adopted_as_itself(generation: Generation) -> None:
-    """Nothing stands against it."""
     found = decide_adoption(served(generation.schema), NOTHING)
     assert found.standing is Standing.ADOPTABLE
     assert found.recognition.generation is generation
@@ -40,13 +39,11 @@ def test_every_generation_is_adopted_as_itself(generation: Generation) -> None:
 
 
 def test_tables_of_other_modules_stand_against_nothing() -> None:
-    """A James without the JMAP views, with somebody's own table beside it."""
     live = without_tables(served(JAMES_3_9.schema), "message_fast_view_projection", "blobs", "blobparts")
     assert decide_adoption(replace(live, tables=(*live.tables, *OTHER.tables)), NOTHING).standing is Standing.ADOPTABLE
 
 
 def test_a_column_that_an_upgrade_note_adds_may_be_missing() -> None:
-    """It is drift, and the note is listed as what mends it."""
     schema = served(JAMES_3_8.schema)
     before = with_columns(
         schema, "imapuidtable", [one for one in columns_of(schema, "imapuidtable") if one.name != "save_date"]
@@ -58,7 +55,6 @@ def test_a_column_that_an_upgrade_note_adds_may_be_missing() -> None:
 
 
 def test_somebodys_own_column_stands_against_nothing() -> None:
-    """The keyspace is still James's."""
     schema = served(JAMES_3_9.schema)
     live = with_columns(schema, "modseq", (*columns_of(schema, "modseq"), Column("label", "text")))
     found = decide_adoption(live, NOTHING)
@@ -68,7 +64,6 @@ def test_somebodys_own_column_stands_against_nothing() -> None:
 
 @pytest.mark.parametrize("table", MAIL_TABLES, ids=lambda one: one.spelling)
 def test_a_keyspace_that_james_had_not_finished_is_not_adopted(table: Table) -> None:
-    """Each table counts: what is not there cannot count as done."""
     found = decide_adoption(without_tables(served(JAMES_3_8.schema), table.name), NOTHING)
     assert found.standing is Standing.HALF_MADE
     assert [(one.aspect, one.owner) for one in found.against] == [(Aspect.MISSING_TABLE, table.spelling)]
@@ -84,20 +79,17 @@ def test_a_keyspace_that_james_had_not_finished_is_not_adopted(table: Table) -> 
     ids=["type", "column", "key"],
 )
 def test_another_shape_is_not_adopted(columns: tuple[Column, ...]) -> None:
-    """A table of James's name that no James made: told by what differs."""
     found = decide_adoption(with_columns(served(JAMES_3_9.schema), "modseq", columns), NOTHING)
     assert found.standing is Standing.UNKNOWN
     assert {one.owner for one in found.against} == {"modseq"}
 
 
 def test_a_keyspace_without_mail_is_not_adopted() -> None:
-    """Somebody else's, or an empty one."""
     assert decide_adoption(OTHER, NOTHING).standing is Standing.EMPTY
     assert decide_adoption(Schema((), ()), NOTHING).standing is Standing.EMPTY
 
 
 def test_what_mailmend_made_needs_no_adoption() -> None:
-    """Told by its comments, or by its history; an apply that was interrupted included."""
     ours = served(SCHEMA, made_here=True)
     assert decide_adoption(ours, NOTHING).standing is Standing.OURS
     assert decide_adoption(without_tables(ours, "modseq"), NOTHING).standing is Standing.OURS
@@ -106,7 +98,6 @@ def test_what_mailmend_made_needs_no_adoption() -> None:
 
 
 def test_what_was_adopted_stays_adopted_whatever_became_of_it() -> None:
-    """The history of an adopted keyspace holds its baseline, and later migrations too."""
     history = (entry(MigrationState.BASELINE), entry(MigrationState.APPLIED))
     for live in (served(SCHEMA), OTHER):
         assert decide_adoption(live, LedgerRecord(history, baseline=BASELINE)).standing is Standing.ADOPTED
@@ -116,7 +107,6 @@ def test_what_was_adopted_stays_adopted_whatever_became_of_it() -> None:
 
 
 def test_a_table_that_is_missing_beside_one_of_another_shape_is_no_half_made_keyspace() -> None:
-    """Waiting for James to finish would not mend it: the shape is told."""
     live = without_tables(served(JAMES_3_9.schema), "firstunseen")
     live = with_columns(live, "modseq", (Column("mailboxid", "timeuuid", Kind.PARTITION), Column("nextmodseq", "int")))
     found = decide_adoption(live, NOTHING)
@@ -125,14 +115,12 @@ def test_a_table_that_is_missing_beside_one_of_another_shape_is_no_half_made_key
 
 
 def test_a_type_that_is_missing_makes_it_half_made() -> None:
-    """James creates its types first of all."""
     found = decide_adoption(replace(served(JAMES_3_9.schema), types=()), NOTHING)
     assert found.standing is Standing.HALF_MADE
     assert {one.aspect for one in found.against} == {Aspect.MISSING_TYPE}
 
 
 def test_a_missing_column_that_no_note_adds_stands_against_it() -> None:
-    """One that every James has written from the first: rows without it are nobody's."""
     schema = served(JAMES_3_9.schema)
     lacking = [one for one in columns_of(schema, "imapuidtable") if one.name not in {"modseq", "save_date"}]
     found = decide_adoption(with_columns(schema, "imapuidtable", lacking), NOTHING)
@@ -142,7 +130,6 @@ def test_a_missing_column_that_no_note_adds_stands_against_it() -> None:
 
 @pytest.mark.parametrize("generation", GENERATIONS, ids=lambda one: one.name)
 def test_what_its_james_knows_is_taken_and_nothing_else(generation: Generation) -> None:
-    """Both ends included."""
     oldest, newest = SUPPORTED[generation.name]
     for wanted in range(oldest, newest + 1):
         assert decide_version((), generation, wanted) == VersionStep(None, oldest, wanted)
@@ -153,7 +140,6 @@ def test_what_its_james_knows_is_taken_and_nothing_else(generation: Generation) 
 
 
 def test_each_generation_has_its_range() -> None:
-    """As the sources have them."""
     assert set(SUPPORTED) == {one.name for one in GENERATIONS}
     assert SUPPORTED[JAMES_3_8.name] == (8, 12)
     assert SUPPORTED[JAMES_3_9.name] == (12, 15)
@@ -161,7 +147,6 @@ def test_each_generation_has_its_range() -> None:
 
 @given(st.sets(st.integers(1, 16)), st.integers(12, 16))
 def test_james_reads_the_greatest_so_a_lower_one_is_refused(standing: set[int], wanted: int) -> None:
-    """Whatever stands there: what is written is what James then reads, or it is refused."""
     if standing and wanted < max(standing):
         with pytest.raises(UnsafeRequest, match="would change nothing"):
             decide_version(standing, NEWEST, wanted)
@@ -172,7 +157,6 @@ def test_james_reads_the_greatest_so_a_lower_one_is_refused(standing: set[int], 
 
 
 def test_a_version_that_skips_james_own_work_says_so() -> None:
-    """Where there is no row James assumes its oldest, so even the first row may claim something."""
     caution = decide_version((12,), JAMES_3_9, 15).caution
     for step in ("12 to 13", "13 to 14", "14 to 15"):
         assert step in caution
@@ -187,7 +171,6 @@ def test_a_version_that_skips_james_own_work_says_so() -> None:
     ids=lambda one: one.name if isinstance(one, Generation) else "",
 )
 def test_each_james_refuses_to_start_above_its_own(generation: Generation, known: tuple[int, int]) -> None:
-    """So no version above it is ever written; nor one below what it can read."""
     assert SUPPORTED[generation.name] == known
     with pytest.raises(WrongUse) as refused:
         decide_version((), generation, known[1] + 1)
@@ -195,7 +178,6 @@ def test_each_james_refuses_to_start_above_its_own(generation: Generation, known
 
 
 def test_a_version_that_nobody_would_read_is_refused_with_the_way_out() -> None:
-    """The greatest counts, whatever else stands there."""
     with pytest.raises(UnsafeRequest, match="schema version 14 stands there") as refused:
         decide_version((12, 14, 13), JAMES_3_9, 13)
     assert refused.value.mend == (
@@ -214,7 +196,6 @@ def test_a_version_that_nobody_would_read_is_refused_with_the_way_out() -> None:
     ],
 )
 def test_a_step_claims_what_lies_between(step: VersionStep, *, caution: bool, changes: bool) -> None:
-    """The row itself may be new though it claims nothing."""
     assert (bool(step.caution), step.changes) == (caution, changes)
     for number in range(step.assumed, step.after):
         assert f"{number} to {number + 1}" in step.caution

@@ -77,7 +77,6 @@ class TestLaws:
 
     @given(traffics())
     def test_rows_and_marks_live_as_long_as_the_longest_stay_asks_for(self, traffic: Traffic) -> None:
-        """By the rule that the catalog follows too, for slices of the length that is advised."""
         advice = advise_queue(traffic)
         lives = lifetimes(math.ceil(traffic.longest_stay_seconds.value), advice.slice_seconds)
 
@@ -85,7 +84,6 @@ class TestLaws:
 
     @given(traffics())
     def test_no_bucket_outgrows_its_bounds_at_the_peak(self, traffic: Traffic) -> None:
-        """A slice of the busiest hour, spread over the buckets, stays within rows and bytes."""
         advice = advise_queue(traffic)
         rows = traffic.peak_per_second.value * advice.slice_seconds / advice.buckets
 
@@ -94,7 +92,6 @@ class TestLaws:
 
     @given(traffics(), SETTINGS)
     def test_what_is_set_now_bounds_what_may_follow(self, traffic: Traffic, now: SliceSettings) -> None:
-        """A slice window becomes only a divisor of the present one, and buckets are never taken away."""
         advice = advise_queue(traffic, now)
 
         assert now.slice_seconds % advice.slice_seconds == 0
@@ -102,7 +99,6 @@ class TestLaws:
 
     @given(traffics())
     def test_hints_are_never_dropped_for_a_short_grace(self, traffic: Traffic) -> None:
-        """gc_grace is a day at least, and never below the hint window."""
         grace = advise_queue(traffic).gc_grace_seconds
 
         assert grace >= DAY
@@ -110,7 +106,6 @@ class TestLaws:
 
     @given(traffics())
     def test_a_look_up_in_vain_stays_rare(self, traffic: Traffic) -> None:
-        """The bloom filter is as coarse as it may be, and no coarser."""
         advice = advise_queue(traffic)
         sstables = advice.mark_ttl_seconds // advice.mark_window_seconds + 4
 
@@ -120,7 +115,6 @@ class TestLaws:
 
     @given(traffics(), st.floats(min_value=1.0, max_value=50.0))
     def test_more_mail_never_takes_longer_slices(self, traffic: Traffic, times: float) -> None:
-        """Slices hold about as many mails whatever comes."""
         rate, peak = traffic.mails_per_second, traffic.peak_per_second
         busier = replace(
             traffic,
@@ -132,14 +126,12 @@ class TestLaws:
 
     @given(traffics(), SETTINGS)
     def test_every_setting_comes_with_a_reason_that_holds_figures(self, traffic: Traffic, now: SliceSettings) -> None:
-        """Nobody has to take a number on trust."""
         for reason in advise_queue(traffic, now).reasons:
             assert any(character.isdigit() for character in reason.why)
             assert reason.why.endswith(".")
 
     @given(st.integers(min_value=20 * MINUTE, max_value=400 * DAY), st.sampled_from([*SLICE_WINDOWS, 45, 90, 420]))
     def test_a_slice_too_long_makes_the_time_to_live_grow(self, seconds: int, slice_seconds: int) -> None:
-        """Windows stay 20 to 30 even where a slice is long beside the time."""
         ttl, window = windows_over(seconds, slice_seconds)
 
         assert ttl >= seconds
@@ -150,7 +142,6 @@ class TestFigures:
     """Traffic whose advice can be reckoned by hand."""
 
     def test_jamess_own_hour_suits_three_mails_a_second(self) -> None:
-        """10,000 mails in an hour are 2.8 a second."""
         advice = advise_queue(traffic_of(2.8))
 
         assert advice.slice_seconds == HOUR
@@ -161,7 +152,6 @@ class TestFigures:
         assert advice.mark_bloom_chance == 0.001
 
     def test_a_long_stay_takes_more_slack(self) -> None:
-        """Half of the longest stay, once that is more than a weekend."""
         advice = advise_queue(traffic_of(stay=30 * DAY))
 
         assert advice.slack_seconds == 15 * DAY
@@ -176,27 +166,22 @@ class TestFigures:
         ],
     )
     def test_buckets_follow_rows_and_bytes(self, peak: float, row: int, buckets: int, why: str) -> None:
-        """Whichever bound is met first."""
         assert advise_queue(traffic_of(2.8, peak, row=row)).buckets == buckets, why
 
     def test_a_hot_slice_is_spread_over_the_nodes(self) -> None:
-        """Two buckets for each node, as one partition lands on its replicas only."""
         advice = advise_queue(traffic_of(101, nodes=12, row=10))
 
         assert advice.buckets == 24
 
     def test_a_slice_of_seven_minutes_may_become_a_minute(self) -> None:
-        """The only window to choose from that divides it."""
         advice = advise_queue(traffic_of(1000), SliceSettings(420, 1))
 
         assert advice.slice_seconds == 60
 
     def test_a_slice_that_nothing_divides_stays(self) -> None:
-        """45 seconds have no divisor among the windows."""
         assert advise_queue(traffic_of(), SliceSettings(45, 1)).slice_seconds == 45
 
     def test_the_present_setting_is_named_where_there_is_one(self) -> None:
-        """So that a reader sees why nothing longer is advised."""
         whys = " ".join(reason.why for reason in advise_queue(traffic_of(), SliceSettings(HOUR, 7)).reasons)
 
         assert "divisor of the present 1 h" in whys
@@ -208,7 +193,6 @@ class TestFigures:
     [(0, "0 s"), (59, "59 s"), (60, "1 min"), (3_660, "1 h 1 min"), (8 * DAY, "8 d"), (90_061, "1 d 1 h")],
 )
 def test_a_span_is_told_in_two_units_at_most(seconds: int, text: str) -> None:
-    """Short enough for a table."""
     assert span(seconds) == text
 
 
@@ -217,7 +201,6 @@ def test_a_span_is_told_in_two_units_at_most(seconds: int, text: str) -> None:
     [(2 * DAY, "DAYS", "2"), (8 * HOUR, "HOURS", "8"), (90 * MINUTE, "MINUTES", "90"), (DAY + HOUR, "HOURS", "25")],
 )
 def test_a_window_is_written_in_the_largest_unit_that_fits(seconds: int, unit: str, size: str) -> None:
-    """As Cassandra takes it: whole days, hours or minutes."""
     compaction = window_compaction(seconds)
 
     assert compaction.options == {"compaction_window_unit": unit, "compaction_window_size": size}
@@ -225,7 +208,6 @@ def test_a_window_is_written_in_the_largest_unit_that_fits(seconds: int, unit: s
 
 @given(st.integers(min_value=1, max_value=100_000))
 def test_a_history_has_about_two_dozen_windows(days: int) -> None:
-    """Of whole days, never none."""
     window = history_window_days(days * DAY)
 
     assert window >= 1
@@ -234,7 +216,6 @@ def test_a_history_has_about_two_dozen_windows(days: int) -> None:
 
 
 def test_a_bloom_filter_of_a_million_keys_at_one_in_a_thousand_takes_under_two_mebibytes() -> None:
-    """14.4 bits for each key."""
     assert bloom_bytes(1_000_000, 0.001) / MIB == pytest.approx(1.714, abs=0.01)
 
 
@@ -299,13 +280,11 @@ class TestReasons:
     """Every figure that a reason tells, reckoned by hand."""
 
     def test_the_reasons_of_a_busy_queue(self) -> None:
-        """2.8 mails/s on average, 120 at the peak, 1,500 bytes a row, five days at most, three nodes, three copies."""
         advice = advise_queue(traffic_of(2.8, 120), SliceSettings(2 * HOUR, 3))
 
         assert [(one.setting, one.value, one.why) for one in advice.reasons] == BUSY
 
     def test_a_quiet_queue_is_told_of_no_heat_and_of_no_present_setting(self) -> None:
-        """At a hundred mails a second one partition still takes them."""
         whys = " ".join(one.why for one in advise_queue(traffic_of(1, 100)).reasons)
 
         assert "are spread over" not in whys
@@ -313,13 +292,11 @@ class TestReasons:
         assert "are spread over" in " ".join(one.why for one in advise_queue(traffic_of(1, 100.5)).reasons)
 
     def test_what_lies_on_a_node_is_told_even_where_nobody_counted_the_nodes(self) -> None:
-        """One is taken then: nothing is divided by zero."""
         nowhere, one = (advise_queue(traffic_of(5, nodes=nodes)).reasons for nodes in (0, 1))
 
         assert nowhere == one
 
     def test_more_nodes_hold_less_each(self) -> None:
-        """Rows and filters alike are spread."""
         few, many = (
             {one.setting: one.why for one in advise_queue(traffic_of(50, nodes=nodes)).reasons} for nodes in (3, 30)
         )
@@ -345,11 +322,9 @@ class TestLimits:
         ],
     )
     def test_windows_by_hand(self, seconds: int, slice_seconds: int, found: tuple[int, int]) -> None:
-        """A slice of 45 s fits whole minutes four times in three; 30 windows are still allowed, 31 are not."""
         assert windows_over(seconds, slice_seconds) == found
 
     def test_a_slice_may_be_a_sixtieth_of_the_time_and_no_longer(self) -> None:
-        """Two days and three of slack: two hours fit exactly."""
         assert advise_queue(traffic_of(0.001, stay=2 * DAY)).slice_seconds == 2 * HOUR
         assert advise_queue(traffic_of(0.001, stay=2 * DAY - 60)).slice_seconds == HOUR
 
@@ -368,11 +343,9 @@ class TestLimits:
         ],
     )
     def test_each_slice_window_has_its_traffic(self, rate: float, slice_seconds: int) -> None:
-        """The one that holds about 10,000 mails, where the time to live leaves room for it."""
         assert advise_queue(traffic_of(rate, stay=50 * DAY)).slice_seconds == slice_seconds
 
     def test_no_window_beside_a_short_stay_but_the_shortest(self) -> None:
-        """A present slice of a day may become a minute, whatever the rate asks for."""
         advice = advise_queue(traffic_of(1000, stay=1), SliceSettings(DAY, 1))
 
         assert (advice.slice_seconds, advice.slack_seconds) == (60, 3 * DAY)
@@ -381,17 +354,14 @@ class TestLimits:
         ("days", "window"), [(0, 1), (1, 1), (24, 1), (35, 1), (37, 2), (48, 2), (240, 10), (365, 15)]
     )
     def test_a_history_in_two_dozen_windows_by_hand(self, days: int, window: int) -> None:
-        """Rounded to whole days, one at least."""
         assert history_window_days(days * DAY) == window
 
     def test_a_window_below_a_minute_is_a_minute(self) -> None:
-        """Cassandra takes nothing shorter, nor any part of one."""
         assert window_compaction(45).options == {"compaction_window_unit": "MINUTES", "compaction_window_size": "1"}
 
 
 @given(st.integers(min_value=1, max_value=90 * DAY), st.sampled_from(SLICE_WINDOWS))
 def test_lives_hold_for_any_stay_and_slice(stay: int, slice_seconds: int) -> None:
-    """Rows outlive the stay by the slack, marks the rows by the slack, both in whole windows of whole slices."""
     lives = lifetimes(stay, slice_seconds)
     assert lives.ttl_seconds >= stay + lives.slack_seconds
     assert lives.mark_ttl_seconds >= lives.ttl_seconds + lives.slack_seconds
@@ -406,5 +376,4 @@ def test_lives_hold_for_any_stay_and_slice(stay: int, slice_seconds: int) -> Non
 
 @pytest.mark.parametrize(("hints", "grace"), [(0, DAY), (3 * HOUR, DAY), (DAY + 0.5, DAY + 1), (2 * DAY, 2 * DAY)])
 def test_tombstones_are_kept_for_a_day_or_as_long_as_hints(hints: float, grace: int) -> None:
-    """A hint that outlives its tombstones would be dropped."""
     assert gc_grace_for(hints) == grace

@@ -20,7 +20,6 @@ BASELINE = Baseline("3.9", digests(LIVE), (), datetime(2026, 11, 1, tzinfo=UTC),
 
 
 def test_a_keyspace_that_is_as_it_was_shows_no_change() -> None:
-    """Nor does one whose options were tuned, or whose columns a server lists in another order."""
     tuned = replace(
         LIVE,
         tables=tuple(
@@ -37,7 +36,6 @@ def test_a_keyspace_that_is_as_it_was_shows_no_change() -> None:
 def test_the_order_in_which_a_server_lists_things_does_not_count(
     tables: Sequence[Table], types: Sequence[UserType]
 ) -> None:
-    """Tables, types and columns outside the key."""
     turned = tuple(table.with_columns((*table.key, *reversed(table.regular))) for table in tables)
     assert digests(Schema(tuple(types), turned)) == digests(LIVE)
 
@@ -56,13 +54,11 @@ def test_the_order_in_which_a_server_lists_things_does_not_count(
     ids=["gone", "new", "columns", "type", "index"],
 )  # fmt: skip
 def test_each_change_is_told_by_its_object(live: Schema, change: tuple[Since, str]) -> None:
-    """One object changed, one is told."""
     assert changes_since(BASELINE, live) == (change,)
     assert fingerprint_of(digests(live)) != BASELINE.fingerprint
 
 
 def test_generations_have_fingerprints_of_their_own() -> None:
-    """No two of them look the same."""
     assert len({fingerprint_of(digests(one.schema)) for one in GENERATIONS}) == len(GENERATIONS)
 
 
@@ -96,7 +92,6 @@ def changed(live: Schema) -> list[tuple[str, str]]:
     ids=["order", "key type", "key", "static", "type", "name", "frozen"],
 )
 def test_whatever_cql_cannot_change_back_shows(column: Column, other: Column) -> None:
-    """Order, key, kind, type and name of any column."""
     columns = tuple(other if one is column else one for one in NOTES.columns)
     assert changed(replace(WHOLE, tables=(replace(NOTES, columns=columns),))) == [
         ("changed since adoption", "table notes")
@@ -131,18 +126,15 @@ def test_whatever_cql_cannot_change_back_shows(column: Column, other: Column) ->
     ids=["view gone", "view", "index class", "field in another case", "index in another case", "field type", "all"],
 )
 def test_types_indexes_and_views_count_as_tables_do(live: Schema, found: list[tuple[str, str]]) -> None:
-    """In the order of their names; a name in another case is the same to the server."""
     assert changed(live) == found
 
 
 def test_a_server_spells_types_in_its_own_way() -> None:
-    """That is no change."""
     spelled = replace(NOTES, columns=(*NOTES.columns[:2], Column("n", "varchar"), Column("tags", "set< text >")))
     assert changed(replace(WHOLE, tables=(spelled,))) == []
 
 
 def test_a_fingerprint_is_short_enough_to_be_read_out() -> None:
-    """Sixteen digits, the same for the same keyspace on any machine."""
     assert len(BASELINE.fingerprint) == 16
     assert {len(one) for one in BASELINE.objects.values()} == {16}
     assert fingerprint_of({}) == "e3b0c44298fc1c14"

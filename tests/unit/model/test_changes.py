@@ -64,13 +64,11 @@ def with_notes(table: Table, types: tuple[UserType, ...] = (SIZE,)) -> Schema:
 
 
 def test_nothing_is_proposed_for_a_schema_that_is_as_it_should_be() -> None:
-    """Neither for the whole catalog, as a server tells it."""
     assert ways(EXPECTED, EXPECTED) == ()
     assert ways(SCHEMA, served(SCHEMA, made_here=True)) == ()
 
 
 def test_an_empty_keyspace_gets_everything_in_an_order_that_runs() -> None:
-    """Types before the tables that use them, indexes and views after; nothing of it is risky."""
     found = ways(EXPECTED, Schema((), ()))
     assert [one.statement for one in found] == [
         CreateType(Name("size"), SIZE),
@@ -82,7 +80,6 @@ def test_an_empty_keyspace_gets_everything_in_an_order_that_runs() -> None:
 
 
 def test_missing_columns_of_a_table_are_added_by_one_statement() -> None:
-    """Each ALTER is agreed on by every node, so there are as few as can be."""
     live = with_notes(NOTES)
     wanted = with_notes(replace(NOTES, columns=(*NOTES.columns, Column("a", "int"), Column("b", "text", Kind.STATIC))))
     assert statements(wanted, live) == [
@@ -91,7 +88,6 @@ def test_missing_columns_of_a_table_are_added_by_one_statement() -> None:
 
 
 def test_what_is_not_expected_is_left_alone_unless_removal_is_asked_for() -> None:
-    """Tables of other modules and columns of older generations are somebody's."""
     more = replace(NOTES, columns=(*NOTES.columns, Column("old", "text"), Column("older", "text")))
     other = Table("other", (ID, Column("size", "frozen<size2>")))
     view = replace(BY_NUMBER, table=replace(BY_NUMBER.table, spelling="by_other"))
@@ -114,7 +110,6 @@ def test_what_is_not_expected_is_left_alone_unless_removal_is_asked_for() -> Non
 
 
 def test_a_column_under_a_view_that_stays_is_dropped_by_hand() -> None:
-    """The server refuses to drop columns of a table that has a view."""
     live = with_notes(replace(NOTES, columns=(*NOTES.columns, Column("old", "text"))))
     (found,) = ways(EXPECTED, live)
     assert found.statement is None
@@ -122,7 +117,6 @@ def test_a_column_under_a_view_that_stays_is_dropped_by_hand() -> None:
 
 
 def test_options_are_proposed_only_on_request_by_one_statement_and_marked() -> None:
-    """A compaction rewrites the table; an expected option says nothing about those that the server adds."""
     wanted = replace(NOTES, options={"gc_grace_seconds": "864000", "caching": "{'keys': 'ALL'}"})
     live = replace(
         NOTES,
@@ -138,14 +132,12 @@ def test_options_are_proposed_only_on_request_by_one_statement_and_marked() -> N
 
 
 def test_options_of_a_view_are_set_on_the_view() -> None:
-    """ALTER MATERIALIZED VIEW is another statement than ALTER TABLE."""
     wanted = replace(BY_NUMBER, table=replace(BY_NUMBER.table, options={"gc_grace_seconds": "10"}))
     (found,) = statements(replace(EXPECTED, views=(wanted,)), EXPECTED)
     assert found == SetViewOptions(Name("by_number"), {"gc_grace_seconds": "10"})
 
 
 def test_an_index_and_a_view_that_are_otherwise_are_made_anew() -> None:
-    """CQL can alter neither: both are dropped, then built again from every row."""
     live = replace(
         EXPECTED, indexes=(replace(BY_NOTE, using="sai"),), views=(replace(BY_NUMBER, where="id IS NOT NULL"),)
     )
@@ -166,7 +158,6 @@ COUNTING = replace(NOTES, columns=(ID, NUMBER, Column("count", "counter")))
 
 @pytest.mark.parametrize("live", [OTHER_KEY, OTHER_ORDER, COUNTING], ids=["key", "order", "counters"])
 def test_what_a_table_is_for_ever_is_changed_by_hand(live: Table) -> None:
-    """One change tells the way, and no statement touches the table."""
     (found,) = ways(with_notes(NOTES), with_notes(live))
     assert found.statement is None
     assert found.owner == "notes"
@@ -174,7 +165,6 @@ def test_what_a_table_is_for_ever_is_changed_by_hand(live: Table) -> None:
 
 
 def test_a_projection_of_another_key_is_rebuilt_from_the_truth() -> None:
-    """Its rows need no copy: a repair writes them again."""
     gap = Gap(EXPECTED, with_notes(OTHER_ORDER), rebuildable=frozenset({"notes"}))
     (found,) = changes(gap)
     assert "mailmend repair messages" in found.manual
@@ -186,7 +176,6 @@ def test_a_projection_of_another_key_is_rebuilt_from_the_truth() -> None:
     ids=["type", "static", "collection"],
 )
 def test_a_column_of_another_type_is_changed_by_hand(found: Column) -> None:
-    """The rest of the table is changed by statements all the same."""
     live = with_notes(replace(NOTES, columns=(ID, NUMBER, found)))
     wanted = with_notes(replace(NOTES, columns=(*NOTES.columns, Column("more", "int"))))
     added, by_hand = ways(wanted, live)
@@ -197,7 +186,6 @@ def test_a_column_of_another_type_is_changed_by_hand(found: Column) -> None:
 
 @pytest.mark.parametrize(("was", "by_hand"), [("int", True), ("text", False)])
 def test_a_column_that_was_dropped_comes_back_with_its_own_type_only(was: str, by_hand: bool) -> None:
-    """The server remembers the type; adding it again is told as dangerous all the same."""
     live = with_notes(replace(NOTES, columns=(ID, NUMBER), dropped=(Column("n", was),)))
     (found,) = ways(EXPECTED, live)
     assert (found.statement is None) is by_hand
@@ -205,7 +193,6 @@ def test_a_column_that_was_dropped_comes_back_with_its_own_type_only(was: str, b
 
 
 def test_fields_are_added_behind_those_that_are_there() -> None:
-    """One statement each, as CQL has it; a field in another place is for a person."""
     shorter, turned = UserType("size", SIZE.fields[:1]), UserType("size", SIZE.fields[::-1])
     assert statements(EXPECTED, with_notes(NOTES, (shorter,))) == [AddField(Name("size"), "lines", "int")]
     (by_hand,) = ways(EXPECTED, with_notes(NOTES, (turned,)))
@@ -214,7 +201,6 @@ def test_fields_are_added_behind_those_that_are_there() -> None:
 
 
 def test_a_type_that_a_key_holds_is_changed_by_hand() -> None:
-    """The server refuses to add to it."""
     keyed = replace(NOTES, columns=(Column("id", "frozen<list<frozen<size>>>", Kind.PARTITION), NUMBER, NOTE))
     live = Schema((UserType("size", SIZE.fields[:1]),), (keyed,))
     (found,) = ways(Schema((SIZE,), (keyed,)), live)
@@ -222,7 +208,6 @@ def test_a_type_that_a_key_holds_is_changed_by_hand() -> None:
 
 
 def test_a_type_that_a_column_keeps_is_not_dropped() -> None:
-    """The column has to be changed by hand first, and the type says so."""
     live = with_notes(replace(NOTES, columns=(ID, NUMBER, replace(NOTE, type="frozen<size>"))))
     found = ways(replace(EXPECTED, types=()), live)
     assert [one.statement for one in found] == [None, None]
@@ -231,7 +216,6 @@ def test_a_type_that_a_column_keeps_is_not_dropped() -> None:
 
 @pytest.mark.parametrize("generation", [JAMES_3_8, JAMES_3_9, NEWEST], ids=lambda one: one.name)
 def test_a_keyspace_of_james_needs_no_statement_that_loses_anything(generation: Generation) -> None:
-    """From any generation to its own model: what is missing is created, nothing of James's is touched."""
     schema = generation.schema
     live = without_tables(served(schema), BESIDE_TABLES[0].name, "modseq")
     found = ways(schema, live, frozenset())
@@ -242,7 +226,6 @@ def test_a_keyspace_of_james_needs_no_statement_that_loses_anything(generation: 
 
 
 def test_dropping_columns_that_james_left_behind_is_told_as_data_loss() -> None:
-    """From 3.9 to the newest, with removal asked for: gone columns are gone."""
     found = ways(NEWEST.schema, served(JAMES_3_9.schema))
     dropping = [one for one in found if isinstance(one.statement, DropColumns)]
     assert {one.owner for one in dropping} == {"imapUidTable", "messageIdTable", "messageV3"}
@@ -250,7 +233,6 @@ def test_dropping_columns_that_james_left_behind_is_told_as_data_loss() -> None:
 
 
 def test_what_waits_for_a_change_by_hand_is_not_made_on_the_table_as_it_is() -> None:
-    """The index and the view would be others: they are named, and nothing of them is dropped or made."""
     live = replace(
         with_notes(OTHER_ORDER), indexes=(replace(BY_NOTE, target="number"),), views=(replace(BY_NUMBER, where="x"),)
     )
@@ -266,7 +248,6 @@ def test_what_waits_for_a_change_by_hand_is_not_made_on_the_table_as_it_is() -> 
 
 
 def test_an_index_of_nobodys_goes_though_its_table_waits() -> None:
-    """It is not expected, whatever becomes of the table."""
     live = replace(with_notes(OTHER_ORDER), indexes=(BY_NOTE, Index("by_more", "notes", "more")))
     statement, by_hand = ways(EXPECTED, live)
     assert statement.statement == DropIndex(Name("by_more"))
@@ -282,7 +263,6 @@ def test_an_index_of_nobodys_goes_though_its_table_waits() -> None:
     ],
 )
 def test_a_change_by_hand_tells_both_sides(found: Column, told: str) -> None:
-    """In one spelling, and the way around."""
     (by_hand,) = ways(EXPECTED, with_notes(replace(NOTES, columns=(ID, NUMBER, found))))
     assert by_hand.manual.startswith(told)
     assert "add a column of another name, copy the cells" in by_hand.manual
@@ -290,14 +270,12 @@ def test_a_change_by_hand_tells_both_sides(found: Column, told: str) -> None:
 
 
 def test_a_key_column_of_another_type_takes_another_table() -> None:
-    """No column can be added to a key."""
     columns = (ID, replace(NUMBER, type="bigint"), NOTE)
     (by_hand,) = ways(EXPECTED, with_notes(replace(NOTES, columns=columns)))
     assert by_hand.manual.startswith("A table's key, order and counters cannot be changed")
 
 
 def test_a_column_of_a_table_that_can_be_rebuilt_is_rebuilt() -> None:
-    """The truth fills it again: no cell has to be copied."""
     live = with_notes(replace(NOTES, columns=(ID, NUMBER, replace(NOTE, type="blob"))))
     (by_hand,) = changes(Gap(EXPECTED, live, rebuildable=frozenset({"notes"})))
     assert "mailmend repair messages" in by_hand.manual
@@ -313,7 +291,6 @@ QUOTED_WHOLE = Schema(
 
 
 def test_names_in_quotes_are_made_and_removed_under_their_own_case() -> None:
-    """From nothing to all of it, and back, nothing is left over and nothing is told twice."""
     empty = Schema((), ())
     there = ways(QUOTED_WHOLE, empty)
     assert all(one.statement for one in there)
@@ -330,7 +307,6 @@ def test_names_in_quotes_are_made_and_removed_under_their_own_case() -> None:
 
 
 def test_what_is_lacking_is_told_under_any_spelling() -> None:
-    """The catalog spells as James does; the server in lower case."""
     upper = replace(
         EXPECTED,
         tables=(replace(NOTES, spelling="Notes"),),
@@ -347,6 +323,5 @@ def test_what_is_lacking_is_told_under_any_spelling() -> None:
 
 
 def test_a_type_in_a_key_that_is_as_it_should_be_needs_nobody() -> None:
-    """Only what differs is for a person."""
     keyed = replace(NOTES, columns=(Column("id", "frozen<size>", Kind.PARTITION), NUMBER, NOTE))
     assert ways(Schema((SIZE,), (keyed,)), Schema((SIZE,), (keyed,))) == ()

@@ -89,7 +89,6 @@ def carried_out(live: Schema, found: Sequence[SchemaChange]) -> Schema:
 
 @given(schemas(), schemas())
 def test_the_way_leads_to_the_model_but_for_what_is_done_by_hand(expected: Schema, live: Schema) -> None:
-    """No statement of it is refused, and a second look proposes nothing but the same work by hand."""
     # When all of it is carried out
     found = changes(Gap(expected, live, EVERYTHING))
     after = carried_out(live, found)
@@ -102,7 +101,6 @@ def test_the_way_leads_to_the_model_but_for_what_is_done_by_hand(expected: Schem
 
 @given(schemas())
 def test_from_nothing_to_everything_and_back_no_hand_is_needed(schema: Schema) -> None:
-    """What was never there has no past that could stand in the way."""
     there = changes(Gap(schema, EMPTY, EVERYTHING))
     assert not any(one.manual for one in there)
     made = carried_out(EMPTY, there)
@@ -117,7 +115,6 @@ def test_from_nothing_to_everything_and_back_no_hand_is_needed(schema: Schema) -
 def test_nothing_is_removed_and_no_option_set_unless_asked_for(
     expected: Schema, live: Schema, include: set[Include]
 ) -> None:
-    """Whatever the two are, tables, columns and types that are live stay so without --include-drops."""
     after = carried_out(live, changes(Gap(expected, live, frozenset(include))))
     if Include.REMOVALS not in include:
         for table in live.tables:

@@ -39,14 +39,12 @@ class TestLaws:
     def test_only_what_the_server_knows_is_chosen(
         self, results: list[TrialResult], present: CompactionChoice | None, served: frozenset[CompactionChoice]
     ) -> None:
-        """An older server would refuse the others."""
         assert choose(results, present, served).choice in served
 
     @given(trials(), PRESENT)
     def test_the_choice_reads_as_few_sstables_as_the_best(
         self, results: list[TrialResult], present: CompactionChoice | None
     ) -> None:
-        """Within the tolerance of the first measure."""
         chosen = choose(results, present, ALL).choice
         first = MEASURES[0]
         best = min(first.of(one) for one in results)
@@ -57,14 +55,12 @@ class TestLaws:
     def test_the_order_of_the_results_does_not_count(
         self, results: list[TrialResult], present: CompactionChoice | None
     ) -> None:
-        """Nothing is won by being named first."""
         assert choose(results, present, ALL).choice is choose(results[::-1], present, ALL).choice
 
     @given(trials(), PRESENT, SERVED)
     def test_advice_that_was_followed_is_not_taken_back(
         self, results: list[TrialResult], present: CompactionChoice | None, served: frozenset[CompactionChoice]
     ) -> None:
-        """The same figures lead to the same choice once it is there."""
         advised = choose(results, present, served).choice
         again = choose(results, advised, served)
 
@@ -75,7 +71,6 @@ class TestLaws:
     def test_too_small_is_said_exactly_where_nothing_decides(
         self, results: list[TrialResult], present: CompactionChoice | None
     ) -> None:
-        """The sentence and the field agree."""
         advice = choose(results, present, ALL)
 
         assert advice.too_small == ("too small to matter" in " ".join(advice.why))
@@ -85,7 +80,6 @@ class TestRule:
     """One step after the other."""
 
     def test_fewest_sstables_win_over_any_latency(self) -> None:
-        """The first measure counts before the second."""
         advice = choose([result(TWCS, 24, 1), result(UNIFIED, 2, 9), result(LEVELED, 4, 1)], TWCS, ALL)
 
         assert advice.choice is UNIFIED
@@ -93,7 +87,6 @@ class TestRule:
         assert advice.why == ("By SSTables per read unified wins: twcs 24.00, unified 2.00, leveled 4.00.",)
 
     def test_what_reads_cheaply_and_writes_dearly_says_so(self) -> None:
-        """The rule is about reads; the price stands beside it."""
         dear = replace(result(UNIFIED, 2), rewritten_bytes=275 * MIB)
         cheap = replace(result(TWCS, 24), rewritten_bytes=10 * MIB)
 
@@ -106,28 +99,24 @@ class TestRule:
         assert not any("paid for" in why for why in choose([cheap], TWCS, ALL).why)
 
     def test_among_equals_the_faster_one_wins(self) -> None:
-        """By its 99th percentile."""
         advice = choose([result(TWCS, 24), result(UNIFIED, 2, 9), result(LEVELED, 2, 4)], None, ALL)
 
         assert advice.choice is LEVELED
         assert not advice.too_small
 
     def test_the_slowest_of_a_few_reads_decides_nothing(self) -> None:
-        """Twenty mailboxes have no 99th percentile; two hundred messages have one."""
         few, many = ReadCost(20, 1.0, 1, 50.0, 300.0), ReadCost(200, 1.0, 1, 0.5, 2.0)
 
         assert replace(result(TWCS), mailbox=few, message=many).p99_ms == 2.0
         assert replace(result(TWCS), mailbox=few, message=few).p99_ms == 600.0
 
     def test_then_the_smaller_one_wins(self) -> None:
-        """Where neither SSTables nor time tell them apart."""
         advice = choose([result(TWCS, mib=20), result(UNIFIED, mib=10), result(LEVELED, mib=20)], TWCS, ALL)
 
         assert advice.choice is UNIFIED
         assert "By bytes on disk unified wins: twcs 20.0 MiB, unified 10.0 MiB, leveled 20.0 MiB." in advice.why
 
     def test_among_equals_the_present_one_stays(self) -> None:
-        """Changing it rewrites every SSTable, for nothing."""
         advice = choose([result(one) for one in CompactionChoice], LEVELED, ALL)
 
         assert advice.choice is LEVELED
@@ -136,14 +125,12 @@ class TestRule:
         assert "leveled stays" in advice.why[-1]
 
     def test_a_present_one_that_is_none_of_them_gives_way(self) -> None:
-        """Size-tiered is not among the choices: the first of the best is named."""
         advice = choose([result(TWCS, 24), result(UNIFIED), result(LEVELED)], None, ALL)
 
         assert advice.choice is UNIFIED
         assert advice.change
 
     def test_sstables_that_nobody_counted_are_no_reason(self) -> None:
-        """A choice whose traces were lost would read from none at all, and win."""
         lost = replace(result(TWCS, 0, 9), mailbox=ReadCost(100, 0.0, 0, 1.0, 4.5, traced=0))
 
         advice = choose([lost, result(UNIFIED, 2, 2)], TWCS, ALL)
@@ -153,7 +140,6 @@ class TestRule:
         assert not any("By SSTables" in why for why in advice.why)
 
     def test_an_older_server_is_not_advised_what_it_does_not_know(self) -> None:
-        """Unified needs Cassandra 5.0, and the reason says that it is out."""
         advice = choose([result(TWCS, 24), result(UNIFIED, 1), result(LEVELED, 2)], TWCS, ALL - {UNIFIED})
 
         assert advice.choice is LEVELED
@@ -175,20 +161,17 @@ class TestTolerances:
         ],
     )
     def test_bounds_by_hand(self, name: str, best: float, bound: float) -> None:
-        """A share of the best, and something small for figures near zero; times waver most."""
         (measure,) = (one for one in MEASURES if one.name == name)
 
         assert measure.bound(best) == pytest.approx(bound)
 
     def test_what_lies_on_the_bound_is_alike(self) -> None:
-        """And a hair above it is not."""
         on, above = result(TWCS, mib=11), replace(result(TWCS), disk_bytes=11 * MIB + 1)
 
         assert choose([on, result(UNIFIED, mib=10)], TWCS, ALL).too_small
         assert choose([above, result(UNIFIED, mib=10)], TWCS, ALL).choice is UNIFIED
 
     def test_each_step_is_told_with_its_figures(self) -> None:
-        """Alike, ahead, or alone: whoever reads it can follow."""
         advice = choose([result(TWCS, 1, 9), result(UNIFIED, 1, 2), result(LEVELED, 1, 2)], LEVELED, ALL)
 
         assert advice.why == (
@@ -206,7 +189,6 @@ class TestTolerances:
     def test_where_the_present_one_is_out_the_first_of_the_equals_is_named(
         self, present: CompactionChoice | None
     ) -> None:
-        """In the order in which the choices are declared; and it is said that it hardly matters."""
         advice = choose([result(TWCS, 24), result(LEVELED), result(UNIFIED)], present, ALL)
 
         assert advice.choice is next(one for one in CompactionChoice if one is not TWCS)
@@ -214,14 +196,12 @@ class TestTolerances:
         assert advice.too_small
 
     def test_a_hundred_reads_have_a_99th_percentile(self) -> None:
-        """Ninety-nine have none: the slowest of all would stand for it."""
         slow, quick = ReadCost(99, 1.0, 1, 1.0, 300.0), ReadCost(100, 1.0, 1, 1.0, 2.0)
 
         assert replace(result(TWCS), mailbox=slow, message=quick).p99_ms == 2.0
         assert replace(result(TWCS), mailbox=quick, message=quick).p99_ms == 4.0
 
     def test_what_is_written_twice_as_much_is_not_worth_a_word(self) -> None:
-        """More than twice is; told against the least that any of them wrote, served or not."""
         cheap = replace(result(LEVELED, 9), rewritten_bytes=10 * MIB)
 
         twice, more = (
@@ -233,7 +213,6 @@ class TestTolerances:
         assert "unified wrote 20 MiB again, leveled 10 MiB." in more.why[-1]
 
     def test_one_alone_is_chosen_without_comparison(self) -> None:
-        """An older server that knows but one of those that were tried."""
         advice = choose([result(TWCS)], None, frozenset({TWCS}))
 
         assert (advice.choice, advice.why, advice.too_small, advice.change) == (TWCS, (), False, True)

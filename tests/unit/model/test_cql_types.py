@@ -39,7 +39,6 @@ TYPES = st.recursive(SCALARS, nested, max_leaves=5)
     ],
 )
 def test_a_type_has_one_spelling(written: str, normal: str) -> None:
-    """Case, spaces and every frozen that says nothing new make no difference."""
     assert normal_type(written) == normal
 
 
@@ -60,18 +59,15 @@ def test_a_type_has_one_spelling(written: str, normal: str) -> None:
     ],
 )
 def test_what_is_no_type_is_refused(text: str) -> None:
-    """Nothing that is not a type gets into CREATE text."""
     with pytest.raises(BadIdentifier):
         parse_type(text)
 
 
 @given(TYPES)
 def test_the_normal_form_is_its_own_normal_form(text: str) -> None:
-    """Normalising twice changes nothing more."""
     assert normal_type(normal_type(text)) == normal_type(text)
 
 
 @given(TYPES)
 def test_freezing_what_is_frozen_changes_nothing(text: str) -> None:
-    """A second frozen around a type is not another type."""
     assert normal_type(f"frozen<frozen<{text}>>") == normal_type(f"frozen<{text}>")

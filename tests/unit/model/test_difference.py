@@ -30,12 +30,10 @@ def with_table(**changes: object) -> Schema:
 
 
 def test_a_schema_differs_from_itself_in_nothing() -> None:
-    """The whole catalog, compared with itself."""
     assert differences(SCHEMA, SCHEMA) == ()
 
 
 def test_an_empty_keyspace_lacks_every_type_and_table() -> None:
-    """One difference for each, and none for columns of tables that are not there."""
     found = differences(SCHEMA, Schema((), ()))
     assert [one.aspect for one in found].count(Aspect.MISSING_TYPE) == len(SCHEMA.types)
     assert [one.aspect for one in found].count(Aspect.MISSING_TABLE) == len(SCHEMA.tables)
@@ -98,14 +96,12 @@ CASES: tuple[tuple[Aspect, Schema, str], ...] = (
 
 @pytest.mark.parametrize(("aspect", "live", "told"), CASES, ids=[told for _, _, told in CASES])
 def test_each_kind_of_drift_is_found_and_told(aspect: Aspect, live: Schema, told: str) -> None:
-    """Exactly one difference, in words that name the place and both sides."""
     (found,) = differences(EXPECTED, live)
     assert found.aspect is aspect
     assert str(found) == told
 
 
 def test_another_key_counts_once_even_where_the_column_is_of_another_type() -> None:
-    """A key column of another type is a different column: the order of the key is not in question then."""
     live = with_table(columns=(replace(KEY, type="uuid"), CLUSTER, VALUE, OWNER))
     assert differences(EXPECTED, live) == (
         Difference(Aspect.DIFFERENT_COLUMN, "noteTable", "mailboxId", "timeuuid", "uuid"),
@@ -125,25 +121,21 @@ SAID_OTHERWISE = {
 
 @pytest.mark.parametrize("table", SAID_OTHERWISE.values(), ids=SAID_OTHERWISE)
 def test_what_is_only_said_otherwise_is_no_difference(table: Table) -> None:
-    """Case, the order of other columns, comments, the server's own defaults, spaces in a map."""
     assert differences(EXPECTED, Schema(EXPECTED.types, (table,))) == ()
 
 
 def test_a_table_without_declared_compaction_takes_the_servers() -> None:
-    """What is not declared is not compared."""
     expected = Schema(EXPECTED.types, (replace(TABLE, compaction=None, options={}),))
     assert differences(expected, EXPECTED) == ()
 
 
 def test_a_class_is_compared_by_its_short_name() -> None:
-    """Servers spell the whole Java name."""
     literal = map_literal({"class": "org.apache.cassandra.io.compress.LZ4Compressor", "chunk_length_in_kb": "8"})
     assert option_text(literal) == "{'chunk_length_in_kb': '8', 'class': 'LZ4Compressor'}"
 
 
 @given(st.sets(st.sampled_from(range(len(SCHEMA.tables)))))
 def test_exactly_the_tables_taken_away_are_missing(gone: set[int]) -> None:
-    """No difference hides another."""
     live = Schema(SCHEMA.types, tuple(table for index, table in enumerate(SCHEMA.tables) if index not in gone))
     missing = {one.owner for one in differences(SCHEMA, live)}
     assert missing == {SCHEMA.tables[index].spelling for index in gone}
@@ -164,7 +156,6 @@ def aspects(expected: Schema, live: Schema) -> list[tuple[Aspect, str, str]]:
 
 
 def test_missing_and_unexpected_indexes_and_views_are_told() -> None:
-    """An index by its table and name, a view by its name."""
     assert aspects(INDEXED, EXPECTED) == [
         (Aspect.MISSING_INDEX, "noteTable", "by_note"),
         (Aspect.MISSING_VIEW, "by_uid", ""),
@@ -176,7 +167,6 @@ def test_missing_and_unexpected_indexes_and_views_are_told() -> None:
 
 
 def test_an_index_is_the_same_however_its_class_and_target_are_spelled() -> None:
-    """Long and short class names, SAI's two names, quotes around lower case; the server may add options."""
     spelled = Index(
         "BY_NOTE",
         "notetable",
@@ -199,12 +189,10 @@ def test_an_index_is_the_same_however_its_class_and_target_are_spelled() -> None
     ids=["column", "quoted", "class", "options"],
 )
 def test_an_index_on_another_column_or_of_another_class_is_different(found: Index) -> None:
-    """One difference, at the index."""
     assert aspects(INDEXED, replace(INDEXED, indexes=(found,))) == [(Aspect.DIFFERENT_INDEX, "noteTable", "by_note")]
 
 
 def test_a_view_is_the_same_however_its_condition_is_spelled() -> None:
-    """Case and spaces say nothing; what stands in quotes does."""
     spelled = replace(BY_UID, base="notetable", where="UID is not null\n  and mailboxid IS NOT NULL")
     assert differences(INDEXED, replace(INDEXED, views=(spelled,))) == ()
     quoted = replace(BY_UID, where="note = 'A' AND uid IS NOT NULL")
@@ -215,7 +203,6 @@ def test_a_view_is_the_same_however_its_condition_is_spelled() -> None:
 
 
 def test_a_view_with_other_options_differs_in_them_only() -> None:
-    """They can be altered; its columns cannot."""
     wanted = replace(BY_UID, table=replace(BY_UID.table, options={"gc_grace_seconds": "10"}))
     assert aspects(replace(INDEXED, views=(wanted,)), INDEXED) == [
         (Aspect.DIFFERENT_OPTION, "by_uid", "gc_grace_seconds")
@@ -223,14 +210,12 @@ def test_a_view_with_other_options_differs_in_them_only() -> None:
 
 
 def test_an_unexpected_type_is_told_with_its_fields() -> None:
-    """Whether it is drift is for the generations to say."""
     more = replace(EXPECTED, types=(*EXPECTED.types, UserType("size", (("bytes", "bigint"),))))
     (found,) = differences(EXPECTED, more)
     assert str(found) == "unexpected type: size (bytes bigint)"
 
 
 def test_what_is_unexpected_is_told_with_what_it_is() -> None:
-    """So that whoever reads it knows whether it is theirs."""
     texts = [str(one) for one in differences(EXPECTED, INDEXED)]
     assert texts == [
         "unexpected index: noteTable.by_note (notetable (note) using StorageAttachedIndex)",
@@ -248,7 +233,6 @@ def test_what_is_unexpected_is_told_with_what_it_is() -> None:
 
 
 def test_a_field_is_the_same_however_its_type_is_spelled() -> None:
-    """Aliases and spaces say nothing; another order of fields does."""
     pair = UserType("pair", (("a", "varchar"), ("b", "map<int, text>")))
     told = UserType("PAIR", (("A", "text"), ("B", "map<int,varchar>")))
     assert differences(Schema((pair,), ()), Schema((told,), ())) == ()
@@ -257,7 +241,6 @@ def test_a_field_is_the_same_however_its_type_is_spelled() -> None:
 
 
 def test_the_columns_of_a_view_are_told_in_one_order() -> None:
-    """A server lists them by name."""
     more = replace(BY_UID, table=BY_UID.table.with_columns((*BY_UID.table.columns, VALUE, Column("a", "int"))))
     turned = replace(more, table=more.table.with_columns((*BY_UID.table.columns, Column("a", "int"), VALUE)))
     assert differences(replace(EXPECTED, views=(more,)), replace(EXPECTED, views=(turned,))) == ()
@@ -287,7 +270,6 @@ def test_the_columns_of_a_view_are_told_in_one_order() -> None:
     ],
 )
 def test_an_option_says_what_is_expected_of_it_or_more(expected: str, found: str, *, agree: bool) -> None:
-    """Numbers by value, percentiles by either name, maps by the pairs that are declared."""
     assert option_says(expected, found) is agree
 
 
@@ -296,7 +278,6 @@ def test_an_option_says_what_is_expected_of_it_or_more(expected: str, found: str
     [("cdc", "false"), ("allow_auto_snapshot", "true"), ("incremental_backups", "true"), ("memtable", "'default'")],
 )
 def test_a_default_that_a_server_does_not_write_down_is_there_all_the_same(option: str, untold: str) -> None:
-    """Declared as the default it agrees with nothing; declared otherwise it does not."""
     same, other = (replace(TABLE, options={**TABLE.options, option: literal}) for literal in (untold, "'other'"))
     assert differences(Schema(EXPECTED.types, (same,)), EXPECTED) == ()
     assert aspects(Schema(EXPECTED.types, (other,)), EXPECTED) == [(Aspect.DIFFERENT_OPTION, "noteTable", option)]

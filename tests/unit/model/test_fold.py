@@ -202,7 +202,6 @@ REFUSED: tuple[tuple[str, str], ...] = (
 
 @pytest.mark.parametrize(("text", "reason"), REFUSED, ids=[text for text, _ in REFUSED])
 def test_what_a_server_would_refuse_is_refused_with_its_reason(text: str, reason: str) -> None:
-    """By statement and object; the schema stays as it was."""
     with pytest.raises(SchemaRefused) as refused:
         after(text)
     assert reason in str(refused.value)
@@ -236,7 +235,6 @@ HONOURED = (
 
 @pytest.mark.parametrize("text", HONOURED)
 def test_if_exists_and_if_not_exists_are_honoured(text: str) -> None:
-    """Nothing is refused, nothing is changed."""
     assert after(text) == BEFORE
 
 
@@ -257,33 +255,28 @@ INVERSE = (
 
 @pytest.mark.parametrize("text", INVERSE)
 def test_one_undoes_the_other(text: str) -> None:
-    """Created and dropped, added and dropped, renamed and renamed back."""
     assert after(text) == BEFORE
 
 
 def test_what_was_dropped_is_remembered_with_tuples_for_its_types() -> None:
-    """And it comes back as it was, or wider."""
     dropped = after("ALTER TABLE t DROP f").tables[0].dropped
     assert Column("f", "tuple<text,list<int>>") in dropped
     assert Column("gone", "blob") in after("ALTER TABLE t ADD gone blob").tables[0].columns
 
 
 def test_a_rename_reaches_the_views() -> None:
-    """Their keys and their conditions."""
     (view,) = after('ALTER TABLE base RENAME k TO "K k"').views
     assert view.table.names == ("c", "K k", "v", "w")
     assert view.where == '"K k" IS NOT NULL AND c IS NOT NULL'
 
 
 def test_a_column_that_is_added_reaches_the_views_that_select_all() -> None:
-    """With its type."""
     (view,) = after("ALTER TABLE base ADD x int").views
     assert view.table.columns[-1] == Column("x", "int")
     assert view.table.columns[0] == Column("c", "int", Kind.PARTITION)
 
 
 def test_indexes_are_named_and_aimed_as_a_server_does_it() -> None:
-    """The first free name; values of a collection; the column's own spelling."""
     made = after('CREATE INDEX ON t (M); CREATE INDEX ON t (keys(m)); CREATE INDEX "Own" ON "T" ("v")').indexes[2:]
     assert [(one.spelling, one.table, one.target) for one in made] == [
         ("t_m_idx", "t", "values(m)"),
@@ -293,7 +286,6 @@ def test_indexes_are_named_and_aimed_as_a_server_does_it() -> None:
 
 
 def test_options_are_set_one_by_one() -> None:
-    """Comment and compaction where the model keeps them; compact storage goes for good."""
     changed = after(
         "ALTER TABLE t WITH comment = 'new' AND compaction = {'class': 'LeveledCompactionStrategy'} AND a = 1;"
         "ALTER TABLE t WITH b = 2; ALTER TABLE old DROP COMPACT STORAGE"
@@ -307,7 +299,6 @@ def test_options_are_set_one_by_one() -> None:
 
 
 def test_a_name_in_quotes_is_another() -> None:
-    """And the one that was probably meant is told."""
     with pytest.raises(SchemaRefused, match="There is counts: a name in double quotes keeps its case"):
         after('DROP TABLE "Counts"')
 
@@ -315,7 +306,6 @@ def test_a_name_in_quotes_is_another() -> None:
 @settings(max_examples=5)
 @given(stories(views=True))
 def test_every_story_leaves_a_schema_that_agrees_with_itself(story: list[Statement]) -> None:
-    """No type is missing, no index or view without its table, whatever was refused on the way."""
     schema = EMPTY
     for statement in story:
         with suppress(SchemaRefused):
@@ -349,7 +339,6 @@ def test_every_story_leaves_a_schema_that_agrees_with_itself(story: list[Stateme
     ],
 )
 def test_types_that_a_server_takes_in_a_column(kind: str) -> None:
-    """Frozen all the way down below one frozen; a length is no type; a map's values need no order."""
     assert after(f"ALTER TABLE t ADD x {kind}").tables[0].names[-1] == "x"
 
 
@@ -371,7 +360,6 @@ def test_types_that_a_server_takes_in_a_column(kind: str) -> None:
     ],
 )
 def test_types_that_no_server_takes(kind: str, reason: str) -> None:
-    """Told with the type as it is written, and its column."""
     with pytest.raises(SchemaRefused) as refused:
         after(f"ALTER TABLE t ADD x {kind}")
     assert reason in str(refused.value)
@@ -397,7 +385,6 @@ SPELLED = (
 
 @pytest.mark.parametrize(("text", "same"), SPELLED)
 def test_spellings_of_one_name_do_the_same(text: str, same: str) -> None:
-    """What is in quotes keeps its case; everything else is in lower case to the server."""
     one, other = after(text), after(same)
     assert one == other
     assert [table.dropped for table in one.tables] == [table.dropped for table in other.tables]
@@ -405,7 +392,6 @@ def test_spellings_of_one_name_do_the_same(text: str, same: str) -> None:
 
 @pytest.mark.parametrize("text", [text for text, _ in REFUSED if "BATCH" not in text])
 def test_a_refusal_names_the_object_with_its_keyspace(text: str) -> None:
-    """Where the statement does: two keyspaces may have tables of one name."""
     *first, last = parse(text)
     statement = last.statement
     assert isinstance(statement, NamedStatement)
@@ -415,7 +401,6 @@ def test_a_refusal_names_the_object_with_its_keyspace(text: str) -> None:
 
 
 def test_a_static_column_is_in_no_view() -> None:
-    """Not even in one that selects all."""
     changed = after("ALTER TABLE base ADD s int STATIC")
     assert changed.views == BEFORE.views
     base = changed.table("base")
@@ -424,7 +409,6 @@ def test_a_static_column_is_in_no_view() -> None:
 
 
 def test_a_type_grows_at_its_end() -> None:
-    """Where no partition key holds it; a clustering column may."""
     grown = after("ALTER TYPE place ADD x int; ALTER TYPE house ADD y frozen<flat>")
     assert [user_type.fields[-1] for user_type in grown.types] == [
         ("x", "int"),
@@ -434,7 +418,6 @@ def test_a_type_grows_at_its_end() -> None:
 
 
 def test_a_table_made_anew_keeps_its_place_and_an_index_goes_with_its_table() -> None:
-    """Those of other tables stay."""
     dropped = after("CREATE INDEX ON base (v); DROP TABLE t")
     assert [index.spelling for index in dropped.indexes] == ["base_v_idx"]
     assert [table.name for table in dropped.tables] == ["T", "counts", "old", "base"]
@@ -455,7 +438,6 @@ def test_a_table_made_anew_keeps_its_place_and_an_index_goes_with_its_table() ->
     ],
 )
 def test_a_column_may_come_back_wider(was: str, comes: str) -> None:
-    """As the server has its pairs; not the other way round, unless both ways are in the table."""
     there = f"ALTER TABLE t ADD x {was}; ALTER TABLE t DROP x; ALTER TABLE t ADD x {comes}"
     table = after(there).table("t")
     assert table is not None
@@ -467,13 +449,11 @@ def test_a_column_may_come_back_wider(was: str, comes: str) -> None:
     [("text", "ascii"), ("int", "bigint"), ("bigint", "blob"), ("uuid", "timeuuid"), ("list<int>", "blob")],
 )
 def test_a_column_never_comes_back_narrower(was: str, comes: str) -> None:
-    """Its old cells could not be read."""
     with pytest.raises(SchemaRefused, match=f"x was dropped as {was}, so it cannot come back as {comes}"):
         after(f"ALTER TABLE t ADD x {was}; ALTER TABLE t DROP x; ALTER TABLE t ADD x {comes}")
 
 
 def test_a_type_that_names_a_field_twice_is_refused_whoever_made_the_statement() -> None:
-    """The parser would not let it in; a statement may be made otherwise."""
     twice = CreateType(Name("pair"), UserType("pair", (("a", "int"), ("A", "text"))))
     with pytest.raises(SchemaRefused, match="CREATE TYPE pair: it names the field A twice"):
         twice.apply(EMPTY)
@@ -485,7 +465,6 @@ VIEW = "CREATE MATERIALIZED VIEW m AS SELECT {} FROM base WHERE k IS NOT NULL AN
 
 
 def test_a_view_has_its_own_order_and_not_that_of_its_base() -> None:
-    """Columns get type and mask from the base, where they stand and how they are ordered from the view."""
     base = "CREATE TABLE n (k int, c int, d int, PRIMARY KEY (k, c, d)) WITH CLUSTERING ORDER BY (c DESC, d DESC);"
     keyed = "k IS NOT NULL AND c IS NOT NULL AND d IS NOT NULL PRIMARY KEY (d, c, k)"
     plain, turned = (
@@ -503,7 +482,6 @@ def test_a_view_has_its_own_order_and_not_that_of_its_base() -> None:
 
 
 def test_a_view_may_have_one_column_more_in_its_key() -> None:
-    """One and no second, whichever it is."""
     text = "CREATE MATERIALIZED VIEW m AS SELECT {} FROM base WHERE k > 0 AND c > 0 AND v > 'a' PRIMARY KEY (v, c, k)"
     few, all_of_it = (after(text.format(columns)).view("m") for columns in ("v", "*"))
     assert few is not None
@@ -530,7 +508,6 @@ def test_a_view_may_have_one_column_more_in_its_key() -> None:
     ],
 )
 def test_a_refusal_says_how_to_mend_it(text: str, mend: str) -> None:
-    """Where there is a way; what is simply not there has none."""
     with pytest.raises(SchemaRefused) as refused:
         after(text)
     assert refused.value.mend == mend
@@ -551,13 +528,11 @@ def test_a_refusal_says_how_to_mend_it(text: str, mend: str) -> None:
     ],
 )
 def test_an_index_without_a_name_gets_the_servers(text: str, names: list[str]) -> None:
-    """Of its table and its one column, the first that is free."""
     assert [one.spelling for one in after(text).indexes[2:]] == names
 
 
 @pytest.mark.parametrize("using", ["'legacy_local_table'", "'LEGACY_LOCAL_TABLE'"])
 def test_the_built_in_index_is_one_whether_it_is_named_or_not(using: str) -> None:
-    """A server lists it without a class."""
     (made,) = after(f"CREATE CUSTOM INDEX x ON base (v) USING {using}").indexes[2:]
     assert made == after("CREATE INDEX x ON base (v)").indexes[2]
 
@@ -582,18 +557,15 @@ def test_the_built_in_index_is_one_whether_it_is_named_or_not(using: str) -> Non
     ],
 )
 def test_what_a_server_takes_is_taken(text: str) -> None:
-    """The neighbours of what is refused."""
     assert after(text) != BEFORE
 
 
 def test_the_id_of_a_table_is_no_option_of_it() -> None:
-    """CREATE TABLE may name one, to restore a table; the others are kept."""
     made = after("CREATE TABLE n (k int PRIMARY KEY) WITH id = 5ac1a1ba-65d2-4a26-b4e6-8f0a3c0c0a01 AND cdc = true")
     assert made.tables[-1].options == {"cdc": "true"}
 
 
 def test_options_of_a_view_are_the_views() -> None:
-    """Neither of its base, nor of another."""
     changed = after("ALTER MATERIALIZED VIEW seen WITH gc_grace_seconds = 7")
     assert [view.table.options for view in changed.views] == [{"gc_grace_seconds": "7"}]
     assert changed.tables == BEFORE.tables
@@ -612,7 +584,6 @@ def test_options_of_a_view_are_the_views() -> None:
     ],
 )
 def test_options_are_judged_before_whether_their_table_is_there(text: str, told: str) -> None:
-    """As servers do it, by the statement that it is."""
     with pytest.raises(SchemaRefused) as refused:
         after(text)
     assert str(refused.value).startswith(told)
@@ -631,7 +602,6 @@ SOME = "CREATE MATERIALIZED VIEW {} AS SELECT {} FROM {} WHERE k IS NOT NULL AND
     ],
 )
 def test_what_no_view_can_be(text: str, reason: str) -> None:
-    """By its name, its base, its columns."""
     schema = after("CREATE TABLE w (k int, c int, v text, PRIMARY KEY (k, c))")
     with pytest.raises(SchemaRefused) as refused:
         after(text, schema)
@@ -639,14 +609,12 @@ def test_what_no_view_can_be(text: str, reason: str) -> None:
 
 
 def test_a_view_may_leave_out_what_it_cannot_hold() -> None:
-    """A static column that is not selected stands in nobody's way."""
     view = after(SOME.format("n" * 48, "v", "t")).view("n" * 48)
     assert view is not None
     assert view.table.names == ("c", "k", "v")
 
 
 def test_a_view_masks_what_its_base_masks() -> None:
-    """Or it would show what the table hides."""
     made = after(
         f"CREATE TABLE n (k int, c int, v text MASKED WITH DEFAULT, PRIMARY KEY (k, c)); {SOME.format('m', 'v', 'n')}"
     )
@@ -657,7 +625,6 @@ def test_a_view_masks_what_its_base_masks() -> None:
 
 
 def test_of_two_views_that_differ_in_case_one_is_dropped() -> None:
-    """The one that is named."""
     both = after(f"{SOME.format('m', 'v', 'base')}; {SOME.format(chr(34) + 'M' + chr(34), 'v', 'base')}")
     assert [view.table.name for view in after("DROP MATERIALIZED VIEW M", both).views] == ["seen", "M"]
     assert [view.table.name for view in after('DROP MATERIALIZED VIEW "M"', both).views] == ["seen", "m"]

@@ -35,7 +35,6 @@ def carried_out(live: Schema, found: tuple[SchemaChange, ...]) -> Schema:
 
 @pytest.mark.parametrize("generation", GENERATIONS, ids=lambda one: one.name)
 def test_a_keyspace_of_james_that_agrees_is_left_alone(generation: Generation) -> None:
-    """Whatever its compaction, whatever stands beside it, whatever modules it runs without."""
     live = without_tables(sized(served(generation.schema)), "blobs", "blobparts")
     live = replace(live, tables=(*live.tables, OTHER))
     assert changes(gap_to_catalog(live, NOTHING)) == ()
@@ -43,7 +42,6 @@ def test_a_keyspace_of_james_that_agrees_is_left_alone(generation: Generation) -
 
 
 def test_options_are_proposed_on_request_and_marked() -> None:
-    """Rewriting the big tables is what the person asked for; its risk stands beside it."""
     found = changes(gap_to_catalog(sized(served(JAMES_3_9.schema)), frozenset({Include.OPTIONS})))
     assert {one.assessment.worst for one in found} == {Risk.REWRITE}
     assert {"imapUidTable", "messageIdTable", "messageV3"} <= {one.owner for one in found}
@@ -51,7 +49,6 @@ def test_options_are_proposed_on_request_and_marked() -> None:
 
 
 def test_a_compaction_that_is_named_is_the_one_that_is_proposed() -> None:
-    """Instead of the default for tables of James, or of what ours were created with."""
     found = changes(
         gap_to_catalog(served(SCHEMA, made_here=True), frozenset({Include.OPTIONS}), choice=CompactionChoice.LEVELED)
     )
@@ -62,7 +59,6 @@ def test_a_compaction_that_is_named_is_the_one_that_is_proposed() -> None:
 
 
 def test_what_is_missing_is_created_or_added() -> None:
-    """A table of the messages, a column; after all of it the keyspace agrees."""
     whole = served(JAMES_3_8.schema)
     live = with_columns(
         without_tables(whole, "firstunseen"),
@@ -75,7 +71,6 @@ def test_what_is_missing_is_created_or_added() -> None:
 
 
 def test_the_newest_generation_is_reached_on_request() -> None:
-    """What it has besides is created; what it has no more goes only with removals."""
     live = served(JAMES_3_8.schema)
     adding = changes(gap_to_catalog(live, NOTHING, newest=True))
     assert {type(one.statement) for one in adding if one.owner.startswith("thread_")} == {CreateTable}
@@ -88,7 +83,6 @@ def test_the_newest_generation_is_reached_on_request() -> None:
 
 
 def test_an_empty_keyspace_gets_the_whole_catalog() -> None:
-    """And then agrees with it."""
     after = carried_out(Schema((), ()), changes(gap_to_catalog(Schema((), ()), NOTHING)))
     assert recognise(after).agrees
     assert {table.name for table in after.tables} == {table.name for table in SCHEMA.tables}

@@ -28,7 +28,6 @@ JMAP = ("message_fast_view_projection", "email_query_view_received_at")
 
 @pytest.mark.parametrize("generation", GENERATIONS, ids=lambda one: one.name)
 def test_each_generation_is_recognised_as_itself(generation: Generation) -> None:
-    """And nothing about it is wrong."""
     found = recognise(served(generation.schema))
     assert found.generation is generation
     assert found.agrees
@@ -38,7 +37,6 @@ def test_each_generation_is_recognised_as_itself(generation: Generation) -> None
 
 @pytest.mark.parametrize("generation", GENERATIONS, ids=lambda one: one.name)
 def test_a_module_that_james_runs_without_is_a_note(generation: Generation) -> None:
-    """A James without JMAP has no tables for it, and is whole all the same."""
     found = recognise(without_tables(served(generation.schema), *JMAP))
     assert found.generation is generation
     assert found.agrees
@@ -47,13 +45,11 @@ def test_a_module_that_james_runs_without_is_a_note(generation: Generation) -> N
 
 @pytest.mark.parametrize("table", [table.spelling for table in MAIL_TABLES])
 def test_a_table_that_mailmend_works_with_may_not_be_missing(table: str) -> None:
-    """Whoever made the keyspace."""
     found = recognise(without_tables(served(JAMES_3_9.schema), table.lower()))
     assert [(one.aspect, one.owner) for one in found.drift] == [(Aspect.MISSING_TABLE, table)]
 
 
 def test_what_each_generation_has_besides_the_newest() -> None:
-    """The columns that James dropped, step by step."""
     besides = {
         generation.name: {
             (table.spelling, column.spelling)
@@ -72,14 +68,12 @@ def test_what_each_generation_has_besides_the_newest() -> None:
 
 
 def test_3_8_has_its_own_thread_tables() -> None:
-    """By name and by type: whole texts where newer ones keep hashes."""
     assert JAMES_3_8.schema.table("thread_2") is None
     assert JAMES_3_8.schema.table("threadtable") is not None
     assert JAMES_3_9.schema.table("threadtable") is None
 
 
 def test_columns_that_an_upgrade_left_behind_are_notes() -> None:
-    """James never drops columns: an upgraded keyspace keeps one of two old ones, say."""
     live = served(NEWEST.schema)
     live = with_columns(live, "messagev3", (*columns_of(live, "messagev3"), Column("mediatype", "text")))
     found = recognise(live)
@@ -89,7 +83,6 @@ def test_columns_that_an_upgrade_left_behind_are_notes() -> None:
 
 
 def test_a_column_that_no_generation_knows_is_drift() -> None:
-    """Somebody added it; a person should know."""
     live = served(AUGUST_2026.schema)
     live = with_columns(live, "imapuidtable", (*columns_of(live, "imapuidtable"), Column("label", "text")))
     found = recognise(live)
@@ -98,7 +91,6 @@ def test_a_column_that_no_generation_knows_is_drift() -> None:
 
 
 def test_a_dropped_column_does_not_change_the_generation() -> None:
-    """The nearest one is found, and what is missing there is drift."""
     live = served(JAMES_3_9.schema)
     kept = [column for column in columns_of(live, "messageidtable") if column.name != "save_date"]
     found = recognise(with_columns(live, "messageidtable", kept))
@@ -107,7 +99,6 @@ def test_a_dropped_column_does_not_change_the_generation() -> None:
 
 
 def test_options_are_never_drift() -> None:
-    """An operator may tune a table; it is told, no more."""
     live = served(SCHEMA)
     tables = tuple(replace(one, compaction=Compaction("SomeStrategy"), options={}) for one in live.tables)
     found = recognise(replace(live, tables=tables))
@@ -117,13 +108,11 @@ def test_options_are_never_drift() -> None:
 
 @pytest.mark.parametrize("choice", CompactionChoice)
 def test_any_of_the_compaction_choices_is_as_expected(choice: CompactionChoice) -> None:
-    """The choice is read off the live truth."""
     chosen = Schema(SCHEMA.types, compacted(SCHEMA.tables, choice))
     assert recognise(served(chosen, made_here=True)).notes == ()
 
 
 def test_a_keyspace_made_here_is_known_by_its_comments() -> None:
-    """So that what an interrupted apply left can be completed, and a keyspace of James is not."""
     ours = served(SCHEMA, made_here=True)
     assert was_made_here(ours)
     assert was_made_here(without_tables(ours, "imapuidtable", "blobs"))
@@ -134,20 +123,17 @@ def test_a_keyspace_made_here_is_known_by_its_comments() -> None:
 
 
 def test_what_is_missing_in_a_keyspace_made_here_is_drift() -> None:
-    """There apply would have made it."""
     found = recognise(without_tables(served(SCHEMA, made_here=True), "subscription"))
     assert [str(one) for one in found.drift] == ["missing table: subscription"]
 
 
 def test_a_keyspace_of_something_else_holds_no_mail() -> None:
-    """Tables that only stand beside the messages do not make a mail keyspace."""
     assert not holds_mail(Schema((), ()))
     assert not holds_mail(without_tables(served(SCHEMA), *(table.name for table in MAIL_TABLES)))
     assert holds_mail(Schema((), served(SCHEMA).tables[:1]))
 
 
 def test_an_index_of_somebody_else_is_noted_in_james_and_wrong_in_ours() -> None:
-    """A type of another module is noted in both."""
     index = Index("by_seen", "imapuidtable", "flagseen")
     size = UserType("size", (("bytes", "bigint"),))
     theirs, ours = served(SCHEMA), served(SCHEMA, made_here=True)
@@ -158,7 +144,6 @@ def test_an_index_of_somebody_else_is_noted_in_james_and_wrong_in_ours() -> None
 
 
 def test_what_each_generation_lacks_of_the_newest() -> None:
-    """Column by column, and table by table: nothing else is forgiven as not there yet."""
     lacking = {
         generation.name: {
             f"{table.name}.{column.name}"
@@ -178,7 +163,6 @@ def test_what_each_generation_lacks_of_the_newest() -> None:
 
 
 def test_every_table_of_every_generation_says_what_it_is_for() -> None:
-    """Those of older ones too: reports and exports show it."""
     for generation in GENERATIONS:
         assert [table.spelling for table in generation.schema.tables if not table.comment] == []
         for table in generation.schema.tables:
@@ -187,7 +171,6 @@ def test_every_table_of_every_generation_says_what_it_is_for() -> None:
 
 
 def test_a_james_without_a_distributed_queue_lacks_nothing() -> None:
-    """Its four tables come with one of James's modules: they are noted. Ours are not even asked for."""
     names = [table.name for table in JAMES_QUEUE_TABLES]
     found = recognise(without_tables(served(JAMES_3_9.schema), *names))
     assert found.agrees
@@ -197,7 +180,6 @@ def test_a_james_without_a_distributed_queue_lacks_nothing() -> None:
 
 
 def test_our_own_queue_tables_in_a_keyspace_of_james_are_held_to_their_form() -> None:
-    """As few of them as there are; it stays a keyspace of James."""
     (tallies,) = served(Schema((), (SLICE_TALLIES,)), made_here=True).tables
     live = served(JAMES_3_9.schema)
     whole = recognise(replace(live, tables=(*live.tables, tallies)))
@@ -208,7 +190,6 @@ def test_our_own_queue_tables_in_a_keyspace_of_james_are_held_to_their_form() ->
 
 
 def test_what_james_set_its_queue_tables_to_is_noted_not_wrong() -> None:
-    """It lets nothing expire; that is the operator's to change."""
     hourly = Compaction("TimeWindowCompactionStrategy", {"compaction_window_unit": "HOURS"})
     names = {table.name for table in JAMES_QUEUE_TABLES}
     live = served(JAMES_3_9.schema)
@@ -221,7 +202,6 @@ def test_what_james_set_its_queue_tables_to_is_noted_not_wrong() -> None:
 
 
 def test_the_queue_s_table_of_an_older_james_is_noted() -> None:
-    """James before 3.7 listed mails in enqueuedMailsV3, which an upgrade leaves behind; a note says when to drop it."""
     live = served(JAMES_3_8.schema)
     (newer,) = (one for one in live.tables if one.name == "enqueuedmailsv4")
     left = replace(live, tables=(*live.tables, replace(newer, spelling="enqueuedmailsv3")))
@@ -232,7 +212,6 @@ def test_the_queue_s_table_of_an_older_james_is_noted() -> None:
 
 
 def test_a_james_that_made_its_queue_in_a_keyspace_of_ours_leaves_it_ours() -> None:
-    """Its comments are its own, and so are its options."""
     ours = served(SCHEMA, made_here=True)
     names = {table.name for table in JAMES_QUEUE_TABLES}
     theirs = tuple(replace(one, comment="James's", options={}) if one.name in names else one for one in ours.tables)

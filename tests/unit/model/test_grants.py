@@ -56,7 +56,6 @@ def tables(*names: str) -> set[str]:
 
 
 def test_a_reader_reads_every_truth_and_projection_and_nothing_else() -> None:
-    """A projection that is declared tomorrow is read by tomorrow's reader."""
     declared = [table.spelling for family in FAMILIES for table in family.tables]
 
     assert on(READER, Permission.SELECT) >= tables(*declared)
@@ -66,7 +65,6 @@ def test_a_reader_reads_every_truth_and_projection_and_nothing_else() -> None:
 
 
 def test_a_repairer_writes_what_can_be_mended_and_the_ledger() -> None:
-    """Neither content nor paths nor the sequences are ever mended; the ledger is its own."""
     writes = on(REPAIRER, Permission.MODIFY)
 
     assert writes >= tables(MESSAGES.truth.spelling, *(one.table.spelling for one in MESSAGES.filters))
@@ -77,7 +75,6 @@ def test_a_repairer_writes_what_can_be_mended_and_the_ledger() -> None:
 
 
 def test_only_the_migrator_shapes_tables_and_it_reads_no_mail() -> None:
-    """CREATE, ALTER and DROP on two keyspaces, of nobody else."""
     shapes = {Permission.CREATE, Permission.ALTER, Permission.DROP}
     for role in ROLES.values():
         has = {grant.permission for grant in grants_of(role, PLACES)} & shapes
@@ -88,7 +85,6 @@ def test_only_the_migrator_shapes_tables_and_it_reads_no_mail() -> None:
 
 
 def test_a_loader_journals_lags_and_reads_no_ledger() -> None:
-    """It fills what a message is made of, sequences too."""
     assert on(LOADER, Permission.MODIFY) >= tables("messageV3", "messageCounter", "modseq", "mailbox", *MENDED)
     assert on(LOADER, Permission.MODIFY) - tables(*LOOKED_AT) == {
         "TABLE ledger.repair_lag",
@@ -98,7 +94,6 @@ def test_a_loader_journals_lags_and_reads_no_ledger() -> None:
 
 
 def test_an_adviser_reads_what_it_measures_and_the_figures_that_it_asks_for() -> None:
-    """Every table and every virtual table that `schema advise` names, and no other."""
     reads = on(ADVISER, Permission.SELECT)
 
     assert {f"TABLE system_views.{view.table}" for view in VIEWS} <= reads
@@ -108,7 +103,6 @@ def test_an_adviser_reads_what_it_measures_and_the_figures_that_it_asks_for() ->
 
 
 def test_nothing_is_granted_on_tables_that_are_not_there_but_they_are_named() -> None:
-    """A table that a generation of James lacks is absent from the script, not from the report."""
     there = replace(PLACES, mail_tables=frozenset(LOOKED_AT) - {"firstunseen"})
 
     assert absent(READER, there) == {Resource("mail", "firstunseen")}
@@ -116,7 +110,6 @@ def test_nothing_is_granted_on_tables_that_are_not_there_but_they_are_named() ->
 
 
 def test_a_worker_of_the_queue_writes_its_tables_and_no_other() -> None:
-    """Each of the seven, and the events of its configuration; whose turn a slice is stands in dueMails itself."""
     queue = tables(*(table.spelling for table in QUEUE_TABLES), "eventStore")
     assert on(QUEUE, Permission.MODIFY) == on(QUEUE, Permission.SELECT) == queue
     assert on(QUEUE_READER, Permission.SELECT) == queue
@@ -124,7 +117,6 @@ def test_a_worker_of_the_queue_writes_its_tables_and_no_other() -> None:
 
 
 def test_queue_workers_have_work_only_where_there_is_a_queue() -> None:
-    """A James without a distributed queue has none."""
     for role in (QUEUE, QUEUE_READER):
         assert has_work(role, PLACES)
         assert not has_work(role, replace(PLACES, mail_tables=frozenset(LOOKED_AT)))
@@ -137,12 +129,10 @@ def test_queue_workers_have_work_only_where_there_is_a_queue() -> None:
     [(TABLE, "TABLE mail.t"), (KEYSPACE, "KEYSPACE mail"), (EVERYTHING, "ALL KEYSPACES"), (WHOLE, WHOLE.other)],
 )
 def test_resources_are_named_as_grant_names_them(resource: Resource, text: str) -> None:
-    """So that they stand in statements as they are."""
     assert str(resource) == text
 
 
 def test_something_wider_covers_a_need_and_is_superfluous_itself() -> None:
-    """Nothing is missing, yet the narrow grant is due before the wide one goes."""
     need = Grant(TABLE, "SELECT")
     for wide in (WHOLE, KEYSPACE, EVERYTHING):
         found = compared([need], Holding("r", held=(HeldGrant(Grant(wide, "SELECT"), "r"),)))
@@ -153,7 +143,6 @@ def test_something_wider_covers_a_need_and_is_superfluous_itself() -> None:
 
 
 def test_what_comes_through_another_role_covers_but_is_not_its_own() -> None:
-    """An inherited permission is superfluous here: it is revoked from where it comes."""
     need = Grant(TABLE, "SELECT")
 
     found = compared([need], Holding("r", held=(HeldGrant(need, "parent"),)))
@@ -163,7 +152,6 @@ def test_what_comes_through_another_role_covers_but_is_not_its_own() -> None:
 
 
 def test_a_superuser_lacks_nothing_and_never_agrees() -> None:
-    """Nor does a role that is not there."""
     need = Grant(TABLE, "SELECT")
 
     assert compared([need], Holding("r", superuser=True)).missing == ()
@@ -174,7 +162,6 @@ def test_a_superuser_lacks_nothing_and_never_agrees() -> None:
 
 @given(st.sets(grants), st.sets(grants))
 def test_what_mends_a_role_makes_it_agree(needed: set[Grant], has: set[Grant]) -> None:
-    """Granting what is to be granted and revoking what is superfluous leaves exactly the need."""
     found = compared(needed, Holding("r", held=tuple(HeldGrant(grant, "r") for grant in sorted(has))))
 
     after = (has | set(found.to_grant)) - {held.grant for held in found.superfluous}
@@ -185,7 +172,6 @@ def test_what_mends_a_role_makes_it_agree(needed: set[Grant], has: set[Grant]) -
 
 
 def test_what_is_to_be_granted_is_in_order() -> None:
-    """A script made twice is the same: by keyspace, table and permission."""
     for role in ROLES.values():
         found = grants_of(role, PLACES)
         assert list(found) == sorted(set(found))
@@ -194,7 +180,6 @@ def test_what_is_to_be_granted_is_in_order() -> None:
 
 
 def test_each_way_of_not_agreeing_counts_by_itself() -> None:
-    """Lacking, having too much, having it only through another."""
     need, more = Grant(TABLE, "SELECT"), Grant(TABLE, "MODIFY")
     exact = compared([need], Holding("r", held=(HeldGrant(need, "r"),)))
     assert (exact.agrees, exact.missing, exact.superfluous, exact.to_grant) == (True, (), (), ())
@@ -216,13 +201,11 @@ def test_each_way_of_not_agreeing_counts_by_itself() -> None:
     ],
 )
 def test_only_the_same_or_something_wider_covers(held: Grant, *, covers: bool) -> None:
-    """Another table, keyspace or permission does not."""
     found = compared([Grant(TABLE, "SELECT")], Holding("r", held=(HeldGrant(held, "r"),)))
     assert (found.missing == ()) is covers
 
 
 def test_a_need_on_a_keyspace_is_covered_by_all_keyspaces_and_by_no_table() -> None:
-    """CREATE is on the keyspace, not on what is in it."""
     need = Grant(KEYSPACE, "CREATE")
     for held, covers in ((EVERYTHING, True), (KEYSPACE, True), (TABLE, False), (WHOLE, False)):
         found = compared([need], Holding("r", held=(HeldGrant(Grant(held, "CREATE"), "r"),)))

@@ -34,14 +34,12 @@ def drift(files: Mapping[str, str], history: tuple[Migration, ...] = FOLDER) -> 
 
 @given(st.integers(0, len(FOLDER)))
 def test_a_folder_fits_its_own_history_however_far_that_came(number: int) -> None:
-    """Also a baseline's."""
     for state in (MigrationState.APPLIED, MigrationState.BASELINE):
         assert history_drift(FOLDER, applied(FOLDER[:number], state)) == ()
 
 
 @given(st.data())
 def test_any_edit_of_what_was_applied_is_named(data: st.DataObject) -> None:
-    """The file and no other; what is pending may still be edited."""
     done = data.draw(st.integers(1, len(FOLDER)))
     at = data.draw(st.integers(1, len(FOLDER)))
     name = str(FOLDER[at - 1].file)
@@ -50,13 +48,11 @@ def test_any_edit_of_what_was_applied_is_named(data: st.DataObject) -> None:
 
 
 def test_a_file_that_is_gone_is_named() -> None:
-    """The last one: the others would leave a gap, which the folder itself refuses."""
     files = dict(list(SHOP.items())[:-1])
     assert drift(files) == [(Tampering.MISSING, "0004_pre_places.cql")]
 
 
 def test_a_renamed_file_is_named_with_its_old_name() -> None:
-    """Its text is the same."""
     files = {name.replace("_pre_labels", "_post_tags"): cql for name, cql in SHOP.items()}
     (found,) = history_drift(folder(files), applied(FOLDER))
     assert (found.kind, found.file) == (Tampering.RENAMED, "0002_post_tags.cql")
@@ -64,7 +60,6 @@ def test_a_renamed_file_is_named_with_its_old_name() -> None:
 
 
 def test_a_file_put_in_between_moves_the_others() -> None:
-    """Everything after it stands under another number; what came into the first number's place is told as that."""
     names = list(SHOP)
     files = {
         names[0]: SHOP[names[0]],
@@ -77,7 +72,6 @@ def test_a_file_put_in_between_moves_the_others() -> None:
 
 
 def test_a_number_that_belongs_to_another_file_now_is_told() -> None:
-    """Both names stand in the message."""
     files = {"0001_pre_other.cql" if name.startswith("0001") else name: cql for name, cql in SHOP.items()}
     files["0001_pre_other.cql"] = "DROP TABLE other;"
     (found,) = history_drift(folder(files), applied(FOLDER))
@@ -86,7 +80,6 @@ def test_a_number_that_belongs_to_another_file_now_is_told() -> None:
 
 
 def test_a_file_that_was_not_applied_though_later_ones_were_is_named() -> None:
-    """And the ledger's own gap with it."""
     history = tuple(one for one in applied(FOLDER) if one.number != 2)
     found = history_drift(FOLDER, history)
     assert [(one.kind, one.file) for one in found] == [
@@ -97,7 +90,6 @@ def test_a_file_that_was_not_applied_though_later_ones_were_is_named() -> None:
 
 @pytest.mark.parametrize("at", range(len(FOLDER)))
 def test_a_history_that_was_written_into_by_hand_is_told(at: int) -> None:
-    """From the first entry on whose chain does not follow."""
     history = list(applied(FOLDER))
     history[at] = replace(history[at], chain="0" * 64)
     assert [(one.kind, one.number) for one in history_drift(FOLDER, history)] == [(Tampering.FORGED, at + 1)]
@@ -119,7 +111,6 @@ def running(states: list[StatementState]) -> tuple[HistoryDrift, ...]:
     "states", [[], [StatementState.DONE], [StatementState.BEGUN], [StatementState.DONE, StatementState.FAILED]]
 )
 def test_what_has_not_taken_effect_may_still_be_mended(states: list[StatementState]) -> None:
-    """A statement that the server refused, and those after it."""
     assert running(states) == ()
 
 
@@ -127,12 +118,10 @@ def test_what_has_not_taken_effect_may_still_be_mended(states: list[StatementSta
     "states", [[StatementState.DONE, StatementState.DONE], [StatementState.DONE, StatementState.BEGUN]]
 )
 def test_what_may_have_taken_effect_stays_as_it_is(states: list[StatementState]) -> None:
-    """Done, or begun by somebody who was interrupted."""
     assert [one.kind for one in running(states)] == [Tampering.EDITED]
 
 
 def test_a_statement_that_took_effect_cannot_be_left_out() -> None:
-    """The file has fewer statements than were done."""
     history = (replace(applied(FOLDER)[0], state=MigrationState.RUNNING),)
     at = datetime(2026, 9, 1, tzinfo=UTC)
     begun = [StatementEntry(1, 2, checksum_of(FOLDER[0].cql(2)), StatementState.DONE, UUID(int=9), at, "")]
@@ -150,7 +139,6 @@ def told(files: Mapping[str, str], history: tuple[Migration, ...] = FOLDER) -> t
 
 
 def test_an_edit_is_told_with_both_checksums_and_the_day() -> None:
-    """Whoever looks into version control finds the text that was applied."""
     now = {**SHOP, LABELS: SHOP[LABELS] + "\n"}
     edited, applied_then = folder(now)[1].checksum[:12], FOLDER[1].checksum[:12]
     assert told(now) == (
@@ -160,7 +148,6 @@ def test_an_edit_is_told_with_both_checksums_and_the_day() -> None:
 
 
 def test_each_other_way_of_being_otherwise_is_told_with_its_way_back() -> None:
-    """By file, with the name that the history has."""
     renamed = {name.replace("_pre_labels", "_post_labels"): cql for name, cql in SHOP.items()}
     assert told(renamed) == (
         f"renamed migration: 0002_post_labels.cql: it was applied under the name {LABELS}",
@@ -187,7 +174,6 @@ def test_each_other_way_of_being_otherwise_is_told_with_its_way_back() -> None:
 
 
 def test_a_ledger_that_was_written_into_is_told_from_the_first_broken_link_on() -> None:
-    """One entry tells it: all after it follow from a wrong value."""
     history = [replace(one, checksum="0" * 64) if one.number == 2 else one for one in applied(FOLDER)]
     found = history_drift(FOLDER, history)
     assert [(one.kind, one.number) for one in found] == [(Tampering.EDITED, 2), (Tampering.FORGED, 2)]
@@ -197,14 +183,12 @@ def test_a_ledger_that_was_written_into_is_told_from_the_first_broken_link_on() 
 
 @pytest.mark.parametrize("gone", [1, 2, 3])
 def test_an_entry_that_was_taken_out_of_the_ledger_is_told(gone: int) -> None:
-    """The file was not applied, it seems, and the chain of the others does not follow."""
     found = history_drift(FOLDER, [one for one in applied(FOLDER) if one.number != gone])
     assert [(one.kind, one.number) for one in found] == [(Tampering.INSERTED, gone), (Tampering.FORGED, gone + 1)]
     assert found[0].mend == "Give it the next free number, after all that was applied."
 
 
 def test_only_what_runs_may_be_edited_and_only_its_own_statements_count() -> None:
-    """What is over stays as it is; statements of another migration say nothing of this one."""
     at = datetime(2026, 9, 1, tzinfo=UTC)
     edited = in_order([migration("0001_pre_orders.cql", "DROP TABLE nothing;")])
     of_another = StatementEntry(2, 0, "0" * 64, StatementState.DONE, UUID(int=9), at, "")

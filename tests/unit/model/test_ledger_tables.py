@@ -22,7 +22,6 @@ from model.schema.table import identifier
 
 
 def test_everything_but_a_lease_expires_by_itself_in_windows_of_a_day() -> None:
-    """Whole SSTables drop; nobody cleans up. A lease lives by its heartbeat's own time to live; histories stay."""
     staying = (REPAIR_LEASE, *HISTORY_TABLES)
     for table in LEDGER_TABLES:
         expires = table.options.get("default_time_to_live") == str(30 * 24 * 3600)
@@ -31,28 +30,24 @@ def test_everything_but_a_lease_expires_by_itself_in_windows_of_a_day() -> None:
 
 
 def test_every_name_needs_no_quotes() -> None:
-    """Spelled in camel case as James does, stored in lower case."""
     for table in LEDGER_TABLES:
         for name in (table.spelling, *(column.spelling for column in table.columns)):
             assert identifier(name) == name.lower()
 
 
 def test_a_runs_day_is_told_by_its_own_id() -> None:
-    """Who knows a run's id knows its partition."""
     run = uuid1()
     assert day_of(run) == datetime.fromtimestamp(micros_of(run) / 1e6, UTC).date().isoformat()
 
 
 @given(st.integers(0, 30 * 24 * 3600), st.integers(-3600, 3600))
 def test_what_is_kept_lies_in_one_of_the_days_that_are_read(age_seconds: int, skew_seconds: int) -> None:
-    """Also what another clock wrote that is an hour ahead or behind."""
     now = datetime(2026, 9, 1, 0, 30, tzinfo=UTC)
     written = now - timedelta(seconds=age_seconds + skew_seconds)
     assert written.date().isoformat() in days_back(int(now.timestamp() * 1e6), KEEP)
 
 
 def test_days_are_read_newest_first() -> None:
-    """Lists of runs begin with today's."""
     days = days_back(int(datetime(2026, 9, 1, tzinfo=UTC).timestamp() * 1e6))
     assert list(days) == sorted(days, reverse=True)
     assert len(days) == len(set(days))
@@ -60,18 +55,15 @@ def test_days_are_read_newest_first() -> None:
 
 @given(st.text())
 def test_a_bucket_is_one_of_those_that_are_read(text: str) -> None:
-    """Readers go through every bucket by number."""
     assert 0 <= bucket_of(text, FINDING_BUCKETS) < FINDING_BUCKETS
     assert 0 <= bucket_of(text, LAG_BUCKETS) < LAG_BUCKETS
 
 
 def test_buckets_are_the_same_in_every_process() -> None:
-    """Executors write what the driver reads: Python's own hash would differ from process to process."""
     assert bucket_of("mailmend", 256) == 32
 
 
 def test_keys_spread_over_buckets() -> None:
-    """No bucket takes much more than its share."""
     counts = [0] * FINDING_BUCKETS
     for number in range(25_600):
         counts[bucket_of(str(number), FINDING_BUCKETS)] += 1

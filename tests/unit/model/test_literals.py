@@ -15,7 +15,6 @@ KEY = (Column("k", "int", Kind.PARTITION),)
 
 @given(TEXTS)
 def test_a_text_reads_back_as_it_was_written(text: str) -> None:
-    """Quotes inside it are doubled, and nothing else is."""
     literal = text_literal(text)
     assert text_of(literal) == text
     assert literal.count("'") == 2 + 2 * text.count("'")
@@ -26,13 +25,11 @@ def test_a_text_reads_back_as_it_was_written(text: str) -> None:
     [("5", "5"), ("true", "true"), ("''", ""), ("'", "'"), ("''''", "'"), ("'it''s'", "it's"), ("'a", "'a"), ("", "")],
 )
 def test_what_is_no_text_is_left_as_it_is(literal: str, text: str) -> None:
-    """Numbers and words have no quotes; half a literal is none."""
     assert text_of(literal) == text
 
 
 @given(st.dictionaries(TEXTS.filter(lambda name: name != "class"), VALUES, max_size=4))
 def test_a_map_reads_back_as_it_was_written(pairs: dict[str, str]) -> None:
-    """In any order it is one literal: two schemas compare as text."""
     literal = map_literal(pairs)
     assert pairs_of(literal) == pairs
     assert map_literal(dict(reversed(list(pairs.items())))) == literal
@@ -54,7 +51,6 @@ def test_a_map_reads_back_as_it_was_written(pairs: dict[str, str]) -> None:
     ],
 )
 def test_a_map_is_read_however_it_is_set(literal: str, pairs: dict[str, str]) -> None:
-    """Bare numbers and words count as texts; Cassandra's own classes go by their short names, nobody else's."""
     assert pairs_of(literal) == pairs
 
 
@@ -63,19 +59,16 @@ def test_a_map_is_read_however_it_is_set(literal: str, pairs: dict[str, str]) ->
     [(OWN, "LeveledCompactionStrategy"), ("Own", "Own"), ("com.example.Own", "com.example.Own"), ("", "")],
 )
 def test_only_cassandras_own_classes_are_shortened(name: str, short: str) -> None:
-    """CQL takes those by either name."""
     assert short_class(name) == short
 
 
 @given(st.builds(Compaction, st.from_regex(r"[A-Z][a-z]{1,8}", fullmatch=True), st.dictionaries(VALUES, VALUES)))
 def test_a_compaction_survives_the_way_through_its_literal(compaction: Compaction) -> None:
-    """Class and options."""
     if "class" not in compaction.options:
         assert Compaction.from_literal(compaction.literal) == compaction
 
 
 def test_a_compaction_without_a_class_is_none() -> None:
-    """It names nothing."""
     assert Compaction.from_literal("{'enabled': 'true'}") is None
     assert Compaction.from_literal("'class'") is None
 
@@ -86,7 +79,6 @@ TABLE = Table(
 
 
 def test_every_option_of_a_table_is_told_as_a_literal() -> None:
-    """The comment and the compaction among them, where there are any."""
     assert TABLE.literals() == {
         "comment": "'it''s'",
         "compaction": "{'class': 'LeveledCompactionStrategy'}",
@@ -110,11 +102,9 @@ def test_every_option_of_a_table_is_told_as_a_literal() -> None:
     ],
 )
 def test_options_are_set_over_those_that_were_there(literals: dict[str, str], changed: dict[str, str]) -> None:
-    """One by one; a map is replaced as a whole, and what is not named stays."""
     assert TABLE.with_options(literals).literals() == {**TABLE.literals(), **changed}
     assert TABLE.with_options(literals).with_options(literals).literals() == {**TABLE.literals(), **changed}
 
 
 def test_a_comment_can_be_taken_away() -> None:
-    """An empty one is none."""
     assert "comment" not in TABLE.with_options({"comment": "''"}).literals()

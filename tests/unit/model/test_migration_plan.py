@@ -57,7 +57,6 @@ def planned(place: tuple[int, int], state: StatementState | None, live: Schema) 
 def test_from_every_statement_the_rest_is_planned_and_ends_at_the_same(
     place: tuple[int, int], state: StatementState | None
 ) -> None:
-    """What was begun and left nothing is run again, under the same attempt."""
     plan = planned(place, state, before(place))
     assert [(one.migration.number, one.position) for one in plan.statements] == [one for one in PLACES if one >= place]
     assert plan.statements[0].way is (Way.AGAIN if state is StatementState.BEGUN else Way.RUN)
@@ -69,7 +68,6 @@ def test_from_every_statement_the_rest_is_planned_and_ends_at_the_same(
 
 @pytest.mark.parametrize("place", [one for one in PLACES if one != (2, 2)], ids=str)
 def test_what_was_begun_and_took_effect_is_only_written_down(place: tuple[int, int]) -> None:
-    """Of every kind of statement but rows, which are sent again as of their first time."""
     number, position = place
     after = FOLDER[number - 1].statements[position].statement.apply(before(place))
     plan = planned(place, StatementState.BEGUN, after)
@@ -78,7 +76,6 @@ def test_what_was_begun_and_took_effect_is_only_written_down(place: tuple[int, i
 
 
 def test_what_was_begun_and_is_otherwise_now_is_for_a_person() -> None:
-    """Somebody made a table of that name meanwhile."""
     (other,) = folder({"0001_pre_a.cql": "CREATE TABLE orders (id int PRIMARY KEY);"})
     live = other.statements[0].statement.apply(before((1, 1)))
     with pytest.raises(
@@ -88,7 +85,6 @@ def test_what_was_begun_and_is_otherwise_now_is_for_a_person() -> None:
 
 
 def test_a_migration_whose_end_nobody_wrote_down_is_due_without_a_statement() -> None:
-    """All of its statements are done."""
     at = datetime(2026, 9, 1, tzinfo=UTC)
     done = [
         StatementEntry(1, index, checksum_of(FOLDER[0].cql(index)), StatementState.DONE, UUID(int=1), at, "")
@@ -101,7 +97,6 @@ def test_a_migration_whose_end_nobody_wrote_down_is_due_without_a_statement() ->
 
 @given(st.integers(0, len(FOLDER)), st.none() | st.integers(1, len(FOLDER)), st.none() | st.sampled_from(Phase))
 def test_what_is_asked_for_is_a_beginning_of_what_is_pending(done: int, to: int | None, phase: Phase | None) -> None:
-    """Never a migration out of order; what is left is named, with a reason when there is one."""
     live = declared_by(FOLDER[:done])
     plan = decide("shop", FOLDER, LedgerRecord(applied(FOLDER[:done])), live, MigrationTarget(to, phase))
     assert plan.due + plan.left == FOLDER[done:]
@@ -114,7 +109,6 @@ def test_what_is_asked_for_is_a_beginning_of_what_is_pending(done: int, to: int 
 
 
 def test_risks_are_those_of_the_tables_that_are_there() -> None:
-    """A column of a table that the plan itself makes holds nothing yet."""
     new = decide("shop", FOLDER, LedgerRecord(), EMPTY, MigrationTarget())
     old = decide("shop", FOLDER, LedgerRecord(applied(FOLDER[:2])), declared_by(FOLDER[:2]), MigrationTarget())
     dropping = [
@@ -125,7 +119,6 @@ def test_risks_are_those_of_the_tables_that_are_there() -> None:
 
 
 def test_an_edited_folder_plans_nothing() -> None:
-    """The message names the file, the way back and the history."""
     edited = folder({**SHOP, "0001_pre_orders.cql": SHOP["0001_pre_orders.cql"] + "\n"})
     with pytest.raises(HistoryMismatch, match=r"edited migration: 0001_pre_orders\.cql") as refused:
         decide("shop", edited, LedgerRecord(applied(FOLDER[:1])), declared_by(FOLDER[:1]), MigrationTarget())
@@ -133,7 +126,6 @@ def test_an_edited_folder_plans_nothing() -> None:
 
 
 def test_what_is_created_is_named() -> None:
-    """By kind, as reports have it; an alteration creates nothing."""
     made = [parsed.statement.created for one in FOLDER for parsed in one.statements]
     assert [one for one in made if one] == [
         "type place",
@@ -177,7 +169,6 @@ ONE, UNO, TWO = (f"CREATE TABLE {name} (k int PRIMARY KEY);" for name in ("one",
 def test_what_an_older_mailmend_made_is_taken_over(
     there: str, baseline: tuple[Migration, ...], ways: list[Way]
 ) -> None:
-    """Whole migrations from the first on are a baseline; of the rest only what lacks is run, whatever stands there."""
     plan = decide("shop", PAIR, LedgerRecord(), after(there), MigrationTarget(takes_over=True))
     assert plan.baseline == baseline
     assert [one.way for one in plan.statements] == ways
@@ -201,7 +192,6 @@ GROWN = folder(
 
 @pytest.mark.parametrize("count", range(6))
 def test_a_keyspace_that_later_migrations_changed_is_taken_over_as_it_is(count: int) -> None:
-    """As far as it tells; rows are written once more, and what follows is looked at one by one."""
     plan = decide("shop", GROWN, LedgerRecord(), declared_by(GROWN[:count]), MigrationTarget(takes_over=True))
     assert plan.baseline == GROWN[: min(count, 3)]
     assert plan.expected == declared_by(GROWN)
@@ -209,14 +199,12 @@ def test_a_keyspace_that_later_migrations_changed_is_taken_over_as_it_is(count: 
 
 
 def test_options_that_were_not_set_are_set_when_a_keyspace_is_taken_over() -> None:
-    """That its columns are right does not tell that its options are."""
     slow = folder({"0001_pre_one.cql": ONE, "0002_pre_slow.cql": "ALTER TABLE one WITH gc_grace_seconds = 5;"})
     assert decide("shop", slow, LedgerRecord(), declared_by(slow[:1]), MigrationTarget(takes_over=True)).due == slow[1:]
     assert decide("shop", slow, LedgerRecord(), declared_by(slow), MigrationTarget(takes_over=True)).baseline == slow
 
 
 def test_nothing_is_taken_over_once_there_is_a_history() -> None:
-    """What stands there unasked then is somebody's: the server would refuse to create it again."""
     past = LedgerRecord(applied(PAIR[:1]))
     with pytest.raises(BadMigration, match=r"0002_pre_two\.cql, line 5: the server would refuse it: CREATE TABLE two"):
         decide("shop", PAIR, past, after(ONE + UNO + TWO), MigrationTarget(takes_over=True))
@@ -225,7 +213,6 @@ def test_nothing_is_taken_over_once_there_is_a_history() -> None:
 
 
 def test_what_cannot_be_taken_over_is_for_a_person() -> None:
-    """A table of that name with another key."""
     live = after("CREATE TABLE one (k int, c int, PRIMARY KEY (k, c))")
     with pytest.raises(BadMigration, match="is in shop already, and is different") as refused:
         decide("shop", PAIR, LedgerRecord(), live, MigrationTarget(takes_over=True))
@@ -233,7 +220,6 @@ def test_what_cannot_be_taken_over_is_for_a_person() -> None:
 
 
 def test_a_refusal_tells_how_to_mend_it_and_that_nothing_ran() -> None:
-    """The server's reason, the place, and what to write instead."""
     bad = folder({**SHOP, "0005_pre_again.cql": "ALTER TABLE orders ADD note text;\nALTER TABLE orders ADD note int;"})
     with pytest.raises(BadMigration) as refused:
         decide("shop", bad, LedgerRecord(applied(FOLDER)), declared_by(FOLDER), MigrationTarget())
@@ -264,7 +250,6 @@ def test_a_refusal_tells_how_to_mend_it_and_that_nothing_ran() -> None:
     ],
 )
 def test_what_no_migration_may_hold_is_refused_at_its_line(cql: str, why: str) -> None:
-    """Before anything is rehearsed: with the reason, and the way that there is."""
     bad = folder({"0001_pre_a.cql": f"{SHOP['0001_pre_orders.cql']}{cql};"})
     with pytest.raises(BadMigration) as refused:
         decide("shop", bad, LedgerRecord(), EMPTY, MigrationTarget())
@@ -284,28 +269,24 @@ def test_what_no_migration_may_hold_is_refused_at_its_line(cql: str, why: str) -
     ],
 )
 def test_rows_and_the_own_keyspace_may_stand_in_a_migration(cql: str) -> None:
-    """What can be told from the schema, or sent twice without harm."""
     good = folder({"0001_pre_a.cql": f"{SHOP['0001_pre_orders.cql']}{cql};"})
     plan = decide("shop", good, LedgerRecord(), EMPTY, MigrationTarget())
     assert [one.place for one in plan.statements][-1] == "0001_pre_a.cql, line 8"
 
 
 def test_a_folder_may_be_read_before_its_keyspace_is_known() -> None:
-    """Names of any keyspace pass then; what no migration may hold does not."""
     (named,), (use,) = parse("DROP TABLE other.orders"), parse("USE other")
     assert named.statement.refusal_in_migration() == ""
     assert use.statement.refusal_in_migration() != ""
 
 
 def test_statements_are_told_by_their_migration() -> None:
-    """Of each only its own."""
     plan = decide("shop", FOLDER, LedgerRecord(applied(FOLDER[:2])), declared_by(FOLDER[:2]), MigrationTarget())
     assert [len(plan.of(one)) for one in FOLDER] == [0, 0, 2, 2]
     assert {one.migration.number for one in plan.of(FOLDER[2])} == {3}
 
 
 def test_a_column_that_the_plan_drops_and_adds_again_is_dangerous() -> None:
-    """As one that was dropped long ago is; repairs of ours carry older stamps."""
     files = {
         "0001_post_out.cql": "ALTER TABLE orders DROP total;",
         "0002_pre_in.cql": "ALTER TABLE orders ADD total int;",
@@ -338,13 +319,11 @@ def test_a_column_that_the_plan_drops_and_adds_again_is_dangerous() -> None:
     ],
 )
 def test_why_a_plan_stops_is_told(target: MigrationTarget, stopped: str) -> None:
-    """With the file at which it does."""
     assert decide("shop", FOLDER, LedgerRecord(), EMPTY, target).stopped == stopped
 
 
 @pytest.mark.parametrize("to", [-1, 0, 5, 9999])
 def test_only_numbers_of_the_folder_can_be_asked_for(to: int) -> None:
-    """1 and the last one included."""
     with pytest.raises(WrongUse, match=f"there is no migration {to:04}") as refused:
         decide("shop", FOLDER, LedgerRecord(), EMPTY, MigrationTarget(to=to))
     assert "0004" in refused.value.mend
@@ -368,7 +347,6 @@ def test_only_numbers_of_the_folder_can_be_asked_for(to: int) -> None:
     ids=["view", "index without a name", "index of keys", "comment", "partly there", "partly gone"],
 )
 def test_whatever_was_interrupted_goes_on_where_it_was(cql: str) -> None:
-    """Begun and there, it is written down; begun and not there, it is run again: nobody has to edit a file."""
     # Given a keyspace, and a migration whose only statement was begun
     live = after("CREATE TABLE orders (id uuid PRIMARY KEY, total int, tags map<text, int>)")
     (one,) = folder({"0001_pre_a.cql": f"{cql};"})

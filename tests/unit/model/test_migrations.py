@@ -20,7 +20,6 @@ TEXTS = st.lists(st.text("abc ;\n", max_size=20), min_size=1, max_size=8)
 
 @given(NAMES)
 def test_a_file_name_reads_back_as_it_was_written(name: str) -> None:
-    """Number, phase and words, nothing else."""
     assert str(file_name(name)) == name
 
 
@@ -40,13 +39,11 @@ def test_a_file_name_reads_back_as_it_was_written(name: str) -> None:
     ],
 )
 def test_any_other_name_is_refused(name: str) -> None:
-    """And told how one looks, or where numbers begin."""
     with pytest.raises(BadMigration, match=r"0007_pre_add_labels\.cql|from 0001"):
         file_name(name)
 
 
 def test_the_head_may_go_over_several_lines_and_stand_in_any_order() -> None:
-    """What follows a part belongs to it, up to the next; blank lines above do not matter."""
     head = head_of(
         "a.cql", "\n\n-- undo: drop it.\n-- Why: somebody\n--   asked.\n-- Effect: makes it.\nCREATE TABLE t;"
     )
@@ -56,7 +53,6 @@ def test_the_head_may_go_over_several_lines_and_stand_in_any_order() -> None:
 @pytest.mark.parametrize("part", ["Why", "Effect", "Undo"])
 @pytest.mark.parametrize("instead", ["", "-- {part}:", "-- {part}"])
 def test_a_part_that_is_missing_or_empty_is_named(part: str, instead: str) -> None:
-    """With how it is written."""
     lines = [instead.format(part=part) if line.startswith(f"-- {part}") else line for line in HEAD.splitlines()]
     with pytest.raises(BadMigration, match=f"0001_pre_a.cql does not say at its top: .*{part}") as refused:
         head_of("0001_pre_a.cql", "\n".join(line for line in lines if line))
@@ -64,39 +60,33 @@ def test_a_part_that_is_missing_or_empty_is_named(part: str, instead: str) -> No
 
 
 def test_a_comment_below_the_first_statement_is_no_head() -> None:
-    """Whoever reads the file finds it at the top."""
     with pytest.raises(BadMigration, match="Why, Effect, Undo"):
         head_of("a.cql", f"CREATE TABLE t (a int PRIMARY KEY);\n{HEAD}")
 
 
 def test_line_ends_do_not_matter() -> None:
-    """A checkout on Windows has the same checksum."""
     assert checksum_of(normalised("a\r\nb\rc\n")) == checksum_of("a\nb\nc\n")
 
 
 def test_migrations_are_ordered_by_number_whatever_order_they_are_found_in() -> None:
-    """The chain is the same."""
     there, back = folder(SHOP), folder(dict(reversed(list(SHOP.items()))))
     assert [one.chain for one in there] == [one.chain for one in back]
     assert [one.number for one in back] == [1, 2, 3, 4]
 
 
 def test_a_number_that_is_there_twice_is_refused() -> None:
-    """Both files are named."""
     with pytest.raises(BadMigration, match=r"0001 is there twice: 0001_post_b\.cql and 0001_pre_a\.cql"):
         in_order([migration("0001_pre_a.cql", "DROP TABLE a"), migration("0001_post_b.cql", "DROP TABLE b")])
 
 
 @pytest.mark.parametrize("gone", range(1, len(SHOP)))
 def test_a_number_that_is_missing_is_named(gone: int) -> None:
-    """With the file that stands in its place."""
     files = dict(pair for place, pair in enumerate(SHOP.items(), start=1) if place != gone)
     with pytest.raises(BadMigration, match=rf"number {gone:04} is missing: {gone + 1:04}_"):
         folder(files)
 
 
 def test_a_statement_knows_its_text_and_its_line() -> None:
-    """As an editor counts."""
     one = migration("0001_pre_a.cql", "DROP TABLE a;\n\n  ALTER TABLE b\n    DROP c;")
     assert [one.cql(0), one.cql(1)] == ["DROP TABLE a", "ALTER TABLE b\n    DROP c"]
     assert [one.line(0), one.line(1)] == [5, 7]
@@ -112,7 +102,6 @@ def chain_of(files: list[tuple[str, str]]) -> list[str]:
 
 @given(TEXTS, st.data())
 def test_an_edited_file_changes_its_link_and_every_later_one(texts: list[str], data: st.DataObject) -> None:
-    """And none before it."""
     files = [(f"{place}", text) for place, text in enumerate(texts)]
     at = data.draw(st.integers(0, len(files) - 1))
     edited = [(name, f"{text}!") if place == at else (name, text) for place, (name, text) in enumerate(files)]
@@ -123,7 +112,6 @@ def test_an_edited_file_changes_its_link_and_every_later_one(texts: list[str], d
 
 @given(TEXTS, st.data())
 def test_a_removed_or_inserted_file_changes_every_later_link(texts: list[str], data: st.DataObject) -> None:
-    """Whatever its text is: links hold names, too."""
     files = [(f"{place}", text) for place, text in enumerate(texts)]
     at = data.draw(st.integers(0, len(files) - 1))
     before, after = chain_of(files), chain_of([*files[:at], *files[at + 1 :]])
@@ -132,7 +120,6 @@ def test_a_removed_or_inserted_file_changes_every_later_link(texts: list[str], d
 
 
 def test_each_migration_of_a_folder_carries_its_link() -> None:
-    """Over names and checksums from the first on: the value that the history keeps."""
     value = ""
     for one in folder():
         value = next_link(value, str(one.file), one.checksum)
@@ -141,7 +128,6 @@ def test_each_migration_of_a_folder_carries_its_link() -> None:
 
 
 def test_a_link_stands_for_the_name_as_well() -> None:
-    """A file that was renamed, or two that changed places, break the chain though no text changed."""
     text = "DROP TABLE a;"
     (named,) = folder({"0001_pre_a.cql": text})
     (otherwise,) = folder({"0001_post_a.cql": text})
@@ -150,7 +136,6 @@ def test_a_link_stands_for_the_name_as_well() -> None:
 
 
 def test_checksums_and_links_are_what_any_tool_computes() -> None:
-    """SHA-256 in hexadecimal: of the text, and of the value before, the name and the checksum, a line each."""
     assert checksum_of("a\n") == "87428fc522803d31065e7bce3cf03fe475096631e5e07bbd7a0fde60c4cf25c7"
     assert next_link("", "0001_pre_a.cql", "c") == checksum_of("\n0001_pre_a.cql\nc\n")
     assert next_link("v", "n", "c") == checksum_of("v\nn\nc\n")
@@ -169,7 +154,6 @@ def test_checksums_and_links_are_what_any_tool_computes() -> None:
     ],
 )
 def test_a_part_is_read_however_it_is_set(head: str, why: str) -> None:
-    """Blanks at its ends are not part of it."""
     assert head_of("a.cql", f"{head}\n-- Effect: e\n-- Undo: u\n").why == why
 
 
@@ -194,7 +178,6 @@ def test_a_part_is_read_however_it_is_set(head: str, why: str) -> None:
     ],
 )
 def test_a_folder_with_gaps_or_doubles_is_refused_with_the_way_out(names: list[str], what: str, mend: str) -> None:
-    """The first trouble is told, by file."""
     with pytest.raises(BadMigration) as refused:
         in_order(migration(name, "DROP TABLE a") for name in names)
     assert (refused.value.what, refused.value.mend) == (what, mend)

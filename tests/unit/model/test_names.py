@@ -12,7 +12,6 @@ from model.schema.table import Column, Kind, Table, UserType
 
 @given(st.text(min_size=1))
 def test_every_name_can_be_spelled_and_read_back(name: str) -> None:
-    """Whatever it holds; its spelling is one whole name."""
     assert name_of(checked_spelling(spelled(name))) == name
 
 
@@ -20,12 +19,10 @@ def test_every_name_can_be_spelled_and_read_back(name: str) -> None:
     ("name", "spelling"), [("mail", "mail"), ("Mail", '"Mail"'), ("select", '"select"'), ('a"b', '"a""b"')]
 )
 def test_quotes_stand_where_they_are_needed(name: str, spelling: str) -> None:
-    """Capitals, reserved words, odd characters."""
     assert spelled(name) == spelling
 
 
 def test_a_spelling_without_quotes_is_in_any_case() -> None:
-    """As CQL has it."""
     assert name_of("imapUidTable") == name_of("IMAPUIDTABLE") == "imapuidtable"
     assert name_of('"imapUidTable"') == "imapUidTable"
 
@@ -35,13 +32,11 @@ def test_a_spelling_without_quotes_is_in_any_case() -> None:
     [('"', '"'), ('""""', '"'), ('"a""b"', 'a"b'), ('"A"', "A"), ("A", "a"), ('"A', '"a'), ("", "")],
 )
 def test_only_whole_quotes_keep_a_name_as_it_is(spelling: str, name: str) -> None:
-    """One quote alone is no spelling in quotes."""
     assert name_of(spelling) == name
 
 
 @pytest.mark.parametrize("spelling", ["", '"', '""', '"a"b"', "a b", 'a"', "1a", "select", '"a" "b"'])
 def test_what_is_no_whole_name_is_refused(spelling: str) -> None:
-    """Nothing breaks out."""
     with pytest.raises(BadIdentifier):
         checked_spelling(spelling)
 
@@ -55,17 +50,14 @@ def test_what_is_no_whole_name_is_refused(spelling: str) -> None:
     ],
 )
 def test_columns_are_told_from_words_texts_and_functions(text: str, columns: tuple[str, ...]) -> None:
-    """In targets of indexes and conditions of views."""
     assert columns_of(text) == columns
 
 
 def test_a_column_is_renamed_wherever_it_is_meant() -> None:
-    """Not in a text, not as a part of another name."""
     assert renamed_in("a = 'a' AND ab > 1 AND A < 2", {"a": '"New"'}) == '"New" = \'a\' AND ab > 1 AND "New" < 2'
 
 
 def test_a_schema_tells_names_in_quotes_from_others() -> None:
-    """The server's own name goes first, then the spelling."""
     key = Column("id", "uuid", Kind.PARTITION)
     plain, quoted = Table("Mail", (key,)), Table('"Mail"', (key,))
     schema = Schema((), (plain, quoted))
@@ -78,13 +70,11 @@ def test_a_schema_tells_names_in_quotes_from_others() -> None:
 
 
 def test_a_schema_with_a_type_or_a_table_is_not_empty() -> None:
-    """Either will do."""
     assert EMPTY.empty
     assert not Schema((UserType("t", ()),), ()).empty
     assert not Schema((), (Table("t", ()),)).empty
 
 
 def test_types_come_after_those_they_are_made_of() -> None:
-    """In whatever order a server lists them."""
     inner, outer = UserType('"In"', (("a", "int"),)), UserType("out", (("b", 'frozen<list<frozen<"In">>>'),))
     assert in_order_of_use((outer, inner)) == (inner, outer)

@@ -14,7 +14,6 @@ OURS = Table("t", (Column("k", "int", Kind.PARTITION),))
 
 @pytest.mark.parametrize("generation", GENERATIONS, ids=lambda one: one.name)
 def test_every_column_of_every_generation_is_explained(generation: Generation) -> None:
-    """As James spells it, and as a server does: the explanation is the same."""
     for spelled, told in zip(generation.schema.tables, served(generation.schema).tables, strict=True):
         for column in spelled.columns:
             why = purpose_of(spelled.spelling, column.spelling)
@@ -24,12 +23,10 @@ def test_every_column_of_every_generation_is_explained(generation: Generation) -
 
 @pytest.mark.parametrize("table", LEDGER_TABLES, ids=lambda one: one.name)
 def test_every_column_of_the_ledger_is_explained(table: Table) -> None:
-    """Somebody reads it at night."""
     assert [column.name for column in table.columns if not purpose_of(table.name, column.name)] == []
 
 
 def test_a_word_means_in_a_table_what_it_means_there() -> None:
-    """The same name is a message's key in one and a count in another."""
     assert purpose_of("mailboxCounters", "count") == "messages"
     assert purpose_of("orders", "count") == ""
     assert purpose_of("applicableFlag", "userFlags") != purpose_of("imapUidTable", "userFlags")
@@ -37,13 +34,11 @@ def test_a_word_means_in_a_table_what_it_means_there() -> None:
 
 
 def test_every_way_of_comparing_has_its_words() -> None:
-    """No canonical form is left without."""
     assert set(CANONICAL) == set(Canonical)
 
 
 @pytest.mark.parametrize("choice", CompactionChoice)
 def test_every_choice_of_compaction_is_explained(choice: CompactionChoice) -> None:
-    """Also once the server has added what it adds."""
     (truth,) = (one for one in compacted(SCHEMA.tables, choice) if one.name == IMAP_UID.name)
     why = why_compacted(truth)
     assert why not in {"", "not known to mailmend"}
@@ -53,7 +48,6 @@ def test_every_choice_of_compaction_is_explained(choice: CompactionChoice) -> No
 
 
 def test_every_declared_table_says_why_it_is_compacted_so() -> None:
-    """And what is somebody else's is called that."""
     for table in (*SCHEMA.tables, *LEDGER_TABLES):
         assert why_compacted(table) not in {"", "not known to mailmend"}
     assert why_compacted(Table("t", OURS.columns, compaction=Compaction("com.example.Own"))) == "not known to mailmend"
@@ -61,7 +55,6 @@ def test_every_declared_table_says_why_it_is_compacted_so() -> None:
 
 
 def test_wide_windows_are_told_from_those_of_rows_that_expire() -> None:
-    """Messages change late; what expires together does not."""
     wide = MESSAGE_COMPACTIONS[CompactionChoice.TWCS]
     narrow = Compaction(wide.strategy, {"compaction_window_unit": "HOURS", "compaction_window_size": "1"})
     whys = [why_compacted(Table("t", OURS.columns, compaction=one)) for one in (wide, narrow)]

@@ -46,7 +46,6 @@ SETTINGS = st.builds(
 
 @given(RATES, st.floats(min_value=1, max_value=50), st.one_of(st.none(), SETTINGS))
 def test_what_is_advised_may_be_set(rate: float, times: float, now: SliceSettings | None) -> None:
-    """By the very rules that refuse a change; advised again, it stays."""
     traffic = traffic_of(rate, rate * times)
     found = advise_configuration(traffic, now)
 
@@ -57,7 +56,6 @@ def test_what_is_advised_may_be_set(rate: float, times: float, now: SliceSetting
 
 @given(RATES, st.one_of(st.none(), SETTINGS))
 def test_each_setting_has_one_reason(rate: float, now: SliceSettings | None) -> None:
-    """In words with the figures in them; lives of tables are `schema advise`'s."""
     found = advise_configuration(traffic_of(rate), now)
 
     assert [one.setting for one in found.reasons] == ["slice window", "bucket count", "pace"]
@@ -68,7 +66,6 @@ def test_each_setting_has_one_reason(rate: float, now: SliceSettings | None) -> 
 
 @given(st.floats(min_value=0, max_value=10**7))
 def test_the_browse_start_moves_about_ten_times_a_slice(mails: float) -> None:
-    """As near as round numbers come, and never so often that every dequeue pays for it."""
     pace = pace_for(mails)
 
     assert PACE_MIN <= pace <= PACE_MAX
@@ -79,17 +76,14 @@ def test_the_browse_start_moves_about_ten_times_a_slice(mails: float) -> None:
 
 @given(st.lists(st.floats(min_value=0, max_value=10**7), min_size=2, max_size=2).map(sorted))
 def test_more_mails_never_move_it_more_often(mails: list[float]) -> None:
-    """Of so many dequeues one moves it: the busier the slice, the greater the number."""
     assert pace_for(mails[0]) <= pace_for(mails[1])
 
 
 def test_james_s_own_traffic_is_advised_james_s_own_defaults() -> None:
-    """10,000 mails a slice is what its defaults are made for."""
     assert advise_configuration(traffic_of(AIMED), None).advised == DEFAULT
 
 
 def test_a_pace_that_no_event_tells_is_james_s_own() -> None:
-    """Older events may lack it."""
     found = advise_configuration(traffic_of(AIMED), SliceSettings(HOUR, 1))
     assert (found.present, found.changes) == (DEFAULT, False)
 
@@ -101,7 +95,6 @@ def told(rate: float, now: SliceSettings | None) -> tuple[ConfigurationAdvice, s
 
 
 def test_without_a_configuration_anything_may_be_set() -> None:
-    """And the best is advised."""
     found, text = told(AIMED * 12, None)
     assert text == "Nothing is stored yet: any slice window, number of buckets and pace may be set."
     assert found.advised == found.best
@@ -110,7 +103,6 @@ def test_without_a_configuration_anything_may_be_set() -> None:
 
 
 def test_a_window_that_may_not_grow_is_told_with_what_would_be_best() -> None:
-    """The traffic went down since."""
     found, text = told(AIMED / 4, SliceSettings(HOUR, 1, 1_000))
     assert found.advised.slicing.window == timedelta(hours=1)
     assert found.best.slicing.window == timedelta(hours=4)
@@ -120,14 +112,12 @@ def test_a_window_that_may_not_grow_is_told_with_what_would_be_best() -> None:
 
 
 def test_an_odd_window_may_only_become_its_divisors() -> None:
-    """7 minutes: of the usual windows only one divides them."""
     found, text = told(AIMED * 12, SliceSettings(420, 1, 1_000))
     assert found.advised.slicing.window == timedelta(minutes=1)
     assert "slice of 5m, which does not divide the present 7m" in text
 
 
 def test_buckets_that_are_too_many_are_told_and_stay() -> None:
-    """Nobody can take them back."""
     found, text = told(AIMED, SliceSettings(HOUR, 8, 1_000))
     assert found.advised.slicing == Slicing(timedelta(hours=1), 8)
     assert "Buckets may stay 8, or grow." in text
@@ -137,7 +127,6 @@ def test_buckets_that_are_too_many_are_told_and_stay() -> None:
 
 @pytest.mark.parametrize("pace", [1, 999, 10_000])
 def test_the_pace_alone_may_be_what_changes(pace: int) -> None:
-    """It is free."""
     found, _ = told(AIMED, SliceSettings(HOUR, 1, pace))
     assert found.advised == DEFAULT
     assert found.changes

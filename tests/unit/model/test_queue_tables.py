@@ -60,7 +60,6 @@ def expiring(table: Table, seconds: int) -> Table:
 
 
 def test_all_seven_are_found_with_their_times_to_live() -> None:
-    """As `schema apply` makes them."""
     found = queue_tables_of(LIVE, "mail")
     assert (found.due, found.tallies, found.state) == (True, True, True)
     assert found.row_ttl_seconds == time_to_live(ENQUEUED_MAILS)
@@ -70,14 +69,12 @@ def test_all_seven_are_found_with_their_times_to_live() -> None:
 
 
 def test_where_rows_live_for_ever_james_enqueues_too() -> None:
-    """James creates its tables without a time to live, and counts nothing."""
     for_ever = [replace(table, options={}) for table in JAMES_QUEUE_TABLES]
     assert queue_tables_of(live(*for_ever, *OWN_QUEUE_TABLES), "mail").shared
 
 
 @given(due=st.booleans(), tallies=st.booleans(), state=st.booleans())
 def test_each_of_ours_is_told_by_itself(*, due: bool, tallies: bool, state: bool) -> None:
-    """Any of them may be missing; the others count all the same."""
     there = [table for table, kept in zip(OWN_QUEUE_TABLES, (due, tallies, state), strict=True) if kept]
     found = queue_tables_of(live(*JAMES_QUEUE_TABLES, *there), "mail")
     assert (found.due, found.tallies, found.state) == (due, tallies, state)
@@ -85,7 +82,6 @@ def test_each_of_ours_is_told_by_itself(*, due: bool, tallies: bool, state: bool
 
 @pytest.mark.parametrize("gone", JAMES_QUEUE_TABLES, ids=lambda table: table.spelling)
 def test_one_of_james_s_that_is_missing_is_named_with_the_command_that_makes_it(gone: Table) -> None:
-    """Nothing can be listed, or known to be deleted, without it."""
     with pytest.raises(SchemaMismatch) as refused:
         queue_tables_of(live(*(table for table in QUEUE_TABLES if table is not gone)), "mail")
     assert refused.value.missing == (gone.spelling,)
@@ -94,7 +90,6 @@ def test_one_of_james_s_that_is_missing_is_named_with_the_command_that_makes_it(
 
 @pytest.mark.parametrize("table", QUEUE_TABLES, ids=lambda table: table.spelling)
 def test_another_key_is_another_table(table: Table) -> None:
-    """Whoever has such a table of these names is told by which key it is known here."""
     other = table.with_columns((Column("somethingElse", "text", _P), *table.columns[1:]))
     with pytest.raises(SchemaMismatch, match=f"{table.spelling} with the key \\(queueName") as refused:
         queue_tables_of(live(*(other if one is table else one for one in QUEUE_TABLES)), "mail")
@@ -103,7 +98,6 @@ def test_another_key_is_another_table(table: Table) -> None:
 
 @given(st.data())
 def test_a_column_that_is_missing_or_of_another_type_is_named(drawn: st.DataObject) -> None:
-    """A value that is bound as the wrong type would fail in the middle of the work."""
     table = drawn.draw(st.sampled_from([one for one in QUEUE_TABLES if one.regular]))
     column = drawn.draw(st.sampled_from(table.regular))
     instead = drawn.draw(st.sampled_from([(), (replace(column, type="inet"),)]))
@@ -115,7 +109,6 @@ def test_a_column_that_is_missing_or_of_another_type_is_named(drawn: st.DataObje
 
 
 def test_somebody_s_own_column_stands_in_nobody_s_way() -> None:
-    """It is neither read nor written."""
     wider = ENQUEUED_MAILS.with_columns((*ENQUEUED_MAILS.columns, Column("noted", "text")))
     assert queue_tables_of(live(wider, *QUEUE_TABLES[1:]), "mail").due
 
@@ -125,7 +118,6 @@ def test_somebody_s_own_column_stands_in_nobody_s_way() -> None:
     [(0, 0, True), (60, 0, True), (60, 61, True), (60, 60, False), (61, 60, False), (0, 60, False)],
 )
 def test_marks_must_outlive_the_rows_that_they_hide(rows: int, marks: int, *, safe: bool) -> None:
-    """James's tables never expire; a time to live that somebody set on the marks alone brings mails back."""
     tables = expiring(ENQUEUED_MAILS, rows), expiring(DELETED_MAILS, marks), *JAMES_QUEUE_TABLES[2:]
     found = queue_tables_of(live(*tables), "mail")
     assert found == OwnTables(
@@ -135,7 +127,6 @@ def test_marks_must_outlive_the_rows_that_they_hide(rows: int, marks: int, *, sa
 
 
 def test_the_queue_that_james_made_is_whole_and_lets_nothing_expire() -> None:
-    """As its server described it: James 3.8.1 on Cassandra 5.0."""
     text = JAMES_QUEUE.read_text(encoding="utf-8")
     tables = [one.statement.table for one in parse(text) if isinstance(one.statement, CreateTable)]
     found = queue_tables_of(Schema((), tuple(tables)), "apache_james")
@@ -153,12 +144,10 @@ def seconds(table: Table) -> int:
 
 
 def test_all_seven_belong_to_the_schema() -> None:
-    """In one order: James's four, then ours."""
     assert SCHEMA.tables[-len(QUEUE_TABLES) :] == QUEUE_TABLES
 
 
 def test_rows_outlive_any_stay_and_marks_outlive_rows_by_the_slack() -> None:
-    """A mark that expired first would show a mail again that was deleted."""
     assert seconds(ENQUEUED_MAILS) >= LONGEST_STAY_SECONDS + LIVES.slack_seconds
     assert seconds(DELETED_MAILS) >= seconds(ENQUEUED_MAILS) + LIVES.slack_seconds
     assert seconds(SLICE_TALLIES) >= seconds(ENQUEUED_MAILS)
@@ -166,7 +155,6 @@ def test_rows_outlive_any_stay_and_marks_outlive_rows_by_the_slack() -> None:
 
 @pytest.mark.parametrize("table", EXPIRING, ids=lambda table: table.spelling)
 def test_what_expires_does_so_in_windows_of_whole_slices(table: Table) -> None:
-    """20 to 30 of them over the time to live, which is whole windows too."""
     window = window_of(table)
     assert window is not None
     least, _, most = WINDOWS
@@ -177,13 +165,11 @@ def test_what_expires_does_so_in_windows_of_whole_slices(table: Table) -> None:
 
 @pytest.mark.parametrize("table", EXPIRING, ids=lambda table: table.spelling)
 def test_nothing_writes_old_cells_into_new_windows_and_no_hint_is_dropped(table: Table) -> None:
-    """Tombstones are kept for a day, which is longer than hints are."""
     assert option_text(table, "read_repair") == "NONE"
     assert gc_grace_of(table).total_seconds() == max(DAY, HINT_WINDOW_SECONDS)
 
 
 def test_a_mail_that_is_delayed_lives_as_long_as_its_own_row_says() -> None:
-    """No default is right for a mail that is due tomorrow and for one that is due in a month."""
     assert seconds(DUE_MAILS) == 0
     assert strategy_of(DUE_MAILS) == "LeveledCompactionStrategy"
     assert gc_grace_of(DUE_MAILS).total_seconds() >= HINT_WINDOW_SECONDS
@@ -191,13 +177,11 @@ def test_a_mail_that_is_delayed_lives_as_long_as_its_own_row_says() -> None:
 
 @pytest.mark.parametrize("table", TINY, ids=lambda table: table.spelling)
 def test_what_is_one_row_for_each_queue_stays(table: Table) -> None:
-    """They are written with conditions: an expired browse start would begin again in the past."""
     assert seconds(table) == 0
     assert [column.kind for column in table.key] == [Kind.PARTITION]
 
 
 def test_the_advice_for_that_stay_and_slice_is_the_catalog() -> None:
-    """Both ask the same functions, so a fresh keyspace needs no change by its own advice."""
     rate = 10_000 / HOUR  # whose slice is an hour
     figures = (rate, rate, LONGEST_STAY_SECONDS, 1_500, 3, 3, HINT_WINDOW_SECONDS)
     advised = advise_queue(Traffic(*(Figure(figure, FigureSource.GIVEN, "said") for figure in figures)))

@@ -144,7 +144,6 @@ HARMLESS_ONES: tuple[Statement, ...] = (
 
 @pytest.mark.parametrize(("statement", "risks"), [(one, risks) for one, *risks in RISKY], ids=str)
 def test_a_danger_is_told_with_its_reason(statement: Statement, risks: list[Risk]) -> None:
-    """Exactly those dangers, mildest first, and a sentence that is finished."""
     assessment = statement.assess(LIVE)
     assert list(assessment.risks) == risks
     assert assessment.worst is risks[-1]
@@ -154,14 +153,12 @@ def test_a_danger_is_told_with_its_reason(statement: Statement, risks: list[Risk
 
 @pytest.mark.parametrize("statement", HARMLESS_ONES, ids=str)
 def test_a_harmless_statement_is_told_harmless(statement: Statement) -> None:
-    """No danger is invented, and still a reason is given."""
     assessment = statement.assess(LIVE)
     assert assessment.risks == (Risk.NONE,)
     assert assessment.why
 
 
 def test_every_kind_of_statement_is_judged() -> None:
-    """The cases above name every kind that CQL has, and every danger holds of one of them."""
     risky = [statement for statement, *_ in RISKY]
     cases = [*risky, *HARMLESS_ONES]
     assert {type(one) for one in cases} == set(KINDS)
@@ -173,7 +170,6 @@ def test_every_kind_of_statement_is_judged() -> None:
 
 
 def test_the_reasons_of_several_dangers_stand_together() -> None:
-    """An ALTER that sets two options names both."""
     why = options(gc_grace_seconds="0", compaction=LEVELED).assess(LIVE).why
     assert "rewritten under" in why
     assert "comes back" in why
@@ -199,7 +195,6 @@ AUTHOR, OWNER, UPPER = Column("author", "text"), Column("owner", "text"), Column
 def test_a_column_that_is_added_again_after_a_drop_is_dangerous(
     statement: Statement, live: Schema, dropped: DroppedColumns, risk: Risk
 ) -> None:
-    """Dropped long ago or by the plan before, from that table of that keyspace; another name is not."""
     assert statement.assess(live, dropped).worst is risk
 
 
@@ -207,14 +202,12 @@ def test_a_column_that_is_added_again_after_a_drop_is_dangerous(
     ("option", "value"), [("gc_grace_seconds", "10"), ("default_time_to_live", "10")], ids=["grace", "ttl"]
 )
 def test_where_the_live_value_is_not_told_the_servers_default_counts(option: str, value: str) -> None:
-    """A declared table that says nothing has ten days of grace and no time to live."""
     silent = Schema((), (IMAP_UID,))
     assert options(Name("imapUidTable"), **{option: value}).assess(silent).worst is not Risk.NONE
     assert options(Name("imapUidTable"), default_time_to_live="0").assess(silent).worst is Risk.NONE
 
 
 def test_a_new_time_window_is_a_rewrite_and_a_threshold_is_none() -> None:
-    """What a map leaves out is set back to its default, so leaving out the window counts as changing it."""
     compaction = "{'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'DAYS'%s}"
     truth = Name("imapUidTable")
     same = ", 'compaction_window_size': '28', 'tombstone_threshold': '0.4'"
@@ -224,7 +217,6 @@ def test_a_new_time_window_is_a_rewrite_and_a_threshold_is_none() -> None:
 
 
 def test_what_is_dropped_is_remembered_as_the_server_knows_it() -> None:
-    """In lower case, unless it is in quotes."""
     dropped = DropColumns(Name('"Notes"'), ("Owner", '"Owner"')).drops()
     assert dropped == {("Notes", "owner"), ("Notes", "Owner")}
     assert Truncate(NOTE).drops() == frozenset()
@@ -249,5 +241,4 @@ def test_what_is_dropped_is_remembered_as_the_server_knows_it() -> None:
     ids=str,
 )
 def test_what_a_statement_is_about_is_told_for_people(statement: Statement, name: str) -> None:
-    """Each object once, with the keyspace where it is named."""
     assert statement.subject == name

@@ -21,7 +21,6 @@ def on_disk(table: str, mebibytes: int) -> Row:
 
 
 def test_ranges_and_nodes_are_summed() -> None:
-    """Each node tells of its own ranges only, and of the copies that it holds."""
     nodes = [[recorded("notes", 10), recorded("notes", 20, 200)], [recorded("notes", 30)], []]
     found = table_sizes(nodes, [[on_disk("notes", 2)], [on_disk("notes", 3)], []], 3)
     assert found == {"notes": TableSize(60, 8_000, 5 * MIB, 3, 3)}
@@ -29,14 +28,12 @@ def test_ranges_and_nodes_are_summed() -> None:
 
 
 def test_a_silent_node_is_scaled_over_and_told() -> None:
-    """Two of three answered: half as much again is reckoned."""
     found = table_sizes([[recorded("notes", 10)], [recorded("notes", 20)]], [], 3)
     assert found["notes"] == TableSize(45, 4_500, None, 2, 3)
     assert "from 2 of 3 nodes" in str(found["notes"])
 
 
 def test_what_nobody_tells_is_unknown() -> None:
-    """No node answered, or none has recorded anything yet."""
     assert table_sizes([], [], 3) == {}
     assert table_sizes([[], []], [[on_disk("notes", 1)]], 2)["notes"] == TableSize(None, None, 2 * MIB, 2, 2)
     assert str(TableSize(None, None, None, 1, 1)) == "unknown"
@@ -44,21 +41,18 @@ def test_what_nobody_tells_is_unknown() -> None:
 
 @given(st.lists(st.lists(st.integers(0, 10**9), max_size=5), min_size=1, max_size=5))
 def test_when_every_node_answers_nothing_is_scaled(counts: list[list[int]]) -> None:
-    """The sum is the sum."""
     nodes = [[recorded("notes", count) for count in node] for node in counts]
     found = table_sizes(nodes, [], len(nodes)).get("notes")
     assert (found.partitions if found else 0) == sum(map(sum, counts))
 
 
 def test_more_answers_than_nodes_scale_nothing_down() -> None:
-    """A node that joined while the others were asked."""
     assert table_sizes([[recorded("notes", 10)], [recorded("notes", 10)]], [], 1)["notes"] == (
         TableSize(20, 2_000, None, 2, 1)
     )
 
 
 def test_either_source_counts_as_having_asked() -> None:
-    """Older servers have no disk_usage; some answer that and not the other."""
     rows, disks = [[recorded("notes", 2)]], [[on_disk("notes", 1)], [on_disk("notes", 1)]]
     found = table_sizes(rows, disks, 2)["notes"]
     assert (found.partitions, found.disk_bytes, found.nodes_asked) == (4, 2 * MIB, 2)
@@ -67,7 +61,6 @@ def test_either_source_counts_as_having_asked() -> None:
 
 
 def test_tables_are_told_by_name() -> None:
-    """Whichever source names them, and in whatever order nodes do."""
     found = table_sizes([[recorded("b", 1)], [recorded("c", 1), recorded("b", 1)]], [[on_disk("a", 1)]], 2)
     assert list(found) == ["a", "b", "c"]
     assert (found["a"].partitions, found["b"].disk_bytes) == (None, None)
@@ -91,13 +84,11 @@ def test_tables_are_told_by_name() -> None:
     ],
 )
 def test_bytes_are_told_in_the_largest_unit_that_they_fill(count: int, text: str) -> None:
-    """Four digits only where three would need a power of ten; beyond PiB there is no unit."""
     assert bytes_text(count) == text
 
 
 @given(st.integers(0, 2**60))
 def test_bytes_are_told_in_three_digits_or_four(count: int) -> None:
-    """Short enough for a table's column."""
     number, unit = bytes_text(count).split()
     assert unit in {"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
     assert float(number) <= 1024

@@ -14,13 +14,11 @@ from model.schema.table import Canonical, Column, canonical_value, identifier, r
 
 @pytest.mark.parametrize("name", ["apache_james", "a", "Keyspace1", "x" * 48])
 def test_a_good_identifier_is_taken_in_lower_case(name: str) -> None:
-    """CQL folds unquoted names, so do we."""
     assert identifier(name) == name.lower()
 
 
 @pytest.mark.parametrize("name", ["", "1st", "a-b", 'a"b', "a;b", "a b", "x" * 49, "é", "a.b", "_x"])
 def test_a_bad_identifier_is_refused_by_name(name: str) -> None:
-    """What CQL would not take unquoted never reaches it."""
     with pytest.raises(BadIdentifier) as refused:
         identifier(name, "keyspace")
     assert refused.value.name == name
@@ -28,38 +26,32 @@ def test_a_bad_identifier_is_refused_by_name(name: str) -> None:
 
 
 def test_the_key_is_partition_then_clustering() -> None:
-    """The truth is keyed by message, the mirror by mailbox and uid: same columns, other order."""
     assert [column.name for column in IMAP_UID.key] == ["messageid", "mailboxid", "uid"]
     assert [column.name for column in MESSAGE_ID.key] == ["mailboxid", "uid"]
 
 
 def test_a_key_prefix_names_its_columns() -> None:
-    """A partition is a key cut short."""
     mailbox = uuid1()
     assert MESSAGE_ID.key_row((mailbox,)) == {"mailboxid": mailbox}
 
 
 def test_a_key_is_read_back_from_its_row() -> None:
-    """key_of and key_row are inverse."""
     key = (uuid1(), 7)
     assert MESSAGE_ID.key_of(MESSAGE_ID.key_row(key)) == key
 
 
 def test_a_missing_column_is_named_with_its_table() -> None:
-    """The error says which table lacks what."""
     with pytest.raises(KeyError, match="messageIdTable has no column nothing"):
         MESSAGE_ID.column("nothing")
 
 
 def test_columns_are_found_in_any_case() -> None:
-    """James spells modSeq, the server says modseq."""
     assert MESSAGE_ID.column("modSeq").name == "modseq"
     assert "modseq" in MESSAGE_ID
     assert "modSeq" not in MESSAGE_ID
 
 
 def test_counters_and_collections_are_told_from_plain_columns() -> None:
-    """Neither carries one timestamp of its own, so both are written differently."""
     assert MAILBOX_COUNTERS.column("count").is_counter
     assert MESSAGE_ID.column("userflags").is_collection
     assert not MESSAGE_ID.column("modseq").is_collection
@@ -77,20 +69,17 @@ SAME: list[tuple[Canonical, Any, Any]] = [
 
 @pytest.mark.parametrize(("canonical", "one", "other"), SAME)
 def test_two_spellings_of_the_same_cell_agree(canonical: Canonical, one: Any, other: Any) -> None:
-    """Null flags are unset, null sets are empty, a null thread is the message's own."""
     column = Column("c", "text", canonical=canonical)
     assert rows_agree([column], {"c": one, "messageid": MESSAGE}, {"c": other, "messageid": MESSAGE})
 
 
 @pytest.mark.parametrize(("one", "other"), [(None, ""), (0, None), (False, None)])
 def test_plain_cells_agree_only_when_equal(one: Any, other: Any) -> None:
-    """Without a rule that says so, null is not a value."""
     assert not rows_agree([Column("c", "text")], {"c": one}, {"c": other})
 
 
 @given(st.frozensets(st.text(max_size=5), max_size=5))
 def test_the_order_of_a_set_never_counts(elements: frozenset[str]) -> None:
-    """However the server lists it."""
     column = Column("c", "set<text>", canonical=Canonical.SET)
     forward, backward = sorted(elements), sorted(elements, reverse=True)
     assert canonical_value(column, {"c": forward}) == canonical_value(column, {"c": backward}) == elements

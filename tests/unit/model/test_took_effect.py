@@ -87,7 +87,6 @@ STATES = [one for one in states() if not isinstance(one[0], Write)]
 def test_what_was_not_sent_has_left_nothing_and_what_was_sent_has(
     sent: Statement, before: Schema, after: Schema
 ) -> None:
-    """Whatever kind of statement it is."""
     assert sent.took_effect(before) is Effect.NOT_APPLIED
     assert sent.took_effect(after) is Effect.APPLIED
 
@@ -129,12 +128,10 @@ VIEW = "CREATE MATERIALIZED VIEW few AS SELECT v FROM t WHERE k IS NOT NULL AND 
     ],
 )
 def test_what_somebody_else_made_is_not_taken_for_ours(sent: str, live: str) -> None:
-    """Another key, order, type or set of columns under the same name."""
     assert statement(sent).took_effect(apply_all(parse(live))) is Effect.DIFFERENT
 
 
 def test_options_that_were_changed_since_do_not_make_it_another_table() -> None:
-    """Tuning goes on while a migration waits to be resumed."""
     live = statement(f"{TABLE} WITH comment = 'tuned' AND gc_grace_seconds = 1").apply(Schema((), ()))
     assert statement(TABLE).took_effect(live) is Effect.APPLIED
     assert statement(f"{TABLE} WITH gc_grace_seconds = 7").took_effect(live) is Effect.APPLIED
@@ -143,13 +140,11 @@ def test_options_that_were_changed_since_do_not_make_it_another_table() -> None:
 
 
 def test_nor_do_they_make_it_another_view() -> None:
-    """A view is told by its base, its key, its columns and its condition."""
     live = apply_all(parse(f"{TABLE}; {VIEW} (c, k); ALTER MATERIALIZED VIEW few WITH comment = 'tuned'"))
     assert statement(f"{VIEW} (c, k) WITH comment = 'new'").took_effect(live) is Effect.APPLIED
 
 
 def test_an_index_without_a_name_is_told_by_what_it_is_on() -> None:
-    """Whatever it is called: the server would refuse a second one of the same kind on the same column."""
     live = apply_all(parse(f"{TABLE}; CREATE INDEX somebodys ON t (v); CREATE INDEX ON t (c)"))
     assert statement('CREATE INDEX ON T ("v")').took_effect(live) is Effect.APPLIED
     assert statement("CREATE INDEX ON t (k)").took_effect(live) is Effect.NOT_APPLIED
@@ -167,13 +162,11 @@ def test_an_index_without_a_name_is_told_by_what_it_is_on() -> None:
     ],
 )
 def test_what_leaves_nothing_in_a_schema_counts_as_not_sent(sent: str) -> None:
-    """It is sent again as it was the first time: with its own stamp, or refused from the start."""
     assert statement(sent).took_effect(statement(TABLE).apply(Schema((), ()))) is Effect.NOT_APPLIED
 
 
 @pytest.mark.parametrize("what", ["TABLE", "TYPE", "INDEX", "MATERIALIZED VIEW"])
 def test_what_is_not_there_is_dropped(what: str) -> None:
-    """And a table is no type, nor a view an index, though all are called alike."""
     alike = {
         "TABLE": "",
         "TYPE": "CREATE TYPE few (a int);",
@@ -198,12 +191,10 @@ def test_what_is_not_there_is_dropped(what: str) -> None:
 def test_a_part_that_was_there_before_is_no_strangers_where_the_statement_allows_for_it(
     sent: str, effect: Effect
 ) -> None:
-    """IF EXISTS and IF NOT EXISTS may be sent again: half done is not done."""
     assert statement(sent).took_effect(statement(TABLE).apply(Schema((), ()))) is effect
 
 
 def test_compact_storage_is_gone_or_it_is_not() -> None:
-    """No option tells of it any more."""
     live, sent = statement(COMPACT).apply(Schema((), ())), statement("ALTER TABLE old DROP COMPACT STORAGE")
     assert sent.took_effect(live) is Effect.NOT_APPLIED
     assert sent.took_effect(sent.apply(live)) is Effect.APPLIED
@@ -229,7 +220,6 @@ def test_whoever_was_killed_after_any_statement_finds_out_what_it_left(story: li
 
 
 def test_a_server_spells_types_and_names_in_its_own_way() -> None:
-    """What was sent is there all the same."""
     sent = Column("Tags", "map<varchar,int>")
     told = Table("t", (Column("k", "int", Kind.PARTITION), Column("tags", "map<text, int>")))
     size, told_size = UserType("Size", (("Tags", "map<varchar,int>"),)), UserType("size", (("tags", "map<text, int>"),))

@@ -38,7 +38,6 @@ def names(live: Schema) -> set[str]:
 
 
 def test_notes_are_told_apart_by_name_oldest_first() -> None:
-    """A name is typed on the command line; each says why and how it is undone."""
     assert len({one.name for one in OPTIONAL}) == len(OPTIONAL)
     assert [one.since for one in OPTIONAL] == sorted(one.since for one in OPTIONAL)
     for one in OPTIONAL:
@@ -47,7 +46,6 @@ def test_notes_are_told_apart_by_name_oldest_first() -> None:
 
 
 def test_no_note_names_a_class_that_does_not_exist() -> None:
-    """The note of March 2020 does; here it stands corrected, and says so."""
     compactions = [
         pairs_of(statement.options["compaction"])["class"]
         for one in UPGRADE_NOTES
@@ -60,7 +58,6 @@ def test_no_note_names_a_class_that_does_not_exist() -> None:
 
 @pytest.mark.parametrize("table", ["imapuidtable", "messageidtable"])
 def test_a_column_that_was_never_added_is_due_and_only_that(table: str) -> None:
-    """One of two tables was altered: what is left is the other."""
     live = without_column(served(JAMES_3_9.schema), table, "save_date")
     assert "save-date" in names(live)
     (left,) = optional_migration("save-date").due(live)
@@ -70,21 +67,18 @@ def test_a_column_that_was_never_added_is_due_and_only_that(table: str) -> None:
 
 
 def test_a_whole_keyspace_of_each_generation_lacks_no_column() -> None:
-    """Nothing but clean-up and tuning is left, and of 3.9 the column that came after it."""
     for generation, adding in ((JAMES_3_8, {"blob-metadata"}), (JAMES_3_9, {"blob-metadata"}), (NEWEST, set())):
         due = [one for one in due_migrations(served(generation.schema)) if isinstance(one.statements[0], AddColumns)]
         assert {one.name for one in due} == adding, generation.name
 
 
 def test_a_static_column_is_added_as_static() -> None:
-    """The snapshot of an aggregate is one value for its partition."""
     live = without_column(served(JAMES_3_9.schema), "eventstore", "snapshot")
     (left,) = optional_migration("event-store-snapshot").due(live)
     assert left == AddColumns(Name("eventStore"), (Column("snapshot", "int", Kind.STATIC),))
 
 
 def test_an_option_that_is_as_the_note_wants_is_not_due() -> None:
-    """Also when the server has added its own thresholds to it."""
     table = Table("modseq", (ID,), compaction=Compaction("SizeTieredCompactionStrategy", {"max_threshold": "32"}))
     leveled = replace(table, compaction=Compaction("LeveledCompactionStrategy"))
     note = optional_migration("tune-mail-compaction")
@@ -95,12 +89,10 @@ def test_an_option_that_is_as_the_note_wants_is_not_due() -> None:
 
 @pytest.mark.parametrize("note", OPTIONAL, ids=lambda one: one.name)
 def test_nothing_is_due_in_an_empty_keyspace(note: OptionalMigration) -> None:
-    """What is not there needs no altering: James creates it whole."""
     assert note.due(Schema((), ())) == ()
 
 
 def test_an_unknown_name_is_refused_with_those_that_there_are() -> None:
-    """A misspelt name must not run another migration."""
     with pytest.raises(WrongUse, match="save-date"):
         optional_migration("save-data")
 
@@ -121,7 +113,6 @@ def live_with(*tables: str) -> Schema:
 def test_every_successor_must_be_there_before_the_old_goes(
     note: str, old: tuple[str, ...], successors: tuple[str, ...]
 ) -> None:
-    """One of two is not enough; and what is gone is not dropped again."""
     one = optional_migration(note)
     for lacking in range(len(successors)):
         assert one.due(live_with(*old, *successors[:lacking], *successors[lacking + 1 :])) == ()
@@ -132,7 +123,6 @@ def test_every_successor_must_be_there_before_the_old_goes(
 
 
 def test_the_windows_of_the_queue_are_hours_and_those_of_its_marks_days() -> None:
-    """As James's own newer code creates them; the version of the table that is there counts."""
     due = optional_migration("tune-queue-compaction").due(live_with("deletedmailsv2", "enqueuedmailsv4"))
     windows = [(one.name.spelling, pairs_of(one.options["compaction"])) for one in due if isinstance(one, SetOptions)]
     named = {"class": "TimeWindowCompactionStrategy", "compaction_window_size": "1"}
@@ -161,13 +151,11 @@ def test_the_windows_of_the_queue_are_hours_and_those_of_its_marks_days() -> Non
     ],
 )
 def test_who_misses_a_column_is_told_the_note_that_adds_it(table: str, column: str, note: str | None) -> None:
-    """Spelled by James or by the server."""
     assert note_adding(table, column) == note
 
 
 @pytest.mark.parametrize("note", UPGRADE_NOTES, ids=lambda one: one.name)
 def test_a_note_that_was_followed_is_not_due_any_more(note: OptionalMigration) -> None:
-    """Whatever it asks for: carried out once on tables that lack all of it, nothing of it is left."""
     named = {statement.name.spelling for statement in note.statements if hasattr(statement, "name")}
     clustered = (ID, Column("at", "timestamp", Kind.CLUSTERING))
     live = Schema((), tuple(Table(name.lower(), clustered) for name in sorted({*named, *note.after})))
@@ -180,7 +168,6 @@ def test_a_note_that_was_followed_is_not_due_any_more(note: OptionalMigration) -
 
 
 def test_options_of_which_one_is_set_already_leave_the_other() -> None:
-    """Only what still changes something is run."""
     note = replace(
         optional_migration("tune-bloom-filters"),
         statements=(SetOptions(Name("modseq"), {"gc_grace_seconds": "5", "bloom_filter_fp_chance": "0.01"}),),
@@ -198,7 +185,6 @@ def made_by(live: Schema) -> list[str]:
 
 @pytest.mark.parametrize("generation", [JAMES_3_8, JAMES_3_9, NEWEST], ids=lambda one: one.name)
 def test_a_keyspace_of_james_may_be_given_what_its_queue_lacks(generation: Generation) -> None:
-    """Ours beside its own; all seven where it has no queue; then nothing is left."""
     live, names = served(generation.schema), [table.name for table in JAMES_QUEUE_TABLES]
     assert made_by(live) == [table.spelling for table in OWN_QUEUE_TABLES]
     assert made_by(without_tables(live, *names)) == [table.spelling for table in QUEUE_TABLES]
@@ -208,7 +194,6 @@ def test_a_keyspace_of_james_may_be_given_what_its_queue_lacks(generation: Gener
 
 
 def test_queue_tables_whose_rows_expire_are_not_tuned_as_james_would() -> None:
-    """Its windows of an hour and its bloom filters are for tables in which nothing expires."""
     assert {"tune-queue-compaction", "tune-bloom-filters"}.isdisjoint(names(Schema((), JAMES_QUEUE_TABLES)))
     endless = Schema((), tuple(replace(one, options={}) for one in JAMES_QUEUE_TABLES))
     assert {"tune-queue-compaction", "tune-bloom-filters"} <= names(endless)

@@ -49,7 +49,6 @@ def begun(number: int, position: int, state: StatementState) -> StatementEntry:
 
 
 def test_a_keyspace_that_is_what_its_migrations_made_of_it_agrees() -> None:
-    """Nothing pending, nothing under way."""
     found = verify_migrations(LIVE, MIGRATIONS, WHOLE)
     assert found.agrees
     assert found.against.notes == ()
@@ -57,7 +56,6 @@ def test_a_keyspace_that_is_what_its_migrations_made_of_it_agrees() -> None:
 
 
 def test_missing_unexpected_and_different_are_drift() -> None:
-    """In somebody's own keyspace nothing is known that could excuse it, options included."""
     assert aspects(without_tables(LIVE, "places")) == [Aspect.MISSING_TABLE]
     assert aspects(replace(LIVE, tables=(*LIVE.tables, OTHER))) == [Aspect.UNEXPECTED_TABLE]
     assert aspects(replace(LIVE, indexes=())) == [Aspect.MISSING_INDEX]
@@ -67,7 +65,6 @@ def test_missing_unexpected_and_different_are_drift() -> None:
 
 
 def test_a_keyspace_that_held_tables_before_its_first_migration_may_hold_them_still() -> None:
-    """What the baseline stands for is not known statement by statement."""
     older = LedgerRecord((replace(HISTORY[0], state=MigrationState.BASELINE), *HISTORY[1:]))
     found = verify_migrations(replace(LIVE, tables=(*LIVE.tables, OTHER)), MIGRATIONS, older)
     assert found.agrees
@@ -75,7 +72,6 @@ def test_a_keyspace_that_held_tables_before_its_first_migration_may_hold_them_st
 
 
 def test_without_a_history_everything_is_unexpected() -> None:
-    """Nothing was applied, so nothing should be there."""
     assert set(aspects(LIVE, None)) == {
         Aspect.UNEXPECTED_TABLE,
         Aspect.UNEXPECTED_TYPE,
@@ -85,7 +81,6 @@ def test_without_a_history_everything_is_unexpected() -> None:
 
 
 def test_what_is_pending_is_told_and_is_no_drift() -> None:
-    """The next apply brings it."""
     two = LedgerRecord(HISTORY[:2])
     found = verify_migrations(declared_by(MIGRATIONS[:2]), MIGRATIONS, two)
     assert found.agrees
@@ -94,7 +89,6 @@ def test_what_is_pending_is_told_and_is_no_drift() -> None:
 
 @pytest.mark.parametrize("done", [0, 1, 2])
 def test_a_migration_under_way_is_drift_and_what_it_did_is_expected(done: int) -> None:
-    """Its statements that are done count, the others do not; whoever was killed left exactly that."""
     # Given a second migration of which some statements are done
     running = replace(HISTORY[1], state=MigrationState.RUNNING, done=done, ended_at=None)
     statements = tuple(begun(2, position, StatementState.DONE) for position in range(done))
@@ -128,14 +122,12 @@ def columns_names(live: Schema) -> set[str]:
     ids=["edited", "missing", "renamed"],
 )
 def test_a_folder_that_is_not_what_was_applied_is_drift(files: dict[str, str], kind: Tampering) -> None:
-    """Though every table is as it should be."""
     found = verify_migrations(LIVE, folder(files), WHOLE)
     assert not found.agrees
     assert [one.kind for one in found.tampering] == [kind]
 
 
 def test_a_folder_that_fits_together_no_more_is_told_by_its_files() -> None:
-    """An ALTER of a table that only a later file makes: no table can be compared with that."""
     swapped = {
         "0001_pre_labels.cql": SHOP["0002_pre_labels.cql"],
         "0002_pre_orders.cql": SHOP["0001_pre_orders.cql"],
@@ -147,14 +139,12 @@ def test_a_folder_that_fits_together_no_more_is_told_by_its_files() -> None:
 
 
 def test_a_migration_that_was_put_in_between_is_drift() -> None:
-    """The history has a later one, and not this."""
     past = LedgerRecord((*HISTORY[:2], *HISTORY[3:]))
     kinds = {one.kind for one in verify_migrations(LIVE, MIGRATIONS, past).tampering}
     assert Tampering.INSERTED in kinds
 
 
 def test_a_mail_keyspace_is_compared_with_its_generation_and_with_its_baseline() -> None:
-    """An upgrade of James since the adoption is told, and is no drift by itself."""
     # Given a keyspace of 3.8.1 that was adopted before James made two tables more
     now = served(JAMES_3_8.schema)
     before = without_tables(now, "blobs", "blobparts")
@@ -168,7 +158,6 @@ def test_a_mail_keyspace_is_compared_with_its_generation_and_with_its_baseline()
 
 
 def test_without_a_ledger_a_mail_keyspace_is_compared_with_the_catalog_alone() -> None:
-    """As before there were histories."""
     found = verify_ours(served(SCHEMA, made_here=True), MIGRATIONS, None)
     assert found.agrees
     assert (found.applied, found.pending, found.since, found.baseline) == (None, (), (), None)
@@ -182,7 +171,6 @@ def entry_of(one: Migration) -> Entry:
 
 
 def test_expected_is_the_fold_of_what_was_applied_and_of_nothing_else() -> None:
-    """Migration by migration."""
     for count in range(len(MIGRATIONS) + 1):
         past = LedgerRecord(tuple(entry_of(one) for one in MIGRATIONS[:count]))
         assert expected_after(MIGRATIONS, past) == declared_by(MIGRATIONS[:count])
@@ -190,20 +178,17 @@ def test_expected_is_the_fold_of_what_was_applied_and_of_nothing_else() -> None:
 
 @pytest.mark.parametrize("state", [StatementState.BEGUN, StatementState.FAILED])
 def test_a_statement_that_is_not_known_to_be_done_is_not_expected(state: StatementState) -> None:
-    """If it took effect all the same, that is told as unexpected: the next apply settles it."""
     running = replace(HISTORY[1], state=MigrationState.RUNNING, done=0, ended_at=None)
     past = LedgerRecord((HISTORY[0], running), (begun(2, 0, state),))
     assert expected_after(MIGRATIONS, past) == declared_by(MIGRATIONS[:1])
 
 
 def test_statements_of_migrations_that_the_history_lacks_count_for_nothing() -> None:
-    """A row left over of one that was never begun changes no expectation."""
     past = LedgerRecord(HISTORY[:1], (begun(2, 0, StatementState.DONE),))
     assert expected_after(MIGRATIONS, past) == declared_by(MIGRATIONS[:1])
 
 
 def test_each_thing_that_is_wrong_is_enough() -> None:
-    """The tables, the files, the history: one after the other, and each alone."""
     assert verify_migrations(LIVE, MIGRATIONS, WHOLE).agrees
     drifted = verify_migrations(without_tables(LIVE, "places"), MIGRATIONS, WHOLE)
     assert (bool(drifted.against.drift), drifted.tampering, drifted.running) == (True, (), ())
@@ -217,7 +202,6 @@ def test_each_thing_that_is_wrong_is_enough() -> None:
 
 
 def test_options_and_types_of_an_older_keyspace_are_noted_and_its_columns_are_not() -> None:
-    """What a baseline stands for may have been tuned; its tables are still those of the migrations."""
     older = LedgerRecord(applied(MIGRATIONS, MigrationState.BASELINE))
     tuned = replace(LIVE, types=(*LIVE.types, UserType("size", (("bytes", "int"),))))
     found = verify_migrations(tuned, MIGRATIONS, older)
