@@ -1,6 +1,6 @@
 """ALTER, DROP and TRUNCATE of keyspaces, types, tables and views; CREATE KEYSPACE, TYPE and INDEX."""
 
-from cql.language.lexer import Kind
+from cql.language.lexer import TokenKind
 from cql.language.stream import Stream
 from cql.language.tables import Options, column_definition, column_mask, options
 from cql.language.values import cql_type, text_value
@@ -135,7 +135,7 @@ def _drop(stream: Stream, name: Name, *, only: bool) -> DropColumns:
     stamp = None
     if stream.accept("USING"):
         stream.expect("TIMESTAMP")
-        stamp = stream.of_kind(Kind.NUMBER).text
+        stamp = stream.of_kind(TokenKind.NUMBER).text
     return DropColumns(name, tuple(token.text for token in tokens), only, columns_only, stamp)
 
 
@@ -181,7 +181,7 @@ def create_index(stream: Stream, *, custom: bool = False) -> CreateIndex:
     stream.expect(")")
     if custom and not stream.sees("USING"):
         raise stream.unexpected(mend="A CUSTOM INDEX names its class: USING 'StorageAttachedIndex', for example.")
-    using = text_value(stream.of_kind(Kind.STRING)) if stream.accept("USING") else ""
+    using = text_value(stream.of_kind(TokenKind.STRING)) if stream.accept("USING") else ""
     found = options(stream) if stream.accept("WITH") else Options()
     return CreateIndex(name, Index(spelling, name.spelling, target, using, _index_options(stream, found)), unless)
 

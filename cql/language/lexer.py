@@ -13,7 +13,7 @@ from model.schema.statements import Span
 from model.texts import place_of
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     """What a token is; the value is its name in messages."""
 
     WORD = "a word"
@@ -32,7 +32,7 @@ class Kind(Enum):
 class Token:
     """A piece of the text from offset `start` up to, not including, `end`."""
 
-    kind: Kind
+    kind: TokenKind
     text: str
     start: int
     end: int
@@ -44,7 +44,7 @@ class Token:
     @property
     def word(self) -> str:
         """The word in capitals, as keywords are compared; "" for other kinds."""
-        return self.text.upper() if self.kind is Kind.WORD else ""
+        return self.text.upper() if self.kind is TokenKind.WORD else ""
 
 
 _HEX = "[0-9a-fA-F]"
@@ -75,7 +75,7 @@ _UNENDED = {
 
 
 def tokens_of(text: str) -> Iterator[Token]:
-    """The tokens of a text with its comments, without white space; the last is `Kind.END`.
+    """The tokens of a text with its comments, without white space; the last is `TokenKind.END`.
 
     Raises:
         CqlSyntaxError: a character that CQL does not use, or a token without an end (placed at its start).
@@ -87,8 +87,8 @@ def tokens_of(text: str) -> Iterator[Token]:
             raise CqlSyntaxError(_problem(text, at), place_of(text, at))
         at = found.end()
         if found.lastgroup != "SPACE":
-            yield Token(Kind[str(found.lastgroup)], found[0], found.start(), at)
-    yield Token(Kind.END, "", len(text), len(text))
+            yield Token(TokenKind[str(found.lastgroup)], found[0], found.start(), at)
+    yield Token(TokenKind.END, "", len(text), len(text))
 
 
 def _problem(text: str, at: int) -> str:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TypeVar
 
-from cql.language.lexer import Kind, Token, tokens_of
+from cql.language.lexer import Token, TokenKind, tokens_of
 from model.errors import CqlSyntaxError
 from model.schema.names import name_of
 from model.schema.statements import Name, Span
@@ -27,7 +27,7 @@ _WORDS = """
 _RESERVED = frozenset(_WORDS.split())
 """Words that Cassandra takes as a name only in double quotes."""
 
-_NAMES = (Kind.WORD, Kind.QUOTED)
+_NAMES = (TokenKind.WORD, TokenKind.QUOTED)
 
 
 class Stream:
@@ -41,7 +41,7 @@ class Stream:
         self.comments: list[Token] = []
         self._tokens: list[Token] = []
         for token in tokens_of(text):
-            (self.comments if token.kind is Kind.COMMENT else self._tokens).append(token)
+            (self.comments if token.kind is TokenKind.COMMENT else self._tokens).append(token)
         self._at = 0
         self._depth = 0
         self._wanted: list[str] = []
@@ -64,7 +64,7 @@ class Stream:
 
     @property
     def ended(self) -> bool:
-        return self.next.kind is Kind.END
+        return self.next.kind is TokenKind.END
 
     def ahead(self, count: int) -> Token:
         """A later token; the last one where the text ends earlier."""
@@ -73,7 +73,7 @@ class Stream:
     def take(self) -> Token:
         """Take the next token, whatever it is; at the end of the text nothing moves."""
         token = self.next
-        if token.kind is not Kind.END:
+        if token.kind is not TokenKind.END:
             self._at += 1
         self._wanted.clear()
         return token
@@ -137,7 +137,7 @@ class Stream:
                 self.expect(",")
         return found
 
-    def of_kind(self, *kinds: Kind, called: str = "") -> Token:
+    def of_kind(self, *kinds: TokenKind, called: str = "") -> Token:
         if self.next.kind not in kinds:
             raise self.unexpected(called or " or ".join(kind.value for kind in kinds))
         return self.take()
@@ -239,7 +239,7 @@ def checked(text: str, rule: Callable[[Stream], object]) -> str:
 
 
 def _spells(token: Token, word: str) -> bool:
-    return token.word == word or (token.kind is Kind.MARK and token.text == word)
+    return token.word == word or (token.kind is TokenKind.MARK and token.text == word)
 
 
 def _either(words: Sequence[str]) -> str:
@@ -249,7 +249,7 @@ def _either(words: Sequence[str]) -> str:
 
 
 def _shown(token: Token) -> str:
-    if token.kind is Kind.END:
+    if token.kind is TokenKind.END:
         return "the end of the text"
     shown = token.text if len(token.text) <= 40 else f"{token.text[:40]}..."  # noqa: PLR2004 - fits a line
     return " ".join(shown.split())
@@ -257,7 +257,7 @@ def _shown(token: Token) -> str:
 
 def _meant(token: Token, expected: Sequence[str]) -> str:
     """A hint with the most similar expected keyword, or ""."""
-    if token.kind is not Kind.WORD:
+    if token.kind is not TokenKind.WORD:
         return ""
     keywords = [phrase.split()[0] for phrase in expected if phrase.isupper()]
     near = get_close_matches(token.word[:40], keywords, n=1, cutoff=0.6)

@@ -6,7 +6,7 @@ Rules need the columns and the values compared with them; the server checks whet
 from collections.abc import Sequence
 from itertools import pairwise
 
-from cql.language.lexer import Kind, Token
+from cql.language.lexer import Token, TokenKind
 from cql.language.stream import Stream
 from model.errors import BadIdentifier
 from model.schema.cql_types import normal_type
@@ -16,7 +16,7 @@ from model.schema.names import name_of
 _PARAMETERS = {"list": 1, "set": 1, "map": 2, "frozen": 1, "vector": 2}
 """How many types are between the angle brackets; a tuple has one or more."""
 
-_PLAIN = (Kind.NUMBER, Kind.UUID, Kind.BLOB, Kind.DURATION)
+_PLAIN = (TokenKind.NUMBER, TokenKind.UUID, TokenKind.BLOB, TokenKind.DURATION)
 _OPERATORS = ("+", "-", "*", "/", "%")
 _COMPARISONS = ("<=", ">=", "!=", "<", ">")
 _RESERVED_VALUES = ("NULL", "NAN", "INFINITY", "TOKEN")
@@ -38,7 +38,7 @@ def cql_type(stream: Stream) -> str:
 
 
 def _type(stream: Stream) -> str:
-    if stream.next.kind is Kind.STRING:
+    if stream.next.kind is TokenKind.STRING:
         return stream.take().text  # a Java class
     name = stream.take().text if stream.sees("SET", "<") else stream.name("a type").text
     if stream.dot():
@@ -60,7 +60,7 @@ def _inner_types(stream: Stream, name: str, count: int | None) -> list[str]:
     inner = [_type(stream)]
     while stream.accept(","):
         length = name == "vector" and len(inner) == 1
-        inner.append(stream.of_kind(Kind.NUMBER, called="a length").text if length else _type(stream))
+        inner.append(stream.of_kind(TokenKind.NUMBER, called="a length").text if length else _type(stream))
     if count is not None and len(inner) != count:
         raise stream.wrong(f"{name} takes {count} in its angle brackets, not {len(inner)}")
     return inner
@@ -72,7 +72,7 @@ def literal(stream: Stream) -> str:
     Raises:
         CqlSyntaxError: no literal comes next.
     """
-    if stream.next.kind is Kind.STRING:
+    if stream.next.kind is TokenKind.STRING:
         return text_literal(text_value(stream.take()))
     for opening, closing, part in (("{", "}", _literal_or_pair), ("[", "]", literal)):
         if stream.accept(opening):
@@ -81,7 +81,7 @@ def literal(stream: Stream) -> str:
     sign = "-" if stream.accept("-") else ""
     if stream.next.kind in _PLAIN:
         return sign + stream.take().text
-    if stream.next.kind is Kind.WORD and not sign:
+    if stream.next.kind is TokenKind.WORD and not sign:
         return stream.take().text.lower()
     raise stream.unexpected("a text in quotes", "a number", "a map")
 
@@ -106,7 +106,7 @@ def term(stream: Stream) -> str:
     begin = stream.next.start
     with stream.nested():
         _operand(stream)
-        while stream.next.text in _OPERATORS and stream.next.kind is Kind.MARK:
+        while stream.next.text in _OPERATORS and stream.next.kind is TokenKind.MARK:
             stream.take()
             _operand(stream)
     return stream.text[begin : stream.last_end]
@@ -125,9 +125,9 @@ def _operand(stream: Stream) -> None:
     while stream.accept("-"):
         pass
     token = stream.next
-    if token.kind in _PLAIN or token.kind is Kind.STRING:
+    if token.kind in _PLAIN or token.kind is TokenKind.STRING:
         stream.take()
-    elif token.kind is Kind.QUOTED or token.word:
+    elif token.kind is TokenKind.QUOTED or token.word:
         _named(stream)
     elif bind_mark(stream):
         pass
@@ -178,10 +178,10 @@ def _bracketed(stream: Stream) -> None:
 
 
 def _is_cast(stream: Stream) -> bool:
-    if stream.ahead(1).kind not in (Kind.WORD, Kind.QUOTED):
+    if stream.ahead(1).kind not in (TokenKind.WORD, TokenKind.QUOTED):
         return False
     after = stream.ahead(3)
-    begins = after.kind in (*_PLAIN, Kind.STRING) or after.text in {"?", ":", "(", "[", "{", "-"}
+    begins = after.kind in (*_PLAIN, TokenKind.STRING) or after.text in {"?", ":", "(", "[", "{", "-"}
     return stream.ahead(2).text == "<" or (stream.ahead(2).text == ")" and begins)
 
 

@@ -4,11 +4,11 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from cql.language.lexer import Kind
+from cql.language.lexer import TokenKind
 from cql.language.stream import Stream
 from cql.language.values import bind_mark, conditions, term, text_value
 from model.schema.names import name_of
-from model.schema.statements import Batch, Change, Name, Write
+from model.schema.statements import Batch, Name, Write, WriteKind
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ def insert(stream: Stream) -> Write:
     columns = _json(stream) if stream.accept("JSON") else _columns_and_values(stream, extras)
     extras.conditional = stream.if_not_exists()
     _using(stream, extras)
-    return _write(Change.INSERT, name, columns, extras)
+    return _write(WriteKind.INSERT, name, columns, extras)
 
 
 def _columns_and_values(stream: Stream, extras: _Extras) -> tuple[str, ...]:
@@ -59,7 +59,7 @@ def _json(stream: Stream) -> tuple[str, ...]:
     token = stream.next
     columns: tuple[str, ...] = ()
     if not bind_mark(stream):
-        columns = tuple(map(name_of, _object(stream, text_value(stream.of_kind(Kind.STRING)))))
+        columns = tuple(map(name_of, _object(stream, text_value(stream.of_kind(TokenKind.STRING)))))
         for name in columns:
             stream.place("column", token, name)
     if stream.accept("DEFAULT"):
@@ -84,7 +84,7 @@ def update(stream: Stream) -> Write:
     stream.expect("SET")
     columns = stream.separated(_assignment)
     _where(stream, extras)
-    return _write(Change.UPDATE, name, tuple(dict.fromkeys(columns)), extras)
+    return _write(WriteKind.UPDATE, name, tuple(dict.fromkeys(columns)), extras)
 
 
 def _assignment(stream: Stream) -> str:
@@ -117,7 +117,7 @@ def delete(stream: Stream) -> Write:
     extras = _Extras()
     _using(stream, extras)
     _where(stream, extras)
-    return _write(Change.DELETE, name, tuple(dict.fromkeys(columns)), extras)
+    return _write(WriteKind.DELETE, name, tuple(dict.fromkeys(columns)), extras)
 
 
 def _where(stream: Stream, extras: _Extras) -> None:
@@ -141,7 +141,7 @@ def _attribute(stream: Stream, extras: _Extras) -> None:
         case "TTL":
             extras.ttl = _amount(stream)
         case _:
-            stream.of_kind(Kind.DURATION)
+            stream.of_kind(TokenKind.DURATION)
     stream.place("option", token)
 
 
@@ -151,11 +151,11 @@ def _amount(stream: Stream) -> str:
         stream.name("the name of a bind mark")
     elif not stream.accept("?"):
         stream.accept("-")
-        stream.of_kind(Kind.NUMBER)
+        stream.of_kind(TokenKind.NUMBER)
     return stream.text[begin : stream.last_end]
 
 
-def _write(change: Change, name: Name, columns: tuple[str, ...], extras: _Extras) -> Write:
+def _write(change: WriteKind, name: Name, columns: tuple[str, ...], extras: _Extras) -> Write:
     return Write(name, change, columns, extras.timestamp, extras.ttl, extras.conditional, extras.values)
 
 

@@ -10,7 +10,7 @@ from importlib.resources.abc import Traversable
 from itertools import pairwise
 from pathlib import Path
 
-from cql.language.lexer import Kind, Token
+from cql.language.lexer import Token, TokenKind
 from cql.language.parser import parse
 from cql.migrate.spelling import tokens_between
 from model.errors import BadMigration, CqlSyntaxError
@@ -128,10 +128,10 @@ def _not_plain(text: str, parsed: Parsed) -> str:
 
 def _function(token: Token) -> str:
     """The function's name without underscores: 5.0 knows `current_date` and `currentDate`."""
-    named = token.kind in (Kind.WORD, Kind.QUOTED)
+    named = token.kind in (TokenKind.WORD, TokenKind.QUOTED)
     return name_of(token.text).replace("_", "") if named else ""
 
 
 def _ends_a_term(token: Token) -> bool:
     """Whether a sign after the token is binary: `count + 1`, not `= -1`."""
-    return token.kind is not Kind.MARK or token.text in (")", "]", "}")
+    return token.kind is not TokenKind.MARK or token.text in (")", "]", "}")

@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from uuid import UUID
 
-from cql.language.lexer import Kind, Token, tokens_of
+from cql.language.lexer import Token, TokenKind, tokens_of
 from cql.language.parser import parse
 from cql.language.text import ddl_cql
 from cql.render import ServerVersion, lacking_options
 from model.catalog.mail import MESSAGE_COMPACTIONS, TWCS_MESSAGES, CompactionChoice
 from model.ids import micros_of
 from model.migrations.migration import Migration
-from model.schema.statements import Change, CreateTable, Parsed, Write
+from model.schema.statements import CreateTable, Parsed, Write, WriteKind
 from model.schema.table import identifier
 
 _OPEN, _CLOSE = "([{", ")]}"
@@ -92,7 +92,7 @@ def sent(text: str, parsed: Parsed, keyspace: str, attempt: UUID) -> str:
 def tokens_between(text: str, parsed: Parsed) -> list[Token]:
     """The statement's tokens without comments; offsets count from the statement's start."""
     own = text[parsed.span.start : parsed.span.end]
-    return [token for token in tokens_of(own) if token.kind not in (Kind.COMMENT, Kind.END)]
+    return [token for token in tokens_of(own) if token.kind not in (TokenKind.COMMENT, TokenKind.END)]
 
 
 def _with(text: str, parsed: Parsed, insertions: Sequence[Insertion]) -> str:
@@ -135,7 +135,7 @@ def _timestamp(text: str, parsed: Parsed, write: Write, micros: int) -> Insertio
     using = next((token for depth, token in _with_depth(tokens) if depth == 0 and token.word == "USING"), None)
     if using:
         return using.end, f" TIMESTAMP {micros} AND"
-    if write.change is Change.INSERT:
+    if write.change is WriteKind.INSERT:
         return tokens[-1].end, f" USING TIMESTAMP {micros}"
     return _after_name(tokens, parsed), f" USING TIMESTAMP {micros}"
 

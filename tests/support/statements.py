@@ -5,8 +5,7 @@ import re
 from hypothesis import strategies as st
 
 import model.schema.statements
-from cql.language.lexer import Kind as TokenKind
-from cql.language.lexer import tokens_of
+from cql.language.lexer import TokenKind, tokens_of
 from model.schema.keyspace import Index, View
 from model.schema.literals import map_literal, text_literal
 from model.schema.names import RESERVED, name_of

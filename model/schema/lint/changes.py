@@ -6,7 +6,7 @@ from typing import Final
 from model.schema.lint.rule import COMPACTION, Hit, PlaceKey, Severity, rule
 from model.schema.lint.subject import TWCS, Subject, strategy_of
 from model.schema.names import name_of
-from model.schema.statements import Batch, Change, Write
+from model.schema.statements import Batch, Write, WriteKind
 from model.schema.table import Column, Table
 
 _MARKERS: Final = ("?", ":")
@@ -25,7 +25,7 @@ _MARKERS: Final = ("?", ":")
 def _deletes(subject: Subject) -> Iterator[Hit]:
     """Each DELETE; without any, what is known of the table."""
     stated, others = _stated(
-        subject, lambda write: write.change is Change.DELETE, "this deletes from {}, which has time windows"
+        subject, lambda write: write.change is WriteKind.DELETE, "this deletes from {}, which has time windows"
     )
     yield from stated
     for table in others:
@@ -47,7 +47,7 @@ def _deletes(subject: Subject) -> Iterator[Hit]:
 def _updates(subject: Subject) -> Iterator[Hit]:
     """Each UPDATE; without any, what is known of the table, or what its columns suggest."""
     stated, others = _stated(
-        subject, lambda write: write.change is Change.UPDATE, "this updates {}, which has time windows"
+        subject, lambda write: write.change is WriteKind.UPDATE, "this updates {}, which has time windows"
     )
     yield from stated
     for table in others:
@@ -118,7 +118,7 @@ def _rewritten_collections(subject: Subject) -> Iterator[Hit]:
     seen = set()
     for number, write, points in subject.writes():
         table = subject.table_of(write)
-        if table is None or write.change is not Change.INSERT:
+        if table is None or write.change is not WriteKind.INSERT:
             continue
         for column in _collections(table):
             if column.name in write.columns:

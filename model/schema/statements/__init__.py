@@ -3,7 +3,7 @@
 from model.schema.names import Name
 from model.schema.statements.base import Drop, Effect, NamedStatement, Parsed, Span, Statement, apply_all
 from model.schema.statements.columns import AddColumns, DropColumns, RenameColumns
-from model.schema.statements.data import Batch, Change, Other, Truncate, Write
+from model.schema.statements.data import Batch, Other, Truncate, Write, WriteKind
 from model.schema.statements.indexes import CreateIndex, DropIndex
 from model.schema.statements.keyspaces import AlterKeyspace, CreateKeyspace, DropKeyspace, Use
 from model.schema.statements.options import DropCompactStorage, SetOptions, SetViewOptions
@@ -16,7 +16,6 @@ __all__ = [
     "AddField",
     "AlterKeyspace",
     "Batch",
-    "Change",
     "CreateIndex",
     "CreateKeyspace",
     "CreateTable",
@@ -44,5 +43,6 @@ __all__ = [
     "Truncate",
     "Use",
     "Write",
+    "WriteKind",
     "apply_all",
 ]

@@ -12,7 +12,7 @@ from model.schema.statements.base import NamedStatement, Statement, table_of
 from model.schema.statements.tables import ROWS_GONE
 
 
-class Change(Enum):
+class WriteKind(Enum):
     """What a data statement does to rows; the value is CQL's word for it."""
 
     INSERT = "INSERT"
@@ -34,7 +34,7 @@ class Write(NamedStatement):
         values: what a column is given or must be equal to, as it stands (a literal or a bind mark), by its name.
     """
 
-    change: Change
+    change: WriteKind
     columns: tuple[str, ...] = ()
     timestamp: str | None = None
     ttl: str | None = None
@@ -43,7 +43,7 @@ class Write(NamedStatement):
     harmless = _WRITES_ROWS
 
     def _deletes(self, before: Before) -> bool:
-        return self.change is Change.DELETE and before.holds(self.name)
+        return self.change is WriteKind.DELETE and before.holds(self.name)
 
     dangers = (Danger(Risk.DATA_LOSS, "It deletes rows or cells of {name}; nothing keeps a copy of them.", _deletes),)
 
@@ -58,7 +58,7 @@ class Write(NamedStatement):
         return True
 
     def refusal_in_migration(self, keyspace: str = "") -> str:
-        unseen = self.conditional and self.change is not Change.INSERT
+        unseen = self.conditional and self.change is not WriteKind.INSERT
         conditional = "nobody would see whether its condition held; only INSERT ... IF NOT EXISTS may have one"
         return NamedStatement.refusal_in_migration(self, keyspace) or (conditional if unseen else "")
 

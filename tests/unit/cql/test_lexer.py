@@ -2,34 +2,34 @@
 
 import pytest
 
-from cql.language.lexer import Kind, tokens_of
+from cql.language.lexer import TokenKind, tokens_of
 from model.errors import CqlSyntaxError
 
-KINDS: tuple[tuple[str, Kind], ...] = (
-    ("name", Kind.WORD),
-    ("Name_2", Kind.WORD),
-    ('"a ""b"" -- c"', Kind.QUOTED),
-    ("'it''s -- ; $$'", Kind.STRING),
-    ("''", Kind.STRING),
-    ("$$ ' ; $ $$", Kind.STRING),
-    ("12", Kind.NUMBER),
-    ("1.5e-3", Kind.NUMBER),
-    ("123e4567-e89b-12d3-a456-426614174000", Kind.UUID),
-    ("0xCAFE", Kind.BLOB),
-    ("0x", Kind.BLOB),
-    ("1y2mo3d4h5m6s7ms8us9ns", Kind.DURATION),
-    ("3\u00b5s", Kind.DURATION),
-    ("P0001-02-03T04:05:06", Kind.DURATION),
-    ("<=", Kind.MARK),
-    ("?", Kind.MARK),
-    ("-- a comment ; '", Kind.COMMENT),
-    ("// another", Kind.COMMENT),
-    ("/* over\n lines * ; */", Kind.COMMENT),
+KINDS: tuple[tuple[str, TokenKind], ...] = (
+    ("name", TokenKind.WORD),
+    ("Name_2", TokenKind.WORD),
+    ('"a ""b"" -- c"', TokenKind.QUOTED),
+    ("'it''s -- ; $$'", TokenKind.STRING),
+    ("''", TokenKind.STRING),
+    ("$$ ' ; $ $$", TokenKind.STRING),
+    ("12", TokenKind.NUMBER),
+    ("1.5e-3", TokenKind.NUMBER),
+    ("123e4567-e89b-12d3-a456-426614174000", TokenKind.UUID),
+    ("0xCAFE", TokenKind.BLOB),
+    ("0x", TokenKind.BLOB),
+    ("1y2mo3d4h5m6s7ms8us9ns", TokenKind.DURATION),
+    ("3\u00b5s", TokenKind.DURATION),
+    ("P0001-02-03T04:05:06", TokenKind.DURATION),
+    ("<=", TokenKind.MARK),
+    ("?", TokenKind.MARK),
+    ("-- a comment ; '", TokenKind.COMMENT),
+    ("// another", TokenKind.COMMENT),
+    ("/* over\n lines * ; */", TokenKind.COMMENT),
 )
 
 
 @pytest.mark.parametrize(("text", "kind"), KINDS)
-def test_each_kind_of_token_is_told_alone_and_among_others(text: str, kind: Kind) -> None:
+def test_each_kind_of_token_is_told_alone_and_among_others(text: str, kind: TokenKind) -> None:
     assert next((token.kind, token.text) for token in tokens_of(text)) == (kind, text)
     token = list(tokens_of(f"a\n {text}\n;"))[1]
     assert (token.kind, token.text, token.start, token.end) == (kind, text, 3, 3 + len(text))

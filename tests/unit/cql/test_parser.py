@@ -11,7 +11,6 @@ from model.schema.literals import text_of
 from model.schema.statements import (
     AddColumns,
     Batch,
-    Change,
     CreateIndex,
     CreateKeyspace,
     CreateTable,
@@ -28,6 +27,7 @@ from model.schema.statements import (
     Truncate,
     Use,
     Write,
+    WriteKind,
 )
 from model.schema.table import COMPACT_STORAGE, Column, Compaction, Kind, Table
 
@@ -143,24 +143,24 @@ def test_each_kind_of_statement_is_read(text: str, statement: Statement) -> None
 WRITES: tuple[tuple[str, Write], ...] = (
     (
         'INSERT INTO t (a, "B") VALUES (1, [now(), ?]) IF NOT EXISTS USING TTL 5 AND TIMESTAMP :at',
-        Write(Name("t"), Change.INSERT, ("a", "B"), ":at", "5", True, {"a": "1", "B": "[now(), ?]"}),
+        Write(Name("t"), WriteKind.INSERT, ("a", "B"), ":at", "5", True, {"a": "1", "B": "[now(), ?]"}),
     ),
     (
         'INSERT INTO t JSON \'{"a": 1, "\\"B\\"": "it\'\'s"}\' DEFAULT UNSET',
-        Write(Name("t"), Change.INSERT, ("a", "B")),
+        Write(Name("t"), WriteKind.INSERT, ("a", "B")),
     ),
     (
         (
             "UPDATE k.t USING TIMESTAMP -5 SET a = a + 1, b['x'] = {1: 'y'}, c.f = (frozen<list<int>>) [1], a += 2 "
             "WHERE k = 'x' AND (c, d) >= (1, 2) AND m CONTAINS KEY 5 IF a IN (1, 2) AND b[1] = 2"
         ),
-        Write(Name("t", "k"), Change.UPDATE, ("a", "b", "c"), "-5", None, True, {"k": "'x'"}),
+        Write(Name("t", "k"), WriteKind.UPDATE, ("a", "b", "c"), "-5", None, True, {"k": "'x'"}),
     ),
     (
         "DELETE a, b[1], c.d FROM t WHERE k = ? IF EXISTS",
-        Write(Name("t"), Change.DELETE, ("a", "b", "c"), conditional=True, values={"k": "?"}),
+        Write(Name("t"), WriteKind.DELETE, ("a", "b", "c"), conditional=True, values={"k": "?"}),
     ),
-    ("DELETE FROM t WHERE token(k) > token(5) AND k IN ()", Write(Name("t"), Change.DELETE)),
+    ("DELETE FROM t WHERE token(k) > token(5) AND k IN ()", Write(Name("t"), WriteKind.DELETE)),
 )
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.language.lexer import Kind, tokens_of
+from cql.language.lexer import TokenKind, tokens_of
 from cql.language.parser import parse
 from cql.language.text import ddl_cql
 from model.errors import CqlSyntaxError
@@ -95,7 +95,7 @@ def test_tokens_cover_the_text_but_for_white_space(text: str) -> None:
     for before, after in pairwise(tokens):
         assert not text[before.end : after.start].strip(" \t\r\n")
         assert text[after.start : after.end] == after.text
-    assert tokens[-1].kind is Kind.END
+    assert tokens[-1].kind is TokenKind.END
 
 
 def _calls(act: Callable[[], Any]) -> int:

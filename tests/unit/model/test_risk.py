@@ -12,7 +12,6 @@ from model.schema.statements import (
     AddField,
     AlterKeyspace,
     Batch,
-    Change,
     CreateIndex,
     CreateKeyspace,
     CreateTable,
@@ -35,6 +34,7 @@ from model.schema.statements import (
     Truncate,
     Use,
     Write,
+    WriteKind,
 )
 from model.schema.table import Column, Compaction, Kind, Table, UserType
 from tests.support.statements import KINDS
@@ -82,8 +82,8 @@ RISKY: tuple[tuple[Statement, *tuple[Risk, ...]], ...] = (
     (DropView(Name("by_note")), Risk.BREAKING),
     (DropColumns(NOTE, ("note",)), Risk.DATA_LOSS),
     (Truncate(NOTE), Risk.DATA_LOSS),
-    (Write(NOTE, Change.DELETE), Risk.DATA_LOSS),
-    (Batch((Write(NOTE, Change.INSERT), Write(NOTE, Change.DELETE))), Risk.DATA_LOSS),
+    (Write(NOTE, WriteKind.DELETE), Risk.DATA_LOSS),
+    (Batch((Write(NOTE, WriteKind.INSERT), Write(NOTE, WriteKind.DELETE))), Risk.DATA_LOSS),
     (options(default_time_to_live="3600"), Risk.DATA_LOSS),
     (options(ELSEWHERE, default_time_to_live="3600"), Risk.DATA_LOSS),
     (options(gc_grace_seconds="0"), Risk.RESURRECTION),
@@ -133,10 +133,10 @@ HARMLESS_ONES: tuple[Statement, ...] = (
     Truncate(ABSENT),
     index("drafts"),
     view("drafts"),
-    Write(NOTE, Change.INSERT),
-    Write(NOTE, Change.UPDATE),
-    Write(ABSENT, Change.DELETE),
-    Batch((Write(NOTE, Change.INSERT),)),
+    Write(NOTE, WriteKind.INSERT),
+    Write(NOTE, WriteKind.UPDATE),
+    Write(ABSENT, WriteKind.DELETE),
+    Batch((Write(NOTE, WriteKind.INSERT),)),
     Use("mail"),
     Other("GRANT SELECT"),
 )
@@ -232,7 +232,7 @@ def test_what_is_dropped_is_remembered_as_the_server_knows_it() -> None:
         (CreateIndex(NOTE, Index("by_note", "notes", "note")), "by_note"),
         (CreateIndex(NOTE, Index("", "notes", "note")), "the index on notes"),
         (
-            Batch((Write(NOTE, Change.INSERT), Write(ELSEWHERE, Change.DELETE), Write(NOTE, Change.UPDATE))),
+            Batch((Write(NOTE, WriteKind.INSERT), Write(ELSEWHERE, WriteKind.DELETE), Write(NOTE, WriteKind.UPDATE))),
             "notes, other.notes",
         ),
         (Other("GRANT SELECT"), "GRANT SELECT"),
