@@ -4,14 +4,13 @@ Reads only, and little: at most a few hundred slices are counted and some ten th
 is as good as a random sample. What cannot be read is None.
 """
 
-import json
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from model.advice.queue_settings import SliceSettings
 from model.advice.traffic import (
     Rates,
     births_of,
@@ -21,10 +20,11 @@ from model.advice.traffic import (
     rates_of_slices,
     slice_gap,
 )
-from model.errors import AccessDenied
+from model.errors import AccessDenied, BadPayload
 from model.instants import MICROS
 from model.ports import SchemaServer
-from model.queue.configuration import AGGREGATE
+from model.queue.configuration import AGGREGATE, QueueConfiguration, configuration_of
+from model.queue.slices import SECOND
 from model.schema.keyspace import Schema
 from model.schema.table import Row, identifier
 
@@ -56,7 +56,7 @@ class QueueTraffic:
 
     queue: str
     rates: Rates | None
-    settings: SliceSettings | None
+    settings: QueueConfiguration | None
     oldest_seconds: float | None
     mails_per_partition: float
 
@@ -108,7 +108,7 @@ def queue_traffic(reading: Reading, keyspace: str, live: Schema, now_micros: int
     if queue is None:
         return None
     settings = queue_settings(reading, name, live)
-    window = settings.slice_seconds if settings else slice_gap(mails) or SLICE_SECONDS_DEFAULT
+    window = settings.slicing.window // SECOND if settings else slice_gap(mails) or SLICE_SECONDS_DEFAULT
     oldest = _oldest_seconds(reading, name, queue, now) if live.table(BROWSE_START) else None
     rates = rates_of_slices(mails, queue, window, now)
     return QueueTraffic(queue, rates, settings, oldest, mails.total() / len(counts))
@@ -148,8 +148,8 @@ def _mails_by_partition(reading: Reading, keyspace: str) -> dict[tuple[str, int,
     return mails
 
 
-def queue_settings(reading: Reading, keyspace: str, live: Schema) -> SliceSettings | None:
-    """The queue's current settings; None where James wrote none down.
+def queue_settings(reading: Reading, keyspace: str, live: Schema) -> QueueConfiguration | None:
+    """What the last event that can be read says; None where there is none.
 
     Raises:
         CannotReach: the cluster does not answer.
@@ -157,19 +157,10 @@ def queue_settings(reading: Reading, keyspace: str, live: Schema) -> SliceSettin
     if live.table(EVENTS) is None:
         return None
     place = f"{identifier(keyspace, 'keyspace name')}.{EVENTS}"
-    return settings_of(reading.rows(place, f"SELECT event FROM {place} WHERE aggregateid = ?", (AGGREGATE,)))  # noqa: S608 - validated
-
-
-def settings_of(events: Sequence[Row]) -> SliceSettings | None:
-    """The settings in James's last readable configuration event; None where there is none."""
-    for row in reversed(events):
-        try:
-            event = json.loads(row["event"])
-            pace = event.get("updateBrowseStartPace")
-            window, buckets = round(float(event["sliceWindow"])), int(event["bucketCount"])
-            return SliceSettings(window, buckets, int(pace) if pace is not None else None)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            continue
+    rows = reading.rows(place, f"SELECT event FROM {place} WHERE aggregateid = ?", (AGGREGATE,))  # noqa: S608 - validated
+    for row in reversed(rows):
+        with suppress(BadPayload):
+            return configuration_of(row["event"] or "")
     return None
 
 

@@ -19,10 +19,11 @@ from cql.render import CASSANDRA_5, parse_version
 from cql.statistics import Statistics
 from cql.traffic import MessageTraffic, QueueTraffic
 from model.advice.compaction import CompactionAdvice, TrialResult, choose
-from model.advice.queue_settings import DAY, QueueAdvice, SliceSettings, Traffic, advise_queue, history_window_days
+from model.advice.queue_settings import DAY, QueueAdvice, Traffic, advise_queue, history_window_days
 from model.catalog.mail import MESSAGE_COMPACTIONS, MESSAGE_ID, CompactionChoice
 from model.errors import MailmendError
 from model.ports import Progress
+from model.queue.configuration import QueueConfiguration
 from model.schema.keyspace import Schema
 
 SHORT_HISTORY_SECONDS: Final = 60 * DAY
@@ -70,7 +71,7 @@ class Advised:
     release: str
     live: Schema
     traffic: Traffic
-    settings: SliceSettings | None
+    settings: QueueConfiguration | None
     queue: QueueAdvice
     messages: MessageTables
     statistics: Statistics

@@ -17,10 +17,11 @@ from cql.traffic import (
     queue_settings,
     queue_traffic,
 )
-from model.advice.queue_settings import SliceSettings, Traffic
+from model.advice.queue_settings import Traffic
 from model.catalog.mail import MESSAGE_ID
 from model.errors import SchemaMismatch
 from model.ports import Progress
+from model.queue.configuration import QueueConfiguration
 from model.schema.keyspace import Schema
 
 WATCHED: Final = ("imapuidtable", "messageidtable", "messagev3", ENQUEUED, "deletedmailsv2")
@@ -40,7 +41,7 @@ class Measured:
     traffic: Traffic
     queue: QueueTraffic | None
     messages: MessageTraffic
-    settings: SliceSettings | None
+    settings: QueueConfiguration | None
     statistics: Statistics
     notes: tuple[str, ...]
 

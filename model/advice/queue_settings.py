@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Final
 
+from model.queue.configuration import QueueConfiguration
+from model.queue.slices import SECOND
 from model.schema.table import Compaction
 
 MINUTE: Final = 60
@@ -89,19 +91,6 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True)
-class SliceSettings:
-    """What a queue is set to now: a slice window may only become one of its divisors, buckets only grow.
-
-    Attributes:
-        pace: one of so many dequeues and deletes moves the browse start; None where that is not known.
-    """
-
-    slice_seconds: int
-    buckets: int
-    pace: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Advice:
     """One setting: what it should be, as it is written, and why in a sentence with the figures in it."""
 
@@ -156,7 +145,7 @@ def gc_grace_for(hint_window_seconds: float) -> int:
     return max(GC_GRACE_SECONDS_MIN, math.ceil(hint_window_seconds))
 
 
-def advise_queue(traffic: Traffic, now: SliceSettings | None = None) -> QueueAdvice:
+def advise_queue(traffic: Traffic, now: QueueConfiguration | None = None) -> QueueAdvice:
     stay = math.ceil(traffic.longest_stay_seconds.value)
     slice_seconds = _slice_for(traffic.mails_per_second.value, stay + _slack(stay), now)
     bare = QueueAdvice(
@@ -207,13 +196,14 @@ def bloom_bytes(rows: float, chance: float) -> float:
     return rows * -math.log(chance) / math.log(2) ** 2 / 8
 
 
-def _slice_for(rate: float, seconds: int, now: SliceSettings | None) -> int:
+def _slice_for(rate: float, seconds: int, now: QueueConfiguration | None) -> int:
     """The slice window nearest to 10,000 mails on average, short enough that time windows are whole slices."""
     *_, most = WINDOWS
     fitting = [one for one in SLICE_WINDOWS if one <= seconds / most / 2] or [SLICE_WINDOWS[0]]
-    allowed = [one for one in fitting if now is None or now.slice_seconds % one == 0]
-    if now is not None and not allowed:
-        return now.slice_seconds
+    present = now.slicing.window // SECOND if now else 0
+    allowed = [one for one in fitting if present % one == 0]
+    if not allowed:
+        return present
     return min(allowed, key=lambda one: _distance(rate * one, MAILS_PER_SLICE))
 
 
@@ -221,7 +211,7 @@ def _distance(one: float, other: float) -> float:
     return max(one, other) / max(min(one, other), 1e-9)
 
 
-def _buckets_for(traffic: Traffic, slice_seconds: int, now: SliceSettings | None) -> int:
+def _buckets_for(traffic: Traffic, slice_seconds: int, now: QueueConfiguration | None) -> int:
     rows = traffic.peak_per_second.value * slice_seconds
     buckets = max(
         1,
@@ -229,7 +219,7 @@ def _buckets_for(traffic: Traffic, slice_seconds: int, now: SliceSettings | None
         math.ceil(rows * traffic.row_bytes.value / PARTITION_BYTES_MAX),
         BUCKETS_PER_NODE * round(traffic.nodes.value) if traffic.peak_per_second.value > HOT_MAILS_PER_SECOND else 1,
     )
-    return max(buckets, now.buckets if now else 1)
+    return max(buckets, now.slicing.buckets if now else 1)
 
 
 def _sstables(ttl: int, window: int) -> int:
@@ -240,10 +230,10 @@ def _bloom_chance(sstables: int) -> float:
     return next((chance for chance in BLOOM_CHANCES if sstables * chance <= FALSE_READS_MAX), BLOOM_CHANCES[-1])
 
 
-def _shape_reasons(bare: QueueAdvice, traffic: Traffic, now: SliceSettings | None) -> Iterable[Advice]:
+def _shape_reasons(bare: QueueAdvice, traffic: Traffic, now: QueueConfiguration | None) -> Iterable[Advice]:
     rate, peak = traffic.mails_per_second.value, traffic.peak_per_second.value
     mean, busiest = rate * bare.slice_seconds, peak * bare.slice_seconds
-    of_now = f" It may only become a divisor of the present {span(now.slice_seconds)}." if now else ""
+    of_now = f" It may only become a divisor of the present {span(now.slicing.window / SECOND)}." if now else ""
     yield Advice(
         "slice window",
         span(bare.slice_seconds),
@@ -257,7 +247,7 @@ def _shape_reasons(bare: QueueAdvice, traffic: Traffic, now: SliceSettings | Non
         if peak > HOT_MAILS_PER_SECOND
         else ""
     )
-    grown = f" It never shrinks; at present it is {now.buckets}." if now else ""
+    grown = f" It never shrinks; at present it is {now.slicing.buckets}." if now else ""
     yield Advice(
         "bucket count",
         str(bare.buckets),

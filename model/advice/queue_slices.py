@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from model.advice.queue_settings import MAILS_PER_SLICE, Advice, QueueAdvice, SliceSettings, Traffic, advise_queue
-from model.queue.configuration import DEFAULT, QueueConfiguration, window_text
+from model.advice.queue_settings import MAILS_PER_SLICE, Advice, QueueAdvice, Traffic, advise_queue
+from model.queue.configuration import QueueConfiguration, window_text
 from model.queue.slices import SECOND, Slicing
 
 MOVES_PER_SLICE: Final = 10
@@ -51,10 +51,9 @@ class ConfigurationAdvice:
         return self.advised != self.present
 
 
-def advise_configuration(traffic: Traffic, now: SliceSettings | None) -> ConfigurationAdvice:
-    bound, free = advise_queue(traffic, now), advise_queue(traffic)
+def advise_configuration(traffic: Traffic, present: QueueConfiguration | None) -> ConfigurationAdvice:
+    bound, free = advise_queue(traffic, present), advise_queue(traffic)
     advised, best = (_configuration(one, traffic) for one in (bound, free))
-    present = _present(now)
     return ConfigurationAdvice(
         present,
         advised,
@@ -79,13 +78,6 @@ def _round_numbers() -> Iterable[int]:
 def _configuration(advice: QueueAdvice, traffic: Traffic) -> QueueConfiguration:
     mails = traffic.mails_per_second.value * advice.slice_seconds
     return QueueConfiguration(Slicing(timedelta(seconds=advice.slice_seconds), advice.buckets), pace_for(mails))
-
-
-def _present(now: SliceSettings | None) -> QueueConfiguration | None:
-    if now is None:
-        return None
-    slicing = Slicing(timedelta(seconds=now.slice_seconds), now.buckets)
-    return QueueConfiguration(slicing, DEFAULT.pace if now.pace is None else now.pace)
 
 
 def _pace_reason(advised: QueueConfiguration, traffic: Traffic) -> Advice:

@@ -21,13 +21,14 @@ from cql.driver.session import CassandraCluster, connect
 from cql.introspect import live_schema
 from cql.statistics import VIEWS, read_statistics
 from cql.traffic import Reading, message_traffic, queue_traffic
-from model.advice.queue_settings import SliceSettings
 from model.catalog.mail import CompactionChoice
 from model.ports import Silent
+from model.queue.configuration import event_json
 from repair.clock import SystemClock
 from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.histories import histories
 from tests.support.keyspaces import MAIL, created, dropped
+from tests.support.queues import configured
 from tests.support.servers import CassandraServer, ThreeNodes
 
 pytestmark = pytest.mark.cassandra
@@ -42,7 +43,7 @@ _QUEUE = (
     "CREATE TABLE {0}.browseStart (queueName text PRIMARY KEY, browseStart timestamp)",
     "CREATE TABLE {0}.eventStore (aggregateId text, eventId int, event text, PRIMARY KEY (aggregateId, eventId))",
 )
-_EVENT = '{"type":"cassandra-mail-queue-view-configuration","bucketCount":2,"sliceWindow":3600.000000000}'
+_EVENT = event_json(0, configured(3_600, 2))
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +151,7 @@ class TestTraffic:
 
         assert found is not None
         assert found.rates is not None
-        assert found.settings == SliceSettings(3_600, 2)
+        assert found.settings == configured(3_600, 2)
         assert found.rates.looked_at in {3, 4}  # an hour may have ended since
         assert found.rates.peak >= 6 / 3_600
         assert found.oldest_seconds is not None

@@ -8,6 +8,7 @@ from admin.settings import ConnectionSettings
 from admin.wiring import OpenCluster
 from model.catalog.generations import JAMES_3_9
 from model.operations import Scan
+from model.queue.configuration import DEFAULT, event_json
 from model.schema.keyspace import Schema
 from model.schema.table import Column, Kind, Row, Table
 from tests.support.clock import VirtualClock
@@ -17,7 +18,7 @@ from tests.support.schemas import served
 
 MAILBOXES, EACH = 3, 20
 JAMES = served(JAMES_3_9.schema)
-EVENT = '{"bucketCount":1,"sliceWindow":3600}'
+EVENT = event_json(0, DEFAULT)
 QUEUE = Table("enqueuedmailsv4", (Column("queuename", "text", Kind.PARTITION),))
 
 

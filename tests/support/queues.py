@@ -53,6 +53,10 @@ HOURLY = QueueConfiguration(Slicing(timedelta(hours=1), 1), pace=1_000_000)
 """James's own cut, and nearly no sweep that nobody asked for."""
 
 
+def configured(seconds: int, buckets: int, pace: int = 1_000) -> QueueConfiguration:
+    return QueueConfiguration(Slicing(timedelta(seconds=seconds), buckets), pace)
+
+
 @dataclass(slots=True)
 class Counted:
     """`mailqueue.metrics.Counts` in a dictionary."""

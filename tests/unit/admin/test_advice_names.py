@@ -15,13 +15,14 @@ from cql.language.parser import parse
 from cql.statistics import MIB, Statistics, TableFigures
 from cql.traffic import MessageTraffic, QueueTraffic
 from model.advice.compaction import ReadCost, TrialResult, choose
-from model.advice.queue_settings import DAY, SliceSettings, advise_queue
+from model.advice.queue_settings import DAY, advise_queue
 from model.advice.traffic import Rates
 from model.catalog.mail import IMAP_UID, MESSAGE_ID, CompactionChoice
 from model.schema.keyspace import Schema
 from model.schema.statements import SetOptions
 from model.schema.table import Column, Kind, Table
 from tests.support.documents import text_of
+from tests.support.queues import configured
 
 QUEUE, MARKS = (Table(name, (Column("q", "text", Kind.PARTITION),)) for name in ("enqueuedMailsV4", "deletedMailsV2"))
 CELLS = tuple(UUID(int=1) if name == "mailboxid" else None for name in NAMES)
@@ -40,7 +41,7 @@ TRIED = replace(
 def advised(messages: MessageTables = TRIED, *tables: Table, **statistics: TableFigures) -> Advised:
     """Advice on a keyspace of these tables."""
     heard = Statistics(statistics, nodes_up=3, nodes_heard=2)
-    queue = QueueTraffic("spool", Rates(5, 30, 10 * DAY, 240), SliceSettings(3_600, 1), 60, 100)
+    queue = QueueTraffic("spool", Rates(5, 30, 10 * DAY, 240), configured(3_600, 1), 60, 100)
     traffic = traffic_figures(GivenTraffic(), queue, messages.traffic, heard, {"dc1": "3"})
     live = Schema((), tables or (IMAP_UID, MESSAGE_ID, QUEUE, MARKS))
     return Advised("mail", "5.0.9", live, traffic, queue.settings, advise_queue(traffic), messages, heard, ("a note",))

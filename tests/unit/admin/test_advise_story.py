@@ -11,7 +11,7 @@ from admin.advice.advising import Advised, TrialWanted, advise
 from admin.advice.measuring import WATCHED
 from admin.advice.traffic_figures import GivenTraffic
 from admin.advice.trial import TrialNode
-from model.advice.queue_settings import FigureSource, SliceSettings
+from model.advice.queue_settings import FigureSource
 from model.catalog.mail import MESSAGE_COMPACTIONS, CompactionChoice
 from model.errors import JavaMissing, MailmendError, SchemaMismatch, UnknownKeyspace
 from model.operations import Scan
@@ -20,6 +20,7 @@ from model.schema.keyspace import Schema
 from model.schema.table import Column, Kind, Table
 from tests.support.mail_cluster import EACH, JAMES, JAMES_TABLE, MAILBOXES, QUEUE, MailCluster
 from tests.support.nodes_twin import Node
+from tests.support.queues import configured
 from tests.support.schemas import without_tables
 from tests.support.trial_twin import TrialServer
 
@@ -88,7 +89,7 @@ class TestLooking:
 
         found = advised(MailCluster(Schema((), (QUEUE, events))))
 
-        assert found.settings == SliceSettings(3_600, 1)
+        assert found.settings == configured(3_600, 1)
         assert found.traffic.mails_per_second.value == 2.0
         assert (found.messages.strategy, found.messages.present, found.messages.window_days) == ("", None, None)
         assert any("renews no row of its queue" in note for note in found.notes)

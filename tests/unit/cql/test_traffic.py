@@ -20,19 +20,20 @@ from cql.traffic import (
     queue_settings,
     queue_traffic,
 )
-from model.advice.queue_settings import HOUR, SliceSettings
+from model.advice.queue_settings import HOUR
 from model.catalog.mail import MAIL_TABLES
 from model.errors import AccessDenied, BadIdentifier, CannotReach, MailmendError
-from model.queue.configuration import AGGREGATE
+from model.queue.configuration import AGGREGATE, QueueConfiguration, event_json
 from model.schema.keyspace import Schema
 from model.schema.table import Column, Kind, Row, Table
 from tests.support.clock import uuid_at
+from tests.support.queues import configured
 from tests.support.schema_twin import SchemaTwin
 
 NOW = 1_788_004_800
 """Seconds since 1970; a whole hour."""
 
-CONFIGURATION = '{"bucketCount":2,"sliceWindow":1800.0}'
+CONFIGURATION = event_json(0, configured(1_800, 2))
 
 
 def named(*names: str) -> Schema:
@@ -120,27 +121,26 @@ class TestQueue:
 
     def test_the_window_is_configured_or_seen_or_jamess_own(self) -> None:
         pair = {("spool", NOW - 7_200, 0): 600, ("spool", NOW - 6_600, 0): 600}
-        configured = queue_of(MailServer(pair, {"eventstore": [{"event": CONFIGURATION}]}), WHOLE)
+        told = queue_of(MailServer(pair, {"eventstore": [{"event": CONFIGURATION}]}), WHOLE)
         seen = queue_of(MailServer(pair))
         lonely = queue_of(MailServer({("spool", NOW - 7_200, 0): 600}))
 
-        assert [one.rates.peak for one in (configured, seen, lonely) if one.rates] == [600 / 1_800, 1, 600 / 3_600]
-        assert (configured.settings, seen.settings) == (SliceSettings(1_800, 2), None)
+        assert [one.rates.peak for one in (told, seen, lonely) if one.rates] == [600 / 1_800, 1, 600 / 3_600]
+        assert (told.settings, seen.settings) == (configured(1_800, 2), None)
 
     @pytest.mark.parametrize(
         ("events", "found"),
         [
-            ([CONFIGURATION], SliceSettings(1_800, 2)),
-            (['{"bucketCount":2,"sliceWindow":1800.0,"updateBrowseStartPace":500}'], SliceSettings(1_800, 2, 500)),
-            ([CONFIGURATION, '{"bucketCount":3,"sliceWindow":60}'], SliceSettings(60, 3)),
-            ([CONFIGURATION, "[]", "soon", '{"bucketCount":3}'], SliceSettings(1_800, 2)),
-            ([CONFIGURATION, "", None, "{}", '{"sliceWindow": "soon", "bucketCount": 1}'], SliceSettings(1_800, 2)),
+            ([CONFIGURATION], configured(1_800, 2)),
+            ([CONFIGURATION, event_json(1, configured(60, 3, 500))], configured(60, 3, 500)),
+            ([CONFIGURATION, "[]", "soon", '{"bucketCount":3}'], configured(1_800, 2)),
+            ([CONFIGURATION, "", None, "{}", CONFIGURATION.replace("1800", "soon")], configured(1_800, 2)),
             (["{}"], None),
             ([], None),
         ],
     )
     def test_the_last_event_that_can_be_read_counts(
-        self, events: list[str | None], found: SliceSettings | None
+        self, events: list[str | None], found: QueueConfiguration | None
     ) -> None:
         server = MailServer({}, {"eventstore": [{"event": event} for event in events]})
 

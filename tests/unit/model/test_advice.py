@@ -20,7 +20,6 @@ from model.advice.queue_settings import (
     WINDOWS,
     Figure,
     FigureSource,
-    SliceSettings,
     Traffic,
     advise_queue,
     bloom_bytes,
@@ -31,6 +30,9 @@ from model.advice.queue_settings import (
     window_compaction,
     windows_over,
 )
+from model.queue.configuration import QueueConfiguration
+from model.queue.slices import SECOND
+from tests.support.queues import configured
 
 
 def traffic_of(
@@ -66,8 +68,8 @@ def traffics(draw: st.DrawFn) -> Traffic:
 
 
 SETTINGS = st.builds(
-    SliceSettings,
-    slice_seconds=st.sampled_from([*SLICE_WINDOWS, 420, 90, 45, 600]),
+    configured,
+    seconds=st.sampled_from([*SLICE_WINDOWS, 420, 90, 45, 600]),
     buckets=st.integers(min_value=1, max_value=64),
 )
 
@@ -91,11 +93,11 @@ class TestLaws:
         assert rows * traffic.row_bytes.value <= PARTITION_BYTES_MAX * 1.000001
 
     @given(traffics(), SETTINGS)
-    def test_what_is_set_now_bounds_what_may_follow(self, traffic: Traffic, now: SliceSettings) -> None:
+    def test_what_is_set_now_bounds_what_may_follow(self, traffic: Traffic, now: QueueConfiguration) -> None:
         advice = advise_queue(traffic, now)
 
-        assert now.slice_seconds % advice.slice_seconds == 0
-        assert advice.buckets >= now.buckets
+        assert now.slicing.window // SECOND % advice.slice_seconds == 0
+        assert advice.buckets >= now.slicing.buckets
 
     @given(traffics())
     def test_hints_are_never_dropped_for_a_short_grace(self, traffic: Traffic) -> None:
@@ -125,7 +127,9 @@ class TestLaws:
         assert advise_queue(busier).slice_seconds <= advise_queue(traffic).slice_seconds
 
     @given(traffics(), SETTINGS)
-    def test_every_setting_comes_with_a_reason_that_holds_figures(self, traffic: Traffic, now: SliceSettings) -> None:
+    def test_every_setting_has_a_reason_with_figures(
+        self, traffic: Traffic, now: QueueConfiguration
+    ) -> None:
         for reason in advise_queue(traffic, now).reasons:
             assert any(character.isdigit() for character in reason.why)
             assert reason.why.endswith(".")
@@ -174,15 +178,15 @@ class TestFigures:
         assert advice.buckets == 24
 
     def test_a_slice_of_seven_minutes_may_become_a_minute(self) -> None:
-        advice = advise_queue(traffic_of(1000), SliceSettings(420, 1))
+        advice = advise_queue(traffic_of(1000), configured(420, 1))
 
         assert advice.slice_seconds == 60
 
     def test_a_slice_that_nothing_divides_stays(self) -> None:
-        assert advise_queue(traffic_of(), SliceSettings(45, 1)).slice_seconds == 45
+        assert advise_queue(traffic_of(), configured(45, 1)).slice_seconds == 45
 
     def test_the_present_setting_is_named_where_there_is_one(self) -> None:
-        whys = " ".join(reason.why for reason in advise_queue(traffic_of(), SliceSettings(HOUR, 7)).reasons)
+        whys = " ".join(reason.why for reason in advise_queue(traffic_of(), configured(HOUR, 7)).reasons)
 
         assert "divisor of the present 1 h" in whys
         assert "at present it is 7" in whys
@@ -280,7 +284,7 @@ class TestReasons:
     """Every figure that a reason tells, reckoned by hand."""
 
     def test_the_reasons_of_a_busy_queue(self) -> None:
-        advice = advise_queue(traffic_of(2.8, 120), SliceSettings(2 * HOUR, 3))
+        advice = advise_queue(traffic_of(2.8, 120), configured(2 * HOUR, 3))
 
         assert [(one.setting, one.value, one.why) for one in advice.reasons] == BUSY
 
@@ -346,7 +350,7 @@ class TestLimits:
         assert advise_queue(traffic_of(rate, stay=50 * DAY)).slice_seconds == slice_seconds
 
     def test_no_window_beside_a_short_stay_but_the_shortest(self) -> None:
-        advice = advise_queue(traffic_of(1000, stay=1), SliceSettings(DAY, 1))
+        advice = advise_queue(traffic_of(1000, stay=1), configured(DAY, 1))
 
         assert (advice.slice_seconds, advice.slack_seconds) == (60, 3 * DAY)
 

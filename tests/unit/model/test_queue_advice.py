@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.advice.queue_settings import DAY, HOUR, SLICE_WINDOWS, Figure, FigureSource, SliceSettings, Traffic
+from model.advice.queue_settings import DAY, HOUR, SLICE_WINDOWS, Figure, FigureSource, Traffic
 from model.advice.queue_slices import (
     MOVES_PER_SLICE,
     PACE_MAX,
@@ -17,7 +17,8 @@ from model.advice.queue_slices import (
     pace_for,
 )
 from model.queue.configuration import DEFAULT, QueueConfiguration, change
-from model.queue.slices import SECOND, Slicing
+from model.queue.slices import Slicing
+from tests.support.queues import configured
 
 AIMED = 10_000 / HOUR
 """Mails per second whose slice is an hour."""
@@ -29,33 +30,27 @@ def traffic_of(rate: float, peak: float | None = None) -> Traffic:
     return Traffic(*(Figure(figure, FigureSource.GIVEN, "said") for figure in figures))
 
 
-def stored(configuration: QueueConfiguration) -> SliceSettings:
-    """The configuration as it is read from its events."""
-    slicing = configuration.slicing
-    return SliceSettings(slicing.window // SECOND, slicing.buckets, configuration.pace)
-
-
 RATES = st.floats(min_value=0.0001, max_value=5_000)
 SETTINGS = st.builds(
-    SliceSettings,
+    configured,
     st.one_of(st.sampled_from(SLICE_WINDOWS), st.integers(1, 30 * DAY)),
     st.integers(1, 500),
-    st.one_of(st.none(), st.integers(1, 10**6)),
+    st.integers(1, 10**6),
 )
 
 
 @given(RATES, st.floats(min_value=1, max_value=50), st.one_of(st.none(), SETTINGS))
-def test_what_is_advised_may_be_set(rate: float, times: float, now: SliceSettings | None) -> None:
+def test_what_is_advised_may_be_set(rate: float, times: float, now: QueueConfiguration | None) -> None:
     traffic = traffic_of(rate, rate * times)
     found = advise_configuration(traffic, now)
 
     assert change(found.present, found.advised) == found.advised
-    again = advise_configuration(traffic, stored(found.advised))
+    again = advise_configuration(traffic, found.advised)
     assert (again.advised, again.changes) == (found.advised, False)
 
 
 @given(RATES, st.one_of(st.none(), SETTINGS))
-def test_each_setting_has_one_reason(rate: float, now: SliceSettings | None) -> None:
+def test_each_setting_has_one_reason(rate: float, now: QueueConfiguration | None) -> None:
     found = advise_configuration(traffic_of(rate), now)
 
     assert [one.setting for one in found.reasons] == ["slice window", "bucket count", "pace"]
@@ -84,11 +79,11 @@ def test_james_s_own_traffic_is_advised_james_s_own_defaults() -> None:
 
 
 def test_a_pace_that_no_event_tells_is_james_s_own() -> None:
-    found = advise_configuration(traffic_of(AIMED), SliceSettings(HOUR, 1))
+    found = advise_configuration(traffic_of(AIMED), configured(HOUR, 1))
     assert (found.present, found.changes) == (DEFAULT, False)
 
 
-def told(rate: float, now: SliceSettings | None) -> tuple[ConfigurationAdvice, str]:
+def told(rate: float, now: QueueConfiguration | None) -> tuple[ConfigurationAdvice, str]:
     """The advice, and what may be set and what hinders as one text."""
     found = advise_configuration(traffic_of(rate), now)
     return found, " ".join((*found.allowed, *found.hindered))
@@ -103,7 +98,7 @@ def test_without_a_configuration_anything_may_be_set() -> None:
 
 
 def test_a_window_that_may_not_grow_is_told_with_what_would_be_best() -> None:
-    found, text = told(AIMED / 4, SliceSettings(HOUR, 1, 1_000))
+    found, text = told(AIMED / 4, configured(HOUR, 1, 1_000))
     assert found.advised.slicing.window == timedelta(hours=1)
     assert found.best.slicing.window == timedelta(hours=4)
     assert "any that divides the present 1h" in text
@@ -112,13 +107,13 @@ def test_a_window_that_may_not_grow_is_told_with_what_would_be_best() -> None:
 
 
 def test_an_odd_window_may_only_become_its_divisors() -> None:
-    found, text = told(AIMED * 12, SliceSettings(420, 1, 1_000))
+    found, text = told(AIMED * 12, configured(420, 1, 1_000))
     assert found.advised.slicing.window == timedelta(minutes=1)
     assert "slice of 5m, which does not divide the present 7m" in text
 
 
 def test_buckets_that_are_too_many_are_told_and_stay() -> None:
-    found, text = told(AIMED, SliceSettings(HOUR, 8, 1_000))
+    found, text = told(AIMED, configured(HOUR, 8, 1_000))
     assert found.advised.slicing == Slicing(timedelta(hours=1), 8)
     assert "Buckets may stay 8, or grow." in text
     assert "1 would do, but the 8 buckets that there are never shrink." in text
@@ -127,6 +122,6 @@ def test_buckets_that_are_too_many_are_told_and_stay() -> None:
 
 @pytest.mark.parametrize("pace", [1, 999, 10_000])
 def test_the_pace_alone_may_be_what_changes(pace: int) -> None:
-    found, _ = told(AIMED, SliceSettings(HOUR, 1, pace))
+    found, _ = told(AIMED, configured(HOUR, 1, pace))
     assert found.advised == DEFAULT
     assert found.changes
