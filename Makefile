@@ -45,7 +45,7 @@ check: $(STAMP) verify ## Lint, types, layers and doors; seconds
 
 verify: $(STAMP) ## What is generated is up to date
 	$(UV) lock --check --quiet
-	$(RUN)/python -m cql.render --check
+	$(RUN)/python -m cql.export --check
 	$(RUN)/python -m admin.present.lint_page --check
 	$(RUN)/python -m admin.cli.reference --check
 	$(RUN)/mailmend schema lint --level note cql/schema.cql

@@ -1,35 +1,54 @@
-"""A live keyspace as one file of CQL that creates it again: types, tables, indexes and views, options and all."""
+"""Whole keyspaces as files of CQL: the catalog's own (`cql/schema.cql`, for people and for review), and live ones.
 
-from collections.abc import Iterator
+`python -m cql.export` writes the catalog's file; with `--check` it exits 1 when the file is not up to date.
+"""
+
+import sys
 from dataclasses import replace
+from pathlib import Path
 
-from cql.language.text import ddl_cql
-from cql.render import ServerVersion, keyspace_cql, parse_version, schema_cql
-from cql.replication import Replication
+from cql.generated import write_or_check
+from cql.render import keyspace_cql, parse_version, schema_cql
+from cql.replication import Replication, in_every_data_centre
+from model.catalog.mail import SCHEMA
 from model.schema.keyspace import Schema
-from model.schema.statements import CreateIndex, CreateView, Name
 from model.schema.table import Table
+
+SCHEMA_FILE = Path(__file__).with_name("schema.cql")
+KEYSPACE = "apache_james"
+"""James's own name for its keyspace."""
 
 _ONLY_READ = frozenset({"dclocal_read_repair_chance", "read_repair_chance"})
 """Options that servers from 4.0 on list but refuse to set."""
 
 
+def schema_file_text(keyspace: str = KEYSPACE) -> str:
+    head = (
+        "-- The tables of the mail keyspace, rendered from model/catalog/mail.py: change the catalog, not this file.\n"
+        "-- `mailmend schema apply` creates them, with your own keyspace, replication and compaction."
+    )
+    statements = (keyspace_cql(keyspace, in_every_data_centre(1)), *schema_cql(keyspace, SCHEMA))
+    return "\n\n".join((head, *statements)) + "\n"
+
+
 def live_file_text(keyspace: str, live: Schema, replication: Replication, release: str) -> str:
-    """The keyspace as CQL for a server of the same version."""
+    """A live keyspace as CQL that creates it again on a server of the same version."""
+    tables = tuple(_as_given(table) for table in live.tables)
+    views = tuple(replace(view, table=_as_given(view.table)) for view in live.views)
+    given = replace(live, tables=tables, views=views)
     head = f"-- Keyspace {keyspace} as Cassandra {release} has it."
-    blocks = (head, keyspace_cql(keyspace, replication), *_statements(keyspace, live, parse_version(release)))
+    blocks = (head, keyspace_cql(keyspace, replication), *schema_cql(keyspace, given, parse_version(release)))
     return "\n\n".join(blocks) + "\n"
-
-
-def _statements(keyspace: str, live: Schema, server: ServerVersion) -> Iterator[str]:
-    given = replace(live, tables=tuple(_as_given(table) for table in live.tables))
-    yield from schema_cql(keyspace, given, server)
-    for index in live.indexes:
-        yield ddl_cql(CreateIndex(Name(index.table), index, if_not_exists=True), keyspace, server)
-    for view in live.views:
-        given_view = replace(view, table=_as_given(view.table))
-        yield ddl_cql(CreateView(Name(view.table.spelling), given_view, if_not_exists=True), keyspace, server)
 
 
 def _as_given(table: Table) -> Table:
     return replace(table, options={name: value for name, value in table.options.items() if name not in _ONLY_READ})
+
+
+def main(arguments: list[str]) -> int:
+    otherwise = "is not what the catalog says: python -m cql.export writes it anew"
+    return write_or_check(arguments, SCHEMA_FILE, schema_file_text(), otherwise)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

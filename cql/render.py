@@ -1,29 +1,44 @@
-"""The model's tables as CREATE text. `cql/schema.cql` is rendered from the catalog, for people and for review.
+"""Statements and tables as CQL text, for one keyspace and server version: the inverse of `cql.language.parser`.
 
-`python -m cql.render` writes that file; `python -m cql.render --check` exits 1 when it is not up to date.
+Each text that is inserted here is first checked to be a whole name, type or literal.
 """
 
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from cql.generated import write_or_check
+from cql.language.alters import targets
 from cql.language.stream import checked
 from cql.language.tables import column_mask
-from cql.language.values import literal
-from cql.replication import Replication, in_every_data_centre
-from model.catalog.mail import SCHEMA
+from cql.language.values import conditions, literal
+from cql.replication import Replication
 from model.errors import WrongUse
 from model.schema.cql_types import parse_type
-from model.schema.keyspace import Schema
-from model.schema.literals import text_literal
+from model.schema.keyspace import Index, Schema, View
+from model.schema.literals import map_literal, text_literal
 from model.schema.names import checked_spelling
+from model.schema.statements import (
+    AddColumns,
+    AddField,
+    AlterKeyspace,
+    CreateIndex,
+    CreateKeyspace,
+    CreateTable,
+    CreateType,
+    CreateView,
+    Drop,
+    DropColumns,
+    DropCompactStorage,
+    DropKeyspace,
+    Name,
+    RenameColumns,
+    RenameFields,
+    SetOptions,
+    SetViewOptions,
+    Statement,
+    Truncate,
+    Use,
+)
 from model.schema.table import COMPACT_STORAGE, Column, Compaction, Kind, Table, UserType, identifier
-
-SCHEMA_FILE = Path(__file__).with_name("schema.cql")
-KEYSPACE = "apache_james"
-"""James's own name for its keyspace."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -44,8 +59,12 @@ _SINCE = {"UnifiedCompactionStrategy": CASSANDRA_5}
 _OPTIONS_SINCE = {"read_repair": ServerVersion(4)}
 """Options that older servers lack, ScyllaDB among them (it calls itself 3.0.8): there they are left out."""
 
-_UNLESS = "IF NOT EXISTS "
 _NO_COMPACT_STORAGE = ServerVersion(4)
+_PLAIN_CLASSES = frozenset({"", "sai", "legacy_local_table"})
+"""Index classes that CREATE INDEX takes without CUSTOM (5.0 and later, except for the built-in one)."""
+
+_UNLESS = "IF NOT EXISTS "
+_ONLY = "IF EXISTS "
 
 
 def parse_version(release: str) -> ServerVersion:
@@ -54,69 +73,174 @@ def parse_version(release: str) -> ServerVersion:
     return ServerVersion(int(numbers[0]), int(numbers[1]) if len(numbers) > 1 and numbers[1].isdigit() else 0)
 
 
+def ddl_cql(statement: Statement, keyspace: str | None, server: ServerVersion = CASSANDRA_5) -> str:
+    """The statement as CQL with its semicolon.
+
+    Args:
+        statement: a change of the schema, TRUNCATE or USE.
+        keyspace: for names without one; with None such names stay unqualified.
+        server: the version for which the text is rendered.
+
+    Raises:
+        WrongUse: the server lacks what the statement needs, or the statement changes no schema.
+        BadIdentifier: CQL does not accept a name in it.
+    """
+    return f"{_Renderer(keyspace, server).text(statement)};"
+
+
+@dataclass(frozen=True, slots=True)
+class _Renderer:
+    """Renders each kind of statement for one keyspace and server."""
+
+    keyspace: str | None
+    server: ServerVersion
+
+    def text(self, statement: Statement) -> str:  # noqa: C901, PLR0911, PLR0912 - one case for each kind
+        match statement:
+            case CreateKeyspace(name, options, unless):
+                given = self._options(options, name)
+                return f"CREATE KEYSPACE {_UNLESS * unless}{_keyspace_name(name)} WITH {given}"
+            case AlterKeyspace(name, options, only):
+                return f"ALTER KEYSPACE {_ONLY * only}{_keyspace_name(name)} WITH {self._options(options, name)}"
+            case DropKeyspace(name, only):
+                return f"DROP KEYSPACE {_ONLY * only}{_keyspace_name(name)}"
+            case Use(name):
+                return f"USE {_keyspace_name(name)}"
+            case CreateType(name, user_type, unless):
+                return self._type(user_type, name, unless=unless)
+            case AddField(name, field, kind, only, unless):
+                added = f"{_UNLESS * unless}{checked_spelling(field)} {parse_type(kind)}"
+                return f"ALTER TYPE {_ONLY * only}{self._name(name)} ADD {added}"
+            case RenameFields(name, renames, only, fields_only):
+                return f"ALTER TYPE {_ONLY * only}{self._name(name)} RENAME {_ONLY * fields_only}{_renames(renames)}"
+            case CreateTable(name, table, unless):
+                return self._table(table, name, unless=unless)
+            case AddColumns(name, columns, only, unless):
+                added = _listed([_column_cql(column) for column in columns])
+                return f"ALTER TABLE {_ONLY * only}{self._name(name)} ADD {_UNLESS * unless}{added}"
+            case DropColumns(name, columns, only, columns_only, stamp):
+                dropped = _listed([checked_spelling(column) for column in columns])
+                using = f" USING TIMESTAMP {int(stamp)}" if stamp else ""
+                return f"ALTER TABLE {_ONLY * only}{self._name(name)} DROP {_ONLY * columns_only}{dropped}{using}"
+            case RenameColumns(name, renames, only, columns_only):
+                return f"ALTER TABLE {_ONLY * only}{self._name(name)} RENAME {_ONLY * columns_only}{_renames(renames)}"
+            case SetOptions(name, options, only):
+                what = "MATERIALIZED VIEW" if isinstance(statement, SetViewOptions) else "TABLE"
+                options_text = self._options(options, name.spelling)
+                return f"ALTER {what} {_ONLY * only}{self._name(name)} WITH {options_text}"
+            case DropCompactStorage(name, only):
+                return f"ALTER TABLE {_ONLY * only}{self._name(name)} DROP COMPACT STORAGE"
+            case Drop(name, only):
+                return f"DROP {statement.word} {_ONLY * only}{self._name(name)}"
+            case Truncate(name):
+                return f"TRUNCATE {self._name(name)}"
+            case CreateIndex(name, index, unless):
+                return self._index(index, name, unless=unless)
+            case CreateView(name, view, unless):
+                return self._view(view, name, unless=unless)
+            case _:
+                raise WrongUse(
+                    "a statement that changes no schema is kept only as far as rules ask about it",
+                    mend="Its text stands where it was read.",
+                )
+
+    def _name(self, name: Name) -> str:
+        own, keyspace = checked_spelling(name.spelling), name.keyspace or self.keyspace
+        return f"{_keyspace_name(keyspace)}.{own}" if keyspace is not None else own
+
+    def _options(self, options: Mapping[str, str], owner: str) -> str:
+        return " AND ".join(_option_cql(name, value, owner, self.server) for name, value in options.items())
+
+    def _type(self, user_type: UserType, name: Name, *, unless: bool) -> str:
+        fields = ",\n".join(f"    {checked_spelling(one)} {parse_type(kind)}" for one, kind in user_type.fields)
+        return f"CREATE TYPE {_UNLESS * unless}{self._name(name)} (\n{fields}\n)"
+
+    def _table(self, table: Table, name: Name, *, unless: bool) -> str:
+        lines = [*map(_column_cql, table.columns), _key_cql(table)]
+        body = ",\n".join(f"    {line}" for line in lines)
+        options = "\n    AND ".join(_options_cql(table, self.server))
+        tail = f" WITH {options}" if options else ""
+        return f"CREATE TABLE {_UNLESS * unless}{self._name(name)} (\n{body}\n){tail}"
+
+    def _index(self, index: Index, table: Name, *, unless: bool) -> str:
+        custom = "" if index.using.lower() in _PLAIN_CLASSES else "CUSTOM "
+        if index.using and not custom and self.server < CASSANDRA_5:
+            raise WrongUse(
+                f"the index {index.spelling or index.target} cannot be of class {index.using!r}: the server is "
+                f"Cassandra {self.server}, it needs {CASSANDRA_5}",
+                mend="Leave USING out, or name the class of an index that this server has.",
+            )
+        name = f"{checked_spelling(index.spelling)} " if index.spelling else ""
+        using = f" USING {text_literal(index.using)}" if index.using else ""
+        options = f" WITH OPTIONS = {map_literal(index.options)}" if index.options else ""
+        target = checked(index.target, targets)
+        return f"CREATE {custom}INDEX {_UNLESS * unless}{name}ON {self._name(table)} ({target}){using}{options}"
+
+    def _view(self, view: View, name: Name, *, unless: bool) -> str:
+        selected = "*" if view.all_columns else ", ".join(checked_spelling(one.spelling) for one in view.table.columns)
+        base = self._name(Name(view.base, name.keyspace))
+        where = f"\n    WHERE {checked(view.where, conditions)}" if view.where else ""
+        options = "\n    AND ".join(_options_cql(view.table, self.server))
+        tail = f"\n    WITH {options}" if options else ""
+        query = f"    SELECT {selected}\n    FROM {base}{where}"  # noqa: S608 - every part of it was checked
+        head = f"CREATE MATERIALIZED VIEW {_UNLESS * unless}{self._name(name)}"
+        return f"{head} AS\n{query}\n    {_key_cql(view.table)}{tail}"
+
+
+def _renames(renames: Sequence[tuple[str, str]]) -> str:
+    return " AND ".join(f"{checked_spelling(old)} TO {checked_spelling(new)}" for old, new in renames)
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
+
+
 def keyspace_cql(keyspace: str, replication: Replication) -> str:
-    return f"CREATE KEYSPACE IF NOT EXISTS {keyspace_name(keyspace)} WITH replication = {replication};"
+    return f"CREATE KEYSPACE IF NOT EXISTS {_keyspace_name(keyspace)} WITH replication = {replication};"
 
 
-def type_cql(keyspace: str | None, user_type: UserType, *, if_not_exists: bool = True) -> str:
-    """CREATE TYPE; without a keyspace the name is unqualified."""
-    fields = ",\n".join(f"    {checked_spelling(name)} {parse_type(kind)}" for name, kind in user_type.fields)
-    return f"CREATE TYPE {_UNLESS * if_not_exists}{qualified(keyspace, user_type.spelling)} (\n{fields}\n);"
+def type_cql(keyspace: str | None, user_type: UserType) -> str:
+    """CREATE TYPE IF NOT EXISTS; without a keyspace the name is unqualified."""
+    return ddl_cql(CreateType(Name(user_type.spelling), user_type, if_not_exists=True), keyspace)
 
 
-def table_cql(
-    keyspace: str | None, table: Table, server: ServerVersion = CASSANDRA_5, *, if_not_exists: bool = True
-) -> str:
-    """CREATE TABLE; without a keyspace the name is unqualified.
+def table_cql(keyspace: str | None, table: Table, server: ServerVersion = CASSANDRA_5) -> str:
+    """CREATE TABLE IF NOT EXISTS; without a keyspace the name is unqualified.
 
     Raises:
         WrongUse: the server is too old for the table's compaction.
     """
-    lines = [*map(column_cql, table.columns), key_cql(table)]
-    body = ",\n".join(f"    {line}" for line in lines)
-    options = "\n    AND ".join(options_cql(table, server))
-    tail = f" WITH {options}" if options else ""
-    return f"CREATE TABLE {_UNLESS * if_not_exists}{qualified(keyspace, table.spelling)} (\n{body}\n){tail};"
+    return ddl_cql(CreateTable(Name(table.spelling), table, if_not_exists=True), keyspace, server)
 
 
 def schema_cql(keyspace: str, schema: Schema, server: ServerVersion = CASSANDRA_5) -> Iterator[str]:
-    """The statements that create the schema's types and tables, in an order in which they can run."""
+    """The statements that create the schema, in an order in which they can run."""
     yield from (type_cql(keyspace, user_type) for user_type in schema.types)
     yield from (table_cql(keyspace, table, server) for table in schema.tables)
+    for index in schema.indexes:
+        yield ddl_cql(CreateIndex(Name(index.table), index, if_not_exists=True), keyspace, server)
+    for view in schema.views:
+        yield ddl_cql(CreateView(Name(view.table.spelling), view, if_not_exists=True), keyspace, server)
 
 
-def schema_file_text(keyspace: str = KEYSPACE) -> str:
-    head = (
-        "-- The tables of the mail keyspace, rendered from model/catalog/mail.py: change the catalog, not this file.\n"
-        "-- `mailmend schema apply` creates them, with your own keyspace, replication and compaction."
-    )
-    statements = (keyspace_cql(keyspace, in_every_data_centre(1)), *schema_cql(keyspace, SCHEMA))
-    return "\n\n".join((head, *statements)) + "\n"
-
-
-def qualified(keyspace: str | None, name: str) -> str:
-    own = checked_spelling(name)
-    return own if keyspace is None else f"{keyspace_name(keyspace)}.{own}"
-
-
-def keyspace_name(keyspace: str) -> str:
+def _keyspace_name(keyspace: str) -> str:
     """The keyspace's name as the server has it; in double quotes only where the spelling needs them."""
     return checked_spelling(keyspace) if keyspace.startswith('"') else identifier(keyspace, "keyspace name")
 
 
-def column_cql(column: Column) -> str:
+def _column_cql(column: Column) -> str:
     static = " STATIC" if column.kind is Kind.STATIC else ""
     mask = f" MASKED WITH {checked(column.mask, column_mask)}" if column.mask else ""
     return f"{checked_spelling(column.spelling)} {parse_type(column.type)}{static}{mask}"
 
 
-def key_cql(table: Table) -> str:
+def _key_cql(table: Table) -> str:
     partition = ", ".join(checked_spelling(column.spelling) for column in table.partition)
     clustering = "".join(f", {checked_spelling(column.spelling)}" for column in table.clustering)
     return f"PRIMARY KEY (({partition}){clustering})"
 
 
-def options_cql(table: Table, server: ServerVersion) -> Iterator[str]:
+def _options_cql(table: Table, server: ServerVersion) -> Iterator[str]:
     """The options after WITH, one by one.
 
     Raises:
@@ -131,7 +255,7 @@ def options_cql(table: Table, server: ServerVersion) -> Iterator[str]:
         _refuse_too_new(table, table.compaction, server)
     options = table.literals(comment=False)
     lacking = lacking_options(table, server)
-    yield from (option_cql(name, options[name], table.spelling, server) for name in options if name not in lacking)
+    yield from (_option_cql(name, options[name], table.spelling, server) for name in options if name not in lacking)
 
 
 def lacking_options(table: Table, server: ServerVersion) -> frozenset[str]:
@@ -139,7 +263,7 @@ def lacking_options(table: Table, server: ServerVersion) -> frozenset[str]:
     return frozenset(name for name in table.options if server < _OPTIONS_SINCE.get(name, server))
 
 
-def option_cql(name: str, value: str, owner: str, server: ServerVersion) -> str:
+def _option_cql(name: str, value: str, owner: str, server: ServerVersion) -> str:
     """`name = value` for WITH.
 
     Raises:
@@ -162,12 +286,3 @@ def _refuse_too_new(table: Table, compaction: Compaction, server: ServerVersion)
             f"{table.spelling} cannot have {compaction.strategy}: the server is Cassandra {server}, it needs {since}",
             mend="Choose another with: --compaction leveled, or --compaction twcs.",
         )
-
-
-def main(arguments: list[str]) -> int:
-    otherwise = "is not what the catalog says: python -m cql.render writes it anew"
-    return write_or_check(arguments, SCHEMA_FILE, schema_file_text(), otherwise)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

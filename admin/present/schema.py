@@ -6,10 +6,9 @@ from typing import Any
 from admin.present.differences import difference_json, recognition_json, recognition_parts
 from admin.present.document import Document, Part, Verbatim
 from admin.services.schema import ApplyResult, ModelPlan, OptionalResult, PlanResult, TableSizes
-from cql.language.text import ddl_cql
 from cql.migrate.rollout import RolloutPlan
 from cql.migrate.spelling import Spelling
-from cql.render import ServerVersion
+from cql.render import ServerVersion, ddl_cql
 from model.catalog.generations import Recognition
 from model.migrations.plan import PlannedStatement, Way
 from model.migrations.upgrade_notes import OptionalMigration

@@ -11,9 +11,8 @@ from admin.export.sources import declared, found
 from admin.services.caller import Caller
 from admin.settings import ConnectionSettings, reason_of
 from admin.wiring import open_cluster
-from cql.export import live_file_text
+from cql.export import live_file_text, schema_file_text
 from cql.introspect import live_schema
-from cql.render import schema_file_text
 from cql.replication import replication_from
 from model.errors import ExitCode, WrongUse
 

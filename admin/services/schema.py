@@ -10,12 +10,11 @@ from admin.services.caller import Caller
 from admin.settings import ConnectionSettings
 from admin.wiring import OpenCluster, open_cluster
 from cql.introspect import live_schema
-from cql.language.text import ddl_cql
 from cql.migrate.history import record_of
 from cql.migrate.migrator import Migrator, RolloutResult
 from cql.migrate.rollout import RolloutPlan, RolloutRequest, plan_rollout
 from cql.migrate.spelling import Spelling
-from cql.render import ServerVersion, parse_version
+from cql.render import ServerVersion, ddl_cql, parse_version
 from cql.replication import COPIES_MAX, Replication, in_every_data_centre
 from model.catalog.generations import Recognition, judge, recognise
 from model.catalog.mail import CompactionChoice

@@ -12,12 +12,11 @@ from uuid import UUID
 
 from cql.applying import Step
 from cql.introspect import live_schema
-from cql.language.text import ddl_cql
 from cql.migrate.agreement import Agreement, NodeVersions
 from cql.migrate.history import History, record_of
 from cql.migrate.rollout import RolloutPlan, RolloutRequest, lease_name, plan_rollout
 from cql.migrate.spelling import Spelling
-from cql.render import parse_version
+from cql.render import ddl_cql, parse_version
 from cql.replication import Replication
 from model.errors import CannotReach, MigrationFailed, WrongUse
 from model.migrations.history import Entry, LedgerRecord, StatementEntry

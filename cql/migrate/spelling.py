@@ -16,8 +16,7 @@ from uuid import UUID
 
 from cql.language.lexer import Token, TokenKind, tokens_of
 from cql.language.parser import parse
-from cql.language.text import ddl_cql
-from cql.render import ServerVersion, lacking_options
+from cql.render import ServerVersion, ddl_cql, lacking_options
 from model.catalog.mail import MESSAGE_COMPACTIONS, TWCS_MESSAGES, CompactionChoice
 from model.ids import micros_of
 from model.migrations.migration import Migration

@@ -14,7 +14,7 @@ import pytest
 from cql.driver.contact import Contact
 from cql.driver.session import CassandraCluster, connect
 from cql.introspect import live_schema
-from cql.language.text import ddl_cql
+from cql.render import ddl_cql
 from model.catalog.generations import GENERATIONS, JAMES_3_8, Generation
 from model.catalog.james_tables import SCHEMA_VERSION
 from model.catalog.mail_queue import OWN_QUEUE_TABLES

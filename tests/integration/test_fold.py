@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from cql.driver.contact import Contact
 from cql.driver.session import CassandraCluster, connect
+from cql.export import SCHEMA_FILE
 from cql.introspect import live_schema
 from cql.language.parser import parse
-from cql.language.text import ddl_cql
-from cql.render import SCHEMA_FILE, keyspace_cql, schema_cql
+from cql.render import ddl_cql, keyspace_cql, schema_cql
 from cql.replication import in_every_data_centre
 from model.catalog.mail import SCHEMA
 from model.errors import CannotReach, MailmendError, SchemaRefused
@@ -154,7 +154,7 @@ def test_odd_names_are_folded_described_and_rendered_alike(cluster: CassandraClu
     for text in schema_cql(keyspace, live):
         cluster.execute_ddl(text)
     again = live_schema(cluster, keyspace)
-    assert differences(Schema(live.types, live.tables), again) == ()
+    assert differences(live, again) == ()
 
 
 def test_the_schema_file_folds_to_the_catalog() -> None:

@@ -1,6 +1,6 @@
 """What every statement of CQL can do, stated once; each kind is one class in one of the files beside this one.
 
-A statement is a value: the parser reads it, the renderer (`cql.language.text`) writes it, and it says itself what a
+A statement is a value: the parser reads it, the renderer (`cql.render`) writes it, and it says itself what a
 schema is after it, what it risks, whether it took effect and whether a migration may hold it. `apply` is as strict as
 a server, so that a migration is known to work before it runs: each refusal says what the server would say, and how to
 mend it. Where versions differ in details, the newest one counts. What only a server knows (its guardrails, the options

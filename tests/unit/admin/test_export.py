@@ -14,7 +14,7 @@ from admin.export.drawing import CHARACTER, Box, drawing_of, svg
 from admin.export.page import Page, Section, mermaid, page_text
 from admin.export.relations import key_text, relations_of
 from admin.export.sources import declared, families_in, found
-from cql.render import SCHEMA_FILE, schema_file_text
+from cql.export import SCHEMA_FILE, schema_file_text
 from model.catalog.generations import GENERATIONS
 from model.catalog.james_tables import BLOBS, SIZE_TIERED
 from model.catalog.ledger import LEDGER_TABLES, REPAIR_RUN

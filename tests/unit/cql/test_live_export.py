@@ -1,15 +1,19 @@
 """A live keyspace as one file: in the order in which it can run, and without what a server lists but does not take."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.export import live_file_text
+from cql import export
+from cql.export import SCHEMA_FILE, live_file_text, schema_file_text
 from cql.language.parser import parse
+from cql.render import table_cql
 from cql.replication import in_every_data_centre
 from model.catalog.generations import GENERATIONS, Generation
+from model.catalog.mail import SCHEMA
 from model.schema.difference import differences
 from model.schema.keyspace import Index, Schema, View
 from model.schema.statements import CreateIndex, CreateKeyspace, CreateTable, CreateType, CreateView, apply_all
@@ -78,3 +82,26 @@ def test_any_comment_and_any_option_comes_back_as_it_was(comment: str, options: 
     (made,) = again(live_file_text("mail", Schema(LIVE.types, (table,)), in_every_data_centre(3), "5.0.9")).tables
 
     assert (made.comment, made.options) == (comment, options)
+
+
+def test_the_schema_file_is_what_the_catalog_says() -> None:
+    assert SCHEMA_FILE.read_text(encoding="utf-8") == schema_file_text()
+
+
+def test_the_check_of_the_schema_file_fails_on_a_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(export, "SCHEMA_FILE", tmp_path / "schema.cql")
+    assert export.main(["--check"]) == 1
+    assert export.main([]) == 0
+    assert export.main(["--check"]) == 0
+    (tmp_path / "schema.cql").write_text("-- mine", encoding="utf-8")
+    assert export.main(["--check"]) == 1
+    assert "python -m cql.export" in capsys.readouterr().err
+
+
+def test_a_change_of_the_catalog_changes_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = schema_file_text()
+    changed = replace(SCHEMA, tables=(*SCHEMA.tables, MAIL))
+    monkeypatch.setattr(export, "SCHEMA", changed)
+    assert schema_file_text() == f"{before}\n{table_cql('apache_james', MAIL)}\n"

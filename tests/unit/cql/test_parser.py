@@ -3,8 +3,7 @@
 import pytest
 
 from cql.language.parser import parse
-from cql.language.text import ddl_cql
-from cql.render import ServerVersion
+from cql.render import ServerVersion, ddl_cql
 from model.errors import BadIdentifier, CqlSyntaxError, ExitCode, WrongUse
 from model.schema.keyspace import Index
 from model.schema.literals import text_of

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cql.language.lexer import TokenKind, tokens_of
 from cql.language.parser import parse
-from cql.language.text import ddl_cql
+from cql.render import ddl_cql
 from model.errors import CqlSyntaxError
 from model.schema.statements import Batch, Other, Statement, Write
 from tests.support.statements import BY_KIND, KINDS, STATEMENTS, written_otherwise

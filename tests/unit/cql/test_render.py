@@ -2,19 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from cql import render
 from cql.render import (
     CASSANDRA_5,
-    SCHEMA_FILE,
     ServerVersion,
     keyspace_cql,
     parse_version,
     schema_cql,
-    schema_file_text,
     table_cql,
     type_cql,
 )
@@ -190,26 +186,3 @@ def test_an_option_that_an_older_server_lacks_is_left_out(release: str, there: b
 def test_types_come_before_the_tables_that_use_them() -> None:
     kinds = [statement.split()[1] for statement in schema_cql("mail", SCHEMA)]
     assert kinds == sorted(kinds, reverse=True)
-
-
-def test_the_schema_file_is_what_the_catalog_says() -> None:
-    assert SCHEMA_FILE.read_text(encoding="utf-8") == schema_file_text()
-
-
-def test_the_check_of_the_schema_file_fails_on_a_difference(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(render, "SCHEMA_FILE", tmp_path / "schema.cql")
-    assert render.main(["--check"]) == 1
-    assert render.main([]) == 0
-    assert render.main(["--check"]) == 0
-    (tmp_path / "schema.cql").write_text("-- mine", encoding="utf-8")
-    assert render.main(["--check"]) == 1
-    assert "python -m cql.render" in capsys.readouterr().err
-
-
-def test_a_change_of_the_catalog_changes_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = schema_file_text()
-    changed = replace(SCHEMA, tables=(*SCHEMA.tables, Table("another", (KEY,))))
-    monkeypatch.setattr(render, "SCHEMA", changed)
-    assert schema_file_text() == f"{before}\n{table_cql('apache_james', Table('another', (KEY,)))}\n"

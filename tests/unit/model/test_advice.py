@@ -127,9 +127,7 @@ class TestLaws:
         assert advise_queue(busier).slice_seconds <= advise_queue(traffic).slice_seconds
 
     @given(traffics(), SETTINGS)
-    def test_every_setting_has_a_reason_with_figures(
-        self, traffic: Traffic, now: QueueConfiguration
-    ) -> None:
+    def test_every_setting_has_a_reason_with_figures(self, traffic: Traffic, now: QueueConfiguration) -> None:
         for reason in advise_queue(traffic, now).reasons:
             assert any(character.isdigit() for character in reason.why)
             assert reason.why.endswith(".")
