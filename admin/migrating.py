@@ -16,7 +16,7 @@ from cql.migrate.history import History, record_of
 from cql.migrate.migrator import STATEMENT_SECONDS, Migrator
 from cql.migrate.rollout import lease_name
 from cql.replication import Replication
-from model.catalog.schema_history import HISTORY_TABLES
+from model.catalog.ledger import HISTORY_TABLES
 from model.errors import LeaseHeld, WrongUse
 from model.migrations.history import LedgerRecord, Unlock
 from model.migrations.migration import Migration

@@ -13,7 +13,7 @@ from cql.migrate.history import History, record_of
 from cql.migrate.rollout import lease_name
 from model.catalog.generations import Generation
 from model.catalog.james_tables import SCHEMA_VERSION
-from model.catalog.schema_history import SCHEMA_MIGRATION
+from model.catalog.ledger import SCHEMA_MIGRATION
 from model.errors import SchemaMismatch, UnsafeRequest
 from model.instants import instant_of
 from model.migrations.adoption import Adoption, Standing, VersionStep, decide_adoption, decide_version

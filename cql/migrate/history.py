@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from model.catalog.schema_history import SCHEMA_BASELINE, SCHEMA_MIGRATION, SCHEMA_STATEMENT, SCHEMA_UNLOCK
+from model.catalog.ledger import SCHEMA_BASELINE, SCHEMA_MIGRATION, SCHEMA_STATEMENT, SCHEMA_UNLOCK
 from model.errors import DoubtfulWrite, LeaseLost
 from model.ids import micros_of
 from model.instants import instant_of

@@ -14,9 +14,7 @@ from model.catalog.mail import IMAP_UID, MAIL_TABLES, MESSAGE_COMPACTIONS, MESSA
 from model.catalog.mail_queue import JAMES_QUEUE_TABLES, OWN_QUEUE_TABLES, QUEUE_TABLES
 from model.schema.difference import Aspect, Difference, differences
 from model.schema.keyspace import Schema
-from model.schema.table import Canonical, Column, Kind, Table
-
-_P, _C = Kind.PARTITION, Kind.CLUSTERING
+from model.schema.table import Canonical, Column, Table, columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,44 +45,24 @@ def _instead(schema: Schema, gone: frozenset[str], tables: tuple[Table, ...]) ->
 FLAG_USER = Column("flagUser", "boolean", canonical=Canonical.FLAG)
 """Whether a message carries any user flag; gone since JAMES-4225."""
 
-_MIME = tuple(
-    Column(name, cql_type)
-    for name, cql_type in (
-        ("textualLineCount", "bigint"),
-        ("contentDescription", "text"),
-        ("contentDispositionParameters", "frozen<map<text,text>>"),
-        ("contentDispositionType", "text"),
-        ("contentId", "text"),
-        ("contentLanguage", "frozen<list<text>>"),
-        ("contentLocation", "text"),
-        ("contentMd5", "text"),
-        ("contentTransferEncoding", "text"),
-        ("contentTypeParameters", "frozen<map<text,text>>"),
-        ("mediaType", "text"),
-        ("subType", "text"),
-    )
+_MIME = columns(
+    "",
+    regular="textualLineCount bigint, contentDescription text, contentDispositionParameters frozen<map<text,text>>, "
+    "contentDispositionType text, contentId text, contentLanguage frozen<list<text>>, contentLocation text, "
+    "contentMd5 text, contentTransferEncoding text, contentTypeParameters frozen<map<text,text>>, mediaType text, "
+    "subType text",
 )
 """MIME properties of messageV3, gone since JAMES-4198."""
 
 _OLD_THREADS = (
     Table(
         "threadTable",
-        (
-            Column("username", "text", _P),
-            Column("mimeMessageId", "text", _P),
-            Column("messageId", "timeuuid", _C),
-            Column("threadId", "timeuuid"),
-            Column("baseSubject", "text"),
-        ),
+        columns("username text, mimeMessageId text", "messageId timeuuid", "threadId timeuuid, baseSubject text"),
         comment="Which thread a mail belongs to, found by the mails that it answers",
     ),
     Table(
         "threadLookupTable",
-        (
-            Column("messageId", "timeuuid", _P),
-            Column("username", "text"),
-            Column("mimeMessageIds", "frozen<set<text>>"),
-        ),
+        columns("messageId timeuuid", regular="username text, mimeMessageIds frozen<set<text>>"),
         comment="Where threadTable holds each message",
     ),
 )

@@ -4,9 +4,7 @@ They are declared so that a keyspace made here is one that James can take over. 
 generation (facts/james.md section 1); which of them a given James has depends on the modules that it runs with.
 """
 
-from model.schema.table import Column, Compaction, Kind, Table
-
-_P, _C, _S = Kind.PARTITION, Kind.CLUSTERING, Kind.STATIC
+from model.schema.table import Compaction, Table, columns
 
 SIZE_TIERED = Compaction("SizeTieredCompactionStrategy")
 LEVELED = Compaction("LeveledCompactionStrategy")
@@ -23,106 +21,74 @@ def cached(rows_per_partition: int) -> dict[str, str]:
 
 ATTACHMENT = Table(
     "attachmentV2",
-    (
-        Column("idAsUUID", "uuid", _P),
-        Column("id", "text"),
-        Column("blobId", "text"),
-        Column("type", "text"),
-        Column("message_id", "timeuuid"),
-        Column("size", "bigint"),
-    ),
+    columns("idAsUUID uuid", regular="id text, blobId text, type text, message_id timeuuid, size bigint"),
     comment="Attachments by id: their type, size, message and blob",
     compaction=SIZE_TIERED,
     options=cached(10),
 )
 ACL = Table(
     "aclv2",
-    (Column("id", "timeuuid", _P), Column("key", "text", _C), Column("rights", "set<text>")),
+    columns("id timeuuid", "key text", "rights set<text>"),
     comment="Rights on each mailbox, one row per holder",
     options=cached(10),
 )
 USER_MAILBOX_ACL = Table(
     "UserMailboxACL",
-    (Column("userName", "text", _P), Column("mailboxid", "timeuuid", _C), Column("rights", "text")),
+    columns("userName text", "mailboxid timeuuid", "rights text"),
     comment="Other people's mailboxes that a user may open: a projection of aclv2",
     compaction=LEVELED,
     options=cached(10),
 )
 ANNOTATION = Table(
     "annotation",
-    (Column("mailboxId", "timeuuid", _P), Column("key", "text", _C), Column("value", "text")),
+    columns("mailboxId timeuuid", "key text", "value text"),
     comment="Annotations of each mailbox (RFC 5464)",
     compaction=LEVELED,
 )
 SUBSCRIPTION = Table(
     "subscription",
-    (Column("user", "text", _P), Column("mailbox", "text", _C)),
+    columns("user text", "mailbox text"),
     comment="Mailboxes that each user is subscribed to",
     options=cached(100),
 )
 THREAD = Table(
     "thread_2",
-    (
-        Column("username", "text", _P),
-        Column("mimeMessageId", "int", _P),
-        Column("messageId", "timeuuid", _C),
-        Column("threadId", "timeuuid"),
-        Column("baseSubject", "int"),
-    ),
+    columns("username text, mimeMessageId int", "messageId timeuuid", "threadId timeuuid, baseSubject int"),
     comment="Which thread a mail belongs to, found by the hashes of the mails that it answers",
 )
 THREAD_LOOKUP = Table(
     "thread_lookup_3",
-    (
-        Column("threadId", "timeuuid", _P),
-        Column("messageId", "timeuuid", _C),
-        Column("username", "text"),
-        Column("mimeMessageIds", "frozen<set<int>>"),
-    ),
+    columns("threadId timeuuid", "messageId timeuuid", "username text, mimeMessageIds frozen<set<int>>"),
     comment="The messages of each thread, and where thread_2 holds them",
 )
 FAST_VIEW = Table(
     "message_fast_view_projection",
-    (Column("messageId", "uuid", _P), Column("preview", "text"), Column("hasAttachment", "boolean")),
+    columns("messageId uuid", regular="preview text, hasAttachment boolean"),
     comment="What a mail list shows of a message without opening it: a projection of its content",
     options=LZ4_8_KIB,
 )
 EMAIL_QUERY_VIEW = Table(
     "email_query_view_received_at",
-    (
-        Column("mailboxId", "uuid", _P),
-        Column("receivedAt", "timestamp", _C, descending=True),
-        Column("messageId", "uuid", _C),
-        Column("thread_id", "uuid"),
-    ),
+    columns("mailboxId uuid", "receivedAt timestamp DESC, messageId uuid", "thread_id uuid"),
     comment="Messages of each mailbox, latest first: a projection for JMAP's Email/query",
 )
 EVENT_STORE = Table(
     "eventStore",
-    (
-        Column("aggregateId", "text", _P),
-        Column("eventId", "int", _C),
-        Column("snapshot", "int", _S),
-        Column("event", "text"),
-    ),
+    columns("aggregateId text", "eventId int", "event text", static="snapshot int"),
     comment="Events of James's own settings and tasks, by aggregate",
     compaction=LEVELED,
     options=cached(10),
 )
 SCHEMA_VERSION = Table(
-    "schemaversion",
-    (Column("key", "timeuuid", _P), Column("value", "int", _C)),
-    comment="The schema versions that James has reached",
+    "schemaversion", columns("key timeuuid", "value int"), comment="The schema versions that James has reached"
 )
 BLOBS = Table(
     "blobs",
-    (Column("id", "text", _P), Column("position", "int", _C), Column("metadata", "frozen<map<text,text>>")),
+    columns("id text", "position int", "metadata frozen<map<text,text>>"),
     comment="Blobs kept in Cassandra: the number of their chunks",
 )
 BLOB_PARTS = Table(
-    "blobParts",
-    (Column("id", "text", _P), Column("chunkNumber", "int", _C), Column("data", "blob")),
-    comment="The chunks of blobs kept in Cassandra",
+    "blobParts", columns("id text", "chunkNumber int", "data blob"), comment="The chunks of blobs kept in Cassandra"
 )
 
 BESIDE_TABLES = (

@@ -2,8 +2,7 @@
 
 They live beside the mail keyspace, never in it: an adopted keyspace is not altered silently (DESIGN section 4
 "Ledger, lags, leases"). What is written row by row expires by itself, so whole SSTables drop and nobody has to clean
-up; a lease is one conditional row that lives as long as its heartbeat; the history of schemas stays
-(`model.catalog.schema_history`).
+up; a lease is one conditional row that lives as long as its heartbeat; the history of schemas stays.
 """
 
 from collections.abc import Mapping
@@ -11,12 +10,9 @@ from datetime import timedelta
 from hashlib import blake2b
 from uuid import UUID
 
-from model.catalog.schema_history import HISTORY_TABLES
 from model.ids import RunId, micros_of
 from model.instants import instant_of
-from model.schema.table import Column, Compaction, Kind, Table
-
-_P, _C = Kind.PARTITION, Kind.CLUSTERING
+from model.schema.table import Compaction, Table, columns
 
 KEEP = timedelta(days=30)
 """How long runs, findings and lags are kept unless `--keep` says otherwise."""
@@ -35,19 +31,11 @@ _EXPIRES: Mapping[str, str] = {"default_time_to_live": str(int(KEEP.total_second
 
 REPAIR_RUN = Table(
     "repair_run",
-    (
-        Column("day", "text", _P),
-        Column("run", "timeuuid", _C, descending=True),
-        Column("keyspaceName", "text"),
-        Column("command", "text"),
-        Column("state", "text"),
-        Column("asOf", "bigint"),
-        Column("startedAt", "timestamp"),
-        Column("endedAt", "timestamp"),
-        Column("owner", "text"),
-        Column("options", "text"),
-        Column("summary", "text"),
-        Column("undoes", "timeuuid"),
+    columns(
+        "day text",
+        "run timeuuid DESC",
+        "keyspaceName text, command text, state text, asOf bigint, startedAt timestamp, endedAt timestamp, "
+        "owner text, options text, summary text, undoes timeuuid",
     ),
     comment="Runs of checks and repairs by the day they began (from the run's own time)",
     compaction=_TWCS_DAYS,
@@ -55,15 +43,8 @@ REPAIR_RUN = Table(
 )
 REPAIR_FINDING = Table(
     "repair_finding",
-    (
-        Column("day", "text", _P),
-        Column("run", "timeuuid", _P),
-        Column("bucket", "int", _P),
-        Column("projection", "text", _C),
-        Column("rowKey", "text", _C),
-        Column("before", "text"),
-        Column("result", "text"),
-        Column("error", "text"),
+    columns(
+        "day text, run timeuuid, bucket int", "projection text, rowKey text", "before text, result text, error text"
     ),
     comment="What a run saw at each key before it wrote there, and what became of it",
     compaction=_TWCS_DAYS,
@@ -71,15 +52,10 @@ REPAIR_FINDING = Table(
 )
 REPAIR_LAG = Table(
     "repair_lag",
-    (
-        Column("keyspaceName", "text", _P),
-        Column("day", "text", _P),
-        Column("bucket", "int", _P),
-        Column("noticed", "timeuuid", _C),
-        Column("projection", "text"),
-        Column("rowKey", "text"),
-        Column("suspect", "text"),
-        Column("cause", "text"),
+    columns(
+        "keyspaceName text, day text, bucket int",
+        "noticed timeuuid",
+        "projection text, rowKey text, suspect text, cause text",
     ),
     comment="Projection writes that outlived their retries, by the day they were noticed",
     compaction=_TWCS_DAYS,
@@ -87,16 +63,46 @@ REPAIR_LAG = Table(
 )
 REPAIR_LEASE = Table(
     "repair_lease",
-    (
-        Column("name", "text", _P),
-        Column("claim", "timeuuid"),
-        Column("owner", "text"),
-        Column("purpose", "text"),
-        Column("acquiredAt", "timestamp"),
-        Column("expiresAt", "timestamp"),
-    ),
+    columns("name text", regular="claim timeuuid, owner text, purpose text, acquiredAt timestamp, expiresAt timestamp"),
     comment="Who may work where: one conditional row per lease, alive as long as its heartbeat",
 )
+
+SCHEMA_MIGRATION = Table(
+    "schema_migration",
+    columns(
+        "keyspaceName text",
+        "number int",
+        "name text, phase text, checksum text, chain text, state text, statements int, doneStatements int, "
+        "claim timeuuid, owner text, startedAt timestamp, endedAt timestamp, toolVersion text, note text",
+    ),
+    comment="What was applied to the schema of each keyspace, by whom and when",
+)
+SCHEMA_STATEMENT = Table(
+    "schema_statement",
+    columns(
+        "keyspaceName text, number int",
+        "position int",
+        "checksum text, state text, attempt timeuuid, cql text, startedAt timestamp, endedAt timestamp, error text",
+    ),
+    comment="The statements of each migration: begun, done or failed, so that a killed apply resumes inside a file",
+)
+SCHEMA_UNLOCK = Table(
+    "schema_unlock",
+    columns("keyspaceName text", "at timeuuid DESC", "holder text, unlockedBy text, reason text"),
+    comment="Leases of schema changes that a person ended by force, and why",
+)
+SCHEMA_BASELINE = Table(
+    "schema_baseline",
+    columns(
+        "keyspaceName text",
+        regular="generation text, fingerprint text, objects frozen<map<text,text>>, migrations frozen<list<text>>, "
+        "adoptedAt timestamp, owner text, toolVersion text",
+    ),
+    comment="Keyspaces that mailmend did not make and has taken over: what each was at that moment",
+)
+
+HISTORY_TABLES = (SCHEMA_MIGRATION, SCHEMA_STATEMENT, SCHEMA_UNLOCK, SCHEMA_BASELINE)
+"""The history of each keyspace's schema, which never expires."""
 
 LEDGER_TABLES = (REPAIR_RUN, REPAIR_FINDING, REPAIR_LAG, REPAIR_LEASE, *HISTORY_TABLES)
 

@@ -19,9 +19,7 @@ from model.projections.groups import Counts, Union
 from model.projections.mirror import Mirror
 from model.projections.projection import Condition
 from model.schema.keyspace import Schema
-from model.schema.table import Canonical, Column, Compaction, Kind, Table, UserType
-
-_P, _C = Kind.PARTITION, Kind.CLUSTERING
+from model.schema.table import Canonical, Column, Compaction, Table, UserType, columns
 
 TWCS_MESSAGES = Compaction(
     "TimeWindowCompactionStrategy", {"compaction_window_unit": "DAYS", "compaction_window_size": "30"}
@@ -52,47 +50,33 @@ _METADATA = (
     Column("modSeq", "bigint", canonical=Canonical.NUMBER),
     *_FLAGS,
     Column("userFlags", "set<text>", canonical=Canonical.SET),
-    Column("internalDate", "timestamp"),
-    Column("save_date", "timestamp"),
-    Column("bodyStartOctet", "int"),
-    Column("fullContentOctets", "bigint"),
-    Column("headerContent", "text"),
+    *columns(
+        "",
+        regular="internalDate timestamp, save_date timestamp, bodyStartOctet int, fullContentOctets bigint, "
+        "headerContent text",
+    ),
 )
 
 IMAP_UID = Table(
     "imapUidTable",
-    (
-        Column("messageId", "timeuuid", _P),
-        Column("mailboxId", "timeuuid", _C),
-        Column("uid", "bigint", _C),
-        *_METADATA,
-    ),
+    (*columns("messageId timeuuid", "mailboxId timeuuid, uid bigint"), *_METADATA),
     comment="Mailbox and flags of each message, by message id: the source of truth",
     compaction=TWCS_MESSAGES,
     options=cached(100) | LZ4_8_KIB,
 )
 MESSAGE_ID = Table(
     "messageIdTable",
-    (
-        Column("mailboxId", "timeuuid", _P),
-        Column("uid", "bigint", _C),
-        Column("messageId", "timeuuid"),
-        *_METADATA,
-    ),
+    (*columns("mailboxId timeuuid", "uid bigint", "messageId timeuuid"), *_METADATA),
     comment="Mailbox and flags of each message, by mailbox id and uid: a projection of imapUidTable",
     compaction=TWCS_MESSAGES,
     options=cached(1000),
 )
 MESSAGE_V3 = Table(
     "messageV3",
-    (
-        Column("messageId", "timeuuid", _P),
-        Column("internalDate", "timestamp"),
-        Column("bodyStartOctet", "int"),
-        Column("fullContentOctets", "bigint"),
-        Column("bodyContent", "text"),
-        Column("headerContent", "text"),
-        Column("attachments", "list<frozen<attachments>>"),
+    columns(
+        "messageId timeuuid",
+        regular="internalDate timestamp, bodyStartOctet int, fullContentOctets bigint, bodyContent text, "
+        "headerContent text, attachments list<frozen<attachments>>",
     ),
     comment="Message metadata and the ids of its blobs, whichever mailboxes hold it",
     compaction=TWCS_MESSAGES,
@@ -102,73 +86,62 @@ MAILBOX_BASE = UserType("mailboxbase", (("namespace", "text"), ("user", "text"))
 
 MESSAGE_COUNTER = Table(
     "messageCounter",
-    (Column("mailboxId", "timeuuid", _P), Column("nextUid", "bigint")),
+    columns("mailboxId timeuuid", regular="nextUid bigint"),
     comment="Uid generator",
     compaction=SIZE_TIERED,
     options=cached(10) | BLOOM_1_PERCENT,
 )
 MODSEQ = Table(
     "modseq",
-    (Column("mailboxId", "timeuuid", _P), Column("nextModseq", "bigint")),
+    columns("mailboxId timeuuid", regular="nextModseq bigint"),
     comment="Modseq generator",
     compaction=SIZE_TIERED,
     options=cached(10),
 )
 MAILBOX_COUNTERS = Table(
     "mailboxCounters",
-    (Column("mailboxId", "timeuuid", _P), Column("count", "counter"), Column("unseen", "counter")),
+    columns("mailboxId timeuuid", regular="count counter, unseen counter"),
     comment="Number of messages and of unseen messages of each mailbox",
     compaction=SIZE_TIERED,
     options=cached(10) | BLOOM_1_PERCENT,
 )
 FIRST_UNSEEN = Table(
     "firstUnseen",
-    (Column("mailboxId", "timeuuid", _P), Column("uid", "bigint", _C)),
+    columns("mailboxId timeuuid", "uid bigint"),
     comment="Uids of the messages without \\Seen",
     compaction=SIZE_TIERED,
     options=cached(10) | BLOOM_1_PERCENT,
 )
 MAILBOX_RECENTS = Table(
     "mailboxRecents",
-    (Column("mailboxId", "timeuuid", _P), Column("recent_mesage_uid", "bigint", _C)),
+    columns("mailboxId timeuuid", "recent_mesage_uid bigint"),
     comment="Uids of the messages with \\Recent",
     compaction=SIZE_TIERED,
     options=cached(10) | {"gc_grace_seconds": "0"},
 )
 MESSAGE_DELETED = Table(
     "messageDeleted",
-    (Column("mailboxId", "timeuuid", _P), Column("uid", "bigint", _C)),
+    columns("mailboxId timeuuid", "uid bigint"),
     comment="Uids of the messages with \\Deleted",
     compaction=SIZE_TIERED,
     options=cached(10),
 )
 APPLICABLE_FLAG = Table(
     "applicableFlag",
-    (Column("mailboxId", "timeuuid", _P), Column("userFlags", "set<text>", canonical=Canonical.SET)),
+    (*columns("mailboxId timeuuid"), Column("userFlags", "set<text>", canonical=Canonical.SET)),
     comment="User flags seen in each mailbox; append only",
     compaction=SIZE_TIERED,
     options=cached(10),
 )
 MAILBOX = Table(
     "mailbox",
-    (
-        Column("id", "timeuuid", _P),
-        Column("mailboxbase", "frozen<mailboxbase>"),
-        Column("name", "text"),
-        Column("uidvalidity", "bigint"),
-    ),
+    columns("id timeuuid", regular="mailboxbase frozen<mailboxbase>, name text, uidvalidity bigint"),
     comment="Path and uid validity of each mailbox",
     options=cached(10) | LZ4_8_KIB,
 )
 MAILBOX_PATH = Table(
     "mailboxPathV3",
-    (
-        Column("namespace", "text", _P),
-        Column("user", "text", _P),
-        Column("mailboxName", "text", _C),
-        Column("mailboxId", "timeuuid"),
-        Column("uidvalidity", "bigint"),
-    ),
+    columns("namespace text, user text", "mailboxName text", "mailboxId timeuuid, uidvalidity bigint"),
     comment="The registry of mailbox paths: the truth of paths",
     options=cached(10),
 )
@@ -237,13 +210,7 @@ MESSAGES = Family(
 """All that follows from imapUidTable."""
 
 _MAILBOX_READ = MAILBOX.with_columns(
-    (
-        Column("id", "timeuuid", _P),
-        Column("mailboxbase.namespace", "text"),
-        Column("mailboxbase.user", "text"),
-        Column("name", "text"),
-        Column("uidvalidity", "bigint"),
-    )
+    columns("id timeuuid", regular="mailboxbase.namespace text, mailboxbase.user text, name text, uidvalidity bigint")
 )
 """`mailbox` as it is compared: the fields of its path read one by one, which CQL and Spark both take."""
 
@@ -255,7 +222,7 @@ PATHS = Family(
         compared=_MAILBOX_READ.regular,
         renamed=(("mailboxbase.namespace", "namespace"), ("mailboxbase.user", "user"), ("name", "mailboxname")),
         report_only=True,
-    ),
+    )
 )
 """The paths of mailboxes: reported only, for now."""
 

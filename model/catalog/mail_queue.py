@@ -11,9 +11,7 @@ from typing import Final
 
 from model.advice.queue_settings import DAY, HOUR, gc_grace_for, lifetimes, window_compaction
 from model.catalog.james_tables import LEVELED, SIZE_TIERED, cached
-from model.schema.table import Column, Kind, Table
-
-_P, _C = Kind.PARTITION, Kind.CLUSTERING
+from model.schema.table import Table, columns
 
 LONGEST_STAY_SECONDS: Final = 7 * DAY
 """How long a mail may stay and none of its rows has to be renewed; what stays longer is, by the sweep."""
@@ -35,53 +33,39 @@ def _expiring(seconds: int) -> Mapping[str, str]:
     return {"default_time_to_live": str(seconds), **_GRACE, "read_repair": "'NONE'"}
 
 
-_MAIL = (
-    Column("enqueuedTime", "timestamp"),
-    Column("name", "text"),
-    Column("state", "text"),
-    Column("headerBlobId", "text"),
-    Column("bodyBlobId", "text"),
-    Column("attributes", "frozen<map<text, blob>>"),
-    Column("errorMessage", "text"),
-    Column("sender", "text"),
-    Column("recipients", "frozen<list<text>>"),
-    Column("remoteHost", "text"),
-    Column("remoteAddr", "text"),
-    Column("lastUpdated", "timestamp"),
-    Column("perRecipientSpecificHeaders", "frozen<list<tuple<text, text, text>>>"),
+_MAIL = columns(
+    "",
+    regular="enqueuedTime timestamp, name text, state text, headerBlobId text, bodyBlobId text, "
+    "attributes frozen<map<text,blob>>, errorMessage text, sender text, recipients frozen<list<text>>, "
+    "remoteHost text, remoteAddr text, lastUpdated timestamp, "
+    "perRecipientSpecificHeaders frozen<list<tuple<text,text,text>>>",
 )
 """What both the series of enqueued mails and the mails that are not due yet keep of a mail."""
 
 ENQUEUED_MAILS = Table(
     "enqueuedMailsV4",
-    (
-        Column("queueName", "text", _P),
-        Column("timeRangeStart", "timestamp", _P),
-        Column("bucketId", "int", _P),
-        Column("enqueueId", "uuid", _C),
-        *_MAIL,
-    ),
+    (*columns("queueName text, timeRangeStart timestamp, bucketId int", "enqueueId uuid"), *_MAIL),
     comment="Every mail enqueued, by slice of time and bucket; never changed, gone with its slice",
     compaction=window_compaction(LIVES.window_seconds),
     options=_expiring(LIVES.ttl_seconds),
 )
 DELETED_MAILS = Table(
     "deletedMailsV2",
-    (Column("queueName", "text", _P), Column("enqueueId", "uuid", _P)),
+    columns("queueName text, enqueueId uuid"),
     comment="Marks: mails that are no longer in their queue; each outlives the row that it hides",
     compaction=window_compaction(LIVES.mark_window_seconds),
     options={**_expiring(LIVES.mark_ttl_seconds), "bloom_filter_fp_chance": str(LIVES.mark_bloom_chance)},
 )
 BROWSE_START = Table(
     "browseStart",
-    (Column("queueName", "text", _P), Column("browseStart", "timestamp")),
+    columns("queueName text", regular="browseStart timestamp"),
     comment="Before it every mail of the queue is marked",
     compaction=SIZE_TIERED,
     options=cached(10),
 )
 CONTENT_START = Table(
     "contentStart",
-    (Column("queueName", "text", _P), Column("contentStart", "timestamp")),
+    columns("queueName text", regular="contentStart timestamp"),
     comment="Before it every row of the queue is gone",
     compaction=SIZE_TIERED,
     options=cached(10),
@@ -89,12 +73,7 @@ CONTENT_START = Table(
 DUE_MAILS = Table(
     "dueMails",
     (
-        Column("queueName", "text", _P),
-        Column("dueSlice", "timestamp", _P),
-        Column("bucketId", "int", _P),
-        Column("dueAt", "timestamp", _C),
-        Column("enqueueId", "uuid", _C),
-        Column("attempts", "int"),
+        *columns("queueName text, dueSlice timestamp, bucketId int", "dueAt timestamp, enqueueId uuid", "attempts int"),
         *_MAIL,
     ),
     comment="Mails that are not to be delivered before their time; each moves to enqueuedMailsV4 when it is due",
@@ -106,14 +85,10 @@ leases, in bucket 1 the lease of a flush (`mailqueue.rabbitmq.view.due_mails`): 
 has to leave those rows out, and what they name untouched. No mail is ever due in that slice."""
 SLICE_TALLIES = Table(
     "sliceTallies",
-    (
-        Column("queueName", "text", _P),
-        Column("timeRangeStart", "timestamp", _P),
-        Column("writer", "uuid", _C),
-        Column("enqueued", "bigint"),
-        Column("marked", "bigint"),
-        Column("settled", "boolean"),
-        Column("isForeign", "boolean"),
+    columns(
+        "queueName text, timeRangeStart timestamp",
+        "writer uuid",
+        "enqueued bigint, marked bigint, settled boolean, isForeign boolean",
     ),
     comment="How many mails of each slice each process has enqueued and marked: sums that may be written twice",
     compaction=window_compaction(LIVES.mark_window_seconds),
@@ -121,12 +96,9 @@ SLICE_TALLIES = Table(
 )
 QUEUE_STATE = Table(
     "queueState",
-    (
-        Column("queueName", "text", _P),
-        Column("furthestStart", "timestamp"),
-        Column("dueStart", "timestamp"),
-        Column("sweptAt", "timestamp"),
-        Column("lapsedBefore", "timestamp"),
+    columns(
+        "queueName text",
+        regular="furthestStart timestamp, dueStart timestamp, sweptAt timestamp, lapsedBefore timestamp",
     ),
     comment="How far each queue was seen to be swept, and when; where its mails that are not due begin",
     compaction=SIZE_TIERED,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 
 from model.catalog.james_tables import BLOB_PARTS, BLOBS, EVENT_STORE, SCHEMA_VERSION
-from model.catalog.ledger import LEDGER_TABLES, REPAIR_LAG, REPAIR_LEASE
+from model.catalog.ledger import HISTORY_TABLES, LEDGER_TABLES, REPAIR_LAG, REPAIR_LEASE
 from model.catalog.mail import (
     FAMILIES,
     IMAP_UID,
@@ -21,7 +21,6 @@ from model.catalog.mail import (
     MODSEQ,
 )
 from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, QUEUE_TABLES
-from model.catalog.schema_history import HISTORY_TABLES
 from model.projections.family import Family
 from model.schema.names import spelled
 from model.schema.table import Table

@@ -93,6 +93,13 @@ class Column:
         return self.type == "counter"
 
 
+def columns(partition: str, clustering: str = "", regular: str = "", static: str = "") -> tuple[Column, ...]:
+    """Columns as CQL lists them, by what they are to their table: `columns("day text", "run timeuuid DESC")`."""
+    kinds = ((Kind.PARTITION, partition), (Kind.CLUSTERING, clustering), (Kind.STATIC, static), (Kind.REGULAR, regular))
+    listed = [(kind, one.split()) for kind, text in kinds for one in text.split(", ") if one]
+    return tuple(Column(name, type_, kind, descending=bool(order)) for kind, (name, type_, *order) in listed)
+
+
 @dataclass(frozen=True, slots=True)
 class Compaction:
     """A compaction strategy by the short name of its class, with its options as CQL has them."""

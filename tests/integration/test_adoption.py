@@ -17,9 +17,9 @@ from cql.introspect import live_schema
 from cql.render import ddl_cql
 from model.catalog.generations import GENERATIONS, JAMES_3_8, Generation
 from model.catalog.james_tables import SCHEMA_VERSION
+from model.catalog.ledger import SCHEMA_BASELINE, SCHEMA_MIGRATION
 from model.catalog.mail_queue import OWN_QUEUE_TABLES
 from model.catalog.queue_tables import queue_tables_of
-from model.catalog.schema_history import SCHEMA_BASELINE, SCHEMA_MIGRATION
 from model.migrations.adoption import Standing
 from model.operations import Scan
 from model.schema.changes import Gap, Include, changes

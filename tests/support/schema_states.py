@@ -5,8 +5,8 @@ from cql.introspect import live_schema
 from cql.migrate.files import shipped
 from cql.migrate.history import History
 from cql.migrate.rollout import lease_name
+from model.catalog.ledger import SCHEMA_MIGRATION, SCHEMA_STATEMENT
 from model.catalog.mail import FIRST_UNSEEN, IMAP_UID
-from model.catalog.schema_history import SCHEMA_MIGRATION, SCHEMA_STATEMENT
 from model.migrations.plan import declared_by
 from model.operations import Remove
 from model.ports import Tables

@@ -12,8 +12,8 @@ from cql.migrate.history import History
 from cql.statements import Operation
 from model.catalog.generations import JAMES_3_8, NEWEST
 from model.catalog.james_tables import SCHEMA_VERSION
+from model.catalog.ledger import SCHEMA_BASELINE, SCHEMA_MIGRATION
 from model.catalog.mail import SCHEMA
-from model.catalog.schema_history import SCHEMA_BASELINE, SCHEMA_MIGRATION
 from model.errors import DoubtfulWrite, LeaseHeld, LeaseLost, SchemaMismatch, UnknownKeyspace, UnsafeRequest
 from model.migrations.adoption import Standing
 from model.migrations.history import MigrationState, digests, fingerprint_of

@@ -6,11 +6,10 @@ import pytest
 
 import cql
 from admin.services.lint import LintSettings, lint_files, lint_schema
-from model.catalog.ledger import LEDGER_TABLES
+from model.catalog.ledger import HISTORY_TABLES, LEDGER_TABLES
 from model.catalog.lint_ignores import CATALOG_IGNORES
 from model.catalog.mail import SCHEMA, CompactionChoice, compacted
 from model.catalog.mail_queue import QUEUE_TABLES
-from model.catalog.schema_history import HISTORY_TABLES
 from model.errors import ExitCode
 from model.schema.keyspace import Schema
 from model.schema.lint.ignores import unused_among

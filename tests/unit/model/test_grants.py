@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from cql.statistics import VIEWS
 from cql.traffic import BROWSE_START, ENQUEUED, EVENTS
-from model.catalog.ledger import LEDGER_TABLES, REPAIR_LEASE
+from model.catalog.ledger import HISTORY_TABLES, LEDGER_TABLES, REPAIR_LEASE
 from model.catalog.mail import FAMILIES, MESSAGES
 from model.catalog.mail_queue import QUEUE_TABLES
-from model.catalog.schema_history import HISTORY_TABLES
 from model.schema.grants import (
     ADVISER,
     LOADER,

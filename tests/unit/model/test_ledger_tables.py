@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from model.catalog.ledger import (
     FINDING_BUCKETS,
+    HISTORY_TABLES,
     KEEP,
     LAG_BUCKETS,
     LEDGER_TABLES,
@@ -16,7 +17,6 @@ from model.catalog.ledger import (
     day_of,
     days_back,
 )
-from model.catalog.schema_history import HISTORY_TABLES
 from model.ids import micros_of
 from model.schema.table import identifier
 
