@@ -14,7 +14,7 @@ from admin.advice.sampling import draw_sample
 from admin.advice.trial import Trial
 from admin.advice.trial_node import PREFIX, given_node, started_node
 from admin.local.ports import require_free
-from admin.local.throwaway import remove, sweep
+from admin.local.throwaway import sweep
 from cql.driver.contact import Contact
 from cql.driver.nodes import ask_every_node, sstables_of, traced
 from cql.driver.session import CassandraCluster, connect
@@ -219,48 +219,6 @@ class TestCommand:
         left = [row["keyspace_name"] for row in cluster.query("SELECT keyspace_name FROM system_schema.keyspaces")]
         assert not [name for name in left if name.startswith("mailmend_trial_")]
 
-    def test_mailboxes_that_are_all_too_large_leave_the_rest_of_the_advice(self, mailmend: CommandLine) -> None:
-        """And the note says which option takes more."""
-        ended = mailmend("schema", "advise", "--rows", "3")
-
-        assert ended.code == 0, ended.err
-        assert "no mailbox of at most 3 messages was found (--rows takes more)" in ended.out
-        assert "Queue tables: slices of" in ended.out
-
-    @pytest.mark.parametrize(
-        "options",
-        [("--rows", "0"), ("--mails-per-second", "0"), ("--longest-stay", "soon"), ("--trial-at", "here:there")],
-    )
-    def test_what_makes_no_sense_is_refused(self, mailmend: CommandLine, options: tuple[str, str]) -> None:
-        """Before anything is asked of the cluster."""
-        ended = mailmend("schema", "advise", *options)
-
-        assert ended.code == 2
-        assert options[0] in ended.err
-
-    def test_a_trial_on_the_cluster_with_the_mail_is_refused(self, mailmend: CommandLine) -> None:
-        """It would write there; only this machine's own Cassandra may serve for both."""
-        mail = ("--host", "cassandra-1", "--port", "9042")
-
-        ended = mailmend("schema", "advise", *mail, "--trial-at", "cassandra-1:9042")
-
-        assert ended.code == 2
-        assert "is the cluster that is advised on" in ended.err
-
-    def test_a_trial_that_fails_leaves_the_rest_of_the_advice(self, mailmend: CommandLine) -> None:
-        """Nobody answers where it was to run."""
-        ended = mailmend("schema", "advise", "--trial-at", "127.0.0.1:1", "--json")
-
-        assert ended.code == 0, ended.err
-        assert ended.json["messages"]["choice"] is None
-        assert ended.json["queue"]["ttl_seconds"] > 0
-        assert any("No trial was made" in note for note in ended.json["notes"])
-
-    def test_a_keyspace_without_mail_is_refused(self, mailmend: CommandLine) -> None:
-        """There is nothing to advise on."""
-        assert mailmend("schema", "advise", "--keyspace", "system_auth").code == 2
-        assert mailmend("schema", "advise", "--keyspace", "no_such_keyspace").code == 2
-
 
 @pytest.mark.thorough
 def test_every_figure_is_told_by_cassandra_4_1_too(cassandra41: CassandraServer) -> None:
@@ -321,14 +279,6 @@ class TestNode:
         assert all(one.disk_bytes > 1_000 for one in results)
         assert not list(tmp_path.iterdir())
         require_free("127.0.0.1", port)
-
-    def test_removing_what_is_gone_is_no_error(self, tmp_path: Path) -> None:
-        """Ctrl-C may come twice."""
-        folder = tmp_path / "made"
-        folder.mkdir()
-        for _ in range(2):
-            remove(folder)
-            assert not folder.exists()
 
     def test_a_given_node_has_no_folder_to_measure(self, cassandra: CassandraServer) -> None:
         """Its bytes are those that it tells, in whole MiB."""

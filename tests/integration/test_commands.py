@@ -1,19 +1,28 @@
-"""The commands that a person types, against a real Cassandra and the local engine, in this process."""
+"""One walk through the commands on a real Cassandra, and what only real servers and processes show of bad input.
 
-import json
+Everything else that the commands do is told on twins, in tests/unit/admin.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
-from model.catalog.mail import IMAP_UID
-from tests.support.commands import CommandLine
+from tests.support.commands import CommandLine, Ended
 from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on
 from tests.support.servers import CassandraServer
 
 pytestmark = pytest.mark.cassandra
 
 QUICK = ("--engine", "local", "--delay", "0")
+CHECKOUT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -34,13 +43,6 @@ def mail(keyspace: MailKeyspace) -> MailKeyspace:
 def mailmend(cassandra: CassandraServer, mail: MailKeyspace, tmp_path: Path) -> CommandLine:
     """A shell that knows the cluster and both keyspaces."""
     return shell_on(cassandra, mail, tmp_path)
-
-
-def test_a_healthy_keyspace_checks_clean(mailmend: CommandLine) -> None:
-    """Exit 0, and a sentence that says so."""
-    ended = mailmend("check", *QUICK)
-
-    assert (ended.code, "No drift." in ended.out) == (0, True), ended.err
 
 
 def test_a_check_finds_drift_and_writes_nothing(mailmend: CommandLine, mail: MailKeyspace) -> None:
@@ -82,141 +84,106 @@ def test_check_repair_undo_and_redo(mailmend: CommandLine, mail: MailKeyspace) -
     assert mailmend("check", *QUICK).code == 0
 
 
-def test_every_form_of_result_at_once(mailmend: CommandLine, mail: MailKeyspace, tmp_path: Path) -> None:
-    """JSON on stdout, a report, the findings: and stdout holds nothing but the JSON."""
-    mail.lose_truth(mail.truths[0])
-    report, findings = tmp_path / "r.html", tmp_path / "f.jsonl"
-
-    ended = mailmend("check", *QUICK, "--json", "--report", str(report), "--findings", str(findings))
-
-    lines = [json.loads(line) for line in findings.read_text().splitlines()]
-    withdrawn = [line for line in lines if line["projection"] == "messageIdTable"]
-    assert [(line["verdict"], line["key"]["uid"]) for line in withdrawn] == [("WITHDRAW", 1)]
-    assert "WITHDRAW" in report.read_text()
-    assert ended.out.count("\n") == 1
-    assert ended.json["last_traces"] >= 1
+def _refused(ended: Ended, code: int, *said: str) -> None:
+    """It ended with that code, said these words on stderr, and nothing else happened."""
+    assert ended.code == code, ended
+    assert ended.out == ""
+    for words in said:
+        assert words in ended.err, ended.err
+    assert "Traceback" not in ended.err
+    assert len(ended.err.splitlines()) <= 4, ended.err
 
 
-def test_raw_suspects_at_once(mailmend: CommandLine, mail: MailKeyspace) -> None:
-    """`--no-recheck` neither waits nor looks again."""
-    mail.lose_projection(mail.truths[0])
-
-    ended = mailmend("check", "messages", "--engine", "local", "--no-recheck", "--json")
-
-    assert (ended.code, "delay" in ended.json["seconds"], "recheck" in ended.json["seconds"]) == (1, False, False)
+def test_an_unknown_keyspace(mailmend: CommandLine) -> None:
+    """Named, with how to create it or to name another; a repair makes no ledger for it either."""
+    for command in (("repair", "messages", *QUICK), ("schema", "verify"), ("undo", str(uuid4()))):
+        _refused(mailmend(*command, "--keyspace", "g_nowhere"), 2, "keyspace 'g_nowhere' does not exist", "--keyspace")
 
 
-def test_only_some_verdicts(mailmend: CommandLine, mail: MailKeyspace) -> None:
-    """What is not named is left, and the exit code says that drift is left."""
-    mail.lose_projection(mail.truths[0])
-    mail.lose_flag_update(mail.truths[1])
+def test_nobody_listens(mailmend: CommandLine) -> None:
+    """Which address was tried, and what to look at."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        free = server.getsockname()[1]
 
-    ended = mailmend("repair", "messages", *QUICK, "--only", "amend", "--json")
-
-    assert (ended.code, ended.json["fixed"], ended.json["left"]) == (1, {"AMEND": 1}, {"PROJECT": 1})
+    _refused(mailmend("check", *QUICK, "--port", str(free)), 4, f"127.0.0.1:{free}", "--host, --port")
 
 
-def test_too_many_fixes_stop_before_the_first(mailmend: CommandLine, mail: MailKeyspace) -> None:
-    """Nothing was written, and the message says how to go on."""
-    mail.lose_projection(mail.truths[0])
-    mail.lose_projection(mail.truths[1])
+def test_something_listens_that_never_answers(mailmend: CommandLine) -> None:
+    """A time-out is no crash."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
 
-    ended = mailmend("repair", "messages", *QUICK, "--max-fixes", "1")
-
-    assert (ended.code, ended.out) == (1, "")
-    assert "--max-fixes" in ended.err
-    assert mail.mirror(mail.truths[0]) is None
+        _refused(mailmend("check", *QUICK, "--port", str(port)), 4, f"127.0.0.1:{port}")
 
 
-def test_restoring_asks_and_is_never_scheduled(mailmend: CommandLine, mail: MailKeyspace) -> None:
-    """Without a terminal it needs --yes; with it the truth returns."""
-    mail.lose_truth(mail.truths[0])
-
-    refused = mailmend("repair", "messages", *QUICK, "--dangling", "restore")
-    assert (refused.code, "--yes" in refused.err) == (2, True)
-
-    restored = mailmend("repair", "messages", *QUICK, "--dangling", "restore", "--yes", "--json")
-    assert restored.json["fixed"].get("WITHDRAW", 0) >= 1, restored.err
-    assert mail.get(IMAP_UID, IMAP_UID.key_of(mail.truths[0])) is not None
-    mailmend("repair", "messages", *QUICK)  # what else had been withdrawn with it returns in the next run
-    assert mailmend("check", "messages", *QUICK).code == 0
-
-
-def test_a_margin_below_the_law_is_refused(mailmend: CommandLine) -> None:
-    """Unless the keyspace is declared quiet."""
-    refused = mailmend("repair", "messages", *QUICK, "--margin", "5s", MAILMEND_REPAIR_MESSAGES_NO_WRITERS="0")
-
-    assert (refused.code, "--no-writers" in refused.err) == (2, True)
-    assert mailmend("repair", "messages", *QUICK, "--margin", "5s", "--no-writers").code == 0
+def test_something_listens_that_is_no_cassandra(mailmend: CommandLine) -> None:
+    """Another service's port, for example."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        pid = os.fork()
+        if pid == 0:
+            for _ in range(20):
+                server.accept()[0].sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            os._exit(0)
+        try:
+            _refused(mailmend("check", *QUICK, "--port", str(port)), 4, f"127.0.0.1:{port}")
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
 
 
-def test_runs_are_listed_for_people_and_for_scripts(mailmend: CommandLine, mail: MailKeyspace) -> None:
-    """Newest first; every finding of a run can be had as JSON lines."""
-    mail.lose_projection(mail.truths[0])
-    first = mailmend("repair", "messages", *QUICK, "--json").json["run"]
-    second = mailmend("repair", "messages", *QUICK, "--json").json["run"]
-
-    listed = mailmend("runs", "list", "--json").json["runs"]
-    assert [run["run"] for run in listed][:2] == [second, first]
-    assert first in mailmend("runs", "list").out
-    assert "PROJECT" in mailmend("runs", "show", first).out
-    (line,) = mailmend("runs", "show", first, "--findings").out.splitlines()
-    assert json.loads(line)["verdict"] == "PROJECT"
+def test_a_run_of_another_keyspace_is_not_undone_here(
+    cassandra: CassandraServer, mailmend: CommandLine, mail: MailKeyspace
+) -> None:
+    """The before-images belong elsewhere."""
+    run = mailmend("repair", "messages", *QUICK, "--json").json["run"]
+    with keyspace_of_its_own(cassandra, "other") as other:
+        _refused(mailmend("undo", run, "--keyspace", other.name), 2, mail.name)
 
 
-def test_no_secret_reaches_the_ledger_or_a_report(mailmend: CommandLine, mail: MailKeyspace, tmp_path: Path) -> None:
-    """The password is for the driver alone."""
-    mail.lose_projection(mail.truths[0])
-    report = tmp_path / "r.html"
-
-    ended = mailmend(
-        "repair", "messages", *QUICK, "--report", str(report), "--username", "u", MAILMEND_PASSWORD="hunter2"
+def _shell(mailmend: CommandLine, command: str) -> "subprocess.Popen[str]":
+    """The command in a process of its own, behind a real shell."""
+    environment = {**os.environ, **mailmend.environment, "HOME": str(mailmend.home), "PYTHONPATH": str(CHECKOUT)}
+    line = command.replace("mailmend", f"{sys.executable} -m mailmend", 1)
+    return subprocess.Popen(
+        ["bash", "-o", "pipefail", "-c", line],
+        env=environment,
+        cwd=mailmend.home,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
 
-    shown = mailmend("runs", "list", "--json").out
-    assert ended.code == 0
-    assert "hunter2" not in ended.out + ended.err + shown + report.read_text()
+
+def test_a_reader_that_goes_away_early(mailmend: CommandLine) -> None:
+    """`| head` ends in silence: no traceback, and not with 1, which would mean drift."""
+    with _shell(mailmend, "mailmend check --help | true") as process:
+        _, err = process.communicate(timeout=60)
+
+    assert (process.returncode in {0, 141}, err) == (True, "")
 
 
-def test_one_message_at_once(mailmend: CommandLine, mail: MailKeyspace) -> None:
-    """Exact, without any scan: its lost projection returns, another message's stays lost."""
-    one, other = mail.truths[:2]
-    mail.lose_projection(one)
-    mail.lose_projection(other)
+def test_ctrl_c_says_how_to_go_on_and_leaves_a_consistent_ledger(mailmend: CommandLine, mail: MailKeyspace) -> None:
+    """Interrupted while it waited: exit 130, the run INTERRUPTED, the row as it was, and the same command goes on."""
+    mail.lose_projection(mail.truths[0])
+    with _shell(mailmend, "exec mailmend repair messages --engine local --delay 1h") as process:
+        _until_waiting(process)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
 
-    ended = mailmend("repair", "messages", "--delay", "0", "--message", str(one["messageid"]), "--json")
-
-    assert (ended.code, ended.json["fixed"]) == (0, {"PROJECT": 1}), ended.err
-    assert mail.mirror(one) is not None
-    assert mail.mirror(other) is None
-
-
-def test_one_mailbox_shows_what_its_own_rows_show_and_says_so(mailmend: CommandLine, mail: MailKeyspace) -> None:
-    """AMEND and WITHDRAW without a scan; a missing row needs `--scan`."""
-    mail.lose_flag_update(mail.truths[0])
-    mail.lose_projection(mail.truths[1])
-    here = ("repair", "messages", "--delay", "0", "--mailbox", str(mail.mailbox))
-
-    seen = mailmend(*here, "--json")
-    assert seen.json["fixed"] == {"AMEND": 1}
-    assert "--scan" in seen.err
-    assert mail.mirror(mail.truths[1]) is None
-
-    scanned = mailmend(*here, "--scan", "--json")
-    assert scanned.json["fixed"] == {"PROJECT": 1}, scanned.err
-    assert mailmend("check", "messages", *QUICK).code == 0
+    assert (process.returncode, "To go on" in err, "Traceback" in err) == (130, True, False), err
+    (newest, *_) = mailmend("runs", "list", "--json").json["runs"]
+    assert newest["state"] == "INTERRUPTED"
+    assert mail.mirror(mail.truths[0]) is None
+    assert mailmend("repair", "messages", *QUICK).code == 0
+    assert mail.mirror(mail.truths[0]) is not None
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--user", "nobody"), "'nobody' has no mailbox"),
-        (("--scan",), "--scan goes with"),
-        (("--message", "x"), "not a valid UUID"),
-    ],
-)
-def test_a_target_that_cannot_be_is_refused(mailmend: CommandLine, arguments: tuple[str, ...], said: str) -> None:
-    """Before anything is written."""
-    ended = mailmend("repair", "messages", "--delay", "0", *arguments)
-
-    assert (ended.code, said in ended.err) == (2, True), ended.err
+def _until_waiting(process: "subprocess.Popen[str]") -> None:
+    assert process.stderr is not None
+    began = time.monotonic()
+    for line in process.stderr:
+        if line.startswith("waiting"):
+            return
+        assert time.monotonic() - began < 60
+    pytest.fail("it never came to the wait")

@@ -74,10 +74,3 @@ def test_the_page_of_a_live_keyspace_tells_what_is_there(keyspace: str, mailmend
     assert "mailboxCounters" not in page.replace("mailboxCounters, ", "")
     assert page.index("## Other tables") < page.index("| `v` |")
     assert "firstUnseen" in (tmp_path / "schema.svg").read_text(encoding="utf-8")
-
-
-def test_a_keyspace_that_is_not_there_is_named(mailmend: CommandLine) -> None:
-    """Exit 2, as everywhere."""
-    ended = mailmend("schema", "export", "--live", "--keyspace", "h_never_made")
-
-    assert (ended.code, "h_never_made" in ended.err) == (2, True)

@@ -8,9 +8,8 @@ import pytest
 from cql.driver.contact import Contact
 from cql.driver.session import CassandraCluster, connect
 from cql.introspect import live_schema
-from model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES
 from model.instants import MICROS
-from model.operations import Change
 from model.projections.binding import bind
 from model.projections.family import Family
 from model.projections.findings import Finding, Suspect
@@ -23,8 +22,6 @@ from tests.support.keyspaces import LEDGER, MAIL, created, dropped
 from tests.support.progress import SilentProgress
 from tests.support.repairing import (
     DAY_SECONDS,
-    LONG_AGO,
-    MAILBOX,
     World,
     content_row,
     message,
@@ -102,44 +99,6 @@ def test_each_verdict_is_mended_as_of_t(world: World) -> None:
     assert mirrored(world, stale) is None
 
 
-def test_running_a_fix_twice_is_like_running_it_once(world: World) -> None:
-    """A task that Spark retries."""
-    truth = world.message(truth_row(4), projected=False)
-    suspects = [mirror_suspect(truth, Verdict.PROJECT)]
-
-    outcomes = world.revisit(suspects) + world.revisit(suspects)
-
-    assert [(one.verdict, one.result) for one in outcomes] == [(Verdict.PROJECT, Verdict.FIXED)] * 2
-    assert len(list(world.ledger.findings(world.run))) == 1
-
-
-def test_a_fix_under_a_later_tombstone_is_hidden(world: World) -> None:
-    """Nothing shows a tombstone but reading back."""
-    truth = world.message(truth_row(5), projected=False)
-    world.remove(MESSAGE_ID, place(truth), at=world.as_of + 1)
-
-    (outcome,) = world.revisit([mirror_suspect(truth, Verdict.PROJECT)])
-
-    assert (outcome.verdict, outcome.result) == (Verdict.PROJECT, Verdict.HIDDEN)
-
-
-def test_what_users_changed_since_stays(world: World) -> None:
-    """MOVED, AHEAD, and AHEAD beaten on demand."""
-    moved, ahead = truth_row(6), truth_row(7)
-    world.message(moved, projected=False, at=world.as_of + 1)
-    world.message(ahead, projected=False)
-    future = world.clock.micros() + 60 * MICROS
-    world.put(MESSAGE_ID, mirror_row(ahead, modseq=99), at=future)
-    suspects = [mirror_suspect(moved, Verdict.PROJECT), mirror_suspect(ahead, Verdict.AMEND)]
-
-    outcomes = world.revisit(suspects)
-    (beaten,) = world.revisit(suspects[1:], beat_ahead=True)
-
-    assert {one.suspect.key[1]: one.result for one in outcomes} == {6: Verdict.MOVED, 7: Verdict.AHEAD}
-    assert (beaten.verdict, beaten.result) == (Verdict.AMEND, Verdict.FIXED)
-    assert mirrored(world, moved) is None
-
-
 def test_a_before_image_holds_columns_that_nobody_declared_and_undo_brings_them_back(world: World) -> None:
     """An amended row keeps them, a removed one gets them back."""
     table = world.families[0].mirror.table
@@ -157,30 +116,6 @@ def test_a_before_image_holds_columns_that_nobody_declared_and_undo_brings_them_
     assert (amended["nickname"], amended["modseq"]) == ("Bob", 1)
     assert {one.result for one in outcomes} == {Verdict.FIXED}
     assert [mirrored(world, row) for row in (wrong, stale)] == before
-
-
-def test_filters_and_unions(world: World) -> None:
-    """Rows of key columns, and elements of a set."""
-    truth = world.message(truth_row(10))
-    world.remove(FIRST_UNSEEN, place(truth), at=LONG_AGO + 1)
-    world.put(FIRST_UNSEEN, FIRST_UNSEEN.key_row((MAILBOX, 1010)))
-    world.mail.write(Change(APPLICABLE_FLAG, (MAILBOX,), add={"userflags": frozenset({"now"})}))
-    wanted = {"userflags": frozenset({"now", "lost"})}
-
-    outcomes = world.revisit(
-        [
-            Suspect("firstUnseen", place(truth), Verdict.PROJECT),
-            Suspect("firstUnseen", (MAILBOX, 1010), Verdict.WITHDRAW),
-            Suspect("applicableFlag", (MAILBOX,), Verdict.AMEND, wanted=wanted),
-        ]
-    )
-
-    assert {one.result for one in outcomes} == {Verdict.FIXED}
-    assert world.get(FIRST_UNSEEN, place(truth)) is not None
-    assert world.get(FIRST_UNSEEN, (MAILBOX, 1010)) is None
-    seen = world.get(APPLICABLE_FLAG, (MAILBOX,))
-    assert seen is not None
-    assert seen.row["userflags"] == {"now", "lost"}
 
 
 def test_an_orphan_is_quarantined_unless_it_is_young_and_returns(world: World) -> None:
@@ -202,19 +137,6 @@ def test_an_orphan_is_quarantined_unless_it_is_young_and_returns(world: World) -
     assert MESSAGES.mirror.agree(returned.row, mirror_row(old))
     assert world.get(MESSAGE_ID, place(old)) is not None
     assert world.get(FIRST_UNSEEN, place(old)) is not None
-
-
-def test_a_last_trace_is_restored(world: World) -> None:
-    """--dangling restore: the truth returns whole, where none is."""
-    truth = world.message(truth_row(13, userflags=frozenset({"x"})))
-    world.remove(IMAP_UID, IMAP_UID.key_of(truth), at=LONG_AGO + 1)
-
-    (outcome,) = world.revisit([mirror_suspect(truth, Verdict.WITHDRAW, known=False)], dangling="restore")
-
-    assert (outcome.result, outcome.last_trace) == (Verdict.FIXED, True)
-    seen = world.get(IMAP_UID, IMAP_UID.key_of(truth))
-    assert seen is not None
-    assert MESSAGES.mirror.agree(seen.row, mirror_row(truth))
 
 
 def test_a_leak_is_collected_and_returns(world: World) -> None:

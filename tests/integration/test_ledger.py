@@ -1,6 +1,5 @@
 """The ledger and the leases on a real Cassandra: what only a server can confirm of stamps, expiry and conditions."""
 
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,8 +15,8 @@ from model.operations import Seen
 from model.projections.findings import Finding, Suspect
 from model.projections.verdicts import Verdict
 from repair.clock import SystemClock
-from repair.ledger.leases import Lease, Leases
-from repair.ledger.runs import Ledger, RunState
+from repair.ledger.leases import Leases
+from repair.ledger.runs import Ledger
 from tests.support.keyspaces import LEDGER, created, dropped
 from tests.support.servers import CassandraServer
 
@@ -53,17 +52,6 @@ def finding(number: int, flags: str = "seen", at: int = 1) -> Finding:
     row = {"uid": number, "flags": flags, "headercontent": f"1_628_{number}" * 4}
     suspect = Suspect("messageIdTable", (CLOCK.new_uuid() if flags == "new" else None, number), Verdict.AMEND)
     return Finding(suspect, Verdict.AMEND, truths=(Seen(row, {"flags": 5}),), projected=Seen(row, {"flags": at}))
-
-
-def test_a_run_goes_through_its_states(ledger: Ledger) -> None:
-    """Written, read back, listed."""
-    run = ledger.start("mail", "repair messages", 1, {"delay": 60}, owner="me")
-    assert ledger.get(run.id) == run
-    done = ledger.finish(run, {"fixed": {"AMEND": 1}})
-    assert ledger.get(run.id) == done
-    assert done in ledger.runs("mail")
-    stopped = ledger.interrupt(ledger.start("mail", "repair messages", 1, {}), {})
-    assert ledger.get(stopped.id).state is RunState.INTERRUPTED
 
 
 def test_ten_thousand_fixes_are_recorded_and_settled_in_seconds(ledger: Ledger) -> None:
@@ -116,25 +104,6 @@ def test_contenders_hear_who_holds_a_lease(tables: Keyspace) -> None:
     theirs.release(theirs.acquire("contended", "repair messages"))
 
 
-def test_one_of_ten_contenders_wins_on_a_server_too(tables: Keyspace) -> None:
-    """All at once."""
-    won: list[Lease] = []
-    lost: list[LeaseHeld] = []
-
-    def contend(number: int) -> None:
-        try:
-            won.append(Leases(tables, CLOCK, str(number)).acquire("crowded", "x"))
-        except LeaseHeld as held:
-            lost.append(held)
-
-    threads = [threading.Thread(target=contend, args=(number,)) for number in range(10)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert (len(won), len(lost)) == (1, 9)
-
-
 def until(wanted: Any, seconds: float = 20) -> Any:
     """Wait for a server's own clock: the one thing that no virtual clock turns."""
     end = time.monotonic() + seconds
@@ -160,15 +129,3 @@ def test_a_heartbeat_outlives_the_time_to_live_and_a_killed_holder_does_not(
     with pytest.raises(LeaseLost, match="held by nobody"):
         leases.renew(lease)
     assert Leases(tables, CLOCK, "them").acquire("beating", "x").owner == "them"
-
-
-def test_a_lost_lease_is_noticed_at_the_next_heartbeat(tables: Keyspace) -> None:
-    """A refused update brings only the condition's column along; the holder is read apart."""
-    ours, theirs = Leases(tables, CLOCK, "us"), Leases(tables, CLOCK, "them")
-    lease = ours.acquire("forced", "repair messages")
-    assert theirs.force_release("forced", "the host is gone") is not None
-    newer = theirs.acquire("forced", "repair messages")
-    with pytest.raises(LeaseLost, match="held by them"):
-        ours.renew(lease)
-    ours.release(lease)
-    assert ours.holder("forced") == newer

@@ -63,23 +63,6 @@ def test_a_refused_message_is_named_and_the_rest_stored(mailmend: CommandLine, t
     assert "gone.eml" in ended.err
 
 
-@pytest.mark.parametrize("content", [b"root:x:0:0:root\n", b"\x00\x01\x02"], ids=["text", "binary"])
-def test_an_mbox_that_is_not_one(mailmend: CommandLine, tmp_path: Path, content: bytes) -> None:
-    """Refused before the cluster is asked, naming the file."""
-    (tmp_path / "not.mbox").write_bytes(content)
-
-    ended = mailmend("load", str(tmp_path / "not.mbox"), *TO_INBOX, MAILMEND_PORT="1")
-
-    assert (ended.code, "not.mbox" in ended.err, "Traceback" in ended.err) == (2, True, False), ended
-
-
-def test_a_path_that_is_not_there(mailmend: CommandLine, tmp_path: Path) -> None:
-    """Exit 2; so is a folder without mail."""
-    assert mailmend("load", str(tmp_path / "no"), *TO_INBOX).code == 2
-    (tmp_path / "empty").mkdir()
-    assert mailmend("load", str(tmp_path / "empty"), *TO_INBOX).code == 2
-
-
 def test_lags_are_mended_without_a_scan_and_forgotten(mailmend: CommandLine, keyspace: MailKeyspace) -> None:
     """A dry run tells them and keeps them; the repair mends exactly them; afterwards none is left."""
     keyspace.refill()

@@ -87,30 +87,6 @@ def test_deleted_mails_stay_away_and_come_back_on_request(queue: RealQueue, tmp_
     )
 
 
-def test_a_purged_queue_delivers_nothing(queue: RealQueue, tmp_path: Path) -> None:
-    """Delayed mails neither."""
-    queue.put("one", "two")
-    queue.put("later", options=("--delay", "1h"))
-
-    assert queue("purge", "--yes", "--json").json["removed"] == 3
-    assert queue("flush", "--json").json["flushed"] == 0
-    assert queue("dequeue", "--to", str(tmp_path), "--wait", "2s", "--json").json["taken"] == 0
-    assert queue("size", "--json").json["mails"] == 0
-
-
-def test_delays_and_priorities(queue: RealQueue, tmp_path: Path) -> None:
-    """A flushed mail is delivered; urgent mail waits in a queue of its own."""
-    queue.put("later", options=("--delay", "1h"))
-    queue.put("urgent", options=("--priority", "9"))
-
-    assert queue("size", "--json").json["delayed"] == 1
-    looked = queue("flush", "--dry-run", "--json").json
-    assert (looked["delayed"], looked["earliest_due_at"] is not None) == (1, True)
-    assert [one["name"] for one in queue("dequeue", "--dry-run", "--json").json["would_take"]] == ["urgent"]
-    assert queue("flush", "--json").json["flushed"] == 1
-    assert queue("dequeue", "--to", str(tmp_path), "--limit", "2", "--wait", "20s", "--json").json["acked"] == 2
-
-
 def test_lost_messages_are_found_and_published_again(queue: RealQueue, tmp_path: Path) -> None:
     """By count, then by name; exactly those that lack theirs."""
     lost, there = queue.put("lost", "there")
@@ -125,22 +101,6 @@ def test_lost_messages_are_found_and_published_again(queue: RealQueue, tmp_path:
 
     assert queue("republish", "--id", lost, "--older-than", "1ms", "--json").json["republished"] == 1
     assert queue("dequeue", "--to", str(tmp_path), "--limit", "2", "--wait", "20s", "--json").json["acked"] == 2
-
-
-def test_a_drain_gives_everything_back(queue: RealQueue, tmp_path: Path) -> None:
-    """Messages of every level, and dead letters."""
-    queue.put("bad")
-    assert queue("dequeue", "--exec", "false", "--limit", "1", "--wait", "20s").code == 1
-    queue.put("one")
-    queue.put("urgent", options=("--priority", "9"))
-    until(told_messages(queue, 2))
-
-    drained = queue("reconcile", "--drain", "--yes", "--no-blobs", "--json")
-
-    assert (drained.json["drained"]["messages"], len(drained.json["drained"]["dead"])) == (2, 1), drained.err
-    assert drained.json["drained"]["only_in_broker"] == []
-    assert queue("dequeue", "--to", str(tmp_path), "--limit", "2", "--wait", "20s", "--json").json["acked"] == 2
-    until(lambda: queue("health", "--json").json["queues"][0]["broker"]["dead"] == 1)
 
 
 def test_a_message_without_a_row_is_named(queue: RealQueue) -> None:

@@ -13,7 +13,7 @@ import pytest
 from cql.driver.session import IN_FLIGHT, CassandraCluster, Contact, Keyspace, connect
 from model.catalog.mail import MAIL_TYPES, MAILBOX, MESSAGE_V3, PATHS
 from model.errors import BadIdentifier, CannotReach, MailmendError, SchemaMismatch, UnknownKeyspace, WrongUse
-from model.operations import Applied, Level, Put, PutIfAbsent, Read, Scan, Seen
+from model.operations import Applied, Put, PutIfAbsent, Read, Scan, Seen
 from model.ports import NodeClocks
 from model.schema.keyspace import Schema
 from model.schema.table import Column
@@ -143,11 +143,6 @@ class TestKeyspace:
             keyspace.read(Read(wider, ("k",)))
         assert caught.value.missing == ("cells.threadid",)
 
-    def test_a_missing_table_is_named(self, keyspace: Keyspace) -> None:
-        """In a scan as well."""
-        with pytest.raises(SchemaMismatch, match="lacks table nowhere"):
-            list(keyspace.scan(Scan(replace(CELLS, spelling="nowhere"), ("k",))))
-
     def test_of_many_only_the_failing_ones_fail(self, keyspace: Keyspace) -> None:
         """Each error in its place, more than are under way at once."""
         nowhere = replace(MARKS, spelling="nowhere")
@@ -157,26 +152,6 @@ class TestKeyspace:
         for error, answer, table in zip(errors, answers, tables, strict=True):
             assert isinstance(error, SchemaMismatch) is (table is nowhere)
             assert isinstance(answer, MailmendError) is (table is nowhere)
-
-    def test_a_value_that_does_not_fit_is_named(self, keyspace: Keyspace) -> None:
-        """Its column is; nothing is sent."""
-        with pytest.raises(WrongUse, match='"c"'):
-            keyspace.write(Put(MARKS, {"k": "k", "c": "one"}))
-        with pytest.raises(WrongUse):
-            keyspace.write(Put(CELLS, {"k": "k", "c": 1, "d": ID, "n": 2**70}))
-
-    def test_a_long_partition_and_a_long_table_are_read_page_by_page(self, keyspace: Keyspace) -> None:
-        """Nothing is lost where pages meet."""
-        many, k = 5000, uuid4().hex
-        assert not any(keyspace.write_all([Put(MARKS, {"k": k, "c": c}) for c in range(many)]))
-        assert [seen.row["c"] for seen in keyspace.read(Read(MARKS, (k,)))] == list(range(many))[::-1]
-        scanned = [row["c"] for row in keyspace.scan(Scan(MARKS, ("k", "c"), Level.ONE)) if row["k"] == k]
-        assert sorted(scanned) == list(range(many))
-
-    def test_a_scan_may_be_left_early(self, keyspace: Keyspace) -> None:
-        """Whoever has seen enough just stops."""
-        keyspace.write_all([Put(MARKS, {"k": uuid4().hex, "c": 1}) for _ in range(10)])
-        assert next(keyspace.scan(Scan(MARKS, ("k",))))
 
     def test_a_table_that_gained_a_column_is_read_on(self, cluster: CassandraCluster, keyspace: Keyspace) -> None:
         """A migration under way does not disturb prepared statements."""
