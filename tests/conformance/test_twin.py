@@ -13,6 +13,7 @@ from model.operations import Change, ChangeIf, Conditional, Put, PutIfAbsent, Re
 from model.ports import Tables
 from model.schema.table import Key
 from tests.support.tables import CELLS, MARKS, micros
+from tests.support.thorough import share
 
 D, E = UUID("71158c60-e509-11f1-b512-b9fb9d6f173b"), UUID("7133c2c0-e509-11f1-b512-b9fb9d6f173b")
 FAR = 4_000_000_000_000_000
@@ -103,7 +104,7 @@ def shown(tables: Tables, key: Key) -> list[Seen]:
 
 
 @pytest.mark.cassandra
-@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(max_examples=share(150), suppress_health_check=list(HealthCheck))
 @given(operations=st.lists(st.one_of(writes, writes, conditionals), max_size=10))
 def test_the_twin_shows_what_cassandra_shows(keyspace: Keyspace, operations: list[Write | Conditional]) -> None:
     """Given any operations, both answer each of them alike, and afterwards show the same rows at the same times."""

@@ -26,6 +26,7 @@ from tests.support.james import james_families, james_rows, load_james
 from tests.support.keyspaces import dropped
 from tests.support.progress import SilentProgress
 from tests.support.servers import CassandraServer
+from tests.support.thorough import first_of
 
 pyspark = pytest.importorskip("pyspark")
 
@@ -98,7 +99,7 @@ def found(engine: Engine, families: tuple[Family, ...], **survey: Any) -> tuple[
     return suspects, scanned
 
 
-@pytest.mark.parametrize("accept_torn", [False, True])
+@pytest.mark.parametrize("accept_torn", first_of([False, True]))
 def test_both_engines_find_the_same(mail: Tables, contact: Contact, spark: Any, *, accept_torn: bool) -> None:
     """Key by key: verdicts, the truths that were seen, what is wanted; and the same rows were read for it."""
     spark_engine = pytest.importorskip("spark_repair.message_inconsistencies").SparkEngine(spark, contact, NAME)

@@ -20,6 +20,7 @@ from repair.clock import SystemClock
 from tests.support.broker_scenes import soon, taken
 from tests.support.brokers import OwnBroker, throwaway_rabbitmq
 from tests.support.certificates import authority
+from tests.support.thorough import first_of
 
 SPOOL = QueueName("spool")
 PUBLISHES = 200
@@ -125,7 +126,7 @@ async def test_the_first_mail_of_a_quorum_queue_outlives_a_crash(own: OwnBroker)
     await broker.close()
 
 
-@pytest.mark.parametrize("form", [Form.CLASSIC, Form.QUORUM])
+@pytest.mark.parametrize("form", first_of([Form.QUORUM, Form.CLASSIC]))
 async def test_what_was_confirmed_outlives_a_crash(own: OwnBroker, form: Form) -> None:
     """Killed amid publishes and a consumer: each confirmed one is delivered, to the same consumer, once or more."""
     settings = replace(settings_of(own), form=QueueForm(form))
@@ -146,7 +147,7 @@ async def test_what_was_confirmed_outlives_a_crash(own: OwnBroker, form: Form) -
     assert traffic.confirmed == traffic.received == set(range(PUBLISHES))
 
 
-@pytest.mark.parametrize("form", [Form.CLASSIC, Form.QUORUM])
+@pytest.mark.parametrize("form", first_of([Form.QUORUM, Form.CLASSIC]))
 async def test_a_broker_that_was_wiped_is_set_up_anew(
     own: OwnBroker, form: Form, caplog: pytest.LogCaptureFixture
 ) -> None:

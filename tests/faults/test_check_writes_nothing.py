@@ -30,6 +30,7 @@ from tests.support.commands import CommandLine, Ended, command_line, contact_of
 from tests.support.keyspaces import dropped
 from tests.support.mail_states import QUIET, MailKeyspace, mail_keyspace
 from tests.support.servers import CassandraServer
+from tests.support.thorough import first_of
 
 MESSAGES = 30
 ATTEMPTS_MAX = 6
@@ -168,16 +169,18 @@ def test_named_messages_and_mailboxes_are_only_looked_at(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("command", [("check", "all"), ("repair", "messages", "--dry-run")], ids=" ".join)
+@pytest.mark.parametrize(
+    "command", first_of([(("repair", "messages", "--dry-run"),), (("check", "all"),)]), ids=" ".join
+)
 def test_looking_with_spark_writes_nothing(
     spark: SparkSession,
     cluster: CassandraCluster,
     broken: MailKeyspace,
     mailmend: CommandLine,
-    command: tuple[str, ...],
+    command: str,
 ) -> None:
     """The connector's scans and the second looks of the executors are reads, all of them."""
-    ended, _ = looked(cluster, broken, mailmend, *command, "--engine", "spark", *QUICK)
+    ended, _ = looked(cluster, broken, mailmend, *command.split(), "--engine", "spark", *QUICK)
 
     assert ended.code == 1, ended.err
     assert {"PROJECT", "AMEND", "WITHDRAW"} <= set(ended.json["findings"]["messageIdTable"])

@@ -20,6 +20,7 @@ from tests.support.crashing import OPERATIONS
 from tests.support.keyspaces import LEDGER, MAIL, created, dropped
 from tests.support.mending import Workplace
 from tests.support.servers import CassandraServer
+from tests.support.thorough import first_of
 
 WRITES_MAX = 40
 
@@ -51,7 +52,7 @@ class Story:
         return len(self.acknowledged) > 2
 
 
-@pytest.mark.parametrize("strength", ["strong", "plain"])
+@pytest.mark.parametrize("strength", first_of(["strong", "plain"]))
 def test_a_writer_may_be_killed_anywhere(cassandra: CassandraServer, strength: str) -> None:
     """Every operation is killed before each of its writes; then one repair makes all agree, and no change is lost."""
     names = (cassandra.keyspace(), cassandra.keyspace())

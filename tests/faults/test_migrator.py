@@ -28,7 +28,7 @@ from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.migrating import SHOP, folder, written
 from tests.support.servers import CassandraServer, ThreeNodes
 
-pytestmark = [pytest.mark.cassandra]
+pytestmark = [pytest.mark.cassandra, pytest.mark.thorough]
 
 TTL_SECONDS = 20
 """As short as a lease may be that outlives a statement of nine seconds."""

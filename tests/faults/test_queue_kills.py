@@ -11,6 +11,7 @@ from model.operations import Change, Scan
 from model.queue.slices import slice_of
 from tests.support.queue_ground import LATER, Ground, dead_letters, delivered, ids_of, swept
 from tests.support.queues import parts_of
+from tests.support.thorough import first_of
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]
 
@@ -88,7 +89,7 @@ MARKED = {"marked", "before-ack", "after-ack", "before-blobs"}
 """Where the mark of the second mail was written before it was killed."""
 
 
-@pytest.mark.parametrize("name", TAKES)
+@pytest.mark.parametrize("name", first_of(TAKES, quick=2))
 def test_a_dequeuer_that_is_killed(ground: Ground, name: str) -> None:
     """What it has marked never comes again, everything else does; of what is finished no byte is left."""
     story, at, nth = TAKES[name]
@@ -156,7 +157,7 @@ SWEEPS = {
 }
 
 
-@pytest.mark.parametrize("name", SWEEPS)
+@pytest.mark.parametrize("name", first_of(SWEEPS, quick=2))
 def test_a_sweeper_that_is_killed(ground: Ground, name: str) -> None:
     """The next completes it: what is done with goes with all its bytes, what waits where nobody looks comes back."""
     # Given mails of some hours ago: most are marked, their bytes left; one waits before the browse start

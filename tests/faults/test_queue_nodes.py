@@ -19,7 +19,7 @@ from tests.support.queue_ground import PATIENCE_SECONDS, delivered, servers_of, 
 from tests.support.queues import CONTENT, mail, names, parts_of
 from tests.support.servers import ThreeNodes
 
-pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]
+pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store, pytest.mark.thorough]
 
 
 @pytest.fixture

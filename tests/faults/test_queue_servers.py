@@ -28,6 +28,7 @@ from tests.support.queue_ground import (
     until,
 )
 from tests.support.queues import CONTENT, listed, mail, parts_of
+from tests.support.thorough import share
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]
 
@@ -165,7 +166,6 @@ def test_an_object_store_that_dies(
     assert ground.told("bytes", dead_letters) == [ids[1]]
 
 
-KILLS = 10
 PROGRESS = 60
 
 ACTORS = (*["keep_enqueuing"] * 3, *["keep_dequeuing"] * 3, "keep_sweeping", "keep_purging")
@@ -184,9 +184,10 @@ def test_traffic_whose_processes_die(ground: Ground, tmp_path: Path, monkeypatch
     def told(what: str) -> list[str]:
         return [one for ledger in ledgers for one in ids_of(ledger_of(ledger), what)]
 
+    kills = share(20)
     # Given enqueuers, dequeuers, a sweeper and a purger, of which one dies now and then
     living = [(story, begun(story)) for story in ACTORS]
-    for kill in range(1, KILLS + 1):
+    for kill in range(1, kills + 1):
         eventually(lambda kill=kill: len(told("acked")) >= kill * PROGRESS, 60)  # type: ignore[misc]
         story, pid = living.pop(chance.randrange(len(living)))
         os.kill(pid, signal.SIGKILL)
@@ -224,6 +225,6 @@ def test_traffic_whose_processes_die(ground: Ground, tmp_path: Path, monkeypatch
     found = shell.reconciled("traffic", code=1 if over else 0)
     assert {one["id"] for one in found["blobs"]["orphans"]} == over
     assert set(found["findings"]) <= {"orphan_blob"}
-    assert len(over) <= 2 * KILLS
+    assert len(over) <= 2 * kills
     shell.reconciled("traffic", "--remove-orphan-blobs", "--yes", code=0)
     assert not ground.blobs()

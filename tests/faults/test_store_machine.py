@@ -374,7 +374,7 @@ def test_stories_on_a_real_server(cassandra: CassandraServer, pytestconfig: pyte
                 return _real_arena(cluster, mail_tables, ledger)
 
         try:
-            run_stories(RealMachine, seeds_of(pytestconfig)[-1], stories=6, steps=10)
+            run_stories(RealMachine, seeds_of(pytestconfig)[-1], stories=12, steps=10)
         finally:
             dropped(cluster, names)
 

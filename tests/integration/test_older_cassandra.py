@@ -22,7 +22,6 @@ def mailmend(cassandra41: CassandraServer, tmp_path: Path) -> CommandLine:
     return command_line(tmp_path, cassandra41, MAILMEND_KEYSPACE=keyspace, MAILMEND_LEDGER_KEYSPACE=ledger)
 
 
-@pytest.mark.thorough
 def test_damages_are_found_mended_undone_and_redone_on_4_1(mailmend: CommandLine) -> None:
     """The same 200 damages, 182 fixes and 18 reports as on 5.0; undone, redone; and the keyspace is taken over."""
     # When the drift is looked for, Then nothing else than the recorded damages is found.

@@ -91,12 +91,14 @@ def said(command: Sequence[str | Path], folder: Path, python: Path, code: int = 
     return ended.stdout
 
 
+@pytest.mark.thorough
 def test_the_workers_know_nothing_of_mailmend(standalone: SparkCluster, tmp_path: Path) -> None:
     """Else the test below would prove little: the libraries are there, our packages are not."""
     said([standalone.python, "-c", "import cassandra, pyspark, tenacity"], tmp_path, standalone.python)
     said([standalone.python, "-c", "import repair"], tmp_path, standalone.python, code=1)
 
 
+@pytest.mark.thorough
 def test_a_cluster_mends_what_one_process_does(
     standalone: SparkCluster, cassandra: CassandraServer, keyspace: str, tmp_path: Path
 ) -> None:
