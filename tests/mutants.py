@@ -6,11 +6,12 @@ tests that are named there for the module, and shows the changes that no test no
 
 The changes are mutmut's. Its own runner is not used: it swaps functions of modules that were imported already, so that
 tables made at import, default values and properties never change. Here each mutant is a forked process that imports
-the changed text; nothing on disk is touched.
+the changed text, and anew what imports that; nothing on disk is touched.
 """
 
 import argparse
 import ast
+import gc
 import io
 import os
 import random
@@ -29,6 +30,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Final
 
+import grimp
 import libcst as cst
 import libcst.matchers as m
 import pytest
@@ -47,14 +49,17 @@ QUIET: Final = (
     "-x",
     "--no-header",
     "--no-summary",
-    "-p",
-    "no:cacheprovider",
+    "--noconftest",
+    "--assert=plain",
+    "--hypothesis-profile=mutants",
+    *("-p", "no:cacheprovider", "-p", "no:unraisableexception", "-p", "no:threadexception"),
     "-o",
     f"timeout={TEST_SECONDS_MAX}",
 )
 TYPES_ONLY: Final = m.If(test=m.Name("TYPE_CHECKING"))
+ZIP: Final = m.Call(func=m.Name("zip"))
+ASSERTED: Final = m.Assert() | m.Arg(keyword=m.Name("strict"))
 KIND: Final = m.ClassDef(bases=[m.ZeroOrMore(), m.Arg(m.Name("Enum")), m.ZeroOrMore()])
-REWRITE_WARNING: Final = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
 
 settings.register_profile(
     "mutants",
@@ -98,6 +103,8 @@ class _Changes(cst.CSTVisitor):
             return False  # types are mypy's to check; what an error says is for people
         if isinstance(node, cst.Expr) and isinstance(node.value, cst.BaseString):
             return False  # a docstring
+        if m.matches(node, ASSERTED):
+            return False  # holds anyway
         if m.matches(node, KIND):
             self.names.update(m.findall(node, m.Assign(value=m.SimpleString())))
             for member in m.findall(node, m.Assign()):
@@ -107,7 +114,9 @@ class _Changes(cst.CSTVisitor):
         changed = [
             other
             for kind, change in mutation_operators
-            if isinstance(node, kind) and kind is not cst.AnnAssign  # to None: mypy would say so
+            if isinstance(node, kind)
+            and kind is not cst.AnnAssign  # to None: mypy would say so
+            and not m.matches(node, ZIP)
             for other in change(node)
         ]
         if isinstance(node, cst.If | cst.CompIf):
@@ -169,6 +178,15 @@ class _Changed(SourceFileLoader):
         return spec_from_loader(fullname, self) if fullname == self.mutant.module else None
 
 
+class _TablesFirst:
+    """Tests of fixed cases run before those that draw theirs: most changes are noticed soon."""
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Sort what was collected."""
+        items.sort(key=lambda item: hasattr(getattr(item, "obj", None), "hypothesis"))
+
+
 class Trials:
     """Runs tests on mutants of one module, each in a process of its own."""
 
@@ -176,10 +194,17 @@ class Trials:
         self.module = module
         self.tests = tests
         self.cpu_seconds = CPU_SECONDS_UNCHANGED_MAX
-        with redirect_stdout(io.StringIO()):  # libraries are imported once, by us; our own modules by each process
-            pytest.main([*QUIET, *REWRITE_WARNING, "--collect-only", *tests])
-        for name in [name for name in sys.modules if name.partition(".")[0] in (*packages, "tests")]:
+        with redirect_stdout(io.StringIO()):  # imported once, by us, but for what the change could reach
+            pytest.main([*QUIET, "--collect-only", *tests])
+        graph = grimp.build_graph(*packages, exclude_type_checking_imports=True, cache_dir=None)
+        reached = {module} | graph.find_downstream_modules(module)
+        for name in [name for name in sys.modules if name in reached or name.partition(".")[0] == "tests"]:
             del sys.modules[name]
+            package, _, child = name.rpartition(".")
+            if package in sys.modules and hasattr(sys.modules[package], child):
+                delattr(sys.modules[package], child)
+        gc.freeze()
+        gc.disable()
         self.start(None)
         _, status, used = os.wait4(-1, 0)
         if status:
@@ -199,7 +224,7 @@ class Trials:
         if mutant:
             sys.meta_path.insert(0, _Changed(mutant))
         try:
-            code = int(pytest.main([*QUIET, *REWRITE_WARNING, "--hypothesis-profile=mutants", *self.tests]))
+            code = int(pytest.main([*QUIET, *self.tests], plugins=[_TablesFirst()]))
         except BaseException:  # noqa: BLE001 - whatever it is, the change was noticed
             code = 1
         os._exit(code)
