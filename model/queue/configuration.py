@@ -31,7 +31,7 @@ _LOST_IN_TIME: Final = "mails of its slices would be looked for in slices where 
 _LOST_IN_BUCKETS: Final = "mails of the others would not be looked for any more"
 
 _MINUTE: Final = 60
-_UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", _MINUTE))
+_UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", _MINUTE), ("s", 1))
 
 
 @dataclass(frozen=True, slots=True)

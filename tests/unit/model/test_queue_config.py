@@ -108,7 +108,7 @@ def test_what_james_refuses_is_refused_with_a_way_out() -> None:
     [
         (
             configured(3_600, 3),
-            "3 buckets are fewer than the last number, 4",
+            "3 buckets are fewer than the last number, 4: mails of the others would not be looked for any more",
             "Buckets only grow: allowed are 4 or more.",
         ),
         (
@@ -122,7 +122,7 @@ def test_what_james_refuses_is_refused_with_a_way_out() -> None:
         (configured(0, 4), "0s is no slice window", "A slice window is whole seconds, at least 1s"),
         (configured(-60, 4), "-1m is no slice window", "A slice window is whole seconds"),
         (configured(0.5, 4), "0.5s is no slice window", "A slice window is whole seconds"),
-        (configured(86_400 * 3_651, 4), "3651d is no slice window", "at most 3650d"),
+        (configured(86_400 * 3_650 + 1, 4), "315360001s is no slice window", "at most 3650d"),
     ],
 )
 def test_each_rule_says_why_and_what_would_be_allowed(wanted: QueueConfiguration, what: str, mend: str) -> None:
@@ -171,7 +171,8 @@ def test_the_nearest_windows_are_allowed_and_nothing_allowed_is_nearer(current: 
         ("3600", "421", "400s 450s"),
         ("3600", "2400", "30m 1h"),
         ("90", "60", "45s 90s"),
-        ("7", "5", "1s 7s"),
+        ("90", "7", "6s 9s"),
+        ("3600", "1800", "30m 1h"),
     ],
 )
 def test_whoever_thinks_in_minutes_is_offered_minutes(current: str, wanted: str, nearest: str) -> None:
@@ -180,8 +181,9 @@ def test_whoever_thinks_in_minutes_is_offered_minutes(current: str, wanted: str,
     assert " ".join(map(window_text, windows)) == nearest
 
 
-def test_a_window_of_years_is_divided_at_once() -> None:
+def test_the_longest_window_is_allowed_and_divided_at_once() -> None:
     """What is looked through grows with the root of the window."""
+    assert change(None, configured(3_650 * 86_400)).slicing.window == timedelta(days=3_650)
     assert nearest_windows(timedelta(days=3_650), timedelta(days=3_649))[1] == timedelta(days=3_650)
 
 
@@ -205,11 +207,19 @@ def test_an_event_that_cannot_be_read_is_named(changed: Mapping[str, Any], why: 
         event_of(3, event)
 
 
-@pytest.mark.parametrize("event", [None, "", "[]", "{"])
-def test_a_row_without_an_event_is_named_too(event: str | None) -> None:
+@pytest.mark.parametrize(
+    ("event_id", "event", "why"),
+    [
+        (7, None, "event is missing"),
+        (7, "", "the event is not JSON"),
+        (7, "[]", "the event is not a JSON object"),
+        (2**31, event_json(0, DEFAULT), "eventId is not between 0 and 2147483647"),
+    ],
+)
+def test_a_row_without_an_event_is_named_too(event_id: int, event: str | None, why: str) -> None:
     """A torn row, or one that somebody wrote by hand."""
-    with pytest.raises(BadPayload, match=r"^event 7 of .* cannot be read: "):
-        event_of(7, event)
+    with pytest.raises(BadPayload, match=f"^event {event_id} of .* cannot be read: {why}"):
+        event_of(event_id, event)
 
 
 @pytest.mark.parametrize("window", [3_600, 3600.0])
@@ -230,7 +240,16 @@ def test_any_event_is_a_configuration_or_refused(changed: Mapping[str, Any]) -> 
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(3_600, "1h"), (1_800, "30m"), (90, "90s"), (86_400, "1d"), (0, "0s"), (1.5, "1.5s"), (86_460, "1441m")],
+    [
+        (3_600, "1h"),
+        (1_800, "30m"),
+        (90, "90s"),
+        (86_400, "1d"),
+        (0, "0s"),
+        (1.5, "1.5s"),
+        (86_460, "1441m"),
+        (1_000_001, "1000001s"),
+    ],
 )
 def test_windows_are_told_in_their_largest_whole_unit(seconds: float, text: str) -> None:
     """As options take them."""
