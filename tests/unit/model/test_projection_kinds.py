@@ -66,6 +66,7 @@ class TestReading:
         assert UNSEEN.read_columns == ("mailboxid", "uid")
         assert LABELS.read_columns == ("mailboxid", "userflags")
         assert COUNTS.read_columns == ("mailboxid", "count", "unseen")
+        assert CONTENT.read_columns == ("messageid",)
         compared = {column.name for column in MIRROR.compared}
         assert [name for name in MIRROR.read_columns if name not in compared] == ["mailboxid", "uid"]
         assert set(MIRROR.read_columns) == {*compared, "mailboxid", "uid"}
@@ -187,6 +188,7 @@ class TestTakingBack:
         """On either side."""
         back = MIRROR.take_back(image(MIRROR, Verdict.AMEND, BEFORE, TRUTH), now, T, None)
         assert (back.verdict, back.result, back.changes) == (Verdict.AMEND, Verdict.MOVED, ())
+        assert (back.truths, back.projected) == (now.truths, now.projected)
 
     def test_of_a_union_what_was_added_goes_and_what_was_taken_returns(self) -> None:
         """What others added stays; `b` was there before."""
@@ -241,7 +243,8 @@ class TestTakingBack:
         self, recorded: Finding, now: tuple[Row, ...], origin: Finding | None, condition: Conditional | Verdict | None
     ) -> None:
         """Conditionally: put where it is still absent, removed while it is exactly as the run left it."""
-        assert MIRROR.truth_back(recorded, look(MIRROR, *now), origin) == condition
+        back = MIRROR.take_back(recorded, look(MIRROR, *now), T, origin)
+        assert (back.result or back.condition) == condition
 
     def test_a_row_of_a_filter_returns_whatever_became_of_a_quarantined_truth(self) -> None:
         """That is decided by the truth's own image."""

@@ -58,6 +58,7 @@ def test_a_condition_reads_null_as_false() -> None:
     """A null flag is an unset flag."""
     assert Condition("flagseen", value=False).holds({"flagseen": None})
     assert not Condition("flagdeleted", value=True).holds({})
+    assert Condition("flagdeleted", value=True).holds({"flagdeleted": True})
 
 
 def test_a_row_lacking_what_every_insert_writes_is_torn() -> None:

@@ -32,20 +32,11 @@ def test_the_tables_iterate_in_the_order_of_their_bits(table: Mapping[Any, Verdi
         assert index == sum(bit << place for place, bit in enumerate(symptoms))
 
 
-def mirror(**seen: bool) -> set[Verdict]:
-    """The verdicts of every mirror combination that agrees with what was seen."""
+def verdicts(table: Mapping[Any, Verdict], **seen: bool) -> set[Verdict]:
+    """The verdicts of every combination that agrees with what was seen."""
     return {
         verdict
-        for symptoms, verdict in MIRROR.items()
-        if all(getattr(symptoms, field) is value for field, value in seen.items())
-    }
-
-
-def filtered(**seen: bool) -> set[Verdict]:
-    """The verdicts of every filter combination that agrees with what was seen."""
-    return {
-        verdict
-        for symptoms, verdict in FILTER.items()
+        for symptoms, verdict in table.items()
         if all(getattr(symptoms, field) is value for field, value in seen.items())
     }
 
@@ -55,58 +46,58 @@ SOUND = {"in_truth": True, "clash": False, "has_content": True, "whole": True}
 
 def test_a_sound_truth_without_projection_is_projected() -> None:
     """PROJECT: the user sees the mail over JMAP and not over IMAP."""
-    assert mirror(**SOUND, in_projection=False) == {Verdict.PROJECT}
+    assert verdicts(MIRROR, **SOUND, in_projection=False) == {Verdict.PROJECT}
 
 
 def test_rows_that_differ_are_amended_and_rows_that_agree_are_left() -> None:
     """AMEND or AGREE, by the compared columns alone."""
-    assert mirror(**SOUND, in_projection=True, rows_agree=False) == {Verdict.AMEND}
-    assert mirror(**SOUND, in_projection=True, rows_agree=True) == {Verdict.AGREE}
+    assert verdicts(MIRROR, **SOUND, in_projection=True, rows_agree=False) == {Verdict.AMEND}
+    assert verdicts(MIRROR, **SOUND, in_projection=True, rows_agree=True) == {Verdict.AGREE}
 
 
 def test_a_projection_without_truth_is_withdrawn_whatever_else_is_seen() -> None:
     """WITHDRAW: stale uids and half-written rows too."""
-    assert mirror(in_truth=False, in_projection=True) == {Verdict.WITHDRAW}
+    assert verdicts(MIRROR, in_truth=False, in_projection=True) == {Verdict.WITHDRAW}
 
 
 def test_two_truths_at_one_place_are_never_guessed_about() -> None:
     """CLASH: neither inserted, nor overwritten, nor deleted."""
-    assert mirror(in_truth=True, clash=True) == {Verdict.CLASH}
+    assert verdicts(MIRROR, in_truth=True, clash=True) == {Verdict.CLASH}
 
 
 def test_lost_content_never_spreads() -> None:
     """A truth whose content is gone is reported, present in the projection or not, torn or not."""
-    assert mirror(in_truth=True, clash=False, has_content=False) == {Verdict.LOST_CONTENT}
+    assert verdicts(MIRROR, in_truth=True, clash=False, has_content=False) == {Verdict.LOST_CONTENT}
 
 
 def test_a_torn_truth_is_never_projected() -> None:
     """What a lost delete left behind is no mail."""
-    assert mirror(in_truth=True, clash=False, has_content=True, whole=False) == {Verdict.TORN}
+    assert verdicts(MIRROR, in_truth=True, clash=False, has_content=True, whole=False) == {Verdict.TORN}
 
 
 def test_nothing_on_either_side_needs_nothing() -> None:
     """An absent pair agrees."""
-    assert mirror(in_truth=False, in_projection=False) == {Verdict.AGREE}
+    assert verdicts(MIRROR, in_truth=False, in_projection=False) == {Verdict.AGREE}
 
 
 def test_a_filter_holds_exactly_the_rows_that_are_wanted() -> None:
     """Sound truths: wanted and absent is inserted, present and unwanted is deleted, the rest agrees."""
-    assert filtered(**SOUND, wanted=True, in_projection=False) == {Verdict.PROJECT}
-    assert filtered(**SOUND, wanted=False, in_projection=True) == {Verdict.WITHDRAW}
-    assert filtered(**SOUND, wanted=True, in_projection=True) == {Verdict.AGREE}
-    assert filtered(**SOUND, wanted=False, in_projection=False) == {Verdict.AGREE}
+    assert verdicts(FILTER, **SOUND, wanted=True, in_projection=False) == {Verdict.PROJECT}
+    assert verdicts(FILTER, **SOUND, wanted=False, in_projection=True) == {Verdict.WITHDRAW}
+    assert verdicts(FILTER, **SOUND, wanted=True, in_projection=True) == {Verdict.AGREE}
+    assert verdicts(FILTER, **SOUND, wanted=False, in_projection=False) == {Verdict.AGREE}
 
 
 def test_a_filter_row_without_truth_is_withdrawn() -> None:
     """A listed uid that no message has."""
-    assert filtered(in_truth=False, in_projection=True) == {Verdict.WITHDRAW}
-    assert filtered(in_truth=False, in_projection=False) == {Verdict.AGREE}
+    assert verdicts(FILTER, in_truth=False, in_projection=True) == {Verdict.WITHDRAW}
+    assert verdicts(FILTER, in_truth=False, in_projection=False) == {Verdict.AGREE}
 
 
 @pytest.mark.parametrize("doubt", [{"clash": True}, {"has_content": False}, {"whole": False}])
 def test_a_truth_in_doubt_leaves_its_filters_as_they_are(doubt: dict[str, bool]) -> None:
     """The mirror reports the doubt, once; the filters neither gain nor lose a row by it."""
-    assert filtered(in_truth=True, **doubt) == {Verdict.AGREE}
+    assert verdicts(FILTER, in_truth=True, **doubt) == {Verdict.AGREE}
 
 
 def test_a_group_is_mended_only_where_it_falls_short() -> None:

@@ -10,17 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cql.memory import MemoryTables
-from model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGES
+from model.catalog.mail import (
+    APPLICABLE_FLAG,
+    FIRST_UNSEEN,
+    IMAP_UID,
+    MAILBOX_COUNTERS,
+    MESSAGE_DELETED,
+    MESSAGE_ID,
+    MESSAGES,
+)
 from model.messages.flags import Flags, SystemFlag
 from model.operations import Change, Count, Put, Read, Remove
 from model.projections.filters import Filter
+from model.projections.findings import Suspect
 from model.projections.verdicts import Verdict
 from model.schema.table import Column, Row, canonical_value
 from repair.writing.plans import (
     Consequence,
     counts_for,
     merged_counts,
-    recounts_for,
     suspects_of,
     truth_ids,
     writes_for,
@@ -174,6 +182,7 @@ def test_a_union_grows_only() -> None:
     old, new = truth_row(1, userflags=frozenset({"a", "b"})), truth_row(1, userflags=frozenset({"b", "c"}))
     (change,) = [one.write for one in writes_for(MESSAGES, old, new, 7) if one.write.table is APPLICABLE_FLAG]
     assert change == Change(APPLICABLE_FLAG, (old["mailboxid"],), add={"userflags": frozenset({"c"})}, at=7)
+    assert [one.write.table for one in writes_for(MESSAGES, old, {**old, "modseq": 9}, 7)] == [MESSAGE_ID]
 
 
 def test_canonical_nulls_count_as_unset() -> None:
@@ -201,34 +210,32 @@ def test_counts_of_two_mailboxes_stay_apart() -> None:
 def test_each_write_has_its_suspect() -> None:
     """What could not be written is told as the scan would tell it: what to do, where, and by which truth."""
     row = truth_row(1, flagdeleted=True, userflags=frozenset({"work"}))
-    ids = truth_ids(MESSAGES, row)
-    suspects = {one.projection.name: one.suspect(ids) for one in writes_for(MESSAGES, None, row, 1)}
-    assert suspects["firstUnseen"].verdict is Verdict.PROJECT
-    assert suspects["firstUnseen"].key == (row["mailboxid"], 1)
-    assert suspects["applicableFlag"].wanted == {"userflags": frozenset({"work"})}
-    assert {one.truth_ids for one in suspects.values()} == {(row["messageid"],)}
-    gone = writes_for(MESSAGES, row, None, 1)
-    assert {one.suspect(ids).verdict for one in gone} == {Verdict.WITHDRAW}
-    assert [one.write for one in gone if one.projection.name == "firstUnseen"] == [
-        Remove(FIRST_UNSEEN, (row["mailboxid"], 1), at=1)
+    ids, there, words = (row["messageid"],), (row["mailboxid"], 1), {"userflags": frozenset({"work"})}
+    assert truth_ids(MESSAGES, row) == ids
+    assert [one.suspect(ids) for one in writes_for(MESSAGES, None, row, 1)] == [
+        Suspect("messageIdTable", there, Verdict.AMEND, ids),
+        Suspect("firstUnseen", there, Verdict.PROJECT, ids),
+        Suspect("messageDeleted", there, Verdict.PROJECT, ids),
+        Suspect("applicableFlag", (row["mailboxid"],), Verdict.AMEND, ids, words),
+    ]
+    assert [(one.suspect(ids), one.write) for one in writes_for(MESSAGES, row, None, 1)] == [
+        (Suspect(table.spelling, there, Verdict.WITHDRAW, ids), Remove(table, there, at=1))
+        for table in (MESSAGE_ID, FIRST_UNSEEN, MESSAGE_DELETED)
     ]
 
 
-def test_a_recount_names_the_mailbox() -> None:
-    """A counter that is in doubt is suspected as a whole."""
-    row = truth_row(1)
-    (one,) = recounts_for(MESSAGES, row)
-    suspect = one.suspect(())
-    assert (suspect.projection, suspect.key, suspect.truth_ids) == ("mailboxCounters", (row["mailboxid"],), ())
-
-
 def test_a_doubtful_change_suspects_every_place() -> None:
-    """Where nobody knows whether a row changed, everything that hangs on it is looked at."""
+    """Where nobody knows whether a row changed, everything that hangs on it is looked at, counters as a whole."""
     row = truth_row(1, userflags=frozenset({"work"}))
-    names = {one.projection for one in suspects_of(MESSAGES, row)}
-    assert names == {one.name for one in MESSAGES.projections} - {"messageV3"}
-    bare = {one.projection for one in suspects_of(MESSAGES, truth_row(1))}
-    assert bare == names - {"applicableFlag"}
+    ids, there, group = (row["messageid"],), (row["mailboxid"], 1), (row["mailboxid"],)
+    placed = [
+        Suspect(name, there, Verdict.AMEND, ids)
+        for name in ("messageIdTable", "firstUnseen", "messageDeleted", "mailboxRecents")
+    ]
+    gathered = Suspect("applicableFlag", group, Verdict.AMEND, ids, {"userflags": frozenset({"work"})})
+    recounted = Suspect("mailboxCounters", group, Verdict.AMEND)
+    assert suspects_of(MESSAGES, row) == (*placed, gathered, recounted)
+    assert suspects_of(MESSAGES, truth_row(1)) == (*placed, recounted)
 
 
 def test_rows_from_before_a_column_are_projected_all_the_same() -> None:

@@ -12,7 +12,7 @@ from model.projections.mirror import exactly
 from model.projections.projection import Projection
 from model.projections.verdicts import MENDABLE, Verdict
 from model.schema.table import Key, Row
-from repair.decisions.recheck import DAY_MICROS, fixed_at, judge, older_than_a_day, rule
+from repair.decisions.recheck import fixed_at, judge, older_than_a_day, rule
 from tests.support.clock import START, uuid_at
 from tests.support.repairing import LONG_AGO, MAILBOX, T, World, content_row, mirror_row, place, truth_row
 
@@ -27,6 +27,7 @@ POLICY = RepairPolicy(World().run, T, 5.0, MENDABLE)
 DRY = replace(POLICY, run=None)
 TRUTH = truth_row(1, userflags=frozenset({"a", "b"}))
 PLACE = place(TRUTH)
+DAY_MICROS = 86_400_000_000
 AHEAD = START + 6_000_000
 """Beyond the skew of 5 s: no honest clock wrote that."""
 
@@ -241,9 +242,10 @@ class TestTimes:
         assert fixed_at(beaten, T) == AHEAD + 1, "an undo finds the stamp"
         assert rule(found, replace(beating, run=None), START).due
 
-    def test_what_moved_is_not_beaten(self) -> None:
+    @pytest.mark.parametrize("at", [T + 1, START + 5_000_000], ids=["after T", "within the skew"])
+    def test_what_moved_is_not_beaten(self, at: int) -> None:
         """A user wrote that."""
-        found = at_mirror(TRUTH, projected=mirror_row(TRUTH, modseq=9), at=T + 1)
+        found = at_mirror(TRUTH, projected=mirror_row(TRUTH, modseq=9), at=at)
         ruled = rule(found, replace(POLICY, beat_ahead=True), START)
         assert (ruled.verdict, ruled.result, ruled.changes) == (Verdict.AMEND, Verdict.MOVED, ())
 

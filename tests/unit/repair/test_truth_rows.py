@@ -1,6 +1,7 @@
 """Truth rows as values: which cells an insert, a change and a copy write, and on what condition."""
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -10,8 +11,8 @@ from model.catalog.mail import IMAP_UID, MESSAGE_V3
 from model.errors import MailmendError
 from model.ids import MailboxId, MessageId, ModSeq, Uid
 from model.messages.flags import Flags, FlagsChange, FlagsMode, SystemFlag, flags_of, parse_flags
-from model.messages.message import Place, split_mail
-from model.operations import Seen
+from model.messages.message import Attachment, Mail, Place, split_mail
+from model.operations import ChangeIf, PutIfAbsent, RemoveIf, Seen
 from model.schema.table import Column
 from repair.writing.truth_rows import (
     BlobIds,
@@ -38,6 +39,7 @@ NOW = datetime(2026, 5, 6, tzinfo=UTC)
 PLACE = Place(MessageId(uuid_at(0, 1)), MailboxId(uuid_at(0, 2)), Uid(3))
 POSITION = Position(PLACE, ModSeq(4), NOW)
 BLOBS = BlobIds("header blob", "body blob")
+ATTACHED = Attachment("id", "a.txt", None, is_inline=False)
 
 flags = st.builds(
     Flags,
@@ -47,13 +49,30 @@ flags = st.builds(
 changes = st.builds(FlagsChange, st.sampled_from(FlagsMode), flags)
 
 
+MAIL = Mail(b"A: b\r\n\r\n", b"text", NOW - timedelta(days=1), parse_flags([r"\Seen", "work"]))
+HALVES = {
+    "internaldate": MAIL.internal_date,
+    "bodystartoctet": 8,
+    "fullcontentoctets": 12,
+    "headercontent": "header blob",
+}
+
+
 def test_a_truth_row_has_what_every_insert_writes() -> None:
-    """Every column of the newest generation, whole."""
-    row = truth_row(IMAP_UID, mail("x", r"\Seen", "work"), BLOBS, POSITION)
-    assert set(row) == set(IMAP_UID.names)
-    assert None not in row.values()
+    """Every column of the newest generation, whole; a message that answers none is a thread of its own."""
+    there = {"messageid": PLACE.message_id, "mailboxid": PLACE.mailbox_id, "uid": 3, "modseq": 4, "save_date": NOW}
+    row = truth_row(IMAP_UID, MAIL, BLOBS, POSITION)
+    assert row == {**there, "threadid": PLACE.message_id, **MAIL.flags.as_row(), **HALVES}
     assert place_of(row) == PLACE
-    assert flags_of(row) == parse_flags([r"\Seen", "work"])
+    assert truth_row(IMAP_UID, replace(MAIL, thread_id=uuid_at(0, 5)), BLOBS, POSITION)["threadid"] == uuid_at(0, 5)
+
+
+def test_a_content_row_says_where_both_halves_are_kept() -> None:
+    """And what is attached; nothing rather than an empty list."""
+    row = {"messageid": PLACE.message_id, **HALVES, "bodycontent": "body blob", "attachments": None}
+    assert content_row(MESSAGE_V3, PLACE.message_id, MAIL, BLOBS) == row
+    attached = replace(MAIL, attachments=(ATTACHED,))
+    assert content_row(MESSAGE_V3, PLACE.message_id, attached, BLOBS)["attachments"] == (ATTACHED.as_cell(),)
 
 
 def test_columns_that_the_live_table_lacks_are_not_written() -> None:
@@ -69,7 +88,8 @@ def test_columns_that_the_live_table_lacks_are_not_written() -> None:
 def test_an_empty_set_is_left_unset() -> None:
     """Writing an empty set would leave a tombstone in every row."""
     row = truth_row(IMAP_UID, mail(), BLOBS, POSITION)
-    assert insert_of(IMAP_UID, row).row["userflags"] is None
+    assert insert_of(IMAP_UID, row) == PutIfAbsent(IMAP_UID, {**row, "userflags": None})
+    assert insert_of(IMAP_UID, {**row, "userflags": frozenset({"work"})}).row["userflags"] == {"work"}
 
 
 def test_a_copy_differs_in_its_place_only() -> None:
@@ -119,19 +139,19 @@ def test_only_cells_that_differ_are_written(before: Flags, change: FlagsChange) 
 
 
 def test_a_change_is_guarded_by_the_modseq_that_was_seen() -> None:
-    """Exactly this row, as it was seen."""
-    row = repairing.truth_row(1, modseq=5)
-    after = {**row, "flagseen": True, "modseq": 6}
-    assert guarded_change(IMAP_UID, row, after).expected == {"modseq": 5}
-    assert guarded_removal(IMAP_UID, row).key == IMAP_UID.key_of(row)
-    assert guarded_removal(IMAP_UID, row).expected == {"modseq": 5}
+    """Exactly this row, as it was seen; only cells that differ, sets element by element."""
+    row = repairing.truth_row(1, modseq=5, userflags=frozenset({"a", "b"}))
+    after = {**row, "flagseen": True, "modseq": 6, "userflags": frozenset({"b", "c"})}
+    elements = ({"userflags": frozenset({"c"})}, {"userflags": frozenset({"a"})})
+    cells, guard, key = {"modseq": 6, "flagseen": True}, {"modseq": 5}, IMAP_UID.key_of(row)
+    assert guarded_change(IMAP_UID, row, after) == ChangeIf(IMAP_UID, key, guard, cells, *elements)
+    assert guarded_removal(IMAP_UID, row) == RemoveIf(IMAP_UID, key, guard)
 
 
 def test_a_null_modseq_is_guarded_by_another_column_too() -> None:
-    """`IF modseq = null` alone would also hold for a row that is gone."""
-    guard = guard_of(IMAP_UID, repairing.truth_row(1, modseq=None))
-    assert guard["modseq"] is None
-    assert [name for name in guard if guard[name] is not None] != []
+    """`IF modseq = null` alone would also hold for a row that is gone; a set cannot be compared."""
+    row = {"userflags": frozenset({"a"}), "internaldate": NOW, "headercontent": "x"}
+    assert guard_of(IMAP_UID, row) == {"modseq": None, "internaldate": NOW}
 
 
 def test_a_row_of_nulls_cannot_be_guarded() -> None:
