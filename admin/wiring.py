@@ -18,8 +18,8 @@ from uuid import UUID
 
 from admin.event_loop import run_async
 from admin.extras import import_or_name_extra
+from admin.local.folders import data_home
 from admin.local.java import SPARK, find_java
-from admin.local.layout import data_home
 from admin.settings import BlobsSettings, ConnectionSettings, QueueSettings, Store
 from cql.applying import ensure_ledger
 from cql.driver.asynchronous import AsyncKeyspace

@@ -12,7 +12,7 @@ from getpass import GetPassWarning
 import click
 from rich.console import Console
 
-from admin.present.document import Document, Part, Styled, Table
+from admin.present.document import Document, Grid, Part, Styled
 from admin.present.mending import MEANINGS
 from admin.present.presenter import show
 from admin.progress import Terminal
@@ -91,7 +91,7 @@ def excess_parts(excess: Excess) -> Iterator[Part]:
         for verdict in Verdict
         if counts[verdict]
     ]
-    yield Table(f"Due in {excess.keyspace}", ("projection", "verdict", "count", "meaning"), rows)
+    yield Grid(f"Due in {excess.keyspace}", ("projection", "verdict", "count", "meaning"), rows)
     if excess.samples:
         yield Styled("For example:", "dim")
     for one in excess.samples:

@@ -16,7 +16,7 @@ LOAD: Final = Command(
     store. A malformed message is stored as it is, byte for byte; what cannot be stored is named. A load that was
     interrupted goes on where it stopped; one that was finished is refused, unless --again asks for a second copy.""",
     service="admin.services.load:load",
-    present="admin.present.load:document_of",
+    present="admin.present.tools:load_document",
     options=(
         click.Argument(["path"], type=click.Path(exists=True, path_type=Path)),
         option("--user", "Whose mailbox.", required=True, metavar="NAME"),

@@ -19,7 +19,7 @@ _FOLDER: Final = option(
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
 )
-_STATUS: Final = "admin.present.local:status_document"
+_STATUS: Final = "admin.present.tools:status_document"
 
 LOCAL: Final = CommandGroup(
     name="local",
@@ -82,7 +82,7 @@ LOCAL: Final = CommandGroup(
             summary="Remove the data of stopped servers.",
             about="Refused while any of them runs. What was fetched stays.",
             service="admin.services.local_servers:clean",
-            present="admin.present.local:clean_document",
+            present="admin.present.tools:clean_document",
             options=(_FOLDER,),
         ),
     ),

@@ -223,7 +223,7 @@ RUNS: Final = CommandGroup(
             name="list",
             summary="List the runs, newest first.",
             service="admin.services.runs:list_runs",
-            present="admin.present.runs:list_document",
+            present="admin.present.mending:runs_document",
             options=(
                 flag("--all", "The runs of every mail keyspace, not only of --keyspace.", "everything"),
                 option(
@@ -239,7 +239,7 @@ RUNS: Final = CommandGroup(
             name="show",
             summary="Show one run: what was asked for, its sums, some findings.",
             service="admin.services.runs:show_run",
-            present="admin.present.runs:show_document",
+            present="admin.present.mending:run_document",
             options=(_RUN,),
             shared=(CONNECTION,),
             output=(

@@ -181,7 +181,7 @@ def connection_of(options: Mapping[str, Any], context: click.Context, *, asks: b
 
 def local_instance() -> tuple[tuple[str, ...], int] | None:
     """Hosts and port of a `mailmend local up` that is running, or None."""
-    from admin.local.cluster import running_contact  # noqa: PLC0415 - only where no host is named
+    from admin.local.servers import running_contact  # noqa: PLC0415 - only where no host is named
 
     return running_contact()
 

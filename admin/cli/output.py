@@ -10,7 +10,7 @@ import click
 
 from admin.cli.asking import asking_on, number_on
 from admin.present.document import Document
-from admin.present.findings import finding_json, findings_file
+from admin.present.mending import finding_json, findings_file
 from admin.present.presenter import show, stderr_console, write_json, write_report
 from admin.progress import progress_on
 from admin.services.caller import Caller, ignore

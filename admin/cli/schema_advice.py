@@ -58,7 +58,7 @@ EXPORT: Final = Command(
     summary="The schema as CQL, as a page and as a drawing.",
     about="Asks no cluster unless --live is given.",
     service="admin.services.export:export",
-    present="admin.present.export:document_of",
+    present="admin.present.tools:export_document",
     options=(
         option(
             "--dir",

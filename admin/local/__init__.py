@@ -5,9 +5,17 @@ calls; `local_cluster(folder)` is Cassandra alone.
 """
 
 from admin.local.cassandra_settings import LOCAL_DC, ClusterRequest
-from admin.local.cluster import ClusterState, ClusterStatus, LocalCluster, NodeStatus, local_cluster
 from admin.local.server_kind import ServerState
-from admin.local.servers import LocalServers, LocalStatus, local_servers
+from admin.local.servers import (
+    ClusterState,
+    ClusterStatus,
+    LocalCluster,
+    LocalServers,
+    LocalStatus,
+    NodeStatus,
+    local_cluster,
+    local_servers,
+)
 
 __all__ = [
     "LOCAL_DC",

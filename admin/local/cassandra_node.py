@@ -5,17 +5,18 @@ every table ("Reason: DRAIN" in its log), so that the next start has nothing to 
 replayed.
 """
 
+import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from admin.local import native_protocol
-from admin.local.cassandra_config import LOGBACK, asks_passwords, demands_tls, node_command, render, yaml_of
+from admin.local import probes
 from admin.local.cassandra_settings import ClusterSettings
+from admin.local.folders import NodeFolder
 from admin.local.jars import JarStore
-from admin.local.java import find_java
-from admin.local.layout import NodeFolders
+from admin.local.java import Java, find_java
 from admin.local.server_kind import Launch, Machine, Site
 
 _FIRST_ROLE: Final = ("cassandra", "cassandra")
@@ -46,19 +47,14 @@ class CassandraNode:
         return {"cql": self.settings.native_port, "storage": self.settings.storage_port}
 
     def fetch(self, machine: Machine) -> Path:
-        """The folder of its jars.
-
-        Raises:
-            JavaMissing: there is no Java that runs it.
-            LocalServerError: they cannot be fetched.
-        """
+        """The folder of its jars."""
         release = self.settings.release
         self.store.jars(release, find_java(release, machine.environment))
         return self.store.folder(release)
 
     def write_files(self, parts: Path, site: Site) -> None:  # noqa: ARG002 (another kind needs its parts)
         """Also renames the log of the start before: an error found in the log is this start's own."""
-        folders = NodeFolders(site.folder)
+        folders = NodeFolder(site.folder)
         for folder in (folders.conf, folders.logs, folders.data / "tmp"):
             folder.mkdir(parents=True, exist_ok=True)
         folders.yaml.write_text(render(yaml_of(self.settings, self.number, folders)), encoding="utf-8")
@@ -67,7 +63,7 @@ class CassandraNode:
             folders.system_log.replace(folders.log_before)
 
     def launches(self, parts: Path, site: Site, environment: Mapping[str, str]) -> tuple[Launch, ...]:
-        folders, jars = NodeFolders(site.folder), tuple(sorted(parts.glob("*.jar")))
+        folders, jars = NodeFolder(site.folder), tuple(sorted(parts.glob("*.jar")))
         command = node_command(find_java(self.settings.release, environment), jars, self.settings, folders)
         return (Launch("server", command, folders.yaml.as_uri(), environment),)
 
@@ -75,16 +71,236 @@ class CassandraNode:
         """Whether it answers and, where clients log in, has created its first role; older roles are unknown to us."""
         if not self.answers(site):
             return False
-        if not asks_passwords(self.settings) or NodeFolders(site.folder).log_before.exists():
+        if not asks_passwords(self.settings) or NodeFolder(site.folder).log_before.exists():
             return True
         tls = demands_tls(self.settings)
-        return native_protocol.logs_in(self.host, self.settings.native_port, *_FIRST_ROLE, tls=tls)
+        return probes.logs_in(self.host, self.settings.native_port, *_FIRST_ROLE, tls=tls)
 
     def answers(self, site: Site) -> bool:
-        return native_protocol.answers(self.host, site.ports["cql"], tls=demands_tls(self.settings))
+        return probes.speaks_cql(self.host, site.ports["cql"], tls=demands_tls(self.settings))
 
     def contacts(self, site: Site) -> Mapping[str, str]:
         return {"cql": f"{self.host}:{site.ports['cql']}"}
 
     def log(self, site: Site) -> Path:
-        return NodeFolders(site.folder).system_log
+        return NodeFolder(site.folder).system_log
+
+
+LOGBACK = """<configuration>
+  <appender name="FILE" class="ch.qos.logback.core.rolling.RollingFileAppender">
+    <file>${cassandra.logdir}/system.log</file>
+    <rollingPolicy class="ch.qos.logback.core.rolling.FixedWindowRollingPolicy">
+      <fileNamePattern>${cassandra.logdir}/system.log.%i</fileNamePattern>
+      <minIndex>1</minIndex>
+      <maxIndex>2</maxIndex>
+    </rollingPolicy>
+    <triggeringPolicy class="ch.qos.logback.core.rolling.SizeBasedTriggeringPolicy">
+      <maxFileSize>20MB</maxFileSize>
+    </triggeringPolicy>
+    <encoder>
+      <pattern>%-5level [%thread] %date{ISO8601} %F:%L - %msg%n</pattern>
+    </encoder>
+  </appender>
+  <root level="INFO">
+    <appender-ref ref="FILE"/>
+  </root>
+</configuration>
+"""
+
+
+def yaml_of(settings: ClusterSettings, number: int, folders: NodeFolder) -> dict[str, Any]:
+    """Settings of one node that differ from Cassandra's defaults; the caller's overrides come last."""
+    host = settings.hosts[number - 1]
+    return {
+        "cluster_name": "mailmend local",
+        "num_tokens": 16,
+        "partitioner": "org.apache.cassandra.dht.Murmur3Partitioner",
+        "endpoint_snitch": "SimpleSnitch",
+        "authenticator": settings.authenticator,
+        "authorizer": "CassandraAuthorizer" if asks_passwords(settings) else "AllowAllAuthorizer",
+        **_addresses(settings, host),
+        **_folders(folders),
+        **_memory(settings),
+        **_patience(),
+        **settings.yaml,
+    }
+
+
+def render(document: dict[str, Any]) -> str:
+    return json.dumps(document, indent=2) + "\n"
+
+
+def asks_passwords(settings: ClusterSettings) -> bool:
+    return settings.authenticator.endswith("PasswordAuthenticator")
+
+
+def demands_tls(settings: ClusterSettings) -> bool:
+    encryption = settings.yaml.get("client_encryption_options", {})
+    return bool(encryption.get("enabled")) and not encryption.get("optional")
+
+
+def _addresses(settings: ClusterSettings, host: str) -> dict[str, Any]:
+    seed = f"{settings.hosts[0]}:{settings.storage_port}"
+    return {
+        "listen_address": host,
+        "rpc_address": host,
+        "storage_port": settings.storage_port,
+        "ssl_storage_port": settings.storage_port,  # encryption between nodes is off: it is never opened
+        "start_native_transport": True,
+        "native_transport_port": settings.native_port,
+        "seed_provider": [
+            {"class_name": "org.apache.cassandra.locator.SimpleSeedProvider", "parameters": [{"seeds": seed}]}
+        ],
+    }
+
+
+def _folders(folders: NodeFolder) -> dict[str, Any]:
+    return {
+        "data_file_directories": [str(folders.data / "sstables")],
+        "commitlog_directory": str(folders.data / "commitlog"),
+        "hints_directory": str(folders.data / "hints"),
+        "saved_caches_directory": str(folders.data / "saved_caches"),
+        "cdc_raw_directory": str(folders.data / "cdc_raw"),
+        "cdc_enabled": False,
+        "auto_snapshot": False,  # a dropped keyspace gives its space back
+        # Written through a memory map, so an acknowledged write outlives kill -9 but for the last tenth of a second.
+        "commitlog_sync": "periodic",
+        "commitlog_sync_period": "1s",
+        "commitlog_segment_size": "16MiB",
+        "commitlog_total_space": "256MiB",
+    }
+
+
+def _memory(settings: ClusterSettings) -> dict[str, Any]:
+    memtables = f"{settings.heap_mib // 5}MiB"
+    return {
+        "memtable_heap_space": memtables,
+        "memtable_offheap_space": memtables,
+        "memtable_flush_writers": 1,
+        "key_cache_size": "16MiB",
+        "counter_cache_size": "4MiB",
+        "file_cache_size": "32MiB",
+        "networking_cache_size": "16MiB",
+        "concurrent_reads": 16,
+        "concurrent_writes": 16,
+        "concurrent_counter_writes": 8,
+        "concurrent_compactors": 1,
+    }
+
+
+def _patience() -> dict[str, Any]:
+    return {
+        "read_request_timeout": "10s",
+        "range_request_timeout": "30s",
+        "write_request_timeout": "10s",
+        "counter_write_request_timeout": "10s",
+        "cas_contention_timeout": "5s",
+        "truncate_request_timeout": "60s",
+        "request_timeout": "15s",
+        "slow_query_log_timeout": "0ms",
+    }
+
+
+DAEMON: Final = "org.apache.cassandra.service.CassandraDaemon"
+SECURITY_MANAGER_GONE: Final = 18
+SERIAL_GC_HEAP_MIB_MAX: Final = 1024
+
+# What Cassandra's own options for Java 17 open and export.
+_EXPORTS: Final = (
+    "java.base/java.lang.ref",
+    "java.base/jdk.internal.misc",
+    "java.management.rmi/com.sun.jmx.remote.internal.rmi",
+    "java.rmi/sun.rmi.registry",
+    "java.rmi/sun.rmi.server",
+    "java.sql/java.sql",
+    "jdk.unsupported/sun.misc",
+    "jdk.attach/sun.tools.attach",
+    "jdk.compiler/com.sun.tools.javac.file",
+)
+_OPENS: Final = (
+    "java.base/java.io",
+    "java.base/java.lang",
+    "java.base/java.lang.module",
+    "java.base/java.lang.reflect",
+    "java.base/java.math",
+    "java.base/java.net",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.loader",
+    "java.base/jdk.internal.math",
+    "java.base/jdk.internal.module",
+    "java.base/jdk.internal.ref",
+    "java.base/jdk.internal.reflect",
+    "java.base/jdk.internal.util.jar",
+    "java.base/sun.nio.ch",
+    "jdk.management/com.sun.management.internal",
+    "jdk.compiler/com.sun.tools.javac",
+)
+
+
+def node_command(java: Java, jars: tuple[Path, ...], settings: ClusterSettings, folders: NodeFolder) -> list[str]:
+    return [
+        str(java.executable),
+        *_modules(),
+        *_machine(java, settings),
+        f"-javaagent:{_agent(jars)}",
+        *settings.java_options,
+        *(f"-D{name}={value}" for name, value in properties_of(settings, folders).items()),
+        "-cp",
+        os.pathsep.join([str(folders.conf), *map(str, jars)]),
+        DAEMON,
+    ]
+
+
+def properties_of(settings: ClusterSettings, folders: NodeFolder) -> dict[str, str]:
+    return {
+        "cassandra.config": folders.yaml.as_uri(),
+        "cassandra.storagedir": str(folders.data),
+        "cassandra.logdir": str(folders.logs),
+        "logback.configurationFile": str(folders.logback),
+        "cassandra-foreground": "yes",
+        "java.awt.headless": "true",
+        "java.net.preferIPv4Stack": "true",
+        "java.io.tmpdir": str(folders.data / "tmp"),
+        "jna.tmpdir": str(folders.data / "tmp"),
+        "jdk.attach.allowAttachSelf": "true",
+        "io.netty.tryReflectionSetAccessible": "true",
+        "io.netty.allocator.useCacheForAllThreads": "true",
+        "io.netty.allocator.maxOrder": "11",
+        # A handful of nodes that start one after the other: nothing to wait for.
+        "cassandra.skip_wait_for_gossip_to_settle": "0",
+        "cassandra.ring_delay_ms": "4000" if settings.nodes > 1 else "100",
+        "cassandra.superuser_setup_delay_ms": "500" if settings.nodes > 1 else "50",
+        "cassandra.shutdown_announce_in_ms": "1000" if settings.nodes > 1 else "100",
+        # Spark divides its scans by these estimates; Cassandra renews them every five minutes only.
+        "cassandra.size_recorder_interval": "10",
+        **settings.properties,
+    }
+
+
+def _modules() -> list[str]:
+    exports = [f"--add-exports={name}=ALL-UNNAMED" for name in _EXPORTS]
+    return [*exports, *(f"--add-opens={name}=ALL-UNNAMED" for name in _OPENS)]
+
+
+def _machine(java: Java, settings: ClusterSettings) -> list[str]:
+    collector = "-XX:+UseSerialGC" if settings.heap_mib <= SERIAL_GC_HEAP_MIB_MAX else "-XX:+UseG1GC"
+    return [
+        "-ea",
+        "-da:net.openhft...",
+        "-Xms256m",
+        f"-Xmx{settings.heap_mib}m",
+        f"-XX:MaxDirectMemorySize={settings.heap_mib // 2}m",
+        "-Xss256k",
+        collector,
+        "-XX:+ExitOnOutOfMemoryError",
+        "-XX:+PerfDisableSharedMem",
+        *(["-Djava.security.manager=allow"] if java.major >= SECURITY_MANAGER_GONE else []),
+    ]
+
+
+def _agent(jars: tuple[Path, ...]) -> Path:
+    """The jamm jar, which measures objects and must be loaded before the first class of Cassandra."""
+    return next(jar for jar in jars if jar.name.startswith("jamm-"))

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
-from admin.local.jar_program import JarProgram
+from admin.local.jars import JarProgram
 from model.errors import WrongUse
 
 NODES_MAX: Final = 3
@@ -32,11 +32,7 @@ NEWEST: Final = RELEASES["5.0"]
 
 
 def release_named(name: str) -> JarProgram:
-    """The release for a line (`5.0`) or a full version (`5.0.9`).
-
-    Raises:
-        WrongUse: no such release is known.
-    """
+    """The release for a line (`5.0`) or a full version (`5.0.9`)."""
     for line, release in RELEASES.items():
         if name in {line, release.version}:
             return release
@@ -96,22 +92,14 @@ class ClusterRequest:
 
 
 def hosts_of(nodes: int) -> tuple[str, ...]:
-    """The loopback addresses of `nodes` nodes.
-
-    Raises:
-        WrongUse: fewer than one or more than three.
-    """
+    """The loopback addresses of `nodes` nodes."""
     if not 1 <= nodes <= NODES_MAX:
         raise WrongUse(f"{nodes} nodes cannot be started", mend=f"Between 1 and {NODES_MAX} nodes fit one machine.")
     return tuple(f"127.0.0.{number}" for number in range(1, nodes + 1))
 
 
 def heap_mib(text: str) -> int:
-    """A heap size as Java writes it (`768m`, `2g`) in MiB.
-
-    Raises:
-        WrongUse: not a size, or too small for Cassandra to start.
-    """
+    """A heap size as Java writes it (`768m`, `2g`) in MiB."""
     match = re.fullmatch(r"(\d+)([mg])", text.strip().lower())
     size = int(match[1]) * _MIB_PER_UNIT[match[2]] if match else 0
     if size < HEAP_MIB_MIN:
@@ -120,35 +108,25 @@ def heap_mib(text: str) -> int:
 
 
 def first_settings(request: ClusterRequest, storage_port: int) -> ClusterSettings:
-    return ClusterSettings(
-        release=release_named(request.version) if request.version else NEWEST,
-        nodes=1 if request.nodes is None else request.nodes,
-        native_port=request.native_port or NATIVE_PORT_DEFAULT,
-        storage_port=storage_port,
-        heap_mib=request.heap_mib or HEAP_MIB_DEFAULT,
-        authenticator=request.authenticator or "AllowAllAuthenticator",
-        yaml=request.yaml or {},
-        properties=request.properties or {},
-        java_options=request.java_options or (),
-    )
+    release = release_named(request.version) if request.version else NEWEST
+    nodes = 1 if request.nodes is None else request.nodes
+    usual = ClusterSettings(release, nodes, NATIVE_PORT_DEFAULT, storage_port, HEAP_MIB_DEFAULT)
+    return replace(usual, **_changes(request))
 
 
 def later_settings(known: ClusterSettings, request: ClusterRequest) -> ClusterSettings:
-    """The settings for starting a stopped cluster again, perhaps with another port or heap.
-
-    Raises:
-        WrongUse: the data belong to another number of nodes or another release.
-    """
+    """The settings for starting a stopped cluster again, perhaps with another port or heap."""
     if request.nodes not in {None, known.nodes}:
         raise _fixed_by_data(f"{known.nodes} node(s), not {request.nodes}")
     if request.version is not None and release_named(request.version) != known.release:
         raise _fixed_by_data(f"Cassandra {known.release.version}, not {request.version}")
-    changes = {
-        name: value
-        for name in ("native_port", "heap_mib", "authenticator", "yaml", "properties", "java_options")
-        if (value := getattr(request, name)) is not None
-    }
-    return replace(known, **changes)
+    return replace(known, **_changes(request))
+
+
+def _changes(request: ClusterRequest) -> dict[str, Any]:
+    """What was asked for, of what a stopped cluster may change."""
+    names = ("native_port", "heap_mib", "authenticator", "yaml", "properties", "java_options")
+    return {name: value for name in names if (value := getattr(request, name)) is not None}
 
 
 def _fixed_by_data(why: str) -> WrongUse:

@@ -3,26 +3,56 @@
 They are fetched into a folder of their own and moved into place as a whole, under a lock: a reader sees all of them or
 none, and of two processes that need them at once one waits for the other. Their checksums are kept in the repository
 (`pinned/`, as `sha256sum` writes them), so that a download is verified against what was tested.
+
+The Ivy that PySpark ships fetches them, with its own default resolver, which asks the public repository. Somebody whose
+machine may not names an Ivy settings file in `MAILMEND_IVY_SETTINGS`.
 """
 
 import hashlib
+import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
+from urllib.parse import urlsplit
 
-from admin.local import ivy
-from admin.local.jar_program import JarProgram
-from admin.local.java import Java
-from admin.local.server_files import locked
+from admin.local.folders import locked
+from admin.local.java import Java, JavaProgram
 from model.errors import LocalServerError
 from model.ports import Progress, Silent
 
 FETCH_SECONDS_MAX: Final = 1800.0
 PINNED: Final = Path(__file__).parent / "pinned"
 """Those of the programs that mailmend itself fetches."""
+
+SETTINGS_VARIABLE: Final = "MAILMEND_IVY_SETTINGS"
+_LINES: Final[tuple[tuple[Literal["found", "fetched"], re.Pattern[str]], ...]] = (
+    ("found", re.compile(r"^\s+found (\S+) in ")),
+    ("fetched", re.compile(r"^\s+\[SUCCESSFUL \] (\S+)")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JarProgram(JavaProgram):
+    """A program made of jars of the public Maven repository.
+
+    Attributes:
+        organisation, module: its Maven coordinate, with the version.
+        classifier: of the one jar that holds the whole program; empty where it is the module with all that it needs.
+        beside: coordinates (organisation, module, version) of further modules, wanted with all that they need.
+    """
+
+    organisation: str
+    module: str
+    classifier: str = ""
+    beside: tuple[tuple[str, str, str], ...] = ()
+
+    @property
+    def coordinate(self) -> tuple[str, str, str]:
+        return (self.organisation, self.module, self.version)
 
 
 def pins_of(program: JarProgram, pinned: Path = PINNED) -> dict[str, str]:
@@ -36,12 +66,10 @@ def parse_pins(text: str) -> dict[str, str]:
 
 
 def digests_in(folder: Path) -> dict[str, str]:
-    """SHA-256 by file name; a tenth of a second for a whole release."""
     return {jar.name: _digest(jar) for jar in sorted(folder.glob("*.jar"))}
 
 
 def differences(pinned: Mapping[str, str], seen: Mapping[str, str]) -> list[str]:
-    """Names of the jars that are missing, changed or unexpected, sorted."""
     return sorted(name for name in pinned.keys() | seen.keys() if pinned.get(name) != seen.get(name))
 
 
@@ -60,11 +88,7 @@ class JarStore:
     pinned: Path = PINNED
 
     def jars(self, program: JarProgram, java: Java) -> tuple[Path, ...]:
-        """Every jar of the program, verified; fetched first when one is missing or damaged.
-
-        Raises:
-            LocalServerError: they cannot be fetched, or are not the ones that were tested.
-        """
+        """Every jar of the program, verified; fetched first when one is missing or damaged."""
         if not self._complete(program):
             with locked(self.root / f"{program.version}.lock", FETCH_SECONDS_MAX):
                 if not self._complete(program):
@@ -85,12 +109,12 @@ class JarStore:
         staging, cache = self.root / f"{program.version}.new", self.root / f"{program.version}.ivy"
         shutil.rmtree(staging, ignore_errors=True)
         module = cache / "module.xml"
-        if text := ivy.module_text(program):
+        if text := module_text(program):
             cache.mkdir(parents=True, exist_ok=True)
             module.write_text(text, encoding="utf-8")
-        command = ivy.resolve_command(
+        command = resolve_command(
             java,
-            ivy.ivy_jar(program.name),
+            ivy_jar(program.name),
             program,
             module=module,
             lib=staging,
@@ -119,7 +143,7 @@ class JarStore:
         log.write_text(output, encoding="utf-8")
         if process.returncode != 0:
             raise LocalServerError(
-                f"the jars of {program.name} could not be fetched: {ivy.problem_in(output)}",
+                f"the jars of {program.name} could not be fetched: {problem_in(output)}",
                 mend=f"They are needed once, then never again. What was tried is in {log}",
             )
 
@@ -129,10 +153,10 @@ class JarStore:
         self.progress.stage(f"finding the parts of {program.name} (once; it may take minutes)")
         for line in lines:
             seen.append(line)
-            if event := ivy.event_in(line):
-                if event.kind == "fetched" and not fetched:
+            if event := event_in(line):
+                if event == "fetched" and not fetched:
                     self.progress.stage(f"fetching the jars of {program.name}", jars)
-                fetched += event.kind == "fetched"
+                fetched += event == "fetched"
                 self.progress.advance(1)
         return "".join(seen)
 
@@ -143,3 +167,99 @@ class JarStore:
                 f"{len(wrong)} jar(s) of {program.name} are not the ones that were tested: {wrong[0]}",
                 mend=f"A mirror or proxy may have changed them. They are left in {folder} and are not used.",
             )
+
+
+def event_in(line: str) -> Literal["found", "fetched"] | None:
+    """What a line of Ivy's output reports, if anything: a module was found, or a jar was fetched."""
+    return next((event for event, pattern in _LINES if pattern.match(line)), None)
+
+
+def problem_in(output: str) -> str:
+    """The first error that Ivy names; "" when there is none."""
+    for line in output.splitlines():
+        if "Server access error" in line or "not found" in line or "FAILED" in line:
+            return line.strip().lstrip(": ")
+    return ""
+
+
+def ivy_jar(wanted_for: str = "Cassandra") -> Path:
+    """The Ivy jar inside the installed PySpark."""
+    spec = find_spec("pyspark")
+    folder = Path(spec.origin).parent / "jars" if spec and spec.origin else None
+    found = sorted(folder.glob("ivy-*.jar")) if folder else []
+    if not found:
+        raise LocalServerError(
+            f"the jars of {wanted_for} cannot be fetched: that is done with the Ivy inside PySpark, which is missing",
+            mend="Install it: pip install 'mailmend[spark]'",
+        )
+    return found[-1]
+
+
+def module_text(program: JarProgram) -> str:
+    """An Ivy module that depends on the program's modules; "" where Ivy's command line can express them.
+
+    It has no word for a classifier, whose one jar needs nothing that its pom names, nor for a second module.
+    """
+    if not (program.classifier or program.beside):
+        return ""
+    needed = "".join(_needed_text(one, program.classifier) for one in (program.coordinate, *program.beside))
+    return f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
+  <info organisation="mailmend" module="{program.coordinate[1]}"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>
+{needed}  </dependencies>
+</ivy-module>
+"""
+
+
+def _needed_text(coordinate: tuple[str, str, str], classifier: str) -> str:
+    organisation, module, version = coordinate
+    named = f'org="{organisation}" name="{module}" rev="{version}" conf="default"'
+    if not classifier:
+        return f"    <dependency {named}/>\n"
+    return f"""    <dependency {named} transitive="false">
+      <artifact name="{module}" type="jar" m:classifier="{classifier}"/>
+    </dependency>
+"""
+
+
+def resolve_command(
+    java: Java,
+    ivy: Path,
+    program: JarProgram,
+    *,
+    module: Path,
+    lib: Path,
+    cache: Path,
+    environment: Mapping[str, str],
+) -> list[str]:
+    """The command line that fetches every jar of a program into the folder `lib`; `module` holds its `module_text`."""
+    settings = environment.get(SETTINGS_VARIABLE)
+    return [
+        str(java.executable),
+        *_proxy_properties(environment),
+        "-Divy.maven.lookup.sources=false",
+        "-Divy.maven.lookup.javadoc=false",
+        "-jar",
+        str(ivy),
+        *(["-settings", settings] if settings else []),
+        *(["-ivy", str(module)] if module_text(program) else ["-dependency", *program.coordinate]),
+        "-confs",
+        "default",
+        "-types",
+        "jar",
+        "bundle",
+        "-cache",
+        str(cache),
+        "-retrieve",
+        f"{lib}/[artifact]-[revision](-[classifier]).[ext]",
+    ]
+
+
+def _proxy_properties(environment: Mapping[str, str]) -> list[str]:
+    """Java does not read `https_proxy`; pip and uv do, so people who need a proxy have set it there."""
+    stated = environment.get("https_proxy") or environment.get("HTTPS_PROXY") or ""
+    proxy = urlsplit(stated if "//" in stated else f"//{stated}")
+    if not proxy.hostname:
+        return []
+    return [f"-Dhttps.proxyHost={proxy.hostname}", f"-Dhttps.proxyPort={proxy.port or 3128}"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from model.errors import JavaMissing
 
@@ -20,27 +20,21 @@ VERSION_SECONDS_MAX: Final = 30.0
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 
 
-class Program(Protocol):
-    """What Java is needed for: its name in messages, and the Java versions that run it, the preferred one first."""
+@dataclass(frozen=True, slots=True)
+class JavaProgram:
+    """What Java is needed for, and the versions of Java that run it, the preferred one first."""
+
+    title: str
+    version: str
+    java_majors: tuple[int, ...]
 
     @property
     def name(self) -> str:
         """Such as `Cassandra 5.0.9`."""
-
-    @property
-    def java_majors(self) -> tuple[int, ...]:
-        """Such as (17, 21)."""
+        return f"{self.title} {self.version}".strip()
 
 
-@dataclass(frozen=True, slots=True)
-class Runtime:
-    """A program that is no release of Cassandra."""
-
-    name: str
-    java_majors: tuple[int, ...]
-
-
-SPARK: Final = Runtime("Spark", (17, 21))
+SPARK: Final = JavaProgram("Spark", "", (17, 21))
 """Either lane of Spark runs on both."""
 
 
@@ -53,7 +47,6 @@ class Java:
 
     @property
     def home(self) -> Path:
-        """The value of JAVA_HOME for this Java."""
         return self.executable.resolve().parent.parent
 
 
@@ -92,14 +85,14 @@ def ask_version(executable: Path) -> int | None:
     return major_version(answer.stderr + answer.stdout)
 
 
-def choose(found: Iterable[Java], program: Program) -> Java | None:
+def choose(found: Iterable[Java], program: JavaProgram) -> Java | None:
     """The Java that the program prefers; among equals the one found first."""
     fitting = [java for java in found if java.major in program.java_majors]
     return min(fitting, key=lambda java: program.java_majors.index(java.major), default=None)
 
 
 def find_java(
-    program: Program,
+    program: JavaProgram,
     environment: Mapping[str, str],
     ask: Callable[[Path], int | None] = ask_version,
 ) -> Java:
@@ -115,7 +108,7 @@ def find_java(
     return chosen
 
 
-def _serves(program: Program) -> bool:
+def _serves(program: JavaProgram) -> bool:
     """Whether the wheel of `mailmend[java]` runs the program: Spark 4 fails on its reduced set of modules."""
     try:
         return program != SPARK or version("pyspark").startswith("3.")
@@ -123,7 +116,7 @@ def _serves(program: Program) -> bool:
         return True
 
 
-def _missing(program: Program, found: list[Java]) -> JavaMissing:
+def _missing(program: JavaProgram, found: list[Java]) -> JavaMissing:
     wanted = " or ".join(str(major) for major in sorted(program.java_majors))
     seen = ", ".join(f"{java.executable} is Java {java.major}" for java in found) or "there is no Java at all"
     return JavaMissing(

@@ -18,9 +18,6 @@ def free_port(hosts: Sequence[str], besides: Collection[int] = ()) -> int:
 
     The search begins anywhere: two programs that choose at the same time, or one while the other's server is down for
     a moment, hardly ever meet.
-
-    Raises:
-        LocalServerError: none is free.
     """
     count = _LAST - _FIRST
     begin = secrets.randbelow(count)
@@ -39,16 +36,7 @@ CHOOSE_ANOTHER: Final = "Choose another one with --port, or end that program."
 
 
 def require_free(host: str, port: int, *, mend: str = CHOOSE_ANOTHER) -> None:
-    """Check that a server can listen there.
-
-    Args:
-        host: a loopback address.
-        port: the one wanted.
-        mend: what to do when another program has it.
-
-    Raises:
-        LocalServerError: another program has the port, or the address does not exist on this machine.
-    """
+    """Check that a server can listen there."""
     match _failure(host, port):
         case None:
             return

@@ -5,12 +5,13 @@ A process is ours when its id, the moment it started and its command line all ar
 
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import psutil
 
+from admin.local.folders import read_json
 from model.ports import Clock
 
 _POLL_SECONDS: Final = 0.05
@@ -79,15 +80,7 @@ def this_process() -> StartedProcess:
 def launch(
     command: Sequence[str], mark: str, folder: Path, console: Path, environment: Mapping[str, str] | None = None
 ) -> StartedProcess:
-    """Start a server in a session of its own, so that Ctrl-C does not reach it; its output goes to a file.
-
-    Args:
-        command: its words.
-        mark: words of the command line that no other process has.
-        folder: where it starts.
-        console: the file for its output; overwritten.
-        environment: the whole of its environment; ours when not given.
-    """
+    """Start a server in a session of its own, so that Ctrl-C does not reach it; its output goes to a file."""
     with console.open("wb") as output:
         child = subprocess.Popen(  # noqa: S603 (our own command line)
             command,
@@ -103,3 +96,35 @@ def launch(
         return StartedProcess(child.pid, psutil.Process(child.pid).create_time(), mark)
     except psutil.Error:
         return StartedProcess(child.pid, 0.0, mark)  # it has ended already
+
+
+RECORD: Final = "server.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRecord:
+    """A server's ports, and its processes in the order of their start; both may be empty."""
+
+    ports: Mapping[str, int] = field(default_factory=dict)
+    processes: Mapping[str, StartedProcess] = field(default_factory=dict)
+
+    @property
+    def last_first(self) -> tuple[tuple[str, StartedProcess], ...]:
+        """The processes in the order in which they are ended."""
+        return tuple(reversed(tuple(self.processes.items())))
+
+    def with_process(self, name: str, process: StartedProcess) -> "ServerRecord":
+        return ServerRecord(self.ports, {**self.processes, name: process})
+
+    def without(self, name: str) -> "ServerRecord":
+        return ServerRecord(self.ports, {key: value for key, value in self.processes.items() if key != name})
+
+
+def read_record(path: Path) -> ServerRecord:
+    """The latest record; an empty one when there is none."""
+    return read_json(path, _record_of) or ServerRecord()
+
+
+def _record_of(document: Any) -> ServerRecord:
+    processes = {str(name): StartedProcess(**process) for name, process in document["processes"].items()}
+    return ServerRecord({str(name): int(port) for name, port in document["ports"].items()}, processes)

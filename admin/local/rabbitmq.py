@@ -4,19 +4,18 @@ It has an epmd of its own, the program by which Erlang's nodes find each other, 
 Both stay the processes that are started: the script ends in `exec`, as it is told that it may read from its input.
 """
 
-import http.client
 import os
 import secrets
 import shutil
-import socket
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
-from admin.local import rabbitmq_parts
-from admin.local.rabbitmq_parts import Installation, installation_in
+from admin.local.probes import http_answer, speaks_amqp, unverified
+from admin.local.rabbitmq_parts import HOME_VARIABLE, Installation, find_or_fetch, installation_in
 from admin.local.server_kind import HOST, Launch, Machine, Site
 from mailqueue.rabbitmq.broker.management import basic
 from model.errors import LocalServerError
@@ -25,12 +24,6 @@ MEMORY_MIB: Final = 512
 GUEST: Final = ("guest", "guest")
 """The user that RabbitMQ makes at its first start, and lets in from this machine only."""
 
-_AMQP_HEADER: Final = b"AMQP\x00\x00\x09\x01"
-# A frame of a method on channel 0, the connection's own: seven bytes, then class 10 and method 10, connection.start.
-_FRAME: Final = b"\x01\x00\x00"
-_START: Final = b"\x00\x0a\x00\x0a"
-_OPENING_BYTES: Final = 11
-_PROBE_SECONDS_MAX: Final = 2.0
 NODE: Final = "rabbit@localhost"
 _PLUGINS: Final = ("rabbitmq_management",)
 _COOKIE_BYTES: Final = 24
@@ -55,19 +48,10 @@ class BrokerCertificates:
 class RabbitMq:
     """One node of RabbitMQ."""
 
+    name: ClassVar = "rabbitmq"
+    title: ClassVar = "RabbitMQ"
+    host: ClassVar = HOST
     tls: BrokerCertificates | None = None
-
-    @property
-    def name(self) -> str:
-        return "rabbitmq"
-
-    @property
-    def title(self) -> str:
-        return "RabbitMQ"
-
-    @property
-    def host(self) -> str:
-        return HOST
 
     @property
     def ports(self) -> Mapping[str, int]:
@@ -76,12 +60,8 @@ class RabbitMq:
         return {"amqp": 5672, "management": 15672, "erlang": 25672, "epmd": 4369, **secure}
 
     def fetch(self, machine: Machine) -> Path:
-        """The folder of the RabbitMQ to run.
-
-        Raises:
-            LocalServerError: none is installed, and none can be fetched.
-        """
-        return rabbitmq_parts.find_or_fetch(machine)
+        """The folder of the RabbitMQ to run."""
+        return find_or_fetch(machine)
 
     def write_files(self, parts: Path, site: Site) -> None:  # noqa: ARG002 (a service of another kind needs its parts)
         """Configuration and plugins; at the first start also the secret that Erlang's programs share."""
@@ -94,11 +74,7 @@ class RabbitMq:
             fresh.replace(cookie)
 
     def launches(self, parts: Path, site: Site, environment: Mapping[str, str]) -> tuple[Launch, ...]:
-        """Erlang's port mapper (epmd), then the node.
-
-        Raises:
-            LocalServerError: there is no Erlang.
-        """
+        """Erlang's port mapper (epmd), then the node."""
         installation = installation_in(parts)
         assert installation is not None
         settings = environment_of(installation, site, environment.get("PATH", os.defpath))
@@ -146,7 +122,6 @@ def conf_of(ports: Mapping[str, int], tls: BrokerCertificates | None) -> str:
 
 
 def environment_of(installation: Installation, site: Site, path: str) -> dict[str, str]:
-    """The whole environment of its processes: settings for another RabbitMQ do not reach this one."""
     folder = site.folder
     programs = [str(installation.programs)] if installation.programs else []
     return {
@@ -204,7 +179,7 @@ def _epmd(path: str) -> str:
     if found is None:
         raise LocalServerError(
             "RabbitMQ needs Erlang, whose epmd is not on the PATH",
-            mend=f"Put Erlang's programs on it; or do without {rabbitmq_parts.HOME_VARIABLE}, and both are fetched.",
+            mend=f"Put Erlang's programs on it; or do without {HOME_VARIABLE}, and both are fetched.",
         )
     return found
 
@@ -217,42 +192,7 @@ def _plugins(site: Site) -> Path:
     return site.folder / "enabled_plugins"
 
 
-def speaks_amqp(host: str, port: int, *, context: ssl.SSLContext | None = None) -> bool:
-    """Whether the broker there answers the AMQP 0-9-1 header; within TLS where a context is given."""
-    try:
-        with socket.create_connection((host, port), timeout=_PROBE_SECONDS_MAX) as plain:
-            if context is None:
-                return _opens(plain)
-            with context.wrap_socket(plain) as wrapped:
-                return _opens(wrapped)
-    except OSError:
-        return False
-
-
 def api_answers(host: str, port: int) -> bool:
-    connection = http.client.HTTPConnection(host, port, timeout=_PROBE_SECONDS_MAX)
-    try:
-        connection.request("GET", "/api/whoami", headers={"Authorization": basic(*GUEST)})
-        return connection.getresponse().status == http.client.OK
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
-
-
-def _opens(connection: socket.socket) -> bool:
-    connection.sendall(_AMQP_HEADER)
-    received = b""
-    while len(received) < _OPENING_BYTES:
-        part = connection.recv(_OPENING_BYTES - len(received))
-        if not part:
-            return False
-        received += part
-    return received.startswith(_FRAME) and received.endswith(_START)
-
-
-def unverified() -> ssl.SSLContext:
-    """Nothing secret is sent, so the server's certificate is not verified."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
+    """Whether the management there lets the first user in: before that user exists it is not up."""
+    status, _ = http_answer(host, port, "/api/whoami", {"Authorization": basic(*GUEST)})
+    return status == HTTPStatus.OK

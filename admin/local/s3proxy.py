@@ -4,7 +4,6 @@ The keys are random, made at the first start, and stay with the data in a file t
 S3 tools understand. They are on no command line.
 """
 
-import http.client
 import json
 import os
 import secrets
@@ -12,12 +11,13 @@ from collections.abc import Mapping
 from configparser import ConfigParser
 from configparser import Error as BadFile
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
-from admin.local.jar_program import JarProgram
-from admin.local.jars import JarStore
+from admin.local.jars import JarProgram, JarStore
 from admin.local.java import find_java
+from admin.local.probes import http_answer
 from admin.local.server_kind import HOST, Launch, Machine, Site
 from model.errors import LocalServerError
 
@@ -42,29 +42,13 @@ class Keys:
 class ObjectStore:
     """One S3Proxy."""
 
-    @property
-    def name(self) -> str:
-        return "s3"
-
-    @property
-    def title(self) -> str:
-        return S3PROXY.name
-
-    @property
-    def host(self) -> str:
-        return HOST
-
-    @property
-    def ports(self) -> Mapping[str, int]:
-        return {"s3": 9000}
+    name: ClassVar = "s3"
+    title: ClassVar = S3PROXY.name
+    host: ClassVar = HOST
+    ports: ClassVar[Mapping[str, int]] = {"s3": 9000}
 
     def fetch(self, machine: Machine) -> Path:
-        """The path of its jar.
-
-        Raises:
-            JavaMissing: there is no Java that runs it.
-            LocalServerError: it cannot be fetched.
-        """
+        """The path of its jar."""
         store = JarStore(machine.cache / S3PROXY.module, machine.environment, machine.progress)
         jar, *_ = store.jars(S3PROXY, find_java(S3PROXY, machine.environment))
         return jar
@@ -87,15 +71,8 @@ class ObjectStore:
 
     def answers(self, site: Site) -> bool:
         """Whether it refuses requests without keys, as S3 does."""
-        connection = http.client.HTTPConnection(HOST, site.ports["s3"], timeout=_PROBE_SECONDS_MAX)
-        try:
-            connection.request("GET", "/")
-            answer = connection.getresponse()
-            return answer.status == http.client.FORBIDDEN and _REFUSAL in answer.read()
-        except (OSError, http.client.HTTPException):
-            return False
-        finally:
-            connection.close()
+        status, body = http_answer(HOST, site.ports["s3"], "/", {}, _PROBE_SECONDS_MAX)
+        return status == HTTPStatus.FORBIDDEN and _REFUSAL in body
 
     def contacts(self, site: Site) -> Mapping[str, str]:
         return {"s3": f"http://{HOST}:{site.ports['s3']}", "keys": str(keys_file(site))}
@@ -110,11 +87,7 @@ def keys_file(site: Site) -> Path:
 
 
 def keys_of(site: Site) -> Keys:
-    """The keys of a store that was started before.
-
-    Raises:
-        LocalServerError: they were not written here.
-    """
+    """The keys of a store that was started before."""
     parser = ConfigParser(interpolation=None)
     try:
         parser.read_string(keys_file(site).read_text(encoding="ascii"))

@@ -4,6 +4,7 @@ Every change happens under a lock and is written down at once, so that a killed 
 understands. Only processes that were started here are ever touched. Reading the status takes no lock.
 """
 
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,9 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from admin.local import log_lines, ports
-from admin.local.processes import StartedProcess, launch
-from admin.local.server_files import RECORD, ServerRecord, locked, read_record, write_json
+from admin.local import ports
+from admin.local.folders import locked, write_json
+from admin.local.processes import RECORD, ServerRecord, StartedProcess, launch, read_record
 from admin.local.server_kind import Machine, ServerKind, ServerState, ServerStatus, Site
 from model.errors import LocalServerError, UnsafeRequest, WrongUse
 
@@ -68,8 +69,9 @@ class LocalServer:
             LocalServerError: it did not start; what this call started is ended again.
         """
         with locked(self.lock):
-            if self.status().state is ServerState.UP:
-                return self.status()
+            status = self.status()
+            if status.state is ServerState.UP:
+                return status
             parts = self.kind.fetch(self.machine)
             self._plan()
             with self._undone_on_failure():
@@ -93,20 +95,12 @@ class LocalServer:
         return self.status()
 
     def kill(self) -> None:
-        """End it as a crash would: the record is not updated.
-
-        Raises:
-            LocalServerError: it did not end.
-        """
+        """End it as a crash would: the record is not updated."""
         for _, process in self.record.last_first:
             self._kill(process)
 
     def wipe(self) -> None:
-        """Remove all that it stored; its ports stay.
-
-        Raises:
-            UnsafeRequest: it runs.
-        """
+        """Remove all that it stored; its ports stay."""
         with locked(self.lock):
             self.refuse_running()
             kept = ServerRecord(self.record.ports)
@@ -114,11 +108,7 @@ class LocalServer:
             self._write(kept)
 
     def clean(self) -> bool:
-        """Remove it; False when there was nothing to remove.
-
-        Raises:
-            UnsafeRequest: it runs.
-        """
+        """Remove it; False when there was nothing to remove."""
         with locked(self.lock):
             self.refuse_running()
             existed = self.exists
@@ -127,7 +117,8 @@ class LocalServer:
             return existed
 
     def status(self) -> ServerStatus:
-        record, site = self.record, self.site
+        record = self.record
+        site = Site(self.folder, record.ports)
         pids = tuple(process.pid for process in record.processes.values() if process.runs)
         return ServerStatus(
             name=self.kind.name,
@@ -222,9 +213,9 @@ class LocalServer:
     def _failure(self, what: str) -> LocalServerError:
         site = self.site
         log = self.kind.log(site)
-        printed = "\n".join(log_lines.tail(site.console(name)) for name in self.record.processes)
+        printed = "\n".join(tail(site.console(name)) for name in self.record.processes)
         return LocalServerError(
-            f"{self.kind.title} {what}: {log_lines.why_ended(log_lines.tail(log), printed)}",
+            f"{self.kind.title} {what}: {why_ended(tail(log), printed)}",
             mend=f"Its logs: {log} and those beside {site.console('*')}",
         )
 
@@ -248,3 +239,38 @@ def started_together(servers: Sequence[LocalServer]) -> Iterator[None]:
                 server.kill()
                 server.down()
         raise
+
+
+_TAIL_BYTES: Final = 1 << 18
+_EXCEPTION: Final = re.compile(r"[\w.$]+(Exception|Error): ")
+_COMPLAINT: Final = re.compile(r"\bERROR\b|\[error\]|\bError:|\bException\b")
+
+
+def why_ended(log: str, printed: str) -> str:
+    """The last error that Cassandra logged, with its exception; else the first complaint; else the last line printed.
+
+    Of other servers the first complaint, as what follows it is often only its consequence.
+    """
+    if logged := _logged_by_cassandra(log.splitlines()):
+        return logged
+    complaints = (line for line in [*printed.splitlines(), *log.splitlines()] if _COMPLAINT.search(line))
+    said = [line.strip() for line in printed.splitlines() if line.strip()]
+    return next(complaints, said[-1] if said else "it printed nothing").strip()
+
+
+def tail(path: Path) -> str:
+    """The end of a file; "" for a missing file."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _logged_by_cassandra(lines: list[str]) -> str | None:
+    for number in range(len(lines) - 1, -1, -1):
+        if lines[number].startswith("ERROR ["):
+            message = lines[number].partition(" - ")[2] or lines[number]
+            return " ".join([message.strip(), *filter(_EXCEPTION.match, lines[number + 1 : number + 2])])
+    return None

@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from admin.local.layout import cache_home
+from admin.local.folders import cache_home
 from model.ports import Clock, Progress, Silent
 from repair.clock import SystemClock
 
@@ -132,7 +132,3 @@ class ServerStatus:
     pids: tuple[int, ...]
     contacts: Mapping[str, str]
     log: Path
-
-    def as_json(self) -> dict[str, Any]:
-        """The names are a contract with scripts."""
-        return {**asdict(self), "state": self.state.value, "pids": list(self.pids), "log": str(self.log)}

@@ -1,18 +1,221 @@
-"""All servers of one local folder: Cassandra, and beside it what `--with` names; up, down, status, clean."""
+"""The servers of one local folder: one to three nodes of Cassandra, and beside them what `--with` names.
 
+What the nodes have in common (release, ports, heap) is written beside their data at the first start, so that a later
+start needs no settings.
+"""
+
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from admin.local.cassandra_settings import ClusterRequest
-from admin.local.cluster import ClusterState, ClusterStatus, LocalCluster, local_cluster
+from admin.local import probes
+from admin.local.cassandra_node import CassandraNode, asks_passwords
+from admin.local.cassandra_settings import (
+    NATIVE_PORT_DEFAULT,
+    ClusterRequest,
+    ClusterSettings,
+    first_settings,
+    hosts_of,
+    later_settings,
+)
+from admin.local.folders import ClusterFolder, cluster_folder, locked, read_json, write_json
+from admin.local.jars import JarStore
+from admin.local.ports import free_port
 from admin.local.rabbitmq import RabbitMq
 from admin.local.s3proxy import ObjectStore
 from admin.local.server import LocalServer, started_together
-from admin.local.server_kind import ServerKind, ServerState, ServerStatus
-from model.errors import WrongUse
-from model.ports import Progress
+from admin.local.server_kind import Machine, ServerKind, ServerState, ServerStatus
+from model.errors import LocalServerError, WrongUse
+from model.ports import Progress, Silent
+
+READY_SECONDS_MAX: Final = 240.0
+TOGETHER_SECONDS_MAX: Final = 120.0
+TOGETHER_POLL_SECONDS: Final = 0.2
+
+
+class ClusterState(Enum):
+    """The state of all nodes together."""
+
+    UP = "up"
+    PARTLY = "partly"
+    DOWN = "down"
+
+    @classmethod
+    def of(cls, states: set[ServerState]) -> "ClusterState":
+        """Up when every server answers, down when no process runs, partly in between."""
+        if states == {ServerState.UP}:
+            return cls.UP
+        return cls.PARTLY if states & {ServerState.UP, ServerState.SILENT} else cls.DOWN
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """One node: its address, its state, its log."""
+
+    number: int
+    host: str
+    port: int
+    state: ServerState
+    pid: int | None
+    log: Path
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """All nodes of a local cluster; `settings` is None where there is none."""
+
+    folder: Path
+    settings: ClusterSettings | None
+    nodes: tuple[NodeStatus, ...]
+
+    @property
+    def state(self) -> ClusterState:
+        return ClusterState.of({node.state for node in self.nodes})
+
+
+@dataclass(frozen=True, slots=True)
+class LocalCluster:
+    """One to three Cassandra nodes on the loopback addresses of this machine."""
+
+    layout: ClusterFolder
+    store: JarStore
+    machine: Machine = field(repr=False)
+    ready_seconds_max: float = READY_SECONDS_MAX
+
+    @property
+    def settings(self) -> ClusterSettings | None:
+        """The settings written beside the data; None where there is no cluster."""
+        return read_json(self.layout.state, lambda document: ClusterSettings.from_json(document["settings"]))
+
+    @property
+    def nodes(self) -> tuple[LocalServer, ...]:
+        settings = self.settings
+        return self._nodes_of(settings) if settings else ()
+
+    def up(self, request: ClusterRequest) -> ClusterStatus:
+        """Start every node that does not run, one after the other, and wait until all of them answer.
+
+        Raises:
+            WrongUse: the request does not fit the cluster that runs there, or its data.
+            JavaMissing: no Java of a version that serves.
+            LocalServerError: a node did not start; those that this call started are stopped again.
+        """
+        with locked(self.layout.lock):
+            nodes = self._nodes_of(self._planned(request))
+            with started_together(nodes):
+                for node in nodes:
+                    node.up()
+                self.wait_together()
+        return self.status()
+
+    def down(self) -> ClusterStatus:
+        """Stop all nodes at the same time; each drains first."""
+        with locked(self.layout.lock):
+            for node in self.nodes:
+                node.ask_to_end()
+            for node in reversed(self.nodes):
+                node.down()
+        return self.status()
+
+    def status(self) -> ClusterStatus:
+        return ClusterStatus(self.layout.root, self.settings, tuple(map(_status_of, self.nodes)))
+
+    def clean(self) -> bool:
+        """Remove all data of a stopped cluster; False when there was nothing to remove.
+
+        The nodes' folders and the settings, nothing else: --dir may name a folder that holds other things too.
+
+        Raises:
+            UnsafeRequest: a node of it runs.
+        """
+        with locked(self.layout.lock):
+            nodes, existed = self.nodes, self.layout.state.exists()
+            self.refuse_running()
+            for node in nodes:
+                node.clean()
+            self.layout.state.unlink(missing_ok=True)
+            return existed
+
+    def refuse_running(self) -> None:
+        """A guard for the removal of its data."""
+        for node in self.nodes:
+            node.refuse_running()
+
+    def _planned(self, request: ClusterRequest) -> ClusterSettings:
+        """Write down the settings for the start; a running cluster keeps its own."""
+        known = self.settings
+        if known is None:
+            hosts = hosts_of(1 if request.nodes is None else request.nodes)
+            native = request.native_port or NATIVE_PORT_DEFAULT
+            settings = first_settings(request, free_port(hosts, besides={native}))
+        else:
+            settings = later_settings(known, request)
+            if settings != known and any(node.is_running for node in self.nodes):
+                raise WrongUse(
+                    "the local cluster runs already, with other settings",
+                    mend="See them with: mailmend local status, or stop it first: mailmend local down",
+                )
+        write_json(self.layout.state, {"settings": settings.as_json()})
+        return settings
+
+    def wait_together(self) -> None:
+        """Wait until every node reaches all others; skipped where clients log in, or while a node is down."""
+        status, clock = self.status(), self.machine.clock
+        settings = status.settings
+        if settings is None or settings.nodes == 1 or asks_passwords(settings) or status.state is not ClusterState.UP:
+            return
+        deadline = clock.monotonic() + TOGETHER_SECONDS_MAX
+        while not all(probes.reaches_all(node.host, node.port) for node in status.nodes):
+            if clock.monotonic() >= deadline:
+                raise LocalServerError(
+                    f"the nodes did not find each other within {TOGETHER_SECONDS_MAX:.0f} s",
+                    mend=f"Their logs: {', '.join(str(node.log) for node in status.nodes)}",
+                )
+            clock.sleep(TOGETHER_POLL_SECONDS)
+
+    def _nodes_of(self, settings: ClusterSettings) -> tuple[LocalServer, ...]:
+        return tuple(
+            LocalServer(
+                CassandraNode(settings, number, self.store),
+                self.machine,
+                self.layout.node(number).root,
+                self.layout.lock,
+                fixed_ports=True,
+                ready_seconds_max=self.ready_seconds_max,
+            )
+            for number in range(1, settings.nodes + 1)
+        )
+
+
+def local_cluster(
+    folder: Path | None = None, *, environment: Mapping[str, str] | None = None, progress: Progress | None = None
+) -> LocalCluster:
+    """The local cluster of this user, or the one in a folder of its own."""
+    environment = os.environ if environment is None else environment
+    machine = Machine.of_this_user(environment, progress=progress or Silent())
+    layout = cluster_folder(environment, Path.home()) if folder is None else ClusterFolder(folder.absolute())
+    return LocalCluster(layout, JarStore(machine.cache / "cassandra", environment, machine.progress), machine)
+
+
+def running_contact(environment: Mapping[str, str] | None = None) -> tuple[tuple[str, ...], int] | None:
+    """Addresses and CQL port of those nodes of this user's local cluster that answer; None when none does."""
+    try:
+        nodes = local_cluster(environment=environment).status().nodes
+    except LocalServerError:
+        return None
+    up = tuple(node for node in nodes if node.state is ServerState.UP)
+    return (tuple(node.host for node in up), up[0].port) if up else None
+
+
+def _status_of(node: LocalServer) -> NodeStatus:
+    kind, status = node.kind, node.status()
+    assert isinstance(kind, CassandraNode)
+    pid = status.pids[0] if status.pids else None
+    return NodeStatus(kind.number, kind.host, kind.settings.native_port, status.state, pid, status.log)
+
 
 _KINDS: Final[tuple[ServerKind, ...]] = (RabbitMq(), ObjectStore())
 
@@ -21,11 +224,7 @@ SERVICES: Final[Mapping[str, ServerKind]] = {kind.name: kind for kind in _KINDS}
 
 
 def parse_names(text: str) -> tuple[str, ...]:
-    """The names in a text with commas, each once, in the order of `SERVICES`.
-
-    Raises:
-        WrongUse: one of them is not known, or there is none.
-    """
+    """The names in a text with commas, each once, in the order of `SERVICES`."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     unknown = [name for name in names if name not in SERVICES]
     if unknown or not names:
@@ -52,10 +251,6 @@ class LocalStatus:
         together = ClusterState.of(states)
         return together if self.cluster.nodes or together is ClusterState.DOWN else ClusterState.PARTLY
 
-    def as_json(self) -> dict[str, Any]:
-        """The cluster's status, with a list of the other servers beside it."""
-        return {**self.cluster.as_json(), "services": [service.as_json() for service in self.services]}
-
 
 @dataclass(frozen=True, slots=True)
 class LocalServers:
@@ -65,12 +260,7 @@ class LocalServers:
     services: Mapping[str, LocalServer]
 
     def up(self, request: ClusterRequest, names: Sequence[str] = ()) -> LocalStatus:
-        """Start the named servers, then Cassandra; after an error, those that this call started are ended.
-
-        Raises:
-            WrongUse: the request does not fit what runs there.
-            LocalServerError: one did not start.
-        """
+        """Start the named servers, then Cassandra; after an error, those that this call started are ended."""
         wanted = [self.services[name] for name in names]
         with started_together(wanted):
             for service in wanted:
@@ -103,13 +293,7 @@ class LocalServers:
 def local_servers(
     folder: Path | None = None, *, environment: Mapping[str, str] | None = None, progress: Progress | None = None
 ) -> LocalServers:
-    """The local servers of this user, or those in a folder of their own.
-
-    Args:
-        folder: where their data are; the user's data folder when not given.
-        environment: where programs and the XDG folders are looked up; that of this process when not given.
-        progress: receives the progress; dropped when not given.
-    """
+    """The local servers of this user, or those in a folder of their own."""
     cluster = local_cluster(folder, environment=environment, progress=progress)
     root, lock = cluster.layout.root, cluster.layout.lock
     services = {name: LocalServer(kind, cluster.machine, root / name, lock) for name, kind in SERVICES.items()}

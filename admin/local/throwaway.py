@@ -9,9 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from admin.local.processes import StartedProcess, this_process
+from admin.local.processes import RECORD, StartedProcess, read_record, this_process
 from admin.local.server import KILL_SECONDS_MAX
-from admin.local.server_files import RECORD, read_record
 from repair.clock import SystemClock
 
 _OWNER: Final = "owner.json"
@@ -19,12 +18,7 @@ _OWNER: Final = "owner.json"
 
 @contextmanager
 def throwaway_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
-    """A folder of mode 700, removed after the block; first removes what killed processes left under that prefix.
-
-    Args:
-        prefix: of its name.
-        parent: where it is made; the system's folder for temporary files when None.
-    """
+    """A folder of mode 700, removed after the block; first removes what killed processes left under that prefix."""
     parent = parent or Path(tempfile.gettempdir())
     sweep(prefix, parent)
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))

@@ -1,16 +1,19 @@
 """`mailmend schema advise` as a document: the answer in plain sentences first, the figures after it, commands last."""
 
 from collections.abc import Collection, Iterator
-from dataclasses import fields
 from typing import Any, Final
 
 from admin.advice.advising import Advised, MessageTables
-from admin.present.document import Document, Part, Table
+from admin.present.document import Document, Grid, Part
+from admin.present.values import fields_json, plain
+from admin.services.queue.configure import ConfigureResult, QueueAdvised
 from cql.traffic import ENQUEUED
 from model.advice.compaction import ReadCost, TrialResult
 from model.advice.queue_settings import DAY, MIB, Advice, Figure, Traffic, span, window_compaction
 from model.catalog.mail import MESSAGE_COMPACTIONS, TWCS_MESSAGES
 from model.errors import ExitCode
+from model.queue.configuration import DEFAULT, QueueConfiguration, window_text
+from model.queue.slices import SECOND
 from model.schema.table import Compaction
 
 TWCS_DAYS: Final = int(TWCS_MESSAGES.options["compaction_window_size"])
@@ -49,7 +52,7 @@ def _parts(advised: Advised) -> Iterator[Part]:
             "tombstones p99",
         )
         heard = f"{advised.statistics.nodes_heard} of {advised.statistics.nodes_up} nodes"
-        yield Table(f"What {heard} tell of the tables", columns, rows)
+        yield Grid(f"What {heard} tell of the tables", columns, rows)
     yield from (f"Note: {note}" for note in advised.notes)
     yield "Next:"
     yield from (f"  {line}" for line in next_lines(advised))
@@ -96,7 +99,7 @@ def _reckoned(messages: MessageTables) -> Iterator[str]:
         )
 
 
-def _trial_table(messages: MessageTables) -> Table:
+def _trial_table(messages: MessageTables) -> Grid:
     sample = messages.sample
     title = "Trial"
     if sample is not None:
@@ -105,7 +108,7 @@ def _trial_table(messages: MessageTables) -> Table:
             f"changed later, {sample.history_seconds / DAY:,.0f} days; a larger table has more levels and SSTables"
         )
     columns = ("choice", "opening a mailbox", "p50", "p99", "looking one up", "p50", "p99", "on disk", "rewritten")
-    return Table(title, columns, [_trial_row(one) for one in messages.results])
+    return Grid(title, columns, [_trial_row(one) for one in messages.results])
 
 
 def _trial_row(result: TrialResult) -> tuple[str, ...]:
@@ -122,14 +125,14 @@ def _cost_cells(cost: ReadCost) -> tuple[str, str, str]:
     return f"{cost.sstables_mean:.2f} SSTables", f"{cost.p50_ms:.2f} ms", f"{cost.p99_ms:.2f} ms"
 
 
-def reasons_table(title: str, reasons: tuple[Advice, ...]) -> Table:
-    return Table(title, ("setting", "value", "why"), [(one.setting, one.value, one.why) for one in reasons])
+def reasons_table(title: str, reasons: tuple[Advice, ...]) -> Grid:
+    return Grid(title, ("setting", "value", "why"), [(one.setting, one.value, one.why) for one in reasons])
 
 
-def figures_table(traffic: Traffic, names: Collection[str] = Traffic.__slots__) -> Table:
+def figures_table(traffic: Traffic, names: Collection[str] = Traffic.__slots__) -> Grid:
     """The figures of these names, each with its source."""
     rows = [_figure_row(label, name, getattr(traffic, name)) for label, name in _FIGURES if name in names]
-    return Table("What that rests on", ("figure", "value", "is", "how"), rows)
+    return Grid("What that rests on", ("figure", "value", "is", "how"), rows)
 
 
 def _figure_row(label: str, name: str, figure: Figure) -> tuple[str, str, str, str]:
@@ -191,28 +194,21 @@ def _alter(keyspace: str, table: str, compaction: Compaction, **options: float) 
 
 
 def advised_json(advised: Advised) -> dict[str, Any]:
-    queue, messages = advised.queue, advised.messages
     return {
         "keyspace": advised.keyspace,
         "release": advised.release,
-        "messages": _messages_json(messages),
-        "queue": {
-            **{part.name: getattr(queue, part.name) for part in fields(queue) if part.name != "reasons"},
-            "reasons": [{"setting": one.setting, "value": one.value, "why": one.why} for one in queue.reasons],
-        },
+        "messages": _messages_json(advised.messages),
+        "queue": plain(advised.queue),
         "traffic": figures_json(advised.traffic),
-        "statistics": {
-            "nodes_up": advised.statistics.nodes_up,
-            "nodes_heard": advised.statistics.nodes_heard,
-            "tables": {
-                name: {part: getattr(one, part) for part in type(one).__slots__}
-                for name, one in advised.statistics.tables.items()
-            },
-        },
+        "statistics": fields_json(advised.statistics, "nodes_up", "nodes_heard", "tables"),
         "notes": list(advised.notes),
         "next": list(next_lines(advised)),
         "exit": int(ExitCode.FINE),
     }
+
+
+_ADVISED: Final = ("choice", "change", "too_small", "why")
+_SAMPLED: Final = ("mailboxes", "passed_over")
 
 
 def _messages_json(messages: MessageTables) -> dict[str, Any]:
@@ -220,30 +216,140 @@ def _messages_json(messages: MessageTables) -> dict[str, Any]:
     return {
         "strategy": messages.strategy,
         "present": messages.present.value if messages.present else None,
-        "choice": advice.choice.value if advice else None,
-        "change": advice.change if advice else None,
-        "too_small": advice.too_small if advice else None,
-        "why": list(advice.why) if advice else [],
+        **(fields_json(advice, *_ADVISED) if advice else {**dict.fromkeys(_ADVISED), "why": []}),
         "window_days": messages.window_days,
         "history_days": rates.history_seconds / DAY if rates else None,
         "changes_per_message": messages.traffic.changes,
         "rows": len(sample.messages) if sample else 0,
-        "mailboxes": sample.mailboxes if sample else 0,
-        "passed_over": sample.passed_over if sample else 0,
+        **(fields_json(sample, *_SAMPLED) if sample else dict.fromkeys(_SAMPLED, 0)),
         "trial": {one.choice.value: _result_json(one) for one in messages.results},
     }
 
 
 def _result_json(result: TrialResult) -> dict[str, Any]:
-    costs = {"mailbox": result.mailbox, "message": result.message}
-    return {
-        **{kind: {name: getattr(cost, name) for name in ReadCost.__slots__} for kind, cost in costs.items()},
-        "sstables_per_read": result.sstables,
-        "disk_bytes": result.disk_bytes,
-        "rewritten_bytes": result.rewritten_bytes,
-    }
+    fields = fields_json(result, "mailbox", "message", "disk_bytes", "rewritten_bytes")
+    return {**fields, "sstables_per_read": result.sstables}
 
 
 def figures_json(traffic: Traffic, names: Collection[str] = Traffic.__slots__) -> dict[str, Any]:
-    figures = {name: getattr(traffic, name) for _, name in _FIGURES if name in names}
-    return {name: {"value": one.value, "source": one.source.value, "how": one.how} for name, one in figures.items()}
+    return fields_json(traffic, *(name for _, name in _FIGURES if name in names))
+
+
+_COLUMNS: Final = ("event", "slice window", "buckets", "pace")
+_ADVICE_FIGURES: Final = ("mails_per_second", "peak_per_second", "longest_stay_seconds", "row_bytes", "nodes")
+"""The figures that the configuration follows from."""
+
+
+def configure_document(result: ConfigureResult) -> Document:
+    """The current and the previous configuration, and what to do next."""
+    request, after = result.request, result.after
+    keyspace, properties = request.connection.keyspace, _james_properties(after) if after else None
+    json = {
+        "keyspace": keyspace,
+        "before": _figures(result.before),
+        "configuration": _figures(after),
+        "changed": result.differs and not request.dry_run,
+        "dry_run": request.dry_run,
+        "history": [{"event": one.event_id, **(_figures(one.configuration) or {})} for one in result.history],
+        "james_properties": properties,
+        "exit": 0,
+    }
+    body: list[Part] = []
+    if result.history:
+        rows = [(str(one.event_id), *_cells(one.configuration)) for one in result.history]
+        body.append(Grid(f"How the queues of {keyspace} are cut", _COLUMNS, rows))
+    body.append(_sentence(result))
+    hints = []
+    if result.differs and properties:
+        lines = ", ".join(f"{name}={value}" for name, value in properties.items())
+        hints.append(
+            f"Next: start every process of these queues again{', after the change' if request.dry_run else ''}; a "
+            f"James with {lines} in its rabbitmq.properties. How: mailmend runbook show change-slice-window"
+        )
+    return Document(json, body, hints=hints)
+
+
+def _figures(configuration: QueueConfiguration | None) -> dict[str, int] | None:
+    if configuration is None:
+        return None
+    slicing = configuration.slicing
+    return {"slice_window_seconds": slicing.window // SECOND, "buckets": slicing.buckets, "pace": configuration.pace}
+
+
+def _james_properties(configuration: QueueConfiguration) -> dict[str, str]:
+    """The configuration as James's rabbitmq.properties spells it."""
+    return {
+        "mailqueue.view.sliceWindow": window_text(configuration.slicing.window),
+        "mailqueue.view.bucketCount": str(configuration.slicing.buckets),
+        "mailqueue.view.updateBrowseStartPace": str(configuration.pace),
+    }
+
+
+def _sentence(result: ConfigureResult) -> str:
+    if result.after is None:
+        return (
+            f"Nothing was set in {result.request.connection.keyspace} yet: whatever opens a queue first sets "
+            f"{_in_words(DEFAULT)}, unless it is given other values."
+        )
+    if not result.differs:
+        return f"What counts: {_in_words(result.after)}."
+    return f"{'It may be set' if result.request.dry_run else 'Set'}: {_in_words(result.after)}."
+
+
+def _in_words(configuration: QueueConfiguration) -> str:
+    buckets = configuration.slicing.buckets
+    cut = f"slices of {window_text(configuration.slicing.window)} in {buckets:,} bucket{'' if buckets == 1 else 's'}"
+    return f"{cut}, the browse start moved on one of {configuration.pace:,} dequeues and deletes"
+
+
+def _cells(configuration: QueueConfiguration) -> tuple[str, str, str]:
+    slicing = configuration.slicing
+    return (window_text(slicing.window), f"{slicing.buckets:,}", f"{configuration.pace:,}")
+
+
+def advise_document(advised: QueueAdvised) -> Document:
+    """The answer first, the reasons and figures after it, commands last."""
+    advice = advised.advice
+    command = _configure_command(advised) if advice.changes else None
+    json = {
+        "keyspace": advised.keyspace,
+        "present": _advised_figures(advice.present) if advice.present else None,
+        "advised": _advised_figures(advice.advised),
+        "best": _advised_figures(advice.best),
+        "changes": advice.changes,
+        "command": command,
+        "reasons": plain(advice.reasons),
+        "allowed": list(advice.allowed),
+        "hindered": list(advice.hindered),
+        "traffic": figures_json(advised.traffic, _ADVICE_FIGURES),
+        "notes": list(advised.notes),
+        "exit": 0,
+    }
+    body: list[Part] = [
+        f"{'Set' if advice.changes else 'Keep'} {_advised_words(advice.advised)}.",
+        f"Stored: {_advised_words(advice.present)}." if advice.present else "Stored: nothing.",
+        *(f"  {sentence}" for sentence in (*advice.allowed, *advice.hindered)),
+        "",
+        reasons_table("Configuration", advice.reasons),
+        figures_table(advised.traffic, _ADVICE_FIGURES),
+        *(f"Note: {note}" for note in advised.notes),
+        *((f"Next:\n  {command}",) if command else ()),
+    ]
+    return Document(json, body)
+
+
+def _configure_command(advised: QueueAdvised) -> str:
+    wanted = advised.advice.advised
+    options = f"--slice-window {window_text(wanted.slicing.window)} --buckets {wanted.slicing.buckets}"
+    return f"mailmend queue configure {options} --pace {wanted.pace} --keyspace {advised.keyspace}"
+
+
+def _advised_words(configuration: QueueConfiguration) -> str:
+    slicing = configuration.slicing
+    buckets = f"{slicing.buckets} bucket{'' if slicing.buckets == 1 else 's'}"
+    return f"slices of {window_text(slicing.window)}, {buckets}, pace {configuration.pace:,}"
+
+
+def _advised_figures(configuration: QueueConfiguration) -> dict[str, int]:
+    slicing = configuration.slicing
+    return {"slice_seconds": slicing.window // SECOND, "buckets": slicing.buckets, "pace": configuration.pace}

@@ -50,7 +50,7 @@ Cell = str | Styled
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class Grid:
     """Rows under named columns.
 
     Attributes:
@@ -65,7 +65,7 @@ class Table:
     paper_columns: int = 120
 
 
-Part = str | Styled | Line | Wrapped | Markdown | Verbatim | Table
+Part = str | Styled | Line | Wrapped | Markdown | Verbatim | Grid
 
 
 @dataclass(frozen=True, slots=True)

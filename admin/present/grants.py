@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from admin.present.document import Document, Part, Table, Verbatim
+from admin.present.document import Document, Grid, Part, Verbatim
+from admin.present.values import fields_json
 from admin.services.grants import GrantsResult, RoleScript, mending
-from model.schema.grants import REMARKS, Grant, GrantComparison, Role
+from model.schema.grants import REMARKS, GrantComparison, Role
 
 
 def document_of(result: GrantsResult) -> Document:
@@ -60,7 +61,7 @@ def _script_json(script: RoleScript) -> dict[str, Any]:
 def _comparison_parts(result: GrantsResult, found: Sequence[tuple[Role, GrantComparison]]) -> Iterator[Part]:
     keyspaces = result.keyspaces
     if rows := [row for _, one in found for row in _rows(one)]:
-        yield Table(f"Grants on {keyspaces.mail} and {keyspaces.ledger}", ("role", "what", "grant"), rows)
+        yield Grid(f"Grants on {keyspaces.mail} and {keyspaces.ledger}", ("role", "what", "grant"), rows)
     for role, one in found:
         if one.agrees:
             yield f"{one.holding.name} has what it needs for {role.purpose}, and nothing else."
@@ -82,14 +83,11 @@ def _rows(comparison: GrantComparison) -> Iterator[tuple[str, str, str]]:
 def _comparison_json(role: Role, comparison: GrantComparison) -> dict[str, Any]:
     return {
         "role": role.name,
-        "name": comparison.holding.name,
-        "exists": comparison.holding.exists,
-        "superuser": comparison.holding.superuser,
-        "missing": [_grant_json(grant) for grant in comparison.missing],
-        "superfluous": [_grant_json(held.grant) | {"through": held.through} for held in comparison.superfluous],
+        **fields_json(comparison.holding, "name", "exists", "superuser"),
+        "missing": [{"permission": grant.permission, "on": str(grant.on)} for grant in comparison.missing],
+        "superfluous": [
+            {"permission": held.grant.permission, "on": str(held.grant.on), "through": held.through}
+            for held in comparison.superfluous
+        ],
         "mend": list(mending(comparison)),
     }
-
-
-def _grant_json(grant: Grant) -> dict[str, str]:
-    return {"permission": grant.permission, "on": str(grant.on)}

@@ -1,14 +1,26 @@
 """Results of a check, a repair or an undo, as documents."""
 
+import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
 
-from admin.present.document import Document, Part, Styled, Table
+from admin.present.document import Document, Grid, Part, Styled
+from admin.present.values import plain, shown
 from admin.services.examples import EXAMPLES_MAX, Example
 from admin.services.mending import MendingResult
+from admin.services.runs import RunResult, RunsResult
+from admin.whole_files import named_when_refused, whole_file
+from cql.rows import encode
+from model.catalog.mail import FAMILIES
 from model.errors import ExitCode
+from model.operations import Seen
+from model.projections.findings import Finding
 from model.projections.verdicts import DETECTED, MENDABLE, Verdict
+from model.schema.table import Key, Row, Table
+from repair.ledger.runs import Run
 from repair.mending.result import RepairResult
 
 MEANINGS: Mapping[Verdict, str] = {
@@ -49,22 +61,10 @@ def document_of(result: MendingResult) -> Document:
 
 def summary_json(summary: RepairResult) -> dict[str, Any]:
     return {
-        "run": str(summary.run) if summary.run else None,
-        "keyspace": summary.keyspace,
-        "command": summary.command,
-        "scanned": dict(summary.scanned),
+        **plain(summary),
         "findings": {name: counts_json(counts) for name, counts in summary.findings.items()},
-        "suspects": summary.suspects,
-        "fixed": counts_json(summary.fixed),
-        "left": counts_json(summary.left),
-        "moved": summary.moved,
-        "failed": summary.failed,
-        "untried": summary.untried,
-        "last_traces": summary.last_traces,
-        "due": counts_json(summary.due),
+        **{name: counts_json(getattr(summary, name)) for name in ("fixed", "left", "due")},
         "seconds": {stage: round(seconds, 3) for stage, seconds in summary.seconds.items()},
-        "unseen": summary.unseen,
-        "exit": int(summary.exit),
     }
 
 
@@ -82,17 +82,17 @@ def _body(summary: RepairResult, examples: Sequence[Example]) -> Iterator[Part]:
     yield from closing_lines(summary)
 
 
-def _findings(summary: RepairResult) -> Table:
+def _findings(summary: RepairResult) -> Grid:
     rows = [
         (name, Styled(verdict.value, STYLES[verdict]), f"{counts[verdict]:,}", MEANINGS[verdict])
         for name, counts in sorted(summary.findings.items())
         for verdict in (*DETECTED, Verdict.MOVED, Verdict.AHEAD)
         if counts.get(verdict)
     ]
-    return Table(f"Findings in {summary.keyspace}", ("projection", "verdict", "count", "meaning"), rows)
+    return Grid(f"Findings in {summary.keyspace}", ("projection", "verdict", "count", "meaning"), rows)
 
 
-def _mended(summary: RepairResult) -> Table:
+def _mended(summary: RepairResult) -> Grid:
     fixed, left = summary.fixed, summary.left
     rows = [
         (
@@ -103,7 +103,7 @@ def _mended(summary: RepairResult) -> Table:
         for verdict in Verdict
         if fixed.get(verdict) or left.get(verdict)
     ]
-    return Table("What became of them", ("verdict", "fixed", "left"), rows)
+    return Grid("What became of them", ("verdict", "fixed", "left"), rows)
 
 
 def example_lines(examples: Sequence[Example]) -> Iterator[Styled]:
@@ -175,7 +175,7 @@ def _found(summary: RepairResult) -> Counter[Verdict]:
     return sum((Counter(counts) for counts in summary.findings.values()), Counter[Verdict]())
 
 
-def _details(summary: RepairResult) -> Table:
+def _details(summary: RepairResult) -> Grid:
     rows = [
         ("run", str(summary.run or "none: a check writes nothing")),
         ("suspects", f"{summary.suspects:,}"),
@@ -185,4 +185,99 @@ def _details(summary: RepairResult) -> Table:
         *((f"seconds: {stage}", f"{seconds:.1f}") for stage, seconds in summary.seconds.items()),
         ("examples", f"at most {EXAMPLES_MAX} of each kind"),
     ]
-    return Table("The run", ("field", "value"), rows)
+    return Grid("The run", ("field", "value"), rows)
+
+
+EXAMPLES_SHOWN: Final = 20
+"""How many findings `runs show` lists; `--findings` gives all."""
+
+
+def runs_document(result: RunsResult) -> Document:
+    json = {"runs": [run_json(run) for run in result.runs]}
+    if not result.runs:
+        return Document(json, ("No run is kept: nothing was repaired yet, or it has expired.",))
+    columns = ("run", "started", "command", "state", "fixed", "left")
+    table = Grid(f"Runs of {result.keyspace}", columns, [_cells(run) for run in result.runs])
+    return Document(json, (table, f"Next: mailmend runs show {result.runs[0].id}"))
+
+
+def run_document(result: RunResult) -> Document:
+    """One run: its options, its totals, the first of its findings."""
+    run, json = result.run, run_json(result.run)
+    fields = {name: value for name, value in json.items() if name not in {"options", "summary"}}
+    fields |= {f"option {name}": value for name, value in run.options.items()}
+    fields |= {name: value for name, value in run.summary.items() if name not in fields}
+    rows = [(name, _text(value)) for name, value in fields.items() if value not in (None, {}, "")]
+    body: list[Part] = [Grid(f"Run {run.id}", ("field", "value"), rows)]
+    if result.examples:
+        cells = [(one.projection, one.verdict.value, one.key, one.result) for one in result.examples[:EXAMPLES_SHOWN]]
+        body.append(Grid("Findings, for example", ("projection", "verdict", "key", "ended"), cells))
+    return Document(json, (*body, f"To put it back: mailmend undo {run.id} --keyspace {run.keyspace}"))
+
+
+def run_json(run: Run) -> dict[str, Any]:
+    fields = plain(run)
+    return {"run": fields.pop("id"), **fields}
+
+
+def _cells(run: Run) -> tuple[str, ...]:
+    return (str(run.id), shown(run.started_at), run.command, run.state.value, _sum(run, "fixed"), _sum(run, "left"))
+
+
+def _sum(run: Run, name: str) -> str:
+    counts = run.summary.get(name)
+    return f"{sum(counts.values()):,}" if isinstance(counts, dict) else ""
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_text(inner)}" for name, inner in value.items())
+    return str(value)
+
+
+_TABLES: Mapping[str, Table] = {p.name: p.table for family in FAMILIES for p in family.projections}
+
+
+@contextmanager
+def findings_file(file: Path) -> Iterator[Callable[[Finding], None]]:
+    """A function that writes each outcome as a line, unless the rows agreed after all.
+
+    Raises:
+        WrongUse: the file cannot be written; nothing half written stays.
+    """
+    with whole_file(file) as stream:
+
+        def write(outcome: Finding) -> None:
+            if outcome.verdict is not Verdict.AGREE or outcome.error:
+                line = json.dumps(finding_json(outcome), ensure_ascii=False) + "\n"
+                with named_when_refused(file):
+                    stream.write(line)
+
+        yield write
+
+
+def finding_json(outcome: Finding) -> dict[str, Any]:
+    """Verdict, projection, key by columns, both rows and their write times."""
+    return {
+        "projection": outcome.suspect.projection,
+        "verdict": outcome.verdict.value,
+        "result": outcome.result.value if outcome.result else None,
+        "key": _key_json(outcome.suspect.projection, outcome.suspect.key),
+        "truths": [_seen_json(seen) for seen in outcome.truths],
+        "projected": _seen_json(outcome.projected) if outcome.projected else None,
+        "last_trace": outcome.last_trace,
+        "error": outcome.error,
+    }
+
+
+def _key_json(projection: str, key: Key) -> Any:
+    table = _TABLES.get(projection)
+    return _row_json(table.key_row(key)) if table else [encode(value) for value in key]
+
+
+def _seen_json(seen: Seen) -> dict[str, Any]:
+    return {"row": _row_json(seen.row), "written_at": dict(seen.written_at)}
+
+
+def _row_json(row: Row) -> dict[str, Any]:
+    return {name: encode(value) for name, value in row.items()}

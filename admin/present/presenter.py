@@ -3,7 +3,6 @@
 import json
 import sys
 import textwrap
-from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -13,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from rich import markdown
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, RenderableType
-from rich.table import Table as Grid
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from admin.present.document import (
@@ -21,11 +20,11 @@ from admin.present.document import (
     PROSE,
     Cell,
     Document,
+    Grid,
     Line,
     Markdown,
     Part,
     Styled,
-    Table,
     Verbatim,
     Wrapped,
 )
@@ -58,7 +57,7 @@ def write_json(document: Any, stream: TextIO | None = None) -> None:
 
 
 def show(document: Document, console: Console | None = None) -> None:
-    widths = (part.paper_columns for part in document.body if isinstance(part, Table))
+    widths = (part.paper_columns for part in document.body if isinstance(part, Grid))
     console = console or stdout_console(max(widths, default=PAPER_COLUMNS))
     for part in document.body:
         _show_part(part, console)
@@ -66,7 +65,7 @@ def show(document: Document, console: Console | None = None) -> None:
 
 def _show_part(part: Part, console: Console) -> None:
     match part:
-        case Table():
+        case Grid():
             console.print(grid_of(part))
         case Wrapped():
             for line in wrapped_lines(part, console.width):
@@ -95,15 +94,17 @@ def wrapped_lines(part: Wrapped, width: int) -> list[str]:
     )
 
 
-def grid_of(table: Table) -> RenderableType:
-    grid = Grid(title=Text(table.title), title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
-    prose = PROSE | table.wrapped
-    for column in table.columns:
+def grid_of(grid: Grid) -> RenderableType:
+    shown = RichTable(
+        title=Text(grid.title), title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False
+    )
+    prose = PROSE | grid.wrapped
+    for column in grid.columns:
         justify: Any = "right" if column in NUMERIC else "left"
-        grid.add_column(column, justify=justify, overflow="fold", no_wrap=column not in prose)
-    for row in table.rows:
-        grid.add_row(*(_text(cell) for cell in row))
-    return grid
+        shown.add_column(column, justify=justify, overflow="fold", no_wrap=column not in prose)
+    for row in grid.rows:
+        shown.add_row(*(_text(cell) for cell in row))
+    return shown
 
 
 def write_report(file: Path, document: Document, now_micros: int) -> None:
@@ -131,7 +132,7 @@ def html_of(document: Document, now_micros: int) -> str:
 
 
 def _html_part(part: Part) -> dict[str, Any]:
-    if isinstance(part, Table):
+    if isinstance(part, Grid):
         return {"table": part, "rows": [[_text(cell).plain for cell in row] for row in part.rows]}
     if isinstance(part, Line):
         return {"table": None, "text": "".join(_text(piece).plain for piece in part.pieces)}
@@ -146,8 +147,3 @@ def exit_meaning(code: int) -> str:
         ExitCode.PARTLY_FAILED: "partly failed",
         ExitCode.CANNOT_REACH: "cannot reach",
     }[ExitCode(code)]
-
-
-def rows_grid(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], wrapped: Collection[str] = ()) -> Any:
-    """A table for commands that still print by themselves."""
-    return grid_of(Table(title, columns, rows, frozenset(wrapped)))

@@ -1,20 +1,23 @@
 """Plans, and what an apply did, as documents: CQL that can be piped into cqlsh, what matters about it as comments."""
 
+import shlex
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
-from admin.present.differences import difference_json, recognition_json, recognition_parts
-from admin.present.document import Document, Part, Verbatim
+from admin.present.document import Document, Grid, Part, Verbatim
+from admin.present.values import plain
 from admin.services.schema import ApplyResult, ModelPlan, OptionalResult, PlanResult, TableSizes
 from cql.migrate.rollout import RolloutPlan
 from cql.migrate.spelling import Spelling
 from cql.render import ServerVersion, ddl_cql
-from model.catalog.generations import Recognition
+from model.catalog.generations import REBUILDABLE, Recognition
+from model.errors import ExitCode
 from model.migrations.plan import PlannedStatement, Way
-from model.migrations.upgrade_notes import OptionalMigration
+from model.migrations.upgrade_notes import OptionalMigration, note_adding
+from model.schema.difference import Aspect, Difference
 from model.schema.keyspace import Schema
 from model.schema.names import name_of
-from model.schema.risk import Risk
+from model.schema.risk import Assessment, Risk
 
 
 def document_of(result: PlanResult | ModelPlan | ApplyResult | OptionalResult) -> Document:
@@ -68,11 +71,14 @@ def statement_json(planned: PlannedStatement, script: Spelling, sizes: TableSize
         "line": migration.line(planned.position),
         "cql": script.shown(migration, planned.position),
         "way": planned.way.value,
-        "risk": assessment.worst.value,
-        "risks": [risk.value for risk in assessment.risks],
-        "why": assessment.why,
+        **_assessment_json(assessment),
         "estimate": _estimate(planned, sizes) or None,
     }
+
+
+def _assessment_json(assessment: Assessment) -> dict[str, Any]:
+    risks = [risk.value for risk in assessment.risks]
+    return {"risk": assessment.worst.value, "risks": risks, "why": assessment.why}
 
 
 def statements_of(rollout: RolloutPlan, script: Spelling) -> list[str]:
@@ -106,10 +112,7 @@ def _plan_lines(rollout: RolloutPlan, script: Spelling, sizes: TableSizes) -> It
 
 
 def _statement_lines(planned: PlannedStatement, script: Spelling, sizes: TableSizes) -> Iterator[str]:
-    assessment, estimate = planned.assessment, _estimate(planned, sizes)
-    risks = ", ".join(risk.value for risk in assessment.risks)
-    size = f" The table: {estimate}." if estimate else ""
-    yield f"-- risk: {risks}. {assessment.why}{size}"
+    yield _risk_line(planned.assessment, _estimate(planned, sizes))
     cql = script.shown(planned.migration, planned.position)
     match planned.way:
         case Way.RUN:
@@ -120,6 +123,11 @@ def _statement_lines(planned: PlannedStatement, script: Spelling, sizes: TableSi
             yield "-- its effect is there already: it is written into the history, and not run"
             yield from (f"-- {line}" for line in cql.splitlines())
     yield ""
+
+
+def _risk_line(assessment: Assessment, estimate: str) -> str:
+    risks = ", ".join(risk.value for risk in assessment.risks)
+    return f"-- risk: {risks}. {assessment.why}" + (f" The table: {estimate}." if estimate else "")
 
 
 def _closing_lines(rollout: RolloutPlan, keyspace: str) -> Iterator[str]:
@@ -193,9 +201,7 @@ def model_plan_json(plan: ModelPlan) -> dict[str, Any]:
             {
                 "owner": one.owner,
                 "cql": plan.cql(one) or None,
-                "risk": one.assessment.worst.value,
-                "risks": [risk.value for risk in one.assessment.risks],
-                "why": one.assessment.why,
+                **_assessment_json(one.assessment),
                 "manual": one.manual or None,
                 "estimate": plan.estimate(one) or None,
             }
@@ -211,10 +217,7 @@ def _model_lines(plan: ModelPlan) -> Iterator[str]:
         if one.manual:
             yield from (f"-- by hand, {one.owner}: {one.manual}", "")
             continue
-        estimate = plan.estimate(one)
-        risks = ", ".join(risk.value for risk in one.assessment.risks)
-        yield f"-- risk: {risks}. {one.assessment.why}{f' The table: {estimate}.' if estimate else ''}"
-        yield from (plan.cql(one), "")
+        yield from (_risk_line(one.assessment, plan.estimate(one)), plan.cql(one), "")
     if not plan.changes:
         yield f"-- {plan.keyspace} is as the model says; options and what is unexpected were left out unless asked for"
 
@@ -239,15 +242,7 @@ def optional_json(one: OptionalMigration, live: Schema, keyspace: str, server: S
         "why": one.why,
         "undo": one.undo,
         "caution": one.caution or None,
-        "plan": [
-            {
-                "cql": cql,
-                "risk": assessment.worst.value,
-                "risks": [risk.value for risk in assessment.risks],
-                "why": assessment.why,
-            }
-            for cql, assessment in due
-        ],
+        "plan": [{"cql": cql, **_assessment_json(assessment)} for cql, assessment in due],
         "statements": [cql for cql, _ in due],
     }
 
@@ -264,3 +259,97 @@ def _optional_lines(one: OptionalMigration, keyspace: str, shown: dict[str, Any]
     for statement in shown["plan"]:
         yield from (f"--   risk: {statement['risk']}. {statement['why']}", statement["cql"])
     yield f"--   run it with: mailmend schema apply --optional {one.name} --keyspace {keyspace}"
+
+
+AS_EXPECTED: Final = "The schema is as expected."
+
+
+def recognition_json(keyspace: str, recognition: Recognition) -> dict[str, Any]:
+    return {
+        "keyspace": keyspace,
+        "generation": recognition.generation.name,
+        "made_here": recognition.made_here,
+        "drift": [
+            difference_json(one) | {"mend": mend_of(one, keyspace, made_here=recognition.made_here)}
+            for one in recognition.drift
+        ],
+        "notes": [difference_json(one) for one in recognition.notes],
+        "exit": int(ExitCode.FINE if recognition.agrees else ExitCode.DRIFT),
+    }
+
+
+def mend_of(difference: Difference, keyspace: str, *, made_here: bool) -> str:  # noqa: PLR0911 - one for each kind
+    """The command that mends a difference, or what a person has to decide."""
+    apply_again = f"mailmend schema apply --keyspace {keyspace}{'' if made_here else ' --complete'}"
+    from_model = f"mailmend schema plan --from-model --keyspace {keyspace}"
+    table = f"{keyspace}.{difference.owner}"
+    match difference.aspect:
+        case Aspect.MISSING_TABLE | Aspect.MISSING_TYPE:
+            return apply_again
+        case Aspect.MISSING_COLUMN if not made_here and (note := note_adding(difference.owner, difference.subject)):
+            return f"mailmend schema apply --optional {note} --keyspace {keyspace}"
+        case Aspect.MISSING_COLUMN:
+            return cqlsh(f"ALTER TABLE {table} ADD {difference.subject} {difference.expected};")
+        case Aspect.UNEXPECTED_COLUMN:
+            return "leave it (before-images keep it), or: " + cqlsh(f"ALTER TABLE {table} DROP {difference.subject};")
+        case Aspect.UNEXPECTED_INDEX | Aspect.UNEXPECTED_VIEW | Aspect.UNEXPECTED_TYPE | Aspect.UNEXPECTED_TABLE:
+            return "leave it, or: " + cqlsh(_DROPS[difference.aspect].format(keyspace, *_place(difference)))
+        case Aspect.DIFFERENT_OPTION:
+            return f"{from_model} --include-options"
+        case Aspect.MISSING_INDEX | Aspect.DIFFERENT_INDEX | Aspect.MISSING_VIEW | Aspect.DIFFERENT_VIEW:
+            return f"{from_model} | cqlsh"
+        case _ if difference.owner in REBUILDABLE:
+            dropped = cqlsh(f"DROP TABLE {table};")
+            return f"while nothing writes: {dropped} && {apply_again} && mailmend repair messages --keyspace {keyspace}"
+        case _:
+            return f"nothing in place: mailmend schema apply --keyspace ANOTHER, then copy the rows of {table} there"
+
+
+_DROPS: Final = {
+    Aspect.UNEXPECTED_INDEX: "DROP INDEX {0}.{2};",
+    Aspect.UNEXPECTED_VIEW: "DROP MATERIALIZED VIEW {0}.{1};",
+    Aspect.UNEXPECTED_TYPE: "DROP TYPE {0}.{1};",
+    Aspect.UNEXPECTED_TABLE: "DROP TABLE {0}.{1};",
+}
+"""What removes what is not expected; 0 is the keyspace, 1 its owner, 2 the subject."""
+
+
+def cqlsh(statement: str) -> str:
+    return f"cqlsh -e {shlex.quote(statement)}"
+
+
+def difference_json(difference: Difference) -> dict[str, str]:
+    fields = plain(difference)
+    return {"table": fields.pop("owner"), **fields}
+
+
+def recognition_parts(keyspace: str, recognition: Recognition) -> Iterator[Part]:
+    yield generation_line(keyspace, recognition)
+    if recognition.notes:
+        yield differences_table("Noted, not wrong", recognition.notes)
+    if recognition.agrees:
+        yield AS_EXPECTED
+        return
+    yield differences_table("Drift", recognition.drift)
+    for one in recognition.drift:
+        yield f"{'.'.join(_place(one))}: {mend_of(one, keyspace, made_here=recognition.made_here)}"
+
+
+def generation_line(keyspace: str, recognition: Recognition) -> str:
+    """The generation of a keyspace, and who made it."""
+    maker = "made by mailmend" if recognition.made_here else "not made by mailmend"
+    return f"{keyspace}: generation {recognition.generation.name}, {maker}."
+
+
+def differences_table(title: str, found: Iterable[Difference]) -> Grid:
+    """The columns "what" and "where" keep their width beside long options."""
+    columns = ("what", "where", "expected", "found")
+    return Grid(title, columns, [_cells(one) for one in found], frozenset({"expected", "found"}))
+
+
+def _place(difference: Difference) -> tuple[str, ...]:
+    return (difference.owner, difference.subject) if difference.subject else (difference.owner,)
+
+
+def _cells(difference: Difference) -> tuple[str, str, str, str]:
+    return difference.aspect.value, ".".join(_place(difference)), difference.expected, difference.found

@@ -2,17 +2,18 @@
 
 import shlex
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
-from admin.present.differences import (
+from admin.present.document import Document, Grid, Part
+from admin.present.schema import (
     AS_EXPECTED,
     difference_json,
     differences_table,
     mend_of,
+    optional_json,
+    optional_text,
 )
-from admin.present.document import Document, Part, Table
-from admin.present.schema import optional_json, optional_text
+from admin.present.values import fields_json, instant_text, plain, shown
 from admin.services.schema_history import (
     ADOPTED,
     AdoptResult,
@@ -26,11 +27,9 @@ from model.migrations.adoption import Standing
 from model.migrations.history import (
     Baseline,
     Entry,
-    HistoryDrift,
     MigrationState,
     StatementEntry,
     StatementState,
-    Unlock,
 )
 from model.schema.difference import Aspect, Difference
 from repair.ledger.leases import Lease
@@ -140,13 +139,9 @@ def _drift_lines(result: VerifyResult) -> Iterator[str]:
         place = f"{one.owner}.{one.subject}" if one.subject else one.owner
         yield f"{place}: {_mend(result, one)}"
     for drift in result.found.tampering:
-        yield _tampering_line(drift)
+        yield f"{drift}. {drift.mend}"
     for entry in result.found.running:
         yield f"{_IN_FLIGHT}: {entry.file}: {_why(entry)}: {_mend_running(result)}"
-
-
-def _tampering_line(drift: HistoryDrift) -> str:
-    return f"{drift}. {drift.mend}"
 
 
 def _again(result: VerifyResult) -> str:
@@ -166,52 +161,30 @@ def history_json(result: HistoryResult) -> dict[str, Any]:
         "migrations": [entry_json(one) for one in told.past.entries],
         "statements": [_statement_json(one) for one in told.past.statements],
         "holder": _lease_json(told.lease) if told.lease else None,
-        "unlocks": [_unlock_json(one) for one in told.unlocks],
+        "unlocks": plain(told.unlocks),
         "exit": 0,
     }
 
 
 def entry_json(entry: Entry) -> dict[str, Any]:
+    timed = ("state", "statements", "done", "checksum", "chain", "started_at", "ended_at", "owner", "version")
     return {
         "migration": str(entry.file),
         "number": entry.number,
         "phase": entry.file.phase.value,
-        "state": entry.state.value,
-        "statements": entry.statements,
-        "done": entry.done,
-        "checksum": entry.checksum,
-        "chain": entry.chain,
-        "started_at": _instant(entry.started_at),
-        "ended_at": _instant(entry.ended_at),
-        "owner": entry.owner,
-        "version": entry.version,
+        **fields_json(entry, *timed),
         "note": entry.note or None,
     }
 
 
 def _statement_json(one: StatementEntry) -> dict[str, Any]:
-    return {
-        "number": one.number,
-        "position": one.position,
-        "state": one.state.value,
-        "cql": one.cql,
-        "started_at": _instant(one.started_at),
-        "ended_at": _instant(one.ended_at),
-        "error": one.error or None,
-    }
+    fields = fields_json(one, "number", "position", "state", "cql", "started_at", "ended_at")
+    return {**fields, "error": one.error or None}
 
 
 def _lease_json(lease: Lease) -> dict[str, Any]:
-    return {
-        "owner": lease.owner,
-        "purpose": lease.purpose,
-        "since": _instant(lease.acquired_at),
-        "until": _instant(lease.expires_at),
-    }
-
-
-def _unlock_json(one: Unlock) -> dict[str, Any]:
-    return {"at": _instant(one.at), "holder": one.holder, "by": one.by, "reason": one.reason}
+    since, until = instant_text(lease.acquired_at), instant_text(lease.expires_at)
+    return {"owner": lease.owner, "purpose": lease.purpose, "since": since, "until": until}
 
 
 def _history_parts(result: HistoryResult) -> Iterator[Part]:
@@ -219,26 +192,26 @@ def _history_parts(result: HistoryResult) -> Iterator[Part]:
     entries, statements = found.past.entries, found.past.statements
     if entries:
         columns = ("migration", "state", "done", "when", "by")
-        yield Table(f"Schema of {keyspace}", columns, [_entry_cells(one) for one in entries])
+        yield Grid(f"Schema of {keyspace}", columns, [_entry_cells(one) for one in entries])
     else:
         yield f"{keyspace} has no history: no migration was applied, nothing was adopted."
     for note in dict.fromkeys(one.note for one in entries if one.note):
         yield f"Baseline: {note}."
     if statements:
         columns = ("migration", "statement", "state", "what", "error")
-        yield Table("Statements of what has not ended", columns, [_statement_cells(one) for one in statements])
+        yield Grid("Statements of what has not ended", columns, [_statement_cells(one) for one in statements])
     if found.unlocks:
-        rows = [(_shown(one.at), one.holder, one.by, one.reason) for one in found.unlocks]
-        yield Table("Ended by force", ("at", "holder", "by", "reason"), rows)
+        rows = [(shown(one.at), one.holder, one.by, one.reason) for one in found.unlocks]
+        yield Grid("Ended by force", ("at", "holder", "by", "reason"), rows)
     if found.lease:
-        yield f"At work: {found.lease.owner}, until {_shown(found.lease.expires_at)} UTC unless renewed."
+        yield f"At work: {found.lease.owner}, until {shown(found.lease.expires_at)} UTC unless renewed."
     elif statements or any(not one.ended for one in entries):
         yield f"Nobody is at work. To go on: mailmend schema apply --keyspace {keyspace}"
 
 
 def _entry_cells(one: Entry) -> Sequence[str]:
     counted = "" if one.state is MigrationState.BASELINE else f"{one.done}/{one.statements}"
-    return (str(one.file), one.state.value, counted, _shown(one.ended_at or one.started_at), one.owner)
+    return (str(one.file), one.state.value, counted, shown(one.ended_at or one.started_at), one.owner)
 
 
 def _statement_cells(one: StatementEntry) -> Sequence[str]:
@@ -247,14 +220,6 @@ def _statement_cells(one: StatementEntry) -> Sequence[str]:
         "begun (the next apply looks whether it took effect)" if one.state is StatementState.BEGUN else one.state.value
     )
     return (f"{one.number:04}", str(one.position + 1), state, first, one.error)
-
-
-def _shown(at: datetime) -> str:
-    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _instant(at: datetime | None) -> str | None:
-    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z") if at else None
 
 
 def unlock_document(result: UnlockResult) -> Document:
@@ -307,14 +272,8 @@ def adopt_json(outcome: AdoptResult) -> dict[str, Any]:
 
 
 def _baseline_json(baseline: Baseline) -> dict[str, Any]:
-    return {
-        "generation": baseline.generation,
-        "fingerprint": baseline.fingerprint,
-        "migrations": list(baseline.migrations),
-        "adopted_at": baseline.adopted_at,
-        "owner": baseline.owner,
-        "version": baseline.version,
-    }
+    fields = fields_json(baseline, "generation", "fingerprint", "migrations", "owner", "version")
+    return {**fields, "adopted_at": baseline.adopted_at}
 
 
 def _version_json(outcome: AdoptResult) -> dict[str, Any] | None:
@@ -322,9 +281,7 @@ def _version_json(outcome: AdoptResult) -> dict[str, Any] | None:
     if written is None:
         return None
     return {
-        "before": written.step.before,
-        "assumed": written.step.assumed,
-        "after": written.step.after,
+        **fields_json(written.step, "before", "assumed", "after"),
         "written": written.key is not None,
         "caution": written.step.caution or None,
         "undo": written.undo(outcome.keyspace) or None,

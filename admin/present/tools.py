@@ -1,18 +1,27 @@
 """Documents of the smaller commands: the runbooks, the versions, the demo."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
 
-from admin.present.document import Document, Markdown, Table
+from admin.local import LOCAL_DC, ClusterState, ClusterStatus, LocalStatus, ServerState
+from admin.local.server_kind import ServerStatus
+from admin.present.document import Document, Grid, Markdown, Part, Verbatim
+from admin.present.values import fields_json, plain
 from admin.services.demo import DemoResult
+from admin.services.export import ExportResult
+from admin.services.load import LoadResult
+from admin.services.local_servers import CleanResult, LocalResult
 from admin.services.runbooks import RunbookPage
 from admin.services.versions import Versions
 from admin.settings import LOOPBACK
+from model.errors import ExitCode
 
 
 def pages_document(found: Sequence[RunbookPage]) -> Document:
     rows = [(page.name, page.title) for page in found]
-    json = {"runbooks": [{"name": name, "title": title} for name, title in rows]}
-    return Document(json, (Table("Runbooks", ("name", "question"), rows), "Next: mailmend runbook show NAME"))
+    json = {"runbooks": [fields_json(page, "name", "title") for page in found]}
+    return Document(json, (Grid("Runbooks", ("name", "question"), rows), "Next: mailmend runbook show NAME"))
 
 
 def page_document(page: RunbookPage) -> Document:
@@ -28,16 +37,113 @@ def versions_document(found: Versions) -> Document:
         ("Java", found.java or "none was found"),
         ("server", found.server or found.unanswered or "not asked: name one with --host"),
     ]
-    json = {
-        **found.packages,
-        "python": found.python,
-        "system": found.system,
-        "connector": found.connector,
-        "java": found.java,
-        "server": found.server,
-        "unanswered": found.unanswered,
+    json = {**found.packages, **fields_json(found, "python", "system", "connector", "java", "server", "unanswered")}
+    return Document(json, (Grid("Versions", ("part", "version"), rows, frozenset({"version"})),))
+
+
+def load_document(result: LoadResult) -> Document:
+    """The totals, and the commands that repair what lags."""
+    sums, keyspace = result.sums, result.keyspace
+    unnoted = f"Next: mailmend repair messages --keyspace {keyspace}"
+    said = (
+        (True, f"Stored {sums.stored:,} messages ({sums.octets:,} bytes)."),
+        (sums.already, f"{sums.already:,} had been stored by an earlier load that was interrupted."),
+        (sums.refused, f"{sums.refused:,} were refused; each was named."),
+        (sums.lagged, f"{sums.lagged:,} lag. Next: mailmend repair lags --keyspace {keyspace}"),
+        (sums.unjournalled, f"{sums.unjournalled:,} of them nobody could take note of. {unnoted}"),
+    )
+    lines = tuple(line for wanted, line in said if wanted)
+    exit_code = ExitCode.PARTLY_FAILED if sums.refused or sums.unjournalled else ExitCode.FINE
+    return Document({"keyspace": keyspace, **asdict(sums)}, lines, exit=exit_code)
+
+
+def export_document(result: ExportResult) -> Document:
+    """The files and whether they were up to date; or the text itself."""
+    if result.text is not None:
+        return Document(body=(Verbatim(result.text),))
+    changed = {"stale" if result.check else "written": [str(file) for file in result.stale]}
+    json = {"files": [str(file) for file in result.files], **changed, "exit": int(result.exit)}
+    was = "is not up to date" if result.check else "written"
+    lines = [f"{file} {was if file in result.stale else 'is up to date'}" for file in result.files]
+    if result.check and result.stale:
+        lines.append("Next: the same command without --check")
+    return Document(json, lines, result.exit)
+
+
+def status_document(result: LocalResult) -> Document:
+    found = result.status
+    parts: list[Part] = []
+    if rows := _rows(found):
+        parts.append(Grid(f"Local servers in {found.cluster.folder}", ("server", "address", "state", "pid"), rows))
+    return Document(status_json(found), (*parts, *_sentences(found)), result.exit)
+
+
+def status_json(found: LocalStatus) -> dict[str, Any]:
+    cluster, settings = found.cluster, found.cluster.settings
+    return {
+        "state": cluster.state.value,
+        "version": settings.release.version if settings else None,
+        "local_dc": LOCAL_DC,
+        "folder": str(cluster.folder),
+        "heap_mib": settings.heap_mib if settings else None,
+        "nodes": plain(cluster.nodes),
+        "services": plain(found.services),
     }
-    return Document(json, (Table("Versions", ("part", "version"), rows, frozenset({"version"})),))
+
+
+def clean_document(result: CleanResult) -> Document:
+    said = f"Removed the data in {result.folder}" if result.removed else f"There was nothing in {result.folder}"
+    return Document({"removed": result.removed, "folder": str(result.folder)}, (said,))
+
+
+def summary_line(found: ClusterStatus) -> str:
+    """The state of all nodes in a sentence, with what to type next."""
+    if found.settings is None:
+        return f"There is no local cluster in {found.folder}. Start one: mailmend local up"
+    match found.state:
+        case ClusterState.UP:
+            contact = f"--host {found.settings.hosts[0]} --port {found.settings.native_port}"
+            return f"Cassandra {found.settings.release.version} is up. Use it with: {contact}"
+        case ClusterState.PARTLY:
+            return "Some nodes do not answer. Start what is missing: mailmend local up"
+        case ClusterState.DOWN:
+            return "It is down. Start it: mailmend local up"
+
+
+def service_line(found: ServerStatus) -> str:
+    match found.state:
+        case ServerState.UP:
+            return f"{found.title} is up: " + ", ".join(f"{name} {where}" for name, where in found.contacts.items())
+        case ServerState.SILENT:
+            return f"{found.title} runs and does not answer yet; its log: {found.log}"
+        case ServerState.DEAD:
+            again = f"mailmend local up --with {found.name}"
+            return f"{found.title} was started and is gone; its log: {found.log}. Start it: {again}"
+        case ServerState.STOPPED:
+            return f"{found.title} is stopped. Start it: mailmend local up --with {found.name}"
+
+
+def _rows(found: LocalStatus) -> list[tuple[str, ...]]:
+    nodes = [
+        (f"Cassandra {node.number}", f"{node.host}:{node.port}", node.state.value, str(node.pid or ""))
+        for node in found.cluster.nodes
+    ]
+    services = [
+        (service.title, _addresses(service), service.state.value, " ".join(map(str, service.pids)))
+        for service in found.services
+    ]
+    return [*nodes, *services]
+
+
+def _addresses(found: ServerStatus) -> str:
+    """Network addresses only; contacts that are files are in the server's sentence."""
+    return " ".join(where for where in found.contacts.values() if "://" in where)
+
+
+def _sentences(found: LocalStatus) -> list[str]:
+    dead = [node for node in found.cluster.nodes if node.state is ServerState.DEAD]
+    gone = [f"Node {node.number} was started and is gone; its log: {node.log}" for node in dead]
+    return [*gone, summary_line(found.cluster), *map(service_line, found.services)]
 
 
 def demo_document(found: DemoResult) -> Document:

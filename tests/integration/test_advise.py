@@ -11,8 +11,7 @@ from uuid import uuid4
 import pytest
 
 from admin.advice.sampling import draw_sample
-from admin.advice.trial import Trial
-from admin.advice.trial_node import PREFIX, given_node, started_node
+from admin.advice.trial import PREFIX, Trial, given_node, started_node
 from admin.local.ports import require_free
 from admin.local.throwaway import sweep
 from cql.driver.contact import Contact

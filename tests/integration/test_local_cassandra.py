@@ -19,11 +19,11 @@ from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
 from cassandra.policies import WhiteListRoundRobinPolicy
 
 from admin.cli import run
-from admin.local import ClusterRequest, ClusterState, LocalCluster, ServerState, local_servers, native_protocol
+from admin.local import ClusterRequest, ClusterState, LocalCluster, ServerState, local_servers, probes
 from admin.local.cassandra_settings import ClusterSettings
+from admin.local.folders import write_json
 from admin.local.ports import free_port
-from admin.local.processes import this_process
-from admin.local.server_files import RECORD, ServerRecord, write_json
+from admin.local.processes import RECORD, ServerRecord, this_process
 from admin.local.throwaway import sweep
 from model.errors import ExitCode, LocalServerError, UnsafeRequest, WrongUse
 from repair.clock import SystemClock
@@ -44,17 +44,14 @@ class One:
 
     @property
     def pid(self) -> int | None:
-        """The number of its process, if it answers."""
         return self.cluster.status().nodes[0].pid
 
     def options(self) -> list[str]:
-        """What the command line has to be told to find it."""
         return ["--dir", str(self.cluster.layout.root)]
 
 
 @pytest.fixture(scope="module")
 def one(cassandra: CassandraServer) -> Iterator[One]:
-    """A node of its own beside the session's, whose start has fetched the jars; started with no way to any network."""
     with throwaway_cluster() as cluster:
         environment = {**os.environ, "JAVA_TOOL_OPTIONS": OFFLINE}
         machine = replace(cluster.machine, environment=environment)
@@ -65,7 +62,6 @@ def one(cassandra: CassandraServer) -> Iterator[One]:
 
 
 def ask(host: str, port: int, *statements: str) -> list[Any]:
-    """Run statements on exactly this node; the rows of the last one."""
     profile = ExecutionProfile(load_balancing_policy=WhiteListRoundRobinPolicy([host]), request_timeout=30)
     cluster = Cluster([host], port=port, execution_profiles={EXEC_PROFILE_DEFAULT: profile})
     try:
@@ -90,13 +86,11 @@ def _kept(port: int, keyspace: str) -> str:
 
 
 def test_up_starts_the_release_offline(one: One) -> None:
-    """With the jars on the disk no network is needed."""
     row = ask("127.0.0.1", one.port, "SELECT release_version, data_center FROM system.local")[0]
     assert (row.release_version, row.data_center) == ("5.0.9", "datacenter1")
 
 
 def test_up_again_changes_nothing(one: One) -> None:
-    """Twice is fine: the same process answers."""
     # Given a running node
     before = one.pid
     # When it is started again, with and without repeating its settings
@@ -117,7 +111,6 @@ def test_up_again_changes_nothing(one: One) -> None:
     ],
 )
 def test_a_running_node_is_not_changed_behind_its_clients(one: One, wishes: ClusterRequest) -> None:
-    """Other settings need a stop first, and the error says so."""
     before = one.pid
     with pytest.raises(WrongUse):
         one.cluster.up(wishes)
@@ -126,21 +119,18 @@ def test_a_running_node_is_not_changed_behind_its_clients(one: One, wishes: Clus
 
 
 def test_a_running_node_is_not_cleaned_away(one: One) -> None:
-    """Data under a running server are never removed."""
     with pytest.raises(UnsafeRequest, match="mailmend local down"):
         one.cluster.clean()
     assert one.cluster.status().state is ClusterState.UP
 
 
 def test_nothing_but_loopback_is_listened_on(one: One) -> None:
-    """No address of this machine but 127.0.0.1 has the node's port."""
     for host in ("127.0.0.2", "127.0.0.3"):
-        assert not native_protocol.answers(host, one.port)
-    assert native_protocol.answers("127.0.0.1", one.port)
+        assert not probes.speaks_cql(host, one.port)
+    assert probes.speaks_cql("127.0.0.1", one.port)
 
 
 def test_the_command_tells_the_status(one: One, capsys: pytest.CaptureFixture[str]) -> None:
-    """One JSON object on stdout and exit code 0 while every node answers."""
     # When a script asks
     code = run(["local", "status", "--json", *one.options()])
     # Then it reads where and how
@@ -150,7 +140,6 @@ def test_the_command_tells_the_status(one: One, capsys: pytest.CaptureFixture[st
 
 
 def test_the_command_tells_a_person_where_to_connect(one: One, capsys: pytest.CaptureFixture[str]) -> None:
-    """The options to copy stand in the answer; progress is on stderr."""
     assert run(["local", "up", *one.options()]) == ExitCode.FINE
     said = capsys.readouterr()
     assert f"--host 127.0.0.1 --port {one.port}" in said.out
@@ -158,7 +147,6 @@ def test_the_command_tells_a_person_where_to_connect(one: One, capsys: pytest.Ca
 
 
 def test_a_broker_is_started_beside_it(one: One, rabbitmq: Broker, capsys: pytest.CaptureFixture[str]) -> None:
-    """The status counts it until it is stopped; the node never notices."""
     # Given a node; the parts of a broker are there, as that of the fixture runs of them
     broker = local_servers(one.cluster.layout.root).services["rabbitmq"]
     before = one.pid
@@ -185,7 +173,6 @@ def test_a_broker_is_started_beside_it(one: One, rabbitmq: Broker, capsys: pytes
 
 
 def test_the_command_refuses_with_the_right_code(one: One, capsys: pytest.CaptureFixture[str]) -> None:
-    """Wrong use is 2, for a guard as for a bad option."""
     assert run(["local", "clean", *one.options()]) == ExitCode.WRONG_USE
     assert run(["local", "up", "--heap", "tiny", *one.options()]) == ExitCode.WRONG_USE
     assert run(["local", "up", "--nodes", "4", *one.options()]) == ExitCode.WRONG_USE
@@ -212,7 +199,6 @@ def test_down_drains_and_up_finds_the_data(one: One, capsys: pytest.CaptureFixtu
 
 
 def test_a_killed_node_is_seen_dead_and_comes_back(one: One) -> None:
-    """After kill -9 the status tells the truth, and the next start replays what was acknowledged."""
     # Given a row, older than the tenth of a second that a crash may cost
     _make_table(one.port, "kept_over_kill", "replayed")
     time.sleep(0.5)  # Cassandra's own clock decides when its commit log is safe: nothing can be asked for it
@@ -232,7 +218,6 @@ def test_a_killed_node_is_seen_dead_and_comes_back(one: One) -> None:
 
 
 def test_a_reused_number_is_neither_running_nor_stopped(one: One) -> None:
-    """A process that has our number by chance is not taken for the node and gets no signal."""
     # Given a record that names this very test's process, once with a wrong start and once with a wrong mark
     (node,) = one.cluster.nodes
     record, file = node.record, node.folder / RECORD
@@ -240,7 +225,7 @@ def test_a_reused_number_is_neither_running_nor_stopped(one: One) -> None:
         write_json(file, asdict(ServerRecord(record.ports, {"server": impostor})))
         # When it is looked at, taken down and killed
         assert one.cluster.status().nodes[0].state is ServerState.DEAD
-        one.cluster.kill(1)
+        node.kill()
         one.cluster.down()
         # Then this test still lives
         assert this_process().runs
@@ -250,7 +235,6 @@ def test_a_reused_number_is_neither_running_nor_stopped(one: One) -> None:
 
 
 def test_a_broken_configuration_names_the_reason_and_the_log() -> None:
-    """Cassandra's own words, and where to read on; nothing is left running."""
     with throwaway_cluster() as cluster:
         # Given a setting that Cassandra does not know
         wishes = ClusterRequest(native_port=free_port(["127.0.0.1"]), yaml={"no_such_setting": 1})
@@ -264,7 +248,6 @@ def test_a_broken_configuration_names_the_reason_and_the_log() -> None:
 
 
 def test_a_taken_port_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing is started, and the error says which port and which option."""
     with throwaway_cluster() as cluster, socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         code = run(["local", "up", "--port", port, "--dir", str(cluster.layout.root)])
@@ -276,7 +259,6 @@ def test_a_taken_port_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_node_that_does_not_answer_in_time_is_ended() -> None:
-    """A bound on the wait, a reason, and no process left behind."""
     with throwaway_cluster() as cluster:
         impatient = replace(cluster, ready_seconds_max=0.0)
         with pytest.raises(LocalServerError, match="did not answer within 0 s"):
@@ -288,12 +270,10 @@ class _Interrupted(SystemClock):
     """The moment at which a person presses Ctrl-C: the first pause."""
 
     def sleep(self, seconds: float) -> None:
-        """Interrupted instead."""
         raise KeyboardInterrupt(seconds)
 
 
 def test_ctrl_c_while_it_starts_leaves_no_process() -> None:
-    """What this command started, it ends."""
     with throwaway_cluster() as cluster:
         # When the wait for the node is interrupted
         with pytest.raises(KeyboardInterrupt):
@@ -306,7 +286,6 @@ def test_ctrl_c_while_it_starts_leaves_no_process() -> None:
 
 
 def test_clean_removes_the_data_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A folder that holds other things too keeps them; twice is fine."""
     # Given a folder with somebody's file, in which a start has failed
     kept = tmp_path / "letter.txt"
     kept.write_text("dear all", encoding="utf-8")
@@ -323,7 +302,6 @@ def test_clean_removes_the_data_and_nothing_else(tmp_path: Path, capsys: pytest.
 
 
 def test_a_state_that_is_not_ours_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file of that name with something else in it is neither used nor overwritten."""
     state = tmp_path / "state.json"
     for text in ("", "[]", '{"settings": 1}', '{"processes": {}, "settings": {"release": "9.9"}}'):
         state.write_text(text, encoding="utf-8")
@@ -334,33 +312,29 @@ def test_a_state_that_is_not_ours_is_named(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_down_where_nothing_is_is_fine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A script may always tidy up; the status of nothing is 4."""
     assert run(["local", "down", "--dir", str(tmp_path / "none")]) == ExitCode.FINE
     assert run(["local", "status", "--dir", str(tmp_path / "none")]) == ExitCode.CANNOT_REACH
     assert "mailmend local up" in capsys.readouterr().out
 
 
 def test_passwords_and_tls_are_asked_for_where_wished(guarded: GuardedNode) -> None:
-    """The first role exists as soon as the node is said to be up; nobody is answered in the clear."""
     host, port = guarded.server.host, guarded.server.port
 
-    assert native_protocol.answers(host, port, tls=True)
-    assert native_protocol.logs_in(host, port, "cassandra", "cassandra", tls=True)
-    assert not native_protocol.logs_in(host, port, "cassandra", "wrong", tls=True)
-    assert not native_protocol.answers(host, port)
-    assert not native_protocol.logs_in(host, port, "cassandra", "cassandra")
-    assert not native_protocol.reaches_all(host, port)
+    assert probes.speaks_cql(host, port, tls=True)
+    assert probes.logs_in(host, port, "cassandra", "cassandra", tls=True)
+    assert not probes.logs_in(host, port, "cassandra", "wrong", tls=True)
+    assert not probes.speaks_cql(host, port)
+    assert not probes.logs_in(host, port, "cassandra", "cassandra")
+    assert not probes.reaches_all(host, port)
 
 
 def test_three_nodes_know_each_other(three_nodes: ThreeNodes) -> None:
-    """Each of them names the two others."""
     for host in three_nodes.hosts:
         peers = {str(row.peer) for row in ask(host, three_nodes.port, "SELECT peer FROM system.peers")}
         assert peers == set(three_nodes.hosts) - {host}
 
 
 def test_a_killed_node_of_three_comes_back(three_nodes: ThreeNodes) -> None:
-    """Two go on without the third; when it is back, all reach each other again."""
     # When one is killed
     three_nodes.kill(3)
     # Then the others serve and the whole is only partly there
@@ -369,17 +343,10 @@ def test_a_killed_node_of_three_comes_back(three_nodes: ThreeNodes) -> None:
     assert status.state is ClusterState.PARTLY
     # And when it is started again, everything is whole
     three_nodes.start(3)
-    assert all(native_protocol.reaches_all(host, three_nodes.port) for host in three_nodes.hosts)
-
-
-def test_a_node_that_does_not_exist_is_refused(three_nodes: ThreeNodes) -> None:
-    """There are three."""
-    with pytest.raises(WrongUse, match="no node 4"):
-        three_nodes.start(4)
+    assert all(probes.reaches_all(host, three_nodes.port) for host in three_nodes.hosts)
 
 
 def test_cassandra_4_1_runs_too(cassandra41: CassandraServer) -> None:
-    """The older release on the same Java, conditional writes and sets included."""
     keyspace = cassandra41.keyspace()
     _make_table(cassandra41.port, keyspace, "older")
     rows = ask(
@@ -394,14 +361,12 @@ def test_cassandra_4_1_runs_too(cassandra41: CassandraServer) -> None:
 
 
 def test_the_sessions_server_gives_every_test_its_own_keyspace(cassandra: CassandraServer) -> None:
-    """Names never meet, and CQL takes them unquoted."""
     names = {cassandra.keyspace() for _ in range(100)}
     assert len(names) == 100
     assert all(name.isidentifier() and name.islower() for name in names)
 
 
 def test_what_a_killed_test_run_left_is_swept(tmp_path: Path) -> None:
-    """Its folder is removed; that of a living run is not."""
     # Given the folder of a run that is gone, that of a living one, and one that is being made
     for name, owner in (("gone", replace(this_process(), started_at=1.0)), ("alive", this_process())):
         folder = tmp_path / f"mailmend-test-{name}"

@@ -33,7 +33,6 @@ QUIET = Timing(no_writers=True)
 
 @pytest.fixture(scope="module")
 def cluster(cassandra: CassandraServer) -> Iterator[CassandraCluster]:
-    """A session."""
     with connect(Contact((cassandra.host,), cassandra.port, cassandra.local_dc)) as cluster:
         yield cluster
         dropped(cluster, (MAIL, BOOK))
@@ -41,19 +40,16 @@ def cluster(cassandra: CassandraServer) -> Iterator[CassandraCluster]:
 
 @pytest.fixture(scope="module")
 def mail(cluster: CassandraCluster) -> Tables:
-    """The keyspace of James with its 200 damages."""
     dropped(cluster, (MAIL,))
     return load_james(cluster, MAIL, damaged=True)
 
 
 @pytest.fixture(scope="module")
 def ledger(cluster: CassandraCluster) -> Ledger:
-    """A ledger beside it."""
     return Ledger(created(cluster, BOOK, LEDGER), CLOCK)
 
 
 def found(mail: Tables, ledger: Ledger) -> list[Suspect]:
-    """What a check finds."""
     detection = LocalEngine(mail, ledger, CLOCK).detect(RepairSettings("mail", james_families()), SilentProgress())
     suspects = list(detection.suspects())
     detection.close()
@@ -65,7 +61,6 @@ def _order(suspect: Suspect) -> tuple[str, str]:
 
 
 def in_memory() -> Sequence[Suspect]:
-    """What a check of the same rows finds in the twin."""
     clock = VirtualClock()
     tables = MemoryTables(clock.micros)
     put_james(tables, at=START - 10**12, damaged=True)
@@ -77,7 +72,6 @@ def in_memory() -> Sequence[Suspect]:
 
 
 def errand(cluster: CassandraCluster, ledger: Ledger) -> RepairPolicy:
-    """A repair that may write."""
     as_of = take_as_of(CLOCK, cluster, QUIET)
     return RepairPolicy(ledger.start(MAIL, "repair messages", as_of, {}).id, as_of, 5.0, MENDABLE)
 
@@ -104,12 +98,10 @@ def test_a_check_finds_the_damages_and_a_repair_leaves_only_lost_content(
 
 
 def _sets(row: object) -> dict[str, object]:
-    """A set that is not there reads as null on a server."""
     return {"userflags": row.get("userflags")} if isinstance(row, dict) else {}
 
 
 def test_counters_are_found_mended_and_taken_back(mail: Tables, ledger: Ledger, cluster: CassandraCluster) -> None:
-    """Three mailboxes counted wrongly; one round sets them right, another undoes it."""
     (counts,) = (one for one in james_families()[0].projections if isinstance(one, Counts))
     boxes = sorted({one.mailbox_id for one in damages()})[:3]
     before = {box: mail.read(Read(counts.table, (box,)))[0].row for box in boxes}

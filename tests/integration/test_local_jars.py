@@ -30,7 +30,6 @@ mkdir -p "$lib" && ln {jars}/*.jar "$lib"/
 
 @pytest.fixture(scope="module")
 def real_jars(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with the jars that every other test uses as well; fetched now if this is the first test of all."""
     cluster = local_cluster(tmp_path_factory.mktemp("unused"))
     try:
         cluster.store.jars(NEWEST, find_java(NEWEST, cluster.machine.environment))
@@ -41,7 +40,6 @@ def real_jars(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def near(real_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Copies of the jars on the file system where the tests' own stores are, so that they can be linked."""
     folder = tmp_path_factory.mktemp("near") / "jars"
     shutil.copytree(real_jars, folder)
     return folder
@@ -52,7 +50,6 @@ def _store(root: Path, environment: Mapping[str, str] | None = None) -> JarStore
 
 
 def _ivy(folder: Path, jars: Path, then: str = "") -> Java:
-    """A program that fills the folder as Ivy would."""
     program = folder / "java"
     program.write_text(_IVY.format(calls=folder / "calls", jars=jars, then=then), encoding="utf-8")
     program.chmod(0o755)
@@ -65,7 +62,6 @@ def _calls(folder: Path) -> int:
 
 
 def test_whole_jars_are_used_without_running_anything(near: Path, tmp_path: Path) -> None:
-    """Offline means offline: not even a Java is asked."""
     # Given a store with every jar, and no Java
     store = _store(tmp_path)
     shutil.copytree(near, store.folder(NEWEST))
@@ -76,7 +72,6 @@ def test_whole_jars_are_used_without_running_anything(near: Path, tmp_path: Path
 
 
 def test_without_network_and_without_jars_the_error_says_so(real_jars: Path, tmp_path: Path) -> None:
-    """A real Ivy that cannot reach anything is quoted, and its whole output kept."""
     # Given an empty store on a machine without network
     environment = dict(local_cluster(tmp_path).machine.environment) | {"JAVA_TOOL_OPTIONS": NOWHERE}
     store = _store(tmp_path, environment)
@@ -91,7 +86,6 @@ def test_without_network_and_without_jars_the_error_says_so(real_jars: Path, tmp
 
 
 def test_two_at_once_fetch_once(near: Path, tmp_path: Path) -> None:
-    """The second one waits and finds the work done."""
     # Given an empty store and two that need it at the same moment
     store, java = _store(tmp_path), _ivy(tmp_path, near)
     with ThreadPoolExecutor(2) as both:
@@ -104,7 +98,6 @@ def test_two_at_once_fetch_once(near: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["truncated", "missing", "unexpected"])
 def test_a_damaged_folder_is_fetched_again(near: Path, tmp_path: Path, damage: str) -> None:
-    """A full disk, a cleaner, a curious hand: seen at the next start."""
     # Given a store in which one jar is not as it should be
     store, java = _store(tmp_path), _ivy(tmp_path, near)
     jar = store.jars(NEWEST, java)[0]
@@ -124,7 +117,6 @@ def test_a_damaged_folder_is_fetched_again(near: Path, tmp_path: Path, damage: s
 
 
 def test_jars_that_differ_from_the_tested_ones_are_not_used(near: Path, tmp_path: Path) -> None:
-    """A mirror may serve anything; what is run is what was tested."""
     # Given a mirror that changes one jar
     java = _ivy(tmp_path, near, then='rm "$lib"/jamm-*.jar && echo changed > "$lib"/jamm-0.4.0.jar')
     store = _store(tmp_path)
@@ -136,7 +128,6 @@ def test_jars_that_differ_from_the_tested_ones_are_not_used(near: Path, tmp_path
 
 
 def test_an_interrupted_download_leaves_nothing_that_looks_whole(near: Path, tmp_path: Path) -> None:
-    """The folder appears in one step, after the last jar."""
     # Given a download that stops half-way
     store = _store(tmp_path)
     broken = _ivy(tmp_path, near, then='rm "$lib"/c*.jar; exit 9')

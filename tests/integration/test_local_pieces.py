@@ -12,19 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from admin.local import local_cluster, native_protocol
-from admin.local.cluster import running_contact
+from admin.local import local_cluster, probes
+from admin.local.folders import locked
 from admin.local.java import ask_version, candidates, wheel_home
 from admin.local.ports import free_port, require_free
 from admin.local.processes import StartedProcess, launch, this_process
-from admin.local.server_files import locked
-from model.errors import LocalServerError, WrongUse
+from admin.local.servers import running_contact
+from model.errors import LocalServerError
 from repair.clock import SystemClock
 from tests.support.clock import VirtualClock
 
 
 def test_a_free_port_is_free_on_every_address() -> None:
-    """And two searches do not begin at the same place, so two programs do not take each other's."""
     hosts = ("127.0.0.1", "127.0.0.2")
     found = {free_port(hosts) for _ in range(8)}
     for port in found:
@@ -34,20 +33,17 @@ def test_a_free_port_is_free_on_every_address() -> None:
 
 
 def test_a_port_that_is_promised_already_is_not_given_again() -> None:
-    """A node's second port never is its first, though nobody listens on either yet."""
     first, second = _two_free_ports()
     assert free_port(["127.0.0.1"], besides=_all_but(first, second) | {first}) == second
 
 
 def test_a_port_that_is_taken_on_one_address_is_passed_over() -> None:
-    """All nodes share the number, so it has to be free for all of them."""
     first, second = _two_free_ports()
     with socket.create_server(("127.0.0.2", first)):
         assert free_port(["127.0.0.1", "127.0.0.2"], besides=_all_but(first, second)) == second
 
 
 def test_no_port_that_is_free_is_told_as_such() -> None:
-    """Rather than a search without an end."""
     with pytest.raises(LocalServerError, match="no port between"):
         free_port(["127.0.0.1"], besides=_all_but())
 
@@ -63,7 +59,6 @@ def _all_but(*ports: int) -> set[int]:
 
 
 def test_a_taken_port_says_which_and_how_to_choose_another() -> None:
-    """The number, the address, the option."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(LocalServerError, match=rf"port {port} on 127\.0\.0\.1 is taken"):
@@ -71,13 +66,11 @@ def test_a_taken_port_says_which_and_how_to_choose_another() -> None:
 
 
 def test_an_address_that_is_not_here_says_how_to_add_it() -> None:
-    """On macOS only the first loopback address exists."""
     with pytest.raises(LocalServerError, match=r"no address 192\.0\.2\.1"):
         require_free("192.0.2.1", 17_000)
 
 
 def test_a_lock_is_free_again_after_its_block(tmp_path: Path) -> None:
-    """Even when the block failed."""
     path = tmp_path / "deep" / "lock"
     with pytest.raises(KeyError), locked(path, 0.1):
         raise KeyError
@@ -93,7 +86,6 @@ def test_whoever_holds_a_lock_may_take_it_again(tmp_path: Path) -> None:
 
 
 def test_a_killed_holder_frees_the_lock(tmp_path: Path) -> None:
-    """The kernel drops it with the process."""
     # Given another process that holds the lock
     path = tmp_path / "lock"
     code = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.flock(f, fcntl.LOCK_EX); print('held'); input()"
@@ -113,7 +105,6 @@ def test_a_killed_holder_frees_the_lock(tmp_path: Path) -> None:
 
 @pytest.fixture
 def sleeper(tmp_path: Path) -> Iterator[StartedProcess]:
-    """A process that waits until it is ended; its mark stands in its command line."""
     script = "import threading; threading.Event().wait()"
     process = launch([sys.executable, "-c", script, "our-mark"], "our-mark", tmp_path, tmp_path / "console")
     yield process
@@ -122,7 +113,6 @@ def sleeper(tmp_path: Path) -> Iterator[StartedProcess]:
 
 
 def test_a_launched_process_runs_until_it_is_asked_to_end(sleeper: StartedProcess) -> None:
-    """From its first moment, and no longer than its last."""
     assert sleeper.runs
     sleeper.ask_to_end()
     assert sleeper.wait_end(SystemClock(), 20)
@@ -141,25 +131,21 @@ def test_a_process_that_is_not_ours_is_not_running_and_gets_no_signal(sleeper: S
 
 
 def test_a_process_that_does_not_end_is_waited_for_in_bounds(sleeper: StartedProcess) -> None:
-    """False tells the caller to use force."""
     assert not sleeper.wait_end(VirtualClock(), 5)
 
 
 def test_a_launched_process_writes_to_its_console_and_has_its_own_session(tmp_path: Path) -> None:
-    """A Ctrl-C in our terminal does not reach it."""
     command = [sys.executable, "-c", "import os; print(os.getsid(0) == os.getpid(), os.getcwd())"]
     launch(command, "print", tmp_path, tmp_path / "console").wait_end(SystemClock(), 20)
     assert tmp_path.joinpath("console").read_text(encoding="utf-8").split() == ["True", str(tmp_path)]
 
 
 def test_there_is_no_process_of_an_impossible_number() -> None:
-    """Larger than any that the system gives out."""
     assert not StartedProcess(2**22 + 1, 1.0, "").runs
 
 
 @contextmanager
 def _server(answer: Callable[[socket.socket], None]) -> Iterator[int]:
-    """A server that treats one visitor; its port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def visit() -> None:
@@ -195,31 +181,27 @@ def _saying(answer: bytes) -> Callable[[socket.socket], None]:
 def test_only_an_answer_of_the_protocol_counts(answer: bytes, ready: bool) -> None:
     """Another program on the port is not Cassandra."""
     with _server(_saying(answer)) as port:
-        assert native_protocol.answers("127.0.0.1", port) is ready
+        assert probes.speaks_cql("127.0.0.1", port) is ready
 
 
 def test_an_answer_in_pieces_is_read_whole() -> None:
-    """TCP cuts where it likes."""
-
     def dribble(connection: socket.socket) -> None:
         connection.recv(100)
         for byte in bytes([0x84, 0, 0, 0, 0x06, 0, 0, 0, 1, 7]):
             connection.sendall(bytes([byte]))
 
     with _server(dribble) as port:
-        assert native_protocol.answers("127.0.0.1", port)
+        assert probes.speaks_cql("127.0.0.1", port)
 
 
 def test_a_closed_port_is_not_ready() -> None:
-    """Nobody is there yet, so nothing about it is true."""
     port = free_port(["127.0.0.1"])
-    assert not native_protocol.answers("127.0.0.1", port)
-    assert not native_protocol.logs_in("127.0.0.1", port, "a", "b")
-    assert not native_protocol.reaches_all("127.0.0.1", port)
+    assert not probes.speaks_cql("127.0.0.1", port)
+    assert not probes.logs_in("127.0.0.1", port, "a", "b")
+    assert not probes.reaches_all("127.0.0.1", port)
 
 
 def test_this_machines_java_says_its_version() -> None:
-    """The one that every other integration test runs on."""
     versions = [ask_version(path) for path in candidates(os.environ)]
     if not versions:
         pytest.skip("there is no Java")
@@ -227,32 +209,22 @@ def test_this_machines_java_says_its_version() -> None:
 
 
 def test_what_is_not_java_has_no_version(tmp_path: Path) -> None:
-    """A missing file, a folder, and a program that says something else."""
     assert ask_version(tmp_path / "none") is None
     assert ask_version(tmp_path) is None
     assert ask_version(Path("/bin/true")) is None
 
 
 def test_the_wheel_is_found_when_it_is_installed() -> None:
-    """The extra `mailmend[java]`."""
     home = wheel_home()
     assert home is None or (home / "bin" / "java").exists()
 
 
 def test_where_nothing_runs_there_is_no_contact(tmp_path: Path) -> None:
-    """Commands then fall back to their own default."""
     assert running_contact({"XDG_DATA_HOME": str(tmp_path)}) is None
 
 
 def test_a_broken_state_is_no_contact(tmp_path: Path) -> None:
-    """A command that was not about the local cluster does not fail because of it."""
     state = local_cluster(environment={"XDG_DATA_HOME": str(tmp_path)}).layout.state
     state.parent.mkdir(parents=True)
     state.write_text("nonsense", encoding="utf-8")
     assert running_contact({"XDG_DATA_HOME": str(tmp_path)}) is None
-
-
-def test_one_node_of_a_cluster_that_never_was_cannot_be_started(tmp_path: Path) -> None:
-    """The error names the first command."""
-    with pytest.raises(WrongUse, match="mailmend local up"):
-        local_cluster(tmp_path).start(1)

@@ -17,7 +17,8 @@ import pytest
 
 from admin.cli import run
 from admin.local import ServerState, local_servers
-from admin.local.rabbitmq import MEMORY_MIB, BrokerCertificates, api_answers, speaks_amqp, unverified
+from admin.local.probes import speaks_amqp, unverified
+from admin.local.rabbitmq import MEMORY_MIB, BrokerCertificates, api_answers
 from admin.local.server import LocalServer
 from model.errors import ExitCode
 from tests.support.brokers import GIVEN, Broker, OwnBroker, eventually, one_rabbitmq, throwaway_rabbitmq

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from admin.local import debian
+from admin.local import rabbitmq_parts
 from admin.local.rabbitmq_parts import SUITE, find_or_fetch, installation_in
 from admin.local.server_kind import Machine
 from admin.progress import PlainLines
@@ -75,14 +75,14 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Played:
     """Debian's keys are there, and programs of their names."""
     keys = tmp_path / "keys.gpg"
     keys.touch()
-    monkeypatch.setattr(debian, "KEYRING", keys)
+    monkeypatch.setattr(rabbitmq_parts, "KEYRING", keys)
     scripts = {"apt-get": _APT_GET, "apt-cache": _APT_CACHE, "dpkg-deb": _DPKG_DEB, "patchelf": "#!/bin/sh\n"}
     for name, text in scripts.items():
         program = tmp_path / name
         program.write_text(text.replace("{folder}", str(tmp_path)).replace("{ssl}", "libssl3t64"), encoding="utf-8")
         program.chmod(0o755)
     said = io.StringIO()
-    environment = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", debian.URI_VARIABLE: MIRROR}
+    environment = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", rabbitmq_parts.URI_VARIABLE: MIRROR}
     return Played(tmp_path, Machine(environment, tmp_path / "cache", PlainLines(said, SystemClock())), said)
 
 
@@ -185,7 +185,7 @@ def test_a_machine_without_debians_keys_is_told_how_to_have_them(
     played: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What nobody has signed is not used; the package that holds the keys is named."""
-    monkeypatch.setattr(debian, "KEYRING", NOWHERE)
+    monkeypatch.setattr(rabbitmq_parts, "KEYRING", NOWHERE)
     with pytest.raises(LocalServerError, match="cannot be verified") as caught:
         played.fetch()
     assert "debian-archive-keyring" in str(caught.value)

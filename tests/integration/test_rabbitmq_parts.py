@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from admin.local.debian import KEYRING
 from admin.local.rabbitmq_parts import (
     HOME_VARIABLE,
+    KEYRING,
     RECIPE,
     SUITE,
     find_or_fetch,

@@ -18,10 +18,10 @@ import pytest
 
 from admin.local import ClusterRequest, LocalServers, ServerState, local_cluster
 from admin.local.cassandra_settings import first_settings
+from admin.local.folders import write_json
 from admin.local.ports import free_port
-from admin.local.processes import this_process
+from admin.local.processes import RECORD, ServerRecord, this_process
 from admin.local.server import LocalServer
-from admin.local.server_files import RECORD, ServerRecord, write_json
 from admin.local.throwaway import sweep
 from model.errors import LocalServerError, UnsafeRequest, WrongUse
 from repair.clock import SystemClock

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
+from admin.local.probes import speaks_amqp
 from admin.local.rabbitmq import (
     GUEST,
     MEMORY_MIB,
@@ -26,7 +27,6 @@ from admin.local.rabbitmq import (
     RabbitMq,
     api_answers,
     environment_of,
-    speaks_amqp,
 )
 from admin.local.rabbitmq_parts import installation_in
 from admin.local.server import LocalServer

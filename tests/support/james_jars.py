@@ -4,8 +4,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from admin.local.jar_program import JarProgram
-from admin.local.jars import JarStore
+from admin.local.jars import JarProgram, JarStore
 from admin.local.java import find_java
 from admin.local.server_kind import Machine
 

@@ -72,11 +72,11 @@ class ThreeNodes:
 
     def stop(self, number: int) -> None:
         """Drain and end node 1, 2 or 3."""
-        self.cluster.stop(number)
+        self.cluster.nodes[number - 1].down()
 
     def kill(self, number: int) -> None:
         """End node 1, 2 or 3 as a crash would."""
-        self.cluster.kill(number)
+        self.cluster.nodes[number - 1].kill()
 
     @contextmanager
     def paused(self, number: int) -> Iterator[None]:
@@ -91,7 +91,8 @@ class ThreeNodes:
 
     def start(self, number: int) -> None:
         """Start node 1, 2 or 3 again; where then all run, wait until they reach each other."""
-        self.cluster.start(number)
+        self.cluster.nodes[number - 1].up()
+        self.cluster.wait_together()
         if self._all_up():
             self._settle()
 

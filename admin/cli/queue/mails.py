@@ -42,7 +42,7 @@ ENQUEUE: Final = Command(
     them all, and checks settings, envelope, delay and priority against the keyspace; it asks neither broker nor
     store.""",
     service="admin.services.queue.enqueue:enqueue",
-    present="admin.present.queue.mails:enqueue_document",
+    present="admin.present.queue_mails:enqueue_document",
     options=(
         click.Argument(
             ["files"], nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True), metavar="FILE..."
@@ -106,7 +106,7 @@ DEQUEUE: Final = Command(
     A dry run takes none: it lists the first that wait, --limit of them or as many as --prefetch. Where they go need not
     be said then; a command that is named must be there.""",
     service="admin.services.queue.dequeue:dequeue",
-    present="admin.present.queue.mails:dequeue_document",
+    present="admin.present.queue_mails:dequeue_document",
     options=(
         QUEUE_ARGUMENT,
         option("--to", "Write them there.", "folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR"),
@@ -150,7 +150,7 @@ DELETE: Final = Command(
 
     {_KEEPING}""",
     service="admin.services.queue.remove:delete",
-    present="admin.present.queue.mails:remove_document",
+    present="admin.present.queue_mails:remove_document",
     options=(QUEUE_ARGUMENT, DRY_RUN, _NO_KEEP),
     shared=(FILTERS, queue_settings(blobs=unless("dry_run"))),
     examples="""
@@ -165,7 +165,7 @@ PURGE: Final = Command(
     summary="Remove every mail; asks, and keeps them in a file first.",
     about=f"Delayed ones too. {_KEEPING}",
     service="admin.services.queue.remove:purge",
-    present="admin.present.queue.mails:remove_document",
+    present="admin.present.queue_mails:remove_document",
     options=(QUEUE_ARGUMENT, DRY_RUN, YES, _NO_KEEP),
     shared=(queue_settings(blobs=unless("dry_run")),),
     examples="""
@@ -183,7 +183,7 @@ RESTORE: Final = Command(
     removal was interrupted, stays as it is. A folder is one of orphan blobs that `queue reconcile` removed: each goes
     back under its old id.""",
     service="admin.services.queue.restore:restore",
-    present="admin.present.queue.mails:restore_document",
+    present="admin.present.queue_mails:restore_document",
     options=(
         click.Argument(["file"], type=click.Path(path_type=Path)),
         flag("--again", "Put back once more what an earlier restore put back: second copies."),

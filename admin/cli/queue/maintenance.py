@@ -34,7 +34,7 @@ FLUSH: Final = Command(
     about="""Mails to be tried again, and mails put for later. Each keeps its id. There is no way back: to wait again a
     mail has to be retried.""",
     service="admin.services.queue.maintenance:flush",
-    present="admin.present.queue.maintenance:flush_document",
+    present="admin.present.queue_maintenance:flush_document",
     options=(QUEUE_ARGUMENT, DRY_RUN),
     shared=(_UNLESS_DRY_RUN,),
     examples="""
@@ -52,7 +52,7 @@ SWEEP: Final = Command(
     soon are renewed. The first 15 minutes, and at least a slice, are never touched. Consumers sweep now and then by
     themselves: this is for queues in which little happens, and for who does not want to wait.""",
     service="admin.services.queue.maintenance:sweep",
-    present="admin.present.queue.maintenance:sweep_document",
+    present="admin.present.queue_maintenance:sweep_document",
     options=(QUEUE_ARGUMENT, flag("--move-only", "Only move the browse start."), DRY_RUN),
     shared=(queue_settings(broker=unless("move_only", "dry_run"), blobs=unless("move_only", "dry_run")),),
     examples="""
@@ -79,7 +79,7 @@ TEND: Final = Command(
     mails that wait for longer than the tables' time to live expire. A dry run is one look at what a round would do
     now.""",
     service="admin.services.queue.tend:tend",
-    present="admin.present.queue.maintenance:tend_document",
+    present="admin.present.queue_maintenance:tend_document",
     options=(
         QUEUE_ARGUMENT,
         flag("--once", "One round, then end."),
@@ -111,7 +111,7 @@ RECONCILE: Final = Command(
     What is removed is kept first, in ~/.local/share/mailmend/queue; `mailmend queue restore` puts it back. A mail that
     has a message and no row is kept with --drain only. Killed, the same command goes on.""",
     service="admin.services.queue.reconcile:reconcile",
-    present="admin.present.queue.reconcile:reconcile_document",
+    present="admin.present.queue_maintenance:reconcile_document",
     options=(
         QUEUE_ARGUMENT,
         flag("--drain", "Take every message unacked, name it, give it back; asks. Pause consumers."),
@@ -153,7 +153,7 @@ REPUBLISH: Final = Command(
     whichever copy comes second finds the mark of the first and is dropped. Two consumers may have both copies at once,
     so name an age that no mail reaches while all is well.""",
     service="admin.services.queue.maintenance:republish",
-    present="admin.present.queue.maintenance:republish_document",
+    present="admin.present.queue_maintenance:republish_document",
     options=(QUEUE_ARGUMENT, DRY_RUN),
     shared=(FILTERS, _UNLESS_DRY_RUN),
     examples="""
@@ -171,7 +171,7 @@ REDRIVE: Final = Command(
     rejected, or that came back too often, or had lost its bytes. Mend the cause first, or it comes back here. The bytes
     of one that is dropped go with it. A dry run takes them unacked for a moment, and gives all of them back.""",
     service="admin.services.queue.maintenance:redrive",
-    present="admin.present.queue.maintenance:redrive_document",
+    present="admin.present.queue_maintenance:redrive_document",
     options=(
         QUEUE_ARGUMENT,
         option("--limit", "At most so many.", type=click.IntRange(min=1), metavar="N"),

@@ -20,7 +20,7 @@ LIST: Final = Command(
     summary="The queues, how many mails each holds, where it begins.",
     about="Reads the tables only; writes nothing.",
     service="admin.services.queue.listing:list_queues",
-    present="admin.present.queue.reading:list_document",
+    present="admin.present.queue_mails:list_document",
     shared=(queue_settings(named=False),),
     examples="""
         mailmend queue list
@@ -35,7 +35,7 @@ SIZE: Final = Command(
     `exact` is a count; `estimate` may be off by what is under way, by what a process that was killed had not reported,
     or, in a keyspace that James has created, by what James did just now. Writes nothing, unless asked to --recount.""",
     service="admin.services.queue.listing:queue_size",
-    present="admin.present.queue.reading:size_document",
+    present="admin.present.queue_mails:size_document",
     options=(
         QUEUE_ARGUMENT,
         flag("--recount", "Read every row first, and correct the tallies of all processes; writes tallies."),
@@ -60,8 +60,8 @@ BROWSE: Final = Command(
     no broker is asked. An unacked mail, which a consumer has, is still listed: it leaves the queue when it is acked.
     Writes nothing.""",
     service="admin.services.queue.listing:browse",
-    present="admin.present.queue.reading:browse_document",
-    item="admin.present.queue.reading:browsed_json",
+    present="admin.present.queue_mails:browse_document",
+    item="admin.present.queue_mails:browsed_json",
     options=(
         QUEUE_ARGUMENT,
         option(
@@ -94,7 +94,7 @@ HEALTH: Final = Command(
     swept for half of what tables live longer than mails stay; a mail stays longer than the tables are made for; dead
     letters; mails wait and nobody takes any; the broker does not answer.""",
     service="admin.services.queue.health:queue_health",
-    present="admin.present.queue.reading:health_document",
+    present="admin.present.queue_mails:health_document",
     options=(QUEUE_ARGUMENT, ALL, NO_BROKER),
     shared=(queue_settings(broker=unless("no_broker")),),
     examples="""
@@ -112,7 +112,7 @@ METRICS: Final = Command(
     _broker_dead_letters, _trouble (1 where health names it). What a process of the queue counts itself (delivered,
     retried, ...) is in the file of `mailmend queue tend --metrics`.""",
     service="admin.services.queue.health:queue_metrics",
-    present="admin.present.queue.reading:metrics_document",
+    present="admin.present.queue_mails:metrics_document",
     options=(
         QUEUE_ARGUMENT,
         option("--output", "Write them there, whole or not at all.", type=FILE, metavar="FILE"),
@@ -143,7 +143,7 @@ CONFIGURE: Final = Command(
     started again afterwards, James with the same values in its rabbitmq.properties. How: mailmend runbook show
     change-slice-window""",
     service="admin.services.queue.configure:configure",
-    present="admin.present.queue.configure:configure_document",
+    present="admin.present.advice:configure_document",
     options=(
         option(
             "--slice-window",
@@ -171,7 +171,7 @@ ADVISE: Final = Command(
     mails a slice are aimed at. A slice window may only become one that divides the present, and buckets only grow: what
     is advised may be set.""",
     service="admin.services.queue.configure:advise",
-    present="admin.present.queue.configure:advise_document",
+    present="admin.present.advice:advise_document",
     options=TRAFFIC,
     shared=(CONNECTION,),
     examples="""

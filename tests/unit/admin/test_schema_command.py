@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from admin.cli import run
-from admin.present.differences import mend_of, recognition_json
+from admin.present.schema import mend_of, recognition_json
 from admin.settings import ConnectionSettings
 from admin.wiring import OpenCluster
 from cql.driver import nodes as driver_nodes

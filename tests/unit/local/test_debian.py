@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from admin.local.debian import KEYRING, URI_VARIABLE, apt_conf, debian_uri, first_error, source_line
+from admin.local.rabbitmq_parts import KEYRING, URI_VARIABLE, apt_conf, debian_uri, first_error, source_line
 
 FIELDS = """# comment
 Types: deb
@@ -15,7 +15,6 @@ Suites: bookworm
 
 
 def _sources(folder: Path, files: dict[str, str]) -> Path:
-    """A folder as `/etc/apt` is, with these files in it."""
     (folder / "sources.list.d").mkdir()
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
@@ -36,12 +35,10 @@ def _sources(folder: Path, files: dict[str, str]) -> Path:
     ids=["line", "options", "comment", "sources-only", "another-system", "security-only", "empty"],
 )
 def test_the_mirror_of_this_machine_is_used(text: str, uri: str, tmp_path: Path) -> None:
-    """The first one of Debian itself; where there is none, the usual one."""
     assert debian_uri({}, _sources(tmp_path, {"sources.list": text})) == uri
 
 
 def test_sources_of_fields_are_read_too(tmp_path: Path) -> None:
-    """The newer form, beside archives that are not Debian's."""
     files = {
         "sources.list.d/a.list": "deb https://packages.example/apt cloud main\n",
         "sources.list.d/b.sources": FIELDS.format(uri="https://m.example/debian"),
@@ -51,25 +48,21 @@ def test_sources_of_fields_are_read_too(tmp_path: Path) -> None:
 
 
 def test_the_environment_outweighs_the_machine(tmp_path: Path) -> None:
-    """Whoever has a better mirror names it."""
     folder = _sources(tmp_path, {"sources.list": "deb http://m.example/debian sid main\n"})
     assert debian_uri({URI_VARIABLE: "http://near.example/d"}, folder) == "http://near.example/d"
 
 
 def test_a_machine_without_apt_has_the_usual_mirror(tmp_path: Path) -> None:
-    """What is missing there is said later, and better."""
     assert debian_uri({}, tmp_path / "none") == "http://deb.debian.org/debian"
 
 
 def test_what_is_fetched_is_signed_by_debian() -> None:
-    """Whoever passes it on; nothing is ever trusted unsigned."""
-    line = source_line("http://m.example/debian", "trixie")
+    line = source_line("http://m.example/debian")
     assert line == f"deb [signed-by={KEYRING}] http://m.example/debian trixie main\n"
     assert "trusted" not in line + apt_conf(Path("/w")).lower()
 
 
 def test_apt_stays_in_its_folder() -> None:
-    """Its sources, lists, status and cache; what the machine has is neither read nor changed."""
     settings = dict(line.rstrip(";").split(" ", 1) for line in apt_conf(Path("/w x")).splitlines() if line[0] != "#")
     places = [name for name in settings if name.startswith("Dir::")]
     assert {"Dir::Etc::SourceList", "Dir::State::Lists", "Dir::State::status", "Dir::Cache"} <= set(places)
@@ -91,5 +84,4 @@ def test_nothing_of_the_machine_is_run_after_an_update() -> None:
     ],
 )
 def test_the_first_error_is_the_reason(printed: str, error: str) -> None:
-    """What follows it only says that something failed."""
     assert first_error(printed) == error

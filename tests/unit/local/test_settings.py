@@ -15,7 +15,7 @@ from admin.local.cassandra_settings import (
     later_settings,
     release_named,
 )
-from admin.local.jar_program import JarProgram
+from admin.local.jars import JarProgram
 from model.errors import WrongUse
 
 STORAGE_PORT = 17_001
@@ -29,13 +29,11 @@ def _known(nodes: int = 1) -> ClusterSettings:
     ("text", "size"), [("768m", 768), ("2g", 2048), (" 1500M ", 1500), ("1G", 1024), ("256m", 256)]
 )
 def test_heap_sizes_are_written_as_java_writes_them(text: str, size: int) -> None:
-    """Megabytes and gigabytes, in either case."""
     assert heap_mib(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "768", "lots", "-1g", "1.5g", "64m", "0g", "1t", "g0"])
 def test_other_heap_sizes_are_refused(text: str) -> None:
-    """No unit, no number, or too little for Cassandra to start."""
     with pytest.raises(WrongUse, match="not a heap size"):
         heap_mib(text)
 
@@ -45,19 +43,16 @@ def test_other_heap_sizes_are_refused(text: str) -> None:
     [(1, ("127.0.0.1",)), (2, ("127.0.0.1", "127.0.0.2")), (3, ("127.0.0.1", "127.0.0.2", "127.0.0.3"))],
 )
 def test_each_node_has_a_loopback_address(nodes: int, hosts: tuple[str, ...]) -> None:
-    """Nothing outside this machine reaches them."""
     assert hosts_of(nodes) == hosts
 
 
 @pytest.mark.parametrize("nodes", [-1, 0, 4, 100])
 def test_other_numbers_of_nodes_are_refused(nodes: int) -> None:
-    """One machine, one to three nodes."""
     with pytest.raises(WrongUse, match="Between 1 and 3"):
         hosts_of(nodes)
 
 
 def test_who_wishes_nothing_gets_one_small_node_of_the_newest_release() -> None:
-    """`mailmend local up` without options."""
     settings = first_settings(ClusterRequest(), STORAGE_PORT)
     assert settings == ClusterSettings(
         release=NEWEST, nodes=1, native_port=9042, storage_port=STORAGE_PORT, heap_mib=768
@@ -65,7 +60,6 @@ def test_who_wishes_nothing_gets_one_small_node_of_the_newest_release() -> None:
 
 
 def test_every_wish_is_heard() -> None:
-    """All that can be asked for is found in the settings."""
     # Given every wish
     wishes = ClusterRequest("4.1", 3, 9142, 512, "PasswordAuthenticator", {"num_tokens": 1}, {"a": "b"}, ("-Xint",))
     # When a cluster is first planned
@@ -79,7 +73,6 @@ def test_every_wish_is_heard() -> None:
 
 
 def test_a_later_start_without_wishes_changes_nothing() -> None:
-    """Data and settings stay together."""
     assert later_settings(_known(), ClusterRequest()) == _known()
 
 
@@ -98,31 +91,26 @@ def test_a_later_start_may_change_port_heap_and_overrides() -> None:
 
 
 def test_a_later_start_may_repeat_what_is_fixed() -> None:
-    """The same command twice is fine."""
     assert later_settings(_known(), ClusterRequest(version="5.0", nodes=1)) == _known()
 
 
 @pytest.mark.parametrize("wishes", [ClusterRequest(nodes=3), ClusterRequest(version="4.1")])
 def test_what_the_data_fix_is_not_changed_in_silence(wishes: ClusterRequest) -> None:
-    """Another number of nodes or another release needs other data, and the error says how to get there."""
     with pytest.raises(WrongUse, match="mailmend local clean"):
         later_settings(_known(), wishes)
 
 
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_settings_survive_being_written_down(nodes: int) -> None:
-    """What was read is what was written."""
     settings = later_settings(_known(nodes), ClusterRequest(java_options=("-Xint",), yaml={"a": [1]}))
     assert ClusterSettings.from_json(json.loads(json.dumps(settings.as_json()))) == settings
 
 
 @pytest.mark.parametrize(("line", "release"), RELEASES.items(), ids=list(RELEASES))
 def test_a_release_is_known_by_line_and_by_version(line: str, release: JarProgram) -> None:
-    """`5.0` and `5.0.9` mean the same."""
     assert release_named(line) == release_named(release.version) == release
 
 
 def test_an_unknown_release_is_refused_with_those_that_are_known() -> None:
-    """The error lists what to type instead."""
     with pytest.raises(WrongUse, match=r"Known are: 5\.0, 4\.1"):
         release_named("3.11")

@@ -56,7 +56,6 @@ APART = {"configure", "advise"}
 
 
 def test_every_command_that_answers_in_json_is_asked() -> None:
-    """One that is new belongs here too."""
     group = made(QUEUE)
     assert isinstance(group, DeclaredGroup)
     context = click.Context(group)
@@ -69,7 +68,6 @@ def test_every_command_that_answers_in_json_is_asked() -> None:
 
 @pytest.mark.parametrize("line", ASKED)
 def test_the_answer_tells_how_it_ended(queue: QueueShell, tmp_path: Path, line: str) -> None:
-    """The same as the process, so that it is known behind a pipe too."""
     (tmp_path / "mail.eml").write_bytes(CONTENT)
     queue.put("kept", "one")
     kept = queue("delete", "--name", "kept", "--json").json["kept"]
@@ -84,7 +82,6 @@ def test_the_answer_tells_how_it_ended(queue: QueueShell, tmp_path: Path, line: 
 
 @pytest.mark.parametrize("line", [line for line in ASKED if line.endswith("--dry-run")])
 def test_a_dry_run_writes_nothing(queue: QueueShell, tmp_path: Path, line: str) -> None:
-    """Not even a beginning or a configuration of a queue that never was; and says that it was one."""
     (tmp_path / "mail.eml").write_bytes(CONTENT)
     places = {"FILE": str(tmp_path / "mail.eml"), "FOLDER": str(tmp_path / "mails")}
     words = [*(places.get(word, word) for word in line.split()), "--json"]

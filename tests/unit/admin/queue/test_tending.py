@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from admin.present.queue.values import IDS_SHOWN
+from admin.present.values import IDS_SHOWN
 from model.catalog.mail_queue import BROWSE_START
 from model.ids import QueueName
 from model.queue.mails import Whereabouts

@@ -1,16 +1,30 @@
 """Mails that were enqueued, dequeued, removed or restored, as documents."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
-from admin.present.document import Document, Part
-from admin.present.queue.values import NOTHING_WRITTEN, mail_json, mails_table, plain, queue_document, shown
+from admin.present.document import Document, Grid, Part, Verbatim
+from admin.present.values import (
+    NOTHING_WRITTEN,
+    fields_json,
+    mail_json,
+    mails_table,
+    plain,
+    printable,
+    queue_document,
+    shown,
+)
 from admin.services.queue.consumers import ConsumerOutcome
 from admin.services.queue.dequeue import DequeueResult
 from admin.services.queue.enqueue import EnqueueResult
+from admin.services.queue.health import HealthRequest, Measured, MetricsRequest, QueueHealth
+from admin.services.queue.listing import BrowsedMail, BrowseResult, QueueOverview, SizeRequest
 from admin.services.queue.remove import RemoveResult
-from admin.services.queue.request import QueueAnswer
+from admin.services.queue.request import QueueAnswer, QueueRequest
 from admin.services.queue.restore import RestoredMails, RestoreRequest
+from admin.wiring import MailContent
+from mailqueue.metrics import gauges_text
+from model.queue.size import CountedBy, Size, SizeKind
 
 _ORDER: Final = (
     "This is the order of the listing; the broker's own may differ: urgent mails come more often, and what came back "
@@ -123,3 +137,103 @@ def _restore_remarks(result: RestoredMails) -> list[str]:
     cut = ["The end of the file is missing; what stood there was not removed from its queue."] * result.plan.truncated
     missing = [f"not restored: {one}: its bytes were missing when it was removed" for one in result.without_content]
     return [*cut, *missing, *(f"not restored: {one}: {why}" for one, why in result.failed.items())]
+
+
+_STARTS: Final = ("browse_start", "content_start", "swept_at")
+_QUEUE_COLUMNS: Final = ("queue", "waiting", "delayed", "counted", "browse start", "content start", "last sweep")
+
+
+def list_document(result: QueueAnswer[QueueRequest, Sequence[QueueOverview]]) -> Document:
+    keyspace = result.request.keyspace
+    queues = [{"queue": one.name, **plain(one.size), **fields_json(one, *_STARTS)} for one in result.found]
+    body: Part = f"{keyspace} has no queue yet: nothing was ever enqueued."
+    if result.found:
+        body = Grid(f"Queues of {keyspace}", _QUEUE_COLUMNS, [_cells(one) for one in result.found])
+    return Document({"keyspace": keyspace, "queues": queues, "exit": 0}, (body,))
+
+
+def _cells(one: QueueOverview) -> tuple[str, ...]:
+    about = "" if one.size.kind is SizeKind.EXACT else "about "
+    starts = [shown(at) if at else "" for at in (one.browse_start, one.content_start, one.swept_at)]
+    return (one.name, f"{about}{one.size.mails:,}", f"{one.size.delayed:,}", one.size.counted_by.value, *starts)
+
+
+def size_document(result: QueueAnswer[SizeRequest, Size]) -> Document:
+    size, queue = result.found, result.request.queue
+    about = "" if size.kind is SizeKind.EXACT else "About "
+    delayed = f", {size.delayed:,} are delayed" if size.delayed else ""
+    counted = "counted row by row" if size.counted_by is CountedBy.METADATA else "by the tallies"
+    line = f"{about}{size.mails:,} mails wait in {queue}{delayed} ({counted}, {size.slices_read:,} slices)."
+    return queue_document(result, plain(size), (line,))
+
+
+def browse_document(result: BrowseResult) -> Document:
+    """A page of mails; unreadable rows are remarks."""
+    remarks = [
+        f"not readable: {row.enqueue_id} in the slice of {row.slice_start:%Y-%m-%d %H:%M:%S}: {row.problem}"
+        for row in result.broken
+    ]
+    if result.request.lines:
+        return Document(exit=result.exit, remarks=remarks)
+    token = result.next.token if result.next else None
+    json = {"mails": [browsed_json(one) for one in result.mails], "next": token}
+    return queue_document(result, json, _page(result, token), remarks)
+
+
+def browsed_json(mail: BrowsedMail) -> dict[str, Any]:
+    return mail_json(mail.listed, mail.at, mail.content)
+
+
+def _page(result: BrowseResult, token: str | None) -> list[Part]:
+    queue = result.request.queue
+    if not result.mails:
+        return [f"No mail of {queue} matches."]
+    body: list[Part] = [mails_table(f"Mails of {queue}", [one.listed for one in result.mails], result.mails[0].at)]
+    for one in result.mails:
+        if one.content is not None:
+            body += [f"--- {one.listed.queued.enqueue_id}", _text(one.content)]
+    if token:
+        body.append(f"There are more. Next: mailmend queue browse --queue {queue} --after {token}")
+    return body
+
+
+def _text(content: MailContent) -> str:
+    if content.content is None:
+        return f"(its content is missing: blob {content.missing})"
+    return printable(content.content.decode("utf-8", "replace").replace("\r\n", "\n"), kept="\n\t")
+
+
+def health_document(result: QueueAnswer[HealthRequest, Sequence[QueueHealth]]) -> Document:
+    json = {
+        "keyspace": result.request.keyspace,
+        "queues": [_health_json(one) for one in result.found],
+        "exit": int(result.exit),
+    }
+    return Document(json, [line for one in result.found for line in _lines(one)], result.exit)
+
+
+def _health_json(one: QueueHealth) -> dict[str, Any]:
+    figures = one.figures
+    return {
+        "queue": figures.queue,
+        "healthy": not one.reasons,
+        "reasons": [plain(reason) for reason in one.reasons],
+        **fields_json(figures, "mails", "delayed", "exact", "oldest_at", *_STARTS, "furthest_start"),
+        "broker": plain(figures.depth),
+    }
+
+
+def _lines(one: QueueHealth) -> list[str]:
+    figures, about = one.figures, "" if one.figures.exact else "about "
+    if not one.reasons:
+        return [f"{figures.queue} is well: {about}{figures.mails:,} mails wait, {figures.delayed:,} are delayed."]
+    reasons = [f"  {reason.what}\n    -> {reason.mend}" for reason in one.reasons]
+    return [f"{figures.queue} is not well ({about}{figures.mails:,} mails wait):", *reasons]
+
+
+def metrics_document(result: QueueAnswer[MetricsRequest, Sequence[Measured]]) -> Document:
+    """Prometheus's text form; empty where the figures went into a file."""
+    away = {figures.broker_away for figures, _ in result.found if figures.broker_away}
+    remarks = [f"the broker's figures are missing: {why}" for why in sorted(away)]
+    body = () if result.request.output else (Verbatim(gauges_text(result.found)),)
+    return Document(None, body, result.exit, remarks)

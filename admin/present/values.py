@@ -1,4 +1,4 @@
-"""What the queue's documents share: values as JSON, instants, mails.
+"""What documents share: values as JSON, instants, mails.
 
 Addresses are shown, as an operator looks for them; contents only where they were asked for.
 """
@@ -9,10 +9,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
+from pathlib import Path
 from typing import Any, Final, Protocol
 from uuid import UUID
 
-from admin.present.document import Document, Part, Table
+from admin.present.document import Document, Grid, Part
 from admin.services.queue.request import QueueRequest
 from admin.wiring import MailContent
 from mailqueue.health import days
@@ -61,7 +62,7 @@ def plain(value: Any) -> Any:
             found = instant_text(value)
         case Enum():
             found = value.value
-        case UUID():
+        case UUID() | Path():
             found = str(value)
         case Mapping():
             found = {str(plain(name)): plain(one) for name, one in value.items()}
@@ -74,6 +75,11 @@ def plain(value: Any) -> Any:
         case _:
             pass
     return found
+
+
+def fields_json(value: Any, *names: str) -> dict[str, Any]:
+    """These fields of a value as JSON, under their own names."""
+    return {name: plain(getattr(value, name)) for name in names}
 
 
 def instant_text(at: datetime | None) -> str | None:
@@ -110,9 +116,9 @@ def mail_json(listed: Listed, now: datetime, content: MailContent | None = None)
     return {**document, "content_base64": encoded, "content_missing": content.missing}
 
 
-def mails_table(title: str, mails: Sequence[Listed], now: datetime) -> Table:
+def mails_table(title: str, mails: Sequence[Listed], now: datetime) -> Grid:
     rows = [_mail_cells(one, now) for one in mails]
-    return Table(title, MAIL_COLUMNS, rows, MAIL_WRAPPED, MAILS_PAPER_COLUMNS)
+    return Grid(title, MAIL_COLUMNS, rows, MAIL_WRAPPED, MAILS_PAPER_COLUMNS)
 
 
 def _mail_cells(listed: Listed, now: datetime) -> Sequence[str]:
