@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 from uuid import uuid4
 
-from admin.advice.measuring import measure
+from admin.advice.measuring import GivenTraffic, measure
 from admin.advice.sampling import Sample, draw_sample
-from admin.advice.traffic_figures import GivenTraffic
 from admin.advice.trial import READS, WAVES, Trial, TrialNode
 from admin.wiring import OpenCluster
 from cql.introspect import live_schema

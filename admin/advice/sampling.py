@@ -50,7 +50,6 @@ class SampledMessage:
 
     @property
     def row(self) -> dict[str, Any]:
-        """Cells by column name, without nulls."""
         return {name: cell for name, cell in zip(NAMES, self.cells, strict=True) if cell is not None}
 
 
@@ -71,7 +70,6 @@ class Sample:
 
     @property
     def changed(self) -> int:
-        """How many messages were changed after they were added."""
         return sum(message.changed_at is not None for message in self.messages)
 
     @property
@@ -81,11 +79,7 @@ class Sample:
 
 
 def draw_sample(mail: Tables, live: Schema, rows: int, progress: Progress) -> Sample:
-    """Whole mailboxes of at most `rows` messages together, with the write times of their rows.
-
-    Raises:
-        CannotReach: the cluster does not answer.
-    """
+    """Whole mailboxes of at most `rows` messages together, with the write times of their rows."""
     table = live_table(live)
     progress.stage("choosing mailboxes", rows)
     chosen, passed_over = _chosen(_sizes(mail, table, rows * SCANNED_PER_ROW), rows, progress)
@@ -135,7 +129,6 @@ def with_history(sample: Sample) -> Sample:
 
 
 def _sizes(mail: Tables, table: Table, scanned_max: int) -> Iterator[tuple[UUID, int]]:
-    """Mailboxes and how many messages each holds; one that the limit cuts short is left out."""
     current: UUID | None = None
     size = 0
     for scanned, row in enumerate(mail.scan(Scan(table, ("mailboxid",)))):

@@ -5,13 +5,21 @@ and later changes of flags reach the disk in as many flushes as there are waves,
 mailboxes are opened and messages looked up, in turn in every keyspace, so that no choice gets the warmer machine.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from admin.advice.sampling import SampledMessage
 from admin.advice.trial_plan import TABLES, history_of, read_cost, reads_of, trial_tables, turned, waves_of, writes_of
+from admin.extras import import_or_name_extra
+from admin.local import ClusterRequest, local_cluster
+from admin.local.cassandra_settings import hosts_of
+from admin.local.ports import free_port
+from admin.local.throwaway import throwaway_folder
+from admin.settings import LOOPBACK
+from cql.driver.contact import Contact
 from cql.render import keyspace_cql, table_cql
 from cql.replication import Replication
 from cql.statements import render
@@ -23,6 +31,7 @@ from model.ports import Clock, Progress
 
 if TYPE_CHECKING:
     from cql.driver.session import CassandraCluster, Keyspace
+
 
 CHOICES: Final = tuple(CompactionChoice)
 
@@ -199,3 +208,33 @@ class Trial:
 
     def _tables(self, choice: CompactionChoice) -> "Keyspace":
         return self.node.cluster.keyspace(self.keyspace_of(choice))
+
+
+HEAP_MIB: Final = 512
+PREFIX: Final = "mailmend-trial-"
+# Nothing of it must outlive a crash, and a node of a short life is up sooner with the first compiler only.
+_SHORT_LIFE: Final = ClusterRequest(
+    heap_mib=HEAP_MIB, properties={"cassandra.unsafesystem": "true"}, java_options=("-XX:TieredStopAtLevel=1",)
+)
+
+
+@contextmanager
+def started_node(parent: Path | None = None) -> Iterator[TrialNode]:
+    """Start a node below `parent` (the system's temporary folder when None); it ends with the block."""
+    with throwaway_folder(PREFIX, parent) as folder:
+        cluster = local_cluster(folder / "cluster")
+        port = free_port(hosts_of(1))
+        cluster.up(replace(_SHORT_LIFE, native_port=port))
+        with _connected(LOOPBACK, port) as session:
+            yield TrialNode(session, cluster.layout.node(1).data / "sstables")
+
+
+@contextmanager
+def given_node(host: str, port: int) -> Iterator[TrialNode]:
+    """Use a Cassandra that runs already and may be written to."""
+    with _connected(host, port) as session:
+        yield TrialNode(session)
+
+
+def _connected(host: str, port: int) -> Any:
+    return import_or_name_extra("cql.driver.session").connect(Contact(hosts=(host,), port=port))

@@ -49,7 +49,6 @@ def _scaled(compaction: Compaction | None, options: Mapping[str, str]) -> Compac
 
 
 def history_of(messages: Sequence[SampledMessage]) -> list[Event]:
-    """Every addition and every last change, in time order."""
     added = [(one.added_at, number, False) for number, one in enumerate(messages)]
     changed = [(one.changed_at, number, True) for number, one in enumerate(messages) if one.changed_at is not None]
     return sorted(added + changed)

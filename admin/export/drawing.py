@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from admin.export.relations import Relation, key_text, relations_of
+from admin.export.page import Relation, key_text, relations_of
 from model.projections.family import Family
 from model.schema.table import Table
 
@@ -39,7 +39,6 @@ class Box:
 
     @property
     def height(self) -> float:
-        """Pixels."""
         return len(self.lines) * _LINE + 2 * _PAD - 4
 
     @property

@@ -8,9 +8,8 @@ from typing import Final
 
 from admin.advice.advising import Advised, OpenNode, TrialWanted
 from admin.advice.advising import advise as advise_on
-from admin.advice.traffic_figures import GivenTraffic
-from admin.advice.trial import READS, WAVES
-from admin.advice.trial_node import given_node, started_node
+from admin.advice.measuring import GivenTraffic
+from admin.advice.trial import READS, WAVES, given_node, started_node
 from admin.services.caller import Caller
 from admin.settings import LOOPBACK, ConnectionSettings
 from admin.wiring import open_cluster

@@ -12,8 +12,7 @@ from dataclasses import asdict
 from itertools import chain, islice
 
 from admin.advice.sampling import draw_sample
-from admin.advice.trial import WAVES, Trial
-from admin.advice.trial_node import started_node
+from admin.advice.trial import WAVES, Trial, started_node
 from admin.progress import PlainLines
 from cql.driver.session import CassandraCluster, Keyspace
 from cql.introspect import live_schema

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from admin.advice.measuring import measure
-from admin.advice.traffic_figures import GivenTraffic
+from admin.advice.measuring import GivenTraffic, measure
 from admin.services.caller import Caller
 from admin.settings import ConnectionSettings
 from admin.wiring import OpenCluster, open_cluster, with_tables

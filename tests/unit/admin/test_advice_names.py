@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from admin.advice.advising import Advised, MessageTables
+from admin.advice.measuring import GivenTraffic, traffic_figures
 from admin.advice.sampling import NAMES, Sample, SampledMessage
-from admin.advice.traffic_figures import GivenTraffic, traffic_figures
 from admin.present.advice import advised_json, answer_lines, document_of, next_lines
 from cql.language.parser import parse
 from cql.statistics import MIB, Statistics, TableFigures
@@ -39,7 +39,6 @@ TRIED = replace(
 
 
 def advised(messages: MessageTables = TRIED, *tables: Table, **statistics: TableFigures) -> Advised:
-    """Advice on a keyspace of these tables."""
     heard = Statistics(statistics, nodes_up=3, nodes_heard=2)
     queue = QueueTraffic("spool", Rates(5, 30, 10 * DAY, 240), configured(3_600, 1), 60, 100)
     traffic = traffic_figures(GivenTraffic(), queue, messages.traffic, heard, {"dc1": "3"})
@@ -48,12 +47,10 @@ def advised(messages: MessageTables = TRIED, *tables: Table, **statistics: Table
 
 
 def document(of: Advised) -> Any:
-    """What a script reads."""
     return json.loads(json.dumps(advised_json(of)))
 
 
 def page(of: Advised) -> str:
-    """What a person reads."""
     return text_of(document_of(of), 200)
 
 
@@ -61,7 +58,6 @@ class TestNames:
     """A contract: names are added, never changed."""
 
     def test_the_whole_of_it(self) -> None:
-        """From the outermost names inwards."""
         told = document(advised(imapuidtable=FIGURES))
 
         assert list(told) == [
@@ -92,7 +88,6 @@ class TestNames:
         assert all(set(one) == {"setting", "value", "why"} for one in told["queue"]["reasons"])
 
     def test_a_trial_is_told_by_choice_and_kind_of_read(self) -> None:
-        """Counts as counts, times in milliseconds, sizes in bytes."""
         messages = document(advised())["messages"]
 
         assert (messages["strategy"], messages["present"]) == ("SizeTieredCompactionStrategy", None)
@@ -122,7 +117,6 @@ class TestNames:
         }
 
     def test_without_a_trial_the_names_stay(self) -> None:
-        """A script need not ask whether they are there."""
         messages, tried = (document(advised(one))["messages"] for one in (UNTRIED, TRIED))
 
         assert set(messages) == set(tried)
@@ -132,7 +126,6 @@ class TestNames:
         assert (messages["why"], messages["rows"], messages["mailboxes"], messages["trial"]) == ([], 0, 0, {})
 
     def test_history_and_changes_are_those_of_all_messages(self) -> None:
-        """Not of the sample."""
         measured = replace(TRIED, traffic=MessageTraffic(Rates(1, 2, 365 * DAY, 9), 1.5))
 
         told = document(advised(measured))["messages"]
@@ -140,7 +133,6 @@ class TestNames:
         assert (told["history_days"], told["changes_per_message"], told["window_days"]) == (365, 1.5, 30)
 
     def test_statistics_are_told_table_by_table(self) -> None:
-        """Null where no node told it."""
         told = document(advised(TRIED, imapuidtable=FIGURES, messagev3=TableFigures()))["statistics"]
 
         assert (told["nodes_up"], told["nodes_heard"]) == (3, 2)
@@ -161,7 +153,6 @@ class TestPage:
     """What a person sees."""
 
     def test_a_figure_that_nobody_told_is_said_to_be_untold(self) -> None:
-        """Zero is a figure."""
         untold = page(advised(TRIED, imapuidtable=replace(FIGURES, partitions=None, disk_bytes=0)))
 
         row = next(line for line in untold.splitlines() if line.strip().startswith("imapuidtable"))
@@ -170,21 +161,17 @@ class TestPage:
         assert "12,345" in page(advised(TRIED, imapuidtable=FIGURES))
 
     def test_without_statistics_there_is_no_table_of_them(self) -> None:
-        """Nor without a trial one of that."""
         assert "tell of the tables" not in page(advised())
         assert "Trial:" not in page(advised(UNTRIED))
 
     def test_the_trial_says_of_what_it_was_made(self) -> None:
-        """How many messages, of how many mailboxes, how many of them changed, over how many days."""
         assert "Trial: 2 messages of 1 mailboxes, 1 of them changed later, 90 days" in page(advised())
 
     def test_where_everything_was_told_nothing_is_said_to_be_assumed(self) -> None:
-        """And what was not is named with the words of the table below."""
         *_, last = answer_lines(advised())
         assert last.startswith("Assumed, not measured: longest stay, bytes of a row, hint window")
 
     def test_square_brackets_of_others_are_text(self) -> None:
-        """A note may hold what looks like markup."""
         assert "[bold]odd[/bold]" in page(replace(advised(), notes=("[bold]odd[/bold]",)))
 
 
@@ -193,7 +180,6 @@ class TestNext:
 
     @pytest.mark.parametrize("messages", [TRIED, UNTRIED])
     def test_every_statement_is_cql_on_a_table_that_is_there(self, messages: MessageTables) -> None:
-        """As our own parser reads it."""
         of = advised(messages)
         altered = []
         for line in next_lines(of):
@@ -208,13 +194,11 @@ class TestNext:
         )
 
     def test_tables_that_are_not_there_are_not_altered(self) -> None:
-        """A keyspace without a queue gets no line of its own for it."""
         lines = list(next_lines(advised(UNTRIED, MESSAGE_ID)))
 
         assert lines == ["mailmend schema plan --from-model --include-options --keyspace mail"]
 
     def test_rows_and_marks_have_windows_and_grace_of_their_own(self) -> None:
-        """Each as advised, in James's settings and in the tables."""
         of = advised(UNTRIED)
         lines = list(next_lines(of))
 

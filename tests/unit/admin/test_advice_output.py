@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from admin.advice.advising import Advised, MessageTables, present_choice, served_choices
+from admin.advice.measuring import GivenTraffic, traffic_figures
 from admin.advice.sampling import Sample
-from admin.advice.traffic_figures import GivenTraffic, traffic_figures
 from admin.present.advice import advised_json, answer_lines, document_of, next_lines
 from cql.statistics import MIB, Statistics, TableFigures
 from cql.traffic import MessageTraffic
@@ -27,13 +27,11 @@ WITH_QUEUE = Schema((), (*LIVE.tables, QUEUE, MARKS))
 
 
 def result(choice: CompactionChoice, sstables: float) -> TrialResult:
-    """A result that differs in SSTables only."""
     cost = ReadCost(200, sstables, int(sstables), 1.0, 2.0)
     return TrialResult(choice, cost, cost, 10 * MIB, 30 * MIB)
 
 
 def advised_on(*results: TrialResult, live: Schema = LIVE, untried: str = "") -> Advised:
-    """Advice on a keyspace that has TWCS and two years of mail."""
     messages = MessageTraffic(Rates(2, 9, 730 * DAY, 20_000), 1.2)
     statistics = Statistics({"imapuidtable": TableFigures(partitions=1_000_000)}, nodes_up=3, nodes_heard=2)
     traffic = traffic_figures(GivenTraffic(), None, messages, statistics, {"replication_factor": "3"})
@@ -64,7 +62,6 @@ ALIKE = (result(TWCS, 1), result(UNIFIED, 1), result(LEVELED, 1))
 
 
 def shown(advised: Advised) -> str:
-    """What a person reads."""
     return text_of(document_of(advised), 160)
 
 
@@ -72,34 +69,29 @@ class TestAnswer:
     """The first lines."""
 
     def test_a_change_is_advised_with_what_is_there_and_why(self) -> None:
-        """In this order."""
         first, why, *_ = answer_lines(advised_on(*BETTER))
 
         assert first == "Message tables: we would change to unified (they have TimeWindowCompactionStrategy)."
         assert why.strip() == "By SSTables per read unified wins: twcs 24.00, unified 2.00, leveled 4.00."
 
     def test_what_makes_no_difference_is_kept(self) -> None:
-        """And it is said that the difference is too small."""
         lines = list(answer_lines(advised_on(*ALIKE)))
 
         assert lines[0].startswith("Message tables: we would keep twcs")
         assert any("too small to matter" in line for line in lines)
 
     def test_without_a_trial_nothing_is_claimed_of_cost(self) -> None:
-        """What time alone says still stands."""
         lines = list(answer_lines(advised_on()))
 
         assert "was not measured" in lines[0]
         assert "730 days of mail are 24 windows of 30 days" in lines[1]
 
     def test_what_is_assumed_is_named_at_once(self) -> None:
-        """Not only in a table further down."""
         assert (
             "Assumed, not measured: longest stay, bytes of a row, hint window." in list(answer_lines(advised_on()))[-1]
         )
 
     def test_the_whole_page_holds_trial_reasons_figures_statistics_notes_and_what_to_type(self) -> None:
-        """Everything that the JSON has."""
         page = shown(advised_on(*BETTER, live=WITH_QUEUE))
 
         for words in (
@@ -119,7 +111,6 @@ class TestNext:
     """What to type."""
 
     def test_a_change_is_one_alter_for_each_message_table(self) -> None:
-        """And the commands for a keyspace to come, and for all other options."""
         lines = list(next_lines(advised_on(*BETTER)))
 
         alters = [line for line in lines if line.startswith("ALTER TABLE mail.")]
@@ -129,11 +120,9 @@ class TestNext:
         assert lines[-1] == ("mailmend schema plan --from-model --include-options --compaction unified --keyspace mail")
 
     def test_where_nothing_is_to_be_changed_no_table_is_altered(self) -> None:
-        """Not even to what it has."""
         assert not [line for line in next_lines(advised_on(*ALIKE)) if line.startswith("ALTER")]
 
     def test_the_queues_tables_are_altered_where_they_are(self) -> None:
-        """Rows and marks, each with its own time to live."""
         advised = advised_on(live=WITH_QUEUE)
 
         rows, marks = [line for line in next_lines(advised) if line.startswith("ALTER")]
@@ -146,7 +135,6 @@ class TestNext:
 
 
 def test_scripts_read_the_same_by_stable_names() -> None:
-    """And the whole of it is JSON."""
     document = json.loads(json.dumps(advised_json(advised_on(*BETTER))))
 
     assert document["exit"] == 0
@@ -161,7 +149,6 @@ def test_scripts_read_the_same_by_stable_names() -> None:
 
 
 def test_a_short_history_is_not_reckoned_in_windows() -> None:
-    """A month of mail lies in one window whatever is chosen."""
     advised = advised_on()
     young = replace(advised.messages, traffic=MessageTraffic(Rates(2, 9, 20 * DAY, 50), None))
 
@@ -178,11 +165,9 @@ def test_a_short_history_is_not_reckoned_in_windows() -> None:
     ],
 )
 def test_the_present_choice_is_known_by_its_class(strategy: str, choice: CompactionChoice | None) -> None:
-    """Whatever its options are."""
     assert present_choice(strategy) is choice
 
 
 def test_unified_is_for_new_servers() -> None:
-    """Since Cassandra 5.0."""
     assert served_choices("5.0.9") == frozenset(CompactionChoice)
     assert served_choices("4.1.10") == frozenset({TWCS, LEVELED})

@@ -8,8 +8,7 @@ import pytest
 from cassandra import Unauthorized
 
 from admin.advice.advising import Advised, TrialWanted, advise
-from admin.advice.measuring import WATCHED
-from admin.advice.traffic_figures import GivenTraffic
+from admin.advice.measuring import WATCHED, GivenTraffic
 from admin.advice.trial import TrialNode
 from model.advice.queue_settings import FigureSource
 from model.catalog.mail import MESSAGE_COMPACTIONS, CompactionChoice
@@ -28,13 +27,10 @@ VIEWS = "system_views."
 
 
 def advised(cluster: MailCluster, trial: TrialWanted | None = None) -> Advised:
-    """What a person is told."""
     return advise(cluster.place(), GivenTraffic(), trial, Silent())
 
 
 def on(server: TrialServer, rows: int = 60) -> TrialWanted:
-    """A trial on that server."""
-
     @contextmanager
     def opened() -> Iterator[TrialNode]:
         yield TrialNode(cast("Any", server))
@@ -52,7 +48,6 @@ class TestLooking:
     """What is known without a trial."""
 
     def test_messages_are_measured_and_nothing_is_written(self) -> None:
-        """Neither to the schema nor to a row."""
         cluster = MailCluster(JAMES)
         tables = cluster.keyspace("mail")
         before = list(tables.scan(Scan(JAMES_TABLE, ("messageid", "modseq"))))
@@ -68,7 +63,6 @@ class TestLooking:
         assert list(tables.scan(Scan(JAMES_TABLE, ("messageid", "modseq")))) == before
 
     def test_the_present_compaction_is_told_as_it_is(self) -> None:
-        """One of the choices, or a class that is none of them."""
         for choice in CompactionChoice:
             message_id = JAMES.table("messageidtable")
             assert message_id is not None
@@ -78,13 +72,11 @@ class TestLooking:
             assert advised(MailCluster(live)).messages.present is choice
 
     def test_only_tables_that_are_there_are_asked_about(self) -> None:
-        """A keyspace without a queue is not asked for its queue's tables."""
         assert set(advised(MailCluster(JAMES)).statistics.tables) == {
             name for name in WATCHED if JAMES.table(name) is not None
         }
 
     def test_a_queue_alone_is_advised_on(self) -> None:
-        """It may have a keyspace of its own; of messages nothing is claimed."""
         events = Table("eventstore", (Column("aggregateid", "text", Kind.PARTITION),))
 
         found = advised(MailCluster(Schema((), (QUEUE, events))))
@@ -95,7 +87,6 @@ class TestLooking:
         assert any("renews no row of its queue" in note for note in found.notes)
 
     def test_what_nodes_do_not_show_is_a_note(self) -> None:
-        """Two nodes, one of which lets nobody read its tables."""
         denied = Unauthorized("no")
         quiet = Node("10.0.0.2", {f"{VIEWS}disk_usage": denied, "system.local": denied})
         usage = [{"keyspace_name": "mail", "table_name": "messageidtable", "mebibytes": 8}]
@@ -116,7 +107,6 @@ class TestLooking:
     def test_what_is_no_mail_is_refused_before_anybody_is_asked(
         self, live: Schema, keyspace: str, refused: type[MailmendError]
     ) -> None:
-        """Advice on nothing would still look like advice."""
         cluster = MailCluster(live)
 
         with pytest.raises(refused):
@@ -128,7 +118,6 @@ class TestTrial:
     """What a trial adds."""
 
     def test_a_choice_is_made_of_what_was_measured_and_the_copy_is_gone(self) -> None:
-        """Leveled reads the fewest SSTables here; the keyspaces of the copy bear a name of their own."""
         server = TrialServer(sstables=lambda keyspace: 1 if keyspace.endswith("leveled") else 9)
 
         found = advised(MailCluster(JAMES), on(server))
@@ -142,14 +131,12 @@ class TestTrial:
         assert all(name.startswith("mailmend_trial_") for name in server.held)
 
     def test_two_trials_at_once_do_not_share_a_name(self) -> None:
-        """They may run on one node."""
         first, second = TrialServer(), TrialServer()
         for server in (first, second):
             advised(MailCluster(JAMES), on(server))
         assert not set(first.held) & set(second.held)
 
     def test_an_older_server_is_not_told_to_use_what_it_lacks(self) -> None:
-        """The trial runs on a newer Cassandra than the user's own."""
         cluster = MailCluster(JAMES)
         cluster.release_version = "4.1.10"
         best = TrialServer(sstables=lambda keyspace: 1 if keyspace.endswith("unified") else 9)
@@ -161,8 +148,6 @@ class TestTrial:
         assert "unified is out: this server does not know it." in advice.why
 
     def test_no_mailbox_that_fits_is_no_trial_and_no_failure(self) -> None:
-        """No node is started for it; the option that takes more is named."""
-
         def never() -> Any:
             raise AssertionError("no node is needed")
 
@@ -184,7 +169,6 @@ class TestTrial:
         ids=["never starts", "goes away"],
     )
     def test_a_trial_that_fails_leaves_the_rest_of_the_advice(self, open_node: Callable[[], Any], why: str) -> None:
-        """Why is told among the notes; what was drawn is known still."""
         found = advised(MailCluster(JAMES), TrialWanted(60, open_node, 2, 3))
 
         assert found.messages.untried == why
@@ -193,7 +177,6 @@ class TestTrial:
         assert found.traffic.mails_per_second.source is FigureSource.MEASURED
 
     def test_a_keyspace_without_messages_needs_none(self) -> None:
-        """The queue is advised on by reckoning alone."""
         found = advised(MailCluster(Schema((), (QUEUE,))), on(TrialServer()))
 
         assert (found.messages.sample, found.messages.untried) == (None, "")

@@ -23,7 +23,6 @@ KNOWN = MessageTables("TimeWindowCompactionStrategy", CompactionChoice.TWCS, Mes
 
 
 def tried(days: int, *, by_birth: bool = False) -> MessageTables:
-    """Message tables after a trial of rows that span so many days."""
     cells = tuple(None for _ in NAMES)
     messages = [SampledMessage(cells, 0, None), SampledMessage(cells, days * DAY_MICROS, None)]
     results = (TrialResult(CompactionChoice.TWCS, COST, COST, 1, 1),)
@@ -34,32 +33,27 @@ class TestCautions:
     """What a reader must know before following the advice."""
 
     def test_a_queue_of_james_renews_nothing(self) -> None:
-        """With a time to live its rows go, whether their mail went or not."""
         (caution,) = _cautions(QueueTraffic("spool", None, None, None, 1), KNOWN)
 
         assert "renews no row" in caution
 
     def test_rows_written_at_once_are_told(self) -> None:
-        """Their changes are not known, which favours twcs."""
         (caution,) = _cautions(None, tried(700, by_birth=True))
 
         assert "favours twcs" in caution
 
     def test_a_short_history_says_little_of_windows(self) -> None:
-        """59 days lie in two windows at most."""
         (caution,) = _cautions(None, tried(59))
 
         assert "less than two windows" in caution
         assert _cautions(None, tried(60)) == []
 
     def test_a_trial_that_was_not_made_says_why(self) -> None:
-        """Asked for, and not there."""
         assert _cautions(None, replace(KNOWN, untried="no Java 17 was found")) == [
             "No trial was made: no Java 17 was found"
         ]
 
     def test_nothing_is_warned_of_without_cause(self) -> None:
-        """Two years of mail, no queue."""
         assert _cautions(None, tried(700)) == []
 
 
@@ -67,7 +61,6 @@ class TestRefusals:
     """What is no keyspace of mail, and what is no place for a trial."""
 
     def test_either_messages_or_a_queue_will_do(self) -> None:
-        """A queue may have a keyspace of its own."""
         queue = Table("enqueuedMailsV4", (Column("queueName", "text", Kind.PARTITION),))
 
         refuse_other_keyspaces("mail", Schema((), (MESSAGE_ID,)))
@@ -77,7 +70,6 @@ class TestRefusals:
 
     @pytest.mark.parametrize("address", ["cassandra-1:9042", "cassandra-1"])
     def test_the_cluster_with_the_mail_is_no_place_for_a_trial(self, address: str, tmp_path: Path) -> None:
-        """With or without its port; nothing is asked of it."""
         ended = command_line(tmp_path)("schema", "advise", "--host", "cassandra-1", "--trial-at", address)
 
         assert ended.code == 2
@@ -85,14 +77,12 @@ class TestRefusals:
 
     @pytest.mark.parametrize("address", ["cassandra-1:", "cassandra-1:cql", "cassandra-1:0", "cassandra-1:99999"])
     def test_an_address_is_a_host_and_a_port(self, address: str, tmp_path: Path) -> None:
-        """Refused by the option's own name."""
         ended = command_line(tmp_path)("schema", "advise", "--trial-at", address)
 
         assert ended.code == 2
         assert "--trial-at" in ended.err
 
     def test_the_settings_file_knows_the_command(self, tmp_path: Path) -> None:
-        """A misspelt setting of it is named with its line."""
         settings = tmp_path / "config.toml"
         settings.write_text("[schema.advise]\nrowz = 5\n")
 
@@ -102,7 +92,6 @@ class TestRefusals:
         assert "line 2: 'rowz'" in ended.err
 
     def test_the_help_says_what_the_copy_holds_and_where_it_lies(self, tmp_path: Path) -> None:
-        """Before anybody types it."""
         ended = command_line(tmp_path)("schema", "advise", "--help")
 
         assert ended.code == 0

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from admin.export.drawing import CHARACTER, Box, drawing_of, svg
-from admin.export.page import Page, Section, mermaid, page_text
-from admin.export.relations import key_text, relations_of
+from admin.export.page import Page, Section, key_text, mermaid, page_text, relations_of
 from admin.export.sources import declared, families_in, found
 from cql.export import SCHEMA_FILE, schema_file_text
 from model.catalog.generations import GENERATIONS
@@ -42,7 +41,6 @@ def test_the_repository_holds_what_the_catalog_says() -> None:
 
 
 def test_every_column_and_every_compaction_has_a_purpose() -> None:
-    """In every generation, and in the ledger."""
     columns = [(table.spelling, column.spelling) for table in EVERY_TABLE for column in table.columns]
 
     assert [where for where in columns if not purpose_of(*where)] == []
@@ -50,7 +48,6 @@ def test_every_column_and_every_compaction_has_a_purpose() -> None:
 
 
 def test_a_compaction_is_explained_by_what_it_is_for() -> None:
-    """The choice for the big tables is told apart from time windows that expire, with what a server adds, too."""
     added = Compaction(TWCS_MESSAGES.strategy, {**TWCS_MESSAGES.options, "max_threshold": "32"})
 
     assert "old messages still change" in why_compacted(IMAP_UID)
@@ -62,7 +59,6 @@ def test_a_compaction_is_explained_by_what_it_is_for() -> None:
 
 
 def test_the_page_has_a_table_for_each_table_and_a_line_for_each_column() -> None:
-    """Nothing that is declared is left out."""
     text = page_text(PAGE)
 
     for table in (*SCHEMA.tables, *LEDGER_TABLES):
@@ -75,7 +71,6 @@ def test_the_page_has_a_table_for_each_table_and_a_line_for_each_column() -> Non
 
 
 def test_every_link_leads_somewhere() -> None:
-    """The list of tables names headings of the page."""
     text = page_text(PAGE)
 
     headings = {heading.lower() for heading in re.findall(r"^### (\S+)$", text, re.MULTILINE)}
@@ -83,7 +78,6 @@ def test_every_link_leads_somewhere() -> None:
 
 
 def test_a_row_of_the_page_says_key_form_and_purpose() -> None:
-    """As the catalog has them; a backslash and a bar survive Markdown."""
     text = page_text(PAGE)
 
     assert "| `messageId` | `timeuuid` | partition | as it is | the message |" in text
@@ -95,7 +89,6 @@ def test_a_row_of_the_page_says_key_form_and_purpose() -> None:
 
 
 def test_what_follows_from_what_is_said_in_words() -> None:
-    """Every kind of projection, with its condition."""
     told = {relation.table.spelling: relation for family in FAMILIES for relation in relations_of(family)}
 
     assert told["firstUnseen"].says == "keys of the rows where flagSeen is false"
@@ -108,7 +101,6 @@ def test_what_follows_from_what_is_said_in_words() -> None:
 
 
 def test_the_chart_names_every_truth_and_projection_once() -> None:
-    """With an arrow for each projection."""
     chart = mermaid(FAMILIES).splitlines()
 
     names = {one.table.name for family in FAMILIES for one in family.projections}
@@ -119,7 +111,6 @@ def test_the_chart_names_every_truth_and_projection_once() -> None:
 
 @st.composite
 def families(draw: st.DrawFn) -> tuple[Family, ...]:
-    """Families with some of the projections, in any number."""
     return tuple(
         replace(
             family,
@@ -134,7 +125,6 @@ def families(draw: st.DrawFn) -> tuple[Family, ...]:
 @settings(max_examples=25)
 @given(families())
 def test_no_box_touches_another_and_no_text_leaves_its_box(some: tuple[Family, ...]) -> None:
-    """However many there are, all of it stands inside the drawing."""
     drawing = drawing_of(some)
 
     for number, box in enumerate(drawing.boxes):
@@ -146,14 +136,12 @@ def test_no_box_touches_another_and_no_text_leaves_its_box(some: tuple[Family, .
 
 
 def overlap(one: Box, other: Box) -> bool:
-    """Whether two boxes share a point."""
     beside = one.x + one.width < other.x or other.x + other.width < one.x
     above = one.y + one.height < other.y or other.y + other.height < one.y
     return not (beside or above)
 
 
 def test_the_drawing_is_xml_with_every_text_in_it() -> None:
-    """A browser shows it; nobody's name breaks out of it."""
     odd = replace(MESSAGES, mirror=replace(MESSAGES.mirror, table=replace(MESSAGE_ID, spelling='a<b & "c"')))
 
     texts = {element.text for element in ET.fromstring(svg((odd,))).iter() if element.tag.endswith("text")}
@@ -162,7 +150,6 @@ def test_the_drawing_is_xml_with_every_text_in_it() -> None:
 
 
 def test_a_live_keyspace_is_told_in_the_models_words() -> None:
-    """Server's names get James's spelling back; what nobody knows stands apart; defaults are left out."""
     columns = (*IMAP_UID.columns, Column("mystery", "text"))
     lived = replace(IMAP_UID, columns=columns, options={"bloom_filter_fp_chance": "0.01", "cdc": "true"})
     theirs = Table("theirs", (Column("k", "int", Kind.PARTITION),))
@@ -182,13 +169,11 @@ def test_a_live_keyspace_is_told_in_the_models_words() -> None:
 
 
 def lowered(table: Table) -> Table:
-    """The table as a server names it."""
     columns = tuple(replace(column, spelling=column.name) for column in table.columns)
     return replace(table, spelling=table.name, columns=columns)
 
 
 def test_a_keyspace_without_mail_has_tables_and_no_truth() -> None:
-    """One with half of the mail is refused, as a check would refuse it."""
     theirs = Schema((), (Table("theirs", (Column("k", "int", Kind.PARTITION),)),))
     half = Schema(MAIL_TYPES, (lowered(IMAP_UID),))
 
@@ -201,7 +186,6 @@ def test_a_keyspace_without_mail_has_tables_and_no_truth() -> None:
 
 
 def test_files_are_written_checked_and_told(tmp_path: Path) -> None:
-    """Written once, up to date the second time, stale once changed; all of it without a cluster."""
     shell, folder = command_line(tmp_path), tmp_path / "out"
     asked = ("schema", "export", "--dir", str(folder), "--json")
 
@@ -218,7 +202,6 @@ def test_files_are_written_checked_and_told(tmp_path: Path) -> None:
 
 
 def test_one_file_goes_to_stdout_and_names_the_keyspace(tmp_path: Path) -> None:
-    """Two would run into each other."""
     shell = command_line(tmp_path)
 
     ended = shell("schema", "export", "--dir", "-", "--only", "cql", "--keyspace", "other")
@@ -228,7 +211,6 @@ def test_one_file_goes_to_stdout_and_names_the_keyspace(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    """A file stands where the folder should."""
     (tmp_path / "file").write_text("")
 
     ended = command_line(tmp_path)("schema", "export", "--dir", str(tmp_path / "file"))

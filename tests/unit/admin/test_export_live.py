@@ -40,41 +40,34 @@ FRESH = {
 
 
 def page_of(*tables: Table, ledger: Schema = EMPTY) -> str:
-    """The page of a keyspace with these tables."""
     return page_text(found("shop", Schema((), tables), ledger, "Read by a test."))
 
 
 def with_options(**options: str) -> Table:
-    """Somebody's table with these options."""
     return replace(THEIRS, options=options)
 
 
 def test_what_nobody_asked_for_is_not_told() -> None:
-    """A fresh table has no line of options, though a server lists eighteen."""
     assert "Options:" not in page_of(with_options(**{name: default for name, (default, _) in FRESH.items()}))
 
 
 @pytest.mark.parametrize("option", FRESH)
 def test_what_somebody_asked_for_is_told_alone(option: str) -> None:
-    """That option, with its value, and none of the others."""
     asked = {name: default for name, (default, _) in FRESH.items()} | {option: FRESH[option][1]}
     (line,) = [line for line in page_of(with_options(**asked)).splitlines() if line.startswith("Options:")]
     assert line == f"Options: `{option} = {FRESH[option][1]}`."
 
 
 def test_options_stand_in_the_order_of_their_names() -> None:
-    """So that two pages can be compared."""
     page = page_of(with_options(memtable="'trie'", cdc="true"))
     assert "Options: `cdc = true`, `memtable = 'trie'`." in page
 
 
 def test_an_option_that_is_not_known_is_told() -> None:
-    """It may be a later server's."""
     assert "Options: `tomorrow = 1`." in page_of(with_options(tomorrow="1"))
 
 
 def test_each_table_stands_once_under_what_it_is() -> None:
-    """The mail, what lies beside it, what nobody knows, the ledger; empty headings are left out."""
     live = served(Schema(MAIL_TYPES, (*MAIL_TABLES, *BESIDE_TABLES)))
     whole = page_text(
         found(
@@ -96,7 +89,6 @@ def test_each_table_stands_once_under_what_it_is() -> None:
 
 
 def test_every_table_can_be_jumped_to() -> None:
-    """Links at the top lead to headings that are there."""
     page = page_of(THEIRS, ledger=served(Schema((), LEDGER_TABLES)))
     assert "**Other tables**: [theirs](#theirs)" in page
     for table in LEDGER_TABLES:
@@ -105,7 +97,6 @@ def test_every_table_can_be_jumped_to() -> None:
 
 
 def test_what_would_break_the_table_of_columns_is_escaped() -> None:
-    """A comment with a bar is still one cell; types and keys are named."""
     keyed = Table(
         "keyed",
         (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from admin.present.findings import finding_json, findings_file
+from admin.present.mending import finding_json, findings_file
 from model.errors import WrongUse
 from model.projections.findings import Finding, Suspect
 from model.projections.verdicts import Verdict
@@ -14,7 +14,6 @@ from tests.unit.admin.outcomes import MAILBOX, MESSAGE, outcome
 
 
 def test_a_finding_names_its_key_columns_rows_and_times() -> None:
-    """A script needs no knowledge of key order."""
     assert finding_json(outcome(Verdict.AMEND, Verdict.FIXED)) == {
         "projection": "messageIdTable",
         "verdict": "AMEND",
@@ -36,14 +35,12 @@ def test_a_finding_names_its_key_columns_rows_and_times() -> None:
 
 
 def test_a_key_of_an_unknown_projection_is_a_list() -> None:
-    """Someone's own catalog is reported all the same."""
     found = finding_json(Finding(Suspect("mine", (MAILBOX, 1), Verdict.PROJECT), Verdict.PROJECT))
 
     assert (found["key"], found["projected"]) == ([str(MAILBOX), 1], None)
 
 
 def test_each_finding_is_a_line_and_what_settled_is_none(tmp_path: Path) -> None:
-    """AGREE at the second look is no finding; an error is."""
     with findings_file(tmp_path / "f.jsonl") as write:
         for one in (outcome(), outcome(Verdict.AGREE), outcome(Verdict.AGREE, error="timed out")):
             write(one)
@@ -53,8 +50,6 @@ def test_each_finding_is_a_line_and_what_settled_is_none(tmp_path: Path) -> None
 
 
 def test_a_stop_half_way_leaves_no_file(tmp_path: Path) -> None:
-    """Half of the findings would look like all of them."""
-
     def interrupted() -> None:
         with findings_file(tmp_path / "f.jsonl") as write:
             write(outcome())
@@ -66,7 +61,6 @@ def test_a_stop_half_way_leaves_no_file(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_refused_at_once(tmp_path: Path) -> None:
-    """Before the scan, not after it."""
     with pytest.raises(WrongUse, match="cannot be written"), findings_file(tmp_path / "no" / "f.jsonl"):
         pytest.fail("work began all the same")
 
@@ -86,7 +80,6 @@ def test_what_fails_elsewhere_meanwhile_is_not_this_files_fault(tmp_path: Path) 
 
 @pytest.mark.skipif(not os.access("/dev/full", os.W_OK), reason="needs a device that is always full")
 def test_a_disk_that_fills_up_in_the_midst_is_named() -> None:
-    """As soon as a line does not fit, with the file's own name."""
     full = Path("/dev/full")
 
     def work() -> None:

@@ -22,20 +22,17 @@ FILE = "a.cql"
 def finding(
     text: str = "something is so", span: Span | None = None, file: str | None = FILE, ignored: str | None = None
 ) -> LintFinding:
-    """A finding of T1 at table t."""
     return LintFinding(
         T1, "ks", "t", "c", Severity.WARNING, text, T1.fix, file=file, span=span, statement=0, ignored=ignored
     )
 
 
 def lines_of(*findings: LintFinding, text: str = "", width: int = 120, ignored: bool = False) -> list[str]:
-    """The report of these findings as plain lines."""
     report = LintReport(("ks",), findings, Severity.WARNING, texts={FILE: text})
     return text_of(tuple(report_parts(report, ignored=ignored)), width).splitlines()
 
 
 def pointed(text: str, start: int, end: int) -> str:
-    """What stands above the carets."""
     lines = lines_of(finding(span=Span(start, end)), text=text)
     place = next(number for number, line in enumerate(lines) if line.strip() and set(line.strip()) == {"^"})
     carets = lines[place]
@@ -56,25 +53,21 @@ def pointed(text: str, start: int, end: int) -> str:
     ],
 )
 def test_carets_stand_under_the_piece_that_is_meant(text: str, start: int, end: int, shown: str) -> None:
-    """Of a piece of several lines under what is on the first; of a long line only what is near is shown."""
     assert pointed(text, start, end) == shown
 
 
 def test_a_file_cannot_steer_the_terminal() -> None:
-    """Signs that are none are spaces: in the line that is shown, and in what is said of it."""
     lines = lines_of(finding("name \x1b[2J", span=Span(0, 4)), text="\x1b[31mred")
     assert not any("\x1b" in line for line in lines)
 
 
 def test_an_empty_piece_has_one_caret() -> None:
-    """The end of a text is a place."""
     lines = lines_of(finding(span=Span(3, 3)), text="abc")
     assert any(line.strip() == "^" for line in lines)
 
 
 @given(st.text(max_size=300), st.data())
 def test_any_piece_of_any_text_can_be_shown(text: str, data: st.DataObject) -> None:
-    """Control signs and all; no line is broken by what it shows."""
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, len(text)))
     lines = lines_of(finding(span=Span(start, end)), text=text)
@@ -83,7 +76,6 @@ def test_any_piece_of_any_text_can_be_shown(text: str, data: st.DataObject) -> N
 
 
 def test_reasons_are_broken_to_the_width_and_told_once() -> None:
-    """The second finding of a rule says only what differs."""
     lines = lines_of(finding("one"), finding("two"), width=60)
     assert max(len(line) for line in lines if "https://" not in line) <= 60
     assert sum(line.lstrip().startswith("why ") for line in lines) == 1
@@ -92,12 +84,10 @@ def test_reasons_are_broken_to_the_width_and_told_once() -> None:
 
 
 def test_a_narrow_terminal_is_no_reason_to_fail() -> None:
-    """A width without sense is taken for the narrowest that makes some."""
     assert lines_of(finding(), width=1)
 
 
 def test_findings_come_under_their_file_or_keyspace() -> None:
-    """What no text says stands under the keyspace."""
     lines = lines_of(finding(), finding(file=None))
     assert lines[0] == FILE
     assert "keyspace ks" in lines
@@ -105,7 +95,6 @@ def test_findings_come_under_their_file_or_keyspace() -> None:
 
 
 def test_sums_name_each_level_and_what_is_ignored() -> None:
-    """Singular and plural; the reasons on request."""
     found = (finding(), finding(), finding(ignored="it may"))
     assert lines_of(*found)[-2:] == ["ks: 2 warnings.", "1 ignored, each with a reason (--ignored shows them)."]
     shown = lines_of(*found, ignored=True)
@@ -115,7 +104,6 @@ def test_sums_name_each_level_and_what_is_ignored() -> None:
 
 
 def test_places_that_the_texts_do_not_have_are_left_out() -> None:
-    """A report of a live keyspace has no texts at all."""
     assert place_in(finding(span=Span(0, 1), file="other.cql"), {FILE: "abc"}) is None
     assert place_in(finding(), {FILE: "abc"}) is None
     report = LintReport(("ks",), (finding(file=None),), Severity.WARNING)
@@ -123,7 +111,6 @@ def test_places_that_the_texts_do_not_have_are_left_out() -> None:
 
 
 def test_json_says_the_same_as_the_lines(tmp_path: Path) -> None:
-    """Every finding, and every place."""
     file = tmp_path / "b.cql"
     file.write_text(table("a", compaction=windows()) + table("b", gc_grace_seconds=1), encoding="utf-8")
     order = LintSettings("ks", level=Severity.NOTE, ignores=(Ignore("T8", "b", "it may"),))
@@ -138,7 +125,6 @@ def test_json_says_the_same_as_the_lines(tmp_path: Path) -> None:
 
 
 def test_rules_are_told_whole() -> None:
-    """For people and for scripts."""
     told = " ".join(text_of(tuple(rule_parts(RULES))).split())
     for rule in RULES:
         assert rule.title in told

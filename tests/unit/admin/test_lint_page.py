@@ -10,12 +10,10 @@ from model.schema.lint.rules import RULES
 
 
 def test_the_page_is_up_to_date() -> None:
-    """`python -m admin.present.lint_page` writes it."""
     assert lint_page.main(["--check"]) == 0
 
 
 def test_every_rule_and_every_reason_is_on_it() -> None:
-    """With its fix and its reference."""
     page = lint_page.page_text()
     for rule in RULES:
         assert f"### {rule.id}: {rule.title}" in page
@@ -28,7 +26,6 @@ def test_every_rule_and_every_reason_is_on_it() -> None:
 def test_a_page_that_is_not_is_told_and_written_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Missing or old alike."""
     monkeypatch.setattr(lint_page, "PAGE", tmp_path / "lint.md")
     assert lint_page.main(["--check"]) == 1
     assert "python -m admin.present.lint_page" in capsys.readouterr().err

@@ -17,25 +17,21 @@ JAMES = served(JAMES_3_9.schema)
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> MigrationCluster:
-    """A keyspace of James that lacks one table; no ledger yet."""
     return migration_cluster(monkeypatch, mail=without_tables(JAMES, "modseq"))
 
 
 @pytest.fixture
 def mailmend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
-    """A shell for the mail, in a folder of its own."""
     monkeypatch.chdir(tmp_path)
     return command_line(tmp_path, None, MAILMEND_HOST="10.0.0.1", MAILMEND_KEYSPACE="mail")
 
 
 def statements(out: str) -> list[str]:
-    """Each statement that cqlsh would run, its lines joined."""
     code = " ".join(line for line in out.splitlines() if line.strip() and not line.startswith("--"))
     return [one.strip() for one in code.split(";") if one.strip()]
 
 
 def listed(role: str, *, without: str = "", more: tuple[str, ...] = ()) -> list[Row]:
-    """What a server lists of a role that was granted all that it needs."""
     needed = grants_of(ROLES[role], Keyspaces("mail", "mailmend"))
     held = [(f"<table {one.on.keyspace}.{one.on.table}>", one.permission) for one in needed if one.on.table]
     held += [
@@ -49,13 +45,11 @@ def listed(role: str, *, without: str = "", more: tuple[str, ...] = ()) -> list[
 
 
 def granted(cluster: MigrationCluster, role: str, rows: list[Row], *, superuser: bool = False) -> None:
-    """The cluster knows the role, and what it holds."""
     cluster.roles[f"mailmend_{role}"] = [{"role": f"mailmend_{role}", "super": superuser}]
     cluster.permissions[f"mailmend_{role}"] = rows
 
 
 def test_a_script_of_a_live_cluster_can_run_as_it_is(cluster: MigrationCluster, mailmend: CommandLine) -> None:
-    """The ledger's missing tables first; nothing is granted on a mail table that is not there, and it is named."""
     ended = mailmend("schema", "grants", "--role", "reader", "--role", "repairer")
     run = statements(ended.out)
     assert (ended.code, ended.err, cluster.untouched) == (0, "", True)
@@ -72,7 +66,6 @@ def test_a_script_of_a_live_cluster_can_run_as_it_is(cluster: MigrationCluster, 
 def test_roles_without_work_are_left_out_unless_they_are_named(
     cluster: MigrationCluster, mailmend: CommandLine
 ) -> None:
-    """A role of a table that is not there would be granted nothing."""
     asked = ("schema", "grants", "--json")
     assert [one["role"] for one in mailmend(*asked).json["roles"]] == list(ROLES)
     idle = [role for role in ROLES.values() if role.only_with]
@@ -83,7 +76,6 @@ def test_roles_without_work_are_left_out_unless_they_are_named(
 
 
 def test_once_the_ledger_is_there_nothing_is_created_for_it(cluster: MigrationCluster, mailmend: CommandLine) -> None:
-    """A revocation creates nothing ever, and names only what is there."""
     revoked = mailmend("schema", "grants", "--role", "repairer", "--revoke")
     assert all(
         one.startswith("REVOKE ") and "mailmend." not in one.split(" FROM ")[0] for one in statements(revoked.out)
@@ -97,7 +89,6 @@ def test_once_the_ledger_is_there_nothing_is_created_for_it(cluster: MigrationCl
 
 
 def test_a_role_that_holds_what_it_needs_is_right(cluster: MigrationCluster, mailmend: CommandLine) -> None:
-    """Exit 0; nothing is printed that a server would run but what the ledger lacks."""
     cluster.keyspaces["mail"] = JAMES
     granted(cluster, "reader", listed("reader"))
     ended = mailmend("schema", "grants", "--role", "reader", "--check")
@@ -111,7 +102,6 @@ def test_a_role_that_holds_what_it_needs_is_right(cluster: MigrationCluster, mai
 def test_what_is_missing_and_what_is_too_much_is_mended_by_what_is_printed(
     cluster: MigrationCluster, mailmend: CommandLine
 ) -> None:
-    """Exit 1; GRANT before REVOKE, for people and for scripts the same."""
     cluster.keyspaces["mail"] = JAMES
     granted(cluster, "reader", listed("reader", without="imapuidtable", more=("<keyspace mail>",)))
     ended = mailmend("schema", "grants", "--role", "reader", "--check")
@@ -128,7 +118,6 @@ def test_what_is_missing_and_what_is_too_much_is_mended_by_what_is_printed(
 
 
 def test_a_superuser_is_too_much_of_a_role(cluster: MigrationCluster, mailmend: CommandLine) -> None:
-    """It lacks nothing, and holds everything."""
     cluster.keyspaces["mail"] = JAMES
     granted(cluster, "reader", listed("reader"), superuser=True)
     ended = mailmend("schema", "grants", "--role", "reader", "--check")
@@ -137,7 +126,6 @@ def test_a_superuser_is_too_much_of_a_role(cluster: MigrationCluster, mailmend: 
 
 
 def test_prefixes_are_compared_too(cluster: MigrationCluster, mailmend: CommandLine) -> None:
-    """The role that is asked for is the role that is looked up."""
     asked: list[str] = []
     query = cluster.query
 
@@ -152,7 +140,6 @@ def test_prefixes_are_compared_too(cluster: MigrationCluster, mailmend: CommandL
 
 
 def test_a_live_keyspace_is_written_as_it_is(cluster: MigrationCluster, mailmend: CommandLine, tmp_path: Path) -> None:
-    """Three files; what is not there is not in them; a second time they are up to date."""
     cluster.execute_ddl("CREATE TABLE mail.theirs (k int PRIMARY KEY, v text)")
     cluster.forget()
     first = mailmend("schema", "export", "--live", "--dir", "out")
@@ -175,7 +162,6 @@ def test_a_live_keyspace_is_written_as_it_is(cluster: MigrationCluster, mailmend
 def test_a_live_keyspace_that_has_changed_makes_its_files_stale(
     cluster: MigrationCluster, mailmend: CommandLine, tmp_path: Path
 ) -> None:
-    """--check exits 1 and names them, changes none, and says how they are made anew."""
     mailmend("schema", "export", "--live", "--dir", "out")
     kept = (tmp_path / "out" / "schema.cql").read_bytes()
     cluster.execute_ddl("CREATE TABLE mail.theirs (k int PRIMARY KEY, v text)")
@@ -197,14 +183,12 @@ def test_a_live_keyspace_that_has_changed_makes_its_files_stale(
 
 
 def test_one_live_file_goes_to_stdout(cluster: MigrationCluster, mailmend: CommandLine, tmp_path: Path) -> None:
-    """As it is, so that it can be piped; no folder is made."""
     ended = mailmend("schema", "export", "--live", "--dir", "-", "--only", "cql")
     assert ended.out.startswith("-- Keyspace mail as Cassandra 5.0.9 has it.\n")
     assert [one.name for one in tmp_path.iterdir() if one.name.startswith("schema")] == []
 
 
 def test_the_model_is_written_without_asking_any_cluster(cluster: MigrationCluster, mailmend: CommandLine) -> None:
-    """The page points at the drawing only where one stands beside it."""
     alone = mailmend("schema", "export", "--dir", "-", "--only", "page").out
     mailmend("schema", "export", "--dir", "out", "--only", "page", "--only", "drawing")
     page = Path("out/schema.md").read_text(encoding="utf-8")
@@ -217,7 +201,6 @@ def test_the_model_is_written_without_asking_any_cluster(cluster: MigrationClust
 
 @pytest.mark.parametrize("broken", ["binary", "folder"])
 def test_a_file_that_cannot_be_compared_is_named(mailmend: CommandLine, tmp_path: Path, broken: str) -> None:
-    """Exit code 2, with what is wrong about it; nothing is overwritten."""
     (tmp_path / "out").mkdir()
     file = tmp_path / "out" / "schema.cql"
     file.write_bytes(b"\xff\xfe") if broken == "binary" else file.mkdir()
@@ -228,7 +211,6 @@ def test_a_file_that_cannot_be_compared_is_named(mailmend: CommandLine, tmp_path
 
 
 def test_no_grant_is_on_more_than_a_role_needs() -> None:
-    """No role but the migrator may change a shape, and none holds anything on every keyspace."""
     for name, role in ROLES.items():
         grants = grants_of(role, Keyspaces("mail", "mailmend"))
         assert not any(one.on == Resource() for one in grants), name

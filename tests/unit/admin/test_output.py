@@ -6,7 +6,7 @@ import json
 import pytest
 from rich.console import Console
 
-from admin.present.document import Table
+from admin.present.document import Grid
 from admin.present.mending import MEANINGS, STYLES, closing_lines, counts_json, document_of, next_lines, summary_json
 from admin.present.presenter import exit_meaning, grid_of, show, write_json
 from admin.services.examples import EXAMPLES_MAX, Examples
@@ -25,7 +25,6 @@ def _shown(summary: RepairResult, examples: Examples | None = None) -> str:
 
 
 def test_the_json_has_exactly_the_names_of_the_contract() -> None:
-    """Scripts rely on these names (DESIGN section 5)."""
     assert set(summary_json(check_summary())) == {
         "run",
         "keyspace",
@@ -47,7 +46,6 @@ def test_the_json_has_exactly_the_names_of_the_contract() -> None:
 
 
 def test_the_json_is_one_object_on_one_line() -> None:
-    """So that it can be read line by line, whatever stands in it."""
     stream = io.StringIO()
 
     write_json(summary_json(repair_summary()), stream)
@@ -58,23 +56,19 @@ def test_the_json_is_one_object_on_one_line() -> None:
 
 
 def test_a_check_has_no_run() -> None:
-    """It writes nothing, a ledger entry neither."""
     assert summary_json(check_summary())["run"] is None
 
 
 def test_zeros_are_left_out_of_counts() -> None:
-    """A verdict that was not given is no finding."""
     assert counts_json({Verdict.AMEND: 0, Verdict.PROJECT: 2}) == {"PROJECT": 2}
 
 
 def test_every_verdict_has_a_meaning_and_every_exit_code_a_name() -> None:
-    """Nothing is shown without words."""
     assert set(MEANINGS) == set(STYLES) == set(Verdict)
     assert all(exit_meaning(code) for code in ExitCode)
 
 
 def test_a_check_shows_counts_with_what_they_mean() -> None:
-    """A person who sees PROJECT for the first time understands it."""
     shown = _shown(check_summary())
 
     assert "PROJECT" in shown
@@ -83,7 +77,6 @@ def test_a_check_shows_counts_with_what_they_mean() -> None:
 
 
 def test_examples_are_few_and_carry_whole_keys() -> None:
-    """Keys can be copied; a million findings stay a page."""
     examples = Examples()
     for uid in range(100):
         examples.add(outcome(uid=uid))
@@ -103,7 +96,6 @@ def test_what_settled_by_itself_is_no_example() -> None:
 
 
 def test_examples_say_what_became_of_them() -> None:
-    """Fixed, hidden, failed, or the last trace of a message."""
     examples = Examples()
     examples.add(outcome(Verdict.AMEND, Verdict.FIXED))
     examples.add(outcome(Verdict.WITHDRAW, last_trace=True))
@@ -113,7 +105,6 @@ def test_examples_say_what_became_of_them() -> None:
 
 
 def test_a_check_with_drift_names_the_next_command() -> None:
-    """The dry run first."""
     lines = next_lines(check_summary())
 
     assert lines[0] == "Next: mailmend repair messages --keyspace apache_james --dry-run"
@@ -121,7 +112,6 @@ def test_a_check_with_drift_names_the_next_command() -> None:
 
 
 def test_a_check_without_drift_says_so() -> None:
-    """Leaks are told and are no drift."""
     summary = check_summary(0)
     summary.findings.pop("messageIdTable")
 
@@ -129,7 +119,6 @@ def test_a_check_without_drift_says_so() -> None:
 
 
 def test_lags_go_on_with_lags() -> None:
-    """A repair of everything would scan everything."""
     summary = repair_summary()
     summary.command = "repair lags"
 
@@ -153,7 +142,6 @@ def test_an_undo_never_suggests_a_repair() -> None:
 
 
 def test_a_check_whose_looks_failed_does_not_say_that_there_is_no_drift() -> None:
-    """Nobody knows; how many failed is said instead."""
     summary = check_summary(3)
     summary.findings.clear()
     summary.failed = 4
@@ -165,7 +153,6 @@ def test_a_check_whose_looks_failed_does_not_say_that_there_is_no_drift() -> Non
 
 
 def test_a_check_that_lost_its_cluster_does_not_say_that_there_is_no_drift() -> None:
-    """It says how many nobody looked at, and how to go on."""
     summary = RepairResult("mail", "check")
     summary.untried = 12_345
 
@@ -176,7 +163,6 @@ def test_a_check_that_lost_its_cluster_does_not_say_that_there_is_no_drift() -> 
 
 
 def test_a_repair_names_how_to_go_on_and_how_to_undo() -> None:
-    """Both may be wanted at three in the morning."""
     lines = closing_lines(repair_summary())
 
     assert any(line.startswith("Next: mailmend repair messages") for line in lines)
@@ -185,7 +171,6 @@ def test_a_repair_names_how_to_go_on_and_how_to_undo() -> None:
 
 
 def test_a_repair_that_left_nothing_names_no_next_repair() -> None:
-    """Nothing to do is said by saying nothing."""
     summary = repair_summary()
     summary.left.clear()
     summary.moved = 0
@@ -195,9 +180,8 @@ def test_a_repair_that_left_nothing_names_no_next_repair() -> None:
 
 @pytest.mark.parametrize("text", ["[red]x[/red]", "[/]", "ünï"])
 def test_what_stands_in_a_table_is_no_markup(text: str) -> None:
-    """A mailbox may be named [red]."""
     stream = io.StringIO()
 
-    Console(file=stream, width=80).print(grid_of(Table("x", ("a",), [(text,)])))
+    Console(file=stream, width=80).print(grid_of(Grid("x", ("a",), [(text,)])))
 
     assert text in stream.getvalue()

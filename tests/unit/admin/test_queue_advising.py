@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from admin.advice.traffic_figures import GivenTraffic
+from admin.advice.measuring import GivenTraffic
+from admin.present.advice import advise_document
 from admin.present.presenter import show
-from admin.present.queue.configure import advise_document
 from admin.services.queue.configure import QueueAdvised, advise_on_queue
 from model.catalog.james_tables import EVENT_STORE
 from model.errors import SchemaMismatch
@@ -25,19 +25,16 @@ WITH_QUEUE = Schema((), (QUEUE, *served(Schema((), (EVENT_STORE,))).tables))
 
 
 def advised(given: GivenTraffic = BUSY, event: str | None = None, live: Schema = WITH_QUEUE) -> QueueAdvised:
-    """The advice for a keyspace whose last configuration is that event."""
     cluster = MailCluster(live, mailboxes=1)
     cluster.event = cluster.event if event is None else event
     return advise_on_queue(cluster.place(), given, Silent())
 
 
 def lines(found: QueueAdvised) -> list[str]:
-    """The sentences that a person sees."""
     return [part for part in advise_document(found).body if isinstance(part, str)]
 
 
 def test_the_answer_comes_first_then_what_is_stored_and_what_may_be_set() -> None:
-    """And last what to type."""
     found = advised()
 
     assert lines(found)[:5] == [
@@ -56,7 +53,6 @@ def test_the_answer_comes_first_then_what_is_stored_and_what_may_be_set() -> Non
 
 
 def test_what_is_typed_then_is_what_was_advised() -> None:
-    """Set as it is said, the advice is to keep it, and there is nothing to type."""
     first = advised()
     event = event_json(1, first.advice.advised)
     assert configuration_of(event) == first.advice.advised
@@ -70,7 +66,6 @@ def test_what_is_typed_then_is_what_was_advised() -> None:
 
 
 def test_scripts_get_the_same_under_names() -> None:
-    """Plain numbers, the command as one text, every figure with its source."""
     told = json.loads(json.dumps(advise_document(advised()).json))
 
     assert set(told) == {
@@ -96,7 +91,6 @@ def test_scripts_get_the_same_under_names() -> None:
 
 
 def test_what_is_measured_counts_where_nothing_is_said() -> None:
-    """7,200 mails in the hour that is over."""
     found = advised(GivenTraffic())
 
     assert found.traffic.mails_per_second.value == 2.0
@@ -106,7 +100,6 @@ def test_what_is_measured_counts_where_nothing_is_said() -> None:
 
 @pytest.mark.parametrize("event", ["", "[]", "{}", '{"sliceWindow": null, "bucketCount": 1}'])
 def test_an_event_that_tells_nothing_binds_nothing(event: str) -> None:
-    """`queue configure` will say what is wrong with it."""
     found = advised(event=event)
 
     assert found.advice.present is None
@@ -114,7 +107,6 @@ def test_an_event_that_tells_nothing_binds_nothing(event: str) -> None:
 
 
 def test_a_keyspace_whose_queue_is_to_come_is_advised_by_its_messages() -> None:
-    """With what makes the queue."""
     names = [table.name for table in JAMES.tables if table.name.startswith("enqueued")]
     found = advised(GivenTraffic(), live=without_tables(JAMES, *names))
 
@@ -123,7 +115,6 @@ def test_a_keyspace_whose_queue_is_to_come_is_advised_by_its_messages() -> None:
 
 
 def test_nothing_can_be_said_of_a_keyspace_without_mail() -> None:
-    """Advice on nothing would still look like advice."""
     other: Any = Schema((), (Table("other", (Column("k", "int", Kind.PARTITION),)),))
     with pytest.raises(SchemaMismatch):
         advised(live=other)

@@ -57,23 +57,19 @@ def _examples() -> Examples:
 
 
 def render_report(summary: RepairResult, examples: Examples, now_micros: int) -> str:
-    """The report of a check or repair."""
     return html_of(document_of(MendingResult(summary, examples.sorted())), now_micros)
 
 
 def write_report(file: Path, text: str) -> None:
-    """Write a report of one sentence."""
     write_document(file, Document(body=(text,)), 0)
 
 
 def text_in(file: Path) -> str:
-    """The one sentence of a report."""
     found = re.search("<pre>(.*)</pre>", file.read_text())
     return found[1] if found else ""
 
 
 def test_a_report_is_whole_and_fetches_nothing() -> None:
-    """It opens on a machine without a network."""
     page = _parsed(render_report(repair_summary(), _examples(), 1_790_000_000_000_000))
 
     assert page.open == []
@@ -82,7 +78,6 @@ def test_a_report_is_whole_and_fetches_nothing() -> None:
 
 
 def test_a_report_shows_counts_examples_and_the_run() -> None:
-    """What a person asks on the morning after."""
     html = render_report(repair_summary(), _examples(), 1_790_000_000_000_000)
 
     for text in ("PROJECT", "messageIdTable", f"{MAILBOX} 7", str(RUN), "apache_james", "2026-09-21", "1,500", "drift"):
@@ -90,7 +85,6 @@ def test_a_report_shows_counts_examples_and_the_run() -> None:
 
 
 def test_a_check_without_findings_says_so() -> None:
-    """An empty table would look like a mistake."""
     summary = check_summary(0)
     summary.findings.clear()
 
@@ -101,7 +95,6 @@ def test_a_check_without_findings_says_so() -> None:
 
 
 def test_whatever_stands_in_the_keyspace_is_escaped() -> None:
-    """A key made by an attacker is text, never markup."""
     examples = Examples()
     examples.add(outcome(Verdict.PROJECT, error="<script>alert(1)</script>"))
     summary = check_summary()
@@ -113,7 +106,6 @@ def test_whatever_stands_in_the_keyspace_is_escaped() -> None:
 
 
 def test_a_report_replaces_the_one_before(tmp_path: Path) -> None:
-    """The newest is found under the same name; nothing lies beside it."""
     file = tmp_path / "report.html"
 
     write_report(file, "one")
@@ -124,7 +116,6 @@ def test_a_report_replaces_the_one_before(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_the_old_report_whole(tmp_path: Path) -> None:
-    """The error says what is full; nothing half written stays anywhere."""
     file = tmp_path / "report.html"
     write_report(file, "old")
 
@@ -136,8 +127,6 @@ def test_a_full_disk_leaves_the_old_report_whole(tmp_path: Path) -> None:
 
 
 def test_a_stop_half_way_leaves_nothing(tmp_path: Path) -> None:
-    """Ctrl-C while a report is written is no report."""
-
     def interrupted() -> None:
         with whole_file(tmp_path / "report.html") as stream:
             stream.write("half")
@@ -149,7 +138,6 @@ def test_a_stop_half_way_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_the_permissions_are_those_of_any_other_file(tmp_path: Path) -> None:
-    """A report is for others to read, unless the person's umask says otherwise."""
     (tmp_path / "plain").write_text("")
 
     write_report(tmp_path / "report.html", "x")
@@ -173,7 +161,6 @@ def test_a_device_or_a_pipe_is_written_to_and_never_replaced(tmp_path: Path) -> 
 
 
 def test_a_link_is_followed(tmp_path: Path) -> None:
-    """The file that it points to is replaced, not the link."""
     (tmp_path / "link.html").symlink_to(tmp_path / "real.html")
 
     write_report(tmp_path / "link.html", "x")
@@ -183,7 +170,6 @@ def test_a_link_is_followed(tmp_path: Path) -> None:
 
 
 def test_an_impossible_place_is_refused_before_the_work(tmp_path: Path) -> None:
-    """Nobody wants to learn it after hours of scanning."""
     refuse_unwritable(tmp_path / "report.html")
     with pytest.raises(WrongUse, match="is a folder"):
         refuse_unwritable(tmp_path)

@@ -18,7 +18,6 @@ LIVE = Schema((), MAIL_TABLES)
 
 
 def tables_with(messages: Iterable[tuple[Write, ...]]) -> MemoryTables:
-    """Tables in memory that hold the histories."""
     tables = MemoryTables(lambda: UNTIL)
     for writes in messages:
         tables.write_all(writes)
@@ -26,12 +25,10 @@ def tables_with(messages: Iterable[tuple[Write, ...]]) -> MemoryTables:
 
 
 def sample_of(tables: MemoryTables, rows: int) -> Sample:
-    """The sample that a trial would draw."""
     return draw_sample(tables, LIVE, rows, Silent())
 
 
 def test_mailboxes_are_whole_and_their_times_are_kept() -> None:
-    """Partitions keep their shape, additions and changes their moments."""
     sample = sample_of(tables_with(histories(6, 40, days=300, until=UNTIL)), rows=100)
 
     assert sample.mailboxes == 2
@@ -43,21 +40,18 @@ def test_mailboxes_are_whole_and_their_times_are_kept() -> None:
 
 
 def test_the_bound_holds_and_a_mailbox_that_is_larger_is_passed_over() -> None:
-    """Even when there is no other."""
     sample = sample_of(tables_with(histories(1, 40, days=300, until=UNTIL)), rows=10)
 
     assert sample == Sample([], 0, 1)
 
 
 def test_a_mailbox_of_which_the_end_was_not_seen_is_left_out() -> None:
-    """Its size is not known: reading it could take all the memory there is."""
     sample = sample_of(tables_with(histories(1, 60, days=300, until=UNTIL)), rows=2)
 
     assert sample == Sample([], 0, 0)
 
 
 def test_rows_that_were_written_all_at_once_get_their_history_from_the_messages_births() -> None:
-    """A restored keyspace: every WRITETIME is that of the restore."""
     restored = [
         tuple(Put(one.table, one.row, at=UNTIL) for one in writes if isinstance(one, Put))
         for writes in histories(2, 50, days=300, until=UNTIL - DAY)
@@ -71,7 +65,6 @@ def test_rows_that_were_written_all_at_once_get_their_history_from_the_messages_
 
 
 def test_nothing_that_people_wrote_is_kept() -> None:
-    """Only lengths of texts, and how many labels there are."""
     tables = tables_with([])
     (added, *_), *_ = histories(1, 1, days=1, until=UNTIL)
     assert isinstance(added, Put)
@@ -88,7 +81,6 @@ def test_nothing_that_people_wrote_is_kept() -> None:
 
 @given(st.frozensets(st.text(min_size=1, max_size=30), max_size=12))
 def test_blanked_labels_stay_as_many_and_hold_no_letter_of_their_own(labels: frozenset[str]) -> None:
-    """The cells of the set are as many as before, or the copy would be smaller than the truth."""
     blank = blanked(labels)
 
     assert len(blank) == len(labels)
@@ -96,7 +88,6 @@ def test_blanked_labels_stay_as_many_and_hold_no_letter_of_their_own(labels: fro
 
 
 def test_a_row_without_any_time_is_as_old_as_its_message() -> None:
-    """Cells of keys alone have no WRITETIME."""
     message = SampledMessage(tuple(None for _ in NAMES), 5, None)
 
     assert message.row == {}

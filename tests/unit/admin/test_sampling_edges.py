@@ -48,19 +48,16 @@ class Watched(MemoryTables):
         self.scanned = 0
 
     def scan(self, scan: Scan) -> Any:
-        """Count the rows that are looked at."""
         for row in super().scan(scan):
             self.scanned += 1
             yield row
 
     def read_all(self, reads: Any) -> Any:
-        """Remember which were asked for at once."""
         self.batches.append(list(reads))
         return [self.fails] * len(self.batches[-1]) if self.fails else super().read_all(self.batches[-1])
 
 
 def tables_of(sizes: Sequence[int], fails: MailmendError | None = None) -> Watched:
-    """Mailboxes of these sizes, in this order of their tokens or another."""
     tables = Watched(fails)
     for number, size in enumerate(sizes):
         mailbox = UUID(int=number + 1)
@@ -74,13 +71,11 @@ class TestBound:
     """How many rows are taken, and how many are looked at for it."""
 
     def test_a_mailbox_that_fills_the_bound_exactly_still_fits(self) -> None:
-        """One row more does not."""
         assert len(draw_sample(tables_of([10]), LIVE, 10, Silent()).messages) == 10
         assert draw_sample(tables_of([11]), LIVE, 10, Silent()) == Sample([], 0, 1)
 
     @given(st.lists(st.integers(1, 12), max_size=12), st.integers(1, 40))
     def test_mailboxes_are_whole_and_the_bound_holds(self, sizes: list[int], rows: int) -> None:
-        """Every mailbox is in the sample with all of its messages, or with none."""
         sample = draw_sample(tables_of(sizes), LIVE, rows, Silent())
 
         assert len(sample.messages) <= rows
@@ -93,7 +88,6 @@ class TestBound:
             assert len(sample.messages) >= min(0.9 * rows, sum(sizes))
 
     def test_the_search_ends_though_nothing_fits(self) -> None:
-        """So many keys for each row wanted, then it is given up."""
         tables = tables_of([30] * 10)
 
         draw_sample(tables, LIVE, 5, Silent())
@@ -101,7 +95,6 @@ class TestBound:
         assert 5 * SCANNED_PER_ROW <= tables.scanned <= 5 * SCANNED_PER_ROW + 1
 
     def test_few_mailboxes_are_read_at_once_each_with_its_times(self) -> None:
-        """Memory holds some mailboxes, not all; one copy's word is enough for a trial."""
         tables = tables_of([2] * (MAILBOXES_AT_ONCE + 1))
 
         draw_sample(tables, LIVE, 100, Silent())
@@ -110,12 +103,10 @@ class TestBound:
         assert {(read.level, read.times) for batch in tables.batches for read in batch} == {(Level.LOCAL_QUORUM, True)}
 
     def test_a_mailbox_that_cannot_be_read_ends_it(self) -> None:
-        """A sample of those that answered would be another sample."""
         with pytest.raises(CannotReach, match="away"):
             draw_sample(tables_of([3], CannotReach("the node is away")), LIVE, 10, Silent())
 
     def test_progress_is_told_of_both_stages(self) -> None:
-        """Rows wanted, then rows that there are."""
         progress = SilentProgress()
 
         draw_sample(tables_of([3, 4]), LIVE, 50, progress)
@@ -128,7 +119,6 @@ class TestTimes:
 
     @pytest.mark.parametrize(("later", "changed"), [(0, False), (1_000_000, False), (1_000_001, True)])
     def test_cells_of_one_addition_may_lie_a_second_apart(self, later: int, changed: bool) -> None:
-        """A retry is not a change of flags."""
         row = {"messageid": uuid_at(1), "flagseen": True}
 
         message = sampled(Seen(row, {"modseq": UNTIL, "flagseen": UNTIL + later}))
@@ -137,19 +127,16 @@ class TestTimes:
         assert message.changed_at == (UNTIL + later if changed else None)
 
     def test_a_row_that_tells_no_time_is_as_old_as_its_message(self) -> None:
-        """Keys alone have none."""
         message = sampled(Seen({"messageid": uuid_at(UNTIL)}, {}))
 
         assert (message.added_at, message.changed_at) == (UNTIL, None)
 
     def test_what_a_change_writes_is_flags_their_version_and_labels(self) -> None:
-        """All of messageIdTable's, whatever the generation calls them."""
         assert set(CHANGED) == {name for name in NAMES if name.startswith("flag")} | {"modseq", "userflags"}
         assert len([name for name in CHANGED if name.startswith("flag")]) == 6
 
 
 def born(at: int, added: int, message: UUID | None = None) -> SampledMessage:
-    """A message of that birth whose row was written then."""
     cells = {"messageid": message or uuid_at(at)}
     return SampledMessage(tuple(cells.get(name) for name in NAMES), added, added + DAY)
 
@@ -173,11 +160,9 @@ class TestRestored:
     def test_births_count_where_they_span_ten_times_as_long(
         self, births_days: float, writes_days: float, by_birth: bool
     ) -> None:
-        """A bulk load takes hours, mail comes for years."""
         assert self._by_birth(births_days, writes_days) is by_birth
 
     def test_ids_without_a_believable_time_are_left_out(self) -> None:
-        """Random ones, ones from before there was mail, ones younger than their own row."""
         old, young = born(UNTIL - 700 * DAY, UNTIL), born(UNTIL - DAY, UNTIL)
         strange = [
             born(0, UNTIL, uuid4()),
@@ -192,7 +177,6 @@ class TestRestored:
         assert (found.by_birth, found.mailboxes, found.passed_over, found.changed) == (True, 1, 3, 0)
 
     def test_without_any_believable_birth_the_write_times_stand(self) -> None:
-        """However little they say."""
         sample = Sample([born(0, UNTIL, uuid4())], 1, 0)
 
         assert with_history(sample) == sample
@@ -200,7 +184,6 @@ class TestRestored:
 
 @pytest.mark.parametrize("generation", GENERATIONS, ids=lambda one: one.name)
 def test_older_tables_are_read_by_the_columns_that_they_have(generation: Generation) -> None:
-    """A column that James added later is null in the sample, and asked of nobody."""
     table = live_table(generation.schema)
 
     live = {column.name for column in columns_of(generation.schema, "messageidtable")}
@@ -209,7 +192,6 @@ def test_older_tables_are_read_by_the_columns_that_they_have(generation: Generat
 
 
 def test_a_column_that_the_live_table_lacks_is_null_in_the_sample() -> None:
-    """The row is copied without it."""
     few = with_columns(LIVE, "messageidtable", [one for one in MESSAGE_ID.columns if one.name != "save_date"])
     tables = MemoryTables(lambda: UNTIL)
     for writes in histories(1, 5, days=10, until=UNTIL):

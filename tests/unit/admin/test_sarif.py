@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.present.sarif import FINGERPRINT, SCHEMA, sarif, uri_of
+from admin.present.lint import FINGERPRINT, SCHEMA, sarif, uri_of
 from admin.services.lint import LintReport, LintSettings, lint_files, lint_schema
 from model.catalog.mail import SCHEMA as CATALOG
 from model.schema.lint.ignores import Ignore
@@ -28,7 +28,6 @@ TEXT = (
 
 
 def reported(tmp_path: Path, order: LintSettings = ORDER, text: str = TEXT) -> tuple[LintReport, dict[str, Any], str]:
-    """The report, its SARIF, and the text that it is about."""
     file = tmp_path / "a b.cql"
     file.write_bytes(text.encode())
     report = lint_files([file], order)
@@ -36,12 +35,10 @@ def reported(tmp_path: Path, order: LintSettings = ORDER, text: str = TEXT) -> t
 
 
 def required(value: dict[str, Any], *names: str) -> None:
-    """Whether the fields are there and say something."""
     assert all(value.get(name) not in (None, "") for name in names), value
 
 
 def check_log(log: dict[str, Any]) -> None:
-    """What the schema of SARIF 2.1.0 requires of the parts that are written."""
     assert (log["$schema"], log["version"]) == (SCHEMA, "2.1.0")
     (run,) = log["runs"]
     driver = run["tool"]["driver"]
@@ -60,7 +57,6 @@ def check_log(log: dict[str, Any]) -> None:
 
 
 def check_result(result: dict[str, Any], ids: list[str]) -> None:
-    """One result: its rule by id and number, its level, message, places, and what was said to let it stand."""
     assert ids[result["ruleIndex"]] == result["ruleId"]
     assert result["level"] in {"note", "warning", "error"}
     required(result["message"], "text")
@@ -79,7 +75,6 @@ def check_result(result: dict[str, Any], ids: list[str]) -> None:
 
 
 def piece(text: str, region: dict[str, int]) -> str:
-    """The text between two places, by lines and columns alone."""
     lines = text.split("\n")
     starts = [0]
     for line in lines:
@@ -89,7 +84,6 @@ def piece(text: str, region: dict[str, int]) -> str:
 
 
 def test_the_log_is_as_the_schema_requires(tmp_path: Path) -> None:
-    """Of files; of a live keyspace, whose findings have no file."""
     report, log, _ = reported(tmp_path)
     check_log(log)
     assert len(log["runs"][0]["results"]) == len(report.findings) > 5
@@ -100,7 +94,6 @@ def test_the_log_is_as_the_schema_requires(tmp_path: Path) -> None:
 
 
 def test_regions_are_the_pieces_that_are_meant(tmp_path: Path) -> None:
-    """Lines and columns count characters, whatever stands before them: tabs, umlauts, signs beyond the first plane."""
     report, log, text = reported(tmp_path)
     for finding, result in zip(report.findings, log["runs"][0]["results"], strict=True):
         region = result["locations"][0]["physicalLocation"]["region"]
@@ -111,7 +104,6 @@ def test_regions_are_the_pieces_that_are_meant(tmp_path: Path) -> None:
 
 
 def test_what_is_ignored_is_there_suppressed_with_its_reason(tmp_path: Path) -> None:
-    """In the source, or elsewhere; everything else says that it is not suppressed."""
     order = LintSettings("ks", rules=rules_named(["T1", "T13", "T4"]), ignores=(Ignore("T1", "a", "it may"),))
     _, log, _ = reported(tmp_path, order)
     by_rule = {one["ruleId"]: one["suppressions"] for one in log["runs"][0]["results"]}
@@ -124,7 +116,6 @@ def test_what_is_ignored_is_there_suppressed_with_its_reason(tmp_path: Path) -> 
 
 
 def test_every_rule_is_told_also_when_nothing_is_found(tmp_path: Path) -> None:
-    """A viewer shows what was looked for."""
     _, log, _ = reported(tmp_path, text="")
     check_log(log)
     assert log["runs"][0]["results"] == []
@@ -132,7 +123,6 @@ def test_every_rule_is_told_also_when_nothing_is_found(tmp_path: Path) -> None:
 
 
 def test_fingerprints_stay_when_lines_move_and_differ_from_one_another(tmp_path: Path) -> None:
-    """So that a host knows a finding again."""
     first, moved = (
         [one["partialFingerprints"][FINGERPRINT] for one in reported(tmp_path, text=text)[1]["runs"][0]["results"]]
         for text in (TEXT, "\n\n" + TEXT + "\n")
@@ -150,14 +140,12 @@ def test_fingerprints_stay_when_lines_move_and_differ_from_one_another(tmp_path:
     ],
 )
 def test_files_are_named_as_uris(file: str, uri: str) -> None:
-    """Relative as they were given; absolute with their scheme."""
     assert uri_of(file) == uri
 
 
 @given(st.text(alphabet="ab \n\r\t\u00fc\U0001f600", max_size=30), st.data())
 def test_a_place_leads_back_to_its_text(text: str, data: st.DataObject) -> None:
-    """For any text and any piece of it."""
-    from admin.present.sarif import _region  # noqa: PLC0415 - the piece under test
+    from admin.present.lint import _region  # noqa: PLC0415 - the piece under test
     from model.schema.statements import Span  # noqa: PLC0415
 
     start = data.draw(st.integers(0, len(text)))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from admin.advice.traffic_figures import (
+from admin.advice.measuring import (
     LONGEST_STAY_SECONDS,
     MAILS_PER_SECOND,
     PEAK_TIMES,
@@ -29,12 +29,10 @@ def figures_of(
     messages: MessageTraffic = QUIET,
     statistics: Statistics = UNHEARD,
 ) -> Traffic:
-    """The figures of a keyspace with one copy."""
     return traffic_figures(given or GivenTraffic(), queue, messages, statistics, ONE_COPY)
 
 
 def test_what_is_said_goes_before_what_is_measured() -> None:
-    """A person may know of a campaign that begins tomorrow."""
     given = GivenTraffic(mails_per_second=40, peak_mails_per_second=90, longest_stay_seconds=7 * DAY)
 
     traffic = figures_of(given, QUEUE, BORN)
@@ -45,7 +43,6 @@ def test_what_is_said_goes_before_what_is_measured() -> None:
 
 
 def test_the_queue_is_measured_before_the_mailboxes() -> None:
-    """What goes out never lands in a mailbox here."""
     traffic = figures_of(queue=QUEUE, messages=BORN)
 
     assert (traffic.mails_per_second.value, traffic.peak_per_second.value) == (5, 30)
@@ -53,7 +50,6 @@ def test_the_queue_is_measured_before_the_mailboxes() -> None:
 
 
 def test_without_a_queue_the_births_of_messages_count() -> None:
-    """Each delivered mail is added somewhere."""
     traffic = figures_of(messages=BORN)
 
     assert (traffic.mails_per_second.value, traffic.peak_per_second.value) == (2, 9)
@@ -65,13 +61,11 @@ def test_without_a_queue_the_births_of_messages_count() -> None:
     ("history", "told"), [(400 * DAY, "the newest 7 d"), (2 * DAY, "all 2 d that they span"), (5, "all 1 h")]
 )
 def test_a_young_keyspace_has_no_week_behind_it(history: float, told: str) -> None:
-    """What the mean was taken over is said."""
     young = MessageTraffic(Rates(mean=2, peak=9, history_seconds=history, looked_at=100), None)
     assert told in figures_of(messages=young).mails_per_second.how
 
 
 def test_where_nothing_can_be_measured_it_is_assumed_and_said_so() -> None:
-    """With the option that mends it."""
     traffic = figures_of()
 
     assert traffic.mails_per_second.value == MAILS_PER_SECOND
@@ -83,7 +77,6 @@ def test_where_nothing_can_be_measured_it_is_assumed_and_said_so() -> None:
 
 
 def test_a_mean_that_is_said_takes_its_peak_from_no_measurement() -> None:
-    """The measured peak belongs to another mean."""
     traffic = figures_of(GivenTraffic(mails_per_second=100), QUEUE)
 
     assert traffic.peak_per_second.value == 100 * PEAK_TIMES
@@ -91,7 +84,6 @@ def test_a_mean_that_is_said_takes_its_peak_from_no_measurement() -> None:
 
 
 def test_a_peak_is_never_below_the_mean() -> None:
-    """Whatever was said."""
     traffic = figures_of(GivenTraffic(mails_per_second=100, peak_mails_per_second=1))
 
     assert traffic.peak_per_second.value == 100
@@ -108,7 +100,6 @@ def test_a_peak_is_never_below_the_mean() -> None:
 def test_the_queue_may_show_a_longer_stay_but_no_shorter_one(
     oldest: float | None, stay: float, source: FigureSource
 ) -> None:
-    """That nothing waits just now does not mean that nothing ever will."""
     queue = QueueTraffic("spool", None, None, oldest, 1)
 
     figure = figures_of(queue=queue).longest_stay_seconds
@@ -117,7 +108,6 @@ def test_the_queue_may_show_a_longer_stay_but_no_shorter_one(
 
 
 def test_the_size_of_a_row_follows_from_the_size_of_a_partition() -> None:
-    """200 kB in a partition of 100 mails."""
     statistics = Statistics({ENQUEUED: TableFigures(mean_partition_bytes=200_000)})
 
     assert figures_of(queue=QUEUE, statistics=statistics).row_bytes.value == 2_000
@@ -125,7 +115,6 @@ def test_the_size_of_a_row_follows_from_the_size_of_a_partition() -> None:
 
 
 def test_the_nodes_hint_window_is_measured_where_it_is_told() -> None:
-    """Else it is Cassandra's default."""
     told = figures_of(statistics=Statistics({}, hint_window_seconds=86_400)).hint_window_seconds
 
     assert (told.value, told.source) == (86_400, FigureSource.MEASURED)
@@ -142,5 +131,4 @@ def test_the_nodes_hint_window_is_measured_where_it_is_told() -> None:
     ],
 )
 def test_copies_of_all_data_centres_count(replication: dict[str, str], copies: int) -> None:
-    """Every one of them takes room on some node."""
     assert copies_of(replication) == copies

@@ -1,21 +1,26 @@
 """A trial from beginning to end, in memory: the same rows everywhere, what is measured of each, nothing left."""
 
+from pathlib import Path
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 
-from admin.advice.sampling import SampledMessage, draw_sample
+from admin.advice.sampling import NAMES, SampledMessage, draw_sample
 from admin.advice.trial import ROUNDS, SETTLE_SECONDS_MAX, TRACES_SECONDS_MAX, Trial, TrialNode
-from admin.advice.trial_plan import TABLES
+from admin.advice.trial_plan import (
+    TABLES,
+)
 from cql.memory import MemoryTables
 from model.catalog.mail import IMAP_UID, MAIL_TABLES, MESSAGE_ID, CompactionChoice
 from model.errors import MailmendError
 from model.operations import Read
 from model.ports import Silent
 from model.schema.keyspace import Schema
-from tests.support.clock import VirtualClock
+from tests.support.clock import VirtualClock, uuid_at
 from tests.support.histories import histories
-from tests.support.trial_twin import TrialServer
+from tests.support.progress import SilentProgress
+from tests.support.trial_twin import Noted, TrialServer
 
 UNTIL = 1_700_000_000_000_000
 CHOICES = tuple(CompactionChoice)
@@ -23,7 +28,6 @@ CHOICES = tuple(CompactionChoice)
 
 @pytest.fixture(scope="module")
 def messages() -> list[SampledMessage]:
-    """Two mailboxes of a year."""
     tables = MemoryTables(lambda: UNTIL)
     for writes in histories(2, 20, days=365, until=UNTIL):
         tables.write_all(writes)
@@ -31,13 +35,11 @@ def messages() -> list[SampledMessage]:
 
 
 def trial_on(server: TrialServer, clock: VirtualClock | None = None, *, waves: int = 4, reads: int = 6) -> Trial:
-    """A trial on that server."""
     node = TrialNode(cast("Any", server))
     return Trial(node, clock or VirtualClock(), Silent(), waves=waves, reads=reads)
 
 
 def test_every_choice_gets_the_same_rows_and_all_of_them(messages: list[SampledMessage]) -> None:
-    """What differs afterwards is the compaction's doing."""
     server = TrialServer()
 
     trial_on(server).run(messages)
@@ -48,7 +50,6 @@ def test_every_choice_gets_the_same_rows_and_all_of_them(messages: list[SampledM
 
 
 def test_the_replayed_rows_are_those_of_the_sample(messages: list[SampledMessage]) -> None:
-    """Additions and changes together lead to the flags that were sampled, with their own times."""
     server = TrialServer()
     trial = trial_on(server)
     trial._create()
@@ -65,7 +66,6 @@ def test_the_replayed_rows_are_those_of_the_sample(messages: list[SampledMessage
 
 
 def test_each_choice_is_told_its_own_sstables_and_bytes(messages: list[SampledMessage]) -> None:
-    """The traces of one keyspace do not count for another."""
     server = TrialServer(sstables=lambda keyspace: 24 if keyspace.endswith("twcs") else 2)
 
     results = trial_on(server).run(messages)
@@ -79,7 +79,6 @@ def test_each_choice_is_told_its_own_sstables_and_bytes(messages: list[SampledMe
 
 
 def test_each_wave_is_flushed_in_every_table(messages: list[SampledMessage]) -> None:
-    """A period of a millisecond, and back to none."""
     server = TrialServer()
 
     trial_on(server, waves=4).run(messages)
@@ -93,7 +92,6 @@ def test_each_wave_is_flushed_in_every_table(messages: list[SampledMessage]) -> 
 
 @pytest.mark.parametrize("statement", [0, 4, 8, 11, 15])
 def test_whatever_fails_no_keyspace_is_left(messages: list[SampledMessage], statement: int) -> None:
-    """The error is told, the copy is gone."""
     server = TrialServer(fails_at=statement)
 
     with pytest.raises(MailmendError, match="went away"):
@@ -112,7 +110,6 @@ def test_compaction_is_waited_for_until_it_has_been_quiet_for_a_while(messages: 
 
 
 def test_a_compaction_without_end_is_not_waited_for_without_end() -> None:
-    """The bound is time, not patience."""
     server, clock = TrialServer(busy_looks=1_000_000), VirtualClock()
     trial = trial_on(server, clock)
     trial._create()
@@ -139,7 +136,6 @@ def test_traces_that_a_busy_node_dropped_cost_a_bounded_wait(messages: list[Samp
 
 
 def test_no_keyspace_is_always_the_first_to_be_read(messages: list[SampledMessage]) -> None:
-    """Each read goes round all of them, beginning with another."""
     server = TrialServer()
     trial = trial_on(server)
     trial._create()
@@ -149,3 +145,83 @@ def test_no_keyspace_is_always_the_first_to_be_read(messages: list[SampledMessag
 
     assert len(server.reads) == ROUNDS * len(CHOICES)
     assert set(server.reads[::3]) == {f"trial_{choice.value}" for choice in CHOICES}
+
+
+def one_message(added: int = 10, changed: int | None = 90, **cells: Any) -> SampledMessage:
+    row = {"mailboxid": UUID(int=1), "uid": 7, "messageid": uuid_at(5), **cells}
+    return SampledMessage(tuple(row.get(name) for name in NAMES), added, changed)
+
+
+class Slowing(Noted):
+    """Tables whose reads take as long as is written down for them, one after the other."""
+
+    def __init__(self, clock: VirtualClock, taken: list[float]) -> None:
+        super().__init__("any", [])
+        self.clock, self.taken = clock, taken
+
+    def read(self, read: Read) -> Any:
+        self.clock.advance(self.taken.pop(0))
+        return super().read(read)
+
+
+def test_the_best_of_several_times_counts() -> None:
+    clock, server = VirtualClock(), TrialServer()
+    for choice, base in zip(CompactionChoice, (0.5, 0.2, 0.3), strict=True):
+        later = [base, *(base + 0.1 * extra for extra in range(1, ROUNDS))]
+        server.keyspaces[f"trial_{choice.value}"] = Slowing(clock, later[::-1])
+    trial = Trial(TrialNode(cast("Any", server)), clock, Silent())
+
+    taken = trial._timed([Read(IMAP_UID, (uuid_at(5),))])
+
+    assert taken == dict(zip(CompactionChoice, ([500_000], [200_000], [300_000]), strict=True))
+
+
+def test_every_stage_is_told_before_it_begins() -> None:
+    progress = SilentProgress()
+    messages = [one_message(at * 10, None, messageid=uuid_at(at), uid=at) for at in range(1, 9)]
+
+    Trial(TrialNode(cast("Any", TrialServer())), VirtualClock(), progress, waves=2, reads=3).run(messages)
+
+    assert progress.stages == {
+        "creating the copy's tables": 6,
+        "replaying their history": 8,
+        "letting compaction settle": None,
+        "reading messageIdTable": 3,
+        "reading imapUidTable": 3,
+        "tracing the same reads": 9,
+    }
+    assert progress.steps == 6 + 8 + 2 * (3 + 9)
+
+
+def test_bytes_are_those_of_the_keyspaces_own_files_where_they_are_known(tmp_path: Path) -> None:
+    for name, size in (
+        ("mine/t-1/nb-1-big-Data.db", 100),
+        ("mine/t-1/nb-1-big-Index.db", 20),
+        ("mine/u-2/da-3gr0-bti-Data.db", 3),
+        ("mine/t-1/README", 1_000),
+        ("mine/t-1/snapshots/nb-1-big-Data.db", 1_000),
+        ("other/t-1/nb-1-big-Data.db", 1_000),
+    ):
+        tmp_path.joinpath(name).parent.mkdir(parents=True, exist_ok=True)
+        tmp_path.joinpath(name).write_bytes(b"x" * size)
+
+    assert TrialNode(cast("Any", TrialServer()), tmp_path).disk_bytes("mine") == 123
+    assert TrialNode(cast("Any", TrialServer()), tmp_path).disk_bytes("nowhere") == 0
+
+
+def test_else_the_node_is_asked() -> None:
+    server = TrialServer()
+    server.keyspaces["mine"] = Noted("mine", [])
+    node = TrialNode(cast("Any", server))
+
+    assert (node.disk_bytes("mine"), node.disk_bytes("nowhere")) == (7 * 1_048_576, 0)
+    assert (node.rewritten_bytes("mine"), node.rewritten_bytes("nowhere")) == (7, 0)
+
+
+def test_only_merges_of_the_copy_are_waited_for() -> None:
+    server = TrialServer(busy_looks=1)
+    server.keyspaces["theirs"] = Noted("theirs", [])
+
+    assert not TrialNode(cast("Any", server)).compacting(frozenset({"mine"}))
+    server.looks = 0
+    assert TrialNode(cast("Any", server)).compacting(frozenset({"mine", "theirs"}))
