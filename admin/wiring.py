@@ -30,9 +30,7 @@ from mailqueue.blobs.contents import content_of
 from mailqueue.metrics import NoCounts, QueueCounts
 from mailqueue.rabbitmq.broker.settings import BrokerSettings
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
-from mailqueue.rabbitmq.view.configuration import Configurations
 from mailqueue.rabbitmq.view.queue_view import QueueView
-from mailqueue.rabbitmq.view.tallies import SliceTallies
 from model.catalog.ledger import KEEP
 from model.catalog.mail import FAMILIES
 from model.catalog.queue_tables import OwnTables, queue_tables_of
@@ -303,8 +301,7 @@ class QueueConnections:
     @property
     def view(self) -> QueueView:
         """A new view of the queues, from the tables alone."""
-        tallies = SliceTallies(self.tables, self.clock, self.own)
-        return QueueView(self.tables, self.clock, Configurations(self.tables), tallies, self.own)
+        return QueueView(self.tables, self.clock, self.own)
 
     @asynccontextmanager
     async def open(

@@ -10,10 +10,9 @@ from admin.services.queue.maintenance import RedriveRequest, RepublishRequest, S
 from admin.services.queue.reconcile import ReconcileResult
 from admin.services.queue.request import DryRunRequest, QueueAnswer
 from admin.services.queue.tend import TendedQueue, TendRequest
-from mailqueue.maintenance.browse_start import Moved
 from mailqueue.maintenance.comparison import MEANINGS, QueueFinding, Reconciled
 from mailqueue.maintenance.redrive import Redriven
-from mailqueue.maintenance.sweep import Swept
+from mailqueue.maintenance.sweep import Moved, Swept
 from mailqueue.queue import Delays
 
 

@@ -104,14 +104,14 @@ class Cleaner:
             return await self._rescued(partition, dry_run=dry_run)
 
         async def forget(start: datetime) -> None:
-            await self._view.known_queues.tallies.forget(queue, start)
+            await self._view.tallies.forget(queue, start)
 
-        told = await self._view.known_queues.tallies.of(queue, starts)
+        told = await self._view.tallies.of(queue, starts)
         partitions = [(queue, start, bucket) for start in starts for bucket in range(slicing.buckets)]
         cleaned = await all_of(partitions, clean, PARTITIONS_AT_ONCE)
         suspicious = [partition for partition, one in zip(partitions, cleaned, strict=True) if one.suspects]
         if suspicious:
-            await self._view.known_queues.clock.pause(SECOND_LOOK_SECONDS)
+            await self._view.clock.pause(SECOND_LOOK_SECONDS)
         rescued = await all_of(suspicious, rescue, PARTITIONS_AT_ONCE)
         if not dry_run:
             slices = [
@@ -129,7 +129,7 @@ class Cleaner:
             others_were_at_work(tallies, one.rows, one.rows - one.suspects)
             for tallies, one in zip(told, cleaned, strict=True)
         )
-        if self._view.known_queues.own.tallies and any(seen):
+        if self._view.own.tallies and any(seen):
             await self._view.foreign(queue)
 
     async def _clean(self, partition: Partition, *, dry_run: bool) -> Cleaned:
@@ -164,12 +164,12 @@ class Cleaner:
                 yield _Page(len(page), tuple(blobs), tuple(one for one in rows if one not in marked))
 
     async def _remove(self, partition: Partition) -> None:
-        await self._view.known_queues.write(Remove(ENQUEUED_MAILS, partition))
+        await self._view.write(Remove(ENQUEUED_MAILS, partition))
 
     async def _put_back(self, partition: Partition, unmarked: Sequence[EnqueueId]) -> list[EnqueueId]:
         """The ids that were put back; a row that was taken back meanwhile is not."""
         reads = [Read(ENQUEUED_MAILS, (*partition, one)) for one in unmarked]
-        answers = await answered(self._view.known_queues.tables, self._view.known_queues.retries, reads)
+        answers = await answered(self._view.tables, self._view.retries, reads)
         rows = [seen.row for answer in answers for seen in answer]
         for row in rows:
             await self._rescue(partition[0], read_row(row), row)

@@ -4,6 +4,12 @@ Whatever is interrupted between two of these writes is done again by the next ro
 least once. The mark is looked up first, so none that was deleted comes back. A round reads each partition from where
 the last one ended, and so meets few of the tombstones that were left; a slice that is over is closed, read
 once more from its beginning, and struck off the list.
+
+A lease on its partition lets one mover at a time. It is two cells in the partition's row of the list, set by a
+conditional write with a time to live, taken only while there is something to move, and given back at once; a killed
+holder frees it by time alone. It is courtesy: two movers that both believe in it deliver a mail twice, and lose none.
+A flush has one lease for all slices that no round looks at yet: a conditional write costs as much as all else that is
+done for a mail, and those of one partition take turns.
 """
 
 import asyncio
@@ -12,15 +18,20 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
+from uuid import UUID
 
 from mailqueue.blobs.contents import forget
 from mailqueue.concurrency import finished, in_batches
-from mailqueue.maintenance.due_leases import DueLease, DueLeases
 from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.codec.messages import publish_mail
 from mailqueue.rabbitmq.parts import Parts
-from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW, DueMail, DueMails, DuePartition
-from model.errors import LeaseHeld, MailmendError
+from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW, DueMail, DueMails, DuePartition, flush_entry
+from model.catalog.mail_queue import DUE_MAILS
+from model.errors import DoubtfulWrite, LeaseHeld, MailmendError
+from model.ids import QueueName
+from model.instants import instant_of
+from model.operations import ChangeIf, Level, Read
+from model.ports import AsyncTables, Clock
 from model.schema.table import Key
 from repair.clock import SKEW_SECONDS, STAMP_AGE_SECONDS
 
@@ -55,8 +66,96 @@ TURN_PATIENCE: Final = timedelta(seconds=60)
 UNREADABLE_PAUSE: Final = timedelta(minutes=5)
 """How long a closed partition with rows that no mail can be made of is left alone."""
 
+TTL_SECONDS: Final = 30
+"""How long a lease outlives its last heartbeat."""
+
+_SLACK: Final = timedelta(seconds=1 + SKEW_SECONDS)
+"""Servers expire by whole seconds and by clocks of their own."""
+
 _ASK_AGAIN_SECONDS: Final = 0.5
 _START: Final[Key] = ()
+
+
+@dataclass(slots=True)
+class DueLease:
+    """A partition's lease, taken by this process.
+
+    Attributes:
+        until: when it ends, unless it is renewed.
+        renewal: held by the one caller that renews; the others wait.
+    """
+
+    key: Key
+    token: UUID
+    until: datetime
+    renewal: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class DueLeases:
+    """The leases of one queue's partitions.
+
+    Args:
+        ttl_seconds: how long a lease outlives its last heartbeat.
+    """
+
+    def __init__(self, tables: AsyncTables, clock: Clock, queue: QueueName, ttl_seconds: int = TTL_SECONDS) -> None:
+        self._tables, self._clock, self._queue, self._ttl_seconds = tables, clock, queue, ttl_seconds
+
+    def turn(self, partition: DuePartition) -> "AbstractAsyncContextManager[DueLease | None]":
+        """The partition's lease for as long as the body runs; None while another process holds it."""
+        return self._turn(partition.entry(self._queue))
+
+    def turn_of_flush(self) -> "AbstractAsyncContextManager[DueLease | None]":
+        """One lease for all partitions that no round reads; None while another flush holds it."""
+        return self._turn(flush_entry(self._queue))
+
+    @asynccontextmanager
+    async def _turn(self, key: Key) -> "AsyncIterator[DueLease | None]":
+        lease = DueLease(key, self._clock.random_uuid(), self._expiry())
+        if not await self._set(lease, expected=None):
+            yield None
+            return
+        try:
+            yield lease
+        finally:
+            await self._free(lease)
+
+    async def keep(self, lease: DueLease) -> bool:
+        """Renew a lease that ends soon; whether it is still ours."""
+        async with lease.renewal:
+            if lease.until - self._now() > timedelta(seconds=self._ttl_seconds / 2) + _SLACK:
+                return True
+            until = self._expiry()
+            kept = await self._set(lease, expected=str(lease.token))
+            lease.until = until if kept else lease.until
+            return kept
+
+    def is_sure(self, lease: DueLease) -> bool:
+        """Whether nobody else can have held the lease until now."""
+        return lease.until > self._now() + _SLACK
+
+    async def _set(self, lease: DueLease, expected: str | None) -> bool:
+        cells = {"name": str(lease.token), "lastupdated": self._expiry()}
+        change = ChangeIf(DUE_MAILS, lease.key, {"name": expected}, assign=cells, ttl_seconds=self._ttl_seconds)
+        try:
+            return (await self._tables.attempt(change)).applied
+        except DoubtfulWrite:
+            seen = await self._tables.read(Read(DUE_MAILS, lease.key, Level.SERIAL))
+            return bool(seen) and seen[0].row["name"] == str(lease.token)
+
+    async def _free(self, lease: DueLease) -> None:
+        """Where this fails, or the lease is lost, its time to live frees it."""
+        freed = {"name": None, "lastupdated": None}
+        try:
+            await self._tables.attempt(ChangeIf(DUE_MAILS, lease.key, {"name": str(lease.token)}, assign=freed))
+        except MailmendError:
+            return
+
+    def _expiry(self) -> datetime:
+        return self._now() + timedelta(seconds=self._ttl_seconds)
+
+    def _now(self) -> datetime:
+        return instant_of(self._clock.micros())
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,13 +121,13 @@ class _Rows:
 
 
 async def _rows(view: QueueView, queue: QueueName) -> AsyncGenerator[Row]:
-    start, slicing = await view.known_queues.browse_start(queue), await view.known_queues.slicing()
+    start, slicing = await view.browse_start(queue), await view.slicing()
     if start is None:
         return
-    for slice_start in live_slices(start, view.known_queues.now, slicing.window):
+    for slice_start in live_slices(start, view.now, slicing.window):
         for bucket in range(slicing.buckets):
             scan = Scan(ENQUEUED_MAILS, ENQUEUED_MAILS.names, Level.QUORUM, under=(queue, slice_start, bucket))
-            async for row in view.known_queues.tables.scan(scan):
+            async for row in view.tables.scan(scan):
                 yield row
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from mailqueue.concurrency import all_of
 from mailqueue.maintenance.comparison import BrokenRow, Mended, Reconciled, removable, republishable
-from mailqueue.maintenance.republish import republish
+from mailqueue.maintenance.redrive import republish
 from mailqueue.rabbitmq.parts import Parts
 from mailqueue.rabbitmq.remove import remove
 from model.catalog.mail_queue import ENQUEUED_MAILS

@@ -1,4 +1,9 @@
-"""Puts dead letters back into their queue: by their rows if they have any, else with new rows; marked ones are dropped.
+"""Publishes again what the broker has lost, and puts dead letters back into their queue.
+
+What is published again keeps its id: if the broker still has the first message, the second to arrive finds the mark of
+the first.
+
+Dead letters go back into their queue: by their rows if they have any, else with new rows; marked ones are dropped.
 
 A dead letter is acked only when its mail has a message again, or is delayed, so a crash leaves it twice, never nowhere;
 the second copy is dropped by the mark of the first. Consumers go on meanwhile, and may reject the mail once more: so
@@ -7,12 +12,16 @@ what the listing showed at first is looked at again when its turn comes.
 Of one that is marked the bytes go before it is acked: nothing else refers to them, so no crash leaves them for ever.
 """
 
+import asyncio
+from contextlib import aclosing
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
+from mailqueue.concurrency import in_batches
 from mailqueue.maintenance.comparison import DRAIN_MAX, IDS_MAX, refuse_burying, refuse_too_many
 from mailqueue.maintenance.reconcile import next_within, patience
+from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.codec import queued_of
 from mailqueue.rabbitmq.codec.messages import publish_mail
 from mailqueue.rabbitmq.parts import Parts
@@ -23,8 +32,35 @@ from model.queue.blob_ids import is_deduplicated
 from model.queue.filters import MailFilter
 from model.queue.mails import Listed, MailBlobs, QueuedMail, Whereabouts
 
+PUBLISHED_AT_ONCE: Final = 64
+"""How many publishes wait for their confirms."""
+
 AT_ONCE: Final = 500
 """How many dead letters are in hand at once; so many that cannot be read end a redrive, for none comes behind them."""
+
+
+async def republish(parts: Parts, older_than: timedelta, where: MailFilter, *, dry_run: bool) -> int:
+    """Publish what waits for longer than that; how many were (or would be) published.
+
+    Raises:
+        BrokerUnreachable, PublishFailed: the broker took no more; what was published stays so.
+    """
+
+    async def publish(listed: Listed) -> None:
+        await publish_mail(parts.broker, parts.queue, listed.queued, listed.slice_start, listed.attempts)
+        parts.counts.add(QueueCount.REPUBLISHED, parts.queue)
+
+    before, count = parts.now - older_than, 0
+    waiting = parts.view.browse(parts.queue, where, include_delayed=False)
+    async with aclosing(in_batches(waiting, PUBLISHED_AT_ONCE)) as batches:
+        async for some in batches:
+            old = [listed for listed in some if listed.enqueued_at < before]
+            outcomes = [] if dry_run else await asyncio.gather(*map(publish, old), return_exceptions=True)
+            for outcome in outcomes:
+                if isinstance(outcome, BaseException):
+                    raise outcome
+            count += len(old)
+    return count
 
 
 @dataclass(slots=True)

@@ -16,7 +16,6 @@ from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.ids import EnqueueId, QueueName
 from model.instants import MICROS, instant_of
 from model.operations import Put, Read, Remove, Seen
-from model.ports import AsyncTables
 from model.queue.slices import Slicing
 from model.queue.starts import ROUNDS_PER_SLACK, ageing_before, live_slices, rows_lapsed_before, slack_of
 from model.schema.table import Key
@@ -38,10 +37,10 @@ class AgeingPage:
 class Renewal:
     """Renews the mails of every queue of a keyspace."""
 
-    def __init__(self, tables: AsyncTables, view: QueueView) -> None:
-        self._tables, self._view = tables, view
-        self._row_ttl = timedelta(seconds=view.known_queues.own.row_ttl_seconds)
-        self._mark_ttl = timedelta(seconds=view.known_queues.own.mark_ttl_seconds)
+    def __init__(self, view: QueueView) -> None:
+        self._view = view
+        self._row_ttl = timedelta(seconds=view.own.row_ttl_seconds)
+        self._mark_ttl = timedelta(seconds=view.own.mark_ttl_seconds)
         self._renewed_at: dict[QueueName, datetime] = {}
 
     async def renew(self, queue: QueueName, browse_start: datetime, slicing: Slicing, *, dry_run: bool = False) -> int:
@@ -50,7 +49,7 @@ class Renewal:
         Raises:
             MailmendError: whatever did not answer; what was not renewed is by the next.
         """
-        now = self._view.known_queues.now
+        now = self._view.now
         if not self._is_time(queue, now):
             return 0
         renewed = 0
@@ -61,14 +60,14 @@ class Renewal:
                     if not dry_run:
                         await self._put_again(page)
             if not dry_run:
-                await self._view.known_queues.tallies.renew(queue, slice_start)
+                await self._view.tallies.renew(queue, slice_start)
         if not dry_run:
             self._renewed_at[queue] = now
         return renewed
 
     def lapsed_before(self, swept_at: datetime | None, window: timedelta) -> datetime | None:
         """Rows in slices before this may have expired unrenewed; None: in no slice."""
-        return rows_lapsed_before(swept_at, self._view.known_queues.now, self._row_ttl, self._mark_ttl, window)
+        return rows_lapsed_before(swept_at, self._view.now, self._row_ttl, self._mark_ttl, window)
 
     def _is_time(self, queue: QueueName, now: datetime) -> bool:
         last = self._renewed_at.get(queue)
@@ -96,15 +95,15 @@ class Renewal:
                     yield await self._read(keys, self._ageing_before(now))
 
     async def _read(self, keys: Sequence[Key], before: datetime) -> AgeingPage:
-        read_at = self._view.known_queues.clock.micros()
+        read_at = self._view.clock.micros()
         reads = [Read(ENQUEUED_MAILS, key, times=True) for key in keys]
-        answers = await answered(self._tables, self._view.known_queues.retries, reads)
+        answers = await answered(self._view.tables, self._view.retries, reads)
         return AgeingPage(read_at, tuple(seen for answer in answers for seen in answer if _is_older(seen, before)))
 
     async def _put_again(self, page: AgeingPage) -> None:
         for seen in page.rows:
             at = max(page.read_at - round(MARGIN_SECONDS * MICROS), (seen.newest or 0) + 1)
-            await self._view.known_queues.retries.write(self._tables, Put(ENQUEUED_MAILS, seen.row, at=at))
+            await self._view.retries.write(self._view.tables, Put(ENQUEUED_MAILS, seen.row, at=at))
         await self._drop_marked(
             [seen.row["enqueueid"] for seen in page.rows], [ENQUEUED_MAILS.key_of(one.row) for one in page.rows]
         )
@@ -114,7 +113,7 @@ class Renewal:
         marked = await self._view.marks.among(keys[0][0], ids) if keys else set()
         for one, key in zip(ids, keys, strict=True):
             if one in marked:
-                await self._view.known_queues.retries.write(self._tables, Remove(ENQUEUED_MAILS, key))
+                await self._view.retries.write(self._view.tables, Remove(ENQUEUED_MAILS, key))
 
 
 def _is_older(seen: Seen, before: datetime) -> bool:

@@ -78,7 +78,7 @@ class QueueRestoring:
         if due is None:
             await parts.view.rows.placement(name, queued, now).settle(beside=lambda at: self._published(queued, at))
         else:
-            await parts.view.known_queues.begun(name, parts.slicing.window)
+            await parts.view.begun(name, parts.slicing.window)
             await due.put(name, Listed(queued, now, Whereabouts.DELAYED, due_at=removed.due_at), again=True)
         parts.counts.add(QueueCount.ENQUEUED, name)
 

@@ -12,25 +12,47 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from mailqueue.maintenance.browse_start import BrowseStartFinder, Moved
+from mailqueue.concurrency import in_order
 from mailqueue.maintenance.clean_slices import Cleaner
 from mailqueue.maintenance.renew import Renewal
 from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.view.marks import RememberedMarks
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from mailqueue.rabbitmq.view.slices import Slices
+from mailqueue.rabbitmq.view.start_rows import QueueState
+from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import MailmendError
 from model.ids import EnqueueId, QueueName
-from model.ports import AsyncTables, Blobs, Broker, Clock
-from model.queue.slices import Slicing
-from model.queue.starts import slices_to_clean
+from model.operations import Read
+from model.ports import Blobs, Broker
+from model.queue.slices import Slicing, slice_of, slices_between
+from model.queue.starts import furthest_browse_start, moved_back, next_browse_start, slices_to_clean
+from model.schema.table import Key
+
+SLICES_AT_ONCE: Final = 4
+"""In how many slices the first mail without a mark is looked for at once."""
 
 _LOG: Final = logging.getLogger("mailmend.queue")
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Where the browse start was, and is (or belongs); None: nothing was ever enqueued.
+
+    Attributes:
+        back: whether somebody else had put it back before.
+        state: what was remembered of the queue before.
+    """
+
+    before: datetime | None
+    after: datetime | None
+    back: bool = False
+    state: QueueState = field(default_factory=QueueState, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +89,13 @@ class Swept:
 class Sweeper:
     """Sweeps the queues of one keyspace; per process one pass of a queue at a time, any number of processes."""
 
-    def __init__(self, tables: AsyncTables, view: QueueView, blobs: Blobs, broker: Broker, clock: Clock) -> None:
-        self._view, self._clock = view, clock
-        self._marks = RememberedMarks(tables, view.known_queues.retries)
-        slices = Slices(tables, self._marks, view.known_queues.retries)
-        self._finder = BrowseStartFinder(tables, view, slices)
-        self._cleaner = Cleaner(view, slices, self._marks, blobs, broker)
-        self._renewal = Renewal(tables, view)
+    def __init__(self, view: QueueView, blobs: Blobs, broker: Broker) -> None:
+        self._view = view
+        self._marks = RememberedMarks(view.tables, view.retries)
+        self._slices = Slices(view.tables, self._marks, view.retries)
+        self._cleaner = Cleaner(view, self._slices, self._marks, blobs, broker)
+        self._renewal = Renewal(view)
+        self._first_live: dict[QueueName, Key] = {}
         self._turns: defaultdict[QueueName, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._passes: dict[QueueName, asyncio.Task[None]] = {}
 
@@ -84,7 +106,7 @@ class Sweeper:
             MailmendError: whatever did not answer.
         """
         async with self._turn(queue):
-            return await self._moved(queue, await self._view.known_queues.slicing(), dry_run=dry_run)
+            return await self._moved(queue, await self._view.slicing(), dry_run=dry_run)
 
     async def sweep(self, queue: QueueName, *, dry_run: bool = False) -> Swept:
         """Move the browse start, clean up to it, renew ageing rows.
@@ -95,15 +117,15 @@ class Sweeper:
             MailmendError: whatever did not answer; what is left is done by the next sweep.
         """
         async with self._turn(queue):
-            swept = await self._swept(queue, await self._view.known_queues.slicing(), dry_run=dry_run)
+            swept = await self._swept(queue, await self._view.slicing(), dry_run=dry_run)
         if not dry_run:
             self._count(queue, swept)
         return swept
 
     async def maybe(self, queue: QueueName) -> None:
         """Once in many calls start a sweep in the background; `close` cuts it short."""
-        pace = (await self._view.known_queues.configuration()).pace
-        if self._clock.chance() * pace < 1 and queue not in self._passes and not self._turns[queue].locked():
+        pace = (await self._view.configuration()).pace
+        if self._view.clock.chance() * pace < 1 and queue not in self._passes and not self._turns[queue].locked():
             task = self._passes[queue] = asyncio.create_task(self._quietly(queue), name=f"sweep of {queue}")
             task.add_done_callback(lambda _: self._passes.pop(queue, None))
 
@@ -144,7 +166,7 @@ class Sweeper:
             content = await view.starts.advance_content_start(queue, content, moved.after)
         renewed = await self._renewal.renew(queue, moved.after, slicing, dry_run=dry_run)
         if not dry_run:
-            await view.starts.remember(queue, swept=view.known_queues.now)
+            await view.starts.remember(queue, swept=view.now)
         return Swept(
             slices=len(starts),
             rows=cleaned.rows,
@@ -161,7 +183,7 @@ class Sweeper:
         )
 
     async def _moved(self, queue: QueueName, slicing: Slicing, *, dry_run: bool) -> Moved:
-        starts, found = self._view.starts, await self._finder.find(queue, slicing)
+        starts, found = self._view.starts, await self._found(queue, slicing)
         if dry_run or found.before is None or found.after is None:
             return found
         if found.back:
@@ -172,11 +194,11 @@ class Sweeper:
                 found.before,
             )
         await self._note_lapse(queue, found.before, found.state.swept_at, slicing)
-        if await self._view.known_queues.slicing() != slicing:  # there may be slices between those that were read
+        if await self._view.slicing() != slicing:  # there may be slices between those that were read
             return Moved(found.before, found.before, found.back)
         after = await starts.advance_browse_start(queue, found.before, found.after)
         await starts.remember(queue, furthest=after)
-        self._view.known_queues.starts_seen[queue] = after
+        self._view.starts_seen[queue] = after
         if after > found.before:
             self._view.counts.add(QueueCount.BROWSE_START_MOVED, queue)
         return Moved(found.before, after, found.back)
@@ -195,6 +217,49 @@ class Sweeper:
             lapsed,
         )
         await self._view.starts.remember(queue, lapsed=lapsed)
+
+    async def _found(self, queue: QueueName, slicing: Slicing) -> Moved:
+        """Where the browse start belongs as of now; writes nothing."""
+        before = await self._view.browse_start(queue)
+        if before is None:
+            return Moved(None, None)
+        now, state = self._view.now, await self._view.starts.state(queue)
+        first_live = await self._first_live_slice(queue, before, now, slicing)
+        after = next_browse_start(before, first_live, now, slicing.window)
+        return Moved(before, after, moved_back(before, state.furthest_start), state)
+
+    async def _first_live_slice(
+        self, queue: QueueName, start: datetime, now: datetime, slicing: Slicing
+    ) -> datetime | None:
+        """The first slice with an unmarked mail, of those up to which the start may move.
+
+        The one found last time is checked first, so a mail that stays does not make each sweep expensive.
+        """
+        window = slicing.window
+        first, end = slice_of(start, window), furthest_browse_start(now, window)
+        known = self._first_live.pop(queue, None)
+        if known is None or known[1] != first or not await self._is_live(known):
+            known = await self._found_live(queue, first, end, slicing)
+        if known is None:
+            return None
+        self._first_live[queue] = known
+        found: datetime = known[1]
+        return found
+
+    async def _found_live(self, queue: QueueName, first: datetime, end: datetime, slicing: Slicing) -> Key | None:
+        async def look(slice_start: datetime) -> Key | None:
+            return await self._slices.first_unmarked(queue, slice_start, slicing.buckets)
+
+        async with aclosing(in_order(slices_between(first, end, slicing.window), look, SLICES_AT_ONCE)) as slices:
+            async for _, key in slices:
+                if key is not None:
+                    return key
+        return None
+
+    async def _is_live(self, key: Key) -> bool:
+        queue, _, _, enqueue_id = key
+        there = await self._view.retries.call(lambda: self._view.tables.read(Read(ENQUEUED_MAILS, key)))
+        return bool(there) and not await self._view.marks.there(queue, EnqueueId(enqueue_id))
 
     def _count(self, queue: QueueName, swept: Swept) -> None:
         counted = {

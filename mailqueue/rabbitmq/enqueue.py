@@ -67,8 +67,8 @@ async def _delay(parts: Parts, due: DueMails, queued: QueuedMail, due_at: dateti
     """A queue of delayed mails alone needs a browse start too: only that lists it among all queues."""
     listed = Listed(queued, parts.now, Whereabouts.DELAYED, due_at=due_at)
     try:
-        if parts.queue not in parts.view.known_queues.starts_seen:
-            await parts.view.known_queues.begun(parts.queue, parts.slicing.window)
+        if parts.queue not in parts.view.starts_seen:
+            await parts.view.begun(parts.queue, parts.slicing.window)
         await due.put(parts.queue, listed)
     except BaseException as error:
         await finished(_undo(parts, queued, error, None))

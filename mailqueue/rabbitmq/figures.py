@@ -37,21 +37,19 @@ async def figures_of(view: QueueView, queue: QueueName, broker: Broker | None = 
     depth, away = await _depth(broker, queue)
     return QueueFigures(
         queue,
-        view.known_queues.now,
+        view.now,
         mails=size.mails,
         delayed=size.delayed,
         exact=size.kind is SizeKind.EXACT,
         oldest_at=await _oldest_at(view, queue),
-        browse_start=await view.known_queues.browse_start(queue),
+        browse_start=await view.browse_start(queue),
         content_start=await view.starts.content_start(queue),
         furthest_start=state.furthest_start,
         swept_at=state.swept_at,
-        remembers=view.known_queues.own.state,
-        row_ttl=timedelta(seconds=view.known_queues.own.row_ttl_seconds)
-        if view.known_queues.own.row_ttl_seconds
-        else None,
-        slack=slack_of(view.known_queues.own),
-        marks_outlive_rows=view.known_queues.own.marks_outlive_rows,
+        remembers=view.own.state,
+        row_ttl=timedelta(seconds=view.own.row_ttl_seconds) if view.own.row_ttl_seconds else None,
+        slack=slack_of(view.own),
+        marks_outlive_rows=view.own.marks_outlive_rows,
         depth=depth,
         broker_away=away,
     )
@@ -66,12 +64,12 @@ def slack_of(own: OwnTables) -> timedelta | None:
 
 async def sums_of(view: QueueView, queue: QueueName, before: TrafficSums | None = None) -> TrafficSums | None:
     """The tallies' sums, of the slices of an earlier look and those since; None where there are no tallies."""
-    start = before.slices[0] if before and before.slices else await view.known_queues.browse_start(queue)
-    if not view.known_queues.own.tallies or start is None:
+    start = before.slices[0] if before and before.slices else await view.browse_start(queue)
+    if not view.own.tallies or start is None:
         return None
-    at = view.known_queues.now
-    slices = list(starts.live_slices(start, at, (await view.known_queues.slicing()).window))
-    told = [one for tallies in await view.known_queues.tallies.of(queue, slices) for one in tallies]
+    at = view.now
+    slices = list(starts.live_slices(start, at, (await view.slicing()).window))
+    told = [one for tallies in await view.tallies.of(queue, slices) for one in tallies]
     return TrafficSums(at, slices, sum(one.enqueued for one in told), sum(one.marked for one in told))
 
 

@@ -93,9 +93,7 @@ class DeliveryLookup:
             slice_start: that its delivery names; None: James has published it.
             since: when it was last changed, or its slice began.
         """
-        old = mark_may_have_expired(
-            since, self._parts.now, timedelta(seconds=self._view.known_queues.own.mark_ttl_seconds)
-        )
+        old = mark_may_have_expired(since, self._parts.now, timedelta(seconds=self._view.own.mark_ttl_seconds))
         if slice_start is None:
             return old and await self._is_nowhere(queued)
         if await self._is_over(slice_start, old=old):
@@ -106,7 +104,7 @@ class DeliveryLookup:
         """Whether a missing row has a meaning. A slice that has not ended is not before the browse start."""
         if slice_start + self._parts.slicing.window > self._parts.now + _SKEW:
             return False
-        return old or gone_before(slice_start, await self._view.known_queues.browse_start(self._queue))
+        return old or gone_before(slice_start, await self._view.browse_start(self._queue))
 
     async def _is_nowhere(self, queued: QueuedMail) -> bool:
         """Whether no live slice holds the row of a mail whose message names none: reads twice."""

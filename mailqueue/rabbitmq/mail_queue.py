@@ -15,15 +15,12 @@ from typing import Final, Self
 from mailqueue.background import BackgroundJob, BackgroundTasks, BlobCleanup, run_jobs
 from mailqueue.blobs.contents import content_of
 from mailqueue.health import QueueFigures
-from mailqueue.maintenance.browse_start import Moved
 from mailqueue.maintenance.comparison import IDS_MAX, Mended, Reconciled
-from mailqueue.maintenance.due_leases import DueLeases
-from mailqueue.maintenance.move_due import DueMover
+from mailqueue.maintenance.move_due import DueLeases, DueMover
 from mailqueue.maintenance.reconcile_mend import Keeping, MendRequest, mended
-from mailqueue.maintenance.redrive import Redriven, redrive
-from mailqueue.maintenance.republish import republish
+from mailqueue.maintenance.redrive import Redriven, redrive, republish
 from mailqueue.maintenance.restore import restoring
-from mailqueue.maintenance.sweep import Sweeper, Swept
+from mailqueue.maintenance.sweep import Moved, Sweeper, Swept
 from mailqueue.metrics import NoCounts, QueueCounts
 from mailqueue.queue import DELAYED, PREFETCH, OnRemoved, Removed, Restoring, delays, due_time
 from mailqueue.rabbitmq.dequeue import Unacked, dequeue
@@ -33,9 +30,7 @@ from mailqueue.rabbitmq.parts import Parts
 from mailqueue.rabbitmq.remove import remove
 from mailqueue.rabbitmq.unacked import UnackedMail
 from mailqueue.rabbitmq.view.configuration import Configurations
-from mailqueue.rabbitmq.view.due_mails import DueMails
 from mailqueue.rabbitmq.view.queue_view import QueueView
-from mailqueue.rabbitmq.view.tallies import SliceTallies
 from model.catalog.queue_tables import OwnTables
 from model.errors import WrongUse
 from model.ids import EnqueueId, QueueName
@@ -63,7 +58,7 @@ class RabbitMailQueue:
         self._parts, self._sweeper = parts, sweeper
         self._unacked: Unacked = {}
         leases = DueLeases(parts.tables, parts.clock, parts.queue)
-        self._mover = DueMover(parts, parts.due, leases) if parts.due else None
+        self._mover = DueMover(parts, parts.view.due, leases) if parts.view.due else None
 
     async def enqueue(
         self,
@@ -113,16 +108,16 @@ class RabbitMailQueue:
         """Move what is due, write tallies, sweep, until `stop` is set."""
         jobs = (
             BackgroundJob("moving delayed mails", self.move_due, MOVE_DUE_EVERY),
-            BackgroundJob("writing tallies", self._parts.tallies.flush, FLUSH_EVERY),
+            BackgroundJob("writing tallies", self._parts.view.tallies.flush, FLUSH_EVERY),
             BackgroundJob("sweeping", self.sweep, SWEEP_EVERY),
         )
         await run_jobs(self.name, self._parts.clock, stop, jobs)
-        await self._parts.tallies.flush()
+        await self._parts.view.tallies.flush()
 
     async def close(self) -> None:
         await self._parts.background.close()
         await self._sweeper.close()
-        await self._parts.tallies.flush()
+        await self._parts.view.tallies.flush()
 
     async def __aenter__(self) -> Self:
         return self
@@ -151,7 +146,7 @@ class RabbitMailQueue:
         return await self._sweeper.move(self.name, dry_run=dry_run)
 
     async def republish(self, older_than: timedelta, where: MailFilter = EVERYTHING, *, dry_run: bool = False) -> int:
-        """Publish again what waits for longer than that (`mailqueue.maintenance.republish`)."""
+        """Publish again what waits for longer than that (`mailqueue.maintenance.redrive`)."""
         return await republish(self._parts, older_than, where, dry_run=dry_run)
 
     async def redrive(self, limit: int | None = None, *, dry_run: bool = False, ids_max: int = IDS_MAX) -> Redriven:
@@ -200,9 +195,8 @@ async def open_queue(  # noqa: PLR0917 - the four ports, in the order of every s
     slicing = (
         (await configurations.current() or DEFAULT) if looks_only else await configurations.require(configuration)
     ).slicing
-    tallies = SliceTallies(tables, clock, own)
-    view = QueueView(tables, clock, configurations, tallies, own, counts=counts)
-    sweeper = Sweeper(tables, view, blobs, broker, clock)
+    view = QueueView(tables, clock, own, counts, slicing.buckets)
+    sweeper = Sweeper(view, blobs, broker)
     background, maybe_sweep = BackgroundTasks(), partial(sweeper.maybe, name)
     parts = Parts(
         name,
@@ -212,11 +206,9 @@ async def open_queue(  # noqa: PLR0917 - the four ports, in the order of every s
         clock,
         slicing,
         view,
-        tallies,
         background,
         BlobCleanup(blobs, maybe_sweep, background, clock),
         maybe_sweep,
-        DueMails(tables, clock, slicing.buckets, tallies) if own.due else None,
         counts,
     )
     return RabbitMailQueue(parts, sweeper)

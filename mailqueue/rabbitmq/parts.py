@@ -8,7 +8,6 @@ from mailqueue.background import BackgroundTasks, BlobCleanup
 from mailqueue.metrics import QueueCounts
 from mailqueue.rabbitmq.view.due_mails import DueMails
 from mailqueue.rabbitmq.view.queue_view import QueueView
-from mailqueue.rabbitmq.view.tallies import SliceTallies
 from model.errors import Delayed
 from model.ids import QueueName
 from model.instants import instant_of
@@ -23,7 +22,6 @@ class Parts:
     Attributes:
         background: work that nobody waits for.
         maybe_sweep: begins a sweep once in so many calls.
-        due: None where the keyspace has no table for delayed mails.
     """
 
     queue: QueueName
@@ -33,11 +31,9 @@ class Parts:
     clock: Clock
     slicing: Slicing
     view: QueueView
-    tallies: SliceTallies
     background: BackgroundTasks
     blob_cleanup: BlobCleanup
     maybe_sweep: Callable[[], Awaitable[None]]
-    due: DueMails | None
     counts: QueueCounts
 
     @property
@@ -51,9 +47,9 @@ class Parts:
         Raises:
             Delayed: the keyspace has no table for them.
         """
-        if self.due is None:
+        if self.view.due is None:
             raise no_due_mails()
-        return self.due
+        return self.view.due
 
 
 def no_due_mails() -> Delayed:

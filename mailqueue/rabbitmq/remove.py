@@ -83,9 +83,9 @@ async def _waiting(parts: Parts, where: MailFilter) -> AsyncGenerator[_Meant]:
 
 
 async def _delayed(parts: Parts, where: MailFilter) -> AsyncGenerator[_Meant]:
-    if parts.due is None:
+    if parts.view.due is None:
         return
-    async with aclosing(parts.due.mails(parts.queue)) as mails:
+    async with aclosing(parts.view.due.mails(parts.queue)) as mails:
         async for due in mails:
             if where.matches(due.listed):
                 yield _Meant(due.listed, due)
@@ -111,9 +111,9 @@ async def _call(on_removed: OnRemoved, listed: Listed) -> None:
 
 async def _rows_gone(parts: Parts, delayed: Sequence[_Meant]) -> dict[EnqueueId, str]:
     """Remove the rows of delayed mails; the errors by id."""
-    if parts.due is None or not delayed:
+    if parts.view.due is None or not delayed:
         return {}
-    errors = await parts.due.remove_all(parts.queue, [one.due for one in delayed if one.due])
+    errors = await parts.view.due.remove_all(parts.queue, [one.due for one in delayed if one.due])
     return {one.enqueue_id: error.what for one, error in zip(delayed, errors, strict=True) if error is not None}
 
 

@@ -72,7 +72,7 @@ class UnackedMail:
         await self._once(self._acked)
 
     async def retry(self, delay: timedelta | None = None, error_message: str | None = None) -> None:
-        due = self._parts.due
+        due = self._parts.view.due
         if delay is not None:
             if due is None:
                 raise no_due_mails()

@@ -237,9 +237,9 @@ async def test_after_james_s_cleanup_we_go_on(pair: Pair) -> None:
         pair.turn(LATER)
         await queue.enqueue(_mail("ours").mail, _mail("ours").content)
         pair.james.enqueue(_mail("james's"))
-        before = await queue.view.known_queues.browse_start(pair.name)
+        before = await queue.view.browse_start(pair.name)
         pair.james.ask("move")
-        after = await queue.view.known_queues.browse_start(pair.name)
+        after = await queue.view.browse_start(pair.name)
         swept = await queue.sweep()
         size, names = await queue.size(), [one.queued.mail.name for one in await listed(queue)]
         taken = await _taken(queue, 2)

@@ -14,7 +14,6 @@ import pytest
 from mailqueue.maintenance.sweep import Sweeper
 from mailqueue.rabbitmq.codec import listed_of, row_of
 from mailqueue.rabbitmq.view import slices as browsing
-from mailqueue.rabbitmq.view.configuration import Configurations
 from mailqueue.rabbitmq.view.due_mails import DueMails
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from mailqueue.rabbitmq.view.slices import Broken
@@ -69,10 +68,9 @@ class Queue:
 def opened(tables: AsyncTables, name: QueueName, now: int, seed: int = 0) -> Queue:
     """A queue as a process sees it."""
     clock = VirtualClock(now, seed)
-    tallies = SliceTallies(tables, clock, EXPIRING)
-    view = QueueView(tables, clock, Configurations(tables), tallies, EXPIRING)
+    view = QueueView(tables, clock, EXPIRING)
     broker = MemoryBroker(clock)
-    return Queue(name, tables, clock, broker, tallies, view, Sweeper(tables, view, MemoryBlobs(clock), broker, clock))
+    return Queue(name, tables, clock, broker, view.tallies, view, Sweeper(view, MemoryBlobs(clock), broker))
 
 
 @pytest.fixture
@@ -109,7 +107,7 @@ async def test_a_queue_lives_from_its_first_mail_to_its_last(queue: Queue) -> No
     first = queue.clock.now
     await queue.place(*(queued(number) for number in range(8)), step=HOUR)
     assert queue.name in await queue.view.starts.queues()
-    assert await queue.view.known_queues.browse_start(queue.name) == first
+    assert await queue.view.browse_start(queue.name) == first
     for number in range(5):
         await queue.view.mark(queue.name, queued(number).enqueue_id, first + number * HOUR)
     size = await queue.view.size(queue.name)
@@ -177,7 +175,7 @@ async def test_a_row_that_cannot_be_read_is_left_out(queue: Queue) -> None:
 
 async def test_delayed_mails_are_listed_and_counted(queue: Queue) -> None:
     """After those that wait."""
-    now, due = queue.clock.now, DueMails(queue.tables, queue.clock, buckets=2)
+    now, due = queue.clock.now, DueMails(queue.tables, queue.clock, 2, queue.tallies)
     await queue.place(queued(1))
     for number, hours in ((2, 3), (3, 1)):
         await due.put(queue.name, Listed(queued(number), now, Whereabouts.DELAYED, due_at=now + hours * HOUR))
@@ -198,7 +196,7 @@ async def test_many_processes_begin_move_and_sweep_at_once(queue: Queue) -> None
     assert {one.browse_start for one in swept} == {one.content_start for one in swept}
     assert sum(one.rescued for one in swept) >= 5
     assert sorted(await processes[0].listed()) == [f"mail-{n}" for n in range(10, 15)]
-    start = await queue.view.known_queues.browse_start(queue.name)
+    start = await queue.view.browse_start(queue.name)
     assert start is not None
     rows = [row async for row in queue.tables.scan(Scan(ENQUEUED_MAILS, ENQUEUED_MAILS.names))]
     assert min(row["timerangestart"] for row in rows if row["queuename"] == queue.name) == start

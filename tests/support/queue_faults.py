@@ -27,7 +27,7 @@ from cql.driver.asynchronous import AsyncKeyspace
 from cql.driver.contact import Contact
 from cql.driver.session import Keyspace, connect
 from mailqueue.blobs.object_storage import S3Settings, open_s3
-from mailqueue.maintenance.due_leases import DueLeases
+from mailqueue.maintenance.move_due import DueLeases
 from mailqueue.queue import Dequeued
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host

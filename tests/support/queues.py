@@ -16,6 +16,7 @@ from mailqueue.rabbitmq.codec import queued_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from mailqueue.rabbitmq.parts import Parts
 from mailqueue.rabbitmq.view.configuration import Configurations
+from mailqueue.rabbitmq.view.due_mails import DueMails
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from mailqueue.rabbitmq.view.tallies import SliceTallies
 from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS
@@ -127,9 +128,16 @@ class TwinQueue:
         tables: AsyncTables = WiredTables(self.tables, wire) if wire else self.tables
         broker: Broker = WiredBroker(self.broker, wire) if wire else self.broker
         blobs: Blobs = WiredBlobs(self.blobs, wire) if wire else self.blobs
-        tallies = SliceTallies(tables, clock, self.own)
-        view = QueueView(tables, clock, Configurations(tables), tallies, self.own)
-        return Process(clock, tallies, view, Sweeper(tables, view, blobs, broker, clock))
+        view = QueueView(tables, clock, self.own)
+        return Process(clock, view.tallies, view, Sweeper(view, blobs, broker))
+
+    def due(
+        self, clock: Clock | None = None, buckets: int | None = None, tables: AsyncTables | None = None
+    ) -> DueMails:
+        """The delayed mails, as one more process has them that counts nothing."""
+        tables, clock = tables or self.tables, clock or self.clock
+        uncounted = SliceTallies(tables, clock, OwnTables(tallies=False))
+        return DueMails(tables, clock, buckets or self.configuration.slicing.buckets, uncounted)
 
     async def cut(self, window: timedelta = HOUR, buckets: int = 1, pace: int = 1000) -> None:
         """Configure how queues are cut."""

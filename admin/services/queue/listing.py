@@ -38,7 +38,7 @@ def list_queues(request: QueueRequest, _: Caller) -> QueueAnswer[QueueRequest, S
             QueueOverview(
                 name,
                 await view.size(name),
-                await view.known_queues.browse_start(name),
+                await view.browse_start(name),
                 await view.starts.content_start(name),
                 (await view.starts.state(name)).swept_at,
             )

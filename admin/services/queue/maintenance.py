@@ -7,10 +7,9 @@ from typing import Final
 from admin.services.caller import Caller
 from admin.services.queue.request import DryRunRequest, MailSelection, QueueAnswer
 from admin.wiring import QueueConnections, with_queues
-from mailqueue.maintenance.browse_start import Moved
 from mailqueue.maintenance.comparison import IDS_MAX
 from mailqueue.maintenance.redrive import Redriven
-from mailqueue.maintenance.sweep import Swept
+from mailqueue.maintenance.sweep import Moved, Swept
 from mailqueue.queue import DELAYED, Delays, delays
 from model.errors import ExitCode
 

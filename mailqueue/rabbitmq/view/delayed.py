@@ -13,10 +13,10 @@ from itertools import groupby
 from typing import Final
 
 from mailqueue.concurrency import all_of, in_batches, in_order
-from mailqueue.rabbitmq.view.counting import Counting, Recounted
 from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW, DueMail, DueMails, DuePartition
 from mailqueue.rabbitmq.view.known_queues import KnownQueues
 from mailqueue.rabbitmq.view.marks import Marks
+from mailqueue.rabbitmq.view.tallies import Recounted
 from model.ids import EnqueueId, QueueName
 from model.queue.mails import Listed
 from model.queue.positions import ListingPosition
@@ -41,8 +41,8 @@ _Slice = list[DuePartition]
 class DelayedListing:
     """The mails of every queue that are not due yet."""
 
-    def __init__(self, due: DueMails, marks: Marks, counting: Counting, queues: KnownQueues) -> None:
-        self._due, self._marks, self._counting, self._queues = due, marks, counting, queues
+    def __init__(self, due: DueMails, marks: Marks, queues: KnownQueues) -> None:
+        self._due, self._marks, self._queues = due, marks, queues
 
     async def browse(self, queue: QueueName, start: datetime | None = None) -> AsyncGenerator[Listed]:
         """Mails due at the start or later, in order of due time."""
@@ -81,7 +81,7 @@ class DelayedListing:
         async def rows(tallies_at: datetime) -> int:
             return await self._rows(queue, slices[tallies_at])
 
-        return await self._counting.recounted(queue, list(slices), rows)
+        return await self._queues.tallies.recount(queue, list(slices), rows)
 
     async def _slices(self, queue: QueueName, start: datetime | None = None) -> list[_Slice]:
         """The slices that end after the start."""

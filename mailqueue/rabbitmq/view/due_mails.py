@@ -2,7 +2,7 @@
 
 A mail lies in the slice of its due time. The slices that hold any are listed in one partition of the same table, under
 the slice EPOCH, which no mail can have: so listing costs what is there, however far ahead the furthest mail is due, and
-whoever wants the rows of mails never meets that partition. Its rows carry the leases of `due_leases` too.
+whoever wants the rows of mails never meets that partition. Its rows carry the leases of movers too.
 
 A slice is closed by raising `queueState.dueStart` past it, and emptied only then. Whoever puts a mail writes its row
 first and reads the due start afterwards: either it was not raised yet, and whoever raised it reads the row; or the mail
@@ -22,7 +22,6 @@ from mailqueue.rabbitmq.codec import due_listed_of, due_row_of
 from mailqueue.rabbitmq.view.marks import LOOKED_UP_AT_ONCE, Marks
 from mailqueue.rabbitmq.view.tallies import Changes, SliceTallies
 from model.catalog.mail_queue import DUE_MAILS, QUEUE_STATE
-from model.catalog.queue_tables import OwnTables
 from model.errors import BadPayload, Contended, DoubtfulWrite, MailmendError
 from model.ids import EnqueueId, QueueName
 from model.instants import instant_of
@@ -110,12 +109,11 @@ class DueMails:
 
     Args:
         buckets: over how many partitions each slice is spread.
-        tallies: what this process counts; None: nothing.
+        tallies: what this process counts.
     """
 
-    def __init__(self, tables: AsyncTables, clock: Clock, buckets: int, tallies: SliceTallies | None = None) -> None:
-        self._tables, self._clock, self._buckets = tables, clock, buckets
-        self._tallies = tallies or SliceTallies(tables, clock, OwnTables(tallies=False))
+    def __init__(self, tables: AsyncTables, clock: Clock, buckets: int, tallies: SliceTallies) -> None:
+        self._tables, self._clock, self._buckets, self._tallies = tables, clock, buckets, tallies
         self._retries = AsyncRetries(clock)
         self._marks = Marks(tables, self._retries)
         self._entered: set[Key] = set()

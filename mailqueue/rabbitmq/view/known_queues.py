@@ -76,25 +76,15 @@ def _noted(task: asyncio.Task[T]) -> None:
 
 
 class KnownQueues:
-    """How every queue of a keyspace is cut, and where it begins.
+    """How every queue of a keyspace is cut, and where it begins; `own`: which tables there are beside James's."""
 
-    Args:
-        tables: the keyspace.
-        clock: time and chance.
-        configurations: how the queues are cut.
-        tallies: what this process counts.
-        own: which tables there are beside James's.
-    """
-
-    def __init__(
-        self, tables: AsyncTables, clock: Clock, configurations: Configurations, tallies: SliceTallies, own: OwnTables
-    ) -> None:
-        self.tables, self.clock, self.tallies, self.own = tables, clock, tallies, own
-        self.retries = AsyncRetries(clock)
+    def __init__(self, tables: AsyncTables, clock: Clock, own: OwnTables) -> None:
+        self.tables, self.clock, self.own = tables, clock, own
+        self.retries, self.tallies = AsyncRetries(clock), SliceTallies(tables, clock, own)
         self.starts = Starts(tables, self.retries, remembers=own.state)
         self.starts_seen: dict[QueueName, datetime] = {}
         """The browse starts as they were last seen: they are no earlier now, unless James moved them."""
-        self._configurations = configurations
+        self._configurations = Configurations(tables)
         self._looks = SharedReads(self.browse_start)
         self._cut: tuple[int, QueueConfiguration] | None = None
 

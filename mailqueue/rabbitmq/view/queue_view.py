@@ -1,70 +1,68 @@
-"""A queue as its tables show it: rows, marks, listings and sizes behind one name."""
+"""A queue as its tables show it: rows, marks, listings and sizes.
+
+A listing shows the waiting mails, slice by slice, each by time; then the delayed ones. A page starts after the last
+mail seen, so pages stay stable while mails come and go. A size is the sum of the tallies, slice by slice; of those
+whose tallies cannot tell the rows are counted.
+"""
 
 from collections import Counter, OrderedDict
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
+from mailqueue.concurrency import all_of, in_order
 from mailqueue.metrics import NoCounts, QueueCount, QueueCounts
-from mailqueue.rabbitmq.view.configuration import Configurations
-from mailqueue.rabbitmq.view.counting import Counting, Recounted
 from mailqueue.rabbitmq.view.delayed import DelayedListing
 from mailqueue.rabbitmq.view.due_mails import DueMails
 from mailqueue.rabbitmq.view.known_queues import KnownQueues
-from mailqueue.rabbitmq.view.listing import Listing
 from mailqueue.rabbitmq.view.marks import Marks
 from mailqueue.rabbitmq.view.rows import MailRows
-from mailqueue.rabbitmq.view.slices import Broken, Slices
-from mailqueue.rabbitmq.view.tallies import SliceTallies
+from mailqueue.rabbitmq.view.slices import SLICES_AT_ONCE, Broken, SliceContents, Slices
+from mailqueue.rabbitmq.view.tallies import Recounted
 from model.catalog.queue_tables import OwnTables
 from model.errors import MailmendError
 from model.ids import EnqueueId, QueueName
 from model.ports import AsyncTables, Clock
 from model.queue.filters import EVERYTHING, MailFilter
 from model.queue.mails import Listed, Whereabouts
-from model.queue.positions import ListingPosition
-from model.queue.size import Size, size_of
-from model.queue.slices import EPOCH, slice_of
+from model.queue.positions import ListingPosition, is_behind
+from model.queue.size import CountedBy, Size, SliceCount, WriterTally, size_of, tallied
+from model.queue.slices import EPOCH, Slicing, slice_of
+from model.queue.starts import GRACE_MIN, live_slices
 
 REMEMBERED_MARKS: Final = 65_536
 """Of how many mails a process knows that it has marked them, so as not to count one twice."""
 
+REMEMBERED_MAX: Final = 100_000
+"""Of how many mails a listing knows that it has shown them, so as not to show them once more as delayed."""
 
-class QueueView:
+
+class QueueView(KnownQueues):
     """The queues of one keyspace, as its tables show them.
 
     Args:
-        tables: the keyspace.
-        clock: time and chance.
-        configurations: how the queues are cut.
-        tallies: what this process counts.
         own: which tables there are beside James's.
         counts: where what is unusual is counted.
+        buckets: over how many partitions each slice of delayed mails is spread.
     """
 
     def __init__(
         self,
         tables: AsyncTables,
         clock: Clock,
-        configurations: Configurations,
-        tallies: SliceTallies,
         own: OwnTables,
-        *,
         counts: QueueCounts | None = None,
+        buckets: int = 1,
     ) -> None:
-        self.known_queues = KnownQueues(tables, clock, configurations, tallies, own)
+        super().__init__(tables, clock, own)
         self.counts = counts or NoCounts()
-        self.marks = Marks(tables, self.known_queues.retries)
-        self.slices = Slices(tables, self.marks, self.known_queues.retries)
-        self.rows = MailRows(self.known_queues)
-        self.starts = self.known_queues.starts
-        self._counting = Counting(self.slices, tallies, clock, shared=own.shared)
-        due = DueMails(tables, clock, buckets=1)
-        self._delayed = DelayedListing(due, self.marks, self._counting, self.known_queues) if own.due else None
-        self._listing = Listing(self.known_queues, self.slices, self._delayed)
-        self._tallies = tallies
+        self.marks = Marks(tables, self.retries)
+        self.slices = Slices(tables, self.marks, self.retries)
+        self.rows = MailRows(self)
+        self.due = DueMails(tables, clock, buckets, self.tallies) if own.due else None
+        self._delayed = DelayedListing(self.due, self.marks, self) if self.due else None
         self._orphans: Counter[QueueName] = Counter()
         self._foreign_until: dict[QueueName, datetime] = {}
         self._marked: OrderedDict[tuple[QueueName, EnqueueId], None] = OrderedDict()
@@ -75,7 +73,7 @@ class QueueView:
         counted = self._to_count(queue, enqueue_id, slice_start)
         if redelivered and counted is not None and await self.marks.there(queue, enqueue_id):
             counted = None
-        async with self._tallies.counting(queue, counted) as changes:
+        async with self.tallies.counting(queue, counted) as changes:
             await self.marks.put(queue, enqueue_id)
             changes.marked = 1
         self._remember_mark(queue, enqueue_id)
@@ -92,7 +90,7 @@ class QueueView:
         slices = [None if one in marked else self._to_count(queue, one, start) for one, start in mails]
         async with AsyncExitStack() as stack:
             changes = {
-                start: await stack.enter_async_context(self._tallies.counting(queue, start)) for start in set(slices)
+                start: await stack.enter_async_context(self.tallies.counting(queue, start)) for start in set(slices)
             }
             errors = await self.marks.put_all(queue, [one for one, _ in mails])
             for (one, _), start, error in zip(mails, slices, errors, strict=True):
@@ -108,11 +106,11 @@ class QueueView:
 
     async def foreign(self, queue: QueueName) -> None:
         """Another program enqueued a mail: live slices are counted by their rows from now on."""
-        if self._foreign_until.get(queue, EPOCH) <= self.known_queues.now:
-            slicing, starts = await self.known_queues.live(queue)
+        if self._foreign_until.get(queue, EPOCH) <= self.now:
+            slicing, starts = await self.live(queue)
             for slice_start in starts:
-                await self._tallies.foreign(queue, slice_start)
-            self._foreign_until[queue] = slice_of(self.known_queues.now, slicing.window) + slicing.window
+                await self.tallies.foreign(queue, slice_start)
+            self._foreign_until[queue] = slice_of(self.now, slicing.window) + slicing.window
 
     async def browse(
         self,
@@ -123,7 +121,7 @@ class QueueView:
         include_delayed: bool = True,
         on_broken: Callable[[Broken], None] = lambda _: None,
     ) -> AsyncGenerator[Listed]:
-        """The matching mails: waiting ones slice by slice, each by time; then the delayed ones.
+        """The matching mails. An interrupted retry leaves a mail in both tables; it is listed once.
 
         Args:
             queue: whose.
@@ -134,26 +132,100 @@ class QueueView:
         """
         if not include_delayed and where.whereabouts is None:
             where = replace(where, whereabouts=Whereabouts.WAITING)
-        async with aclosing(self._listing.browse(queue, where, after, on_broken)) as mails:
-            async for listed in mails:
+        seen: set[EnqueueId] = set()
+        async with aclosing(self._waiting(queue, where, after, on_broken)) as waiting:
+            async for listed in waiting:
+                if len(seen) < REMEMBERED_MAX and self._delayed is not None:
+                    seen.add(listed.queued.enqueue_id)
                 yield listed
+        async with aclosing(self._not_due(queue, where, after)) as delayed:
+            async for listed in delayed:
+                if listed.queued.enqueue_id not in seen:
+                    yield listed
 
     async def size(self, queue: QueueName) -> Size:
         """From the tallies of all processes; from the rows where tallies cannot tell."""
-        await self._tallies.flush()
-        slicing, starts = await self.known_queues.live(queue)
+        await self.tallies.flush()
+        slicing, starts = await self.live(queue)
         delayed = await self._delayed.count(queue) if self._delayed is not None else []
-        return size_of(await self._counting.count(queue, starts, slicing.buckets), delayed)
+        told = await self.tallies.of(queue, starts)
+
+        async def count(place: int) -> SliceCount:
+            return await self._count(queue, starts[place], told[place], slicing.buckets)
+
+        return size_of(await all_of(range(len(starts)), count, SLICES_AT_ONCE), delayed)
 
     async def recount(self, queue: QueueName) -> Recounted:
         """Correct the tallies of the live and delayed slices by reading every row."""
-        slicing, starts = await self.known_queues.live(queue)
-        waiting = await self._counting.recount(queue, starts, slicing.buckets)
+        slicing, starts = await self.live(queue)
+
+        async def rows(start: datetime) -> int:
+            return await self.slices.count_unmarked(queue, start, slicing.buckets)
+
+        waiting = await self.tallies.recount(queue, starts, rows)
         return waiting + (await self._delayed.recount(queue) if self._delayed is not None else Recounted())
+
+    async def _count(
+        self, queue: QueueName, slice_start: datetime, told: Sequence[WriterTally], buckets: int
+    ) -> SliceCount:
+        """A sum of tallies is an estimate where others may enqueue who count nothing."""
+        summed = tallied(told)
+        if summed is not None:
+            return replace(summed, exact=summed.exact and not self.own.shared)
+        if not told and await self.slices.is_empty(queue, slice_start, buckets):
+            return SliceCount(0, exact=True, counted_by=CountedBy.TALLIES)
+        unmarked = await self.slices.count_unmarked(queue, slice_start, buckets)
+        return SliceCount(unmarked, exact=True, counted_by=CountedBy.METADATA)
+
+    async def _not_due(
+        self, queue: QueueName, where: MailFilter, after: ListingPosition | None
+    ) -> AsyncGenerator[Listed]:
+        if self._delayed is None or where.whereabouts is Whereabouts.WAITING:
+            return
+        first = after.stretch if after is not None and after.whereabouts is Whereabouts.DELAYED else None
+        async with aclosing(self._delayed.browse(queue, first)) as delayed:
+            async for listed in delayed:
+                if where.matches(listed) and is_behind(listed, after):
+                    yield listed
+
+    async def _waiting(
+        self, queue: QueueName, where: MailFilter, after: ListingPosition | None, on_broken: Callable[[Broken], None]
+    ) -> AsyncGenerator[Listed]:
+        if where.whereabouts is Whereabouts.DELAYED or (after and after.whereabouts is Whereabouts.DELAYED):
+            return
+        slicing = await self.slicing()
+
+        def meant(listed: Listed) -> bool:
+            return where.matches(listed) and is_behind(listed, after)
+
+        async def read(slice_start: datetime) -> SliceContents:
+            return await self.slices.held(queue, slice_start, slicing.buckets, meant)
+
+        starts = await self._starts(queue, where, after, slicing)
+        async with aclosing(in_order(starts, read, SLICES_AT_ONCE, lambda held: held.room)) as slices:
+            async for slice_start, held in slices:
+                for broken in held.broken:
+                    on_broken(broken)
+                async for listed in self.slices.mails(queue, slice_start, held, meant):
+                    yield listed
+
+    async def _starts(
+        self, queue: QueueName, where: MailFilter, after: ListingPosition | None, slicing: Slicing
+    ) -> Iterable[datetime]:
+        """The slices to read, from the first that can match: no mail is enqueued after its slice ends."""
+        start = await self.browse_start(queue)
+        if start is None:
+            return ()
+        firsts = [start]
+        if after is not None:
+            firsts.append(after.stretch)
+        if where.newer_than_at is not None:
+            firsts.append(where.newer_than_at - GRACE_MIN)
+        return live_slices(max(firsts), self.now, slicing.window)
 
     def _to_count(self, queue: QueueName, enqueue_id: EnqueueId, slice_start: datetime | None) -> datetime | None:
         """The slice whose tally the mark changes; None if it was counted, or lies before the browse start."""
-        known = self.known_queues.starts_seen.get(queue)
+        known = self.starts_seen.get(queue)
         if slice_start is not None and known is not None and slice_start < known:
             self.counts.add(QueueCount.ORPHAN_MARKS, queue)
             self._orphans[queue] += 1

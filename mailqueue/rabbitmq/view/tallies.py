@@ -12,13 +12,14 @@ somebody counts again. What is not settled:
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 from uuid import UUID
 
+from mailqueue.concurrency import all_of
 from mailqueue.rabbitmq.view.marks import LOOKED_UP_TOGETHER, answered
 from model.catalog.mail_queue import SLICE_TALLIES
 from model.catalog.queue_tables import OwnTables
@@ -32,6 +33,11 @@ from repair.retries import AsyncRetries
 
 FLUSH_SECONDS: Final = 0.5
 """How old what a row says may become while its slice is counted in."""
+
+SILENT_SECONDS: Final = 600.0
+"""A row that is not settled and was not written for so long is nobody's: no change of a slice takes that long."""
+
+SLICES_AT_ONCE: Final = 16
 
 FLUSH_CHANGES: Final = 500
 """After so many changes a row is written at once."""
@@ -101,6 +107,18 @@ class ToldAt:
     at: int
 
 
+@dataclass(frozen=True, slots=True)
+class Recounted:
+    """Slices that were counted again, whose sum was wrong, and that are left: something happened there meanwhile."""
+
+    slices: int = 0
+    corrected: int = 0
+    left: int = 0
+
+    def __add__(self, other: "Recounted") -> "Recounted":
+        return Recounted(self.slices + other.slices, self.corrected + other.corrected, self.left + other.left)
+
+
 class SliceTallies:
     """What this process has counted, and what all of them tell.
 
@@ -159,9 +177,6 @@ class SliceTallies:
             if sums.untold or sums.is_open:
                 await self._told(place, sums)
 
-    async def close(self) -> None:
-        await self.flush()
-
     async def of(self, queue: QueueName, slice_starts: Sequence[datetime]) -> list[list[WriterTally]]:
         """The tallies of every process, for each of the slices."""
         if not self._kept:
@@ -183,16 +198,20 @@ class SliceTallies:
         seen = await self._retries.call(lambda: self._tables.read(read))
         return [ToldAt(WriterTally.of(one.row), one.newest or 0) for one in seen]
 
-    async def write(self, queue: QueueName, slice_start: datetime, tallies: Iterable[WriterTally]) -> None:
-        """Write rows that no live process writes any more."""
-        for tally in tallies:
-            await self._retries.write(self._tables, self._put(queue, slice_start, tally))
+    async def recount(
+        self, queue: QueueName, places: Sequence[datetime], rows: Callable[[datetime], Awaitable[int]]
+    ) -> Recounted:
+        """Set right the tallies of those places, by the number of unmarked rows of each.
 
-    async def correct(self, queue: QueueName, slice_start: datetime, missing: int) -> None:
-        """Add the difference (or subtract it) to the slice's sum, in a row of its own."""
-        if self._kept:
-            correction = WriterTally(self._clock.random_uuid(), missing, 0, settled=True, is_foreign=False)
-            await self.write(queue, slice_start, [correction])
+        A killed process, a lost answer or a mark put twice has left them wrong. The difference becomes a row of its
+        own, and rows that nobody writes any more are settled; those of the living are left to them.
+        """
+
+        async def recount(place: datetime) -> bool | None:
+            return await self._recount(queue, place, rows)
+
+        corrected = await all_of(places, recount, SLICES_AT_ONCE)
+        return Recounted(len(places), corrected.count(True), corrected.count(None))
 
     async def renew(self, queue: QueueName, slice_start: datetime) -> None:
         """Write the rows of a slice again, so that they live as long as its mails; newer ones stay."""
@@ -203,6 +222,25 @@ class SliceTallies:
         self._sums.pop((queue, slice_start), None)
         if self._kept:
             await self._retries.write(self._tables, Remove(SLICE_TALLIES, (queue, slice_start)))
+
+    async def _recount(
+        self, queue: QueueName, slice_start: datetime, rows: Callable[[datetime], Awaitable[int]]
+    ) -> bool | None:
+        """Whether the sum was wrong; None where that cannot be told now."""
+        before = await self.told(queue, slice_start)
+        unmarked = await rows(slice_start)
+        if await self.told(queue, slice_start) != before or any(map(self._is_alive, before)):
+            return None
+        missing = unmarked - sum(one.tally.enqueued - one.tally.marked for one in before)
+        rewritten = [replace(one.tally, settled=True) for one in before if not one.tally.settled]
+        if self._kept and (missing or (unmarked and not before)):
+            rewritten.insert(0, WriterTally(self._clock.random_uuid(), missing, 0, settled=True, is_foreign=False))
+        for tally in rewritten:
+            await self._retries.write(self._tables, self._put(queue, slice_start, tally))
+        return bool(missing)
+
+    def _is_alive(self, one: ToldAt) -> bool:
+        return not one.tally.settled and self._clock.micros() - one.at < SILENT_SECONDS * MICROS
 
     def _sums_of(self, place: _Place) -> _Sums:
         if place not in self._sums:

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from cql.statements import Operation
 from mailqueue.concurrency import all_of, in_order
 from mailqueue.rabbitmq.codec import row_of
-from mailqueue.rabbitmq.view import listing
+from mailqueue.rabbitmq.view import queue_view
 from mailqueue.rabbitmq.view import slices as browsing
-from mailqueue.rabbitmq.view.due_mails import DueMails
 from mailqueue.rabbitmq.view.marks import Marks
 from mailqueue.rabbitmq.view.slices import Broken, SliceContents, Slices
 from model.catalog.mail_queue import BROWSE_START, DELETED_MAILS, ENQUEUED_MAILS
@@ -74,7 +73,7 @@ class TestOrder:
 
     async def test_delayed_mails_come_last_as_they_are_due(self, twin: TwinQueue) -> None:
         """Those that are marked are left out; those that wait too are shown once."""
-        process, due = await fill(twin, range(2)), DueMails(twin.tables, twin.clock, buckets=3)
+        process, due = await fill(twin, range(2)), twin.due(buckets=3)
         for number, hours in ((10, 5), (11, 1), (12, 3), (13, 2), (1, 4)):
             at = NOON + hours * HOUR
             await due.put(QUEUE, Listed(queued(number), NOON, Whereabouts.DELAYED, due_at=at))
@@ -119,7 +118,7 @@ class TestPages:
     async def test_pages_together_are_the_listing(self, size: int, twin: TwinQueue) -> None:
         """Nothing twice, nothing left out; the delayed ones too."""
         await twin.cut(buckets=2)
-        process, due = await fill(twin, range(GIVEN), 20 * MINUTE), DueMails(twin.tables, twin.clock, buckets=2)
+        process, due = await fill(twin, range(GIVEN), 20 * MINUTE), twin.due(buckets=2)
         for number in range(50, 55):
             at = NOON + number * HOUR
             await due.put(QUEUE, Listed(queued(number), NOON, Whereabouts.DELAYED, due_at=at))
@@ -304,8 +303,8 @@ class TestBounds:
 
     async def test_what_a_listing_remembers_is_bounded(self, monkeypatch: pytest.MonkeyPatch, twin: TwinQueue) -> None:
         """Past it a mail that is in both tables may be shown in both places."""
-        monkeypatch.setattr(listing, "REMEMBERED_MAX", 1)
-        process, due = await fill(twin, range(2)), DueMails(twin.tables, twin.clock, buckets=1)
+        monkeypatch.setattr(queue_view, "REMEMBERED_MAX", 1)
+        process, due = await fill(twin, range(2)), twin.due(buckets=1)
         for number in range(2):
             await due.put(QUEUE, Listed(queued(number), NOON, Whereabouts.DELAYED, due_at=NOON + HOUR))
         assert await names_of(process.view.browse(QUEUE)) == ["mail-0", "mail-1", "mail-1"]

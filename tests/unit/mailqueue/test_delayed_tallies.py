@@ -9,12 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cql.statements import Operation
-from mailqueue.maintenance.due_leases import TTL_SECONDS
-from mailqueue.maintenance.move_due import CLOSE_AFTER
+from mailqueue.maintenance.move_due import CLOSE_AFTER, TTL_SECONDS
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from mailqueue.rabbitmq.view import delayed as module
-from mailqueue.rabbitmq.view.counting import SILENT_SECONDS
 from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW
+from mailqueue.rabbitmq.view.tallies import SILENT_SECONDS
 from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, SLICE_TALLIES
 from model.catalog.queue_tables import OwnTables
 from model.errors import LeaseHeld

@@ -11,15 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mailqueue.maintenance.due_leases import TTL_SECONDS, DueLease, DueLeases
-from mailqueue.maintenance.move_due import CLOSE_AFTER, LATE, UNREADABLE_PAUSE
+from mailqueue.maintenance.move_due import CLOSE_AFTER, LATE, TTL_SECONDS, UNREADABLE_PAUSE, DueLease, DueLeases
 from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
-from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW, DueMails, DuePartition, in_millis_after
+from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW, DuePartition, in_millis_after
 from model.catalog.mail_queue import DUE_MAILS
 from model.errors import BrokerUnreachable, DoubtfulWrite, LeaseHeld, MailmendError
 from model.operations import Change, ChangeIf, Remove, Scan
-from model.ports import Clock
 from model.queue.mails import Listed, Whereabouts
 from model.queue.slices import EPOCH, slice_of
 from tests.support.clock import VirtualClock
@@ -51,14 +49,9 @@ async def delayed(queue: RabbitMailQueue, delays: dict[str, timedelta]) -> None:
         await queue.enqueue(mail(name), CONTENT, delay=delay)
 
 
-def due_of(twin: TwinQueue, clock: Clock | None = None) -> DueMails:
-    """The delayed mails, as one more process has them."""
-    return DueMails(twin.tables, clock or twin.clock, twin.configuration.slicing.buckets)
-
-
 async def partitions(twin: TwinQueue) -> list[datetime]:
     """The slices that are listed."""
-    return [one.due_slice async for one in due_of(twin).partitions(QUEUE)]
+    return [one.due_slice async for one in twin.due().partitions(QUEUE)]
 
 
 def rows(twin: TwinQueue) -> int:
@@ -188,12 +181,12 @@ async def test_a_slice_that_is_over_is_struck_off(twin: TwinQueue, queue: Rabbit
     await queue.move_due()
     assert not await partitions(twin)
     assert not rows(twin)
-    assert await due_of(twin).due_start(QUEUE) == slice_of(twin.clock.now - CLOSE_AFTER, DUE_WINDOW)
+    assert await twin.due().due_start(QUEUE) == slice_of(twin.clock.now - CLOSE_AFTER, DUE_WINDOW)
 
 
 async def test_the_due_start_only_grows(twin: TwinQueue) -> None:
     """A mover whose clock is behind closes nothing again, and opens nothing."""
-    due = due_of(twin)
+    due = twin.due()
     later = await due.close_before(QUEUE, twin.clock.now)
     assert await due.close_before(QUEUE, twin.clock.now - HOUR) == later
     assert await due.due_start(QUEUE) == later
@@ -209,9 +202,9 @@ def a_listed(twin: TwinQueue, due_at: datetime, name: str = "late") -> Listed:
 
 async def test_a_mail_for_a_closed_slice_is_due_at_once(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """Its author's clock is behind: the mail lies in an open slice, and comes with the next round."""
-    start = await due_of(twin).close_before(QUEUE, twin.clock.now)
+    start = await twin.due().close_before(QUEUE, twin.clock.now)
     slow = SkewedClock(twin.clock, -2 * HOUR)
-    put = await due_of(twin, slow).put(QUEUE, a_listed(twin, twin.clock.now - 2 * HOUR + MINUTE))
+    put = await twin.due(slow).put(QUEUE, a_listed(twin, twin.clock.now - 2 * HOUR + MINUTE))
     assert put.due_at == put.partition.due_slice == start
     assert rows(twin) == 2 + 1, "its row, and two places in the list"
     assert await queue.move_due() == 1
@@ -247,7 +240,7 @@ async def test_a_slice_that_is_closed_while_a_mail_is_put_loses_nothing(
     """
     await delayed(queue, {"other": MINUTE})
     gate = Gate(operations)
-    due = DueMails(WiredTables(twin.tables, gate), VirtualClock(), 1)
+    due = twin.due(VirtualClock(), 1, WiredTables(twin.tables, gate))
     putting = asyncio.ensure_future(due.put(QUEUE, a_listed(twin, twin.clock.now + 2 * MINUTE)))
     reached = asyncio.ensure_future(gate.reached.wait())
     await asyncio.wait((putting, reached), return_when=asyncio.FIRST_COMPLETED)
@@ -276,7 +269,7 @@ async def test_a_row_that_was_written_late_is_found(seconds: int, twin: TwinQueu
         twin.clock.advance(seconds + 6)
         assert await queue.move_due() == 1
         stalled = VirtualClock(round(begun.timestamp() * 1_000_000))
-        await due_of(twin, stalled).put(QUEUE, a_listed(twin, begun + timedelta(seconds=5)))
+        await twin.due(stalled).put(QUEUE, a_listed(twin, begun + timedelta(seconds=5)))
         if seconds <= LATE.total_seconds():
             assert await queue.move_due() == 1
         twin.clock.advance((DUE_WINDOW + CLOSE_AFTER).total_seconds())
@@ -384,7 +377,7 @@ async def test_a_flush_waits_for_the_lease_of_the_dead(
     """Of a mover or of another flush: it ends by time; one that lives and never lets go is told of."""
 
     async def turn(leases: DueLeases) -> AbstractAsyncContextManager[DueLease | None]:
-        last = [one async for one in due_of(twin).partitions(QUEUE)][-1]
+        last = [one async for one in twin.due().partitions(QUEUE)][-1]
         return leases.turn_of_flush() if of_another_flush else leases.turn(last)
 
     await delayed(queue, {"a": delay})
@@ -417,7 +410,7 @@ async def test_a_flush_has_one_lease_for_all_that_no_round_looks_at(twin: TwinQu
 async def a_partition(twin: TwinQueue, queue: RabbitMailQueue) -> tuple[DueLeases, DuePartition]:
     """Leases, and something to lease."""
     await delayed(queue, {"a": HOUR})
-    (partition,) = [one async for one in due_of(twin).partitions(QUEUE)]
+    (partition,) = [one async for one in twin.due().partitions(QUEUE)]
     return DueLeases(twin.tables, twin.clock, QUEUE), partition
 
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from mailqueue.maintenance.browse_start import Moved
 from mailqueue.maintenance.clean_slices import SECOND_LOOK_SECONDS
-from mailqueue.maintenance.sweep import Swept
+from mailqueue.maintenance.sweep import Moved, Swept
 from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.codec import row_of
 from mailqueue.rabbitmq.view.slices import Broken

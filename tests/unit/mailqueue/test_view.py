@@ -83,7 +83,7 @@ class TestPlace:
 
     async def test_the_first_mail_begins_the_queue(self, twin: TwinQueue, process: Process) -> None:
         """Both starts are there from then on, at the slice of now."""
-        assert await process.view.known_queues.browse_start(QUEUE) is None
+        assert await process.view.browse_start(QUEUE) is None
         twin.clock.turn_to(NOON + 20 * MINUTE)
         assert await process.view.rows.place(QUEUE, queued(1)) == NOON
         assert (twin.browse_start, twin.content_start) == (NOON, NOON)
