@@ -7,7 +7,6 @@ of mail that waits at all ten levels the highest gets ten turns for each one of 
 import asyncio
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from model.errors import WrongUse
@@ -31,26 +30,19 @@ def weight_of(priority: int) -> int:
     return priority + 1
 
 
-@dataclass(frozen=True, slots=True)
-class Turns:
-    """The state of the round robin: what each waiting level is owed, in turns times the sum of weights."""
+def next_turn(owed: Mapping[int, int], waiting: Collection[int]) -> tuple[int, dict[int, int]]:
+    """The level whose turn it is, and what each waiting level is owed now, in turns times the sum of weights.
 
-    owed: Mapping[int, int] = field(default_factory=dict)
-
-
-def next_turn(turns: Turns, waiting: Collection[int]) -> tuple[int, Turns]:
-    """The level whose turn it is, and the new state of the round robin.
-
-    A level that has no mail is dropped from the state: it neither saves turns nor pays for past ones.
+    A level that has no mail is dropped: it neither saves turns nor pays for past ones.
 
     Args:
-        turns: where it stands.
+        owed: from the turn before; empty at the beginning.
         waiting: the levels that have something; not none.
     """
-    owed = {level: turns.owed.get(level, 0) + weight_of(level) for level in waiting}
-    chosen = max(owed, key=lambda level: (owed[level], level))
-    owed[chosen] -= sum(map(weight_of, waiting))
-    return chosen, Turns(owed)
+    now_owed = {level: owed.get(level, 0) + weight_of(level) for level in waiting}
+    chosen = max(now_owed, key=lambda level: (now_owed[level], level))
+    now_owed[chosen] -= sum(map(weight_of, waiting))
+    return chosen, now_owed
 
 
 class Drain(Generic[D]):
@@ -58,7 +50,7 @@ class Drain(Generic[D]):
 
     def __init__(self) -> None:
         self._lanes: dict[int, deque[D]] = {}
-        self._turns = Turns()
+        self._owed: dict[int, int] = {}
         self._filled = asyncio.Event()
         self._failure: BaseException | None = None
 
@@ -87,7 +79,7 @@ class Drain(Generic[D]):
                 raise self._failure
             self._filled.clear()
             await self._filled.wait()
-        level, self._turns = next_turn(self._turns, self._lanes)
+        level, self._owed = next_turn(self._owed, self._lanes)
         delivery = self._lanes[level].popleft()
         if not self._lanes[level]:
             del self._lanes[level]

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from mailqueue.background import BackgroundJob, run_jobs
-from mailqueue.draining import Turns, checked_prefetch, next_turn
+from mailqueue.draining import checked_prefetch, next_turn
 from mailqueue.health import QueueFigures
 from mailqueue.queue import PREFETCH, OnRemoved, Removed, RemovedMail, RestoreResult, Unremoved, due_time
 from mailqueue.rabbitmq.codec.admission import admissible
@@ -230,7 +230,7 @@ class _MemoryStream:
 
     def __init__(self, queue: MemoryMailQueue, prefetch: int, levels: Collection[int]) -> None:
         self._queue, self._prefetch, self._levels = queue, prefetch, levels
-        self._turns = Turns()
+        self._owed: dict[int, int] = {}
         self.unacked: dict[EnqueueId, int] = {}
 
     def __aiter__(self) -> AsyncIterator["MemoryDequeued"]:
@@ -244,7 +244,7 @@ class _MemoryStream:
                 self._queue.changed.clear()
                 await self._queue.changed.wait()
                 continue
-            level, self._turns = next_turn(self._turns, waiting)
+            level, self._owed = next_turn(self._owed, waiting)
             entry = self._queue.taken(self._queue.ready[level].popleft())
             if entry is not None:
                 self.unacked[entry.enqueue_id] = level

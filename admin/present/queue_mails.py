@@ -170,7 +170,7 @@ def size_document(result: QueueAnswer[SizeRequest, Size]) -> Document:
 def browse_document(result: BrowseResult) -> Document:
     """A page of mails; unreadable rows are remarks."""
     remarks = [
-        f"not readable: {row.enqueue_id} in the slice of {row.slice_start:%Y-%m-%d %H:%M:%S}: {row.problem}"
+        f"not readable: {row.enqueue_id} in the slice of {row.slice_start:%Y-%m-%d %H:%M:%S}: {row.why}"
         for row in result.broken
     ]
     if result.request.lines:

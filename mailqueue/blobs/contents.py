@@ -28,11 +28,7 @@ def split(content: bytes) -> tuple[bytes, bytes]:
 
 
 async def put_content(blobs: Blobs, content: bytes) -> MailBlobs:
-    """Store a mail's bytes; if one blob fails, or the caller is cancelled, the other is deleted.
-
-    Raises:
-        BlobsUnreachable: the store does not answer, or takes nothing.
-    """
+    """Store a mail's bytes; if one blob fails, or the caller is cancelled, the other is deleted."""
     header, body = split(content)
     putting = (
         asyncio.ensure_future(blobs.put(header, BlobKind.HEADER)),
@@ -46,12 +42,7 @@ async def put_content(blobs: Blobs, content: bytes) -> MailBlobs:
 
 
 async def content_of(blobs: Blobs, kept: MailBlobs) -> bytes:
-    """Header and body together, as they were enqueued.
-
-    Raises:
-        BlobMissing: the store holds nothing under one of them.
-        BlobsUnreachable: it does not answer.
-    """
+    """Header and body together, as they were enqueued."""
     loading = asyncio.ensure_future(blobs.get(kept.header))
     try:
         body = await blobs.get(kept.body)
@@ -63,11 +54,7 @@ async def content_of(blobs: Blobs, kept: MailBlobs) -> bytes:
 
 
 async def forget(blobs: Blobs, kept: MailBlobs) -> None:
-    """Delete both, unless another mail may refer to them.
-
-    Raises:
-        BlobsUnreachable: one of them is left.
-    """
+    """Delete both, unless another mail may refer to them."""
     await blobs.delete_all((kept.header, kept.body))
 
 

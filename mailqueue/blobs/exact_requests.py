@@ -106,11 +106,7 @@ class ExactRequests:
 
 
 def refuse_compressed(settings: S3Settings, key: BlobId, attributes: Row) -> None:
-    """Newer Jameses compress blobs, and say so in the object's metadata.
-
-    Raises:
-        BlobsUnreachable: its bytes are not those of the mail.
-    """
+    """Newer Jameses compress blobs, and say so in the object's metadata."""
     for name, value in attributes.items():
         if name.lower() == "content-encoding" and value.lower() not in _PLAIN:
             raise compressed(settings, key, value)

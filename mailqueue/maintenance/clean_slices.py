@@ -14,10 +14,11 @@ from functools import reduce
 from typing import Final
 
 from mailqueue.concurrency import all_of
+from mailqueue.rabbitmq.codec import BrokenRow, read_row
 from mailqueue.rabbitmq.codec.messages import publish_mail
 from mailqueue.rabbitmq.view.marks import Marks, answered
 from mailqueue.rabbitmq.view.queue_view import QueueView
-from mailqueue.rabbitmq.view.slices import Broken, Slices, id_of, read_row
+from mailqueue.rabbitmq.view.slices import Slices, id_of
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import BadPayload
 from model.ids import BlobId, EnqueueId, QueueName
@@ -92,9 +93,6 @@ class Cleaner:
         """Clean the slices, all their partitions first, then their tallies.
 
         Partitions with an unmarked row are cleaned after a second look; the others at the first.
-
-        Raises:
-            MailmendError: whatever did not answer; what was cleaned may be cleaned again.
         """
 
         async def clean(partition: Partition) -> Cleaned:
@@ -175,9 +173,9 @@ class Cleaner:
             await self._rescue(partition[0], read_row(row), row)
         return [EnqueueId(row["enqueueid"]) for row in rows]
 
-    async def _rescue(self, queue: QueueName, one: Listed | Broken, row: Row) -> None:
+    async def _rescue(self, queue: QueueName, one: Listed | BrokenRow, row: Row) -> None:
         _LOG.warning("the mail %s of the queue %s lay before the browse start, and is put back", id_of(one), queue)
-        if isinstance(one, Broken):
+        if isinstance(one, BrokenRow):
             await self._view.rows.place_row(queue, row)
             return
         slice_start = await self._view.rows.placement(queue, one.queued, one.enqueued_at).settle_at_start()

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final, Self
 
+from mailqueue.rabbitmq.codec import BrokenRow
 from model.errors import UnsafeRequest
 from model.ids import BlobId, EnqueueId, QueueName
 from model.queue.mails import Listed, MailBlobs, QueuedMail
@@ -47,16 +48,6 @@ MEANINGS: Final[Mapping[QueueFinding, str]] = {
     QueueFinding.BAD_MESSAGE: "a message that no mail can be read from",
     QueueFinding.DEAD_LETTER: "was rejected, or could not be delivered",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class BrokenRow:
-    """A row that cannot be read, by its key."""
-
-    slice_start: datetime
-    bucket: int
-    enqueue_id: EnqueueId
-    why: str
 
 
 @dataclass(frozen=True, slots=True)

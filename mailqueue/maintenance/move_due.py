@@ -174,11 +174,7 @@ class DueMover:
     left_until: dict[DuePartition, datetime] = field(default_factory=dict)
 
     async def move_due(self) -> int:
-        """One round: move every mail whose time has come; how many were moved.
-
-        Raises:
-            CannotReach: tables or broker did not answer; what was moved stays moved.
-        """
+        """One round: move every mail whose time has come; how many were moved."""
         now = self.parts.now
         partitions = await self._begun(now)
         if not partitions:
@@ -194,12 +190,7 @@ class DueMover:
         return await _summed(partitions, move, PARTITIONS_AT_ONCE)
 
     async def flush(self) -> int:
-        """Move every delayed mail now; how many were moved.
-
-        Raises:
-            LeaseHeld: another process kept moving; what was moved stays moved.
-            CannotReach: tables or broker did not answer; likewise.
-        """
+        """Move every delayed mail now; how many were moved."""
         partitions = [one async for one in self.due.partitions(self.parts.queue)]
         if not partitions:
             return 0
@@ -280,11 +271,7 @@ class DueMover:
         )
 
     async def _moved(self, partition: DuePartition, lease: DueLease, after: Key, until: datetime | None) -> int:
-        """Move what is due by then (None: everything) while the lease is ours; how many were moved.
-
-        Raises:
-            MailmendError: of the first that could not be moved, once the others were.
-        """
+        """Move what is due by then (None: everything) while the lease is ours; how many were moved."""
         moved, failures = 0, list[BaseException]()
         mails = self._due_by(partition, after, until)
         async with aclosing(mails), aclosing(in_batches(mails, AT_ONCE)) as batches:

@@ -13,8 +13,9 @@ from datetime import datetime
 from typing import Final
 
 from mailqueue.concurrency import in_order
-from mailqueue.maintenance.comparison import IDS_MAX, BrokenRow, Drained, LiveMail, TablesSide, refuse_too_many
-from mailqueue.rabbitmq.codec import listed_of, queued_of
+from mailqueue.maintenance.comparison import IDS_MAX, Drained, LiveMail, TablesSide, refuse_too_many
+from mailqueue.queue import DELAYED
+from mailqueue.rabbitmq.codec import BrokenRow, queued_of, read_row
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from model.catalog.mail_queue import DUE_MAILS, ENQUEUED_MAILS
 from model.errors import BadPayload
@@ -23,10 +24,8 @@ from model.instants import instant_of
 from model.operations import Level, Scan
 from model.ports import AsyncTables, Blobs, Broker, Clock, Delivery
 from model.queue.blob_ids import is_deduplicated
-from model.queue.filters import MailFilter
-from model.queue.mails import QueuedMail, Whereabouts
+from model.queue.mails import QueuedMail
 from model.queue.messages import Depth, StoredBlob
-from model.queue.starts import live_slices
 from model.schema.keyspace import Schema
 from model.schema.table import Row, Table
 
@@ -44,9 +43,6 @@ _STORES: Final = frozenset({"blobs", "blobparts"})
 """AsyncTables that are a store of blobs, and refer to none."""
 
 
-_DELAYED: Final = MailFilter(whereabouts=Whereabouts.DELAYED)
-
-
 @dataclass(frozen=True, slots=True)
 class References:
     """Columns of a table that hold ids of blobs."""
@@ -59,72 +55,45 @@ async def tables_side(view: QueueView, queue: QueueName, ids_max: int = IDS_MAX)
     """Waiting rows with and without marks, rows that cannot be read, and delayed mails.
 
     Too many rows are refused; delayed mails beyond the limit are only counted.
-
-    Raises:
-        UnsafeRequest: more than may be held.
-        CannotReach: the tables do not answer.
     """
-    found = _Rows(queue, ids_max)
+    mails, broken = dict[EnqueueId, LiveMail](), dict[EnqueueId, BrokenRow]()
     delayed, beyond = set[EnqueueId](), 0
-    async for one in view.browse(queue, _DELAYED):
+    async for one in view.browse(queue, DELAYED):
         if len(delayed) < ids_max:
             delayed.add(one.queued.enqueue_id)
         else:
             beyond += 1
     async with aclosing(_rows(view, queue)) as rows:
         async for row in rows:
-            found.add(row)
-    marked = frozenset(await view.marks.among(queue, [*found.mails, *found.broken]))
+            refuse_too_many(len(mails) + len(broken) + 1, f"rows in the live slices of {queue}", ids_max)
+            read = read_row(row)
+            if isinstance(read, BrokenRow):
+                broken[read.enqueue_id] = read
+            else:
+                mails[read.queued.enqueue_id] = LiveMail.of(read)
+    marked = frozenset(await view.marks.among(queue, [*mails, *broken]))
     return TablesSide(
-        live={one: listed for one, listed in found.mails.items() if one not in marked},
+        live={one: mail for one, mail in mails.items() if one not in marked},
         marked=marked,
-        delayed=frozenset(delayed - found.mails.keys()),
+        delayed=frozenset(delayed - mails.keys()),
         delayed_beyond=beyond,
-        broken=tuple(row for one, row in found.broken.items() if one not in marked),
+        broken=tuple(row for one, row in broken.items() if one not in marked),
     )
 
 
 async def with_lookups(view: QueueView, queue: QueueName, drained: Drained, tables: TablesSide) -> Drained:
-    """The same, with what the tables say of messages that belong to no row.
-
-    Raises:
-        CannotReach: the tables do not answer.
-    """
+    """The same, with what the tables say of messages that belong to no row."""
     unknown = drained.ids - tables.live.keys() - tables.marked
     marked = await view.marks.among(queue, unknown)
     unknown -= marked | tables.delayed
-    where = replace(_DELAYED, enqueue_ids=unknown)
+    where = replace(DELAYED, enqueue_ids=unknown)
     delayed = {one.queued.enqueue_id async for one in view.browse(queue, where)} if unknown else frozenset()
     return replace(drained, marked=frozenset(marked), delayed=frozenset(delayed))
 
 
-@dataclass(slots=True)
-class _Rows:
-    """The rows of a queue, read one by one."""
-
-    queue: QueueName
-    ids_max: int
-    mails: dict[EnqueueId, LiveMail] = field(default_factory=dict)
-    broken: dict[EnqueueId, BrokenRow] = field(default_factory=dict)
-
-    def add(self, row: Row) -> None:
-        refuse_too_many(
-            len(self.mails) + len(self.broken) + 1, f"rows in the live slices of {self.queue}", self.ids_max
-        )
-        try:
-            listed = listed_of(row)
-        except BadPayload as error:
-            enqueue_id = EnqueueId(row["enqueueid"])
-            self.broken[enqueue_id] = BrokenRow(row["timerangestart"], row["bucketid"], enqueue_id, error.what)
-        else:
-            self.mails[listed.queued.enqueue_id] = LiveMail.of(listed)
-
-
 async def _rows(view: QueueView, queue: QueueName) -> AsyncGenerator[Row]:
-    start, slicing = await view.browse_start(queue), await view.slicing()
-    if start is None:
-        return
-    for slice_start in live_slices(start, view.now, slicing.window):
+    slicing, starts = await view.live(queue)
+    for slice_start in starts:
         for bucket in range(slicing.buckets):
             scan = Scan(ENQUEUED_MAILS, ENQUEUED_MAILS.names, Level.QUORUM, under=(queue, slice_start, bucket))
             async for row in view.tables.scan(scan):
@@ -132,11 +101,7 @@ async def _rows(view: QueueView, queue: QueueName) -> AsyncGenerator[Row]:
 
 
 async def missing_among(blobs: Blobs, mails: Mapping[EnqueueId, LiveMail]) -> frozenset[EnqueueId]:
-    """The mails whose header or body the store lacks; an id in no known form counts as lacking.
-
-    Raises:
-        BlobsUnreachable: the store does not answer.
-    """
+    """The mails whose header or body the store lacks; an id in no known form counts as lacking."""
 
     async def lacking(one: EnqueueId) -> EnqueueId | None:
         kept = mails[one].blobs
@@ -154,10 +119,6 @@ async def blobs_stored_before(blobs: Blobs, before: datetime, ids_max: int = IDS
     """Blobs of random id that were stored before then, which may be orphans.
 
     Blobs whose id is made of their bytes are left out: others may refer to them, and only a collector can tell.
-
-    Raises:
-        UnsafeRequest: more than may be held.
-        BlobsUnreachable: the store does not answer.
     """
     candidates: dict[BlobId, StoredBlob] = {}
     async for blob in blobs.scan():
@@ -170,11 +131,7 @@ async def blobs_stored_before(blobs: Blobs, before: datetime, ids_max: int = IDS
 async def without_references(
     candidates: Mapping[BlobId, StoredBlob], tables: AsyncTables, schema: Schema
 ) -> tuple[StoredBlob, ...]:
-    """The blobs that no row of the keyspace refers to.
-
-    Raises:
-        CannotReach: the tables do not answer.
-    """
+    """The blobs that no row of the keyspace refers to."""
     left = dict(candidates)
     for references in references_in(schema):
         async for row in tables.scan(Scan(references.table, references.columns, Level.QUORUM)):
@@ -223,9 +180,6 @@ async def drained(  # noqa: PLR0917 - whom, when, which, how many
         depth: what the broker has counted a moment ago.
         most: how many are in hand at most.
         wanted: whose mails somebody wants to see.
-
-    Raises:
-        BrokerUnreachable: the broker does not answer; it has the messages back.
     """
     began_at = instant_of(clock.micros())
     async with broker.deliveries(queue, most) as deliveries:

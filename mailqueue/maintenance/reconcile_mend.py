@@ -10,8 +10,9 @@ from datetime import timedelta
 from typing import Final
 
 from mailqueue.concurrency import all_of
-from mailqueue.maintenance.comparison import BrokenRow, Mended, Reconciled, removable, republishable
+from mailqueue.maintenance.comparison import Mended, Reconciled, removable, republishable
 from mailqueue.maintenance.redrive import republish
+from mailqueue.rabbitmq.codec import BrokenRow
 from mailqueue.rabbitmq.parts import Parts
 from mailqueue.rabbitmq.remove import remove
 from model.catalog.mail_queue import ENQUEUED_MAILS

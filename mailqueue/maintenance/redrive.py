@@ -40,11 +40,7 @@ AT_ONCE: Final = 500
 
 
 async def republish(parts: Parts, older_than: timedelta, where: MailFilter, *, dry_run: bool) -> int:
-    """Publish what waits for longer than that; how many were (or would be) published.
-
-    Raises:
-        BrokerUnreachable, PublishFailed: the broker took no more; what was published stays so.
-    """
+    """Publish what waits for longer than that; how many were (or would be) published."""
 
     async def publish(listed: Listed) -> None:
         await publish_mail(parts.broker, parts.queue, listed.queued, listed.slice_start, listed.attempts)
@@ -119,10 +115,6 @@ async def redrive(parts: Parts, limit: int | None = None, *, dry_run: bool = Fal
         limit: the largest number of dead letters to take.
         dry_run: only look.
         ids_max: how many mails of the queue are held in memory; more is refused.
-
-    Raises:
-        UnsafeRequest: more would be; or a dry run would cost dead letters.
-        BrokerUnreachable, CannotReach: a side does not answer; what is back stays back.
     """
     done, known = Redriven(), await _known(parts, ids_max)
     depth = await parts.broker.depth(parts.queue)

@@ -44,11 +44,7 @@ class Renewal:
         self._renewed_at: dict[QueueName, datetime] = {}
 
     async def renew(self, queue: QueueName, browse_start: datetime, slicing: Slicing, *, dry_run: bool = False) -> int:
-        """Write every mail again whose row has less than half of the slack left; how many.
-
-        Raises:
-            MailmendError: whatever did not answer; what was not renewed is by the next.
-        """
+        """Write every mail again whose row has less than half of the slack left; how many."""
         now = self._view.now
         if not self._is_time(queue, now):
             return 0

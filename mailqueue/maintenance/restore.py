@@ -24,28 +24,19 @@ from model.queue.filters import MailFilter
 from model.queue.mails import LOOKS, Listed, QueuedMail, Whereabouts
 
 
-@dataclass(frozen=True, slots=True)
-class Traces:
-    """What the tables show of a mail.
+def return_of(*, marked: bool, back: LiveMail | None, stays: bool) -> RestoreResult:
+    """What brings a mail back; its new passage outweighs the old one.
 
-    Attributes:
+    Args:
         marked: whether its new passage is over.
         back: its new passage, as it is listed.
         stays: whether its old passage is listed.
     """
-
-    marked: bool = False
-    back: LiveMail | None = None
-    stays: bool = False
-
-
-def return_of(traces: Traces) -> RestoreResult:
-    """What brings such a mail back. Its new passage outweighs the old one."""
-    if traces.marked:
+    if marked:
         return RestoreResult.NOTHING
-    if traces.back is not None:
-        return RestoreResult.NOTHING if traces.back.slice_start is None else RestoreResult.PUBLISH
-    return RestoreResult.STAYS if traces.stays else RestoreResult.PUT
+    if back is not None:
+        return RestoreResult.NOTHING if back.slice_start is None else RestoreResult.PUBLISH
+    return RestoreResult.STAYS if stays else RestoreResult.PUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +53,12 @@ class QueueRestoring:
     async def restore(self, removed: RemovedMail) -> RestoreResult:
         new = restored_id(removed.was, self.parts.queue)
         marked = await self.parts.view.marks.there(self.parts.queue, new)
-        traces = Traces(marked, self.listed.get(new), removed.was in self.listed)
-        result = return_of(traces)
+        back = self.listed.get(new)
+        result = return_of(marked=marked, back=back, stays=removed.was in self.listed)
         if result is RestoreResult.PUT:
             await self._put(new, removed)
-        elif result is RestoreResult.PUBLISH and traces.back is not None:
-            await self._published(QueuedMail(new, removed.mail, traces.back.blobs), traces.back.slice_start)
+        elif result is RestoreResult.PUBLISH and back is not None:
+            await self._published(QueuedMail(new, removed.mail, back.blobs), back.slice_start)
         return result
 
     async def _put(self, new: EnqueueId, removed: RemovedMail) -> None:
@@ -87,11 +78,7 @@ class QueueRestoring:
 
 
 async def restoring(parts: Parts, removed: Collection[EnqueueId]) -> QueueRestoring:
-    """Look for the mails in the queue before they are put back: one listing for all.
-
-    Raises:
-        CannotReach: the tables do not answer.
-    """
+    """Look for the mails in the queue before they are put back: one listing for all."""
     wanted = frozenset(removed).union(restored_id(one, parts.queue) for one in removed)
     found = dict[EnqueueId, LiveMail]()
     for whereabouts in LOOKS if wanted else ():

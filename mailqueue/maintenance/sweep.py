@@ -100,11 +100,7 @@ class Sweeper:
         self._passes: dict[QueueName, asyncio.Task[None]] = {}
 
     async def move(self, queue: QueueName, *, dry_run: bool = False) -> Moved:
-        """Move the browse start as far as it may go.
-
-        Raises:
-            MailmendError: whatever did not answer.
-        """
+        """Move the browse start as far as it may go."""
         async with self._turn(queue):
             return await self._moved(queue, await self._view.slicing(), dry_run=dry_run)
 
@@ -112,9 +108,6 @@ class Sweeper:
         """Move the browse start, clean up to it, renew ageing rows.
 
         Takes some seconds more where an unmarked row is found: that is read twice.
-
-        Raises:
-            MailmendError: whatever did not answer; what is left is done by the next sweep.
         """
         async with self._turn(queue):
             swept = await self._swept(queue, await self._view.slicing(), dry_run=dry_run)

@@ -25,11 +25,7 @@ _LOG: Final = logging.getLogger("mailmend.queue")
 
 
 def admitted(mail: Mail, priority: int | None) -> Mail:
-    """The mail with that priority; None: with the one of its attribute.
-
-    Raises:
-        WrongUse: there is no such priority, or James could not read such a mail.
-    """
+    """The mail with that priority; None: with the one of its attribute."""
     return admissible(mail if priority is None else with_priority(mail, priority))
 
 

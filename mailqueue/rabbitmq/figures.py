@@ -28,11 +28,7 @@ class TrafficSums:
 
 
 async def figures_of(view: QueueView, queue: QueueName, broker: Broker | None = None) -> QueueFigures:
-    """The queue's figures; a broker that does not answer is one of them.
-
-    Raises:
-        CannotReach: the tables do not answer.
-    """
+    """The queue's figures; a broker that does not answer is one of them."""
     size, state = await view.size(queue), await view.starts.state(queue)
     depth, away = await _depth(broker, queue)
     return QueueFigures(

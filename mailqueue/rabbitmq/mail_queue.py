@@ -14,6 +14,7 @@ from typing import Final, Self
 
 from mailqueue.background import BackgroundJob, BackgroundTasks, BlobCleanup, run_jobs
 from mailqueue.blobs.contents import content_of
+from mailqueue.draining import checked_prefetch
 from mailqueue.health import QueueFigures
 from mailqueue.maintenance.comparison import IDS_MAX, Mended, Reconciled
 from mailqueue.maintenance.move_due import DueLeases, DueMover
@@ -32,7 +33,6 @@ from mailqueue.rabbitmq.unacked import UnackedMail
 from mailqueue.rabbitmq.view.configuration import Configurations
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from model.catalog.queue_tables import OwnTables
-from model.errors import WrongUse
 from model.ids import EnqueueId, QueueName
 from model.ports import AsyncTables, Blobs, Broker, Clock
 from model.queue.configuration import DEFAULT, QueueConfiguration
@@ -74,9 +74,7 @@ class RabbitMailQueue:
     def dequeue(
         self, prefetch: int = PREFETCH, *, priorities: Collection[int] | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[UnackedMail]]:
-        if prefetch < 1:
-            raise WrongUse(f"{prefetch} mails cannot be unacked", mend="Take at least one at a time.")
-        return dequeue(self._parts, self._unacked, prefetch, priorities)
+        return dequeue(self._parts, self._unacked, checked_prefetch(prefetch), priorities)
 
     def browse(self, where: MailFilter = EVERYTHING, after: ListingPosition | None = None) -> AsyncIterator[Listed]:
         return self.view.browse(self.name, where, after)

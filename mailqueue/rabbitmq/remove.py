@@ -46,11 +46,7 @@ class _Meant:
 
 
 async def remove(parts: Parts, where: MailFilter, on_removed: OnRemoved | None, *, dry_run: bool) -> Removed:
-    """Remove matching mails; stops after too many failures.
-
-    Raises:
-        CannotReach: the listing broke off; what was removed stays removed.
-    """
+    """Remove matching mails; stops after too many failures."""
     count, failed = 0, dict[EnqueueId, Unremoved]()
     async with aclosing(_batches(parts, where, LOOKS[:2] if dry_run else LOOKS)) as batches:
         async for batch in batches:

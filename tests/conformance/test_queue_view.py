@@ -12,11 +12,10 @@ from uuid import uuid4
 import pytest
 
 from mailqueue.maintenance.sweep import Sweeper
-from mailqueue.rabbitmq.codec import listed_of, row_of
+from mailqueue.rabbitmq.codec import BrokenRow, listed_of, row_of
 from mailqueue.rabbitmq.view import slices as browsing
 from mailqueue.rabbitmq.view.due_mails import DueMails
 from mailqueue.rabbitmq.view.queue_view import QueueView
-from mailqueue.rabbitmq.view.slices import Broken
 from mailqueue.rabbitmq.view.tallies import SliceTallies
 from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, LIVES
 from model.catalog.queue_tables import OwnTables
@@ -168,7 +167,7 @@ async def test_a_row_that_cannot_be_read_is_left_out(queue: Queue) -> None:
     await queue.place(queued(1))
     row = row_of(queue.name, start, 0, start, queued(2))
     await queue.tables.write(Put(ENQUEUED_MAILS, {**row, "name": None}))
-    broken = list[Broken]()
+    broken = list[BrokenRow]()
     assert await names_of(queue.view.browse(queue.name, on_broken=broken.append)) == ["mail-1"]
     assert [(one.enqueue_id, one.slice_start) for one in broken] == [(queued(2).enqueue_id, start)]
 

@@ -10,7 +10,7 @@ from admin.services.caller import Caller
 from admin.services.queue.request import PAGE_MAILS, MailSelection, QueueAnswer, QueueRequest
 from admin.wiring import MailContent, QueueConnections, with_queues
 from mailqueue.concurrency import in_batches, in_order
-from mailqueue.rabbitmq.view.slices import Broken
+from mailqueue.rabbitmq.codec import BrokenRow
 from model.errors import ExitCode
 from model.ids import QueueName
 from model.queue.mails import Listed
@@ -107,7 +107,7 @@ class BrowseResult:
     request: BrowseRequest
     mails: tuple[BrowsedMail, ...]
     next: ListingPosition | None
-    broken: tuple[Broken, ...]
+    broken: tuple[BrokenRow, ...]
 
     @property
     def exit(self) -> ExitCode:
@@ -119,7 +119,7 @@ def browse(request: BrowseRequest, caller: Caller) -> BrowseResult:
     """List mails: first those that wait, then the delayed ones."""
 
     async def browsed(connections: QueueConnections) -> BrowseResult:
-        found, broken, count = list[BrowsedMail](), list[Broken](), 0
+        found, broken, count = list[BrowsedMail](), list[BrokenRow](), 0
         most = request.limit or (None if request.lines else PAGE_MAILS)
         wanted = request.selection.at(connections.now)
         listing = connections.view.browse(request.queue, wanted, request.after, on_broken=broken.append)

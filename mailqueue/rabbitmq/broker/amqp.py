@@ -173,11 +173,7 @@ class Link:
         """How many connections were made: what was looked up on an earlier one may not hold any more."""
 
     async def channel(self, *, confirms: bool = False) -> Channel:
-        """A new channel, on a new connection if needed; with `confirms` for publishing.
-
-        Raises:
-            BrokerUnreachable: no host answers.
-        """
+        """A new channel, on a new connection if needed; with `confirms` for publishing."""
 
         async def open_one() -> Channel:
             connection = await self._connected()
@@ -189,11 +185,7 @@ class Link:
         return await self.steadily(open_one)
 
     async def steadily(self, step: Callable[[], Awaitable[T]]) -> T:
-        """The result of a repeatable step, which is repeated once if the connection was lost unnoticed.
-
-        Raises:
-            BrokerUnreachable: no host answers.
-        """
+        """The result of a repeatable step, which is repeated once if the connection was lost unnoticed."""
         before = self._connection
         try:
             return await step()

@@ -76,11 +76,7 @@ class ConsumedQueue:
 async def consuming(
     link: Link, clock: Clock, sources: Collection[ConsumedQueue], prefetch: int, on_lost: Callable[[], None] = unheard
 ) -> AsyncGenerator[AsyncIterator[Delivery]]:
-    """Take from the queues, at most `prefetch` of each unacked at once.
-
-    Raises:
-        BrokerUnreachable: at the beginning; later it is tried again, for as long as it takes.
-    """
+    """Take from the queues, at most `prefetch` of each unacked at once."""
     shared = _Shared(link, clock, prefetch, on_lost)
     lanes = [_Lane(shared, source) for source in sources]
     try:
@@ -154,11 +150,7 @@ class _Lane:
         return self._source.name
 
     async def open(self) -> None:
-        """Consume from an existing queue.
-
-        Raises:
-            BrokerUnreachable: nobody answers.
-        """
+        """Consume from an existing queue."""
         self._lost = lost = asyncio.get_running_loop().create_future()
         channel = await self._shared.link.channel()
         channel.on_lost(lambda why: None if lost.done() else lost.set_result(why))

@@ -36,23 +36,14 @@ class Declared:
         self._looking: Channel | None = None
 
     async def ensure(self, topology: Topology) -> None:
-        """Both exchanges and both queues of a level, bound.
-
-        Raises:
-            BrokerUnreachable: nobody answers, or not to us.
-            TopologyMismatch: something that is missing cannot be declared in the form that was asked for.
-        """
+        """Both exchanges and both queues of a level, bound."""
         if not self._knows(topology.work_queue):
             await self.ensure_dead_letters(topology)
             arguments = topology.work_arguments(self._form)
             await self._link.steadily(lambda: self._ensure(topology.exchange, topology.work_queue, arguments))
 
     async def ensure_dead_letters(self, topology: Topology) -> None:
-        """The exchange and the queue of dead letters, bound.
-
-        Raises:
-            BrokerUnreachable, TopologyMismatch: as `ensure`.
-        """
+        """The exchange and the queue of dead letters, bound."""
         exchange, queue = topology.dead_letter_exchange, topology.dead_letter_queue
         await self._link.steadily(lambda: self._ensure(exchange, queue, {}))
 
@@ -61,11 +52,7 @@ class Declared:
         self._known -= {topology.work_queue, topology.dead_letter_queue}
 
     async def counts(self, queues: Sequence[str]) -> list[DeclaredQueue | None]:
-        """The counts of each queue; None: there is no such queue. All are asked at once.
-
-        Raises:
-            BrokerUnreachable: nobody answers.
-        """
+        """The counts of each queue; None: there is no such queue. All are asked at once."""
         found = await asyncio.gather(*map(self._count, queues), return_exceptions=True)
         errors = [one for one in found if isinstance(one, BaseException)]
         if errors:  # where a limit closes the connection, one is told so, and the others wait in vain

@@ -3,9 +3,10 @@
 from mailqueue.rabbitmq.codec.attributes import attribute, attribute_value, priority_of, with_priority
 from mailqueue.rabbitmq.codec.messages import attempts_of, message_of, slice_of_message
 from mailqueue.rabbitmq.codec.payload import payload_of, queued_of
-from mailqueue.rabbitmq.codec.rows import due_listed_of, due_row_of, listed_of, row_of
+from mailqueue.rabbitmq.codec.rows import BrokenRow, due_listed_of, due_row_of, listed_of, read_row, row_of
 
 __all__ = [
+    "BrokenRow",
     "attempts_of",
     "attribute",
     "attribute_value",
@@ -16,6 +17,7 @@ __all__ = [
     "payload_of",
     "priority_of",
     "queued_of",
+    "read_row",
     "row_of",
     "slice_of_message",
     "with_priority",

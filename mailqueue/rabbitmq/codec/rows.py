@@ -5,14 +5,26 @@ mail can be made of (half of it deleted, or written by nobody who knows) raises 
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from mailqueue.rabbitmq.codec.payload import HOST_DEFAULT, STATE_DEFAULT, blobs_of, sender_of
+from model.errors import BadPayload
 from model.ids import EnqueueId, QueueName
 from model.queue.json_fields import in_millis, instant_of, mapping_of, optional, refuse, text_of, texts_of, uuid_of
 from model.queue.mails import Listed, Mail, QueuedMail, RecipientHeader, Whereabouts
 from model.schema.table import Row
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenRow:
+    """A row of enqueuedMailsV4 that no mail can be made of, by its key."""
+
+    enqueue_id: EnqueueId
+    slice_start: datetime
+    bucket: int
+    why: str
 
 
 def row_of(queue: QueueName, slice_start: datetime, bucket: int, enqueued_at: datetime, queued: QueuedMail) -> Row:
@@ -46,11 +58,7 @@ def due_row_of(  # noqa: PLR0917 - a row of so many parts
 
 
 def listed_of(row: Row) -> Listed:
-    """The mail of a row of enqueuedMailsV4.
-
-    Raises:
-        BadPayload: it holds none; the message names the column.
-    """
+    """The mail of a row of enqueuedMailsV4."""
     return Listed(
         _queued_of(row),
         instant_of(_there(row, "enqueuedtime"), "enqueuedtime"),
@@ -58,12 +66,15 @@ def listed_of(row: Row) -> Listed:
     )
 
 
-def due_listed_of(row: Row) -> Listed:
-    """The mail of a row of dueMails.
+def read_row(row: Row) -> Listed | BrokenRow:
+    try:
+        return listed_of(row)
+    except BadPayload as error:
+        return BrokenRow(EnqueueId(row["enqueueid"]), row["timerangestart"], row["bucketid"], error.what)
 
-    Raises:
-        BadPayload: it holds none; the message names the column.
-    """
+
+def due_listed_of(row: Row) -> Listed:
+    """The mail of a row of dueMails."""
     return Listed(
         _queued_of(row),
         instant_of(_there(row, "enqueuedtime"), "enqueuedtime"),

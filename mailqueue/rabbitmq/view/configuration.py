@@ -37,19 +37,11 @@ class Configurations:
         self._tables = tables
 
     async def current(self) -> QueueConfiguration | None:
-        """The configuration in force; None where none was ever set.
-
-        Raises:
-            BadPayload: an event cannot be read; the message names it.
-        """
+        """The configuration in force; None where none was ever set."""
         return _last(await self.history())
 
     async def history(self) -> list[ConfigurationEvent]:
-        """Every configuration that was set, the oldest first.
-
-        Raises:
-            BadPayload: an event cannot be read; the message names it.
-        """
+        """Every configuration that was set, the oldest first."""
         return await self._events(Level.QUORUM)
 
     async def require(self, wanted: QueueConfiguration | None = None) -> QueueConfiguration:
@@ -60,8 +52,6 @@ class Configurations:
 
         Raises:
             ConfigurationRefused: the change would lose sight of mails; nothing was written.
-            BadPayload: an event cannot be read; nothing was written.
-            Contended: others kept changing it.
         """
         return await self.alter(lambda current: wanted or current)
 
@@ -70,9 +60,6 @@ class Configurations:
 
         Args:
             wish: from the configuration that counts (James's defaults where none was set) to the wanted one.
-
-        Raises:
-            ConfigurationRefused, BadPayload, Contended: as of `require`.
         """
         for _ in range(ROUNDS_MAX):
             events = await self._events(Level.SERIAL)

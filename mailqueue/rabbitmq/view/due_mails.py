@@ -219,9 +219,6 @@ class DueMails:
 
         Returns:
             The first slice that is open.
-
-        Raises:
-            Contended: others kept changing it.
         """
         wanted, seen = slice_of(at, DUE_WINDOW), await self.due_start(queue)
         for _ in range(_ROUNDS_MAX):

@@ -48,9 +48,6 @@ class SharedReads(Generic[K, T]):
         """The answer of a read that begins from now on.
 
         A cancelled caller leaves the read running for the others.
-
-        Raises:
-            MailmendError: what the read met.
         """
         waiting = self._next.get(key)
         if waiting is None:

@@ -80,11 +80,7 @@ class RememberedMarks(Marks):
 
 
 async def answered(tables: AsyncTables, retries: AsyncRetries, reads: Sequence[Read]) -> list[Sequence[Seen]]:
-    """The answers to all reads; those that fail are tried again.
-
-    Raises:
-        MailmendError: of one that kept failing.
-    """
+    """The answers to all reads; those that fail are tried again."""
     answers: list[Sequence[Seen] | None] = [None] * len(reads)
 
     async def ask() -> None:

@@ -14,12 +14,13 @@ from typing import Final
 
 from mailqueue.concurrency import all_of, in_order
 from mailqueue.metrics import NoCounts, QueueCount, QueueCounts
+from mailqueue.rabbitmq.codec import BrokenRow
 from mailqueue.rabbitmq.view.delayed import DelayedListing
 from mailqueue.rabbitmq.view.due_mails import DueMails
 from mailqueue.rabbitmq.view.known_queues import KnownQueues
 from mailqueue.rabbitmq.view.marks import Marks
 from mailqueue.rabbitmq.view.rows import MailRows
-from mailqueue.rabbitmq.view.slices import SLICES_AT_ONCE, Broken, SliceContents, Slices
+from mailqueue.rabbitmq.view.slices import SLICES_AT_ONCE, SliceContents, Slices
 from mailqueue.rabbitmq.view.tallies import Recounted
 from model.catalog.queue_tables import OwnTables
 from model.errors import MailmendError
@@ -119,7 +120,7 @@ class QueueView(KnownQueues):
         after: ListingPosition | None = None,
         *,
         include_delayed: bool = True,
-        on_broken: Callable[[Broken], None] = lambda _: None,
+        on_broken: Callable[[BrokenRow], None] = lambda _: None,
     ) -> AsyncGenerator[Listed]:
         """The matching mails. An interrupted retry leaves a mail in both tables; it is listed once.
 
@@ -189,7 +190,7 @@ class QueueView(KnownQueues):
                     yield listed
 
     async def _waiting(
-        self, queue: QueueName, where: MailFilter, after: ListingPosition | None, on_broken: Callable[[Broken], None]
+        self, queue: QueueName, where: MailFilter, after: ListingPosition | None, on_broken: Callable[[BrokenRow], None]
     ) -> AsyncGenerator[Listed]:
         if where.whereabouts is Whereabouts.DELAYED or (after and after.whereabouts is Whereabouts.DELAYED):
             return

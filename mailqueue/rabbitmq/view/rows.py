@@ -68,12 +68,10 @@ class Placement:
         """Put the row into the slice of now, or a later one that browsing sees; the start of its slice.
 
         Args:
-            beside: what is done beside each second look.
+            beside: what is done beside each second look; where it fails, the row lies in `slice_start`.
 
         Raises:
             CannotReach: the row may be there all the same: mark the mail.
-            Contended: the clock kept jumping.
-            MailmendError: what was done beside the look met it; the row lies in `slice_start`.
         """
         slicing = (await self._queues.configuration()).slicing
         start = self._queues.starts_seen.get(self._queue) or await self._queues.begun(self._queue, slicing.window)
@@ -166,11 +164,7 @@ class MailRows:
                 changes.enqueued -= 1
 
     async def row(self, queue: QueueName, slice_start: datetime, queued: QueuedMail) -> Listed | None:
-        """The mail's row in that slice, in any bucket, marked or not; None: there is none.
-
-        Raises:
-            BadPayload: it is there and cannot be read.
-        """
+        """The mail's row in that slice, in any bucket, marked or not; None: there is none."""
         seen = await self._found(queue, slice_start, queued)
         return listed_of(seen[0].row) if seen else None
 

@@ -14,10 +14,9 @@ from typing import Final
 from uuid import UUID
 
 from mailqueue.concurrency import all_of
-from mailqueue.rabbitmq.codec import listed_of
+from mailqueue.rabbitmq.codec import BrokenRow, read_row
 from mailqueue.rabbitmq.view.marks import Marks, answered
 from model.catalog.mail_queue import ENQUEUED_MAILS
-from model.errors import BadPayload
 from model.ids import EnqueueId, QueueName
 from model.operations import Level, Read, Scan
 from model.ports import AsyncTables
@@ -51,22 +50,13 @@ _LOG: Final = logging.getLogger("mailmend.queue")
 Select = Callable[[Listed], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """A row without a mark that cannot be read."""
-
-    enqueue_id: EnqueueId
-    slice_start: datetime
-    problem: str
-
-
 @dataclass(slots=True)
 class SliceContents:
     """The unmarked mails of one slice in no order, or, of a large slice, only their keys."""
 
     mails: list[tuple[Listed, int]] = field(default_factory=list)  # each with its bucket
     keys: list[int] = field(default_factory=list)
-    broken: list[Broken] = field(default_factory=list)
+    broken: list[BrokenRow] = field(default_factory=list)
 
     @property
     def count(self) -> int:
@@ -78,8 +68,8 @@ class SliceContents:
         """How many slices like this one may be held at once."""
         return HELD_MAILS_MAX // max(1, self.count)
 
-    def add(self, one: Listed | Broken, bucket: int) -> None:
-        if isinstance(one, Broken):
+    def add(self, one: Listed | BrokenRow, bucket: int) -> None:
+        if isinstance(one, BrokenRow):
             self.broken.append(one)
         elif self.keys or len(self.mails) >= HELD_MAILS_MAX:
             self.keys.append(_packed(one, bucket))
@@ -116,7 +106,7 @@ class Slices:
         async def read(bucket: int) -> None:
             async with aclosing(self.pages((queue, slice_start, bucket))) as pages:
                 async for page in pages:
-                    chosen = [one for one in map(read_row, page) if isinstance(one, Broken) or select(one)]
+                    chosen = [one for one in map(read_row, page) if isinstance(one, BrokenRow) or select(one)]
                     marked = await self._marks.among(queue, list(map(id_of, chosen)))
                     for one in chosen:
                         if id_of(one) not in marked:
@@ -191,20 +181,13 @@ class Slices:
         return sorted((one for one in read if isinstance(one, Listed)), key=_order)
 
 
-def id_of(one: Listed | Broken) -> EnqueueId:
-    return one.enqueue_id if isinstance(one, Broken) else one.queued.enqueue_id
+def id_of(one: Listed | BrokenRow) -> EnqueueId:
+    return one.enqueue_id if isinstance(one, BrokenRow) else one.queued.enqueue_id
 
 
-def read_row(row: Row) -> Listed | Broken:
-    try:
-        return listed_of(row)
-    except BadPayload as error:
-        return Broken(EnqueueId(row["enqueueid"]), row["timerangestart"], error.what)
-
-
-def _tell(queue: QueueName, one: Listed | Broken) -> None:
-    if isinstance(one, Broken):
-        _LOG.warning("the row of %s in the queue %s cannot be read: %s", one.enqueue_id, queue, one.problem)
+def _tell(queue: QueueName, one: Listed | BrokenRow) -> None:
+    if isinstance(one, BrokenRow):
+        _LOG.warning("the row of %s in the queue %s cannot be read: %s", one.enqueue_id, queue, one.why)
 
 
 def _order(listed: Listed) -> tuple[datetime, UUID]:

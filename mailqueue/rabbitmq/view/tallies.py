@@ -137,11 +137,7 @@ class SliceTallies:
 
     @asynccontextmanager
     async def counting(self, queue: QueueName, slice_start: datetime | None) -> AsyncGenerator[Changes]:
-        """Count what the body says it has changed in the slice, if the body succeeds.
-
-        Raises:
-            CannotReach: the slice's row cannot be opened; nothing was done.
-        """
+        """Count what the body says it has changed in the slice, if the body succeeds."""
         changes = Changes()
         if slice_start is None or not self._kept:
             yield changes

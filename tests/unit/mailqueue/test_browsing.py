@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from cql.statements import Operation
 from mailqueue.concurrency import all_of, in_order
-from mailqueue.rabbitmq.codec import row_of
+from mailqueue.rabbitmq.codec import BrokenRow, row_of
 from mailqueue.rabbitmq.view import queue_view
 from mailqueue.rabbitmq.view import slices as browsing
 from mailqueue.rabbitmq.view.marks import Marks
-from mailqueue.rabbitmq.view.slices import Broken, SliceContents, Slices
+from mailqueue.rabbitmq.view.slices import SliceContents, Slices
 from model.catalog.mail_queue import BROWSE_START, DELETED_MAILS, ENQUEUED_MAILS
 from model.errors import TimedOut
 from model.operations import Put, Read, Remove, Scan
@@ -195,7 +195,7 @@ class TestBroken:
         """In the log with its id and column, without addresses; it still counts as a mail."""
         process = await fill(twin, range(3))
         twin.put_row({**row_of(QUEUE, NOON, 0, NOON, queued(7)), "bodyblobid": None})
-        broken = list[Broken]()
+        broken = list[BrokenRow]()
         where = MailFilter(sender="sender@*")
         assert await names_of(process.view.browse(QUEUE, where, on_broken=broken.append)) == [
             "mail-0",

@@ -8,8 +8,7 @@ import pytest
 
 from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.codec import message_of, payload_of, queued_of
-from mailqueue.rabbitmq.dequeue import HOLD
-from mailqueue.rabbitmq.look_up import DeliveryLookup
+from mailqueue.rabbitmq.dequeue import HOLD, DeliveryLookup
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from mailqueue.rabbitmq.verdicts import DeliveryVerdict, verdict_of
 from model.catalog.mail_queue import BROWSE_START, DELETED_MAILS

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailqueue.draining import Drain, Turns, checked_prefetch, next_turn, weight_of
+from mailqueue.draining import Drain, checked_prefetch, next_turn, weight_of
 from model.errors import WrongUse
 from model.queue.mails import PRIORITIES
 
@@ -17,9 +17,9 @@ LEVELS = st.sets(st.sampled_from(PRIORITIES), min_size=1)
 @given(LEVELS)
 def test_a_round_gives_each_level_turns_by_its_weight(levels: set[int]) -> None:
     """Over as many turns as all weights together, each that always waits has as many as its weight."""
-    turns, had = Turns(), Counter[int]()
+    owed, had = dict[int, int](), Counter[int]()
     for _ in range(sum(map(weight_of, levels))):
-        level, turns = next_turn(turns, levels)
+        level, owed = next_turn(owed, levels)
         had[level] += 1
     assert had == {level: weight_of(level) for level in levels}
 
@@ -27,18 +27,18 @@ def test_a_round_gives_each_level_turns_by_its_weight(levels: set[int]) -> None:
 @given(st.lists(LEVELS, min_size=1, max_size=60))
 def test_a_turn_goes_to_who_waits_and_debts_cancel_out(waits: list[set[int]]) -> None:
     """Whoever comes and goes, the turn is somebody's who waits; only they are remembered."""
-    turns = Turns()
+    owed = dict[int, int]()
     for waiting in waits:
-        level, turns = next_turn(turns, waiting)
+        level, owed = next_turn(owed, waiting)
         assert level in waiting
-        assert set(turns.owed) == waiting
+        assert set(owed) == waiting
 
 
 def test_the_lowest_level_waits_for_one_round_at_most() -> None:
     """However much urgent mail there is."""
-    turns, seen = Turns(), list[int]()
+    owed, seen = dict[int, int](), list[int]()
     for _ in range(55):
-        level, turns = next_turn(turns, PRIORITIES)
+        level, owed = next_turn(owed, PRIORITIES)
         seen.append(level)
     assert 0 in seen
 

@@ -14,7 +14,6 @@ from mailqueue.maintenance.comparison import (
     MEANINGS,
     SETTLING,
     BlobsSide,
-    BrokenRow,
     Drained,
     LiveMail,
     Mended,
@@ -29,6 +28,7 @@ from mailqueue.maintenance.comparison import (
     republishable,
     why_unsure,
 )
+from mailqueue.rabbitmq.codec import BrokenRow
 from model.errors import UnsafeRequest
 from model.ids import BlobId, EnqueueId, QueueName
 from model.queue.mails import MailBlobs
@@ -124,7 +124,7 @@ def test_copies_of_messages_are_no_finding() -> None:
 
 def test_every_finding_is_counted_and_has_a_meaning() -> None:
     """One of each."""
-    side = TablesSide({mail_id(1): live()}, broken=(BrokenRow(NOW, 0, mail_id(2), "no name"),))
+    side = TablesSide({mail_id(1): live()}, broken=(BrokenRow(mail_id(2), NOW, 0, "no name"),))
     orphan = StoredBlob(BlobId("1_1_x"), 10, NOW - HOUR)
     found = compared(
         SPOOL,
@@ -219,7 +219,7 @@ class TestMending:
 class TestWhatIsLeft:
     """After mending."""
 
-    SIDE = TablesSide({mail_id(1): live(), mail_id(2): live()}, broken=(BrokenRow(NOW, 0, mail_id(3), "no name"),))
+    SIDE = TablesSide({mail_id(1): live(), mail_id(2): live()}, broken=(BrokenRow(mail_id(3), NOW, 0, "no name"),))
     ORPHAN = StoredBlob(BlobId("1_1_x"), 10, NOW - HOUR)
 
     def found(self) -> Reconciled:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailqueue.maintenance.comparison import LiveMail
-from mailqueue.maintenance.restore import Traces, return_of
+from mailqueue.maintenance.restore import return_of
 from mailqueue.queue import RemovedMail, RestoreResult
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
@@ -36,18 +37,18 @@ uuids = st.uuids(version=4).map(EnqueueId)
 @pytest.mark.parametrize(
     ("traces", "what"),
     [
-        (Traces(), RestoreResult.PUT),
-        (Traces(stays=True), RestoreResult.STAYS),
-        (Traces(back=WAITS), RestoreResult.PUBLISH),
-        (Traces(back=DELAYED), RestoreResult.NOTHING),
-        (Traces(back=WAITS, stays=True), RestoreResult.PUBLISH),
-        (Traces(marked=True), RestoreResult.NOTHING),
-        (Traces(marked=True, back=WAITS, stays=True), RestoreResult.NOTHING),
+        ({}, RestoreResult.PUT),
+        ({"stays": True}, RestoreResult.STAYS),
+        ({"back": WAITS}, RestoreResult.PUBLISH),
+        ({"back": DELAYED}, RestoreResult.NOTHING),
+        ({"back": WAITS, "stays": True}, RestoreResult.PUBLISH),
+        ({"marked": True}, RestoreResult.NOTHING),
+        ({"marked": True, "back": WAITS, "stays": True}, RestoreResult.NOTHING),
     ],
 )
-def test_what_brings_a_mail_back_follows_from_its_traces(traces: Traces, what: RestoreResult) -> None:
+def test_what_brings_a_mail_back_follows_from_its_traces(traces: dict[str, Any], what: RestoreResult) -> None:
     """Of the new passage first, then of the old one."""
-    assert return_of(traces) is what
+    assert return_of(**{"marked": False, "back": None, "stays": False, **traces}) is what
 
 
 @given(was=uuids, other=uuids)

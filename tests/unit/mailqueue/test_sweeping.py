@@ -10,8 +10,7 @@ import pytest
 from mailqueue.maintenance.clean_slices import SECOND_LOOK_SECONDS
 from mailqueue.maintenance.sweep import Moved, Swept
 from mailqueue.metrics import QueueCount
-from mailqueue.rabbitmq.codec import row_of
-from mailqueue.rabbitmq.view.slices import Broken
+from mailqueue.rabbitmq.codec import BrokenRow, row_of
 from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS, LIVES, SLICE_TALLIES
 from model.catalog.queue_tables import OwnTables
 from model.errors import DoubtfulWrite, MailmendError
@@ -278,7 +277,7 @@ class TestClean:
         twin.put_start(BROWSE_START, NOON + HOUR)
         swept = await process.sweeper.sweep(QUEUE)
         assert swept.rescued == 1
-        broken = list[Broken]()
+        broken = list[BrokenRow]()
         assert await names_of(process.view.browse(QUEUE, on_broken=broken.append)) == []
         assert [(one.enqueue_id, one.slice_start) for one in broken] == [(queued(9).enqueue_id, NOON + 2 * HOUR)]
         twin.clock.advance(9 * 3600)
@@ -627,7 +626,7 @@ class World:
         swept = await process.sweeper.sweep(QUEUE)
         assert twin.content_start == twin.browse_start == swept.content_start == NOON + 5 * HOUR
         assert min(row["timerangestart"] for row in twin.rows(ENQUEUED_MAILS)) >= NOON + 5 * HOUR
-        broken = list[Broken]()
+        broken = list[BrokenRow]()
         listed = await names_of(process.view.browse(QUEUE, on_broken=broken.append))
         assert sorted(listed) == ["mail-0", "mail-4", "mail-5", "mail-6", "mail-7"]
         assert [one.enqueue_id for one in broken] == [queued(20).enqueue_id]

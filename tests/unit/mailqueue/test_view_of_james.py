@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from mailqueue.rabbitmq.view.slices import Broken
+from mailqueue.rabbitmq.codec import BrokenRow
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, JAMES_QUEUE_TABLES
 from model.ids import QueueName
@@ -35,7 +35,7 @@ def twin(last: datetime) -> TwinQueue:
 
 async def test_what_is_pending_is_listed_and_counted(twin: TwinQueue) -> None:
     """In the order in which it was enqueued; every row can be read."""
-    view, broken = twin.parts().view, list[Broken]()
+    view, broken = twin.parts().view, list[BrokenRow]()
     marked = {row["enqueueid"] for row in twin.rows(DELETED_MAILS)}
     rows = [row for row in twin.rows(ENQUEUED_MAILS) if row["enqueueid"] not in marked]
     listed = [one async for one in view.browse(SPOOL, on_broken=broken.append)]
