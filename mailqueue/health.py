@@ -1,6 +1,6 @@
 """Whether a queue is well: the rules that judge its figures. Pure."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
@@ -74,121 +74,79 @@ class HealthReason:
 
 def judged(figures: QueueFigures) -> tuple[HealthReason, ...]:
     """Everything that is wrong; empty: the queue is well."""
-    found = (rule(figures) for rule in _RULES)
-    return tuple(reason for reason in found if reason)
+    return (*_of_starts(figures), *_of_lifetimes(figures), *_of_broker(figures))
 
 
-def _browse_start_old(figures: QueueFigures) -> HealthReason | None:
-    start = figures.browse_start
-    if start is None or figures.at - start <= BROWSE_START_AGE_MAX:
-        return None
-    return HealthReason(
-        HealthProblem.BROWSE_START_OLD,
-        f"the browse start is {days(figures.at - start)} old, so every listing reads all slices since then",
-        "mailmend runbook show browse-start-is-stuck",
-    )
-
-
-def _moved_back(figures: QueueFigures) -> HealthReason | None:
+def _of_starts(figures: QueueFigures) -> Iterator[HealthReason]:
     start, furthest = figures.browse_start, figures.furthest_start
-    if start is None or furthest is None or start >= furthest:
-        return None
-    return HealthReason(
-        HealthProblem.MOVED_BACK,
-        f"somebody moved the browse start back by {days(furthest - start)}: James does so without looking",
-        f"mailmend queue sweep --queue {figures.queue}",
-    )
+    if start is not None and figures.at - start > BROWSE_START_AGE_MAX:
+        yield HealthReason(
+            HealthProblem.BROWSE_START_OLD,
+            f"the browse start is {days(figures.at - start)} old, so every listing reads all slices since then",
+            "mailmend runbook show browse-start-is-stuck",
+        )
+    if start is not None and furthest is not None and start < furthest:
+        yield HealthReason(
+            HealthProblem.MOVED_BACK,
+            f"somebody moved the browse start back by {days(furthest - start)}: James does so without looking",
+            f"mailmend queue sweep --queue {figures.queue}",
+        )
 
 
-def _not_swept(figures: QueueFigures) -> HealthReason | None:
-    """A sweep renews a mail at the earliest when half the slack is left, so half of it is the limit."""
-    if not figures.remembers or figures.slack is None or figures.browse_start is None:
-        return None
+def _of_lifetimes(figures: QueueFigures) -> Iterator[HealthReason]:
+    """A sweep renews a mail at the earliest when half the slack is left, so half of it is how long none may end."""
     since = figures.swept_at or figures.browse_start
-    if figures.at - since <= figures.slack / 2:
-        return None
-    told = "nothing was ever swept" if figures.swept_at is None else f"the last sweep is {days(figures.at - since)} ago"
-    return HealthReason(
-        HealthProblem.NOT_SWEPT,
-        f"{told}; a mail that waits is renewed by the sweep only, and would expire",
-        f"mailmend queue sweep --queue {figures.queue}",
-    )
+    if figures.slack is not None and figures.remembers and figures.browse_start is not None and since is not None:
+        ago = figures.at - since
+        if ago > figures.slack / 2:
+            told = "nothing was ever swept" if figures.swept_at is None else f"the last sweep is {days(ago)} ago"
+            yield HealthReason(
+                HealthProblem.NOT_SWEPT,
+                f"{told}; a mail that waits is renewed by the sweep only, and would expire",
+                f"mailmend queue sweep --queue {figures.queue}",
+            )
+    if figures.row_ttl is not None and figures.slack is not None and figures.oldest_at is not None:
+        stay, age = figures.row_ttl - figures.slack, figures.at - figures.oldest_at
+        if age > stay:
+            yield HealthReason(
+                HealthProblem.STAYS_TOO_LONG,
+                f"a mail has waited for {days(age)}; the tables are made for {days(stay)} at most",
+                "mailmend runbook show queue-does-not-drain",
+            )
+    if not figures.marks_outlive_rows:
+        yield HealthReason(
+            HealthProblem.MARKS_EXPIRE_FIRST,
+            "marks expire before the rows that they hide: a mail that was deleted shows up again, and is delivered",
+            "Give deletedMailsV2 a longer default_time_to_live; see: mailmend schema advise",
+        )
 
 
-def _stays_too_long(figures: QueueFigures) -> HealthReason | None:
-    if figures.row_ttl is None or figures.slack is None or figures.oldest_at is None:
-        return None
-    stay, age = figures.row_ttl - figures.slack, figures.at - figures.oldest_at
-    if age <= stay:
-        return None
-    return HealthReason(
-        HealthProblem.STAYS_TOO_LONG,
-        f"a mail has waited for {days(age)}; the tables are made for {days(stay)} at most",
-        "mailmend runbook show queue-does-not-drain",
-    )
-
-
-def _marks_expire_first(figures: QueueFigures) -> HealthReason | None:
-    if figures.marks_outlive_rows:
-        return None
-    return HealthReason(
-        HealthProblem.MARKS_EXPIRE_FIRST,
-        "marks expire before the rows that they hide: a mail that was deleted shows up again, and is delivered",
-        "Give deletedMailsV2 a longer default_time_to_live; see: mailmend schema advise",
-    )
-
-
-def _dead_letters(figures: QueueFigures) -> HealthReason | None:
-    if figures.depth is None or not figures.depth.dead:
-        return None
-    return HealthReason(
-        HealthProblem.DEAD_LETTERS,
-        f"{figures.depth.dead:,} dead letters: mails that were rejected or could not be delivered",
-        "mailmend runbook show queue-does-not-drain",
-    )
-
-
-def _no_consumer(figures: QueueFigures) -> HealthReason | None:
-    if figures.depth is None or figures.depth.consumers or not figures.depth.ready:
-        return None
-    return HealthReason(
-        HealthProblem.NO_CONSUMER,
-        f"{figures.depth.ready:,} messages wait, and nobody takes any",
-        "Start what consumes the queue (James's spooler, or your service).",
-    )
-
-
-def _broker_away(figures: QueueFigures) -> HealthReason | None:
-    if figures.broker_away is None:
-        return None
-    return HealthReason(
-        HealthProblem.BROKER_AWAY,
-        f"the broker does not answer, so no mail comes or goes: {figures.broker_away}",
-        "Start it again; where its messages are lost: mailmend runbook show rabbitmq-was-lost",
-    )
-
-
-def _broker_alarm(figures: QueueFigures) -> HealthReason | None:
-    if figures.depth is None or not figures.depth.alarms:
-        return None
-    return HealthReason(
-        HealthProblem.BROKER_ALARM,
-        f"the broker takes no new mail, for it is short of {', '.join(figures.depth.alarms)}; what waits is delivered",
-        "Give it what it lacks; see: rabbitmq-diagnostics alarms",
-    )
-
-
-_RULES: Final[tuple[Callable[[QueueFigures], HealthReason | None], ...]] = (
-    _browse_start_old,
-    _moved_back,
-    _not_swept,
-    _stays_too_long,
-    _marks_expire_first,
-    _dead_letters,
-    _no_consumer,
-    _broker_away,
-    _broker_alarm,
-)
+def _of_broker(figures: QueueFigures) -> Iterator[HealthReason]:
+    depth = figures.depth
+    if depth is not None and depth.dead:
+        yield HealthReason(
+            HealthProblem.DEAD_LETTERS,
+            f"{depth.dead:,} dead letters: mails that were rejected or could not be delivered",
+            "mailmend runbook show queue-does-not-drain",
+        )
+    if depth is not None and depth.ready and not depth.consumers:
+        yield HealthReason(
+            HealthProblem.NO_CONSUMER,
+            f"{depth.ready:,} messages wait, and nobody takes any",
+            "Start what consumes the queue (James's spooler, or your service).",
+        )
+    if figures.broker_away is not None:
+        yield HealthReason(
+            HealthProblem.BROKER_AWAY,
+            f"the broker does not answer, so no mail comes or goes: {figures.broker_away}",
+            "Start it again; where its messages are lost: mailmend runbook show rabbitmq-was-lost",
+        )
+    if depth is not None and depth.alarms:
+        yield HealthReason(
+            HealthProblem.BROKER_ALARM,
+            f"the broker takes no new mail, for it is short of {', '.join(depth.alarms)}; what waits is delivered",
+            "Give it what it lacks; see: rabbitmq-diagnostics alarms",
+        )
 
 
 def days(span: timedelta) -> str:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
-from mailqueue.blobs.s3 import NO_OBJECT, S3Settings, compressed, failure
+from mailqueue.blobs.s3 import NO_OBJECT, S3Settings, failure, refuse_compressed
 from model.errors import BlobMissing
 from model.ids import BlobId
 from model.queue.messages import StoredBlob
@@ -26,7 +26,6 @@ PAGE_KEYS: Final = 1000
 """How many keys a page of a listing has; no store gives more."""
 
 _MADE_ALREADY: Final = frozenset({"BucketAlreadyOwnedByYou", "BucketAlreadyExists"})
-_PLAIN: Final = frozenset({"", "identity", "aws-chunked"})
 
 
 class ExactRequests:
@@ -103,13 +102,6 @@ class ExactRequests:
             if self._made is None:
                 self._made = _new_client(self._settings)
         return self._made
-
-
-def refuse_compressed(settings: S3Settings, key: BlobId, attributes: Row) -> None:
-    """Newer Jameses compress blobs, and say so in the object's metadata."""
-    for name, value in attributes.items():
-        if name.lower() == "content-encoding" and value.lower() not in _PLAIN:
-            raise compressed(settings, key, value)
 
 
 def _encoding(answer: Row) -> dict[str, str]:

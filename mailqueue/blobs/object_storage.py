@@ -16,9 +16,9 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
-from mailqueue.blobs.exact_requests import ExactRequests, refuse_compressed
+from mailqueue.blobs.exact_requests import ExactRequests
 from mailqueue.blobs.files import FileStore
-from mailqueue.blobs.s3 import NO_BUCKET, NO_BULK, S3Settings, code_in, failure
+from mailqueue.blobs.s3 import NO_BUCKET, NO_BULK, S3Settings, code_in, failure, refuse_compressed
 from mailqueue.blobs.stores import NamedBlobs
 from mailqueue.concurrency import all_of
 from model.errors import BadSettings, BlobMissing, BucketMissing
@@ -30,8 +30,6 @@ from repair.clock import SystemClock
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Credential
-
-__all__ = ["S3Settings", "create_bucket", "open_files", "open_s3"]
 
 T = TypeVar("T")
 

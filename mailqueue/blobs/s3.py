@@ -81,6 +81,7 @@ NO_BULK: Final = frozenset(
 )
 """What a store says that cannot delete many objects by one request."""
 
+_PLAIN: Final = frozenset({"", "identity", "aws-chunked"})
 _CODE: Final = re.compile(r"<Code>\s*(\w{1,80})\s*</Code>|\(code: (\w{1,80})\)")
 _STATUS: Final = re.compile(r"non-2xx status code: (\d{3})")
 _KEYS: Final = (
@@ -135,9 +136,15 @@ def failure(settings: S3Settings, code: str, cause: str = "") -> BlobsUnreachabl
     )
 
 
-def compressed(settings: S3Settings, blob_id: str, encoding: str) -> BlobsUnreachable:
-    """The error for a blob that is stored compressed."""
-    return BlobsUnreachable(
-        f"the blob {blob_id} in {settings.place} is compressed ({encoding}), which mailmend does not read",
-        mend="Let James store blobs as they are (its compression.enabled), and its own consumers take this mail.",
-    )
+def refuse_compressed(settings: S3Settings, blob_id: str, metadata: Mapping[str, str]) -> None:
+    """Newer Jameses compress blobs, and say so in the object's metadata.
+
+    Raises:
+        BlobsUnreachable: its bytes are not those of the mail.
+    """
+    for name, encoding in metadata.items():
+        if name.lower() == "content-encoding" and encoding.lower() not in _PLAIN:
+            raise BlobsUnreachable(
+                f"the blob {blob_id} in {settings.place} is compressed ({encoding}), which mailmend does not read",
+                mend="Let James store blobs uncompressed (its compression.enabled); its own consumers take this mail.",
+            )

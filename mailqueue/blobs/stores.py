@@ -5,10 +5,11 @@ deleted with a mail stands only here.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Coroutine, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import suppress
 from typing import Protocol
 
+from mailqueue.concurrency import ended
 from model.errors import BadPayload, MailmendError
 from model.ids import BlobId
 from model.ports import Clock
@@ -66,7 +67,7 @@ class NamedBlobs:
         try:
             await asyncio.shield(keeping)
         except asyncio.CancelledError:
-            await _to_its_end(self._undo(keeping, blob_id))
+            await ended((asyncio.ensure_future(self._undo(keeping, blob_id)),))
             raise
         return blob_id
 
@@ -101,11 +102,3 @@ class NamedBlobs:
         with suppress(MailmendError):
             await keeping
             await self.delete(blob_id)
-
-
-async def _to_its_end(work: Coroutine[object, object, None]) -> None:
-    """Wait for the work however often the caller is cancelled; the store's timeouts bound it."""
-    task = asyncio.ensure_future(work)
-    while not task.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.shield(task)

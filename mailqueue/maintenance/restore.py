@@ -16,8 +16,8 @@ from mailqueue.blobs.contents import put_content
 from mailqueue.maintenance.comparison import LiveMail
 from mailqueue.metrics import QueueCount
 from mailqueue.queue import RemovedMail, RestoreResult
+from mailqueue.rabbitmq.codec import publish_mail
 from mailqueue.rabbitmq.codec.admission import admissible
-from mailqueue.rabbitmq.codec.messages import publish_mail
 from mailqueue.rabbitmq.parts import Parts
 from model.ids import EnqueueId, restored_id
 from model.queue.filters import MailFilter

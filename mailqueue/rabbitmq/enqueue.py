@@ -12,9 +12,8 @@ from typing import Final
 from mailqueue.blobs.contents import forget, put_content
 from mailqueue.concurrency import finished
 from mailqueue.metrics import QueueCount
-from mailqueue.rabbitmq.codec import with_priority
+from mailqueue.rabbitmq.codec import publish_mail, with_priority
 from mailqueue.rabbitmq.codec.admission import admissible
-from mailqueue.rabbitmq.codec.messages import publish_mail
 from mailqueue.rabbitmq.parts import Parts
 from mailqueue.rabbitmq.view.due_mails import DueMails
 from model.errors import MailmendError

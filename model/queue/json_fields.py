@@ -31,11 +31,7 @@ def refuse(field: str, why: str) -> NoReturn:
 
 
 def object_in(text: str | bytes, what: str) -> Mapping[str, Any]:
-    """The one JSON object in a text; numbers with a fraction stay exact.
-
-    Raises:
-        BadPayload: it is no JSON object, or one that nests deeper or counts further than anybody reads.
-    """
+    """The one JSON object in a text; numbers with a fraction stay exact."""
     try:
         found = json.loads(text, parse_float=Decimal, parse_constant=_no_number)
     except (ValueError, ArithmeticError, RecursionError) as error:
@@ -46,11 +42,7 @@ def object_in(text: str | bytes, what: str) -> Mapping[str, Any]:
 
 
 def text_of(value: Any, field: str) -> str:
-    """A text that every store can keep: without halves of surrogate pairs.
-
-    Raises:
-        BadPayload: it is none.
-    """
+    """A text that every store can keep: without halves of surrogate pairs."""
     if not isinstance(value, str):
         refuse(field, "is missing" if value is None else "is not a text")
     try:
@@ -61,29 +53,17 @@ def text_of(value: Any, field: str) -> str:
 
 
 def filled_text_of(value: Any, field: str) -> str:
-    """A text that is not empty.
-
-    Raises:
-        BadPayload: it is none.
-    """
+    """A text that is not empty."""
     return text_of(value, field) or refuse(field, "is empty")
 
 
 def texts_of(value: Any, field: str) -> tuple[str, ...]:
-    """A list of texts.
-
-    Raises:
-        BadPayload: it is none.
-    """
+    """A list of texts."""
     return tuple(text_of(one, f"{field}[{place}]") for place, one in enumerate(_list_of(value, field)))
 
 
 def mapping_of(value: Any, field: str) -> Mapping[str, Any]:
-    """An object whose names are texts; None counts as an empty one.
-
-    Raises:
-        BadPayload: it is none.
-    """
+    """An object whose names are texts; None counts as an empty one."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -94,11 +74,7 @@ def mapping_of(value: Any, field: str) -> Mapping[str, Any]:
 
 
 def uuid_of(value: Any, field: str) -> UUID:
-    """A UUID, or its usual text.
-
-    Raises:
-        BadPayload: it is none.
-    """
+    """A UUID, or its usual text."""
     if isinstance(value, UUID):
         return value
     if not _UUID.fullmatch(text_of(value, field)):
@@ -107,11 +83,7 @@ def uuid_of(value: Any, field: str) -> UUID:
 
 
 def instant_of(value: Any, field: str) -> datetime:
-    """Seconds since 1970 with or without a fraction, as number or text, or ISO 8601; cut to milliseconds as in James.
-
-    Raises:
-        BadPayload: it is no instant of the years 1 to 9999.
-    """
+    """Seconds since 1970 with or without a fraction, as number or text, or ISO 8601; cut to milliseconds like James."""
     if isinstance(value, datetime):
         return in_millis(value)
     if isinstance(value, str) and not _NUMBER.fullmatch(value):
@@ -127,11 +99,7 @@ def instant_of(value: Any, field: str) -> datetime:
 
 
 def whole_number_of(value: Any, field: str, allowed: range) -> int:
-    """A whole number of the range.
-
-    Raises:
-        BadPayload: it is none.
-    """
+    """A whole number of the range."""
     if isinstance(value, bool) or not isinstance(value, int):
         refuse(field, "is missing" if value is None else "is not a whole number")
     if value not in allowed:
@@ -140,11 +108,7 @@ def whole_number_of(value: Any, field: str, allowed: range) -> int:
 
 
 def whole_seconds_of(value: Any, field: str, allowed: range) -> timedelta:
-    """A duration in seconds, written whole or with a fraction of zeros.
-
-    Raises:
-        BadPayload: it is none, or not one of the range.
-    """
+    """A duration in seconds, written whole or with a fraction of zeros."""
     if _is_number(value) and allowed.start <= value < allowed.stop and not value % 1:
         value = int(value)
     return timedelta(seconds=whole_number_of(value, field, allowed))

@@ -19,7 +19,8 @@ import pytest
 from cql.driver.asynchronous import AsyncKeyspace
 from cql.driver.session import Keyspace
 from cql.memory import MemoryTables
-from mailqueue.blobs.object_storage import S3Settings, open_s3
+from mailqueue.blobs.object_storage import open_s3
+from mailqueue.blobs.s3 import S3Settings
 from mailqueue.blobs.stores import BlobStore
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host

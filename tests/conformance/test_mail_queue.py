@@ -17,7 +17,8 @@ import pytest
 from cql.driver.asynchronous import AsyncKeyspace
 from cql.driver.session import CassandraCluster, Keyspace
 from cql.memory import MemoryTables
-from mailqueue.blobs.object_storage import S3Settings, open_s3
+from mailqueue.blobs.object_storage import open_s3
+from mailqueue.blobs.s3 import S3Settings
 from mailqueue.health import HealthProblem, judged
 from mailqueue.memory import MemoryMailQueue
 from mailqueue.queue import Dequeued, MailQueue, RemovedMail, RestoreResult

@@ -12,7 +12,8 @@ from uuid import uuid4
 import pytest
 
 from mailqueue.blobs import exact_requests, object_storage
-from mailqueue.blobs.object_storage import BULK_MAX, BULK_MIN, RETRIES, S3Settings, create_bucket, open_s3
+from mailqueue.blobs.object_storage import BULK_MAX, BULK_MIN, RETRIES, create_bucket, open_s3
+from mailqueue.blobs.s3 import S3Settings
 from mailqueue.blobs.stores import NamedBlobs
 from model.errors import BadSettings, BlobMissing, BlobsUnreachable, BucketMissing
 from model.ids import BlobId

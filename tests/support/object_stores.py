@@ -17,7 +17,8 @@ from admin.local.s3proxy import ObjectStore, keys_of
 from admin.local.server import LocalServer
 from admin.local.server_kind import Machine
 from admin.local.throwaway import throwaway_folder
-from mailqueue.blobs.object_storage import S3Settings, create_bucket
+from mailqueue.blobs.object_storage import create_bucket
+from mailqueue.blobs.s3 import S3Settings
 from model.errors import JavaMissing, LocalServerError
 from tests.support.servers import PREFIX, unavailable
 

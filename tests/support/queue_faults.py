@@ -26,7 +26,8 @@ from admin.cli import run
 from cql.driver.asynchronous import AsyncKeyspace
 from cql.driver.contact import Contact
 from cql.driver.session import Keyspace, connect
-from mailqueue.blobs.object_storage import S3Settings, open_s3
+from mailqueue.blobs.object_storage import open_s3
+from mailqueue.blobs.s3 import S3Settings
 from mailqueue.maintenance.move_due import DueLeases
 from mailqueue.queue import Dequeued
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker

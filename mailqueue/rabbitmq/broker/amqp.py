@@ -9,6 +9,8 @@ import logging
 import ssl
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
 from typing import Any, TypeVar
 
 import aio_pika
@@ -18,7 +20,6 @@ from aio_pika.connection import make_url
 from aiormq import ChannelAccessRefused, abc, spec
 
 from mailqueue.rabbitmq.broker.amqp_errors import is_gone, ours, reason_of, unreachable, why_closed
-from mailqueue.rabbitmq.broker.answers import Answer, DeclaredQueue, Incoming
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host, context_of
 from mailqueue.rabbitmq.broker.topology import ROUTING_KEY, Argument
 from model.errors import BrokerDenied, BrokerUnreachable, MailmendError
@@ -28,6 +29,40 @@ T = TypeVar("T")
 
 for _library in ("aio_pika", "aiormq"):
     logging.getLogger(_library).addHandler(logging.NullHandler())  # what they log is raised, or told, by us
+
+
+class Answer(Enum):
+    """The outcome of a publish."""
+
+    CONFIRMED = "confirmed"
+    REFUSED = "the broker refused it"
+    RETURNED = "no queue is bound to the exchange"
+    MISSING = "the exchange is not there"
+    DENIED = "we may not publish there"
+    BLOCKED = "the broker blocks whoever publishes, because of an alarm: it is short of memory or of disk"
+    """Nothing was sent."""
+    STUCK = "the broker has blocked whoever publishes, because of an alarm, before it confirmed this one"
+    LATE = "the confirm did not come in time"
+    LOST = "the connection was lost before the confirm came"
+    UNSENT = "the connection was lost before the message was sent"
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredQueue:
+    """A queue that is there, as a passive declaration tells."""
+
+    ready: int
+    consumers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A message as it came."""
+
+    tag: int
+    body: bytes
+    headers: Mapping[str, object]
+    redelivered: bool
 
 
 class Channel:

@@ -6,8 +6,7 @@ from typing import Any
 from aio_pika import exceptions
 from aiormq import ChannelAccessRefused, ChannelLockedResource, ConnectionNotAllowed
 
-from mailqueue.rabbitmq.broker.settings import BrokerSettings
-from mailqueue.rabbitmq.broker.tls_errors import distrust
+from mailqueue.rabbitmq.broker.settings import BrokerSettings, tls_error
 from model.errors import BrokerDenied, BrokerUnreachable, MailmendError, TopologyMismatch
 
 _GONE = (exceptions.AMQPError, OSError, RuntimeError, EOFError)
@@ -54,7 +53,7 @@ def ours(error: Exception, settings: BrokerSettings) -> MailmendError:
             "now: it is not there, is not for this user, or has as many connections as it may (the broker's log tells)",
             mend="See: rabbitmqctl list_vhosts; list_permissions -p V; list_vhost_limits -p V; list_user_limits",
         )
-    return distrust(reason_of(error), f"RabbitMQ at {settings.place}") or unreachable(settings, reason_of(error))
+    return tls_error(reason_of(error), f"RabbitMQ at {settings.place}") or unreachable(settings, reason_of(error))
 
 
 def unreachable(settings: BrokerSettings, reason: str) -> BrokerUnreachable:

@@ -13,8 +13,7 @@ from functools import partial
 from typing import Final
 
 from mailqueue.draining import Drain
-from mailqueue.rabbitmq.broker.amqp import Channel, Link
-from mailqueue.rabbitmq.broker.answers import Incoming
+from mailqueue.rabbitmq.broker.amqp import Channel, Incoming, Link
 from mailqueue.rabbitmq.broker.topology import died_in, headers_beside, priority_of
 from model.backoff import LOOK_AGAIN
 from model.errors import BrokerDenied, BrokerUnreachable

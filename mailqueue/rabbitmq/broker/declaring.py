@@ -8,8 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
-from mailqueue.rabbitmq.broker.amqp import Channel, Link
-from mailqueue.rabbitmq.broker.answers import DeclaredQueue
+from mailqueue.rabbitmq.broker.amqp import Channel, DeclaredQueue, Link
 from mailqueue.rabbitmq.broker.topology import QUEUE_TYPE, QUORUM, Argument, QueueForm, Topology
 from model.errors import TopologyMismatch
 

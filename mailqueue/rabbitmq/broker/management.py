@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
-from mailqueue.rabbitmq.broker.settings import BrokerTls, ManagementSettings, context_of
-from mailqueue.rabbitmq.broker.tls_errors import distrust
+from mailqueue.rabbitmq.broker.settings import BrokerTls, ManagementSettings, context_of, tls_error
 from model.errors import BrokerDenied, BrokerUnreachable
 
 DELIVERY_LIMIT_DEFAULT: Final = 20
@@ -96,7 +95,7 @@ class Management:
         try:
             return self._answered(f"{urlsplit(self.settings.url).path.rstrip('/')}/api/{path}")
         except (OSError, http.client.HTTPException) as error:
-            told = distrust(str(error), f"the broker's HTTP API at {self._place}")
+            told = tls_error(str(error), f"the broker's HTTP API at {self._place}")
             raise told or self._unreachable(str(error) or type(error).__name__) from error
 
     def _answered(self, path: str) -> tuple[int, bytes]:

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from mailqueue.rabbitmq.broker.amqp import Channel, Link
-from mailqueue.rabbitmq.broker.answers import Answer
+from mailqueue.rabbitmq.broker.amqp import Answer, Channel, Link
 from mailqueue.rabbitmq.broker.declaring import Declared
 from mailqueue.rabbitmq.broker.topology import Topology, headers_to_publish
 from model.errors import BrokerDenied, MailmendError, PublishFailed
@@ -72,12 +71,7 @@ class Publishing:
         self._turn = asyncio.Lock()
 
     async def publish(self, topology: Topology, message: Message) -> None:
-        """Publish; once more over a new channel if the broker refused, or had lost the queue.
-
-        Raises:
-            PublishFailed: refused, returned, or not confirmed in time.
-            BrokerUnreachable: nobody answers, or not to us; nothing was sent.
-        """
+        """Publish; once more over a new channel if the broker refused, or had lost the queue."""
         answer = await self._once(topology, message)
         doubtful = answer in _DOUBTFUL
         if answer in _AGAIN:

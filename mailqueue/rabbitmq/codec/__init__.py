@@ -1,8 +1,14 @@
 """Mails as James has them on the wire and on disk, under one name: messages, rows, the two blobs, attributes."""
 
 from mailqueue.rabbitmq.codec.attributes import attribute, attribute_value, priority_of, with_priority
-from mailqueue.rabbitmq.codec.messages import attempts_of, message_of, slice_of_message
-from mailqueue.rabbitmq.codec.payload import payload_of, queued_of
+from mailqueue.rabbitmq.codec.messages import (
+    attempts_of,
+    message_of,
+    payload_of,
+    publish_mail,
+    queued_of,
+    slice_of_message,
+)
 from mailqueue.rabbitmq.codec.rows import BrokenRow, due_listed_of, due_row_of, listed_of, read_row, row_of
 
 __all__ = [
@@ -16,6 +22,7 @@ __all__ = [
     "message_of",
     "payload_of",
     "priority_of",
+    "publish_mail",
     "queued_of",
     "read_row",
     "row_of",

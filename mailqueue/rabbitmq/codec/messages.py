@@ -1,17 +1,88 @@
-"""A mail's message for the broker: James's body, our headers, and its publishing."""
+"""A mail's message for the broker: James's JSON of the mail, to the byte, and our headers.
 
+Reading takes what any James may have written: fields that are missing or null where it has a default, whole seconds,
+ISO instants, fields that are not known here. Golden files that James 3.8.1 wrote are read and written by the tests.
+"""
+
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from mailqueue.rabbitmq.codec.attributes import priority_of
-from mailqueue.rabbitmq.codec.payload import payload_of
-from model.ids import QueueName
+from model.errors import BadPayload
+from model.ids import BlobId, EnqueueId, QueueName
 from model.ports import Broker
-from model.queue.mails import QueuedMail
+from model.queue.james_json import json_bytes, seconds_of
+from model.queue.json_fields import (
+    filled_text_of,
+    in_millis,
+    instant_of,
+    mapping_of,
+    object_in,
+    optional,
+    refuse,
+    text_of,
+    texts_of,
+    uuid_of,
+)
+from model.queue.mails import Mail, MailBlobs, QueuedMail, RecipientHeader
 from model.queue.messages import ATTEMPTS_HEADER, SLICE_HEADER, Message
 from model.queue.slices import EPOCH
 
 _MILLI: Final = timedelta(milliseconds=1)
+
+BODY_BYTES_MAX: Final = 128 * 2**20
+"""No broker takes messages that big unless told to; such a body is not even looked into."""
+
+STATE_DEFAULT: Final = "root"
+HOST_DEFAULT: Final = ("127.0.0.1", "localhost")
+"""James's own, where a mail says nothing."""
+
+_NULL_SENDERS: Final = frozenset({"", "<>"})
+
+
+def payload_of(queued: QueuedMail) -> bytes:
+    """The mail as James writes it in a message's body; `last_updated` is cut to milliseconds."""
+    mail, updated = queued.mail, queued.mail.last_updated
+    fields = {
+        "enqueueId": str(queued.enqueue_id),
+        "recipients": mail.recipients,
+        "name": mail.name,
+        "sender": mail.sender,
+        "state": mail.state,
+        "errorMessage": mail.error_message,
+        "lastUpdated": None if updated is None else seconds_of(in_millis(updated) - EPOCH),
+        "attributes": mail.attributes,
+        "remoteAddr": mail.remote_addr,
+        "remoteHost": mail.remote_host,
+        "perRecipientHeaders": _by_recipient(mail.recipient_headers),
+        "headerBlobId": queued.blobs.header,
+        "bodyBlobId": queued.blobs.body,
+    }
+    try:
+        return json_bytes(fields)
+    except UnicodeEncodeError:
+        raise BadPayload(f"the mail {queued.enqueue_id} holds half a surrogate pair") from None
+
+
+def queued_of(body: bytes) -> QueuedMail:
+    """The mail that the body of a message tells of."""
+    if len(body) > BODY_BYTES_MAX:
+        refuse("the message's body", f"has more than {BODY_BYTES_MAX:,} bytes")
+    fields = object_in(body, "the message's body")
+    enqueue_id = EnqueueId(uuid_of(fields.get("enqueueId"), "enqueueId"))
+    return QueuedMail(enqueue_id, _mail_of(fields), blobs_of(fields.get("headerBlobId"), fields.get("bodyBlobId")))
+
+
+def blobs_of(header: Any, body: Any) -> MailBlobs:
+    """The mail's blob ids, of any form."""
+    return MailBlobs(BlobId(filled_text_of(header, "headerBlobId")), BlobId(filled_text_of(body, "bodyBlobId")))
+
+
+def sender_of(value: Any) -> str | None:
+    """The sender; None for the null sender in any form."""
+    sender: str | None = optional(text_of, value, "sender")
+    return None if sender in _NULL_SENDERS else sender
 
 
 def message_of(queued: QueuedMail, slice_start: datetime | None, attempts: int = 0) -> Message:
@@ -43,3 +114,41 @@ async def publish_mail(
     broker: Broker, queue: QueueName, queued: QueuedMail, slice_start: datetime | None, attempts: int = 0
 ) -> None:
     await broker.publish(queue, message_of(queued, slice_start, attempts), priority_of(queued.mail))
+
+
+def _mail_of(fields: Mapping[str, Any]) -> Mail:
+    def text_or(field: str, default: str | None) -> Any:
+        return optional(text_of, fields.get(field), field, default)
+
+    addr, host = HOST_DEFAULT
+    return Mail(
+        name=text_of(fields.get("name"), "name"),
+        recipients=texts_of(fields.get("recipients"), "recipients"),
+        sender=sender_of(fields.get("sender")),
+        state=text_or("state", STATE_DEFAULT),
+        error_message=text_or("errorMessage", None),
+        remote_addr=text_or("remoteAddr", addr),
+        remote_host=text_or("remoteHost", host),
+        last_updated=optional(instant_of, fields.get("lastUpdated"), "lastUpdated"),
+        attributes={
+            name: text_of(value, f"attributes[{name}]")
+            for name, value in mapping_of(fields.get("attributes"), "attributes").items()
+        },
+        recipient_headers=tuple(_headers_in(fields.get("perRecipientHeaders"))),
+    )
+
+
+def _by_recipient(headers: Iterable[RecipientHeader]) -> Mapping[str, Mapping[str, Mapping[str, list[str]]]]:
+    """By recipient, then by name; both in the order of first occurrence."""
+    found: dict[str, dict[str, dict[str, list[str]]]] = {}
+    for one in headers:
+        found.setdefault(one.recipient, {"header": {}})["header"].setdefault(one.name, []).append(one.value)
+    return found
+
+
+def _headers_in(value: Any) -> Iterable[RecipientHeader]:
+    for place, (recipient, told) in enumerate(mapping_of(value, "perRecipientHeaders").items()):
+        field = f"perRecipientHeaders[{place}]"
+        for name, values in mapping_of(mapping_of(told, field).get("header"), f"{field}.header").items():
+            for text in texts_of(values, f"{field}.header[{name}]"):
+                yield RecipientHeader(recipient, name, text)

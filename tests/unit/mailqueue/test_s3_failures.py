@@ -2,7 +2,7 @@
 
 import pytest
 
-from mailqueue.blobs.s3 import S3Settings, code_in, compressed, failure
+from mailqueue.blobs.s3 import S3Settings, code_in, failure, refuse_compressed
 from model.errors import BlobsUnreachable, BucketMissing, ExitCode
 
 SETTINGS = S3Settings("https://s3.example.org", "mail-blobs", "AKIA", "secret")
@@ -71,7 +71,9 @@ def test_a_missing_bucket_is_a_kind_of_its_own() -> None:
 
 def test_a_compressed_blob_is_no_missing_one() -> None:
     """The mail waits; it is not given up."""
-    error = compressed(SETTINGS, "1_692_x", "zstd")
+    with pytest.raises(BlobsUnreachable) as refused:
+        refuse_compressed(SETTINGS, "1_692_x", {"Content-Encoding": "zstd"})
+    error = refused.value
     assert type(error) is BlobsUnreachable
     assert "1_692_x" in error.what
     assert "zstd" in error.what
