@@ -26,7 +26,7 @@ from cql.driver.asynchronous import AsyncKeyspace
 from cql.driver.contact import Contact
 from cql.introspect import keyspace_exists, live_schema
 from cql.memory import MemoryTables
-from mailqueue.blobs.contents import content_of
+from mailqueue.blobs.stores import content_of
 from mailqueue.metrics import NoCounts, QueueCounts
 from mailqueue.rabbitmq.broker.settings import BrokerSettings
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue

@@ -65,29 +65,15 @@ class BackgroundTasks:
             _LOG.error("left undone", exc_info=task.exception())
 
 
-@dataclass(frozen=True, slots=True)
-class _Done:
-    """A mail's blobs, and whether a consumer has just finished that mail."""
-
-    blobs: MailBlobs
-    dequeued: bool
-
-
 class BlobCleanup:
-    """Deletes the blobs of mails that left one queue.
-
-    Args:
-        blobs: where the bytes are.
-        maybe_sweep: asked once for each mail that was dequeued.
-        background: waits for the work at the end.
-        clock: lets others come.
-    """
+    """Deletes the blobs of mails that left one queue."""
 
     def __init__(
         self, blobs: Blobs, maybe_sweep: Callable[[], Awaitable[None]], background: BackgroundTasks, clock: Clock
     ) -> None:
         self._blobs, self._maybe_sweep, self._background, self._clock = blobs, maybe_sweep, background, clock
-        self._waiting: deque[_Done] = deque()
+        self._waiting: deque[MailBlobs] = deque()
+        self._dequeued = 0
         self._has_room = asyncio.Event()
         self._working = False
 
@@ -96,7 +82,8 @@ class BlobCleanup:
         while len(self._waiting) >= WAITING_MAX:
             self._has_room.clear()
             await self._has_room.wait()
-        self._waiting.append(_Done(blobs, dequeued))
+        self._waiting.append(blobs)
+        self._dequeued += dequeued
         if not self._working:
             self._working = True
             await self._background.add(self._work)
@@ -110,18 +97,18 @@ class BlobCleanup:
                 for _ in some:
                     self._waiting.popleft()
                 self._has_room.set()
-                await self._tidied(some)
+                await self._delete(some)
         finally:
             self._working = False
             self._has_room.set()
 
-    async def _tidied(self, some: list[_Done]) -> None:
+    async def _delete(self, some: list[MailBlobs]) -> None:
+        dequeued, self._dequeued = self._dequeued, 0
         try:
-            await self._blobs.delete_all([blob_id for one in some for blob_id in (one.blobs.header, one.blobs.body)])
+            await self._blobs.delete_all([blob_id for one in some for blob_id in (one.header, one.body)])
         finally:
-            for one in some:
-                if one.dequeued:
-                    await self._maybe_sweep()
+            for _ in range(dequeued):
+                await self._maybe_sweep()
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ class Drain(Generic[D]):
         self._filled.set()
 
     def fail(self, error: BaseException) -> None:
-        """Nothing more will come: `take` raises the error once all deliveries were handed out."""
+        """Nothing more will come: iterating raises the error once all deliveries were handed out."""
         self._failure = error
         self._filled.set()
 
@@ -72,8 +72,11 @@ class Drain(Generic[D]):
         self._lanes.clear()
         return left
 
-    async def take(self) -> D:
-        """The next delivery; waits for one. If cancelled, it has taken none."""
+    def __aiter__(self) -> "Drain[D]":
+        return self
+
+    async def __anext__(self) -> D:
+        """The next delivery; waits for one. If cancelled, it has taken none, and may be asked again."""
         while not self._lanes:
             if self._failure is not None:
                 raise self._failure

@@ -45,11 +45,7 @@ class _Entry:
 
 
 class MemoryMailQueue:
-    """Implements `mailqueue.queue.MailQueue`; all holders of this object share the queue.
-
-    Attributes:
-        dead: the mails that were rejected.
-    """
+    """Implements `mailqueue.queue.MailQueue`; all holders of this object share the queue."""
 
     def __init__(self, name: QueueName, clock: Clock) -> None:
         self.name, self.clock = name, clock

@@ -329,7 +329,6 @@ class Mended:
         republished: mails whose message was published again.
         marked: mails that were taken out of the queue.
         unkept: of those, the ones that nothing told of, and nothing was kept of: what the broker holds is dropped.
-        removed_blobs: orphans that are gone.
         failed: what could not be done, in sentences.
     """
 

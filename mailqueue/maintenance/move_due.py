@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from mailqueue.blobs.contents import forget
+from mailqueue.blobs.stores import forget
 from mailqueue.concurrency import finished, in_batches
 from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.codec import publish_mail
@@ -81,7 +81,6 @@ class DueLease:
     """A partition's lease, taken by this process.
 
     Attributes:
-        until: when it ends, unless it is renewed.
         renewal: held by the one caller that renews; the others wait.
     """
 

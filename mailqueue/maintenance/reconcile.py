@@ -171,16 +171,7 @@ async def drained(  # noqa: PLR0917 - whom, when, which, how many
     most: int,
     wanted: Collection[EnqueueId] = (),
 ) -> Drained:
-    """Take every message without an ack, name its mail, and return it; the dead letters likewise.
-
-    Args:
-        broker: whom to take them from.
-        clock: time.
-        queue: whose.
-        depth: what the broker has counted a moment ago.
-        most: how many are in hand at most.
-        wanted: whose mails somebody wants to see.
-    """
+    """Take every message without an ack, name its mail, and return it; the dead letters likewise."""
     began_at = instant_of(clock.micros())
     async with broker.deliveries(queue, most) as deliveries:
         waiting = await _named(deliveries, clock, depth.ready, wanted)

@@ -50,7 +50,6 @@ class MendRequest:
 
     Attributes:
         republish: whether mails that lack their message are published again; only those older than `older_than`.
-        mark: mails to be taken out of the queue.
         remove_orphans: whether blobs that nothing refers to are removed.
     """
 

@@ -63,7 +63,6 @@ class Redriven:
     """What became of the dead letters, or would.
 
     Attributes:
-        redriven: those that are in the queue again.
         dropped: those whose mails were marked meanwhile.
         unreadable: those that tell of no mail; they stay where they are.
     """

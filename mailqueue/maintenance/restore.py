@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from mailqueue.blobs.contents import put_content
+from mailqueue.blobs.stores import put_content
 from mailqueue.maintenance.comparison import LiveMail
 from mailqueue.metrics import QueueCount
 from mailqueue.queue import RemovedMail, RestoreResult

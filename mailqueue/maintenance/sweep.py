@@ -21,10 +21,10 @@ from mailqueue.concurrency import in_order
 from mailqueue.maintenance.clean_slices import Cleaner
 from mailqueue.maintenance.renew import Renewal
 from mailqueue.metrics import QueueCount
+from mailqueue.rabbitmq.view.known_queues import QueueState
 from mailqueue.rabbitmq.view.marks import RememberedMarks
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from mailqueue.rabbitmq.view.slices import Slices
-from mailqueue.rabbitmq.view.start_rows import QueueState
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import MailmendError
 from model.ids import EnqueueId, QueueName
@@ -61,10 +61,8 @@ class Swept:
 
     Attributes:
         slices: that were cleaned, whether or not they held anything.
-        rows: that went with them.
         blobs: of mails that were done with, deleted once more in case they were left.
         rescued: mails without a mark that lay before the browse start, and were put back and published.
-        rescued_ids: the first of them.
         renewed: mails that would have expired soon, put again.
         orphan_marks: marks that this process wrote since its last sweep for mails of slices out of sight.
         moved_back: whether somebody else put the browse start back.

@@ -23,7 +23,7 @@ from functools import partial
 from itertools import count
 from typing import Final
 
-from mailqueue.blobs.contents import content_of
+from mailqueue.blobs.stores import content_of
 from mailqueue.concurrency import finished
 from mailqueue.draining import Drain
 from mailqueue.metrics import QueueCount
@@ -170,7 +170,7 @@ class _Stream:
 
     async def __anext__(self) -> UnackedMail:
         while True:
-            mail = await self._ready.take()
+            mail = await anext(self._ready)
             if await self._still_waits(mail):
                 self._parts.counts.add(QueueCount.DELIVERED, self._parts.queue)
                 return mail

@@ -9,7 +9,7 @@ import logging
 from datetime import datetime
 from typing import Final
 
-from mailqueue.blobs.contents import forget, put_content
+from mailqueue.blobs.stores import forget, put_content
 from mailqueue.concurrency import finished
 from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.codec import publish_mail, with_priority

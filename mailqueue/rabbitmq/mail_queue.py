@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from mailqueue.background import BackgroundJob, BackgroundTasks, BlobCleanup, run_jobs
-from mailqueue.blobs.contents import content_of
+from mailqueue.blobs.stores import content_of
 from mailqueue.draining import checked_prefetch
 from mailqueue.health import QueueFigures
 from mailqueue.maintenance.comparison import IDS_MAX, Mended, Reconciled

@@ -20,7 +20,6 @@ class Parts:
     """One queue's tables, broker, blobs and clock, and what is built of them.
 
     Attributes:
-        background: work that nobody waits for.
         maybe_sweep: begins a sweep once in so many calls.
     """
 

@@ -120,10 +120,10 @@ class UnackedMail:
             due_at=parts.now + wait,
             attempts=self.attempts + 1,
         )
-        async with due.kept(parts.queue, listed) as kept:
+        async with due.kept(parts.queue, listed) as changes:
             await row_taken_back(parts, self.queued, self.slice_start)
             told = await self._told(self.delivery.ack)
-            kept.changes.sure = told and not self.redelivered
+            changes.sure = told and not self.redelivered
         parts.counts.add(QueueCount.RETRIED, parts.queue)
         return Settlement.RETRIED
 

@@ -25,8 +25,6 @@ class DeliveryVerdict(Enum):
     """What a delivery is, and what follows.
 
     Attributes:
-        settling: what the broker is told.
-        count: what is counted.
         log: what the log says of it; "" for nothing.
     """
 
@@ -89,8 +87,6 @@ class LookedUp:
 
     Attributes:
         queued: the mail; None where the body holds none that can be read.
-        marked: whether it is marked.
-        row: what is known of its row.
         content: header and body together; None where they are missing, or were not looked for.
         silence: why something was not found out: an error's text; None where everything answered.
     """

@@ -11,8 +11,7 @@ from datetime import timedelta
 from typing import Final
 
 from model.errors import BadPayload, ConfigurationRefused
-from model.queue.james_json import json_text, seconds_of
-from model.queue.json_fields import object_in, refuse, whole_number_of, whole_seconds_of
+from model.queue.james_json import json_text, object_in, refuse, seconds_of, whole_number_of, whole_seconds_of
 from model.queue.slices import SECOND, Slicing
 
 AGGREGATE: Final = "CassandraMailQueueViewConfiguration"

@@ -3,14 +3,32 @@
 No spaces; of texts only quotes, backslashes and control characters are escaped, these with capital hexadecimal digits.
 Written straight into bytes, what lies beyond 16 bits is escaped too, as two halves; written into a text it is not.
 Lengths of time and instants are seconds with nine digits. Held against what James 3.8.1 wrote, and Jackson 2.15 itself.
+
+Reading is strict: fields of what others wrote, taken strictly: each is of its kind, or the error names the field.
+
+Bodies of messages, rows and events of the queue come from any version of James, and from anybody who may publish: no
+such text raises anything but `BadPayload`. Its message names fields and kinds, never contents: those may be people's
+addresses.
 """
 
+import json
+import math
 import re
-from collections.abc import Mapping
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, NoReturn
+from uuid import UUID
 
+from model.errors import BadPayload
+from model.queue.slices import EPOCH
+
+MEND: Final = "Whoever wrote it is not James, or a James whose form is not known; it was left where it is."
+
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_NUMBER: Final = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?")
+_SECONDS: Final = (Decimal(-62_135_596_800), Decimal(253_402_300_799))
+"""The years 1 to 9999, in seconds since 1970; without its last second, which may be rounded up."""
 _MICROSECOND: Final = timedelta(microseconds=1)
 _ESCAPED: Final = re.compile(r'[\x00-\x1f"\\]')
 _WIDE: Final = re.compile("[\U00010000-\U0010ffff]")
@@ -66,3 +84,126 @@ def _in_halves(found: re.Match[str]) -> str:
 
 def _escape(found: re.Match[str]) -> str:
     return _SHORT.get(found[0]) or f"\\u{ord(found[0]):04X}"
+
+
+def refuse(field: str, why: str) -> NoReturn:
+    """Always raises `BadPayload`, which names the field."""
+    raise BadPayload(f"{field} {why}", mend=MEND)
+
+
+def object_in(text: str | bytes, what: str) -> Mapping[str, Any]:
+    """The one JSON object in a text; numbers with a fraction stay exact."""
+    try:
+        found = json.loads(text, parse_float=Decimal, parse_constant=_no_number)
+    except (ValueError, ArithmeticError, RecursionError) as error:
+        raise BadPayload(f"{what} is not JSON: {type(error).__name__}", mend=MEND) from None
+    if not isinstance(found, dict):
+        refuse(what, "is not a JSON object")
+    return found
+
+
+def text_of(value: Any, field: str) -> str:
+    """A text that every store can keep: without halves of surrogate pairs."""
+    if not isinstance(value, str):
+        refuse(field, "is missing" if value is None else "is not a text")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        refuse(field, "holds half a surrogate pair")
+    return value
+
+
+def filled_text_of(value: Any, field: str) -> str:
+    """A text that is not empty."""
+    return text_of(value, field) or refuse(field, "is empty")
+
+
+def texts_of(value: Any, field: str) -> tuple[str, ...]:
+    """A list of texts."""
+    return tuple(text_of(one, f"{field}[{place}]") for place, one in enumerate(_list_of(value, field)))
+
+
+def mapping_of(value: Any, field: str) -> Mapping[str, Any]:
+    """An object whose names are texts; None counts as an empty one."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        refuse(field, "is not an object")
+    for name in value:
+        text_of(name, f"a name in {field}")
+    return value
+
+
+def uuid_of(value: Any, field: str) -> UUID:
+    """A UUID, or its usual text."""
+    if isinstance(value, UUID):
+        return value
+    if not _UUID.fullmatch(text_of(value, field)):
+        refuse(field, "is not a UUID")
+    return UUID(value)
+
+
+def instant_of(value: Any, field: str) -> datetime:
+    """Seconds since 1970 with or without a fraction, as number or text, or ISO 8601; cut to milliseconds like James."""
+    if isinstance(value, datetime):
+        return in_millis(value)
+    if isinstance(value, str) and not _NUMBER.fullmatch(value):
+        return in_millis(_iso_instant(value, field))
+    if isinstance(value, str):
+        value = Decimal(value)
+    if not _is_number(value):
+        refuse(field, "is not an instant")
+    first, after = _SECONDS
+    if not first <= value < after:
+        refuse(field, "is out of the years 1 to 9999")
+    return EPOCH + timedelta(milliseconds=math.floor(Decimal(value) * 1000))
+
+
+def whole_number_of(value: Any, field: str, allowed: range) -> int:
+    """A whole number of the range."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        refuse(field, "is missing" if value is None else "is not a whole number")
+    if value not in allowed:
+        refuse(field, f"is not between {allowed.start} and {allowed.stop - 1}")
+    return value
+
+
+def whole_seconds_of(value: Any, field: str, allowed: range) -> timedelta:
+    """A duration in seconds, written whole or with a fraction of zeros."""
+    if _is_number(value) and allowed.start <= value < allowed.stop and not value % 1:
+        value = int(value)
+    return timedelta(seconds=whole_number_of(value, field, allowed))
+
+
+def in_millis(at: datetime) -> datetime:
+    """The time cut to milliseconds, as Cassandra's timestamps and James's dates keep it."""
+    return at.replace(microsecond=at.microsecond // 1000 * 1000)
+
+
+def optional(take: Callable[[Any, str], Any], value: Any, field: str, default: Any = None) -> Any:
+    """The field taken with `take`; the default where the value is None."""
+    return default if value is None else take(value, field)
+
+
+def _list_of(value: Any, field: str) -> Iterable[Any]:
+    if not isinstance(value, list | tuple):
+        refuse(field, "is missing" if value is None else "is not a list")
+    return value
+
+
+def _iso_instant(text: str, field: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(text)
+        return found.astimezone(UTC) if found.tzinfo else refuse(field, "is an instant without its offset")
+    except (ValueError, OverflowError):
+        refuse(field, "is not an instant")
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, Decimal):
+        return not value.is_nan()
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _no_number(_: str) -> NoReturn:
+    raise ValueError("not a number")

@@ -30,8 +30,6 @@ class Depth:
     Attributes:
         ready: messages that wait, all levels together.
         unacked: messages delivered and not acked yet; None where the broker's HTTP API is not set up.
-        consumers: who takes from it.
-        dead: messages in the dead letter queue.
         delivery_limit: after so many returns the broker dead-letters a message; None: never, or not known.
         alarms: what is short, and on which node, so that the broker takes no new messages; none where not known.
         dead_limit: after so many returns the broker drops a dead letter; None: never, not known, or there is none.

@@ -41,7 +41,6 @@ class Size:
     """How many mails a queue holds.
 
     Attributes:
-        mails: those that wait: a row and no mark.
         delayed: those that are not due yet, beside them.
         slices_read: how many slices of waiting mails were looked at; the time that counting takes depends on it.
         counted_by: METADATA where any slice had to be counted so.
@@ -99,11 +98,6 @@ def others_were_at_work(tallies: Iterable[WriterTally], rows: int, marked: int) 
     """Whether a slice holds rows or marks that nobody has counted: another program's, perhaps James's.
 
     Only where every sum is settled; fewer rows prove nothing, for a sweep may have been cut short.
-
-    Args:
-        tallies: of the slice.
-        rows: that lie there.
-        marked: how many of them are marked.
     """
     told = tuple(tallies)
     if not all(one.settled for one in told):

@@ -22,9 +22,9 @@ from aio_pika.abc import AbstractIncomingMessage as Incoming
 
 from cql.driver.asynchronous import AsyncKeyspace
 from cql.driver.session import Keyspace
-from mailqueue.blobs.contents import split
 from mailqueue.blobs.object_storage import open_s3
 from mailqueue.blobs.s3 import S3Settings
+from mailqueue.blobs.stores import split
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from mailqueue.rabbitmq.broker.topology import headers_to_publish, topology_of

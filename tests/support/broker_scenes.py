@@ -43,11 +43,9 @@ class MemoryScene:
     broker: MemoryBroker
 
     def client(self) -> Broker:
-        """All share it."""
         return self.broker
 
     def cut(self) -> None:
-        """Every consumer loses what it has in hand."""
         self.broker.drop_connections()
 
 
@@ -60,18 +58,15 @@ class RabbitScene:
     clients: list[RabbitBroker] = field(default_factory=list)
 
     def client(self) -> RabbitBroker:
-        """A further one, with connections of its own."""
         self.clients.append(RabbitBroker(self.settings, SystemClock()))
         return self.clients[-1]
 
     def cut(self) -> None:
-        """All connections of all clients."""
         self.wire.cut()
 
 
 @asynccontextmanager
 async def memory_scene(delivery_limit: int | None = None) -> AsyncIterator[MemoryScene]:
-    """A twin."""
     yield MemoryScene(MemoryBroker(SystemClock(), delivery_limit))
 
 
@@ -98,7 +93,6 @@ async def rabbit_scene(
 
 
 async def taken(deliveries: AsyncIterator[Delivery], count: int) -> list[Delivery]:
-    """The next so many, which must come in time."""
     async with asyncio.timeout(SECONDS_MAX):
         return [await anext(deliveries) for _ in range(count)]
 

@@ -74,7 +74,6 @@ class Broker:
             self.api("DELETE", f"vhosts/{name}")
 
     def url(self, vhost: str = "/") -> str:
-        """What an AMQP library takes."""
         return f"amqp://{self.user}:{self.password}@{self.host}:{self.port}/{quote(vhost, safe='')}"
 
     def api(self, method: str, path: str, body: object | None = None) -> Any:
@@ -103,7 +102,6 @@ class OwnBroker(Broker):
         self.run.up()
 
     def stop(self) -> None:
-        """Let it end in its own time."""
         self.run.down()
 
     def kill(self) -> None:
@@ -181,7 +179,6 @@ def _is_saved(table: Path) -> bool:
 
 @contextmanager
 def one_rabbitmq() -> Iterator[Broker]:
-    """The broker that most tests share."""
     if given := os.environ.get(GIVEN):
         host, port, management_port = given.rsplit(":", 2)
         yield Broker(host, int(port), int(management_port))

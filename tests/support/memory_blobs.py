@@ -75,7 +75,6 @@ class MemoryStore:
         return there
 
     async def scan(self) -> AsyncIterator[StoredBlob]:
-        """What is there when the scan begins."""
         for _, blob in await self._surrounded(BlobVerb.SCAN, None, lambda: list(self._kept.values())):
             yield blob
 

@@ -153,7 +153,6 @@ class MemoryBroker:
     # What tests ask of it
 
     def will(self, *fates: Fate) -> None:
-        """Set the outcome of the next publishes."""
         self.fates.extend(fates)
 
     def let_arrive(self) -> None:
@@ -193,7 +192,6 @@ class MemoryBroker:
         return [kept.message for kept in self._held(queue).ready(PRIORITIES)]
 
     def unacked(self, queue: QueueName) -> list[Message]:
-        """Unacked messages, dead letters too."""
         return [d.message for stream in self._streams if stream.queue == queue for d in stream.in_hand]
 
     def dead(self, queue: QueueName) -> list[Message]:
@@ -271,7 +269,6 @@ class MemoryBroker:
             self._held(delivery.queue).put(delivery.lane, kept)
 
     def bury(self, delivery: "_MemoryDelivery") -> None:
-        """Dead-letter it; a dead letter is dropped."""
         if delivery.lane == _DEAD:
             return
         self._arrivals += 1
@@ -304,7 +301,7 @@ class _Stream:
 
     async def __anext__(self) -> Delivery:
         await asyncio.sleep(0)
-        return await self._drain.take()
+        return await anext(self._drain)
 
     def has_room(self, lane: int) -> bool:
         return sum(delivery.lane == lane for delivery in self.in_hand) < self.prefetch

@@ -39,7 +39,6 @@ class S3:
         return S3Settings(self.endpoint, bucket, **given)
 
     def bucket(self) -> S3Settings:
-        """A new bucket, empty."""
         settings = self.settings(f"t-{uuid4().hex[:12]}")
         assert asyncio.run(create_bucket(settings))
         return settings
@@ -56,17 +55,14 @@ class OwnS3(S3):
         self.run.up()
 
     def stop(self) -> None:
-        """Let it end in its own time."""
         self.run.down()
 
     def kill(self) -> None:
-        """End it as a crash would."""
         self.run.kill()
 
 
 @contextmanager
 def one_s3() -> Iterator[S3]:
-    """The store that most tests share."""
     if given := os.environ.get(GIVEN):
         access_key, _, secret_key = os.environ[GIVEN_KEYS].partition(":")
         yield S3(given, access_key, secret_key)

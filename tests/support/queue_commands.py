@@ -67,7 +67,6 @@ class QueueShell:
     asked: list[str] = field(default_factory=list)
 
     def __call__(self, *arguments: str, **environment: str) -> Ended:
-        """Type `mailmend queue` and the arguments."""
         return self.line("queue", *arguments, **environment)
 
     def on_queue(self, story: Callable[[RabbitMailQueue], Awaitable[T]], name: QueueName = SPOOL) -> T:
@@ -82,7 +81,6 @@ class QueueShell:
         return asyncio.run(told())
 
     def put(self, *names: str, queue: QueueName = SPOOL, **fields: Any) -> list[EnqueueId]:
-        """Enqueue mails of these names."""
 
         async def story(opened: RabbitMailQueue) -> list[EnqueueId]:
             return [await opened.enqueue(mail(name, **fields), CONTENT) for name in names]
@@ -90,19 +88,15 @@ class QueueShell:
         return self.on_queue(story, queue)
 
     def put_later(self, name: str, delay: timedelta, queue: QueueName = SPOOL, **fields: Any) -> EnqueueId:
-        """Enqueue a mail that is delayed."""
         return self.on_queue(lambda opened: opened.enqueue(mail(name, **fields), CONTENT, delay=delay), queue)
 
     def listed(self, queue: QueueName = SPOOL) -> list[Listed]:
-        """What is in a queue."""
         return self.on_queue(listed, queue)
 
     def names(self, queue: QueueName = SPOOL) -> list[str]:
-        """By name."""
         return self.on_queue(names, queue)
 
     def delivered(self, count: int, queue: QueueName = SPOOL) -> list[str]:
-        """Take and ack so many; their names."""
         return self.on_queue(lambda opened: drained(opened, count), queue)
 
     def delivers_nothing(self, queue: QueueName = SPOOL) -> bool:
@@ -120,7 +114,6 @@ class QueueShell:
         return self.on_queue(story, queue) and not self.broker.ready(queue)
 
     def lose_content(self, enqueue_id: EnqueueId) -> None:
-        """The object store lost the mail's body."""
         (one,) = (one for one in self.listed() if one.queued.enqueue_id == enqueue_id)
         asyncio.run(self.blobs.store.remove(one.queued.blobs.body))
 
@@ -130,7 +123,6 @@ class QueueShell:
         self.cluster.keyspace(KEYSPACE).write(Change(table, (self.name,), {table.regular[0].name: start}))
 
     def pass_time(self, **span: float) -> None:
-        """Turn the clock."""
         self.clock.advance(timedelta(**span).total_seconds())
 
     @property
@@ -140,7 +132,6 @@ class QueueShell:
 
     @property
     def now(self) -> datetime:
-        """By the clock."""
         return self.clock.now.astimezone(UTC)
 
 
@@ -163,5 +154,4 @@ def queue_shell(monkeypatch: pytest.MonkeyPatch, home: Path, schema: Schema = OU
 
 
 def ids_in(mails: Sequence[dict[str, Any]]) -> list[str]:
-    """The ids of mails in JSON."""
     return [one["id"] for one in mails]

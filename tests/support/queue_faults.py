@@ -70,7 +70,6 @@ class Servers:
 
     @property
     def contact(self) -> Contact:
-        """Of Cassandra."""
         return Contact(self.hosts, self.port)
 
     @property
@@ -81,12 +80,10 @@ class Servers:
 
     @property
     def blobs(self) -> S3Settings:
-        """Of the object store."""
         return S3Settings(self.endpoint, self.bucket, self.access_key, self.secret_key, allow_http=True)
 
     @property
     def environment(self) -> dict[str, str]:
-        """Where commands find them."""
         return {
             "MAILMEND_HOST": self.hosts[0],
             "MAILMEND_PORT": str(self.port),
@@ -137,21 +134,18 @@ class Doomed:
     armed: bool = False
 
     def comes_to(self, what: str) -> None:
-        """Go on, or die."""
         if self.armed and what == self.at:
             self.nth -= 1
             if self.nth == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     async def step(self, _: Side, what: str, carry_out: Callable[[], Awaitable[T]], _errors: Errors) -> T:
-        """Take a step; die before it, or after it."""
         self.comes_to(what)
         answer = await carry_out()
         self.comes_to(f"done {what}")
         return answer
 
     def came(self, what: str) -> None:
-        """Something came by itself."""
         self.comes_to(f"done {what}")
 
 
@@ -174,7 +168,6 @@ class Ahead(SystemClock):
 async def opened(
     servers: Servers, keyspace: Keyspace, queue: str, *, ahead_seconds: float = 0, life: Doomed | None = None
 ) -> AsyncIterator[RabbitMailQueue]:
-    """A queue as a process of its own has it."""
     clock, life = Ahead(ahead_seconds), life or Doomed()
     broker = RabbitBroker(servers.broker, clock)
     tables = WiredTables(AsyncKeyspace(keyspace), life)
@@ -199,22 +192,18 @@ class Acting:
     ledger: int
 
     def arm(self) -> None:
-        """From here on it dies at its step."""
         self.life.armed = True
 
     def tell(self, what: str, one: object) -> None:
-        """Write it down for ever."""
         line = json.dumps({"what": what, "of": str(one), "at": time.time_ns()})
         os.write(self.ledger, f"{line}\n".encode())
 
     @property
     def lasts(self) -> bool:
-        """Whether nobody has told it to stop."""
         return not Path(self.order.stop).exists()
 
 
 async def enqueue(acting: Acting, **when: Any) -> None:
-    """Two mails; armed for the second."""
     acting.tell("enqueued", await acting.queue.enqueue(mail("first"), CONTENT, **when))
     acting.arm()
     second = await acting.queue.enqueue(mail("second"), CONTENT, **when)
@@ -223,7 +212,6 @@ async def enqueue(acting: Acting, **when: Any) -> None:
 
 
 async def delay(acting: Acting) -> None:
-    """Two mails that are delayed."""
     await enqueue(acting, delay=timedelta(hours=1))
 
 
@@ -247,12 +235,10 @@ async def ack(acting: Acting) -> None:
 
 
 async def retry(acting: Acting) -> None:
-    """The same, delayed again."""
     await _settle(acting, lambda one: one.retry(timedelta(hours=1)), "retried")
 
 
 async def reject(acting: Acting) -> None:
-    """The same, as dead letters."""
     await _settle(acting, lambda one: one.reject(), "rejected")
 
 
@@ -265,13 +251,11 @@ async def move(acting: Acting) -> None:
 
 
 async def sweep(acting: Acting) -> None:
-    """One sweep."""
     acting.arm()
     await acting.queue.sweep()
 
 
 async def purge(acting: Acting) -> None:
-    """Every mail."""
     acting.arm()
 
     async def removing(listed: Listed) -> None:
@@ -297,7 +281,6 @@ async def keep_enqueuing(acting: Acting) -> None:
 
 
 async def keep_dequeuing(acting: Acting) -> None:
-    """Ack most, retry a few, until told to stop."""
     async with acting.queue.dequeue(prefetch=8, priorities=[5]) as mails:
         number = 0
         while acting.lasts:
@@ -327,7 +310,6 @@ async def keep_sweeping(acting: Acting) -> None:
 
 
 async def keep_purging(acting: Acting) -> None:
-    """Remove what one sender sent, again and again."""
     while acting.lasts:
         meant: list[object] = []
 
@@ -371,7 +353,6 @@ def typed(order: Order) -> None:
 
 
 def act(servers: Servers, order: Order) -> None:
-    """One child's life."""
     if order.story == COMMAND:
         typed(order)
         return
@@ -387,7 +368,6 @@ def act(servers: Servers, order: Order) -> None:
 
 
 def main() -> None:
-    """Do as each line says."""
     for line in sys.stdin:
         asked = json.loads(line)
         _answer(_waited(asked["wait"]) if "wait" in asked else _begun(asked))
@@ -406,7 +386,6 @@ def _begun(asked: Mapping[str, Any]) -> int:
 
 
 def _waited(pid: int) -> int:
-    """The exit code; -9 after SIGKILL."""
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
@@ -422,7 +401,6 @@ def _child(servers: Servers, order: Order) -> None:
 
 
 def asked(servers: Servers, order: Order) -> str:
-    """The line that begins a process."""
     return json.dumps({"servers": asdict(servers), "order": asdict(order)})
 
 

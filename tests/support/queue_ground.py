@@ -52,12 +52,10 @@ class Ground:
     folder: Path
 
     def begin(self, story: str, queue: str, **wishes: Any) -> tuple[int, Path]:
-        """Let a process begin; its pid, and its ledger."""
         ledger = self.folder / f"{queue}-{story}-{uuid4().hex[:6]}.jsonl"
         return int(self._ask(asked(self.servers, Order(story, queue, str(ledger), **wishes)))), ledger
 
     def wait(self, pid: int) -> int:
-        """How a process ended."""
         return int(self._ask(json.dumps({"wait": pid})))
 
     def killed(self, story: str, queue: str, at: str, nth: int = 1, **wishes: Any) -> Told:
@@ -83,7 +81,6 @@ class Ground:
         return asyncio.run(all_of_it())
 
     def put(self, queue: str, *names: str, ahead_seconds: float = 0, **when: Any) -> list[EnqueueId]:
-        """Enqueue mails of these names."""
 
         async def story(process: RabbitMailQueue) -> list[EnqueueId]:
             return [await process.enqueue(mail(name), CONTENT, **when) for name in names]
@@ -91,7 +88,6 @@ class Ground:
         return self.told(queue, story, ahead_seconds=ahead_seconds)
 
     def put_at_once(self, queue: str, names: Sequence[str]) -> list[EnqueueId]:
-        """The same, side by side."""
 
         async def story(process: RabbitMailQueue) -> list[EnqueueId]:
             return list(await asyncio.gather(*(process.enqueue(mail(name), CONTENT) for name in names)))
@@ -99,7 +95,6 @@ class Ground:
         return self.told(queue, story)
 
     def listed(self, queue: str) -> set[str]:
-        """The ids of what is listed."""
 
         async def story(process: RabbitMailQueue) -> set[str]:
             return {str(one.queued.enqueue_id) for one in await listed(process)}
@@ -107,7 +102,6 @@ class Ground:
         return self.told(queue, story)
 
     def blobs(self) -> set[BlobId]:
-        """What the store holds."""
 
         async def story(process: RabbitMailQueue) -> set[BlobId]:
             return {blob.blob_id async for blob in parts_of(process).blobs.scan()}
@@ -115,7 +109,6 @@ class Ground:
         return self.told("of-no-matter", story)
 
     def in_bucket(self, s3: S3) -> "Ground":
-        """The same with an empty store."""
         return replace(self, servers=replace(self.servers, bucket=s3.bucket().bucket))
 
     def shell(self, home: Path, monkeypatch: pytest.MonkeyPatch, ahead_seconds: float = LATER) -> "QueueLine":
@@ -139,7 +132,6 @@ class QueueLine:
     line: CommandLine
 
     def __call__(self, *arguments: str) -> Ended:
-        """Type it, and the arguments."""
         return self.line("queue", *arguments)
 
     def reconciled(self, queue: str, *options: str, code: int) -> dict[str, Any]:
@@ -158,7 +150,6 @@ class QueueLine:
 
 
 def ids_of(told: Sequence[dict[str, Any]], what: str) -> list[str]:
-    """The ids of what was told under that word."""
     return [one["of"] for one in told if one["what"] == what]
 
 
@@ -195,14 +186,12 @@ async def _let_go(queue: RabbitMailQueue) -> None:
 
 
 async def until(holds: Callable[[], Awaitable[bool]], seconds_max: float = PATIENCE_SECONDS) -> None:
-    """Ask until it holds, or patience ends."""
     async with asyncio.timeout(seconds_max):
         while not await holds():  # noqa: ASYNC110 - servers tell nobody
             await asyncio.sleep(0.05)
 
 
 async def swept(queue: RabbitMailQueue) -> None:
-    """A sweep."""
     await queue.sweep()
 
 
@@ -219,7 +208,6 @@ async def dead_letters(queue: RabbitMailQueue) -> list[str]:
 
 
 def servers_of(nodes: CassandraServer | ThreeNodes, keyspace: str, broker: Broker, vhost: str, s3: S3) -> Servers:
-    """A keyspace, a virtual host and a new bucket."""
     hosts = nodes.hosts[:1] if isinstance(nodes, ThreeNodes) else (nodes.host,)
     at = s3.bucket()
     keys = (s3.access_key, s3.secret_key)
@@ -240,7 +228,6 @@ def queue_ground(server: CassandraServer, broker: Broker, vhost: str, s3: S3, fo
 
 @contextmanager
 def program() -> "Iterator[subprocess.Popen[str]]":
-    """The program that forks processes."""
     command = [sys.executable, "-m", "tests.support.queue_faults"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as forks:
         assert forks.stdin

@@ -58,11 +58,9 @@ class Promises:
         return mail
 
     def named(self, name: str) -> Promised:
-        """The mail of that name."""
         return self.mails[name]
 
     def by_id(self, enqueue_id: EnqueueId) -> Promised | None:
-        """The mail of that id, where it is known."""
         return next((mail for mail in self.mails.values() if mail.enqueue_id == enqueue_id), None)
 
     def over(self, name: str, at: datetime, in_hand: Iterable[int] = ()) -> None:
@@ -78,14 +76,12 @@ class Promises:
             mail.standing = Standing.OPEN
 
     def dead_letter(self, name: str, *, sure: bool) -> None:
-        """A consumer has rejected it."""
         mail = self.mails[name]
         mail.rejected = True
         if mail.standing is Standing.OWED or (sure and mail.standing is Standing.OPEN):
             mail.standing = Standing.REJECTED if sure else Standing.OPEN
 
     def standing(self, *standings: Standing) -> list[Promised]:
-        """The mails of which that is promised."""
         return [mail for mail in self.mails.values() if mail.standing in standings]
 
     def may_come(self, name: str, content: bytes, *, excused: bool = False) -> None:

@@ -13,7 +13,6 @@ HOUR = timedelta(hours=1)
 
 
 def rows(queue: RealQueue) -> list[dict[str, Any]]:
-    """Every row of enqueued mails."""
     return [dict(row) for row in queue.keyspace.scan(Scan(ENQUEUED_MAILS, ENQUEUED_MAILS.names))]
 
 
@@ -42,7 +41,6 @@ def does_not_drain(queue: RealQueue) -> None:
 
 
 def one_is_to_go(queue: RealQueue) -> None:
-    """Two mails; one must not go out."""
     queue.put("mistake", "letter")
 
 

@@ -26,21 +26,18 @@ def settled(queue: QueueShell, *names: str) -> list[EnqueueId]:
 
 
 def found(queue: QueueShell, *arguments: str, code: int = 1) -> dict[str, Any]:
-    """What a comparison comes to."""
     ended = queue("reconcile", *arguments, "--json")
     assert ended.code == code, ended.err
     return ended.json
 
 
 def row_of(queue: QueueShell, enqueue_id: EnqueueId) -> dict[str, Any]:
-    """A mail's row."""
     rows = queue.cluster.keyspace(KEYSPACE).scan(Scan(ENQUEUED_MAILS, ENQUEUED_MAILS.names))
     (row,) = (dict(row) for row in rows if row["enqueueid"] == enqueue_id)
     return row
 
 
 def stray_blob(queue: QueueShell, content: bytes = b"stray", blobs: NamedBlobs | None = None) -> BlobId:
-    """A blob that nothing refers to."""
     return asyncio.run((blobs or queue.blobs).put(content, BlobKind.BODY))
 
 
@@ -57,7 +54,6 @@ class Moving:
         self.done = False
 
     def __call__(self, operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        """Carry the operation out."""
         if isinstance(operation, Scan) and operation.table.name == DUE_MAILS.name and not self.done:
             self._left -= 1
             if self._left < 0:

@@ -54,9 +54,7 @@ Errors = Callable[[Trouble], MailmendError]
 class Wire(Protocol):
     """Carries the steps of one process."""
 
-    async def step(self, side: Side, what: str, carry_out: Callable[[], Awaitable[T]], errors: Errors) -> T:
-        """Take a step, or fail."""
-        ...
+    async def step(self, side: Side, what: str, carry_out: Callable[[], Awaitable[T]], errors: Errors) -> T: ...
 
     def came(self, what: str) -> None:
         """Something came by itself."""
@@ -75,15 +73,12 @@ class WiredTables:
     stamped: Callable[[Any], Any] = lambda write: write
 
     async def read(self, read: Read) -> Sequence[Seen]:
-        """Read."""
         return await self.wire.step(Side.READS, "read", lambda: self.tables.read(read), _no_answer)
 
     async def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:
-        """One after the other."""
         return [await _caught(self.read, read) for read in reads]
 
     async def scan(self, scan: Scan) -> AsyncIterator[Row]:
-        """Read; as old as when it was asked for."""
 
         async def rows() -> list[Row]:
             return [row async for row in self.tables.scan(scan)]
@@ -92,7 +87,6 @@ class WiredTables:
             yield row
 
     async def write(self, write: Write) -> None:
-        """Write."""
         stamped = self.stamped(write)
         await self.wire.step(Side.WRITES, _name(write), lambda: self.tables.write(stamped), _no_answer)
 
@@ -101,7 +95,6 @@ class WiredTables:
         return [await _caught(self.write, write) for write in writes]
 
     async def attempt(self, write: Conditional) -> Applied:
-        """Write, stamped by its ballot."""
         stamped = self.stamped(write)
         return await self.wire.step(Side.WRITES, _name(write), lambda: self.tables.attempt(stamped), _doubtful)
 
@@ -119,21 +112,17 @@ class WiredDelivery:
     gone: bool = False
 
     def __post_init__(self) -> None:
-        """It is as it came."""
         came = self.delivery
         self.message, self.priority = came.message, came.priority
         self.redelivered, self.dead_lettered = came.redelivered, came.dead_lettered
 
     async def ack(self) -> None:
-        """Ack."""
         await self._settle("ack", self.delivery.ack)
 
     async def requeue(self) -> None:
-        """Requeue."""
         await self._settle("requeue", self.delivery.requeue)
 
     async def dead_letter(self) -> None:
-        """Dead-letter."""
         await self._settle("dead letter", self.delivery.dead_letter)
 
     async def _settle(self, what: str, carry_out: Callable[[], Awaitable[None]]) -> None:
@@ -157,7 +146,6 @@ class WiredBroker:
     wire: Wire
 
     async def publish(self, queue: QueueName, message: Message, priority: int = PRIORITY_NORMAL) -> None:
-        """Publish."""
         await self.wire.step(
             Side.BROKER, "publish", lambda: self.broker.publish(queue, message, priority), _not_published
         )
@@ -170,18 +158,15 @@ class WiredBroker:
         priorities: Collection[int] | None = None,
         on_lost: Callable[[], None] = unheard,
     ) -> "AsyncIterator[AsyncIterator[Delivery]]":
-        """Deliveries, each over this wire."""
         async with self.broker.deliveries(queue, prefetch, priorities, on_lost) as deliveries:
             yield self._wired(deliveries)
 
     @asynccontextmanager
     async def dead_letters(self, queue: QueueName, prefetch: int) -> "AsyncIterator[AsyncIterator[Delivery]]":
-        """Dead letters, each over this wire."""
         async with self.broker.dead_letters(queue, prefetch) as letters:
             yield self._wired(letters)
 
     async def depth(self, queue: QueueName) -> Depth:
-        """As it is."""
         return await self.broker.depth(queue)
 
     async def close(self) -> None:
@@ -201,27 +186,21 @@ class WiredBlobs:
     wire: Wire
 
     async def put(self, data: bytes, kind: BlobKind) -> BlobId:
-        """Put."""
         return await self.wire.step(Side.BLOBS, "put blob", lambda: self.blobs.put(data, kind), _no_blobs)
 
     async def get(self, blob_id: BlobId) -> bytes:
-        """Get."""
         return await self.wire.step(Side.READS, "get blob", lambda: self.blobs.get(blob_id), _no_blobs)
 
     async def delete(self, blob_id: BlobId) -> None:
-        """Delete."""
         await self.wire.step(Side.BLOBS, "delete blob", lambda: self.blobs.delete(blob_id), _no_blobs)
 
     async def delete_all(self, blob_ids: Collection[BlobId]) -> None:
-        """Delete many."""
         await self.wire.step(Side.BLOBS, "delete blobs", lambda: self.blobs.delete_all(blob_ids), _no_blobs)
 
     async def exists(self, blob_id: BlobId) -> bool:
-        """Ask."""
         return await self.wire.step(Side.READS, "look for blob", lambda: self.blobs.exists(blob_id), _no_blobs)
 
     def scan(self) -> AsyncIterator[StoredBlob]:
-        """Look."""
         return self.blobs.scan()
 
 

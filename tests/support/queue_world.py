@@ -75,13 +75,11 @@ class Fortune:
     _counts: list[int] = field(default_factory=list)
 
     def arm(self, *mishaps: Mishap) -> None:
-        """From now on these are to come, and no others."""
         self.mishaps, self._counts = mishaps, [0] * len(mishaps)
         self.befell.clear()
         self.steps.clear()
 
     def dies_before(self, step: int) -> "Fortune":
-        """From now on it takes so many steps, and dies."""
         self.arm(Mishap(Trouble.DIES_BEFORE, step))
         return self
 
@@ -108,7 +106,6 @@ class Fortune:
         return found
 
     async def step(self, side: Side, what: str, carry_out: Callable[[], Awaitable[T]], errors: Errors) -> T:
-        """Take the step, as fortune has it."""
         trouble = self.meets(side, what)
         if trouble in {None, Trouble.DIES_AFTER, Trouble.DONE}:
             answer = await carry_out()
@@ -135,7 +132,6 @@ class Stamps:
     _last: int = 0
 
     def __call__(self, write: Any) -> Any:
-        """The write with its stamp."""
         self.clock.clock.advance(TICK_SECONDS)
         if isinstance(write, Put | Change | Remove) and write.at is None:
             self._last = max(self.clock.micros(), self._last + 1)
@@ -164,12 +160,10 @@ class Worker:
 
     @property
     def queue(self) -> RabbitMailQueue:
-        """The queue, as it is open here."""
         assert self._queue is not None, "it is started first"
         return self._queue
 
     async def start(self) -> None:
-        """Open the queue; nothing goes wrong with that."""
         self.fortune = Fortune()
         self._queue = await open_queue(
             self.twin.name,
@@ -191,7 +185,6 @@ class Worker:
         return self.consumer
 
     async def leave(self) -> None:
-        """End the dequeue; what is in hand goes back."""
         consumer, self.consumer = self.consumer, None
         if consumer is not None:
             with suppress(Died):
@@ -209,7 +202,6 @@ class Worker:
             await asyncio.sleep(0)
 
     async def close(self) -> None:
-        """Leave the queue in good order."""
         self.fortune.arm()
         await self.leave()
         await self.queue.close()
@@ -233,10 +225,8 @@ async def taken(worker: Worker, most: int, prefetch: int = 3) -> list[UnackedMai
 
 
 def named(messages: Sequence[Message]) -> list[str]:
-    """The names of the mails of some messages."""
     return [queued_of(message.body).mail.name for message in messages]
 
 
 def dead(twin: TwinQueue) -> list[str]:
-    """The names of the dead letters."""
     return named(twin.broker.dead(QUEUE))

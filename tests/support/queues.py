@@ -65,11 +65,9 @@ class Counted:
     sums: dict[QueueCount, int] = field(default_factory=dict)
 
     def add(self, name: QueueCount, _queue: QueueName, n: int = 1) -> None:
-        """Add."""
         self.sums[name] = self.sums.get(name, 0) + n
 
     def of(self, name: QueueCount) -> int:
-        """How often it happened."""
         return self.sums.get(name, 0)
 
 
@@ -103,7 +101,6 @@ class TwinQueue:
     counted: Counted = field(default_factory=Counted)
 
     def __post_init__(self) -> None:
-        """Nothing is in it yet."""
         self.memory = MemoryTables(self.clock.micros)
         self.tables = InTurn(self.memory)
         self.broker = MemoryBroker(self.clock)
@@ -140,26 +137,21 @@ class TwinQueue:
         return DueMails(tables, clock, buckets or self.configuration.slicing.buckets, uncounted)
 
     async def cut(self, window: timedelta = HOUR, buckets: int = 1, pace: int = 1000) -> None:
-        """Configure how queues are cut."""
         await Configurations(self.tables).require(QueueConfiguration(Slicing(window, buckets), pace))
 
     def rows(self, table: Table) -> list[Row]:
-        """Everything that a table shows."""
         return list(self.memory.scan(Scan(table, table.names)))
 
     @property
     def browse_start(self) -> datetime | None:
-        """What lies before it is out of sight."""
         return self._start(BROWSE_START)
 
     @property
     def content_start(self) -> datetime | None:
-        """What lies before it is gone."""
         return self._start(CONTENT_START)
 
     @property
     def marked(self) -> set[UUID]:
-        """The mails that are marked."""
         return {row["enqueueid"] for row in self.rows(DELETED_MAILS)}
 
     @property
@@ -171,15 +163,12 @@ class TwinQueue:
         ]
 
     def put_start(self, table: Table, at: datetime) -> None:
-        """Move a start as James does, without looking."""
         self.memory.write(Change(table, (self.name,), {table.regular[0].name: at}))
 
     def mark(self, enqueue_id: EnqueueId) -> None:
-        """Mark a mail as somebody else would."""
         self.memory.write(Put(DELETED_MAILS, {"queuename": self.name, "enqueueid": enqueue_id}))
 
     def put_row(self, row: Row) -> None:
-        """Put a row as somebody else would."""
         self.memory.write(Put(ENQUEUED_MAILS, row))
 
     def _start(self, table: Table) -> datetime | None:
@@ -188,12 +177,10 @@ class TwinQueue:
 
 
 def micros_at(at: datetime) -> int:
-    """Microseconds since 1970."""
     return (at - EPOCH) // timedelta(microseconds=1)
 
 
 def clock_at(at: datetime) -> VirtualClock:
-    """A clock that begins there."""
     return VirtualClock(micros_at(at))
 
 
@@ -205,7 +192,6 @@ def twin_queue(
     own: OwnTables | None = None,
     naming: BlobNaming | None = None,
 ) -> TwinQueue:
-    """An empty queue in memory."""
     return TwinQueue(
         configuration=QueueConfiguration(Slicing(window, buckets), pace), own=own or OwnTables(), naming=naming
     )
@@ -226,22 +212,18 @@ def queued(number: int, name: str | None = None, recipients: tuple[str, ...] = (
 
 
 async def listed(queue: MailQueue, where: MailFilter = EVERYTHING) -> list[Listed]:
-    """What browsing shows."""
     return [one async for one in queue.browse(where)]
 
 
 async def names(queue: MailQueue) -> list[str]:
-    """The names of what browsing shows."""
     return await names_of(queue.browse())
 
 
 async def names_of(mails: AsyncIterator[Listed]) -> list[str]:
-    """Their names, in order."""
     return [one.queued.mail.name async for one in mails]
 
 
 async def drained(queue: MailQueue, most: int) -> list[str]:
-    """Ack so many mails; their names."""
     taken: list[str] = []
     async with queue.dequeue() as mails:
         while len(taken) < most:
@@ -271,7 +253,6 @@ async def all_delivered(queue: MailQueue, most: int | None = None) -> list[str]:
 
 
 async def next_of(mails: AsyncIterator[D]) -> D | None:
-    """The next mail; None where none comes."""
     asking = asyncio.ensure_future(anext(mails))
     for _ in range(_TURNS):
         await asyncio.sleep(0)
@@ -283,7 +264,6 @@ async def next_of(mails: AsyncIterator[D]) -> D | None:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Let others work until it holds."""
     for _ in range(_TURNS_MAX):
         if holds():
             return
@@ -292,7 +272,6 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 async def enqueued(queue: MailQueue, *mail_names: str) -> list[EnqueueId]:
-    """Enqueue mails of these names."""
     return [await queue.enqueue(mail(name), CONTENT) for name in mail_names]
 
 

@@ -39,11 +39,9 @@ class RealQueue:
     line: CommandLine
 
     def __call__(self, *arguments: str, **environment: str) -> Ended:
-        """Type `mailmend queue` and the arguments."""
         return self.line("queue", *arguments, **environment)
 
     def put(self, *names: str, options: tuple[str, ...] = ()) -> list[str]:
-        """Enqueue a letter under each name; their ids."""
         file = self.line.home / "letter.eml"
         file.write_bytes(LETTER)
         ids = []
@@ -54,16 +52,13 @@ class RealQueue:
         return ids
 
     def names(self) -> list[str]:
-        """What is listed."""
         return [one["name"] for one in self("browse", "--json").json["mails"]]
 
     def lose_messages(self) -> None:
-        """The broker lost what waits."""
         queue = topology_of(self.name).work_queue
         self.broker.api("DELETE", f"queues/{self.vhost}/{queue}/contents")
 
     def lose_row(self, enqueue_id: str) -> None:
-        """The table lost a row."""
         for row in self.keyspace.scan(Scan(ENQUEUED_MAILS, tuple(column.name for column in ENQUEUED_MAILS.key))):
             if str(row["enqueueid"]) == enqueue_id:
                 self.keyspace.write(Remove(ENQUEUED_MAILS, ENQUEUED_MAILS.key_of(row)))

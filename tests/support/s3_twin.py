@@ -60,17 +60,14 @@ class S3Twin:
     stalled: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
 
     def settings(self, **changed: Any) -> S3Settings:
-        """What `open_s3` takes."""
         given = {"bucket": self.bucket, "access_key": "AKIATEST", "secret_key": SECRET, "allow_http": True, **changed}
         return S3Settings(self.endpoint, **given)
 
     def wait_stalled(self, requests: int) -> None:
-        """Until so many requests have stalled."""
         for _ in range(requests):
             assert self.stalled.acquire(timeout=_SECONDS_MAX)
 
     def listing(self, after: str, most: int) -> bytes:
-        """A page of keys, in order."""
         keys = sorted(key for key in self.objects if key > after)
         rows = "".join(
             f"<Contents><Key>{escape(key)}</Key><LastModified>{WHEN}</LastModified>"
@@ -204,7 +201,6 @@ class _Answering(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def handle_expect_100(self) -> bool:
-        """Tell the client to go on, at once."""
         goes_on = super().handle_expect_100()
         self.wfile.flush()
         return goes_on

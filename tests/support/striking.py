@@ -14,7 +14,6 @@ When = Callable[[Any], bool]
 
 
 def passing(_: Any, carry_out: Callable[[], Any]) -> Any:
-    """Nothing happens."""
     return carry_out()
 
 
@@ -43,7 +42,6 @@ class Strike:
     struck: list[Any] = field(default_factory=list)
 
     def __call__(self, operation: Any, carry_out: Callable[[], Any]) -> Any:
-        """Carry the operation out, or not."""
         if not self.times or not self.when(operation):
             return carry_out()
         if self.skip:
@@ -77,13 +75,11 @@ class Refusing:
     done_all_the_same: bool = False
 
     def __post_init__(self) -> None:
-        """Stand before the twins."""
         done = self.done_all_the_same
         self.twin.memory.surround = Strike(self.tables, TimedOut("no answer from the tables"), done)
         self.twin.blobs.store.surround = Strike(self.blobs, BlobsUnreachable("no answer from the blobs"), done)
 
     def mend(self) -> None:
-        """Everything answers again."""
         self.twin.memory.surround = self.twin.blobs.store.surround = passing
 
 
@@ -98,20 +94,16 @@ def refusing(table: Table, *, done: bool = False) -> Strike:
 
 
 def writes_of(table: Table) -> When:
-    """Every write into a table."""
     return of(Write | Conditional, table)
 
 
 def reads_of(table: Table) -> When:
-    """Every read of a table."""
     return of(Read | Scan, table)
 
 
 def everything_of(*tables: Table) -> When:
-    """Whatever is asked of the tables."""
     return of(object, *tables)
 
 
 def verb(*verbs: BlobVerb) -> Callable[[BlobCall], bool]:
-    """Calls of these kinds."""
     return lambda call: call.verb in verbs

@@ -38,7 +38,6 @@ class Wire:
         self._answers.set()
 
     async def end(self) -> None:
-        """Nothing is passed on any more."""
         self.let_answers()
         self.cut()
         for task in tuple(self._passing):
@@ -46,7 +45,6 @@ class Wire:
         await asyncio.gather(*self._passing, return_exceptions=True)
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """A client is there."""
         self.dials += 1
         self._ends.add(writer)
         if self.dead:

@@ -60,8 +60,6 @@ class ConsumedQueue:
     """A queue to take from.
 
     Attributes:
-        name: the broker's name of it.
-        priority: its turns among the others.
         ensure: looks whether it is there, and declares what is missing.
     """
 
@@ -84,7 +82,7 @@ async def consuming(
         await _all(lane.open() for lane in lanes)
         keeping = [asyncio.create_task(lane.keep(), name=f"consume {lane.name}") for lane in lanes]
         try:
-            yield _Taken(shared.drain)
+            yield shared.drain
         finally:
             shared.left.set()
             for task in keeping:
@@ -123,19 +121,6 @@ class _Shared:
             _LOG.warning("%s: %s", what, why)
 
 
-class _Taken:
-    """The iterator that callers get; a caller that stops waiting may ask again."""
-
-    def __init__(self, drain: Drain[RabbitDelivery]) -> None:
-        self._drain = drain
-
-    def __aiter__(self) -> AsyncIterator[Delivery]:
-        return self
-
-    async def __anext__(self) -> Delivery:
-        return await self._drain.take()
-
-
 class _Lane:
     """The consumer of one queue."""
 
@@ -162,7 +147,7 @@ class _Lane:
         self._channel = channel
 
     async def keep(self) -> None:
-        """Consume again after each loss, with growing pauses while that fails; `take` raises permanent errors."""
+        """Consume again after each loss, with growing pauses while that fails; the iterator raises permanent errors."""
         try:
             while not self._shared.left.is_set():  # waits of Python 3.11 may swallow a cancellation
                 why = await self._lost

@@ -13,7 +13,7 @@ from typing import Final
 
 from mailqueue.rabbitmq.codec.attributes import is_attribute
 from model.errors import BadPayload, WrongUse
-from model.queue.json_fields import text_of
+from model.queue.james_json import text_of
 from model.queue.mails import Mail
 
 DOMAIN_CHARACTERS_MAX: Final = 253

@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from model.errors import BadPayload, WrongUse
-from model.queue.james_json import json_text
-from model.queue.json_fields import object_in
+from model.queue.james_json import json_text, object_in
 from model.queue.mails import PRIORITIES, PRIORITY_ATTRIBUTE, PRIORITY_NORMAL, Mail
 
 _KINDS: Final = frozenset(

@@ -12,15 +12,16 @@ from mailqueue.rabbitmq.codec.attributes import priority_of
 from model.errors import BadPayload
 from model.ids import BlobId, EnqueueId, QueueName
 from model.ports import Broker
-from model.queue.james_json import json_bytes, seconds_of
-from model.queue.json_fields import (
+from model.queue.james_json import (
     filled_text_of,
     in_millis,
     instant_of,
+    json_bytes,
     mapping_of,
     object_in,
     optional,
     refuse,
+    seconds_of,
     text_of,
     texts_of,
     uuid_of,

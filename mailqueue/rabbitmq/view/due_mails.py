@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from mailqueue.concurrency import all_of, finished
+from mailqueue.concurrency import all_of, finished, in_batches
 from mailqueue.rabbitmq.codec import due_listed_of, due_row_of
 from mailqueue.rabbitmq.view.marks import LOOKED_UP_AT_ONCE, Marks
 from mailqueue.rabbitmq.view.tallies import Changes, SliceTallies
@@ -92,18 +92,6 @@ class DueMail:
         return (*self.partition.key(queue), *self.order)
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """A mail that was put, while its author has not ended.
-
-    Attributes:
-        changes: what is counted; not sure where the same mail may be delayed by somebody else, or finished.
-    """
-
-    due: DueMail
-    changes: Changes
-
-
 class DueMails:
     """The delayed mails of every queue in a keyspace.
 
@@ -118,26 +106,25 @@ class DueMails:
         self._marks = Marks(tables, self._retries)
         self._entered: set[Key] = set()
 
-    async def put(self, queue: QueueName, listed: Listed, *, again: bool = False) -> DueMail:
+    async def put(self, queue: QueueName, listed: Listed, *, again: bool = False) -> None:
         """Keep a mail until its `due_at`; if that is past, or its slice is closed, it is due at once.
+
+        After an error, or cancelled, it lies nowhere, as far as the tables answer.
 
         Args:
             queue: whose.
             listed: the mail; one that was tried before may lie under the removal of an earlier row, and is put beside.
             again: whether that may be so of one that was not tried.
-
-        Returns:
-            Where it lies. After an error, or cancelled, it lies nowhere, as far as the tables answer.
         """
-        async with self.kept(queue, listed, again=again) as kept:
-            kept.changes.sure = not again
-            return kept.due
+        async with self.kept(queue, listed, again=again) as changes:
+            changes.sure = not again
 
     @asynccontextmanager
-    async def kept(self, queue: QueueName, listed: Listed, *, again: bool = False) -> AsyncGenerator[Kept]:
+    async def kept(self, queue: QueueName, listed: Listed, *, again: bool = False) -> AsyncGenerator[Changes]:
         """As `put`, for callers with more to do before the mail is only delayed.
 
-        Until the body succeeds, the tally counts the mail as uncertain.
+        Yields what is counted: not sure where the same mail may be delayed by somebody else, or finished. Until the
+        body succeeds, the tally counts the mail as uncertain.
         """
         wanted: datetime | None = in_millis_after(max(listed.due_at or EPOCH, self._now()))
         while wanted is not None:
@@ -146,7 +133,7 @@ class DueMails:
                 wanted = await self._tried(queue, due, changes, again=again or listed.attempts > 0)
                 if wanted is None:
                     changes.enqueued = 1
-                    yield Kept(due, changes)
+                    yield changes
 
     def counting(self, queue: QueueName, partition: DuePartition) -> AbstractAsyncContextManager[Changes]:
         """Count what the body says it has changed in the partition."""
@@ -250,16 +237,11 @@ class DueMails:
         return errors
 
     async def _unmarked_under(self, queue: QueueName, partition: DuePartition) -> AsyncGenerator[DueMail]:
-        some = list[DueMail]()
-        async with aclosing(self.under(queue, partition)) as mails:
-            async for due in mails:
-                some.append(due)
-                if len(some) == LOOKED_UP_AT_ONCE:
-                    for one in await self._unmarked(queue, some):
-                        yield one
-                    some = []
-        for one in await self._unmarked(queue, some):
-            yield one
+        mails = self.under(queue, partition)
+        async with aclosing(mails), aclosing(in_batches(mails, LOOKED_UP_AT_ONCE)) as batches:
+            async for some in batches:
+                for one in await self._unmarked(queue, some):
+                    yield one
 
     async def _unmarked(self, queue: QueueName, some: Sequence[DueMail]) -> list[DueMail]:
         marked = await self._marks.among(queue, [due.enqueue_id for due in some])

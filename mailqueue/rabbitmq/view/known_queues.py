@@ -2,41 +2,189 @@
 
 A writer must read the browse start after its row was put: an earlier read will not do, and the next read serves all
 callers that came meanwhile.
+
+Both starts are moved by compare-and-set on what was seen, only forward; a doubtful answer is settled by a SERIAL read.
+What is remembered needs no condition: each cell is stamped with the very instant that it holds, so the latest wins
+whoever writes it, and in whatever order.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Generic, TypeVar
 
 from mailqueue.rabbitmq.view.configuration import Configurations
-from mailqueue.rabbitmq.view.start_rows import Starts
 from mailqueue.rabbitmq.view.tallies import SliceTallies
+from model.catalog.mail_queue import BROWSE_START, CONTENT_START, QUEUE_STATE
 from model.catalog.queue_tables import OwnTables
+from model.errors import Contended, DoubtfulWrite
 from model.ids import QueueName
 from model.instants import MICROS, instant_of
-from model.operations import Put, Remove
+from model.operations import Applied, Change, ChangeIf, Conditional, Level, Put, PutIfAbsent, Read, Remove, Scan
 from model.ports import AsyncTables, Clock
 from model.queue.configuration import DEFAULT, QueueConfiguration
-from model.queue.slices import Slicing, slice_of
+from model.queue.slices import EPOCH, SECOND, Slicing, slice_of
 from model.queue.starts import live_slices
+from model.schema.table import Row, Table
 from repair.retries import AsyncRetries
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
+
+ROUNDS_MAX: Final = 6
+"""How often a start is tried to be moved while others move it too; whoever gives up leaves it to the next sweep."""
 
 CUT_SECONDS: Final = 30.0
 """How long a process that enqueues relies on how the queue was cut: a window that was replaced is a multiple of the new
 one, and buckets only grow, so what is put by an old cut is still found. Whoever lists or sweeps asks each time."""
 
 
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """What is remembered of a queue beside its starts; None where it never was.
+
+    Attributes:
+        furthest_start: the latest browse start that a sweep has set.
+        due_start: before it no mail is delayed any more.
+        lapsed_before: of slices before it rows may have expired that no sweep renewed.
+    """
+
+    furthest_start: datetime | None = None
+    swept_at: datetime | None = None
+    due_start: datetime | None = None
+    lapsed_before: datetime | None = None
+
+
+class Starts:
+    """The starts of every queue of a keyspace."""
+
+    def __init__(self, tables: AsyncTables, retries: AsyncRetries, *, remembers: bool) -> None:
+        self._tables, self._retries, self._remembers = tables, retries, remembers
+
+    async def browse_start(self, queue: QueueName) -> datetime | None:
+        """Before it every mail of the queue is marked; None: nothing was ever enqueued."""
+        return await self._start(BROWSE_START, queue)
+
+    async def content_start(self, queue: QueueName) -> datetime | None:
+        """Before it every row of the queue is gone; None: nobody knows."""
+        return await self._start(CONTENT_START, queue)
+
+    async def begin(self, queue: QueueName, first: datetime) -> datetime:
+        """Set both starts unless they are set; the browse start.
+
+        The content start goes first, so a browse start never exists without it, even after a crash.
+        """
+        await self.begin_content(queue, first)
+        return await self._put_if_absent(BROWSE_START, queue, first)
+
+    async def begin_content(self, queue: QueueName, first: datetime) -> datetime:
+        """Set the content start unless it is set; its value."""
+        return await self._put_if_absent(CONTENT_START, queue, first)
+
+    async def advance_browse_start(self, queue: QueueName, seen: datetime, to: datetime) -> datetime:
+        """Move the browse start from the value seen; its value after that.
+
+        If another process moves it forward, that counts; if backward, it stays there.
+        """
+        return await self._advance(BROWSE_START, queue, seen, to)
+
+    async def advance_content_start(self, queue: QueueName, seen: datetime, to: datetime) -> datetime:
+        """Move the content start from the value seen; its value after that."""
+        return await self._advance(CONTENT_START, queue, seen, to)
+
+    async def state(self, queue: QueueName) -> QueueState:
+        """Empty where the keyspace has no table for it."""
+        if not self._remembers:
+            return QueueState()
+        seen = await self._retries.call(lambda: self._tables.read(Read(QUEUE_STATE, (queue,))))
+        row: Row = seen[0].row if seen else {}
+        return QueueState(row.get("furtheststart"), row.get("sweptat"), row.get("duestart"), row.get("lapsedbefore"))
+
+    async def remember(
+        self,
+        queue: QueueName,
+        *,
+        furthest: datetime | None = None,
+        swept: datetime | None = None,
+        lapsed: datetime | None = None,
+    ) -> None:
+        """Store how far the queue was swept, when, and what lapsed; the latest value of any writer is kept."""
+        for column, at in (("furtheststart", furthest), ("sweptat", swept), ("lapsedbefore", lapsed)):
+            if at is not None and self._remembers:
+                change = Change(QUEUE_STATE, (queue,), {column: at}, at=(at - EPOCH) // SECOND * MICROS)
+                await self._retries.write(self._tables, change)
+
+    async def queues(self) -> list[QueueName]:
+        """Every known queue, by name."""
+        tables = (BROWSE_START, CONTENT_START, *([QUEUE_STATE] if self._remembers else []))
+        return sorted({row["queuename"] for table in tables for row in await self._named(table)})
+
+    async def _named(self, table: Table) -> list[Row]:
+        async def named() -> list[Row]:
+            return [row async for row in self._tables.scan(Scan(table, ("queuename",), Level.QUORUM))]
+
+        return await self._retries.call(named)
+
+    async def _start(self, table: Table, queue: QueueName, level: Level = Level.QUORUM) -> datetime | None:
+        seen = await self._retries.call(lambda: self._tables.read(Read(table, (queue,), level)))
+        start: datetime | None = seen[0].row[_column(table)] if seen else None
+        return start
+
+    async def _put_if_absent(self, table: Table, queue: QueueName, first: datetime) -> datetime:
+        write = PutIfAbsent(table, {"queuename": queue, _column(table): first})
+
+        async def put() -> datetime | None:
+            answer = await self._attempt(write)
+            if answer is not None and answer.applied:
+                return first
+            return await self._start(table, queue, Level.SERIAL)
+
+        standing = await self._retries.rounds(put, ROUNDS_MAX)
+        if standing is None:
+            raise Contended(
+                f"no {table.spelling} could be set for the queue {queue!r}",
+                mend="Look at its row: where its only column is null, delete the row.",
+            )
+        return standing
+
+    async def _advance(self, table: Table, queue: QueueName, seen: datetime, to: datetime) -> datetime:
+        standing = seen
+
+        async def move() -> datetime | None:
+            nonlocal standing
+            column = _column(table)
+            answer = await self._attempt(ChangeIf(table, (queue,), {column: standing}, {column: to}))
+            if answer is not None and answer.applied:
+                return to
+            standing = await self._start(table, queue, Level.SERIAL) or seen
+            return None if seen <= standing < to else standing
+
+        if to <= seen:
+            return seen
+        moved = await self._retries.rounds(move, ROUNDS_MAX)
+        return moved or standing
+
+    async def _attempt(self, write: Conditional) -> Applied | None:
+        """The answer; None where it is doubtful. What surely was not done is tried again."""
+
+        async def attempt() -> Applied | None:
+            try:
+                return await self._tables.attempt(write)
+            except DoubtfulWrite:
+                return None
+
+        return await self._retries.call(attempt)
+
+
+def _column(table: Table) -> str:
+    return table.regular[0].name
+
+
 class SharedReads(Generic[K, T]):
     """Shares reads of the same key: each caller gets an answer of a read that began after its call.
 
     At most one read runs for each key, and one waits: a hundred callers cost two reads, one costs one.
-
-    Args:
-        read: what is asked.
     """
 
     def __init__(self, read: Callable[[K], Awaitable[T]]) -> None:

@@ -126,10 +126,6 @@ class MarkLookups:
     """One consumer's look-ups: the first at once, those that come meanwhile in one batch.
 
     Under load many share one request, at a fraction of the cost. An answer is never older than its look-up.
-
-    Args:
-        one: whether a mail is marked.
-        many: those of the mails that are.
     """
 
     def __init__(self, one: One, many: Many) -> None:

@@ -123,11 +123,6 @@ class SliceTallies:
     """What this process has counted, and what all of them tell.
 
     Without a table for it nothing is counted, and nothing told.
-
-    Args:
-        tables: the keyspace.
-        clock: time, and names for this process's rows.
-        own: which tables there are.
     """
 
     def __init__(self, tables: AsyncTables, clock: Clock, own: OwnTables) -> None:

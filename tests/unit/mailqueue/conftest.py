@@ -10,13 +10,11 @@ from tests.support.queues import Process, TwinQueue, twin_queue
 
 @pytest.fixture
 def twin() -> TwinQueue:
-    """A queue's three sides in memory, empty, at noon."""
     return twin_queue()
 
 
 @pytest.fixture
 async def queue(twin: TwinQueue) -> AsyncIterator[RabbitMailQueue]:
-    """The queue as one process has it."""
     async with await twin.process() as queue:
         yield queue
 

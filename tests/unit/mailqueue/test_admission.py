@@ -72,7 +72,6 @@ BAD = [
 
 @pytest.mark.parametrize("text", GOOD)
 def test_addresses_that_james_takes(text: str) -> None:
-    """Quoted, with signs, without a dot, literal."""
     assert is_address(text)
 
 
@@ -94,7 +93,6 @@ def test_any_text_is_an_address_or_none(text: str) -> None:
 
 
 def test_every_mail_that_james_queued_may_come_in() -> None:
-    """From its message and from its row, the null sender among them."""
     mails = [queued_of(message.body).mail for message in james_messages()]
     mails += [listed_of(row).queued.mail for row in james_queue_rows(ENQUEUED_MAILS)]
 
@@ -123,14 +121,12 @@ def test_every_mail_that_james_queued_may_come_in() -> None:
     ],
 )
 def test_what_james_cannot_read_is_refused_by_field(mail: Mail, fault: str) -> None:
-    """Its contents stay out of the message, which goes to logs."""
     with pytest.raises(WrongUse, match=fault) as refused:
         admissible(mail)
     assert "secret" not in str(refused.value)
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:
-    """For whoever mends it."""
     with pytest.raises(WrongUse) as refused:
         admissible(replace(MAIL, sender="x", recipients=("y", "z")))
     assert refused.value.what.count(" is no address") == 3
@@ -145,7 +141,6 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     ],
 )
 def test_attributes_that_james_reads_come_in(text: str) -> None:
-    """Kinds that only James knows too."""
     assert admissible(replace(MAIL, attributes={"a": text})).attributes == {"a": text}
 
 
@@ -169,13 +164,11 @@ def test_attributes_that_james_reads_come_in(text: str) -> None:
     ids=lambda text: text[:50],
 )
 def test_attributes_that_james_stumbles_over_stay_out(text: str) -> None:
-    """At any depth."""
     with pytest.raises(WrongUse, match="the attribute 'a' is not the JSON of one"):
         admissible(replace(MAIL, attributes={"a": text}))
 
 
 async def test_nothing_is_put_anywhere_for_a_mail_that_may_not_come_in() -> None:
-    """No blob, no row, no message; at any priority, now or later."""
     twins = twin_queue()
     async with await twins.process() as queue:
         for wish in ({"priority": 9}, {"delay": timedelta(hours=1)}, {}):

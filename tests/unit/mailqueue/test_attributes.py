@@ -23,12 +23,10 @@ VALUES = st.recursive(
 
 
 def james_attributes() -> list[tuple[str, str]]:
-    """Name and text of every attribute that James wrote."""
     return [pair for one in james_messages() for pair in queued_of(one.body).mail.attributes.items()]
 
 
 def test_james_s_own_attributes_are_read_and_written_to_the_byte() -> None:
-    """Of all the kinds in its mails."""
     texts = {text for _, text in james_attributes()}
 
     assert {attribute(attribute_value(text)) for text in texts if "Long" not in text} == {
@@ -54,7 +52,6 @@ def test_james_s_own_attributes_hold_what_it_was_given() -> None:
 
 @given(VALUES)
 def test_any_value_reads_back(value: Any) -> None:
-    """Lists stay lists, bytes bytes, flags flags."""
     back = attribute_value(attribute(value))
 
     assert back == value
@@ -76,13 +73,11 @@ def test_any_value_reads_back(value: Any) -> None:
     ],
 )
 def test_each_kind_has_james_s_name(value: Any, written: str) -> None:
-    """As its own values have them."""
     assert attribute(value) == written
 
 
 @pytest.mark.parametrize("value", [None, 1.5, 2**63, object(), [None]])
 def test_what_james_has_no_kind_for_is_refused(value: object) -> None:
-    """Before anything is enqueued."""
     with pytest.raises(WrongUse, match="James has no attribute of the kind"):
         attribute(value)
 
@@ -119,7 +114,6 @@ NESTED = '{"serializer":"CollectionSerializer","value":['
     ids=lambda text: text[:20],
 )
 def test_what_is_no_attribute_is_refused(text: str) -> None:
-    """By the error that everything of others' raises."""
     with pytest.raises(BadPayload, match="the attribute is not"):
         attribute_value(text)
 
@@ -136,13 +130,11 @@ def test_a_priority_travels_with_its_mail(priority: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "null", attribute("9"), attribute(10), attribute(-1), attribute(True), "{"])
 def test_a_priority_that_says_nothing_is_the_normal_one(text: str) -> None:
-    """A mail is not stopped by it."""
     assert priority_of(Mail("mail", (), attributes={PRIORITY_ATTRIBUTE: text})) == PRIORITY_NORMAL
     assert priority_of(MAIL) == PRIORITY_NORMAL
 
 
 @pytest.mark.parametrize("priority", [-1, 10])
 def test_there_are_ten_priorities(priority: int) -> None:
-    """Another is a mistake of the caller."""
     with pytest.raises(WrongUse, match="is not a priority"):
         with_priority(MAIL, priority)

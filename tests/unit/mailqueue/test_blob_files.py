@@ -29,19 +29,16 @@ ids = st.text(letters, min_size=1, max_size=60).filter(_is_id).map(BlobId)
 
 @given(ids)
 def test_an_id_can_be_had_back_from_its_name(blob_id: BlobId) -> None:
-    """So that a listing shows ids."""
     assert blob_id_of(file_name(blob_id)) == blob_id
 
 
 @given(ids, ids)
 def test_two_ids_have_two_names(one: BlobId, other: BlobId) -> None:
-    """An id with a slash and one that spells it out too."""
     assert (file_name(one) == file_name(other)) is (one == other)
 
 
 @given(ids)
 def test_a_name_is_a_plain_file_of_the_folder(blob_id: BlobId) -> None:
-    """No folder, nothing hidden, nothing above: whatever an id says."""
     name = file_name(blob_id)
     assert PurePosixPath("/root", name).parent == PurePosixPath("/root")
     assert not name.startswith(".")
@@ -50,25 +47,21 @@ def test_a_name_is_a_plain_file_of_the_folder(blob_id: BlobId) -> None:
 
 @pytest.mark.parametrize("text", [*RANDOM_IDS, *SHARED_IDS, *james_blobs()])
 def test_ids_of_james_are_short_enough_for_a_name(text: str) -> None:
-    """255 bytes is what file systems take."""
     assert len(file_name(BlobId(text))) <= 255
 
 
 def test_ids_without_a_slash_are_called_as_they_are() -> None:
-    """A person finds them."""
     assert file_name(BlobId("1_692_ab-c=")) == "1_692_ab-c="
     assert file_name(BlobId("1_692_a//b+c=")) == "1_692_a%2F%2Fb+c="
 
 
 def test_an_id_that_no_file_can_be_called_by_is_refused() -> None:
-    """Where each of its characters takes three."""
     with pytest.raises(BadPayload, match="too long for a file"):
         file_name(BlobId("/" * ID_BYTES_MAX))
 
 
 @pytest.mark.parametrize("text", BAD_IDS)
 def test_what_is_no_id_has_no_name(text: str) -> None:
-    """Ways out of the folder, first of all."""
     with pytest.raises(BadPayload):
         file_name(BlobId(text))
 

@@ -27,7 +27,6 @@ ALERT = "Server communication error: SSLError(1, '[SSL: TLSV13_ALERT] tlsv13 ale
     ],
 )
 def test_each_reason_is_told_with_what_to_do(said: str, what: str, mend: str) -> None:
-    """OpenSSL's own words are kept, its source lines are not."""
     error = tls_error(said, AT)
 
     assert error is not None
@@ -40,5 +39,4 @@ def test_each_reason_is_told_with_what_to_do(said: str, what: str, mend: str) ->
 
 @pytest.mark.parametrize("said", ["Connection refused", "no answer in time", "ACCESS_REFUSED - Login was refused", ""])
 def test_other_troubles_are_none_of_its_business(said: str) -> None:
-    """A broker that is down is down with TLS and without."""
     assert tls_error(said, AT) is None

@@ -34,7 +34,6 @@ GIVEN = 12
 
 
 async def fill(twin: TwinQueue, numbers: Sequence[int], step: timedelta = MINUTE, **fields: Any) -> Process:
-    """Enqueue so many mails, one each step."""
     process = twin.parts()
     for number in numbers:
         await process.view.rows.place(QUEUE, queued(number, **fields))
@@ -43,7 +42,6 @@ async def fill(twin: TwinQueue, numbers: Sequence[int], step: timedelta = MINUTE
 
 
 async def page(process: Process, size: int, after: str | None = None, where: MailFilter = MailFilter()) -> list[Listed]:  # noqa: B008 - a value
-    """So many mails after a token."""
     position = None if after is None else ListingPosition.parse(after)
     mails = list[Listed]()
     async with aclosing(process.view.browse(QUEUE, where, position)) as browsed:
@@ -59,13 +57,11 @@ class TestOrder:
 
     @pytest.mark.parametrize("buckets", [1, 5])
     async def test_mails_come_as_they_were_enqueued(self, buckets: int, twin: TwinQueue) -> None:
-        """Whatever bucket and id they have."""
         await twin.cut(buckets=buckets)
         process = await fill(twin, range(100), 3 * MINUTE)
         assert await names_of(process.view.browse(QUEUE)) == [f"mail-{number}" for number in range(100)]
 
     async def test_mails_of_one_moment_come_by_id(self, twin: TwinQueue) -> None:
-        """In the same order each time."""
         await twin.cut(buckets=3)
         process = await fill(twin, range(30), timedelta(0))
         ids = [one.queued.enqueue_id async for one in process.view.browse(QUEUE)]
@@ -91,11 +87,9 @@ class TestOrder:
         ]  # fmt: skip
 
     async def test_a_queue_that_never_was_lists_nothing(self, twin: TwinQueue) -> None:
-        """And reads no slice."""
         assert await names_of(twin.parts().view.browse(QUEUE)) == []
 
     async def test_what_is_before_the_browse_start_is_not_read(self, twin: TwinQueue) -> None:
-        """However much was processed there."""
         process = await fill(twin, range(10), HOUR)
         twin.put_start(BROWSE_START, NOON + 8 * HOUR)
         read = twin.memory.surround = Strike(lambda one: not of(Put)(one))
@@ -104,7 +98,6 @@ class TestOrder:
         assert min(slices) == NOON + 8 * HOUR
 
     async def test_no_blob_is_touched(self, twin: TwinQueue) -> None:
-        """A listing is of metadata: blobs may all be missing."""
         process = await fill(twin, range(3))
         calls = twin.blobs.store.surround = Strike(lambda _: True)
         assert len(await names_of(process.view.browse(QUEUE))) == 3
@@ -116,7 +109,6 @@ class TestPages:
 
     @pytest.mark.parametrize("size", [1, 3, 7, 30])
     async def test_pages_together_are_the_listing(self, size: int, twin: TwinQueue) -> None:
-        """Nothing twice, nothing left out; the delayed ones too."""
         await twin.cut(buckets=2)
         process, due = await fill(twin, range(GIVEN), 20 * MINUTE), twin.due(buckets=2)
         for number in range(50, 55):
@@ -152,7 +144,6 @@ class TestPages:
         assert {f"mail-{one}" for one in range(30) if one not in gone} <= set(shown)
 
     async def test_a_page_reads_no_more_slices_than_it_needs(self, twin: TwinQueue) -> None:
-        """A first page of a long queue costs what a page costs."""
         process = await fill(twin, range(200), HOUR)
         read = twin.memory.surround = Strike(lambda one: not of(Put)(one))
         mails = await page(process, 5)
@@ -166,14 +157,12 @@ class TestWhere:
     """Only what is meant is looked up further."""
 
     async def test_conditions_choose(self, twin: TwinQueue) -> None:
-        """Across slices and buckets."""
         process = await fill(twin, range(6), HOUR)
         await fill(twin, range(6, 8), HOUR, sender="ann@example.org")
         where = MailFilter(sender="ANN@*", older_than_at=NOON + 7 * HOUR)
         assert await names_of(process.view.browse(QUEUE, where)) == ["mail-6"]
 
     async def test_marks_are_asked_for_what_is_meant_alone(self, twin: TwinQueue) -> None:
-        """One of thousands costs one look-up."""
         process = await fill(twin, range(50))
         read = twin.memory.surround = Strike(lambda one: not of(Put)(one))
         assert await names_of(process.view.browse(QUEUE, MailFilter(name="mail-7"))) == ["mail-7"]
@@ -211,7 +200,6 @@ class TestBroken:
         assert caplog.text == ""
 
     async def test_the_log_names_no_address(self, caplog: pytest.LogCaptureFixture, twin: TwinQueue) -> None:
-        """Ids are enough to find it."""
         process = await fill(twin, range(1))
         twin.put_row({**row_of(QUEUE, NOON, 0, NOON, queued(7)), "bodyblobid": None})
         await names_of(process.view.browse(QUEUE))
@@ -245,7 +233,6 @@ class TestBounds:
         assert await names_of(process.view.browse(QUEUE)) == [name for name in expected if name != "mail-30"]
 
     def test_no_more_is_held_than_may_be(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Whole mails up to the limit; above it numbers."""
         monkeypatch.setattr(browsing, "HELD_MAILS_MAX", 10)
         held, kept = SliceContents(), list[int]()
         for number in range(100):
@@ -294,7 +281,6 @@ class TestBounds:
         assert [one.limit for one in asked] == [4, 4, 4]
 
     async def test_what_does_not_answer_is_told(self, twin: TwinQueue) -> None:
-        """A listing that lacks a slice would be taken for the whole."""
         process = await fill(twin, range(3), HOUR)
         second = (NOON + HOUR,)
         twin.memory.surround = Strike(lambda one: of(Scan)(one) and one.under[1:2] == second, TimedOut("no answer"))
@@ -314,7 +300,6 @@ class TestAhead:
     """Many things awaited at once, and taken in order."""
 
     async def test_order_is_kept_and_the_bound_too(self) -> None:
-        """Whichever is done first."""
         under_way, most = 0, 0
 
         async def read(number: int) -> int:
@@ -347,7 +332,6 @@ class TestAhead:
         assert seen == [0, 3, 3, 2, 1, 0, 0, 0, 0, 0]
 
     async def test_leaving_early_ends_what_is_under_way(self) -> None:
-        """Nothing goes on behind a listing that nobody reads."""
 
         async def read(number: int) -> int:
             if number:
@@ -362,7 +346,6 @@ class TestAhead:
         assert asyncio.all_tasks() == before
 
     async def test_a_failure_ends_the_others(self) -> None:
-        """And is told as it is."""
 
         async def read(number: int) -> int:
             if number == 2:
@@ -377,7 +360,6 @@ class TestAhead:
         assert asyncio.all_tasks() == before
 
     async def test_cancelling_ends_all(self) -> None:
-        """Within one turn of the loop or few."""
 
         async def read(_: int) -> None:
             await asyncio.Event().wait()
@@ -397,7 +379,6 @@ class TestAhead:
     bucket=st.integers(0, 2**31 - 1),
 )
 def test_a_packed_key_keeps_bucket_and_id_and_the_order(at: datetime, number: int, bucket: int) -> None:
-    """Before 1970 too."""
     mail = Listed(queued(number), at.replace(microsecond=0, tzinfo=NOON.tzinfo))
     key = browsing._packed(mail, bucket)
     assert browsing._unpacked(key) == (bucket, mail.queued.enqueue_id)
@@ -406,5 +387,4 @@ def test_a_packed_key_keeps_bucket_and_id_and_the_order(at: datetime, number: in
 
 
 def is_of_mails(operation: Operation) -> bool:
-    """Whether it reads rows of mails that wait."""
     return isinstance(operation, Scan) and operation.table is ENQUEUED_MAILS

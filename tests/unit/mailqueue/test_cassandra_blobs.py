@@ -33,7 +33,6 @@ SHARED = BlobId("1_692_shared")
 
 
 def tables_and_store() -> tuple[MemoryTables, CassandraStore]:
-    """Empty tables, and the store over them."""
     tables = MemoryTables(VirtualClock().micros)
     return tables, CassandraStore(InTurn(tables))
 
@@ -80,7 +79,6 @@ class TestLayout:
 
     @given(st.binary(max_size=60), st.integers(1, 20))
     def test_parts_put_together_are_the_content(self, content: bytes, size: int) -> None:
-        """All of the same size but the last; never none."""
         parts = parts_of(content, size)
         assert b"".join(parts) == content
         assert all(len(part) == size for part in parts[:-1])
@@ -88,7 +86,6 @@ class TestLayout:
 
     @given(st.lists(st.integers()), st.integers(1, 5))
     def test_groups_keep_the_order(self, items: list[int], most: int) -> None:
-        """All of them full but the last."""
         groups = list(grouped(items, most))
         assert [item for group in groups for item in group] == items
         assert all(len(group) == most for group in groups[:-1])
@@ -113,7 +110,6 @@ class TestBreakingOff:
             assert len(await _listed(store)) == min(lasts, 1)
 
     async def test_a_removal_that_breaks_off_is_gone_and_can_be_ended(self) -> None:
-        """First goes what says that it is there."""
         tables, store = tables_and_store()
         await store.keep(OWN, b"x")
         tables.surround = breaking_after(1)
@@ -126,7 +122,6 @@ class TestBreakingOff:
         assert rows(tables, OWN) == ([], [])
 
     async def test_a_part_that_is_lost_makes_the_blob_missing(self) -> None:
-        """It is never put together without it; the error names the part."""
         tables, store = tables_and_store()
         await store.keep(OWN, b"x" * 3 * PART_BYTES)
         tables.write(Remove(BLOB_PARTS, (OWN, 1)))
@@ -134,7 +129,6 @@ class TestBreakingOff:
             await store.get(OWN)
 
     async def test_a_blob_that_is_removed_while_it_is_listed_is_left_out(self) -> None:
-        """Between the look at its key and the look at its parts."""
         tables, store = tables_and_store()
         await store.keep(OWN, b"x")
         await store.keep(SHARED, b"yy")
@@ -166,7 +160,6 @@ class TestParts:
         assert await store.get(SHARED) == b"x"
 
     async def test_many_parts_are_asked_for_in_groups(self) -> None:
-        """A mail of 50 MB is not 500 requests at once."""
         tables, store = tables_and_store()
         content = bytes(PART_BYTES) * (2 * PARTS_AT_ONCE) + b"end"
         most = [0]
@@ -190,7 +183,6 @@ class TestTelling:
     """What the tables' errors mean to whoever asks for blobs."""
 
     async def test_tables_that_do_not_answer_are_a_store_that_does_not(self) -> None:
-        """With what the tables said of it."""
         tables, store = tables_and_store()
         tables.surround = breaking_after(0)
         for asked in (store.get(OWN), store.exists(OWN), store.remove(OWN), store.keep(OWN, b""), _listed(store)):
@@ -199,7 +191,6 @@ class TestTelling:
             assert caught.value.mend == "Wait."
 
     async def test_other_errors_stay_what_they_are(self) -> None:
-        """A keyspace without the tables is no store that may come back."""
         tables, store = tables_and_store()
         tables.surround = Strike(of(object), SchemaMismatch("d_james", ("blobs",)))
         with pytest.raises(SchemaMismatch, match="lacks blobs"):
@@ -229,7 +220,6 @@ async def test_more_than_a_page_is_listed_with_times_and_sizes() -> None:
 
 
 def breaking_after(writes_and_reads: int) -> Strike:
-    """So many operations are carried out, then none."""
     return Strike(of(object), TimedOut("it broke off", mend="Wait."), skip=writes_and_reads)
 
 

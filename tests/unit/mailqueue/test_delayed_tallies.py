@@ -33,24 +33,20 @@ DAY = 24 * HOUR
 
 
 def delayed_rows(twin: TwinQueue) -> int:
-    """How many delayed mails are not marked."""
     marks = {row["enqueueid"] for row in twin.rows(DELETED_MAILS)}
     return sum(row["dueslice"] != EPOCH and row["enqueueid"] not in marks for row in twin.rows(DUE_MAILS))
 
 
 async def delay(queue: RabbitMailQueue, *delays: timedelta) -> None:
-    """Enqueue a mail for each."""
     for place, one in enumerate(delays):
         await queue.enqueue(mail(f"mail-{place}"), CONTENT, delay=one)
 
 
 def told(size: Size) -> tuple[int, SizeKind, CountedBy]:
-    """What it says of delayed mails."""
     return size.delayed, size.kind, size.counted_by
 
 
 def reading(twin: TwinQueue, table: Table) -> list[Operation]:
-    """From here on: what is asked of a table."""
     watch = twin.memory.surround = Strike(lambda operation: operation.table is table)
     return watch.struck
 
@@ -81,7 +77,6 @@ async def test_slices_without_sums_are_counted_by_their_rows() -> None:
 
 
 async def test_sums_live_as_long_as_a_mail_may_be_delayed() -> None:
-    """Fifteen days and longer, where rows of waiting mails expire."""
     twin = twin_queue(own=OwnTables(row_ttl_seconds=1_000_000, mark_ttl_seconds=1_260_000))
     async with await twin.process() as queue:
         await delay(queue, 360 * DAY, 360 * DAY)
@@ -93,7 +88,6 @@ async def test_sums_live_as_long_as_a_mail_may_be_delayed() -> None:
 
 
 async def test_what_was_moved_leaves_no_sums() -> None:
-    """They go with the slice, once its last bucket is empty."""
     twin = twin_queue(buckets=3)
     async with await twin.process() as queue:
         await delay(queue, *[HOUR] * 9, DAY)
@@ -111,7 +105,6 @@ async def test_what_was_moved_leaves_no_sums() -> None:
 async def test_a_lease_that_ran_out_while_mails_were_moved_leaves_an_estimate(
     twin: TwinQueue, queue: RabbitMailQueue
 ) -> None:
-    """Another mover may have taken the same mails off the sum."""
     await delay(queue, HOUR, DAY)
     await queue.size()
     twin.memory.surround = Strike(of(Remove, DUE_MAILS), do=lambda: twin.clock.advance(TTL_SECONDS))
@@ -122,7 +115,6 @@ async def test_a_lease_that_ran_out_while_mails_were_moved_leaves_an_estimate(
 
 
 async def test_what_an_operator_removed_is_an_estimate_until_it_is_counted_again() -> None:
-    """A mover may have taken it at the same moment."""
     twin = twin_queue(buckets=2)
     async with await twin.process() as queue:
         await delay(queue, HOUR, HOUR, HOUR, DAY)
@@ -236,7 +228,6 @@ async def test_a_slice_that_is_too_large_is_listed_in_order_and_not_held(
 
 
 async def test_a_page_of_a_large_slice_begins_behind_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where many are due at the very same time too."""
     monkeypatch.setattr(module, "PAGE_MAILS", 3)
     twin = twin_queue(buckets=2)
     at = instant_of(twin.clock.micros()) + HOUR

@@ -56,7 +56,6 @@ async def test_what_is_meant_goes_and_nothing_else() -> None:
 async def test_waiting_and_delayed_mails_can_be_told_apart(
     whereabouts: Whereabouts | None, left: list[str], queue: RabbitMailQueue
 ) -> None:
-    """Or are removed together."""
     await enqueued(queue, "now")
     await queue.enqueue(mail("later"), CONTENT, delay=HOUR)
     assert (await queue.delete(MailFilter(whereabouts=whereabouts))).count == 2 - len(left)
@@ -86,7 +85,6 @@ async def test_a_purge_of_many_is_counted_exactly_and_holds_few() -> None:
 
 
 async def test_a_dry_run_changes_nothing(twin: TwinQueue) -> None:
-    """It counts what would go, and tells nobody."""
     told: list[Listed] = []
 
     async def on_removed(one: Listed) -> None:
@@ -100,7 +98,6 @@ async def test_a_dry_run_changes_nothing(twin: TwinQueue) -> None:
 
 
 async def test_whoever_keeps_what_is_deleted_is_told_before(twin: TwinQueue) -> None:
-    """Each mail while it is still there, with its bytes."""
     kept: dict[str, bytes] = {}
 
     async with await twin.process() as queue:
@@ -130,7 +127,6 @@ async def test_what_cannot_be_kept_is_not_deleted(twin: TwinQueue) -> None:
 
 @pytest.mark.parametrize("name", ["waiting", "delayed"])
 async def test_a_mail_whose_mark_fails_is_named(name: str, twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    """Counted as failed, with the reason; the others are removed."""
     await enqueued(queue, "waiting")
     await queue.enqueue(mail("delayed"), CONTENT, delay=HOUR)
     (bad,) = await listed(queue, MailFilter(name=name))
@@ -158,7 +154,6 @@ async def test_a_delayed_mail_whose_row_cannot_be_removed_is_whole(twin: TwinQue
 
 
 async def test_bytes_that_cannot_be_deleted_do_not_keep_a_mail(twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    """It is removed; its blobs are left to the sweep."""
     await enqueued(queue, "a", "b")
     refusing = Refusing(twin, blobs=verb(BlobVerb.DELETE))
     assert (await queue.purge()).count == 2
@@ -168,7 +163,6 @@ async def test_bytes_that_cannot_be_deleted_do_not_keep_a_mail(twin: TwinQueue, 
 
 
 async def test_a_listing_that_breaks_off_is_told(twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    """Nobody takes a part for the whole."""
     await enqueued(queue, "a")
     Refusing(twin, tables=reads_of(ENQUEUED_MAILS))
     with pytest.raises(CannotReach):
@@ -176,7 +170,6 @@ async def test_a_listing_that_breaks_off_is_told(twin: TwinQueue, queue: RabbitM
 
 
 async def test_too_many_failures_end_a_removal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody has to look first; what failed is named in full."""
     monkeypatch.setattr(removing, "AT_ONCE", 2)
     monkeypatch.setattr(removing, "FAILURES_MAX", 4)
     twin = twin_queue()

@@ -77,7 +77,6 @@ async def test_what_was_not_settled_comes_again(queue: RabbitMailQueue) -> None:
 
 
 async def test_a_consumer_that_fails_hears_of_its_own_error(queue: RabbitMailQueue) -> None:
-    """Not wrapped, not replaced; and its mail comes again."""
     await enqueued(queue, "a")
 
     async def consumer() -> None:
@@ -90,7 +89,6 @@ async def test_a_consumer_that_fails_hears_of_its_own_error(queue: RabbitMailQue
 
 
 async def test_no_more_is_in_hand_than_the_prefetch(twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    """The only pressure back: what waits stays with the broker."""
     await enqueued(queue, *"abcdefgh")
     async with queue.dequeue(prefetch=3) as mails:
         assert [await next_of(mails) is not None for _ in range(4)] == [True, True, True, False]
@@ -101,7 +99,6 @@ async def test_no_more_is_in_hand_than_the_prefetch(twin: TwinQueue, queue: Rabb
 
 
 async def test_a_wait_for_the_next_mail_can_be_cancelled_and_begun_again(twin: TwinQueue) -> None:
-    """No mail is lost between two waits."""
     async with await twin.process() as queue, queue.dequeue() as mails:
         assert await next_of(mails) is None
         await enqueued(queue, "a")
@@ -174,7 +171,6 @@ async def test_bytes_left_by_a_crash_after_the_mark_go_with_the_delivery(twin: T
 async def test_what_is_no_mail_is_a_dead_letter(
     body: bytes, twin: TwinQueue, queue: RabbitMailQueue, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Counted and logged; the mails behind it are delivered."""
     caplog.set_level(logging.WARNING, "mailmend.queue")
     await twin.broker.publish(QUEUE, Message(body))
     await enqueued(queue, "a")
@@ -204,7 +200,6 @@ async def test_a_mail_without_its_bytes_is_a_dead_letter(
 async def test_a_mail_deleted_while_its_bytes_were_loaded_is_no_dead_letter(
     twin: TwinQueue, queue: RabbitMailQueue
 ) -> None:
-    """The mark is looked up once more where the bytes are missing."""
     (enqueue_id,) = await enqueued(queue, "deleted")
 
     def delete() -> None:
@@ -298,7 +293,6 @@ async def test_a_dead_letter_that_is_driven_back_is_not_gone(twin: TwinQueue, qu
 async def test_a_mail_of_a_slice_that_is_over_is_delivered_while_it_has_its_row(
     twin: TwinQueue, queue: RabbitMailQueue
 ) -> None:
-    """Only the browse start decides, and it waits for every mail."""
     await enqueued(queue, "old")
     twin.clock.advance(10 * 3600)
     await enqueued(queue, "new")

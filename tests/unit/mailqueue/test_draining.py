@@ -35,7 +35,6 @@ def test_a_turn_goes_to_who_waits_and_debts_cancel_out(waits: list[set[int]]) ->
 
 
 def test_the_lowest_level_waits_for_one_round_at_most() -> None:
-    """However much urgent mail there is."""
     owed, seen = dict[int, int](), list[int]()
     for _ in range(55):
         level, owed = next_turn(owed, PRIORITIES)
@@ -44,20 +43,18 @@ def test_the_lowest_level_waits_for_one_round_at_most() -> None:
 
 
 async def test_within_a_level_the_first_is_first() -> None:
-    """And a level that is dropped is empty."""
     drain: Drain[str] = Drain()
     for priority, name in ((5, "a"), (5, "b"), (9, "x"), (9, "y")):
         drain.put(priority, name)
     drain.drop(9)
     drain.drop(3)
     assert (len(drain), list(drain)) == (2, ["a", "b"])
-    assert [await drain.take(), await drain.take()] == ["a", "b"]
+    assert [await anext(drain), await anext(drain)] == ["a", "b"]
 
 
 async def test_whoever_waits_is_woken_and_whoever_gave_up_took_none() -> None:
-    """A wait that was cancelled loses nothing."""
     drain: Drain[str] = Drain()
-    gave_up, waits = asyncio.create_task(drain.take()), asyncio.create_task(drain.take())
+    gave_up, waits = asyncio.ensure_future(anext(drain)), asyncio.ensure_future(anext(drain))
     await asyncio.sleep(0)
     gave_up.cancel()
     drain.put(5, "one")
@@ -66,18 +63,16 @@ async def test_whoever_waits_is_woken_and_whoever_gave_up_took_none() -> None:
 
 
 async def test_a_failure_comes_after_what_is_in_hand() -> None:
-    """And then to everybody who asks."""
     drain: Drain[str] = Drain()
     drain.put(5, "last")
     drain.fail(ValueError("gone"))
-    assert await drain.take() == "last"
+    assert await anext(drain) == "last"
     for _ in range(2):
         with pytest.raises(ValueError, match="gone"):
-            await drain.take()
+            await anext(drain)
 
 
 def test_what_is_cleared_is_handed_back() -> None:
-    """Level by level."""
     drain: Drain[str] = Drain()
     drain.put(1, "a")
     drain.put(2, "b")
@@ -85,7 +80,6 @@ def test_what_is_cleared_is_handed_back() -> None:
 
 
 def test_a_prefetch_takes_something() -> None:
-    """One is the least."""
     assert checked_prefetch(1) == 1
     with pytest.raises(WrongUse):
         checked_prefetch(0)

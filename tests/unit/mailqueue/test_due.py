@@ -44,18 +44,15 @@ T = TypeVar("T")
 
 
 async def delayed(queue: RabbitMailQueue, delays: dict[str, timedelta]) -> None:
-    """Enqueue mails of these names and delays."""
     for name, delay in delays.items():
         await queue.enqueue(mail(name), CONTENT, delay=delay)
 
 
 async def partitions(twin: TwinQueue) -> list[datetime]:
-    """The slices that are listed."""
     return [one.due_slice async for one in twin.due().partitions(QUEUE)]
 
 
 def rows(twin: TwinQueue) -> int:
-    """How many rows dueMails has, of every kind."""
     return len(list(twin.memory.scan(Scan(DUE_MAILS, ("dueat",)))))
 
 
@@ -121,7 +118,6 @@ async def test_every_delayed_mail_comes_exactly_once(delays: list[int], pauses: 
 
 
 def test_times_are_kept_to_the_millisecond_and_never_shortened() -> None:
-    """A row's timestamp has milliseconds."""
     assert in_millis_after(EPOCH + timedelta(microseconds=1)) == EPOCH + timedelta(milliseconds=1)
     assert in_millis_after(EPOCH + timedelta(microseconds=1000)) == EPOCH + timedelta(milliseconds=1)
 
@@ -157,7 +153,6 @@ async def test_a_round_reads_behind_what_was_moved(twin: TwinQueue, queue: Rabbi
 
 
 async def test_nothing_delayed_costs_one_read(twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    """However far the next mail is ahead; no conditional write."""
     await delayed(queue, {"far": 300 * 24 * HOUR})
     seen = twin.memory.surround = Strike(of(object))
     assert await queue.move_due() == 0
@@ -165,7 +160,6 @@ async def test_nothing_delayed_costs_one_read(twin: TwinQueue, queue: RabbitMail
 
 
 async def test_listing_costs_the_slices_that_hold_mails(twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    """Not the stretch of time that they lie in."""
     await delayed(queue, {"near": MINUTE, "far": 300 * 24 * HOUR})
     assert len(await partitions(twin)) == 2
     assert (await queue.size()).delayed == 2
@@ -196,7 +190,6 @@ async def test_the_due_start_only_grows(twin: TwinQueue) -> None:
 
 
 def a_listed(twin: TwinQueue, due_at: datetime, name: str = "late") -> Listed:
-    """A delayed mail that was made up."""
     return Listed(queued(7, name), twin.clock.now, Whereabouts.DELAYED, due_at=due_at)
 
 
@@ -204,7 +197,8 @@ async def test_a_mail_for_a_closed_slice_is_due_at_once(twin: TwinQueue, queue: 
     """Its author's clock is behind: the mail lies in an open slice, and comes with the next round."""
     start = await twin.due().close_before(QUEUE, twin.clock.now)
     slow = SkewedClock(twin.clock, -2 * HOUR)
-    put = await twin.due(slow).put(QUEUE, a_listed(twin, twin.clock.now - 2 * HOUR + MINUTE))
+    await twin.due(slow).put(QUEUE, a_listed(twin, twin.clock.now - 2 * HOUR + MINUTE))
+    (put,) = [one async for one in twin.due().mails(QUEUE)]
     assert put.due_at == put.partition.due_slice == start
     assert rows(twin) == 2 + 1, "its row, and two places in the list"
     assert await queue.move_due() == 1
@@ -219,7 +213,6 @@ class Gate:
     opened: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def step(self, _: Side, _what: str, carry_out: Callable[[], Awaitable[T]], _errors: Errors) -> T:
-        """Wait, when it is time to."""
         self.left -= 1
         if self.left < 0:
             self.reached.set()
@@ -281,7 +274,6 @@ async def test_a_row_that_was_written_late_is_found(seconds: int, twin: TwinQueu
 
 
 async def test_several_movers_publish_each_mail_once() -> None:
-    """They take turns by partition."""
     twin = twin_queue(buckets=4)
     async with await twin.process() as one, await twin.process() as two, await twin.process() as three:
         await delayed(one, {f"{number}": MINUTE for number in range(150)})
@@ -308,7 +300,6 @@ async def test_what_was_deleted_while_it_was_moved_does_not_come_back(twin: Twin
 
 
 async def test_a_marked_mail_goes_with_its_bytes_when_its_time_comes(twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    """An early copy of it was acked: nothing is left to deliver."""
     await delayed(queue, {"a": MINUTE})
     (shown,) = await listed(queue)
     await queue.view.mark(QUEUE, shown.queued.enqueue_id, None)
@@ -408,14 +399,12 @@ async def test_a_flush_has_one_lease_for_all_that_no_round_looks_at(twin: TwinQu
 
 
 async def a_partition(twin: TwinQueue, queue: RabbitMailQueue) -> tuple[DueLeases, DuePartition]:
-    """Leases, and something to lease."""
     await delayed(queue, {"a": HOUR})
     (partition,) = [one async for one in twin.due().partitions(QUEUE)]
     return DueLeases(twin.tables, twin.clock, QUEUE), partition
 
 
 async def test_a_lease_has_one_holder_until_it_is_given_back(twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    """The second is told at once that it is not its turn."""
     leases, partition = await a_partition(twin, queue)
     async with leases.turn(partition) as mine:
         assert mine

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from mailqueue.blobs.contents import split
+from mailqueue.blobs.stores import split
 from mailqueue.metrics import QueueCount
 from mailqueue.queue import due_time
 from mailqueue.rabbitmq.codec import message_of, payload_of, priority_of, queued_of
@@ -55,7 +55,6 @@ async def test_blobs_come_first_then_the_row_then_the_publish() -> None:
 
 
 async def test_the_message_carries_the_mail_and_its_slice(twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    """James reads the body, ours read the slice besides."""
     enqueue_id = await queue.enqueue(mail("told"), CONTENT)
     (shown,) = await listed(queue)
     ((_, message, priority),) = twin.broker.published
@@ -70,7 +69,6 @@ async def test_the_message_carries_the_mail_and_its_slice(twin: TwinQueue, queue
 
 
 async def test_a_message_says_how_often_its_mail_was_tried(queue: RabbitMailQueue) -> None:
-    """Only where it was: James knows no such header."""
     await queue.enqueue(mail(), CONTENT)
     (shown,) = await listed(queue)
     assert ATTEMPTS_HEADER not in message_of(shown.queued, shown.slice_start).headers
@@ -79,7 +77,6 @@ async def test_a_message_says_how_often_its_mail_was_tried(queue: RabbitMailQueu
 
 
 async def test_two_hundred_at_once_are_all_there() -> None:
-    """One queue object serves any number of enqueues at a time."""
     twin = twin_queue(buckets=3)
     wanted = {f"mail-{number}" for number in range(200)}
     async with await twin.process() as queue:
@@ -154,7 +151,6 @@ async def test_a_publish_that_is_not_confirmed_leaves_no_mail(
 
 
 async def test_a_publish_that_is_kept_twice_is_worked_on_once(twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    """The second copy finds the mark of the first."""
     twin.broker.will(Fate.TWICE)
     await queue.enqueue(mail("once"), CONTENT)
     assert await all_delivered(queue) == ["once"]
@@ -180,7 +176,6 @@ async def test_what_cannot_be_undone_is_named(twin: TwinQueue, queue: RabbitMail
 
 
 async def test_blobs_that_cannot_be_undone_are_named(twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    """The mail is hidden, its bytes are not gone: the error says so."""
     refusing = Refusing(twin, blobs=verb(BlobVerb.DELETE))
     twin.broker.will(Fate.REFUSED)
     with pytest.raises(PublishFailed) as caught:
@@ -239,7 +234,6 @@ async def test_a_delay_is_kept_until_it_is_over(twin: TwinQueue, queue: RabbitMa
 async def test_a_delayed_mail_that_fails_leaves_nothing(
     refused: When, done_all_the_same: bool, twin: TwinQueue
 ) -> None:
-    """Neither listed nor ever moved, and no bytes."""
     async with await twin.process() as queue:
         refusing = Refusing(twin, tables=refused, done_all_the_same=done_all_the_same)
         with pytest.raises(CannotReach):
@@ -250,7 +244,6 @@ async def test_a_delayed_mail_that_fails_leaves_nothing(
 
 @pytest.mark.parametrize("delay", [timedelta(0), -HOUR])
 async def test_no_delay_is_now(delay: timedelta) -> None:
-    """A delay that is over is none; nor is an instant in the past."""
     twin = twin_queue(own=OwnTables(due=False))
     async with await twin.process() as queue:
         await queue.enqueue(mail("now"), CONTENT, delay=delay)
@@ -272,7 +265,6 @@ NOW = datetime.fromisoformat("2026-08-30T12:00:00+00:00")
 
 
 def test_the_due_time_is_reckoned_from_a_delay_or_an_instant() -> None:
-    """In any time zone."""
     assert due_time(NOW, HOUR, None) == NOW + HOUR
     assert due_time(NOW, None, datetime.fromisoformat("2026-08-30T15:00:00+02:00")) == NOW + HOUR
     assert due_time(NOW, None, None) is None
@@ -285,7 +277,6 @@ def test_the_due_time_is_reckoned_from_a_delay_or_an_instant() -> None:
     ids=["both", "no zone", "too long", "too far"],
 )
 def test_times_that_cannot_be_are_refused(delay: timedelta | None, at: datetime | None) -> None:
-    """With a word about what is wrong."""
     with pytest.raises(WrongUse):
         due_time(NOW, delay, at)
 

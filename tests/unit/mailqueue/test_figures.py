@@ -16,7 +16,6 @@ SECOND = timedelta(seconds=1)
 
 
 def sums(at: datetime = NOW, enqueued: int = 0, marked: int = 0, slices: Sequence[datetime] = (NOW,)) -> TrafficSums:
-    """What tallies tell."""
     return TrafficSums(at, slices, enqueued, marked)
 
 
@@ -24,14 +23,12 @@ class TestPace:
     """Mails per second."""
 
     def test_it_is_the_difference_over_the_time(self) -> None:
-        """Of both sums."""
         pace = pace_between(sums(enqueued=10, marked=4), sums(NOW + 10 * SECOND, enqueued=30, marked=9))
 
         assert pace is not None
         assert (pace.enqueued, pace.marked) == (2.0, 0.5)
 
     def test_it_is_never_negative(self) -> None:
-        """A mail that was put back for a retry is no enqueue taken back."""
         pace = pace_between(sums(enqueued=10), sums(NOW + SECOND, enqueued=9))
 
         assert pace is not None
@@ -41,7 +38,6 @@ class TestPace:
     def test_without_two_looks_and_time_between_there_is_none(
         self, first: TrafficSums | None, second: TrafficSums | None
     ) -> None:
-        """Nothing is divided by zero."""
         assert pace_between(first, second) is None
 
     async def test_a_sweep_between_two_looks_takes_nothing_away(self, twin: TwinQueue, queue: RabbitMailQueue) -> None:
@@ -61,7 +57,6 @@ class TestPace:
 
     @pytest.mark.parametrize(("tallies", "mails"), [(False, ["one"]), (True, [])])
     async def test_where_nobody_keeps_tallies_there_is_none(self, tallies: bool, mails: list[str]) -> None:
-        """A keyspace of James, and a queue that nobody used."""
         async with await twin_queue(own=OwnTables(tallies=tallies)).process() as queue:
             await enqueued(queue, *mails)
             assert await sums_of(queue.view, QUEUE) is None
@@ -94,7 +89,6 @@ async def test_a_look_shows_all_sides(twin: TwinQueue, queue: RabbitMailQueue) -
 
 
 async def test_a_broker_that_is_away_is_a_figure(twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    """The tables' figures are there all the same."""
     await enqueued(queue, "one")
     twin.broker.go_away()
     found = await figures_of(queue.view, QUEUE, twin.broker)

@@ -28,12 +28,10 @@ HOUR = timedelta(hours=1)
 
 
 async def sweep(queue: RabbitMailQueue) -> Any:
-    """One sweep."""
     return await queue.sweep()
 
 
 def operations(twin: TwinQueue, meant: Callable[[Operation], bool]) -> list[Operation]:
-    """The operations that are meant, as they come from now on."""
     watch = twin.memory.surround = Strike(meant)
     return watch.struck
 

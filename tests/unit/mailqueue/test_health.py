@@ -27,12 +27,10 @@ WELL = QueueFigures(
 
 
 def troubles(figures: QueueFigures) -> list[HealthProblem]:
-    """What is wrong, by name."""
     return [reason.trouble for reason in judged(figures)]
 
 
 def test_a_queue_that_works_is_well() -> None:
-    """Nothing is said of it."""
     assert judged(WELL) == ()
 
 
@@ -99,5 +97,4 @@ def test_without_a_time_to_live_nothing_expires() -> None:
     ],
 )
 def test_a_length_of_time_is_said_in_its_largest_unit(span: timedelta, said: str) -> None:
-    """As a person would."""
     assert days(span) == said

@@ -49,7 +49,6 @@ def api(
 
 
 def ask(url: str, tls: BrokerTls | None = None, vhost: str = "a/b") -> QueueFacts:
-    """What it says of one queue."""
     settings = ManagementSettings(url, "monitor", PASSWORD, answer_seconds=5)
     return asyncio.run(Management(settings, vhost, tls).facts(["q.1", "q-2"]))
 
@@ -64,7 +63,6 @@ def test_one_question_names_the_queues_exactly() -> None:
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_refused_credentials_are_told_without_them(status: int) -> None:
-    """Asking again does not help."""
     with api(status, b"{}") as (url, _), pytest.raises(BrokerDenied, match="'monitor'") as told:
         ask(url)
     assert PASSWORD not in f"{told.value} {told.value!r}"
@@ -75,14 +73,12 @@ def test_refused_credentials_are_told_without_them(status: int) -> None:
     [(404, b"{}", "404"), (500, b"", "500"), (200, b"<html>", "is not RabbitMQ"), (200, b"[]", "is not RabbitMQ")],
 )
 def test_what_is_no_answer_is_told_with_the_option(status: int, content: bytes, reason: str) -> None:
-    """Something listens there, and it is something else."""
     with api(status, content) as (url, _), pytest.raises(BrokerUnreachable, match=reason) as told:
         ask(url)
     assert "--broker-management" in told.value.mend
 
 
 def test_a_redirect_is_not_followed() -> None:
-    """Credentials go to the host that was named."""
     with api(200, b'{"items": []}') as (elsewhere, asked), api(302, b"", Location=elsewhere) as (url, _):
         with pytest.raises(BrokerUnreachable, match="302"):
             ask(url)
@@ -90,7 +86,6 @@ def test_a_redirect_is_not_followed() -> None:
 
 
 def test_nobody_there_is_told_with_the_option() -> None:
-    """With the URL, but not with what stands before its host."""
     with pytest.raises(BrokerUnreachable) as told:
         ask(f"http://monitor:{PASSWORD}@127.0.0.1:1")
     assert "http://127.0.0.1:1" in told.value.what
@@ -99,7 +94,6 @@ def test_nobody_there_is_told_with_the_option() -> None:
 
 
 def test_https_where_no_tls_is_spoken_is_told() -> None:
-    """The handshake fails, and says so."""
     with api(200, b"{}") as (url, _), pytest.raises(BrokerUnreachable, match="does not speak TLS"):
         ask(url.replace("http:", "https:"), BrokerTls())
 
@@ -164,7 +158,6 @@ def test_alarms_are_told_where_they_are_known(status: int, content: bytes, alarm
 
 
 def test_an_alarm_that_cannot_be_read_is_no_silence() -> None:
-    """Something else answers there."""
     with (
         api(200, b'{"items": []}', alarms=(503, b"down")) as (url, _),
         pytest.raises(BrokerUnreachable, match="not Rabbit"),
@@ -173,5 +166,4 @@ def test_an_alarm_that_cannot_be_read_is_no_silence() -> None:
 
 
 def test_the_settings_show_no_password() -> None:
-    """Not where they are printed either."""
     assert PASSWORD not in repr(Management(ManagementSettings("http://h", "u", PASSWORD), "/"))

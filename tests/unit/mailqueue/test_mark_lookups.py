@@ -15,7 +15,6 @@ from tests.support.queues import until
 
 
 def ids(*numbers: int) -> list[EnqueueId]:
-    """Passages by number."""
     return [EnqueueId(UUID(int=number)) for number in numbers]
 
 
@@ -31,15 +30,12 @@ class Asked:
         self.requests: list[int] = []
 
     def lookups(self) -> MarkLookups:
-        """Over them."""
         return MarkLookups(self.one, self.many)
 
     async def one(self, enqueue_id: EnqueueId) -> bool:
-        """Alone."""
         return bool(await self.many([enqueue_id]))
 
     async def many(self, enqueue_ids: Collection[EnqueueId]) -> set[EnqueueId]:
-        """Together."""
         self.requests.append(len(enqueue_ids))
         for _ in range(3):
             await asyncio.sleep(0)
@@ -49,7 +45,6 @@ class Asked:
 
 
 async def test_one_at_a_time_each_is_a_request() -> None:
-    """Nothing waits for company."""
     marks = Asked(2)
     lookups = marks.lookups()
     assert [await lookups.marked(one) for one in ids(1, 2, 3)] == [False, True, False]
@@ -82,7 +77,6 @@ async def test_an_answer_is_never_from_before_the_question() -> None:
 
 
 async def test_one_without_an_answer_fails_alone() -> None:
-    """The others of its request are asked again, each for itself."""
     marks = Asked(3, silent=[5])
     lookups = marks.lookups()
     answers = await asyncio.gather(*map(lookups.marked, ids(*range(8))), return_exceptions=True)

@@ -17,7 +17,6 @@ IDS = [queued(number).enqueue_id for number in range(30)]
 
 
 def remembered(twin: TwinQueue) -> tuple[RememberedMarks, list[Any]]:
-    """Marks, and every id that was asked for."""
     asked = list[Any]()
 
     def watch(operation: Operation, carry_out: Callable[[], Any]) -> Any:
@@ -30,7 +29,6 @@ def remembered(twin: TwinQueue) -> tuple[RememberedMarks, list[Any]]:
 
 
 async def test_a_page_that_was_marked_is_not_asked_for_again(twin: TwinQueue) -> None:
-    """A part of it, or the same with one more, is."""
     marks, asked = remembered(twin)
     await marks.put_all(QUEUE, IDS[:10])
     assert await marks.among(QUEUE, IDS[:10]) == set(IDS[:10])
@@ -45,7 +43,6 @@ async def test_a_page_that_was_marked_is_not_asked_for_again(twin: TwinQueue) ->
 
 
 async def test_a_page_with_a_mail_that_waits_is_asked_for_again(twin: TwinQueue) -> None:
-    """It may be marked by now."""
     marks, asked = remembered(twin)
     await marks.put_all(QUEUE, IDS[1:10])
     assert await marks.among(QUEUE, IDS[:10]) == set(IDS[1:10])
@@ -56,7 +53,6 @@ async def test_a_page_with_a_mail_that_waits_is_asked_for_again(twin: TwinQueue)
 
 
 async def test_a_pass_ends_and_all_is_forgotten(twin: TwinQueue) -> None:
-    """Its queue's alone."""
     marks, asked = remembered(twin)
     other = QueueName("outgoing")
     await marks.put(QUEUE, IDS[0])
@@ -72,7 +68,6 @@ async def test_a_pass_ends_and_all_is_forgotten(twin: TwinQueue) -> None:
 
 
 async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch, twin: TwinQueue) -> None:
-    """Past it marks are looked up each time, and answered the same."""
     monkeypatch.setattr(module, "REMEMBERED_MAX", 1)
     marks, asked = remembered(twin)
     await marks.put_all(QUEUE, IDS)

@@ -11,7 +11,6 @@ SPOOL, OUTGOING = QueueName("spool"), QueueName("outgoing")
 
 
 def test_counts_add_up_for_each_queue_alone() -> None:
-    """Two queues of one process keep their own sums."""
     counts = PrometheusCounts()
     counts.add(QueueCount.ACKED, SPOOL)
     counts.add(QueueCount.ACKED, SPOOL, 2)
@@ -85,7 +84,6 @@ def test_what_is_not_known_is_left_out() -> None:
 
 
 def test_a_broker_that_is_away_is_down_and_not_merely_absent() -> None:
-    """An alert needs a number."""
     away = QueueFigures(SPOOL, NOW, broker_away="connection refused")
 
     text = gauges_text([(away, None)])
@@ -95,7 +93,6 @@ def test_a_broker_that_is_away_is_down_and_not_merely_absent() -> None:
 
 
 def test_queues_stand_side_by_side() -> None:
-    """One file for all of them, each metric declared once."""
     text = gauges_text([(LOOK, None), (QueueFigures(OUTGOING, NOW, mails=9), None)])
 
     assert text.count("# TYPE mailmend_queue_mails gauge") == 1

@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from mailqueue.blobs.stores import NamedBlobs
-from model.errors import BlobMissing, BlobsUnreachable
+from model.errors import BlobsUnreachable
 from model.ids import BlobId
 from model.queue.blob_ids import BlobNaming, BlobsMode
 from model.queue.messages import BlobKind
 from tests.support.clock import VirtualClock
-from tests.support.memory_blobs import BlobCall, BlobVerb, MemoryBlobs, MemoryStore
-from tests.support.striking import Strike, verb
+from tests.support.memory_blobs import BlobCall, MemoryBlobs, MemoryStore
 
 BODY = BlobKind.BODY
 
@@ -26,7 +25,6 @@ class Held(MemoryStore):
         self.begun, self.let = asyncio.Event(), asyncio.Event()
 
     async def keep(self, blob_id: BlobId, content: bytes) -> None:
-        """Begin, wait, keep."""
         self.begun.set()
         await self.let.wait()
         await super().keep(blob_id, content)
@@ -72,7 +70,6 @@ def _refuse(_: BlobCall, __: Callable[[], Any]) -> Any:
 
 
 async def test_a_cancelled_put_into_a_store_that_refuses_is_just_cancelled() -> None:
-    """There is nothing to undo, and no other error in its place."""
     clock = VirtualClock()
 
     blobs = MemoryBlobs(clock, surround=_refuse)
@@ -84,64 +81,19 @@ async def test_a_cancelled_put_into_a_store_that_refuses_is_just_cancelled() -> 
 
 
 def test_a_put_that_fails_says_so() -> None:
-    """With the store's own error, at once."""
     with pytest.raises(BlobsUnreachable, match="it refuses"):
         asyncio.run(MemoryBlobs(VirtualClock(), surround=_refuse).put(b"x", BODY))
 
 
-class TestTwin:
-    """What others' tests ask of the twin besides."""
+async def test_others_have_their_turn_before_each_answer() -> None:
+    clock = VirtualClock()
 
-    async def test_calls_are_seen_with_their_ids_and_may_fail_after_the_deed(self) -> None:
-        """As a store does whose answer is lost."""
-        blobs = MemoryBlobs(
-            VirtualClock(), surround=Strike(verb(BlobVerb.PUT), BlobsUnreachable("no answer"), done=True)
-        )
-        with pytest.raises(BlobsUnreachable, match="no answer"):
-            await blobs.put(b"x", BODY)
-        seen = blobs.store.surround = Strike(lambda _: True)
-        [blob_id] = blobs.ids
-        assert await blobs.get(blob_id) == b"x"
-        assert await blobs.exists(blob_id)
-        await blobs.delete(blob_id)
-        assert [blob async for blob in blobs.scan()] == []
-        verbs = [BlobVerb.GET, BlobVerb.EXISTS, BlobVerb.DELETE]
-        assert seen.struck == [*(BlobCall(verb, blob_id) for verb in verbs), BlobCall(BlobVerb.SCAN, None)]
+    blobs, turns = MemoryBlobs(clock), list[str]()
 
-    async def test_a_blob_may_be_lost_and_brought_from_elsewhere(self) -> None:
-        """Whatever its id says of who may delete it."""
-        clock = VirtualClock()
+    async def one(name: str) -> None:
+        turns.append(f"{name} begins")
+        await blobs.exists(BlobId("1_692_x"))
+        turns.append(f"{name} ends")
 
-        blobs, blob_id = MemoryBlobs(clock), BlobId("1_692_shared")
-        await blobs.keep(blob_id, b"x")
-        await blobs.delete(blob_id)
-        assert await blobs.get(blob_id) == b"x"
-        await blobs.lose(blob_id)
-        with pytest.raises(BlobMissing):
-            await blobs.get(blob_id)
-
-    async def test_others_have_their_turn_before_each_answer(self) -> None:
-        """Or a race that a real store shows would be hidden."""
-        clock = VirtualClock()
-
-        blobs, turns = MemoryBlobs(clock), list[str]()
-
-        async def one(name: str) -> None:
-            turns.append(f"{name} begins")
-            await blobs.exists(BlobId("1_692_x"))
-            turns.append(f"{name} ends")
-
-        await asyncio.gather(one("a"), one("b"))
-        assert turns == ["a begins", "b begins", "a ends", "b ends"]
-
-    async def test_times_are_those_of_the_clock(self) -> None:
-        """Which a test turns."""
-        clock = VirtualClock()
-
-        blobs = MemoryBlobs(clock)
-        await blobs.put(b"x", BODY)
-        clock.advance(60)
-        await blobs.put(b"yy", BODY)
-        found = [blob async for blob in blobs.scan()]
-        assert [blob.size_bytes for blob in found] == [1, 2]
-        assert (found[1].stored_at - found[0].stored_at).total_seconds() == 60
+    await asyncio.gather(one("a"), one("b"))
+    assert turns == ["a begins", "b begins", "a ends", "b ends"]

@@ -48,13 +48,11 @@ JSON = st.recursive(
 
 
 def fields_of(queued: QueuedMail) -> dict[str, Any]:
-    """The payload, taken apart."""
     fields: dict[str, Any] = json.loads(payload_of(queued))
     return fields
 
 
 def read(fields: dict[str, Any]) -> QueuedMail:
-    """The payload, put together again by somebody else, and read."""
     return queued_of(json.dumps(fields).encode())
 
 
@@ -65,7 +63,6 @@ def test_what_james_wrote_is_written_again_to_the_byte(message: JamesMessage) ->
 
 
 def test_every_field_is_what_james_was_given() -> None:
-    """Field by field, for each of the mails; the null sender too."""
     read_back = {str(queued.enqueue_id): queued.mail for queued in map(queued_of, bodies())}
     given_to_james = {one["enqueueId"]: one for one in james_enqueued()}
 
@@ -76,7 +73,6 @@ def test_every_field_is_what_james_was_given() -> None:
 
 
 def bodies() -> list[bytes]:
-    """Of the messages that James published."""
     return [message.body for message in james_messages()]
 
 
@@ -114,7 +110,6 @@ def test_whatever_is_written_reads_back(queued: QueuedMail) -> None:
 
 
 def by_name(mail: Mail) -> dict[tuple[str, str], list[str]]:
-    """The values of each header of each recipient, in order."""
     found: dict[tuple[str, str], list[str]] = {}
     for one in mail.recipient_headers:
         found.setdefault((one.recipient, one.name), []).append(one.value)
@@ -134,7 +129,6 @@ def test_what_is_beyond_16_bits_is_escaped_once() -> None:
 
 @given(QUEUED)
 def test_any_payload_is_one_line_of_json_with_james_s_fields(queued: QueuedMail) -> None:
-    """In James's order; no other reader is surprised."""
     body = payload_of(queued)
 
     assert tuple(json.loads(body)) == FIELDS
@@ -165,7 +159,6 @@ def test_instants_are_cut_to_james_s_milliseconds() -> None:
 
 @pytest.mark.parametrize("field", [name for name in FIELDS if name not in REQUIRED])
 def test_optional_fields_may_be_missing_or_null(field: str) -> None:
-    """Then James's own defaults hold; everything else is as it was."""
     queued, bare = queued_mail(), Mail("", ())
     name = OUR_NAMES.get(field, field)
     as_it_should_be = replace(queued, mail=replace(queued.mail, **{name: getattr(bare, name)}))
@@ -178,7 +171,6 @@ def test_optional_fields_may_be_missing_or_null(field: str) -> None:
 
 @pytest.mark.parametrize("field", REQUIRED)
 def test_what_no_mail_can_do_without_is_named(field: str) -> None:
-    """The dead letter's reason says which field it was."""
     for told_as in ({}, {field: None}, {field: 5}):
         fields = {name: value for name, value in fields_of(queued_mail()).items() if name != field}
         with pytest.raises(BadPayload, match=f"^{field} is"):
@@ -187,14 +179,12 @@ def test_what_no_mail_can_do_without_is_named(field: str) -> None:
 
 @pytest.mark.parametrize("field", ["headerBlobId", "bodyBlobId"])
 def test_a_blob_without_an_id_is_refused(field: str) -> None:
-    """Nothing could be found under it."""
     with pytest.raises(BadPayload, match=f"^{field} is empty"):
         read({**fields_of(queued_mail()), field: ""})
 
 
 @pytest.mark.parametrize("sender", ["<>", "", None])
 def test_the_null_sender_is_none_however_it_is_told(sender: str | None) -> None:
-    """James takes `<>` for it as well."""
     assert read({**fields_of(queued_mail()), "sender": sender}).mail.sender is None
 
 
@@ -227,7 +217,6 @@ def test_ids_of_blobs_are_kept_in_any_generation_s_form(blob_id: str) -> None:
 
 
 def test_fields_that_are_not_known_here_are_passed_over() -> None:
-    """A newer James may say more."""
     assert read({**fields_of(queued_mail()), "newer": {"than": "we"}}) == queued_mail()
 
 
@@ -252,20 +241,17 @@ def test_fields_that_are_not_known_here_are_passed_over() -> None:
     ],
 )
 def test_a_field_of_another_kind_is_named(field: str, value: object, why: str) -> None:
-    """And nobody's address is: the message goes to logs."""
     with pytest.raises(BadPayload, match=f"^{why}") as refused:
         read({**fields_of(queued_mail()), field: value})
     assert "secret" not in str(refused.value)
 
 
 def test_a_body_that_no_broker_would_take_is_not_looked_into() -> None:
-    """It says how many bytes are too many."""
     with pytest.raises(BadPayload, match="more than 134,217,728 bytes"):
         queued_of(bytes(BODY_BYTES_MAX + 1))
 
 
 def test_a_mail_that_no_store_can_keep_is_not_written() -> None:
-    """Half a surrogate pair has no bytes in UTF-8."""
     queued = queued_mail()
     with pytest.raises(BadPayload, match=f"the mail {queued.enqueue_id} holds half a surrogate pair"):
         payload_of(replace(queued, mail=replace(queued.mail, name="\udcff")))
@@ -273,19 +259,16 @@ def test_a_mail_that_no_store_can_keep_is_not_written() -> None:
 
 @given(st.dictionaries(st.sampled_from(FIELDS), JSON) | JSON)
 def test_any_json_is_a_mail_or_refused(anything: object) -> None:
-    """Nothing else is ever raised."""
     assert_mail_or_refused(json.dumps(anything).encode())
 
 
 @given(st.sampled_from(FIELDS), JSON)
 def test_a_good_message_with_one_odd_field_is_a_mail_or_refused(field: str, value: object) -> None:
-    """Where all the rest is right the odd one is reached."""
     assert_mail_or_refused(json.dumps({**fields_of(queued_mail()), field: value}).encode())
 
 
 @given(st.sampled_from(bodies()), st.data())
 def test_a_damaged_message_of_james_s_is_a_mail_or_refused(body: bytes, data: st.DataObject) -> None:
-    """Cut anywhere, or with a byte changed."""
     place = data.draw(st.integers(0, len(body) - 1))
     byte = data.draw(st.binary(max_size=1))
 
@@ -294,7 +277,6 @@ def test_a_damaged_message_of_james_s_is_a_mail_or_refused(body: bytes, data: st
 
 
 def assert_mail_or_refused(body: bytes) -> None:
-    """What is read can be written; what is refused says why."""
     try:
         queued = queued_of(body)
     except BadPayload as refused:

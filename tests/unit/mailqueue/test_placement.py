@@ -68,7 +68,6 @@ async def test_it_is_done_again_for_a_later_slice(twin: TwinQueue) -> None:
 
 
 async def test_what_fails_beside_the_look_leaves_the_row_where_it_says(process: Process) -> None:
-    """Whoever asked knows what to hide, and the sum stays exact."""
 
     async def publish(_: datetime) -> None:
         raise BrokerUnreachable("the broker is away")

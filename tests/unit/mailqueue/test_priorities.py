@@ -14,7 +14,6 @@ HOUR = timedelta(hours=1)
 
 
 async def at_levels(queue: RabbitMailQueue, each: int, levels: range = PRIORITIES) -> None:
-    """Enqueue so many mails at each level, named after it."""
     for number in range(each):
         for level in levels:
             await queue.enqueue(mail(f"{level}-{number}"), CONTENT, priority=level)
@@ -33,13 +32,11 @@ async def test_urgent_mail_is_handed_over_more_often_and_none_starves(queue: Rab
 
 
 async def test_within_a_level_first_come_is_first_served(queue: RabbitMailQueue) -> None:
-    """As far as they are ready."""
     await at_levels(queue, 6, range(8, 9))
     assert await all_delivered(queue) == [f"8-{number}" for number in range(6)]
 
 
 async def test_a_consumer_may_ask_for_some_levels(twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    """What it did not ask for waits for others."""
     await at_levels(queue, 1)
     async with queue.dequeue(priorities=[0, 9]) as mails:
         taken = []
@@ -51,7 +48,6 @@ async def test_a_consumer_may_ask_for_some_levels(twin: TwinQueue, queue: Rabbit
 
 
 async def test_a_mail_without_a_priority_is_normal(twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    """It goes where James looks for it."""
     await queue.enqueue(mail(), CONTENT)
     ((_, _, level),) = twin.broker.published
     assert level == PRIORITY_NORMAL
@@ -59,7 +55,6 @@ async def test_a_mail_without_a_priority_is_normal(twin: TwinQueue, queue: Rabbi
 
 @pytest.mark.parametrize("priority", [0, 5, 9])
 async def test_a_delayed_mail_keeps_its_priority(priority: int, twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    """Through its wait, and through a retry."""
     await queue.enqueue(mail(), CONTENT, delay=HOUR, priority=priority)
     twin.clock.advance(3601)
     await queue.move_due()
@@ -72,7 +67,6 @@ async def test_a_delayed_mail_keeps_its_priority(priority: int, twin: TwinQueue,
 
 
 async def test_republishing_keeps_the_priority(twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    """The row tells it."""
     await queue.enqueue(mail(), CONTENT, priority=7)
     twin.broker.wipe()
     twin.clock.advance(60)

@@ -65,7 +65,6 @@ def test_one_seed_gives_one_run() -> None:
 
 
 def test_the_hand_can_be_put_anywhere() -> None:
-    """Forward and back."""
     clock = VirtualClock()
     start = clock.now
     clock.turn_to(start + timedelta(hours=2))

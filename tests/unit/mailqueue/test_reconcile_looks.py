@@ -12,7 +12,6 @@ from tests.support.schemas import served
 
 
 def columns(schema: Schema) -> dict[str, tuple[str, ...]]:
-    """What refers to blobs, by table."""
     return {one.table.name: one.columns for one in references_in(schema)}
 
 
@@ -71,5 +70,4 @@ async def test_what_was_counted_and_never_came_is_told(ready: int, dead: int, un
     [(0, 3, PATIENCE_SECONDS), (2, 3, PATIENCE_SECONDS), (3, 3, LAST_LOOK_SECONDS), (0, 0, LAST_LOOK_SECONDS)],
 )
 def test_a_drain_waits_for_what_was_counted(taken: int, expected: int, seconds: float) -> None:
-    """And then only for what may have come since."""
     assert patience(taken, expected) == seconds

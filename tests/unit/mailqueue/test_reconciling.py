@@ -41,32 +41,26 @@ BLOBS = MailBlobs(BlobId("1_1_header"), BlobId("1_1_body"))
 
 
 def mail_id(number: int) -> EnqueueId:
-    """An enqueue id of that number."""
     return EnqueueId(UUID(int=number))
 
 
 def ids(*numbers: int) -> frozenset[EnqueueId]:
-    """Several of them."""
     return frozenset(mail_id(number) for number in numbers)
 
 
 def live(age: timedelta = 2 * HOUR) -> LiveMail:
-    """A mail that waits."""
     return LiveMail(NOW - age, NOW - age, BLOBS)
 
 
 def tables(*mails: int, marked: Collection[EnqueueId] = (), delayed: Collection[EnqueueId] = ()) -> TablesSide:
-    """What the tables hold."""
     return TablesSide({mail_id(one): live() for one in mails}, frozenset(marked), frozenset(delayed))
 
 
 def depth(ready: int, unacked: int | None = 0, consumers: int = 0, dead: int = 0, limit: int | None = None) -> Depth:
-    """What the broker counts."""
     return Depth(ready, unacked, consumers, dead, limit)
 
 
 def drained(*numbers: int, dead: Collection[EnqueueId] = (), marked: Collection[EnqueueId] = ()) -> Drained:
-    """Every message named."""
     return Drained(NOW, ids(*numbers), marked=frozenset(marked), dead=frozenset(dead))
 
 
@@ -100,7 +94,6 @@ def test_only_what_surely_lacks_is_called_lacking(broker: Depth, lacking: int | 
 
 
 def test_a_mail_between_row_and_publish_is_not_called_lost() -> None:
-    """Traffic goes on while one looks."""
     young = TablesSide({mail_id(1): live(SETTLING / 2)})
 
     assert compared(SPOOL, NOW, young, depth=depth(0)).clean
@@ -118,12 +111,10 @@ def test_a_drain_names_who_lacks_what() -> None:
 
 
 def test_copies_of_messages_are_no_finding() -> None:
-    """A republish leaves them, and the marks drop them."""
     assert compared(SPOOL, NOW, tables(1), depth=depth(5)).clean
 
 
 def test_every_finding_is_counted_and_has_a_meaning() -> None:
-    """One of each."""
     side = TablesSide({mail_id(1): live()}, broken=(BrokenRow(mail_id(2), NOW, 0, "no name"),))
     orphan = StoredBlob(BlobId("1_1_x"), 10, NOW - HOUR)
     found = compared(
@@ -162,11 +153,9 @@ class TestMending:
     """What may be done about it."""
 
     def found(self, side: TablesSide, broker: Depth | None = None, names: Drained | None = None) -> Reconciled:
-        """A comparison."""
         return compared(SPOOL, NOW, side, depth=broker, drained=names)
 
     def test_after_a_drain_exactly_those_are_republished_that_lack_a_message(self) -> None:
-        """And of them only those of the age that was asked for."""
         found = self.found(tables(1, 2), names=drained(1))
 
         assert republishable(found, HOUR) == ids(2)
@@ -179,7 +168,6 @@ class TestMending:
         assert republishable(self.found(tables(1, 2), depth(0, unacked=None, consumers=1)), HOUR) == frozenset()
 
     def test_orphans_are_removed_all_or_none(self) -> None:
-        """Not while anything unseen may refer to them."""
         orphan = StoredBlob(BlobId("1_1_x"), 10, NOW - HOUR)
 
         assert removable(BlobsSide(orphans=(orphan,))) == (orphan,)
@@ -209,7 +197,6 @@ class TestMending:
         assert said is None if reason is None else reason in str(said)
 
     def test_every_queue_counts(self) -> None:
-        """The store is one for all."""
         other = QueueName("outgoing")
 
         assert why_unsure({SPOOL: depth(1), other: depth(0)}, {SPOOL: drained(1)}) is None
@@ -223,18 +210,15 @@ class TestWhatIsLeft:
     ORPHAN = StoredBlob(BlobId("1_1_x"), 10, NOW - HOUR)
 
     def found(self) -> Reconciled:
-        """One of each that can be mended."""
         blobs = BlobsSide(ids(1), (self.ORPHAN,))
         return compared(SPOOL, NOW, self.SIDE, blobs=blobs, drained=drained(1, 9))
 
     def test_what_was_mended_is_not_left(self) -> None:
-        """All of it."""
         mended = Mended(republished=1, marked=ids(1, 3, 9), removed_blobs=1)
 
         assert left_after(self.found(), mended) == {}
 
     def test_what_was_not_is_named(self) -> None:
-        """By kind and number."""
         assert left_after(self.found(), Mended()) == {
             QueueFinding.BROKEN_ROW: 1,
             QueueFinding.BLOB_MISSING: 1,
@@ -244,7 +228,6 @@ class TestWhatIsLeft:
         }
 
     def test_a_mail_that_lacked_its_message_and_was_marked_lacks_nothing(self) -> None:
-        """It is out of the queue."""
         assert QueueFinding.LACKS_MESSAGE not in left_after(self.found(), Mended(marked=ids(2)))
 
     def test_by_count_every_live_mail_that_leaves_is_one_that_lacks_nothing(self) -> None:
@@ -267,13 +250,11 @@ class TestGuards:
         ],
     )
     def test_a_drain_that_may_harm_needs_force(self, broker: Depth, said: str) -> None:
-        """The message says why."""
         with pytest.raises(UnsafeRequest, match=said):
             refuse_drain(SPOOL, broker, forced=False)
         refuse_drain(SPOOL, broker, forced=True)
 
     def test_a_drain_of_more_than_can_be_held_is_refused_even_by_force(self) -> None:
-        """With both numbers."""
         with pytest.raises(UnsafeRequest, match=r"50,001 messages .* 50,000"):
             refuse_drain(SPOOL, depth(DRAIN_MAX + 1), forced=True)
         with pytest.raises(UnsafeRequest, match=r"50,001 dead letters .* 50,000"):
@@ -281,7 +262,6 @@ class TestGuards:
         refuse_drain(SPOOL, depth(DRAIN_MAX, dead=DRAIN_MAX), forced=False)
 
     def test_memory_has_a_bound_with_a_number(self) -> None:
-        """Up to the limit and no further."""
         refuse_too_many(10, "live mails", 10)
         with pytest.raises(UnsafeRequest, match="more than 10 live mails"):
             refuse_too_many(11, "live mails", 10)

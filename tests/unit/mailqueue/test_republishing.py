@@ -38,7 +38,6 @@ async def test_a_broker_that_lost_everything_is_filled_again() -> None:
 
 
 async def test_only_what_waits_for_long_and_is_meant(twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    """Older than asked, and fitting the condition."""
     await enqueued(queue, "old", "other")
     twin.clock.advance(120)
     await enqueued(queue, "young")
@@ -58,7 +57,6 @@ async def test_what_the_broker_still_had_is_worked_on_once(twin: TwinQueue, queu
 
 
 async def test_a_mail_in_a_consumers_hand_is_not_worked_on_beside_it(twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    """Its copy waits in the same process until the first is settled."""
     await enqueued(queue, "slow")
     async with queue.dequeue() as mails:
         one = await anext(mails)

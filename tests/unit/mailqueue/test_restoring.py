@@ -47,7 +47,6 @@ uuids = st.uuids(version=4).map(EnqueueId)
     ],
 )
 def test_what_brings_a_mail_back_follows_from_its_traces(traces: dict[str, Any], what: RestoreResult) -> None:
-    """Of the new passage first, then of the old one."""
     assert return_of(**{"marked": False, "back": None, "stays": False, **traces}) is what
 
 
@@ -64,19 +63,16 @@ def test_the_new_id_follows_from_the_old_one(was: EnqueueId, other: EnqueueId) -
 
 @pytest.fixture
 def twin() -> TwinQueue:
-    """A queue in memory, empty."""
     return twin_queue()
 
 
 @pytest.fixture
 async def queue(twin: TwinQueue) -> AsyncIterator[RabbitMailQueue]:
-    """Its only process."""
     async with await twin.process() as queue:
         yield queue
 
 
 async def restored(queue: RabbitMailQueue, due_at: datetime | None = None) -> RestoreResult:
-    """Bring one mail back."""
     return await (await queue.restoring([WAS])).restore(RemovedMail(WAS, mail("one"), CONTENT, due_at))
 
 
@@ -91,7 +87,6 @@ async def test_it_comes_back_whole(queue: RabbitMailQueue) -> None:
 
 
 async def test_a_delayed_one_waits_for_its_time(twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    """And is not put twice."""
     due_at = twin.clock.now + HOUR
     assert await restored(queue, due_at) is RestoreResult.PUT
     assert await restored(queue, due_at) is RestoreResult.NOTHING
@@ -120,7 +115,6 @@ async def test_a_publish_that_failed_is_gone_on_with(fate: Fate, twin: TwinQueue
 async def test_a_row_in_doubt_is_gone_on_with(
     twin: TwinQueue, queue: RabbitMailQueue, due: timedelta | None, *, done: bool
 ) -> None:
-    """Whether or not the tables took it."""
     due_at = twin.clock.now + due if due else None
     table = DUE_MAILS if due else ENQUEUED_MAILS
     refusing = Refusing(twin, tables=writes_of(table), done_all_the_same=done)
@@ -137,7 +131,6 @@ async def test_a_row_in_doubt_is_gone_on_with(
 
 @pytest.mark.parametrize("table", [DELETED_MAILS, ENQUEUED_MAILS])
 async def test_without_a_look_nothing_is_put(table: object, twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    """Tables that do not answer may hold it."""
     await enqueued(queue, "other")
     before = set(twin.blobs.ids)
     Refusing(twin, tables=reads_of(table))  # type: ignore[arg-type]
@@ -147,7 +140,6 @@ async def test_without_a_look_nothing_is_put(table: object, twin: TwinQueue, que
 
 
 async def test_one_that_never_left_stays_as_it_is(twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    """Its removal was killed before its mark."""
     (was,) = await enqueued(queue, "one")
     found = await queue.restoring([was])
     assert await found.restore(RemovedMail(was, mail("one"), CONTENT)) is RestoreResult.STAYS
@@ -170,6 +162,5 @@ async def test_what_cannot_come_back_leaves_nothing_behind(wrong: object, error:
 
 
 async def test_nobody_to_bring_back_asks_nothing(twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    """No listing of a queue for no mail."""
     Refusing(twin, tables=lambda _: True)
     await queue.restoring([])

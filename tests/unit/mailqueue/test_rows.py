@@ -27,12 +27,10 @@ ROWS = james_queue_rows(ENQUEUED_MAILS)
 
 
 def named(row: Row) -> str:
-    """The mail's own name, for the tests'."""
     return str(row["name"])
 
 
 def james_slicing() -> Slicing:
-    """As the event says that James cut this queue."""
     (event,) = james_queue_rows(EVENT_STORE)
     return configuration_of(event["event"]).slicing
 
@@ -76,7 +74,6 @@ def test_the_starts_are_slices() -> None:
 
 @given(QUEUED, INSTANTS)
 def test_any_mail_reads_back_from_its_row(queued: QueuedMail, at: datetime) -> None:
-    """With what the row adds to it."""
     row = row_of(SPOOL, SLICE, 3, at, queued)
 
     assert listed_of(row) == Listed(queued, at, slice_start=SLICE)
@@ -88,7 +85,6 @@ def test_any_mail_reads_back_from_its_row(queued: QueuedMail, at: datetime) -> N
 def test_any_delayed_mail_reads_back_from_its_row(
     queued: QueuedMail, at: datetime, due_at: datetime, attempts: int
 ) -> None:
-    """With when it is due, and how often it was tried."""
     row = due_row_of(SPOOL, SLICE, 0, due_at, attempts, at, queued)
 
     assert due_listed_of(row) == Listed(queued, at, Whereabouts.DELAYED, due_at=due_at, attempts=attempts)
@@ -97,7 +93,6 @@ def test_any_delayed_mail_reads_back_from_its_row(
 
 
 def test_both_tables_keep_the_same_of_a_mail() -> None:
-    """So that it moves from one to the other as it is."""
     mail = set(ENQUEUED_MAILS.names) - {"timerangestart"}
     row, due = row_of(SPOOL, SLICE, 0, AT, queued_mail()), due_row_of(SPOOL, SLICE, 0, AT, 1, AT, queued_mail())
 
@@ -116,7 +111,6 @@ def test_instants_are_cut_to_what_a_timestamp_keeps() -> None:
 
 
 def test_the_bytes_of_attributes_are_their_json() -> None:
-    """In UTF-8, as James reads them."""
     queued = queued_mail()
     mail = replace(queued.mail, attributes={"é": '{"serializer":"StringSerializer","value":"ü"}'})
 
@@ -135,7 +129,6 @@ def test_collections_may_be_null() -> None:
 
 
 def test_what_says_nothing_is_james_s_default() -> None:
-    """State, address and host of a row where nobody wrote them."""
     names = ("state", "remoteaddr", "remotehost", "errormessage", "lastupdated", "sender")
     row = {**row_of(SPOOL, SLICE, 0, AT, queued_mail()), **dict.fromkeys(names)}
     mail, bare = listed_of(row).queued.mail, Mail("x", ())
@@ -156,14 +149,12 @@ def test_half_a_row_is_refused_by_its_missing_column(column: str) -> None:
 
 @pytest.mark.parametrize("column", ["enqueueid", "dueat", "enqueuedtime"])
 def test_half_a_delayed_row_is_refused_too(column: str) -> None:
-    """By the same rule."""
     row = {**due_row_of(SPOOL, SLICE, 0, AT, 0, AT, queued_mail()), column: None}
     with pytest.raises(BadPayload, match=f"^{column} is missing"):
         due_listed_of(row)
 
 
 def test_attempts_that_nobody_counted_are_none() -> None:
-    """A null is a mail that was never tried."""
     row = {**due_row_of(SPOOL, SLICE, 0, AT, 7, AT, queued_mail()), "attempts": None}
     assert due_listed_of(row).attempts == 0
 
@@ -179,6 +170,5 @@ def test_attempts_that_nobody_counted_are_none() -> None:
     ],
 )
 def test_cells_that_no_mail_can_be_made_of_are_named(column: str, value: Any, why: str) -> None:
-    """The place in the cell too."""
     with pytest.raises(BadPayload, match=f"^{why}"):
         listed_of({**row_of(SPOOL, SLICE, 0, AT, queued_mail()), column: value})

@@ -47,7 +47,6 @@ def test_the_code_is_found_in_a_librarys_words(text: str, code: str) -> None:
     ],
 )
 def test_each_refusal_says_what_to_mend(code: str, words: str) -> None:
-    """Beside the bucket, the endpoint and the code."""
     error = failure(SETTINGS, code)
     assert SETTINGS.place in error.what
     assert f"it answered {code}" in error.what
@@ -56,7 +55,6 @@ def test_each_refusal_says_what_to_mend(code: str, words: str) -> None:
 
 
 def test_no_answer_is_told_with_its_cause() -> None:
-    """The endpoint is what may be wrong then."""
     error = failure(SETTINGS, "", "dns error")
     assert "no answer (dns error)" in error.what
     assert "Check the endpoint" in error.mend
@@ -64,13 +62,11 @@ def test_no_answer_is_told_with_its_cause() -> None:
 
 
 def test_a_missing_bucket_is_a_kind_of_its_own() -> None:
-    """So that it can be made, where that is wanted."""
     assert type(failure(SETTINGS, "NoSuchBucket")) is BucketMissing
     assert type(failure(SETTINGS, "NoSuchKey")) is BlobsUnreachable
 
 
 def test_a_compressed_blob_is_no_missing_one() -> None:
-    """The mail waits; it is not given up."""
     with pytest.raises(BlobsUnreachable) as refused:
         refuse_compressed(SETTINGS, "1_692_x", {"Content-Encoding": "zstd"})
     error = refused.value

@@ -13,7 +13,6 @@ ACCESS, SECRET = "AKIA-of-nobody", "wJalr-of-nobody"
 
 
 def settings(**changed: Any) -> S3Settings:
-    """Settings that pass, but for what is changed."""
     given = {"endpoint": "https://s3.example.org", "bucket": "mail-blobs", "access_key": ACCESS, "secret_key": SECRET}
     return S3Settings(**{**given, **changed})
 
@@ -35,7 +34,6 @@ def settings(**changed: Any) -> S3Settings:
     ids=str,
 )
 def test_settings_pass(changed: dict[str, Any]) -> None:
-    """Addresses with and without a port, names as S3 allows them."""
     assert settings(**changed).place == f"the bucket {settings(**changed).bucket} at {settings(**changed).endpoint}"
 
 
@@ -67,7 +65,6 @@ def test_settings_pass(changed: dict[str, Any]) -> None:
     ids=str,
 )
 def test_wrong_ones_say_what_is_wrong_and_what_would_be_right(changed: dict[str, Any], words: str) -> None:
-    """As wrong use: nothing was asked of anybody."""
     with pytest.raises(BadSettings, match=words) as caught:
         settings(**changed)
     assert caught.value.mend
@@ -78,7 +75,6 @@ def test_wrong_ones_say_what_is_wrong_and_what_would_be_right(changed: dict[str,
     "endpoint", [f"https://me:{SECRET}@host", f"https://{SECRET}@host/x", f"ftp://me:{SECRET}@host"]
 )
 def test_a_password_in_the_endpoint_is_refused_and_not_repeated(endpoint: str) -> None:
-    """It would stand in every message."""
     with pytest.raises(BadSettings) as caught:
         settings(endpoint=endpoint)
     assert SECRET not in str(caught.value)
@@ -92,5 +88,4 @@ def test_no_key_is_shown() -> None:
 
 
 def test_settings_can_be_sent_to_another_process() -> None:
-    """With their keys: whoever unpickles them is meant to use them."""
     assert pickle.loads(pickle.dumps(settings())) == settings()

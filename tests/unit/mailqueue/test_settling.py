@@ -43,7 +43,6 @@ SETTLE: dict[str, Settle] = {
 
 
 async def settled(queue: RabbitMailQueue, settle: Settle) -> UnackedMail:
-    """Take one mail and settle it so."""
     async with queue.dequeue() as mails:
         one = await anext(mails)
         await settle(one)
@@ -51,7 +50,6 @@ async def settled(queue: RabbitMailQueue, settle: Settle) -> UnackedMail:
 
 
 async def steps_of(settle: Settle) -> list[str]:
-    """What settling a mail does, in its order."""
     process = await working(twin_queue(own=OwnTables(tallies=False)))
     await enqueued(process.queue, "a")
     process.fortune.arm()
@@ -66,13 +64,11 @@ async def test_the_mark_is_written_before_the_brokers_ack() -> None:
 
 
 async def test_a_retried_mail_is_delayed_before_it_leaves_the_queue() -> None:
-    """It is always in one of them."""
     steps = await steps_of(SETTLE["retry"])
     assert steps == ["Put dueMails", "Put dueMails", "Remove enqueuedMailsV4", "ack"]
 
 
 async def test_a_rejected_mail_is_a_dead_letter_before_its_row_goes() -> None:
-    """Its bytes stay: the dead letter refers to them."""
     assert await steps_of(SETTLE["reject"]) == ["dead letter", "Remove enqueuedMailsV4"]
 
 
@@ -122,7 +118,6 @@ async def test_an_ack_stands_though_the_broker_is_gone(twin: TwinQueue, queue: R
 
 
 async def test_an_ack_after_the_context_was_left_still_counts(queue: RabbitMailQueue) -> None:
-    """Late, but done: the broker's copy is filtered."""
     await enqueued(queue, "a")
     async with queue.dequeue() as mails:
         one = await anext(mails)
@@ -209,7 +204,6 @@ async def test_a_retried_mail_comes_again_after_its_wait(twin: TwinQueue, queue:
 
 
 async def test_a_retry_keeps_the_error_of_before_unless_told_another(twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    """What went wrong last is what the next one reads."""
     await queue.enqueue(mail("a", error_message="old"), CONTENT)
     await settled(queue, lambda one: one.retry(timedelta(hours=2)))
     (shown,) = await listed(queue)
@@ -292,7 +286,6 @@ async def test_without_a_table_for_delays_a_retry_goes_back_after_a_pause() -> N
 
 
 async def test_a_delay_that_is_too_long_leaves_the_mail_in_hand(queue: RabbitMailQueue) -> None:
-    """Refused before anything is done."""
     await enqueued(queue, "a")
     async with queue.dequeue() as mails:
         one = await anext(mails)
@@ -337,7 +330,6 @@ async def test_a_mail_of_james_leaves_the_listing_too(settle: Settle, hours: int
 
 
 async def test_a_rejection_that_the_broker_did_not_hear_is_told(twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    """The mail keeps its row and comes again."""
     await enqueued(queue, "a")
     async with queue.dequeue() as mails:
         one = await anext(mails)

@@ -16,7 +16,6 @@ class Counter:
         self.value, self.reads, self.turns, self.failing = 0, 0, turns, False
 
     async def read(self, _: str) -> int:
-        """The value as the read begins."""
         self.reads += 1
         seen = self.value
         for _turn in range(self.turns):
@@ -28,7 +27,6 @@ class Counter:
 
 @pytest.mark.parametrize("seed", range(20))
 async def test_an_answer_is_never_older_than_its_question(seed: int) -> None:
-    """Whatever was so before the call is seen."""
     chance, counter = random.Random(seed), Counter()
     reads = SharedReads(counter.read)
 
@@ -44,7 +42,6 @@ async def test_an_answer_is_never_older_than_its_question(seed: int) -> None:
 
 
 async def test_many_at_once_share_one_read() -> None:
-    """And those who come while it is under way share the next."""
     counter = Counter()
     reads = SharedReads(counter.read)
     first = [asyncio.ensure_future(reads.get("k")) for _ in range(10)]
@@ -58,7 +55,6 @@ async def test_many_at_once_share_one_read() -> None:
 
 
 async def test_keys_are_read_by_themselves() -> None:
-    """One does not wait for another."""
     counter = Counter()
     reads = SharedReads(counter.read)
     await asyncio.gather(*(reads.get(key) for key in "abc"))
@@ -66,7 +62,6 @@ async def test_keys_are_read_by_themselves() -> None:
 
 
 async def test_a_failure_is_told_to_all_who_wait_and_to_nobody_later() -> None:
-    """The next read is asked anew."""
     counter = Counter()
     reads = SharedReads(counter.read)
     counter.failing = True
@@ -77,7 +72,6 @@ async def test_a_failure_is_told_to_all_who_wait_and_to_nobody_later() -> None:
 
 
 async def test_a_read_that_waits_for_one_that_fails_is_made_all_the_same() -> None:
-    """It only waits for its turn."""
     counter = Counter()
     reads = SharedReads(counter.read)
     counter.failing = True
@@ -92,7 +86,6 @@ async def test_a_read_that_waits_for_one_that_fails_is_made_all_the_same() -> No
 
 
 async def test_whoever_is_cancelled_leaves_the_read_to_the_others() -> None:
-    """And a failure that nobody waits for is not complained of."""
     counter = Counter()
     reads = SharedReads(counter.read)
     asking = [asyncio.ensure_future(reads.get("k")) for _ in range(2)]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailqueue.blobs.contents import split
+from mailqueue.blobs.stores import split
 from mailqueue.rabbitmq.codec import queued_of
 from tests.support.james_queue import james_blobs, james_enqueued, james_messages
 

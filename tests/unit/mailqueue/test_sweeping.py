@@ -42,7 +42,6 @@ SLACK_SECONDS = LIVES.mark_ttl_seconds - LIVES.ttl_seconds
 
 
 async def fill(twin: TwinQueue, process: Process, numbers: range, step: timedelta = HOUR) -> list[Any]:
-    """Enqueue so many mails with their blobs, one each step."""
     placed = []
     for number in numbers:
         placed.append(await process.view.rows.place(QUEUE, queued(number)))
@@ -53,7 +52,6 @@ async def fill(twin: TwinQueue, process: Process, numbers: range, step: timedelt
 
 
 async def finish(process: Process, numbers: range, step: timedelta = HOUR) -> None:
-    """Mark mails that `fill` has put."""
     for number in numbers:
         await process.view.mark(QUEUE, queued(number).enqueue_id, NOON + number * step)
 
@@ -62,7 +60,6 @@ class TestMove:
     """The browse start goes as far as it may, and no further."""
 
     async def test_it_stops_at_the_first_mail(self, twin: TwinQueue, process: Process) -> None:
-        """Whatever comes after it."""
         await fill(twin, process, range(8))
         await finish(process, range(3))
         await finish(process, range(5, 8))
@@ -84,14 +81,12 @@ class TestMove:
         assert max(window, 15 * MINUTE) <= behind < max(window, 15 * MINUTE) + window
 
     async def test_a_queue_that_never_was_is_left_alone(self, twin: TwinQueue, process: Process) -> None:
-        """Nothing is written for it."""
         assert await process.sweeper.move(QUEUE) == Moved(None, None)
         assert await process.sweeper.sweep(QUEUE) == Swept()
         assert twin.browse_start is None
         assert await process.view.starts.queues() == []
 
     async def test_a_clock_that_goes_back_moves_nothing_back(self, twin: TwinQueue, process: Process) -> None:
-        """Nor does a process with an old idea."""
         await fill(twin, process, range(5))
         await finish(process, range(5))
         await process.sweeper.sweep(QUEUE)
@@ -110,7 +105,6 @@ class TestMove:
         assert twin.browse_start == NOON + 6 * HOUR
 
     async def test_one_that_is_overtaken_leaves_the_start_further_on(self, twin: TwinQueue, process: Process) -> None:
-        """It goes on with what stands there."""
         await fill(twin, process, range(8))
         await finish(process, range(3))
         twin.memory.surround = Strike(of(ChangeIf), do=lambda: twin.put_start(BROWSE_START, NOON + 5 * HOUR), times=1)
@@ -118,7 +112,6 @@ class TestMove:
         assert twin.browse_start == NOON + 5 * HOUR
 
     async def test_one_that_is_overtaken_half_way_goes_the_rest(self, twin: TwinQueue, process: Process) -> None:
-        """What it has read is still true."""
         await fill(twin, process, range(8))
         await finish(process, range(5))
         twin.memory.surround = Strike(of(ChangeIf), do=lambda: twin.put_start(BROWSE_START, NOON + 2 * HOUR), times=1)
@@ -126,7 +119,6 @@ class TestMove:
 
     @pytest.mark.parametrize("done", [False, True])
     async def test_a_doubtful_move_is_settled(self, done: bool, twin: TwinQueue, process: Process) -> None:
-        """Whether or not it was done, it is in the end."""
         await fill(twin, process, range(5))
         await finish(process, range(3))
         twin.memory.surround = Strike(of(ChangeIf), DoubtfulWrite("no answer"), done, times=1)
@@ -160,7 +152,6 @@ class TestMove:
         assert (await process.sweeper.move(QUEUE)).after == NOON + 4 * HOUR
 
     async def test_a_row_that_was_taken_back_does_not_hold_it(self, twin: TwinQueue, process: Process) -> None:
-        """Although it never gets a mark."""
         await fill(twin, process, range(3))
         twin.clock.advance(5 * 3600)
         await process.sweeper.move(QUEUE)
@@ -182,7 +173,6 @@ class TestMove:
         assert await names_of(old.view.browse(QUEUE)) == ["mail-7"]
 
     async def test_a_queue_that_is_cut_anew_meanwhile_is_left_to_the_next(self, twin: TwinQueue) -> None:
-        """There may be slices between those that were read."""
         await twin.cut(HOUR)
         process = twin.parts()
         await fill(twin, process, range(4))
@@ -219,7 +209,6 @@ class TestClean:
         assert (await process.view.starts.state(QUEUE)).swept_at == twin.clock.now
 
     async def test_a_second_sweep_has_nothing_to_do(self, twin: TwinQueue, process: Process) -> None:
-        """It only looks."""
         await fill(twin, process, range(8))
         await finish(process, range(5))
         await process.sweeper.sweep(QUEUE)
@@ -260,7 +249,6 @@ class TestClean:
         assert await names_of(process.view.browse(QUEUE)) == ["mail-5", "mail-6", "mail-7"]
 
     async def test_a_rescued_mail_keeps_its_priority(self, twin: TwinQueue, process: Process) -> None:
-        """It travels with its attributes."""
         urgent = queued(0, attributes={"MAIL_PRIORITY": '{"serializer":"IntSerializer","value":8}'})
         await process.view.rows.place(QUEUE, urgent)
         twin.put_start(BROWSE_START, NOON + HOUR)
@@ -269,7 +257,6 @@ class TestClean:
         assert [priority for _, _, priority in twin.broker.published] == [8]
 
     async def test_a_row_that_cannot_be_read_is_moved_as_it_is(self, twin: TwinQueue, process: Process) -> None:
-        """Nobody deletes what nobody has seen."""
         await fill(twin, process, range(3))
         row = {**row_of(QUEUE, NOON, 0, NOON, queued(9)), "headerblobid": None}
         twin.put_row(row)
@@ -286,7 +273,6 @@ class TestClean:
         assert (await process.sweeper.sweep(QUEUE)).rows == 2
 
     async def test_a_blob_that_cannot_be_does_not_stop_it(self, twin: TwinQueue, process: Process) -> None:
-        """A row names what no store ever made."""
         twin.put_row({**row_of(QUEUE, NOON, 0, NOON, queued(1)), "bodyblobid": "../../etc/passwd"})
         await process.view.rows.place(QUEUE, queued(2))
         for number in (1, 2):
@@ -297,7 +283,6 @@ class TestClean:
     async def test_a_missing_content_start_begins_with_the_browse_start(
         self, twin: TwinQueue, process: Process
     ) -> None:
-        """As James leaves it in keyspaces of before there was one."""
         await fill(twin, process, range(8))
         await finish(process, range(5))
         twin.memory.write(Remove(CONTENT_START, (QUEUE,)))
@@ -305,7 +290,6 @@ class TestClean:
         assert (swept.slices, swept.content_start) == (5, NOON + 5 * HOUR)
 
     async def test_in_a_keyspace_of_james_it_works_the_same(self) -> None:
-        """Only nothing is remembered beside the starts."""
         twin = twin_queue(own=OF_JAMES)
         process = twin.parts()
         await fill(twin, process, range(8))
@@ -315,7 +299,6 @@ class TestClean:
         assert (await process.view.starts.state(QUEUE)).swept_at is None
 
     async def test_queues_are_swept_by_themselves(self, twin: TwinQueue) -> None:
-        """The other's rows stay."""
         process, other = twin.parts(), QueueName("outgoing")
         await process.view.rows.place(other, queued(1))
         await process.view.mark(other, queued(1).enqueue_id, NOON)
@@ -327,7 +310,6 @@ class TestClean:
 
     @pytest.mark.parametrize("side", [Side.BROKER, Side.BLOBS, Side.WRITES])
     async def test_what_does_not_answer_leaves_the_rest_to_the_next(self, side: Side, twin: TwinQueue) -> None:
-        """The content start stays until all before it is clean."""
         world, fortune = World(twin), Fortune()
         await world.build()
         fortune.arm(Mishap(Trouble.LOST, 1, 1000, side))
@@ -407,7 +389,6 @@ class TestCrashes:
         await world.settles()
 
     async def test_cut_short_by_its_own_process_it_is_completed_too(self, twin: TwinQueue, process: Process) -> None:
-        """A service that ends does not wait for a sweep."""
         world = World(twin)
         await world.build()
         for passed in range(0, 200, 20):
@@ -422,7 +403,6 @@ class TestMaybe:
     """Once in so many calls, for which nobody waits."""
 
     async def test_chance_decides(self, twin: TwinQueue) -> None:
-        """One of `pace` calls sweeps."""
         await twin.cut(pace=10)
         process = twin.parts()
         await fill(twin, process, range(5))
@@ -438,7 +418,6 @@ class TestMaybe:
         assert twin.browse_start == NOON + 4 * HOUR
 
     async def test_one_at_a_time(self, twin: TwinQueue) -> None:
-        """While one is under way no other is begun."""
         await twin.cut(pace=1)
         process = twin.parts()
         await fill(twin, process, range(5))
@@ -451,7 +430,6 @@ class TestMaybe:
         assert twin.browse_start == NOON + 4 * HOUR
 
     async def test_its_failure_is_nobodys(self, caplog: pytest.LogCaptureFixture, twin: TwinQueue) -> None:
-        """Only the log's: whoever dequeues goes on."""
         await twin.cut(pace=1)
         process = twin.parts()
         await fill(twin, process, range(5))
@@ -463,7 +441,6 @@ class TestMaybe:
         assert "cut short, the next completes it" in caplog.text
 
     async def test_closing_ends_what_is_under_way(self, twin: TwinQueue) -> None:
-        """And nothing of it goes on."""
         await twin.cut(pace=1)
         process = twin.parts()
         await fill(twin, process, range(5))
@@ -481,7 +458,6 @@ class TestRenew:
     """No mail expires out of sight."""
 
     async def test_a_mail_outlives_its_row(self) -> None:
-        """For as long as anybody sweeps; its row is what it was."""
         twin = twin_queue(own=EXPIRING)
         process = twin.parts()
         await fill(twin, process, range(2))
@@ -498,14 +474,12 @@ class TestRenew:
         assert 3 <= renewed <= 5
 
     async def test_without_a_sweep_it_is_gone(self) -> None:
-        """What the test above would show if nothing were renewed."""
         twin = twin_queue(own=EXPIRING)
         await fill(twin, twin.parts(), range(1))
         twin.clock.advance(LIVES.ttl_seconds)
         assert twin.rows(ENQUEUED_MAILS) == []
 
     async def test_what_is_young_is_left_alone(self) -> None:
-        """No row is even read for it."""
         twin = twin_queue(own=EXPIRING)
         process = twin.parts()
         await fill(twin, process, range(3))
@@ -513,7 +487,6 @@ class TestRenew:
         assert (await process.sweeper.sweep(QUEUE)).renewed == 0
 
     async def test_it_is_looked_for_some_times_while_the_slack_goes_by(self) -> None:
-        """Not with every sweep: each look reads every mail that old."""
         twin = twin_queue(own=EXPIRING)
         process = twin.parts()
         await fill(twin, process, range(1))
@@ -526,7 +499,6 @@ class TestRenew:
         assert (await process.sweeper.sweep(QUEUE)).renewed == 1
 
     async def test_one_that_is_marked_meanwhile_is_not_kept_alive(self) -> None:
-        """Its row would outlive its mark."""
         twin = twin_queue(own=EXPIRING)
         process = twin.parts()
         await fill(twin, process, range(1))
@@ -548,7 +520,6 @@ class TestRenew:
         assert await names_of(process.view.browse(QUEUE)) == []
 
     async def test_tallies_live_as_long_as_their_mails(self) -> None:
-        """A size stays exact, by tallies."""
         twin = twin_queue(own=EXPIRING)
         process = twin.parts()
         await fill(twin, process, range(1))
@@ -564,12 +535,10 @@ class TestCounts:
     """What a sweep has done is counted for whoever watches."""
 
     async def test_what_was_done_is_added(self, twin: TwinQueue) -> None:
-        """And nothing else."""
         process, added = twin.parts(), dict[QueueCount, int]()
 
         class Adding:
             def add(self, name: QueueCount, queue: QueueName, n: int = 1) -> None:
-                """Add."""
                 assert queue == QUEUE
                 added[name] = added.get(name, 0) + n
 
@@ -604,7 +573,6 @@ class World:
     twin: TwinQueue
 
     async def build(self) -> None:
-        """Put everything where it lies."""
         twin, process = self.twin, self.twin.parts()
         await twin.cut(buckets=2)
         await fill(twin, process, range(8))
@@ -621,7 +589,6 @@ class World:
         return await outlived(self.twin.parts(wire=fortune).sweeper.sweep(QUEUE)) is None
 
     async def settles(self) -> None:
-        """One more sweep, and everything is as it should be."""
         twin, process = self.twin, self.twin.parts()
         swept = await process.sweeper.sweep(QUEUE)
         assert twin.content_start == twin.browse_start == swept.content_start == NOON + 5 * HOUR
@@ -640,11 +607,9 @@ class World:
 
 
 async def turns(number: int = 400) -> None:
-    """Let others work."""
     for _ in range(number):
         await asyncio.sleep(0)
 
 
 def ordered(twin: TwinQueue) -> list[Any]:
-    """Every row, by slice."""
     return sorted(twin.rows(ENQUEUED_MAILS), key=lambda row: row["timerangestart"])

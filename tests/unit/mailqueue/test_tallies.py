@@ -18,19 +18,16 @@ from tests.support.striking import Strike, of, passing, refusing
 
 
 def told(twin: TwinQueue, slice_start: datetime = NOON) -> list[tuple[int, int, bool]]:
-    """Enqueued, marked, settled: of every row of a slice."""
     rows = [row for row in twin.rows(SLICE_TALLIES) if row["timerangestart"] == slice_start]
     return sorted((row["enqueued"], row["marked"], row["settled"]) for row in rows)
 
 
 async def count(tallies: SliceTallies, enqueued: int = 0, marked: int = 0, slice_start: datetime = NOON) -> None:
-    """Something was done in a slice."""
     async with tallies.counting(QUEUE, slice_start) as changes:
         changes.enqueued, changes.marked = enqueued, marked
 
 
 async def test_a_row_says_that_it_is_not_settled_before_anything_is_changed(twin: TwinQueue) -> None:
-    """Whoever is killed from here on has not lied."""
     tallies = twin.parts().tallies
     async with tallies.counting(QUEUE, NOON) as changes:
         assert told(twin) == [(0, 0, False)]
@@ -41,7 +38,6 @@ async def test_a_row_says_that_it_is_not_settled_before_anything_is_changed(twin
 
 
 async def test_it_says_so_again_after_it_was_settled(twin: TwinQueue) -> None:
-    """Each time that something is begun."""
     tallies = twin.parts().tallies
     await count(tallies, enqueued=2)
     await tallies.flush()
@@ -78,7 +74,6 @@ async def test_what_failed_half_way_is_never_settled(twin: TwinQueue) -> None:
 
 
 async def test_cancelling_is_failing_half_way(twin: TwinQueue) -> None:
-    """Nobody knows what was done."""
     tallies = twin.parts().tallies
 
     async def hang() -> None:
@@ -95,7 +90,6 @@ async def test_cancelling_is_failing_half_way(twin: TwinQueue) -> None:
 
 
 async def test_a_row_that_cannot_be_opened_stops_what_would_be_counted(twin: TwinQueue) -> None:
-    """Otherwise a settled row would not know of it."""
     tallies = twin.parts().tallies
     twin.memory.surround = refusing(SLICE_TALLIES)
     begun = False
@@ -125,7 +119,6 @@ async def test_a_flush_that_fails_is_made_up_for_by_the_next(twin: TwinQueue) ->
 
 
 async def test_each_process_has_rows_of_its_own(twin: TwinQueue) -> None:
-    """Their sums add up, whoever marks what another has enqueued."""
     one, other = twin.parts().tallies, twin.parts().tallies
     await count(one, enqueued=3)
     await count(other, marked=2)
@@ -136,7 +129,6 @@ async def test_each_process_has_rows_of_its_own(twin: TwinQueue) -> None:
 
 
 async def test_sums_are_written_in_time_without_any_flush(twin: TwinQueue) -> None:
-    """After so many changes, or with the first change after so long."""
     tallies = twin.parts().tallies
     await count(tallies, enqueued=module.FLUSH_CHANGES)
     assert told(twin) == [(500, 0, True)]
@@ -148,7 +140,6 @@ async def test_sums_are_written_in_time_without_any_flush(twin: TwinQueue) -> No
 
 
 async def test_many_changes_at_once_cost_few_writes(twin: TwinQueue) -> None:
-    """They share the row's opening."""
     tallies, writes = twin.parts().tallies, Strike(of(Put))
     twin.memory.surround = writes
     await asyncio.gather(*(count(tallies, enqueued=1) for _ in range(100)))
@@ -158,12 +149,10 @@ async def test_many_changes_at_once_cost_few_writes(twin: TwinQueue) -> None:
 
 
 async def one_row(_: object) -> int:
-    """A place where one mail waits."""
     return 1
 
 
 async def test_without_a_table_nothing_is_counted() -> None:
-    """As in a keyspace of James."""
     twin = twin_queue(own=OF_JAMES)
     tallies = twin.parts().tallies
     await count(tallies, enqueued=1)
@@ -185,7 +174,6 @@ async def test_what_has_no_slice_is_not_counted(twin: TwinQueue) -> None:
 
 
 async def test_a_slice_is_forgotten_as_a_whole(monkeypatch: pytest.MonkeyPatch, twin: TwinQueue) -> None:
-    """By whoever sweeps it, here and in the table."""
     one, other = twin.parts().tallies, twin.parts().tallies
     await count(one, enqueued=3)
     await count(other, enqueued=2)
@@ -196,7 +184,6 @@ async def test_a_slice_is_forgotten_as_a_whole(monkeypatch: pytest.MonkeyPatch, 
 
 
 async def test_sums_that_were_forgotten_go_on_in_another_row(monkeypatch: pytest.MonkeyPatch, twin: TwinQueue) -> None:
-    """Memory is bounded, and no sum is overwritten by a smaller one."""
     monkeypatch.setattr(module, "REMEMBERED_MAX", 3)
     tallies = twin.parts().tallies
     for hour in range(5):

@@ -22,7 +22,6 @@ DEAD = {"x-dead-letter-exchange": "JamesMailQueue-dead-letter-exchange-spool"}
 
 
 def test_the_normal_level_has_james_names() -> None:
-    """Exchange, queue, and both for dead letters."""
     found = topology_of(SPOOL)
     assert (found.exchange, found.work_queue, found.dead_letter_exchange, found.dead_letter_queue) == (
         "JamesMailQueue-exchange-spool",
@@ -43,7 +42,6 @@ def test_a_side_queue_is_none_of_james_and_tells_its_level(priority: int) -> Non
 
 @pytest.mark.parametrize("priority", [-1, 10])
 def test_there_are_ten_priorities(priority: int) -> None:
-    """Anything else is refused, with what there is."""
     with pytest.raises(WrongUse, match="0 to 9"):
         topology_of(SPOOL, priority)
 
@@ -64,27 +62,23 @@ def test_there_are_ten_priorities(priority: int) -> None:
 def test_a_work_queue_is_declared_as_that_generation_of_james_does(
     form: QueueForm, arguments: dict[str, str | int]
 ) -> None:
-    """All of them send dead letters to the same exchange."""
     assert topology_of(SPOOL).work_arguments(form) == {**DEAD, **arguments}
 
 
 @pytest.mark.parametrize("wrong", [{"replicas": 0}, {"delivery_limit": 3}])
 def test_a_form_that_cannot_be_is_refused(wrong: dict[str, int]) -> None:
-    """No node at all, or a limit where there can be none."""
     with pytest.raises(WrongUse):
         QueueForm(**wrong)  # type: ignore[arg-type]  # numbers, all of them
 
 
 @given(st.dictionaries(st.sampled_from(["x-mailmend-slice", "x-mailmend-attempts", "x-a"]), st.integers() | st.text()))
 def test_own_headers_come_back_as_they_were(own: dict[str, int | str]) -> None:
-    """James's header goes with them and does not come back."""
     sent = headers_to_publish(own)
     assert sent["x-dead-letter-routing-key"] == ""
     assert headers_beside({**sent, "x-death": [{}], "x-first-death-queue": "q", "x-delivery-count": 1}) == own
 
 
 def test_headers_that_are_neither_text_nor_integers_are_left_out() -> None:
-    """Another program may set what it likes."""
     assert headers_beside({"a": True, "b": 1.5, "c": b"x", "d": None, "e": 1}) == {"e": 1}
 
 
@@ -100,5 +94,4 @@ def test_headers_that_are_neither_text_nor_integers_are_left_out() -> None:
     ],
 )
 def test_where_a_message_died_last_is_read_from_its_deaths(headers: dict[str, object], queue: str | None) -> None:
-    """The broker puts the last death first."""
     assert died_in(headers) == queue

@@ -54,7 +54,6 @@ class Shuffling:
     chance: random.Random
 
     async def step(self, _: Side, _what: str, carry_out: Callable[[], Awaitable[T]], _errors: Errors) -> T:
-        """Take it, some time."""
         await self._wait()
         answer = await carry_out()
         await self._wait()
@@ -69,12 +68,10 @@ class Shuffling:
 
 
 def slices(twin: TwinQueue) -> list[datetime]:
-    """Of every row there is."""
     return sorted(row["timerangestart"] for row in twin.rows(ENQUEUED_MAILS))
 
 
 async def listed(process: Process) -> list[str]:
-    """The names of all mails that wait."""
     return await names_of(process.view.browse(QUEUE))
 
 
@@ -82,7 +79,6 @@ class TestPlace:
     """A row is put where browsing sees it."""
 
     async def test_the_first_mail_begins_the_queue(self, twin: TwinQueue, process: Process) -> None:
-        """Both starts are there from then on, at the slice of now."""
         assert await process.view.browse_start(QUEUE) is None
         twin.clock.turn_to(NOON + 20 * MINUTE)
         assert await process.view.rows.place(QUEUE, queued(1)) == NOON
@@ -90,7 +86,6 @@ class TestPlace:
         assert await listed(process) == ["mail-1"]
 
     async def test_many_processes_may_begin_it_at_once(self, twin: TwinQueue) -> None:
-        """One of them is first, and the others see what it has put."""
         processes = [twin.parts(VirtualClock(micros_at(NOON + n * HOUR))) for n in (2, 0, 1)]
         await asyncio.gather(*(one.view.rows.place(QUEUE, queued(n)) for n, one in enumerate(processes)))
         assert twin.browse_start == min(slices(twin))
@@ -105,14 +100,12 @@ class TestPlace:
         assert (twin.browse_start, twin.content_start) == (NOON, NOON)
 
     async def test_a_slow_clock_enqueues_at_the_browse_start(self, twin: TwinQueue) -> None:
-        """Its own slice is out of sight."""
         await twin.parts().view.rows.place(QUEUE, queued(1))
         slow = twin.parts(VirtualClock(micros_at(NOON - 5 * HOUR)))
         assert await slow.view.rows.place(QUEUE, queued(2)) == NOON
         assert await listed(twin.parts()) == ["mail-2", "mail-1"]
 
     async def test_a_fast_clock_is_listed_by_everybody(self, twin: TwinQueue) -> None:
-        """Within the grace."""
         await twin.parts().view.rows.place(QUEUE, queued(1))
         fast = twin.parts(VirtualClock(micros_at(NOON + 74 * MINUTE)))
         twin.clock.turn_to(NOON + 59 * MINUTE)
@@ -147,7 +140,6 @@ class TestPlace:
         assert slices(twin) == [NOON, NOON + 3 * HOUR, NOON + 4 * HOUR]
 
     async def test_a_clock_that_never_stands_still_is_told_of(self, twin: TwinQueue, process: Process) -> None:
-        """Instead of writing for ever."""
         puts = twin.memory.surround = Strike(of(Put, ENQUEUED_MAILS), do=lambda: twin.clock.advance(2 * 86_400))
         with pytest.raises(Contended, match="no slice could be found"):
             await process.view.rows.place(QUEUE, queued(1))
@@ -162,7 +154,6 @@ class TestPlace:
         assert [(one.queued, one.enqueued_at) for one in mails] == [(queued(2), long_ago), (queued(1), NOON)]
 
     async def test_a_row_is_put_into_the_bucket_of_its_name(self, twin: TwinQueue) -> None:
-        """Where James looks for it."""
         await twin.cut(buckets=7)
         process = twin.parts()
         for number in range(20):
@@ -173,20 +164,17 @@ class TestPlace:
         assert sorted(await listed(process)) == sorted(f"mail-{number}" for number in range(20))
 
     async def test_a_queue_whose_start_was_lost_begins_again(self, twin: TwinQueue, process: Process) -> None:
-        """A row that nothing leads to would never be listed."""
         await process.view.rows.place(QUEUE, queued(1))
         twin.memory.write(Remove(BROWSE_START, (QUEUE,)))
         await process.view.rows.place(QUEUE, queued(2))
         assert sorted(await listed(process)) == ["mail-1", "mail-2"]
 
     async def test_what_may_pass_is_tried_again(self, twin: TwinQueue, process: Process) -> None:
-        """A mail is not refused because one node stumbles."""
         twin.memory.surround = Strike(everything_of(*QUEUE_TABLES), NotEnoughReplicas("too few"), times=3)
         assert await process.view.rows.place(QUEUE, queued(1)) == NOON
         assert await listed(process) == ["mail-1"]
 
     async def test_what_does_not_pass_is_told(self, twin: TwinQueue, process: Process) -> None:
-        """Whoever enqueues undoes it."""
         twin.memory.surround = refusing(ENQUEUED_MAILS)
         with pytest.raises(TimedOut):
             await process.view.rows.place(QUEUE, queued(1))
@@ -230,7 +218,6 @@ class TestTakeBack:
     """A row goes without a mark: the mail is somewhere else now."""
 
     async def test_the_row_goes_and_no_mark_comes(self, twin: TwinQueue, process: Process) -> None:
-        """What is taken back may be put again under the same id."""
         start = await process.view.rows.place(QUEUE, queued(1))
         await process.view.rows.take_back(QUEUE, start, queued(1))
         assert (await listed(process), twin.marked) == ([], set())
@@ -241,7 +228,6 @@ class TestTakeBack:
         assert await listed(process) == ["mail-1"]
 
     async def test_a_row_of_a_clock_ahead_goes_too(self, twin: TwinQueue, process: Process) -> None:
-        """The removal is stamped later than what it removes."""
         start = await process.view.rows.place(QUEUE, queued(1))
         ahead = twin.clock.micros() + 600_000_000
         twin.memory.write(Put(ENQUEUED_MAILS, row_of(QUEUE, start, 0, NOON, queued(1)), at=ahead))
@@ -259,7 +245,6 @@ class TestTakeBack:
         assert await listed(process) == []
 
     async def test_none_there_is_fine(self, process: Process) -> None:
-        """And counts for nothing."""
         start = await process.view.rows.place(QUEUE, queued(1))
         await process.view.rows.take_back(QUEUE, start, queued(2))
         await process.tallies.flush()
@@ -270,7 +255,6 @@ class TestRow:
     """One row, by the slice that its message tells."""
 
     async def test_a_row_is_found_whether_or_not_it_is_marked(self, process: Process) -> None:
-        """The mark is another question."""
         start = await process.view.rows.place(QUEUE, queued(1))
         await process.view.mark(QUEUE, queued(1).enqueue_id, start)
         found = await process.view.rows.row(QUEUE, start, queued(1))
@@ -280,7 +264,6 @@ class TestRow:
         assert await process.view.rows.row(QUEUE, start, queued(2)) is None
 
     async def test_a_row_of_before_there_were_so_many_buckets_is_found(self, twin: TwinQueue) -> None:
-        """And taken back."""
         start = await twin.parts().view.rows.place(QUEUE, queued(1))
         await twin.cut(buckets=1)
         await twin.cut(buckets=8)
@@ -295,7 +278,6 @@ class TestMarks:
     """Marks are put at will, and looked up in bulk."""
 
     async def test_a_marked_mail_is_listed_no_more(self, twin: TwinQueue, process: Process) -> None:
-        """Its row stays until the sweep."""
         start = await process.view.rows.place(QUEUE, queued(1))
         assert not await process.view.marks.there(QUEUE, queued(1).enqueue_id)
         await process.view.mark(QUEUE, queued(1).enqueue_id, start)
@@ -304,19 +286,16 @@ class TestMarks:
         assert slices(twin) == [NOON]
 
     async def test_a_mark_of_one_queue_is_none_of_another(self, process: Process) -> None:
-        """A mail may pass through both."""
         await process.view.mark(QueueName("outgoing"), queued(1).enqueue_id, None)
         assert not await process.view.marks.there(QUEUE, queued(1).enqueue_id)
 
     async def test_many_marks_are_looked_up_at_once(self, process: Process) -> None:
-        """More than one request of many asks for."""
         ids = [queued(number).enqueue_id for number in range(2500)]
         assert await process.view.mark_all(QUEUE, [(one, None) for one in ids[::2]]) == [None] * 1250
         assert await process.view.marks.among(QUEUE, ids) == set(ids[::2])
         assert await process.view.marks.among(QUEUE, []) == set()
 
     async def test_a_look_up_that_fails_is_made_again(self, twin: TwinQueue) -> None:
-        """Only the requests that failed; in the end it is told."""
         process, asked = twin.parts(), list[object]()
         ids = [queued(number).enqueue_id for number in range(3 * LOOKED_UP_TOGETHER)]
         first, second, third = ids[::LOOKED_UP_TOGETHER]
@@ -338,7 +317,6 @@ class TestMarks:
             await process.view.marks.among(QUEUE, ids)
 
     async def test_each_mark_that_fails_is_told_of(self, twin: TwinQueue, process: Process) -> None:
-        """Those beside it stand."""
         ids = [queued(number).enqueue_id for number in range(3)]
         of_the_second = of(Put, DELETED_MAILS)
         twin.memory.surround = Strike(
@@ -349,7 +327,6 @@ class TestMarks:
         assert twin.marked == {ids[0], ids[2]}
 
     async def test_marks_of_mails_out_of_sight_are_counted_as_orphans(self, twin: TwinQueue, process: Process) -> None:
-        """As far as this process knows; told once."""
         await process.view.rows.place(QUEUE, queued(1))
         await process.view.mark(QUEUE, queued(2).enqueue_id, NOON - HOUR)
         await process.view.mark(QUEUE, queued(1).enqueue_id, NOON)
@@ -362,7 +339,6 @@ class TestSize:
     """How many mails wait, and how sure that is."""
 
     async def test_a_size_is_exact_once_all_is_told(self, twin: TwinQueue, process: Process) -> None:
-        """By tallies alone: no row of a mail is read."""
         for number in range(9):
             await process.view.rows.place(QUEUE, queued(number))
             twin.clock.advance(1800)
@@ -388,12 +364,10 @@ class TestSize:
         assert (size.mails, size.kind, size.counted_by) == (1, SizeKind.EXACT, CountedBy.METADATA)
 
     async def test_a_queue_that_never_was_is_empty(self, twin: TwinQueue) -> None:
-        """Surely."""
         size = await twin.parts().view.size(QUEUE)
         assert (size.mails, size.kind, size.slices_read) == (0, SizeKind.EXACT, 0)
 
     async def test_a_process_that_was_killed_leaves_an_estimate(self, twin: TwinQueue) -> None:
-        """Until its slice is gone."""
         killed, other = twin.parts(), twin.parts()
         start = await killed.view.rows.place(QUEUE, queued(1))
         await other.view.rows.place(QUEUE, queued(2))
@@ -424,7 +398,6 @@ class TestSize:
         asyncio.run(story(twin_queue()))
 
     async def test_where_a_foreign_mail_was_seen_rows_are_counted(self, twin: TwinQueue, process: Process) -> None:
-        """In every live slice: nobody knows into which others enqueue."""
         await process.view.rows.place(QUEUE, queued(1))
         twin.put_row(row_of(QUEUE, NOON, 0, NOON, queued(2)))
         await process.tallies.flush()
@@ -475,7 +448,6 @@ class TestSize:
         assert (await other.view.recount(QUEUE)).corrected == 0
 
     async def test_counting_again_leaves_a_slice_in_which_something_happens(self, twin: TwinQueue) -> None:
-        """It cannot know whether the rows that it has read were counted."""
         process, busy = twin.parts(), twin.parts()
         await process.view.rows.place(QUEUE, queued(1))
         await process.tallies.flush()
@@ -492,7 +464,6 @@ class TestQueues:
     """Which queues there are."""
 
     def test_queues_are_known_by_their_rows(self) -> None:
-        """Whoever has begun them, James too."""
 
         async def story(twin: TwinQueue) -> None:
             process = twin.parts()
@@ -506,11 +477,9 @@ class TestQueues:
 
 
 def replace_tally(twin: TwinQueue) -> Put:
-    """The only tally, with one mail more."""
     row = twin.rows(SLICE_TALLIES)[0]
     return Put(SLICE_TALLIES, {**row, "enqueued": row["enqueued"] + 1})
 
 
 def deaf(_: Operation, __: Callable[[], Any]) -> Any:
-    """Nobody answers."""
     raise TimedOut("no answer")

@@ -19,14 +19,12 @@ PENDING = 14
 
 @pytest.fixture
 def last() -> datetime:
-    """When James enqueued the last of its mails."""
     found: datetime = max(row["enqueuedtime"] for row in james_queue_rows(ENQUEUED_MAILS))
     return found
 
 
 @pytest.fixture
 def twin(last: datetime) -> TwinQueue:
-    """Right after James has written the last of it."""
     twin = twin_queue(own=OF_JAMES)
     twin.clock.turn_to(last + timedelta(seconds=30))
     put_james_queue(twin.memory)
@@ -34,7 +32,6 @@ def twin(last: datetime) -> TwinQueue:
 
 
 async def test_what_is_pending_is_listed_and_counted(twin: TwinQueue) -> None:
-    """In the order in which it was enqueued; every row can be read."""
     view, broken = twin.parts().view, list[BrokenRow]()
     marked = {row["enqueueid"] for row in twin.rows(DELETED_MAILS)}
     rows = [row for row in twin.rows(ENQUEUED_MAILS) if row["enqueueid"] not in marked]
@@ -48,7 +45,6 @@ async def test_what_is_pending_is_listed_and_counted(twin: TwinQueue) -> None:
 
 
 async def test_each_mail_is_found_by_its_row(twin: TwinQueue) -> None:
-    """The bucket is reckoned as James reckons it."""
     view = twin.parts().view
     async for one in view.browse(SPOOL):
         assert one.slice_start is not None
@@ -85,7 +81,6 @@ async def test_a_sweep_keeps_what_is_pending_and_cleans_up_behind_the_last(
 
 
 async def test_mails_of_both_are_one_queue(process: Process) -> None:
-    """Ours come after James's, in the same slices."""
     async for one in process.view.browse(SPOOL):
         await process.view.rows.place(QueueName("outgoing"), one.queued)
     outgoing = [one.queued async for one in process.view.browse(QueueName("outgoing"))]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.errors import BadPayload
-from model.queue.json_fields import (
+from model.queue.james_json import (
     filled_text_of,
     in_millis,
     instant_of,

@@ -53,7 +53,6 @@ class Case:
     was_swept: bool = False
 
     async def built(self) -> TwinQueue:
-        """Put everything where it lies."""
         twin = twin_queue(own=self.own)
         await twin.cut(self.window, self.buckets)
         process = twin.parts()
@@ -93,7 +92,6 @@ CASES = st.builds(
 
 
 def forbidding(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-    """Nobody may write."""
     assert not isinstance(operation, Write | Conditional), operation
     return carry_out()
 
@@ -109,7 +107,6 @@ async def foreseen(twin: TwinQueue) -> Swept:
 
 
 def everything(twin: TwinQueue) -> list[Any]:
-    """All that a sweep might change."""
     tables = [twin.rows(table) for table in QUEUE_TABLES]
     return [*tables, set(twin.blobs.ids), list(twin.published)]
 
@@ -174,7 +171,6 @@ async def test_each_kind_of_work_is_foreseen() -> None:
 
 @pytest.mark.parametrize("own", [OwnTables(), OF_JAMES], ids=["ours", "of James"])
 async def test_a_queue_that_never_was_stays_so(own: OwnTables) -> None:
-    """Neither a beginning nor a configuration is written for it."""
     twin = twin_queue(own=own)
     twin.memory.surround = forbidding
     sweeper = twin.parts().sweeper
@@ -195,7 +191,6 @@ async def test_what_is_finished_between_the_looks_is_not_foretold_as_put_back() 
 
 
 async def test_of_many_that_would_be_put_back_the_first_are_named(twin: TwinQueue) -> None:
-    """All are counted; what is named stays in bounds."""
     await twin.cut(buckets=2)
     process, count = twin.parts(), 3 * NAMED_MAX
     for number in range(count):

@@ -42,19 +42,16 @@ def expiring_queue() -> TwinQueue:
 
 @pytest.fixture
 def twin() -> TwinQueue:
-    """Whose rows and marks expire."""
     return expiring_queue()
 
 
 async def swept_for(twin: TwinQueue, queue: RabbitMailQueue, time: timedelta) -> None:
-    """So much time goes by, with a sweep each half day."""
     for _ in range(time // (DAY / 2)):
         twin.clock.advance(DAY.total_seconds() / 2)
         await queue.sweep()
 
 
 def looks(twin: TwinQueue) -> list[Operation]:
-    """Every look for a row from now on."""
     watch = twin.memory.surround = Strike(of(Read, ENQUEUED_MAILS))
     return watch.struck
 
@@ -98,7 +95,6 @@ async def test_a_purged_mail_of_james_does_not_come_back_either(
 
 
 async def published_by_james(twin: TwinQueue, queue: RabbitMailQueue, last_updated: datetime | None) -> Listed:
-    """A mail in its row, and its message without any header of ours."""
     await queue.enqueue(mail("theirs", last_updated=last_updated), CONTENT)
     (shown,) = await listed(queue)
     twin.broker.wipe()
@@ -110,7 +106,6 @@ async def published_by_james(twin: TwinQueue, queue: RabbitMailQueue, last_updat
 
 
 async def test_an_old_mail_that_waits_is_delivered(twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    """Its row was renewed all the while: one look at it suffices."""
     await enqueued(queue, "old")
     await swept_for(twin, queue, 3 * MARK_TTL)
     found = looks(twin)
@@ -120,7 +115,6 @@ async def test_an_old_mail_that_waits_is_delivered(twin: TwinQueue, queue: Rabbi
 
 
 async def test_an_old_mail_of_james_that_waits_is_delivered(twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    """Wherever its row lies, it is found at the first look."""
     await published_by_james(twin, queue, twin.clock.now)
     await swept_for(twin, queue, MARK_TTL + DAY)
     twin.clock.slept.clear()
@@ -152,7 +146,6 @@ async def test_james_may_put_the_row_after_the_message(twin: TwinQueue, queue: R
 
 
 async def test_where_marks_live_for_ever_no_row_is_asked_for() -> None:
-    """As in the tables of James: a mail without a mark waits."""
     twin = twin_queue(naming=BlobNaming(BlobsMode.DEDUPLICATED))
     async with await twin.process() as queue:
         await published_by_james(twin, queue, None)
