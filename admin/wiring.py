@@ -48,9 +48,8 @@ from repair.ledger.lags import LagJournal, Spool
 from repair.ledger.leases import Leases
 from repair.ledger.runs import Ledger
 from repair.mending.counters import CounterMender
-from repair.mending.engine import Engine
+from repair.mending.engine import Engine, RepairSettings
 from repair.mending.runner import RepairTools
-from repair.mending.settings import RepairSettings
 from repair.mending.undo import UndoTools
 from repair.scanners.local import LocalEngine
 from repair.scanners.lookup import Target, Targeted

@@ -25,8 +25,7 @@ from model.projections.findings import Finding, RepairPolicy, Suspect
 from model.projections.mirror import Mirror
 from model.projections.projection import Projection
 from model.projections.verdicts import Verdict
-from repair.mending.engine import Scanned
-from repair.mending.settings import RepairSettings
+from repair.mending.engine import Detection, RepairSettings
 from spark_repair import fixing
 from spark_repair import suspects as native
 from spark_repair.connector import Source
@@ -78,8 +77,8 @@ class _Found:
     scanned: Mapping[str, int]
 
 
-class SparkDetection(Scanned):
-    """The suspects of one scan, kept by the executors. Implements `repair.mending.engine.Detection`."""
+class SparkDetection(Detection):
+    """The suspects of one scan, kept by the executors."""
 
     def __init__(self, engine: SparkEngine, settings: RepairSettings) -> None:
         super().__init__()
@@ -107,8 +106,8 @@ class SparkDetection(Scanned):
     def keep(self, found: Sequence[_Found]) -> None:
         self._frames = [one.suspects for one in found]
         for one in found:
-            self._scanned.update(one.scanned)
-            self._counts |= one.counts
+            self.scanned.update(one.scanned)
+            self.counts |= one.counts
 
     def _source(self) -> Source:
         engine, settings = self._engine, self._settings
@@ -123,7 +122,7 @@ class SparkDetection(Scanned):
                     yield fixing.suspect_of(row.asDict(), projections)
 
     def _number(self, projections: tuple[Projection, ...]) -> int:
-        return sum(sum(self._counts.get(one.name, {}).values()) for one in projections)
+        return sum(sum(self.counts.get(one.name, {}).values()) for one in projections)
 
     def revisit(self, policy: RepairPolicy, progress: Progress) -> Iterator[Finding]:
         place = self._workplace(policy)

@@ -21,7 +21,7 @@ from admin.services.examples import key_text
 from model.errors import BadSettings
 from model.ports import Progress
 from model.projections.verdicts import Verdict
-from repair.mending.limits import Excess
+from repair.mending.runner import Excess
 
 
 def somebody_types() -> bool:

@@ -21,7 +21,7 @@ from model.projections.findings import Finding
 from model.projections.verdicts import DETECTED, MENDABLE, Verdict
 from model.schema.table import Key, Row, Table
 from repair.ledger.runs import Run
-from repair.mending.result import RepairResult
+from repair.mending.runner import RepairResult
 
 MEANINGS: Mapping[Verdict, str] = {
     Verdict.AGREE: "nothing to mend",

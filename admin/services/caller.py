@@ -6,7 +6,7 @@ from typing import Any
 
 from model.ports import Progress, Silent
 from model.projections.findings import Finding
-from repair.mending.limits import Excess
+from repair.mending.runner import Excess
 
 Question = str | Excess
 """What a person is asked: a sentence, or more fixes than `--max-fixes` allows."""

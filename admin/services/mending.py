@@ -28,8 +28,9 @@ from model.projections.findings import Finding, RepairPolicy
 from model.projections.verdicts import MENDABLE, Verdict
 from repair.clock import MARGIN_SECONDS, SKEW_SECONDS, STAMP_AGE_SECONDS, Timing
 from repair.mending import lag_repair, runner
-from repair.mending.result import RepairResult
-from repair.mending.settings import DELAY_SECONDS, RepairSettings, UndoSettings
+from repair.mending.engine import DELAY_SECONDS, RepairSettings
+from repair.mending.runner import RepairResult
+from repair.mending.undo import UndoSettings
 from repair.mending.undo import undo as undo_run
 from repair.scanners.lookup import Mailboxes, Messages, Target, mailboxes_of
 

@@ -1,43 +1,105 @@
-"""The interface of engines: scan a keyspace once, keep the suspects, and look at each of them again."""
+"""What a check or repair is asked, and the interface of engines: scan once, keep the suspects, look at each again."""
 
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Protocol
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
-from model.ports import Progress
+from model.errors import UnsafeRequest
+from model.ids import RunId
+from model.operations import Level
+from model.ports import Clock, Progress, Tables
+from model.projections.family import Family
 from model.projections.findings import Finding, RepairPolicy, Suspect
 from model.projections.verdicts import Verdict
-from model.schema.table import Table
-from repair.mending.settings import RepairSettings
+from repair.clock import Timing
+from repair.ledger.runs import Ledger
+from repair.mending.fixer import Fixer
+from repair.mending.limits import Pace
+
+DELAY_SECONDS = 60.0
+"""How long suspects may take to settle, without `--delay`."""
 
 
-class Detection(Protocol):
-    """The result of one scan, kept by its engine (on executors, on disk) until closed."""
+@dataclass(frozen=True, slots=True)
+class RepairSettings:
+    """The settings of a check or repair.
 
-    @property
-    def scanned(self) -> Mapping[str, int]:
-        """Rows read, per table in James's spelling."""
-        ...
+    Attributes:
+        recheck: look again before reporting (a check only; a repair always does).
+        dry_run: look, and report what would be mended.
+        policy: what may be mended; its run, T and skew are set when the run begins.
+        max_fixes: ask, or refuse to write, when more suspects than this would be mended.
+        options: what the ledger keeps of the command line.
+    """
 
-    @property
-    def counts(self) -> Mapping[str, Mapping[Verdict, int]]:
-        """Suspects per projection and verdict."""
-        ...
+    keyspace: str
+    families: tuple[Family, ...]
+    level: Level = Level.LOCAL_QUORUM
+    delay_seconds: float = DELAY_SECONDS
+    timing: Timing = field(default_factory=Timing)
+    recheck: bool = True
+    dry_run: bool = False
+    policy: RepairPolicy = field(default_factory=RepairPolicy)
+    max_fixes: int | None = None
+    owner: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if self.policy.leaks == "collect" and self.policy.dangling != "withdraw":
+            raise UnsafeRequest(
+                f"--leaks collect together with --dangling {self.policy.dangling} could collect the content of a "
+                "message whose last trace is to be kept",
+                mend="First repair with --dangling alone; then run again with --leaks collect.",
+            )
+
+    def policy_of(self, as_of: int, run: RunId | None) -> RepairPolicy:
+        """The policy for a run's second look; without a run it may only look."""
+        return replace(self.policy, run=run, as_of=as_of, skew_seconds=self.timing.skew_seconds)
+
+
+class Detection(ABC):
+    """What one scan found, kept by its engine (by executors, on disk, in memory) until closed.
+
+    Attributes:
+        scanned: rows read, per table in James's spelling.
+        counts: suspects per projection and verdict.
+    """
+
+    def __init__(self) -> None:
+        self.scanned: Counter[str] = Counter()
+        self.counts: dict[str, Counter[Verdict]] = {}
+
+    @abstractmethod
     def suspects(self) -> Iterator[Suspect]:
         """Every suspect, streamed."""
-        ...
 
+    @abstractmethod
     def revisit(self, policy: RepairPolicy, progress: Progress) -> Iterator[Finding]:
         """Look again at each row-wise suspect and mend what the policy allows; streams one finding for each.
 
         Counters are skipped: `repair.mending.counters` mends them one by one, outside of retried tasks.
         """
-        ...
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most hold nothing
         """Free files, memory and executors' storage."""
-        ...
+
+
+class LocalSuspects(Detection):
+    """Suspects that this process looks at again, one batch after the other."""
+
+    def __init__(self, mail: Tables, ledger: Ledger, clock: Clock, families: tuple[Family, ...]) -> None:
+        super().__init__()
+        self._mail, self._ledger, self._clock, self._families = mail, ledger, clock, families
+
+    def revisit(self, policy: RepairPolicy, progress: Progress) -> Iterator[Finding]:
+        pace = Pace(policy.rows_per_second, self._clock)
+        fixer = Fixer(self._mail, self._ledger, self._clock, self._families, policy, pace)
+        progress.stage("look again", sum(verdicts.total() for verdicts in self.counts.values()))
+        for finding in fixer.revisit(self.suspects()):
+            progress.advance(1)
+            yield finding
 
 
 class Engine(Protocol):
@@ -46,32 +108,3 @@ class Engine(Protocol):
     def detect(self, settings: RepairSettings, progress: Progress) -> Detection:
         """Read each table of the families once and find the suspects."""
         ...
-
-
-class Scanned:
-    """Rows read and suspects found so far: the figures of a Detection."""
-
-    def __init__(self) -> None:
-        self._scanned: Counter[str] = Counter()
-        self._counts: dict[str, Counter[Verdict]] = {}
-
-    @property
-    def scanned(self) -> Mapping[str, int]:
-        return self._scanned
-
-    @property
-    def counts(self) -> Mapping[str, Mapping[Verdict, int]]:
-        return self._counts
-
-    def saw(self, table: Table, rows: int) -> None:
-        self._scanned[table.spelling] += rows
-
-
-def with_progress(
-    findings: Iterable[Finding], progress: Progress, counts: Mapping[str, Mapping[Verdict, int]]
-) -> Iterator[Finding]:
-    """The findings of a second look, with progress; `counts` gives the number of suspects."""
-    progress.stage("look again", sum(sum(verdicts.values()) for verdicts in counts.values()))
-    for finding in findings:
-        progress.advance(1)
-        yield finding

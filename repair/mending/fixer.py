@@ -1,25 +1,234 @@
-"""The one write path for fixes: look again, judge again, and pass the fixes to `repair.mending.carry_out`.
+"""The one write path for fixes: look again, judge again, then record, write, read back and settle.
 
 The same code runs in this process and on Spark's executors: it uses plain values and no globals, and works in bounded
-batches. Each suspect gives one finding; an error becomes the finding's text and stops nothing else, unless the cluster
-is gone (`repair.mending.limits.Breaker`).
+batches. The order of reads matters (model-checked): the projections first, the truth last. What is read last is never
+older than what is read first, so a row that was projected in between is not mistaken for one without a truth. Each step
+is taken for a whole batch before the next begins: no row is written whose before-image is not safe.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
+from typing import Any
 
-from model.errors import MailmendError
+from model.errors import MailmendError, WrongUse
+from model.ids import RunId
 from model.instants import MICROS
+from model.operations import Change, Conditional, Level, Put, PutIfAbsent, Read, Remove, RemoveIf, Seen, Write
 from model.ports import Clock, Tables
 from model.projections.family import Family
 from model.projections.findings import Finding, Look, RepairPolicy, Suspect, failed
 from model.projections.verdicts import Verdict
+from model.schema.table import Key, Row, rows_agree
 from repair.decisions.recheck import judge, rule
 from repair.ledger.runs import Ledger
-from repair.mending.carry_out import Mending
 from repair.mending.limits import Breaker, Pace
-from repair.mending.second_look import SecondLook
+
+Answers = list[Sequence[Seen]]
+
+
+class SecondLook:
+    """Reads suspects again, a batch at a time."""
+
+    def __init__(self, mail: Tables, families: Iterable[Family], policy: RepairPolicy) -> None:
+        self._mail = mail
+        self._policy = policy
+        self._known = {one.name: (family, one) for family in families for one in family.projections}
+
+    def visits(self, suspect: Suspect) -> bool:
+        """False for counters: `repair.mending.counters` looks at those."""
+        return suspect.projection not in self._known or self._known[suspect.projection][1].by_row
+
+    def at(self, suspects: Sequence[Suspect]) -> list[Look | MailmendError]:
+        """Each suspect's current state, or why it could not be read; in order."""
+        looks = [self._begin(suspect) for suspect in suspects]
+        for reads, advance in (
+            (_near_reads, _with_near),
+            (_content_reads, _with_content),
+            (self._truth_reads, self._with_truth),
+        ):
+            looks = self._wave(looks, reads, advance)
+        return looks
+
+    def with_companions(self, look: Look) -> Look | MailmendError:
+        """The look with the filter rows at the same place."""
+        truth, filters = look.truths[0].row, look.family.filters
+        answers = self._mail.read_all([Read(one.table, one.key_of(truth), times=True) for one in filters])
+        rows = [answer for answer in answers if not isinstance(answer, MailmendError)]
+        if len(rows) < len(filters):
+            return next(answer for answer in answers if isinstance(answer, MailmendError))
+        return replace(look, companions=tuple((one, seen[0]) for one, seen in zip(filters, rows, strict=True) if seen))
+
+    def _begin(self, suspect: Suspect) -> Look | MailmendError:
+        if suspect.projection not in self._known:
+            return WrongUse(f"no projection is called {suspect.projection!r}")
+        return Look(suspect, *self._known[suspect.projection])
+
+    def _wave(
+        self,
+        looks: Sequence[Look | MailmendError],
+        wanted: Callable[[Look], Sequence[Read]],
+        advance: Callable[[Look, Answers], Look],
+    ) -> list[Look | MailmendError]:
+        """Send the reads of all looks at once and advance each look; an error stays in its place."""
+        reads = [[] if isinstance(one, MailmendError) else wanted(one) for one in looks]
+        answers = iter(self._mail.read_all([read for some in reads for read in some]))
+        own = [[next(answers) for _ in some] for some in reads]
+        return [_advanced(one, some, advance) for one, some in zip(looks, own, strict=True)]
+
+    def _truth_reads(self, look: Look) -> list[Read]:
+        if not look.projection.reads_truth(look.suspect):
+            return []
+        level = Level.SERIAL if self._policy.serial else Level.QUORUM
+        return [Read(look.family.truth, lead, level, times=True) for lead in look.leads]
+
+    def _with_truth(self, look: Look, answers: Answers) -> Look:
+        rows = [seen for answer in answers for seen in answer]
+        return look.projection.looked_at(look, rows, accept_torn=self._policy.accept_torn)
+
+
+def _advanced(
+    look: Look | MailmendError,
+    answers: Sequence[Sequence[Seen] | MailmendError],
+    advance: Callable[[Look, Answers], Look],
+) -> Look | MailmendError:
+    good = [answer for answer in answers if not isinstance(answer, MailmendError)]
+    if isinstance(look, MailmendError):
+        return look
+    if len(good) < len(answers):
+        return next(answer for answer in answers if isinstance(answer, MailmendError))
+    return advance(look, good)
+
+
+def _near_reads(look: Look) -> list[Read]:
+    return look.projection.near_reads(look.family, look.key)
+
+
+def _with_near(look: Look, answers: Answers) -> Look:
+    near = [answer[0] if answer else None for answer in answers]
+    return replace(look, projected=near[0], mirrored=near[-1])
+
+
+def _content_reads(look: Look) -> list[Read]:
+    """Reads of the content of each known truth; sent before the truth's, which is written after it."""
+    content = look.family.content
+    if content is None or not look.projection.needs_content:
+        return []
+    truth = look.family.truth
+    return [Read(content.table, content.key_of(truth.key_row(lead))) for lead in look.leads]
+
+
+def _with_content(look: Look, answers: Answers) -> Look:
+    return replace(look, kept=frozenset(lead for lead, answer in zip(look.leads, answers, strict=False) if answer))
+
+
+_UNRECORDED = "nothing was written, because its before-image could not be recorded: "
+
+Explain = Callable[[Sequence[Finding]], Sequence[Verdict]]
+"""For written fixes that do not show: MOVED where a newer change explains it, else HIDDEN."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mending:
+    """Carries out changes under one run, as of one moment."""
+
+    mail: Tables
+    ledger: Ledger
+    run: RunId
+    as_of: int
+    explain: Explain
+
+    def mend(self, findings: Sequence[Finding]) -> Iterator[Finding]:
+        batch = list(findings)
+        for step in (self._record, self._condition, self._write, self._read_back):
+            batch = step(batch) if batch else []
+        yield from self._settled([one.ended(Verdict.FIXED) for one in batch])
+
+    def _record(self, batch: list[Finding]) -> list[Finding]:
+        images = [[one, *one.beside] for one in batch]
+        try:
+            answers = iter(self.ledger.record(self.run, self.as_of, [image for some in images for image in some]))
+        except MailmendError as error:
+            return [one.failed(error, _UNRECORDED) for one in batch]
+        own = [[next(answers) for _ in some] for some in images]
+        return [_checked(one, some, _UNRECORDED) for one, some in zip(batch, own, strict=True)]
+
+    def _condition(self, batch: list[Finding]) -> list[Finding]:
+        """Change the truth on condition that it is as it was seen; else another writer was faster."""
+        return [self._attempted(one, one.condition) if one.is_pending and one.condition else one for one in batch]
+
+    def _attempted(self, one: Finding, condition: Conditional) -> Finding:
+        try:
+            applied = self.mail.attempt(condition).applied
+        except MailmendError as error:
+            return one.failed(error)
+        return one if applied else replace(one, result=Verdict.MOVED)
+
+    def _write(self, batch: list[Finding]) -> list[Finding]:
+        due: list[Sequence[Write]] = [one.writes if one.is_pending else () for one in batch]
+        answers = iter(self.mail.write_all([write for writes in due for write in writes]))
+        return [_checked(one, [next(answers) for _ in writes]) for one, writes in zip(batch, due, strict=True)]
+
+    def _read_back(self, batch: list[Finding]) -> list[Finding]:
+        """Read the changed rows: HIDDEN where a change does not show."""
+        due = [one.changes if one.is_pending else () for one in batch]
+        reads = [Read(change.table, written_key(change)) for changes in due for change in changes]
+        answers = iter(self.mail.read_all(reads))
+        own = [[(change, next(answers)) for change in changes] for changes in due]
+        return self._explained([_shown(one, seen) for one, seen in zip(batch, own, strict=True)])
+
+    def _explained(self, batch: list[Finding]) -> list[Finding]:
+        hidden = [one for one in batch if one.result is Verdict.HIDDEN]
+        verdicts = iter(self.explain(hidden) if hidden else ())
+        return [replace(one, result=next(verdicts)) if one.result is Verdict.HIDDEN else one for one in batch]
+
+    def _settled(self, batch: Sequence[Finding]) -> Iterator[Finding]:
+        """Record each result; a fix whose result could not be recorded is still a fix, and says so."""
+        try:
+            answers: Sequence[MailmendError | None] = self.ledger.settle(self.run, batch) if batch else ()
+        except MailmendError as error:
+            answers = [error] * len(batch)
+        for one, answer in zip(batch, answers, strict=True):
+            noted = answer is None or one.error is not None
+            yield one if noted else replace(one, error=f"the ledger could not note the result: {answer}")
+
+
+def shows(change: Write | Conditional, seen: Seen | None) -> bool:
+    """Whether the row that was read back is the one that the change makes."""
+    match change:
+        case Remove() | RemoveIf():
+            return seen is None
+        case Put(table=table, row=row) | PutIfAbsent(table=table, row=row):
+            return seen is not None and rows_agree((table.column(name) for name in row), row, seen.row)
+        case Change(add=add, take=take):
+            row = seen.row if seen else {}
+            added = all(wanted <= _elements(row, name) for name, wanted in add.items())
+            return added and not any(gone & _elements(row, name) for name, gone in take.items())
+        case _:
+            return True
+
+
+def written_key(change: Write | Conditional) -> Key:
+    return change.table.key_of(change.row) if isinstance(change, Put | PutIfAbsent) else change.key
+
+
+def _elements(row: Row, column: str) -> frozenset[Any]:
+    return frozenset(row.get(column) or ())
+
+
+def _checked(one: Finding, answers: Sequence[MailmendError | None], prefix: str = "") -> Finding:
+    errors = [answer for answer in answers if answer is not None]
+    return one.failed(errors[0], prefix) if errors and one.is_pending else one
+
+
+def _shown(one: Finding, answers: Sequence[tuple[Write | Conditional, Sequence[Seen] | MailmendError]]) -> Finding:
+    for change, answer in answers:
+        if isinstance(answer, MailmendError):
+            return one.failed(answer, "written, but not read back: ")
+        if not shows(change, answer[0] if answer else None):
+            return replace(one, result=Verdict.HIDDEN)
+    return one
+
 
 BATCH_SUSPECTS = 200
 """Suspects that are looked at together: enough to keep many reads in flight, few enough to hold."""

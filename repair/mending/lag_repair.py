@@ -4,24 +4,20 @@ The wait comes first here: a lag is as young as its change, and T must be after 
 rightly leave it alone (MOVED).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 
 from model.instants import MICROS
 from model.ports import Clock, Progress, Tables
 from model.projections.family import Family
-from model.projections.findings import Finding, RepairPolicy, Suspect, counts_of, merged
+from model.projections.findings import Finding, Suspect, counts_of, merged
 from model.projections.verdicts import Verdict
 from model.schema.table import Key
 from repair.ledger.lags import Lag, LagJournal
 from repair.ledger.runs import Ledger
-from repair.mending.engine import Detection, with_progress
-from repair.mending.fixer import Fixer
-from repair.mending.limits import Pace
-from repair.mending.result import RepairResult
-from repair.mending.runner import RepairTools, Sink, repair
-from repair.mending.settings import RepairSettings
+from repair.mending.engine import LocalSuspects, RepairSettings
+from repair.mending.runner import RepairResult, RepairTools, Sink, repair
 
 LAGS_MAX = 100_000
 """Lags that one run mends, the oldest first; the rest waits for the next run."""
@@ -29,38 +25,21 @@ LAGS_MAX = 100_000
 _DONE = frozenset({Verdict.AGREE, Verdict.FIXED})
 
 
-@dataclass(frozen=True, slots=True)
-class JournalledLags(Detection):
+class JournalledLags(LocalSuspects):
     """The journalled lags as an engine and its detection: each place once, at most LAGS_MAX in memory."""
 
-    mail: Tables
-    ledger: Ledger
-    clock: Clock
-    families: tuple[Family, ...]
-    found: Sequence[Suspect]
+    def __init__(
+        self, mail: Tables, ledger: Ledger, clock: Clock, families: tuple[Family, ...], found: Sequence[Suspect]
+    ) -> None:
+        super().__init__(mail, ledger, clock, families)
+        self._found, self.counts = found, counts_of(found)
 
     def detect(self, settings: RepairSettings, progress: Progress) -> "JournalledLags":  # noqa: ARG002 - all is known
-        progress.stage("read journalled lags", len(self.found))
+        progress.stage("read journalled lags", len(self._found))
         return self
 
-    @property
-    def scanned(self) -> Mapping[str, int]:
-        return {}
-
-    @property
-    def counts(self) -> Mapping[str, Mapping[Verdict, int]]:
-        return counts_of(self.found)
-
     def suspects(self) -> Iterator[Suspect]:
-        return iter(self.found)
-
-    def revisit(self, policy: RepairPolicy, progress: Progress) -> Iterator[Finding]:
-        pace = Pace(policy.rows_per_second, self.clock)
-        fixer = Fixer(self.mail, self.ledger, self.clock, self.families, policy, pace)
-        return with_progress(fixer.revisit(self.found), progress, self.counts)
-
-    def close(self) -> None:
-        """Nothing is held."""
+        return iter(self._found)
 
 
 def repair_lags(

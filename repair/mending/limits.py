@@ -1,20 +1,12 @@
-"""Limits of a repair: rows per second, failures in a row, and fixes without asking."""
+"""Limits of a repair: rows per second, and failures in a row."""
 
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import islice
 
-from model.errors import FixLimit
 from model.instants import MICROS
 from model.ports import Clock
-from model.projections.findings import Finding, RepairPolicy, Suspect, counts_of
-from model.projections.projection import Projection
-from model.projections.verdicts import BY_POLICY, Verdict
-from repair.decisions.recheck import older_than_a_day
-from repair.mending.engine import Detection
-from repair.mending.settings import RepairSettings
+from model.projections.findings import Finding, Suspect
 
 BURST_SECONDS = 0.25
 """After a pause this many seconds' worth of rows may be taken at once."""
@@ -24,9 +16,6 @@ UNREACHED_MAX = 500
 
 COUNTERS_UNREACHED_MAX = 5
 """The same for counters, which are visited one by one: each has waited for its own timeout."""
-
-SAMPLES_MAX = 5
-"""Suspects that are shown to the person who is asked."""
 
 
 def granted_until(until: int, now: int, rows: int, rows_per_second: float) -> int:
@@ -84,85 +73,3 @@ class Breaker:
     def left(self, suspect: Suspect) -> Finding:
         error = f"not looked at again: the cluster could not be reached {self.unreached_max:,} times in a row"
         return Finding(suspect, suspect.verdict, error=error, unreached=True, untried=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Excess:
-    """More than `--max-fixes` allows: shown to a person before any write.
-
-    Attributes:
-        allowed: what `--max-fixes` said.
-        counts: suspects that would be mended, per projection and verdict.
-        samples: a few of them.
-    """
-
-    keyspace: str
-    allowed: int
-    counts: Mapping[str, Counter[Verdict]] = field(default_factory=dict)
-    samples: tuple[Suspect, ...] = ()
-
-    @property
-    def total(self) -> int:
-        return sum(counts.total() for counts in self.counts.values())
-
-
-GoOn = Callable[[Excess], bool]
-"""Asks a person whether to go on."""
-
-
-def stop_at_limit(
-    detection: Detection, settings: RepairSettings, policy: RepairPolicy, now: int, go_on: GoOn | None
-) -> None:
-    """Stop before any write when more would be mended than allowed, unless a person agrees.
-
-    Args:
-        detection: what the scan found.
-        settings: `max_fixes` is the limit, None is no limit.
-        policy: what would be mended; nothing without a run.
-        now: microseconds since 1970.
-        go_on: asked once, only above the limit; None where nobody can be asked.
-
-    Raises:
-        FixLimit: more suspects than `max_fixes` would be mended, and nobody agreed.
-    """
-    if settings.max_fixes is None or policy.run is None:
-        return
-    excess = excess_over(settings.max_fixes, detection, settings, policy, now)
-    if excess is not None and not (go_on and go_on(excess)):
-        raise FixLimit(
-            f"{excess.total:,} suspects in {excess.keyspace} could be mended, --max-fixes allows {excess.allowed:,}; "
-            "nothing was written",
-            mend=f"See what they are with: mailmend check messages --keyspace {excess.keyspace}; "
-            f"if that is what you want mended, type the same command with --max-fixes {excess.total}.",
-        )
-
-
-def excess_over(
-    allowed: int, detection: Detection, settings: RepairSettings, policy: RepairPolicy, now: int
-) -> Excess | None:
-    """What would be mended, where that is more than allowed; else None.
-
-    Once the plain counts exceed the limit, content and truth rows are counted again by age: young ones are never
-    removed.
-    """
-    projections = {one.name: one for family in settings.families for one in family.projections}
-    counts = {
-        name: Counter({one: number for one, number in sums.items() if projections[name].asks_for(one, policy)})
-        for name, sums in detection.counts.items()
-    }
-    excess = Excess(settings.keyspace, allowed, {name: sums for name, sums in counts.items() if sums})
-    if excess.total > allowed and any(BY_POLICY & sums.keys() for sums in excess.counts.values()):
-        excess = Excess(settings.keyspace, allowed, counts_of(_due(detection, projections, policy, now)))
-    if excess.total <= allowed:
-        return None
-    samples = tuple(islice(_due(detection, projections, policy, now), SAMPLES_MAX))
-    return Excess(settings.keyspace, allowed, excess.counts, samples)
-
-
-def _due(
-    detection: Detection, projections: Mapping[str, Projection], policy: RepairPolicy, now: int
-) -> Iterator[Suspect]:
-    for suspect in detection.suspects():
-        wanted = projections[suspect.projection].asks_for(suspect.verdict, policy)
-        if wanted and (suspect.verdict not in BY_POLICY or older_than_a_day(suspect.truth_ids or suspect.key, now)):
-            yield suspect

@@ -4,25 +4,130 @@ The steps are the protocol's (DESIGN ideas 3 and 4): take T, scan, stop if more 
 and mend, sum up. The engine, the mender of counters and the progress display are arguments.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
 
-from model.errors import CannotReach, MailmendError, came_of_interruption
+from model.errors import CannotReach, ExitCode, FixLimit, MailmendError, came_of_interruption
+from model.ids import RunId
 from model.instants import MICROS
 from model.ports import Clock, NodeClocks, Progress
-from model.projections.findings import Finding, RepairPolicy
-from model.projections.verdicts import Verdict
+from model.projections.findings import Finding, RepairPolicy, Suspect, counts_of
+from model.projections.projection import Projection
+from model.projections.verdicts import BY_POLICY, Verdict
 from repair.clock import read_clocks, take_as_of
+from repair.decisions.recheck import older_than_a_day
 from repair.ledger.leases import Leases, TakenLease
 from repair.ledger.runs import Ledger, Run, RunState
 from repair.mending.counters import CounterMender
-from repair.mending.engine import Detection, Engine
-from repair.mending.limits import GoOn, stop_at_limit
-from repair.mending.result import RepairResult
-from repair.mending.settings import RepairSettings
+from repair.mending.engine import Detection, Engine, RepairSettings
+
+SAMPLES_MAX = 5
+"""Suspects that are shown to the person who is asked."""
 
 Sink = Callable[[Finding], None]
+
+
+@dataclass(slots=True)
+class RepairResult:
+    """The sums so far, with the names of `--json` (DESIGN section 5)."""
+
+    keyspace: str
+    command: str
+    run: RunId | None = None
+    scanned: dict[str, int] = field(default_factory=dict)
+    findings: dict[str, Counter[Verdict]] = field(default_factory=dict)
+    suspects: int = 0
+    due: Counter[Verdict] = field(default_factory=Counter)  # what a dry run would have mended
+    fixed: Counter[Verdict] = field(default_factory=Counter)
+    left: Counter[Verdict] = field(default_factory=Counter)
+    moved: int = 0
+    failed: int = 0
+    untried: int = 0  # skipped, because the cluster could not be reached any more
+    last_traces: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+    unseen: str | None = None  # a sentence on what a targeted look cannot see
+    exit: int = 0
+
+    def count(self, finding: Finding) -> None:
+        """Add one finding: confirmed ones count, settled ones do not, MOVED ones are left to the next run."""
+        if finding.untried:
+            self.untried += 1
+            return
+        if finding.error:
+            self.failed += 1
+        match finding.result:
+            case Verdict.FIXED:
+                self.fixed[finding.verdict] += 1
+            case Verdict.MOVED:
+                self.moved += 1
+                return
+            case Verdict.HIDDEN | Verdict.AHEAD as result:
+                self.left[result] += 1
+            case _ if finding.error or finding.verdict is Verdict.AGREE:
+                return
+            case _ if finding.verdict is not Verdict.LEAK:
+                self.left[finding.verdict] += 1
+            case _:
+                pass
+        self.findings.setdefault(finding.suspect.projection, Counter())[finding.verdict] += 1
+        self.due[finding.verdict] += finding.due
+        self.last_traces += finding.last_trace
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """4: cluster lost before anything was mended; 3: something failed; 1: drift is left; else 0.
+
+        Leaked content is not drift.
+        """
+        if self.untried and not self.fixed.total():
+            return ExitCode.CANNOT_REACH
+        if self.failed or self.untried:
+            return ExitCode.PARTLY_FAILED
+        return ExitCode.DRIFT if self.left.total() else ExitCode.FINE
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        return {
+            "scanned": self.scanned,
+            "findings": {name: _named(counts) for name, counts in self.findings.items()},
+            "suspects": self.suspects,
+            "fixed": _named(self.fixed),
+            "left": _named(self.left),
+            "moved": self.moved,
+            "failed": self.failed,
+            "untried": self.untried,
+            "last_traces": self.last_traces,
+            "seconds": self.seconds,
+            "exit": int(self.exit),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """More than `--max-fixes` allows: shown to a person before any write.
+
+    Attributes:
+        allowed: what `--max-fixes` said.
+        counts: suspects that would be mended, per projection and verdict.
+        samples: a few of them.
+    """
+
+    keyspace: str
+    allowed: int
+    counts: Mapping[str, Counter[Verdict]] = field(default_factory=dict)
+    samples: tuple[Suspect, ...] = ()
+
+    @property
+    def total(self) -> int:
+        return sum(counts.total() for counts in self.counts.values())
+
+
+GoOn = Callable[[Excess], bool]
+"""Asks a person whether to go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,3 +271,58 @@ def _portions(seconds: float) -> Iterator[float]:
     while seconds > 0:
         yield min(1.0, seconds)
         seconds -= 1.0
+
+
+def stop_at_limit(
+    detection: Detection, settings: RepairSettings, policy: RepairPolicy, now: int, go_on: GoOn | None
+) -> None:
+    """Stop before any write when more would be mended than `settings.max_fixes`, unless a person agrees.
+
+    Raises:
+        FixLimit: nobody agreed, or nobody can be asked.
+    """
+    if settings.max_fixes is None or policy.run is None:
+        return
+    excess = excess_over(settings.max_fixes, detection, settings, policy, now)
+    if excess is not None and not (go_on and go_on(excess)):
+        raise FixLimit(
+            f"{excess.total:,} suspects in {excess.keyspace} could be mended, --max-fixes allows {excess.allowed:,}; "
+            "nothing was written",
+            mend=f"See what they are with: mailmend check messages --keyspace {excess.keyspace}; "
+            f"if that is what you want mended, type the same command with --max-fixes {excess.total}.",
+        )
+
+
+def excess_over(
+    allowed: int, detection: Detection, settings: RepairSettings, policy: RepairPolicy, now: int
+) -> Excess | None:
+    """What would be mended, where that is more than allowed; else None.
+
+    Once the plain counts exceed the limit, content and truth rows are counted again by age: young ones are never
+    removed.
+    """
+    projections = {one.name: one for family in settings.families for one in family.projections}
+    counts = {
+        name: Counter({one: number for one, number in sums.items() if projections[name].asks_for(one, policy)})
+        for name, sums in detection.counts.items()
+    }
+    excess = Excess(settings.keyspace, allowed, {name: sums for name, sums in counts.items() if sums})
+    if excess.total > allowed and any(BY_POLICY & sums.keys() for sums in excess.counts.values()):
+        excess = Excess(settings.keyspace, allowed, counts_of(_due(detection, projections, policy, now)))
+    if excess.total <= allowed:
+        return None
+    samples = tuple(islice(_due(detection, projections, policy, now), SAMPLES_MAX))
+    return Excess(settings.keyspace, allowed, excess.counts, samples)
+
+
+def _due(
+    detection: Detection, projections: Mapping[str, Projection], policy: RepairPolicy, now: int
+) -> Iterator[Suspect]:
+    for suspect in detection.suspects():
+        wanted = projections[suspect.projection].asks_for(suspect.verdict, policy)
+        if wanted and (suspect.verdict not in BY_POLICY or older_than_a_day(suspect.truth_ids or suspect.key, now)):
+            yield suspect
+
+
+def _named(counts: Mapping[Verdict, int]) -> dict[str, int]:
+    return {verdict.value: number for verdict, number in counts.items() if number}

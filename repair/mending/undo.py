@@ -6,14 +6,17 @@ visible cell is the run's own (or was there before), and the truth is as the run
 it since. Everything else has MOVED and stays. An undo is a run of its own, with before-images.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import Any
 
 from model.errors import ExitCode, MailmendError, WrongUse
+from model.ids import RunId
 from model.instants import MICROS
 from model.ports import Clock, Progress, Tables
+from model.projections.family import Family
 from model.projections.findings import Finding, Look, RepairPolicy, Suspect, failed
 from model.projections.mirror import Mirror
 from model.projections.verdicts import Verdict
@@ -21,14 +24,23 @@ from repair.clock import SKEW_SECONDS
 from repair.decisions.recheck import fixed_at
 from repair.ledger.leases import Leases, TakenLease
 from repair.ledger.runs import Ledger, Run
-from repair.mending.carry_out import Mending
 from repair.mending.counters import CounterMender
-from repair.mending.fixer import BATCH_SUSPECTS
+from repair.mending.fixer import BATCH_SUSPECTS, Mending, SecondLook
 from repair.mending.limits import Breaker
-from repair.mending.result import RepairResult
-from repair.mending.runner import Sink, lease_name, recorded
-from repair.mending.second_look import SecondLook
-from repair.mending.settings import UndoSettings
+from repair.mending.runner import RepairResult, Sink, lease_name, recorded
+
+
+@dataclass(frozen=True, slots=True)
+class UndoSettings:
+    """What an undo is asked for."""
+
+    run: RunId
+    keyspace: str
+    families: tuple[Family, ...]
+    dry_run: bool = False
+    serial: bool = True
+    owner: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from model.ports import Clock, Progress, Tables
 from model.projections.content import Content
 from model.projections.family import Family
 from model.projections.filters import Filter
-from model.projections.findings import Finding, RepairPolicy, Suspect
+from model.projections.findings import Suspect
 from model.projections.groups import Group
 from model.projections.projection import Projection
 from model.schema.table import Row, Table
@@ -32,10 +32,8 @@ from repair.joins.parts import (
 from repair.joins.records import Forms, TruthRecord, packing_key
 from repair.joins.spill import PART_BYTES_MAX, Record, Spill, SuspectFile, Workshop
 from repair.ledger.runs import Ledger
-from repair.mending.engine import Detection, Scanned, with_progress
-from repair.mending.fixer import Fixer
-from repair.mending.limits import Pace, share
-from repair.mending.settings import RepairSettings
+from repair.mending.engine import LocalSuspects, RepairSettings
+from repair.mending.limits import Pace
 
 _REPORTED_ROWS = 1000
 """After this many rows, progress is reported and the pace is kept."""
@@ -69,24 +67,16 @@ class LocalEngine:
         return detection
 
 
-class LocalDetection(Scanned, Detection):
+class LocalDetection(LocalSuspects):
     """What a local scan found: suspects on disk, sums in memory."""
 
     def __init__(self, engine: LocalEngine, settings: RepairSettings) -> None:
-        super().__init__()
-        self._engine = engine
-        self._settings = settings
+        super().__init__(engine.mail, engine.ledger, engine.clock, settings.families)
         self.workshop = Workshop(engine.folder)
         self._suspects = SuspectFile(self.workshop)
 
     def suspects(self) -> Iterator[Suspect]:
         return iter(self._suspects)
-
-    def revisit(self, policy: RepairPolicy, progress: Progress) -> Iterator[Finding]:
-        engine = self._engine
-        pace = Pace(share(policy.rows_per_second, 1), engine.clock)
-        fixer = Fixer(engine.mail, engine.ledger, engine.clock, self._settings.families, policy, pace)
-        return with_progress(fixer.revisit(self.suspects()), progress, self.counts)
 
     def close(self) -> None:
         self._suspects.close()
@@ -94,7 +84,7 @@ class LocalDetection(Scanned, Detection):
 
     def found(self, suspect: Suspect) -> None:
         self._suspects.add(suspect)
-        self._counts.setdefault(suspect.projection, Counter())[suspect.verdict] += 1
+        self.counts.setdefault(suspect.projection, Counter())[suspect.verdict] += 1
 
 
 @dataclass(slots=True)
@@ -118,7 +108,7 @@ class _FamilyScan:
         self.forms = Forms(self.family, accept_torn=self.settings.policy.accept_torn)
         self.contents, self.places, self.groups = map(self._spill, ("contents", "places", "groups"))
         self.sums = GroupSums(self.forms)
-        self.pace = Pace(share(self.settings.policy.rows_per_second, 1), self.engine.clock)
+        self.pace = Pace(self.settings.policy.rows_per_second, self.engine.clock)
 
     def run(self) -> None:
         family, beside = self.family, int(Tag.BESIDE)
@@ -150,7 +140,7 @@ class _FamilyScan:
             if rows % _REPORTED_ROWS == 0:
                 self._report(_REPORTED_ROWS)
         self._report(rows % _REPORTED_ROWS)
-        self.detection.saw(table, rows)
+        self.detection.scanned[table.spelling] += rows
 
     def _report(self, rows: int) -> None:
         self.progress.advance(rows)

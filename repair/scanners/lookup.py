@@ -7,7 +7,7 @@ mirror (`scan`). A mailbox shows what its own partitions show: rows that differ 
 processed in bounded pieces. Suspects are then handled as always: wait, look again, mend.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from uuid import UUID
@@ -19,7 +19,7 @@ from model.operations import Read, Scan
 from model.ports import Clock, Progress, Tables
 from model.projections.family import Family
 from model.projections.filters import Filter
-from model.projections.findings import Finding, Look, RepairPolicy, Suspect, counts_of
+from model.projections.findings import Look, RepairPolicy, Suspect, counts_of
 from model.projections.groups import Union
 from model.projections.mirror import Mirror
 from model.projections.verdicts import Verdict
@@ -27,11 +27,9 @@ from model.schema.table import Key, Row, Table
 from repair.ledger.runs import Ledger
 from repair.mending.counter_reads import Tallies
 from repair.mending.counters import truths_beside
-from repair.mending.engine import Detection, Scanned, with_progress
-from repair.mending.fixer import BATCH_SUSPECTS, Fixer
+from repair.mending.engine import LocalSuspects, RepairSettings
+from repair.mending.fixer import BATCH_SUSPECTS, SecondLook
 from repair.mending.limits import Pace
-from repair.mending.second_look import SecondLook
-from repair.mending.settings import RepairSettings
 
 ROWS_AT_ONCE = 1000
 """Rows of a partition, or of a table that is paged, that are held at once."""
@@ -114,13 +112,14 @@ class Targeted:
     target: Target
     serial: bool = True
 
-    def detect(self, settings: RepairSettings, progress: Progress) -> "Found":
-        found = Found(self, settings)
+    def detect(self, settings: RepairSettings, progress: Progress) -> "TargetSuspects":
+        found = TargetSuspects(self, settings)
         policy = RepairPolicy(only=frozenset(), accept_torn=settings.policy.accept_torn, serial=self.serial)
         for family in settings.families:
             if not family.mirror.report_only:
                 progress.stage(f"look at {family.truth.spelling}")
                 _FamilyLook(self, settings, progress, found, family, policy).all()
+        found.counts = counts_of(found.suspects())
         return found
 
 
@@ -131,7 +130,7 @@ class _FamilyLook:
     engine: Targeted
     settings: RepairSettings
     progress: Progress
-    found: "Found"
+    found: "TargetSuspects"
     family: Family
     policy: RepairPolicy
 
@@ -224,7 +223,7 @@ class _FamilyLook:
 
     def _rows(self, table: Table, key: Key) -> list[Row]:
         rows = [seen.row for seen in self.engine.mail.read(Read(table, key))]
-        self.found.saw(table, len(rows))
+        self.found.scanned[table.spelling] += len(rows)
         return rows
 
     def _paged(self, ids: frozenset[UUID]) -> Iterator[Row]:
@@ -238,7 +237,7 @@ class _FamilyLook:
         rows, pace = self.engine.mail.scan(scan), Pace(self.settings.policy.rows_per_second, self.engine.clock)
         while some := list(islice(rows, ROWS_AT_ONCE)):
             pace.take(len(some))
-            self.found.saw(scan.table, len(some))
+            self.found.scanned[scan.table.spelling] += len(some)
             self.progress.advance(len(some))
             yield from some
 
@@ -251,29 +250,15 @@ class _FamilyLook:
         return self.family.mirror.own_names.get(self._lead, self._lead)
 
 
-class Found(Scanned, Detection):
+class TargetSuspects(LocalSuspects):
     """The suspects of a target, in memory: at most SUSPECTS_MAX."""
 
     def __init__(self, engine: Targeted, settings: RepairSettings) -> None:
-        super().__init__()
-        self._engine, self._settings = engine, settings
+        super().__init__(engine.mail, engine.ledger, engine.clock, settings.families)
         self._suspects: dict[tuple[str, Key], Suspect] = {}
-
-    @property
-    def counts(self) -> Mapping[str, Mapping[Verdict, int]]:
-        return counts_of(self._suspects.values())
 
     def suspects(self) -> Iterator[Suspect]:
         return iter(list(self._suspects.values()))
-
-    def revisit(self, policy: RepairPolicy, progress: Progress) -> Iterator[Finding]:
-        engine = self._engine
-        pace = Pace(policy.rows_per_second, engine.clock)
-        fixer = Fixer(engine.mail, engine.ledger, engine.clock, self._settings.families, policy, pace)
-        return with_progress(fixer.revisit(self.suspects()), progress, self.counts)
-
-    def close(self) -> None:
-        """Nothing is held."""
 
     def keep(self, suspect: Suspect) -> None:
         """Add a suspect.

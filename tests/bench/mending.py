@@ -9,8 +9,8 @@ from model.projections.verdicts import Verdict
 from repair.clock import SystemClock, Timing
 from repair.ledger.leases import Leases
 from repair.ledger.runs import Ledger
+from repair.mending.engine import RepairSettings
 from repair.mending.runner import RepairTools, repair
-from repair.mending.settings import RepairSettings
 from spark_repair.message_inconsistencies import SparkEngine
 from tests.bench.scanning import Keyspace
 from tests.support.progress import SilentProgress

@@ -16,7 +16,7 @@ from model.catalog.mail import MESSAGES
 from model.operations import Level, Read, Scan
 from model.projections.binding import bind
 from model.projections.family import Family
-from repair.mending.settings import RepairSettings
+from repair.mending.engine import RepairSettings
 from spark_repair.connector import Source
 from spark_repair.frames import columns_read
 from spark_repair.message_inconsistencies import SparkEngine

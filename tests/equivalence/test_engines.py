@@ -19,8 +19,7 @@ from model.projections.findings import RepairPolicy, Suspect
 from model.projections.verdicts import DETECTED
 from repair.clock import SystemClock
 from repair.ledger.runs import Ledger
-from repair.mending.engine import Engine
-from repair.mending.settings import RepairSettings
+from repair.mending.engine import Engine, RepairSettings
 from repair.scanners.local import LocalEngine
 from tests.support.james import james_families, james_rows, load_james
 from tests.support.keyspaces import dropped

@@ -35,9 +35,8 @@ from repair.ledger.lags import LagJournal
 from repair.ledger.leases import Leases
 from repair.ledger.runs import Ledger
 from repair.mending.counters import CounterMender
-from repair.mending.result import RepairResult
-from repair.mending.runner import RepairTools, repair
-from repair.mending.settings import RepairSettings
+from repair.mending.engine import RepairSettings
+from repair.mending.runner import RepairResult, RepairTools, repair
 from repair.retries import RetryPolicy
 from repair.scanners.local import LocalEngine
 from repair.writing.message_store import MessageStore

@@ -36,10 +36,9 @@ from model.projections.verdicts import Verdict
 from model.schema.table import Row
 from repair.clock import SystemClock, Timing
 from repair.ledger.lags import LagJournal, Spool
+from repair.mending.engine import RepairSettings
 from repair.mending.lag_repair import repair_lags
-from repair.mending.result import RepairResult
-from repair.mending.runner import RepairTools, repair
-from repair.mending.settings import RepairSettings
+from repair.mending.runner import RepairResult, RepairTools, repair
 from repair.retries import RetryPolicy
 from repair.writing.message_store import MessageStore
 from repair.writing.truth_rows import place_of

@@ -15,8 +15,7 @@ from model.projections.family import Family
 from model.projections.findings import Finding, Suspect
 from model.projections.verdicts import Verdict
 from model.schema.table import Row
-from repair.mending.settings import UndoSettings
-from repair.mending.undo import UndoTools, undo
+from repair.mending.undo import UndoSettings, UndoTools, undo
 from tests.support.clock import VirtualClock
 from tests.support.keyspaces import LEDGER, MAIL, created, dropped
 from tests.support.progress import SilentProgress

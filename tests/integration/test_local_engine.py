@@ -16,7 +16,7 @@ from repair.clock import SystemClock, Timing, take_as_of
 from repair.ledger.leases import Leases
 from repair.ledger.runs import Ledger
 from repair.mending.counters import CounterMender
-from repair.mending.settings import RepairSettings
+from repair.mending.engine import RepairSettings
 from repair.scanners.local import LocalEngine
 from tests.support.clock import START, VirtualClock
 from tests.support.james import damages, james_families, load_james, put_james

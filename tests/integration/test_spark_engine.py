@@ -15,7 +15,7 @@ from model.projections.findings import RepairPolicy, Suspect
 from model.projections.verdicts import MENDABLE, Verdict
 from repair.clock import SystemClock, Timing, take_as_of
 from repair.ledger.runs import Ledger
-from repair.mending.settings import RepairSettings
+from repair.mending.engine import RepairSettings
 from spark_repair.message_inconsistencies import SparkEngine
 from tests.support.james import james_families, james_rows, load_james
 from tests.support.keyspaces import LEDGER, created, dropped

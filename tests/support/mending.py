@@ -10,9 +10,8 @@ from repair.clock import Timing
 from repair.ledger.leases import TTL_SECONDS, Leases
 from repair.ledger.runs import Ledger
 from repair.mending.counters import CounterMender
-from repair.mending.result import RepairResult
-from repair.mending.runner import RepairTools, check, repair
-from repair.mending.settings import RepairSettings
+from repair.mending.engine import RepairSettings
+from repair.mending.runner import RepairResult, RepairTools, check, repair
 from repair.scanners.local import LocalEngine
 from tests.support.progress import SilentProgress
 

@@ -19,7 +19,7 @@ from model.operations import Scan
 from model.schema.table import Row
 from repair.clock import SystemClock
 from repair.ledger.runs import Ledger
-from repair.mending.settings import RepairSettings
+from repair.mending.engine import RepairSettings
 from repair.scanners.local import LocalEngine
 from tests.support.clock import START, uuid_at
 

@@ -23,11 +23,9 @@ from model.projections.findings import Finding, Look, RepairPolicy, Suspect
 from model.projections.projection import Projection
 from model.projections.verdicts import MENDABLE, Verdict
 from model.schema.table import Row, Table
-from repair.mending.fixer import Fixer
+from repair.mending.fixer import Fixer, SecondLook, _near_reads, _with_near
 from repair.mending.limits import Pace
-from repair.mending.second_look import SecondLook, _near_reads, _with_near
-from repair.mending.settings import UndoSettings
-from repair.mending.undo import UndoTools, undo
+from repair.mending.undo import UndoSettings, UndoTools, undo
 from repair.retries import Retries
 from repair.writing.plans import writes_for
 from repair.writing.truth_writes import ConditionalTruth, StampSource

@@ -8,7 +8,7 @@ from model.ids import RunId
 from model.operations import Seen
 from model.projections.findings import Finding, Suspect
 from model.projections.verdicts import Verdict
-from repair.mending.result import RepairResult
+from repair.mending.runner import RepairResult
 
 RUN = RunId(UUID("6e0ab5e0-8d1c-11f0-8000-000000000001"))
 MAILBOX = UUID("6e0ab5e0-8d1c-11f0-8000-000000000002")

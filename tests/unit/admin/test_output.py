@@ -13,7 +13,7 @@ from admin.services.examples import EXAMPLES_MAX, Examples
 from admin.services.mending import MendingResult
 from model.errors import ExitCode
 from model.projections.verdicts import Verdict
-from repair.mending.result import RepairResult
+from repair.mending.runner import RepairResult
 from tests.unit.admin.outcomes import MAILBOX, RUN, check_summary, outcome, repair_summary
 
 

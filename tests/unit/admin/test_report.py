@@ -20,7 +20,7 @@ from admin.services.mending import MendingResult
 from admin.whole_files import refuse_unwritable, whole_file
 from model.errors import WrongUse
 from model.projections.verdicts import Verdict
-from repair.mending.result import RepairResult
+from repair.mending.runner import RepairResult
 from tests.unit.admin.outcomes import MAILBOX, RUN, check_summary, outcome, repair_summary
 
 

@@ -12,7 +12,7 @@ from admin.wiring import EngineWanted, OpenCluster, contact_of, open_cluster, ow
 from model.catalog.mail import MAILBOX_PATH, MESSAGES
 from model.errors import BadSettings, SchemaMismatch, UnknownKeyspace, UnknownRun, WrongUse
 from model.operations import Put
-from repair.mending.settings import RepairSettings
+from repair.mending.engine import RepairSettings
 from repair.scanners.lookup import Mailboxes, Messages, Target, Targeted
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.mail_states import MailKeyspace

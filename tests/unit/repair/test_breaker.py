@@ -19,10 +19,10 @@ from repair.ledger.leases import Leases
 from repair.ledger.runs import RunState
 from repair.mending import limits
 from repair.mending.counters import CounterMender
+from repair.mending.engine import RepairSettings
 from repair.mending.limits import COUNTERS_UNREACHED_MAX, UNREACHED_MAX, Breaker
 from repair.mending.runner import RepairTools, check, repair
-from repair.mending.settings import RepairSettings, UndoSettings
-from repair.mending.undo import UndoTools, undo
+from repair.mending.undo import UndoSettings, UndoTools, undo
 from repair.scanners.local import LocalEngine
 from tests.support.clock import START, uuid_at
 from tests.support.progress import SilentProgress

@@ -15,7 +15,7 @@ from model.projections.mirror import Mirror, exactly
 from model.projections.verdicts import MENDABLE, Verdict
 from model.schema.table import Row
 from repair.decisions.recheck import fixed_at, older_than_a_day, rule
-from repair.mending.carry_out import shows
+from repair.mending.fixer import shows
 from tests.support.clock import START, uuid_at
 from tests.support.repairing import LONG_AGO, MAILBOX, T, World, mirror_row, mirror_suspect, place, truth_row
 

@@ -1,7 +1,7 @@
 """--max-fixes: what is due is what would be written, and nobody is asked below the limit."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,9 +13,8 @@ from model.instants import MICROS
 from model.ports import Progress
 from model.projections.findings import Finding, RepairPolicy, Suspect, counts_of
 from model.projections.verdicts import Verdict
-from repair.mending.engine import Detection
-from repair.mending.limits import Excess, excess_over, stop_at_limit
-from repair.mending.settings import RepairSettings
+from repair.mending.engine import Detection, RepairSettings
+from repair.mending.runner import Excess, excess_over, stop_at_limit
 from tests.support.clock import START
 from tests.support.repairing import DAY_SECONDS, MAILBOX, message
 
@@ -23,34 +22,19 @@ MIRROR, UNSEEN, CONTENT = MESSAGES.mirror.name, MESSAGES.filters[0].name, MESSAG
 RUN = RunId(message(1, START))
 
 
-@dataclass(slots=True)
 class Scanned(Detection):
     """A scan's suspects, which counts how often they are streamed."""
 
-    found: tuple[Suspect, ...]
-    streamed: int = 0
-
-    @property
-    def scanned(self) -> Mapping[str, int]:
-        """Nothing of interest."""
-        return {}
-
-    @property
-    def counts(self) -> Mapping[str, Mapping[Verdict, int]]:
-        """Per projection and verdict."""
-        return counts_of(self.found)
+    def __init__(self, found: tuple[Suspect, ...]) -> None:
+        super().__init__()
+        self.found, self.counts, self.streamed = found, counts_of(found), 0
 
     def suspects(self) -> Iterator[Suspect]:
-        """Every suspect."""
         self.streamed += 1
         return iter(self.found)
 
     def revisit(self, errand: RepairPolicy, progress: Progress) -> Iterator[Finding]:  # noqa: ARG002 - the port's
-        """Never reached."""
         raise AssertionError
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 def suspect(projection: str, verdict: Verdict, number: int = 1, *, age_seconds: int = 10 * DAY_SECONDS) -> Suspect:

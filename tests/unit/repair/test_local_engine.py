@@ -24,7 +24,7 @@ from model.projections.verdicts import Verdict
 from model.schema.table import Row, rows_agree
 from repair.joins.records import fingerprinting
 from repair.ledger.runs import Ledger
-from repair.mending.settings import RepairSettings
+from repair.mending.engine import RepairSettings
 from repair.scanners.local import LocalDetection, LocalEngine
 from tests.support.clock import START, VirtualClock, uuid_at
 from tests.support.james import damages, james_families, put_james

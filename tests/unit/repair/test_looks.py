@@ -10,7 +10,7 @@ from model.errors import MailmendError, WrongUse
 from model.operations import Level, Read
 from model.projections.findings import Look, Suspect
 from model.projections.verdicts import Verdict
-from repair.mending.second_look import SecondLook
+from repair.mending.fixer import SecondLook
 from tests.support.repairing import MAILBOX, World, message, mirror_row, mirror_suspect, place, truth_row
 from tests.support.writing import Faults
 

@@ -13,8 +13,7 @@ from model.projections.findings import Finding, Suspect
 from model.projections.verdicts import Verdict
 from repair.clock import Timing
 from repair.mending.counters import CounterMender
-from repair.mending.settings import UndoSettings
-from repair.mending.undo import UndoTools, undo
+from repair.mending.undo import UndoSettings, UndoTools, undo
 from tests.support.progress import SilentProgress
 from tests.support.repairing import MAILBOX, World, mirror_row, mirror_suspect, place, truth_row
 

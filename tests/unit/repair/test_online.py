@@ -25,9 +25,9 @@ from model.ports import Tables
 from model.projections.findings import RepairPolicy
 from model.projections.verdicts import Verdict
 from model.schema.table import Row
-from repair.mending.settings import RepairSettings
+from repair.mending.engine import RepairSettings
 from repair.scanners import lookup as online
-from repair.scanners.lookup import Found, Mailboxes, Messages, Target, Targeted, mailboxes_of
+from repair.scanners.lookup import Mailboxes, Messages, Target, Targeted, TargetSuspects, mailboxes_of
 from tests.support.clock import uuid_at
 from tests.support.progress import SilentProgress
 from tests.support.repairing import LONG_AGO, MAILBOX, World, content_row, message, mirror_row, place, truth_row
@@ -43,13 +43,13 @@ def world() -> World:
     return World()
 
 
-def found(world: World, target: Target) -> Found:
+def found(world: World, target: Target) -> TargetSuspects:
     """What a look at the target finds."""
     engine = Targeted(world.mail, world.ledger, world.clock, target)
     return engine.detect(RepairSettings("mail", (MESSAGES, PATHS)), SilentProgress())
 
 
-def told(detection: Found) -> set[tuple[str, Any, Verdict]]:
+def told(detection: TargetSuspects) -> set[tuple[str, Any, Verdict]]:
     """Suspects as (projection, last part of the key, verdict)."""
     return {(one.projection, one.key[-1], one.verdict) for one in detection.suspects()}
 

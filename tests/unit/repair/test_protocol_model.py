@@ -12,7 +12,7 @@ import pytest
 
 from model.projections.findings import Finding
 from model.projections.verdicts import Verdict
-from repair.mending.carry_out import Mending
+from repair.mending.fixer import Mending
 from tests.support.protocol import Setting, Story
 from tests.support.protocol_stories import every_story, stories
 

@@ -18,8 +18,8 @@ from repair.clock import Timing
 from repair.ledger.leases import Leases
 from repair.ledger.runs import RunState
 from repair.mending.counters import CounterMender
+from repair.mending.engine import RepairSettings
 from repair.mending.runner import RepairTools, check, lease_name, repair
-from repair.mending.settings import RepairSettings
 from repair.scanners.local import LocalEngine
 from tests.support.clock import START
 from tests.support.progress import SilentProgress

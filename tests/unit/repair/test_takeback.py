@@ -14,8 +14,7 @@ from model.projections.findings import Finding, Suspect
 from model.projections.projection import row_back
 from model.projections.verdicts import Verdict
 from model.schema.table import Row
-from repair.mending.settings import UndoSettings
-from repair.mending.undo import UndoTools, known_again, undo
+from repair.mending.undo import UndoSettings, UndoTools, known_again, undo
 from tests.support.clock import START
 from tests.support.progress import SilentProgress
 from tests.support.repairing import T, World, message, mirror_row, mirror_suspect, place, truth_row

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from model.errors import ExitCode
 from model.projections.findings import Finding, Suspect
 from model.projections.verdicts import DETECTED, MENDABLE, Verdict
-from repair.mending.result import RepairResult
+from repair.mending.runner import RepairResult
 
 RESULTS = (None, Verdict.FIXED, Verdict.HIDDEN, Verdict.MOVED, Verdict.AHEAD)
 

@@ -11,9 +11,8 @@ from model.instants import MICROS
 from model.projections.findings import Finding, Suspect
 from model.projections.verdicts import Verdict
 from model.schema.table import Key, Row, Table
-from repair.mending.result import RepairResult
-from repair.mending.settings import UndoSettings
-from repair.mending.undo import UndoTools, undo
+from repair.mending.runner import RepairResult
+from repair.mending.undo import UndoSettings, UndoTools, undo
 from tests.support.clock import START
 from tests.support.progress import SilentProgress
 from tests.support.repairing import (
