@@ -1,21 +1,21 @@
-"""Joins within one part: content with the truths that name it, truths with mirror and filters.
+"""Joins within one part of a spill: content with truths, truths with mirror and filters, groups with their sums.
 
-Each function takes one part of a spill, which has all records of its keys, and yields suspects by the tables of
-verdicts. Pure: no files, no servers.
+Each function takes records of one part, which has all records of its keys, and yields suspects by the tables of
+verdicts. What truths demand of a group is added up in memory while it fits, and goes to a spill otherwise. Pure.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any
 
 from model.projections.content import Content, ContentSymptoms
 from model.projections.filters import Filter, FilterSymptoms
 from model.projections.findings import Suspect
+from model.projections.groups import Counts, Group, GroupSymptoms, Union, within
 from model.projections.mirror import Mirror, MirrorSymptoms
 from model.projections.verdicts import Verdict
-from repair.joins.records import WHOLE, Forms, Packed, TruthRecord, unpacked_key
-from repair.joins.spill import Record
+from repair.joins.records import STANDS, WHOLE, Forms, Packed, Record, TruthRecord, unpacked_key
 
 
 class Tag(IntEnum):
@@ -26,75 +26,62 @@ class Tag(IntEnum):
     FILTER = 2
 
 
-@dataclass(slots=True)
-class Named:
-    """Content rows of one part, and the truths that name them."""
-
-    stands: bool = False
-    truths: list[TruthRecord] = field(default_factory=list)
-
-
 def content_record(truth: TruthRecord) -> Record:
     return (truth[0], int(Tag.TRUTH), *truth[1:])
 
 
-def by_content(records: Iterable[Record]) -> dict[Packed, Named]:
-    found: dict[Packed, Named] = {}
+def by_content(records: Iterable[Record]) -> tuple[dict[Packed, list[TruthRecord]], set[Packed]]:
+    """The truths by the content that they name, and the contents that stand."""
+    truths: dict[Packed, list[TruthRecord]] = {}
+    standing: set[Packed] = set()
     for record in records:
-        named = found.setdefault(record[0], Named())
         if record[1] == Tag.BESIDE:
-            named.stands = True
+            standing.add(record[0])
         else:
-            named.truths.append(TruthRecord(record[0], *record[2:]))
-    return found
+            truths.setdefault(record[0], []).append(TruthRecord(record[0], *record[2:]))
+    return truths, standing
 
 
-def content_suspects(content: Content, found: dict[Packed, Named]) -> Iterator[Suspect]:
-    for key, named in found.items():
-        verdict = Content.verdicts[ContentSymptoms(in_truth=bool(named.truths), in_projection=named.stands)]
+def content_suspects(content: Content, truths: Mapping[Packed, object], standing: set[Packed]) -> Iterator[Suspect]:
+    for key in truths.keys() | standing:
+        verdict = Content.verdicts[ContentSymptoms(in_truth=key in truths, in_projection=key in standing)]
         if verdict is not Verdict.AGREE:
             yield Suspect(content.name, unpacked_key(content.table.key, key), verdict)
 
 
-class Claim(NamedTuple):
-    """What a place needs of a truth row."""
-
-    fingerprint: bytes
-    bits: int
-    has_content: bool
-
-
-_NOBODY = Claim(b"", WHOLE, has_content=True)
-"""The claim of a place without a truth."""
-
-
 @dataclass(slots=True)
-class Place:
-    """All rows seen at one place: truths by their whole key (a row that was read twice counts once)."""
+class PlaceRows:
+    """All rows seen at one place.
 
-    truths: dict[Packed, Claim] = field(default_factory=dict)
+    Attributes:
+        truths: their whole keys (a row that was read twice counts once).
+        fingerprint, bits: of the truth; where several clash, of any: the clash itself is reported.
+        mirrored: the mirror row's fingerprint.
+        filters: a bit for each filter that has a row.
+    """
+
+    truths: set[Packed] = field(default_factory=set)
+    fingerprint: bytes = b""
+    bits: int = WHOLE | STANDS
     mirrored: bytes | None = None
     filters: int = 0
 
-    @property
-    def claim(self) -> Claim:
-        """The truth's claim; where several clash, any of them: the clash itself is reported."""
-        return next(iter(self.truths.values()), _NOBODY)
-
 
 def place_record(truth: TruthRecord, *, has_content: bool) -> Record:
-    return (truth.place, int(Tag.TRUTH), truth.truth, truth.fingerprint, truth.bits, has_content)
+    bits = truth.bits | STANDS if has_content else truth.bits
+    return (truth.place, int(Tag.TRUTH), truth.truth, truth.fingerprint, bits)
 
 
-def by_place(records: Iterable[Record]) -> dict[Packed, Place]:
-    found: dict[Packed, Place] = {}
+def by_place(records: Iterable[Record]) -> dict[Packed, PlaceRows]:
+    found: dict[Packed, PlaceRows] = {}
     for record in records:
         key, tag = record[0], record[1]
         place = found.get(key)
         if place is None:
-            place = found[key] = Place()
+            place = found[key] = PlaceRows()
         if tag == Tag.TRUTH:
-            place.truths[record[2]] = Claim(*record[3:])
+            place.truths.add(record[2])
+            place.fingerprint, place.bits = record[3:]
         elif tag == Tag.BESIDE:
             place.mirrored = record[2]
         else:
@@ -102,46 +89,138 @@ def by_place(records: Iterable[Record]) -> dict[Packed, Place]:
     return found
 
 
-def place_suspects(forms: Forms, found: dict[Packed, Place]) -> Iterator[Suspect]:
+def place_suspects(forms: Forms, found: dict[Packed, PlaceRows]) -> Iterator[Suspect]:
+    mirror = forms.family.mirror
     filters = [(1 << number, one, forms.condition_bit(one.when)) for number, one in enumerate(forms.family.filters)]
     for key, place in found.items():
-        claim = place.claim
-        verdict = Mirror.verdicts[_mirror_symptoms(place, claim)]
+        symptoms = {
+            "in_truth": bool(place.truths),
+            "clash": len(place.truths) > 1,
+            "has_content": bool(place.bits & STANDS),
+            "whole": bool(place.bits & WHOLE),
+        }
+        agree = place.fingerprint == place.mirrored
+        seen = MirrorSymptoms(in_projection=place.mirrored is not None, rows_agree=agree, **symptoms)
+        verdict = Mirror.verdicts[seen]
         if verdict is not Verdict.AGREE:
-            yield _mirror_suspect(forms, key, place, verdict)
+            suspect_key = unpacked_key(mirror.table.key, key)
+            yield Suspect(mirror.name, suspect_key, verdict, forms.truth_ids(place.truths))
         for mask, one, bit in filters:
-            seen = _filter_symptoms(place, claim, wanted=bool(claim.bits & bit), present=bool(place.filters & mask))
-            verdict = Filter.verdicts[seen]
+            present, wanted = bool(place.filters & mask), bool(place.bits & bit)
+            verdict = Filter.verdicts[FilterSymptoms(in_projection=present, wanted=wanted, **symptoms)]
             if verdict is not Verdict.AGREE:
-                yield _filter_suspect(forms, key, place, one, verdict)
+                yield Suspect(one.name, forms.filter_key(one, key), verdict, forms.truth_ids(place.truths))
 
 
-def _mirror_symptoms(place: Place, claim: Claim) -> MirrorSymptoms:
-    return MirrorSymptoms(
-        in_truth=bool(place.truths),
-        clash=len(place.truths) > 1,
-        in_projection=place.mirrored is not None,
-        rows_agree=claim.fingerprint == place.mirrored,
-        has_content=claim.has_content,
-        whole=bool(claim.bits & WHOLE),
-    )
+SUMS_MAX = 100_000
+"""Sums (a counter pair, or one element of a union) that are held in memory before they go to the spill."""
+
+Counted = tuple[tuple[int, ...], tuple[int, ...]]
+"""For each counter the sure sum, and what uncertain truths may add."""
+
+Elements = dict[str, Packed]
+"""For each element that a union must have, the smallest truth that demands it."""
 
 
-def _filter_symptoms(place: Place, claim: Claim, *, wanted: bool, present: bool) -> FilterSymptoms:
-    return FilterSymptoms(
-        in_truth=bool(place.truths),
-        clash=len(place.truths) > 1,
-        in_projection=present,
-        wanted=wanted,
-        has_content=claim.has_content,
-        whole=bool(claim.bits & WHOLE),
-    )
+def group_records(forms: Forms, truth: TruthRecord, *, has_content: bool) -> Iterator[Record]:
+    """A truth's record for each group that it belongs to.
+
+    A union must have each truth's elements (a superset is fine); a counter may or may not count a doubtful truth.
+    """
+    sure = has_content and bool(truth.bits & WHOLE)
+    for number, (group, key) in enumerate(zip(forms.groups, truth.groups, strict=True)):
+        match group:
+            case Union():
+                for element in truth.elements[number]:
+                    yield ((number, key), int(Tag.TRUTH), element, truth.truth)
+            case Counts():
+                deltas = _deltas(forms, group, truth.bits)
+                none = (0,) * len(deltas)
+                yield ((number, key), int(Tag.TRUTH), deltas if sure else none, none if sure else deltas)
 
 
-def _mirror_suspect(forms: Forms, key: Packed, place: Place, verdict: Verdict) -> Suspect:
-    mirror = forms.family.mirror
-    return Suspect(mirror.name, unpacked_key(mirror.table.key, key), verdict, forms.truth_ids(place.truths))
+class GroupSums:
+    """What truths demand of groups, so far."""
+
+    def __init__(self, forms: Forms) -> None:
+        self._groups = forms.groups
+        self._size = 0
+        self.elements: dict[Packed, Elements] = {}
+        self.counted: dict[Packed, Counted] = {}
+
+    def add(self, record: Record) -> None:
+        key, _, one, other = record
+        if isinstance(self._groups[key[0]], Union):
+            self._add_element(key, one, other)
+        else:
+            self._add_counted(key, one, other)
+
+    @property
+    def full(self) -> bool:
+        return self._size > SUMS_MAX
+
+    def take(self) -> Iterator[Record]:
+        """The sums as records of the same kind; resets them."""
+        for key, elements in self.elements.items():
+            yield from ((key, int(Tag.TRUTH), element, truth) for element, truth in elements.items())
+        for key, (sure, uncertain) in self.counted.items():
+            yield (key, int(Tag.TRUTH), sure, uncertain)
+        self.elements, self.counted, self._size = {}, {}, 0
+
+    def _add_element(self, key: Packed, element: str, truth: Packed) -> None:
+        elements = self.elements.setdefault(key, {})
+        self._size += element not in elements
+        elements[element] = min(elements.get(element, truth), truth)
+
+    def _add_counted(self, key: Packed, sure: tuple[int, ...], uncertain: tuple[int, ...]) -> None:
+        before = self.counted.get(key)
+        self._size += before is None
+        self.counted[key] = (_plus(before[0], sure), _plus(before[1], uncertain)) if before else (sure, uncertain)
 
 
-def _filter_suspect(forms: Forms, key: Packed, place: Place, filtered: Filter, verdict: Verdict) -> Suspect:
-    return Suspect(filtered.name, forms.filter_key(filtered, key), verdict, forms.truth_ids(place.truths))
+def group_suspects(forms: Forms, records: Iterable[Record]) -> Iterator[Suspect]:
+    """The groups of one part whose row lacks what its truths demand."""
+    sums = GroupSums(forms)
+    rows: dict[Packed, tuple[Any, ...]] = {}
+    for record in records:
+        if record[1] == Tag.BESIDE:
+            rows[record[0]] = record[2]
+        else:
+            sums.add(record)
+    for key in sums.elements.keys() | sums.counted.keys() | rows.keys():
+        match forms.groups[key[0]]:
+            case Union() as union:
+                yield from _union_suspect(forms, union, key[1], sums.elements.get(key, {}), rows.get(key))
+            case Counts() as counts:
+                yield from _counts_suspect(counts, key[1], sums.counted.get(key), rows.get(key))
+
+
+def _union_suspect(
+    forms: Forms, union: Union, key: Packed, asked: Mapping[str, Packed], row: tuple[str, ...] | None
+) -> Iterator[Suspect]:
+    missing = asked.keys() - frozenset(row or ())
+    verdict = Group.verdicts[GroupSymptoms(in_projection=row is not None, covered=not missing)]
+    if verdict is not Verdict.AGREE:
+        truth_ids = forms.truth_ids(asked[element] for element in missing)
+        wanted = {union.column: frozenset(missing)}
+        yield Suspect(union.name, unpacked_key(union.table.key, key), verdict, truth_ids, wanted)
+
+
+def _counts_suspect(
+    counts: Counts, key: Packed, asked: Counted | None, row: tuple[int, ...] | None
+) -> Iterator[Suspect]:
+    names = [name for name, _ in counts.counters]
+    none = (0,) * len(names)
+    sure, uncertain = (dict(zip(names, sums, strict=True)) for sums in asked or (none, none))
+    covered = within(sure, uncertain, dict(zip(names, row or none, strict=True)))
+    verdict = Group.verdicts[GroupSymptoms(in_projection=row is not None, covered=covered)]
+    if verdict is not Verdict.AGREE:
+        yield Suspect(counts.name, unpacked_key(counts.table.key, key), verdict, wanted=sure)
+
+
+def _deltas(forms: Forms, counts: Counts, bits: int) -> tuple[int, ...]:
+    return tuple([int(when is None or bool(bits & forms.condition_bit(when))) for _, when in counts.counters])
+
+
+def _plus(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(a + b for a, b in zip(one, other, strict=True))

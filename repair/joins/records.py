@@ -1,30 +1,56 @@
-"""From rows to small records that can be spread over files and joined: what a scan keeps of each row.
+"""From rows to small records, spread over files by their key and read back one part at a time.
 
 A place is the mirror's key for a truth row, in bytes, numbers and text. Of the truth a place needs to know whether the
 row is whole, which conditions hold, and a fingerprint of the compared columns in canonical form; of the mirror the same
-fingerprint; of a filter's row only that it exists. Pure. Names are looked up once per scan, not once per row.
+fingerprint; of a filter's row only that it exists. Names are looked up once per scan, not once per row.
+
+Records of one key are in the same part; a part that is still too large is spread once more. So memory is bounded by
+the size of a part, whatever the number of rows. The files live as long as their scan and are read only by the process
+that wrote them: hence Python's own fast serialisation.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import marshal
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 from uuid import UUID
 
+from model.errors import MailmendError
 from model.projections.family import Family
 from model.projections.filters import Filter
+from model.projections.findings import Suspect
 from model.projections.groups import Counts, Union
 from model.projections.projection import Condition
 from model.schema.table import Canonical, Column, Key, Row, Table, canonical_value
-from repair.ledger.before_images import key_from, key_text
+from repair.ledger.before_images import key_from, key_text, suspect_from, suspect_text
 
 WHOLE = 1
-"""The bit of a truth record with all columns that an insert writes. Conditions follow, one bit each."""
+"""The bit of a truth record with all columns that an insert writes."""
+
+STANDS = 2
+"""The bit of one whose content stands, once that is known. Conditions follow, one bit each."""
 
 _FINGERPRINT_BYTES = 16
 
 Packed = tuple[Any, ...]
 """A key in a record: UUIDs as bytes, other types that marshal does not take as a line of text."""
 
+Record = tuple[Any, ...]
+"""A key (a tuple of bytes, numbers and text), then whatever belongs to it: only what marshal takes."""
+
+FAN_OUT = 32
+"""Parts that a spill is spread over, at each level."""
+
+PART_BYTES_MAX = 16 << 20
+"""A part larger than this on disk is spread once more before it is read."""
+
+_BATCH_RECORDS = 512
+_LEVELS_MAX = 4
+_LENGTH_BYTES = 4
 _AS_THEY_ARE = frozenset({int, str, bool, type(None)})
 
 
@@ -115,7 +141,7 @@ class Forms:
         return unpacked_key(filtered.table.key, tuple(by_truth[truth] for _, truth in filtered.key))
 
     def condition_bit(self, condition: Condition) -> int:
-        return 2 << self._conditions.index(condition)
+        return 4 << self._conditions.index(condition)
 
     def truth_ids(self, truths: Iterable[Packed]) -> tuple[UUID, ...]:
         """The partition keys of truth rows, where the key is one UUID; else empty, as other ways find the truth."""
@@ -126,7 +152,7 @@ class Forms:
 
     def _bits(self, row: Row) -> int:
         bits = WHOLE if self._accept_torn or self.family.mirror.whole(row) else 0
-        for place, condition in enumerate(self._conditions, start=1):
+        for place, condition in enumerate(self._conditions, start=2):
             bits |= condition.holds(row) << place
         return bits
 
@@ -181,3 +207,123 @@ def _stable(value: Any) -> Any:
             return sorted((repr(name), repr(item)) for name, item in value.items())
         case _:
             return value
+
+
+class Workshop:
+    """A folder for one scan's files, gone when the scan's result is closed."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        try:
+            self.path = Path(tempfile.mkdtemp(prefix="mailmend-", dir=folder))
+        except OSError as error:
+            raise _no_room(folder or Path(tempfile.gettempdir()), error) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+class Spill:
+    """Records spread over files by their key."""
+
+    def __init__(self, workshop: Workshop, name: str, *, level: int = 0, part_bytes_max: int = PART_BYTES_MAX) -> None:
+        self._workshop = workshop
+        self._name = name
+        self._level = level
+        self._part_bytes_max = part_bytes_max
+        self._waiting: list[list[Record]] = [[] for _ in range(FAN_OUT)]
+
+    def add(self, record: Record) -> None:
+        """Add a record; its first field is its key."""
+        part = (hash(record[0]) // FAN_OUT**self._level) % FAN_OUT
+        waiting = self._waiting[part]
+        waiting.append(record)
+        if len(waiting) >= _BATCH_RECORDS:
+            self._flush(part)
+
+    def parts(self) -> Iterator[list[Record]]:
+        """The records in parts, all of one key in the same part; each part is removed after it was read."""
+        for part in range(FAN_OUT):
+            self._flush(part)
+        for part in range(FAN_OUT):
+            yield from self._read(part)
+
+    def _read(self, part: int) -> Iterator[list[Record]]:
+        path = self._path(part)
+        if not path.exists():
+            return
+        if path.stat().st_size <= self._part_bytes_max or self._level + 1 >= _LEVELS_MAX:
+            yield [record for batch in _batches(path) for record in batch]
+        else:
+            yield from self._spread(part).parts()
+        path.unlink(missing_ok=True)
+
+    def _spread(self, part: int) -> "Spill":
+        """A large part's records, spread by the next digits of their keys' hashes."""
+        name, level = f"{self._name}.{part}", self._level + 1
+        finer = Spill(self._workshop, name, level=level, part_bytes_max=self._part_bytes_max)
+        for batch in _batches(self._path(part)):
+            for record in batch:
+                finer.add(record)
+        return finer
+
+    def _flush(self, part: int) -> None:
+        if not self._waiting[part]:
+            return
+        path = self._path(part)
+        try:
+            with path.open("ab") as file:
+                batch = marshal.dumps(self._waiting[part])
+                file.write(len(batch).to_bytes(_LENGTH_BYTES) + batch)
+        except OSError as error:
+            raise _no_room(path.parent, error) from error
+        self._waiting[part] = []
+
+    def _path(self, part: int) -> Path:
+        return self._workshop.path / f"{self._name}.{part}"
+
+
+class SuspectFile:
+    """Suspects on disk, in the order in which they were found."""
+
+    def __init__(self, workshop: Workshop) -> None:
+        self._path = workshop.path / "suspects"
+        self._file = self._path.open("w", encoding="utf-8")
+
+    def add(self, suspect: Suspect) -> None:
+        try:
+            self._file.write(suspect_text(suspect) + "\n")
+        except OSError as error:
+            raise _no_room(self._path.parent, error) from error
+
+    def __iter__(self) -> Iterator[Suspect]:
+        try:
+            self._file.flush()
+        except OSError as error:
+            raise _no_room(self._path.parent, error) from error
+        with self._path.open(encoding="utf-8") as file:
+            for line in file:
+                yield suspect_from(line)
+
+    def close(self) -> None:
+        """Close the file; unflushed data on a full disk is dropped, since nobody needs it any more."""
+        with suppress(OSError):
+            self._file.close()
+
+
+def _batches(path: Path) -> Iterator[list[Record]]:
+    with path.open("rb") as file:
+        while length := file.read(_LENGTH_BYTES):
+            yield marshal.loads(file.read(int.from_bytes(length)))  # noqa: S302 our own file, of this very scan
+
+
+def _no_room(folder: Path, error: OSError) -> MailmendError:
+    return MailmendError(
+        f"cannot write to the temporary folder {folder}: {error.strerror}",
+        mend="Free some space, or name another folder in the environment variable TMPDIR.",
+    )

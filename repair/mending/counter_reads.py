@@ -19,8 +19,7 @@ from model.projections.family import Family
 from model.projections.findings import RepairPolicy
 from model.projections.groups import Counts
 from model.schema.table import Key, Row
-from repair.joins.records import Forms, Packed, packing, unpacked_key
-from repair.joins.spill import Record, Spill, Workshop
+from repair.joins.records import Forms, Packed, Record, Spill, Workshop, packing, unpacked_key
 from repair.ledger.before_images import key_text
 from repair.mending.limits import Pace
 

@@ -1,13 +1,14 @@
 """The Spark-free engine: the same suspects as Spark finds, on one machine, in bounded memory.
 
 Each table of the families is paged once. What is needed of each row goes, by its key, into files on disk; rows of one
-key are then joined one part at a time (`repair.joins.spill`), so a million messages or a hundred million need the same
-memory, and only time and disk grow. The projections are read before the truth: what is read last is never older.
+key are then joined one part at a time, so a million messages or a hundred million need the same memory, and only time
+and disk grow. The projections are read before the truth: what is read last is never older.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from model.operations import Scan
@@ -19,18 +20,28 @@ from model.projections.findings import Suspect
 from model.projections.groups import Group
 from model.projections.projection import Projection
 from model.schema.table import Row, Table
-from repair.joins.group_sums import GroupSums, group_records, group_suspects
 from repair.joins.parts import (
+    GroupSums,
     Tag,
     by_content,
     by_place,
     content_record,
     content_suspects,
+    group_records,
+    group_suspects,
     place_record,
     place_suspects,
 )
-from repair.joins.records import Forms, TruthRecord, packing_key
-from repair.joins.spill import PART_BYTES_MAX, Record, Spill, SuspectFile, Workshop
+from repair.joins.records import (
+    PART_BYTES_MAX,
+    Forms,
+    Record,
+    Spill,
+    SuspectFile,
+    TruthRecord,
+    Workshop,
+    packing_key,
+)
 from repair.ledger.runs import Ledger
 from repair.mending.engine import LocalSuspects, RepairSettings
 from repair.mending.limits import Pace
@@ -169,11 +180,10 @@ class _FamilyScan:
 
     def _join_contents(self, content: Content) -> None:
         for part in self.contents.parts():
-            found = by_content(part)
-            for named in found.values():
-                for truth in named.truths:
-                    self._place(truth, has_content=named.stands)
-            self._found(content_suspects(content, found), len(part))
+            truths, standing = by_content(part)
+            for truth in chain.from_iterable(truths.values()):
+                self._place(truth, has_content=truth.content in standing)
+            self._found(content_suspects(content, truths, standing), len(part))
 
     def _place(self, truth: TruthRecord, *, has_content: bool) -> None:
         self.places.add(place_record(truth, has_content=has_content))

@@ -14,8 +14,18 @@ from model.projections.findings import Suspect, merged
 from model.projections.mirror import Mirror, MirrorSymptoms
 from model.projections.verdicts import Verdict
 from model.schema.table import Row
-from repair.joins.group_sums import GroupSums, group_records, group_suspects
-from repair.joins.parts import Tag, by_content, by_place, content_record, content_suspects, place_record, place_suspects
+from repair.joins.parts import (
+    GroupSums,
+    Tag,
+    by_content,
+    by_place,
+    content_record,
+    content_suspects,
+    group_records,
+    group_suspects,
+    place_record,
+    place_suspects,
+)
 from repair.joins.records import Forms, packing_key
 from tests.support.clock import uuid_at
 from tests.support.repairing import MAILBOX, message, mirror_row, truth_row
@@ -101,13 +111,11 @@ def test_content_is_a_leak_exactly_where_no_truth_names_it() -> None:
     contents = [(content_key({"messageid": message(number)}), int(Tag.BESIDE)) for number in (1, 2)]
     truths = [content_record(FORMS.truth(truth_row(number))) for number in (1, 3)]
 
-    found = by_content([*contents, *truths])
+    named, standing = by_content([*contents, *truths])
 
-    assert [(one.verdict, one.key) for one in content_suspects(MESSAGES.content, found)] == [
-        (Verdict.LEAK, (message(2),))
-    ]
-    named = [one for one in found.values() if one.truths]
-    assert {one.truths[0].truth[0]: one.stands for one in named} == {
+    found = content_suspects(MESSAGES.content, named, standing)
+    assert [(one.verdict, one.key) for one in found] == [(Verdict.LEAK, (message(2),))]
+    assert {truth.truth[0]: key in standing for key, (truth,) in named.items()} == {
         message(1).bytes: True,
         message(3).bytes: False,
     }

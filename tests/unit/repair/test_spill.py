@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from model.errors import MailmendError
 from model.projections.findings import Suspect
 from model.projections.verdicts import Verdict
-from repair.joins.spill import FAN_OUT, Record, Spill, SuspectFile, Workshop
+from repair.joins.records import FAN_OUT, Record, Spill, SuspectFile, Workshop
 
 keys = st.tuples(st.binary(max_size=2), st.integers(0, 50))
 records = st.lists(st.tuples(keys, st.integers(), st.text(max_size=5)), max_size=300)

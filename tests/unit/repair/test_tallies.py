@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3, MESSAGES
 from model.errors import TimedOut
 from model.operations import Change, Count, Put, Read, Scan
-from repair.joins.spill import Spill
+from repair.joins.records import Spill
 from repair.mending import counter_reads as tallies
 from repair.mending.counter_reads import Tallies, Tally
 from repair.mending.limits import Pace
