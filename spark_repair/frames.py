@@ -77,7 +77,7 @@ def cell_of(name: str) -> Expression:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class RowBits:
     """Which bit of a compact row tells what.
 
     The truth's rows bring the conditions that they satisfy, the projections' rows that they exist.
@@ -145,16 +145,16 @@ def mirror_frame(family: Family, rows: DataFrame) -> DataFrame:
     """The compact mirror rows: key, bit and fingerprint."""
     mirror = family.mirror
     one, two = fingerprints(mirror.compared, {column.name: column.name for column in mirror.compared})
-    return _placed(Layout(family), mirror, rows, one, two)
+    return _placed(RowBits(family), mirror, rows, one, two)
 
 
 def filter_frame(family: Family, filtered: Filter, rows: DataFrame) -> DataFrame:
     """A filter's compact rows: key and bit."""
-    return _placed(Layout(family), filtered, rows, sf.lit(0).cast("long"), sf.lit(0).cast("long"))
+    return _placed(RowBits(family), filtered, rows, sf.lit(0).cast("long"), sf.lit(0).cast("long"))
 
 
 def _placed(
-    layout: Layout, projection: Mirror | Filter, rows: DataFrame, one: Expression, two: Expression
+    layout: RowBits, projection: Mirror | Filter, rows: DataFrame, one: Expression, two: Expression
 ) -> DataFrame:
     return rows.select(
         *(cell_of(ours).alias(theirs) for ours, theirs in projection.key),

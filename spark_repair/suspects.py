@@ -21,7 +21,7 @@ from model.projections.mirror import Mirror
 from model.projections.projection import Projection
 from model.projections.verdicts import Verdict
 from spark_repair.connector import SHUFFLE_PARTS
-from spark_repair.frames import BITS, ONE, TRUTH_ID, TRUTHS, TWO, Layout, bit, bits_of, cell_of
+from spark_repair.frames import BITS, ONE, TRUTH_ID, TRUTHS, TWO, RowBits, bit, bits_of, cell_of
 
 PROJECTION, VERDICT, KEY, TRUTH_IDS, WANTED = "projection", "verdict", "key", "truth_ids", "wanted"
 _IN_TRUTH, _IN_CONTENT = 0, 1
@@ -62,7 +62,7 @@ def mark_lost(family: Family, truth: DataFrame, alone: DataFrame) -> DataFrame:
     assert family.content is not None
     names = [theirs for _, theirs in family.content.key]
     lost = alone.where(~bit(_IN_CONTENT)).select(*map(cell_of, names), sf.lit(True).alias(_FOUND))  # noqa: FBT003
-    marked = cell_of(BITS).bitwiseOR(sf.when(cell_of(_FOUND), sf.lit(1 << Layout(family).lost)).otherwise(sf.lit(0)))
+    marked = cell_of(BITS).bitwiseOR(sf.when(cell_of(_FOUND), sf.lit(1 << RowBits(family).lost)).otherwise(sf.lit(0)))
     return truth.join(lost, names, "left").withColumn(BITS, marked).drop(_FOUND)
 
 
@@ -86,7 +86,7 @@ def places(place: Sequence[str], truth: DataFrame, projected: Sequence[DataFrame
 
 def place_suspects(family: Family, projections: Sequence[Mirror | Filter], known: DataFrame) -> DataFrame:
     """The places where some projection does not agree, with one verdict column per projection."""
-    layout = Layout(family)
+    layout = RowBits(family)
     judged = known
     for projection in projections:
         judged = judged.withColumn(_verdict_of(projection), _place_verdict(layout, projection))
@@ -94,7 +94,7 @@ def place_suspects(family: Family, projections: Sequence[Mirror | Filter], known
     return judged.where(wrong).drop(TRUTHS, BITS, ONE, TWO)
 
 
-def _place_verdict(layout: Layout, projection: Mirror | Filter) -> Expression:
+def _place_verdict(layout: RowBits, projection: Mirror | Filter) -> Expression:
     symptoms = {
         "in_truth": cell_of(TRUTHS) > 0,
         "clash": cell_of(TRUTHS) > 1,
@@ -150,7 +150,7 @@ def _key(projection: Projection) -> Expression:
 
 def counts_suspects(family: Family, counts: Counts, truth: DataFrame, rows: DataFrame) -> DataFrame:
     """Groups whose counters are wrong, whether or not the doubtful truth rows are counted."""
-    layout, names = Layout(family), [theirs for _, theirs in counts.key]
+    layout, names = RowBits(family), [theirs for _, theirs in counts.key]
     doubtful = bit(layout.torn) | bit(layout.lost)
     sums = []
     for counter, when in counts.counters:

@@ -13,8 +13,7 @@ from model.catalog.mail import MESSAGES
 from model.errors import SchemaMismatch
 from model.ports import Blobs
 from model.queue.blob_ids import BlobsMode
-from repair.writing.load_journal import Folder
-from repair.writing.loading import Loaded, Loader
+from repair.writing.loading import Folder, Loaded, Loader
 from repair.writing.mail_files import Refused, kind_of
 from repair.writing.mailboxes import Mailboxes
 from repair.writing.message_store import MessageStore

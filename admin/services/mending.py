@@ -32,7 +32,7 @@ from repair.mending.engine import DELAY_SECONDS, RepairSettings
 from repair.mending.runner import RepairResult
 from repair.mending.undo import UndoSettings
 from repair.mending.undo import undo as undo_run
-from repair.scanners.lookup import Mailboxes, Messages, Target, mailboxes_of
+from repair.scanners.lookup import Target, TargetMailboxes, TargetMessages, mailboxes_of
 
 DELAY = timedelta(seconds=DELAY_SECONDS)
 SKEW = timedelta(seconds=SKEW_SECONDS)
@@ -228,8 +228,8 @@ def target_of(opened: OpenCluster, request: RepairRequest) -> Target | None:
     of_users = [one for user in request.user for one in mailboxes_of(opened.mail, user)]
     everywhere = tuple(dict.fromkeys([*map(MailboxId, request.mailbox), *of_users]))
     if request.message:
-        return Messages(tuple(map(MessageId, request.message)), everywhere, request.scan)
-    return Mailboxes(everywhere, scan=request.scan) if everywhere else None
+        return TargetMessages(tuple(map(MessageId, request.message)), everywhere, request.scan)
+    return TargetMailboxes(everywhere, scan=request.scan) if everywhere else None
 
 
 def _both(examples: Examples, caller: Caller) -> Callable[[Finding], None]:

@@ -25,7 +25,7 @@ class Attachment:
 
 
 @dataclass(frozen=True, slots=True)
-class Mail:
+class NewMail:
     """A mail to be stored: its bytes, split where the body begins, and what is known beside them.
 
     Attributes:
@@ -60,7 +60,7 @@ def split_mail(content: bytes) -> tuple[bytes, bytes]:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MessageKey:
     """One message in one mailbox under one number: the primary key of the truth."""
 
     message_id: MessageId
@@ -90,5 +90,5 @@ class Stored:
     journalled: bool = True
 
     @property
-    def place(self) -> Place:
-        return Place(self.message_id, self.mailbox_id, self.uid)
+    def place(self) -> MessageKey:
+        return MessageKey(self.message_id, self.mailbox_id, self.uid)

@@ -42,7 +42,7 @@ PRIVATE = "#private"
 
 
 @dataclass(frozen=True, slots=True)
-class Messages:
+class TargetMessages:
     """Some messages: where their truth leads, in the rows of `mailboxes`, with `scan` in those of all mailboxes."""
 
     ids: tuple[MessageId, ...]
@@ -58,7 +58,7 @@ class Messages:
 
 
 @dataclass(frozen=True, slots=True)
-class Mailboxes:
+class TargetMailboxes:
     """Some mailboxes; with `scan` the whole truth is paged for messages that should be in them."""
 
     ids: tuple[MailboxId, ...]
@@ -82,7 +82,7 @@ _MISSING_ROWS = (
     "A message that is missing there is found with --scan, or with --message."
 )
 
-Target = Messages | Mailboxes
+Target = TargetMessages | TargetMailboxes
 
 
 def mailboxes_of(mail: Tables, user: str, namespace: str = PRIVATE) -> tuple[MailboxId, ...]:
@@ -137,17 +137,17 @@ class _FamilyLook:
     def all(self) -> None:
         """Later looks know more and replace earlier ones."""
         match self.engine.target:
-            case Messages(ids=ids, mailboxes=mailboxes, scan=scan):
+            case TargetMessages(ids=ids, mailboxes=mailboxes, scan=scan):
                 self._look_at_traces(frozenset(ids), [()] if scan else [(mailbox,) for mailbox in mailboxes])
                 for message in ids:
                     self._look(self._of_truths(self._rows(self.family.truth, (message,))))
                     self._look(self._of_content((message,)))
-            case Mailboxes(ids=ids) if self.engine.target.scan:
+            case TargetMailboxes(ids=ids) if self.engine.target.scan:
                 self._look_at_orphans(ids)
                 self._look_at_partitions(ids)
                 self._look(self._of_truths(self._paged(frozenset(ids))))
                 self._look_at_counters(ids)
-            case Mailboxes(ids=ids):
+            case TargetMailboxes(ids=ids):
                 self._look_at_partitions(ids)
 
     def _look(self, candidates: Iterator[Suspect], *, only_with_truth: bool = False) -> None:

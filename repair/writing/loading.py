@@ -1,23 +1,222 @@
 """Loading mail folders into the store: in batches, in bounded memory, never twice by accident.
 
-Each message of the folder counts in exactly one sum: stored, already there, or refused by name.
+Each message of the folder counts in exactly one sum: stored, already there, or refused by name. What was loaded is
+kept in one small local file per folder and mailbox, so that an interrupted load resumes. Its first line names the load;
+then each batch has a line before it is stored (`begin`) and one after (`end`), on disk before the load goes on. A
+message's id is made of the load and of its key, so a message that was stored just before a kill is recognised by its
+id. What can be duplicated: a message of the last, unfinished batch that was moved or deleted between the kill and the
+resumption; and everything, when this file was removed.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from hashlib import blake2b
 from pathlib import Path
+from typing import Any, Self
 from uuid import UUID
 
-from model.errors import UnsafeRequest
-from model.ids import MailboxId
+from model.errors import StateUnwritable, UnsafeRequest, WrongUse
+from model.ids import MailboxId, MessageId
 from model.instants import MICROS
-from model.messages.message import Mail
+from model.messages.message import NewMail
 from model.ports import Clock, Progress
-from repair.writing.load_journal import Folder, LoadJournal, message_id_of
-from repair.writing.mail_files import OCTETS_MAX, FolderKind, Found, Refused, mail_in
-from repair.writing.mail_headers import mail_of
+from repair.writing.mail_files import OCTETS_MAX, FolderKind, Found, Refused, mail_in, mail_of
 from repair.writing.message_store import MessageStore
+
+_HEAD_OCTETS = 4096
+_TAIL_OCTETS = 1024
+_MULTICAST = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A mail folder and its target mailbox: they identify a load."""
+
+    path: Path
+    kind: FolderKind
+    keyspace: str
+    user: str
+    mailbox: str
+
+    @property
+    def file_name(self) -> str:
+        identity = [self.keyspace, self.user, self.mailbox, self.kind.value, str(self.path.resolve())]
+        return f"load-{_digest(json.dumps(identity).encode())}.jsonl"
+
+
+@dataclass(slots=True)
+class Progressed:
+    """The journal's state: the load's id, what is stored, what may be.
+
+    Attributes:
+        done: keys of stored messages, as digests; empty for an mbox, which has an offset.
+        offset: up to where an mbox is stored.
+        begun: keys of the latest batch.
+        in_doubt: keys of all batches that were begun and not ended.
+    """
+
+    load: UUID | None = None
+    head: str = ""
+    tail: str = ""
+    offset: int = 0
+    finished: bool = False
+    done: set[bytes] = field(default_factory=set)
+    begun: frozenset[str] = frozenset()
+    in_doubt: frozenset[str] = frozenset()
+
+
+class LoadJournal:
+    """The journal of one folder, locked by one process at a time. Use as a context manager."""
+
+    def __init__(self, directory: Path, folder: Folder) -> None:
+        self._folder, self._directory = folder, directory
+        self.state = Progressed()
+        with self._disk():
+            directory.mkdir(parents=True, exist_ok=True)
+            self._file = (directory / folder.file_name).open("a+b", buffering=0)
+
+    def __enter__(self) -> Self:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
+            raise UnsafeRequest(f"{self._folder.path} is being loaded by another process") from None
+        with self._disk():
+            self._file.seek(0)
+            lines = self._file.read().splitlines()
+        for line in lines:
+            self._replay(line)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def open(self, new_load: UUID, *, again: bool = False) -> UUID:
+        """The id of the load to resume, or of a new one.
+
+        Raises:
+            WrongUse: another file is there now.
+            StateUnwritable: the journal cannot be written; later steps raise it too.
+        """
+        if again or self.state.load is None:
+            with self._disk():
+                self._file.truncate(0)
+            self.state = Progressed()
+            self._append({"load": str(new_load), "path": str(self._folder.path), "head": self._head()})
+            return new_load
+        self._check_same_file()
+        return self.state.load
+
+    def is_done(self, key: str) -> bool:
+        return _key_digest(key) in self.state.done
+
+    def begin(self, keys: Sequence[str]) -> None:
+        """Record that a batch is about to be stored."""
+        self._append({"begin": list(keys)})
+
+    def end(self, offset: int) -> None:
+        """Record that the batch is stored; in an mbox everything up to `offset`."""
+        self._append({"end": offset, "tail": self._tail(offset)})
+
+    def finish(self) -> None:
+        self._append({"finished": True})
+
+    def _append(self, entry: dict[str, Any]) -> None:
+        line = b"\n" + json.dumps(entry).encode()  # starts a new line even after a torn last line
+        with self._disk():
+            if self._file.write(line) != len(line):  # unbuffered: a disk may accept a part and refuse the rest
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(self._file.fileno())
+        self._replay(line.strip())
+
+    @contextmanager
+    def _disk(self) -> Iterator[None]:
+        """A disk error ends the load; the begun batch is in doubt and looked for again."""
+        try:
+            yield
+        except OSError as error:
+            raise StateUnwritable(
+                f"how far the load of {self._folder.path} came cannot be kept under {self._directory}: "
+                f"{error.strerror}",
+                mend="Make room there, or mend its permissions; then type the same command again: it goes on from "
+                "where it stopped.",
+            ) from error
+
+    def _replay(self, line: bytes) -> None:
+        """Apply one line to the state; a torn line is ignored."""
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            return
+        match entry:
+            case {"load": load, "head": head}:
+                self.state = Progressed(load=UUID(load), head=head)
+            case {"begin": keys}:
+                self.state.begun, self.state.finished = frozenset(keys), False
+                self.state.in_doubt |= self.state.begun
+            case {"end": offset, "tail": tail}:
+                self._remember(self.state.begun)
+                self.state.offset, self.state.tail = offset, tail
+                self.state.in_doubt -= self.state.begun
+            case {"finished": True}:
+                self.state.finished = True
+            case _:
+                pass  # a line of a later version
+
+    def _remember(self, keys: Iterable[str]) -> None:
+        if self._folder.kind is not FolderKind.MBOX:
+            self.state.done.update(_key_digest(key) for key in keys)
+
+    def _check_same_file(self) -> None:
+        if self._folder.kind is not FolderKind.MBOX or not self.state.offset:
+            return
+        if self._head() != self.state.head or self._tail(self.state.offset) != self.state.tail:
+            raise WrongUse(
+                f"{self._folder.path} is not the file any more that was loaded up to byte {self.state.offset}",
+                mend="If all of it is to be loaded, whatever was loaded before, say --again.",
+            )
+
+    def _head(self) -> str:
+        """The start of an mbox's first line, which does not change when mail is appended."""
+        return self._digest_at(0, _HEAD_OCTETS, first_line=True)
+
+    def _tail(self, offset: int) -> str:
+        """The bytes before an offset of an mbox, as a digest."""
+        start = max(0, offset - _TAIL_OCTETS)
+        return self._digest_at(start, offset - start)
+
+    def _digest_at(self, start: int, octets: int, *, first_line: bool = False) -> str:
+        if self._folder.kind is not FolderKind.MBOX:
+            return ""
+        with self._folder.path.open("rb") as file:
+            file.seek(start)
+            return _digest(file.readline(octets) if first_line else file.read(octets))
+
+
+def message_id_of(load: UUID, key: str) -> MessageId:
+    """A message's id in a load: a version-1 UUID of the load's time, the same at each try."""
+    mixed = int.from_bytes(blake2b(load.bytes + _octets(key), digest_size=8).digest(), "big")
+    node, sequence = (mixed & (2**48 - 1)) | _MULTICAST, mixed >> 48
+    fields = (load.time_low, load.time_mid, load.time_hi_version, sequence >> 8 & 0x3F, sequence & 0xFF, node)
+    return MessageId(UUID(fields=fields, version=1))
+
+
+def _octets(key: str) -> bytes:
+    return key.encode("utf-8", "surrogateescape")
+
+
+def _key_digest(key: str) -> bytes:
+    return blake2b(_octets(key), digest_size=12).digest()
+
+
+def _digest(data: bytes) -> str:
+    return blake2b(data, digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +350,7 @@ class Loader:
             unjournalled=sum(not one.journalled for one in stored),
         )
 
-    def _mail(self, load: UUID, item: Found) -> Mail:
+    def _mail(self, load: UUID, item: Found) -> NewMail:
         return replace(mail_of(item, self._now()), message_id=message_id_of(load, item.key))
 
     def _is_here(self, load: UUID, item: Found, mailbox: MailboxId) -> bool:

@@ -1,20 +1,28 @@
-"""Mailboxes, as far as storing mail needs them: found by path, created where there is none.
+"""Mailboxes, as far as storing mail needs them: found by path, created where there is none; their uids and modseqs.
 
 The path registry is the truth of paths, and a conditional insert decides who creates a mailbox; the `mailbox` row
 follows from it. Both are written again when a mailbox is asked for whose second row is missing, so a creation that was
 killed half-way is completed by the next one.
+
+Uids and modseqs are two sequences per mailbox, each one conditional row, as James keeps them. The row holds the last
+number given out; there is no row before the first. A number may be lost (a timed-out write is not read back) but is
+never given twice. The last number seen is remembered, so that a mailbox with one writer costs one conditional write and
+no read; inside a process, callers that wait for the same mailbox are served by one conditional write together.
 """
 
+import threading
+from collections import OrderedDict
 from contextlib import suppress
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from model.catalog.mail import MAILBOX, MAILBOX_PATH
-from model.errors import DoubtfulWrite, MailmendError
+from model.errors import Contended, DoubtfulWrite, MailmendError
 from model.ids import MailboxId
 from model.instants import MICROS
-from model.operations import Level, Put, PutIfAbsent, Read, Seen
+from model.operations import ChangeIf, Level, Put, PutIfAbsent, Read, Seen
 from model.ports import Clock, Tables
-from model.schema.table import Row
+from model.schema.table import Row, Table
 from repair.retries import Retries
 
 PRIVATE = "#private"
@@ -84,3 +92,118 @@ def _mailbox_of(path: Seen) -> Put:
         "uidvalidity": path.row["uidvalidity"],
     }
     return Put(MAILBOX, row, at=path.newest)
+
+
+MAILBOXES_REMEMBERED = 10_000
+"""How many mailboxes' last numbers are remembered; the least recently used are forgotten."""
+
+
+@dataclass(slots=True)
+class _Queue:
+    """The callers that wait for numbers of one mailbox."""
+
+    turn: threading.Lock = field(default_factory=threading.Lock)
+    waiting: list["_Ticket"] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Ticket:
+    """One caller's request for numbers; the caller that fetches them sets `first`."""
+
+    count: int
+    first: int = 0
+
+
+class Sequence:
+    """One sequence for each mailbox; `take` returns numbers. Thread-safe."""
+
+    def __init__(self, tables: Tables, table: Table, retries: Retries, rounds_max: int) -> None:
+        self._tables, self._table = tables, table
+        self._retries, self._rounds_max = retries, rounds_max
+        self._column = table.regular[0].name
+        self._last: OrderedDict[MailboxId, int] = OrderedDict()  # 0: no row yet
+        self._queues: dict[MailboxId, _Queue] = {}
+        self._guard = threading.Lock()
+
+    def take(self, mailbox: MailboxId, count: int = 1) -> int:
+        """The first of `count` consecutive numbers that nobody else gets.
+
+        Raises:
+            Contended: other processes were faster in each round.
+            CannotReach: the cluster does not answer.
+        """
+        ticket = _Ticket(count)
+        queue = self._enter(mailbox, ticket)
+        with queue.turn:
+            if not ticket.first:
+                self._serve(mailbox, queue, ticket)
+        return ticket.first
+
+    def _enter(self, mailbox: MailboxId, ticket: _Ticket) -> _Queue:
+        with self._guard:
+            queue = self._queues.setdefault(mailbox, _Queue())
+            queue.waiting.append(ticket)
+            return queue
+
+    def _serve(self, mailbox: MailboxId, queue: _Queue, ticket: _Ticket) -> None:
+        """Fetch numbers for all callers that wait now, this one included."""
+        with self._guard:
+            served, queue.waiting = queue.waiting, []
+        try:
+            last = self._fetch(mailbox, sum(one.count for one in served))
+        except BaseException:
+            with self._guard:
+                queue.waiting = [one for one in served if one is not ticket] + queue.waiting
+                self._forget(mailbox, queue)
+            raise
+        for one in reversed(served):
+            last -= one.count
+            one.first = last + 1
+        with self._guard:
+            self._forget(mailbox, queue)
+
+    def _forget(self, mailbox: MailboxId, queue: _Queue) -> None:
+        if not queue.waiting and self._queues.get(mailbox) is queue:
+            del self._queues[mailbox]
+
+    def _fetch(self, mailbox: MailboxId, count: int) -> int:
+        """The last of `count` new numbers."""
+        last = self._retries.rounds(lambda: self._round(mailbox, count), self._rounds_max)
+        if last is None:
+            raise Contended(f"no {self._column} for mailbox {mailbox} in {self._rounds_max} rounds")
+        return last
+
+    def _round(self, mailbox: MailboxId, count: int) -> int | None:
+        """One compare-and-set; None where another was faster, or nobody knows."""
+        last = self._known(mailbox)
+        try:
+            answer = self._tables.attempt(self._next(mailbox, last, last + count))
+        except DoubtfulWrite:
+            self._remember(mailbox, None)
+            return None
+        if answer.applied:
+            self._remember(mailbox, last + count)
+            return last + count
+        self._remember(mailbox, None if answer.current is None else answer.current.get(self._column))
+        return None
+
+    def _next(self, mailbox: MailboxId, last: int, new: int) -> PutIfAbsent | ChangeIf:
+        if last:
+            return ChangeIf(self._table, (mailbox,), {self._column: last}, {self._column: new})
+        return PutIfAbsent(self._table, {self._table.partition[0].name: mailbox, self._column: new})
+
+    def _known(self, mailbox: MailboxId) -> int:
+        with self._guard:
+            if mailbox in self._last:
+                self._last.move_to_end(mailbox)
+                return self._last[mailbox]
+        rows = self._retries.call(lambda: self._tables.read(Read(self._table, (mailbox,), Level.SERIAL)))
+        return (rows[0].row.get(self._column) or 0) if rows else 0
+
+    def _remember(self, mailbox: MailboxId, last: int | None) -> None:
+        with self._guard:
+            self._last.pop(mailbox, None)
+            if last is not None:
+                self._last[mailbox] = last
+                if len(self._last) > MAILBOXES_REMEMBERED:
+                    self._last.popitem(last=False)

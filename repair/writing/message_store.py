@@ -4,28 +4,31 @@ A change counts as done once the truth has it. What could not be projected is jo
 so; a change whose truth write got no clear answer raises, and all that hangs on it is journalled to be looked at.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Self, TypeVar
+from functools import cache
+from typing import Any, Self, TypeVar
 
 from model.catalog.mail import MESSAGE_COUNTER, MESSAGES, MODSEQ
 from model.errors import BlobMissing, CannotReach, Contended, MailmendError, Unjournalled, UnknownMessage
-from model.ids import MailboxId, MessageId, ModSeq, Uid
+from model.ids import BlobId, MailboxId, MessageId, ModSeq, Uid
 from model.instants import MICROS
 from model.messages.flags import FlagsChange
-from model.messages.message import Mail, Place, Stored
+from model.messages.message import MessageKey, NewMail, Stored
 from model.operations import Level, Put, Read, Seen
 from model.ports import Blobs, Clock, Lags, Tables
 from model.projections.content import Content
 from model.projections.family import Family
+from model.queue.messages import BlobKind
 from model.schema.table import Row
 from repair.retries import Retries
-from repair.writing.blob_bridge import BlobBridge
+from repair.writing.mailboxes import Sequence as Numbers
 from repair.writing.projector import Projector, Propagation
-from repair.writing.sequences import Sequence as Numbers
 from repair.writing.truth_rows import (
     BlobIds,
     Position,
@@ -84,7 +87,7 @@ class MessageStore:
         """End the threads after their current work."""
         self._pool.shutdown()
 
-    def add(self, mailbox: MailboxId, mail: Mail) -> Stored:
+    def add(self, mailbox: MailboxId, mail: NewMail) -> Stored:
         """Store a mail in a mailbox.
 
         Raises:
@@ -93,7 +96,7 @@ class MessageStore:
         """
         return self.add_all(mailbox, (mail,))[0]
 
-    def add_all(self, mailbox: MailboxId, mails: Sequence[Mail]) -> list[Stored]:
+    def add_all(self, mailbox: MailboxId, mails: Sequence[NewMail]) -> list[Stored]:
         """Store many mails in a mailbox under consecutive uids and one modseq, several at a time.
 
         Raises:
@@ -109,7 +112,7 @@ class MessageStore:
             mail = mails[place]
             message_id = mail.message_id or MessageId(self._clock.new_uuid())
             blobs = self._keep_content(message_id, mail)
-            position = Position(Place(message_id, mailbox, Uid(first + place)), modseq, saved_at)
+            position = Position(MessageKey(message_id, mailbox, Uid(first + place)), modseq, saved_at)
             return self._insert(truth_row(self._family.truth, mail, blobs, position), fresh=mail.message_id is None)
 
         outcomes = self._each(insert, range(len(mails)))
@@ -119,7 +122,7 @@ class MessageStore:
                 raise outcome
         return stored
 
-    def copy(self, place: Place, mailbox: MailboxId) -> Stored:
+    def copy(self, place: MessageKey, mailbox: MailboxId) -> Stored:
         r"""Copy a message to a mailbox (also its own): same id and content, new uid and modseq, \Recent.
 
         Raises:
@@ -127,10 +130,10 @@ class MessageStore:
         """
         seen = self._seen(place)
         uid, modseq = Uid(self._uids.take(mailbox)), ModSeq(self._modseqs.take(mailbox))
-        position = Position(Place(place.message_id, mailbox, uid), modseq, self._now())
+        position = Position(MessageKey(place.message_id, mailbox, uid), modseq, self._now())
         return self._projected([self._insert(copied_row(seen.row, position))])[0]
 
-    def move(self, place: Place, mailbox: MailboxId) -> Stored:
+    def move(self, place: MessageKey, mailbox: MailboxId) -> Stored:
         """Move a message: copy it, then delete the original, as James does.
 
         Raises:
@@ -147,7 +150,7 @@ class MessageStore:
             raise
         return _beside(copied, deleted)
 
-    def delete(self, place: Place) -> Stored:
+    def delete(self, place: MessageKey) -> Stored:
         """Delete a message, exactly this uid, from one mailbox. The collection of leaks removes its content.
 
         Raises:
@@ -162,7 +165,7 @@ class MessageStore:
 
         return self._rounds(attempt, place)
 
-    def look(self, place: Place) -> Seen:
+    def look(self, place: MessageKey) -> Seen:
         """The truth at a place with its times: the `seen` of `set_flags`.
 
         Raises:
@@ -170,7 +173,7 @@ class MessageStore:
         """
         return self._seen(place)
 
-    def set_flags(self, place: Place, change: FlagsChange, seen: Seen | None = None) -> Stored:
+    def set_flags(self, place: MessageKey, change: FlagsChange, seen: Seen | None = None) -> Stored:
         """Change a message's flags; a change that changes nothing writes nothing.
 
         Args:
@@ -201,7 +204,7 @@ class MessageStore:
 
         return self._rounds(attempt, place)
 
-    def _about_to_flag(self, place: Place, change: FlagsChange, given: Seen | None) -> tuple[Seen, Row | None]:
+    def _about_to_flag(self, place: MessageKey, change: FlagsChange, given: Seen | None) -> tuple[Seen, Row | None]:
         """The row as seen and as changed; None where nothing changes, which only a read can tell."""
         if given is not None and self._is_guarded(given, place):
             after = flagged_row(given.row, change, ModSeq(0))
@@ -210,7 +213,7 @@ class MessageStore:
         seen = self._seen(place)
         return seen, flagged_row(seen.row, change, ModSeq(0))
 
-    def _is_guarded(self, given: Seen, place: Place) -> bool:
+    def _is_guarded(self, given: Seen, place: MessageKey) -> bool:
         """Whether the write's condition detects that this look is stale, and its stamp can follow from it."""
         return self._settings.strong and place_of(given.row) == place and "modseq" in given.written_at
 
@@ -231,11 +234,11 @@ class MessageStore:
             )
         return bool(rows)
 
-    def find(self, mailbox: MailboxId, uid: Uid) -> Place | None:
+    def find(self, mailbox: MailboxId, uid: Uid) -> MessageKey | None:
         """The place of a message by its uid, from the mirror; None where the mirror has none."""
         rows = self._tables.read(Read(self._family.mirror.table, (mailbox, uid)))
         message_id = rows[0].row.get("messageid") if rows else None
-        return Place(message_id, mailbox, uid) if message_id else None
+        return MessageKey(message_id, mailbox, uid) if message_id else None
 
     def content(self, message_id: MessageId) -> bytes:
         """The bytes of a message.
@@ -252,7 +255,7 @@ class MessageStore:
             pass  # reported below
         raise UnknownMessage(f"message {message_id} has no content")
 
-    def _keep_content(self, message_id: MessageId, mail: Mail) -> BlobIds:
+    def _keep_content(self, message_id: MessageId, mail: NewMail) -> BlobIds:
         blobs = self._retries.call(lambda: self._blobs.put(mail.header, mail.body))
         row = content_row(self._content.table, message_id, mail, blobs)
         self._retries.call(lambda: self._tables.write(Put(self._content.table, row)))
@@ -277,7 +280,7 @@ class MessageStore:
         rows = [made.after or (made.before.row if made.before else {}) for made in batch]
         return [_stored(row, propagation) for row, propagation in zip(rows, propagations, strict=True)]
 
-    def _seen(self, place: Place) -> Seen:
+    def _seen(self, place: MessageKey) -> Seen:
         seen = self._truth.read(place)
         if seen is None:
             raise UnknownMessage(
@@ -295,7 +298,7 @@ class MessageStore:
                 error.mend = f"{error.mend} {_UNKEPT}".strip()
             raise
 
-    def _rounds(self, attempt: Callable[[], Stored | None], place: Place) -> Stored:
+    def _rounds(self, attempt: Callable[[], Stored | None], place: MessageKey) -> Stored:
         stored = self._retries.rounds(attempt, self._settings.rounds_max)
         if stored is None:
             raise Contended(f"others kept changing message {place.message_id} in mailbox {place.mailbox_id}")
@@ -333,3 +336,44 @@ def _stored(row: Row, propagation: Propagation) -> Stored:
 def _beside(stored: Stored, other: Stored) -> Stored:
     """The first change's answer, combined with the second's propagation."""
     return replace(stored, lagged=stored.lagged or other.lagged, journalled=stored.journalled and other.journalled)
+
+
+class BlobBridge:
+    """The contents of messages in a store of blobs, header and body side by side. Thread-safe."""
+
+    def __init__(self, blobs: Blobs) -> None:
+        self._blobs = blobs
+
+    def put(self, header: bytes, body: bytes) -> BlobIds:
+        """Store a message durably.
+
+        Raises:
+            BlobsUnreachable: the store does not answer, or accepts nothing.
+        """
+        both = _both(self._blobs.put(header, BlobKind.HEADER), self._blobs.put(body, BlobKind.BODY))
+        return BlobIds(*_run(both))
+
+    def get(self, header: str, body: str) -> bytes:
+        """The whole message.
+
+        Raises:
+            BlobMissing: the store has nothing under one of the ids.
+            BlobsUnreachable: the store does not answer.
+        """
+        return b"".join(_run(_both(self._blobs.get(BlobId(header)), self._blobs.get(BlobId(body)))))
+
+
+async def _both(one: Coroutine[Any, Any, T], other: Coroutine[Any, Any, T]) -> tuple[T, T]:
+    return await asyncio.gather(one, other)
+
+
+def _run(step: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run_coroutine_threadsafe(step, _loop()).result()
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """The event loop for this process's blobs, in a thread that ends with the process."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="mailmend-blobs", daemon=True).start()
+    return loop

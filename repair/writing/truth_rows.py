@@ -13,7 +13,7 @@ from typing import Any
 from model.errors import MailmendError
 from model.ids import MessageId, ModSeq, Uid
 from model.messages.flags import FlagsChange, SystemFlag, flags_of
-from model.messages.message import Mail, Place
+from model.messages.message import MessageKey, NewMail
 from model.operations import Change, ChangeIf, PutIfAbsent, RemoveIf, Seen
 from model.schema.table import Row, Table
 
@@ -30,12 +30,12 @@ class BlobIds:
 class Position:
     """What a message gets in a mailbox: its place, its first modseq, the time of saving."""
 
-    place: Place
+    place: MessageKey
     modseq: ModSeq
     saved_at: datetime
 
 
-def content_row(table: Table, message_id: MessageId, mail: Mail, blobs: BlobIds) -> Row:
+def content_row(table: Table, message_id: MessageId, mail: NewMail, blobs: BlobIds) -> Row:
     """The content row of a mail, in the live table's columns. Attachments are assigned as a whole."""
     row = {
         "messageid": message_id,
@@ -50,7 +50,7 @@ def content_row(table: Table, message_id: MessageId, mail: Mail, blobs: BlobIds)
     return _live(table, row)
 
 
-def truth_row(truth: Table, mail: Mail, blobs: BlobIds, position: Position) -> Row:
+def truth_row(truth: Table, mail: NewMail, blobs: BlobIds, position: Position) -> Row:
     """The truth row of an arriving mail, in the live table's columns."""
     row = {
         "messageid": position.place.message_id,
@@ -86,8 +86,8 @@ def renumbered_row(row: Row, uid: Uid) -> Row:
     return {**row, "uid": uid}
 
 
-def place_of(row: Row) -> Place:
-    return Place(row["messageid"], row["mailboxid"], row["uid"])
+def place_of(row: Row) -> MessageKey:
+    return MessageKey(row["messageid"], row["mailboxid"], row["uid"])
 
 
 def flagged_row(row: Row, change: FlagsChange, modseq: ModSeq) -> Row | None:

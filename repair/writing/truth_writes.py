@@ -13,7 +13,7 @@ from typing import Protocol
 
 from model.errors import CannotReach, DoubtfulWrite
 from model.instants import MICROS
-from model.messages.message import Place
+from model.messages.message import MessageKey
 from model.operations import Change, Conditional, Level, Put, Read, Remove, Seen
 from model.ports import Clock, Tables
 from model.schema.table import Row, Table
@@ -99,7 +99,7 @@ class Committed:
 class Truth(Protocol):
     """Reading and changing rows of a truth table."""
 
-    def read(self, place: Place) -> Seen | None:
+    def read(self, place: MessageKey) -> Seen | None:
         """The row with its times, or None."""
         ...
 
@@ -141,7 +141,7 @@ class ConditionalTruth:
         self._version_of = table.with_columns(columns)
         """The truth's table as a read-back sees it: the modseq alone, whose time is the stamp."""
 
-    def read(self, place: Place) -> Seen | None:
+    def read(self, place: MessageKey) -> Seen | None:
         """At QUORUM; an absent row is read again at SERIAL.
 
         A quorum sees each acknowledged change at a fraction of a SERIAL read's price, and the condition of the next
@@ -149,17 +149,17 @@ class ConditionalTruth:
         """
         return self._read(self.table, place, Level.QUORUM) or self._settled(place)
 
-    def _settled(self, place: Place) -> Seen | None:
+    def _settled(self, place: MessageKey) -> Seen | None:
         """The row at SERIAL, which also finishes (or refuses for ever) a timed-out write."""
         return self._read(self.table, place, Level.SERIAL)
 
-    def _read(self, table: Table, place: Place, level: Level) -> Seen | None:
+    def _read(self, table: Table, place: MessageKey, level: Level) -> Seen | None:
         rows = self.retries.call(lambda: self.tables.read(Read(table, place.key, level, times=True)))
         return rows[0] if rows else None
 
     def insert(self, row: Row, *, fresh: bool = False) -> Committed | None:
         began = self.clock.micros()
-        place = Place(*self.table.key_of(row))
+        place = MessageKey(*self.table.key_of(row))
         if not self._applied(insert_of(self.table, row), lambda: self._settled(place) is not None):
             return None
         made = Committed(None, row, row, began, began)
@@ -167,7 +167,7 @@ class ConditionalTruth:
 
     def change(self, seen: Seen, after: Row) -> Committed | None:
         began = self.clock.micros()
-        place = Place(*self.table.key_of(after))
+        place = MessageKey(*self.table.key_of(after))
         made = Committed(seen, after, after, stamp_after(began, seen), began)
         try:
             answer = self.tables.attempt(guarded_change(self.table, seen.row, after))
@@ -182,7 +182,7 @@ class ConditionalTruth:
         try:
             answer = self.tables.attempt(guarded_removal(self.table, seen.row))
         except DoubtfulWrite:
-            gone = self._settled(Place(*self.table.key_of(seen.row))) is None
+            gone = self._settled(MessageKey(*self.table.key_of(seen.row))) is None
             return Committed(seen, None, None, stamp, began, sure=False) if gone else None
         return Committed(seen, None, None, stamp, began) if answer.applied else None
 
@@ -213,7 +213,7 @@ class ConditionalTruth:
             case _:
                 return None
 
-    def _read_back(self, made: Committed, place: Place) -> Committed | None:
+    def _read_back(self, made: Committed, place: MessageKey) -> Committed | None:
         """The change with the current row and its time; None for an insert that does not show.
 
         The change was acknowledged, so a quorum has it: a later one in flight writes its own projections.
@@ -247,7 +247,7 @@ class PlainTruth:
     retries: Retries
     stamp_age_micros: int = FOREVER
 
-    def read(self, place: Place) -> Seen | None:
+    def read(self, place: MessageKey) -> Seen | None:
         rows = self.retries.call(lambda: self.tables.read(Read(self.table, place.key, times=True)))
         return rows[0] if rows else None
 

@@ -28,7 +28,7 @@ from cql.statements import Operation, values_of
 from model.errors import MailmendError
 from model.ids import MailboxId
 from model.messages.flags import FlagsChange, FlagsMode, parse_flags
-from model.messages.message import Mail, Place
+from model.messages.message import MessageKey, NewMail
 from model.operations import Applied, Conditional, Read, Scan, Seen, Write
 from model.ports import Tables
 from model.projections.findings import Suspect
@@ -42,7 +42,7 @@ from tests.support.memory_blobs import MemoryBlobs
 CONCURRENCY = (1, 16)
 
 SEE = FlagsChange(FlagsMode.ADD, parse_flags([r"\Seen"]))
-MAIL_TO_STORE = Mail(b"Subject: bench\r\n\r\n" + b"x" * 400, b"y" * 2000, datetime(2026, 1, 1, tzinfo=UTC))
+MAIL_TO_STORE = NewMail(b"Subject: bench\r\n\r\n" + b"x" * 400, b"y" * 2000, datetime(2026, 1, 1, tzinfo=UTC))
 
 WAYS: dict[str, tuple[StampSource, bool]] = {
     "": (StampSource.TRUTH, False),
@@ -153,7 +153,7 @@ class StoreLane:
         self.store = MessageStore(tables, MemoryBlobs(clock), NoLags(), clock, settings=WriterSettings(stamp=stamp))
         self.looks = looks
         self._boxes = [MailboxId(clock.new_uuid()) for _ in range(threads)]
-        self._stored: dict[tuple[int, int], list[tuple[Place, Seen | None]]] = {}
+        self._stored: dict[tuple[int, int], list[tuple[MessageKey, Seen | None]]] = {}
 
     def add(self, thread: int, turn: int) -> None:
         """Add a slice of messages."""

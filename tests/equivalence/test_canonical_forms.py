@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 
 from model.catalog.mail import FAMILIES, IMAP_UID, MESSAGE_ID, MESSAGES
 from model.schema.table import Row, Table, canonical_value, rows_agree
-from spark_repair.frames import BITS, ONE, TWO, Layout, canonical, columns_read, mirror_frame, truth_frame
+from spark_repair.frames import BITS, ONE, TWO, RowBits, canonical, columns_read, mirror_frame, truth_frame
 
 pytestmark = pytest.mark.spark
 
@@ -106,7 +106,7 @@ def test_rows_agree_in_both_or_in_neither(spark: SparkSession, some: list[tuple[
 @given(some=st.lists(rows_of(IMAP_UID), min_size=10, max_size=30), accept_torn=st.booleans())
 def test_bits_say_what_the_declarations_say(spark: SparkSession, some: list[Row], *, accept_torn: bool) -> None:
     """Torn or whole, and each condition: as `Mirror.whole` and `Condition.holds` have it."""
-    layout = Layout(MESSAGES)
+    layout = RowBits(MESSAGES)
     told = truth_frame(MESSAGES, frame(spark, IMAP_UID, some), accept_torn=accept_torn).collect()
     for row, compact in zip(some, told, strict=True):
         torn = bool(compact[BITS] >> layout.torn & 1)

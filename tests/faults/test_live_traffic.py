@@ -25,7 +25,7 @@ from model.errors import MailmendError
 from model.ids import MailboxId, MessageId
 from model.instants import MICROS
 from model.messages.flags import Flags, FlagsChange, FlagsMode, flags_of, parse_flags
-from model.messages.message import Mail, Place
+from model.messages.message import MessageKey, NewMail
 from model.operations import Count, Put, Scan, Write
 from model.projections.findings import Finding, Suspect
 from model.projections.verdicts import MENDABLE, Verdict
@@ -85,24 +85,24 @@ class Told:
 class Record:
     """What all writers were told, and who could not be told anything."""
 
-    places: dict[Place, Told] = field(default_factory=dict)
+    places: dict[MessageKey, Told] = field(default_factory=dict)
     maybe_copied: list[tuple[MessageId, MailboxId]] = field(default_factory=list)
     acknowledged: int = 0
     slowest_seconds: float = 0.0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def some_place(self, chance: random.Random) -> Place | None:
+    def some_place(self, chance: random.Random) -> MessageKey | None:
         """A place where a message should be."""
         with self.lock:
             there = [place for place, told in self.places.items() if told.there]
         return chance.choice(there) if there else None
 
-    def put(self, place: Place) -> None:
+    def put(self, place: MessageKey) -> None:
         """A message is there."""
         with self.lock:
             self.places[place] = Told()
 
-    def note(self, place: Place, *, there: bool | None) -> None:
+    def note(self, place: MessageKey, *, there: bool | None) -> None:
         """A message was deleted, or may have been; once deleted it stays so."""
         with self.lock:
             told = self.places[place]
@@ -181,10 +181,10 @@ class Traffic:
 
     def _add(self, store: MessageStore, mailbox: MailboxId) -> None:
         message = MessageId(self.clock.new_uuid())
-        mail = Mail(b"Subject: x\r\n\r\n", b"body\r\n", datetime(2026, 3, 4, tzinfo=UTC), message_id=message)
+        mail = NewMail(b"Subject: x\r\n\r\n", b"body\r\n", datetime(2026, 3, 4, tzinfo=UTC), message_id=message)
         self._arriving(lambda: store.add(mailbox, mail).place, message, mailbox)
 
-    def _copy(self, store: MessageStore, place: Place, mailbox: MailboxId, *, moving: bool) -> None:
+    def _copy(self, store: MessageStore, place: MessageKey, mailbox: MailboxId, *, moving: bool) -> None:
         if moving:
             self.record.note(place, there=None)
         change = store.move if moving else store.copy
@@ -192,7 +192,7 @@ class Traffic:
         if moving and done:
             self.record.note(place, there=False)
 
-    def _arriving(self, act: Callable[[], Place], message: MessageId, mailbox: MailboxId) -> bool:
+    def _arriving(self, act: Callable[[], MessageKey], message: MessageId, mailbox: MailboxId) -> bool:
         """Note where a message arrived; before it is known, that it may."""
         entry = (message, mailbox)
         with self.record.lock:
@@ -207,7 +207,7 @@ class Traffic:
             self.record.maybe_copied.remove(entry)
         return True
 
-    def _delete(self, store: MessageStore, place: Place) -> None:
+    def _delete(self, store: MessageStore, place: MessageKey) -> None:
         self.record.note(place, there=None)
         try:
             store.delete(place)
@@ -216,7 +216,7 @@ class Traffic:
         self.record.note(place, there=False)
         self._acknowledged()
 
-    def _set_flag(self, store: MessageStore, place: Place) -> None:
+    def _set_flag(self, store: MessageStore, place: MessageKey) -> None:
         word = self.chance.choice((OWN_FLAGS[self.number], f"of-{self.number}"))
         on = self.chance.random() < 0.6
         told = self.record.places[place].flags
@@ -263,7 +263,7 @@ class Town:
         damages = break_one_by_one(truths, now - 60 * MICROS, DAMAGES_OF_A_KIND)
         self._write([write for one in damages if one.kind.verdict in MENDABLE for write in one.writes])
         for truth in truths:
-            self.record.put(Place(truth["messageid"], truth["mailboxid"], truth["uid"]))
+            self.record.put(MessageKey(truth["messageid"], truth["mailboxid"], truth["uid"]))
         self.damaged = {_where(one) for one in self.drift()}
 
     def traffic(self, seed: int, *, lucky: bool) -> list[Traffic]:
@@ -378,7 +378,7 @@ def _repairs_while_writing(town: Town, seed: int, *, lucky: bool) -> list[Repair
 
 def _broken_promises(record: Record, truths: Sequence[Row], mirror: Sequence[Row]) -> list[str]:
     """Each acknowledged change that is not there, each deleted message that is back, each message from nowhere."""
-    found = {Place(row["messageid"], row["mailboxid"], row["uid"]): flags_of(row) for row in truths}
+    found = {MessageKey(row["messageid"], row["mailboxid"], row["uid"]): flags_of(row) for row in truths}
     shown = {(row["mailboxid"], row["uid"]) for row in mirror}
     broken = []
     for place, told in record.places.items():

@@ -28,7 +28,7 @@ from model.catalog.mail import IMAP_UID, MESSAGES
 from model.errors import MailmendError, UnknownMessage
 from model.ids import MailboxId
 from model.messages.flags import FlagsMode
-from model.messages.message import Place, Stored
+from model.messages.message import MessageKey, Stored
 from model.operations import Conditional, RemoveIf, Scan
 from model.ports import Clock, NodeClocks, Tables
 from model.projections.findings import Suspect
@@ -117,7 +117,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.mailboxes = [MailboxId(uuid_at(self.at.clock.micros(), next(self.numbers))) for _ in range(2)]
         self.record: Mailboxes = {}
         self.scan_needed = False
-        self.hurt: list[Place] = []
+        self.hurt: list[MessageKey] = []
         self.unlucky: set[tuple[Any, ...]] = set()
 
     def new_writer(self, number: int) -> Writer:
@@ -228,7 +228,7 @@ class StoreMachine(RuleBasedStateMachine):
             writer.store.close()
         self.folder.cleanup()
 
-    def change(self, number: int, wish: Wish, mishaps: Sequence[Mishap], aims: Sequence[Place] = ()) -> None:
+    def change(self, number: int, wish: Wish, mishaps: Sequence[Mishap], aims: Sequence[MessageKey] = ()) -> None:
         """One operation of a writer, and what came of it; at one of these messages, if any of them is there."""
         writer = self.writers[number]
         writer.actor.arm(mishaps)
@@ -317,11 +317,11 @@ class StoreMachine(RuleBasedStateMachine):
         assert harm == [], f"a repair made wrong what is right without it: {harm}"
 
 
-def _place_of(operation: Operation | None) -> Place | None:
+def _place_of(operation: Operation | None) -> MessageKey | None:
     return operation.place if isinstance(operation, Copy | Move | Delete | SetFlags) else None
 
 
-def _removes(write: Conditional, place: Place | None) -> bool:
+def _removes(write: Conditional, place: MessageKey | None) -> bool:
     return isinstance(write, RemoveIf) and place is not None and write.key == place.key
 
 

@@ -10,7 +10,7 @@ from mailqueue.blobs.cassandra import open_cassandra
 from model.catalog.mail import MAILBOX_PATH, MESSAGE_ID, MESSAGE_V3
 from model.operations import Read
 from repair.clock import SystemClock
-from repair.writing.blob_bridge import BlobBridge
+from repair.writing.message_store import BlobBridge
 from tests.support.awkward import AWKWARD, mbox_of, quoted
 from tests.support.commands import CommandLine
 from tests.support.in_turn import InTurn

@@ -23,8 +23,7 @@ from model.projections.verdicts import Verdict
 from repair.clock import SystemClock, Timing
 from repair.ledger.lags import LagJournal, Spool
 from repair.mending.lag_repair import repair_lags
-from repair.writing.load_journal import Folder
-from repair.writing.loading import Loader
+from repair.writing.loading import Folder, Loader
 from repair.writing.mail_files import kind_of
 from repair.writing.mailboxes import Mailboxes
 from repair.writing.message_store import MessageStore

@@ -20,7 +20,7 @@ from cql.driver.session import Contact, connect
 from model.errors import MailmendError
 from model.ids import MailboxId
 from model.messages.flags import FlagsChange, FlagsMode, parse_flags
-from model.messages.message import Mail, Stored
+from model.messages.message import NewMail, Stored
 from model.operations import Applied, Conditional, Read, Scan, Seen, Write
 from model.ports import Tables
 from model.schema.table import Row
@@ -133,10 +133,10 @@ OPERATIONS: dict[str, Callable[[Scene], None]] = {
 }
 
 
-def mail(subject: str, *flags: str) -> Mail:
+def mail(subject: str, *flags: str) -> NewMail:
     """A small mail."""
     header = f"Subject: {subject}\r\n\r\n".encode()
-    return Mail(header, b"body\r\n", datetime(2026, 3, 4, tzinfo=UTC), flags=parse_flags(flags))
+    return NewMail(header, b"body\r\n", datetime(2026, 3, 4, tzinfo=UTC), flags=parse_flags(flags))
 
 
 def acknowledge(change: str, stored: Stored) -> None:

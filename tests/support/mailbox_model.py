@@ -10,13 +10,13 @@ from typing import Protocol
 
 from model.ids import MailboxId
 from model.messages.flags import Flags, FlagsChange, SystemFlag, flags_of
-from model.messages.message import Mail, Place, Stored
+from model.messages.message import MessageKey, NewMail, Stored
 from model.operations import ChangeIf, Conditional, PutIfAbsent, RemoveIf
 from model.schema.table import Row
 from repair.writing.message_store import MessageStore
 from repair.writing.truth_rows import place_of
 
-Mailboxes = Mapping[Place, Flags]
+Mailboxes = Mapping[MessageKey, Flags]
 """Every message at its place, with its flags."""
 
 
@@ -37,7 +37,7 @@ class Add:
     """A mail arrives."""
 
     mailbox: MailboxId
-    mail: Mail
+    mail: NewMail
 
     def act(self, store: MessageStore) -> Stored:
         """Ask the store for it."""
@@ -53,7 +53,7 @@ class Add:
 class Copy:
     """A message is copied."""
 
-    place: Place
+    place: MessageKey
     mailbox: MailboxId
 
     def act(self, store: MessageStore) -> Stored:
@@ -70,7 +70,7 @@ class Copy:
 class Move:
     """A message is moved."""
 
-    place: Place
+    place: MessageKey
     mailbox: MailboxId
 
     def act(self, store: MessageStore) -> Stored:
@@ -91,7 +91,7 @@ class Move:
 class Delete:
     """A message is deleted."""
 
-    place: Place
+    place: MessageKey
 
     def act(self, store: MessageStore) -> Stored:
         """Ask the store for it."""
@@ -107,7 +107,7 @@ class Delete:
 class SetFlags:
     """A message's flags change."""
 
-    place: Place
+    place: MessageKey
     change: FlagsChange
 
     def act(self, store: MessageStore) -> Stored:
@@ -126,17 +126,17 @@ def landed_on(before: Mailboxes, write: Conditional) -> Mailboxes:
         case PutIfAbsent():
             return {**before, place_of(write.row): flags_of(write.row)}
         case ChangeIf():
-            place = Place(*write.key)
+            place = MessageKey(*write.key)
             row = {**before[place].as_row(), **write.assign}
             user = before[place].user | write.add.get("userflags", frozenset())
             return {**before, place: flags_of({**row, "userflags": user - write.take.get("userflags", frozenset())})}
         case RemoveIf():
-            return _without(before, Place(*write.key))
+            return _without(before, MessageKey(*write.key))
 
 
 def _with_new(
-    before: Mailboxes, found: Mailboxes, mailbox: MailboxId, flags: Flags, of: Place | None = None
-) -> dict[Place, Flags]:
+    before: Mailboxes, found: Mailboxes, mailbox: MailboxId, flags: Flags, of: MessageKey | None = None
+) -> dict[MessageKey, Flags]:
     """With one message more in a mailbox, where there is one."""
     new = [place for place in found if place not in before and place.mailbox_id == mailbox]
     if of is not None:
@@ -144,7 +144,7 @@ def _with_new(
     return {**before, **dict.fromkeys(new[:1], flags)}
 
 
-def _without(before: Mailboxes, gone: Place) -> dict[Place, Flags]:
+def _without(before: Mailboxes, gone: MessageKey) -> dict[MessageKey, Flags]:
     return {place: flags for place, flags in before.items() if place != gone}
 
 
@@ -152,6 +152,6 @@ def _copied(flags: Flags) -> Flags:
     return Flags(flags.system | {SystemFlag.RECENT}, flags.user)
 
 
-def mailboxes_of(truths: Iterable[Row]) -> dict[Place, Flags]:
+def mailboxes_of(truths: Iterable[Row]) -> dict[MessageKey, Flags]:
     """What the rows of a truth table say."""
     return {place_of(row): flags_of(row) for row in truths}

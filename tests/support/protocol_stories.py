@@ -17,7 +17,7 @@ from model.catalog.mail import FIRST_UNSEEN
 from model.errors import MailmendError
 from model.ids import RunId
 from model.instants import MICROS
-from model.messages.message import Place
+from model.messages.message import MessageKey
 from model.operations import Change, ChangeIf, Put, PutIfAbsent, Read, Remove, RemoveIf, Seen, Write
 from model.projections.findings import Finding, Look, RepairPolicy, Suspect
 from model.projections.projection import Projection
@@ -103,7 +103,7 @@ def _ours(change: str, world: World, stamp: StampSource) -> Callable[[Actor], No
     def act(actor: Actor) -> None:
         clock = world.clock_of(actor)
         truth = ConditionalTruth(world.mail, TRUTH, clock, Retries(clock), stamp=stamp, skew_micros=skew)
-        seen = truth.read(Place(MESSAGE, MAILBOX, UID))  # type: ignore[arg-type]
+        seen = truth.read(MessageKey(MESSAGE, MAILBOX, UID))  # type: ignore[arg-type]
         if change == "insert":
             made = truth.insert(truth_row(1, seen=False), fresh=True) if seen is None and _is_new(world) else None
         elif seen is None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from model.catalog.mail import IMAP_UID, MESSAGES
 from model.ids import MailboxId
 from model.messages.flags import FlagsChange, FlagsMode, parse_flags
-from model.messages.message import Place
+from model.messages.message import MessageKey
 from tests.support.mailbox_model import Add, Copy, Delete, Move, Operation, SetFlags
 from tests.support.mishaps import Kind, Mishap
 from tests.support.writing import mail
@@ -48,7 +48,7 @@ class Wish:
     words: frozenset[str]
     mode: FlagsMode
 
-    def on(self, mailboxes: Sequence[MailboxId], there: Sequence[Place]) -> Operation:
+    def on(self, mailboxes: Sequence[MailboxId], there: Sequence[MessageKey]) -> Operation:
         """The operation, on one of the messages that are there."""
         mailbox, flags = mailboxes[self.mailbox], parse_flags(self.words)
         if self.kind == "add" or not there:

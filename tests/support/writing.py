@@ -11,7 +11,7 @@ from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID
 from model.errors import MailmendError, Unjournalled
 from model.ids import MailboxId
 from model.messages.flags import parse_flags
-from model.messages.message import Mail, Place
+from model.messages.message import MessageKey, NewMail
 from model.operations import Read, Scan
 from model.projections.findings import Suspect
 from model.schema.table import Row, Table
@@ -116,12 +116,12 @@ class Desk:
         """Every row of a table."""
         return list(self.tables.scan(Scan(table, table.names)))
 
-    def truth(self, place: Place) -> Row | None:
+    def truth(self, place: MessageKey) -> Row | None:
         """The truth at a place."""
         seen = self.tables.read(Read(IMAP_UID, place.key))
         return seen[0].row if seen else None
 
-    def mirror(self, place: Place) -> Row | None:
+    def mirror(self, place: MessageKey) -> Row | None:
         """The mirror at a place."""
         seen = self.tables.read(Read(MESSAGE_ID, (place.mailbox_id, place.uid)))
         return seen[0].row if seen else None
@@ -149,7 +149,7 @@ def on(table: Table, *kinds: type) -> Fits:
     return fits
 
 
-def mail(subject: str = "hello", *flags: str) -> Mail:
+def mail(subject: str = "hello", *flags: str) -> NewMail:
     """A small mail."""
     header = f"Subject: {subject}\r\n\r\n".encode()
-    return Mail(header, b"body\r\n", datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC), flags=parse_flags(flags))
+    return NewMail(header, b"body\r\n", datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC), flags=parse_flags(flags))

@@ -13,7 +13,7 @@ from model.catalog.mail import MAILBOX_PATH, MESSAGES
 from model.errors import BadSettings, SchemaMismatch, UnknownKeyspace, UnknownRun, WrongUse
 from model.operations import Put
 from repair.mending.engine import RepairSettings
-from repair.scanners.lookup import Mailboxes, Messages, Target, Targeted
+from repair.scanners.lookup import Target, Targeted, TargetMailboxes, TargetMessages
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.mail_states import MailKeyspace
 from tests.support.progress import SilentProgress
@@ -38,10 +38,10 @@ class TestTargets:
         ("named", "target"),
         [
             ({}, None),
-            ({"message": (ONE, TWO)}, Messages((ONE, TWO))),
-            ({"mailbox": (ONE, ONE, TWO), "scan": True}, Mailboxes((ONE, TWO), scan=True)),
-            ({"message": (ONE,), "mailbox": (TWO,)}, Messages((ONE,), (TWO,))),
-            ({"message": (ONE,), "scan": True}, Messages((ONE,), scan=True)),
+            ({"message": (ONE, TWO)}, TargetMessages((ONE, TWO))),
+            ({"mailbox": (ONE, ONE, TWO), "scan": True}, TargetMailboxes((ONE, TWO), scan=True)),
+            ({"message": (ONE,), "mailbox": (TWO,)}, TargetMessages((ONE,), (TWO,))),
+            ({"message": (ONE,), "scan": True}, TargetMessages((ONE,), scan=True)),
         ],
     )
     def test_messages_and_mailboxes_are_named_by_id(self, opened: OpenCluster, named: Any, target: Target) -> None:
@@ -57,7 +57,7 @@ class TestTargets:
 
         target = target_of(opened, request)
 
-        assert isinstance(target, Mailboxes)
+        assert isinstance(target, TargetMailboxes)
         assert (target.ids[0], set(target.ids), len(target.ids)) == (MAILBOX, {MAILBOX, ONE}, 2)
 
     def test_a_scan_of_nothing_is_refused(self, opened: OpenCluster) -> None:
@@ -103,7 +103,7 @@ class TestKeyspaces:
         """Its ledger and leases are in memory; a named target needs no engine that scans."""
         order = RepairSettings("mail", opened.families((MESSAGES,)))
 
-        with repair_tools(opened, EngineWanted("spark", target=Messages(())), order, SilentProgress()) as tools:
+        with repair_tools(opened, EngineWanted("spark", target=TargetMessages(())), order, SilentProgress()) as tools:
             assert isinstance(tools.engine, Targeted)
             assert (tools.ledger, tools.leases) == (None, None)
         assert cluster.carried_out == []

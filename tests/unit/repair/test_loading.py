@@ -13,8 +13,7 @@ from model.catalog.mail import IMAP_UID, MESSAGE_ID
 from model.errors import AccessDenied, MailmendError, StateUnwritable, Unjournalled, UnsafeRequest, WrongUse
 from model.messages.flags import SystemFlag, flags_of
 from model.operations import PutIfAbsent
-from repair.writing.load_journal import Folder, LoadJournal, message_id_of
-from repair.writing.loading import Loaded, Loader, LoadLimits
+from repair.writing.loading import Folder, Loaded, Loader, LoadJournal, LoadLimits, message_id_of
 from repair.writing.mail_files import Refused, kind_of
 from tests.support.awkward import AWKWARD, mbox_of
 from tests.support.clock import uuid_at

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.messages.flags import Flags, SystemFlag, parse_flags
-from repair.writing.mail_files import Found
-from repair.writing.mail_headers import mail_of
+from repair.writing.mail_files import Found, mail_of
 from tests.support.awkward import AWKWARD
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)

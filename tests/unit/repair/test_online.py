@@ -27,13 +27,13 @@ from model.projections.verdicts import Verdict
 from model.schema.table import Row
 from repair.mending.engine import RepairSettings
 from repair.scanners import lookup as online
-from repair.scanners.lookup import Mailboxes, Messages, Target, Targeted, TargetSuspects, mailboxes_of
+from repair.scanners.lookup import Target, Targeted, TargetMailboxes, TargetMessages, TargetSuspects, mailboxes_of
 from tests.support.clock import uuid_at
 from tests.support.progress import SilentProgress
 from tests.support.repairing import LONG_AGO, MAILBOX, World, content_row, message, mirror_row, place, truth_row
 
-HERE = Mailboxes((MailboxId(MAILBOX),))
-SCANNED = Mailboxes((MailboxId(MAILBOX),), scan=True)
+HERE = TargetMailboxes((MailboxId(MAILBOX),))
+SCANNED = TargetMailboxes((MailboxId(MAILBOX),), scan=True)
 ELSEWHERE = uuid_at(77, 77)
 
 
@@ -54,9 +54,9 @@ def told(detection: TargetSuspects) -> set[tuple[str, Any, Verdict]]:
     return {(one.projection, one.key[-1], one.verdict) for one in detection.suspects()}
 
 
-def only(*numbers: int) -> Messages:
+def only(*numbers: int) -> TargetMessages:
     """Some messages by their numbers."""
-    return Messages(tuple(MessageId(message(number)) for number in numbers))
+    return TargetMessages(tuple(MessageId(message(number)) for number in numbers))
 
 
 class TestMessages:

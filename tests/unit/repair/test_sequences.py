@@ -10,7 +10,7 @@ from model.errors import AccessDenied, CannotReach, Contended, DoubtfulWrite
 from model.ids import MailboxId
 from model.operations import ChangeIf, PutIfAbsent, Read
 from repair.retries import Retries
-from repair.writing.sequences import MAILBOXES_REMEMBERED, Sequence
+from repair.writing.mailboxes import MAILBOXES_REMEMBERED, Sequence
 from tests.support.clock import VirtualClock, uuid_at
 from tests.support.writing import Faults, on
 

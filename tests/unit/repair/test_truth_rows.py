@@ -11,7 +11,7 @@ from model.catalog.mail import IMAP_UID, MESSAGE_V3
 from model.errors import MailmendError
 from model.ids import MailboxId, MessageId, ModSeq, Uid
 from model.messages.flags import Flags, FlagsChange, FlagsMode, SystemFlag, flags_of, parse_flags
-from model.messages.message import Attachment, Mail, Place, split_mail
+from model.messages.message import Attachment, MessageKey, NewMail, split_mail
 from model.operations import ChangeIf, PutIfAbsent, RemoveIf, Seen
 from model.schema.table import Column
 from repair.writing.truth_rows import (
@@ -36,7 +36,7 @@ from tests.support.clock import uuid_at
 from tests.support.writing import mail
 
 NOW = datetime(2026, 5, 6, tzinfo=UTC)
-PLACE = Place(MessageId(uuid_at(0, 1)), MailboxId(uuid_at(0, 2)), Uid(3))
+PLACE = MessageKey(MessageId(uuid_at(0, 1)), MailboxId(uuid_at(0, 2)), Uid(3))
 POSITION = Position(PLACE, ModSeq(4), NOW)
 BLOBS = BlobIds("header blob", "body blob")
 ATTACHED = Attachment("id", "a.txt", None, is_inline=False)
@@ -49,7 +49,7 @@ flags = st.builds(
 changes = st.builds(FlagsChange, st.sampled_from(FlagsMode), flags)
 
 
-MAIL = Mail(b"A: b\r\n\r\n", b"text", NOW - timedelta(days=1), parse_flags([r"\Seen", "work"]))
+MAIL = NewMail(b"A: b\r\n\r\n", b"text", NOW - timedelta(days=1), parse_flags([r"\Seen", "work"]))
 HALVES = {
     "internaldate": MAIL.internal_date,
     "bodystartoctet": 8,
@@ -96,7 +96,7 @@ def test_a_copy_differs_in_its_place_only() -> None:
     r"""Mailbox, uid, modseq, save date and \Recent; everything else stays."""
     row = truth_row(IMAP_UID, mail("x", r"\Seen"), BLOBS, POSITION)
     there = Position(
-        Place(PLACE.message_id, MailboxId(uuid_at(0, 9)), Uid(7)), ModSeq(8), datetime(2027, 1, 1, tzinfo=UTC)
+        MessageKey(PLACE.message_id, MailboxId(uuid_at(0, 9)), Uid(7)), ModSeq(8), datetime(2027, 1, 1, tzinfo=UTC)
     )
     copied = copied_row(row, there)
     assert {name for name in row if row[name] != copied[name]} == {

@@ -25,7 +25,7 @@ from model.errors import AccessDenied, CannotReach, Contended, DoubtfulWrite, Ma
 from model.ids import MessageId, ModSeq, Uid
 from model.instants import MICROS
 from model.messages.flags import FlagsChange, FlagsMode, parse_flags
-from model.messages.message import Attachment, Place, Stored
+from model.messages.message import Attachment, MessageKey, Stored
 from model.operations import Change, ChangeIf, Count, Put, PutIfAbsent, Read, Remove, RemoveIf, Seen
 from repair.writing.truth_writes import StampSource, WriterSettings
 from tests.support.clock import START
@@ -251,7 +251,7 @@ def test_attachments_are_assigned_whole() -> None:
 def test_what_is_not_there_cannot_be_changed() -> None:
     """Flags, copies, moves and deletes of an absent message say so."""
     desk = Desk()
-    nowhere = Place(MessageId(desk.clock.new_uuid()), desk.inbox, Uid(1))
+    nowhere = MessageKey(MessageId(desk.clock.new_uuid()), desk.inbox, Uid(1))
     for attempt in (
         lambda: desk.store.set_flags(nowhere, SEEN),
         lambda: desk.store.copy(nowhere, desk.archive),
