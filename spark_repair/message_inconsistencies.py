@@ -4,13 +4,15 @@ Implements `repair.mending.engine.Engine`. The truth's compact form is kept by t
 while contents, places and groups are decided from it; the suspects are kept on disk, counted there, and streamed.
 """
 
+import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import reduce
+from typing import Any
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -30,8 +32,7 @@ from spark_repair import fixing
 from spark_repair import suspects as native
 from spark_repair.connector import Source
 from spark_repair.failures import translated
-from spark_repair.frames import columns_read, filter_frame, mirror_frame, truth_frame
-from spark_repair.watching import rows_read, share_of_tasks, watched
+from spark_repair.suspects import columns_read, filter_frame, mirror_frame, truth_frame
 
 _PART_ROWS = 20_000
 """Suspects that come to this process at once, at most, roughly."""
@@ -260,3 +261,77 @@ def _truth_id(family: Family) -> str | None:
     partition = family.truth.partition
     single = len(partition) == 1 and partition[0].type in ("uuid", "timeuuid")
     return partition[0].name if single else None
+
+
+EVERY_SECONDS = 0.5
+
+Measure = Callable[[], int]
+"""How much is done since the measure was made."""
+
+
+@contextmanager
+def watched(measure: Measure, progress: Progress) -> Iterator[None]:
+    """Advance the progress by the measured value while the block runs."""
+    told = _Reported(measure, progress)
+    done = threading.Event()
+    thread = threading.Thread(target=told.until, args=(done,), name="mailmend-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        told.tell()
+
+
+class _Reported:
+    """What was reported already, so that only the difference is reported."""
+
+    def __init__(self, measure: Measure, progress: Progress) -> None:
+        self._measure = measure
+        self._progress = progress
+        self._steps = 0
+
+    def until(self, done: threading.Event) -> None:
+        while not done.wait(EVERY_SECONDS):
+            self.tell()
+
+    def tell(self) -> None:
+        """Report what is new; progress never goes back."""
+        with suppress(Exception):
+            steps = self._measure()
+            if steps > self._steps:
+                self._progress.advance(steps - self._steps)
+                self._steps = steps
+
+
+def rows_read(session: SparkSession) -> Measure:
+    """Rows that executors have read (also from kept frames), by their last report."""
+    context: Any = session.sparkContext._jsc  # noqa: SLF001 - PySpark has no public name for the rows read so far
+    store = context.sc().statusStore()
+    running: dict[int, int] = {}
+    ended = 0
+
+    def measure() -> int:
+        nonlocal ended
+        stages = store.activeStages()
+        now = {stage.stageId(): stage.inputRecords() for stage in map(stages.apply, range(stages.size()))}
+        for number in running.keys() - now.keys():
+            ended += store.lastStageAttempt(number).inputRecords()
+            del running[number]
+        running.update(now)
+        return ended + sum(running.values())
+
+    return measure
+
+
+def share_of_tasks(session: SparkSession, steps: int) -> Measure:
+    """`steps` times the share of finished tasks in the largest running stage."""
+    tracker = session.sparkContext.statusTracker()
+
+    def measure() -> int:
+        stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
+        largest = max((stage for stage in stages if stage), key=lambda stage: stage.numTasks, default=None)
+        return steps * largest.numCompletedTasks // largest.numTasks if largest else 0
+
+    return measure

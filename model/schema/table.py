@@ -226,7 +226,7 @@ class Table:
 
 
 def canonical_value(column: Column, row: Row) -> Any:
-    """The cell in its form for comparison; Spark renders the same forms in `spark_repair.frames`."""
+    """The cell in its form for comparison; Spark renders the same forms in `spark_repair.suspects`."""
     value = row.get(column.name)
     match column.canonical:
         case Canonical.PLAIN:

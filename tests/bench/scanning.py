@@ -18,8 +18,8 @@ from model.projections.binding import bind
 from model.projections.family import Family
 from repair.mending.engine import RepairSettings
 from spark_repair.connector import Source
-from spark_repair.frames import columns_read
 from spark_repair.message_inconsistencies import SparkEngine
+from spark_repair.suspects import columns_read
 from tests.support.progress import SilentProgress
 
 ROUNDS = 3

@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 
 from model.catalog.mail import FAMILIES, IMAP_UID, MESSAGE_ID, MESSAGES
 from model.schema.table import Row, Table, canonical_value, rows_agree
-from spark_repair.frames import BITS, ONE, TWO, RowBits, canonical, columns_read, mirror_frame, truth_frame
+from spark_repair.suspects import BITS, ONE, TWO, RowBits, canonical, columns_read, mirror_frame, truth_frame
 
 pytestmark = pytest.mark.spark
 

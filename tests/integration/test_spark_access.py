@@ -12,9 +12,8 @@ from cql.driver.session import connect
 from model.errors import AccessDenied, BadSettings, CannotReach
 from model.operations import Put
 from model.schema.keyspace import Schema
-from spark_repair.connector import Source
+from spark_repair.connector import Source, tls_options
 from spark_repair.failures import translated
-from spark_repair.tls import tls_options
 from tests.support.guarded import GuardedNode
 from tests.support.keyspaces import created, dropped
 from tests.support.tables import MARKS

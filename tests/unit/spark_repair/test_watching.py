@@ -1,32 +1,32 @@
-"""Progress is told while Spark works, never backwards, and never at the price of the work."""
+"""Progress is reported while Spark works, never backwards, and never at the price of the work."""
 
 import threading
 from collections.abc import Iterator
 
-from spark_repair import watching
-from spark_repair.watching import watched
+from spark_repair import message_inconsistencies as engine
+from spark_repair.message_inconsistencies import watched
 from tests.support.progress import SilentProgress
 
 
 def test_what_is_measured_is_told_once() -> None:
-    """Only what is new is added; the last figure is told at the end."""
+    """Only what is new is added; the last figure is reported at the end."""
     figures: Iterator[int] = iter([5, 5, 9])
     progress = SilentProgress()
-    told = watching._Told(lambda: next(figures), progress)
-    told.tell()
-    told.tell()
+    reported = engine._Reported(lambda: next(figures), progress)
+    reported.tell()
+    reported.tell()
     assert progress.steps == 5
-    told.tell()
+    reported.tell()
     assert progress.steps == 9
 
 
 def test_progress_never_goes_back() -> None:
-    """A figure that falls (a stage was forgotten) is not told."""
+    """A figure that falls (a stage was forgotten) is not reported."""
     figures = iter([9, 3, 10])
     progress = SilentProgress()
-    told = watching._Told(lambda: next(figures), progress)
+    reported = engine._Reported(lambda: next(figures), progress)
     for _ in range(3):
-        told.tell()
+        reported.tell()
     assert progress.steps == 10
 
 
