@@ -35,13 +35,11 @@ def with_column(live: Schema, table: str, column: Column) -> Schema:
 
 
 def test_the_newest_generation_binds_to_the_catalog_itself() -> None:
-    """Nothing is left out, nothing is added."""
     assert bind("mail", LIVE) == (MESSAGES, PATHS)
 
 
 @pytest.mark.parametrize("generation", GENERATIONS, ids=lambda one: one.name)
 def test_every_generation_binds_with_every_projection(generation: Generation) -> None:
-    """The projections are the same in all of them."""
     bound = bind("mail", served(generation.schema))
     assert [[one.name for one in family.projections] for family in bound] == [
         [one.name for one in family.projections] for family in (MESSAGES, PATHS)
@@ -49,7 +47,6 @@ def test_every_generation_binds_with_every_projection(generation: Generation) ->
 
 
 def test_flag_user_is_compared_where_both_have_it() -> None:
-    """As a flag: a null one is an unset one."""
     family = messages(served(AUGUST_2026.schema))
     compared = {column.name: column.canonical for column in family.mirror.compared}
     assert compared["flaguser"] is Canonical.FLAG
@@ -59,7 +56,6 @@ def test_flag_user_is_compared_where_both_have_it() -> None:
 
 @pytest.mark.parametrize("table", ["imapuidtable", "messageidtable"])
 def test_flag_user_is_not_compared_where_one_lacks_it(table: str) -> None:
-    """There is nothing to compare it with, and nothing to write."""
     family = messages(without_column(served(AUGUST_2026.schema), table, "flaguser"))
     assert "flaguser" not in {column.name for column in family.mirror.compared}
     assert "flaguser" not in family.mirror.row_of({"flaguser": True})
@@ -68,7 +64,6 @@ def test_flag_user_is_not_compared_where_one_lacks_it(table: str) -> None:
 @pytest.mark.parametrize("column", ["save_date", "threadid", "internaldate", "headercontent"])
 @pytest.mark.parametrize("table", ["imapuidtable", "messageidtable"])
 def test_a_column_that_one_side_lacks_is_neither_compared_nor_written(table: str, column: str) -> None:
-    """Nor is a truth called torn for lacking it where no truth can have it."""
     family = messages(without_column(LIVE, table, column))
     lacking = family.truth if table == "imapuidtable" else family.mirror.table
     assert column not in lacking
@@ -78,7 +73,6 @@ def test_a_column_that_one_side_lacks_is_neither_compared_nor_written(table: str
 
 
 def test_an_unknown_column_is_read_but_not_compared() -> None:
-    """Before-images are whole, whoever added the column."""
     live = with_column(LIVE, "messageidtable", Column("label", "map<text, text>"))
     family = messages(live)
     assert family.mirror.table.column("label").type == "map<text, text>"
@@ -86,13 +80,11 @@ def test_an_unknown_column_is_read_but_not_compared() -> None:
 
 
 def test_what_only_the_mirror_has_is_not_written() -> None:
-    """Overwriting a row must not clear what the truth knows nothing about."""
     family = messages(with_column(LIVE, "messageidtable", Column("label", "text")))
     assert "label" not in family.mirror.row_of(dict.fromkeys(IMAP_UID.names))
 
 
 def test_what_both_have_unknown_to_us_follows_the_truth() -> None:
-    """A projection is the whole row of its truth."""
     live = with_column(
         with_column(LIVE, "messageidtable", Column("label", "text")), "imapuidtable", Column("label", "text")
     )
@@ -100,7 +92,6 @@ def test_what_both_have_unknown_to_us_follows_the_truth() -> None:
 
 
 def test_a_static_column_belongs_to_no_row() -> None:
-    """It is not part of a row's before-image: no write to a row touches it."""
     assert (
         "owner" not in messages(with_column(LIVE, "messageidtable", Column("owner", "text", Kind.STATIC))).mirror.table
     )
@@ -111,14 +102,12 @@ def test_a_static_column_belongs_to_no_row() -> None:
     ["firstunseen", "messagedeleted", "mailboxrecents", "applicableflag", "mailboxcounters", "messagev3"],
 )
 def test_a_missing_projection_is_left_out(table: str) -> None:
-    """The others are checked all the same."""
     names = [one.table.name for one in messages(without_tables(LIVE, table)).projections]
     assert names == [one.table.name for one in MESSAGES.projections if one.table.name != table]
 
 
 @pytest.mark.parametrize("table", ["imapUidTable", "messageIdTable"])
 def test_without_truth_or_mirror_there_is_nothing_to_check(table: str) -> None:
-    """The error names the table, the keyspace, and the command that shows more."""
     with pytest.raises(SchemaMismatch, match="keyspace 'mail' lacks " + table) as refused:
         bind("mail", without_tables(LIVE, table.lower()))
     assert refused.value.missing == (table,)
@@ -127,7 +116,6 @@ def test_without_truth_or_mirror_there_is_nothing_to_check(table: str) -> None:
 
 @pytest.mark.parametrize("table", ["mailbox", "mailboxpathv3"])
 def test_a_family_that_is_only_reported_may_be_absent(table: str) -> None:
-    """Messages can be checked without the mailboxes' paths."""
     assert bind("mail", without_tables(LIVE, table)) == (MESSAGES,)
 
 
@@ -144,7 +132,6 @@ def test_a_family_that_is_only_reported_may_be_absent(table: str) -> None:
     ],
 )
 def test_a_missing_column_that_decides_is_refused(table: str, column: str, told: str | None) -> None:
-    """A check that could not decide would report nonsense; what merely is compared may be absent."""
     live = without_column(LIVE, table, column)
     if told is None:
         assert column not in messages(live).mirror.table
@@ -155,7 +142,6 @@ def test_a_missing_column_that_decides_is_refused(table: str, column: str, told:
 
 
 def test_a_column_of_another_type_is_refused() -> None:
-    """Comparing a number with a text would find drift in every row."""
     changed = (
         replace(column, type="text") if column.name == "modseq" else column
         for column in columns_of(LIVE, "messageidtable")
@@ -166,13 +152,11 @@ def test_a_column_of_another_type_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["Label", "my label", "order", "étiquette"])
 def test_a_column_that_only_quotes_could_name_is_refused(name: str) -> None:
-    """It could not be kept in a before-image, so nothing may be overwritten there."""
     with pytest.raises(SchemaMismatch, match="a plain name for the column"):
         bind("mail", with_column(LIVE, "imapuidtable", Column(name, "text")))
 
 
 def test_the_content_of_3_8_keeps_its_mime_properties() -> None:
-    """A leak that is collected can be put back whole."""
     content = messages(served(JAMES_3_8.schema)).content
     assert content is not None
     assert {"mediatype", "textuallinecount", "bodyoctets"} <= set(content.table.names)
@@ -195,7 +179,6 @@ def test_the_rows_of_james_agree_under_the_bound_mirror() -> None:
 
 @given(st.sets(st.sampled_from(sorted(set(IMAP_UID.names) - {column.name for column in IMAP_UID.key}))))
 def test_a_live_form_has_exactly_the_columns_that_are_there(gone: set[str]) -> None:
-    """Whatever is missing: the key stays first, nothing is invented, nothing is lost."""
     live = IMAP_UID.with_columns(column for column in IMAP_UID.columns if column.name not in gone)
     form = live_form(IMAP_UID, live)
     assert set(form.names) == set(live.names)
@@ -203,13 +186,11 @@ def test_a_live_form_has_exactly_the_columns_that_are_there(gone: set[str]) -> N
 
 
 def test_a_schema_without_types_still_binds() -> None:
-    """Binding looks at tables only."""
     assert bind("mail", replace(LIVE, types=())) == bind("mail", LIVE)
     assert SCHEMA.types
 
 
 def test_counters_keep_those_of_their_generators_that_are_there() -> None:
-    """A keyspace without modseqs is still counted; its uids alone tell that something began."""
     tables = tuple(table for table in SCHEMA.tables if table.name != "modseq")
     (family,) = bind("mail", Schema(SCHEMA.types, tables), (MESSAGES,))
     assert [table.spelling for table in family.counts[0].generators] == ["messageCounter"]

@@ -18,13 +18,11 @@ from model.errors import (
 
 
 def test_an_error_says_what_happened_and_how_to_mend_it() -> None:
-    """Two sentences, the second only where there is one."""
     assert str(MailmendError("it broke", mend="mend it")) == "it broke\nmend it"
     assert str(MailmendError("it broke")) == "it broke"
 
 
 def test_an_unknown_keyspace_names_the_command_that_creates_it() -> None:
-    """The next command is in the message."""
     assert "mailmend schema apply --keyspace mail" in str(UnknownKeyspace("mail"))
 
 
@@ -39,7 +37,6 @@ def test_an_unknown_keyspace_names_the_command_that_creates_it() -> None:
     ],
 )
 def test_each_kind_has_its_exit_code(error: MailmendError, code: ExitCode) -> None:
-    """Scripts tell the kinds apart without reading."""
     assert error.exit_code is code
 
 
@@ -52,7 +49,6 @@ def test_a_doubtful_write_is_a_timeout_of_its_own_kind() -> None:
     "error", [SchemaMismatch("ks", ("a", "b")), BadIdentifier("x;", "table"), CannotReach("a", mend="b")]
 )
 def test_an_error_comes_home_from_another_process_whole(error: MailmendError) -> None:
-    """Executors pickle what they raise; text, advice and fields arrive."""
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is type(error)
     assert str(copy) == str(error)

@@ -38,7 +38,6 @@ def test_a_replacement_leaves_recent_to_the_server(before: Flags, flags: Flags) 
 
 @given(before=ANY, flags=ANY, mode=st.sampled_from(FlagsMode))
 def test_every_change_done_twice_is_done_once(before: Flags, flags: Flags, mode: FlagsMode) -> None:
-    """A retried change changes nothing more."""
     change = FlagsChange(mode, flags)
     once = change.applied_to(before)
     assert change.applied_to(once) == once
@@ -46,23 +45,19 @@ def test_every_change_done_twice_is_done_once(before: Flags, flags: Flags, mode:
 
 @given(ANY)
 def test_flags_survive_the_row(flags: Flags) -> None:
-    """Columns and back."""
     assert flags_of(flags.as_row()) == flags
 
 
 def test_null_columns_read_as_unset() -> None:
-    """A half-written row has flags too."""
     assert flags_of({"flagseen": None}) == Flags()
 
 
 def test_imap_spelling_is_read() -> None:
-    """A backslash marks the system's flags, in any case; the rest are the user's."""
     assert parse_flags(["\\Seen", "\\flagged", "work"]) == Flags(
         frozenset({SystemFlag.SEEN, SystemFlag.FLAGGED}), frozenset({"work"})
     )
 
 
 def test_an_unknown_system_flag_is_refused() -> None:
-    """A typing error does not become a keyword."""
     with pytest.raises(ValueError, match="Sene"):
         parse_flags(["\\Sene"])

@@ -25,12 +25,10 @@ def test_a_place_is_told_by_line_and_column(offset: int, place: Place) -> None:
 
 
 def test_the_caret_stands_under_the_place() -> None:
-    """Tabs take one column, as the caret's line has spaces."""
     assert Place(1, 3, "a\tbc").pointed == "a bc\n  ^"
 
 
 def test_of_a_very_long_line_only_what_is_near_is_shown() -> None:
-    """The caret still stands under its character."""
     shown, caret = Place(1, 501, "a" * 500 + "b" + "c" * 500).pointed.split("\n")
     assert len(shown) == 100
     assert shown[caret.index("^")] == "b"
@@ -38,7 +36,6 @@ def test_of_a_very_long_line_only_what_is_near_is_shown() -> None:
 
 @given(st.text(alphabet="ab\n"), st.data())
 def test_line_and_column_lead_back_to_the_offset(text: str, data: st.DataObject) -> None:
-    """For every place."""
     offset = data.draw(st.integers(0, len(text)))
     place = place_of(text, offset)
     lines = text.split("\n")

@@ -40,7 +40,6 @@ def tried(*, reached: bool) -> Finding:
 
 @given(st.lists(st.booleans(), max_size=30), st.integers(1, 5))
 def test_it_opens_at_the_first_row_of_failures_that_is_long_enough(reached: list[bool], most: int) -> None:
-    """And stays open, whatever comes after; in whatever pieces it is told."""
     breaker = Breaker(most)
     for one in reached:
         breaker.note([tried(reached=one)])
@@ -52,14 +51,12 @@ def test_it_opens_at_the_first_row_of_failures_that_is_long_enough(reached: list
 
 
 def test_an_error_that_is_no_lack_of_contact_opens_nothing() -> None:
-    """A row that cannot be mended says nothing of the cluster."""
     breaker = Breaker(1)
     breaker.note([Finding(SUSPECT, Verdict.PROJECT, error="a value does not fit")])
     assert not breaker.open
 
 
 def test_the_rest_is_left_as_it_is_and_says_why() -> None:
-    """An outcome of its own kind."""
     left = Breaker(7).left(SUSPECT)
 
     assert (left.suspect, left.untried, left.result) == (SUSPECT, True, None)
@@ -100,7 +97,6 @@ def unprojected(world: World, number: int) -> list[Suspect]:
 
 @pytest.mark.parametrize("error", [CannotReach("no node"), TimedOut("no answer")])
 def test_a_cluster_that_is_gone_is_not_asked_for_every_suspect(world: World, error: CannotReach) -> None:
-    """One batch learns it; the others are left without a word to the cluster."""
     suspects = unprojected(world, 40)
     world.memory.surround = gone = Gone(error, 0)
 
@@ -112,7 +108,6 @@ def test_a_cluster_that_is_gone_is_not_asked_for_every_suspect(world: World, err
 
 
 def test_writes_that_reach_nobody_count_too(world: World) -> None:
-    """Reads are answered, writes are not: nothing is gained by a million of them."""
     suspects = unprojected(world, 12)
     world.memory.surround = Gone(TimedOut("no answer"), 0, lambda one: isinstance(one, Put))
 
@@ -122,7 +117,6 @@ def test_writes_that_reach_nobody_count_too(world: World) -> None:
 
 
 def test_a_ledger_that_is_gone_counts_too(world: World) -> None:
-    """No before-image, no fix: not for any of them."""
     suspects = unprojected(world, 12)
     world.kept.surround = Gone(CannotReach("no node"), 0)
 
@@ -133,7 +127,6 @@ def test_a_ledger_that_is_gone_counts_too(world: World) -> None:
 
 
 def test_single_failures_stop_nothing(world: World) -> None:
-    """Every third row cannot be written; the others are mended to the end."""
     suspects = unprojected(world, 30)
     bad = {one.key[1] for one in suspects[::3]}
     world.fail_in_mail(lambda one: isinstance(one, Put) and one.row.get("uid") in bad)
@@ -247,7 +240,6 @@ class TestCounters:
 
     @pytest.mark.parametrize("answers", [0, 30, 200])
     def test_the_rest_is_left(self, world: World, answers: int) -> None:
-        """Whether it is lost while leases are taken, at the first look or at the second."""
         suspects = self.suspects(world, 30)
         leases = Leases(world.kept, world.clock, "us")
         mender = CounterMender(world.mail, "mail", (MESSAGES,), world.clock, QUIET, world.ledger, leases)
@@ -263,5 +255,4 @@ class TestCounters:
 
 
 def test_the_limits_have_names() -> None:
-    """Two and a half batches at most are waited for in vain, and five counters."""
     assert (UNREACHED_MAX, COUNTERS_UNREACHED_MAX) == (500, 5)

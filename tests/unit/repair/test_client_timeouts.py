@@ -34,7 +34,6 @@ def silent(desk: Desk, timeouts: int) -> Callable[[Any, Callable[[], Any]], Any]
     ("stamp", "timeouts"), [(StampSource.TRUTH, 2), (StampSource.FLOOR, 1)], ids=lambda one: getattr(one, "name", one)
 )
 def test_a_change_whose_projection_meets_client_timeouts_is_sent_again(stamp: StampSource, timeouts: int) -> None:
-    """A floor is older than the change by the clocks' skew, so fewer waits fit."""
     desk = Desk(WriterSettings(stamp=stamp))
     desk.tables.surround = silent(desk, timeouts)
     stored = desk.store.add(desk.inbox, mail())
@@ -43,14 +42,12 @@ def test_a_change_whose_projection_meets_client_timeouts_is_sent_again(stamp: St
 
 
 def test_a_change_that_meets_timeouts_until_its_stamp_is_too_old_lags() -> None:
-    """Nothing is sent under it any more: A keeps its meaning, however short one wait is."""
     desk = Desk()
     desk.tables.surround = silent(desk, 100)
     assert desk.store.add(desk.inbox, mail()).lagged
 
 
 def test_what_is_waited_for_briefly_is_what_may_be_sent_again_or_settled_by_a_read() -> None:
-    """A count is sent once, and a page of a scan takes its time."""
     contact, key = Contact(), ("a",)
     brief = (
         Put(IMAP_UID, {}),

@@ -87,7 +87,6 @@ def three_messages(count: int, unseen: int) -> Counting:
 
 
 def test_counters_that_are_wrong_are_mended_by_one_delta() -> None:
-    """Twice too many, once too few: one write brings both right, and the ledger has what stood there."""
     world = three_messages(5, 1)
     (outcome,) = world.mend()
     assert (outcome.verdict, outcome.result, outcome.error) == (Verdict.AMEND, Verdict.FIXED, None)
@@ -100,7 +99,6 @@ def test_counters_that_are_wrong_are_mended_by_one_delta() -> None:
 
 
 def test_a_missing_row_is_projected() -> None:
-    """A mailbox whose counters were never written."""
     world = Counting()
     world.message(truth_row(1))
     (outcome,) = world.mend()
@@ -109,7 +107,6 @@ def test_a_missing_row_is_projected() -> None:
 
 
 def test_counters_that_settled_by_themselves_are_left() -> None:
-    """The increment was only late."""
     world = three_messages(3, 2)
     (outcome,) = world.mend()
     assert (outcome.verdict, outcome.result) == (Verdict.AGREE, None)
@@ -117,7 +114,6 @@ def test_counters_that_settled_by_themselves_are_left() -> None:
 
 
 def test_a_second_run_finds_nothing_more() -> None:
-    """Mending converges."""
     world = three_messages(9, 9)
     world.mend()
     (again,) = world.mend()
@@ -126,7 +122,6 @@ def test_a_second_run_finds_nothing_more() -> None:
 
 
 def test_a_message_that_arrives_between_the_looks_leaves_it_to_the_next_run() -> None:
-    """Its increment may be in flight: whatever is written now could be wrong."""
     world = three_messages(5, 1)
 
     def arrive() -> None:
@@ -139,7 +134,6 @@ def test_a_message_that_arrives_between_the_looks_leaves_it_to_the_next_run() ->
 
 
 def test_a_flag_that_changes_back_and_forth_between_the_looks_is_noticed() -> None:
-    """Same ids and same values at both ends, but another version: the truth's own times tell."""
     world = three_messages(5, 1)
     row = truth_row(1)
 
@@ -153,7 +147,6 @@ def test_a_flag_that_changes_back_and_forth_between_the_looks_is_noticed() -> No
 
 
 def test_an_increment_between_the_looks_leaves_it_to_the_next_run() -> None:
-    """The counter itself moved."""
     world = three_messages(5, 1)
     world.clock.meanwhile = lambda: world.count(1, 0)
     (outcome,) = world.mend()
@@ -162,7 +155,6 @@ def test_an_increment_between_the_looks_leaves_it_to_the_next_run() -> None:
 
 
 def test_rows_that_do_not_agree_come_first() -> None:
-    """A truth that is not projected, known from the scan alone: its counters wait."""
     world = three_messages(5, 1)
     hidden = world.message(truth_row(4), projected=False)
     (outcome,) = world.mend(mirror_suspect(hidden, Verdict.PROJECT))
@@ -171,7 +163,6 @@ def test_rows_that_do_not_agree_come_first() -> None:
 
 
 def test_a_projection_without_truth_makes_the_counters_wait_too() -> None:
-    """The mirror shows a message more than the truth has."""
     world = three_messages(4, 3)
     world.project(truth_row(4))
     (outcome,) = world.mend()
@@ -181,7 +172,6 @@ def test_a_projection_without_truth_makes_the_counters_wait_too() -> None:
 
 @pytest.mark.parametrize(("found", "becomes"), [((2, 1), (3, 2)), ((3, 2), (3, 2)), ((4, 3), (4, 3)), ((9, 9), (4, 3))])
 def test_a_truth_without_content_may_be_counted_or_not(found: tuple[int, int], becomes: tuple[int, int]) -> None:
-    """Anything between is right; what is outside is brought to the nearest end."""
     world = three_messages(*found)
     lost = world.message(truth_row(4), projected=False, content=False)
     (outcome,) = world.mend(mirror_suspect(lost, Verdict.LOST_CONTENT))
@@ -199,7 +189,6 @@ def test_a_torn_truth_may_be_counted_or_not_unless_it_is_accepted() -> None:
 
 
 def test_other_mailboxes_of_the_same_message_are_not_counted() -> None:
-    """A truth's partition holds every mailbox that it is in."""
     world = three_messages(4, 2)
     world.message(truth_row(1, mailboxid=uuid_at(START, 99), uid=7))
     assert world.mend()[0].result is Verdict.FIXED
@@ -207,7 +196,6 @@ def test_other_mailboxes_of_the_same_message_are_not_counted() -> None:
 
 
 def test_a_check_looks_twice_and_writes_nothing_at_all() -> None:
-    """No lease, no ledger, no counter: only reads."""
     world = three_messages(5, 1)
     written: list[Operation] = []
 
@@ -232,7 +220,6 @@ def test_what_was_not_asked_for_is_only_reported() -> None:
 
 
 def test_many_mailboxes_share_one_wait() -> None:
-    """A thousand suspects must not take a thousand times A."""
     world = Counting()
     mailboxes = [uuid_at(START, 1000 + number) for number in range(GROUPS_AT_ONCE + 5)]
     for number, mailbox in enumerate(mailboxes):
@@ -244,7 +231,6 @@ def test_many_mailboxes_share_one_wait() -> None:
 
 
 def test_without_writers_nobody_waits() -> None:
-    """The operator declared the keyspace quiet."""
     world = three_messages(5, 1)
     (outcome,) = world.mender(Timing(no_writers=True)).revisit(lambda: [SUSPECT], world.errand())
     assert outcome.result is Verdict.FIXED
@@ -252,7 +238,6 @@ def test_without_writers_nobody_waits() -> None:
 
 
 def test_a_doubtful_count_is_sent_once_and_reported() -> None:
-    """Applied or not: a second one could be one too many; the next run finds out."""
     world = three_messages(5, 1)
     sent: list[Operation] = []
 
@@ -297,7 +282,6 @@ def test_a_doubtful_count_is_journalled_for_a_recount(full: bool, by: str) -> No
 
 
 def test_a_doubtful_undo_is_not_journalled() -> None:
-    """A recount would mend what the undo takes back."""
     world, lags = three_messages(5, 1), LagList()
     world.mend()
     images = list(world.ledger.findings(world.run))
@@ -316,7 +300,6 @@ def test_a_doubtful_undo_is_not_journalled() -> None:
 
 
 def test_nothing_is_sent_when_its_before_image_is_not_safe() -> None:
-    """The ledger's replicas are down."""
     world = three_messages(5, 1)
 
     def no_ledger(operation: Operation, carry_out: Callable[[], Any]) -> Any:
@@ -345,7 +328,6 @@ def test_a_mailbox_that_another_mends_is_left_to_it() -> None:
 
 
 def test_leases_are_given_back() -> None:
-    """Whatever happened; the next mender need not wait."""
     world = three_messages(5, 1)
     world.mend()
     world.clock.meanwhile = lambda: world.count(1, 0)
@@ -353,7 +335,6 @@ def test_leases_are_given_back() -> None:
 
 
 def test_a_lost_lease_of_the_keyspace_stops_the_delta() -> None:
-    """Somebody else repairs the keyspace now."""
     world = three_messages(5, 1)
     held = TakenLease(world.leases.acquire("repair mail", "repair"), world.clock)
     world.clock.meanwhile = lambda: world.clock.advance(60)
@@ -364,7 +345,6 @@ def test_a_lost_lease_of_the_keyspace_stops_the_delta() -> None:
 
 
 def test_a_lease_lost_half_way_stops_before_the_next_delta() -> None:
-    """Two mailboxes share a batch; after the first delta the repair's lease is gone: the second one is not sent."""
     world, other = three_messages(5, 1), uuid_at(START, 99)
     world.count(7, 7, other)
     held = TakenLease(world.leases.acquire("repair mail", "repair"), world.clock)
@@ -384,7 +364,6 @@ def test_a_lease_lost_half_way_stops_before_the_next_delta() -> None:
 
 
 def test_a_mailbox_that_cannot_be_read_stops_no_other() -> None:
-    """One error, one outcome."""
     world = three_messages(5, 1)
     other = uuid_at(START, 99)
 
@@ -401,7 +380,6 @@ def test_a_mailbox_that_cannot_be_read_stops_no_other() -> None:
 
 
 def test_undo_adds_the_inverse_and_redo_the_delta_again() -> None:
-    """Nothing happened in between: counters stand as before the run, drift and all; and back."""
     world = three_messages(5, 1)
     world.mend()
     undo = world.ledger.start("mail", "undo", START, {}, undoes=world.run).id
@@ -414,7 +392,6 @@ def test_undo_adds_the_inverse_and_redo_the_delta_again() -> None:
 
 
 def test_undo_of_a_projected_row_leaves_zeros() -> None:
-    """A counter cannot be unwritten; nothing and zero mean the same."""
     world = Counting()
     world.message(truth_row(1))
     world.mend()
@@ -424,7 +401,6 @@ def test_undo_of_a_projected_row_leaves_zeros() -> None:
 
 
 def test_undo_leaves_counters_that_were_used_since() -> None:
-    """A message came: the inverse delta would be wrong for it."""
     world = three_messages(5, 1)
     world.mend()
     world.message(truth_row(4))
@@ -436,7 +412,6 @@ def test_undo_leaves_counters_that_were_used_since() -> None:
 
 
 def test_undo_of_a_delta_that_never_arrived_changes_nothing() -> None:
-    """It was doubtful, and had not been applied: the counters stand as the run found them, which is what is wanted."""
     world = three_messages(5, 1)
 
     def swallow(operation: Operation, carry_out: Callable[[], Any]) -> Any:
@@ -454,7 +429,6 @@ def test_undo_of_a_delta_that_never_arrived_changes_nothing() -> None:
 
 
 def test_undoing_twice_takes_nothing_back_twice() -> None:
-    """An undo that was cut short is typed again: what it had taken back already is as wanted, and no use of it."""
     world = three_messages(5, 1)
     world.mend()
     for _ in range(2):
@@ -465,7 +439,6 @@ def test_undoing_twice_takes_nothing_back_twice() -> None:
 
 
 def test_a_dry_run_of_an_undo_tells_the_delta_and_sends_none() -> None:
-    """Neither a lease nor a before-image nor a count."""
     world = three_messages(5, 1)
     world.mend()
     images = list(world.ledger.findings(world.run))
@@ -476,7 +449,6 @@ def test_a_dry_run_of_an_undo_tells_the_delta_and_sends_none() -> None:
 
 
 def test_a_mailboxs_lease_that_was_taken_over_between_the_looks_stops_the_delta() -> None:
-    """A person ended it by force and another mends the mailbox now: two deltas would be one too many."""
     world = three_messages(5, 1)
     theirs = replace(Leases(world.ledger.tables, world.clock, "them@there"), ttl_seconds=LEASE_SECONDS)
     name = f"counters mail {COUNTS.name} {key_text((MAILBOX,))}"
@@ -493,7 +465,6 @@ def test_a_mailboxs_lease_that_was_taken_over_between_the_looks_stops_the_delta(
 
 
 def test_a_lease_that_ran_out_between_the_looks_stops_the_delta() -> None:
-    """The machine slept for an hour; nobody holds the mailbox by now, so nobody may be sure of it."""
     world = three_messages(5, 1)
     world.clock.meanwhile = lambda: world.clock.advance(LEASE_SECONDS)
     (outcome,) = world.mend()
@@ -503,7 +474,6 @@ def test_a_lease_that_ran_out_between_the_looks_stops_the_delta() -> None:
 
 
 def test_leases_are_given_back_when_a_person_stops_the_wait() -> None:
-    """Ctrl-C between the looks: the same command, typed again, finds every mailbox free."""
     world = three_messages(5, 1)
 
     def interrupt() -> None:
@@ -521,7 +491,6 @@ def test_leases_are_given_back_when_a_person_stops_the_wait() -> None:
     used=st.tuples(st.integers(-3, 3), st.integers(-3, 3)),
 )
 def test_undo_brings_back_what_was_found_or_leaves_what_was_used(found: tuple[int, int], used: tuple[int, int]) -> None:
-    """For any drift and any use since: never a third outcome."""
     world = three_messages(*found)
     world.mend()
     mended = world.counters()
@@ -549,7 +518,6 @@ def tally(counters: tuple[int, int], sure: tuple[int, int], room: tuple[int, int
 def test_a_delta_ends_where_the_truth_allows_and_is_the_least(
     counters: tuple[int, int], sure: tuple[int, int], room: tuple[int, int]
 ) -> None:
-    """After it every counter lies between what is sure and what is possible; what lay there is not touched."""
     look = tally(counters, sure, room)
     for name, value in look.counters.items():
         least, most = look.sure[name], look.sure[name] + look.uncertain[name]
@@ -567,7 +535,6 @@ def test_nothing_is_added_unless_two_looks_are_the_same(counters: tuple[int, int
 
 
 def test_truths_beside_are_those_of_suspect_mailboxes_alone() -> None:
-    """Memory grows with the suspect mailboxes, not with all suspects."""
     ours, theirs = truth_row(1), truth_row(2, mailboxid=uuid_at(START, 99))
     suspects: Iterable[Suspect] = [mirror_suspect(ours, Verdict.TORN), mirror_suspect(theirs, Verdict.TORN), SUSPECT]
     assert truths_beside(MESSAGES, COUNTS, [(MAILBOX,)], suspects) == {(MAILBOX,): ((ours["messageid"],),)}

@@ -135,7 +135,6 @@ class Mailbox(World):
 # One goes and another comes, which the mirror does not show yet: the counters are as they were, and not wrong.
 @example(0, [Move(False, 0.0, 0.0, 1.0), Move(True, 2.0, A, 0.0)], 0.0)
 def test_counters_are_never_made_wrong(drift: int, changes: list[Move], seconds_per_read: float) -> None:
-    """Right in the end, or off by exactly what they were off before."""
     mailbox = Mailbox()
     mailbox.begin(drift, changes)
     mailbox.mend(Timing(), seconds_per_read)
@@ -143,7 +142,6 @@ def test_counters_are_never_made_wrong(drift: int, changes: list[Move], seconds_
 
 
 def test_in_a_quiet_mailbox_they_are_made_right() -> None:
-    """The rule does not win by never doing anything."""
     for drift in (-2, 1):
         mailbox = Mailbox()
         mailbox.begin(drift, [])
@@ -152,7 +150,6 @@ def test_in_a_quiet_mailbox_they_are_made_right() -> None:
 
 
 def test_two_looks_at_once_would_make_them_wrong() -> None:
-    """What the wait is for: a change in flight, and a keyspace that was falsely declared quiet."""
     mailbox = Mailbox()
     mailbox.begin(0, [Move(comes=True, at=-0.1, mirror_after=0, counters_after=A)])
     mailbox.mend(Timing(no_writers=True), 0.0)

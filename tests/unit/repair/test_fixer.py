@@ -83,7 +83,6 @@ class TestMirror:
         assert list(world.ledger.findings(world.run)) == []
 
     def test_the_scan_verdict_is_never_applied_as_it_is(self, world: World) -> None:
-        """Only the second verdict counts: what was absent is there by now, but different."""
         truth = world.message(truth_row(modseq=4), projected=False)
         world.put(MESSAGE_ID, mirror_row(truth, modseq=3))
 
@@ -127,7 +126,6 @@ class TestLaterChanges:
         assert set(seen.written_at.values()) == {ahead + 1}
 
     def test_a_fix_under_a_later_tombstone_is_hidden_not_fixed(self, world: World) -> None:
-        """A delete from a fast clock hides the insert: nothing but reading back reveals it."""
         truth = world.message(truth_row(), projected=False)
         world.remove(MESSAGE_ID, place(truth), at=T + 1)
 
@@ -137,7 +135,6 @@ class TestLaterChanges:
         assert [one.result for one in world.ledger.findings(world.run)] == [Verdict.HIDDEN]
 
     def test_a_filter_row_from_a_fast_clock_is_hidden_not_fixed(self, world: World) -> None:
-        """A row of key columns shows no time, so its removal that did nothing is only seen by reading back."""
         key = (MAILBOX_ID, 7)
         world.put(FIRST_UNSEEN, FIRST_UNSEEN.key_row(key), at=START + 600 * MICROS)
 
@@ -146,7 +143,6 @@ class TestLaterChanges:
         assert (outcome.verdict, outcome.result) == (Verdict.WITHDRAW, Verdict.HIDDEN)
 
     def test_a_change_between_the_fix_and_its_reading_back_is_moved(self, world: World) -> None:
-        """A user's newer write is no hidden fix."""
         truth = world.message(truth_row(), projected=False)
         mail = world.memory
 
@@ -174,7 +170,6 @@ class TestRestraint:
 
     @pytest.mark.parametrize("run", [None])
     def test_without_a_run_nothing_is_written_at_all(self, world: World, run: None) -> None:
-        """A check looks, says that a fix is due, and writes nowhere."""
         truth = world.message(truth_row(), projected=False)
         written = world.watch_writes()
 
@@ -213,7 +208,6 @@ class TestRestraint:
         assert (accepted.verdict, accepted.result) == (Verdict.PROJECT, Verdict.FIXED)
 
     def test_lost_content_never_spreads(self, world: World) -> None:
-        """A truth without content is not projected."""
         truth = world.message(truth_row(), projected=False, content=False)
 
         (outcome,) = world.revisit([mirror_suspect(truth, Verdict.PROJECT)])
@@ -222,7 +216,6 @@ class TestRestraint:
         assert world.get(MESSAGE_ID, place(truth)) is None
 
     def test_paths_of_mailboxes_are_only_reported(self, world: World) -> None:
-        """A mailbox that its path does not show: the truth cannot be found by an id, so the scan's verdict stands."""
         world.put(MAILBOX_PATH, {"namespace": "#private", "user": "u", "mailboxname": "INBOX", "mailboxid": MAILBOX_ID})
         suspect = Suspect("mailbox", (MAILBOX_ID,), Verdict.PROJECT)
         fixer = Fixer(world.mail, world.ledger, world.clock, (PATHS,), world.errand(), Pace(None, world.clock))
@@ -233,7 +226,6 @@ class TestRestraint:
         assert MAILBOX.name == "mailbox"
 
     def test_counters_are_left_to_their_own_mender(self, world: World) -> None:
-        """A counter suspect gives no outcome here."""
         assert world.revisit([Suspect("mailboxCounters", (MAILBOX_ID,), Verdict.AMEND)]) == []
 
 
@@ -269,7 +261,6 @@ class TestSmallProjections:
         assert (outcome.verdict, outcome.result) == (Verdict.AGREE, None)
 
     def test_missing_elements_are_added_as_of_t_and_others_stay(self, world: World) -> None:
-        """A union only grows, whatever was added to it since T."""
         world.mail.write(Change(APPLICABLE_FLAG, (MAILBOX_ID,), add={"userflags": frozenset({"new"})}, at=T + 5))
         suspect = Suspect("applicableFlag", (MAILBOX_ID,), Verdict.AMEND, wanted={"userflags": frozenset({"a", "new"})})
 
@@ -281,7 +272,6 @@ class TestSmallProjections:
         assert seen.row["userflags"] == {"a", "new"}
 
     def test_a_lagging_union_is_told_by_its_truth(self, world: World) -> None:
-        """A writer's lag names no elements, only the message: they are read from the truth."""
         truth = world.message(truth_row(userflags=frozenset({"x"})))
         suspect = Suspect("applicableFlag", (MAILBOX_ID,), Verdict.AMEND, (truth["messageid"],))
 
@@ -297,7 +287,6 @@ class TestBeforeImages:
     """Nothing is destroyed without one."""
 
     def test_a_before_image_holds_both_sides_with_their_times(self, world: World) -> None:
-        """And it is there before the write."""
         truth = world.message(truth_row(), projected=False)
         world.put(MESSAGE_ID, mirror_row(truth, modseq=0), at=LONG_AGO + 3)
 
@@ -311,7 +300,6 @@ class TestBeforeImages:
         assert (image.verdict, image.result) == (Verdict.AMEND, Verdict.FIXED)
 
     def test_what_cannot_be_recorded_is_not_written(self, world: World) -> None:
-        """A ledger that refuses stops the write, and the outcome says so."""
         truth = world.message(truth_row(), projected=False)
         world.fail_in_ledger(lambda operation: isinstance(operation, Put))
 
@@ -322,7 +310,6 @@ class TestBeforeImages:
         assert world.get(MESSAGE_ID, place(truth)) is None
 
     def test_a_retried_task_counts_its_fix_and_keeps_the_first_image(self, world: World) -> None:
-        """Running the same errand twice is like running it once."""
         truth = world.message(truth_row(), projected=False)
         world.put(MESSAGE_ID, mirror_row(truth, modseq=0))
         suspects = [mirror_suspect(truth, Verdict.AMEND)]
@@ -337,7 +324,6 @@ class TestBeforeImages:
         assert image.projected.row["modseq"] == 0
 
     def test_a_retried_removal_is_counted_too(self, world: World) -> None:
-        """A row that is gone bears no stamp: the ledger remembers who removed it."""
         truth = truth_row()
         world.project(truth)
         suspects = [mirror_suspect(truth, Verdict.WITHDRAW, known=False)]
@@ -347,7 +333,6 @@ class TestBeforeImages:
         assert [(one.verdict, one.result) for one in outcomes] == [(Verdict.WITHDRAW, Verdict.FIXED)] * 2
 
     def test_a_result_that_could_not_be_noted_is_told(self, world: World) -> None:
-        """The fix stands, and the outcome says what the ledger lacks."""
         truth = world.message(truth_row(), projected=False)
         world.fail_in_ledger(lambda operation: isinstance(operation, Put) and "result" in operation.row)
 
@@ -362,7 +347,6 @@ class TestTrouble:
 
     @pytest.mark.parametrize("failing", [IMAP_UID.name, MESSAGE_ID.name, MESSAGE_V3.name])
     def test_a_read_that_fails_becomes_the_outcome_s_error(self, world: World, failing: str) -> None:
-        """And the other suspects are mended."""
         sick, sound = world.message(truth_row(1), projected=False), world.message(truth_row(2), projected=False)
         world.fail_in_mail(
             lambda operation: (
@@ -379,7 +363,6 @@ class TestTrouble:
         assert told == {1: (None, True), 2: (Verdict.FIXED, False)}
 
     def test_a_write_that_fails_becomes_the_outcome_s_error(self, world: World) -> None:
-        """It may have been applied or not: the next run finds out."""
         truth = world.message(truth_row(), projected=False)
         world.fail_in_mail(lambda operation: isinstance(operation, Put))
 
@@ -389,14 +372,12 @@ class TestTrouble:
         assert outcome.error is not None
 
     def test_an_unknown_projection_is_an_error_of_its_own(self, world: World) -> None:
-        """A journalled suspect of a table that the keyspace lacks."""
         (outcome,) = world.revisit([Suspect("elsewhere", (1,), Verdict.PROJECT)])
 
         assert outcome.error is not None
         assert "elsewhere" in outcome.error
 
     def test_more_suspects_than_a_batch_give_one_outcome_each(self, world: World) -> None:
-        """Streams are taken in bounded batches."""
         truths = [world.message(truth_row(number), projected=False) for number in range(1, BATCH_SUSPECTS + 52)]
 
         outcomes = world.revisit(mirror_suspect(truth, Verdict.PROJECT) for truth in truths)
@@ -405,7 +386,6 @@ class TestTrouble:
         assert {one.result for one in outcomes} == {Verdict.FIXED}
 
     def test_the_pace_is_kept(self, world: World) -> None:
-        """Suspects are looked at no faster than allowed."""
         truths = [world.message(truth_row(number)) for number in range(1, 3 * BATCH_SUSPECTS + 1)]
         fixer = Fixer(world.mail, world.ledger, world.clock, (MESSAGES,), world.errand(), Pace(100, world.clock))
 

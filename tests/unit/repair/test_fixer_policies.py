@@ -25,7 +25,6 @@ class TestLastTraces:
     """Projections without truth: withdrawn, restored or reported."""
 
     def test_a_last_trace_is_told_apart(self, world: World) -> None:
-        """The content stands, and no truth row of the message does."""
         lost, moved = truth_row(1), truth_row(2)
         for row in (lost, moved):
             world.message(row)
@@ -55,7 +54,6 @@ class TestLastTraces:
         }
 
     def test_what_is_no_last_trace_is_withdrawn_even_then(self, world: World) -> None:
-        """A projection whose content is gone can restore nothing."""
         truth = world.message(truth_row(), content=False)
         world.remove(IMAP_UID, IMAP_UID.key_of(truth), at=LONG_AGO + 1)
 
@@ -69,7 +67,6 @@ class TestQuarantine:
     """Truth rows whose content is lost."""
 
     def test_an_orphan_goes_with_its_projections(self, world: World) -> None:
-        """The truth row first, conditionally; then the mirror's and the filters' rows; each with a before-image."""
         truth = world.message(truth_row(flagdeleted=True), content=False)
 
         (outcome,) = world.revisit([mirror_suspect(truth, Verdict.LOST_CONTENT)], orphans="quarantine")
@@ -82,7 +79,6 @@ class TestQuarantine:
         assert recorded == {"messageIdTable", "firstUnseen", "messageDeleted"}
 
     def test_nothing_younger_than_a_day_is_quarantined(self, world: World) -> None:
-        """Its birth stands in the message id."""
         young = truth_row(born=START - (DAY_SECONDS - 1) * MICROS)
         world.message(young, content=False)
 
@@ -92,7 +88,6 @@ class TestQuarantine:
         assert world.get(IMAP_UID, IMAP_UID.key_of(young)) is not None
 
     def test_an_orphan_that_changed_meanwhile_stays(self, world: World) -> None:
-        """The removal is conditional on what was seen."""
         truth = world.message(truth_row(), content=False)
 
         def user_is_faster(operation: Operation, carry_out: Callable[[], Any]) -> Any:
@@ -125,7 +120,6 @@ class TestLeaks:
         assert world.get(MESSAGE_V3, (message(1),)) is None
 
     def test_content_that_a_truth_names_by_now_is_kept(self, world: World) -> None:
-        """The second look finds the truth by the content's own key."""
         world.message(truth_row())
 
         (outcome,) = world.revisit([Suspect("messageV3", (message(1),), Verdict.LEAK)], leaks="collect")
@@ -136,7 +130,6 @@ class TestLeaks:
         ("born", "written"), [(START - 3600 * MICROS, LONG_AGO), (LONG_AGO, START - 3600 * MICROS)]
     )
     def test_nothing_younger_than_a_day_is_collected(self, world: World, born: int, written: int) -> None:
-        """Neither by the message's birth nor by the row's own time."""
         world.put(MESSAGE_V3, content_row(message(1, born)), at=written)
 
         (outcome,) = world.revisit([Suspect("messageV3", (message(1, born),), Verdict.LEAK)], leaks="collect")

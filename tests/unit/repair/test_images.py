@@ -56,7 +56,6 @@ suspects = st.builds(
 
 @given(values)
 def test_every_value_comes_back_as_it_was(value: Any) -> None:
-    """Type and all: a date does not come back as an instant, nor a set as a list."""
     back = unpacked(packed(value))
     assert back == value
     assert type(back) is type(value)
@@ -67,32 +66,27 @@ def test_every_value_comes_back_as_it_was(value: Any) -> None:
     [datetime(2026, 1, 2, 3, 4, 5, 678901, UTC), date(2026, 1, 2), time(3, 4), Decimal("1.50"), ({"a": (b"x",)},)],
 )
 def test_rare_values_come_back_too(value: Any) -> None:
-    """What only a column unknown to the catalog may hold."""
     assert unpacked(packed(value)) == value
 
 
 def test_what_has_no_form_is_refused_rather_than_lost() -> None:
-    """A before-image that cannot come back is worth nothing: the write that needs it must not happen."""
     with pytest.raises(MailmendError, match="complex"):
         packed(1j)
 
 
 @given(st.lists(plain, max_size=3).map(tuple), st.lists(plain, max_size=3).map(tuple))
 def test_key_lines_are_equal_exactly_for_equal_keys(one: tuple[Any, ...], other: tuple[Any, ...]) -> None:
-    """A key's line can be a key itself."""
     assert key_from(key_text(one)) == one
     if key_text(one) == key_text(other):
         assert one == other
 
 
 def test_sets_have_one_line_whatever_their_order() -> None:
-    """Two builds of one set give one text."""
     assert key_text((frozenset("abc"),)) == key_text((frozenset("cba"),))
 
 
 @given(suspects)
 def test_a_suspect_fits_on_one_line_and_comes_back(suspect: Suspect) -> None:
-    """Line breaks inside of values do not break lines."""
     line = suspect_text(suspect)
     assert "\n" not in line
     assert suspect_from(line) == suspect
@@ -102,7 +96,6 @@ def test_a_suspect_fits_on_one_line_and_comes_back(suspect: Suspect) -> None:
 def test_an_image_keeps_what_was_seen_and_not_what_became_of_it(
     suspect: Suspect, verdict: Verdict, truths: tuple[Seen, ...], projected: Seen | None, last: bool
 ) -> None:
-    """Result and error are kept apart, since they are known only later."""
     outcome = Finding(suspect, verdict, Verdict.FIXED, truths, projected, last_trace=last, error="x")
     back = image_from(image_text(outcome))
     assert back == Finding(suspect, verdict, None, truths, projected, last_trace=last)

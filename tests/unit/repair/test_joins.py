@@ -60,7 +60,6 @@ def at_one_place(  # noqa: PLR0917 - one for each thing that can be seen
     "seen", list(product((False, True), repeat=8)), ids=lambda bits: "".join("01"[bit] for bit in bits)
 )
 def test_every_combination_is_judged_by_the_one_table(seen: tuple[bool, ...]) -> None:
-    """Mirror and filter alike; the suspect carries the place's key and every truth that claims it."""
     in_truth, clash, mirrored, agree, has_content, whole, unseen, listed = seen
     found = {one.projection: one for one in place_suspects(FORMS, by_place(at_one_place(*seen)))}
 
@@ -95,7 +94,6 @@ def test_every_combination_is_judged_by_the_one_table(seen: tuple[bool, ...]) ->
 
 
 def test_a_row_that_was_read_twice_is_no_clash() -> None:
-    """Paging may repeat a row; its key tells that it is the same."""
     record = truth_record(truth_row(1))
     place, mark = FORMS.mirror(mirror_row(truth_row(1)))
 
@@ -105,7 +103,6 @@ def test_a_row_that_was_read_twice_is_no_clash() -> None:
 
 
 def test_content_is_a_leak_exactly_where_no_truth_names_it() -> None:
-    """And a truth learns whether its content stands."""
     assert MESSAGES.content is not None
     content_key = packing_key(MESSAGES.content.table)
     contents = [(content_key({"messageid": message(number)}), int(Tag.BESIDE)) for number in (1, 2)]
@@ -151,7 +148,6 @@ def test_groups_are_judged_as_a_plain_sum_would(
     counters: tuple[int, int] | None,
     portion: int,
 ) -> None:
-    """However often the sums went to disk in between: keywords may be too many, counters must fit what is sure."""
     sums, spilled = GroupSums(FORMS), list[tuple[Any, ...]]()
     for number, record in enumerate(asked(told), start=1):
         sums.add(record)
@@ -186,7 +182,6 @@ PLACES = st.lists(
 
 @given(PLACES)
 def test_merging_suspects_loses_nothing_and_repeats_nothing(some: list[Suspect]) -> None:
-    """Each place once, with every truth and every element that any of its suspects knew of; merging again is idle."""
     one_each = merged(some)
 
     places = [(one.projection, one.key) for one in one_each]

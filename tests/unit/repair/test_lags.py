@@ -55,7 +55,6 @@ class Ledger:
 
 
 def test_a_lag_comes_back_as_it_was() -> None:
-    """Suspects of every kind, with their cause and the moment they were noticed."""
     ledger = Ledger(None)
     ledger.journal.journal([SUSPECT, UNION], "no answer")
     assert sorted(ledger.due(), key=lambda one: one.projection) == [UNION, SUSPECT]
@@ -65,7 +64,6 @@ def test_a_lag_comes_back_as_it_was() -> None:
 
 
 def test_younger_lags_are_not_due() -> None:
-    """Only what was noticed before the moment that is asked about."""
     ledger = Ledger(None)
     ledger.journal.journal([SUSPECT], "")
     noticed = ledger.clock.micros()
@@ -74,7 +72,6 @@ def test_younger_lags_are_not_due() -> None:
 
 
 def test_lags_of_many_days_are_found_and_forgotten() -> None:
-    """The oldest day first; a lag that is removed does not come again."""
     ledger = Ledger(None)
     ledger.journal.journal([SUSPECT], "old")
     ledger.clock.advance(3 * 86_400)
@@ -87,7 +84,6 @@ def test_lags_of_many_days_are_found_and_forgotten() -> None:
 
 
 def test_keyspaces_do_not_see_each_others_lags() -> None:
-    """One ledger serves several mail keyspaces."""
     ledger = Ledger(None)
     ledger.journal.journal([SUSPECT], "")
     ledger.clock.advance(1)
@@ -95,7 +91,6 @@ def test_keyspaces_do_not_see_each_others_lags() -> None:
 
 
 def test_an_unreadable_journal_is_said() -> None:
-    """Better no answer than half of the lags."""
     ledger = Ledger(None)
     ledger.faults.fail(lambda one: isinstance(one, Read), TimedOut("no answer"))
     with pytest.raises(TimedOut):
@@ -103,7 +98,6 @@ def test_an_unreadable_journal_is_said() -> None:
 
 
 def test_a_refused_lag_goes_to_a_local_file_and_comes_back(tmp_path: Path) -> None:
-    """Written down before the writer goes on; drained into the ledger once it answers again; the file is gone then."""
     ledger = Ledger(tmp_path / "spool")
     assert ledger.spool is not None
     ledger.refuse(2)
@@ -118,7 +112,6 @@ def test_a_refused_lag_goes_to_a_local_file_and_comes_back(tmp_path: Path) -> No
 
 
 def test_what_cannot_be_drained_stays(tmp_path: Path) -> None:
-    """When the ledger refuses again the file is as it was."""
     ledger = Ledger(tmp_path)
     assert ledger.spool is not None
     ledger.refuse(2)
@@ -131,7 +124,6 @@ def test_what_cannot_be_drained_stays(tmp_path: Path) -> None:
 
 
 def test_a_line_cut_short_by_a_kill_costs_only_itself(tmp_path: Path) -> None:
-    """A torn line in the middle or at the end is left out; the whole ones are kept."""
     ledger = Ledger(tmp_path)
     assert ledger.spool is not None
     ledger.refuse(2)
@@ -168,7 +160,6 @@ def _append(directory: Path, number: int) -> None:
 
 
 def test_processes_do_not_disturb_each_other(tmp_path: Path) -> None:
-    """Each has a file of its own; one that is drained while it is written to loses nothing."""
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=_append, args=(tmp_path, number)) for number in range(2)]
     for process in processes:
@@ -182,7 +173,6 @@ def test_processes_do_not_disturb_each_other(tmp_path: Path) -> None:
 
 
 def test_a_lag_that_nobody_takes_is_told(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
-    """Neither ledger nor disk: the caller learns it, and the log keeps the entry itself, as the file would have."""
     (tmp_path / "file").write_text("")
     for directory in (None, tmp_path / "file" / "spool"):
         ledger = Ledger(directory)
@@ -196,7 +186,6 @@ def test_a_lag_that_nobody_takes_is_told(caplog: pytest.LogCaptureFixture, tmp_p
 
 
 def test_a_disk_that_takes_half_of_a_lag_keeps_the_others(tmp_path: Path) -> None:
-    """What was journalled before is drained; the half line is passed over, and what comes later is kept again."""
     ledger = Ledger(tmp_path)
     assert ledger.spool is not None
     ledger.refuse(3)
@@ -233,7 +222,6 @@ class Shop(Desk):
 
 
 def test_lags_are_mended_without_a_scan() -> None:
-    """Whatever outlived its retries, of any projection: one call mends exactly it, and forgets it."""
     shop = Shop()
     for table in (MESSAGE_ID, FIRST_UNSEEN):
         shop.faults.fail(on(table), TimedOut("no answer"), times=6)
@@ -250,10 +238,6 @@ def test_lags_are_mended_without_a_scan() -> None:
 
 
 def test_a_batch_that_lags_loses_no_flag() -> None:
-    """Mails of one batch, each with keywords of its own: the mailbox's one row lags with all of them, not the first's.
-
-    A later scan is not needed: the journal alone leads to every keyword.
-    """
     shop = Shop()
     shop.faults.fail(lambda one: one.table.spelling == "applicableFlag", TimedOut("no answer"), times=30)
     shop.store.add_all(shop.inbox, [mail("one", "work", "later"), mail("two", "home"), mail("three", "home", "zoo")])
@@ -266,7 +250,6 @@ def test_a_batch_that_lags_loses_no_flag() -> None:
 
 
 def test_lagging_deletes_are_mended() -> None:
-    """Rows that should be gone go."""
     shop = Shop()
     stored = shop.store.add(shop.inbox, mail())
     for table in (MESSAGE_ID, FIRST_UNSEEN):
@@ -278,7 +261,6 @@ def test_lagging_deletes_are_mended() -> None:
 
 
 def test_a_lag_that_has_settled_is_forgotten() -> None:
-    """A projection that agrees by now needs nothing but to be struck off."""
     shop = Shop()
     stored = shop.store.add(shop.inbox, mail())
     key = (shop.inbox, stored.uid)
@@ -289,7 +271,6 @@ def test_a_lag_that_has_settled_is_forgotten() -> None:
 
 
 def test_a_lag_that_cannot_be_mended_yet_stays() -> None:
-    """What fails again is there for the next call."""
     shop = Shop()
     shop.faults.fail(on(MESSAGE_ID), TimedOut("no answer"), times=7)
     shop.store.add(shop.inbox, mail())
@@ -316,7 +297,6 @@ def test_mending_waits_until_the_youngest_is_ripe() -> None:
 
 
 def test_declared_quiet_nothing_is_waited_for() -> None:
-    """Where nobody writes there is no delay."""
     shop = Shop()
     shop.faults.fail(on(MESSAGE_ID), TimedOut("no answer"), times=6)
     shop.store.add(shop.inbox, mail())
@@ -328,7 +308,6 @@ def test_declared_quiet_nothing_is_waited_for() -> None:
 
 
 def test_a_newer_change_is_never_undone_by_mending() -> None:
-    """A lag of an old change: by the time it is mended the message says something else, and keeps saying it."""
     shop = Shop()
     shop.faults.fail(on(MESSAGE_ID), TimedOut("no answer"), times=6)
     stored = shop.store.add(shop.inbox, mail())
@@ -339,7 +318,6 @@ def test_a_newer_change_is_never_undone_by_mending() -> None:
 
 
 def test_lags_of_one_place_are_one_suspect() -> None:
-    """With every truth and every element that any of them knows of."""
     other = Suspect("applicableFlag", UNION.key, Verdict.AMEND, (uuid_at(0, 5),), {"userflags": frozenset({"b"})})
     first, second = merged([UNION, SUSPECT, other, SUSPECT])
     assert first.wanted == {"userflags": frozenset({"wörk", "b"})}
@@ -348,7 +326,6 @@ def test_lags_of_one_place_are_one_suspect() -> None:
 
 
 def test_a_run_is_bounded() -> None:
-    """So many lags are held at once; the rest waits."""
     assert LAGS_MAX == 100_000
     request = Shop().place.order(Timing())
     desk = Desk()

@@ -66,14 +66,12 @@ def test_the_second_contender_hears_who_holds_it_since_when_and_until_when() -> 
 
 
 def test_different_leases_do_not_meet() -> None:
-    """One keyspace's repair does not stop another's."""
     ground = Ground()
     ground.ours.acquire("repair one", "repair messages")
     assert ground.theirs.acquire("repair two", "repair messages").owner == "them@there pid 2"
 
 
 def test_released_is_free_at_once() -> None:
-    """Nobody waits for a time to live that is not needed."""
     ground = Ground()
     ground.ours.release(ground.ours.acquire("repair mail", "repair messages"))
     assert ground.ours.holder("repair mail") is None
@@ -81,7 +79,6 @@ def test_released_is_free_at_once() -> None:
 
 
 def test_a_killed_holder_frees_it_by_time() -> None:
-    """No heartbeat, no release: after its time to live it is gone."""
     ground = Ground()
     ground.ours.acquire("repair mail", "repair messages")
     ground.clock.sleep(TTL_SECONDS - 2)
@@ -92,7 +89,6 @@ def test_a_killed_holder_frees_it_by_time() -> None:
 
 
 def test_heartbeats_keep_every_column_alive() -> None:
-    """Ten times to live later it is still held, and still says by whom: no cell expired under the heartbeat."""
     ground = Ground()
     lease = ground.ours.acquire("repair mail", "repair messages")
     for _ in range(40):
@@ -106,7 +102,6 @@ def test_heartbeats_keep_every_column_alive() -> None:
 
 
 def test_after_a_pause_too_long_the_lease_is_lost_and_not_renewed() -> None:
-    """A holder that slept through its time must not take the row from its new owner."""
     ground = Ground()
     lease = ground.ours.acquire("repair mail", "repair messages")
     ground.clock.sleep(TTL_SECONDS + 1)
@@ -118,7 +113,6 @@ def test_after_a_pause_too_long_the_lease_is_lost_and_not_renewed() -> None:
 
 
 def test_a_lease_that_expired_and_was_taken_by_nobody_is_lost_too() -> None:
-    """Somebody may have held it in between: only a new lease is a lease."""
     ground = Ground()
     lease = ground.ours.acquire("repair mail", "repair messages")
     ground.clock.sleep(TTL_SECONDS + 1)
@@ -134,7 +128,6 @@ def test_a_doubtful_acquisition_that_happened_is_ours() -> None:
 
 
 def test_a_doubtful_acquisition_that_did_not_happen_is_not_ours() -> None:
-    """Better to be refused for once than two holders."""
     ground = Ground()
     ground.on(PutIfAbsent, never_arrived)
     with pytest.raises(LeaseHeld, match="just now"):
@@ -151,7 +144,6 @@ def test_a_doubtful_acquisition_of_a_held_lease_names_its_holder() -> None:
 
 
 def test_a_doubtful_heartbeat_tells_how_long_the_lease_really_lasts() -> None:
-    """Applied or not, the row itself says until when."""
     ground = Ground()
     lease = ground.ours.acquire("repair mail", "repair messages")
     ground.clock.sleep(10)
@@ -162,7 +154,6 @@ def test_a_doubtful_heartbeat_tells_how_long_the_lease_really_lasts() -> None:
 
 
 def test_a_cluster_that_does_not_answer_is_no_free_lease() -> None:
-    """The error passes through: it says what is wrong with the cluster."""
     ground = Ground()
     ground.on(PutIfAbsent, unreachable)
     with pytest.raises(NotEnoughReplicas):
@@ -170,7 +161,6 @@ def test_a_cluster_that_does_not_answer_is_no_free_lease() -> None:
 
 
 def test_a_release_that_fails_is_left_to_time() -> None:
-    """The work is done; an error now would only hide its result."""
     ground = Ground()
     lease = ground.ours.acquire("repair mail", "repair messages")
     ground.on(RemoveIf, unreachable)
@@ -180,7 +170,6 @@ def test_a_release_that_fails_is_left_to_time() -> None:
 
 
 def test_force_ends_the_holding_that_was_seen_and_tells_why() -> None:
-    """At a person's word; the former holder finds out at its next heartbeat."""
     ground = Ground()
     lease = ground.ours.acquire("repair mail", "repair messages")
     ended = ground.theirs.force_release("repair mail", "host is gone")
@@ -191,7 +180,6 @@ def test_force_ends_the_holding_that_was_seen_and_tells_why() -> None:
 
 
 def test_check_refuses_when_too_little_time_is_left() -> None:
-    """A statement must not outlive its lease; clocks and whole seconds of the servers are allowed for."""
     ground = Ground()
     held = TakenLease(ground.ours.acquire("repair mail", "repair messages"), ground.clock)
     held.check(seconds=20)
@@ -201,7 +189,6 @@ def test_check_refuses_when_too_little_time_is_left() -> None:
 
 
 def test_a_heartbeat_that_cannot_reach_the_cluster_tries_again_until_time_is_up() -> None:
-    """A short outage costs nothing; a long one costs the lease."""
     ground = Ground()
     held = TakenLease(ground.ours.acquire("repair mail", "repair messages"), ground.clock)
     ground.on(ChangeIf, unreachable)
@@ -218,7 +205,6 @@ def test_a_heartbeat_that_cannot_reach_the_cluster_tries_again_until_time_is_up(
 
 
 def test_a_heartbeat_that_finds_another_holder_stops() -> None:
-    """And whoever checks before a statement hears of it."""
     ground = Ground()
     held = TakenLease(ground.ours.acquire("repair mail", "repair messages"), ground.clock)
     ground.theirs.force_release("repair mail", "host is gone")
@@ -228,7 +214,6 @@ def test_a_heartbeat_that_finds_another_holder_stops() -> None:
 
 
 def test_the_context_holds_while_the_body_runs_and_releases_after_an_error_too() -> None:
-    """Forgotten releases cannot happen."""
     ground = Ground()
 
     def work() -> None:
@@ -259,7 +244,6 @@ def test_the_heartbeat_thread_renews_by_itself_and_ends_with_the_body() -> None:
 
 
 def test_one_of_many_contenders_wins() -> None:
-    """All at once, from threads of their own."""
     ground = Ground()
     won: list[Lease] = []
     lost: list[MailmendError] = []

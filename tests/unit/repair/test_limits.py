@@ -71,7 +71,6 @@ def due(detection: Scanned, allowed: int, **changes: Any) -> Excess | None:
     ],
 )
 def test_only_what_would_be_written_counts(found: Suspect, changes: dict[str, Any], written: bool) -> None:
-    """Every option that keeps a repair from writing keeps a suspect out of the sum."""
     excess = due(Scanned((found,)), 0, **changes)
 
     assert (excess is not None) == written
@@ -80,7 +79,6 @@ def test_only_what_would_be_written_counts(found: Suspect, changes: dict[str, An
 
 
 def test_the_limit_itself_is_allowed() -> None:
-    """Two are due: two may be mended, one may not."""
     detection = Scanned((suspect(MIRROR, Verdict.PROJECT, 1), suspect(MIRROR, Verdict.AMEND, 2)))
 
     assert due(detection, 2) is None
@@ -88,7 +86,6 @@ def test_the_limit_itself_is_allowed() -> None:
 
 
 def test_below_the_limit_nothing_is_streamed() -> None:
-    """The counts tell; a million suspects stay on the executors."""
     detection = Scanned((suspect(MIRROR, Verdict.PROJECT), suspect(CONTENT, Verdict.LEAK, 2)))
 
     due(detection, 2, leaks="collect")
@@ -97,14 +94,12 @@ def test_below_the_limit_nothing_is_streamed() -> None:
 
 
 def test_young_content_does_not_stop_what_is_within_the_limit() -> None:
-    """Of two leaks only the old one would go."""
     detection = Scanned((suspect(CONTENT, Verdict.LEAK, 1), suspect(CONTENT, Verdict.LEAK, 2, age_seconds=60)))
 
     assert due(detection, 1, leaks="collect") is None
 
 
 def test_samples_are_few_and_of_what_is_due() -> None:
-    """A person sees keys; what is only reported is not among them."""
     lost = suspect(MIRROR, Verdict.LOST_CONTENT, 1)
     missing = [suspect(MIRROR, Verdict.PROJECT, number) for number in range(2, 20)]
 
@@ -116,7 +111,6 @@ def test_samples_are_few_and_of_what_is_due() -> None:
 
 
 def test_nobody_to_ask_means_stop_with_what_to_type() -> None:
-    """The message names the number that would let it through."""
     detection = Scanned((suspect(MIRROR, Verdict.PROJECT, 1), suspect(MIRROR, Verdict.PROJECT, 2)))
     order = RepairSettings("mail", (MESSAGES,), max_fixes=1)
 
@@ -129,7 +123,6 @@ def test_nobody_to_ask_means_stop_with_what_to_type() -> None:
 
 @pytest.mark.parametrize("answer", [True, False])
 def test_whoever_is_asked_decides(answer: bool) -> None:
-    """Once, and only above the limit."""
     detection = Scanned((suspect(MIRROR, Verdict.PROJECT),))
     asked: list[Excess] = []
 

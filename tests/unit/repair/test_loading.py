@@ -108,7 +108,6 @@ Make = Callable[[Path, dict[str, bytes]], Path]
 
 @FOLDERS
 def test_everything_is_stored_once(bench: Bench, tmp_path: Path, make: Make) -> None:
-    """All messages, projected, counted; progress tells of each."""
     loaded = bench.load(make(tmp_path, numbered(10)))
     assert (loaded.stored, loaded.already, loaded.refused, loaded.lagged) == (10, 0, 0, 0)
     assert bench.subjects() == sorted(numbered(10).values())
@@ -120,7 +119,6 @@ def test_everything_is_stored_once(bench: Bench, tmp_path: Path, make: Make) -> 
 
 @FOLDERS
 def test_a_second_load_is_refused(bench: Bench, tmp_path: Path, make: Make) -> None:
-    """Unless a second copy is asked for; another mailbox is another load."""
     path = make(tmp_path, numbered(5))
     bench.load(path)
     with pytest.raises(UnsafeRequest, match=NOTHING_LEFT):
@@ -134,7 +132,6 @@ def test_a_second_load_is_refused(bench: Bench, tmp_path: Path, make: Make) -> N
 
 @FOLDERS
 def test_mail_that_came_since_is_loaded_alone(bench: Bench, tmp_path: Path, make: Make) -> None:
-    """An mbox that grew, a directory with new files: only what is new."""
     path = make(tmp_path, numbered(5))
     bench.load(path)
     make(tmp_path, numbered(8))
@@ -145,7 +142,6 @@ def test_mail_that_came_since_is_loaded_alone(bench: Bench, tmp_path: Path, make
 @FOLDERS
 @pytest.mark.parametrize("writes", range(0, 60, 3))
 def test_a_kill_anywhere_is_resumed_without_doubles(bench: Bench, tmp_path: Path, make: Make, writes: int) -> None:
-    """Killed after any number of operations on the tables: the next load completes it, each message once."""
     # Given a load that is killed in the middle of a batch
     path = make(tmp_path, numbered(6))
     left = [writes]
@@ -174,7 +170,6 @@ def test_a_kill_anywhere_is_resumed_without_doubles(bench: Bench, tmp_path: Path
 
 
 def test_a_failure_in_the_middle_is_resumed(bench: Bench, tmp_path: Path) -> None:
-    """The error is raised, what was stored stays, and the same command goes on."""
     path = an_mbox(tmp_path, numbered(10))
     stored: list[int] = []
 
@@ -194,7 +189,6 @@ def test_a_failure_in_the_middle_is_resumed(bench: Bench, tmp_path: Path) -> Non
 
 
 def test_awkward_mail_is_stored_as_it_is(bench: Bench, tmp_path: Path) -> None:
-    """Malformed or not: the bytes of every mail come back."""
     loaded = bench.load(eml_files(tmp_path, dict(AWKWARD)))
     assert loaded.stored == len(AWKWARD)
     assert bench.subjects() == sorted(AWKWARD.values())
@@ -202,7 +196,6 @@ def test_awkward_mail_is_stored_as_it_is(bench: Bench, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_taken_is_named(bench: Bench, tmp_path: Path) -> None:
-    """A mail too large is refused by name and counted; another file is only named. Both are named each time."""
     bench.limits = LoadLimits(batch_messages=4, octets_max=1000)
     path = eml_files(tmp_path, {**numbered(3), "large": b"x" * 2000})
     (path / "readme.txt").write_text("no mail")
@@ -213,20 +206,17 @@ def test_what_cannot_be_taken_is_named(bench: Bench, tmp_path: Path) -> None:
 
 
 def test_batches_are_bounded_in_bytes(bench: Bench, tmp_path: Path) -> None:
-    """A batch is full after so many messages, or so many bytes."""
     bench.limits = LoadLimits(batch_messages=100, batch_octets=3000)
     bench.load(an_mbox(tmp_path, {str(n): b"Subject: x\n\n" + b"y" * 1000 + b"\n" for n in range(9)}))
     assert len({row["modseq"] for row in bench.desk.rows(IMAP_UID)}) == 3
 
 
 def test_flags_and_dates_come_along(bench: Bench, tmp_path: Path) -> None:
-    """Read mail of a Maildir is seen."""
     bench.load(a_maildir(tmp_path, numbered(2)))
     assert {flags_of(row).system for row in bench.desk.rows(IMAP_UID)} == {frozenset({SystemFlag.SEEN})}
 
 
 def test_another_file_of_the_same_name_is_not_resumed(bench: Bench, tmp_path: Path) -> None:
-    """An mbox that was replaced or shortened is refused rather than read from its middle."""
     path = an_mbox(tmp_path, numbered(5))
     bench.load(path)
     for other in (numbered(4), numbered(9, first=100)):
@@ -237,7 +227,6 @@ def test_another_file_of_the_same_name_is_not_resumed(bench: Bench, tmp_path: Pa
 
 
 def test_an_mbox_that_was_empty_may_fill(bench: Bench, tmp_path: Path) -> None:
-    """Nothing is loaded of an empty one; later all of it is."""
     path = an_mbox(tmp_path, {})
     assert bench.load(path) == Loaded()
     an_mbox(tmp_path, numbered(2))
@@ -245,7 +234,6 @@ def test_an_mbox_that_was_empty_may_fill(bench: Bench, tmp_path: Path) -> None:
 
 
 def test_two_processes_do_not_load_the_same(bench: Bench, tmp_path: Path) -> None:
-    """The second is refused while the first is at work."""
     path = an_mbox(tmp_path, numbered(2))
     folder = Folder(path, kind_of(path), "mail", "bob", "INBOX")
     with LoadJournal(tmp_path / "state", folder), pytest.raises(UnsafeRequest, match="another process"):
@@ -254,7 +242,6 @@ def test_two_processes_do_not_load_the_same(bench: Bench, tmp_path: Path) -> Non
 
 
 def test_torn_lines_of_the_journal_are_passed_over(bench: Bench, tmp_path: Path) -> None:
-    """A kill may leave half a line; the next load begins a line of its own."""
     path = an_mbox(tmp_path, numbered(3))
     bench.load(path)
     (journal,) = (tmp_path / "state").iterdir()
@@ -267,7 +254,6 @@ def test_torn_lines_of_the_journal_are_passed_over(bench: Bench, tmp_path: Path)
 
 
 def test_ids_are_made_of_the_load_and_the_key() -> None:
-    """The same at every try, of the load's own time, different for every message and load."""
     load, other = uuid_at(1_000_000, 1), uuid_at(2_000_000, 2)
     ids = {message_id_of(one, key) for one in (load, other) for key in ("0", "1", "caf\udce9")}
     assert len(ids) == 6
@@ -287,7 +273,6 @@ def test_lagging_messages_are_counted(bench: Bench, tmp_path: Path) -> None:
 def test_a_full_disk_for_the_state_stops_the_load_and_the_same_command_goes_on(
     bench: Bench, tmp_path: Path, make: Make, room: int
 ) -> None:
-    """Wherever the journal is cut: an error that names folder and cause, every message there once afterwards."""
     path = make(tmp_path, numbered(20))
     (tmp_path / "state").mkdir()
     bench.limits = LoadLimits(batch_messages=3)
@@ -304,7 +289,6 @@ def test_a_full_disk_for_the_state_stops_the_load_and_the_same_command_goes_on(
 
 
 def test_a_state_folder_that_cannot_be_is_told(bench: Bench, tmp_path: Path) -> None:
-    """Before anything is stored."""
     (tmp_path / "state").write_text("a file")
 
     with pytest.raises(StateUnwritable, match="state: File exists"):
@@ -314,7 +298,6 @@ def test_a_state_folder_that_cannot_be_is_told(bench: Bench, tmp_path: Path) -> 
 
 
 def test_what_lags_and_nobody_takes_note_of_is_counted_apart(bench: Bench, tmp_path: Path) -> None:
-    """The sums say that only a check finds it again."""
     bench.desk.lags.full = True
     bench.desk.faults.fail(lambda one: one.table.spelling == "messageIdTable", AccessDenied("no"), times=2)
 
@@ -324,7 +307,6 @@ def test_what_lags_and_nobody_takes_note_of_is_counted_apart(bench: Bench, tmp_p
 
 
 def test_a_resumed_message_whose_look_cannot_be_journalled_stays_in_doubt(bench: Bench, tmp_path: Path) -> None:
-    """It may stand in the truth and nowhere else: the load stops rather than to pass it over; later it goes on."""
     path = an_mbox(tmp_path, numbered(3))
     usual = bench.desk.tables.surround
 
@@ -348,8 +330,6 @@ def test_a_resumed_message_whose_look_cannot_be_journalled_stays_in_doubt(bench:
 
 
 def test_a_full_disk_for_blobs_stops_the_load(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error, nothing half done, and the same command goes on."""
-
     def full(*_: bytes) -> str:
         raise MailmendError("no room")
 

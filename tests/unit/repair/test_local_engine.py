@@ -141,7 +141,6 @@ def _mirrored(draw: st.DrawFn, place: tuple[Any, int], truth: Row | None) -> lis
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(keyspaces(), st.booleans(), st.sampled_from([1, 1 << 20]))
 def test_the_suspects_are_those_of_the_oracle(rows: Rows, accept_torn: bool, part_bytes_max: int) -> None:
-    """Every verdict, every projection, with truth ids and what is wanted; also where parts are spread again."""
     found = detected([MESSAGES], rows, accept_torn=accept_torn, part_bytes_max=part_bytes_max)
     assert ordered(found) == ordered(list(expected_suspects(MESSAGES, rows, accept_torn=accept_torn)))
 
@@ -178,7 +177,6 @@ mailboxes = st.lists(
 @settings(max_examples=100)
 @given(paths, mailboxes)
 def test_paths_are_checked_by_the_same_code(registry: list[Row], boxes: list[Row]) -> None:
-    """Another truth, another key, fields of a user type: nothing in the engine knows of mail."""
     stored = [
         {
             "id": row["id"],
@@ -210,7 +208,6 @@ def test_fingerprints_are_equal_exactly_where_rows_agree(one: Row, other: Row) -
 
 
 def test_a_truths_fingerprint_is_that_of_the_mirror_row_which_it_demands() -> None:
-    """Renamed columns too: the paths' names differ on both sides."""
     truth = {
         "namespace": "#private",
         "user": "bob",
@@ -266,7 +263,6 @@ def james(*, damaged: bool) -> tuple[LocalDetection, SilentProgress]:
 
 
 def test_progress_tells_every_row_and_every_suspect() -> None:
-    """The rows of each table as they are read, then what is compared."""
     detection, progress = james(damaged=True)
     assert progress.steps >= sum(detection.scanned.values())
     assert progress.suspects == 283
@@ -290,7 +286,6 @@ def test_the_scan_keeps_its_pace() -> None:
 
 
 def test_the_second_look_mends_what_the_first_one_found() -> None:
-    """Suspects go to the one write path for fixes; afterwards a check finds nothing."""
     world = World()
     for number in range(1, 21):
         world.message(truth_row(number), projected=number % 4 != 0)
@@ -306,7 +301,6 @@ def test_the_second_look_mends_what_the_first_one_found() -> None:
 
 
 def test_a_scan_that_breaks_off_leaves_nothing_on_disk(tmp_path: Path) -> None:
-    """Half the ring went away while the truth was read."""
     tables, clock = filled([MESSAGES], {"imapUidTable": [truth_row(1)]})
 
     def broken(operation: Any, carry_out: Any) -> Any:
@@ -321,12 +315,10 @@ def test_a_scan_that_breaks_off_leaves_nothing_on_disk(tmp_path: Path) -> None:
 
 
 def test_an_empty_keyspace_has_no_suspects() -> None:
-    """Nothing is nothing."""
     assert detected(FAMILIES, {}) == []
 
 
 def test_memory_does_not_grow_with_the_messages() -> None:
-    """Three times as many messages need little more memory; the figure for a million is the slow test's."""
     one, three = checked(10_000), checked(30_000)
     assert three["counts"]["messageIdTable"] == {"PROJECT": 3, "AMEND": 3, "LOST_CONTENT": 3}
     assert three["mib"] < one["mib"] + 20

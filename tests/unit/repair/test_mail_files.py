@@ -32,13 +32,11 @@ def written(path: Path, content: bytes) -> Path:
 
 
 def test_every_awkward_mail_of_an_mbox_arrives_byte_for_byte(tmp_path: Path) -> None:
-    """Nothing is dropped, joined, cut or changed."""
     path = written(tmp_path / "mbox", mbox_of(WHOLE))
     assert contents(path) == [quoted(content) for content in WHOLE.values()]
 
 
 def test_the_standard_library_reads_the_same(tmp_path: Path) -> None:
-    """Python's own reader, which holds every offset, finds the same messages."""
     path = written(tmp_path / "mbox", mbox_of(WHOLE))
     with_stdlib = mailbox.mbox(path)
     theirs = [with_stdlib.get_bytes(key) for key in with_stdlib.keys()]  # noqa: SIM118 a mailbox iterates over mails
@@ -49,13 +47,11 @@ def test_the_standard_library_reads_the_same(tmp_path: Path) -> None:
 @settings(max_examples=50)
 @given(st.lists(st.binary(max_size=60).map(lambda body: b"Subject: x\n\n" + body.replace(b"\r", b"")), max_size=6))
 def test_any_bodies_come_back(tmp_path_factory: pytest.TempPathFactory, mails: list[bytes]) -> None:
-    """Whatever bytes a body is made of."""
     path = written(tmp_path_factory.mktemp("any") / "mbox", mbox_of({str(n): one for n, one in enumerate(mails)}))
     assert contents(path) == [quoted(one) for one in mails]
 
 
 def test_reading_goes_on_at_any_message(tmp_path: Path) -> None:
-    """Each message tells where the next begins."""
     path = written(tmp_path / "mbox", mbox_of(WHOLE))
     everything = list(mbox_messages(path))
     for number, one in enumerate(everything):
@@ -79,7 +75,6 @@ def test_where_a_message_begins(tmp_path: Path, body: bytes, count: int) -> None
 
 
 def test_an_empty_mbox_has_no_mail(tmp_path: Path) -> None:
-    """That is how a mail program leaves it behind."""
     path = written(tmp_path / "mbox", b"")
     assert kind_of(path) is FolderKind.MBOX
     assert contents(path) == []
@@ -94,7 +89,6 @@ def test_what_is_no_mbox_is_named(tmp_path: Path, content: bytes) -> None:
 
 
 def test_other_things_are_refused(tmp_path: Path) -> None:
-    """No such file; a directory without mail."""
     with pytest.raises(BadMail, match="does not exist"):
         kind_of(tmp_path / "nothing")
     with pytest.raises(BadMail, match="neither a Maildir"):
@@ -102,7 +96,6 @@ def test_other_things_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_message_too_large_is_refused_by_name_and_never_held(tmp_path: Path) -> None:
-    """Its place is named, those around it arrive, and memory stays small."""
     path = tmp_path / "mbox"
     with path.open("wb") as file:
         file.write(LINE + b"A: small\n\nx\n\n" + LINE + b"A: large\n\n")
@@ -119,7 +112,6 @@ def test_a_message_too_large_is_refused_by_name_and_never_held(tmp_path: Path) -
 
 
 def test_a_maildir_is_read_in_order_of_delivery(tmp_path: Path) -> None:
-    """Cur and new, flags from the file's name; tmp is not mail yet, folders within are named."""
     folder = tmp_path / "Maildir"
     written(folder / "cur" / "1700000002.b.host:2,FS", b"A: b\n\n2")
     written(folder / "new" / "1700000001.a.host", b"A: a\n\n1")
@@ -136,7 +128,6 @@ def test_a_maildir_is_read_in_order_of_delivery(tmp_path: Path) -> None:
 
 
 def test_a_directory_of_eml_files(tmp_path: Path) -> None:
-    """All of them, however deep; other files are named and are no failure."""
     written(tmp_path / "a.eml", b"A: a\n\n")
     written(tmp_path / "deep" / "b.EML", b"A: b\n\n")
     written(tmp_path / "deep" / "notes.txt", b"")
@@ -158,7 +149,6 @@ def test_one_eml_file(tmp_path: Path) -> None:
 
 
 def test_a_file_that_vanishes_or_cannot_be_read_is_refused_by_name(tmp_path: Path) -> None:
-    """The others are loaded all the same."""
     written(tmp_path / "a.eml", b"A: a\n\n")
     (tmp_path / "b.eml").symlink_to(tmp_path / "gone")
     items = list(mail_in(tmp_path, FolderKind.EML_FILES))
@@ -167,7 +157,6 @@ def test_a_file_that_vanishes_or_cannot_be_read_is_refused_by_name(tmp_path: Pat
 
 
 def test_a_folder_that_goes_away_meanwhile_is_named(tmp_path: Path) -> None:
-    """Removed, unmounted, or no longer ours to read: one clear error with its name, whatever the kind."""
     for name in ("cur", "new"):
         (tmp_path / name).mkdir()
     (tmp_path / "new").rmdir()

@@ -28,7 +28,6 @@ def flags_in(content: bytes, **found: object) -> Flags:
 
 @pytest.mark.parametrize("name", AWKWARD)
 def test_every_awkward_mail_becomes_one(name: str) -> None:
-    """Byte for byte, with a date that can be stored."""
     for envelope in (b"", ENVELOPE):
         mail = mail_of(Found("k", "n", AWKWARD[name], envelope=envelope, touched_at=0.0), NOW)
         assert mail.header + mail.body == AWKWARD[name]
@@ -45,7 +44,6 @@ def test_nothing_fails(content: bytes, envelope: bytes) -> None:
 
 
 def test_the_best_date_wins() -> None:
-    """Its last arrival, then the mbox's own line, then the sender's date, then the file's, then now."""
     received = b"Received: from x by y; Fri, 6 Mar 2026 10:11:12 +0100\nReceived: from z; Thu, 5 Mar 2026 1:1:1 +0000\n"
     sent = b"Date: Tue, 3 Mar 2026 00:00:00 +0000\n"
     other = b"From a@b.example Wed Mar  4 00:00:00 2026\n"
@@ -66,20 +64,17 @@ def test_the_best_date_wins() -> None:
     ],
 )
 def test_dates_of_mbox_lines(line: bytes) -> None:
-    """The forms that mail programs write."""
     assert date_of(b"A: b\n\n", line) == DAY
 
 
 @pytest.mark.parametrize("name", ["absurd date", "date long ago", "date far ahead", "broken encoded word"])
 def test_an_impossible_date_is_none(name: str) -> None:
-    """The next best source is asked."""
     assert date_of(AWKWARD[name], ENVELOPE) == DAY
     assert date_of(AWKWARD[name], b"", 86400.0).year == 1970
 
 
 @pytest.mark.parametrize("touched_at", [-1.0, 1e18, float("inf")])
 def test_an_impossible_file_time_is_none(touched_at: float) -> None:
-    """A file system that lies about its times gets now."""
     assert date_of(b"A: b\n\n", b"", touched_at) == NOW
 
 
@@ -101,7 +96,6 @@ def test_flags_of_an_mbox() -> None:
 
 
 def test_keywords_of_an_mbox() -> None:
-    """Words between spaces or commas; what cannot be a keyword is left out."""
     flags = flags_in(b'X-Keywords: work, later (no) "quoted" $Junk\n\n', envelope=ENVELOPE)
     assert {"work", "later", "$Junk"} <= flags.user
     assert not any(set(word) & set('(){%*"\\ ,') for word in flags.user)
@@ -115,5 +109,4 @@ def test_flags_of_a_maildir() -> None:
 
 
 def test_status_fields_of_a_file_are_not_believed() -> None:
-    """In a Maildir or an .eml they are what some sender wrote."""
     assert flags_in(b"Status: RO\nX-Status: D\n\n") == Flags()

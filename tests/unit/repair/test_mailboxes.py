@@ -28,7 +28,6 @@ def place() -> Place:
 
 
 def test_a_mailbox_is_created_once(place: Place) -> None:
-    """The path decides; both rows say the same."""
     inbox = place.mailboxes.ensure("bob", "INBOX")
     assert place.mailboxes.ensure("bob", "INBOX") == inbox == place.mailboxes.find("bob", "INBOX")
     assert place.mailboxes.ensure("bob", "Sent") != inbox
@@ -40,13 +39,11 @@ def test_a_mailbox_is_created_once(place: Place) -> None:
 
 
 def test_an_unknown_path_is_none(place: Place) -> None:
-    """Looking creates nothing."""
     assert place.mailboxes.find("bob", "INBOX") is None
     assert list(place.tables.scan(Scan(MAILBOX_PATH, MAILBOX_PATH.names))) == []
 
 
 def test_the_second_of_two_gets_the_firsts_mailbox(place: Place) -> None:
-    """The conditional insert decides between two that create at once."""
     other = Mailboxes(place.tables, place.clock)
     theirs: list[MailboxId | None] = []
 
@@ -62,7 +59,6 @@ def test_the_second_of_two_gets_the_firsts_mailbox(place: Place) -> None:
 
 @pytest.mark.parametrize("done", [True, False], ids=["it happened", "it did not"])
 def test_a_doubtful_registration_is_settled(place: Place, *, done: bool) -> None:
-    """One mailbox, whatever the timed-out write did."""
     place.faults.doubt(on(MAILBOX_PATH, PutIfAbsent), DoubtfulWrite("no answer"), done=done)
     inbox = place.mailboxes.ensure("bob", "INBOX")
     assert len(list(place.tables.scan(Scan(MAILBOX, MAILBOX.names)))) == 1
@@ -76,7 +72,6 @@ def test_a_passing_failure_of_the_second_row_is_retried(place: Place) -> None:
 
 
 def test_a_creation_that_was_cut_short_is_completed(place: Place) -> None:
-    """The path is there, its mailbox row is not: asking again writes it."""
     place.faults.fail(on(MAILBOX, Put), TimedOut("no answer"), times=6)
     with pytest.raises(CannotReach):
         place.mailboxes.ensure("bob", "INBOX")
@@ -85,7 +80,6 @@ def test_a_creation_that_was_cut_short_is_completed(place: Place) -> None:
 
 
 def test_a_path_that_does_not_show_is_said(place: Place) -> None:
-    """A deletion from a fast clock hides it: no mailbox is made that nobody could find."""
     future = place.clock.micros() + 3_600_000_000
     place.tables.write(Remove(MAILBOX_PATH, (PRIVATE, "bob", "INBOX"), at=future))
     with pytest.raises(MailmendError, match="does not show"):

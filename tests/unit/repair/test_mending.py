@@ -47,7 +47,6 @@ class TestConditions:
 
     @pytest.mark.parametrize("done", [True, False])
     def test_a_quarantine_without_an_answer_stops_there_and_converges(self, world: World, done: bool) -> None:
-        """Nothing else of the message is touched; the next run withdraws, or quarantines, whatever is the case."""
         truth = world.message(truth_row(), content=False)
         suspect = mirror_suspect(truth, Verdict.LOST_CONTENT)
         answer_lost(world, RemoveIf, done=done)
@@ -64,7 +63,6 @@ class TestConditions:
         assert world.get(MESSAGE_ID, place(truth)) is None
 
     def test_a_quarantine_that_was_half_carried_out_can_be_undone(self, world: World) -> None:
-        """Its before-image was safe before the doubtful write."""
         truth = world.message(truth_row(), content=False)
         answer_lost(world, RemoveIf, done=True)
         world.revisit([mirror_suspect(truth, Verdict.LOST_CONTENT)], orphans="quarantine")
@@ -137,7 +135,6 @@ class TestReadBack:
         assert (again.result, again.error) == (Verdict.FIXED, None)
 
     def test_a_counter_that_cannot_be_read_back_is_not_counted_twice(self, world: World) -> None:
-        """Sent once; the error is told, and the next recount finds nothing to add."""
         world.message(truth_row())
         suspect = Suspect(MESSAGES.counts[0].name, (MAILBOX,), Verdict.PROJECT)
         mender = CounterMender(world.mail, "mail", (MESSAGES,), world.clock, Timing(no_writers=True), world.ledger)
@@ -158,7 +155,6 @@ class TestLedger:
     """Before-images and results."""
 
     def test_without_a_safe_before_image_nothing_at_all_is_written(self, world: World) -> None:
-        """For that row; rows whose images are safe are mended."""
         truths = [world.message(truth_row(number), projected=False) for number in (1, 2)]
         refused: list[Operation] = []
 
@@ -178,7 +174,6 @@ class TestLedger:
         assert sum(world.get(MESSAGE_ID, place(truth)) is not None for truth in truths) == 1
 
     def test_a_row_that_has_no_before_image_is_left_and_named(self, world: World) -> None:
-        """A column of a strange type, added by somebody: an error of that row's fix, never the end of the whole run."""
         truth = world.message(truth_row(), projected=False)
         world.put(MESSAGE_ID, mirror_row(truth, modseq=0, save_date=3 + 4j))
 
@@ -190,7 +185,6 @@ class TestLedger:
         assert stands.row["modseq"] == 0
 
     def test_a_result_that_could_not_be_noted_is_a_fix_that_says_so(self, world: World) -> None:
-        """The row is mended, its before-image is safe: undo knows of it all the same."""
         truth = world.message(truth_row(), projected=False)
         world.fail_in_ledger(lambda one: isinstance(one, Put) and "result" in one.row)
 

@@ -63,7 +63,6 @@ class TestMessages:
     """A message is exact: the truth is keyed by it."""
 
     def test_everything_that_follows_from_its_truths_is_found(self, world: World) -> None:
-        """Mirror, filters and user flags, in every mailbox that holds it."""
         truth = world.message(truth_row(1, userflags=frozenset({"x"}), flagdeleted=True), projected=False)
         world.message({**truth_row(1, uid=5), "mailboxid": ELSEWHERE})
 
@@ -79,20 +78,17 @@ class TestMessages:
         assert truth["messageid"] in next(detection.suspects()).truth_ids
 
     def test_a_sound_message_gives_nothing(self, world: World) -> None:
-        """Nor does anybody else's."""
         world.message(truth_row(1))
         world.message(truth_row(2), projected=False)
 
         assert told(found(world, only(1))) == set()
 
     def test_a_message_without_truth_is_a_leak(self, world: World) -> None:
-        """Its content row is all that is left."""
         world.put(MESSAGE_V3, content_row(message(1)))
 
         assert told(found(world, only(1))) == {("messageV3", message(1), Verdict.LEAK)}
 
     def test_what_is_found_is_mended_like_any_suspect(self, world: World) -> None:
-        """The detection's second look is the fixer's."""
         truth = world.message(truth_row(1, userflags=frozenset({"x"})), projected=False)
 
         outcomes = list(found(world, only(1)).revisit(world.errand(), SilentProgress()))
@@ -102,7 +98,6 @@ class TestMessages:
         assert told(found(world, only(1))) == set()
 
     def test_rows_that_name_it_without_any_truth_are_found_where_one_looks(self, world: World) -> None:
-        """They are keyed by mailbox: in the mailboxes that are named, or in all of them by paging the mirror."""
         world.message(truth_row(1))
         world.put(MESSAGE_ID, mirror_row(truth_row(1, uid=9)))
         world.put(MESSAGE_ID, mirror_row({**truth_row(1, uid=5), "mailboxid": ELSEWHERE}))
@@ -120,7 +115,6 @@ class TestMessages:
         }
 
     def test_such_a_row_is_withdrawn_and_the_sound_one_stays(self, world: World) -> None:
-        """What is found so is mended like any suspect."""
         truth = world.message(truth_row(1))
         world.put(MESSAGE_ID, mirror_row(truth_row(1, uid=9)))
 
@@ -131,7 +125,6 @@ class TestMessages:
         assert world.get(MESSAGE_ID, place(truth)) is not None
 
     def test_what_it_cannot_see_is_said(self) -> None:
-        """In a sentence that names what would see it; a scan sees all."""
         assert "--scan" in (only(1).unseen or "")
         assert "--mailbox" in (only(1).unseen or "")
         assert "--mailbox" not in (replace(only(1), mailboxes=HERE.ids).unseen or "--mailbox")
@@ -140,7 +133,6 @@ class TestMessages:
         assert SCANNED.unseen is None
 
     def test_a_read_that_fails_ends_the_look(self, world: World) -> None:
-        """A scan that saw only a part would call it whole."""
         world.message(truth_row(1))
         world.fail_in_mail(lambda operation: operation.table.name == MESSAGE_ID.name)
 
@@ -161,7 +153,6 @@ class TestMailboxes:
         }
 
     def test_with_a_scan_missing_rows_are_found_too(self, world: World) -> None:
-        """The whole truth is paged for them; the counters can be judged then."""
         damage(world)
         world.put(FIRST_UNSEEN, FIRST_UNSEEN.key_row((MAILBOX, 99)))
 
@@ -176,14 +167,12 @@ class TestMailboxes:
         }
 
     def test_counters_that_fit_are_no_suspects(self, world: World) -> None:
-        """With a scan, and only then, they are looked at."""
         world.message(truth_row(1))
         world.mail.write(Count(MAILBOX_COUNTERS, (MAILBOX,), {"count": 1, "unseen": 1}))
 
         assert told(found(world, SCANNED)) == set()
 
     def test_filters_follow_a_truth_that_was_found(self, world: World) -> None:
-        """A filter's row beside a mirror row without truth may belong to another truth: it is not judged."""
         wrong = world.message(truth_row(1, flagseen=True))
         world.put(FIRST_UNSEEN, FIRST_UNSEEN.key_row(place(wrong)))
         world.remove(MESSAGE_DELETED, place(wrong), at=LONG_AGO + 1)
@@ -196,7 +185,6 @@ class TestMailboxes:
         }
 
     def test_a_truth_under_another_projection_is_found_by_a_scan(self, world: World) -> None:
-        """The mirror names one message, the truth is another's: amended, never withdrawn."""
         world.message(truth_row(1, uid=5))
         world.put(MESSAGE_ID, mirror_row(truth_row(2, uid=5)), at=LONG_AGO + 1)
 
@@ -204,7 +192,6 @@ class TestMailboxes:
         assert not [one for one in told(found(world, SCANNED)) if one[2] is Verdict.WITHDRAW]
 
     def test_two_truths_of_one_place_clash(self, world: World) -> None:
-        """Whichever of them is projected."""
         world.message(truth_row(1, uid=5))
         world.message(truth_row(2, uid=5), projected=False)
 
@@ -212,7 +199,6 @@ class TestMailboxes:
         assert verdicts == {Verdict.CLASH}
 
     def test_user_flags_of_all_messages_are_wanted_together(self, world: World) -> None:
-        """A union is one row for the whole mailbox."""
         for number in (1, 2):
             world.message(truth_row(number, userflags=frozenset({f"f{number}"})))
 
@@ -221,7 +207,6 @@ class TestMailboxes:
         assert suspect.wanted == {"userflags": {"f1", "f2"}}
 
     def test_half_a_row_names_no_truth_and_is_left_without_a_scan(self, world: World) -> None:
-        """A flag update that outlived its row: where its truth is, only a scan can say."""
         truth = world.message(truth_row(1), projected=False)
         world.put(MESSAGE_ID, {"mailboxid": MAILBOX, "uid": 1, "flagseen": True})
         world.put(FIRST_UNSEEN, FIRST_UNSEEN.key_row(place(truth)))
@@ -242,7 +227,6 @@ class TestBounds:
     """A mailbox may be large: its rows pass through in pieces, and what looks wrong has a limit."""
 
     def test_a_large_mailbox_is_paged(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Never more rows are drawn than are looked at next; all of them are looked at."""
         monkeypatch.setattr(online, "ROWS_AT_ONCE", 3)
         for number in range(1, 11):
             world.project(truth_row(number))
@@ -258,7 +242,6 @@ class TestBounds:
     def test_too_many_suspects_end_the_look_with_what_to_type(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """They would not fit; a repair of everything holds them elsewhere."""
         monkeypatch.setattr(online, "SUSPECTS_MAX", 3)
         for number in range(1, 5):
             world.project(truth_row(number))
@@ -304,14 +287,12 @@ class TestUsers:
     """A user's mailboxes are those registered under the user's paths."""
 
     def test_all_mailboxes_of_a_user_are_named(self, world: World) -> None:
-        """And nobody else's."""
         register(world, "bob", ["INBOX", "Sent"])
         register(world, "eve", ["INBOX"])
 
         assert len(mailboxes_of(world.mail, "bob")) == 2
 
     def test_a_user_without_any_is_refused(self, world: World) -> None:
-        """A misspelt name must not look like a sound mailbox."""
         with pytest.raises(WrongUse, match="bobb"):
             mailboxes_of(world.mail, "bobb")
 

@@ -10,7 +10,6 @@ from tests.support.clock import START, VirtualClock
 
 @given(st.lists(st.tuples(st.integers(1, 500), st.floats(0, 2)), min_size=1, max_size=60), st.integers(10, 10_000))
 def test_no_more_rows_are_granted_than_the_rate_and_one_burst(takes: list[tuple[int, float]], rate: int) -> None:
-    """After each grant: rows so far <= rate x time so far + a burst (and each take is waited for in full)."""
     clock = VirtualClock()
     pace = Pace(rate, clock)
     granted = 0
@@ -32,14 +31,12 @@ def test_a_steady_reader_is_slowed_to_the_rate() -> None:
 
 
 def test_without_a_rate_nobody_waits() -> None:
-    """No option, no waiting."""
     clock = VirtualClock()
     Pace(None, clock).take(10**9)
     assert clock.slept == []
 
 
 def test_taking_nothing_takes_no_time() -> None:
-    """The last, empty portion of a scan."""
     clock = VirtualClock()
     Pace(1, clock).take(0)
     assert clock.slept == []
@@ -47,12 +44,10 @@ def test_taking_nothing_takes_no_time() -> None:
 
 @given(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(0, 1000), st.integers(1, 1000))
 def test_grants_only_ever_move_forward(until: int, now: int, rows: int, rate: int) -> None:
-    """Taking rows never brings an earlier grant."""
     assert granted_until(until, now, rows, rate) >= until
 
 
 def test_workers_share_a_pace() -> None:
-    """All together keep the rate that was asked for; no rate stays no rate; no worker counts as one."""
     assert share(100, 4) == 25
     assert share(None, 4) is None
     assert share(100, 0) == 100

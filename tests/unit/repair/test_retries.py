@@ -123,14 +123,12 @@ def never(error: MailmendError) -> Failing:
 
 
 def test_what_succeeds_is_sent_once(retries: Blocking | Awaiting, clock: VirtualClock) -> None:
-    """No failure, no wait."""
     tables = Failing()
     assert retries.write_all(tables, [put(1), put(2)]) == [None, None]
     assert (len(tables.sent), clock.slept) == (1, [])
 
 
 def test_nothing_is_sent_for_nothing(retries: Blocking | Awaiting) -> None:
-    """An empty batch asks nobody."""
     tables = Failing()
     assert retries.write_all(tables, []) == []
     assert tables.sent == []
@@ -154,14 +152,12 @@ def test_waits_grow_within_their_bounds(form: Form, seed: int) -> None:
 
 
 def test_only_what_failed_is_sent_again(retries: Blocking | Awaiting) -> None:
-    """A write that got through is not repeated with the others."""
     tables = Failing([None, TimedOut("no"), None])
     assert retries.write_all(tables, [put(1), put(2), put(3)]) == [None] * 3
     assert tables.sent[1:] == [[put(2)]]
 
 
 def test_a_count_is_never_sent_again(retries: Blocking | Awaiting) -> None:
-    """It is not idempotent: what failed with it is repeated without it."""
     tables = Failing([DoubtfulWrite("no")] * 2)
     errors = retries.write_all(tables, [COUNT, put(1)])
     assert [type(error) for error in errors] == [DoubtfulWrite, type(None)]
@@ -172,7 +168,6 @@ def test_a_count_is_never_sent_again(retries: Blocking | Awaiting) -> None:
 def test_what_no_time_cures_is_not_tried_again(
     retries: Blocking | Awaiting, clock: VirtualClock, error: MailmendError
 ) -> None:
-    """Refused permissions stay refused."""
     tables, step = never(error), Steps(error)
     assert retries.write_all(tables, [put(1)]) == [error]
     with pytest.raises(type(error)):
@@ -184,7 +179,6 @@ def test_what_no_time_cures_is_not_tried_again(
 def test_no_try_begins_after_the_deadline(
     retries: Blocking | Awaiting, clock: VirtualClock, left: int, most: int
 ) -> None:
-    """A stamp must not be older than A when its last write is sent."""
     tables = never(TimedOut("no"))
     retries.write_all(tables, [put(1)], deadline=clock.micros() + left)
     assert sum(clock.slept) < left / 1_000_000
@@ -193,13 +187,11 @@ def test_no_try_begins_after_the_deadline(
 
 @pytest.mark.parametrize("step", [Steps(7), Steps(TimedOut("no"), CannotReach("no"), 7)])
 def test_a_call_is_repeated_until_it_reaches(retries: Blocking | Awaiting, step: Steps) -> None:
-    """The result of the first try that gets through."""
     step.tries = 0
     assert retries.call(step) == 7
 
 
 def test_a_call_that_never_reaches_raises_its_last_error(retries: Blocking | Awaiting) -> None:
-    """Our own kind of error, nothing of the library's."""
     step = Steps(*(TimedOut(f"try {number}") for number in range(1, 99)))
     with pytest.raises(TimedOut, match="try 6"):
         retries.call(step)
@@ -207,14 +199,12 @@ def test_a_call_that_never_reaches_raises_its_last_error(retries: Blocking | Awa
 
 @pytest.mark.parametrize(("ends", "found"), [((1,), 1), ((None, None, 3), 3), ((None, None, None, 4), None)])
 def test_rounds_end_with_the_first_result(retries: Blocking | Awaiting, ends: tuple[Any, ...], found: Any) -> None:
-    """A compare-and-set is repeated until it wins: of three rounds at most."""
     step = Steps(*ends)
     assert retries.rounds(step, 3) == found
     assert step.tries == (found or 3)
 
 
 async def test_one_write_is_repeated_and_raises_its_last_error(clock: VirtualClock) -> None:
-    """Whoever writes one thing wants to hear of it at once."""
     late, error = Failing(*[[CannotReach("no")]] * 3), TimedOut("no")
     await AsyncRetries(clock).write(InTurn(late), put(1))
     lost = never(error)
@@ -225,7 +215,6 @@ async def test_one_write_is_repeated_and_raises_its_last_error(clock: VirtualClo
 
 
 async def test_cancelling_ends_it_between_two_tries(clock: VirtualClock) -> None:
-    """No further try is made for somebody who went."""
     tables = never(TimedOut("no"))
     trying = asyncio.create_task(AsyncRetries(clock).write(InTurn(tables), put(1)))
     for _ in range(10):

@@ -75,7 +75,6 @@ class TestCheck:
     """Find drift without writing anything."""
 
     def test_drift_is_counted_by_projection_and_verdict(self, world: World) -> None:
-        """The sums have the names that scripts rely on."""
         damaged(world)
 
         summary = check(ORDER, means(world), no_sink)
@@ -88,7 +87,6 @@ class TestCheck:
         assert set(summary.seconds) == {"scan", "delay", "recheck", "counters"}
 
     def test_nothing_at_all_is_written(self, world: World) -> None:
-        """Neither into the mail nor into the ledger."""
         damaged(world)
         written = world.watch_writes()
 
@@ -106,7 +104,6 @@ class TestCheck:
         assert world.clock.slept == []
 
     def test_what_settles_during_the_delay_is_no_drift(self, world: World) -> None:
-        """A lag that arrives while the check waits."""
         truth = world.message(truth_row(), projected=False)
         counted(world, [truth])
         world.during_sleep(lambda: world.project(truth, at=LONG_AGO))
@@ -128,7 +125,6 @@ class TestCheck:
         assert summary.findings["messageIdTable"].total() == 3
 
     def test_leaks_alone_are_told_without_a_wait_and_do_not_fail(self, world: World) -> None:
-        """Content that no truth names is no drift."""
         world.put(MESSAGE_V3, content_row(message(1)))
 
         summary = check(ORDER, means(world), no_sink)
@@ -152,7 +148,6 @@ class TestRepair:
     """Find drift and mend it."""
 
     def test_a_second_repair_finds_nothing(self, world: World) -> None:
-        """Repairing converges."""
         sound, missing, wrong, stale = damaged(world)
 
         first = repair(ORDER, means(world), no_sink)
@@ -166,7 +161,6 @@ class TestRepair:
         assert world.get(MESSAGE_ID, place(stale)) is None
 
     def test_the_run_is_in_the_ledger_with_its_sums(self, world: World) -> None:
-        """And with what it was asked for."""
         damaged(world)
 
         summary = repair(ORDER, means(world), no_sink)
@@ -181,7 +175,6 @@ class TestRepair:
         assert run.as_of == START - 30 * MICROS
 
     def test_counters_are_mended_with_the_rest(self, world: World) -> None:
-        """After the rows, and only once."""
         world.message(truth_row())
         alone = means(world, leases=None)  # a heartbeat beats in real time, which stands still here
 
@@ -206,7 +199,6 @@ class TestRepair:
         assert run.state is RunState.FAILED
 
     def test_a_dry_run_says_what_would_be_mended(self, world: World) -> None:
-        """And writes nothing, not even a run."""
         damaged(world)
         written = world.watch_writes()
 
@@ -226,7 +218,6 @@ class TestRepair:
         assert (summary.left, summary.exit) == ({Verdict.AMEND: 1, Verdict.WITHDRAW: 1}, ExitCode.DRIFT)
 
     def test_a_hidden_fix_is_left_and_told(self, world: World) -> None:
-        """A later tombstone."""
         truth = world.message(truth_row(), projected=False)
         world.project(truth)
         world.remove(MESSAGE_ID, place(truth), at=START)
@@ -248,7 +239,6 @@ class TestRepair:
         assert (summary.failed, summary.fixed.total(), summary.exit) == (1, 2, ExitCode.PARTLY_FAILED)
 
     def test_ctrl_c_leaves_a_ledger_that_says_so(self, world: World) -> None:
-        """The run is marked, and its fixes can be undone."""
         damaged(world)
 
         def interrupt(_: Finding) -> None:
@@ -276,7 +266,6 @@ class TestRepair:
         assert run.state is RunState.INTERRUPTED
 
     def test_a_run_that_did_not_end_has_no_exit_code(self, world: World) -> None:
-        """A zero in the ledger would say that all was well."""
         damaged(world)
 
         with pytest.raises(FixLimit):
@@ -289,7 +278,6 @@ class TestRepair:
         assert all("exit" not in summary for summary in runs.values())
 
     def test_the_lease_keeps_two_repairs_apart(self, world: World) -> None:
-        """The second one is refused, and the first one frees the lease at its end."""
         leases = Leases(world.kept, world.clock, "somebody")
         held = leases.acquire(lease_name("mail"), "repair")
 
@@ -301,14 +289,12 @@ class TestRepair:
         assert leases.holder(lease_name("mail")) is None
 
     def test_clocks_that_differ_too_much_are_refused(self, world: World) -> None:
-        """Before anything is scanned."""
         fast = MemoryTables(lambda: world.clock.micros() + 20 * MICROS)
 
         with pytest.raises(ClocksDiffer):
             repair(ORDER, means(world, nodes=fast), no_sink)
 
     def test_a_check_needs_no_equal_clocks(self, world: World) -> None:
-        """It writes nothing that a clock could make wrong."""
         fast = MemoryTables(lambda: world.clock.micros() + 20 * MICROS)
 
         assert check(ORDER, means(world, nodes=fast), no_sink).exit is ExitCode.FINE
@@ -323,7 +309,6 @@ class TestRepair:
         assert world.clock.slept == []
 
     def test_what_an_engine_holds_is_let_go_whatever_happens(self, world: World) -> None:
-        """A scan's files on disk, or on executors."""
         damaged(world)
         closed: list[bool] = []
         engine = _Closing(LocalEngine(world.mail, world.ledger, world.clock), closed)
@@ -339,7 +324,6 @@ class TestOrders:
 
     @pytest.mark.parametrize("dangling", ["restore", "report"])
     def test_last_traces_are_not_kept_while_their_content_is_collected(self, dangling: str) -> None:
-        """A dangling projection's content is a leak."""
         with pytest.raises(UnsafeRequest, match="last trace"):
             replace(ORDER, policy=RepairPolicy(leaks="collect", dangling=dangling))
 

@@ -63,7 +63,6 @@ def test_a_run_is_known_from_its_start_to_its_end() -> None:
 
 
 def test_an_interrupted_run_says_so() -> None:
-    """Ctrl-C leaves a consistent ledger."""
     book = ledger(VirtualClock())
     run = book.start("mail", "repair messages", T, {})
     book.interrupt(run, {})
@@ -71,7 +70,6 @@ def test_an_interrupted_run_says_so() -> None:
 
 
 def test_an_undo_names_the_run_that_it_takes_back() -> None:
-    """So that history can be read."""
     book = ledger(VirtualClock())
     first = book.start("mail", "repair messages", T, {})
     undo = book.start("mail", "undo", T + 1, {}, undoes=first.id)
@@ -80,14 +78,12 @@ def test_an_undo_names_the_run_that_it_takes_back() -> None:
 
 @pytest.mark.parametrize("version", [1, 4])
 def test_an_unknown_run_is_an_error_that_says_what_to_do(version: int) -> None:
-    """A mistyped id, or one that is no run's at all."""
     clock = VirtualClock()
     with pytest.raises(UnknownRun, match="mailmend runs list"):
         ledger(clock).get(clock.new_uuid() if version == 1 else uuid4())
 
 
 def test_runs_are_listed_newest_first_and_by_keyspace() -> None:
-    """Across days, of one keyspace or of all."""
     clock = VirtualClock()
     book = ledger(clock)
     runs = []
@@ -114,12 +110,10 @@ def test_runs_are_kept_as_long_as_was_asked_for() -> None:
 
 @given(st.permutations(["password", "tls_key_password", "ApiToken", "client_secret", "credentials", "delay", "only"]))
 def test_secrets_never_enter_the_ledger(names: list[str]) -> None:
-    """Options whose name speaks of a secret are left out, whatever their value."""
     assert set(without_secrets(dict.fromkeys(names, "x"))) == {"delay", "only"}
 
 
 def test_findings_come_back_with_what_became_of_them() -> None:
-    """Recorded before the write, settled after it; each key once."""
     book = ledger(VirtualClock())
     run = book.start("mail", "repair messages", T, {}).id
     outcomes = [finding(number) for number in range(500)]
@@ -130,7 +124,6 @@ def test_findings_come_back_with_what_became_of_them() -> None:
 
 
 def test_a_finding_that_was_never_settled_is_there_all_the_same() -> None:
-    """Killed between its before-image and its end: undo must know of it."""
     book = ledger(VirtualClock())
     run = book.start("mail", "repair messages", T, {}).id
     book.record(run, T, [finding()])
@@ -139,7 +132,6 @@ def test_a_finding_that_was_never_settled_is_there_all_the_same() -> None:
 
 
 def test_runs_do_not_mix() -> None:
-    """The same row, found by two runs."""
     clock = VirtualClock()
     book = ledger(clock)
     one, two = (book.start("mail", "repair messages", T, {}).id for _ in range(2))
@@ -151,7 +143,6 @@ def test_runs_do_not_mix() -> None:
 
 
 def test_the_earliest_attempts_image_wins_in_whatever_order_they_arrive() -> None:
-    """A task that is retried, and a first attempt whose write arrives last."""
     for order in permutations(range(3)):
         clock = VirtualClock()
         tables = MemoryTables(clock.micros)
@@ -164,7 +155,6 @@ def test_the_earliest_attempts_image_wins_in_whatever_order_they_arrive() -> Non
 
 
 def test_attempts_in_the_same_microsecond_leave_one_image_whole() -> None:
-    """A tie is broken by the larger value; the image is one cell, so nothing is mixed."""
     clock = VirtualClock()
     book = ledger(clock)
     run = book.start("mail", "repair messages", T, {}).id
@@ -176,7 +166,6 @@ def test_attempts_in_the_same_microsecond_leave_one_image_whole() -> None:
 
 
 def test_what_the_run_itself_wrote_is_no_before_image() -> None:
-    """A retry that sees its first attempt's fix, on a machine whose clock is behind, must not record it."""
     clock = VirtualClock()
     book = ledger(clock)
     run = book.start("mail", "repair messages", T, {}).id
@@ -188,7 +177,6 @@ def test_what_the_run_itself_wrote_is_no_before_image() -> None:
 
 
 def test_what_cannot_be_recorded_is_said_one_by_one() -> None:
-    """Only what is safe may be written over."""
     clock = VirtualClock()
     book = ledger(clock)
     run = book.start("mail", "repair messages", T, {}).id
@@ -218,7 +206,6 @@ def test_the_latest_end_of_a_finding_wins() -> None:
 
 
 def test_an_unreadable_ledger_is_an_error_and_not_an_empty_one() -> None:
-    """Half a list of findings must not pass for the whole."""
     clock = VirtualClock()
     book = ledger(clock)
     run = book.start("mail", "repair messages", T, {}).id

@@ -39,20 +39,17 @@ def test_the_first_number_is_one() -> None:
 
 
 def test_numbers_follow_each_other_per_mailbox() -> None:
-    """Single and many, each mailbox for itself."""
     uids = Place().uids()
     assert [uids.take(MAILBOX), uids.take(MAILBOX, 5), uids.take(MAILBOX), uids.take(OTHER)] == [1, 2, 7, 1]
 
 
 def test_it_goes_on_from_what_james_left() -> None:
-    """Another writer's row is continued."""
     place = Place()
     place.tables.attempt(PutIfAbsent(MESSAGE_COUNTER, {"mailboxid": MAILBOX, "nextuid": 40}))
     assert place.uids().take(MAILBOX) == 41
 
 
 def test_the_only_writer_reads_once() -> None:
-    """What was given out last is remembered: afterwards each number is one conditional write."""
     place = Place()
     uids = place.uids()
     uids.take(MAILBOX)
@@ -62,7 +59,6 @@ def test_the_only_writer_reads_once() -> None:
 
 
 def test_two_processes_never_get_the_same() -> None:
-    """What one remembers may be outdated: the condition notices, and tells what stands there."""
     place = Place()
     one, other = place.uids(), place.uids()
     assert [uids.take(MAILBOX) for uids in (one, other, one, one, other)] == [1, 2, 3, 4, 5]
@@ -71,7 +67,6 @@ def test_two_processes_never_get_the_same() -> None:
 @pytest.mark.parametrize("done", [True, False], ids=["it happened", "it did not"])
 @pytest.mark.parametrize("kind", [PutIfAbsent, ChangeIf], ids=["the first", "a later one"])
 def test_a_doubtful_answer_loses_a_number_at_most(kind: type, *, done: bool) -> None:
-    """Whether it happened is not asked: the next number is taken, and none is given twice."""
     place = Place()
     uids = place.uids()
     given = [] if kind is PutIfAbsent else [uids.take(MAILBOX)]
@@ -82,7 +77,6 @@ def test_a_doubtful_answer_loses_a_number_at_most(kind: type, *, done: bool) -> 
 
 
 def test_threads_share_without_doubles() -> None:
-    """Many threads on one mailbox: each number once, none left out."""
     uids = Place().uids()
     with ThreadPoolExecutor(8) as pool:
         given = list(pool.map(lambda _: uids.take(MAILBOX), range(200)))
@@ -90,7 +84,6 @@ def test_threads_share_without_doubles() -> None:
 
 
 def test_waiting_threads_are_served_together() -> None:
-    """While one fetches, the others queue up; whoever comes next fetches for all of them."""
     place = Place()
     uids = place.uids()
     first: list[int] = []
@@ -114,7 +107,6 @@ def test_waiting_threads_are_served_together() -> None:
 
 
 def test_a_failure_is_the_callers_own() -> None:
-    """One caller's error leaves the next to try for itself, and no queue behind."""
     place = Place()
     uids = place.uids()
     place.faults.fail(on(MESSAGE_COUNTER, PutIfAbsent), AccessDenied("not yours"))
@@ -125,7 +117,6 @@ def test_a_failure_is_the_callers_own() -> None:
 
 
 def test_an_unreachable_cluster_is_said() -> None:
-    """After the retries of the read, its error."""
     place = Place()
     place.faults.fail(lambda one: isinstance(one, Read), CannotReach("gone"), times=6)
     with pytest.raises(CannotReach):

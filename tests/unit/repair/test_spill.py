@@ -20,7 +20,6 @@ records = st.lists(st.tuples(keys, st.integers(), st.text(max_size=5)), max_size
 @settings(max_examples=50)
 @given(records, st.sampled_from([1, 200, 1 << 20]))
 def test_every_record_comes_back_once_and_all_of_one_key_together(rows: list[Record], part_bytes_max: int) -> None:
-    """Also where parts are so small that they are spread again and again."""
     with Workshop() as workshop:
         spill = Spill(workshop, "x", part_bytes_max=part_bytes_max)
         for row in rows:
@@ -48,7 +47,6 @@ def test_parts_stay_small_while_keys_differ() -> None:
 
 
 def test_one_key_with_very_many_records_ends_the_spreading() -> None:
-    """What cannot be divided is read whole rather than spread for ever."""
     with Workshop() as workshop:
         spill = Spill(workshop, "x", part_bytes_max=100)
         for number in range(2_000):
@@ -58,7 +56,6 @@ def test_one_key_with_very_many_records_ends_the_spreading() -> None:
 
 
 def test_a_part_is_gone_from_disk_once_it_was_read() -> None:
-    """Joins that write new spills while they read old ones need no room for both."""
     with Workshop() as workshop:
         spill = Spill(workshop, "x")
         add_many(spill, 100)
@@ -68,7 +65,6 @@ def test_a_part_is_gone_from_disk_once_it_was_read() -> None:
 
 
 def test_a_closed_workshop_leaves_nothing(tmp_path: Path) -> None:
-    """Also when its files were never read."""
     with Workshop(tmp_path) as workshop:
         spill = Spill(workshop, "x")
         add_many(spill, 50_000)
@@ -77,20 +73,17 @@ def test_a_closed_workshop_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_files_can_be_read_by_nobody_else(tmp_path: Path) -> None:
-    """Mailbox ids and flags are nobody's business."""
     with Workshop(tmp_path) as workshop:
         assert workshop.path.stat().st_mode & 0o077 == 0
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """With the way out."""
     with pytest.raises(MailmendError, match="TMPDIR"):
         Workshop(tmp_path / "missing")
 
 
 @pytest.mark.skipif(not os.access("/dev/full", os.W_OK), reason="needs a device that is always full")
 def test_a_full_disk_is_named() -> None:
-    """Not a traceback, and not half a join."""
     with Workshop() as workshop:
         spill = Spill(workshop, "x")
         for part in range(FAN_OUT):
@@ -100,7 +93,6 @@ def test_a_full_disk_is_named() -> None:
 
 
 def test_suspects_come_back_in_order_as_often_as_asked_for() -> None:
-    """The second look streams them, counters stream them again."""
     suspects = [Suspect("firstUnseen", (number,), Verdict.PROJECT) for number in range(1000)]
     with Workshop() as workshop:
         kept = SuspectFile(workshop)
@@ -113,7 +105,6 @@ def test_suspects_come_back_in_order_as_often_as_asked_for() -> None:
 
 @pytest.mark.skipif(not os.access("/dev/full", os.W_OK), reason="needs a device that is always full")
 def test_suspects_that_do_not_fit_on_disk_are_named_and_let_go() -> None:
-    """A few suspects wait in memory until they are asked for: then the full disk is told, and closing still works."""
     with Workshop() as workshop:
         (workshop.path / "suspects").symlink_to("/dev/full")
         kept = SuspectFile(workshop)

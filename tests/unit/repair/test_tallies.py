@@ -60,7 +60,6 @@ def look(world: World, letters: int = 7, *, accept_torn: bool = False) -> Tally:
 def test_a_look_sums_as_one_would_by_hand(
     letters: list[Letter], counters: tuple[int, int] | None, accept_torn: bool
 ) -> None:
-    """Sure ones, uncertain ones, and whether every row of the mailbox agrees by now."""
     tally = look(mailbox_of(letters, counters), accept_torn=accept_torn)
 
     sure = [one for one in letters if one.content and (one.whole or accept_torn)]
@@ -75,7 +74,6 @@ def test_a_look_sums_as_one_would_by_hand(
 def test_a_large_mailbox_is_summed_from_files_as_from_memory(
     letters: list[Letter], stale: set[int], twice: set[int], most: int
 ) -> None:
-    """Stale rows, half rows and copies within the mailbox among them; two looks are the same in either way."""
     world = mailbox_of(letters, (1, 1))
     for number in stale:
         world.put(MESSAGE_ID, mirror_row(truth_row(number, uid=number + 20)))
@@ -95,7 +93,6 @@ def test_a_large_mailbox_is_summed_from_files_as_from_memory(
 
 @given(LETTERS)
 def test_two_looks_at_the_same_mailbox_are_the_same(letters: list[Letter]) -> None:
-    """In whatever order truths are led to; adding what a look says makes the next one content."""
     world = mailbox_of(letters, (0, 0))
     first, second = look(world), look(world, letters=len(letters))
 
@@ -106,7 +103,6 @@ def test_two_looks_at_the_same_mailbox_are_the_same(letters: list[Letter]) -> No
 
 @pytest.mark.parametrize("change", ["arrives", "leaves", "is flagged", "is rewritten as it was", "loses its content"])
 def test_any_change_of_the_truth_shows_between_two_looks(change: str) -> None:
-    """Also one that leaves every sum as it was: the cells' own times tell."""
     world = mailbox_of([Letter(), Letter()], (2, 2))
     before = look(world)
     truth, now = truth_row(1), START
@@ -126,7 +122,6 @@ def test_any_change_of_the_truth_shows_between_two_looks(change: str) -> None:
 
 
 def test_a_row_that_differs_or_dangles_keeps_a_mailbox_unsettled() -> None:
-    """Counters wait until mirror and truth agree in every row."""
     agreeing, differing, dangling = mailbox_of([Letter()]), mailbox_of([Letter()]), mailbox_of([Letter()])
     differing.put(MESSAGE_ID, mirror_row(truth_row(1), modseq=9), at=START)
     dangling.project(truth_row(5))
@@ -135,7 +130,6 @@ def test_a_row_that_differs_or_dangles_keeps_a_mailbox_unsettled() -> None:
 
 
 def test_only_the_mailboxs_own_rows_are_counted() -> None:
-    """A message may be in many mailboxes: its partition holds them all."""
     world = mailbox_of([Letter()])
     world.put(IMAP_UID, truth_row(1, mailboxid=uuid_at(START, 99), uid=4))
     world.put(IMAP_UID, truth_row(1, uid=8))
@@ -145,7 +139,6 @@ def test_only_the_mailboxs_own_rows_are_counted() -> None:
 
 @pytest.mark.parametrize("table", [MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3, IMAP_UID], ids=lambda table: table.name)
 def test_a_look_that_is_not_whole_is_none(table: object) -> None:
-    """Half of the truths would be counted as all of them."""
     world = mailbox_of([Letter(), Letter()])
     world.fail_in_mail(lambda one: isinstance(one, Read | Scan) and one.table is table)
 
@@ -154,7 +147,6 @@ def test_a_look_that_is_not_whole_is_none(table: object) -> None:
 
 
 def test_a_half_written_row_leads_nowhere_and_is_not_settled() -> None:
-    """It names no message: which one it belongs to only a scan can say."""
     world = mailbox_of([Letter()])
     world.put(MESSAGE_ID, {"mailboxid": MAILBOX, "uid": 9, "flagseen": True})
 

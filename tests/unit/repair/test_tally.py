@@ -61,7 +61,6 @@ outcomes = st.lists(
 def test_each_ending_goes_into_one_sum(
     one: Finding, fixed: dict[Verdict, int], left: dict[Verdict, int], code: ExitCode
 ) -> None:
-    """Fixed, left under the name of what keeps it, the next run's, or failed; leaks never make a run fail."""
     summary = counted(one)
 
     assert (summary.fixed, summary.left, summary.exit) == (fixed, left, code)
@@ -69,7 +68,6 @@ def test_each_ending_goes_into_one_sum(
 
 @given(outcomes)
 def test_every_outcome_is_counted_exactly_once(some: list[Finding]) -> None:
-    """Fixed, left, moved, failed, settled or only told (leaks): the sums add up to all of them."""
     summary = counted(*some)
 
     ended = [one for one in some if one.result is not None]
@@ -86,7 +84,6 @@ def test_every_outcome_is_counted_exactly_once(some: list[Finding]) -> None:
 
 @given(outcomes, st.randoms(use_true_random=False))
 def test_the_order_of_outcomes_does_not_matter(some: list[Finding], chance: Any) -> None:
-    """They come from many executors at once."""
     shuffled = list(some)
     chance.shuffle(shuffled)
 
@@ -95,7 +92,6 @@ def test_the_order_of_outcomes_does_not_matter(some: list[Finding], chance: Any)
 
 @given(outcomes)
 def test_the_exit_code_says_the_worst(some: list[Finding]) -> None:
-    """Failures before drift, drift before fine."""
     summary = counted(*some)
 
     if any(one.error for one in some):
@@ -105,7 +101,6 @@ def test_the_exit_code_says_the_worst(some: list[Finding]) -> None:
 
 
 def test_a_dry_run_sums_what_would_have_been_mended() -> None:
-    """Only what was due; it is left all the same."""
     summary = counted(outcome(Verdict.PROJECT, due=True), outcome(Verdict.CLASH), outcome(Verdict.AMEND, due=True))
 
     assert summary.due == Counter({Verdict.PROJECT: 1, Verdict.AMEND: 1, Verdict.CLASH: 0})

@@ -97,7 +97,6 @@ class TestRows:
         assert world.ledger.get(run_of(redone)).as_of == T + 2
 
     def test_undoing_twice_changes_nothing_more(self, world: World) -> None:
-        """What stands there already is left alone."""
         suspects, rows = broken_mirror(world)
         broken = states(world, rows)
         world.revisit(suspects)
@@ -110,7 +109,6 @@ class TestRows:
         assert (summary.fixed.total(), summary.exit) == (0, ExitCode.FINE)
 
     def test_a_dry_run_says_what_would_return_and_writes_nothing(self, world: World) -> None:
-        """Not even a run of its own."""
         suspects, rows = broken_mirror(world)
         world.revisit(suspects)
         fixed, runs = states(world, rows), len(world.ledger.runs())
@@ -135,7 +133,6 @@ class TestRows:
         assert (summary.moved, summary.exit) == (1, ExitCode.DRIFT)
 
     def test_a_row_whose_truth_changed_since_stays(self, world: World) -> None:
-        """Putting an old row back would undo the user's change."""
         truth = world.message(truth_row(), projected=False)
         world.put(MESSAGE_ID, mirror_row(truth, modseq=0))
         world.revisit([mirror_suspect(truth, Verdict.AMEND)])
@@ -149,7 +146,6 @@ class TestRows:
         assert row["modseq"] == 1
 
     def test_a_removed_row_is_not_put_under_a_truth_that_came_since(self, world: World) -> None:
-        """The image itself tells which message the row belonged to."""
         stale = truth_row(3)
         world.put(MESSAGE_ID, mirror_row(stale))
         world.revisit([mirror_suspect(stale, Verdict.WITHDRAW, known=False)])
@@ -160,7 +156,6 @@ class TestRows:
         assert outcome.result is Verdict.MOVED
 
     def test_what_does_not_show_is_hidden(self, world: World) -> None:
-        """A user's later delete of the same row."""
         stale = truth_row(3)
         world.put(MESSAGE_ID, mirror_row(stale))
         world.revisit([mirror_suspect(stale, Verdict.WITHDRAW, known=False)])
@@ -172,7 +167,6 @@ class TestRows:
         assert summary.left == {Verdict.HIDDEN: 1}
 
     def test_a_fix_that_beat_the_future_is_beaten_in_turn(self, world: World) -> None:
-        """Its undo lies just above it."""
         ahead = START + 60 * MICROS
         truth = world.message(truth_row(), projected=False)
         world.put(MESSAGE_ID, mirror_row(truth, modseq=9), at=ahead)
@@ -211,7 +205,6 @@ class TestRows:
         assert cells(world, FIRST_UNSEEN, place(unseen)) is not None
 
     def test_only_the_elements_that_a_run_added_go(self, world: World) -> None:
-        """What users added since stays in a union."""
         world.put(APPLICABLE_FLAG, {"mailboxid": MAILBOX, "userflags": frozenset({"old"})})
         wanted = {"userflags": frozenset({"old", "lost"})}
         world.revisit([Suspect("applicableFlag", (MAILBOX,), Verdict.AMEND, wanted=wanted)])
@@ -281,19 +274,16 @@ class TestRefusals:
     """What an undo does not begin."""
 
     def test_an_unknown_run_is_said_to_be_unknown(self, world: World) -> None:
-        """Before anything is read from the mail."""
         with pytest.raises(UnknownRun):
             taken_back(world, RunId(world.clock.new_uuid()))
 
     def test_a_run_of_another_keyspace_is_refused(self, world: World) -> None:
-        """Its rows would be written into the wrong tables."""
         other = world.ledger.start("elsewhere", "repair", T, {}).id
 
         with pytest.raises(WrongUse, match="elsewhere"):
             taken_back(world, other)
 
     def test_a_row_that_cannot_be_read_is_an_error_of_its_own(self, world: World) -> None:
-        """The others return."""
         suspects, rows = broken_mirror(world)
         world.revisit(suspects)
         world.fail_in_mail(lambda operation: getattr(operation, "key", None) == (rows[0]["messageid"],))

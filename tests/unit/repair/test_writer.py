@@ -42,6 +42,16 @@ WAYS = pytest.mark.parametrize(
 )
 
 
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+@pytest.fixture
+def stored(desk: Desk) -> Stored:
+    return desk.store.add(desk.inbox, mail())
+
+
 def change(mode: str, *words: str) -> FlagsChange:
     """A change of flags."""
     return FlagsChange(FlagsMode(mode), parse_flags(words))
@@ -62,7 +72,6 @@ def test_an_added_message_is_everywhere(settings: WriterSettings) -> None:
 
 @WAYS
 def test_a_life_of_changes_leaves_no_drift(settings: WriterSettings) -> None:
-    """Add, flag, copy, move and delete, one after the other: everything follows each time."""
     desk = Desk(settings)
     first = desk.store.add(desk.inbox, mail("one", "work"))
     for what in (SEEN, change("replace", r"\Flagged", "later"), change("remove", "later"), change("add", r"\Deleted")):
@@ -80,18 +89,14 @@ def test_a_life_of_changes_leaves_no_drift(settings: WriterSettings) -> None:
     assert len(desk.rows(MESSAGE_V3)) == 1, "content is left to the collection of leaks"
 
 
-def test_numbers_go_up_and_modseqs_too() -> None:
-    """Every message gets the next uid; every change of flags the mailbox's next modseq."""
-    desk = Desk()
+def test_numbers_go_up_and_modseqs_too(desk: Desk) -> None:
     one, two = desk.store.add(desk.inbox, mail()), desk.store.add(desk.inbox, mail())
     flagged = desk.store.set_flags(one.place, SEEN)
     assert (one.uid, two.uid) == (1, 2)
     assert (one.modseq, two.modseq, flagged.modseq) == (1, 2, 3)
 
 
-def test_a_batch_gets_consecutive_uids_and_one_modseq() -> None:
-    """Many messages cost one uid write, one modseq write and one count."""
-    desk = Desk()
+def test_a_batch_gets_consecutive_uids_and_one_modseq(desk: Desk) -> None:
     stored = desk.store.add_all(desk.inbox, [mail(str(number)) for number in range(20)])
     assert [one.uid for one in stored] == list(range(1, 21))
     assert {one.modseq for one in stored} == {1}
@@ -103,9 +108,7 @@ def test_a_batch_gets_consecutive_uids_and_one_modseq() -> None:
     assert desk.store.add_all(desk.inbox, []) == []
 
 
-def test_a_copy_is_recent_and_saved_now() -> None:
-    r"""A copy keeps message, content and flags, gains \Recent, its own uid and its own save date."""
-    desk = Desk()
+def test_a_copy_is_recent_and_saved_now(desk: Desk) -> None:
     original = desk.store.add(desk.inbox, mail("one", r"\Seen"))
     desk.clock.advance(60)
     copied = desk.store.copy(original.place, desk.archive)
@@ -119,14 +122,30 @@ def test_a_copy_is_recent_and_saved_now() -> None:
     assert len(desk.rows(MESSAGE_V3)) == 1
 
 
-def test_a_change_of_nothing_writes_nothing() -> None:
-    """Setting what is set costs a read, no modseq."""
-    desk = Desk()
+def test_a_change_of_nothing_writes_nothing(desk: Desk) -> None:
     stored = desk.store.add(desk.inbox, mail("one", r"\Seen"))
     desk.faults.seen.clear()
     again = desk.store.set_flags(stored.place, SEEN)
     assert again == stored
     assert [type(operation) for operation in desk.faults.seen] == [Read]
+
+
+def once(desk: Desk, kind: type[ChangeIf | RemoveIf], happen: Callable[[], Stored], *, after: bool = False) -> None:
+    """Let another writer come before (or after) the next conditional write of the truth."""
+    due = [happen]
+
+    def interfere(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        if not (due and isinstance(operation, kind) and operation.table is IMAP_UID):
+            return carry_out()
+        other = due.pop()
+        if not after:
+            other()
+            return carry_out()
+        answer = carry_out()
+        other()
+        return answer
+
+    desk.tables.surround = interfere
 
 
 def reads_of(desk: Desk) -> int:
@@ -136,7 +155,6 @@ def reads_of(desk: Desk) -> int:
 
 @pytest.mark.parametrize(("settings", "added", "flagged"), [(WriterSettings(), 1, 2), (BY_FLOOR, 0, 1)])
 def test_a_floor_saves_the_read_after(settings: WriterSettings, added: int, flagged: int) -> None:
-    """The stamp is known without reading it back: a fresh message costs no read, a change of flags the one before."""
     desk = Desk(settings)
     stored = desk.store.add(desk.inbox, mail())
     assert reads_of(desk) == added
@@ -146,7 +164,6 @@ def test_a_floor_saves_the_read_after(settings: WriterSettings, added: int, flag
 
 
 def test_a_floor_is_past_the_version_before_and_below_the_truth() -> None:
-    """So the stamps of one row's versions never meet, whatever the writer's clock says within S."""
     desk = Desk(BY_FLOOR)
     stored = desk.store.add(desk.inbox, mail())
     times = []
@@ -161,7 +178,6 @@ def test_a_floor_is_past_the_version_before_and_below_the_truth() -> None:
 
 
 def test_a_copy_by_floor_is_looked_for() -> None:
-    """The message id is old: a deletion from a clock that ran ahead may hide the row, which only a read can tell."""
     desk = Desk(BY_FLOOR)
     stored = desk.store.add(desk.inbox, mail())
     desk.tables.write(Remove(IMAP_UID, (stored.message_id, desk.archive, 1), at=START + 10**9))
@@ -171,7 +187,6 @@ def test_a_copy_by_floor_is_looked_for() -> None:
 
 
 def test_a_floor_shortens_the_time_in_which_its_writes_are_sent() -> None:
-    """It is S old when it is taken, and A is the law for repairs."""
     usual = WriterSettings()
     assert usual.send_micros - BY_FLOOR.send_micros == BY_FLOOR.skew_seconds * MICROS
     assert BY_FLOOR.send_micros > 0
@@ -179,7 +194,6 @@ def test_a_floor_shortens_the_time_in_which_its_writes_are_sent() -> None:
 
 @pytest.mark.parametrize(("settings", "reads"), [(WriterSettings(), 1), (BY_FLOOR, 0)])
 def test_what_the_caller_has_seen_is_not_read_again(settings: WriterSettings, reads: int) -> None:
-    """The condition of the write stands for the read before."""
     desk = Desk(settings)
     stored = desk.store.add(desk.inbox, mail("one", "work"))
     seen = desk.store.look(stored.place)
@@ -191,7 +205,6 @@ def test_what_the_caller_has_seen_is_not_read_again(settings: WriterSettings, re
 
 @WAYS
 def test_what_the_caller_saw_may_be_stale(settings: WriterSettings) -> None:
-    """Then the row is read after all, and nobody's change is lost; plain writes find out nothing, and read."""
     desk = Desk(settings)
     stored = desk.store.add(desk.inbox, mail())
     seen = desk.store.look(stored.place)
@@ -204,9 +217,7 @@ def test_what_the_caller_saw_may_be_stale(settings: WriterSettings) -> None:
     assert desk.drift() == []
 
 
-def test_a_stale_look_cannot_make_a_change_seem_done() -> None:
-    r"""It was \Seen when the caller looked and is not any more: only a read can tell that nothing is to be done."""
-    desk = Desk()
+def test_a_stale_look_cannot_make_a_change_seem_done(desk: Desk) -> None:
     stored = desk.store.add(desk.inbox, mail("one", r"\Seen"))
     seen = desk.store.look(stored.place)
     desk.store.set_flags(stored.place, change("remove", r"\Seen"))
@@ -215,7 +226,6 @@ def test_a_stale_look_cannot_make_a_change_seem_done() -> None:
 
 
 def test_a_look_at_another_place_or_without_times_is_not_believed() -> None:
-    """It says nothing about this message, or not what the stamp needs."""
     desk = Desk(BY_FLOOR)
     one, two = desk.store.add(desk.inbox, mail("one", "work")), desk.store.add(desk.inbox, mail("two"))
     desk.faults.seen.clear()
@@ -225,10 +235,7 @@ def test_a_look_at_another_place_or_without_times_is_not_believed() -> None:
     assert desk.drift() == []
 
 
-def test_a_message_that_is_gone_since_the_caller_looked_stays_gone() -> None:
-    """The condition fails, and the read says why."""
-    desk = Desk()
-    stored = desk.store.add(desk.inbox, mail())
+def test_a_message_that_is_gone_since_the_caller_looked_stays_gone(desk: Desk, stored: Stored) -> None:
     seen = desk.store.look(stored.place)
     desk.store.delete(stored.place)
     with pytest.raises(UnknownMessage):
@@ -238,9 +245,7 @@ def test_a_message_that_is_gone_since_the_caller_looked_stays_gone() -> None:
     assert desk.rows(IMAP_UID) == []
 
 
-def test_attachments_are_assigned_whole() -> None:
-    """Storing the same mail twice under one id does not double its attachments."""
-    desk = Desk()
+def test_attachments_are_assigned_whole(desk: Desk) -> None:
     whole = replace(mail(), attachments=(Attachment("a1", "x.pdf"),), message_id=MessageId(desk.clock.new_uuid()))
     for _ in range(2):
         desk.store.add(desk.inbox, whole)
@@ -248,9 +253,7 @@ def test_attachments_are_assigned_whole() -> None:
     assert len(content["attachments"]) == 1
 
 
-def test_what_is_not_there_cannot_be_changed() -> None:
-    """Flags, copies, moves and deletes of an absent message say so."""
-    desk = Desk()
+def test_what_is_not_there_cannot_be_changed(desk: Desk) -> None:
     nowhere = MessageKey(MessageId(desk.clock.new_uuid()), desk.inbox, Uid(1))
     for attempt in (
         lambda: desk.store.set_flags(nowhere, SEEN),
@@ -263,17 +266,13 @@ def test_what_is_not_there_cannot_be_changed() -> None:
             attempt()
 
 
-def test_a_message_is_found_by_its_number() -> None:
+def test_a_message_is_found_by_its_number(desk: Desk, stored: Stored) -> None:
     """IMAP knows mailbox and uid; the mirror leads to the rest."""
-    desk = Desk()
-    stored = desk.store.add(desk.inbox, mail())
     assert desk.store.find(desk.inbox, stored.uid) == stored.place
     assert desk.store.find(desk.inbox, Uid(9)) is None
 
 
-def test_a_delete_takes_exactly_one_of_two_copies() -> None:
-    """A message that sits twice in one mailbox loses only the copy that was named."""
-    desk = Desk()
+def test_a_delete_takes_exactly_one_of_two_copies(desk: Desk) -> None:
     one = desk.store.add(desk.inbox, mail())
     two = desk.store.copy(one.place, desk.inbox)
     desk.store.delete(one.place)
@@ -285,9 +284,8 @@ def test_a_delete_takes_exactly_one_of_two_copies() -> None:
 @pytest.mark.parametrize(
     "table", [MESSAGE_ID, FIRST_UNSEEN, MAILBOX_RECENTS, MESSAGE_DELETED, APPLICABLE_FLAG], ids=lambda one: one.spelling
 )
-def test_a_passing_failure_is_retried(table: object) -> None:
+def test_a_passing_failure_is_retried(desk: Desk, table: object) -> None:
     """Five failures in a row of any projection are overcome, with waits from 10 ms to 1 s."""
-    desk = Desk()
     desk.faults.fail(lambda one: one.table is table, SILENCE, times=5)
     stored = desk.store.add(desk.inbox, mail("one", r"\Recent", r"\Deleted", "work"))
     assert not stored.lagged
@@ -296,10 +294,8 @@ def test_a_passing_failure_is_retried(table: object) -> None:
     assert all(0.010 <= wait <= 1.0 for wait in desk.clock.slept)
 
 
-def test_flag_updates_and_deletes_are_retried_too() -> None:
+def test_flag_updates_and_deletes_are_retried_too(desk: Desk, stored: Stored) -> None:
     """James retries inserts only; here every projection write is."""
-    desk = Desk()
-    stored = desk.store.add(desk.inbox, mail())
     desk.faults.fail(on(MESSAGE_ID, Put), SILENCE, times=3)
     assert not desk.store.set_flags(stored.place, SEEN).lagged
     desk.faults.fail(on(MESSAGE_ID, Remove), SILENCE, times=3)
@@ -307,9 +303,7 @@ def test_flag_updates_and_deletes_are_retried_too() -> None:
     assert desk.drift() == []
 
 
-def test_what_outlives_its_retries_is_a_lag() -> None:
-    """The caller succeeds, is told so, and exactly what is missing is journalled."""
-    desk = Desk()
+def test_what_outlives_its_retries_is_a_lag(desk: Desk) -> None:
     desk.faults.fail(on(MESSAGE_ID), SILENCE, times=6)
     stored = desk.store.add(desk.inbox, mail())
     assert stored.lagged
@@ -320,9 +314,7 @@ def test_what_outlives_its_retries_is_a_lag() -> None:
     assert desk.drift() == ["messageIdTable PROJECT"]
 
 
-def test_a_lag_that_nobody_takes_is_told_to_the_caller() -> None:
-    """Success, for the truth has it; but the answer says that only a check will find what is missing."""
-    desk = Desk()
+def test_a_lag_that_nobody_takes_is_told_to_the_caller(desk: Desk) -> None:
     one, two = desk.store.add_all(desk.inbox, [mail(), mail()])
     assert (one.lagged, one.journalled) == (False, True)
     desk.lags.full = True
@@ -336,10 +328,7 @@ def test_a_lag_that_nobody_takes_is_told_to_the_caller() -> None:
     assert desk.lags.suspects == []
 
 
-def test_one_half_of_a_move_that_nobody_took_note_of_is_enough() -> None:
-    """The copy lags and is journalled, the delete lags and is not."""
-    desk = Desk()
-    stored = desk.store.add(desk.inbox, mail())
+def test_one_half_of_a_move_that_nobody_took_note_of_is_enough(desk: Desk, stored: Stored) -> None:
     desk.faults.fail(on(MESSAGE_ID, Remove), AccessDenied("not yours"))
     desk.faults.fail(on(MESSAGE_ID, Put, Change), AccessDenied("not yours"))
     usual = desk.tables.surround
@@ -354,9 +343,7 @@ def test_one_half_of_a_move_that_nobody_took_note_of_is_enough() -> None:
     assert (moved.lagged, moved.journalled, len(desk.lags.suspects)) == (True, False, 1)
 
 
-def test_a_doubtful_truth_that_nobody_takes_note_of_is_told_with_the_error() -> None:
-    """The error says what to run afterwards."""
-    desk = Desk()
+def test_a_doubtful_truth_that_nobody_takes_note_of_is_told_with_the_error(desk: Desk) -> None:
     desk.lags.full = True
     desk.faults.doubt(on(IMAP_UID, PutIfAbsent), DOUBT, done=True)
     desk.faults.fail(lambda one: isinstance(one, Read) and one.table is IMAP_UID, SILENCE, times=6)
@@ -365,9 +352,7 @@ def test_a_doubtful_truth_that_nobody_takes_note_of_is_told_with_the_error() -> 
         desk.store.add(desk.inbox, mail())
 
 
-def test_a_refused_projection_is_a_lag_at_once() -> None:
-    """An error that no retry cures is not retried."""
-    desk = Desk()
+def test_a_refused_projection_is_a_lag_at_once(desk: Desk) -> None:
     desk.faults.fail(on(FIRST_UNSEEN), AccessDenied("not yours"))
     assert desk.store.add(desk.inbox, mail()).lagged
     assert desk.clock.slept == []
@@ -375,9 +360,7 @@ def test_a_refused_projection_is_a_lag_at_once() -> None:
 
 
 @pytest.mark.parametrize("done", [True, False], ids=["it happened", "it did not"])
-def test_a_count_is_sent_once(*, done: bool) -> None:
-    """A count without an answer is never repeated: the mailbox is journalled for a recount."""
-    desk = Desk()
+def test_a_count_is_sent_once(desk: Desk, *, done: bool) -> None:
     desk.faults.doubt(on(MAILBOX_COUNTERS, Count), DOUBT, done=done)
     stored = desk.store.add(desk.inbox, mail())
     assert stored.lagged
@@ -386,15 +369,12 @@ def test_a_count_is_sent_once(*, done: bool) -> None:
     assert desk.counters(desk.inbox) == ((1, 1) if done else (0, 0))
 
 
-def test_a_batch_that_cannot_be_counted_lags_as_a_whole() -> None:
-    """One count stands for all messages of a batch; without its answer each of them lags."""
-    desk = Desk()
+def test_a_batch_that_cannot_be_counted_lags_as_a_whole(desk: Desk) -> None:
     desk.faults.doubt(on(MAILBOX_COUNTERS, Count), DOUBT, done=False)
     assert all(one.lagged for one in desk.store.add_all(desk.inbox, [mail(), mail()]))
 
 
 def test_a_failure_in_a_batch_keeps_the_others() -> None:
-    """When one truth write fails, those that were stored are projected all the same, and the error is raised."""
     desk = Desk(WriterSettings(threads=1))
     desk.faults.fail(on(IMAP_UID, PutIfAbsent), AccessDenied("not yours"))
     with pytest.raises(AccessDenied):
@@ -404,9 +384,8 @@ def test_a_failure_in_a_batch_keeps_the_others() -> None:
 
 
 @pytest.mark.parametrize("done", [True, False], ids=["it happened", "it did not"])
-def test_a_doubtful_insert_is_settled(*, done: bool) -> None:
+def test_a_doubtful_insert_is_settled(desk: Desk, *, done: bool) -> None:
     """A timed-out insert is asked about at SERIAL: there it is, or a new uid is taken; never twice in the mailbox."""
-    desk = Desk()
     desk.faults.doubt(on(IMAP_UID, PutIfAbsent), DOUBT, done=done)
     stored = desk.store.add(desk.inbox, mail())
     assert stored.uid == (1 if done else 2)
@@ -415,10 +394,7 @@ def test_a_doubtful_insert_is_settled(*, done: bool) -> None:
 
 
 @pytest.mark.parametrize("done", [True, False], ids=["it happened", "it did not"])
-def test_a_doubtful_flag_change_is_settled(*, done: bool) -> None:
-    """A timed-out change of flags is found done by its modseq, or made again; it is counted once."""
-    desk = Desk()
-    stored = desk.store.add(desk.inbox, mail())
+def test_a_doubtful_flag_change_is_settled(desk: Desk, stored: Stored, *, done: bool) -> None:
     desk.faults.doubt(on(IMAP_UID, ChangeIf), DOUBT, done=done)
     flagged = desk.store.set_flags(stored.place, SEEN)
     assert flagged.modseq == (2 if done else 3)
@@ -427,10 +403,7 @@ def test_a_doubtful_flag_change_is_settled(*, done: bool) -> None:
     assert desk.drift() == []
 
 
-def test_an_overtaken_doubtful_change_is_recounted() -> None:
-    """When another writer changed the row meanwhile nobody knows who was first: a recount is journalled."""
-    desk = Desk()
-    stored = desk.store.add(desk.inbox, mail())
+def test_an_overtaken_doubtful_change_is_recounted(desk: Desk, stored: Stored) -> None:
     other = Desk(clock=desk.clock)
     other.store._tables = other.tables = desk.tables
 
@@ -447,10 +420,7 @@ def test_an_overtaken_doubtful_change_is_recounted() -> None:
 
 
 @pytest.mark.parametrize("done", [True, False], ids=["it happened", "it did not"])
-def test_a_doubtful_delete_is_settled(*, done: bool) -> None:
-    """A timed-out delete is found done, and recounted since another may have done it; or it is made again."""
-    desk = Desk()
-    stored = desk.store.add(desk.inbox, mail())
+def test_a_doubtful_delete_is_settled(desk: Desk, stored: Stored, *, done: bool) -> None:
     desk.faults.doubt(on(IMAP_UID, RemoveIf), DOUBT, done=done)
     deleted = desk.store.delete(stored.place)
     assert deleted.lagged is done
@@ -458,9 +428,8 @@ def test_a_doubtful_delete_is_settled(*, done: bool) -> None:
     assert desk.lags.names == ({"mailboxCounters"} if done else set())
 
 
-def test_a_truth_write_without_any_answer_is_looked_at_later() -> None:
+def test_a_truth_write_without_any_answer_is_looked_at_later(desk: Desk) -> None:
     """When not even the SERIAL read answers, the caller gets the error, and every place is journalled."""
-    desk = Desk()
     desk.faults.doubt(on(IMAP_UID, PutIfAbsent), DOUBT, done=True)
     desk.faults.fail(lambda one: isinstance(one, Read) and one.table is IMAP_UID, SILENCE, times=6)
     with pytest.raises(CannotReach):
@@ -468,10 +437,7 @@ def test_a_truth_write_without_any_answer_is_looked_at_later() -> None:
     assert {"messageIdTable", "firstUnseen", "mailboxCounters"} <= desk.lags.names
 
 
-def test_an_unreadable_stamp_makes_a_lag() -> None:
-    """The truth is written, its time cannot be read back: nothing is projected under a guess, all of it lags."""
-    desk = Desk()
-    stored = desk.store.add(desk.inbox, mail())
+def test_an_unreadable_stamp_makes_a_lag(desk: Desk, stored: Stored) -> None:
 
     def fail_reads() -> None:
         desk.faults.fail(lambda one: isinstance(one, Read) and one.table.name == IMAP_UID.name, SILENCE, times=6)
@@ -492,9 +458,8 @@ def test_an_unreadable_stamp_makes_a_lag() -> None:
     assert not mirrored["flagseen"]
 
 
-def test_a_stamp_that_grew_old_is_never_sent() -> None:
+def test_a_stamp_that_grew_old_is_never_sent(desk: Desk) -> None:
     """A writer that was held up past A journals a lag instead of writing under its old stamp (DESIGN idea 4)."""
-    desk = Desk()
 
     def held_up(operation: object, carry_out: object) -> object:
         answer = desk.faults(operation, carry_out)  # type: ignore[arg-type]
@@ -510,7 +475,6 @@ def test_a_stamp_that_grew_old_is_never_sent() -> None:
 
 
 def test_retries_end_before_the_stamp_is_too_old() -> None:
-    """However often it may be tried, no write is sent later than A allows."""
     desk = Desk(WriterSettings(stamp_age_seconds=10.1, write_seconds=10.0))
     desk.faults.fail(on(MESSAGE_ID), SILENCE, times=50)
     assert desk.store.add(desk.inbox, mail()).lagged
@@ -519,7 +483,6 @@ def test_retries_end_before_the_stamp_is_too_old() -> None:
 
 @WAYS
 def test_a_later_writer_wins(settings: WriterSettings) -> None:
-    """Two changes of one message: a projection write of the first that arrives last changes nothing."""
     desk = Desk(settings)
     stored = desk.store.add(desk.inbox, mail())
     late: list[Put | Change] = []
@@ -537,20 +500,8 @@ def test_a_later_writer_wins(settings: WriterSettings) -> None:
     assert desk.drift() == []
 
 
-def test_another_writer_between_change_and_read_back_is_projected() -> None:
-    """The state that is read back is projected under its own time, whoever made it; nobody's change is lost."""
-    desk = Desk()
-    stored = desk.store.add(desk.inbox, mail())
-    done: list[int] = []
-
-    def interfere(operation: object, carry_out: object) -> object:
-        answer = carry_out()  # type: ignore[operator]
-        if isinstance(operation, ChangeIf) and operation.table is IMAP_UID and not done:
-            done.append(1)
-            desk.store.set_flags(stored.place, change("add", r"\Deleted"))
-        return answer
-
-    desk.tables.surround = interfere
+def test_another_writer_between_change_and_read_back_is_projected(desk: Desk, stored: Stored) -> None:
+    once(desk, ChangeIf, lambda: desk.store.set_flags(stored.place, change("add", r"\Deleted")), after=True)
     desk.store.set_flags(stored.place, SEEN)
     row = desk.truth(stored.place)
     assert row is not None
@@ -559,38 +510,15 @@ def test_another_writer_between_change_and_read_back_is_projected() -> None:
     assert desk.drift() == []
 
 
-def test_a_delete_between_change_and_read_back_stays_a_delete() -> None:
-    """A message that is deleted while its flags are changed does not come back in any projection."""
-    desk = Desk()
-    stored = desk.store.add(desk.inbox, mail())
-    done: list[int] = []
-
-    def interfere(operation: object, carry_out: object) -> object:
-        answer = carry_out()  # type: ignore[operator]
-        if isinstance(operation, ChangeIf) and operation.table is IMAP_UID and not done:
-            done.append(1)
-            desk.store.delete(stored.place)
-        return answer
-
-    desk.tables.surround = interfere
+def test_a_delete_between_change_and_read_back_stays_a_delete(desk: Desk, stored: Stored) -> None:
+    once(desk, ChangeIf, lambda: desk.store.delete(stored.place), after=True)
     desk.store.set_flags(stored.place, SEEN)
     assert desk.rows(MESSAGE_ID) == desk.rows(FIRST_UNSEEN) == []
     assert desk.counters(desk.inbox) == (0, 0)
 
 
-def test_a_lost_race_is_run_again() -> None:
-    """A flag change that finds the row changed reads it again and applies itself to what is there now."""
-    desk = Desk()
-    stored = desk.store.add(desk.inbox, mail())
-    done: list[int] = []
-
-    def interfere(operation: object, carry_out: object) -> object:
-        if isinstance(operation, ChangeIf) and operation.table is IMAP_UID and not done:
-            done.append(1)
-            desk.store.set_flags(stored.place, change("add", "work"))
-        return carry_out()  # type: ignore[operator]
-
-    desk.tables.surround = interfere
+def test_a_lost_race_is_run_again(desk: Desk, stored: Stored) -> None:
+    once(desk, ChangeIf, lambda: desk.store.set_flags(stored.place, change("add", "work")))
     desk.store.set_flags(stored.place, SEEN)
     row = desk.truth(stored.place)
     assert row is not None
@@ -615,9 +543,7 @@ def test_endless_races_end() -> None:
         desk.store.set_flags(stored.place, SEEN)
 
 
-def test_a_hidden_insert_takes_a_new_uid() -> None:
-    """A deletion from a fast clock hides the applied insert: it is noticed, and another uid is taken."""
-    desk = Desk()
+def test_a_hidden_insert_takes_a_new_uid(desk: Desk) -> None:
     whole = replace(mail(), message_id=MessageId(desk.clock.new_uuid()))
     assert whole.message_id is not None
     future = desk.clock.micros() + 3_600_000_000
@@ -628,9 +554,8 @@ def test_a_hidden_insert_takes_a_new_uid() -> None:
     assert desk.counters(desk.inbox) == (1, 1)
 
 
-def test_a_message_that_stays_hidden_is_said_so() -> None:
+def test_a_message_that_stays_hidden_is_said_so(desk: Desk) -> None:
     """James deletes all uids of a message in a mailbox at once; from the future, no uid helps, and that is said."""
-    desk = Desk()
     whole = replace(mail(), message_id=MessageId(desk.clock.new_uuid()))
     assert whole.message_id is not None
     future = desk.clock.micros() + 3_600_000_000
@@ -639,9 +564,7 @@ def test_a_message_that_stays_hidden_is_said_so() -> None:
         desk.store.add(desk.inbox, whole)
 
 
-def test_a_delete_is_stamped_past_all_that_was_seen() -> None:
-    """Rows written by a clock that runs ahead are deleted from the projections all the same."""
-    desk = Desk()
+def test_a_delete_is_stamped_past_all_that_was_seen(desk: Desk) -> None:
     ahead = Desk(clock=type(desk.clock)(desk.clock.micros() + 5_000_000))
     stored = ahead.store.add(desk.inbox, mail())
     ahead.tables._micros = desk.clock.micros  # the deleting client's clock is five seconds behind
@@ -650,10 +573,7 @@ def test_a_delete_is_stamped_past_all_that_was_seen() -> None:
     assert ahead.rows(MESSAGE_ID) == ahead.rows(FIRST_UNSEEN) == []
 
 
-def test_a_move_that_fails_half_way_says_where_the_message_is() -> None:
-    """The copy stands, the delete failed: the error's note tells of both places."""
-    desk = Desk()
-    stored = desk.store.add(desk.inbox, mail())
+def test_a_move_that_fails_half_way_says_where_the_message_is(desk: Desk, stored: Stored) -> None:
     desk.faults.fail(on(IMAP_UID, RemoveIf), AccessDenied("not yours"))
     with pytest.raises(MailmendError) as caught:
         desk.store.move(stored.place, desk.archive)
@@ -662,28 +582,15 @@ def test_a_move_that_fails_half_way_says_where_the_message_is() -> None:
     assert desk.drift() == []
 
 
-def test_a_move_of_what_others_took_keeps_the_copy() -> None:
-    """When another client deletes the original meanwhile, the move has come true all the same."""
-    desk = Desk()
-    stored = desk.store.add(desk.inbox, mail())
-    done: list[int] = []
-
-    def interfere(operation: object, carry_out: object) -> object:
-        if isinstance(operation, RemoveIf) and not done:
-            done.append(1)
-            desk.store.delete(stored.place)
-        return carry_out()  # type: ignore[operator]
-
-    desk.tables.surround = interfere
+def test_a_move_of_what_others_took_keeps_the_copy(desk: Desk, stored: Stored) -> None:
+    once(desk, RemoveIf, lambda: desk.store.delete(stored.place))
     moved = desk.store.move(stored.place, desk.archive)
     assert [row["mailboxid"] for row in desk.rows(IMAP_UID)] == [desk.archive]
     assert moved.mailbox_id == desk.archive
 
 
-def test_rows_without_modseq_can_be_changed_and_not_brought_back() -> None:
+def test_rows_without_modseq_can_be_changed_and_not_brought_back(desk: Desk, stored: Stored) -> None:
     """A row from James without a modseq is guarded by another column: once deleted it stays so."""
-    desk = Desk()
-    stored = desk.store.add(desk.inbox, mail())
     desk.tables.write(Change(IMAP_UID, stored.place.key, {"modseq": None}))
     flagged = desk.store.set_flags(stored.place, SEEN)
     assert flagged.modseq == ModSeq(2)
@@ -692,19 +599,13 @@ def test_rows_without_modseq_can_be_changed_and_not_brought_back() -> None:
     assert desk.drift() == []
 
 
-def test_completing_an_add_journals_what_may_be_missing() -> None:
-    """A message whose writer was interrupted is recognised, and all that should follow is looked at."""
-    desk = Desk()
-    stored = desk.store.add(desk.inbox, mail())
+def test_completing_an_add_journals_what_may_be_missing(desk: Desk, stored: Stored) -> None:
     assert desk.store.complete(stored.message_id, desk.inbox)
     assert {"messageIdTable", "mailboxCounters"} <= desk.lags.names
     assert not desk.store.complete(stored.message_id, desk.archive)
 
 
-def test_a_stored_answer_knows_its_place() -> None:
-    """The answer of every operation can be given to the next."""
-    desk = Desk()
-    stored = desk.store.add(desk.inbox, mail())
+def test_a_stored_answer_knows_its_place(desk: Desk, stored: Stored) -> None:
     assert isinstance(stored, Stored)
     assert stored.place.key == MESSAGES.truth.key_of(desk.rows(IMAP_UID)[0])
     assert desk.rows(MODSEQ)[0]["nextmodseq"] == stored.modseq

@@ -14,7 +14,6 @@ from tests.support.clock import VirtualClock
 
 
 def test_secrets_go_only_where_somebody_logs_in() -> None:
-    """No user, no password; a user without one has an empty one, as the connector wants it."""
     anonymous = contact_options(Contact(("one", "two"), 9043, "dc1"))
     known = contact_options(Contact(("one",), username="me", password="secret"))
 
@@ -28,13 +27,11 @@ def test_secrets_go_only_where_somebody_logs_in() -> None:
 
 
 def test_without_a_pace_nothing_is_held_back() -> None:
-    """As fast as the cluster answers."""
     assert pace_options(None, 8) == {}
 
 
 @given(st.integers(1, 10_000_000), st.integers(1, 512))
 def test_all_cores_together_read_no_faster_than_asked(rows_per_second: int, cores: int) -> None:
-    """Pages are whole and each core reads at least a row: beyond that the sum stays at or below the pace."""
     options = pace_options(rows_per_second, cores)
     page, pages = (int(options[f"spark.cassandra.input.{name}"]) for name in ("fetch.sizeInRows", "readsPerSec"))
 
@@ -58,7 +55,6 @@ class _Reader:
 
 
 def test_a_table_that_was_created_just_now_is_asked_for_again() -> None:
-    """The connector hears of it a moment later; the waits between the looks are those of the policy."""
     clock, reader = VirtualClock(), _Reader(unknown=3)
     before = clock.micros()
 
@@ -69,7 +65,6 @@ def test_a_table_that_was_created_just_now_is_asked_for_again() -> None:
 
 @pytest.mark.parametrize(("text", "looks"), [("Couldn't find table rows", 7), ("no such host", 1)])
 def test_what_stays_unknown_is_told_and_nothing_else_is_repeated(text: str, looks: int) -> None:
-    """An unknown table fails in the end with the connector's own words; another failure fails at once."""
     reader = _Reader(unknown=100, text=text)
 
     with pytest.raises(AnalysisException, match=text):

@@ -41,7 +41,6 @@ def seconds(clock: VirtualClock, since: int) -> float:
 
 
 def test_it_waits_until_no_more_come() -> None:
-    """Two seconds without a newcomer; one that comes meanwhile begins them anew."""
     clock = VirtualClock()
     begun = clock.micros()
     assert steady_number(coming(0, 0, 1, 1, 2), AWAY, clock) == 2
@@ -49,7 +48,6 @@ def test_it_waits_until_no_more_come() -> None:
 
 
 def test_none_in_the_end_is_said() -> None:
-    """Where to look, and how to go on without."""
     clock = VirtualClock()
     begun = clock.micros()
     with pytest.raises(CannotReach, match="no executor") as told:
@@ -61,14 +59,12 @@ def test_none_in_the_end_is_said() -> None:
 
 
 def test_executors_that_come_and_go_are_taken_in_the_end() -> None:
-    """A restless cluster is slow, but not refused."""
     clock = VirtualClock()
     restless = chain.from_iterable(repeat((3, 4)))
     assert steady_number(lambda: next(restless), AWAY, clock) == 4
 
 
 def test_an_application_that_the_cluster_ended_is_no_crash() -> None:
-    """At once, and in one sentence."""
     clock = VirtualClock()
     begun = clock.micros()
     with pytest.raises(CannotReach, match="ended our application"):
@@ -77,7 +73,6 @@ def test_an_application_that_the_cluster_ended_is_no_crash() -> None:
 
 
 def test_the_driver_is_no_executor_and_one_process_waits_for_nobody() -> None:
-    """Spark counts the driver among those that keep blocks."""
     clock = VirtualClock()
     begun = clock.micros()
     await_executors(context("local[2]", 0), clock)
@@ -97,7 +92,6 @@ def test_the_driver_is_no_executor_and_one_process_waits_for_nobody() -> None:
     ],
 )
 def test_a_cluster_that_does_not_take_us_is_told_by_its_reason(said: str, told: str) -> None:
-    """Not by the name of the Java method that Python had called."""
     error = RuntimeError(f"An error occurred while calling None.org.apache.spark.sql.SparkSession.\n: {said}\n\tat x.Y")
     failure = _start_failure(SparkSettings(AWAY), error)
     assert f"Spark did not start on {AWAY}: " in failure.what

@@ -45,7 +45,6 @@ Caused by: {cause}
     ],
 )
 def test_each_failure_has_its_kind_and_exit_code(said: str, kind: type[MailmendError], code: ExitCode) -> None:
-    """Deep in a trace as well as alone; the message is one of ours, without Java and without the password."""
     for text in (said, TRACE.format(cause=said)):
         error = failure_of(text, CONTACT, "mail")
 
@@ -61,7 +60,6 @@ def test_a_missing_table_is_named() -> None:
 
 
 def test_what_nobody_foresaw_is_told_by_its_last_cause() -> None:
-    """The first line of a trace only says that a job failed."""
     text = TRACE.format(cause="java.lang.OutOfMemoryError: Java heap space")
 
     assert failure_of(text, CONTACT, "mail").what == "Spark failed: java.lang.OutOfMemoryError: Java heap space"
@@ -70,7 +68,6 @@ def test_what_nobody_foresaw_is_told_by_its_last_cause() -> None:
 
 
 def test_only_sparks_own_errors_are_translated() -> None:
-    """An error of ours passes as it is; a Java one never reaches the terminal."""
     with pytest.raises(TimedOut), translated(CONTACT, "mail"):
         raise Py4JError("com.x.ReadTimeoutException")
     with pytest.raises(ZeroDivisionError), translated(CONTACT, "mail"):
@@ -78,13 +75,11 @@ def test_only_sparks_own_errors_are_translated() -> None:
 
 
 def test_a_node_that_goes_away_during_a_scan_is_out_of_reach() -> None:
-    """What the driver says of a lost connection, in the middle of a scan, is the cluster's absence."""
     text = "An error occurred while calling o7.javaToPython.\n: x.y.ClosedConnectionException: Channel was force-closed"
     assert type(failure_of(text, CONTACT, "mail")) is CannotReach
 
 
 def test_the_java_method_that_was_called_is_never_the_reason() -> None:
-    """The sentence after it is."""
     text = "An error occurred while calling o7.javaToPython.\n: java.lang.IllegalStateException: stopped\n\tat a.b(C)"
     assert failure_of(text, CONTACT, "mail").what == "Spark failed: java.lang.IllegalStateException: stopped"
     bare = failure_of("An error occurred while calling o7.javaToPython.", CONTACT, "mail")
@@ -92,7 +87,6 @@ def test_the_java_method_that_was_called_is_never_the_reason() -> None:
 
 
 def test_a_missing_permission_is_told_with_role_and_table() -> None:
-    """As the driver's door tells it: the connector repeats the server's own sentence."""
     cause = "com.x.UnauthorizedException: User me has no SELECT permission on <table mail.modseq> or any of its parents"
 
     error = failure_of(TRACE.format(cause=cause), CONTACT, "mail")

@@ -44,7 +44,6 @@ def test_a_suspect_comes_out_of_a_frame_with_the_types_of_its_table() -> None:
 
 
 def test_what_a_group_wants_keeps_its_types() -> None:
-    """Missing elements are a set, recounted values are numbers."""
     row = suspect_row(Suspect("applicableFlag", (MAILBOX,), Verdict.PROJECT)) | {"wanted": '{"userflags":["b","a"]}'}
     assert suspect_of(row, PLACE.projections).wanted == {"userflags": frozenset({"a", "b"})}
     row = suspect_row(Suspect("mailboxCounters", (MAILBOX,), Verdict.AMEND)) | {"wanted": '{"count":3,"unseen":1}'}
@@ -52,7 +51,6 @@ def test_what_a_group_wants_keeps_its_types() -> None:
 
 
 def test_keys_of_other_tables_are_typed_too() -> None:
-    """A leak is named by its message id, a filter's row by its own columns."""
     leak = Suspect("messageV3", (message(3),), Verdict.LEAK)
     recent = Suspect("mailboxRecents", (MAILBOX, 3), Verdict.WITHDRAW)
     assert [suspect_of(suspect_row(one), PLACE.projections) for one in (leak, recent)] == [leak, recent]
@@ -91,13 +89,11 @@ _outcomes = st.builds(
 
 @given(_outcomes)
 def test_an_outcome_comes_home_as_it_left(outcome: Finding) -> None:
-    """Nothing of it is lost on the way."""
     assert finding_from(finding_text(outcome)) == outcome
 
 
 @given(st.integers(0, 10**9), st.integers(1, 1000))
 def test_tasks_keep_every_worker_busy_and_stay_small(suspects: int, workers: int) -> None:
-    """At least one for each worker; at most as many as a driver can keep in mind."""
     tasks = tasks_for(suspects, workers)
     assert workers <= tasks <= max(workers, TASKS_MAX)
     if tasks < TASKS_MAX:
@@ -105,7 +101,6 @@ def test_tasks_keep_every_worker_busy_and_stay_small(suspects: int, workers: int
 
 
 def test_a_workplace_reaches_an_executor_whole() -> None:
-    """It is pickled: families, errand, contact and all; its password is not in its repr."""
     secret = Workplace(Contact(password="s3cret"), "mail", "book", timedelta(1), FAMILIES, ERRAND, 2)
     assert pickle.loads(pickle.dumps(secret)) == secret
     assert "s3cret" not in repr(secret)
@@ -154,7 +149,6 @@ def _missing(world: World, number: int) -> list[Suspect]:
 
 
 def test_a_task_mends_what_the_errand_allows(executor: World) -> None:
-    """Given missing rows, when a task visits them, then each is there, and told once."""
     suspects = _missing(executor, 5)
     place = Workplace(Contact(), "mail", "book", timedelta(30), FAMILIES, executor.errand(), 1)
     told = outcomes(place, suspects)
@@ -177,7 +171,6 @@ def test_a_task_that_is_run_twice_says_the_same(executor: World) -> None:
 
 
 def test_a_check_on_an_executor_writes_nowhere(executor: World) -> None:
-    """Without a run there is no ledger at all, and the suspects are only told."""
     suspects = _missing(executor, 2)
     told = outcomes(PLACE, suspects)
     assert {one.verdict for one in told} == {Verdict.PROJECT}
@@ -186,7 +179,6 @@ def test_a_check_on_an_executor_writes_nowhere(executor: World) -> None:
 
 
 def test_one_cluster_serves_all_tasks_of_a_worker(monkeypatch: pytest.MonkeyPatch, executor: World) -> None:
-    """Connections are opened once for each worker process."""
     opened: list[Contact] = []
 
     class Cluster:
@@ -206,7 +198,6 @@ def test_one_cluster_serves_all_tasks_of_a_worker(monkeypatch: pytest.MonkeyPatc
 def test_a_worker_that_lost_the_cluster_knows_it_in_its_next_task(
     monkeypatch: pytest.MonkeyPatch, executor: World
 ) -> None:
-    """Each task is short: a million suspects would else be failed five hundred at a time. Another errand tries anew."""
     monkeypatch.setattr(fixing, "Breaker", lambda: Breaker(3))
     suspects = _missing(executor, 3)
     executor.fail_in_mail(lambda _: True)
@@ -228,7 +219,6 @@ def test_the_pace_is_shared_between_workers(executor: World) -> None:
 
 
 def test_an_unknown_date_is_no_trouble() -> None:
-    """Instants keep their zone."""
     seen = Seen({"internaldate": datetime(2026, 1, 2, tzinfo=UTC), "id": UUID(int=1)})
     outcome = Finding(SUSPECT, Verdict.AMEND, truths=(seen,))
     assert finding_from(finding_text(outcome)).truths[0].row["internaldate"].tzinfo is not None

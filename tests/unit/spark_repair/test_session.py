@@ -19,13 +19,11 @@ def test_each_lane_has_its_connector() -> None:
 
 
 def test_another_spark_is_refused_by_name() -> None:
-    """No guess for a version that nobody tried."""
     with pytest.raises(WrongUse, match="PySpark 5"):
         connector_coordinates("5.0.0")
 
 
 def test_local_spark_listens_to_this_machine_only(tmp_path: Path) -> None:
-    """With a local master the driver is bound to the loopback address; with another it must be reachable."""
     local = launch_options(SparkSettings("local[2]", cache=tmp_path))
     remote = launch_options(SparkSettings("spark://master:7077", cache=tmp_path))
     assert local["spark.driver.bindAddress"] == "127.0.0.1"
@@ -33,7 +31,6 @@ def test_local_spark_listens_to_this_machine_only(tmp_path: Path) -> None:
 
 
 def test_the_bounds_and_the_quiet_are_set(tmp_path: Path) -> None:
-    """Memory is explicit, no second copy of a task, no page, no progress bar, no extensions, hidden secrets."""
     options = launch_options(SparkSettings(driver_memory="3g", cache=tmp_path))
     assert options["spark.driver.memory"] == "3g"
     assert options["spark.speculation"] == "false"
@@ -45,7 +42,6 @@ def test_the_bounds_and_the_quiet_are_set(tmp_path: Path) -> None:
 
 
 def test_settings_of_ones_own_win(tmp_path: Path) -> None:
-    """Somebody who knows the cluster better is heard."""
     settings = SparkSettings(cache=tmp_path, options={"spark.ui.enabled": "true", "spark.executor.memory": "8g"})
     options = launch_options(settings)
     assert options["spark.ui.enabled"] == "true"
@@ -53,7 +49,6 @@ def test_settings_of_ones_own_win(tmp_path: Path) -> None:
 
 
 def test_the_connector_is_resolved_once_and_then_read_from_disk(tmp_path: Path) -> None:
-    """Unknown or incomplete: Ivy is asked. Known and all there: the files themselves, without a network."""
     settings = SparkSettings(cache=tmp_path)
     assert "spark.jars.packages" in launch_options(settings)
     jar = tmp_path / "ivy" / "a.jar"
@@ -69,7 +64,6 @@ def test_the_connector_is_resolved_once_and_then_read_from_disk(tmp_path: Path) 
 
 
 def test_a_spoilt_memory_of_jars_is_forgotten(tmp_path: Path) -> None:
-    """Half a file is no reason to fail."""
     (tmp_path / "ivy").mkdir()
     for coordinates in session.CONNECTORS.values():
         (tmp_path / "ivy" / f"{coordinates.replace(':', '_')}.json").write_text("[")
@@ -84,7 +78,6 @@ def test_the_cache_follows_the_users_own_choice(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_without_java_it_is_said_before_anything_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What to install stands in the message."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(JavaMissing, match="Java 17"), session._environment(SparkSettings(cache=tmp_path)):
@@ -92,7 +85,6 @@ def test_without_java_it_is_said_before_anything_starts(monkeypatch: pytest.Monk
 
 
 def test_the_environment_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Spark is told which Java and Python to use; nobody else is."""
     monkeypatch.setenv("SPARK_HOME", "/somebody/elses/spark")
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -106,7 +98,6 @@ def test_the_environment_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 def test_a_spark_that_does_not_start_names_its_log(tmp_path: Path) -> None:
-    """One line of why, and where the rest is."""
     settings = SparkSettings("spark://nobody:7077", cache=tmp_path)
     error = session._start_failure(settings, RuntimeError("\n[JAVA_GATEWAY_EXITED] Java gateway exited\n at x"))
     assert isinstance(error, CannotReach)

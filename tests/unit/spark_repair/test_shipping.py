@@ -61,7 +61,6 @@ def test_only_threads_of_the_driver_are_at_home(master: str, *, here: bool) -> N
 
 
 def test_a_zip_is_enough_to_import_what_executors_run(tmp_path: Path) -> None:
-    """By a Python that has the libraries and no checkout; what is no Python is there too, what was compiled is not."""
     file = write_zip(tmp_path / ZIP)
     libraries = [path for path in sys.path if path.endswith("site-packages")]
     script = f"import sys; sys.path[:0] = {[str(file), *libraries]}; import spark_repair.fixing as f; print(f.__file__)"
@@ -77,12 +76,10 @@ def test_a_zip_is_enough_to_import_what_executors_run(tmp_path: Path) -> None:
 
 
 def test_the_same_packages_give_the_same_bytes(tmp_path: Path) -> None:
-    """So that a file of that name, should one be there, is the same file."""
     assert write_zip(tmp_path / "a").read_bytes() == write_zip(tmp_path / "b").read_bytes()
 
 
 def test_a_cluster_is_sent_the_packages_once(folder: Path) -> None:
-    """The second command on the same session sends nothing."""
     context: Any = Context("spark://somewhere:7077")
     ship_packages(context)
     ship_packages(context)
@@ -92,14 +89,12 @@ def test_a_cluster_is_sent_the_packages_once(folder: Path) -> None:
 
 @pytest.mark.parametrize("master", ["local", "local[4]"])
 def test_one_process_is_sent_nothing(folder: Path, master: str) -> None:
-    """It imports what this process imports."""
     context: Any = Context(master)
     ship_packages(context)
     assert context.files == []
 
 
 def test_what_spark_submit_was_given_is_not_sent_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Known by where this package was imported from; somebody else's zip is no reason to send nothing."""
     monkeypatch.setattr(session, "__file__", "/spark/files/mailmend.zip/spark_repair/session.py")
     ours: Any = Context("yarn", submitted="file:/home/me/mailmend.zip")
     listed: Any = Context("yarn", files=["spark://driver:1/files/mailmend.zip"])
@@ -111,7 +106,6 @@ def test_what_spark_submit_was_given_is_not_sent_again(folder: Path, monkeypatch
 
 
 def test_executors_have_the_python_that_the_cluster_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Spark's own two names for it, the setting above the variable; in one process it is always this one."""
     away = "spark://somewhere:7077"
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     assert executors_python(SparkSettings(away)) == sys.executable
@@ -133,7 +127,6 @@ def test_executors_have_the_python_that_the_cluster_names(monkeypatch: pytest.Mo
     ],
 )
 def test_a_cluster_on_this_machine_calls_the_driver_here(master: str, host: str | None, tmp_path: Path) -> None:
-    """A master on the loopback address has its workers there; for others Spark finds the address, or is told it."""
     options = launch_options(SparkSettings(master, cache=tmp_path))
     assert (options.get("spark.driver.host"), options.get("spark.driver.bindAddress")) == (host, host)
     told = SparkSettings(master, cache=tmp_path, options={"spark.driver.host": "10.0.0.9"})

@@ -9,7 +9,6 @@ from tests.support.progress import SilentProgress
 
 
 def test_what_is_measured_is_told_once() -> None:
-    """Only what is new is added; the last figure is reported at the end."""
     figures: Iterator[int] = iter([5, 5, 9])
     progress = SilentProgress()
     reported = engine._Reported(lambda: next(figures), progress)
@@ -21,7 +20,6 @@ def test_what_is_measured_is_told_once() -> None:
 
 
 def test_progress_never_goes_back() -> None:
-    """A figure that falls (a stage was forgotten) is not reported."""
     figures = iter([9, 3, 10])
     progress = SilentProgress()
     reported = engine._Reported(lambda: next(figures), progress)
@@ -31,7 +29,6 @@ def test_progress_never_goes_back() -> None:
 
 
 def test_a_measure_that_fails_fails_nothing() -> None:
-    """The figure is missing, the work goes on."""
     progress = SilentProgress()
     with watched(lambda: 1 // 0, progress):
         pass
@@ -39,7 +36,6 @@ def test_a_measure_that_fails_fails_nothing() -> None:
 
 
 def test_it_is_told_during_the_work_too() -> None:
-    """A thread of its own tells, and ends with the block."""
     seen = threading.Event()
     progress = SilentProgress()
 
