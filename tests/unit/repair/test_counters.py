@@ -13,7 +13,8 @@ from cql.memory import MemoryTables
 from cql.statements import Operation
 from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGES
 from model.errors import DoubtfulWrite, NotEnoughReplicas
-from model.operations import Change, Count, Read, Scan, Seen
+from model.ids import RunId
+from model.operations import Change, Count, Read, Seen
 from model.projections.findings import Finding, Suspect
 from model.projections.verdicts import Verdict
 from repair.clock import Timing
@@ -49,6 +50,7 @@ class Counting(World):
 
     clock: EventfulClock = field(default_factory=EventfulClock)
     leases: Leases = field(init=False)
+    undone_by: RunId = field(init=False)
 
     def __post_init__(self) -> None:
         World.__post_init__(self)
@@ -72,9 +74,26 @@ class Counting(World):
         seen = (SUSPECT, *suspects)
         return list(self.mender().revisit(lambda: iter(seen), self.errand(**errand), held))
 
+    def undo(self, run: RunId | None = None) -> Finding:
+        """Take back the one delta of a run."""
+        images = self.ledger.findings(run or self.run)
+        self.undone_by = self.ledger.start("mail", "undo", START, {}, undoes=run or self.run).id
+        (back,) = self.mender().undo(images, self.errand(run=self.undone_by))
+        return back
+
+    def lose_counts(self) -> None:
+        """No delta arrives from now on, and nobody says so."""
+        self.surround(_lost)
+
     def surround(self, surround: Callable[[Operation, Callable[[], Any]], Any]) -> None:
         """What happens to every operation on the mail keyspace."""
         cast("MemoryTables", self.mail).surround = surround
+
+
+def _lost(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+    if isinstance(operation, Count):
+        raise DoubtfulWrite("no answer in time")
+    return carry_out()
 
 
 def three_messages(count: int, unseen: int) -> Counting:
@@ -86,8 +105,12 @@ def three_messages(count: int, unseen: int) -> Counting:
     return world
 
 
-def test_counters_that_are_wrong_are_mended_by_one_delta() -> None:
-    world = three_messages(5, 1)
+@pytest.fixture
+def world() -> Counting:
+    return three_messages(5, 1)
+
+
+def test_counters_that_are_wrong_are_mended_by_one_delta(world: Counting) -> None:
     (outcome,) = world.mend()
     assert (outcome.verdict, outcome.result, outcome.error) == (Verdict.AMEND, Verdict.FIXED, None)
     assert world.counters() == (3, 2)
@@ -121,8 +144,7 @@ def test_a_second_run_finds_nothing_more() -> None:
     assert world.counters() == (3, 2)
 
 
-def test_a_message_that_arrives_between_the_looks_leaves_it_to_the_next_run() -> None:
-    world = three_messages(5, 1)
+def test_a_message_that_arrives_between_the_looks_leaves_it_to_the_next_run(world: Counting) -> None:
 
     def arrive() -> None:
         world.message(truth_row(4), at=world.clock.micros())
@@ -133,8 +155,7 @@ def test_a_message_that_arrives_between_the_looks_leaves_it_to_the_next_run() ->
     assert world.counters() == (5, 1)
 
 
-def test_a_flag_that_changes_back_and_forth_between_the_looks_is_noticed() -> None:
-    world = three_messages(5, 1)
+def test_a_flag_that_changes_back_and_forth_between_the_looks_is_noticed(world: Counting) -> None:
     row = truth_row(1)
 
     def flip() -> None:
@@ -146,16 +167,14 @@ def test_a_flag_that_changes_back_and_forth_between_the_looks_is_noticed() -> No
     assert outcome.result is Verdict.MOVED
 
 
-def test_an_increment_between_the_looks_leaves_it_to_the_next_run() -> None:
-    world = three_messages(5, 1)
+def test_an_increment_between_the_looks_leaves_it_to_the_next_run(world: Counting) -> None:
     world.clock.meanwhile = lambda: world.count(1, 0)
     (outcome,) = world.mend()
     assert outcome.result is Verdict.MOVED
     assert world.counters() == (6, 1)
 
 
-def test_rows_that_do_not_agree_come_first() -> None:
-    world = three_messages(5, 1)
+def test_rows_that_do_not_agree_come_first(world: Counting) -> None:
     hidden = world.message(truth_row(4), projected=False)
     (outcome,) = world.mend(mirror_suspect(hidden, Verdict.PROJECT))
     assert (outcome.verdict, outcome.result) == (Verdict.AMEND, None)
@@ -195,25 +214,15 @@ def test_other_mailboxes_of_the_same_message_are_not_counted() -> None:
     assert world.counters() == (3, 2)
 
 
-def test_a_check_looks_twice_and_writes_nothing_at_all() -> None:
-    world = three_messages(5, 1)
-    written: list[Operation] = []
-
-    def watch(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        if not isinstance(operation, Read | Scan):
-            written.append(operation)
-        return carry_out()
-
-    world.surround(watch)
-    cast("MemoryTables", world.ledger.tables).surround = watch
+def test_a_check_looks_twice_and_writes_nothing_at_all(world: Counting) -> None:
+    written = world.watch_writes()
     (outcome,) = world.mend(run=None)
     assert (outcome.verdict, outcome.result, outcome.due) == (Verdict.AMEND, None, True)
     assert written == []
 
 
-def test_what_was_not_asked_for_is_only_reported() -> None:
+def test_what_was_not_asked_for_is_only_reported(world: Counting) -> None:
     """`--only WITHDRAW`."""
-    world = three_messages(5, 1)
     (outcome,) = world.mend(only=frozenset({Verdict.WITHDRAW}))
     assert (outcome.verdict, outcome.result, outcome.due) == (Verdict.AMEND, None, False)
     assert world.counters() == (5, 1)
@@ -230,15 +239,13 @@ def test_many_mailboxes_share_one_wait() -> None:
     assert world.clock.slept == [GAP, GAP]
 
 
-def test_without_writers_nobody_waits() -> None:
-    world = three_messages(5, 1)
+def test_without_writers_nobody_waits(world: Counting) -> None:
     (outcome,) = world.mender(Timing(no_writers=True)).revisit(lambda: [SUSPECT], world.errand())
     assert outcome.result is Verdict.FIXED
     assert sum(world.clock.slept) == 0
 
 
-def test_a_doubtful_count_is_sent_once_and_reported() -> None:
-    world = three_messages(5, 1)
+def test_a_doubtful_count_is_sent_once_and_reported(world: Counting) -> None:
     sent: list[Operation] = []
 
     def lose_the_answer(operation: Operation, carry_out: Callable[[], Any]) -> Any:
@@ -260,17 +267,12 @@ def test_a_doubtful_count_is_sent_once_and_reported() -> None:
 
 
 @pytest.mark.parametrize(("full", "by"), [(False, "repair lags"), (True, "next check")])
-def test_a_doubtful_count_is_journalled_for_a_recount(full: bool, by: str) -> None:
+def test_a_doubtful_count_is_journalled_for_a_recount(world: Counting, full: bool, by: str) -> None:
     """`repair lags` counts the mailbox again, once; where nobody could keep that, the next check does."""
-    world, lags = three_messages(5, 1), LagList()
+    lags = LagList()
     lags.full = full
 
-    def lose(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        if isinstance(operation, Count):
-            raise DoubtfulWrite("no answer in time")
-        return carry_out()
-
-    world.surround(lose)
+    world.lose_counts()
     (outcome,) = replace(world.mender(), lags=lags).revisit(lambda: [SUSPECT], world.errand())
 
     assert by in (outcome.error or "")
@@ -281,26 +283,20 @@ def test_a_doubtful_count_is_journalled_for_a_recount(full: bool, by: str) -> No
     )
 
 
-def test_a_doubtful_undo_is_not_journalled() -> None:
-    world, lags = three_messages(5, 1), LagList()
+def test_a_doubtful_undo_is_not_journalled(world: Counting) -> None:
+    lags = LagList()
     world.mend()
     images = list(world.ledger.findings(world.run))
     undoing = world.ledger.start("mail", "undo", world.as_of, {})
 
-    def lose(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        if isinstance(operation, Count):
-            raise DoubtfulWrite("no answer in time")
-        return carry_out()
-
-    world.surround(lose)
+    world.lose_counts()
     (outcome,) = replace(world.mender(), lags=lags).undo(images, world.errand(run=undoing.id))
 
     assert "next check" in (outcome.error or "")
     assert lags.suspects == []
 
 
-def test_nothing_is_sent_when_its_before_image_is_not_safe() -> None:
-    world = three_messages(5, 1)
+def test_nothing_is_sent_when_its_before_image_is_not_safe(world: Counting) -> None:
 
     def no_ledger(operation: Operation, carry_out: Callable[[], Any]) -> Any:
         if "finding" in operation.table.name:
@@ -314,9 +310,8 @@ def test_nothing_is_sent_when_its_before_image_is_not_safe() -> None:
     assert world.counters() == (5, 1)
 
 
-def test_a_mailbox_that_another_mends_is_left_to_it() -> None:
+def test_a_mailbox_that_another_mends_is_left_to_it(world: Counting) -> None:
     """Two runs overshoot (asof-model C11): each mailbox has one mender at a time."""
-    world = three_messages(5, 1)
     theirs = Leases(world.ledger.tables, world.clock, "them@there")
     name = f"counters mail {COUNTS.name} " + '[{"uuid":"' + str(MAILBOX) + '"}]'
     lease = replace(theirs, ttl_seconds=LEASE_SECONDS).acquire(name, "mending counters")
@@ -327,15 +322,13 @@ def test_a_mailbox_that_another_mends_is_left_to_it() -> None:
     assert world.mend()[0].result is Verdict.FIXED
 
 
-def test_leases_are_given_back() -> None:
-    world = three_messages(5, 1)
+def test_leases_are_given_back(world: Counting) -> None:
     world.mend()
     world.clock.meanwhile = lambda: world.count(1, 0)
     assert [outcome.error for outcome in (*world.mend(), *world.mend())] == [None, None]
 
 
-def test_a_lost_lease_of_the_keyspace_stops_the_delta() -> None:
-    world = three_messages(5, 1)
+def test_a_lost_lease_of_the_keyspace_stops_the_delta(world: Counting) -> None:
     held = TakenLease(world.leases.acquire("repair mail", "repair"), world.clock)
     world.clock.meanwhile = lambda: world.clock.advance(60)
     (outcome,) = world.mend(held=held)
@@ -363,8 +356,7 @@ def test_a_lease_lost_half_way_stops_before_the_next_delta() -> None:
     assert (world.counters(), world.counters(other)) == ((3, 2), (7, 7))
 
 
-def test_a_mailbox_that_cannot_be_read_stops_no_other() -> None:
-    world = three_messages(5, 1)
+def test_a_mailbox_that_cannot_be_read_stops_no_other(world: Counting) -> None:
     other = uuid_at(START, 99)
 
     def broken(operation: Operation, carry_out: Callable[[], Any]) -> Any:
@@ -379,15 +371,12 @@ def test_a_mailbox_that_cannot_be_read_stops_no_other() -> None:
     assert second.result is Verdict.FIXED
 
 
-def test_undo_adds_the_inverse_and_redo_the_delta_again() -> None:
-    world = three_messages(5, 1)
+def test_undo_adds_the_inverse_and_redo_the_delta_again(world: Counting) -> None:
     world.mend()
-    undo = world.ledger.start("mail", "undo", START, {}, undoes=world.run).id
-    (back,) = world.mender().undo(world.ledger.findings(world.run), world.errand(run=undo))
+    back = world.undo()
     assert back.result is Verdict.FIXED
     assert world.counters() == (5, 1)
-    redo = world.ledger.start("mail", "undo", START, {}, undoes=undo).id
-    list(world.mender().undo(world.ledger.findings(undo), world.errand(run=redo)))
+    world.undo(world.undone_by)
     assert world.counters() == (3, 2)
 
 
@@ -395,51 +384,38 @@ def test_undo_of_a_projected_row_leaves_zeros() -> None:
     world = Counting()
     world.message(truth_row(1))
     world.mend()
-    undo = world.ledger.start("mail", "undo", START, {}).id
-    list(world.mender().undo(world.ledger.findings(world.run), world.errand(run=undo)))
+    world.undo()
     assert world.counters() == (0, 0)
 
 
-def test_undo_leaves_counters_that_were_used_since() -> None:
-    world = three_messages(5, 1)
+def test_undo_leaves_counters_that_were_used_since(world: Counting) -> None:
     world.mend()
     world.message(truth_row(4))
     world.count(1, 1)
-    undo = world.ledger.start("mail", "undo", START, {}).id
-    (back,) = world.mender().undo(world.ledger.findings(world.run), world.errand(run=undo))
+    back = world.undo()
     assert back.result is Verdict.MOVED
     assert world.counters() == (4, 3)
 
 
-def test_undo_of_a_delta_that_never_arrived_changes_nothing() -> None:
-    world = three_messages(5, 1)
+def test_undo_of_a_delta_that_never_arrived_changes_nothing(world: Counting) -> None:
 
-    def swallow(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        if isinstance(operation, Count):
-            raise DoubtfulWrite("no answer in time")
-        return carry_out()
-
-    world.surround(swallow)
+    world.lose_counts()
     world.mend()
     world.surround(lambda _, carry_out: carry_out())
-    undo = world.ledger.start("mail", "undo", START, {}).id
-    (back,) = world.mender().undo(world.ledger.findings(world.run), world.errand(run=undo))
+    back = world.undo()
     assert (back.verdict, back.result) == (Verdict.AGREE, None)
     assert world.counters() == (5, 1)
 
 
-def test_undoing_twice_takes_nothing_back_twice() -> None:
-    world = three_messages(5, 1)
+def test_undoing_twice_takes_nothing_back_twice(world: Counting) -> None:
     world.mend()
     for _ in range(2):
-        undo = world.ledger.start("mail", "undo", START, {}, undoes=world.run).id
-        (back,) = world.mender().undo(world.ledger.findings(world.run), world.errand(run=undo))
+        back = world.undo()
     assert (back.verdict, back.result) == (Verdict.AGREE, None)
     assert world.counters() == (5, 1)
 
 
-def test_a_dry_run_of_an_undo_tells_the_delta_and_sends_none() -> None:
-    world = three_messages(5, 1)
+def test_a_dry_run_of_an_undo_tells_the_delta_and_sends_none(world: Counting) -> None:
     world.mend()
     images = list(world.ledger.findings(world.run))
     written = world.watch_writes()
@@ -448,8 +424,7 @@ def test_a_dry_run_of_an_undo_tells_the_delta_and_sends_none() -> None:
     assert world.counters() == (3, 2)
 
 
-def test_a_mailboxs_lease_that_was_taken_over_between_the_looks_stops_the_delta() -> None:
-    world = three_messages(5, 1)
+def test_a_mailboxs_lease_that_was_taken_over_between_the_looks_stops_the_delta(world: Counting) -> None:
     theirs = replace(Leases(world.ledger.tables, world.clock, "them@there"), ttl_seconds=LEASE_SECONDS)
     name = f"counters mail {COUNTS.name} {key_text((MAILBOX,))}"
 
@@ -464,8 +439,7 @@ def test_a_mailboxs_lease_that_was_taken_over_between_the_looks_stops_the_delta(
     assert world.counters() == (5, 1)
 
 
-def test_a_lease_that_ran_out_between_the_looks_stops_the_delta() -> None:
-    world = three_messages(5, 1)
+def test_a_lease_that_ran_out_between_the_looks_stops_the_delta(world: Counting) -> None:
     world.clock.meanwhile = lambda: world.clock.advance(LEASE_SECONDS)
     (outcome,) = world.mend()
     assert outcome.error is not None
@@ -473,8 +447,7 @@ def test_a_lease_that_ran_out_between_the_looks_stops_the_delta() -> None:
     assert world.counters() == (5, 1)
 
 
-def test_leases_are_given_back_when_a_person_stops_the_wait() -> None:
-    world = three_messages(5, 1)
+def test_leases_are_given_back_when_a_person_stops_the_wait(world: Counting) -> None:
 
     def interrupt() -> None:
         raise KeyboardInterrupt
@@ -496,8 +469,7 @@ def test_undo_brings_back_what_was_found_or_leaves_what_was_used(found: tuple[in
     mended = world.counters()
     assert mended == (3, 2)
     world.count(*used)
-    undo = world.ledger.start("mail", "undo", START, {}).id
-    list(world.mender().undo(world.ledger.findings(world.run), world.errand(run=undo)))
+    world.undo()
     expected = {found} if used == (0, 0) else {(3 + used[0], 2 + used[1])}
     assert world.counters() in expected
 
