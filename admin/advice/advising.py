@@ -124,7 +124,6 @@ def _messages(live: Schema, traffic: MessageTraffic) -> MessageTables:
 def _tried(
     place: OpenCluster, live: Schema, known: MessageTables, wanted: TrialWanted, progress: Progress
 ) -> MessageTables:
-    """The message tables after a trial; where none can be made, `untried` says why."""
     sample = draw_sample(place.mail, live, wanted.rows, progress)
     if not sample.messages:
         return replace(known, untried=f"no mailbox of at most {wanted.rows:,} messages was found (--rows takes more)")

@@ -68,7 +68,6 @@ class Measured:
 
 
 def measure(place: OpenCluster, live: Schema, given: GivenTraffic, progress: Progress) -> Measured:
-    """Read the nodes' figures and the tables' rows."""
     name, now = place.mail.name, place.clock.micros()
     refuse_other_keyspaces(name, live)
     progress.stage("asking the nodes")
@@ -115,7 +114,6 @@ def traffic_figures(
 
 
 def copies_of(replication: Mapping[str, str]) -> int:
-    """Copies of a row in all data centres together; transient ones (`3/1`) count too."""
     factors = (value.partition("/")[0] for name, value in replication.items() if name != "class")
     return max(1, sum(int(factor) for factor in factors if factor.isdigit()))
 

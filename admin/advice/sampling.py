@@ -144,7 +144,6 @@ def _sizes(mail: Tables, table: Table, scanned_max: int) -> Iterator[tuple[UUID,
 
 
 def _chosen(sizes: Iterable[tuple[UUID, int]], rows: int, progress: Progress) -> tuple[dict[UUID, int], int]:
-    """Every mailbox that still fits, until nine tenths of `rows` are there."""
     chosen: dict[UUID, int] = {}
     passed_over = total = 0
     for mailbox, size in sizes:

@@ -72,7 +72,6 @@ class TrialNode:
         return sum(row["mebibytes"] * _MIB for row in rows if row["keyspace_name"] == keyspace)
 
     def rewritten_bytes(self, keyspace: str) -> int:
-        """Bytes that compaction has read and written again."""
         rows = self.cluster.query("SELECT keyspace_name, bytes_in FROM system.compaction_history")
         return sum(row["bytes_in"] or 0 for row in rows if row["keyspace_name"] == keyspace)
 

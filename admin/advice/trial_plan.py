@@ -39,7 +39,6 @@ _LAST: Final = 0.99
 
 
 def trial_tables(choice: CompactionChoice) -> tuple[Table, ...]:
-    """The tables that a trial creates: the choice's compaction, SSTable sizes scaled to the sample."""
     tables = compacted(TABLES, choice)
     return tuple(replace(table, compaction=_scaled(table.compaction, SCALED[choice])) for table in tables)
 
@@ -55,7 +54,6 @@ def history_of(messages: Sequence[SampledMessage]) -> list[Event]:
 
 
 def waves_of(events: Sequence[Event], waves: int) -> list[Sequence[Event]]:
-    """Split the events, in order, into `waves` parts of nearly one size; fewer where there are fewer events."""
     count = min(waves, len(events))
     edges = [len(events) * number // count for number in range(count + 1)] if count else [0]
     return [events[start:end] for start, end in pairwise(edges)]
@@ -114,6 +112,5 @@ def read_cost(sstables: Sequence[int], micros: Sequence[int]) -> ReadCost:
 
 
 def percentile(figures: Sequence[int], share: float) -> float:
-    """The nearest-rank percentile; 0 of none."""
     ordered = sorted(figures)
     return float(ordered[max(0, math.ceil(share * len(ordered)) - 1)]) if ordered else 0.0

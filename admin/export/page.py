@@ -164,7 +164,6 @@ def _escaped(text: str) -> str:
 
 
 def relations_of(family: Family) -> tuple[Relation, ...]:
-    """Every projection of the family's truth, the mirror first."""
     return tuple(_relation(projection) for projection in family.projections)
 
 

@@ -95,7 +95,6 @@ def found(keyspace: str, live: Schema, ledger: Schema, made: str, drawing: str =
 
 
 def families_in(keyspace: str, live: Schema) -> tuple[Family, ...]:
-    """The families as far as the keyspace has them; none where it has no truth table."""
     there = tuple(family for family in FAMILIES if live.table(family.truth.name) is not None)
     return bind(keyspace, live, there)
 

@@ -47,13 +47,11 @@ class CassandraNode:
         return {"cql": self.settings.native_port, "storage": self.settings.storage_port}
 
     def fetch(self, machine: Machine) -> Path:
-        """The folder of its jars."""
         release = self.settings.release
         self.store.jars(release, find_java(release, machine.environment))
         return self.store.folder(release)
 
     def write_files(self, parts: Path, site: Site) -> None:  # noqa: ARG002 (another kind needs its parts)
-        """Also renames the log of the start before: an error found in the log is this start's own."""
         folders = NodeFolder(site.folder)
         for folder in (folders.conf, folders.logs, folders.data / "tmp"):
             folder.mkdir(parents=True, exist_ok=True)

@@ -92,14 +92,12 @@ class ClusterRequest:
 
 
 def hosts_of(nodes: int) -> tuple[str, ...]:
-    """The loopback addresses of `nodes` nodes."""
     if not 1 <= nodes <= NODES_MAX:
         raise WrongUse(f"{nodes} nodes cannot be started", mend=f"Between 1 and {NODES_MAX} nodes fit one machine.")
     return tuple(f"127.0.0.{number}" for number in range(1, nodes + 1))
 
 
 def heap_mib(text: str) -> int:
-    """A heap size as Java writes it (`768m`, `2g`) in MiB."""
     match = re.fullmatch(r"(\d+)([mg])", text.strip().lower())
     size = int(match[1]) * _MIB_PER_UNIT[match[2]] if match else 0
     if size < HEAP_MIB_MIN:

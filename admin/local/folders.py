@@ -24,7 +24,6 @@ class NodeFolder:
 
     @property
     def conf(self) -> Path:
-        """Written anew at every start."""
         return self.root / "conf"
 
     @property
@@ -45,12 +44,10 @@ class NodeFolder:
 
     @property
     def log_before(self) -> Path:
-        """The log of the previous start."""
         return self.logs / "system.log.before"
 
     @property
     def data(self) -> Path:
-        """The parent of data, commit log, hints and saved caches."""
         return self.root / "data"
 
 
@@ -74,12 +71,10 @@ class ClusterFolder:
 
 
 def data_home(environment: Mapping[str, str], home: Path) -> Path:
-    """Where the XDG base directory specification puts mailmend's data of this user."""
     return _xdg(environment, "XDG_DATA_HOME", home / ".local" / "share")
 
 
 def cache_home(environment: Mapping[str, str], home: Path) -> Path:
-    """Where mailmend keeps what it can fetch again."""
     return _xdg(environment, "XDG_CACHE_HOME", home / ".cache")
 
 

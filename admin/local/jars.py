@@ -61,7 +61,6 @@ def pins_of(program: JarProgram, pinned: Path = PINNED) -> dict[str, str]:
 
 
 def parse_pins(text: str) -> dict[str, str]:
-    """Parse lines of `sha256sum`: a checksum, two spaces, a file name."""
     return {name: digest for digest, name in (line.split(maxsplit=1) for line in text.splitlines() if line)}
 
 
@@ -170,7 +169,6 @@ class JarStore:
 
 
 def event_in(line: str) -> Literal["found", "fetched"] | None:
-    """What a line of Ivy's output reports, if anything: a module was found, or a jar was fetched."""
     return next((event for event, pattern in _LINES if pattern.match(line)), None)
 
 
@@ -233,7 +231,6 @@ def resolve_command(
     cache: Path,
     environment: Mapping[str, str],
 ) -> list[str]:
-    """The command line that fetches every jar of a program into the folder `lib`; `module` holds its `module_text`."""
     settings = environment.get(SETTINGS_VARIABLE)
     return [
         str(java.executable),

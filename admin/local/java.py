@@ -51,13 +51,11 @@ class Java:
 
 
 def major_version(output: str) -> int | None:
-    """The major version in the output of `java -version`: 17 for 17.0.15, 8 for 1.8.0_402."""
     found = _VERSION.search(output)
     return int(found[1]) if found else None
 
 
 def candidates(environment: Mapping[str, str]) -> Iterable[Path]:
-    """Every place where a Java may be, in order; they need not exist."""
     if home := environment.get("JAVA_HOME"):
         yield Path(home) / "bin" / "java"
     if on_path := shutil.which("java", path=environment.get("PATH")):
@@ -75,7 +73,6 @@ def wheel_home() -> Path | None:
 
 
 def ask_version(executable: Path) -> int | None:
-    """Run `java -version`; None when it does not run or its output cannot be parsed."""
     try:
         answer = subprocess.run(  # noqa: S603 (the person's own Java)
             [executable, "-version"], capture_output=True, text=True, timeout=VERSION_SECONDS_MAX, check=False
@@ -86,7 +83,6 @@ def ask_version(executable: Path) -> int | None:
 
 
 def choose(found: Iterable[Java], program: JavaProgram) -> Java | None:
-    """The Java that the program prefers; among equals the one found first."""
     fitting = [java for java in found if java.major in program.java_majors]
     return min(fitting, key=lambda java: program.java_majors.index(java.major), default=None)
 

@@ -34,7 +34,6 @@ class StartedProcess:
 
     @property
     def runs(self) -> bool:
-        """Whether it still runs: same id, same start time, our mark in its command line."""
         return self._found() is not None
 
     def ask_to_end(self) -> None:
@@ -110,7 +109,6 @@ class ServerRecord:
 
     @property
     def last_first(self) -> tuple[tuple[str, StartedProcess], ...]:
-        """The processes in the order in which they are ended."""
         return tuple(reversed(tuple(self.processes.items())))
 
     def with_process(self, name: str, process: StartedProcess) -> "ServerRecord":
@@ -121,7 +119,6 @@ class ServerRecord:
 
 
 def read_record(path: Path) -> ServerRecord:
-    """The latest record; an empty one when there is none."""
     return read_json(path, _record_of) or ServerRecord()
 
 

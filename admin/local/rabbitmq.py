@@ -55,12 +55,10 @@ class RabbitMq:
 
     @property
     def ports(self) -> Mapping[str, int]:
-        """For clients, for the management, and two for Erlang's own programs."""
         secure = {"amqps": 5671, "management-tls": 15671} if self.tls else {}
         return {"amqp": 5672, "management": 15672, "erlang": 25672, "epmd": 4369, **secure}
 
     def fetch(self, machine: Machine) -> Path:
-        """The folder of the RabbitMQ to run."""
         return find_or_fetch(machine)
 
     def write_files(self, parts: Path, site: Site) -> None:  # noqa: ARG002 (a service of another kind needs its parts)
@@ -92,7 +90,6 @@ class RabbitMq:
         return self.answers(site)
 
     def answers(self, site: Site) -> bool:
-        """Whether clients and management both answer: one opens before the other."""
         plain = speaks_amqp(HOST, site.ports["amqp"])
         secure = self.tls is None or speaks_amqp(HOST, site.ports["amqps"], context=_shown(self.tls))
         return plain and secure and api_answers(HOST, site.ports["management"])

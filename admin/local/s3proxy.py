@@ -48,7 +48,6 @@ class ObjectStore:
     ports: ClassVar[Mapping[str, int]] = {"s3": 9000}
 
     def fetch(self, machine: Machine) -> Path:
-        """The path of its jar."""
         store = JarStore(machine.cache / S3PROXY.module, machine.environment, machine.progress)
         jar, *_ = store.jars(S3PROXY, find_java(S3PROXY, machine.environment))
         return jar

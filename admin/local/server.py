@@ -45,7 +45,6 @@ class LocalServer:
 
     @property
     def exists(self) -> bool:
-        """Whether it was started here before, and not cleaned."""
         return self._file.exists()
 
     @property
@@ -100,7 +99,6 @@ class LocalServer:
             self._kill(process)
 
     def wipe(self) -> None:
-        """Remove all that it stored; its ports stay."""
         with locked(self.lock):
             self.refuse_running()
             kept = ServerRecord(self.record.ports)
@@ -108,7 +106,6 @@ class LocalServer:
             self._write(kept)
 
     def clean(self) -> bool:
-        """Remove it; False when there was nothing to remove."""
         with locked(self.lock):
             self.refuse_running()
             existed = self.exists
@@ -146,7 +143,6 @@ class LocalServer:
         return ServerState.UP if self.kind.answers(site) else ServerState.SILENT
 
     def _plan(self) -> None:
-        """Write down the ports at the first start, so that they stay."""
         record = self.record
         if not record.ports and self.folder.is_dir() and any(self.folder.iterdir()):
             raise WrongUse(f"{self.folder} holds something else", mend="Name another folder with --dir.")
@@ -259,7 +255,6 @@ def why_ended(log: str, printed: str) -> str:
 
 
 def tail(path: Path) -> str:
-    """The end of a file; "" for a missing file."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - _TAIL_BYTES))

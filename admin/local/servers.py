@@ -87,7 +87,6 @@ class LocalCluster:
 
     @property
     def settings(self) -> ClusterSettings | None:
-        """The settings written beside the data; None where there is no cluster."""
         return read_json(self.layout.state, lambda document: ClusterSettings.from_json(document["settings"]))
 
     @property
@@ -133,16 +132,12 @@ class LocalCluster:
         """
         with locked(self.layout.lock):
             nodes, existed = self.nodes, self.layout.state.exists()
-            self.refuse_running()
+            for node in nodes:
+                node.refuse_running()
             for node in nodes:
                 node.clean()
             self.layout.state.unlink(missing_ok=True)
             return existed
-
-    def refuse_running(self) -> None:
-        """A guard for the removal of its data."""
-        for node in self.nodes:
-            node.refuse_running()
 
     def _planned(self, request: ClusterRequest) -> ClusterSettings:
         """Write down the settings for the start; a running cluster keeps its own."""
@@ -260,7 +255,6 @@ class LocalServers:
     services: Mapping[str, LocalServer]
 
     def up(self, request: ClusterRequest, names: Sequence[str] = ()) -> LocalStatus:
-        """Start the named servers, then Cassandra; after an error, those that this call started are ended."""
         wanted = [self.services[name] for name in names]
         with started_together(wanted):
             for service in wanted:
@@ -269,7 +263,6 @@ class LocalServers:
         return self.status()
 
     def down(self) -> LocalStatus:
-        """End all of them; only processes that were started here are touched."""
         for service in self.services.values():
             service.down()
         self.cluster.down()

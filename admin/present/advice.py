@@ -59,7 +59,6 @@ def _parts(advised: Advised) -> Iterator[Part]:
 
 
 def answer_lines(advised: Advised) -> Iterator[str]:
-    """One sentence for the message tables, one for the queue's, each with its reasons."""
     yield from _message_answer(advised.messages)
     queue = advised.queue
     yield (
@@ -130,7 +129,6 @@ def reasons_table(title: str, reasons: tuple[Advice, ...]) -> Grid:
 
 
 def figures_table(traffic: Traffic, names: Collection[str] = Traffic.__slots__) -> Grid:
-    """The figures of these names, each with its source."""
     rows = [_figure_row(label, name, getattr(traffic, name)) for label, name in _FIGURES if name in names]
     return Grid("What that rests on", ("figure", "value", "is", "how"), rows)
 
@@ -188,7 +186,6 @@ def _queue_lines(advised: Advised) -> Iterator[str]:
 
 
 def _alter(keyspace: str, table: str, compaction: Compaction, **options: float) -> str:
-    """The ALTER TABLE statement; keyspace and table are those of the live schema."""
     parts = [f"{name} = {value}" for name, value in {"compaction": compaction.literal, **options}.items()]
     return f"ALTER TABLE {keyspace}.{table} WITH {' AND '.join(parts)};"
 
@@ -241,7 +238,6 @@ _ADVICE_FIGURES: Final = ("mails_per_second", "peak_per_second", "longest_stay_s
 
 
 def configure_document(result: ConfigureResult) -> Document:
-    """The current and the previous configuration, and what to do next."""
     request, after = result.request, result.after
     keyspace, properties = request.connection.keyspace, _james_properties(after) if after else None
     json = {
@@ -277,7 +273,6 @@ def _figures(configuration: QueueConfiguration | None) -> dict[str, int] | None:
 
 
 def _james_properties(configuration: QueueConfiguration) -> dict[str, str]:
-    """The configuration as James's rabbitmq.properties spells it."""
     return {
         "mailqueue.view.sliceWindow": window_text(configuration.slicing.window),
         "mailqueue.view.bucketCount": str(configuration.slicing.buckets),
@@ -308,7 +303,6 @@ def _cells(configuration: QueueConfiguration) -> tuple[str, str, str]:
 
 
 def advise_document(advised: QueueAdvised) -> Document:
-    """The answer first, the reasons and figures after it, commands last."""
     advice = advised.advice
     command = _configure_command(advised) if advice.changes else None
     json = {

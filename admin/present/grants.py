@@ -10,7 +10,6 @@ from model.schema.grants import REMARKS, GrantComparison, Role
 
 
 def document_of(result: GrantsResult) -> Document:
-    """Scripts; or what each role lacks or has too much, and the statements that mend it."""
     roles = (
         [_script_json(one) for one in result.scripts]
         if result.compared is None

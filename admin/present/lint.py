@@ -11,7 +11,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from admin.present.document import Document, Line, Part, Styled, Verbatim, Wrapped
-from admin.present.values import fields_json
+from admin.present.values import fields_json, printable
 from admin.services.lint import LintReport, LintResult
 from model.errors import ExitCode
 from model.schema.lint.rule import LintFinding, LintRule, Severity
@@ -25,7 +25,6 @@ _SHOWN: Final = 100
 
 
 def document_of(result: LintResult) -> Document:
-    """Findings by file (or keyspace) and place, each rule's reason at its first finding; then the totals."""
     request, report = result.request, result.report
     if report is None:
         json: dict[str, Any] = {"rules": [rule_json(rule) for rule in result.rules], "exit": int(ExitCode.FINE)}
@@ -67,8 +66,8 @@ def _finding_parts(finding: LintFinding, texts: Mapping[str, str], *, first: boo
     where = f"{place.line}:{place.column}".ljust(8) if place else ""
     level = Styled(finding.severity.word.ljust(8), _STYLES[finding.severity])
     rule = Styled(finding.rule.id.ljust(4), "bold")
-    yield Line(("  ", where, level, rule, _printable(subject_of(finding))))
-    yield f"{_INDENT}{_printable(finding.text)}"
+    yield Line(("  ", where, level, rule, printable(subject_of(finding), instead=" ")))
+    yield _INDENT + printable(finding.text, instead=" ")
     if place and finding.span:
         yield from (Styled(f"{_INDENT}{_INDENT}{line}", "dim") for line in _pointed(place, finding.span))
     if first:
@@ -84,17 +83,11 @@ def _pointed(place: Place, span: Span) -> Iterator[str]:
     at = caret.index("^")
     length = max(1, min(span.end - span.start, len(shown) - at, _SHOWN))
     lead = min(at, len(shown) - len(shown.lstrip()))
-    yield _printable(shown[lead:])
+    yield printable(shown[lead:], instead=" ")
     yield " " * (at - lead) + "^" * length
 
 
-def _printable(text: str) -> str:
-    """Without control characters: a file must not steer the terminal."""
-    return "".join(mark if mark.isprintable() else " " for mark in text)
-
-
 def subject_of(finding: LintFinding) -> str:
-    """The table and its column or option, or the keyspace."""
     table = finding.table or finding.keyspace
     return f"{table}.{finding.subject}" if finding.subject else table
 

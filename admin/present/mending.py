@@ -117,7 +117,6 @@ def example_lines(examples: Sequence[Example]) -> Iterator[Styled]:
 
 
 def closing_lines(summary: RepairResult) -> list[str]:
-    """The totals in a sentence, and what to type next."""
     rows = ", ".join(f"{name} {count:,}" for name, count in summary.scanned.items())
     seconds = sum(summary.seconds.values())
     lines = [f"Read {rows} in {seconds:.1f} s; {summary.suspects:,} suspects." if rows else f"{seconds:.1f} s."]
@@ -202,7 +201,6 @@ def runs_document(result: RunsResult) -> Document:
 
 
 def run_document(result: RunResult) -> Document:
-    """One run: its options, its totals, the first of its findings."""
     run, json = result.run, run_json(result.run)
     fields = {name: value for name, value in json.items() if name not in {"options", "summary"}}
     fields |= {f"option {name}": value for name, value in run.options.items()}
@@ -257,7 +255,6 @@ def findings_file(file: Path) -> Iterator[Callable[[Finding], None]]:
 
 
 def finding_json(outcome: Finding) -> dict[str, Any]:
-    """Verdict, projection, key by columns, both rows and their write times."""
     return {
         "projection": outcome.suspect.projection,
         "verdict": outcome.verdict.value,

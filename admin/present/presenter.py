@@ -40,7 +40,6 @@ _COLUMNS_MIN = 40
 
 
 def stdout_console(paper_columns: int = PAPER_COLUMNS) -> Console:
-    """For results; `paper_columns` wide where stdout is no terminal."""
     terminal = sys.stdout.isatty()
     return Console(file=sys.stdout, highlight=False, soft_wrap=not terminal, width=None if terminal else paper_columns)
 
@@ -50,7 +49,6 @@ def stderr_console() -> Console:
 
 
 def write_json(document: Any, stream: TextIO | None = None) -> None:
-    """One JSON object and a newline; on stdout when None."""
     stream = stream or sys.stdout
     stream.write(json.dumps(document, ensure_ascii=False, default=str) + "\n")
     stream.flush()

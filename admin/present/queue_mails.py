@@ -51,7 +51,6 @@ def enqueue_document(result: EnqueueResult) -> Document:
 
 
 def dequeue_document(result: DequeueResult) -> Document:
-    """What happened to the mails; in a dry run, which would be taken first."""
     request = result.request
     counts = {one.value: result.settled.get(one, 0) for one in ConsumerOutcome}
     json = {"dry_run": request.dry_run, "taken": result.total, **counts, "unsettled": result.unsettled}
@@ -168,7 +167,6 @@ def size_document(result: QueueAnswer[SizeRequest, Size]) -> Document:
 
 
 def browse_document(result: BrowseResult) -> Document:
-    """A page of mails; unreadable rows are remarks."""
     remarks = [
         f"not readable: {row.enqueue_id} in the slice of {row.slice_start:%Y-%m-%d %H:%M:%S}: {row.why}"
         for row in result.broken
@@ -232,7 +230,6 @@ def _lines(one: QueueHealth) -> list[str]:
 
 
 def metrics_document(result: QueueAnswer[MetricsRequest, Sequence[Measured]]) -> Document:
-    """Prometheus's text form; empty where the figures went into a file."""
     away = {figures.broker_away for figures, _ in result.found if figures.broker_away}
     remarks = [f"the broker's figures are missing: {why}" for why in sorted(away)]
     body = () if result.request.output else (Verbatim(gauges_text(result.found)),)

@@ -94,7 +94,6 @@ def _start_line(queue: str, which: str, before: datetime | None, after: datetime
 
 
 def tend_document(result: QueueAnswer[TendRequest, Sequence[TendedQueue]]) -> Document:
-    """One round on each queue; empty for a service."""
     request = result.request
     if not (request.once or request.dry_run):
         return Document()
@@ -155,7 +154,6 @@ def redrive_document(result: QueueAnswer[RedriveRequest, Redriven]) -> Document:
 
 
 def reconcile_document(result: ReconcileResult) -> Document:
-    """What each side holds, what was found, what was mended and what is left."""
     found, request = result.found, result.request
     body: list[Part] = [Grid(f"What {request.queue} holds", ("side", "what", "count"), _sides(found))]
     if not found.clean:
@@ -227,7 +225,6 @@ def _sides(found: Reconciled) -> list[tuple[str, str, str]]:
 
 
 def _named_lines(found: Reconciled) -> list[str]:
-    """The first ids of each kind that has any."""
     blobs = found.blobs
     kinds: dict[QueueFinding, list[str]] = {
         QueueFinding.BROKEN_ROW: [f"{row.enqueue_id} ({row.why})" for row in found.tables.broken],

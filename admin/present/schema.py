@@ -82,7 +82,6 @@ def _assessment_json(assessment: Assessment) -> dict[str, Any]:
 
 
 def statements_of(rollout: RolloutPlan, script: Spelling) -> list[str]:
-    """The CQL that would be sent, in that order."""
     create = [rollout.creation.cql] if rollout.creation else []
     run = [one for one in rollout.migrations.statements if one.way is not Way.RECORD]
     return [
@@ -248,7 +247,6 @@ def optional_json(one: OptionalMigration, live: Schema, keyspace: str, server: S
 
 
 def optional_text(due: Iterable[OptionalMigration], live: Schema, keyspace: str, server: ServerVersion) -> Verbatim:
-    """Optional migrations as CQL for cqlsh, with their reasons as comments."""
     shown = ((one, optional_json(one, live, keyspace, server)) for one in due)
     return _script(line for one, json in shown for line in _optional_lines(one, keyspace, json))
 
@@ -336,7 +334,6 @@ def recognition_parts(keyspace: str, recognition: Recognition) -> Iterator[Part]
 
 
 def generation_line(keyspace: str, recognition: Recognition) -> str:
-    """The generation of a keyspace, and who made it."""
     maker = "made by mailmend" if recognition.made_here else "not made by mailmend"
     return f"{keyspace}: generation {recognition.generation.name}, {maker}."
 

@@ -9,9 +9,11 @@ from admin.present.schema import (
     AS_EXPECTED,
     difference_json,
     differences_table,
+    generation_line,
     mend_of,
     optional_json,
     optional_text,
+    recognition_json,
 )
 from admin.present.values import fields_json, instant_text, plain, shown
 from admin.services.schema_history import (
@@ -38,7 +40,6 @@ _IN_FLIGHT: Final = "migration in flight"
 
 
 def verify_document(result: VerifyResult) -> Document:
-    """What is wrong with a keyspace, and the commands that mend it."""
     return Document(verified_json(result), tuple(_verified_parts(result)), result.exit)
 
 
@@ -62,7 +63,6 @@ def verified_json(result: VerifyResult) -> dict[str, Any]:
 
 
 def _history_json(aspect: str, file: str, why: str, mend: str) -> dict[str, str]:
-    """An error in the history, with the same names as a difference of a table."""
     return {"aspect": aspect, "table": "", "subject": file, "expected": "", "found": "", "why": why, "mend": mend}
 
 
@@ -76,7 +76,6 @@ def _mend_running(result: VerifyResult) -> str:
 
 
 def _mend(result: VerifyResult, difference: Difference) -> str:
-    """What mends a difference: usual commands for a mail keyspace, the plan from the model for any other."""
     recognition = result.found.against.recognition
     if recognition:
         return mend_of(difference, result.keyspace, made_here=recognition.made_here)
@@ -86,7 +85,6 @@ def _mend(result: VerifyResult, difference: Difference) -> str:
 
 
 def _planned_mend(result: VerifyResult, difference: Difference) -> str:
-    """The plan from the live tables to the migrations' model, and which part of it runs."""
     plan = f"mailmend schema plan --from-model{_again(result)}"
     match difference.aspect:
         case Aspect.DIFFERENT_OPTION:
@@ -117,8 +115,7 @@ def _verified_parts(result: VerifyResult) -> Iterator[Part]:
 def _head_lines(result: VerifyResult) -> Iterator[str]:
     name, found, recognition = result.keyspace, result.found, result.found.against.recognition
     if recognition:
-        maker = "made by mailmend" if recognition.made_here else "not made by mailmend"
-        yield f"{name}: generation {recognition.generation.name}, {maker}."
+        yield generation_line(name, recognition)
         if not recognition.made_here and result.found.baseline is None:
             yield f"It was not adopted; take it over with: mailmend schema adopt --keyspace {name}"
     if found.baseline:
@@ -145,7 +142,6 @@ def _drift_lines(result: VerifyResult) -> Iterator[str]:
 
 
 def _again(result: VerifyResult) -> str:
-    """The options that name the keyspace and the folder, to repeat them in a command."""
     folder = f" --migrations {shlex.quote(str(result.folder))}" if result.folder else ""
     return f"{folder} --keyspace {result.keyspace}"
 
@@ -250,17 +246,10 @@ def _forget_document(result: ForgetResult) -> Document:
 def adopt_json(outcome: AdoptResult) -> dict[str, Any]:
     recognition = outcome.adoption.recognition
     return {
-        "keyspace": outcome.keyspace,
+        **recognition_json(outcome.keyspace, recognition),
         "standing": outcome.adoption.standing.value,
-        "generation": recognition.generation.name,
-        "made_here": recognition.made_here,
         "adopted": outcome.wrote,
         "against": [difference_json(one) for one in outcome.adoption.against],
-        "drift": [
-            difference_json(one) | {"mend": mend_of(one, outcome.keyspace, made_here=recognition.made_here)}
-            for one in recognition.drift
-        ],
-        "notes": [difference_json(one) for one in recognition.notes],
         "baseline": _baseline_json(outcome.baseline) if outcome.baseline else None,
         "optional": [
             optional_json(one, outcome.live, outcome.keyspace, outcome.server) for one in outcome.adoption.optional

@@ -42,7 +42,6 @@ def versions_document(found: Versions) -> Document:
 
 
 def load_document(result: LoadResult) -> Document:
-    """The totals, and the commands that repair what lags."""
     sums, keyspace = result.sums, result.keyspace
     unnoted = f"Next: mailmend repair messages --keyspace {keyspace}"
     said = (
@@ -58,7 +57,6 @@ def load_document(result: LoadResult) -> Document:
 
 
 def export_document(result: ExportResult) -> Document:
-    """The files and whether they were up to date; or the text itself."""
     if result.text is not None:
         return Document(body=(Verbatim(result.text),))
     changed = {"stale" if result.check else "written": [str(file) for file in result.stale]}
@@ -97,7 +95,6 @@ def clean_document(result: CleanResult) -> Document:
 
 
 def summary_line(found: ClusterStatus) -> str:
-    """The state of all nodes in a sentence, with what to type next."""
     if found.settings is None:
         return f"There is no local cluster in {found.folder}. Start one: mailmend local up"
     match found.state:

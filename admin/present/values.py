@@ -83,7 +83,6 @@ def fields_json(value: Any, *names: str) -> dict[str, Any]:
 
 
 def instant_text(at: datetime | None) -> str | None:
-    """UTC, with milliseconds."""
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z") if at else None
 
 
@@ -138,13 +137,12 @@ def _mail_cells(listed: Listed, now: datetime) -> Sequence[str]:
     )
 
 
-def printable(text: str, kept: str = "") -> str:
-    """The text without control characters (those in `kept` stay): the sender of the mail has written it."""
-    return "".join(one if one.isprintable() or one in kept else "\N{REPLACEMENT CHARACTER}" for one in text)
+def printable(text: str, kept: str = "", instead: str = "\N{REPLACEMENT CHARACTER}") -> str:
+    """The text without control characters (those in `kept` stay): a file or a sender must not steer the terminal."""
+    return "".join(one if one.isprintable() or one in kept else instead for one in text)
 
 
 def first_ids(title: str, ids: Sequence[object], total: int, rest: str = "") -> list[str]:
-    """The first ids below a title, and how many more there are."""
     if not ids:
         return []
     lines = [title, *(f"    {one}" for one in ids[:IDS_SHOWN])]

@@ -1,6 +1,5 @@
 """What advice says: the answer first, what was only assumed by name, CQL for what is there, names for scripts."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from admin.advice.advising import Advised, MessageTables, present_choice, served_choices
 from admin.advice.measuring import GivenTraffic, traffic_figures
 from admin.advice.sampling import Sample
-from admin.present.advice import advised_json, answer_lines, document_of, next_lines
+from admin.present.advice import answer_lines, document_of, next_lines
 from cql.statistics import MIB, Statistics, TableFigures
 from cql.traffic import MessageTraffic
 from model.advice.compaction import ReadCost, TrialResult, choose
@@ -121,31 +120,6 @@ class TestNext:
 
     def test_where_nothing_is_to_be_changed_no_table_is_altered(self) -> None:
         assert not [line for line in next_lines(advised_on(*ALIKE)) if line.startswith("ALTER")]
-
-    def test_the_queues_tables_are_altered_where_they_are(self) -> None:
-        advised = advised_on(live=WITH_QUEUE)
-
-        rows, marks = [line for line in next_lines(advised) if line.startswith("ALTER")]
-
-        assert f"default_time_to_live = {advised.queue.ttl_seconds}" in rows
-        assert f"default_time_to_live = {advised.queue.mark_ttl_seconds}" in marks
-        assert "bloom_filter_fp_chance = 0.001" in marks
-        assert "'compaction_window_unit': 'HOURS'" in rows
-        assert any("mailqueue.view.sliceWindow" in line for line in next_lines(advised))
-
-
-def test_scripts_read_the_same_by_stable_names() -> None:
-    document = json.loads(json.dumps(advised_json(advised_on(*BETTER))))
-
-    assert document["exit"] == 0
-    assert document["messages"]["choice"] == "unified"
-    assert document["messages"]["change"] is True
-    assert document["messages"]["trial"]["twcs"]["mailbox"]["sstables_mean"] == 24
-    assert document["messages"]["trial"]["twcs"]["rewritten_bytes"] == 30 * MIB
-    assert document["queue"]["ttl_seconds"] == 8 * DAY
-    assert document["traffic"]["mails_per_second"]["source"] == "measured"
-    assert document["statistics"]["tables"]["imapuidtable"]["partitions"] == 1_000_000
-    assert document["notes"] == ["something was not readable."]
 
 
 def test_a_short_history_is_not_reckoned_in_windows() -> None:
