@@ -120,7 +120,9 @@ class LocalCluster:
         return self.status()
 
     def status(self) -> ClusterStatus:
-        return ClusterStatus(self.layout.root, self.settings, tuple(map(_status_of, self.nodes)))
+        settings = self.settings
+        nodes = self._nodes_of(settings) if settings else ()
+        return ClusterStatus(self.layout.root, settings, tuple(map(_status_of, nodes)))
 
     def clean(self) -> bool:
         """Remove all data of a stopped cluster; False when there was nothing to remove.

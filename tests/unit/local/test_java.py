@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from admin.local.cassandra_settings import NEWEST, release_named
-from admin.local.java import SPARK, Java, candidates, choose, find_java, major_version
+from admin.local.java import SPARK, Java, JavaProgram, candidates, choose, find_java, major_version
 from model.errors import ExitCode, JavaMissing
 
 RELEASE = NEWEST
@@ -31,26 +31,14 @@ def test_major_version_is_read_from_every_vendors_words(output: str, major: int 
     assert major_version(output) == major
 
 
-def test_the_preferred_version_wins_over_the_one_found_first() -> None:
-    # Given a 21 before a 17
-    found = [_java(21, "first"), _java(17, "second")]
-    # Then the 17 is taken
-    assert choose(found, RELEASE) == found[1]
-
-
-def test_among_equals_the_first_found_wins() -> None:
-    found = [_java(17, "home"), _java(17, "path")]
-    assert choose(found, RELEASE) == found[0]
-
-
-def test_a_version_that_serves_is_better_than_none() -> None:
-    found = [_java(8), _java(25), _java(21, "fitting")]
-    assert choose(found, RELEASE) == found[2]
-
-
-@pytest.mark.parametrize("majors", [(), (8,), (11, 25)])
-def test_nothing_is_taken_when_nothing_serves(majors: tuple[int, ...]) -> None:
-    assert choose([_java(major) for major in majors], RELEASE) is None
+@pytest.mark.parametrize(
+    ("majors", "chosen"),
+    [((21, 17), 1), ((17, 17), 0), ((8, 25, 21), 2), ((), None), ((8,), None), ((11, 25), None)],
+    ids=["preferred", "first-of-equals", "only-fitting", "none", "too-old", "none-fits"],
+)
+def test_the_preferred_version_wins_and_among_equals_the_first(majors: tuple[int, ...], chosen: int | None) -> None:
+    found = [_java(major, f"j{number}") for number, major in enumerate(majors)]
+    assert choose(found, RELEASE) == (None if chosen is None else found[chosen])
 
 
 def test_java_home_comes_before_path() -> None:
@@ -79,29 +67,24 @@ def test_the_error_names_what_was_found_and_what_to_install() -> None:
     assert caught.value.exit_code is ExitCode.CANNOT_REACH
 
 
-def test_the_error_says_when_there_is_no_java_at_all() -> None:
-    with pytest.raises(JavaMissing, match="there is no Java at all"):
-        find_java(RELEASE, {"JAVA_HOME": "/nowhere", "PATH": ""}, ask=lambda _: None)
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [(RELEASE, "Cassandra 5.0.9 needs Java 17 or 21; there is no Java at all"), (SPARK, "Spark needs Java 17 or 21")],
+)
+def test_no_java_at_all_is_said_in_the_name_of_who_needs_it(program: JavaProgram, why: str) -> None:
+    with pytest.raises(JavaMissing, match=why):
+        find_java(program, {"JAVA_HOME": "/nowhere", "PATH": ""}, ask=lambda _: None)
 
 
-def test_a_found_java_knows_its_home() -> None:
-    java = find_java(RELEASE, {"JAVA_HOME": "/opt/jdk", "PATH": ""}, ask=lambda _: 17)
-    assert (java.major, java.home) == (17, Path("/opt/jdk"))
+@pytest.mark.parametrize(("program", "major"), [(RELEASE, 17), (SPARK, 21)])
+def test_a_found_java_knows_its_home(program: JavaProgram, major: int) -> None:
+    java = find_java(program, {"JAVA_HOME": "/opt/jdk", "PATH": ""}, ask=lambda _: major)
+    assert (java.major, java.home) == (major, Path("/opt/jdk"))
 
 
 @pytest.mark.parametrize("line", ["5.0", "4.1"])
 def test_java_17_serves_every_release(line: str) -> None:
     assert release_named(line).java_majors[0] == 17
-
-
-def test_spark_is_given_a_java_in_the_same_way() -> None:
-    java = find_java(SPARK, {"JAVA_HOME": "/opt/jdk", "PATH": ""}, ask=lambda _: 21)
-    assert java.home == Path("/opt/jdk")
-
-
-def test_what_is_missing_is_said_in_the_name_of_who_needs_it() -> None:
-    with pytest.raises(JavaMissing, match="Spark needs Java 17 or 21"):
-        find_java(SPARK, {"JAVA_HOME": "/nowhere", "PATH": ""}, ask=lambda _: None)
 
 
 @pytest.mark.parametrize(("pyspark", "advised"), [("3.5.9", True), ("4.3.0", False)])

@@ -16,16 +16,16 @@ JARS = (Path("/jars/cassandra-all-5.0.9.jar"), Path("/jars/jamm-0.4.0.jar"))
 JAVA = Java(Path("/opt/jdk/bin/java"), 17)
 
 
-def _settings(**wishes: Any) -> ClusterSettings:
-    return first_settings(ClusterRequest(**{"nodes": 3, "native_port": 9142, **wishes}), 17_001)
+def _settings(**asked: Any) -> ClusterSettings:
+    return first_settings(ClusterRequest(**{"nodes": 3, "native_port": 9142, **asked}), 17_001)
 
 
-def _yaml(number: int = 2, **wishes: Any) -> dict[str, Any]:
-    return yaml_of(_settings(**wishes), number, FOLDERS)
+def _yaml(number: int = 2, **asked: Any) -> dict[str, Any]:
+    return yaml_of(_settings(**asked), number, FOLDERS)
 
 
-def _command(java: Java = JAVA, **wishes: Any) -> list[str]:
-    return node_command(java, JARS, _settings(**wishes), FOLDERS)
+def _command(java: Java = JAVA, **asked: Any) -> list[str]:
+    return node_command(java, JARS, _settings(**asked), FOLDERS)
 
 
 @pytest.mark.parametrize(("number", "host"), [(1, "127.0.0.1"), (2, "127.0.0.2"), (3, "127.0.0.3")])

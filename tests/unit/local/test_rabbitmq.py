@@ -63,7 +63,7 @@ def test_without_certificates_nothing_speaks_tls() -> None:
 
 
 @pytest.mark.parametrize("asks", [True, False])
-def test_clients_are_asked_for_a_certificate_where_wished(asks: bool) -> None:
+def test_clients_are_asked_for_a_certificate_where_configured(asks: bool) -> None:
     settings = _settings(conf_of(PORTS, BrokerCertificates(TLS.authority, TLS.certificate, TLS.key, asks_clients=asks)))
     for listener in ("ssl_options", "management.ssl"):
         assert settings[f"{listener}.verify"] == "verify_peer"

@@ -52,19 +52,16 @@ def test_other_numbers_of_nodes_are_refused(nodes: int) -> None:
         hosts_of(nodes)
 
 
-def test_who_wishes_nothing_gets_one_small_node_of_the_newest_release() -> None:
+def test_who_asked_nothing_gets_one_small_node_of_the_newest_release() -> None:
     settings = first_settings(ClusterRequest(), STORAGE_PORT)
     assert settings == ClusterSettings(
         release=NEWEST, nodes=1, native_port=9042, storage_port=STORAGE_PORT, heap_mib=768
     )
 
 
-def test_every_wish_is_heard() -> None:
-    # Given every wish
-    wishes = ClusterRequest("4.1", 3, 9142, 512, "PasswordAuthenticator", {"num_tokens": 1}, {"a": "b"}, ("-Xint",))
-    # When a cluster is first planned
-    settings = first_settings(wishes, STORAGE_PORT)
-    # Then it is as wished
+def test_all_that_is_asked_for_is_in_the_settings() -> None:
+    asked = ClusterRequest("4.1", 3, 9142, 512, "PasswordAuthenticator", {"num_tokens": 1}, {"a": "b"}, ("-Xint",))
+    settings = first_settings(asked, STORAGE_PORT)
     assert settings.release.version == "4.1.10"
     assert (settings.nodes, settings.native_port, settings.heap_mib) == (3, 9142, 512)
     assert settings.authenticator == "PasswordAuthenticator"
@@ -72,8 +69,9 @@ def test_every_wish_is_heard() -> None:
     assert settings.java_options == ("-Xint",)
 
 
-def test_a_later_start_without_wishes_changes_nothing() -> None:
-    assert later_settings(_known(), ClusterRequest()) == _known()
+@pytest.mark.parametrize("request_", [ClusterRequest(), ClusterRequest(version="5.0", nodes=1)])
+def test_a_later_start_changes_nothing_unless_asked_for_something_else(request_: ClusterRequest) -> None:
+    assert later_settings(_known(), request_) == _known()
 
 
 def test_a_later_start_may_change_port_heap_and_overrides() -> None:
@@ -90,14 +88,10 @@ def test_a_later_start_may_change_port_heap_and_overrides() -> None:
     assert changed.storage_port == STORAGE_PORT
 
 
-def test_a_later_start_may_repeat_what_is_fixed() -> None:
-    assert later_settings(_known(), ClusterRequest(version="5.0", nodes=1)) == _known()
-
-
-@pytest.mark.parametrize("wishes", [ClusterRequest(nodes=3), ClusterRequest(version="4.1")])
-def test_what_the_data_fix_is_not_changed_in_silence(wishes: ClusterRequest) -> None:
+@pytest.mark.parametrize("asked", [ClusterRequest(nodes=3), ClusterRequest(version="4.1")])
+def test_what_the_data_fix_is_not_changed_in_silence(asked: ClusterRequest) -> None:
     with pytest.raises(WrongUse, match="mailmend local clean"):
-        later_settings(_known(), wishes)
+        later_settings(_known(), asked)
 
 
 @pytest.mark.parametrize("nodes", [1, 3])
