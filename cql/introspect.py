@@ -11,8 +11,7 @@ from model.ports import SchemaServer
 from model.schema.cql_types import normal_type
 from model.schema.difference import option_text
 from model.schema.keyspace import Index, Schema, View, in_order_of_use
-from model.schema.literals import map_literal, short_class, text_literal
-from model.schema.names import name_of, spelled
+from model.schema.names import map_literal, name_of, short_class, spelled, text_literal
 from model.schema.table import Column, Compaction, Kind, Row, Table, UserType, identifier
 
 _KINDS = {

@@ -6,30 +6,24 @@ from datetime import timedelta
 
 from cql.introspect import live_schema
 from cql.language.parser import parse
-from model.errors import CqlSyntaxError, MailmendError
+from model.errors import MailmendError
 from model.ports import SchemaServer
 from model.schema.lint.knowledge import HINT_WINDOW_DEFAULT, Knowledge, known_of
 from model.schema.lint.servers import ServerRelease, parse_release
-from model.schema.lint.subject import Placed, Subject
+from model.schema.lint.subject import Subject
+from model.schema.statements import Parsed
 
 _SETTING = "SELECT value FROM system_views.settings WHERE name = ?"
 _SCYLLA = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'system' AND table_name = 'scylla_local'"
 
 
-def statements_of(texts: Mapping[str, str]) -> tuple[Placed, ...]:
+def statements_of(texts: Mapping[str, str]) -> tuple[Parsed, ...]:
     """The files' statements in order.
 
     Raises:
         CqlSyntaxError: a text is not CQL; the message has file, line and column.
     """
-    return tuple(placed for file, text in texts.items() for placed in _parsed(file, text))
-
-
-def _parsed(file: str, text: str) -> list[Placed]:
-    try:
-        return [Placed(file, parsed) for parsed in parse(text)]
-    except CqlSyntaxError as error:
-        raise error.in_file(file) from error
+    return tuple(parsed for file, text in texts.items() for parsed in parse(text, file))
 
 
 def live_subject(

@@ -14,8 +14,7 @@ from cql.replication import Replication
 from model.errors import WrongUse
 from model.schema.cql_types import parse_type
 from model.schema.keyspace import Index, Schema, View
-from model.schema.literals import map_literal, text_literal
-from model.schema.names import checked_spelling
+from model.schema.names import checked_spelling, map_literal, text_literal
 from model.schema.statements import (
     AddColumns,
     AddField,
@@ -205,11 +204,7 @@ def type_cql(keyspace: str | None, user_type: UserType) -> str:
 
 
 def table_cql(keyspace: str | None, table: Table, server: ServerVersion = CASSANDRA_5) -> str:
-    """CREATE TABLE IF NOT EXISTS; without a keyspace the name is unqualified.
-
-    Raises:
-        WrongUse: the server is too old for the table's compaction.
-    """
+    """CREATE TABLE IF NOT EXISTS; without a keyspace the name is unqualified."""
     return ddl_cql(CreateTable(Name(table.spelling), table, if_not_exists=True), keyspace, server)
 
 
@@ -241,11 +236,7 @@ def _key_cql(table: Table) -> str:
 
 
 def _options_cql(table: Table, server: ServerVersion) -> Iterator[str]:
-    """The options after WITH, one by one.
-
-    Raises:
-        WrongUse: the server is too old for the table's compaction, or too new for its storage.
-    """
+    """The options after WITH, one by one."""
     if table.clustering:
         order = ", ".join(f"{one.spelling} {'DESC' if one.descending else 'ASC'}" for one in table.clustering)
         yield f"CLUSTERING ORDER BY ({order})"
@@ -264,11 +255,7 @@ def lacking_options(table: Table, server: ServerVersion) -> frozenset[str]:
 
 
 def _option_cql(name: str, value: str, owner: str, server: ServerVersion) -> str:
-    """`name = value` for WITH.
-
-    Raises:
-        WrongUse: the server refuses this option.
-    """
+    """`name = value` for WITH."""
     if name != COMPACT_STORAGE:
         return f"{checked_spelling(name)} = {checked(value, literal)}"
     if server >= _NO_COMPACT_STORAGE:

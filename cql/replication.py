@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from model.errors import WrongUse
-from model.schema.literals import map_literal
+from model.schema.names import map_literal
 
 SIMPLE = "SimpleStrategy"
 BY_TOPOLOGY = "NetworkTopologyStrategy"

@@ -96,13 +96,6 @@ def read_statistics(ask: Ask, keyspace: str, tables: Sequence[str]) -> Statistic
     return Statistics(found, len(answers), heard, _hint_window(ask, notes), tuple(notes))
 
 
-def _with_views(
-    estimate: TableFigures, table: str, views: Sequence[tuple[NodeFigure, Mapping[str, float]]]
-) -> TableFigures:
-    figures: dict[str, Any] = {view.figure: by_table.get(table) for view, by_table in views}
-    return replace(estimate, **figures)
-
-
 def _estimate(ask: Ask, keyspace: str, table: str, notes: Counter[str]) -> TableFigures:
     text = (
         "SELECT mean_partition_size, partitions_count FROM system.size_estimates "

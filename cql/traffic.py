@@ -77,11 +77,7 @@ class Reading:
     notes: list[str] = field(default_factory=list)
 
     def rows(self, table: str, text: str, values: Sequence[Any] = ()) -> Sequence[Row]:
-        """The statement's rows; none where the credentials may not read the table.
-
-        Raises:
-            CannotReach: the cluster does not answer.
-        """
+        """The statement's rows; none where the credentials may not read the table."""
         try:
             return self.server.query(text, values)
         except AccessDenied:
@@ -117,11 +113,7 @@ def queue_traffic(reading: Reading, keyspace: str, live: Schema, now_micros: int
 def message_traffic(
     reading: Reading, keyspace: str, live: Schema, now_micros: int, partitions: int | None
 ) -> MessageTraffic:
-    """The message tables' traffic; `partitions` is the estimated number of all messages.
-
-    Raises:
-        CannotReach: the cluster does not answer.
-    """
+    """The message tables' traffic; `partitions` is the estimated number of all messages."""
     name = identifier(keyspace, "keyspace name")
     if live.table("imapuidtable") is None:
         return MessageTraffic(None, None)
@@ -149,11 +141,7 @@ def _mails_by_partition(reading: Reading, keyspace: str) -> dict[tuple[str, int,
 
 
 def queue_settings(reading: Reading, keyspace: str, live: Schema) -> QueueConfiguration | None:
-    """What the last event that can be read says; None where there is none.
-
-    Raises:
-        CannotReach: the cluster does not answer.
-    """
+    """What the last event that can be read says; None where there is none."""
     if live.table(EVENTS) is None:
         return None
     place = f"{identifier(keyspace, 'keyspace name')}.{EVENTS}"

@@ -16,7 +16,7 @@ from cql.migrate.rollout import RolloutPlan, RolloutRequest, plan_rollout
 from cql.migrate.spelling import Spelling
 from cql.render import ServerVersion, ddl_cql, parse_version
 from cql.replication import COPIES_MAX, Replication, in_every_data_centre
-from model.catalog.generations import Recognition, judge, recognise
+from model.catalog.generations import Recognition, gap_to_catalog, judge, recognise
 from model.catalog.mail import CompactionChoice
 from model.errors import ExitCode, ReplicationNeeded, WrongUse
 from model.migrations.migration import Phase
@@ -25,7 +25,6 @@ from model.migrations.upgrade_notes import OptionalMigration, optional_migration
 from model.migrations.verification import expected_after
 from model.schema.changes import Gap, Include, SchemaChange, changes
 from model.schema.difference import Difference
-from model.schema.from_model import gap_to_catalog
 from model.schema.keyspace import Schema
 from model.schema.names import name_of
 from model.schema.risk import Risk

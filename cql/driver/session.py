@@ -138,11 +138,7 @@ class CassandraCluster:
         return keyspace
 
     def replication_of(self, keyspace: str) -> Mapping[str, str]:
-        """The keyspace's replication options as the server has them.
-
-        Raises:
-            UnknownKeyspace: there is none of that name.
-        """
+        """The keyspace's replication options as the server has them."""
         name = identifier(keyspace, "keyspace name")
         rows = self.query("SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?", (name,))
         if not rows:

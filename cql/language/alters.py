@@ -5,8 +5,7 @@ from cql.language.stream import Stream
 from cql.language.tables import Options, column_definition, column_mask, options
 from cql.language.values import cql_type, text_value
 from model.schema.keyspace import Index
-from model.schema.literals import pairs_of
-from model.schema.names import name_of
+from model.schema.names import name_of, pairs_of
 from model.schema.statements import (
     AddColumns,
     AddField,

@@ -75,11 +75,7 @@ _UNENDED = {
 
 
 def tokens_of(text: str) -> Iterator[Token]:
-    """The tokens of a text with its comments, without white space; the last is `TokenKind.END`.
-
-    Raises:
-        CqlSyntaxError: a character that CQL does not use, or a token without an end (placed at its start).
-    """
+    """The tokens of a text with its comments, without white space; the last is `TokenKind.END`."""
     at = 0
     while at < len(text):
         found = _TOKEN.match(text, at)

@@ -91,33 +91,35 @@ _OF_CQLSH = frozenset(_WORDS_OF_CQLSH.upper().split())
 _MEND_CQLSH = "A migration is sent to the server, so it holds CQL only: leave the command out."
 
 
-def parse(text: str) -> tuple[Parsed, ...]:
+def parse(text: str, file: str = "") -> tuple[Parsed, ...]:
     """The statements of a text, each with its place.
 
     Raises:
-        CqlSyntaxError: placed at the first thing that is not CQL.
+        CqlSyntaxError: placed at the first thing that is not CQL; the message names the file, where there is one.
     """
-    return tuple(_statements(Stream(text)))
+    try:
+        return tuple(_statements(Stream(text), file))
+    except CqlSyntaxError as error:
+        raise error.in_file(file) from None
 
 
-def _statements(stream: Stream) -> Iterator[Parsed]:
+def _statements(stream: Stream, file: str) -> Iterator[Parsed]:
     while True:
         while stream.accept(";"):
             pass
         if stream.ended:
             return
-        yield _parsed(stream)
+        yield _parsed(stream, file)
         if not stream.ended:
             stream.expect(";")
 
 
-def _parsed(stream: Stream) -> Parsed:
+def _parsed(stream: Stream, file: str) -> Parsed:
     stream.begin_statement()
     first, before = stream.next, stream.last_end
     statement = _statement(stream)
-    return Parsed(
-        statement, Span(first.start, stream.last_end), stream.name_at, stream.places, _notes(stream, first, before)
-    )
+    span, notes = Span(first.start, stream.last_end), _notes(stream, first, before)
+    return Parsed(statement, span, stream.name_at, stream.places, notes, file)
 
 
 def _statement(stream: Stream) -> Statement:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from cql.language.lexer import Token, TokenKind, tokens_of
 from model.errors import CqlSyntaxError
-from model.schema.names import name_of
+from model.schema.names import RESERVED, name_of
 from model.schema.statements import Name, Span
 from model.texts import place_of
 
@@ -18,13 +18,7 @@ T = TypeVar("T")
 DEPTH = 64
 """How deeply brackets may be nested in one another."""
 
-_WORDS = """
-    ADD ALLOW ALTER AND APPLY ASC AUTHORIZE BATCH BEGIN BY COLUMNFAMILY CREATE DELETE DESC DESCRIBE DROP ENTRIES EXECUTE
-    FROM FULL GRANT IF IN INDEX INFINITY INSERT INTO IS KEYSPACE LIMIT MATERIALIZED MODIFY NAN NORECURSIVE NOT NULL OF
-    ON OR ORDER PRIMARY RENAME REVOKE SCHEMA SELECT SET TABLE TO TOKEN TRUNCATE UNLOGGED UPDATE USE USING VIEW WHERE
-    WITH
-"""
-_RESERVED = frozenset(_WORDS.split())
+_RESERVED = frozenset(word.upper() for word in RESERVED - {"default", "mbean", "mbeans", "replace", "unset"})
 """Words that Cassandra takes as a name only in double quotes."""
 
 _NAMES = (TokenKind.WORD, TokenKind.QUOTED)
@@ -202,11 +196,7 @@ class Stream:
 
     @contextmanager
     def nested(self) -> Iterator[None]:
-        """One bracket deeper while the body runs.
-
-        Raises:
-            CqlSyntaxError: it is nested too deeply.
-        """
+        """One bracket deeper while the body runs."""
         self._depth += 1
         if self._depth > DEPTH:
             raise self.wrong(f"brackets are nested more than {DEPTH} deep")

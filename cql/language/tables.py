@@ -45,9 +45,6 @@ def options(stream: Stream, *, of_table: bool = False) -> Options:
     Args:
         stream: the options come next.
         of_table: also take the options that only CREATE TABLE and CREATE MATERIALIZED VIEW have.
-
-    Raises:
-        CqlSyntaxError: no option comes next, or one is repeated.
     """
     found = Options()
     stream.separated(lambda _: _option(stream, found, of_table=of_table), by="AND")

@@ -10,8 +10,7 @@ from cql.language.lexer import Token, TokenKind
 from cql.language.stream import Stream
 from model.errors import BadIdentifier
 from model.schema.cql_types import normal_type
-from model.schema.literals import text_literal
-from model.schema.names import name_of
+from model.schema.names import name_of, text_literal
 
 _PARAMETERS = {"list": 1, "set": 1, "map": 2, "frozen": 1, "vector": 2}
 """How many types are between the angle brackets; a tuple has one or more."""
@@ -24,11 +23,7 @@ _RESERVED_VALUES = ("NULL", "NAN", "INFINITY", "TOKEN")
 
 
 def cql_type(stream: Stream) -> str:
-    """Take a type; returns its normalised text.
-
-    Raises:
-        CqlSyntaxError: no type comes next, or it has the wrong number of parameters.
-    """
+    """Take a type; returns its normalised text."""
     token = stream.next
     text = _type(stream)
     try:
@@ -67,11 +62,7 @@ def _inner_types(stream: Stream, name: str, count: int | None) -> list[str]:
 
 
 def literal(stream: Stream) -> str:
-    """Take a literal; returns it normalised: single quotes, one space after each comma of a map or set.
-
-    Raises:
-        CqlSyntaxError: no literal comes next.
-    """
+    """Take a literal; returns it normalised: single quotes, one space after each comma of a map or set."""
     if stream.next.kind is TokenKind.STRING:
         return text_literal(text_value(stream.take()))
     for opening, closing, part in (("{", "}", _literal_or_pair), ("[", "]", literal)):
@@ -98,11 +89,7 @@ def text_value(token: Token) -> str:
 
 
 def term(stream: Stream) -> str:
-    """Take a value (literal, collection, bind mark, function, or sums of these); returns its text.
-
-    Raises:
-        CqlSyntaxError: no value comes next.
-    """
+    """Take a value (literal, collection, bind mark, function, or sums of these); returns its text."""
     begin = stream.next.start
     with stream.nested():
         _operand(stream)
@@ -192,11 +179,7 @@ def _term_or_pair(stream: Stream) -> None:
 
 
 def conditions(stream: Stream) -> dict[str, str]:
-    """Take conditions joined by AND; returns the values that columns must equal, by column name.
-
-    Raises:
-        CqlSyntaxError: what comes next is no condition.
-    """
+    """Take conditions joined by AND; returns the values that columns must equal, by column name."""
     equal = stream.separated(_condition, by="AND")
     return {column: value for column, value in equal if column}
 

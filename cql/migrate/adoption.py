@@ -121,13 +121,7 @@ class VersionWritten:
 
 
 def version_step(live: Schema, keyspace: str, rows: Tables, generation: Generation, wanted: int) -> VersionStep:
-    """What writing the version would do; reads only.
-
-    Raises:
-        SchemaMismatch: the keyspace has no table of versions.
-        WrongUse: no James of this generation knows such a version.
-        UnsafeRequest: a greater version is there, so nobody would read this one.
-    """
+    """What writing the version would do; reads only."""
     if live.table(SCHEMA_VERSION.name) is None:
         raise SchemaMismatch(keyspace, (f"table {SCHEMA_VERSION.spelling}",))
     standing = rows.scan(Scan(SCHEMA_VERSION, ("value",), Level.QUORUM))

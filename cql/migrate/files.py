@@ -13,7 +13,7 @@ from pathlib import Path
 from cql.language.lexer import Token, TokenKind
 from cql.language.parser import parse
 from cql.migrate.spelling import tokens_between
-from model.errors import BadMigration, CqlSyntaxError
+from model.errors import BadMigration
 from model.migrations.migration import (
     FileName,
     Migration,
@@ -86,7 +86,7 @@ def _text(name: FileName, file: Traversable) -> str:
 
 
 def _statements(name: FileName, text: str) -> tuple[Parsed, ...]:
-    statements = parse_named(str(name), text)
+    statements = parse(text, str(name))
     if not statements:
         raise BadMigration(f"{name} holds no statement", mend="Write one, or remove it where it was applied nowhere.")
     for one in statements:
@@ -94,18 +94,6 @@ def _statements(name: FileName, text: str) -> tuple[Parsed, ...]:
         if why:
             raise refused(str(name), text, one, why)
     return statements
-
-
-def parse_named(name: str, text: str) -> tuple[Parsed, ...]:
-    """The statements of a file.
-
-    Raises:
-        CqlSyntaxError: it is not CQL; the message names the file, the line and the column.
-    """
-    try:
-        return parse(text)
-    except CqlSyntaxError as error:
-        raise error.in_file(name) from None
 
 
 def refused(name: str, text: str, parsed: Parsed, why: str) -> BadMigration:

@@ -31,7 +31,7 @@ from model.schema.table import Row
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The history of one keyspace.
+    """The history of one keyspace. Conditional writes raise LeaseLost where somebody else has written meanwhile.
 
     Args:
         rows: the ledger keyspace.
@@ -75,9 +75,6 @@ class History:
             migration: the next one.
             claim: names our holding of the lease.
             standing: its entry, where an earlier applier left one.
-
-        Raises:
-            LeaseLost: another applier has written meanwhile.
         """
         entry = self._entry(migration, MigrationState.RUNNING, claim)
         if standing is not None:
@@ -87,19 +84,11 @@ class History:
         return self._changed(standing, entry)
 
     def advanced(self, entry: Entry, done: int) -> Entry:
-        """Record how many statements are done; a refusal means that we are no longer the applier.
-
-        Raises:
-            LeaseLost: another applier has written meanwhile.
-        """
+        """Record how many statements are done; a refusal means that we are no longer the applier."""
         return self._changed(entry, replace(entry, done=done))
 
     def ended(self, entry: Entry) -> Entry:
-        """Record the migration as applied.
-
-        Raises:
-            LeaseLost: another applier has written meanwhile.
-        """
+        """Record the migration as applied."""
         return self._changed(
             entry, replace(entry, state=MigrationState.APPLIED, done=entry.statements, ended_at=self._now())
         )
@@ -111,9 +100,6 @@ class History:
             migrations: from the first on.
             claim: drawn by the caller, who holds the lease.
             note: what the keyspace was recognised as, for people.
-
-        Raises:
-            LeaseLost: another applier has written meanwhile.
         """
         now = self._now()
         entries = [
@@ -128,11 +114,7 @@ class History:
         return _baseline(seen[0].row) if seen else None
 
     def put_adoption(self, baseline: Baseline) -> None:
-        """Record the adoption.
-
-        Raises:
-            LeaseLost: somebody else has adopted it meanwhile.
-        """
+        """Record the adoption."""
         row = {
             "keyspacename": self.keyspace,
             "generation": baseline.generation,
@@ -146,11 +128,7 @@ class History:
         self._settle_adoption(PutIfAbsent(SCHEMA_BASELINE, row), baseline)
 
     def remove_adoption(self, baseline: Baseline) -> None:
-        """Remove the baseline.
-
-        Raises:
-            LeaseLost: another baseline stands there now.
-        """
+        """Remove the baseline."""
         expected = {"fingerprint": baseline.fingerprint, "adoptedat": baseline.adopted_at}
         self._settle_adoption(RemoveIf(SCHEMA_BASELINE, (self.keyspace,), expected), None)
 

@@ -108,11 +108,7 @@ def plan_rollout(server: SchemaServer, record: LedgerRecord, request: RolloutReq
 
 
 def _refuse_unknown(planned: PlannedStatement, release: ServerRelease | None) -> None:
-    """Refuse classes and options that the server does not know, before anything is changed.
-
-    Raises:
-        BadMigration: the statement has one.
-    """
+    """Refuse classes and options that the server does not know, before anything is changed."""
     if release is None or planned.way is Way.RECORD:
         return
     refused = refused_options(planned.statement, release)

@@ -49,11 +49,7 @@ class Spelling:
         return sent(text, parsed, self.keyspace, attempt)
 
     def _chosen(self, migration: Migration, position: int) -> tuple[str, Parsed]:
-        """The text that holds the statement, and the parsed statement.
-
-        Raises:
-            WrongUse: the server is too old for the compaction.
-        """
+        """The text that holds the statement, and the parsed statement."""
         parsed = migration.statements[position]
         statement = parsed.statement
         if self.choice is None or not isinstance(statement, CreateTable):

@@ -7,11 +7,12 @@ before-images. Source: facts about James 3.8.1 (its own DDL), 3.9, August and Se
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from model.catalog.james_tables import BESIDE_TABLES
 from model.catalog.mail import IMAP_UID, MAIL_TABLES, MESSAGE_COMPACTIONS, MESSAGES, SCHEMA, CompactionChoice, compacted
 from model.catalog.mail_queue import JAMES_QUEUE_TABLES, OWN_QUEUE_TABLES, QUEUE_TABLES
+from model.schema.changes import Gap, Include
 from model.schema.difference import Aspect, Difference, differences
 from model.schema.keyspace import Schema
 from model.schema.table import Canonical, Column, Table, columns
@@ -186,3 +187,33 @@ def _is_note(difference: Difference, *, made_here: bool) -> bool:
             return not made_here and difference.owner in _BESIDE
         case _:
             return False
+
+
+def gap_to_catalog(
+    live: Schema, include: frozenset[Include], *, newest: bool = False, choice: CompactionChoice | None = None
+) -> Gap:
+    """The differences between a mail keyspace and the catalog.
+
+    A keyspace of James is respected: tables of modules that it runs without are not asked for, and what the catalog
+    does not know stays.
+
+    Args:
+        live: the keyspace.
+        include: what is proposed beyond what is missing; of removals columns, indexes and views only.
+        newest: take it to the newest generation instead of its own.
+        choice: how the big message tables should be compacted; None leaves those of ours as they were created.
+    """
+    recognition = recognise(live)
+    whole = recognition.made_here or newest
+    schema = declared(NEWEST if newest else recognition.generation, live, made_here=whole)
+    wanted = [table for table in schema.tables if whole or _asked_for(table.name, live)]
+    tables = compacted(wanted, choice or chosen_compaction(live))
+    known = Schema(schema.types, tables)
+    others = tuple(table for table in live.tables if known.table(table.name) is None)
+    types = tuple(one for one in live.types if known.user_type(one.name) is None)
+    expected = replace(known, types=(*known.types, *types), tables=(*known.tables, *others))
+    return Gap(expected, live, include, REBUILDABLE)
+
+
+def _asked_for(name: str, live: Schema) -> bool:
+    return name in {table.name for table in MAIL_TABLES} or live.table(name) is not None

@@ -19,7 +19,7 @@ from model.catalog.mail_queue import (
 from model.errors import SchemaMismatch
 from model.schema.cql_types import normal_type
 from model.schema.keyspace import Schema
-from model.schema.literals import text_of
+from model.schema.names import text_of
 from model.schema.table import Column, Kind, Table
 
 

@@ -248,9 +248,5 @@ class _Rehearsal:
 
 
 def declared_by(migrations: Sequence[Migration]) -> Schema:
-    """The schema that the migrations make of an empty keyspace.
-
-    Raises:
-        SchemaRefused: they do not fit together.
-    """
+    """The schema that the migrations make of an empty keyspace."""
     return apply_all(parsed for one in migrations for parsed in one.statements)

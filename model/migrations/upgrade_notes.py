@@ -27,7 +27,6 @@ class OptionalMigration:
         since: the day of the note.
         source: the ticket, or "".
         why: what it is good for, a sentence.
-        undo: how it is taken back, a sentence.
         statements: all that it may need; on a live keyspace only those that still change something.
         caution: what to know before, or what is wrong with the note; or "".
         after: tables that must be there for it to be due: what it drops is still read without them.
@@ -37,10 +36,14 @@ class OptionalMigration:
     since: date
     source: str
     why: str
-    undo: str
     statements: tuple[Statement, ...]
     caution: str = ""
     after: tuple[str, ...] = ()
+
+    @property
+    def undo(self) -> str:
+        """How it is taken back, a sentence."""
+        return _UNDO[type(self.statements[0])]
 
     def due(self, live: Schema) -> tuple[Statement, ...]:
         """The statements that would still change something in a live keyspace."""
@@ -56,11 +59,7 @@ def due_migrations(live: Schema) -> tuple[OptionalMigration, ...]:
 
 
 def optional_migration(name: str) -> OptionalMigration:
-    """The optional migration of that name.
-
-    Raises:
-        WrongUse: there is none.
-    """
+    """The optional migration of that name."""
     found = next((one for one in OPTIONAL if one.name == name), None)
     if found is None:
         names = ", ".join(one.name for one in OPTIONAL)
@@ -99,9 +98,15 @@ _DENORMALISED = {
     "fullContentOctets": "bigint",
     "headerContent": "text",
 }
-_LEAVE_IT = "Nothing has to: rows that lack the columns read as before. Dropping them again loses what they hold."
-_OPTION_BACK = "Set the option back to what DESCRIBE TABLE shows now; the table is rewritten once more."
-_SNAPSHOT = "Only a snapshot (auto_snapshot takes one at the drop) brings a dropped table back."
+_UNDO: Mapping[type[Statement], str] = {
+    AddColumns: "Nothing has to: rows that lack the columns read as before. Dropping them again loses what they hold.",
+    SetOptions: "Set the option back to what DESCRIBE TABLE shows now; the table is rewritten once more.",
+    DropTable: "Only a snapshot (auto_snapshot takes one at the drop) brings a dropped table back.",
+    CreateTable: "Run mailmend queue flush, then drop dueMails, sliceTallies and queueState: the queue goes on without "
+    "delays.",
+}
+"""How each kind of statement is taken back."""
+
 _SIZE_TIERED = "SizeTieredCompactionStrategy"
 _TIME_WINDOWS = "TimeWindowCompactionStrategy"
 
@@ -116,7 +121,6 @@ UPGRADE_NOTES = (
         date(2020, 3, 18),
         "JAMES-3121",
         "The queue's tables are time series: time windows keep each compaction small.",
-        _OPTION_BACK,
         (
             _compact("deletedMailsV2", _TIME_WINDOWS, compaction_window_unit="DAYS", compaction_window_size="1"),
             *(
@@ -133,7 +137,6 @@ UPGRADE_NOTES = (
         date(2020, 3, 18),
         "JAMES-3121",
         "Rows that are updated as long as they live compact best by size; a table of short rows, by level.",
-        _OPTION_BACK,
         (
             *(_compact(table, _SIZE_TIERED) for table in _UPDATED_TABLES.split()),
             _compact("eventStore", "LeveledCompactionStrategy"),
@@ -145,7 +148,6 @@ UPGRADE_NOTES = (
         date(2020, 3, 18),
         "JAMES-3121",
         "Point reads of keys that are not there touch fewer SSTables.",
-        _OPTION_BACK,
         tuple(
             SetOptions(Name(table), {"bloom_filter_fp_chance": "0.01"})
             for table in ("attachmentOwners", "deletedMailsV2", "firstUnseen", "mailboxCounters", "messageCounter")
@@ -156,7 +158,6 @@ UPGRADE_NOTES = (
         date(2021, 5, 2),
         "JAMES-3576",
         "Mail lists are read without messageV3; every James since 3.7 writes these columns.",
-        _LEAVE_IT,
         (_add("messageIdTable", _DENORMALISED), _add("imapUidTable", _DENORMALISED)),
         "Rows from before stay null until James's own migration to schema version 11 fills them.",
     ),
@@ -165,7 +166,6 @@ UPGRADE_NOTES = (
         date(2021, 6, 23),
         "JAMES-3516",
         "Each message knows its thread; every James since 3.7 writes the column, and is refused without it.",
-        _LEAVE_IT,
         (_add("messageIdTable", {"threadId": "timeuuid"}), _add("imapUidTable", {"threadId": "timeuuid"})),
     ),
     OptionalMigration(
@@ -173,7 +173,6 @@ UPGRADE_NOTES = (
         date(2021, 8, 6),
         "JAMES-3630",
         "James 3.7 and later read the default quota from defaultMaxQuota2.",
-        _SNAPSHOT,
         _drop("defaultMaxQuota"),
         "Set the default quota anew first: James does not carry it over.",
         after=("defaultMaxQuota2",),
@@ -183,7 +182,6 @@ UPGRADE_NOTES = (
         date(2021, 8, 6),
         "JAMES-3629",
         "James 3.7 and later list the queue from enqueuedMailsV4.",
-        _SNAPSHOT,
         _drop("enqueuedMailsV3"),
         "Only once the queue was empty after the upgrade: mails listed only here can no longer be browsed.",
         after=("enqueuedMailsV4",),
@@ -193,7 +191,6 @@ UPGRADE_NOTES = (
         date(2021, 8, 9),
         "JAMES-3544",
         "An attachment knows its message; every James since 3.7 writes the column, and is refused without it.",
-        _LEAVE_IT,
         (_add("attachmentV2", {"message_id": "timeuuid"}),),
         "Rows from before stay null until James's own migration to schema version 12 fills them.",
     ),
@@ -202,7 +199,6 @@ UPGRADE_NOTES = (
         date(2022, 5, 26),
         "JAMES-3756",
         "Delegation: who may act for a user.",
-        _LEAVE_IT,
         (_add("user", {"authorized_users": "set<text>"}),),
     ),
     OptionalMigration(
@@ -210,7 +206,6 @@ UPGRADE_NOTES = (
         date(2022, 10, 6),
         "JAMES-3831",
         "JMAP identities are shown in an order.",
-        _LEAVE_IT,
         (_add("custom_identity", {"sort_order": "int"}),),
     ),
     OptionalMigration(
@@ -218,7 +213,6 @@ UPGRADE_NOTES = (
         date(2022, 12, 1),
         "JAMES-3754",
         "IMAP's SAVEDATE; every James since 3.8 writes the column, and is refused without it.",
-        _LEAVE_IT,
         (_add("messageIdTable", {"save_date": "timestamp"}), _add("imapUidTable", {"save_date": "timestamp"})),
     ),
     OptionalMigration(
@@ -226,7 +220,6 @@ UPGRADE_NOTES = (
         date(2023, 1, 5),
         "JAMES-3756",
         "Delegation: for whom a user may act.",
-        _LEAVE_IT,
         (_add("user", {"delegated_users": "set<text>"}),),
     ),
     OptionalMigration(
@@ -234,7 +227,6 @@ UPGRADE_NOTES = (
         date(2023, 4, 19),
         "JAMES-3777",
         "Long histories of events are read from their last snapshot on.",
-        _LEAVE_IT,
         (_add("eventStore", {"snapshot": "int"}, Kind.STATIC),),
         "While old and new James nodes run side by side, start the new ones with "
         "-Djames.jmap.filters.eventsource.increments.enabled=false.",
@@ -244,7 +236,6 @@ UPGRADE_NOTES = (
         date(2023, 8, 24),
         "",
         "James 3.9 keeps JMAP uploads elsewhere.",
-        _SNAPSHOT,
         _drop("uploads"),
         "Only after every James is 3.9 or later; uploads under way are lost.",
     ),
@@ -253,7 +244,6 @@ UPGRADE_NOTES = (
         date(2023, 9, 14),
         "JAMES-3937",
         "James 3.9 finds threads in thread_2 and thread_lookup_3.",
-        _SNAPSHOT,
         _drop("threadTable", "threadLookupTable"),
         "Only after every James is 3.9 or later.",
         after=("thread_2", "thread_lookup_3"),
@@ -263,7 +253,6 @@ UPGRADE_NOTES = (
         date(2023, 9, 18),
         "",
         "The cache of small blobs compacts with less work by size.",
-        _OPTION_BACK,
         (_compact("blob_cache", _SIZE_TIERED),),
     ),
     OptionalMigration(
@@ -271,7 +260,6 @@ UPGRADE_NOTES = (
         date(2025, 12, 1),
         "JAMES-3340",
         "JMAP lists can collapse threads; every James built since then writes the column, and is refused without it.",
-        _LEAVE_IT,
         (
             _add("email_query_view_sent_at", {"thread_id": "uuid"}),
             _add("email_query_view_received_at", {"thread_id": "uuid"}),
@@ -282,7 +270,6 @@ UPGRADE_NOTES = (
         date(2026, 4, 14),
         "",
         "Blobs carry metadata; every James built since then writes the column, and is refused without it.",
-        _LEAVE_IT,
         (
             _add("blobs", {"metadata": "frozen<map<text,text>>"}),
             _add("blobsInBucket", {"metadata": "frozen<map<text,text>>"}),
@@ -297,7 +284,6 @@ MAIL_QUEUE = OptionalMigration(
     "",
     "Mails of the queue can be delayed, and are counted without reading them all; where this James has no queue in "
     "Cassandra, its four tables come too.",
-    "Run mailmend queue flush, then drop dueMails, sliceTallies and queueState: the queue goes on without delays.",
     tuple(CreateTable(Name(table.spelling), table, if_not_exists=True) for table in QUEUE_TABLES),
     "James neither lists nor touches dueMails, sliceTallies and queueState. Its own four stay as they are where they "
     "are there, and nothing in them expires; made here their rows do, so mailmend queue sweep must run.",

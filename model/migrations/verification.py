@@ -105,11 +105,7 @@ def verify_migrations(live: Schema, migrations: Sequence[Migration], record: Led
 
 
 def expected_after(migrations: Sequence[Migration], record: LedgerRecord) -> Schema:
-    """What the migrations that the history records as done make of an empty keyspace.
-
-    Raises:
-        SchemaRefused: the folder is not what was applied, and does not fit together.
-    """
+    """What the migrations that the history records as done make of an empty keyspace."""
     return apply_all(_done(migrations, record))
 
 

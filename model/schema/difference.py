@@ -11,8 +11,7 @@ from enum import Enum
 from typing import TypeVar
 
 from model.schema.keyspace import Index, Schema, View
-from model.schema.literals import map_literal, pairs_of, text_of
-from model.schema.names import name_of
+from model.schema.names import map_literal, name_of, pairs_of, text_of
 from model.schema.table import Table, UserType
 
 P = TypeVar("P", UserType, Table, Index, View)

@@ -1,7 +1,8 @@
-"""Names as CQL spells them, and as the server knows them.
+"""Names and literals as CQL spells them, and as the server knows them.
 
 A spelling in double quotes names exactly what is inside, with its case; any other names itself in lower case. Nothing
-that is not a whole name in one of the two forms is ever let into a statement.
+that is not a whole name in one of the two forms is ever let into a statement. Options are kept as literals all over
+the model: texts with their quotes doubled, maps as pairs.
 """
 
 import re
@@ -25,6 +26,9 @@ _PIECE = re.compile(
     r"""(?P<text>'(?:[^']|'')*')|(?P<name>"(?:[^"]|"")+"|(?<![\w.])[A-Za-z]\w*)(?P<call>\s*\()?|(?P<mark>\d[\w.]*)"""
 )
 _NO_COLUMNS = RESERVED | {"contains", "like", "true", "false"}
+
+_PAIR = re.compile(r"'((?:[^']|'')*+)'\s*:\s*(?:'((?:[^']|'')*+)'|([^\s',{}]++))")
+_OWN = "org.apache.cassandra."
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +87,36 @@ def renamed_in(text: str, renames: Mapping[str, str]) -> str:
             parts += [text[end : found.start("name")], spelling]
             end = found.end("name")
     return "".join((*parts, text[end:]))
+
+
+def text_literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def text_of(literal: str) -> str:
+    """A text literal without its quotes; anything else as it is."""
+    if len(literal) > 1 and literal[0] == literal[-1] == "'":
+        return literal[1:-1].replace("''", "'")
+    return literal
+
+
+def map_literal(pairs: Mapping[str, str]) -> str:
+    """A map of texts as CQL spells it, sorted by key."""
+    return "{" + ", ".join(f"{text_literal(name)}: {text_literal(pairs[name])}" for name in sorted(pairs)) + "}"
+
+
+def pairs_of(literal: str) -> dict[str, str]:
+    """The pairs of a map literal, without quotes (empty where it is no map); a class by its short name."""
+    if not literal.startswith("{"):
+        return {}
+    found = {_unquoted(name): _unquoted(quoted) or bare for name, quoted, bare in _PAIR.findall(literal)}
+    return {name: short_class(value) if name == "class" else value for name, value in found.items()}
+
+
+def short_class(name: str) -> str:
+    """Cassandra's own classes by their short names, which CQL takes too; others unchanged."""
+    return name.rsplit(".", 1)[-1] if name.startswith(_OWN) else name
+
+
+def _unquoted(text: str) -> str:
+    return text.replace("''", "'")

@@ -12,8 +12,7 @@ from typing import Any
 
 from model.errors import BadIdentifier
 from model.schema.cql_types import normal_type
-from model.schema.literals import map_literal, pairs_of, text_literal, text_of
-from model.schema.names import RESERVED, name_of
+from model.schema.names import RESERVED, map_literal, name_of, pairs_of, text_literal, text_of
 
 Row = Mapping[str, Any]
 """One row: lower-case column name to value (UUID, int, bool, str, datetime in UTC, frozenset, tuple, bytes, None)."""

@@ -19,7 +19,7 @@ from cql.statements import Operation
 from model.errors import CannotReach, SchemaRefused, WrongUse
 from model.migrations.migration import Migration
 from model.schema.keyspace import Schema
-from model.schema.literals import pairs_of
+from model.schema.names import pairs_of
 from model.schema.statements import CreateKeyspace, CreateTable, NamedStatement, Write
 from model.schema.table import Row
 from repair.ledger.leases import Leases

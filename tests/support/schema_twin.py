@@ -15,7 +15,7 @@ from model.catalog.mail import SCHEMA
 from model.errors import MailmendError, UnknownKeyspace
 from model.ports import SchemaServer
 from model.schema.keyspace import Schema
-from model.schema.literals import text_of
+from model.schema.names import text_of
 from model.schema.table import Column, Kind, Row, Table, UserType
 from tests.support.schemas import served, served_table
 

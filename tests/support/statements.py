@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 import model.schema.statements
 from cql.language.lexer import TokenKind, tokens_of
 from model.schema.keyspace import Index, View
-from model.schema.literals import map_literal, text_literal
-from model.schema.names import RESERVED, name_of
+from model.schema.names import RESERVED, map_literal, name_of, text_literal
 from model.schema.statements import (
     AddColumns,
     AddField,

@@ -150,8 +150,8 @@ def _whole(column: Column) -> str:
 )
 def _batches(subject: Subject) -> Iterator[Hit]:
     """Batches whose partitions are known to differ; silent where bind markers hide the keys."""
-    for number, placed in enumerate(subject.statements):
-        statement = placed.statement
+    for number, parsed in enumerate(subject.statements):
+        statement = parsed.statement
         if isinstance(statement, Batch) and _partitions_differ(subject, statement.writes):
             kind = "a logged batch" if statement.logged else "an unlogged batch"
             tables = ", ".join(dict.fromkeys(write.name.spelling for write in statement.writes))

@@ -7,9 +7,8 @@ from typing import Final
 
 from model.errors import WrongUse
 from model.schema.lint.rule import LintFinding
-from model.schema.lint.subject import Placed
 from model.schema.names import name_of
-from model.schema.statements import CreateTable, CreateView
+from model.schema.statements import CreateTable, CreateView, Parsed
 
 _NOTE: Final = re.compile(r"lint:\s*ignore\b\s*(?P<rules>[^:]*)(?::(?P<reason>.*))?", re.IGNORECASE)
 _RULE: Final = re.compile(r"[TK][1-9][0-9]?")
@@ -64,21 +63,17 @@ def parse_ignore(rule: object, table: object, reason: object) -> Ignore:
     return Ignore(rule.strip(), table.strip(), " ".join(reason.split()))
 
 
-def notes_among(statements: Sequence[Placed]) -> tuple[Ignore, ...]:
-    """The ignores in the comments right before each statement: `-- lint: ignore T5, T6: reason`.
-
-    Raises:
-        WrongUse: one without a rule, or without a reason.
-    """
+def notes_among(statements: Sequence[Parsed]) -> tuple[Ignore, ...]:
+    """The ignores in the comments right before each statement: `-- lint: ignore T5, T6: reason`."""
     return tuple(
-        replace(ignore, table=_creates(placed), statement=number, file=placed.file)
-        for number, placed in enumerate(statements)
-        for line in placed.parsed.notes
-        for ignore in _in_note(placed, line)
+        replace(ignore, table=_creates(parsed), statement=number, file=parsed.file)
+        for number, parsed in enumerate(statements)
+        for line in parsed.notes
+        for ignore in _in_note(parsed, line)
     )
 
 
-def _in_note(placed: Placed, line: str) -> Iterator[Ignore]:
+def _in_note(parsed: Parsed, line: str) -> Iterator[Ignore]:
     found = _NOTE.fullmatch(line.strip())
     if found is None:
         return
@@ -86,12 +81,12 @@ def _in_note(placed: Placed, line: str) -> Iterator[Ignore]:
         try:
             yield parse_ignore(rule, "", found["reason"])
         except WrongUse as error:
-            where = f"{placed.file}: " if placed.file else ""
+            where = f"{parsed.file}: " if parsed.file else ""
             raise WrongUse(f"{where}the comment {line.strip()!r}: {error.what}", mend=_MEND) from error
 
 
-def _creates(placed: Placed) -> str:
-    statement = placed.statement
+def _creates(parsed: Parsed) -> str:
+    statement = parsed.statement
     return statement.name.spelling if isinstance(statement, CreateTable | CreateView) else ""
 
 

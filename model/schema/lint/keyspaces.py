@@ -6,8 +6,7 @@ from typing import Final
 from model.schema.keyspace import Index
 from model.schema.lint.rule import Hit, Severity, rule
 from model.schema.lint.subject import Subject
-from model.schema.literals import short_class, text_of
-from model.schema.names import name_of
+from model.schema.names import name_of, short_class, text_of
 from model.schema.statements import CreateIndex, CreateView
 
 _OF_MANY_VALUES: Final = "uuid timeuuid timestamp date time inet blob decimal double float duration bigint varint"
@@ -43,9 +42,9 @@ def _simple_strategy(subject: Subject) -> Iterator[Hit]:
 )
 def _views(subject: Subject) -> Iterator[Hit]:
     created = {
-        name_of(placed.statement.name.spelling): number
-        for number, placed in enumerate(subject.statements)
-        if isinstance(placed.statement, CreateView)
+        name_of(parsed.statement.name.spelling): number
+        for number, parsed in enumerate(subject.statements)
+        if isinstance(parsed.statement, CreateView)
     }
     for view in subject.schema.views:
         name = view.table.spelling
@@ -67,9 +66,9 @@ def _many_values(subject: Subject) -> Iterator[Hit]:
     if not subject.release.is_cassandra:
         return
     created = {
-        _of(placed.statement.index): number
-        for number, placed in enumerate(subject.statements)
-        if isinstance(placed.statement, CreateIndex)
+        _of(parsed.statement.index): number
+        for number, parsed in enumerate(subject.statements)
+        if isinstance(parsed.statement, CreateIndex)
     }
     for index in subject.schema.indexes:
         kind = _type_of(subject, index)

@@ -16,8 +16,7 @@ from model.schema.lint.servers import (
     ServerRelease,
 )
 from model.schema.lint.subject import Subject
-from model.schema.literals import pairs_of, short_class, text_of
-from model.schema.names import name_of
+from model.schema.names import name_of, pairs_of, short_class, text_of
 from model.schema.statements import Statement
 
 Options = Mapping[str, str]
@@ -54,8 +53,8 @@ def refused_options(statement: Statement, release: ServerRelease) -> tuple[tuple
 def _declared(subject: Subject) -> Iterator[tuple[str, int | None, Options]]:
     """Each table's options as written: (table, number of the statement or None, options)."""
     stated = set()
-    for number, placed in enumerate(subject.statements):
-        table, options = placed.statement.about, placed.statement.options_set
+    for number, parsed in enumerate(subject.statements):
+        table, options = parsed.statement.about, parsed.statement.options_set
         if options is not None:
             stated.add(name_of(table))
             yield table, number, options

@@ -29,11 +29,7 @@ Defining = Mapping[str, Sequence[int]]
 
 
 def rules_named(wanted: Iterable[str] = (), excluded: Iterable[str] = ()) -> tuple[LintRule, ...]:
-    """The rules that are wanted (all where nothing is), without those excluded.
-
-    Raises:
-        WrongUse: one that there is not.
-    """
+    """The rules that are wanted (all where nothing is), without those excluded."""
     ids = {rule.id for rule in RULES}
     names, without = ({name.strip().upper() for name in those} for those in (wanted, excluded))
     for name in sorted(names | without):
@@ -73,9 +69,9 @@ def _place(finding: LintFinding) -> tuple[bool, int, int, str, str, str]:
 
 def _defining(subject: Subject) -> Defining:
     found = defaultdict(list)
-    for number, placed in enumerate(subject.statements):
-        if placed.statement.defines_table:
-            found[name_of(placed.statement.about)].append(number)
+    for number, parsed in enumerate(subject.statements):
+        if parsed.statement.defines_table:
+            found[name_of(parsed.statement.about)].append(number)
     return found
 
 
@@ -87,9 +83,9 @@ def _spot(subject: Subject, hit: Hit, defining: Defining) -> tuple[int | None, S
         numbers = defining.get(name_of(hit.table), ())
     for wanted in hit.places:
         for number in reversed(numbers):
-            if (found := subject.statements[number].parsed.places.get(wanted)) is not None:
+            if (found := subject.statements[number].places.get(wanted)) is not None:
                 return number, found
     if not numbers:
         return None, None
-    parsed = subject.statements[numbers[0]].parsed
+    parsed = subject.statements[numbers[0]]
     return numbers[0], parsed.name_at or parsed.span

@@ -9,9 +9,8 @@ from model.errors import SchemaRefused
 from model.schema.keyspace import EMPTY, Schema
 from model.schema.lint.knowledge import Knowledge, known_of
 from model.schema.lint.servers import ServerRelease
-from model.schema.literals import pairs_of, short_class, text_of
-from model.schema.names import name_of
-from model.schema.statements import AlterKeyspace, Batch, CreateKeyspace, DropKeyspace, Parsed, Statement, Use, Write
+from model.schema.names import name_of, pairs_of, short_class, text_of
+from model.schema.statements import AlterKeyspace, Batch, CreateKeyspace, DropKeyspace, Parsed, Use, Write
 from model.schema.table import Table
 
 TWCS: Final = "TimeWindowCompactionStrategy"
@@ -25,18 +24,6 @@ _WINDOW_UNITS: Final = {
     "HOURS": timedelta(hours=1),
     "DAYS": timedelta(days=1),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A statement and the file that it stands in ("" where it has none)."""
-
-    file: str
-    parsed: Parsed
-
-    @property
-    def statement(self) -> Statement:
-        return self.parsed.statement
 
 
 class Written(NamedTuple):
@@ -61,7 +48,7 @@ class Subject:
 
     schema: Schema
     keyspace: str = ""
-    statements: tuple[Placed, ...] = ()
+    statements: tuple[Parsed, ...] = ()
     refused: Mapping[int, str] = field(default_factory=dict)
     replication: Mapping[str, str] | None = None
     replication_at: int | None = None
@@ -70,8 +57,8 @@ class Subject:
 
     def writes(self) -> Iterator["Written"]:
         """Every data statement, those in batches too."""
-        for number, placed in enumerate(self.statements):
-            statement = placed.statement
+        for number, parsed in enumerate(self.statements):
+            statement = parsed.statement
             if isinstance(statement, Write):
                 yield Written(number, statement)
             elif isinstance(statement, Batch):
@@ -161,17 +148,17 @@ def _counted(count: int, name: str) -> str:
 class _Keyspace:
     """One keyspace while statements are read: its statements, and the schema so far."""
 
-    statements: list[Placed] = field(default_factory=list)
+    statements: list[Parsed] = field(default_factory=list)
     schema: Schema = EMPTY
     refused: dict[int, str] = field(default_factory=dict)
     replication: Mapping[str, str] | None = None
     replication_at: int | None = None
     made: set[str] = field(default_factory=set)
 
-    def take(self, placed: Placed) -> None:
+    def take(self, parsed: Parsed) -> None:
         """Apply the next statement; one that a server would refuse changes nothing."""
-        number, statement = len(self.statements), placed.statement
-        self.statements.append(placed)
+        number, statement = len(self.statements), parsed.statement
+        self.statements.append(parsed)
         if isinstance(statement, CreateKeyspace | AlterKeyspace):
             self._replicate(number, statement)
         if isinstance(statement, DropKeyspace):
@@ -191,7 +178,7 @@ class _Keyspace:
 
 
 def subjects_of(
-    statements: Sequence[Placed],
+    statements: Sequence[Parsed],
     keyspace: str,
     release: ServerRelease = ServerRelease.CASSANDRA_5_0,
     knowledge: Knowledge | None = None,
@@ -204,14 +191,14 @@ def subjects_of(
     """
     keyspaces: dict[str, _Keyspace] = {}
     current, file = keyspace, None
-    for placed in statements:
-        if placed.file != file:
-            current, file = keyspace, placed.file
-        if isinstance(placed.statement, Use):
-            current = placed.statement.keyspace
+    for parsed in statements:
+        if parsed.file != file:
+            current, file = keyspace, parsed.file
+        if isinstance(parsed.statement, Use):
+            current = parsed.statement.keyspace
             continue
-        of = name_of(placed.statement.keyspace_named or current)
-        keyspaces.setdefault(of, _Keyspace()).take(placed)
+        of = name_of(parsed.statement.keyspace_named or current)
+        keyspaces.setdefault(of, _Keyspace()).take(parsed)
     return tuple(_subject(name, found, release, knowledge or Knowledge()) for name, found in keyspaces.items())
 
 

@@ -18,7 +18,7 @@ from model.schema.lint.subject import (
     window_of,
     words,
 )
-from model.schema.literals import text_of
+from model.schema.names import text_of
 from model.schema.table import Table
 
 WINDOWS_MIN, WINDOWS_MAX = 10, 50

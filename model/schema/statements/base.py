@@ -8,13 +8,13 @@ of its classes) is not judged.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from model.errors import SchemaRefused
 from model.schema.difference import Aspect, differences
-from model.schema.keyspace import EMPTY, Part, Schema, find
+from model.schema.keyspace import EMPTY, Part, Schema, find, without
 from model.schema.names import Name, name_of
 from model.schema.risk import Assessment, Before, Danger, DroppedColumns, Risk
 from model.schema.table import Table
@@ -149,7 +149,7 @@ class Statement:
 
     def remaining(self, live: Schema) -> "Statement | None":
         """The statement, or what is left of it to do; None where nothing is."""
-        return self
+        return self if self.took_effect(live) is Effect.NOT_APPLIED else None
 
     def refusal_in_migration(self, keyspace: str = "") -> str:
         """Why it may not stand in a migration (of that keyspace, where one is named); "" where it may.
@@ -205,11 +205,7 @@ class NamedStatement(Statement):
             raise self.refused(problem)
 
     def table_in(self, schema: Schema) -> Table:
-        """The table that it names.
-
-        Raises:
-            SchemaRefused: there is none, or it is a view.
-        """
+        """The table that it names."""
         return table_of(schema, self.name, self.verb)
 
     def lacks_table(self, schema: Schema) -> bool:
@@ -224,15 +220,20 @@ class Drop(NamedStatement):
     if_exists: bool = False
     word: ClassVar[str] = ""
     """CQL's word for what is dropped."""
+
+    held_in: ClassVar[str] = ""
+    """The field of a schema that holds what is dropped."""
     harmless = "The table does not exist yet."
 
     def among(self, schema: Schema) -> Sequence[Part]:
         """The parts of a schema of which one is dropped."""
-        raise NotImplementedError
+        parts: Sequence[Part] = getattr(schema, self.held_in)
+        return parts
 
     def without(self, schema: Schema) -> Schema:
         """The schema without what is dropped, which is known to be there."""
-        raise NotImplementedError
+        kept: dict[str, Any] = {self.held_in: without(tuple(self.among(schema)), self.name.spelling)}
+        return replace(schema, **kept)
 
     def apply(self, schema: Schema) -> Schema:
         if find(self.among(schema), self.name.spelling) is not None:
@@ -246,16 +247,9 @@ class Drop(NamedStatement):
     def may_not_have_run(self, live: Schema) -> bool:
         return self.took_effect(live) is not Effect.APPLIED
 
-    def remaining(self, live: Schema) -> Statement | None:
-        return self if find(self.among(live), self.name.spelling) else None
-
 
 def table_of(schema: Schema, name: Name, verb: str) -> Table:
-    """The table of that name.
-
-    Raises:
-        SchemaRefused: there is none, or it is a view.
-    """
+    """The table of that name."""
     table = find(schema.tables, name.spelling)
     if table is not None:
         return table
@@ -294,6 +288,7 @@ class Parsed:
         places: where parts of it stand, as ("column", name), ("option", name), ("field", name), ("key", ""), a view's
             ("base", ""), the names in a batch as ("name", "0") and so on; names as the server knows them.
         notes: the comments right before the statement, line by line, without their dashes.
+        file: its name; "" where the text is of no file.
     """
 
     statement: Statement
@@ -301,14 +296,11 @@ class Parsed:
     name_at: Span | None = None
     places: Mapping[tuple[str, str], Span] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    file: str = field(default="", compare=False)
 
 
 def apply_all(parsed: Iterable[Parsed], schema: Schema = EMPTY) -> Schema:
-    """The schema after all the statements, one after the other.
-
-    Raises:
-        SchemaRefused: the server would refuse one of them.
-    """
+    """The schema after all the statements, one after the other."""
     for one in parsed:
         schema = one.statement.apply(schema)
     return schema

@@ -7,8 +7,7 @@ from itertools import count
 from model.errors import SchemaRefused
 from model.schema.cql_types import parse_type
 from model.schema.keyspace import Index, Schema, find, without
-from model.schema.literals import short_class
-from model.schema.names import columns_of, spelled
+from model.schema.names import columns_of, short_class, spelled
 from model.schema.risk import Danger, Risk, always
 from model.schema.statements.base import Drop, Effect, NamedStatement, makes_alike
 from model.schema.statements.tables import name_problem
@@ -163,10 +162,5 @@ class DropIndex(Drop):
 
     verb = "DROP INDEX"
     word = "INDEX"
+    held_in = "indexes"
     dangers = (QUERIES_REFUSED,)
-
-    def among(self, schema: Schema) -> tuple[Index, ...]:
-        return schema.indexes
-
-    def without(self, schema: Schema) -> Schema:
-        return replace(schema, indexes=without(schema.indexes, self.name.spelling))

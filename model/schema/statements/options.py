@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from model.errors import SchemaRefused
 from model.schema.difference import differences, option_says
 from model.schema.keyspace import Schema, find, put
-from model.schema.literals import pairs_of, text_of
+from model.schema.names import pairs_of, text_of
 from model.schema.risk import Before, Danger, Risk
 from model.schema.statements.base import Effect, NamedStatement, Statement
 from model.schema.statements.tables import NO_CLASS, names_no_class, option_problem

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from model.schema.difference import table_differences
 from model.schema.keyspace import Schema, find, put, without
-from model.schema.literals import pairs_of, text_of
+from model.schema.names import pairs_of, text_of
 from model.schema.risk import Danger, Risk
-from model.schema.statements.base import Drop, Effect, NamedStatement, Statement
+from model.schema.statements.base import Drop, Effect, NamedStatement
 from model.schema.table import Kind, Table
 from model.schema.type_rules import column_problem, user_types_in
 
@@ -87,9 +87,6 @@ class CreateTable(NamedStatement):
             return Effect.NOT_APPLIED
         return Effect.alike(not list(table_differences(replace(self.table, options={}, compaction=None), found)))
 
-    def remaining(self, live: Schema) -> Statement | None:
-        return None if find(live.tables, self.name.spelling) else self
-
 
 @dataclass(frozen=True, slots=True)
 class DropTable(Drop):
@@ -97,10 +94,8 @@ class DropTable(Drop):
 
     verb = "DROP TABLE"
     word = "TABLE"
+    held_in = "tables"
     dangers = (ROWS_GONE,)
-
-    def among(self, schema: Schema) -> tuple[Table, ...]:
-        return schema.tables
 
     def apply(self, schema: Schema) -> Schema:
         return schema if self.if_exists and self.lacks_table(schema) else self.without(schema)

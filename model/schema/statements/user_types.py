@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from model.schema.cql_types import names_in, normal_type
-from model.schema.keyspace import Schema, find, put, without
+from model.schema.keyspace import Schema, find, put
 from model.schema.names import name_of
 from model.schema.risk import Danger, Risk, always
 from model.schema.statements.base import Drop, Effect, NamedStatement
@@ -119,10 +119,8 @@ class DropType(Drop):
 
     verb = "DROP TYPE"
     word = "TYPE"
+    held_in = "types"
     dangers = (Danger(Risk.DATA_LOSS, "Cells of type {name} can no longer be read.", always),)
-
-    def among(self, schema: Schema) -> tuple[UserType, ...]:
-        return schema.types
 
     def without(self, schema: Schema) -> Schema:
         name = name_of(self.name.spelling)
@@ -136,7 +134,7 @@ class DropType(Drop):
         ]
         if users:
             raise self.refused(f"{', '.join(users)} still uses it", mend="Drop what uses it first.")
-        return replace(schema, types=without(schema.types, self.name.spelling))
+        return Drop.without(self, schema)
 
 
 def _names(user_type: UserType) -> tuple[str, ...]:

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from model.schema.keyspace import Schema, View, find, put, without
-from model.schema.literals import text_of
-from model.schema.names import Name, columns_of, name_of
+from model.schema.names import Name, columns_of, name_of, text_of
 from model.schema.risk import Before, Danger, Risk
 from model.schema.statements.base import Drop, Effect, NamedStatement, makes_alike, table_of
 from model.schema.statements.indexes import QUERIES_REFUSED
@@ -117,10 +116,5 @@ class DropView(Drop):
 
     verb = "DROP MATERIALIZED VIEW"
     word = "MATERIALIZED VIEW"
+    held_in = "views"
     dangers = (QUERIES_REFUSED,)
-
-    def among(self, schema: Schema) -> tuple[View, ...]:
-        return schema.views
-
-    def without(self, schema: Schema) -> Schema:
-        return replace(schema, views=without(schema.views, self.name.spelling))

@@ -6,7 +6,7 @@ from cql.language.parser import parse
 from cql.render import ServerVersion, ddl_cql
 from model.errors import BadIdentifier, CqlSyntaxError, ExitCode, WrongUse
 from model.schema.keyspace import Index
-from model.schema.literals import text_of
+from model.schema.names import text_of
 from model.schema.statements import (
     AddColumns,
     Batch,

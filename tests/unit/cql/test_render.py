@@ -21,7 +21,7 @@ from model.catalog.ledger import LEDGER_TABLES
 from model.catalog.mail import ATTACHMENTS, MESSAGE_ID, SCHEMA, CompactionChoice, compacted
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import BadIdentifier, WrongUse
-from model.schema.literals import text_literal
+from model.schema.names import text_literal
 from model.schema.table import COMPACT_STORAGE, Column, Kind, Table, UserType
 
 CASSANDRA_4_1 = ServerVersion(4, 1)

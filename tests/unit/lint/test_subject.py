@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from model.schema.keyspace import Schema
 from model.schema.lint.subject import (
     GC_GRACE_DEFAULT,
-    Placed,
     Subject,
     gc_grace_of,
     option_text,
@@ -123,5 +122,4 @@ def test_a_table_is_found_under_the_servers_name() -> None:
     assert [subject.table_of(one.write) is not None for one in subject.writes()] == [True]
     elsewhere = Subject(subject.schema, "other", subject.statements)
     assert [elsewhere.table_of(one.write) for one in elsewhere.writes()] == [None]
-    assert isinstance(subject.statements[0], Placed)
     assert Subject(Schema((), ())).table("t") is None

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from model.catalog.mail import MAILBOX_BASE, SCHEMA
 from model.schema.difference import Aspect, Difference, differences, option_says, option_text
 from model.schema.keyspace import Index, Schema, View
-from model.schema.literals import map_literal
+from model.schema.names import map_literal
 from model.schema.table import Column, Compaction, Kind, Table, UserType
 
 KEY, CLUSTER = Column("mailboxId", "timeuuid", Kind.PARTITION), Column("uid", "bigint", Kind.CLUSTERING)

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from model.catalog.generations import GENERATIONS, JAMES_3_8, JAMES_3_9, NEWEST, Generation, recognise
+from model.catalog.generations import GENERATIONS, JAMES_3_8, JAMES_3_9, NEWEST, Generation, gap_to_catalog, recognise
 from model.catalog.mail import SCHEMA, CompactionChoice
 from model.schema.changes import Include, SchemaChange, changes
-from model.schema.from_model import gap_to_catalog
 from model.schema.keyspace import Schema
 from model.schema.risk import Risk
 from model.schema.statements import CreateTable, DropColumns, SetOptions

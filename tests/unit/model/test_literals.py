@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.schema.literals import map_literal, pairs_of, short_class, text_literal, text_of
+from model.schema.names import map_literal, pairs_of, short_class, text_literal, text_of
 from model.schema.table import COMPACT_STORAGE, Column, Compaction, Kind, Table
 
 TEXTS = st.text(st.sampled_from("ab'\"{}:, \n\\é"), max_size=12) | st.text(max_size=12)

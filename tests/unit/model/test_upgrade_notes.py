@@ -17,7 +17,7 @@ from model.migrations.upgrade_notes import (
     optional_migration,
 )
 from model.schema.keyspace import Schema
-from model.schema.literals import pairs_of
+from model.schema.names import pairs_of
 from model.schema.risk import Risk
 from model.schema.statements import AddColumns, CreateTable, DropTable, Name, SetOptions
 from model.schema.table import Column, Compaction, Kind, Table
