@@ -10,28 +10,13 @@ from cql.language.parser import parse
 from cql.language.stream import DEPTH
 from model.errors import CqlSyntaxError
 from model.schema.statements import (
-    AddField,
-    AlterKeyspace,
-    Batch,
     CreateIndex,
-    CreateKeyspace,
     CreateTable,
     CreateType,
     CreateView,
-    DropColumns,
-    DropIndex,
-    DropKeyspace,
-    DropTable,
-    DropType,
-    DropView,
     Name,
-    Other,
-    RenameColumns,
-    RenameFields,
     SetOptions,
-    SetViewOptions,
     Statement,
-    Truncate,
     Write,
 )
 from model.schema.table import Kind, Table
@@ -55,100 +40,6 @@ def table(columns: str, options: str = "") -> Table:
     made = one(f"CREATE TABLE t ({columns}){options}")
     assert isinstance(made, CreateTable)
     return made.table
-
-
-class TestBeginnings:
-    """Which statement it is, told by its first words."""
-
-    @pytest.mark.parametrize(
-        ("text", "statement"),
-        [
-            ("ALTER SCHEMA IF EXISTS k WITH a = 1", AlterKeyspace("k", {"a": "1"}, if_exists=True)),
-            ("ALTER KEYSPACE k WITH a = 1", AlterKeyspace("k", {"a": "1"})),
-            ("CREATE SCHEMA k WITH a = 1", CreateKeyspace("k", {"a": "1"})),
-            ("DROP KEYSPACE k", DropKeyspace("k")),
-            ("DROP COLUMNFAMILY IF EXISTS k.t", DropTable(Name("t", "k"), if_exists=True)),
-            ("DROP TABLE t", DropTable(Name("t"))),
-            ("DROP TYPE t", DropType(Name("t"))),
-            ("DROP INDEX k.i", DropIndex(Name("i", "k"))),
-            ("DROP MATERIALIZED VIEW IF EXISTS v", DropView(Name("v"), if_exists=True)),
-            ("TRUNCATE COLUMNFAMILY t", Truncate(Name("t"))),
-            ("ALTER MATERIALIZED VIEW v WITH a = 1", SetViewOptions(Name("v"), {"a": "1"})),
-            ("ALTER COLUMNFAMILY IF EXISTS t WITH a = 1", SetOptions(Name("t"), {"a": "1"}, if_exists=True)),
-            ("ALTER TYPE IF EXISTS k.t ADD IF NOT EXISTS f int", AddField(Name("t", "k"), "f", "int", True, True)),
-            (
-                "ALTER TYPE t RENAME IF EXISTS a TO b AND c TO d",
-                RenameFields(Name("t"), (("a", "b"), ("c", "d")), fields_if_exist=True),
-            ),
-            (
-                'ALTER TABLE t RENAME a TO "B" AND c TO d',
-                RenameColumns(Name("t"), (("a", '"B"'), ("c", "d"))),
-            ),
-            (
-                "ALTER TABLE IF EXISTS t DROP IF EXISTS (a, b) USING TIMESTAMP 5",
-                DropColumns(Name("t"), ("a", "b"), True, True, "5"),
-            ),
-            ("ALTER TABLE t DROP (a)", DropColumns(Name("t"), ("a",))),
-            ("ALTER TABLE t ALTER IF EXISTS a MASKED WITH DEFAULT", Other("ALTER TABLE ALTER MASKED")),
-            ("ALTER TABLE t ALTER a MASKED WITH k.f(1, null, '*')", Other("ALTER TABLE ALTER MASKED")),
-            ("BEGIN COUNTER BATCH APPLY BATCH", Batch((), logged=True)),
-            ("BEGIN UNLOGGED BATCH APPLY BATCH", Batch((), logged=False)),
-        ],
-    )
-    def test_each_has_its_own_words(self, text: str, statement: Statement) -> None:
-        assert one(text) == statement
-        assert one(text.lower().replace('"b"', '"B"')) == statement
-
-    @pytest.mark.parametrize(
-        "text",
-        [
-            *("LIST ROLES", "REVOKE ALL ON t FROM r", "DESCRIBE TABLES", "DESC TABLES", "ADD IDENTITY 'x' TO ROLE y"),
-            *("DROP IDENTITY 'x'", "ATTACH SERVICE_LEVEL a TO b", "DETACH SERVICE_LEVEL FROM b"),
-            *(f"{verb} {noun} x" for verb in ("CREATE", "ALTER", "DROP") for noun in ("ROLE", "USER", "FUNCTION")),
-            *(f"CREATE {noun} x" for noun in ("AGGREGATE", "TRIGGER", "SERVICE_LEVEL")),
-        ],
-    )
-    def test_what_changes_no_table_is_passed_over_up_to_its_semicolon(self, text: str) -> None:
-        first, second = parse(f"{text};TRUNCATE t")
-
-        assert isinstance(first.statement, Other)
-        assert text.startswith(first.statement.words)
-        assert text[len(first.statement.words)] == " "
-        assert second.statement == Truncate(Name("t"))
-
-    @pytest.mark.parametrize(
-        ("text", "column", "expected"),
-        [
-            ("CREATE MATERIALIZED TABLE t", 21, "expected VIEW, found TABLE"),
-            ("CREATE CUSTOM TABLE t", 15, "expected INDEX, found TABLE"),
-            ("CREATE OR FUNCTION f", 11, "expected REPLACE, found FUNCTION"),
-            ("ATTACH ROLE r", 8, "expected SERVICE_LEVEL, found ROLE"),
-            ("ALTER INDEX i", 7, "expected KEYSPACE, SCHEMA, TABLE, COLUMNFAMILY, TYPE, MATERIALIZED, "),
-            ("DROP", 5, "found the end of the text"),
-            ('"CREATE" TABLE t', 1, "expected CREATE, ALTER, DROP, TRUNCATE, USE, "),
-        ],
-    )
-    def test_a_beginning_that_goes_on_with_nothing_is_told_where_it_stops(
-        self, text: str, column: int, expected: str
-    ) -> None:
-        error = refusal(text)
-
-        assert error.column == column
-        assert expected in error.problem
-        words = error.problem.partition(", found")[0].removeprefix("expected ").replace(" or ", ", ").split(", ")
-        assert len(words) == len(set(words))
-
-    @pytest.mark.parametrize("word", ["CAPTURE", "consistency", "COPY", "exit", "login", "source", "tracing", "Show"])
-    def test_commands_of_cqlsh_are_told_apart_from_typing_errors(self, word: str) -> None:
-        error = refusal(f"USE k; {word} x")
-
-        assert error.problem == f"{word} is a command of cqlsh, which servers do not know"
-        assert error.column == 8
-
-    def test_statements_need_a_semicolon_between_them_and_may_have_more(self) -> None:
-        assert len(parse(";;USE a;;; USE b")) == 2
-        assert parse(" ; -- nothing\n;") == ()
-        assert "expected ;, found USE" in refusal("USE a USE b").problem
 
 
 class TestTypes:
@@ -377,29 +268,6 @@ class TestDataStatements:
         assert isinstance(made, Write)
         assert (made.columns, made.conditional) == (columns, True)
 
-    @pytest.mark.parametrize(
-        ("text", "column", "problem"),
-        [
-            ("INSERT INTO t (a, A) VALUES (1, 2)", 19, "the column A stands here a second time"),
-            ("INSERT INTO t (a) VALUES (1, 2)", 26, "1 columns are named, but 2 values are given"),
-            ("INSERT INTO t () VALUES ()", 16, "expected a column, found )"),
-            ("INSERT t (a) VALUES (1)", 8, "expected INTO, found t"),
-            ("INSERT INTO t JSON '5'", 23, "no object"),
-            ("INSERT INTO t JSON '{}' DEFAULT 5", 33, "expected NULL or UNSET"),
-            ("UPDATE t SET a WHERE k = 1", 16, "expected [, +, - or =, found WHERE"),
-            ("UPDATE t SET a = 1", 19, "expected , or WHERE, found the end"),
-            ("DELETE a b FROM t WHERE k = 1", 10, "found b"),
-            ("DELETE , FROM t WHERE k = 1", 8, "found ,"),
-            ("DELETE a, FROM t WHERE k = 1", 11, "found FROM"),
-            ("BEGIN BATCH SELECT * FROM t APPLY BATCH", 13, "expected USING, APPLY BATCH, INSERT, UPDATE or DELETE"),
-            ("BEGIN BATCH DELETE FROM t WHERE k = 1;", 39, "found the end of the text"),
-        ],
-    )
-    def test_what_is_wrong_is_told_at_its_place(self, text: str, column: int, problem: str) -> None:
-        error = refusal(text)
-        assert error.column == column
-        assert problem in error.problem
-
 
 class TestTables:
     """Keys, indexes and views."""
@@ -481,20 +349,6 @@ class TestTables:
     def test_other_statements_tell_what_they_lack(self, text: str, problem: str) -> None:
         assert problem in refusal(text).problem
 
-    @pytest.mark.parametrize(
-        ("text", "key"),
-        [
-            ("CREATE TABLE t (c int, k int PRIMARY KEY)", "k"),
-            ("CREATE TABLE t (PRIMARY KEY ((k), c), k int, c int)", "((k), c)"),
-            ("CREATE MATERIALIZED VIEW v AS SELECT c, k FROM t PRIMARY KEY (k, c)", "(k, c)"),
-        ],
-    )
-    def test_the_key_and_the_columns_are_placed_wherever_they_stand(self, text: str, key: str) -> None:
-        (parsed,) = parse(text)
-        placed = {part: text[span.start : span.end] for part, span in parsed.places.items()}
-        assert placed["key", ""] == key
-        assert (placed["column", "k"], placed["column", "c"]) == ("k", "c")
-
     def test_a_view_of_everything_knows_its_key_and_order(self) -> None:
         made = one(
             "CREATE MATERIALIZED VIEW IF NOT EXISTS k.v AS SELECT * FROM t WHERE a IS NOT NULL "
@@ -536,35 +390,3 @@ def test_other_words_are_names_like_any(word: str) -> None:
     assert isinstance(made, CreateTable)
     assert made.name == Name(word, word)
     assert made.table.columns[1].name == word
-
-
-@pytest.mark.parametrize(
-    ("text", "places"),
-    [
-        ('CREATE TYPE u (a int, "B" text)', {("field", "a"): "a", ("field", "B"): '"B"'}),
-        ("ALTER TYPE u ADD F int", {("field", "f"): "F"}),
-        ("ALTER TYPE u RENAME a TO b AND c TO d", {("field", "a"): "a", ("field", "c"): "c"}),
-        ("ALTER TABLE t RENAME A TO b", {("column", "a"): "A"}),
-        ("ALTER TABLE t ADD (a int, b int)", {("column", "a"): "a", ("column", "b"): "b"}),
-        ("ALTER TABLE t DROP (a, B)", {("column", "a"): "a", ("column", "b"): "B"}),
-        ("ALTER TABLE t ALTER a DROP MASKED", {("column", "a"): "a"}),
-        ("ALTER TABLE t WITH GC_grace_seconds = 0", {("option", "gc_grace_seconds"): "GC_grace_seconds"}),
-        (
-            "CREATE TABLE t (k int PRIMARY KEY) WITH compact storage",
-            {("column", "k"): "k", ("option", "compact storage"): "compact"},
-        ),
-        ("CREATE KEYSPACE k WITH replication = {}", {("option", "replication"): "replication"}),
-        ('CREATE INDEX ON t (values(M), "N")', {("column", "m"): "M", ("column", "N"): '"N"'}),
-        ("INSERT INTO t (A, b) VALUES (1, 2)", {("column", "a"): "A", ("column", "b"): "b"}),
-        ("INSERT INTO t JSON '{\"a\": 1}'", {("column", "a"): "'{\"a\": 1}'"}),
-        (
-            "UPDATE t USING TTL 5 SET a[1] = 2 WHERE K = 1 IF c = 3",
-            {("option", "ttl"): "TTL", ("column", "a"): "a", ("column", "k"): "K", ("column", "c"): "c"},
-        ),
-        ("DELETE a FROM t WHERE k = 1 AND a = 2", {("column", "a"): "a", ("column", "k"): "k"}),
-    ],
-)
-def test_each_part_is_placed_by_the_name_that_the_server_knows(text: str, places: dict[tuple[str, str], str]) -> None:
-    (parsed,) = parse(text)
-    told = {part: text[span.start : span.end] for part, span in parsed.places.items() if part != ("key", "")}
-    assert told == places

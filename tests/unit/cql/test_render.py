@@ -8,6 +8,7 @@ import pytest
 from cql.render import (
     CASSANDRA_5,
     ServerVersion,
+    ddl_cql,
     keyspace_cql,
     parse_version,
     schema_cql,
@@ -20,8 +21,10 @@ from model.catalog.james_tables import EMAIL_QUERY_VIEW, EVENT_STORE, THREAD
 from model.catalog.ledger import LEDGER_TABLES
 from model.catalog.mail import ATTACHMENTS, MESSAGE_ID, SCHEMA, CompactionChoice, compacted
 from model.catalog.mail_queue import ENQUEUED_MAILS
-from model.errors import BadIdentifier, WrongUse
+from model.errors import BadIdentifier, CqlSyntaxError, WrongUse
+from model.schema.keyspace import Index
 from model.schema.names import text_literal
+from model.schema.statements import AddColumns, CreateIndex, Name, Other, SetOptions, Statement, Truncate
 from model.schema.table import COMPACT_STORAGE, Column, Kind, Table, UserType
 
 CASSANDRA_4_1 = ServerVersion(4, 1)
@@ -186,3 +189,39 @@ def test_an_option_that_an_older_server_lacks_is_left_out(release: str, there: b
 def test_types_come_before_the_tables_that_use_them() -> None:
     kinds = [statement.split()[1] for statement in schema_cql("mail", SCHEMA)]
     assert kinds == sorted(kinds, reverse=True)
+
+
+def test_a_statement_lies_in_the_keyspace_it_is_rendered_for() -> None:
+    assert ddl_cql(Truncate(Name("t")), "mail") == "TRUNCATE mail.t;"
+    assert ddl_cql(Truncate(Name("t", "k")), "mail") == "TRUNCATE k.t;"
+    assert ddl_cql(Truncate(Name("t")), None) == "TRUNCATE t;"
+
+
+def test_older_servers_are_not_asked_for_what_they_lack() -> None:
+    index = CreateIndex(Name("t"), Index("i", "t", "a", "sai"))
+    assert ddl_cql(index, None) == "CREATE INDEX i ON t (a) USING 'sai';"
+    with pytest.raises(WrongUse, match=r"the server is Cassandra 4\.1, it needs 5\.0"):
+        ddl_cql(index, None, ServerVersion(4, 1))
+    own = CreateIndex(Name("t"), Index("i", "t", "a", "com.example.Own"))
+    assert ddl_cql(own, None, ServerVersion(4, 1)) == "CREATE CUSTOM INDEX i ON t (a) USING 'com.example.Own';"
+
+
+def test_data_statements_are_not_rendered() -> None:
+    with pytest.raises(WrongUse, match="changes no schema"):
+        ddl_cql(Other("SELECT"), None)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        Truncate(Name("t; DROP TABLE u")),
+        SetOptions(Name("t"), {"comment": "'a'; DROP TABLE u"}),
+        SetOptions(Name("t"), {"a = 1 AND b": "1"}),
+        CreateIndex(Name("t"), Index("i", "t", "a); DROP TABLE u")),
+        AddColumns(Name("t"), (Column("a", "int", mask="f(); DROP TABLE u"),)),
+        AddColumns(Name("t"), (Column("a", "int; DROP TABLE u"),)),
+    ],
+)
+def test_nothing_breaks_out_of_its_place(statement: Statement) -> None:
+    with pytest.raises((BadIdentifier, CqlSyntaxError)):
+        ddl_cql(statement, "mail")
