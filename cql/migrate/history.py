@@ -28,6 +28,23 @@ from model.operations import Change, ChangeIf, Conditional, Level, Put, PutIfAbs
 from model.ports import Clock, Tables
 from model.schema.table import Row
 
+_OF_ENTRIES = {name: name for name in ("checksum", "chain", "statements", "claim", "owner", "note")} | {
+    "donestatements": "done",
+    "startedat": "started_at",
+    "endedat": "ended_at",
+    "toolversion": "version",
+}
+"""Columns by the fields that they hold as they are; the others are read and written one by one."""
+
+_OF_STATEMENTS = {name: name for name in ("number", "position", "checksum", "attempt", "cql", "error")} | {
+    "startedat": "started_at",
+    "endedat": "ended_at",
+}
+_OF_BASELINES = {name: name for name in ("generation", "objects", "migrations", "owner")} | {
+    "adoptedat": "adopted_at",
+    "toolversion": "version",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class History:
@@ -115,16 +132,8 @@ class History:
 
     def put_adoption(self, baseline: Baseline) -> None:
         """Record the adoption."""
-        row = {
-            "keyspacename": self.keyspace,
-            "generation": baseline.generation,
-            "fingerprint": baseline.fingerprint,
-            "objects": dict(baseline.objects),
-            "migrations": tuple(baseline.migrations),
-            "adoptedat": baseline.adopted_at,
-            "owner": baseline.owner,
-            "toolversion": baseline.version,
-        }
+        cells = {column: getattr(baseline, name) for column, name in _OF_BASELINES.items()}
+        row = {"keyspacename": self.keyspace, "fingerprint": baseline.fingerprint, **cells}
         self._settle_adoption(PutIfAbsent(SCHEMA_BASELINE, row), baseline)
 
     def remove_adoption(self, baseline: Baseline) -> None:
@@ -225,17 +234,8 @@ class History:
             "number": entry.number,
             "name": entry.file.name,
             "phase": entry.file.phase.value,
-            "checksum": entry.checksum,
-            "chain": entry.chain,
             "state": entry.state.value,
-            "statements": entry.statements,
-            "donestatements": entry.done,
-            "claim": entry.claim,
-            "owner": entry.owner,
-            "startedat": entry.started_at,
-            "endedat": entry.ended_at,
-            "toolversion": entry.version,
-            "note": entry.note,
+            **{column: getattr(entry, name) for column, name in _OF_ENTRIES.items()},
         }
 
     def _now(self) -> datetime:
@@ -247,45 +247,19 @@ def _unlock(row: Row) -> Unlock:
 
 
 def _entry(row: Row) -> Entry:
-    return Entry(
-        FileName(row["number"], Phase(row["phase"]), row["name"]),
-        row["checksum"],
-        row["chain"],
-        MigrationState(row["state"]),
-        row["statements"],
-        row["donestatements"],
-        row["owner"],
-        row["startedat"],
-        row["toolversion"],
-        row["claim"],
-        row["endedat"],
-        row["note"] or "",
-    )
+    file, state = FileName(row["number"], Phase(row["phase"]), row["name"]), MigrationState(row["state"])
+    cells = {name: row[column] for column, name in _OF_ENTRIES.items()}
+    return Entry(file=file, state=state, **{**cells, "note": row["note"] or ""})
 
 
 def _statement(row: Row) -> StatementEntry:
-    return StatementEntry(
-        row["number"],
-        row["position"],
-        row["checksum"],
-        StatementState(row["state"]),
-        row["attempt"],
-        row["startedat"],
-        row["cql"],
-        row["endedat"],
-        row["error"] or "",
-    )
+    cells = {name: row[column] for column, name in _OF_STATEMENTS.items()}
+    return StatementEntry(state=StatementState(row["state"]), **{**cells, "error": row["error"] or ""})
 
 
 def _baseline(row: Row) -> Baseline:
-    return Baseline(
-        row["generation"],
-        dict(row["objects"]),
-        tuple(row["migrations"] or ()),
-        row["adoptedat"],
-        row["owner"],
-        row["toolversion"],
-    )
+    cells = {name: row[column] for column, name in _OF_BASELINES.items()}
+    return Baseline(**{**cells, "objects": dict(row["objects"]), "migrations": tuple(row["migrations"] or ())})
 
 
 def record_of(history: History | None) -> LedgerRecord:

@@ -40,7 +40,6 @@ class Scene:
         self.leases = Leases(self.rows, self.clock, "ann@host pid 1")
 
     def adopt(self) -> None:
-        """Take it over."""
         self.opened = adopt(self.server, self.history, self.leases, MIGRATIONS)
 
     def states(self) -> list[MigrationState]:
@@ -50,7 +49,6 @@ class Scene:
 
 @pytest.fixture
 def scene() -> Scene:
-    """A keyspace of James 3.8.1."""
     return Scene()
 
 

@@ -24,12 +24,10 @@ class Nodes:
         self.looked = 0
 
     def schema_versions(self) -> Mapping[str, UUID | None]:
-        """The versions of this look."""
         self.looked += 1
         return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
 
     def nodes_down(self) -> Sequence[str]:
-        """Those that are down throughout."""
         return self.down
 
 

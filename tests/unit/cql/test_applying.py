@@ -22,7 +22,6 @@ MADE = served(SCHEMA, made_here=True)
 
 
 def planned(twin: SchemaTwin, **request: object) -> RolloutPlan:
-    """What rolling out our own migrations on the keyspace `mail` would do."""
     request = {"replication": parse_replication("dc1=3"), **request}
     return plan_rollout(twin, LedgerRecord(), RolloutRequest("mail", OURS, ours=True, **request))  # type: ignore[arg-type]
 

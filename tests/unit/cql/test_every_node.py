@@ -26,7 +26,6 @@ def cluster_of(*nodes: Node, **twin: Any) -> NodesTwin:
 
 
 def asked(twin: NodesTwin) -> CassandraCluster:
-    """The twin as what it stands in for."""
     return cast("CassandraCluster", twin)
 
 
@@ -107,7 +106,6 @@ class ThreeNodes(NodesTwin):
     """Two peers beside the one that answers."""
 
     def query(self, text: str, values: Any = ()) -> Any:
-        """The other nodes of the cluster, as one of them lists them."""
         return [{"peer": "10.0.0.2"}, {"peer": "10.0.0.3"}] if "system.peers" in text else super().query(text, values)
 
 

@@ -42,7 +42,6 @@ KEY = (1, 2, 3)
 
 
 def failure(failed: DriverFailure, purpose: Purpose = Purpose.READ, said: str = "said") -> MailmendError:
-    """The error for a failed with a table of James's."""
     return failure_of(failed, said, purpose, "apache_james", "imapUidTable")
 
 

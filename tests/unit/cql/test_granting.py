@@ -25,7 +25,6 @@ class Server(SchemaTwin):
         self.asked: list[str] = []
 
     def query(self, text: str, values: Sequence[Any] = ()) -> Sequence[Row]:
-        """The rows that a statement answers."""
         assert not values
         self.asked.append(text)
         if self.fails:
@@ -34,7 +33,6 @@ class Server(SchemaTwin):
 
 
 def listed(resource: str, permission: str = "SELECT", role: str = "r") -> Mapping[str, str]:
-    """A permission as a server lists it."""
     return {"role": role, "username": role, "resource": resource, "permission": permission}
 
 

@@ -29,7 +29,6 @@ class Doubt:
         self.carried_out = carried_out
 
     def __call__(self, operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        """One operation of the ledger."""
         history = isinstance(operation, PutIfAbsent | ChangeIf) and operation.table.spelling == "schema_migration"
         self.left -= history
         if not history or self.left != 0:

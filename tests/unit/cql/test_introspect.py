@@ -26,19 +26,16 @@ class RowsServer(SchemaTwin):
         self.asked: list[tuple[str, Any]] = []
 
     def query(self, text: str, values: Sequence[Any] = ()) -> Sequence[Row]:
-        """The rows of one of the tables."""
         self.asked.append((text, *values))
         return self.rows.get(text.partition("system_schema.")[2].partition(" ")[0], ())
 
 
 def column(name: str, kind: str = "regular", position: int = -1, **other: Any) -> Row:
-    """A column of the table `t`."""
     plain = {"table_name": "t", "type": "int", "clustering_order": "none"}
     return {**plain, "column_name": name, "kind": kind, "position": position, **other}
 
 
 def table_row(**other: Any) -> Row:
-    """The table `t`."""
     return {"keyspace_name": "mail", "table_name": "t", "comment": "", "compaction": LEVELED, **other}
 
 
@@ -46,7 +43,6 @@ KEY = column("k", "partition_key", 0)
 
 
 def told(*columns: Row, **others: Sequence[Row]) -> Table:
-    """The only table of a server that tells these rows."""
     rows: Mapping[str, Sequence[Row]] = {"tables": [table_row()], "columns": [KEY, *columns], **others}
     (found,) = live_schema(RowsServer(**rows), "mail").tables
     return found

@@ -23,20 +23,17 @@ from model.schema.table import Kind, Table
 
 
 def one(text: str) -> Statement:
-    """The only statement of a text."""
     (parsed,) = parse(text)
     return parsed.statement
 
 
 def refusal(text: str) -> CqlSyntaxError:
-    """What is said of a text that is not CQL."""
     with pytest.raises(CqlSyntaxError) as refused:
         parse(text)
     return refused.value
 
 
 def table(columns: str, options: str = "") -> Table:
-    """The table that these columns make."""
     made = one(f"CREATE TABLE t ({columns}){options}")
     assert isinstance(made, CreateTable)
     return made.table
@@ -133,7 +130,6 @@ class TestLiterals:
 
 
 def valued(text: str) -> str:
-    """A value of a data statement, as it was read."""
     made = one(f"INSERT INTO t (a, b) VALUES ({text}, 7)")
     assert isinstance(made, Write)
     assert made.values["b"] == "7"

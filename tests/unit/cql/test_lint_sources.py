@@ -25,7 +25,6 @@ class ServerTwin(SchemaTwin):
         self.scylla = False
 
     def query(self, text: str, values: Sequence[Any] = ()) -> Sequence[Row]:
-        """The rows of one of the server's own tables."""
         if "scylla_local" in text:
             return [{"table_name": "scylla_local"}] if self.scylla else []
         if "system_views" not in text:

@@ -56,7 +56,6 @@ def test_an_empty_keyspace_is_one_statement() -> None:
 
 
 def again(text: str) -> Schema:
-    """What the file would make on an empty server."""
     return apply_all(parsed for parsed in parse(text) if not isinstance(parsed.statement, CreateKeyspace))
 
 

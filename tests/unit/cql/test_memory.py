@@ -23,7 +23,6 @@ ROW = {"k": "k", "c": 1, "d": D, "v": "x"}
 
 
 def shown(tables: MemoryTables) -> list[Any]:
-    """The values that show in the partition."""
     return [seen.row["v"] for seen in tables.read(Read(CELLS, ("k",)))]
 
 

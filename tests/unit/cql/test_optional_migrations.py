@@ -18,7 +18,6 @@ BOTH = [
 
 
 def unfollowed(*tables: str) -> Schema:
-    """A keyspace in which these tables lack the column."""
     schema = WHOLE
     for table in tables:
         schema = with_columns(schema, table, [one for one in columns_of(schema, table) if one.name != "save_date"])
@@ -27,7 +26,6 @@ def unfollowed(*tables: str) -> Schema:
 
 @pytest.fixture
 def stage() -> Stage:
-    """A keyspace whose operator never followed the note."""
     return Stage(shop=unfollowed("imapuidtable", "messageidtable"))
 
 

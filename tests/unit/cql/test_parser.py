@@ -37,13 +37,11 @@ from model.schema.table import COMPACT_STORAGE, Column, Compaction, Kind, Table
 
 
 def one(text: str) -> Statement:
-    """The only statement of a text."""
     (parsed,) = parse(text)
     return parsed.statement
 
 
 def table(text: str) -> Table:
-    """The table of a CREATE TABLE."""
     statement = one(text)
     assert isinstance(statement, CreateTable)
     return statement.table

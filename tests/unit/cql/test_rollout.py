@@ -26,7 +26,6 @@ EVERYTHING = len(SCHEMA.types) + len(SCHEMA.tables)
 
 
 def rolled(stage: Stage, **request: object) -> RolloutResult:
-    """Our own migrations on the keyspace `shop`."""
     return stage.migrator().roll_out(RolloutRequest("shop", OURS, ours=True, **request))  # type: ignore[arg-type]
 
 

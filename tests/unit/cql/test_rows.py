@@ -242,7 +242,6 @@ class Answer:
     values: Sequence[Any]
 
     def one(self) -> Sequence[Any]:
-        """Its row."""
         return self.values
 
 

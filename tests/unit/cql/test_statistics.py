@@ -22,7 +22,6 @@ class Nodes:
     silent: frozenset[str] = frozenset()
 
     def __call__(self, text: str, _: Sequence[Any]) -> Sequence[NodeAnswer]:
-        """One answer from each of two nodes."""
         table = text.partition(" FROM ")[2].split(maxsplit=1)[0]
         answers = self.tables.get(table, ((), ()))
         return [self._answer(f"10.0.0.{number}", table, rows) for number, rows in enumerate(answers, start=1)]
@@ -33,7 +32,6 @@ class Nodes:
 
 
 def view(column: str, figure: float, table: str = "imapuidtable", keyspace: str = MAIL) -> Row:
-    """A row of a virtual table."""
     return {"keyspace_name": keyspace, "table_name": table, column: figure}
 
 

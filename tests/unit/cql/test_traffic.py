@@ -37,7 +37,6 @@ CONFIGURATION = event_json(0, configured(1_800, 2))
 
 
 def named(*names: str) -> Schema:
-    """Tables of which nothing but their names is looked at."""
     return Schema((), tuple(Table(name, (Column("k", "int", Kind.PARTITION),)) for name in names))
 
 
@@ -65,7 +64,6 @@ class MailServer(SchemaTwin):
         self.asked: list[tuple[str, tuple[Any, ...]]] = []
 
     def query(self, text: str, values: Sequence[Any] = ()) -> Sequence[Row]:
-        """The rows; at most as many as the text asks for."""
         found = re.search(r"FROM mail\.(\w+)", text)
         assert found, text
         self.asked.append((text, tuple(values)))
@@ -89,7 +87,6 @@ def _partition(queue: str, start: int, bucket: int) -> Row:
 
 
 def queue_of(server: MailServer, live: Schema = ALONE) -> QueueTraffic:
-    """The traffic of a keyspace that has some."""
     found = queue_traffic(Reading(server), "mail", live, NOW * 1_000_000)
     assert found is not None
     return found

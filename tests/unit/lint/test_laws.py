@@ -104,7 +104,6 @@ NAMES = st.sampled_from(
 
 @st.composite
 def tables(draw: st.DrawFn) -> Table:
-    """A table as strange as a file may declare it."""
     kinds = [Kind.PARTITION] * draw(st.integers(0, 2)) + [Kind.CLUSTERING] * draw(st.integers(0, 2))
     kinds += [draw(st.sampled_from([Kind.REGULAR, Kind.STATIC])) for _ in range(draw(st.integers(0, 3)))]
     return Table(
@@ -141,7 +140,6 @@ REPLICATION = st.none() | st.dictionaries(
 
 
 def verdicts(found: Iterable[LintFinding]) -> set[tuple[str, str, str, str]]:
-    """What was found, whatever the order."""
     return {(one.rule.id, one.table, one.subject, one.text) for one in found}
 
 

@@ -26,7 +26,6 @@ LEDGER = Schema((), tuple({table.name: table for table in (*LEDGER_TABLES, *HIST
 
 
 def subject_of(schema: Schema, release: ServerRelease = ServerRelease.CASSANDRA_5_0) -> Subject:
-    """A schema of ours with what is known of it."""
     return Subject(schema, "ks", release=release, knowledge=known_of(schema))
 
 

@@ -25,7 +25,6 @@ TWCS = "TimeWindowCompactionStrategy"
 
 
 def made(compaction: Compaction | None = None, **options: str) -> Table:
-    """A table with these options."""
     return Table("t", KEY, compaction=compaction, options=options)
 
 

@@ -26,7 +26,6 @@ OTHER = Schema((), (Table("orders", (Column("id", "uuid", Kind.PARTITION),)),))
 
 
 def entry(state: MigrationState) -> Entry:
-    """A migration in the history."""
     return Entry(FileName(1, Phase.PRE, "first"), "aa", "bb", state, 1, 1, "ann@host", NOW, "1.0", UUID(int=1))
 
 

@@ -55,7 +55,6 @@ STAYS = st.floats(min_value=1, max_value=90 * DAY)
 
 @st.composite
 def traffics(draw: st.DrawFn) -> Traffic:
-    """Any traffic that a mail system may have."""
     rate = draw(RATES)
     return traffic_of(
         rate,

@@ -73,7 +73,6 @@ WHOLE = Schema((UserType("size", (("bytes", "int"),)),), (NOTES,), (Index("By_n"
 
 
 def changed(live: Schema) -> list[tuple[str, str]]:
-    """What has changed since the small keyspace was adopted."""
     baseline = replace(BASELINE, objects=digests(WHOLE))
     return [(since.value, name) for since, name in changes_since(baseline, live)]
 

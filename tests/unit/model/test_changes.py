@@ -49,12 +49,10 @@ EVERYTHING = frozenset(Include)
 
 
 def ways(expected: Schema, live: Schema, include: frozenset[Include] = EVERYTHING) -> tuple[SchemaChange, ...]:
-    """The changes between two schemas."""
     return changes(Gap(expected, live, include))
 
 
 def statements(expected: Schema, live: Schema, include: frozenset[Include] = EVERYTHING) -> list[Statement | None]:
-    """Their statements alone."""
     return [one.statement for one in ways(expected, live, include)]
 
 

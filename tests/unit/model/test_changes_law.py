@@ -20,7 +20,6 @@ EVERYTHING = frozenset(Include)
 
 @st.composite
 def user_types(draw: st.DrawFn) -> tuple[UserType, ...]:
-    """Two types, their fields in some order, the second with or without the first inside."""
     sizes = draw(st.permutations(FIELDS))[: draw(st.integers(1, 3))]
     places = draw(st.permutations(FIELDS))[: draw(st.integers(1, 3))]
     nested = (("size", "frozen<size>"),) if draw(st.booleans()) else ()
@@ -29,7 +28,6 @@ def user_types(draw: st.DrawFn) -> tuple[UserType, ...]:
 
 @st.composite
 def tables(draw: st.DrawFn, name: str) -> Table:
-    """A table of few names, so that two of them share most of what they have."""
     key = [Column("id", "uuid", Kind.PARTITION)]
     if draw(st.booleans()):
         key.append(
@@ -50,7 +48,6 @@ def tables(draw: st.DrawFn, name: str) -> Table:
 
 @st.composite
 def schemas(draw: st.DrawFn) -> Schema:
-    """A keyspace that a server would hold."""
     held = tuple(draw(tables(name)) for name in draw(st.lists(st.sampled_from(("notes", "tags")), unique=True)))
     return Schema(draw(user_types()), held, tuple(_indexes(draw, held)), tuple(_views(draw, held)))
 
@@ -80,7 +77,6 @@ def _views(draw: st.DrawFn, held: Sequence[Table]) -> list[View]:
 
 
 def carried_out(live: Schema, found: Sequence[SchemaChange]) -> Schema:
-    """The live schema after every statement of the way."""
     for one in found:
         if one.statement is not None:
             live = one.statement.apply(live)

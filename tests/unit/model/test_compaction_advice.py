@@ -22,7 +22,6 @@ def result(choice: CompactionChoice, sstables: float = 1.0, p99: float = 2.0, mi
 
 @st.composite
 def trials(draw: st.DrawFn) -> list[TrialResult]:
-    """Results of all three, in any order."""
     order = draw(st.permutations(list(CompactionChoice)))
     figure = st.floats(min_value=0.1, max_value=100)
     return [result(one, draw(figure), draw(figure), draw(figure)) for one in order]

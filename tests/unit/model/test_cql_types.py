@@ -11,7 +11,6 @@ SCALARS = st.sampled_from(["int", "bigint", "text", "timeuuid", "boolean", "mail
 
 
 def nested(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """Types built of others, as somebody might write them."""
     return st.one_of(
         inner.map(lambda one: f"list<{one}>"),
         inner.map(lambda one: f"frozen<set< {one} >>"),

@@ -25,7 +25,6 @@ EXPECTED = Schema((MAILBOX_BASE,), (TABLE,))
 
 
 def with_table(**changes: object) -> Schema:
-    """The expected schema, its table changed."""
     return Schema(EXPECTED.types, (replace(TABLE, **changes),))  # type: ignore[arg-type]
 
 
@@ -151,7 +150,6 @@ INDEXED = replace(EXPECTED, indexes=(BY_NOTE,), views=(BY_UID,))
 
 
 def aspects(expected: Schema, live: Schema) -> list[tuple[Aspect, str, str]]:
-    """Aspect, owner and subject of each difference."""
     return [(one.aspect, one.owner, one.subject) for one in differences(expected, live)]
 
 

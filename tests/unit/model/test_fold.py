@@ -40,7 +40,6 @@ BEFORE = apply_all(
 
 
 def after(text: str, schema: Schema = BEFORE) -> Schema:
-    """The schema after the statements of a text."""
     return apply_all(parse(text), schema)
 
 

@@ -19,13 +19,11 @@ OTHER = Table("orders", (Column("id", "uuid", Kind.PARTITION),))
 
 
 def sized(schema: Schema) -> Schema:
-    """The schema with the compaction that James gives the big tables."""
     tables = [replace(one, compaction=Compaction("SizeTieredCompactionStrategy")) for one in schema.tables]
     return replace(schema, tables=tuple(tables))
 
 
 def carried_out(live: Schema, found: tuple[SchemaChange, ...]) -> Schema:
-    """The live schema after all of it."""
     for one in found:
         assert one.statement is not None, one.manual
         live = one.statement.apply(live)

@@ -45,12 +45,10 @@ grants = st.builds(Grant, resources, permissions)
 
 
 def on(role: Role, permission: Permission) -> set[str]:
-    """Every resource on which the role has the permission."""
     return {str(grant.on) for grant in grants_of(role, PLACES) if grant.permission == permission}
 
 
 def tables(*names: str) -> set[str]:
-    """Tables of the mail keyspace, as GRANT names them."""
     return {f"TABLE mail.{name.lower()}" for name in names}
 
 

@@ -26,7 +26,6 @@ FOLDER = folder()
 
 
 def drift(files: Mapping[str, str], history: tuple[Migration, ...] = FOLDER) -> list[tuple[Tampering, str]]:
-    """The folder of these files beside a history in which those migrations were applied."""
     found = history_drift(folder(files), applied(history))
     assert all(one.why and one.mend.strip() and one.file in str(one) for one in found)
     return [(one.kind, one.file) for one in found]
@@ -133,7 +132,6 @@ LABELS = "0002_pre_labels.cql"
 
 
 def told(files: Mapping[str, str], history: tuple[Migration, ...] = FOLDER) -> tuple[str, str]:
-    """What is said of the only thing that is otherwise, and how to mend it."""
     (found,) = history_drift(folder(files), applied(history))
     return str(found), found.mend
 

@@ -23,7 +23,6 @@ PLACES = [(one.number, position) for one in FOLDER for position in range(len(one
 
 
 def before(place: tuple[int, int]) -> Schema:
-    """The schema right before that statement."""
     schema = EMPTY
     for one in FOLDER:
         for position, parsed in enumerate(one.statements):
@@ -48,7 +47,6 @@ def past(place: tuple[int, int], state: StatementState | None) -> LedgerRecord:
 
 
 def planned(place: tuple[int, int], state: StatementState | None, live: Schema) -> MigrationPlan:
-    """The plan from there."""
     return decide("shop", FOLDER, past(place, state), live, MigrationTarget())
 
 
@@ -146,7 +144,6 @@ PAIR = folder(
 
 
 def after(cql: str) -> Schema:
-    """What a text makes of an empty keyspace."""
     return apply_all(parse(cql))
 
 

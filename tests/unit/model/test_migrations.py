@@ -93,7 +93,6 @@ def test_a_statement_knows_its_text_and_its_line() -> None:
 
 
 def chain_of(files: list[tuple[str, str]]) -> list[str]:
-    """The chain over names and texts."""
     values = [""]
     for name, text in files:
         values.append(next_link(values[-1], name, checksum_of(text)))

@@ -84,7 +84,6 @@ def test_a_pace_that_no_event_tells_is_james_s_own() -> None:
 
 
 def told(rate: float, now: QueueConfiguration | None) -> tuple[ConfigurationAdvice, str]:
-    """The advice, and what may be set and what hinders as one text."""
     found = advise_configuration(traffic_of(rate), now)
     return found, " ".join((*found.allowed, *found.hindered))
 

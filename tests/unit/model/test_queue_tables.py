@@ -50,12 +50,10 @@ LIVE = served(Schema((), QUEUE_TABLES))
 
 
 def live(*tables: Table) -> Schema:
-    """A keyspace of these tables, as a server tells them."""
     return served(Schema((), tables))
 
 
 def expiring(table: Table, seconds: int) -> Table:
-    """The table with another time to live."""
     return replace(table, options={**table.options, "default_time_to_live": str(seconds)})
 
 
@@ -139,7 +137,6 @@ TINY = (BROWSE_START, CONTENT_START, QUEUE_STATE)
 
 
 def seconds(table: Table) -> int:
-    """Its time to live."""
     return int(ttl_of(table).total_seconds())
 
 

@@ -56,17 +56,14 @@ SIZE = UserType("size", (("bytes", "bigint"),))
 
 
 def options(name: Name = NOTE, **values: str) -> SetOptions:
-    """An ALTER TABLE ... WITH."""
     return SetOptions(name, values)
 
 
 def index(on: str) -> CreateIndex:
-    """A CREATE INDEX on a table."""
     return CreateIndex(Name(on), Index("by_note", on, "note"))
 
 
 def view(of: str) -> CreateView:
-    """A CREATE MATERIALIZED VIEW of a table."""
     return CreateView(Name("by_note"), View(NOTES, of, "note IS NOT NULL"))
 
 

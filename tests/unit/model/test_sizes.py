@@ -16,7 +16,6 @@ def recorded(table: str, partitions: int, mean_bytes: int = 100) -> Row:
 
 
 def on_disk(table: str, mebibytes: int) -> Row:
-    """A row of disk_usage."""
     return {"table_name": table, "mebibytes": mebibytes}
 
 

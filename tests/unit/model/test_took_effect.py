@@ -61,7 +61,6 @@ MORE = """
 
 
 def statement(cql: str) -> Statement:
-    """The one statement in a text."""
     (parsed,) = parse(cql)
     return parsed.statement
 

@@ -28,12 +28,10 @@ REAL_STRATEGIES = {"SizeTieredCompactionStrategy", "TimeWindowCompactionStrategy
 
 
 def without_column(schema: Schema, table: str, name: str) -> Schema:
-    """The schema before a note was followed."""
     return with_columns(schema, table, [one for one in columns_of(schema, table) if one.name != name])
 
 
 def names(live: Schema) -> set[str]:
-    """The names of what is due."""
     return {one.name for one in due_migrations(live)}
 
 
@@ -98,7 +96,6 @@ def test_an_unknown_name_is_refused_with_those_that_there_are() -> None:
 
 
 def live_with(*tables: str) -> Schema:
-    """A keyspace that holds tables of these names."""
     return Schema((), tuple(Table(name, (ID,)) for name in tables))
 
 
@@ -177,7 +174,6 @@ def test_options_of_which_one_is_set_already_leave_the_other() -> None:
 
 
 def made_by(live: Schema) -> list[str]:
-    """The tables that the queue's option would create there."""
     due = MAIL_QUEUE.due(live)
     assert all(isinstance(one, CreateTable) and one.if_not_exists for one in due)
     return [one.name.spelling for one in due if isinstance(one, CreateTable)]

@@ -38,7 +38,6 @@ OTHER = Table("other", (Column("id", "uuid", Kind.PARTITION),))
 
 
 def aspects(live: Schema, record: LedgerRecord | None = WHOLE, files: Sequence[Migration] = MIGRATIONS) -> list[Aspect]:
-    """What is wrong with the tables."""
     return [one.aspect for one in verify_migrations(live, files, record).against.drift]
 
 
@@ -105,7 +104,6 @@ def test_a_migration_under_way_is_drift_and_what_it_did_is_expected(done: int) -
 
 
 def columns_names(live: Schema) -> set[str]:
-    """The names of the columns of orders."""
     return {column.name for column in columns_of(live, "orders")}
 
 
@@ -166,7 +164,6 @@ def test_without_a_ledger_a_mail_keyspace_is_compared_with_the_catalog_alone() -
 
 
 def entry_of(one: Migration) -> Entry:
-    """Its entry, as the history holds it."""
     return HISTORY[one.number - 1]
 
 
