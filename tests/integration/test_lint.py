@@ -117,7 +117,7 @@ def create(cluster: CassandraCluster, keyspace: str, file: Path) -> int:
     text = file.read_text(encoding="utf-8")
     placed = statements_of({str(file): text})
     for one in placed:
-        statement = text[one.parsed.span.start : one.parsed.span.end]
+        statement = text[one.span.start : one.span.end]
         if not statement.startswith("USE"):
             cluster.execute_ddl(qualified(statement, keyspace))
     return len(placed)

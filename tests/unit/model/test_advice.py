@@ -182,12 +182,6 @@ class TestFigures:
     def test_a_slice_that_nothing_divides_stays(self) -> None:
         assert advise_queue(traffic_of(), configured(45, 1)).slice_seconds == 45
 
-    def test_the_present_setting_is_named_where_there_is_one(self) -> None:
-        whys = " ".join(reason.why for reason in advise_queue(traffic_of(), configured(HOUR, 7)).reasons)
-
-        assert "divisor of the present 1 h" in whys
-        assert "at present it is 7" in whys
-
 
 @pytest.mark.parametrize(
     ("seconds", "text"),

@@ -1,4 +1,4 @@
-"""Names as CQL spells them and as servers know them."""
+"""Names and literals as CQL spells them and as servers know them: what is written reads back."""
 
 import pytest
 from hypothesis import given
@@ -6,8 +6,19 @@ from hypothesis import strategies as st
 
 from model.errors import BadIdentifier
 from model.schema.keyspace import EMPTY, Schema, in_order_of_use
-from model.schema.names import checked_spelling, columns_of, name_of, renamed_in, spelled
-from model.schema.table import Column, Kind, Table, UserType
+from model.schema.names import (
+    checked_spelling,
+    columns_of,
+    map_literal,
+    name_of,
+    pairs_of,
+    renamed_in,
+    short_class,
+    spelled,
+    text_literal,
+    text_of,
+)
+from model.schema.table import COMPACT_STORAGE, Column, Compaction, Kind, Table, UserType
 
 
 @given(st.text(min_size=1))
@@ -78,3 +89,106 @@ def test_a_schema_with_a_type_or_a_table_is_not_empty() -> None:
 def test_types_come_after_those_they_are_made_of() -> None:
     inner, outer = UserType('"In"', (("a", "int"),)), UserType("out", (("b", 'frozen<list<frozen<"In">>>'),))
     assert in_order_of_use((outer, inner)) == (inner, outer)
+
+
+TEXTS = st.text(st.sampled_from("ab'\"{}:, \n\\é"), max_size=12) | st.text(max_size=12)
+VALUES = TEXTS.filter(bool)
+OWN = "org.apache.cassandra.db.compaction.LeveledCompactionStrategy"
+KEY = (Column("k", "int", Kind.PARTITION),)
+
+
+@given(TEXTS)
+def test_a_text_reads_back_as_it_was_written(text: str) -> None:
+    literal = text_literal(text)
+    assert text_of(literal) == text
+    assert literal.count("'") == 2 + 2 * text.count("'")
+
+
+@pytest.mark.parametrize(
+    ("literal", "text"),
+    [("5", "5"), ("true", "true"), ("''", ""), ("'", "'"), ("''''", "'"), ("'it''s'", "it's"), ("'a", "'a"), ("", "")],
+)
+def test_what_is_no_text_is_left_as_it_is(literal: str, text: str) -> None:
+    assert text_of(literal) == text
+
+
+@given(st.dictionaries(TEXTS.filter(lambda name: name != "class"), VALUES, max_size=4))
+def test_a_map_reads_back_as_it_was_written(pairs: dict[str, str]) -> None:
+    literal = map_literal(pairs)
+    assert pairs_of(literal) == pairs
+    assert map_literal(dict(reversed(list(pairs.items())))) == literal
+
+
+@pytest.mark.parametrize(
+    ("literal", "pairs"),
+    [
+        ("{}", {}),
+        ("'class': 'x'", {}),
+        ("''", {}),
+        ("'{}'", {}),
+        ("{'a': 1, 'b': true}", {"a": "1", "b": "true"}),
+        ("{'a' : 'x' ,\n 'b':0.5}", {"a": "x", "b": "0.5"}),
+        (f"{{'class': '{OWN}', 'name': '{OWN}'}}", {"class": "LeveledCompactionStrategy", "name": OWN}),
+        ("{'class': 'com.example.Own'}", {"class": "com.example.Own"}),
+        ("{'a''b': 'c''d'}", {"a'b": "c'd"}),
+        ("{'a': ''}", {"a": ""}),
+    ],
+)
+def test_a_map_is_read_however_it_is_set(literal: str, pairs: dict[str, str]) -> None:
+    assert pairs_of(literal) == pairs
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [(OWN, "LeveledCompactionStrategy"), ("Own", "Own"), ("com.example.Own", "com.example.Own"), ("", "")],
+)
+def test_only_cassandras_own_classes_are_shortened(name: str, short: str) -> None:
+    assert short_class(name) == short
+
+
+@given(st.builds(Compaction, st.from_regex(r"[A-Z][a-z]{1,8}", fullmatch=True), st.dictionaries(VALUES, VALUES)))
+def test_a_compaction_survives_the_way_through_its_literal(compaction: Compaction) -> None:
+    if "class" not in compaction.options:
+        assert Compaction.from_literal(compaction.literal) == compaction
+
+
+def test_a_compaction_without_a_class_is_none() -> None:
+    assert Compaction.from_literal("{'enabled': 'true'}") is None
+    assert Compaction.from_literal("'class'") is None
+
+
+TABLE = Table(
+    "t", KEY, "it's", Compaction("LeveledCompactionStrategy"), {"gc_grace_seconds": "5", COMPACT_STORAGE: "true"}
+)
+
+
+def test_every_option_of_a_table_is_told_as_a_literal() -> None:
+    assert TABLE.literals() == {
+        "comment": "'it''s'",
+        "compaction": "{'class': 'LeveledCompactionStrategy'}",
+        "gc_grace_seconds": "5",
+        COMPACT_STORAGE: "true",
+    }
+    assert Table("t", KEY).literals() == {}
+
+
+@pytest.mark.parametrize(
+    ("literals", "changed"),
+    [
+        ({}, {}),
+        ({"comment": "'new'"}, {"comment": "'new'"}),
+        ({"gc_grace_seconds": "7"}, {"gc_grace_seconds": "7"}),
+        ({"cdc": "true"}, {"cdc": "true"}),
+        (
+            {"compaction": "{'class': 'UnifiedCompactionStrategy', 'scaling_parameters': 'T4'}"},
+            {"compaction": "{'class': 'UnifiedCompactionStrategy', 'scaling_parameters': 'T4'}"},
+        ),
+    ],
+)
+def test_options_are_set_over_those_that_were_there(literals: dict[str, str], changed: dict[str, str]) -> None:
+    assert TABLE.with_options(literals).literals() == {**TABLE.literals(), **changed}
+    assert TABLE.with_options(literals).with_options(literals).literals() == {**TABLE.literals(), **changed}
+
+
+def test_a_comment_can_be_taken_away() -> None:
+    assert "comment" not in TABLE.with_options({"comment": "''"}).literals()

@@ -1,6 +1,8 @@
-"""Which of the queue's tables a live keyspace has: James's four must be there, each of ours may be missing."""
+"""Our own tables: where rows lie and for how long, what each column is for, which of the queue's a keyspace has."""
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from uuid import uuid1
 
 import pytest
 from hypothesis import given
@@ -17,7 +19,19 @@ from model.advice.queue_settings import (
     advise_queue,
     window_compaction,
 )
-from model.catalog.mail import SCHEMA
+from model.catalog.generations import GENERATIONS, Generation
+from model.catalog.ledger import (
+    FINDING_BUCKETS,
+    HISTORY_TABLES,
+    KEEP,
+    LAG_BUCKETS,
+    LEDGER_TABLES,
+    REPAIR_LEASE,
+    bucket_of,
+    day_of,
+    days_back,
+)
+from model.catalog.mail import IMAP_UID, MESSAGE_COMPACTIONS, SCHEMA, CompactionChoice, compacted
 from model.catalog.mail_queue import (
     BROWSE_START,
     CONTENT_START,
@@ -34,14 +48,119 @@ from model.catalog.mail_queue import (
     SLICE_SECONDS,
     SLICE_TALLIES,
 )
+from model.catalog.purposes import CANONICAL, purpose_of, why_compacted
 from model.catalog.queue_tables import OwnTables, queue_tables_of, time_to_live
 from model.errors import SchemaMismatch
+from model.ids import micros_of
 from model.schema.keyspace import Schema
 from model.schema.lint.subject import gc_grace_of, option_text, strategy_of, ttl_of, window_of
 from model.schema.statements import CreateTable
-from model.schema.table import Column, Kind, Table
+from model.schema.table import Canonical, Column, Compaction, Kind, Table, identifier
 from tests.support.james import ROWS
 from tests.support.schemas import served
+
+
+def test_everything_but_a_lease_expires_by_itself_in_windows_of_a_day() -> None:
+    staying = (REPAIR_LEASE, *HISTORY_TABLES)
+    for table in LEDGER_TABLES:
+        expires = table.options.get("default_time_to_live") == str(30 * 24 * 3600)
+        windows = table.compaction is not None and "TimeWindow" in table.compaction.strategy
+        assert (expires, windows) == ((False, False) if table in staying else (True, True))
+
+
+def test_every_name_needs_no_quotes() -> None:
+    for table in LEDGER_TABLES:
+        for name in (table.spelling, *(column.spelling for column in table.columns)):
+            assert identifier(name) == name.lower()
+
+
+def test_a_runs_day_is_told_by_its_own_id() -> None:
+    run = uuid1()
+    assert day_of(run) == datetime.fromtimestamp(micros_of(run) / 1e6, UTC).date().isoformat()
+
+
+@given(st.integers(0, 30 * 24 * 3600), st.integers(-3600, 3600))
+def test_what_is_kept_lies_in_one_of_the_days_that_are_read(age_seconds: int, skew_seconds: int) -> None:
+    now = datetime(2026, 9, 1, 0, 30, tzinfo=UTC)
+    written = now - timedelta(seconds=age_seconds + skew_seconds)
+    assert written.date().isoformat() in days_back(int(now.timestamp() * 1e6), KEEP)
+
+
+def test_days_are_read_newest_first() -> None:
+    days = days_back(int(datetime(2026, 9, 1, tzinfo=UTC).timestamp() * 1e6))
+    assert list(days) == sorted(days, reverse=True)
+    assert len(days) == len(set(days))
+
+
+@given(st.text())
+def test_a_bucket_is_one_of_those_that_are_read(text: str) -> None:
+    assert 0 <= bucket_of(text, FINDING_BUCKETS) < FINDING_BUCKETS
+    assert 0 <= bucket_of(text, LAG_BUCKETS) < LAG_BUCKETS
+
+
+def test_buckets_are_the_same_in_every_process() -> None:
+    assert bucket_of("mailmend", 256) == 32
+
+
+def test_keys_spread_over_buckets() -> None:
+    counts = [0] * FINDING_BUCKETS
+    for number in range(25_600):
+        counts[bucket_of(str(number), FINDING_BUCKETS)] += 1
+    assert max(counts) < 2 * 100
+
+
+OURS = Table("t", (Column("k", "int", Kind.PARTITION),))
+
+
+@pytest.mark.parametrize("generation", GENERATIONS, ids=lambda one: one.name)
+def test_every_column_of_every_generation_is_explained(generation: Generation) -> None:
+    for spelled, told in zip(generation.schema.tables, served(generation.schema).tables, strict=True):
+        for column in spelled.columns:
+            why = purpose_of(spelled.spelling, column.spelling)
+            assert why, f"{spelled.spelling}.{column.spelling}"
+            assert purpose_of(told.spelling, column.name) == why
+
+
+@pytest.mark.parametrize("table", LEDGER_TABLES, ids=lambda one: one.name)
+def test_every_column_of_the_ledger_is_explained(table: Table) -> None:
+    assert [column.name for column in table.columns if not purpose_of(table.name, column.name)] == []
+
+
+def test_a_word_means_in_a_table_what_it_means_there() -> None:
+    assert purpose_of("mailboxCounters", "count") == "messages"
+    assert purpose_of("orders", "count") == ""
+    assert purpose_of("applicableFlag", "userFlags") != purpose_of("imapUidTable", "userFlags")
+    assert purpose_of("orders", "colour") == ""
+
+
+def test_every_way_of_comparing_has_its_words() -> None:
+    assert set(CANONICAL) == set(Canonical)
+
+
+@pytest.mark.parametrize("choice", CompactionChoice)
+def test_every_choice_of_compaction_is_explained(choice: CompactionChoice) -> None:
+    (truth,) = (one for one in compacted(SCHEMA.tables, choice) if one.name == IMAP_UID.name)
+    why = why_compacted(truth)
+    assert why not in {"", "not known to mailmend"}
+    compaction = MESSAGE_COMPACTIONS[choice]
+    more = Compaction(compaction.strategy, {**compaction.options, "max_threshold": "32"})
+    assert why_compacted(Table("t", OURS.columns, compaction=more)) == why
+
+
+def test_every_declared_table_says_why_it_is_compacted_so() -> None:
+    for table in (*SCHEMA.tables, *LEDGER_TABLES):
+        assert why_compacted(table) not in {"", "not known to mailmend"}
+    assert why_compacted(Table("t", OURS.columns, compaction=Compaction("com.example.Own"))) == "not known to mailmend"
+    assert "server's own default" in why_compacted(OURS)
+
+
+def test_wide_windows_are_told_from_those_of_rows_that_expire() -> None:
+    wide = MESSAGE_COMPACTIONS[CompactionChoice.TWCS]
+    narrow = Compaction(wide.strategy, {"compaction_window_unit": "HOURS", "compaction_window_size": "1"})
+    whys = [why_compacted(Table("t", OURS.columns, compaction=one)) for one in (wide, narrow)]
+    assert "old messages still change their flags" in whys[0]
+    assert "expires together" in whys[1]
+
 
 _P = Kind.PARTITION
 JAMES_QUEUE = ROWS.with_name("james-queue") / "tables" / "schema.cql"
