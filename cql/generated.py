@@ -6,14 +6,7 @@ from pathlib import Path
 
 
 def write_or_check(arguments: Sequence[str], file: Path, wanted: str, otherwise: str) -> int:
-    """Write the file; with `--check` as the only argument report whether it is up to date, exit 1 if not.
-
-    Args:
-        arguments: of the command line.
-        file: where the text is kept.
-        wanted: what it should hold.
-        otherwise: the message after the file's name where it holds something else.
-    """
+    """Write the file; with `--check` as the only argument report whether it is up to date, exit 1 if not."""
     if list(arguments) != ["--check"]:
         file.write_text(wanted, encoding="utf-8")
         return 0

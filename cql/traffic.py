@@ -47,11 +47,9 @@ class QueueTraffic:
     """The queue's traffic, from its tables.
 
     Attributes:
-        queue: the busiest one.
         rates: of its finished slices; None where there is none.
         settings: the queue's current settings, where James wrote them down.
         oldest_seconds: age of the oldest slice that may hold mail: at least the longest present stay.
-        mails_per_partition: on average.
     """
 
     queue: str

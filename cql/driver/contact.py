@@ -25,7 +25,6 @@ class Contact:
         local_dc: the data centre to talk to; None takes that of the first host which answers.
         tls_ca, tls_cert, tls_key: paths of PEM files; any of them turns TLS on.
         tls_hostnames: also demand that certificates name the address that was dialled.
-        request_seconds: the longest wait for one answer.
         write_seconds: the longest wait for the answer to one write: several waits fit between a stamp and the moment
             after which nothing is sent under it any more (`repair.writing.truth_writes.WriterSettings.send_micros`).
             Longer than the servers' own write_request_timeout (2 s unless cassandra.yaml says otherwise).

@@ -163,13 +163,7 @@ _HUNG_UP = re.compile(r"Connection reset by peer|Connection to \S+ was closed|Er
 
 
 def tls_failure(said: str, address: str, *, tls: bool) -> CannotReach | None:
-    """Our error where TLS failed between the two sides; None for any other failure.
-
-    Args:
-        said: the driver's words.
-        address: the hosts and port, as people write them.
-        tls: whether we spoke it.
-    """
+    """Our error where TLS failed between the two sides; None for any other failure."""
     if not tls:
         return _without_tls(address) if _HUNG_UP.search(said) else None
     found = tls_failure_in(said, address, _REASONS)

@@ -203,7 +203,6 @@ class PreparedShape:
     Attributes:
         table: kept, because shapes tell tables apart by identity.
         adapted: the markers whose values must be converted for the driver.
-        seconds: the longest wait for one answer.
     """
 
     table: Table

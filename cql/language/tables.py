@@ -40,12 +40,7 @@ class Options:
 
 
 def options(stream: Stream, *, of_table: bool = False) -> Options:
-    """Take options joined by AND.
-
-    Args:
-        stream: the options come next.
-        of_table: also take the options that only CREATE TABLE and CREATE MATERIALIZED VIEW have.
-    """
+    """Take options joined by AND; those of CREATE TABLE and CREATE MATERIALIZED VIEW only `of_table`."""
     found = Options()
     stream.separated(lambda _: _option(stream, found, of_table=of_table), by="AND")
     return found

@@ -30,11 +30,6 @@ _ADOPTED = "adopted as "
 def look_at(server: SchemaServer, keyspace: str, history: History | None) -> tuple[Adoption, Baseline | None]:
     """What adopting would do, and the current baseline; reads only.
 
-    Args:
-        server: the cluster.
-        keyspace: the mail keyspace.
-        history: of the keyspace; None where there is no ledger.
-
     Raises:
         UnknownKeyspace: no keyspace has that name.
     """
@@ -45,12 +40,6 @@ def look_at(server: SchemaServer, keyspace: str, history: History | None) -> tup
 
 def adopt(server: SchemaServer, history: History, leases: LeaseSource, migrations: Sequence[Migration]) -> Baseline:
     """Adopt the keyspace: its migrations count as done, and its schema's fingerprint is recorded.
-
-    Args:
-        server: the cluster.
-        history: of a keyspace that `look_at` found adoptable.
-        leases: for the lease of schema changes.
-        migrations: our own, all of which count as done.
 
     Raises:
         LeaseHeld: the schema of the keyspace is being changed.

@@ -48,14 +48,7 @@ _OF_BASELINES = {name: name for name in ("generation", "objects", "migrations", 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The history of one keyspace. Conditional writes raise LeaseLost where somebody else has written meanwhile.
-
-    Args:
-        rows: the ledger keyspace.
-        keyspace: whose schema it is.
-        owner: this applier's name, for people.
-        version: of mailmend.
-    """
+    """The history of one keyspace. Conditional writes raise LeaseLost where somebody else has written meanwhile."""
 
     rows: Tables
     clock: Clock
@@ -86,13 +79,7 @@ class History:
         return tuple(_unlock(one.row) for one in seen)
 
     def begin(self, migration: Migration, claim: UUID, standing: Entry | None) -> Entry:
-        """Record the migration as running under our claim.
-
-        Args:
-            migration: the next one.
-            claim: names our holding of the lease.
-            standing: its entry, where an earlier applier left one.
-        """
+        """Record the migration as running under our claim; `standing` is what an earlier applier left of it."""
         entry = self._entry(migration, MigrationState.RUNNING, claim)
         if standing is not None:
             entry = replace(entry, done=standing.done, started_at=standing.started_at)
@@ -111,13 +98,7 @@ class History:
         )
 
     def baseline(self, migrations: Iterable[Migration], claim: UUID, note: str) -> tuple[Entry, ...]:
-        """Record migrations as already there: they are never run here.
-
-        Args:
-            migrations: from the first on.
-            claim: drawn by the caller, who holds the lease.
-            note: what the keyspace was recognised as, for people.
-        """
+        """Record migrations as already there: they are never run here; `note` says what the keyspace was taken for."""
         now = self._now()
         entries = [
             replace(self._entry(one, MigrationState.BASELINE, claim), started_at=now, ended_at=now, note=note)
@@ -199,13 +180,7 @@ class History:
         return self._settled(write, entry, standing.claim)
 
     def _settled(self, write: Conditional, wanted: Entry, before: UUID | None = None) -> Entry:
-        """Carry out a conditional write; where its answer is lost, a SERIAL read decides.
-
-        Args:
-            write: puts `wanted` there.
-            wanted: the new entry.
-            before: the claim of the entry that it replaces.
-        """
+        """Carry out a conditional write; where its answer is lost, a SERIAL read decides."""
         try:
             applied = self.rows.attempt(write).applied
         except DoubtfulWrite:

@@ -34,10 +34,7 @@ class RolloutResult:
     """The plan and what was done so far.
 
     Attributes:
-        nodes: the nodes' versions at the end.
         created: new tables, types, indexes and views, as reports name them.
-        applied: migrations that were completed.
-        statements: the statements that were sent.
     """
 
     plan: RolloutPlan
@@ -55,7 +52,6 @@ class Migrator:
         history: the ledger's, or None while there is no ledger.
         open_history: makes the ledger where it is missing, and opens its history; the replication is that of the mail
             keyspace, where it is yet to be created.
-        leases: where the lease is taken, once there is a ledger.
         statement_seconds: how long one statement may take; the lease must outlive it.
     """
 

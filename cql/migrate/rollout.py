@@ -58,8 +58,6 @@ class RolloutPlan:
 
     Attributes:
         creation: what creates the keyspace, where it does not exist yet.
-        replication: of the keyspace that is created.
-        migrations: which migrations run, and which are left.
         besides: what is created outside the migrations.
         withheld: what is not created, because James made the keyspace and it was not adopted.
         foreign: whether James made the keyspace and it was not adopted.

@@ -73,14 +73,7 @@ def qualified(text: str, parsed: Parsed, keyspace: str) -> str:
 
 
 def sent(text: str, parsed: Parsed, keyspace: str, attempt: UUID) -> str:
-    """The statement as the server gets it.
-
-    Args:
-        text: the file's.
-        parsed: the statement in it.
-        keyspace: in which it is carried out.
-        attempt: drawn before the first sending and the same for every repetition.
-    """
+    """The statement as the server gets it; `attempt` is drawn before the first sending, one for every repetition."""
     return _with(text, parsed, [*_keyspace(parsed, keyspace), *_once(text, parsed, attempt)])
 
 

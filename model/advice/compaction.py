@@ -20,7 +20,6 @@ class ReadCost:
     """What one kind of read cost: the SSTables that it took rows from, and its time as the client saw it.
 
     Attributes:
-        reads: how many were timed.
         traced: of how many the SSTables are known; the node drops traces when it is busy.
     """
 
@@ -93,9 +92,7 @@ class CompactionAdvice:
     """What is advised for the message tables.
 
     Attributes:
-        choice: what we would choose.
         present: what the tables have, where it is one of the choices.
-        change: whether that is a change.
         too_small: whether more than one came out equal by every measure: then nothing is gained by changing.
         why: the sentences that lead there, with the figures in them.
     """

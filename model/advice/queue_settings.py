@@ -105,9 +105,7 @@ class Lifetimes:
 
     Attributes:
         slack_seconds: how much longer rows live than any mail stays, and marks than rows.
-        ttl_seconds, window_seconds: of enqueuedMailsV4.
         mark_ttl_seconds, mark_window_seconds: of deletedMailsV2, whose marks outlive the rows that they hide.
-        mark_bloom_chance: of a bloom filter of deletedMailsV2 being wrong.
     """
 
     slack_seconds: int

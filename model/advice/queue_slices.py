@@ -33,8 +33,6 @@ class ConfigurationAdvice:
     Attributes:
         present: what is stored; None where nothing is: then the first process stores James's defaults.
         advised: the best that may follow the present one.
-        best: what would be advised if nothing were stored.
-        reasons: one for each setting.
         allowed: what may follow the present configuration, in a sentence each.
         hindered: why the advised is not the best; empty where it is.
     """

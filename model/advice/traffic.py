@@ -32,7 +32,6 @@ class Rates:
     Attributes:
         mean, peak: on average, and in the busiest stretch.
         history_seconds: from the oldest to the newest of what was looked at.
-        looked_at: slices or messages.
     """
 
     mean: float

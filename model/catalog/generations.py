@@ -103,9 +103,7 @@ class Recognition:
     """What a live keyspace was taken for.
 
     Attributes:
-        generation: the nearest one.
         made_here: its tables carry this catalog's comments, so they were made by `schema apply`, not by James.
-        drift: what is wrong with it.
         notes: what is otherwise without being wrong: options, tables of other modules, columns of older generations.
     """
 

@@ -42,7 +42,6 @@ class Adoption:
     """What adopting a keyspace would do, or why it would not.
 
     Attributes:
-        against: the differences that stand against it.
         optional: what James's upgrade notes left to the operator and is still to do.
     """
 
@@ -121,11 +120,6 @@ class VersionStep:
 
 def decide_version(values: Iterable[int], generation: Generation, wanted: int) -> VersionStep:
     """What writing a version would do.
-
-    Args:
-        values: those of the rows that stand there.
-        generation: of the keyspace.
-        wanted: the version.
 
     Raises:
         WrongUse: no James of this generation knows such a version.

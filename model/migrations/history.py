@@ -42,8 +42,6 @@ class Entry:
     Attributes:
         claim: names the holding of the lease that wrote last; whoever has another may not go on writing.
         statements, done: how many it has, and how many of them, from the first, are done.
-        owner: who applied it: host, user, process.
-        version: of mailmend.
     """
 
     file: FileName
@@ -77,7 +75,6 @@ class StatementEntry:
         position: its place in the file, from 0.
         attempt: drawn before it was first sent, the same for every repetition: the id of the table that it creates,
             and the time of the rows that it writes.
-        cql: as it was sent.
     """
 
     number: int
@@ -96,10 +93,7 @@ class Baseline:
     """One adoption.
 
     Attributes:
-        generation: what the keyspace was recognised as.
         objects: the digest of each table, type, index and view, by kind and name.
-        migrations: the files that count as done.
-        version: of mailmend.
     """
 
     generation: str
@@ -162,8 +156,6 @@ class HistoryDrift:
 
     Attributes:
         file: the file's name; for a file that is gone, the name that the history has.
-        why: one sentence.
-        mend: what to do, one sentence.
     """
 
     kind: Tampering

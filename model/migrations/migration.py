@@ -55,9 +55,7 @@ class Migration:
 
     Attributes:
         text: the file's, with its line ends made `\n`.
-        statements: those in the text, in order, with their places in it.
         chain: the chain's value at this place of its folder; "" while it stands alone.
-        checksum: SHA-256 of the text, in hexadecimal.
     """
 
     file: FileName

@@ -43,11 +43,7 @@ class MigrationTarget:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStatement:
-    """A statement that is to be run, or written down as done.
-
-    Attributes:
-        before: what the history holds of it already.
-    """
+    """A statement that is to be run, or written down as done."""
 
     migration: Migration
     position: int
@@ -76,11 +72,9 @@ class MigrationPlan:
     Attributes:
         baseline: migrations that are written down as there already.
         due: migrations that are brought to their end; of one that was interrupted there may be no statement left.
-        statements: of these, in their order.
         reached: the migrations that are applied when the plan was carried out, those before it included.
         left: pending migrations that the target leaves out.
         stopped: why they are left; "" where none is.
-        expected: the schema as it is then.
     """
 
     baseline: tuple[Migration, ...]

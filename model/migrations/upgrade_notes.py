@@ -23,10 +23,7 @@ class OptionalMigration:
     """One upgrade note, or what mailmend itself would add to a keyspace of James.
 
     Attributes:
-        name: what it is called on the command line.
-        since: the day of the note.
         source: the ticket, or "".
-        why: what it is good for, a sentence.
         statements: all that it may need; on a live keyspace only those that still change something.
         caution: what to know before, or what is wrong with the note; or "".
         after: tables that must be there for it to be due: what it drops is still read without them.

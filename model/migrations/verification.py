@@ -35,7 +35,6 @@ class SchemaComparison:
     """A live schema beside what it should be.
 
     Attributes:
-        drift, notes: what is wrong, and what only differs.
         recognition: the generation that it was compared with; None when it was compared with other migrations.
     """
 
@@ -52,10 +51,7 @@ class Verification:
     Attributes:
         tampering: how the folder differs from the history.
         running: migrations that were begun and have not ended.
-        pending: migrations that were not applied yet.
         applied: how many were, those that were there already included; None where there is no history.
-        baseline: what the keyspace was when it was adopted.
-        since: what has changed since then.
     """
 
     against: SchemaComparison
@@ -72,13 +68,7 @@ class Verification:
 
 
 def verify_ours(live: Schema, migrations: Sequence[Migration], record: LedgerRecord | None) -> Verification:
-    """Compare a mail keyspace with the catalog, and its history with our own migrations.
-
-    Args:
-        live: the keyspace.
-        migrations: those that come with mailmend.
-        record: what the ledger holds; None where there is no ledger.
-    """
+    """Compare a mail keyspace with the catalog, and its history with our own migrations."""
     found = recognise(live)
     expected = declared(found.generation, live, made_here=found.made_here)
     against = SchemaComparison(expected, found.drift, found.notes, found)

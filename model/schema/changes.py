@@ -49,7 +49,6 @@ class SchemaChange:
     Attributes:
         owner: the table, type, index or view that it is about.
         statement: what carries it out; None where no statement can.
-        assessment: what it risks, and why.
         manual: how a person carries it out, where no statement can; else "".
     """
 

@@ -80,7 +80,6 @@ class Danger:
 
     Attributes:
         why: a sentence in which {name} stands for what the statement names.
-        holds: whether the statement is dangerous to a keyspace that is as described.
     """
 
     risk: Risk

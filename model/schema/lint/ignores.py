@@ -20,9 +20,7 @@ class Ignore:
     """A rule that is not to count at a table; a note in a file also at its statement.
 
     Attributes:
-        rule: its id.
         table: its spelling; "" for every table, and for the keyspace. Of a note, the table that its statement creates.
-        reason: why, for whoever asks next.
         statement: of a note, the number of its statement.
         file: of a note, the name of its file.
     """

@@ -34,11 +34,7 @@ class Knowledge:
 
     Attributes:
         repair_interval: how often every range is repaired (nodetool, Reaper); None where nobody said.
-        hint_window: the server's `max_hint_window`.
         slack: how much longer marks must live than what they hide.
-        sstables_max: SSTables of time windows that one table may have on a node.
-        rows_max: rows that one partition may hold.
-        rows_per_partition: rows that are expected, by table.
         marks: (table of marks, table whose rows they hide).
         projections: (truth, projection).
         updated, deleted, stamped, conditional: tables whose rows are changed later, are deleted, are written USING

@@ -36,11 +36,9 @@ class Hit:
     """One violation of a rule.
 
     Attributes:
-        text: what is so, in one sentence.
         subject: the column, option, index or view, or "" for the table as a whole.
         severity: None where the rule's own holds.
         points: where to point at, the first that can be found; () is where the subject stands.
-        statement: the number of the statement that it is about; None where it is about what all of them lead to.
         fix: what to do in this case; "" where the rule's own words serve.
         table: its spelling; "" for the keyspace as a whole.
     """
@@ -63,8 +61,7 @@ class Hit:
 class LintRule:
     """One rule: what it is called, how bad a hit is, why, what to do, where to read more, and how it looks.
 
-    Attributes:
-        id: T and K with a number; T as the list of rules in the design has them, K those beside it.
+    Ids are T with a number as in the design's list of rules, K with a number for those beside it.
     """
 
     id: str
@@ -83,7 +80,6 @@ class LintFinding:
     Attributes:
         file, span: where it stands; None where no text says it, or the schema is a live one.
         statement: the number of the statement that holds the place.
-        ignored: the reason that somebody gave for it, or None.
         noted: whether that reason stands in the file itself.
     """
 

@@ -29,8 +29,6 @@ class Write(NamedStatement):
 
     Attributes:
         columns: those that are written, or deleted (none: whole rows); lower case unless quoted.
-        timestamp, ttl: the literals of USING, or None.
-        conditional: it has an IF.
         values: what a column is given or must be equal to, as it stands (a literal or a bind mark), by its name.
     """
 
