@@ -124,29 +124,29 @@ class BackgroundJob:
     every: timedelta
 
 
-async def run_jobs(queue: QueueName, clock: Clock, stop: asyncio.Event, chores: tuple[BackgroundJob, ...]) -> None:
+async def run_jobs(queue: QueueName, clock: Clock, stop: asyncio.Event, jobs: tuple[BackgroundJob, ...]) -> None:
     """Repeat every job until `stop` is set; a running job is finished, and pauses are cut short."""
     async with asyncio.TaskGroup() as tasks:
-        for chore in chores:
-            tasks.create_task(_kept_going(queue, clock, stop, chore), name=f"{chore.name} of {queue}")
+        for job in jobs:
+            tasks.create_task(_repeated(queue, clock, stop, job), name=f"{job.name} of {queue}")
 
 
-async def _kept_going(queue: QueueName, clock: Clock, stop: asyncio.Event, chore: BackgroundJob) -> None:
+async def _repeated(queue: QueueName, clock: Clock, stop: asyncio.Event, job: BackgroundJob) -> None:
     failures = 0
     while not stop.is_set():
-        failures = 0 if await _carried_out(queue, chore) else failures + 1
-        wait = max(chore.every, LOOK_AGAIN.wait(failures)) if failures else chore.every
+        failures = 0 if await _carried_out(queue, job) else failures + 1
+        wait = max(job.every, LOOK_AGAIN.wait(failures)) if failures else job.every
         await paused(clock, wait, stop)
 
 
-async def _carried_out(queue: QueueName, chore: BackgroundJob) -> bool:
+async def _carried_out(queue: QueueName, job: BackgroundJob) -> bool:
     """Whether it succeeded; an error, even a bug, does not end the job's repetition."""
     try:
-        await chore.carry_out()
+        await job.carry_out()
     except MailmendError as error:
-        _LOG.warning("queue %s: %s: %s", queue, chore.name, error.what)
+        _LOG.warning("queue %s: %s: %s", queue, job.name, error.what)
     except Exception:  # noqa: BLE001 - logged with its trace
-        _LOG.exception("queue %s: %s", queue, chore.name)
+        _LOG.exception("queue %s: %s", queue, job.name)
     else:
         return True
     return False

@@ -49,7 +49,7 @@ class CassandraStore:
 
     async def keep(self, blob_id: BlobId, content: bytes) -> None:
         parts = parts_of(content)
-        with _told():
+        with _our_errors():
             if is_deduplicated(blob_id) and await self._count(blob_id) not in {None, len(parts)}:
                 return
             rows = ({"id": blob_id, "chunknumber": number, "data": part} for number, part in enumerate(parts))
@@ -58,7 +58,7 @@ class CassandraStore:
             await self._tables.write(Put(_COUNTS, {"id": blob_id, "position": len(parts)}))
 
     async def get(self, blob_id: BlobId) -> bytes:
-        with _told():
+        with _our_errors():
             count = await self._count(blob_id)
             if count is None:
                 raise _missing(blob_id, "no row of blobs counts its parts")
@@ -72,23 +72,23 @@ class CassandraStore:
         return content
 
     async def remove(self, blob_id: BlobId) -> None:
-        with _told():
+        with _our_errors():
             await self._tables.write(Remove(_COUNTS, (blob_id,)))
             await self._tables.write(Remove(BLOB_PARTS, (blob_id,)))
 
     async def remove_all(self, blob_ids: Sequence[BlobId]) -> None:
-        with _told():
+        with _our_errors():
             for table in (_COUNTS, BLOB_PARTS):
                 _raise_first(await self._tables.write_all([Remove(table, (blob_id,)) for blob_id in blob_ids]))
 
     async def exists(self, blob_id: BlobId) -> bool:
-        with _told():
+        with _our_errors():
             return await self._count(blob_id) is not None
 
     async def scan(self) -> AsyncIterator[StoredBlob]:
         """Every blob that has parts, with or without its count: what a crash left is listed too."""
         page: dict[BlobId, int] = {}
-        with _told():
+        with _our_errors():
             async for row in self._tables.scan(Scan(BLOB_PARTS, ("id", "chunknumber"))):
                 if row["id"] not in page and len(page) == PAGE_BLOBS:
                     for blob in await self._looked_at(page):
@@ -157,7 +157,7 @@ def _missing(blob_id: BlobId, why: str) -> BlobMissing:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _our_errors() -> Iterator[None]:
     """Raise errors of the tables as `BlobsUnreachable`."""
     try:
         yield

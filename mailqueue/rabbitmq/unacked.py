@@ -95,7 +95,7 @@ class UnackedMail:
         try:
             settlement = await settle()
         except MailmendError:
-            await self._told(self.delivery.requeue)
+            await self._tell_broker(self.delivery.requeue)
             raise
         finally:
             self._on_settled(settlement)
@@ -103,7 +103,7 @@ class UnackedMail:
     async def _acked(self) -> Settlement:
         parts = self._parts
         await parts.view.mark(parts.queue, self.enqueue_id, self.slice_start, redelivered=self.redelivered)
-        await self._told(self.delivery.ack)
+        await self._tell_broker(self.delivery.ack)
         parts.counts.add(QueueCount.ACKED, parts.queue)
         await parts.blob_cleanup.add(self.queued.blobs, dequeued=True)
         return Settlement.ACKED
@@ -122,7 +122,7 @@ class UnackedMail:
         )
         async with due.kept(parts.queue, listed) as changes:
             await row_taken_back(parts, self.queued, self.slice_start)
-            told = await self._told(self.delivery.ack)
+            told = await self._tell_broker(self.delivery.ack)
             changes.sure = told and not self.redelivered
         parts.counts.add(QueueCount.RETRIED, parts.queue)
         return Settlement.RETRIED
@@ -132,7 +132,7 @@ class UnackedMail:
 
         async def after_a_pause() -> None:
             await parts.clock.pause(REQUEUE_PAUSE.total_seconds())
-            await self._told(self.delivery.requeue)
+            await self._tell_broker(self.delivery.requeue)
 
         parts.counts.add(QueueCount.RETRIED, parts.queue)
         await parts.background.add(after_a_pause)
@@ -150,7 +150,7 @@ class UnackedMail:
         row = self.slice_start and await rows.row(self._parts.queue, self.slice_start, self.queued)
         return row.enqueued_at if row else self._parts.now
 
-    async def _told(self, tell: Callable[[], Awaitable[None]]) -> bool:
+    async def _tell_broker(self, tell: Callable[[], Awaitable[None]]) -> bool:
         """Tell the broker; False if it is gone: it then delivers again."""
         try:
             await tell()

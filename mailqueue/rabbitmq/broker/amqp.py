@@ -123,19 +123,19 @@ class Channel:
         )
 
     async def bind(self, queue: str, exchange: str) -> None:
-        with self._told():
+        with self._our_errors():
             await self._channel.queue_bind(queue, exchange, ROUTING_KEY, timeout=self._seconds)
 
     async def limit(self, prefetch: int) -> None:
         """The limit of unacked messages for each consumer that is added from now on."""
-        with self._told():
+        with self._our_errors():
             await self._channel.basic_qos(prefetch_count=prefetch, timeout=self._seconds)
 
     async def consume(self, queue: str, receive: Callable[[Incoming], None]) -> None:
         async def deliver(message: abc.DeliveredMessage) -> None:
             receive(_incoming(message))
 
-        with self._told():
+        with self._our_errors():
             await self._channel.basic_consume(queue, deliver, timeout=self._seconds)
 
     def on_lost(self, tell: Callable[[str], None]) -> None:
@@ -162,27 +162,27 @@ class Channel:
                     await self._channel.close()
 
     async def _settle(self, settling: Awaitable[None]) -> None:
-        with self._told():
+        with self._our_errors():
             async with asyncio.timeout(self._seconds):
                 await settling
 
     async def _found(self, looking: Awaitable[T]) -> T | None:
-        with self._told():
+        with self._our_errors():
             try:
                 return await looking
             except exceptions.ChannelNotFoundEntity:
                 return None
 
     async def _made(self, declaring: Awaitable[object]) -> str | None:
-        with self._told():
+        with self._our_errors():
             try:
                 await declaring
             except exceptions.ChannelPreconditionFailed as error:
                 return reason_of(error)
         return None
 
-    def _told(self) -> Any:
-        return _told(self._settings)
+    def _our_errors(self) -> Any:
+        return _our_errors(self._settings)
 
 
 class Link:
@@ -212,7 +212,7 @@ class Link:
 
         async def open_one() -> Channel:
             connection = await self._connected()
-            with _told(self._settings):
+            with _our_errors(self._settings):
                 async with asyncio.timeout(self._settings.answer_seconds):
                     opened = await connection.channel(publisher_confirms=confirms, on_return_raises=confirms)
             return Channel(opened, self._settings)
@@ -275,7 +275,7 @@ class Link:
         reasons: list[BrokerUnreachable] = []
         for host in self._settings.hosts:
             try:
-                with _told(self._settings):
+                with _our_errors(self._settings):
                     self._connection = await self._dial_host(host)
             except BrokerUnreachable as error:
                 reasons.append(error)
@@ -363,7 +363,7 @@ def _answer_to(error: Exception, exchange: str) -> Answer:
 
 
 @contextmanager
-def _told(settings: BrokerSettings) -> Iterator[None]:
+def _our_errors(settings: BrokerSettings) -> Iterator[None]:
     """Raise the library's errors as our own."""
     before = _cancellings()
     try:

@@ -26,7 +26,7 @@ ALERT = "Server communication error: SSLError(1, '[SSL: TLSV13_ALERT] tlsv13 ale
         (ALERT.format("certificate expired"), "for it has expired", "Renew"),
     ],
 )
-def test_each_reason_is_told_with_what_to_do(said: str, what: str, mend: str) -> None:
+def test_each_reason_is_reported_with_what_to_do(said: str, what: str, mend: str) -> None:
     error = tls_error(said, AT)
 
     assert error is not None
@@ -38,5 +38,5 @@ def test_each_reason_is_told_with_what_to_do(said: str, what: str, mend: str) ->
 
 
 @pytest.mark.parametrize("said", ["Connection refused", "no answer in time", "ACCESS_REFUSED - Login was refused", ""])
-def test_other_troubles_are_none_of_its_business(said: str) -> None:
+def test_other_errors_are_none_of_its_business(said: str) -> None:
     assert tls_error(said, AT) is None

@@ -180,7 +180,7 @@ class TestWhere:
 class TestBroken:
     """A row that no mail can be made of never breaks a listing."""
 
-    async def test_it_is_told_of_and_left_out(self, caplog: pytest.LogCaptureFixture, twin: TwinQueue) -> None:
+    async def test_it_is_reported_and_left_out(self, caplog: pytest.LogCaptureFixture, twin: TwinQueue) -> None:
         """In the log with its id and column, without addresses; it still counts as a mail."""
         process = await fill(twin, range(3))
         twin.put_row({**row_of(QUEUE, NOON, 0, NOON, queued(7)), "bodyblobid": None})
@@ -280,7 +280,7 @@ class TestBounds:
         assert ids == sorted(queued(number).enqueue_id for number in range(10))
         assert [one.limit for one in asked] == [4, 4, 4]
 
-    async def test_what_does_not_answer_is_told(self, twin: TwinQueue) -> None:
+    async def test_what_does_not_answer_is_reported(self, twin: TwinQueue) -> None:
         process = await fill(twin, range(3), HOUR)
         second = (NOON + HOUR,)
         twin.memory.surround = Strike(lambda one: of(Scan)(one) and one.under[1:2] == second, TimedOut("no answer"))

@@ -53,7 +53,7 @@ async def test_what_is_meant_goes_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("whereabouts", "left"), [(Whereabouts.WAITING, ["later"]), (Whereabouts.DELAYED, ["now"]), (None, [])]
 )
-async def test_waiting_and_delayed_mails_can_be_told_apart(
+async def test_waiting_and_delayed_mails_can_be_distinguished(
     whereabouts: Whereabouts | None, left: list[str], queue: RabbitMailQueue
 ) -> None:
     await enqueued(queue, "now")
@@ -97,7 +97,7 @@ async def test_a_dry_run_changes_nothing(twin: TwinQueue) -> None:
         assert await all_delivered(queue) == ["a", "b"]
 
 
-async def test_whoever_keeps_what_is_deleted_is_told_before(twin: TwinQueue) -> None:
+async def test_whoever_keeps_what_is_deleted_is_called_before(twin: TwinQueue) -> None:
     kept: dict[str, bytes] = {}
 
     async with await twin.process() as queue:
@@ -162,7 +162,7 @@ async def test_bytes_that_cannot_be_deleted_do_not_keep_a_mail(twin: TwinQueue, 
     assert not twin.blobs.ids, "the deliveries took them along"
 
 
-async def test_a_listing_that_breaks_off_is_told(twin: TwinQueue, queue: RabbitMailQueue) -> None:
+async def test_a_listing_that_breaks_off_is_reported(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     await enqueued(queue, "a")
     Refusing(twin, tables=reads_of(ENQUEUED_MAILS))
     with pytest.raises(CannotReach):

@@ -88,7 +88,7 @@ async def test_a_consumer_that_fails_hears_of_its_own_error(queue: RabbitMailQue
     assert await all_delivered(queue) == ["a"]
 
 
-async def test_no_more_is_in_hand_than_the_prefetch(twin: TwinQueue, queue: RabbitMailQueue) -> None:
+async def test_no_more_is_unacked_than_the_prefetch(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     await enqueued(queue, *"abcdefgh")
     async with queue.dequeue(prefetch=3) as mails:
         assert [await next_of(mails) is not None for _ in range(4)] == [True, True, True, False]
@@ -140,7 +140,7 @@ async def test_a_marked_mail_is_dropped_before_its_bytes_are_looked_for(
     assert twin.counted.of(QueueCount.BLOB_MISSING) == 0
 
 
-async def test_a_mail_deleted_while_it_waits_in_hand_is_not_handed_over(
+async def test_a_mail_deleted_while_it_waits_for_its_consumer_is_not_handed_over(
     twin: TwinQueue, queue: RabbitMailQueue
 ) -> None:
     """A consumer that takes its time is not given what was deleted meanwhile."""

@@ -62,7 +62,7 @@ async def test_whoever_waits_is_woken_and_whoever_gave_up_took_none() -> None:
     assert len(drain) == 0
 
 
-async def test_a_failure_comes_after_what_is_in_hand() -> None:
+async def test_a_failure_comes_after_what_is_held() -> None:
     drain: Drain[str] = Drain()
     drain.put(5, "last")
     drain.fail(ValueError("gone"))

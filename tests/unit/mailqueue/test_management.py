@@ -62,7 +62,7 @@ def test_one_question_names_the_queues_exactly() -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_refused_credentials_are_told_without_them(status: int) -> None:
+def test_refused_credentials_are_reported_without_them(status: int) -> None:
     with api(status, b"{}") as (url, _), pytest.raises(BrokerDenied, match="'monitor'") as told:
         ask(url)
     assert PASSWORD not in f"{told.value} {told.value!r}"
@@ -72,7 +72,7 @@ def test_refused_credentials_are_told_without_them(status: int) -> None:
     ("status", "content", "reason"),
     [(404, b"{}", "404"), (500, b"", "500"), (200, b"<html>", "is not RabbitMQ"), (200, b"[]", "is not RabbitMQ")],
 )
-def test_what_is_no_answer_is_told_with_the_option(status: int, content: bytes, reason: str) -> None:
+def test_what_is_no_answer_is_reported_with_the_option(status: int, content: bytes, reason: str) -> None:
     with api(status, content) as (url, _), pytest.raises(BrokerUnreachable, match=reason) as told:
         ask(url)
     assert "--broker-management" in told.value.mend
@@ -85,7 +85,7 @@ def test_a_redirect_is_not_followed() -> None:
         assert not asked
 
 
-def test_nobody_there_is_told_with_the_option() -> None:
+def test_nobody_there_is_reported_with_the_option() -> None:
     with pytest.raises(BrokerUnreachable) as told:
         ask(f"http://monitor:{PASSWORD}@127.0.0.1:1")
     assert "http://127.0.0.1:1" in told.value.what
@@ -93,7 +93,7 @@ def test_nobody_there_is_told_with_the_option() -> None:
     assert "--broker-management" in told.value.mend
 
 
-def test_https_where_no_tls_is_spoken_is_told() -> None:
+def test_https_where_no_tls_is_spoken_is_reported() -> None:
     with api(200, b"{}") as (url, _), pytest.raises(BrokerUnreachable, match="does not speak TLS"):
         ask(url.replace("http:", "https:"), BrokerTls())
 
@@ -150,7 +150,7 @@ def test_a_queue_that_says_nothing_has_the_limit_of_its_version(version: str, li
         (404, b"no such thing", ()),
     ],
 )
-def test_alarms_are_told_where_they_are_known(status: int, content: bytes, alarms: tuple[str, ...]) -> None:
+def test_alarms_are_reported_where_they_are_known(status: int, content: bytes, alarms: tuple[str, ...]) -> None:
     """That one is on comes as an error; a broker that does not know the question, or does not tell us, hurts nobody."""
     with api(200, b'{"items": []}', alarms=(status, content)) as (url, _):
         found = ask(url).alarms

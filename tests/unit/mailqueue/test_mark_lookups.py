@@ -101,7 +101,7 @@ async def test_whoever_goes_away_takes_nobody_along() -> None:
     assert left.cancelled()
 
 
-async def test_what_nobody_foresaw_is_told_as_it_was() -> None:
+async def test_an_unexpected_error_is_raised_as_it_was() -> None:
     """Not as a cancellation, which would look like the consumer's own."""
 
     async def flawed(_: object) -> bool:

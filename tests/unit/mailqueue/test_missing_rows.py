@@ -179,7 +179,7 @@ async def test_a_mail_whose_row_expired_while_nobody_swept_is_a_dead_letter(capl
     assert "nobody knows whether it waits" in caplog.text
 
 
-async def test_after_a_lapse_what_is_younger_is_told_apart_again(twin: TwinQueue, queue: RabbitMailQueue) -> None:
+async def test_after_a_lapse_what_is_younger_is_distinguished_again(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """Only slices in which rows may have expired are in doubt, and no later sweep adds to them."""
     await enqueued(queue, "forgotten")
     twin.clock.advance((ROW_TTL + DAY).total_seconds())

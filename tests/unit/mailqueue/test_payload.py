@@ -135,7 +135,7 @@ def test_any_payload_is_one_line_of_json_with_james_s_fields(queued: QueuedMail)
     assert b"\n" not in body
 
 
-def test_headers_of_one_name_are_told_together() -> None:
+def test_headers_of_one_name_are_kept_together() -> None:
     """As James's multimap has them: by recipient, then by name, each in the order in which it first comes."""
     headers = [("b@x", "X-A", "1"), ("a@x", "X-A", "2"), ("b@x", "X-B", "3"), ("b@x", "X-A", "4")]
     queued = queued_mail()
@@ -184,7 +184,7 @@ def test_a_blob_without_an_id_is_refused(field: str) -> None:
 
 
 @pytest.mark.parametrize("sender", ["<>", "", None])
-def test_the_null_sender_is_none_however_it_is_told(sender: str | None) -> None:
+def test_the_null_sender_is_none_however_it_is_written(sender: str | None) -> None:
     assert read({**fields_of(queued_mail()), "sender": sender}).mail.sender is None
 
 

@@ -51,7 +51,7 @@ def test_delayed_mails_are_read_on_both_sides_of_those_that_wait() -> None:
 
 
 @pytest.mark.parametrize(("ready", "dead", "unseen"), [(2, 1, 0), (0, 0, 0), (3, 1, 1), (2, 4, 3), (5, 3, 5)])
-async def test_what_was_counted_and_never_came_is_told(ready: int, dead: int, unseen: int, twin: TwinQueue) -> None:
+async def test_what_was_counted_and_never_came_is_reported(ready: int, dead: int, unseen: int, twin: TwinQueue) -> None:
     """Two messages and a dead letter come; whatever else was counted may refer to anything."""
     async with await twin.process() as queue:
         await enqueued(queue, "dead")

@@ -72,7 +72,7 @@ async def test_a_mail_in_a_consumers_hand_is_not_worked_on_beside_it(twin: TwinQ
 
 
 @pytest.mark.parametrize("fate", [Fate.REFUSED, Fate.UNREACHABLE], ids=lambda fate: fate.name)
-async def test_a_broker_that_takes_no_more_is_told(fate: Fate, twin: TwinQueue, queue: RabbitMailQueue) -> None:
+async def test_a_broker_that_takes_no_more_is_reported(fate: Fate, twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """Nobody takes a part for the whole; what is published again afterwards is no harm."""
     await enqueued(queue, *"abc")
     twin.broker.wipe()

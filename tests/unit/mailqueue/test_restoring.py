@@ -1,6 +1,5 @@
 """Mails that were taken out come back once each: what is there of them is seen, what failed is gone on with."""
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -59,17 +58,6 @@ def test_the_new_id_follows_from_the_old_one(was: EnqueueId, other: EnqueueId) -
     assert restored_id(was, QUEUE) == restored_id(EnqueueId(UUID(str(was))), QUEUE)
     assert (restored_id(was, QUEUE) == restored_id(other, QUEUE)) is (was == other)
     assert len({was, restored_id(was, QUEUE), restored_id(was, outgoing), again}) == 4
-
-
-@pytest.fixture
-def twin() -> TwinQueue:
-    return twin_queue()
-
-
-@pytest.fixture
-async def queue(twin: TwinQueue) -> AsyncIterator[RabbitMailQueue]:
-    async with await twin.process() as queue:
-        yield queue
 
 
 async def restored(queue: RabbitMailQueue, due_at: datetime | None = None) -> RestoreResult:

@@ -54,7 +54,7 @@ def test_each_refusal_says_what_to_mend(code: str, words: str) -> None:
     assert error.exit_code is ExitCode.CANNOT_REACH
 
 
-def test_no_answer_is_told_with_its_cause() -> None:
+def test_no_answer_is_reported_with_its_cause() -> None:
     error = failure(SETTINGS, "", "dns error")
     assert "no answer (dns error)" in error.what
     assert "Check the endpoint" in error.mend

@@ -203,7 +203,7 @@ async def test_a_retried_mail_comes_again_after_its_wait(twin: TwinQueue, queue:
     assert twin.counted.of(QueueCount.RETRIED) == 3
 
 
-async def test_a_retry_keeps_the_error_of_before_unless_told_another(twin: TwinQueue, queue: RabbitMailQueue) -> None:
+async def test_a_retry_keeps_the_error_of_before_unless_given_another(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     await queue.enqueue(mail("a", error_message="old"), CONTENT)
     await settled(queue, lambda one: one.retry(timedelta(hours=2)))
     (shown,) = await listed(queue)
@@ -285,7 +285,7 @@ async def test_without_a_table_for_delays_a_retry_goes_back_after_a_pause() -> N
             await again.ack()
 
 
-async def test_a_delay_that_is_too_long_leaves_the_mail_in_hand(queue: RabbitMailQueue) -> None:
+async def test_a_delay_that_is_too_long_leaves_the_mail_unacked(queue: RabbitMailQueue) -> None:
     await enqueued(queue, "a")
     async with queue.dequeue() as mails:
         one = await anext(mails)
@@ -297,7 +297,7 @@ async def test_a_delay_that_is_too_long_leaves_the_mail_in_hand(queue: RabbitMai
 # Reject
 
 
-async def test_a_rejected_mail_is_a_dead_letter_and_out_of_sight(twin: TwinQueue, queue: RabbitMailQueue) -> None:
+async def test_a_rejected_mail_is_a_dead_letter_and_not_listed(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """It pins no browse start; its bytes stay for whoever drives it back."""
     await enqueued(queue, "a")
     await settled(queue, SETTLE["reject"])
@@ -329,7 +329,7 @@ async def test_a_mail_of_james_leaves_the_listing_too(settle: Settle, hours: int
         assert await names(queue) in ([], ["theirs"])
 
 
-async def test_a_rejection_that_the_broker_did_not_hear_is_told(twin: TwinQueue, queue: RabbitMailQueue) -> None:
+async def test_a_rejection_that_the_broker_did_not_hear_is_reported(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     await enqueued(queue, "a")
     async with queue.dequeue() as mails:
         one = await anext(mails)

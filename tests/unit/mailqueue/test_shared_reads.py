@@ -61,7 +61,7 @@ async def test_keys_are_read_by_themselves() -> None:
     assert counter.reads == 3
 
 
-async def test_a_failure_is_told_to_all_who_wait_and_to_nobody_later() -> None:
+async def test_a_failure_is_raised_to_all_who_wait_and_to_nobody_later() -> None:
     counter = Counter()
     reads = SharedReads(counter.read)
     counter.failing = True

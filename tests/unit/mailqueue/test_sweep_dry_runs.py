@@ -115,7 +115,7 @@ def everything(twin: TwinQueue) -> list[Any]:
 @given(CASES)
 @example(Case(marked=frozenset({0, 1, 2, 4}), browse_start=4))
 @example(Case(own=EXPIRING, passed=timedelta(seconds=LIVES.ttl_seconds) - 30 * HOUR))
-async def test_what_is_foreseen_is_what_happens(case: Case) -> None:
+async def test_what_is_predicted_is_what_happens(case: Case) -> None:
     """To the row, wherever the starts were put and whatever is marked; the law of every dry run."""
     twin = await case.built()
     starts = twin.browse_start, twin.content_start
@@ -135,7 +135,7 @@ async def test_what_is_foreseen_is_what_happens(case: Case) -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(CASES)
-async def test_a_move_alone_is_foreseen_too(case: Case) -> None:
+async def test_a_move_alone_is_predicted_too(case: Case) -> None:
     """Where the browse start was, where it goes, whether somebody had put it back."""
     twin = await case.built()
     twin.memory.surround = forbidding
@@ -145,7 +145,7 @@ async def test_a_move_alone_is_foreseen_too(case: Case) -> None:
     assert await twin.parts().sweeper.move(QUEUE) == found
 
 
-async def test_each_kind_of_work_is_foreseen() -> None:
+async def test_each_kind_of_work_is_predicted() -> None:
     """One that the law above could not tell from a dry run that foretells nothing."""
     twin = await Case(marked=frozenset({1, 2, 3, 4}), browse_start=5).built()
     found = await foreseen(twin)
@@ -178,7 +178,7 @@ async def test_a_queue_that_never_was_stays_so(own: OwnTables) -> None:
     assert await sweeper.move(QUEUE, dry_run=True) == Moved(None, None)
 
 
-async def test_what_is_finished_between_the_looks_is_not_foretold_as_put_back() -> None:
+async def test_what_is_finished_between_the_looks_is_not_predicted_as_put_back() -> None:
     """James, sweeping at the same time, removes marks some seconds before rows."""
     twin = await Case(marked=frozenset(range(1, 8)), browse_start=5).built()
 

@@ -125,7 +125,7 @@ class TestMove:
         assert (await process.sweeper.move(QUEUE)).after == NOON + 3 * HOUR
         assert twin.browse_start == NOON + 3 * HOUR
 
-    async def test_a_backward_move_is_told_of(self, twin: TwinQueue, process: Process) -> None:
+    async def test_a_backward_move_is_reported(self, twin: TwinQueue, process: Process) -> None:
         """James writes it without looking; how far it ever was stays known, and it moves forward again."""
         await fill(twin, process, range(6))
         await finish(process, range(5))

@@ -139,7 +139,7 @@ class TestPlace:
         twin.memory.surround = passing
         assert slices(twin) == [NOON, NOON + 3 * HOUR, NOON + 4 * HOUR]
 
-    async def test_a_clock_that_never_stands_still_is_told_of(self, twin: TwinQueue, process: Process) -> None:
+    async def test_a_clock_that_never_stands_still_is_reported(self, twin: TwinQueue, process: Process) -> None:
         puts = twin.memory.surround = Strike(of(Put, ENQUEUED_MAILS), do=lambda: twin.clock.advance(2 * 86_400))
         with pytest.raises(Contended, match="no slice could be found"):
             await process.view.rows.place(QUEUE, queued(1))
@@ -174,7 +174,7 @@ class TestPlace:
         assert await process.view.rows.place(QUEUE, queued(1)) == NOON
         assert await listed(process) == ["mail-1"]
 
-    async def test_what_does_not_pass_is_told(self, twin: TwinQueue, process: Process) -> None:
+    async def test_what_does_not_pass_is_reported(self, twin: TwinQueue, process: Process) -> None:
         twin.memory.surround = refusing(ENQUEUED_MAILS)
         with pytest.raises(TimedOut):
             await process.view.rows.place(QUEUE, queued(1))
@@ -316,7 +316,7 @@ class TestMarks:
         with pytest.raises(TimedOut):
             await process.view.marks.among(QUEUE, ids)
 
-    async def test_each_mark_that_fails_is_told_of(self, twin: TwinQueue, process: Process) -> None:
+    async def test_each_mark_that_fails_is_reported(self, twin: TwinQueue, process: Process) -> None:
         ids = [queued(number).enqueue_id for number in range(3)]
         of_the_second = of(Put, DELETED_MAILS)
         twin.memory.surround = Strike(
@@ -326,7 +326,7 @@ class TestMarks:
         assert [type(error) for error in errors] == [type(None), TimedOut, type(None)]
         assert twin.marked == {ids[0], ids[2]}
 
-    async def test_marks_of_mails_out_of_sight_are_counted_as_orphans(self, twin: TwinQueue, process: Process) -> None:
+    async def test_orphan_marks_are_counted(self, twin: TwinQueue, process: Process) -> None:
         await process.view.rows.place(QUEUE, queued(1))
         await process.view.mark(QUEUE, queued(2).enqueue_id, NOON - HOUR)
         await process.view.mark(QUEUE, queued(1).enqueue_id, NOON)
@@ -338,7 +338,7 @@ class TestMarks:
 class TestSize:
     """How many mails wait, and how sure that is."""
 
-    async def test_a_size_is_exact_once_all_is_told(self, twin: TwinQueue, process: Process) -> None:
+    async def test_a_size_is_exact_once_all_is_written(self, twin: TwinQueue, process: Process) -> None:
         for number in range(9):
             await process.view.rows.place(QUEUE, queued(number))
             twin.clock.advance(1800)
