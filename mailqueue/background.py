@@ -42,7 +42,6 @@ class BackgroundTasks:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def add(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Start the work, when fewer than the limit are running."""
         await self._room.acquire()
         task = asyncio.get_running_loop().create_task(self._carried_out(work))
         self._tasks.add(task)

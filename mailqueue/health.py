@@ -150,7 +150,6 @@ def _of_broker(figures: QueueFigures) -> Iterator[HealthReason]:
 
 
 def days(span: timedelta) -> str:
-    """A length of time in days, hours or minutes."""
     for unit, word in ((timedelta(days=1), "d"), (timedelta(hours=1), "h"), (timedelta(minutes=1), "min")):
         if span >= unit:
             return f"{span / unit:.1f}".removesuffix(".0") + f" {word}"

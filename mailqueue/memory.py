@@ -175,7 +175,6 @@ class MemoryMailQueue:
             self._deliver(entry)
 
     def forget(self, enqueue_id: EnqueueId) -> None:
-        """The mail leaves the queue for good."""
         self._gone.add(enqueue_id)
         self._entries.pop(enqueue_id, None)
 

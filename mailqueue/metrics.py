@@ -83,7 +83,6 @@ class PrometheusCounts:
         self._counters[name].labels(queue=queue).inc(n)
 
     def text(self) -> str:
-        """All metrics of the registry in Prometheus's text format."""
         return generate_latest(self._registry).decode()
 
 

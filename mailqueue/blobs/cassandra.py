@@ -125,14 +125,12 @@ def parts_of(content: bytes, part_bytes: int = PART_BYTES) -> list[bytes]:
 
 
 def grouped(items: Iterable[T], most: int) -> Iterator[list[T]]:
-    """The items in order, in lists of at most `most`."""
     iterator = iter(items)
     while group := list(islice(iterator, most)):
         yield group
 
 
 def answered(answers: Iterable[Sequence[Seen] | MailmendError]) -> Iterator[Sequence[Seen]]:
-    """The answers; raises the first error among them."""
     for answer in answers:
         if isinstance(answer, MailmendError):
             raise answer
@@ -158,7 +156,6 @@ def _missing(blob_id: BlobId, why: str) -> BlobMissing:
 
 @contextmanager
 def _our_errors() -> Iterator[None]:
-    """Raise errors of the tables as `BlobsUnreachable`."""
     try:
         yield
     except BlobsUnreachable:

@@ -136,7 +136,6 @@ async def put_content(blobs: Blobs, content: bytes) -> MailBlobs:
 
 
 async def content_of(blobs: Blobs, kept: MailBlobs) -> bytes:
-    """Header and body together, as they were enqueued."""
     loading = asyncio.ensure_future(blobs.get(kept.header))
     try:
         body = await blobs.get(kept.body)

@@ -189,7 +189,6 @@ class DueMover:
         return await _summed(partitions, move, PARTITIONS_AT_ONCE)
 
     async def flush(self) -> int:
-        """Move every delayed mail now; how many were moved."""
         partitions = [one async for one in self.due.partitions(self.parts.queue)]
         if not partitions:
             return 0
@@ -252,7 +251,6 @@ class DueMover:
     async def _patiently(
         self, turn: "Callable[[], AbstractAsyncContextManager[DueLease | None]]"
     ) -> AsyncIterator[DueLease]:
-        """Wait for the lease."""
         patient_until = self.parts.now + TURN_PATIENCE
         while True:
             async with turn() as lease:

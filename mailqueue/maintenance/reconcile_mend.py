@@ -60,7 +60,6 @@ class MendRequest:
 
     @property
     def nothing(self) -> bool:
-        """Whether the request changes nothing."""
         return not (self.republish or self.mark or self.remove_orphans)
 
 
@@ -145,7 +144,6 @@ async def _kept_unlisted(
 
 
 async def _marked_unlisted(parts: Parts, found: Reconciled, unlisted: Collection[EnqueueId]) -> Mapping[EnqueueId, str]:
-    """Mark them; the errors by id."""
     broken = {row.enqueue_id: row.slice_start for row in found.tables.broken}
     mails = [(one, broken.get(one)) for one in unlisted]
     errors = await parts.view.mark_all(parts.queue, mails)

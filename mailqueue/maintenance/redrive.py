@@ -99,7 +99,6 @@ class _Known:
         self.blobs |= _own_blobs(queued.blobs)
 
     def unneeded(self, blobs: MailBlobs) -> set[BlobId]:
-        """The blobs that no row refers to."""
         return _own_blobs(blobs) - self.blobs
 
 

@@ -81,7 +81,6 @@ class Renewal:
     async def _ageing(
         self, queue: QueueName, slice_start: datetime, now: datetime, slicing: Slicing
     ) -> AsyncGenerator[AgeingPage]:
-        """The slice's rows to renew, from all buckets."""
         for bucket in range(slicing.buckets):
             async with aclosing(self._view.slices.pages((queue, slice_start, bucket), ("enqueueid",))) as pages:
                 async for page in pages:

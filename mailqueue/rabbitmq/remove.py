@@ -106,7 +106,6 @@ async def _call(on_removed: OnRemoved, listed: Listed) -> None:
 
 
 async def _rows_gone(parts: Parts, delayed: Sequence[_Meant]) -> dict[EnqueueId, str]:
-    """Remove the rows of delayed mails; the errors by id."""
     if parts.view.due is None or not delayed:
         return {}
     errors = await parts.view.due.remove_all(parts.queue, [one.due for one in delayed if one.due])

@@ -114,12 +114,10 @@ def text_of(value: Any, field: str) -> str:
 
 
 def filled_text_of(value: Any, field: str) -> str:
-    """A text that is not empty."""
     return text_of(value, field) or refuse(field, "is empty")
 
 
 def texts_of(value: Any, field: str) -> tuple[str, ...]:
-    """A list of texts."""
     return tuple(text_of(one, f"{field}[{place}]") for place, one in enumerate(_list_of(value, field)))
 
 
@@ -135,7 +133,6 @@ def mapping_of(value: Any, field: str) -> Mapping[str, Any]:
 
 
 def uuid_of(value: Any, field: str) -> UUID:
-    """A UUID, or its usual text."""
     if isinstance(value, UUID):
         return value
     if not _UUID.fullmatch(text_of(value, field)):
@@ -160,7 +157,6 @@ def instant_of(value: Any, field: str) -> datetime:
 
 
 def whole_number_of(value: Any, field: str, allowed: range) -> int:
-    """A whole number of the range."""
     if isinstance(value, bool) or not isinstance(value, int):
         refuse(field, "is missing" if value is None else "is not a whole number")
     if value not in allowed:

@@ -364,7 +364,6 @@ def _answer_to(error: Exception, exchange: str) -> Answer:
 
 @contextmanager
 def _our_errors(settings: BrokerSettings) -> Iterator[None]:
-    """Raise the library's errors as our own."""
     before = _cancellings()
     try:
         yield

@@ -134,7 +134,6 @@ class _Lane:
         return self._source.name
 
     async def open(self) -> None:
-        """Consume from an existing queue."""
         self._lost = lost = asyncio.get_running_loop().create_future()
         channel = await self._shared.link.channel()
         channel.on_lost(lambda why: None if lost.done() else lost.set_result(why))

@@ -49,7 +49,6 @@ class QueueFacts:
 
 
 def basic(username: str, password: str) -> str:
-    """The header of HTTP's basic authentication."""
     return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode("ascii")
 
 
@@ -126,7 +125,6 @@ class Management:
 
     @property
     def _place(self) -> str:
-        """The URL without credentials."""
         parts = urlsplit(self.settings.url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 

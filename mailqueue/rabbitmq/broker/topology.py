@@ -108,7 +108,6 @@ def priority_of(work_queue: str) -> int:
 
 
 def headers_to_publish(own: Mapping[str, Argument]) -> dict[str, Argument]:
-    """A message's headers: James's and our own."""
     return {DEAD_LETTER_ROUTING_KEY: ROUTING_KEY, **own}
 
 

@@ -36,7 +36,6 @@ def admissible(mail: Mail) -> Mail:
 
 
 def is_address(text: str) -> bool:
-    """Whether James accepts the text as a mail address."""
     local, _, domain = text.rpartition("@")
     return bool(_LOCAL.fullmatch(local)) and _is_domain(domain)
 

@@ -67,7 +67,6 @@ def payload_of(queued: QueuedMail) -> bytes:
 
 
 def queued_of(body: bytes) -> QueuedMail:
-    """The mail that the body of a message tells of."""
     if len(body) > BODY_BYTES_MAX:
         refuse("the message's body", f"has more than {BODY_BYTES_MAX:,} bytes")
     fields = object_in(body, "the message's body")
@@ -76,7 +75,6 @@ def queued_of(body: bytes) -> QueuedMail:
 
 
 def blobs_of(header: Any, body: Any) -> MailBlobs:
-    """The mail's blob ids, of any form."""
     return MailBlobs(BlobId(filled_text_of(header, "headerBlobId")), BlobId(filled_text_of(body, "bodyBlobId")))
 
 

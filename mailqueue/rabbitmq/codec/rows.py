@@ -58,7 +58,6 @@ def due_row_of(  # noqa: PLR0917 - a row of so many parts
 
 
 def listed_of(row: Row) -> Listed:
-    """The mail of a row of enqueuedMailsV4."""
     return Listed(
         _queued_of(row),
         instant_of(_there(row, "enqueuedtime"), "enqueuedtime"),
@@ -74,7 +73,6 @@ def read_row(row: Row) -> Listed | BrokenRow:
 
 
 def due_listed_of(row: Row) -> Listed:
-    """The mail of a row of dueMails."""
     return Listed(
         _queued_of(row),
         instant_of(_there(row, "enqueuedtime"), "enqueuedtime"),

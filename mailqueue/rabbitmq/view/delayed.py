@@ -84,7 +84,6 @@ class DelayedListing:
         return await self._queues.tallies.recount(queue, list(slices), rows)
 
     async def _slices(self, queue: QueueName, start: datetime | None = None) -> list[_Slice]:
-        """The slices that end after the start."""
         partitions = [one async for one in self._due.partitions(queue)]
         later = sorted(one for one in partitions if start is None or one.due_slice + DUE_WINDOW > start)
         return [list(same) for _, same in groupby(later, key=lambda one: one.due_slice)]
@@ -110,7 +109,6 @@ class DelayedListing:
                     yield listed
 
     async def _rows(self, queue: QueueName, buckets: _Slice) -> int:
-        """How many unmarked rows a slice has."""
         counted = 0
         for bucket in buckets:
             async with aclosing(self._due.ids(queue, bucket)) as ids, aclosing(in_batches(ids, PAGE_MAILS)) as pages:

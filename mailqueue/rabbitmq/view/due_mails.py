@@ -85,7 +85,6 @@ class DueMail:
 
     @property
     def order(self) -> tuple[datetime, EnqueueId]:
-        """The order of rows within a partition."""
         return self.due_at, self.enqueue_id
 
     def key(self, queue: QueueName) -> Key:
@@ -136,7 +135,6 @@ class DueMails:
                     yield changes
 
     def counting(self, queue: QueueName, partition: DuePartition) -> AbstractAsyncContextManager[Changes]:
-        """Count what the body says it has changed in the partition."""
         return self._tallies.counting(queue, due_tallies_at(partition.due_slice))
 
     async def remove(self, queue: QueueName, due: DueMail) -> None:
@@ -187,7 +185,6 @@ class DueMails:
                 _LOG.warning("queue %s: delayed mail %s cannot be read: %s", queue, row["enqueueid"], error.what)
 
     async def ids(self, queue: QueueName, partition: DuePartition) -> AsyncGenerator[EnqueueId]:
-        """The ids of the mails of one partition."""
         async for row in self._tables.scan(Scan(DUE_MAILS, _ENTRY, Level.QUORUM, under=partition.key(queue))):
             yield EnqueueId(row["enqueueid"])
 

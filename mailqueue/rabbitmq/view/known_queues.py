@@ -116,7 +116,6 @@ class Starts:
                 await self._retries.write(self._tables, change)
 
     async def queues(self) -> list[QueueName]:
-        """Every known queue, by name."""
         tables = (BROWSE_START, CONTENT_START, *([QUEUE_STATE] if self._remembers else []))
         return sorted({row["queuename"] for table in tables for row in await self._named(table)})
 

@@ -45,7 +45,6 @@ class Marks:
         return bool(await self._retries.call(lambda: self._tables.read(_look(queue, enqueue_id))))
 
     async def among(self, queue: QueueName, enqueue_ids: Collection[EnqueueId]) -> set[EnqueueId]:
-        """The marked ones."""
         asked, found = list(enqueue_ids), set[EnqueueId]()
         for first in range(0, len(asked), LOOKED_UP_AT_ONCE):
             some = asked[first : first + LOOKED_UP_AT_ONCE]
@@ -142,7 +141,6 @@ class MarkLookups:
         return await asyncio.shield(answer)
 
     async def close(self) -> None:
-        """Cancel all look-ups."""
         if self._asking is not None:
             self._asking.cancel()
             await asyncio.gather(self._asking, return_exceptions=True)

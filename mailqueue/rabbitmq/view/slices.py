@@ -65,7 +65,6 @@ class SliceContents:
 
     @property
     def room(self) -> int:
-        """How many slices like this one may be held at once."""
         return HELD_MAILS_MAX // max(1, self.count)
 
     def add(self, one: Listed | BrokenRow, bucket: int) -> None:
@@ -201,5 +200,4 @@ def _packed(listed: Listed, bucket: int) -> int:
 
 
 def _unpacked(key: int) -> tuple[int, EnqueueId]:
-    """Bucket and id."""
     return key & (1 << _BUCKET_BITS) - 1, EnqueueId(UUID(int=key >> _BUCKET_BITS & (1 << _ID_BITS) - 1))
