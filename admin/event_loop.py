@@ -21,12 +21,7 @@ _REACTIONS: Final[ContextVar[list[Callable[[], None]]]] = ContextVar("called in 
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end.
-
-    Raises:
-        KeyboardInterrupt: Ctrl-C or SIGTERM ended it, and it has closed everything.
-        MailmendError: its error, also where a group of tasks raised it.
-    """
+    """Run a coroutine to its end; Ctrl-C and SIGTERM raise KeyboardInterrupt once it has closed everything."""
     try:
         with asyncio.Runner() as runner:
             return runner.run(_interruptible(work))
@@ -90,7 +85,6 @@ def _signals_call(reactions: list[Callable[[], None]]) -> Iterator[None]:
 
 
 def _first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first of our own errors in the group, or else the first of all."""
     leaves = list(_leaves(group))
     return next((one for one in leaves if isinstance(one, MailmendError)), leaves[0])
 

@@ -21,11 +21,6 @@ EXTRAS: Final = {
 
 
 def import_or_name_extra(module: str) -> Any:
-    """Import the module.
-
-    Raises:
-        WrongUse: it needs a library that an extra brings and that is not installed.
-    """
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

@@ -51,7 +51,6 @@ class Patience:
 
 
 def migrations_in(folder: Path | None) -> tuple[Migration, ...]:
-    """The migrations of the folder; mailmend's own where it is None."""
     return shipped() if folder is None else read_folder(folder)
 
 
@@ -72,9 +71,6 @@ def migrator_of(opened: OpenCluster, patience: Patience, progress: Progress) -> 
         opened: the cluster and its keyspaces.
         patience: the limits.
         progress: receives the progress.
-
-    Raises:
-        LeaseHeld: by the body; the message names the command that ends the lease of a dead holder.
     """
     from cql.driver.nodes import CassandraNodes  # noqa: PLC0415 - brings the driver
 
@@ -117,7 +113,6 @@ class SchemaRecord:
 
 
 def schema_record_of(opened: OpenCluster) -> SchemaRecord:
-    """Reading it creates nothing."""
     history = history_of(opened)
     if history is None:
         return SchemaRecord()

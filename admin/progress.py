@@ -77,7 +77,6 @@ class PlainLines:
 
 
 def progress_line(name: str, steps: int, total: int | None, suspects: int, micros: int) -> str:
-    """One line: stage, steps done, suspects, and the estimated time left."""
     of = f" of {total:,}" if total else ""
     found = f", {suspects:,} suspects" if suspects else ""
     rate = steps * MICROS / micros if micros > 0 else 0

@@ -66,7 +66,6 @@ class ConnectionSettings:
 
     @property
     def place(self) -> str:
-        """A short name of the cluster, for messages."""
         return f"{', '.join(self.hosts)} port {self.port}"
 
 
@@ -108,7 +107,6 @@ def parse_port(value: int) -> int:
 
 
 def parse_spark_setting(text: str) -> tuple[str, str]:
-    """A Spark setting, as spark-submit takes it: `spark.executor.memory=2g`."""
     found = _SPARK_SETTING.fullmatch(text.strip())
     if not found:
         raise WrongUse(
@@ -123,7 +121,6 @@ def parse_spark_setting(text: str) -> tuple[str, str]:
 
 
 def parse_keyspace(name: str) -> str:
-    """The keyspace's name as CQL reads it unquoted."""
     return identifier(name, "keyspace")
 
 
@@ -179,7 +176,6 @@ class BlobsAddress:
 
     @property
     def place(self) -> str:
-        """A short name of the store, for messages."""
         match self.store:
             case Store.FILES:
                 return str(self.folder)
@@ -254,7 +250,6 @@ def has_password(url: str) -> bool:
 
 
 def without_secrets(url: str) -> str:
-    """The URL without user, password and query."""
     scheme, mark, rest = url.partition("://")
     bare = (rest if mark else url).rpartition("@")[2].partition("?")[0]
     return f"{scheme}://{bare}" if mark else bare

@@ -15,9 +15,6 @@ def whole_file(file: Path, opener: Callable[..., IO[str]] = os.fdopen) -> Iterat
     """A text file that appears in its place only when everything was written.
 
     A device or a pipe has no place to be moved into: it is written to as it stands.
-
-    Raises:
-        WrongUse: it cannot be written; the message says why.
     """
     file = file.resolve()
     if file.exists() and not file.is_file():
@@ -42,11 +39,7 @@ def whole_file(file: Path, opener: Callable[..., IO[str]] = os.fdopen) -> Iterat
 
 
 def write_text(file: Path, text: str) -> None:
-    """Write a file whole.
-
-    Raises:
-        WrongUse: it cannot be written; what lay there before is untouched.
-    """
+    """Write a file whole."""
     with whole_file(file) as stream, named_when_refused(file):
         stream.write(text)
 
@@ -66,11 +59,7 @@ def _written_through(file: Path) -> Iterator[IO[str]]:
 
 @contextmanager
 def named_when_refused(file: Path) -> Iterator[None]:
-    """Only for writes to the file: other errors in the block would be reported as this file's.
-
-    Raises:
-        WrongUse: the file refused it.
-    """
+    """Only for writes to the file: other errors in the block would be reported as this file's."""
     try:
         yield
     except OSError as error:
@@ -78,11 +67,7 @@ def named_when_refused(file: Path) -> Iterator[None]:
 
 
 def refuse_unwritable(file: Path) -> None:
-    """Check, before hours of work, that a file can be written there.
-
-    Raises:
-        WrongUse: it cannot.
-    """
+    """Check, before hours of work, that a file can be written there."""
     if file.is_dir():
         raise WrongUse(f"{file} is a folder, not a file")
     if not file.parent.is_dir() or not os.access(file.parent, os.W_OK):

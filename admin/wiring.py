@@ -73,12 +73,7 @@ class OpenCluster:
         return self.cluster.keyspace(self.connection.keyspace)
 
     def families(self, wanted: tuple[Family, ...] = FAMILIES) -> tuple[Family, ...]:
-        """The families as far as the live keyspace has them.
-
-        Raises:
-            UnknownKeyspace: there is no such keyspace.
-            SchemaMismatch: it lacks what a check cannot do without.
-        """
+        """The families as far as the live keyspace has them."""
         mail = self.mail
         return bind(mail.name, live_schema(self.cluster, mail.name), wanted)
 
@@ -105,7 +100,6 @@ class OpenCluster:
         return ledger
 
     def leases(self) -> Leases:
-        """The leases, stored beside the ledger."""
         return Leases(self.cluster.keyspace(self.connection.ledger_keyspace), self.clock, owner_name())
 
 
@@ -121,12 +115,7 @@ class EngineWanted:
 
 @contextmanager
 def open_cluster(connection: ConnectionSettings) -> Iterator[OpenCluster]:
-    """Connect, and close everything at the end.
-
-    Raises:
-        CannotReach: no node answers.
-        WrongUse: the driver is not installed.
-    """
+    """Connect, and close everything at the end."""
     session = import_or_name_extra("cql.driver.session")
     cluster: Any = session.connect(contact_of(connection))
     with cluster:
@@ -294,12 +283,10 @@ class QueueConnections:
 
     @property
     def now(self) -> datetime:
-        """By this machine's clock, in UTC."""
         return instant_of(self.clock.micros())
 
     @property
     def view(self) -> QueueView:
-        """A new view of the queues, from the tables alone."""
         return QueueView(self.tables, self.clock, self.own)
 
     @asynccontextmanager
@@ -335,12 +322,7 @@ class QueueConnections:
 
 
 def with_queues(settings: QueueSettings, carry_out: Callable[[QueueConnections], Awaitable[T]]) -> T:
-    """Connect, run `carry_out`, and close every connection at the end.
-
-    Raises:
-        CannotReach: tables, broker or blob store do not answer.
-        SchemaMismatch: the keyspace has no queue.
-    """
+    """Connect, run `carry_out`, and close every connection at the end."""
     with open_cluster(settings.connection) as opened:
         schema = live_schema(opened.cluster, opened.mail.name)
         own = queue_tables_of(schema, opened.mail.name)
@@ -369,7 +351,6 @@ def tables_of(keyspace: "Keyspace") -> AsyncTables:
 
 
 def broker_behind(settings: BrokerSettings, clock: Clock) -> Broker:
-    """Opens no connection yet."""
     rabbitmq = import_or_name_extra("mailqueue.rabbitmq.broker.adapter")
     broker: Broker = rabbitmq.RabbitBroker(settings, clock)
     return broker

@@ -68,11 +68,7 @@ def _standing_still(progress: Progress) -> AbstractContextManager[None]:
 
 
 def hidden_password(username: str) -> str:
-    """Ask for the password of a role without showing it.
-
-    Raises:
-        BadSettings: the terminal cannot hide it.
-    """
+    """Ask for the password of a role without showing it."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", GetPassWarning)
         try:

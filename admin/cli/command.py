@@ -147,7 +147,6 @@ class DeclaredGroup(click.Group):
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """An unknown name is an error that lists similar names."""
         try:
             return super().resolve_command(ctx, args)
         except click.NoSuchCommand as error:
@@ -187,7 +186,6 @@ def made(declared: Command | CommandGroup, **settings: Any) -> click.Command:
 
 
 def run(command: Command, values: Values) -> int:
-    """Build the request from the typed values, call the service, and show the result."""
     context = click.get_current_context()
     _refuse_beside(command, values, context)
     output = imported("admin.cli.output:Output")(**{name: values.pop(name) for name in OUTPUT_NAMES if name in values})
@@ -206,11 +204,7 @@ def _request_class(service: Callable[..., Any]) -> Any:
 
 
 def _refuse_beside(command: Command, values: Values, context: click.Context) -> None:
-    """Refuse typed options that would have no effect; the settings file may hold them.
-
-    Raises:
-        WrongUse: something was.
-    """
+    """Refuse typed options that would have no effect; the settings file may hold them."""
     for option, others in command.alone.items():
         for name in others if values[option] else ():
             if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:

@@ -52,7 +52,6 @@ class SharedOption(click.Option):
         self.table = table
 
     def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, ParameterSource]:
-        """The table of the settings file is read last."""
         value, source = super().consume_value(ctx, opts)
         settings = settings_table(ctx, self.table)
         if source is ParameterSource.DEFAULT and self.name in settings:
@@ -180,7 +179,6 @@ def connection_of(options: Mapping[str, Any], context: click.Context, *, asks: b
 
 
 def local_instance() -> tuple[tuple[str, ...], int] | None:
-    """Hosts and port of a `mailmend local up` that is running, or None."""
     from admin.local.servers import running_contact  # noqa: PLC0415 - only where no host is named
 
     return running_contact()
@@ -214,11 +212,7 @@ def known_password(options: Mapping[str, Any], context: click.Context) -> str | 
 
 
 def printed_password(command: str) -> str:
-    """The first line that a command prints; no message shows it or what the command writes to stderr.
-
-    Raises:
-        BadSettings: it cannot be run, fails, takes too long, or prints nothing.
-    """
+    """The first line that a command prints; no message shows it or what the command writes to stderr."""
     refused = partial(BadSettings, mend="Run it by hand: its first line on stdout must be the password.")
     try:
         words = shlex.split(command)
@@ -239,11 +233,7 @@ def printed_password(command: str) -> str:
 
 
 def _typed_password(username: str | None) -> str | None:
-    """Ask for the password where only a role is named; None where there is no role or no terminal.
-
-    Raises:
-        BadSettings: nobody can be asked, or the terminal would show it.
-    """
+    """Ask for the password where only a role is named; None where there is no role or no terminal."""
     if not username:
         return None
     from admin.cli.asking import hidden_password, somebody_types  # noqa: PLC0415 - only where somebody is asked

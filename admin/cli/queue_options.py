@@ -155,7 +155,6 @@ def unless(*options: str) -> Needs:
 
 
 def where(option: str) -> Needs:
-    """Needed where that flag is given."""
     return lambda given: bool(given[option])
 
 
@@ -202,11 +201,7 @@ MESSAGE_BLOBS: Final = Shared("blobs", {"Blobs": _BLOBS}, _message_blobs)
 
 
 def _queue_named(own: Values, others: Values, context: click.Context) -> QueueName:
-    """The queue's name from argument or option.
-
-    Raises:
-        WrongUse: they name different ones.
-    """
+    """The queue's name from argument or option."""
     argument: QueueName | None = others.pop("queue_named", None)
     option: QueueName = own["queue"]
     typed = context.get_parameter_source("queue") is ParameterSource.COMMANDLINE
@@ -220,11 +215,7 @@ Local = Callable[[str], Mapping[str, str] | None]
 
 
 def broker_of(options: Mapping[str, Any], context: click.Context, local: Local) -> BrokerSettings:
-    """The broker from options, environment and files together.
-
-    Raises:
-        WrongUse: none is named, or a password stands on the command line.
-    """
+    """The broker from options, environment and files together."""
     contacts = {} if options["broker"] else _contacts(local, "rabbitmq", "no message broker is named", _NAME_BROKER)
     url = options["broker"] or contacts["amqp"]
     if has_password(url) and context.get_parameter_source("broker") is ParameterSource.COMMANDLINE:
@@ -245,11 +236,7 @@ def broker_of(options: Mapping[str, Any], context: click.Context, local: Local) 
 
 
 def blobs_of(options: Mapping[str, Any], context: click.Context, local: Local) -> BlobsSettings:
-    """The blob store from options, environment and files together.
-
-    Raises:
-        WrongUse: none is named, or there are no keys to it.
-    """
+    """The blob store from options, environment and files together."""
     found: BlobsAddress | None = options["blobs"]
     if found is None:
         return local_blobs(_contacts(local, "s3", "it is not said where the contents of mails are", _NAME_BLOBS))

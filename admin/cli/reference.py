@@ -67,7 +67,6 @@ class ListedCommand:
 
 
 def commands_of(command: click.Command, context: click.Context) -> Iterator[ListedCommand]:
-    """The command and all below it, in the order of the help."""
     yield ListedCommand(command, context)
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
@@ -149,7 +148,6 @@ def _errors() -> str:
 
 
 def _kinds_of(kind: type[MailmendError]) -> set[type[MailmendError]]:
-    """The class and all subclasses that `model.errors` declares."""
     below = {one for child in kind.__subclasses__() for one in _kinds_of(child)}
     return below | ({kind} if kind.__module__ == MailmendError.__module__ else set())
 
@@ -159,7 +157,6 @@ def _code(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text escaped for Markdown; text in backticks stays as it is."""
     pieces = text.split("`")
     pieces[::2] = [re.sub(r"([*<|\[\]])", r"\\\1", piece) for piece in pieces[::2]]
     return "`".join(pieces)

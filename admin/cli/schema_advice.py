@@ -151,7 +151,6 @@ def _ignore(value: Any) -> Ignore:
 
 
 def _pair(value: Any) -> tuple[str, str]:
-    """Parse ONE=OTHER: two tables as the server names them."""
     one, equals, other = str(value).partition("=")
     if not equals:
         raise WrongUse(f"{value!r} is not TABLE=TABLE")

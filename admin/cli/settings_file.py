@@ -98,7 +98,6 @@ def _over(settings: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any
 
 
 def _refuse_unknown(root: click.Context, settings: Mapping[str, Any]) -> None:
-    """A misspelt setting must not be ignored in silence."""
     group = root.command
     names = group.list_commands(root) if isinstance(group, click.Group) else []
     tables = {name.replace("-", "_") for name in names}
@@ -108,11 +107,7 @@ def _refuse_unknown(root: click.Context, settings: Mapping[str, Any]) -> None:
 
 
 def refuse_unknown_settings(context: click.Context, command: str, known: Collection[str]) -> None:
-    """Refuse settings in the file's table of a command that the command does not have.
-
-    Raises:
-        BadSettings: something does; file and line are named.
-    """
+    """Refuse settings in the file's table of a command that the command does not have."""
     settings = (context.default_map or {}).get(command.replace("-", "_"), {})
     for unknown in set(settings) - set(known) if isinstance(settings, dict) else ():
         _refuse(context, unknown, f"is not a setting of `{command}`")
@@ -169,7 +164,6 @@ def line_of(text: str, key: str) -> int:
 
 
 def parse_cqlshrc(text: str, file: Path) -> dict[str, Any]:
-    """The settings of a cqlshrc, under the names of the settings file."""
     parser = ConfigParser(interpolation=None, inline_comment_prefixes=(";",), strict=False)
     try:
         parser.read_string(text, source=str(file))
@@ -201,7 +195,6 @@ def _cqlshrc_values(parser: ConfigParser) -> dict[str, Any]:
 
 
 def parse_credentials(text: str, file: Path) -> dict[str, Any]:
-    """Username and password from cqlsh's credentials file."""
     parser = ConfigParser(interpolation=None, strict=False)
     try:
         parser.read_string(text)

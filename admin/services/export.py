@@ -50,7 +50,6 @@ class ExportResult:
 
     @property
     def exit(self) -> ExitCode:
-        """DRIFT where a check found a file that is out of date."""
         return ExitCode.DRIFT if self.check and self.stale else ExitCode.FINE
 
 

@@ -113,7 +113,6 @@ def granting(role: Role, name: str, keyspaces: Keyspaces, *, create: bool) -> Ro
 
 
 def revoking(role: Role, name: str, keyspaces: Keyspaces, *, drop: bool) -> RoleScript:
-    """Revokes all of it, and drops the role where `drop` says so."""
     revocations = tuple(revoke_cql(grant, name) for grant in possible(role, keyspaces))
     return RoleScript(role, name, revocations + ((drop_role_cql(name),) if drop else ()), "", ())
 
@@ -125,7 +124,6 @@ def possible(role: Role, keyspaces: Keyspaces) -> tuple[Grant, ...]:
 
 
 def mending(comparison: GrantComparison) -> tuple[str, ...]:
-    """Grants first, revocations after them."""
     name, holding = comparison.holding.name, comparison.holding
     create = () if holding.exists else (create_role_cql(name), f"-- then, by hand: {login_cql(name)}")
     demote = (f"ALTER ROLE {name} WITH SUPERUSER = false;",) if holding.superuser else ()

@@ -95,7 +95,6 @@ class RepairRequest(ScanRequest):
 
     @property
     def verdicts(self) -> frozenset[Verdict]:
-        """All verdicts that can be mended when none is named."""
         return frozenset[Verdict]().union(*self.only) or MENDABLE
 
 
@@ -178,7 +177,6 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
 
 
 def repair_lags(request: LagsRequest, caller: Caller) -> MendingResult:
-    """Mend the rows whose writes failed in all their retries, without a scan."""
     examples = Examples()
     with open_cluster(request.connection) as opened:
         settings = RepairSettings(
@@ -220,7 +218,6 @@ def undo(request: UndoRequest, caller: Caller) -> MendingResult:
 
 
 def target_of(opened: OpenCluster, request: RepairRequest) -> Target | None:
-    """What the request names; None for the whole keyspace."""
     if request.scan and not (request.message or request.mailbox or request.user):
         raise WrongUse(
             "--scan goes with --message, --mailbox or --user", mend="Without them everything is scanned anyway."

@@ -28,7 +28,6 @@ class RunbookPage:
 
     @property
     def title(self) -> str:
-        """The question that it answers: its first line."""
         return self.text.splitlines()[0].lstrip("# ").strip()
 
     @property
@@ -42,7 +41,6 @@ class RunbookPage:
 
     @property
     def placeholders(self) -> frozenset[str]:
-        """Names in the commands that a person has to fill in."""
         return frozenset(name for command in self.commands() for name in _PLACEHOLDER.findall(command))
 
     def _section(self, name: str) -> str:

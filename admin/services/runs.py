@@ -46,7 +46,6 @@ class RunResult:
 
 
 def list_runs(request: RunsRequest, _: Caller) -> RunsResult:
-    """The runs in the ledger, newest first."""
     keyspace = request.connection.keyspace
     with open_cluster(request.connection) as opened:
         ledger = opened.existing_ledger(request.since)

@@ -279,7 +279,6 @@ def _model_plan(opened: OpenCluster, request: PlanRequest, wanted: RolloutReques
 
 
 def _sizes_for(opened: OpenCluster, found: RolloutPlan) -> TableSizes:
-    """The tables' sizes, where anything in the plan depends on them."""
     risky = any(one.assessment.worst is not Risk.NONE for one in found.migrations.statements)
     return _sizes(opened) if risky else {}
 

@@ -146,7 +146,6 @@ def verify(request: VerifyRequest, _: Caller) -> VerifyResult:
 
 
 def history(request: HistoryRequest, _: Caller) -> HistoryResult:
-    """What was applied to the keyspace, and who is changing it; reads only."""
     with open_cluster(request.connection) as opened:
         return HistoryResult(request.connection.keyspace, schema_record_of(opened))
 

@@ -62,7 +62,6 @@ class Versions:
 
 
 def versions(request: VersionRequest, _: Caller) -> Versions:
-    """Read the installed versions, and ask the server where one is named."""
     server, unanswered = _server(request.connection)
     packages = {name: _installed(name) for name in PACKAGES}
     system = f"{platform.system()} {platform.release()} {platform.machine()}"

@@ -85,7 +85,6 @@ ENQUEUE: Final = Command(
 
 
 def _refuse_waiting(others: dict[str, Any], context: click.Context) -> None:
-    """Refuse options that have no effect in a dry run."""
     waits = context.get_parameter_source("wait") is ParameterSource.COMMANDLINE
     for name, given in (("--forever", others["forever"]), ("--wait", waits)):
         if given and others["dry_run"]:

@@ -72,7 +72,6 @@ def consumer_in_command(text: str, queue: QueueName) -> Consumer:
 
 
 def outcome_of(exit_code: int) -> ConsumerOutcome:
-    """The outcome for an exit code of the command; below zero it ended by a signal."""
     match exit_code:
         case 0:
             return ConsumerOutcome.ACKED
@@ -83,7 +82,6 @@ def outcome_of(exit_code: int) -> ConsumerOutcome:
 
 
 def environment_for(mail: Dequeued, queue: QueueName, environment: Mapping[str, str]) -> dict[str, str]:
-    """The caller's environment without our secrets, with the mail's envelope."""
     envelope = {
         "MAIL_QUEUE": queue,
         "MAIL_ID": str(mail.enqueue_id),

@@ -82,7 +82,6 @@ class DequeueResult:
 
     @property
     def exit(self) -> ExitCode:
-        """A mail that could not be settled outweighs a rejected one."""
         if self.unsettled:
             return ExitCode.PARTLY_FAILED
         return ExitCode.DRIFT if self.settled.get(ConsumerOutcome.REJECTED) else ExitCode.FINE

@@ -73,7 +73,6 @@ class EnqueueResult:
 
     @property
     def failed(self) -> list[EnqueuedFile]:
-        """Files that are not in the queue, or would not be."""
         return [one for one in self.files if one.error]
 
     @property

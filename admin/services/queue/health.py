@@ -35,7 +35,6 @@ class QueueHealth:
 
 
 def queue_health(request: HealthRequest, _: Caller) -> QueueAnswer[HealthRequest, Sequence[QueueHealth]]:
-    """Judge each queue by one look at its tables and its broker."""
 
     async def judged_queues(connections: QueueConnections) -> QueueAnswer[HealthRequest, Sequence[QueueHealth]]:
         broker, found = None if request.no_broker else connections.broker, list[QueueHealth]()

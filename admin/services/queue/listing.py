@@ -111,12 +111,10 @@ class BrowseResult:
 
     @property
     def exit(self) -> ExitCode:
-        """Rows that cannot be read are a partial failure."""
         return ExitCode.PARTLY_FAILED if self.broken else ExitCode.FINE
 
 
 def browse(request: BrowseRequest, caller: Caller) -> BrowseResult:
-    """List mails: first those that wait, then the delayed ones."""
 
     async def browsed(connections: QueueConnections) -> BrowseResult:
         found, broken, count = list[BrowsedMail](), list[BrokenRow](), 0
@@ -141,7 +139,6 @@ def browse(request: BrowseRequest, caller: Caller) -> BrowseResult:
 async def _with_content(
     connections: QueueConnections, listing: AsyncIterator[Listed], *, wanted: bool
 ) -> AsyncGenerator[BrowsedMail]:
-    """Reads some contents ahead."""
     if not wanted:
         async for listed in listing:
             yield BrowsedMail(listed, connections.now)

@@ -40,7 +40,6 @@ def sweep(request: SweepRequest, _: Caller) -> QueueAnswer[SweepRequest, Sweep]:
 
 
 def was_moved_back(found: Sweep) -> bool:
-    """Whether another program had moved the browse start back."""
     match found:
         case Moved():
             return found.back

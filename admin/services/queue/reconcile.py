@@ -95,7 +95,6 @@ class ReconcileResult:
 
     @property
     def exit(self) -> ExitCode:
-        """A failure outweighs findings that are left."""
         if self.mended.failed:
             return ExitCode.PARTLY_FAILED
         return ExitCode.DRIFT if self.left else ExitCode.FINE
@@ -205,7 +204,6 @@ class _Removed:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The file and the folder, each where it holds something."""
         kept = ((self.mails.path, self.mails.count), (self.folder, self.folder.exists()))
         return tuple(path for path, something in kept if something)
 

@@ -141,13 +141,11 @@ class RestoredLog:
         self.path = kept.with_name(f"{kept.name}.restored")
 
     def restored(self) -> frozenset[EnqueueId]:
-        """The former ids of the restored mails."""
         if not self.path.exists():
             return frozenset()
         return frozenset(one for line in self.path.read_text(encoding="utf-8").splitlines() if (one := _noted(line)))
 
     def note(self, was: EnqueueId, now: EnqueueId) -> None:
-        """Record a restored mail under its new id."""
         handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(handle, "a", encoding="utf-8") as stream:
             stream.write(f"{was} {now}\n")

@@ -64,7 +64,6 @@ class MailSelection:
     where: str | None = None
 
     def at(self, now: datetime) -> MailFilter:
-        """The filter with instants instead of ages."""
         return MailFilter(
             sender=self.sender,
             recipient=self.recipient,

@@ -45,7 +45,6 @@ class RestorePlan:
 
     @property
     def count(self) -> int:
-        """How many mails are not restored yet."""
         return sum(map(len, self.missing.values()))
 
     @classmethod
@@ -171,14 +170,12 @@ class _Returning:
     async def _brought_back(
         self, queue: MailQueue, found: Restoring, removed: RemovedMail
     ) -> tuple[EnqueueId, RestoreResult]:
-        """Its new id, and what was needed to restore it."""
         if self.request.again:
             return await queue.enqueue(removed.mail, removed.content, at=removed.due_at), RestoreResult.PUT
         return restored_id(removed.was, queue.name), await found.restore(removed)
 
 
 async def _blobs_restored(connections: QueueConnections, request: RestoreRequest) -> QueueAnswer[RestoreRequest, int]:
-    """How many blobs were put back, or would be."""
     kept, count = FileStore(request.file, connections.clock), 0
     async for blob in kept.scan():
         count += 1

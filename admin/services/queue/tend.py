@@ -155,7 +155,6 @@ class _Metrics:
     async def write(
         self, queues: Sequence[RabbitMailQueue], before: Mapping[QueueName, TrafficSums | None]
     ) -> Mapping[QueueName, TrafficSums | None]:
-        """Write once; rates are those since `before`."""
         if self.file is None:
             return {}
         figures, sums = [], dict[QueueName, TrafficSums | None]()

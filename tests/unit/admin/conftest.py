@@ -13,13 +13,11 @@ from tests.support.mail_states import QUIET, MailKeyspace
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> ClusterTwin:
-    """A cluster that holds one mail keyspace."""
     return cluster_in_memory(monkeypatch)
 
 
 @pytest.fixture
 def mail(cluster: ClusterTwin) -> MailKeyspace:
-    """A healthy keyspace of four messages."""
     keyspace = MailKeyspace("mail", cast("Keyspace", cluster.keyspace("mail")))
     keyspace.refill()
     cluster.clock.advance(1)
@@ -28,5 +26,4 @@ def mail(cluster: ClusterTwin) -> MailKeyspace:
 
 @pytest.fixture
 def mailmend(mail: MailKeyspace, tmp_path: Path) -> CommandLine:
-    """A shell that knows the cluster."""
     return command_line(tmp_path, None, MAILMEND_HOST="127.0.0.1", MAILMEND_KEYSPACE=mail.name, **QUIET)

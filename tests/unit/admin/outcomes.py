@@ -23,7 +23,6 @@ def outcome(
     last_trace: bool = False,
     error: str | None = None,
 ) -> Finding:
-    """What became of one suspect of messageIdTable."""
     truth = Seen({"messageid": MESSAGE, "userflags": frozenset({"b", "a"}), "flagseen": True}, {"flagseen": 42})
     projected = Seen({"mailboxid": MAILBOX, "uid": uid, "internaldate": datetime(2026, 1, 2, tzinfo=UTC)})
     suspect = Suspect("messageIdTable", (MAILBOX, uid), verdict)
@@ -31,7 +30,6 @@ def outcome(
 
 
 def check_summary(exit_code: int = 1) -> RepairResult:
-    """A check that found drift."""
     return RepairResult(
         keyspace="apache_james",
         command="check messages",
@@ -47,7 +45,6 @@ def check_summary(exit_code: int = 1) -> RepairResult:
 
 
 def repair_summary() -> RepairResult:
-    """A repair that mended most."""
     return RepairResult(
         keyspace="apache_james",
         command="repair messages",

@@ -30,7 +30,6 @@ OTHER = with_columns(JAMES, "modseq", (Column("id", "uuid", Kind.PARTITION), Col
 
 @pytest.fixture
 def twin(monkeypatch: pytest.MonkeyPatch) -> SchemaTwin:
-    """A cluster of schemas, without a ledger."""
     held = SchemaTwin(
         james=JAMES,
         old=served(JAMES_3_8.schema),
@@ -67,7 +66,6 @@ def twin(monkeypatch: pytest.MonkeyPatch) -> SchemaTwin:
 def test_each_standing_is_told_with_its_exit_code_and_the_next_step(
     twin: SchemaTwin, capsys: pytest.CaptureFixture[str], keyspace: str, expected: tuple[int, str, str]
 ) -> None:
-    """For people and for scripts; a dry run writes nothing."""
     code, standing, told = expected
     assert run(["schema", "adopt", "--keyspace", keyspace, "--dry-run"]) == code
     assert told in capsys.readouterr().out
@@ -79,7 +77,6 @@ def test_each_standing_is_told_with_its_exit_code_and_the_next_step(
 
 
 def test_what_stands_against_it_is_shown(twin: SchemaTwin, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each difference, in a table."""
     run(["schema", "adopt", "--keyspace", "other", "--dry-run"])
     told = capsys.readouterr().out
     assert "Against it" in told
@@ -108,7 +105,6 @@ def test_upgrade_notes_that_are_due_are_printed_as_cql_with_their_risk(
 def test_forgetting_without_a_ledger_says_that_there_is_nothing(
     twin: SchemaTwin, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And makes no ledger for it."""
     assert run(["schema", "adopt", "--keyspace", "james", "--forget"]) == 0
     assert "nothing to forget" in capsys.readouterr().out
     assert twin.carried_out == []
@@ -129,7 +125,6 @@ def test_forgetting_without_a_ledger_says_that_there_is_nothing(
 def test_wrong_use_is_refused_with_what_to_do(
     twin: SchemaTwin, capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
 ) -> None:
-    """Exit code 2, and nothing is written."""
     assert run(["schema", *arguments]) == 2
     assert told in capsys.readouterr().err
     assert twin.carried_out == []
@@ -165,7 +160,6 @@ def test_options_are_in_a_plan_only_on_request(twin: SchemaTwin, capsys: pytest.
 
 
 def test_the_newest_generation_is_planned_on_request(twin: SchemaTwin, capsys: pytest.CaptureFixture[str]) -> None:
-    """What it has besides; drops only when they are asked for."""
     assert run(["schema", "plan", "--from-model", "--newest", "--keyspace", "old", "--json"]) == 1
     statements = json.loads(capsys.readouterr().out)["statements"]
     assert any("thread_2" in cql for cql in statements)

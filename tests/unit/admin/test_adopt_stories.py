@@ -26,7 +26,6 @@ MIGRATIONS = [str(one.file) for one in shipped()]
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> MigrationCluster:
-    """A cluster with a keyspace of James 3.9; carol types."""
     monkeypatch.setattr("admin.migrating.owner_name", lambda: "carol@ops pid 7")
     monkeypatch.setattr("admin.migrating.version", lambda _: "1.2.3")
     return migration_cluster(monkeypatch, mail=JAMES)
@@ -34,17 +33,14 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> MigrationCluster:
 
 @pytest.fixture
 def mailmend(tmp_path: Path) -> CommandLine:
-    """A shell for the mail."""
     return command_line(tmp_path, None, MAILMEND_HOST="10.0.0.1", MAILMEND_KEYSPACE="mail")
 
 
 def versions(cluster: MigrationCluster) -> Iterator[Any]:
-    """What James would read of its schema version."""
     return (row["value"] for row in cluster.keyspace("mail").scan(Scan(SCHEMA_VERSION, ("value",), Level.QUORUM)))
 
 
 def stands(cluster: MigrationCluster, value: int) -> None:
-    """James wrote its schema version."""
     key = SystemClock().new_uuid()
     cluster.keyspace("mail").write(Put(SCHEMA_VERSION, {"key": key, "value": value}))
 
@@ -97,7 +93,6 @@ def test_an_adopted_keyspace_is_known_to_every_command(cluster: MigrationCluster
 
 
 def test_adopting_again_changes_nothing_and_says_when_it_was(cluster: MigrationCluster, mailmend: CommandLine) -> None:
-    """With the command that gives it back."""
     mailmend("schema", "adopt")
     cluster.forget()
     again = mailmend("schema", "adopt")
@@ -135,7 +130,6 @@ def test_an_adoption_can_be_forgotten(cluster: MigrationCluster, mailmend: Comma
 def test_nobody_adopts_or_forgets_while_the_schema_is_being_changed(
     cluster: MigrationCluster, mailmend: CommandLine
 ) -> None:
-    """Exit code 3, with who it is; a dry run may look."""
     mailmend("schema", "adopt")
     mailmend("schema", "adopt", "--forget")
     cluster.held_by("dave@db pid 9", "mail")
@@ -151,7 +145,6 @@ def test_nobody_adopts_or_forgets_while_the_schema_is_being_changed(
 def test_what_is_not_whole_is_not_adopted(
     cluster: MigrationCluster, mailmend: CommandLine, keyspace: str, code: int
 ) -> None:
-    """Refused without a trace: no ledger, no row."""
     cluster.keyspaces["half"], cluster.replications["half"] = without_tables(JAMES, "modseq"), {"class": "x"}
     cluster.keyspaces["old"], cluster.replications["old"] = served(JAMES_3_8.schema), cluster.replications["mail"]
     ended = mailmend("schema", "adopt", "--keyspace", keyspace, "--write-schema-version", "12")
@@ -186,7 +179,6 @@ def test_the_version_of_james_is_written_only_when_asked_for(cluster: MigrationC
 
 
 def test_where_no_version_stands_james_assumes_its_oldest(cluster: MigrationCluster, mailmend: CommandLine) -> None:
-    """Said as such; the undo can be typed as it stands."""
     ended = mailmend("schema", "adopt", "--write-schema-version", "12")
     assert "James's schema version: before none, so James assumes 12; 12 was written." in ended.out
     assert 'Undo: cqlsh -e "DELETE FROM mail.schemaversion WHERE key = ' in ended.out
@@ -200,7 +192,6 @@ def test_where_no_version_stands_james_assumes_its_oldest(cluster: MigrationClus
 def test_a_version_that_james_would_not_read_is_refused_before_anything_is_adopted(
     cluster: MigrationCluster, mailmend: CommandLine, wanted: str, told: str
 ) -> None:
-    """Exit code 2; nothing is half done."""
     stands(cluster, 14)
     cluster.forget()
     refused = mailmend("schema", "adopt", "--write-schema-version", wanted)
@@ -248,7 +239,6 @@ def test_an_upgrade_note_is_shown_run_and_then_done(cluster: MigrationCluster, m
 
 
 def test_what_an_upgrade_note_sent_is_told_to_scripts(cluster: MigrationCluster, mailmend: CommandLine) -> None:
-    """Statements that were due, and statements that were sent."""
     cluster.keyspaces["mail"] = UNFOLLOWED
     told = mailmend("schema", "apply", "--optional", "save-date", "--json").json
     assert (told["keyspace"], told["optional"], told["name"]) == ("mail", "save-date", "save-date")
@@ -258,7 +248,6 @@ def test_what_an_upgrade_note_sent_is_told_to_scripts(cluster: MigrationCluster,
 def test_the_advice_of_verify_mends_a_note_that_was_not_followed(
     cluster: MigrationCluster, mailmend: CommandLine
 ) -> None:
-    """Typing what was told makes it content."""
     cluster.keyspaces["mail"] = UNFOLLOWED
     (drift,) = mailmend("schema", "verify", "--json").json["drift"]
     assert drift["mend"] == "mailmend schema apply --optional save-date --keyspace mail"
@@ -277,14 +266,12 @@ def test_the_advice_of_verify_mends_a_note_that_was_not_followed(
 def test_a_note_that_cannot_be_run_is_refused(
     cluster: MigrationCluster, mailmend: CommandLine, arguments: tuple[str, ...], told: str
 ) -> None:
-    """A misspelt name shows those that there are."""
     refused = mailmend("schema", "apply", *arguments)
     assert (refused.code, refused.out, told in refused.err, cluster.untouched) == (2, "", True, True)
     assert ("thread-id" in refused.err) is ("nowhere" not in refused.err)
 
 
 def test_while_another_is_at_work_no_note_is_run(cluster: MigrationCluster, mailmend: CommandLine) -> None:
-    """Exit code 3, and the way out, as for any apply."""
     mailmend("schema", "adopt")
     cluster.held_by("dave@db pid 9", "mail")
     cluster.keyspaces["mail"] = UNFOLLOWED

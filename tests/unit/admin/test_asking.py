@@ -35,7 +35,6 @@ class _Stream(io.StringIO):
 def test_somebody_must_be_able_to_read_and_to_answer(
     monkeypatch: pytest.MonkeyPatch, typing: bool, reading: bool, asked: bool
 ) -> None:
-    """A scheduler has neither; a log file reads no questions."""
     monkeypatch.setattr(sys, "stdin", _Stream(terminal=typing))
     monkeypatch.setattr(sys, "stderr", _Stream(terminal=reading))
 
@@ -43,7 +42,6 @@ def test_somebody_must_be_able_to_read_and_to_answer(
 
 
 def test_bars_stand_still_while_a_question_is_open() -> None:
-    """They would write over it; afterwards they go on."""
     console = Console(file=io.StringIO(), force_terminal=True)
     with progress_on(console, SystemClock()) as progress:
         assert isinstance(progress, Terminal)
@@ -62,7 +60,6 @@ class TestMaxFixes:
         monkeypatch.setattr("admin.cli.asking.someone_is_there", lambda: True)
 
     def answer(self, monkeypatch: pytest.MonkeyPatch, typed: str) -> list[str]:
-        """What the person will type; the questions as they are asked."""
         questions: list[str] = []
 
         def prompt(question: str) -> str:
@@ -100,7 +97,6 @@ class TestMaxFixes:
     def test_what_is_only_reported_asks_nothing(
         self, mailmend: CommandLine, mail: MailKeyspace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A dangling row under --dangling report is no fix."""
         mail.tables.write(Put(MESSAGE_ID, mirror_row({**mail.truths[2], "uid": 99})))
         questions = self.answer(monkeypatch, "n")
 

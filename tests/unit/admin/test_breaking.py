@@ -33,7 +33,6 @@ def truth(uid: int) -> Row:
 
 
 def test_every_kind_is_done_as_often_as_asked() -> None:
-    """Forty messages are enough to be hurt twice in every way."""
     damages = break_one_by_one([truth(uid) for uid in range(1, 41)], NOW, each=2)
     kinds = [damage.kind.name for damage in damages]
     assert len(kinds) == 2 * len(KINDS)
@@ -47,7 +46,6 @@ def test_between_them_they_cause_every_verdict_that_a_scan_can_find() -> None:
 
 
 def test_no_row_is_hurt_twice() -> None:
-    """Each damage stands alone, so each finding has one cause."""
     rows = [truth(uid) for uid in range(1, len(KINDS) + 1)]
     damages = break_one_by_one(rows, NOW)
     assert len({damage.kind.name for damage in damages}) == len(damages) == len(KINDS)

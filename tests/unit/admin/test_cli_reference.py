@@ -13,7 +13,6 @@ PAGE = reference.page_text()
 
 
 def test_the_page_is_up_to_date() -> None:
-    """`python -m admin.cli.reference` writes it."""
     assert reference.main(["--check"]) == 0
 
 
@@ -27,14 +26,12 @@ def test_every_command_has_a_section_with_every_option(command: reference.Listed
 
 
 def test_every_exit_code_and_every_kind_of_error_is_on_it() -> None:
-    """A script's author looks there."""
     assert all(f"\n{code.value}    " in PAGE for code in ExitCode)
     kinds = [kind for kind in MailmendError.__subclasses__() if kind.__module__ == "model.errors"]
     assert all(f"| {int(kind.exit_code)} | `{kind.__name__}` |" in PAGE for kind in kinds)
 
 
 def test_the_page_does_not_depend_on_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A narrow one wraps nothing."""
     monkeypatch.setenv("COLUMNS", "40")
     assert reference.page_text() == PAGE
 
@@ -42,7 +39,6 @@ def test_the_page_does_not_depend_on_the_terminal(monkeypatch: pytest.MonkeyPatc
 def test_a_page_that_is_not_is_told_and_written_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Missing or old alike."""
     monkeypatch.setattr(reference, "PAGE", tmp_path / "cli.md")
     assert reference.main(["--check"]) == 1
     assert "python -m admin.cli.reference" in capsys.readouterr().err

@@ -20,7 +20,6 @@ QUICK = ("--engine", "local", "--delay", "0", "--json")
 
 @pytest.fixture
 def completed(mailmend: CommandLine, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str]]:
-    """What a shell is offered for the last of the words."""
     for name, value in {**mailmend.environment, "HOME": str(mailmend.home)}.items():
         monkeypatch.setenv(name, value)
 
@@ -45,7 +44,6 @@ def test_a_help_begins_with_the_commands_own_options(mailmend: CommandLine, comm
     [("chek", "check"), ("runs lst", "list"), ("schema aply", "apply"), ("check --keyspce x", "--keyspace")],
 )
 def test_a_slip_of_the_finger_is_answered_with_what_was_meant(mailmend: CommandLine, typed: str, meant: str) -> None:
-    """At every level; exit code 2."""
     ended = mailmend(*typed.split())
     assert (ended.code, f"'{meant}'" in ended.err) == (2, True), ended.err
 
@@ -54,7 +52,6 @@ class TestVersion:
     """`mailmend version`."""
 
     def test_everything_that_takes_part_is_named(self, mailmend: CommandLine, cluster: ClusterTwin) -> None:
-        """The server too, where one is named."""
         found = mailmend("version", "--json").json
         assert {"mailmend", "python", "click", "pyspark", "connector", "java", "server"} <= set(found)
         assert found["server"] == cluster.release_version
@@ -63,8 +60,6 @@ class TestVersion:
     def test_a_server_that_does_not_answer_is_no_error(
         self, mailmend: CommandLine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The versions on this machine are what a bug report is about."""
-
         def refuse(_: object) -> None:
             raise CannotReach("10.0.0.1:9042 gives no answer")
 
@@ -79,14 +74,12 @@ class TestCompletion:
 
     @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
     def test_each_shell_has_its_script(self, mailmend: CommandLine, shell: str) -> None:
-        """On stdout, to be kept where the shell looks."""
         ended = mailmend("completion", shell)
         assert (ended.code, "_MAILMEND_COMPLETE" in ended.out) == (0, True)
 
     def test_runs_are_offered_newest_first(
         self, mailmend: CommandLine, mail: MailKeyspace, completed: Callable[[str], list[str]]
     ) -> None:
-        """For `undo` and `runs show` alike."""
         runs = []
         for number in (0, 1):
             mail.lose_projection(mail.truths[number])
@@ -95,15 +88,12 @@ class TestCompletion:
         assert completed(f"mailmend runs show {runs[0][:-4]}")[:1] == [runs[0]]
 
     def test_runbooks_are_offered_by_how_they_begin(self, completed: Callable[[str], list[str]]) -> None:
-        """No cluster is asked."""
         wanted = [page.name for page in pages() if page.name.startswith("queue")]
         assert completed("mailmend runbook show queue") == wanted
 
     def test_where_nothing_can_be_found_out_nothing_is_offered(
         self, completed: Callable[[str], list[str]], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """No message and no question disturbs who is typing."""
-
         def refuse(_: object) -> None:
             raise CannotReach("10.0.0.1:9042 gives no answer")
 
@@ -113,14 +103,12 @@ class TestCompletion:
 
 
 def test_findings_of_a_check_may_go_to_stdout(mailmend: CommandLine, mail: MailKeyspace) -> None:
-    """As those of `runs show` do; then nothing else goes there."""
     mail.lose_projection(mail.truths[0])
     ended: Ended = mailmend("check", *QUICK, "--findings", "-")
     assert (ended.code, ended.json["verdict"]) == (1, "PROJECT")
 
 
 def test_findings_of_a_run_may_go_to_a_file(mailmend: CommandLine, mail: MailKeyspace, tmp_path: Path) -> None:
-    """As those of a check do; without a file they go to stdout."""
     mail.lose_projection(mail.truths[0])
     run = mailmend("repair", "messages", *QUICK).json["run"]
     mailmend("runs", "show", run, "--findings", str(tmp_path / "found.jsonl"))

@@ -34,17 +34,14 @@ class InProcess:
     ended: list[tuple[str, Ended]] = field(default_factory=list)
 
     def type(self, *words: str, expect: Sequence[int] = (0,)) -> None:
-        """Run a command as the demo shows it."""
         ended = self.run(*words)
         self.ended.append((" ".join(words[:2]), ended))
         assert ended.code in expect, (words, ended)
 
     def last_run(self) -> str:
-        """The run that was made last."""
         return str(self.run("runs", "list", "--json").json["runs"][0]["run"])
 
     def run(self, *words: str) -> Ended:
-        """Run a command and let a second pass."""
         ended = self.mailmend(*words)
         self.cluster.clock.advance(1)
         return ended
@@ -52,14 +49,12 @@ class InProcess:
 
 @pytest.fixture
 def shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> InProcess:
-    """A shell on a cluster that holds nothing yet."""
     cluster = cluster_in_memory(monkeypatch)
     cluster.keyspaces.clear()
     return InProcess(command_line(tmp_path, None, MAILMEND_HOST="127.0.0.1"), cluster, tmp_path)
 
 
 def found(ended: Ended) -> dict[str, Any]:
-    """What a check found."""
     return cast("dict[str, Any]", json.loads(ended.out)["findings"])
 
 
@@ -103,7 +98,6 @@ def test_every_way_of_breaking_is_found_as_the_demo_says(shell: InProcess) -> No
 
 
 def test_the_least_number_of_messages_is_enough_for_every_damage(shell: InProcess) -> None:
-    """A kind that came short would be told and not shown."""
     shell.type("schema", "apply")
     shell.type("load", str(demo.mbox_in(shell.folder, MESSAGES_MIN)), "--user", demo.USER, "--mailbox", "INBOX")
     tables = shell.cluster.keyspace(KEYSPACE_DEFAULT)

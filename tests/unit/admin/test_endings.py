@@ -48,7 +48,6 @@ def test_each_kind_of_error_has_its_exit_code(error: Exception, code: int, capsy
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), click.Abort()])
 def test_an_interruption_says_how_to_go_on(error: BaseException, capsys: pytest.CaptureFixture[str]) -> None:
-    """Ctrl-C is no accident."""
     assert ending_of(_raises(error)) == INTERRUPTED
     assert GO_ON in capsys.readouterr().err
 
@@ -72,7 +71,6 @@ def test_what_fails_while_letting_go_after_an_interruption_is_the_interruption(
 def test_what_nobody_foresaw_is_one_line_and_a_file(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The traceback is for the bug report."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
     assert ending_of(_raises(ZeroDivisionError("by zero\nmore"))) == 3
@@ -87,7 +85,6 @@ def test_what_nobody_foresaw_is_one_line_and_a_file(
 def test_a_crash_without_room_for_a_log_is_still_one_line(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A full disk makes nothing worse."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "no"))
 
     assert ending_of(_raises(ZeroDivisionError("x"))) == 3
@@ -96,14 +93,12 @@ def test_a_crash_without_room_for_a_log_is_still_one_line(
 
 @pytest.mark.parametrize("error", [BrokenPipeError(), PipeClosed()])
 def test_a_reader_who_went_away_is_not_told_anything(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
-    """`| head` is no error, and no drift."""
     assert ending_of(_raises(error)) == PIPE_CLOSED
     assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(("returned", "code"), [(None, 0), (1, 1), (3, 3), ("text", 0)])
 def test_a_command_returns_its_exit_code(returned: object, code: int) -> None:
-    """Nothing returned is fine."""
     assert ending_of(lambda: returned) == code
 
 
@@ -116,13 +111,11 @@ def test_a_missing_extra_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_another_missing_module_is_a_crash() -> None:
-    """It would be our mistake."""
     with pytest.raises(ModuleNotFoundError):
         import_or_name_extra("admin.there_is_none")
 
 
 def test_a_group_lists_its_commands_without_importing_them() -> None:
-    """`--help` works without a driver and without Spark."""
     group = cast(
         "click.Group",
         made(CommandGroup(name="g", summary="", about="", commands=(Late("one", "The first.", "no.such.module:one"),))),
@@ -145,8 +138,6 @@ def test_a_scheduler_that_ends_a_command_is_heard_as_ctrl_c(capsys: pytest.Captu
 
 
 def test_a_closed_stderr_changes_no_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`2>&-`: there is nobody to tell, and scripts go by the code."""
-
     def closed(*_: object, **__: object) -> None:
         raise OSError(errno.EBADF, "Bad file descriptor")
 
@@ -156,7 +147,6 @@ def test_a_closed_stderr_changes_no_exit_code(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_libraries_do_not_speak_beside_us(capsys: pytest.CaptureFixture[str]) -> None:
-    """What they log about a failure is raised as well."""
     quiet_libraries()
 
     logging.getLogger("py4j").error("a long trace")

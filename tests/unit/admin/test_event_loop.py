@@ -11,7 +11,6 @@ from model.errors import CannotReach
 
 
 def interrupt(which: signal.Signals = signal.SIGTERM) -> None:
-    """Have somebody end this process."""
     os.kill(os.getpid(), which)
 
 
@@ -34,7 +33,6 @@ def test_a_signal_cancels_and_lets_everything_undo_itself(which: signal.Signals)
 
 
 def test_signals_are_as_they_were_afterwards() -> None:
-    """The command has its own way with them."""
     before = [signal.getsignal(which) for which in (signal.SIGINT, signal.SIGTERM)]
 
     async def work() -> int:
@@ -45,8 +43,6 @@ def test_signals_are_as_they_were_afterwards() -> None:
 
 
 def test_a_service_finishes_after_a_stop_signal() -> None:
-    """Nothing is cancelled: what it has begun is done first."""
-
     async def work() -> str:
         with stop_signal() as stop:
             interrupt()
@@ -58,8 +54,6 @@ def test_a_service_finishes_after_a_stop_signal() -> None:
 
 
 def test_a_second_signal_cancels_a_service() -> None:
-    """Somebody is in a hurry."""
-
     async def work() -> None:
         with stop_signal() as stop:
             interrupt()
@@ -72,8 +66,6 @@ def test_a_second_signal_cancels_a_service() -> None:
 
 
 def test_after_a_service_has_stopped_signals_cancel_again() -> None:
-    """Letting go of connections may hang too."""
-
     async def work() -> None:
         with stop_signal():
             pass
@@ -101,8 +93,6 @@ def test_our_own_error_comes_out_of_its_groups() -> None:
 
 
 def test_an_error_that_nobody_foresaw_comes_out_alone_too() -> None:
-    """As it is, for the report of a bug."""
-
     async def fails() -> None:
         raise ValueError("odd")
 
@@ -115,8 +105,6 @@ def test_an_error_that_nobody_foresaw_comes_out_alone_too() -> None:
 
 
 def test_a_cancellation_of_its_own_is_no_interruption() -> None:
-    """Nobody pressed Ctrl-C."""
-
     async def work() -> None:
         raise asyncio.CancelledError
 

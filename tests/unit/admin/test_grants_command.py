@@ -31,12 +31,10 @@ TOO_MUCH = HeldGrant(Grant(Resource("mail"), "DROP"), "mailmend_reader")
 
 @pytest.fixture
 def mailmend(tmp_path: Path) -> CommandLine:
-    """A shell where no cluster is."""
     return command_line(tmp_path, MAILMEND_HOST="127.0.0.1", MAILMEND_PORT="1")
 
 
 def statements(out: str) -> list[str]:
-    """What cqlsh would run of it."""
     return [line for line in out.splitlines() if line and not line.startswith("--")]
 
 
@@ -52,7 +50,6 @@ def test_all_of_it_is_printed_without_a_cluster(mailmend: CommandLine) -> None:
 
 
 def test_names_and_keyspaces_are_ones_own(mailmend: CommandLine) -> None:
-    """The prefix, the mail and the ledger."""
     names = ("--name-prefix", "acme_", "--keyspace", "theirs", "--ledger-keyspace", "ours")
 
     out = mailmend("schema", "grants", "--all", "--role", "repairer", *names).out
@@ -71,7 +68,6 @@ def test_a_created_role_cannot_log_in_until_a_person_lets_it(mailmend: CommandLi
 
 
 def test_revoking_is_granting_backwards(mailmend: CommandLine) -> None:
-    """Whatever was granted is revoked, and the role goes last."""
     granted = statements(mailmend("schema", "grants", "--all", "--role", "loader").out)
 
     revoked = statements(
@@ -83,7 +79,6 @@ def test_revoking_is_granting_backwards(mailmend: CommandLine) -> None:
 
 
 def test_a_script_reads_the_same_as_json(mailmend: CommandLine) -> None:
-    """Statements in order, under names that stay."""
     found = mailmend("schema", "grants", "--all", "--role", "reader", "--role", "queue", "--json").json
 
     assert [role["role"] for role in found["roles"]] == ["reader", "queue"]
@@ -105,17 +100,14 @@ def test_a_script_reads_the_same_as_json(mailmend: CommandLine) -> None:
     ids=" ".join,
 )
 def test_what_makes_no_sense_is_refused(mailmend: CommandLine, wrong: tuple[str, ...]) -> None:
-    """Before any cluster is asked."""
     assert mailmend("schema", "grants", *wrong).code == 2
 
 
 def test_without_a_cluster_there_is_nothing_to_compare(mailmend: CommandLine) -> None:
-    """Exit 4."""
     assert mailmend("schema", "grants", "--check").code == 4
 
 
 def test_what_is_not_there_is_named_instead_of_granted() -> None:
-    """A server would refuse the statement, and cqlsh stop."""
     there = Keyspaces("mail", "ledger", frozenset(LOOKED_AT) - {"modseq"}, frozenset(LEDGER))
 
     script = granting(READER, "r", there, create=False)
@@ -158,7 +150,6 @@ def test_a_comparison_says_what_is_missing_what_is_too_much_and_what_mends_it() 
 
 
 def test_a_comparison_as_json() -> None:
-    """Under names that stay; exit in it."""
     inherited = HeldGrant(SELECTS, "parent")
     wrong = compared([SELECTS], Holding("r", superuser=True, held=(inherited,)))
     right = compared([SELECTS], Holding("q", held=(HeldGrant(SELECTS, "q"),)))

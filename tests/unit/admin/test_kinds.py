@@ -16,7 +16,6 @@ from model.projections.verdicts import MENDABLE, Verdict
     ("typed", "seconds"), [("60s", 60), ("5m", 300), ("1h", 3600), ("250ms", 0.25), ("7", 7), (8, 8), (1.5, 1.5)]
 )
 def test_a_duration_is_taken_from_a_shell_and_from_a_settings_file(typed: object, seconds: float) -> None:
-    """TOML gives numbers, shells give texts."""
     assert DELAY.convert(typed, None, None) == timedelta(seconds=seconds)
 
 
@@ -36,14 +35,12 @@ def test_no_time_at_all_is_a_delay_but_nothing_to_keep_for() -> None:
 
 @given(st.integers(1, round(DELAY_MAX.total_seconds())))
 def test_a_duration_reads_back_as_it_is_written(seconds: int) -> None:
-    """What the ledger keeps of an option may be typed again."""
     duration = timedelta(seconds=seconds)
 
     assert DELAY.convert(duration_text(duration), None, None) == duration
 
 
 def test_what_is_a_duration_already_stays_one() -> None:
-    """Click converts a default twice."""
     assert KEEP.convert(KEEP_MAX, None, None) == KEEP_MAX
     assert Duration().get_metavar(click.Option(["--x"]), click.Context(click.Command("x"))) == "DURATION"
 
@@ -59,7 +56,6 @@ def test_verdicts_are_named_in_any_case_and_order(wanted: list[Verdict]) -> None
 
 @pytest.mark.parametrize("verdict", [one for one in Verdict if one not in MENDABLE_ON_REQUEST])
 def test_what_a_repair_cannot_mend_cannot_be_asked_for(verdict: Verdict) -> None:
-    """The message lists what can be."""
     with pytest.raises(click.BadParameter) as refused:
         VERDICTS.convert(f"PROJECT,{verdict.value}", None, None)
 
@@ -70,7 +66,6 @@ def test_what_a_repair_cannot_mend_cannot_be_asked_for(verdict: Verdict) -> None
     ("kind", "wrong"), [(PORT, "0"), (PORT, "-1"), (PORT, "70000"), (PORT, "x"), (KEYSPACE, "a-b")]
 )
 def test_ports_and_keyspaces_are_checked_before_anything_is_dialled(kind: click.ParamType[object], wrong: str) -> None:
-    """In one line, whatever the error says besides."""
     with pytest.raises(click.BadParameter) as refused:
         kind.convert(wrong, None, None)
 

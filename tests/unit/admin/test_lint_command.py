@@ -32,7 +32,6 @@ REASON = "nobody reads it"
 
 @pytest.fixture
 def mailmend(tmp_path: Path) -> CommandLine:
-    """A shell without any cluster."""
     return command_line(tmp_path, None, MAILMEND_HOST="127.0.0.1")
 
 
@@ -43,7 +42,6 @@ class ServerTwin(SchemaTwin):
     is_scylla = False
 
     def query(self, text: str, values: Sequence[Any] = ()) -> Sequence[Row]:
-        """The rows of one of the server's own tables."""
         if "system_views.settings" in text:
             if self.settings is None:
                 raise AccessDenied("the role may not read system_views.settings")
@@ -55,7 +53,6 @@ class ServerTwin(SchemaTwin):
 
 @pytest.fixture
 def twin(monkeypatch: pytest.MonkeyPatch) -> ServerTwin:
-    """A cluster of schemas, with data centres."""
     tables = (
         replace(one, compaction=one.compaction or Compaction("SizeTieredCompactionStrategy")) for one in MADE.tables
     )
@@ -71,7 +68,6 @@ def twin(monkeypatch: pytest.MonkeyPatch) -> ServerTwin:
 
 
 def written(tmp_path: Path, text: str, name: str = "a.cql") -> str:
-    """A file of that text."""
     file = tmp_path / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
@@ -79,7 +75,6 @@ def written(tmp_path: Path, text: str, name: str = "a.cql") -> str:
 
 
 def config(tmp_path: Path, text: str) -> str:
-    """A settings file with this table of lint."""
     return written(tmp_path, f"[schema.lint]\n{text}\n", "config.toml")
 
 
@@ -102,14 +97,12 @@ def test_a_finding_is_told_with_place_reason_fix_and_reference(mailmend: Command
 
 
 def test_nothing_found_is_told_too(mailmend: CommandLine, tmp_path: Path) -> None:
-    """Exit code 0."""
     ended = mailmend("schema", "lint", written(tmp_path, GOOD), "--keyspace", "shop")
     assert (ended.code, ended.out) == (0, "shop: nothing found.\n")
 
 
 @pytest.mark.parametrize("text", ["", "-- only a comment\n", "\ufeff"])
 def test_an_empty_file_holds_nothing_to_find(mailmend: CommandLine, tmp_path: Path, text: str) -> None:
-    """A byte order mark is no CQL, and no harm."""
     ended = mailmend("schema", "lint", written(tmp_path, text))
     assert (ended.code, ended.out) == (0, "nothing: nothing found.\n")
 
@@ -124,7 +117,6 @@ def test_the_standard_input_is_a_file_too(mailmend: CommandLine, monkeypatch: py
 
 
 def test_json_is_one_object_with_every_finding(mailmend: CommandLine, tmp_path: Path) -> None:
-    """The names are a contract."""
     file = written(tmp_path, BAD)
     ended = mailmend("schema", "lint", file, "--json", "--rule", "T1", "--rule", "T3")
     found = ended.json
@@ -144,7 +136,6 @@ def test_json_is_one_object_with_every_finding(mailmend: CommandLine, tmp_path: 
 
 
 def test_a_folder_is_one_history_in_the_order_of_its_names(mailmend: CommandLine, tmp_path: Path) -> None:
-    """A later migration mends what an earlier one left."""
     written(tmp_path, f"ALTER TABLE events WITH default_time_to_live = {DAY};", "m/0002_post_b.cql")
     written(tmp_path, BAD, "m/0001_pre_a.cql")
     written(tmp_path, "not CQL", "m/README.md")
@@ -161,14 +152,12 @@ def test_a_folder_is_one_history_in_the_order_of_its_names(mailmend: CommandLine
 
 @pytest.mark.parametrize(("level", "code"), [("note", 1), ("warning", 1), ("error", 0)])
 def test_the_level_decides_what_fails(mailmend: CommandLine, tmp_path: Path, level: str, code: int) -> None:
-    """What is below is told all the same."""
     ended = mailmend("schema", "lint", written(tmp_path, BAD), "--rule", "T1", "--level", level)
     assert ended.code == code
     assert "T1" in ended.out
 
 
 def test_a_note_alone_fails_nobody_unless_asked(mailmend: CommandLine, tmp_path: Path) -> None:
-    """The default level is warning."""
     text = table("t", "k int, seen boolean, PRIMARY KEY (k)", compaction=windows())
     assert mailmend("schema", "lint", written(tmp_path, text), "--rule", "T5").code == 0
     assert mailmend("schema", "lint", written(tmp_path, text), "--rule", "T5", "--level", "note").code == 1
@@ -198,7 +187,6 @@ def test_a_note_alone_fails_nobody_unless_asked(mailmend: CommandLine, tmp_path:
 def test_wrong_use_is_told_in_words(
     mailmend: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], message: str
 ) -> None:
-    """Exit code 2, nothing on stdout."""
     written(tmp_path, GOOD)
     monkeypatch.chdir(tmp_path)
     ended = mailmend("schema", "lint", *options)
@@ -207,7 +195,6 @@ def test_wrong_use_is_told_in_words(
 
 
 def test_what_is_no_cql_is_told_with_file_line_column_and_caret(mailmend: CommandLine, tmp_path: Path) -> None:
-    """Exit code 2."""
     file = written(tmp_path, "CREATE TABLE a (k int PRIMARY KEY);\nCREATE TABEL b (k int PRIMARY KEY);")
     ended = mailmend("schema", "lint", file)
     assert ended.code == 2
@@ -216,7 +203,6 @@ def test_what_is_no_cql_is_told_with_file_line_column_and_caret(mailmend: Comman
 
 
 def test_a_file_that_is_no_text_and_a_folder_without_cql_are_refused(mailmend: CommandLine, tmp_path: Path) -> None:
-    """In words."""
     (tmp_path / "a.cql").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "empty").mkdir()
     binary, empty = (mailmend("schema", "lint", str(tmp_path / name)) for name in ("a.cql", "empty"))
@@ -257,7 +243,6 @@ def test_ignores_of_the_settings_file_count_with_their_reason(mailmend: CommandL
 def test_bad_ignores_of_the_settings_file_are_refused(
     mailmend: CommandLine, tmp_path: Path, ignore: str, message: str
 ) -> None:
-    """A reason is no option."""
     settings = config(tmp_path, f"ignore = [{ignore}]")
     ended = mailmend("schema", "lint", written(tmp_path, GOOD), "--config", settings)
     assert ended.code == 2
@@ -265,7 +250,6 @@ def test_bad_ignores_of_the_settings_file_are_refused(
 
 
 def test_settings_that_are_none_are_refused_with_their_line(mailmend: CommandLine, tmp_path: Path) -> None:
-    """A misspelt one must not pass in silence."""
     settings = config(tmp_path, "ignroe = []")
     ended = mailmend("--config", settings, "schema", "lint", written(tmp_path, GOOD))
     assert ended.code == 2
@@ -274,7 +258,6 @@ def test_settings_that_are_none_are_refused_with_their_line(mailmend: CommandLin
 
 
 def test_a_note_in_the_file_covers_its_table(mailmend: CommandLine, tmp_path: Path) -> None:
-    """And one without a reason stops everything."""
     noted = written(tmp_path, f"-- lint: ignore T1: {REASON}\n{BAD}")
     assert mailmend("schema", "lint", noted, "--rule", "T1").code == 0
     unused = mailmend("schema", "lint", written(tmp_path, f"-- lint: ignore T1: {REASON}\n{GOOD}"))
@@ -285,7 +268,6 @@ def test_a_note_in_the_file_covers_its_table(mailmend: CommandLine, tmp_path: Pa
 
 
 def test_what_settings_tell_wakes_silent_rules(mailmend: CommandLine, tmp_path: Path) -> None:
-    """Pairs, rows and intervals; by the file as by the options."""
     text = table("truth", default_time_to_live=DAY) + table("copy") + table("marks", default_time_to_live=DAY)
     file = written(tmp_path, text)
     assert mailmend("schema", "lint", file, "--exclude", "T1").code == 0
@@ -301,7 +283,6 @@ def test_what_settings_tell_wakes_silent_rules(mailmend: CommandLine, tmp_path: 
 
 
 def test_the_server_version_decides_what_is_known(mailmend: CommandLine, tmp_path: Path) -> None:
-    """5.0 where nobody says otherwise."""
     file = written(tmp_path, table(compaction="{'class': 'DateTieredCompactionStrategy'}"))
     assert mailmend("schema", "lint", file).code == 1
     assert mailmend("schema", "lint", file, "--server-version", "4.1.10").code == 0
@@ -318,7 +299,6 @@ def test_sarif_goes_to_stdout_or_a_file(mailmend: CommandLine, tmp_path: Path) -
 
 
 def test_the_rules_are_listed_without_looking_at_anything(mailmend: CommandLine) -> None:
-    """For people and for scripts; --rule chooses."""
     listed = mailmend("schema", "lint", "--rules")
     assert listed.code == 0
     assert all(f"{rule.id} " in listed.out and rule.reference in listed.out for rule in RULES)
@@ -360,7 +340,6 @@ def test_an_upgrade_is_tried_on_the_live_schema(twin: ServerTwin, mailmend: Comm
 
 
 def test_scylla_is_known_for_what_it_is(twin: ServerTwin, mailmend: CommandLine) -> None:
-    """Whatever version it says that it is compatible with."""
     twin.release_version, twin.is_scylla = "3.0.8", True
     ended = mailmend("schema", "lint", "--live", "--keyspace", "mail", "--ignored", "--json")
     assert ended.code == 0
@@ -368,7 +347,6 @@ def test_scylla_is_known_for_what_it_is(twin: ServerTwin, mailmend: CommandLine)
 
 
 def test_help_shows_examples(mailmend: CommandLine) -> None:
-    """And the form of ignores."""
     ended = mailmend("schema", "lint", "--help")
     assert ended.code == 0
     assert "mailmend schema lint --live" in ended.out

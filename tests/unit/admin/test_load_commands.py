@@ -28,12 +28,10 @@ QUICK = ("--engine", "local", "--delay", "0")
 
 
 def count_of(mail: MailKeyspace, table: Table) -> int:
-    """Rows of a table."""
     return len(list(mail.tables.scan(Scan(table, (table.names[0],)))))
 
 
 def mbox(directory: Path, letters: int, name: str = "archive.mbox") -> Path:
-    """An mbox of so many letters."""
     path = directory / name
     path.write_text(LETTER * letters)
     return path
@@ -68,7 +66,6 @@ class TestLoad:
     def test_a_folder_keeps_contents_only_when_it_is_named(
         self, mailmend: CommandLine, mail: MailKeyspace, tmp_path: Path
     ) -> None:
-        """`--blobs file:///...`: nothing of them is in the keyspace."""
         ended = mailmend("load", str(mbox(tmp_path, 1)), *TO_INBOX, "--blobs", (tmp_path / "kept").as_uri())
 
         assert (ended.code, count_of(mail, BLOBS)) == (0, 0), ended.err
@@ -77,7 +74,6 @@ class TestLoad:
     def test_a_keyspace_that_keeps_no_blobs_is_refused_with_what_it_lacks(
         self, mailmend: CommandLine, cluster: ClusterTwin, tmp_path: Path
     ) -> None:
-        """Another store has to be named."""
         cluster.keyspaces["mail"] = without_tables(cluster.keyspaces["mail"], "blobs")
 
         ended = mailmend("load", str(mbox(tmp_path, 1)), *TO_INBOX)
@@ -172,7 +168,6 @@ class TestLags:
 
     @pytest.fixture
     def journal(self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin) -> LagJournal:
-        """Where writers journal, made by any repair before."""
         mailmend("repair", "lags", "--delay", "0")
         return LagJournal(cluster.keyspace("mailmend"), mail.name, cluster.clock)
 
@@ -199,7 +194,6 @@ class TestLags:
     def test_lags_on_the_local_disk_are_taken_too(
         self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, tmp_path: Path
     ) -> None:
-        """The ledger had refused them; afterwards the spool is empty."""
         mail.lose_projection(mail.truths[0])
         spool = Spool(tmp_path / "data" / "mailmend" / "spool", "mail")
         faults = Faults()
@@ -223,7 +217,6 @@ class TestLags:
     def test_a_lag_that_cannot_be_mended_yet_is_kept(
         self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, journal: LagJournal
     ) -> None:
-        """The lost content may yet be restored from a backup."""
         mail.lose_projection(mail.truths[0])
         mail.lose_content(mail.truths[0])
         journal.journal([mirror_suspect(mail.truths[0], Verdict.PROJECT)], "")
@@ -236,7 +229,6 @@ class TestLags:
     def test_lags_can_be_undone_like_any_run(
         self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, journal: LagJournal
     ) -> None:
-        """Their before-images are in the ledger."""
         mail.tables.write(Put(MESSAGE_ID, {"mailboxid": mail.mailbox, "uid": 1, "modseq": 0}))
         journal.journal([mirror_suspect(mail.truths[0], Verdict.AMEND)], "")
         cluster.clock.advance(1)
@@ -255,7 +247,6 @@ class TestRunbook:
     """Pages for three in the morning."""
 
     def test_every_page_is_listed_with_its_question(self, mailmend: CommandLine) -> None:
-        """For people and for scripts."""
         listed = mailmend("runbook", "list").out
         names = {one["name"]: one["title"] for one in mailmend("runbook", "list", "--json").json["runbooks"]}
 
@@ -263,11 +254,9 @@ class TestRunbook:
         assert all(name in listed for name in names)
 
     def test_a_page_goes_to_a_file_as_it_is(self, mailmend: CommandLine) -> None:
-        """Markdown, so that it can be pasted into a ticket."""
         assert mailmend("runbook", "show", "flags-differ").out == runbook.page_named("flags-differ").text
 
     def test_a_page_that_is_not_there_is_refused(self, mailmend: CommandLine) -> None:
-        """With the command that lists them."""
         ended = mailmend("runbook", "show", "no")
 
         assert (ended.code, "mailmend runbook list" in ended.err) == (2, True)

@@ -45,7 +45,6 @@ def watched(cluster: ClusterTwin) -> Faults:
 
 
 def fail_reads_of(cluster: ClusterTwin, key: tuple[object, ...]) -> None:
-    """Let reads by that key get no answer."""
     faults = watched(cluster)
     faults.fail(lambda one: isinstance(one, Read) and one.key == key, TimedOut("no answer in time"), times=100)
 
@@ -142,7 +141,6 @@ class TestLimits:
         assert mend().json["fixed"] == {"WITHDRAW": 1}
 
     def test_a_verdict_that_cannot_be_mended_is_refused_by_name(self, mend: Mend) -> None:
-        """CLASH is never guessed about."""
         ended = mend("--only", "CLASH")
 
         assert (ended.code, "'CLASH' is not a verdict that can be mended" in ended.err) == (2, True)
@@ -160,13 +158,11 @@ class TestLimits:
         assert mend("--max-fixes", "2").json["fixed"] == {"PROJECT": 2}
 
     def test_a_limit_does_not_hinder_a_dry_run(self, mail: MailKeyspace, mend: Mend) -> None:
-        """Which is how one finds out what the limit should be."""
         mail.lose_projection(mail.truths[0])
 
         assert mend("--dry-run", "--max-fixes", "0").json["due"] == {"PROJECT": 1}
 
     def test_a_dry_run_makes_no_ledger(self, mail: MailKeyspace, mend: Mend, cluster: ClusterTwin) -> None:
-        """It writes nothing at all, a keyspace neither."""
         mail.lose_projection(mail.truths[0])
 
         assert (mend("--dry-run").code, cluster.carried_out, mail.mirror(mail.truths[0])) == (1, [], None)
@@ -198,7 +194,6 @@ class TestAhead:
     def test_they_are_left_until_they_are_to_be_beaten(
         self, mail: MailKeyspace, mend: Mend, cluster: ClusterTwin
     ) -> None:
-        """`--beat-ahead` writes just above them, at once."""
         truth = mail.truths[0]
         future = cluster.clock.micros() + 3600 * MICROS
         mail.tables.write(Put(MESSAGE_ID, mirror_row(truth, modseq=9), at=future))
@@ -230,7 +225,6 @@ class TestDangling:
         mail.lose_truth(mail.truths[0])
 
     def is_back(self, mail: MailKeyspace) -> bool:
-        """Whether the truth stands again."""
         return mail.get(IMAP_UID, IMAP_UID.key_of(mail.truths[0])) is not None
 
     def test_withdrawn_they_are_counted_as_last_traces(self, mail: MailKeyspace, mend: Mend) -> None:
@@ -241,7 +235,6 @@ class TestDangling:
         assert not self.is_back(mail)
 
     def test_reported_they_stay(self, mail: MailKeyspace, mend: Mend) -> None:
-        """`--dangling report`."""
         ended = mend("--dangling", "report", "--only", "WITHDRAW")
 
         assert (ended.code, ended.json["left"].get("WITHDRAW", 0) >= 1) == (1, True)
@@ -262,7 +255,6 @@ class TestDangling:
     def test_a_person_at_a_terminal_is_asked(  # noqa: PLR0917 - fixtures
         self, mail: MailKeyspace, mend: Mend, monkeypatch: pytest.MonkeyPatch, answer: str, code: int, back: bool
     ) -> None:
-        """Enter means no."""
         monkeypatch.setattr("admin.cli.asking.someone_is_there", lambda: True)
         monkeypatch.setattr("click.termui.visible_prompt_func", lambda *_: answer.strip())
 
@@ -282,7 +274,6 @@ class TestLeaks:
         return (row["messageid"],)
 
     def test_they_are_reported_and_never_fail_a_check(self, mailmend: CommandLine, mail: MailKeyspace) -> None:
-        """A leak costs space and nothing else."""
         self.leak(mail, 10 * DAY_SECONDS)
 
         ended = mailmend("check", *QUICK, "--json")
@@ -292,7 +283,6 @@ class TestLeaks:
     def test_collected_they_go_and_can_be_brought_back(
         self, mailmend: CommandLine, mail: MailKeyspace, mend: Mend
     ) -> None:
-        """Their before-image is the whole row."""
         key = self.leak(mail, 10 * DAY_SECONDS)
         before = mail.get(MESSAGE_V3, key)
 
@@ -303,7 +293,6 @@ class TestLeaks:
         assert mail.get(MESSAGE_V3, key) == before
 
     def test_young_ones_are_left(self, mail: MailKeyspace, mend: Mend) -> None:
-        """Somebody may be about to write the truth."""
         key = self.leak(mail, DAY_SECONDS // 2)
 
         ended = mend("--leaks", "collect")
@@ -353,7 +342,6 @@ class TestUndo:
         assert (late.code, late.json["moved"], self.count(mail)) == (ExitCode.DRIFT, 1, 5)
 
     def count(self, mail: MailKeyspace) -> int:
-        """Messages, as counted."""
         row = mail.get(MAILBOX_COUNTERS, (mail.mailbox,))
         assert row is not None
         return int(row["count"])
@@ -372,7 +360,6 @@ class TestUndo:
     def test_what_was_used_since_is_said_and_no_repair_is_suggested(
         self, mailmend: CommandLine, mail: MailKeyspace, mend: Mend, cluster: ClusterTwin
     ) -> None:
-        """A repair would mend anew what was just taken back."""
         mail.lose_projection(mail.truths[0])
         run = mend().json["run"]
         cluster.clock.advance(1)
@@ -384,7 +371,6 @@ class TestUndo:
         assert "Next: mailmend repair" not in ended.out
 
     def test_an_unknown_run_is_named(self, mailmend: CommandLine, mend: Mend) -> None:
-        """Whether there is a ledger or not."""
         unknown = str(message(1))
 
         without = mailmend("undo", unknown)
@@ -439,7 +425,6 @@ class TestRuns:
             assert "hunter2" not in text
 
     def test_other_keyspaces_are_listed_on_demand(self, mailmend: CommandLine, mend: Mend) -> None:
-        """One ledger serves several."""
         run = mend().json["run"]
 
         assert mailmend("runs", "list", "--json", "--keyspace", "other").json == {"runs": []}
@@ -449,7 +434,6 @@ class TestRuns:
     def test_a_run_is_shown_with_examples_and_how_to_undo_it(
         self, mailmend: CommandLine, mail: MailKeyspace, mend: Mend
     ) -> None:
-        """And each finding as a line of JSON, for scripts."""
         mail.lose_projection(mail.truths[0])
         run = mend().json["run"]
 
@@ -510,7 +494,6 @@ class TestResults:
     def test_a_place_that_cannot_be_written_is_refused_before_the_scan(
         self, mailmend: CommandLine, cluster: ClusterTwin, tmp_path: Path
     ) -> None:
-        """Nobody wants to learn it after hours."""
         asked = watched(cluster).seen
 
         for option in ("--report", "--findings"):
@@ -614,7 +597,6 @@ class TestTargets:
     def test_what_cannot_be_is_refused_and_leaves_no_run(
         self, mailmend: CommandLine, mend: Mend, arguments: tuple[str, ...], said: str
     ) -> None:
-        """Exit 2 before anything is written."""
         ended = mend(*arguments)
 
         assert (ended.code, said in ended.err) == (2, True), ended.err
@@ -623,7 +605,6 @@ class TestTargets:
     def test_one_mended_message_can_be_undone_like_any_run(
         self, mailmend: CommandLine, mail: MailKeyspace, mend: Mend
     ) -> None:
-        """A targeted repair is a run of its own."""
         mail.lose_projection(mail.truths[0])
         mail.lose_projection(mail.truths[1])
 
@@ -654,7 +635,6 @@ class TestOrphans:
         assert mail.get(IMAP_UID, IMAP_UID.key_of(truth)) is not None
 
     def test_torn_rows_are_reported_or_accepted(self, mailmend: CommandLine, mail: MailKeyspace) -> None:
-        """Rows of before James 3.7 lack columns lawfully."""
         key = IMAP_UID.key_of(mail.truths[0])
         mail.tables.write(Change(IMAP_UID, key, assign={"headercontent": None}))
         mail.tables.write(Change(MESSAGE_ID, (mail.mailbox, 1), assign={"headercontent": None}))
@@ -667,7 +647,6 @@ class TestOrphans:
 
 
 def test_a_lost_delete_is_withdrawn_with_its_filters(mail: MailKeyspace, mend: Mend) -> None:
-    """Everything that follows from one lost truth goes in one run."""
     mail.lose_truth(mail.truths[0])
     mail.tables.write(Remove(MESSAGE_V3, (mail.truths[0]["messageid"],)))
 

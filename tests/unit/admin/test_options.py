@@ -32,12 +32,10 @@ class LookRequest:
 
 
 def look(request: LookRequest, _: Caller) -> LookRequest:
-    """Say what was understood."""
     return request
 
 
 def said_document(found: LookRequest) -> Document:
-    """What was understood, as text."""
     connection, tls = found.connection, found.connection.tls
     said = {
         "hosts": connection.hosts,
@@ -67,7 +65,6 @@ group = made(_TABLE, params=[CONFIG, PROFILE])
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty home, with no local cluster running."""
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in (
         "XDG_CONFIG_HOME",
@@ -85,8 +82,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def ask(home: Path) -> Ask:
-    """Ask the command, with an environment of one's own."""
-
     def call(*arguments: str, **environment: str) -> Result:
         @click.command(context_settings={"ignore_unknown_options": True})
         @click.argument("given", nargs=-1, type=click.UNPROCESSED)
@@ -112,14 +107,12 @@ def _write(file: Path, text: str) -> Path:
 
 
 def test_nothing_said_means_this_machine(ask: Ask) -> None:
-    """The defaults are James's own."""
     said = _said(ask("look"))
 
     assert (said["hosts"], said["port"], said["keyspace"]) == (["127.0.0.1"], 9042, "apache_james")
 
 
 def test_weight_grows_from_cqlshrc_to_flags(ask: Ask, home: Path) -> None:
-    """Each place is overruled by the next."""
     said = []
     _write(home / ".cassandra" / "cqlshrc", "[connection]\nhostname = from-cqlshrc\nport = 1111\n")
     said.append(_said(ask("look"))["hosts"])
@@ -143,7 +136,6 @@ def test_a_commands_own_table_and_its_own_config_option(ask: Ask, home: Path) ->
 
 
 def test_a_running_local_cluster_is_used_when_no_host_is_named(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A first try needs no option; a named host wins."""
     monkeypatch.setattr(options, "local_instance", lambda: (("127.0.0.1", "127.0.0.2"), 9999))
 
     assert _said(ask("look"))["hosts"] == ["127.0.0.1", "127.0.0.2"]
@@ -221,7 +213,6 @@ def test_a_command_may_print_the_password(ask: Ask, home: Path) -> None:
 def test_a_password_command_that_fails_is_named_and_nothing_it_said(
     ask: Ask, monkeypatch: pytest.MonkeyPatch, command: str, said: str
 ) -> None:
-    """What it prints is a secret, also where it fails."""
     monkeypatch.setattr(options, "PASSWORD_COMMAND_SECONDS", 0.2)
 
     result = ask("look", "--password-command", command)
@@ -230,12 +221,10 @@ def test_a_password_command_that_fails_is_named_and_nothing_it_said(
 
 
 def test_there_is_no_option_for_a_password(ask: Ask) -> None:
-    """A command line is read by everybody on the machine."""
     assert ask("look", "--password", "hunter2").exit_code == 2
 
 
 def test_cqlshs_credentials_are_used(ask: Ask, home: Path) -> None:
-    """Beside cqlshrc, or where cqlshrc says."""
     _write(home / ".cassandra" / "credentials", "[plain_text_auth]\nusername = u\npassword = p\n")
     assert _said(ask("look"))["username"] == "u"
 
@@ -270,7 +259,6 @@ def test_tls_files_are_looked_for_before_anything_is_dialled(ask: Ask, home: Pat
     ],
 )
 def test_a_wrong_settings_file_is_named_with_its_line(ask: Ask, home: Path, text: str, said: str) -> None:
-    """A misspelt setting is not ignored in silence."""
     file = _write(home / "mine.toml", text)
 
     result = ask("--config", str(file), "look")
@@ -292,7 +280,6 @@ def test_a_wrong_settings_file_is_named_with_its_line(ask: Ask, home: Path, text
     ],
 )
 def test_a_wrong_option_is_named(ask: Ask, arguments: tuple[str, ...], said: str) -> None:
-    """Exit 2, one message, no traceback."""
     result = ask(*arguments)
 
     assert (result.exit_code, said in result.stderr) == (2, True), result.output
@@ -300,7 +287,6 @@ def test_a_wrong_option_is_named(ask: Ask, arguments: tuple[str, ...], said: str
 
 
 def test_a_settings_file_that_is_not_text_is_refused(ask: Ask, home: Path) -> None:
-    """Half a UTF-8 character is no setting."""
     (home / "mine.toml").write_bytes(b"\xff\xfe")
 
     result = ask("--config", str(home / "mine.toml"), "look")

@@ -36,7 +36,6 @@ OPTIONS: Mapping[str, object] = {
 
 @pytest.fixture
 def shell(tmp_path: Path) -> CommandLine:
-    """A shell without any settings."""
     return command_line(tmp_path)
 
 
@@ -56,7 +55,6 @@ def test_elsewhere_the_two_ways_are_named(
 
 @pytest.mark.parametrize("username", [None, ""])
 def test_without_a_role_nobody_is_asked(username: str | None) -> None:
-    """Most development clusters know no roles."""
     assert connection_of({**OPTIONS, "username": username}, click.Context(click.Command("x"))).password is None
 
 

@@ -9,7 +9,6 @@ from tests.support.clock import VirtualClock
 
 
 def test_a_stage_is_told_when_it_begins_and_when_it_ends() -> None:
-    """A log file shows what was under way when it stopped."""
     stream, clock = io.StringIO(), VirtualClock()
     lines = PlainLines(stream, clock)
 
@@ -27,7 +26,6 @@ def test_a_stage_is_told_when_it_begins_and_when_it_ends() -> None:
 
 
 def test_plain_lines_are_few() -> None:
-    """A million rows are not a million lines."""
     stream, clock = io.StringIO(), VirtualClock()
     lines = PlainLines(stream, clock)
     lines.stage("scan", 1_000_000)
@@ -40,19 +38,16 @@ def test_plain_lines_are_few() -> None:
 
 
 def test_a_line_tells_how_long_it_takes_yet() -> None:
-    """Rate and remaining time follow from the total."""
     line = progress_line("scan", 250_000, 1_000_000, 0, 10_000_000)
 
     assert line == "scan: 250,000 of 1,000,000, 25,000/s, about 30 s left"
 
 
 def test_no_time_and_no_total_are_no_trouble() -> None:
-    """The first row comes before the first second."""
     assert progress_line("scan", 0, None, 0, 0) == "scan: 0"
 
 
 def test_a_terminal_gets_a_bar_and_a_file_gets_lines() -> None:
-    """The same work, told as it suits the stream."""
     for terminal in (True, False):
         stream = io.StringIO()
         with progress_on(Console(file=stream, force_terminal=terminal, width=100), VirtualClock()) as progress:
@@ -66,7 +61,6 @@ def test_a_terminal_gets_a_bar_and_a_file_gets_lines() -> None:
 
 
 def test_steps_before_any_stage_are_shown_too() -> None:
-    """An engine that forgets to name its stage breaks nothing."""
     stream = io.StringIO()
 
     with progress_on(Console(file=stream, force_terminal=True, width=100), VirtualClock()) as progress:

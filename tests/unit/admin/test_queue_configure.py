@@ -23,7 +23,6 @@ def mailmend(cluster: ClusterTwin, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def events(cluster: ClusterTwin) -> list[tuple[int, int, int, int]]:
-    """What is stored: number, seconds, buckets, pace."""
     history = asyncio.run(Configurations(InTurn(cluster.keyspace("mail"))).history())
     return [
         (one.event_id, round(one.configuration.slicing.window.total_seconds()), buckets, one.configuration.pace)
@@ -33,13 +32,11 @@ def events(cluster: ClusterTwin) -> list[tuple[int, int, int, int]]:
 
 
 def james_was_here(cluster: ClusterTwin) -> None:
-    """James has started on the keyspace, with its defaults."""
     event = {"aggregateid": AGGREGATE, "eventid": 0, "event": event_json(0, DEFAULT)}
     cluster.keyspace("mail").write(Put(EVENTS, event))
 
 
 def test_without_options_it_shows_and_writes_nothing(mailmend: CommandLine, cluster: ClusterTwin) -> None:
-    """Where nothing was set, it says what would be."""
     ended = mailmend("queue", "configure")
 
     assert ended.code == 0
@@ -49,7 +46,6 @@ def test_without_options_it_shows_and_writes_nothing(mailmend: CommandLine, clus
 
 
 def test_what_james_set_is_shown(mailmend: CommandLine, cluster: ClusterTwin) -> None:
-    """As a row of its history, and in words."""
     james_was_here(cluster)
     ended = mailmend("queue", "configure")
 
@@ -79,7 +75,6 @@ def test_each_option_alone_changes_one_thing(mailmend: CommandLine, cluster: Clu
 
 
 def test_the_same_again_adds_nothing(mailmend: CommandLine, cluster: ClusterTwin) -> None:
-    """And there is nothing to do next."""
     james_was_here(cluster)
     ended = mailmend("queue", "configure", "--slice-window", "1h", "--buckets", "1")
 
@@ -108,7 +103,6 @@ def test_what_loses_mails_is_refused_with_a_way_out(  # noqa: PLR0917 - a table 
     why: str,
     allowed: str,
 ) -> None:
-    """Exit 2, in a dry run too; nothing on stdout, nothing stored."""
     james_was_here(cluster)
     ended = mailmend("queue", "configure", *options, *really, "--json")
 
@@ -119,7 +113,6 @@ def test_what_loses_mails_is_refused_with_a_way_out(  # noqa: PLR0917 - a table 
 
 
 def test_a_dry_run_says_what_may_be_and_sets_nothing(mailmend: CommandLine, cluster: ClusterTwin) -> None:
-    """On a keyspace where nothing was set as well."""
     ended = mailmend("queue", "configure", "--slice-window", "30m", "--dry-run")
 
     assert ended.code == 0
@@ -150,7 +143,6 @@ def test_scripts_get_one_object(mailmend: CommandLine, cluster: ClusterTwin) -> 
 
 
 def test_nothing_set_is_null_for_scripts(mailmend: CommandLine, cluster: ClusterTwin) -> None:
-    """Not a default that nobody chose."""
     document = mailmend("queue", "configure", "--json").json
 
     assert (document["before"], document["configuration"], document["james_properties"]) == (None, None, None)
@@ -158,7 +150,6 @@ def test_nothing_set_is_null_for_scripts(mailmend: CommandLine, cluster: Cluster
 
 
 def test_an_event_that_cannot_be_read_is_named(mailmend: CommandLine, cluster: ClusterTwin) -> None:
-    """Exit 3: nothing is known until it is mended."""
     row = {"aggregateid": AGGREGATE, "eventid": 0, "event": "{}"}
     cluster.keyspace("mail").attempt(PutIfAbsent(EVENTS, row))
     ended = mailmend("queue", "configure")
@@ -168,7 +159,6 @@ def test_an_event_that_cannot_be_read_is_named(mailmend: CommandLine, cluster: C
 
 
 def test_the_help_names_the_rules_and_the_runbook(mailmend: CommandLine) -> None:
-    """Before anybody tries."""
     said = mailmend("queue", "configure", "--help").out
 
     assert "must divide the last one" in said

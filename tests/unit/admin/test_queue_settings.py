@@ -38,7 +38,6 @@ from model.queue.blob_ids import BlobsMode
 def test_brokers_are_named_as_rabbitmq_names_them(  # noqa: PLR0917 - the parts of a URL
     url: str, hosts: tuple[Host, ...], vhost: str, user: str, password: str, secure: bool
 ) -> None:
-    """James's own `uri` may be copied as it is."""
     found = parse_broker(url)
 
     assert (found.hosts, found.vhost, found.username, found.password) == (hosts, vhost, user, password)
@@ -60,7 +59,6 @@ def test_brokers_are_named_as_rabbitmq_names_them(  # noqa: PLR0917 - the parts 
     ],
 )
 def test_what_names_no_broker_is_refused(url: str) -> None:
-    """With what to write instead."""
     with pytest.raises(WrongUse) as refused:
         parse_broker(url)
     assert refused.value.mend
@@ -77,7 +75,6 @@ def test_no_message_shows_a_secret(url: str, secret: str) -> None:
 
 
 def test_no_repr_shows_a_secret() -> None:
-    """Settings reach logs and crash reports."""
     assert "hunter2" not in repr(parse_broker("amqp://u:hunter2@h"))
 
 
@@ -100,12 +97,10 @@ def test_a_password_in_a_url_is_seen(url: str, secret: bool) -> None:
     ],
 )
 def test_a_url_is_shown_without_whoever_it_is_for(url: str, said: str) -> None:
-    """Host and path are what a person needs to find the mistake."""
     assert without_secrets(url) == said
 
 
 def test_the_management_is_an_address_of_http() -> None:
-    """A slash at its end is no part of it."""
     assert parse_management("http://rabbit:15672/") == "http://rabbit:15672"
     for wrong in ("rabbit:15672", "amqp://rabbit", "http://u:p@rabbit", "http://"):
         with pytest.raises(WrongUse):
@@ -113,7 +108,6 @@ def test_the_management_is_an_address_of_http() -> None:
 
 
 def test_a_bucket_at_amazon_and_elsewhere() -> None:
-    """Without an endpoint it is Amazon's in the region."""
     amazon = parse_blobs("s3://mails?region=eu-west-3")
     other = parse_blobs("s3://mails?endpoint=https://s3.example.org/&ids=deduplicated")
 
@@ -133,7 +127,6 @@ def test_a_bucket_at_amazon_and_elsewhere() -> None:
     ],
 )
 def test_mails_travel_in_the_clear_only_here_or_on_request(endpoint: str, in_the_clear: bool) -> None:
-    """The store's own settings refuse the rest."""
     assert parse_blobs(f"s3://mails?endpoint={endpoint}").allow_http is in_the_clear
 
 
@@ -162,7 +155,6 @@ def test_files_are_a_folder() -> None:
     ],
 )
 def test_what_names_no_store_is_refused(url: str) -> None:
-    """A misspelt setting is not ignored in silence."""
     with pytest.raises(WrongUse, match="store of blobs"):
         parse_blobs(url)
 
@@ -179,7 +171,6 @@ def test_james_may_keep_blobs_in_cassandra() -> None:
 
 
 def test_a_place_is_told_without_keys() -> None:
-    """For messages."""
     address = BlobsAddress(Store.S3, "mails", "https://s3.example.org")
     assert address.place == "the bucket mails at https://s3.example.org"
 
@@ -189,5 +180,4 @@ def test_a_place_is_told_without_keys() -> None:
     [("127.0.0.1", True), ("127.0.1.1", True), ("::1", True), ("localhost", True), ("10.0.0.1", False), ("x.y", False)],
 )
 def test_what_is_this_machine(host: str, here: bool) -> None:
-    """Only its own addresses; a name might be anything."""
     assert is_here(host) is here

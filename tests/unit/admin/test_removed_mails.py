@@ -24,13 +24,10 @@ SPOOL = QueueName("spool")
 
 
 def listed(number: int = 1) -> Listed:
-    """A mail that waits."""
     return Listed(queued_mail(number), NOW)
 
 
 def kept(file: Path, *mails: tuple[Listed, bytes | None]) -> Path:
-    """A file with these mails, kept at once."""
-
     async def story() -> None:
         keeper = RemovedMailsFile(file, SPOOL)
         await asyncio.gather(*(keeper.keep(mail, content) for mail, content in mails))
@@ -42,7 +39,6 @@ def kept(file: Path, *mails: tuple[Listed, bytes | None]) -> Path:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Where they are kept."""
     return tmp_path / "kept" / "spool.jsonl.gz"
 
 
@@ -51,7 +47,6 @@ def file(tmp_path: Path) -> Path:
 def test_what_is_read_is_what_was_kept(
     tmp_path_factory: pytest.TempPathFactory, queued: QueuedMail, content: bytes | None, delayed: bool
 ) -> None:
-    """Envelope, bytes and times, whatever they hold."""
     mail = Listed(queued, NOW, Whereabouts.DELAYED if delayed else Whereabouts.WAITING, due_at=NOW if delayed else None)
     file = kept(tmp_path_factory.mktemp("kept") / "one", (mail, content))
 
@@ -62,7 +57,6 @@ def test_what_is_read_is_what_was_kept(
 
 
 def test_only_the_owner_may_read_them(file: Path) -> None:
-    """They are people's letters."""
     kept(file, (listed(), b"secret"))
 
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -70,21 +64,18 @@ def test_only_the_owner_may_read_them(file: Path) -> None:
 
 
 def test_no_mail_no_file(file: Path) -> None:
-    """A delete that found nothing leaves nothing behind."""
     RemovedMailsFile(file, SPOOL)
 
     assert not file.parent.exists()
 
 
 def test_many_at_once_share_writes_and_none_is_lost(file: Path) -> None:
-    """In whatever order they come."""
     kept(file, *((listed(number), b"%d" % number) for number in range(50)))
 
     assert sorted(int(mail.content or b"") for mail in read_removed_mails(file)) == list(range(50))
 
 
 def test_a_disk_that_refuses_keeps_the_mail_in_its_queue(tmp_path: Path) -> None:
-    """The error says so, before anything is removed."""
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
 
@@ -93,7 +84,6 @@ def test_a_disk_that_refuses_keeps_the_mail_in_its_queue(tmp_path: Path) -> None
 
 
 def test_a_file_whose_end_is_missing_is_read_up_to_there(file: Path) -> None:
-    """A disk was full: every whole mail is given, then the error."""
     kept(file, (listed(1), b"one"))
     kept(file, (listed(2), b"two"))
     file.write_bytes(file.read_bytes()[:-20])
@@ -115,7 +105,6 @@ def test_a_file_whose_end_is_missing_is_read_up_to_there(file: Path) -> None:
     ],
 )
 def test_what_is_no_such_file_is_refused_with_its_place(tmp_path: Path, content: bytes, said: str) -> None:
-    """File and line."""
     file = tmp_path / "x"
     file.write_bytes(content)
 
@@ -124,13 +113,11 @@ def test_what_is_no_such_file_is_refused_with_its_place(tmp_path: Path, content:
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """Without a traceback."""
     with pytest.raises(WrongUse, match="No such file"):
         list(read_removed_mails(tmp_path / "none"))
 
 
 def test_whoever_can_do_without_the_end_is_told(file: Path) -> None:
-    """It was never removed from its queue."""
     kept(file, (listed(1), b"one"))
     kept(file, (listed(2), b"two"))
     file.write_bytes(file.read_bytes()[:-20])
@@ -141,7 +128,6 @@ def test_whoever_can_do_without_the_end_is_told(file: Path) -> None:
 
 
 def test_a_row_that_no_mail_can_be_read_from_is_kept_for_a_person(file: Path) -> None:
-    """With its bytes; whoever reads mails passes it over."""
     row = {"name": None, "enqueuedtime": NOW, "headerblobid": "h"}
 
     async def story() -> None:
@@ -169,7 +155,6 @@ def test_a_torn_note_says_nothing(file: Path, torn: str) -> None:
 
 
 def test_what_is_back_is_remembered_beside_the_file(file: Path) -> None:
-    """So that a restore that was interrupted goes on."""
     kept(file, (listed(1), b""))
     one, two, other = (EnqueueId(queued_mail(number).enqueue_id) for number in (1, 2, 3))
 
@@ -181,7 +166,6 @@ def test_what_is_back_is_remembered_beside_the_file(file: Path) -> None:
 
 
 def test_files_of_two_commands_have_two_names(tmp_path: Path) -> None:
-    """Even within a second."""
     later = NOW + timedelta(microseconds=1)
     names = {removed_mails_path(tmp_path, SPOOL, at, verb) for at in (NOW, later) for verb in ("delete", "purge")}
 
@@ -189,7 +173,6 @@ def test_files_of_two_commands_have_two_names(tmp_path: Path) -> None:
 
 
 def test_a_mail_is_delayed_while_its_time_is_to_come(file: Path) -> None:
-    """At its time it no longer is."""
     delayed = Listed(queued_mail(), NOW, Whereabouts.DELAYED, due_at=NOW)
     (found,) = read_removed_mails(kept(file, (delayed, b"")))
 

@@ -43,7 +43,6 @@ def test_a_page_knows_its_title_sections_commands_and_placeholders() -> None:
 
 
 def test_the_first_pages_are_there() -> None:
-    """The questions that drift in messages raises."""
     assert {page.name for page in pages()} >= {
         "content-is-lost",
         "flags-differ",
@@ -76,7 +75,6 @@ def test_every_command_of_a_page_is_one_that_exists(page: RunbookPage) -> None:
 
 
 def test_an_unknown_page_is_refused() -> None:
-    """With the command that lists them."""
     assert page_named("flags-differ.md").name == "flags-differ"
     with pytest.raises(WrongUse, match="there is no runbook"):
         page_named("no")

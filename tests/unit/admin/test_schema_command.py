@@ -29,7 +29,6 @@ REBUILD = (
 
 @pytest.fixture
 def twin(monkeypatch: pytest.MonkeyPatch) -> SchemaTwin:
-    """A cluster of schemas that every command reaches."""
     clock = VirtualClock()
     held = ClusterTwin(clock, james=JAMES, broken=without_tables(JAMES, "firstunseen"))
 
@@ -76,18 +75,15 @@ def test_each_kind_of_drift_has_its_mend(difference: Difference, mend: str) -> N
 @pytest.mark.parametrize("owner", ["imapUidTable", "messageV3", "messageCounter", "modseq", "mailbox", "mailboxPathV3"])
 @pytest.mark.parametrize("aspect", [Aspect.DIFFERENT_KEY, Aspect.DIFFERENT_ORDER, Aspect.DIFFERENT_COLUMN])
 def test_only_what_can_be_rebuilt_is_ever_to_be_dropped(owner: str, aspect: Aspect) -> None:
-    """No advice of ours loses a message."""
     assert "DROP TABLE" not in mend_of(Difference(aspect, owner, "uid", "a", "b"), "mail", made_here=True)
 
 
 def test_in_a_keyspace_of_james_creating_must_be_asked_for() -> None:
-    """The advice says how."""
     missing = Difference(Aspect.MISSING_TABLE, "firstUnseen")
     assert mend_of(missing, "mail", made_here=False) == "mailmend schema apply --keyspace mail --complete"
 
 
 def test_the_json_of_a_recognition() -> None:
-    """The names that scripts rely on."""
     live = with_columns(JAMES, "modseq", (*columns_of(JAMES, "modseq"), Column("label", "text")))
     found = recognition_json("mail", recognise(without_tables(live, "blobs")))
     assert list(found) == ["keyspace", "generation", "made_here", "drift", "notes", "exit"]
@@ -108,7 +104,6 @@ def test_the_json_of_a_recognition() -> None:
 
 
 def test_verify_of_a_right_keyspace(twin: SchemaTwin, capsys: pytest.CaptureFixture[str]) -> None:
-    """Generation and exit code 0."""
     assert run(["schema", "verify", "--keyspace", "james"]) == 0
     assert "james: generation August 2026, not made by mailmend." in capsys.readouterr().out
 
@@ -122,7 +117,6 @@ def test_verify_of_a_broken_keyspace(twin: SchemaTwin, capsys: pytest.CaptureFix
 
 
 def test_the_advice_mends(twin: SchemaTwin, capsys: pytest.CaptureFixture[str]) -> None:
-    """Typing what was told makes verify happy."""
     run(["schema", "verify", "--keyspace", "broken", "--json"])
     (drift,) = json.loads(capsys.readouterr().out)["drift"]
     assert run(shlex.split(drift["mend"])[1:]) == 0
@@ -138,7 +132,6 @@ def test_apply_withholds_in_a_keyspace_of_james(twin: SchemaTwin, capsys: pytest
 
 
 def test_a_dry_run_prints_cql_and_runs_none(twin: SchemaTwin, capsys: pytest.CaptureFixture[str]) -> None:
-    """What stands there can be piped into cqlsh."""
     assert run(["schema", "apply", "--keyspace", "fresh", "--replication", "dc1=3", "--dry-run"]) == 0
     told = capsys.readouterr().out
     statements = "\n".join(line for line in told.splitlines() if not line.startswith("--")).split(";\n")
@@ -149,7 +142,6 @@ def test_a_dry_run_prints_cql_and_runs_none(twin: SchemaTwin, capsys: pytest.Cap
 
 
 def test_a_dry_run_shows_what_is_withheld_as_comments(twin: SchemaTwin, capsys: pytest.CaptureFixture[str]) -> None:
-    """Piped into cqlsh, it does nothing."""
     assert run(["schema", "apply", "--keyspace", "broken", "--dry-run"]) == 0
     told = capsys.readouterr().out
     assert "CREATE TABLE IF NOT EXISTS broken.firstUnseen" in told
@@ -157,7 +149,6 @@ def test_a_dry_run_shows_what_is_withheld_as_comments(twin: SchemaTwin, capsys: 
 
 
 def test_a_dry_run_as_json(twin: SchemaTwin, capsys: pytest.CaptureFixture[str]) -> None:
-    """Statements and what is withheld, apart."""
     assert run(["schema", "apply", "--keyspace", "broken", "--dry-run", "--complete", "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert len(plan["statements"]) == 1
@@ -165,7 +156,6 @@ def test_a_dry_run_as_json(twin: SchemaTwin, capsys: pytest.CaptureFixture[str])
 
 
 def test_apply_as_json(twin: SchemaTwin, capsys: pytest.CaptureFixture[str]) -> None:
-    """What was created, and what the keyspace is now."""
     assert run(["schema", "apply", "--keyspace", "fresh", "--json"]) == 0
     applied = json.loads(capsys.readouterr().out)
     assert applied["created"][0] == "keyspace fresh"
@@ -190,7 +180,6 @@ def test_apply_as_json(twin: SchemaTwin, capsys: pytest.CaptureFixture[str]) -> 
 def test_wrong_use_is_refused(
     twin: SchemaTwin, capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
 ) -> None:
-    """With the option's name or the reason; nothing is created."""
     assert run(["schema", "apply", *arguments]) == 2
     assert told in capsys.readouterr().err
     assert twin.carried_out == []
@@ -199,7 +188,6 @@ def test_wrong_use_is_refused(
 def test_an_older_server_refuses_unified_before_anything_is_made(
     twin: SchemaTwin, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the choices that it has."""
     twin.release_version = "4.1.10"
     assert run(["schema", "apply", "--keyspace", "fresh", "--compaction", "unified"]) == 2
     assert "--compaction leveled" in capsys.readouterr().err
@@ -207,6 +195,5 @@ def test_an_older_server_refuses_unified_before_anything_is_made(
 
 
 def test_verify_of_no_keyspace(twin: SchemaTwin, capsys: pytest.CaptureFixture[str]) -> None:
-    """Wrong use, not drift."""
     assert run(["schema", "verify", "--keyspace", "nowhere"]) == 2
     assert "mailmend schema apply --keyspace nowhere" in capsys.readouterr().err

@@ -46,7 +46,6 @@ SECRET = "c0rrect-h0rse"
 
 
 def command_of(name: str) -> click.Command:
-    """The command itself."""
     found = schema.get_command(click.Context(schema), name)
     assert found is not None
     return found
@@ -54,7 +53,6 @@ def command_of(name: str) -> click.Command:
 
 @pytest.fixture
 def mailmend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
-    """A shell whose role has a password."""
     monkeypatch.chdir(tmp_path)
     where = {"MAILMEND_HOST": "10.0.0.1", "MAILMEND_KEYSPACE": "shop"}
     return command_line(tmp_path, None, **where, MAILMEND_USERNAME="ann", MAILMEND_PASSWORD=SECRET)
@@ -69,7 +67,6 @@ def typed(epilog: str) -> Iterator[list[str]]:
 
 
 def test_every_command_is_there_and_nothing_else() -> None:
-    """Names are a contract."""
     assert tuple(schema.list_commands(click.Context(schema))) == COMMANDS
 
 
@@ -98,7 +95,6 @@ def test_every_example_can_be_typed(name: str, tmp_path: Path, monkeypatch: pyte
 
 
 def test_the_examples_of_the_group_can_be_typed_too() -> None:
-    """Its help is where one begins."""
     examples = list(typed(schema.epilog or ""))
     assert {words[1] for words in examples} >= {"verify", "plan", "apply", "history", "adopt", "grants", "export"}
     for words in examples:
@@ -109,7 +105,6 @@ def test_the_examples_of_the_group_can_be_typed_too() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_is_explained_and_every_command_speaks_json(name: str) -> None:
-    """One sentence at least, that ends as one."""
     options = [one for one in command_of(name).params if isinstance(one, click.Option)]
     for option in options:
         assert option.help, option.name
@@ -119,7 +114,6 @@ def test_every_option_is_explained_and_every_command_speaks_json(name: str) -> N
 
 @pytest.mark.parametrize("name", ["plan", "apply", "history", "force-unlock", "grants", "export", "verify", "adopt"])
 def test_exit_codes_are_told(mailmend: CommandLine, name: str) -> None:
-    """Scripts rely on them."""
     out = " ".join(mailmend("schema", name, "--help").out.split())
     assert re.search(r"Exit codes: 0 ", out)
     assert "2 " in out.partition("Exit codes:")[2]
@@ -169,7 +163,6 @@ def test_what_nobody_foresaw_shows_no_traceback_and_no_password(
 def test_a_password_reaches_the_cluster_and_nothing_else(
     mailmend: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
 ) -> None:
-    """No output, no row, no statement, no file holds it."""
     cluster = migration_cluster(monkeypatch)
     folder = str(written(tmp_path / "db"))
     assert mailmend("schema", "apply", "--migrations", folder, "--replication-factor", "1").code == 0
@@ -206,7 +199,6 @@ def test_no_password_is_ever_an_argument(mailmend: CommandLine, option: str) -> 
 
 
 def test_an_unknown_command_is_refused(mailmend: CommandLine) -> None:
-    """With its name."""
     ended = mailmend("schema", "migrate")
     assert (ended.code, "migrate" in ended.err) == (2, True)
 

@@ -28,77 +28,65 @@ FILE = Path("/etc/mailmend.toml")
     [("60s", 60), ("5m", 300), ("1h", 3600), ("1d", 86400), ("90", 90), ("0", 0), ("250ms", 0.25), (" 1.5 M ", 90)],
 )
 def test_a_duration_is_read_as_people_write_it(text: str, seconds: float) -> None:
-    """Units from milliseconds to days; a bare number is seconds."""
     assert parse_duration(text).total_seconds() == seconds
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-5s", "5 weeks", "1h30m", "s", "1e3", "nan", "inf", "٣s "])
 def test_what_is_no_duration_is_refused(text: str) -> None:
-    """Nothing is guessed."""
     with pytest.raises(WrongUse, match="is not a duration"):
         parse_duration(text.replace("٣", "x"))
 
 
 def test_an_absurd_duration_is_refused() -> None:
-    """A delay of a year is a slip of the finger."""
     with pytest.raises(WrongUse, match="longer than 1d"):
         parse_duration("365d")
 
 
 def test_no_time_at_all_is_refused_where_it_means_nothing() -> None:
-    """Keeping before-images for zero seconds would keep none."""
     with pytest.raises(WrongUse, match="no time at all"):
         parse_duration("0s", zero=False)
 
 
 @given(st.integers(min_value=0, max_value=int(DELAY_MAX.total_seconds())))
 def test_a_duration_comes_back_as_it_was_written(seconds: int) -> None:
-    """What is shown can be typed again."""
     duration = timedelta(seconds=seconds)
 
     assert parse_duration(format_duration(duration)) == duration
 
 
 def test_hosts_may_be_listed_with_commas() -> None:
-    """One environment variable holds several hosts."""
     assert parse_hosts(("a.example,10.0.0.1", " ::1 ")) == ("a.example", "10.0.0.1", "::1")
 
 
 @pytest.mark.parametrize("host", ["a b", "http://a", "a/b", "-x", "a;b", "a'b"])
 def test_what_is_no_host_is_refused(host: str) -> None:
-    """A URL is not a host."""
     with pytest.raises(WrongUse, match="is not a host"):
         parse_hosts((host,))
 
 
 @pytest.mark.parametrize("port", [0, -1, 65536])
 def test_a_port_that_cannot_be_is_refused(port: int) -> None:
-    """TCP has 65535 of them."""
     with pytest.raises(WrongUse, match="is not a port"):
         parse_port(port)
 
 
 @pytest.mark.parametrize("name", ["1abc", "a-b", "a b", "", "a;drop", "x" * 49, "ä"])
 def test_a_keyspace_that_cql_would_not_take_is_refused(name: str) -> None:
-    """Identifiers are validated before any CQL is made of them."""
     with pytest.raises(BadIdentifier):
         parse_keyspace(name)
 
 
 def test_a_password_never_shows() -> None:
-    """A repr may end up in a log."""
     assert "hunter2" not in repr(ConnectionSettings(username="u", password="hunter2"))
 
 
 def test_settings_take_dashes_as_well_as_underscores() -> None:
-    """Options have dashes, so people write them in the file too."""
     text = 'local-dc = "dc1"\n[repair.messages]\nmax-fixes = 10\n'
 
     assert parse_settings(text, FILE) == {"local_dc": "dc1", "repair": {"messages": {"max_fixes": 10}}}
 
 
 def test_a_broken_settings_file_is_named_with_its_line() -> None:
-    """A person finds the slip at once."""
     with pytest.raises(BadSettings, match=r"/etc/mailmend.toml, line 2") as caught:
         parse_settings('host = "a"\nport = = 1\n', FILE)
 
@@ -106,13 +94,11 @@ def test_a_broken_settings_file_is_named_with_its_line() -> None:
 
 
 def test_a_settings_file_that_ends_too_early_is_named() -> None:
-    """Some slips have no line of their own."""
     with pytest.raises(BadSettings, match=r"/etc/mailmend\.toml"):
         parse_settings('host = "a', FILE)
 
 
 def test_the_line_of_a_setting_is_found_whatever_its_spelling() -> None:
-    """Dashes, underscores and tables are the same setting."""
     text = 'host = "a"\n\n[check]\nrows-per-second = 1\n'
 
     assert [line_of(text, name) for name in ("host", "check", "rows_per_second", "absent")] == [1, 3, 4, 1]
@@ -136,7 +122,6 @@ userkey = ~/me.key
 
 
 def test_a_cqlshrc_is_read_so_that_nothing_is_typed_twice() -> None:
-    """Where cqlsh connects, mailmend connects."""
     found = parse_cqlshrc(CQLSHRC, FILE)
 
     assert found == {
@@ -159,14 +144,12 @@ def test_a_cqlshrc_without_tls_names_no_certificates() -> None:
 
 @pytest.mark.parametrize("text", ["no section\n", "[connection]\nport = many\n", "[connection]\nssl = perhaps\n"])
 def test_a_broken_cqlshrc_is_named(text: str) -> None:
-    """The message says which file, and it is not ours."""
     with pytest.raises(BadSettings, match=r"/etc/mailmend\.toml cannot be read"):
         parse_cqlshrc(text, FILE)
 
 
 @pytest.mark.parametrize("section", ["plain_text_auth", "PlainTextAuthProvider"])
 def test_the_credentials_file_of_cqlsh_is_read(section: str) -> None:
-    """Both names that cqlsh has for the section."""
     assert parse_credentials(f"[{section}]\nusername = u\npassword = p%x\n", FILE) == {
         "username": "u",
         "password": "p%x",
@@ -182,7 +165,6 @@ def test_a_broken_credentials_file_shows_none_of_its_lines() -> None:
 
 
 def test_a_credentials_file_without_our_section_says_nothing() -> None:
-    """Other providers are not ours."""
     assert parse_credentials("[kerberos]\nx = 1\n", FILE) == {}
 
 
@@ -204,13 +186,11 @@ def test_the_settings_file_lies_where_the_xdg_specification_says() -> None:
     ],
 )
 def test_a_setting_of_spark_is_a_name_and_a_value(text: str, setting: tuple[str, str]) -> None:
-    """Only the first equals sign parts them."""
     assert parse_spark_setting(text) == setting
 
 
 @pytest.mark.parametrize("text", ["", "spark.executor.memory", "executor.memory=2g", "spark.=1", "spark.a b=1"])
 def test_what_is_no_setting_of_spark_is_refused(text: str) -> None:
-    """With an example of one."""
     with pytest.raises(WrongUse, match=r"spark\.executor\.memory=2g"):
         parse_spark_setting(text)
 

@@ -33,7 +33,6 @@ def of_shop(live: Schema, past: LedgerRecord | None = None) -> VerifyResult:
 
 
 def changed(**parts: object) -> Schema:
-    """The live keyspace, something in it changed."""
     return replace(LIVE, **parts)  # type: ignore[arg-type]
 
 
@@ -95,7 +94,6 @@ def test_a_keyspace_that_agrees_says_so() -> None:
 
 
 def test_a_migration_in_flight_names_the_command_that_ends_it() -> None:
-    """Who began it, when, and how far it is."""
     running = replace(HISTORY[3], state=MigrationState.RUNNING, done=0, ended_at=None)
     verified = of_shop(declared_by(MIGRATIONS[:3]), LedgerRecord((*HISTORY[:3], running)))
     told = text_of(verify_document(verified))
@@ -107,7 +105,6 @@ def test_a_migration_in_flight_names_the_command_that_ends_it() -> None:
 
 
 def test_an_edited_file_is_drift_with_its_mend() -> None:
-    """Also when every table is as it should be."""
     edited = folder({**SHOP, "0002_pre_labels.cql": SHOP["0002_pre_labels.cql"] + "-- a word\n"})
     verified = VerifyResult("shop", Path("db"), verify_migrations(LIVE, edited, LedgerRecord(HISTORY)))
     told = text_of(verify_document(verified))
@@ -118,7 +115,6 @@ def test_an_edited_file_is_drift_with_its_mend() -> None:
 
 
 def test_what_is_pending_is_told_with_the_command_that_shows_it() -> None:
-    """No drift: exit code 0."""
     verified = of_shop(declared_by(MIGRATIONS[:3]), LedgerRecord(HISTORY[:3]))
     told = text_of(verify_document(verified))
     assert verified.exit == 0
@@ -126,7 +122,6 @@ def test_what_is_pending_is_told_with_the_command_that_shows_it() -> None:
 
 
 def test_an_adopted_keyspace_tells_what_has_changed_since() -> None:
-    """Noted, not wrong: James's own upgrade, say."""
     live = served(JAMES_3_8.schema)
     live = replace(live, tables=(*live.tables, Table("other", (Column("id", "uuid", Kind.PARTITION),))))
     verified = VerifyResult("mail", None, verify_ours(live, (), LedgerRecord(baseline=ADOPTED)))
@@ -138,7 +133,6 @@ def test_an_adopted_keyspace_tells_what_has_changed_since() -> None:
 
 
 def test_a_keyspace_of_james_that_was_not_adopted_is_told_how() -> None:
-    """With the command."""
     told = text_of(verify_document(VerifyResult("mail", None, verify_ours(served(JAMES_3_8.schema), (), None))))
     assert "mailmend schema adopt --keyspace mail" in told
 
@@ -159,7 +153,6 @@ def test_a_script_reads_what_is_wrong_with_the_history_under_the_names_of_any_dr
 
 
 def test_what_was_never_applied_is_counted_and_not_listed() -> None:
-    """Every file of the folder would stand there."""
     found = verify_migrations(Schema((), ()), MIGRATIONS, LedgerRecord())
     told = text_of(verify_document(VerifyResult("shop", Path("db"), found)))
     assert "shop: 0 migrations applied, 4 pending." in told
@@ -168,7 +161,6 @@ def test_what_was_never_applied_is_counted_and_not_listed() -> None:
 
 @pytest.mark.parametrize("made_here", [True, False])
 def test_who_made_a_mail_keyspace_is_said(*, made_here: bool) -> None:
-    """Ours needs no adoption, so none is offered."""
     live = served(NEWEST.schema, made_here=made_here)
     told = text_of(verify_document(VerifyResult("mail", None, verify_ours(live, (), None))))
     assert told.startswith(f"mail: generation {NEWEST.name}, {'' if made_here else 'not '}made by mailmend.")
@@ -176,7 +168,6 @@ def test_who_made_a_mail_keyspace_is_said(*, made_here: bool) -> None:
 
 
 def test_a_folder_with_odd_signs_can_be_typed_as_it_is_told() -> None:
-    """Quoted for a shell."""
     verified = VerifyResult(
         "shop", Path("our db's"), verify_migrations(without_tables(LIVE, "places"), MIGRATIONS, LedgerRecord(HISTORY))
     )

@@ -26,7 +26,6 @@ TWO: Any = message(2)
 
 @pytest.fixture
 def opened(mail: MailKeyspace, cluster: ClusterTwin) -> OpenCluster:
-    """The mail keyspace, reached as every command reaches it."""
     with open_cluster(ConnectionSettings(keyspace="mail")) as found:
         return found
 
@@ -49,7 +48,6 @@ class TestTargets:
         assert target_of(opened, RepairRequest(connection=opened.connection, **named)) == target
 
     def test_a_user_stands_for_his_mailboxes(self, opened: OpenCluster, mail: MailKeyspace) -> None:
-        """Besides those named by id, each once."""
         for name, mailbox in (("INBOX", MAILBOX), ("Sent", ONE)):
             path = {"namespace": "#private", "user": "bob", "mailboxname": name, "mailboxid": mailbox}
             mail.tables.write(Put(MAILBOX_PATH, path))
@@ -61,7 +59,6 @@ class TestTargets:
         assert (target.ids[0], set(target.ids), len(target.ids)) == (MAILBOX, {MAILBOX, ONE}, 2)
 
     def test_a_scan_of_nothing_is_refused(self, opened: OpenCluster) -> None:
-        """Everything is scanned anyway."""
         with pytest.raises(WrongUse, match="--scan goes with"):
             target_of(opened, RepairRequest(connection=opened.connection, scan=True))
 
@@ -70,14 +67,12 @@ class TestKeyspaces:
     """Keyspaces as they really are."""
 
     def test_an_unknown_keyspace_is_refused(self, opened: OpenCluster) -> None:
-        """Before anything is read of it."""
         elsewhere = OpenCluster(ConnectionSettings(keyspace="nowhere"), opened.cluster, opened.clock)
 
         with pytest.raises(UnknownKeyspace):
             elsewhere.families()
 
     def test_a_keyspace_without_its_truth_is_refused(self, opened: OpenCluster, cluster: ClusterTwin) -> None:
-        """Everything would look like drift."""
         cluster.keyspaces["mail"] = without_tables(cluster.keyspaces["mail"], "imapuidtable")
 
         with pytest.raises(SchemaMismatch):
@@ -113,7 +108,6 @@ class TestContact:
     """The connection as the driver takes it."""
 
     def test_everything_is_handed_on(self) -> None:
-        """Files of TLS as texts, the password as it is."""
         tls = Tls(Path("/ca.pem"), Path("/me.pem"), Path("/me.key"))
         settings = ConnectionSettings(("a", "b"), 9, "dc", username="me", password="secret", tls=tls)
 
@@ -125,7 +119,6 @@ class TestContact:
 
     @pytest.mark.parametrize("names", [True, False])
     def test_names_in_certificates_are_demanded_where_wished(self, *, names: bool) -> None:
-        """And TLS is on as soon as it has a file."""
         contact = contact_of(ConnectionSettings(tls=Tls(Path("/ca.pem"), hostnames=names)))
 
         assert (contact.tls_hostnames, contact.tls) == (names, True)
@@ -143,7 +136,6 @@ class TestContact:
             contact_of(ConnectionSettings(tls=Tls()))
 
     def test_without_tls_no_file_is_named(self) -> None:
-        """Plain text is what was asked for."""
         contact = contact_of(ConnectionSettings())
 
         assert (contact.tls_ca, contact.tls_cert, contact.tls_key) == (None, None, None)

@@ -23,7 +23,6 @@ def run(*arguments: str, path: str = "", cwd: Path = CHECKOUT) -> subprocess.Com
 
 @pytest.fixture(params=NAMES)
 def foreign(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
-    """A folder with somebody else's package of one of our names."""
     package = tmp_path / str(request.param)
     package.mkdir()
     (package / "__init__.py").write_text("MINE = False\n")
@@ -38,14 +37,12 @@ def test_the_command_runs_with_a_foreign_package_on_the_python_path(foreign: tup
 
 
 def test_the_command_runs_in_a_folder_with_a_foreign_package(foreign: tuple[str, Path]) -> None:
-    """`python -m` puts the folder it is called in first."""
     _, folder = foreign
     ended = run("-m", "mailmend", "--version", cwd=folder)
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_a_program_is_warned_that_its_own_package_is_hidden(foreign: tuple[str, Path]) -> None:
-    """The warning names the path and the ways out."""
     name, folder = foreign
     ended = run("-W", "always", "-c", "from mailmend import Table; print(Table)", path=str(folder))
     assert ended.returncode == 0
@@ -54,7 +51,6 @@ def test_a_program_is_warned_that_its_own_package_is_hidden(foreign: tuple[str, 
 
 
 def test_a_foreign_package_that_is_loaded_already_is_an_error_with_a_way_out(foreign: tuple[str, Path]) -> None:
-    """Ours cannot take its place under the program's feet."""
     name, folder = foreign
     ended = run("-c", f"import {name}; from mailmend import Table", cwd=folder)
     assert ended.returncode == 1
@@ -63,7 +59,6 @@ def test_a_foreign_package_that_is_loaded_already_is_an_error_with_a_way_out(for
 
 
 def test_the_command_tells_of_a_loaded_foreign_package_without_a_traceback(foreign: tuple[str, Path]) -> None:
-    """A sitecustomize may have loaded it before us."""
     name, folder = foreign
     (folder / "sitecustomize.py").write_text(f"import {name}\n")
     ended = run("-m", "mailmend", "--version", path=str(folder))
@@ -73,6 +68,5 @@ def test_the_command_tells_of_a_loaded_foreign_package_without_a_traceback(forei
 
 
 def test_every_public_name_can_be_imported() -> None:
-    """What is promised is there."""
     assert all(getattr(mailmend, name) is not None for name in mailmend.__all__)
     assert dir(mailmend) == sorted(mailmend.__all__)

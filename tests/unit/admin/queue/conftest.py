@@ -9,7 +9,6 @@ from tests.support.queue_commands import JAMES, QueueShell, queue_shell
 
 @pytest.fixture
 def queue(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> QueueShell:
-    """A keyspace with all tables of the queue."""
     return queue_shell(monkeypatch, tmp_path)
 
 

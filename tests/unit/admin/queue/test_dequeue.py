@@ -16,7 +16,6 @@ from tests.support.queues import CONTENT
 
 
 def consumer(folder: Path, program: str) -> str:
-    """A command that runs this Python, and its words in quotes."""
     file = folder / "consumer.py"
     file.write_text(program, encoding="utf-8")
     return f"{sys.executable} {file}"
@@ -56,12 +55,10 @@ def test_a_limit_is_kept(queue: QueueShell, tmp_path: Path) -> None:
 
 
 def queue_left(folder: Path, names: str) -> set[str]:
-    """Those of the names that are not in the folder."""
     return set(names) - {json.loads(file.read_text())["name"] for file in folder.glob("*.json")}
 
 
 def test_an_empty_queue_ends_the_command(queue: QueueShell, tmp_path: Path) -> None:
-    """After the wait; nothing was taken."""
     before = queue.now
 
     ended = queue("dequeue", "--to", str(tmp_path), "--wait", "7s", "--json")
@@ -71,7 +68,6 @@ def test_an_empty_queue_ends_the_command(queue: QueueShell, tmp_path: Path) -> N
 
 
 def test_a_full_disk_gives_the_mail_back(queue: QueueShell, tmp_path: Path) -> None:
-    """Exit 3; the mail is still in its queue, and delivered again."""
     (mail,) = queue.put("one")
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / f".{mail}.json.part").mkdir()  # what cannot be opened for writing
@@ -93,7 +89,6 @@ def test_a_full_disk_gives_the_mail_back(queue: QueueShell, tmp_path: Path) -> N
     ],
 )
 def test_an_exit_code_decides(code: int, outcome: ConsumerOutcome) -> None:
-    """As sysexits(3) has it."""
     assert outcome_of(code) is outcome
 
 
@@ -181,7 +176,6 @@ while not all((folder / name).exists() for name in "abc"):
 def test_nothing_is_taken_before_it_is_clear_what_becomes_of_it(
     queue: QueueShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], said: str
 ) -> None:
-    """Exit 2."""
     monkeypatch.chdir(tmp_path)
     queue.put("one")
 

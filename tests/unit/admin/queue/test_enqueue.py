@@ -22,20 +22,17 @@ TO_BOB = ("--recipient", "bob@example.org")
 
 @pytest.fixture
 def letter(tmp_path: Path) -> str:
-    """A message in a file."""
     file = tmp_path / "letter.eml"
     file.write_bytes(LETTER)
     return str(file)
 
 
 def only(queue: QueueShell) -> Mail:
-    """The one mail that is in the queue."""
     (listed,) = queue.listed()
     return listed.queued.mail
 
 
 def test_a_file_becomes_a_mail_with_its_envelope(queue: QueueShell, letter: str) -> None:
-    """Every field that can be given; the id is told."""
     envelope = ("--sender", "ann@example.org", *TO_BOB, "--recipient", "carol@example.org")
     more = ("--name", "mine", "--state", "transport", "--attribute", "dkim=ok=yes", "--priority", "7")
 
@@ -51,7 +48,6 @@ def test_a_file_becomes_a_mail_with_its_envelope(queue: QueueShell, letter: str)
 
 
 def test_what_is_enqueued_is_delivered_byte_for_byte(queue: QueueShell, letter: str, tmp_path: Path) -> None:
-    """From file to file."""
     queue("enqueue", letter, *TO_BOB)
 
     assert queue("dequeue", "--to", str(tmp_path / "out")).code == 0
@@ -60,7 +56,6 @@ def test_what_is_enqueued_is_delivered_byte_for_byte(queue: QueueShell, letter: 
 
 
 def test_without_a_sender_it_is_the_null_sender(queue: QueueShell, letter: str) -> None:
-    """As a bounce has it; each mail gets a name of its own."""
     queue("enqueue", letter, letter, *TO_BOB)
 
     mails = [one.queued.mail for one in queue.listed()]
@@ -69,7 +64,6 @@ def test_without_a_sender_it_is_the_null_sender(queue: QueueShell, letter: str) 
 
 
 def test_standard_input_is_a_mail_too(queue: QueueShell, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `-`."""
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(LETTER)))
 
     assert queue("enqueue", "-", *TO_BOB).code == 0
@@ -78,7 +72,6 @@ def test_standard_input_is_a_mail_too(queue: QueueShell, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("when", [("--delay", "2h"), ("--at", "IN_2_HOURS")])
 def test_a_delayed_mail_waits_for_its_time(queue: QueueShell, letter: str, when: tuple[str, str]) -> None:
-    """It is listed, and not delivered before."""
     due_at = queue.now + timedelta(hours=2)
     ended = queue("enqueue", letter, *TO_BOB, when[0], when[1].replace("IN_2_HOURS", due_at.isoformat()))
 
@@ -88,7 +81,6 @@ def test_a_delayed_mail_waits_for_its_time(queue: QueueShell, letter: str, when:
 
 
 def test_without_a_table_for_it_a_delay_is_refused(james: QueueShell, letter: str) -> None:
-    """A keyspace of James; the message says what to do."""
     ended = james("enqueue", letter, *TO_BOB, "--delay", "1h")
 
     assert (ended.code, "dueMails" in ended.err, "schema apply" in ended.err) == (2, True, True)
@@ -107,7 +99,6 @@ def test_one_that_fails_is_named_and_the_others_are_in(queue: QueueShell, letter
 
 
 def test_a_broker_that_is_away_is_told_and_nothing_is_left(queue: QueueShell, letter: str) -> None:
-    """Exit 4; neither row nor blob stays behind."""
     queue.broker.go_away()
 
     ended = queue("enqueue", letter, *TO_BOB)
@@ -132,7 +123,6 @@ def test_a_broker_that_is_away_is_told_and_nothing_is_left(queue: QueueShell, le
 def test_wrong_use_is_refused_before_anything_is_put(
     queue: QueueShell, letter: str, arguments: tuple[str, ...], said: str
 ) -> None:
-    """Exit 2, one message."""
     ended = queue("enqueue", letter, *TO_BOB, *arguments)
 
     assert (ended.code, said in ended.err) == (2, True), ended.err
@@ -140,7 +130,6 @@ def test_wrong_use_is_refused_before_anything_is_put(
 
 
 def test_a_file_that_cannot_be_read_stops_before_the_first(queue: QueueShell, letter: str, tmp_path: Path) -> None:
-    """Neither does one of several go in alone."""
     empty = tmp_path / "empty.eml"
     empty.write_bytes(b"\n")
 
@@ -162,7 +151,6 @@ def test_standard_input_is_read_once(queue: QueueShell, monkeypatch: pytest.Monk
 def test_an_envelope_that_james_could_not_read_is_refused_before_any_file_is_put(
     queue: QueueShell, letter: str
 ) -> None:
-    """Once for all of them; a dry run refuses it too."""
     for options in ((), ("--dry-run",)):
         ended = queue("enqueue", letter, letter, "--recipient", "no address", *options)
         assert (ended.code, "recipients[0] is no address" in ended.err) == (2, True)
@@ -189,7 +177,6 @@ class Reading:
 
 
 def letters(folder: Path, count: int) -> list[str]:
-    """So many messages in files."""
     files = [folder / f"{number}.eml" for number in range(count)]
     for file in files:
         file.write_bytes(LETTER)
@@ -199,7 +186,6 @@ def letters(folder: Path, count: int) -> list[str]:
 def test_no_more_files_are_held_than_are_enqueued_at_once(
     queue: QueueShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many are named: each is read when it is its turn."""
     files = letters(tmp_path, 3 * AT_ONCE)
     reading = Reading(queue, monkeypatch)
 
@@ -240,7 +226,6 @@ def test_one_that_proves_empty_behind_its_beginning_is_named(queue: QueueShell, 
 
 
 def test_a_pipe_is_not_looked_into_beforehand(queue: QueueShell, tmp_path: Path) -> None:
-    """What is read of it is gone: its message arrives whole."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writer = threading.Thread(target=lambda: pipe.write_bytes(LETTER))
@@ -278,5 +263,4 @@ def test_a_dry_run_refuses_what_could_not_be(james: QueueShell, letter: str) -> 
 
 
 def test_a_recipient_is_needed(queue: QueueShell, letter: str) -> None:
-    """A mail to nobody goes nowhere."""
     assert queue("enqueue", letter).code == 2

@@ -17,7 +17,6 @@ OUTGOING = QueueName("outgoing")
 
 
 def browsed(queue: QueueShell, *arguments: str) -> list[str]:
-    """The names of what is listed."""
     ended = queue("browse", "--json", *arguments)
     assert ended.code == 0, ended.err
     return [one["name"] for one in ended.json["mails"]]
@@ -47,7 +46,6 @@ class TestListing:
     """Every queue of a keyspace."""
 
     def test_each_queue_with_its_mails(self, queue: QueueShell) -> None:
-        """Those that wait and those that are delayed."""
         queue.put("one", "two")
         queue.put("three", queue=OUTGOING)
 
@@ -62,7 +60,6 @@ class TestListing:
         assert "outgoing" in queue("list").out
 
     def test_a_keyspace_without_queues_says_so(self, queue: QueueShell) -> None:
-        """Nothing was ever enqueued."""
         assert "has no queue yet" in queue("list").out
         assert queue("list", "--json").json["queues"] == []
 
@@ -71,7 +68,6 @@ class TestSize:
     """How many mails wait."""
 
     def test_it_is_said_how_sure_it_is(self, queue: QueueShell) -> None:
-        """By the tallies, exactly; one delayed mail beside them."""
         queue.put("one", "two")
         queue.put_later("three", timedelta(hours=1))
 
@@ -82,7 +78,6 @@ class TestSize:
         assert "2 mails wait in spool, 1 are delayed (by the tallies" in queue("size").out
 
     def test_in_a_keyspace_of_james_rows_are_counted(self, james: QueueShell) -> None:
-        """There are no tallies; the number is exact all the same."""
         james.put("one", "two", "three")
 
         found = james("size", "--json").json
@@ -90,7 +85,6 @@ class TestSize:
         assert (found["mails"], found["kind"], found["counted_by"]) == (3, "exact", "metadata")
 
     def test_an_estimate_can_be_counted_again(self, queue: QueueShell) -> None:
-        """A process was killed before it had told: the rows know."""
         queue.put("one", "two")
         tables = queue.cluster.keyspace(KEYSPACE)
         (tally,) = (row for row in tables.scan(Scan(SLICE_TALLIES, SLICE_TALLIES.names)))
@@ -105,7 +99,6 @@ class TestSize:
         assert (after["mails"], after["kind"]) == (2, "exact")
 
     def test_a_queue_that_nobody_knows_is_empty(self, queue: QueueShell) -> None:
-        """Queues come into being with their first mail."""
         assert queue("size", "--queue", "other", "--json").json["mails"] == 0
 
     @pytest.mark.parametrize("named", [("outgoing",), ("--queue", "outgoing"), ("outgoing", "--queue", "outgoing")])
@@ -122,7 +115,6 @@ class TestBrowsing:
     """The mails of a queue."""
 
     def test_the_oldest_comes_first_with_all_that_is_known(self, queue: QueueShell) -> None:
-        """Metadata only."""
         (first,) = queue.put("first")
         queue.pass_time(minutes=1)
         queue.put("second")
@@ -137,7 +129,6 @@ class TestBrowsing:
         assert found["next"] is None
 
     def test_a_table_for_people(self, queue: QueueShell) -> None:
-        """Who, from whom, since when."""
         queue.put("first")
         queue.pass_time(hours=2)
 
@@ -164,7 +155,6 @@ class TestBrowsing:
         ],
     )
     def test_every_filter(self, queue: QueueShell, arguments: tuple[str, ...], names: list[str]) -> None:
-        """Alone, and together."""
         queue.put("old")
         queue.pass_time(hours=1)
         queue.put("young")
@@ -175,13 +165,11 @@ class TestBrowsing:
         assert browsed(queue, *arguments) == names
 
     def test_by_id(self, queue: QueueShell) -> None:
-        """One, or several."""
         one, two, _ = queue.put("one", "two", "three")
 
         assert browsed(queue, "--id", str(one), "--id", str(two)) == ["one", "two"]
 
     def test_page_by_page_shows_each_once(self, queue: QueueShell) -> None:
-        """The end of each page names the next."""
         queue.put(*"abcde")
         pages: list[list[str]] = []
         after: list[str] = []
@@ -197,7 +185,6 @@ class TestBrowsing:
         assert "--after" in queue("browse", "--limit", "2").out
 
     def test_lines_name_all_of_them(self, queue: QueueShell) -> None:
-        """One JSON object each, nothing else."""
         queue.put(*(str(number) for number in range(120)))
 
         lines = queue("browse", "--lines").out.splitlines()
@@ -206,7 +193,6 @@ class TestBrowsing:
         assert len(queue("browse", "--json").json["mails"]) == 100
 
     def test_contents_on_request_and_a_missing_one_breaks_nothing(self, queue: QueueShell) -> None:
-        """The lost blob is named, the others are shown."""
         lost, _ = queue.put("lost", "there")
         queue.lose_content(lost)
 
@@ -219,7 +205,6 @@ class TestBrowsing:
         assert "Subject: a mail" in out
 
     def test_a_missing_header_is_named_by_its_own_id(self, queue: QueueShell) -> None:
-        """Its body is there, and is not shown without it."""
         queue.put("beheaded")
         (listed,) = queue.listed()
         asyncio.run(queue.blobs.lose(listed.queued.blobs.header))
@@ -230,7 +215,6 @@ class TestBrowsing:
 
     @pytest.mark.parametrize("part", ["header", "body"])
     def test_what_is_no_id_of_a_blob_breaks_no_listing(self, queue: QueueShell, part: str) -> None:
-        """It is named as what is missing, and the others are shown."""
         queue.put("strange", "there")
         rows = queue.cluster.keyspace(KEYSPACE).scan(Scan(ENQUEUED_MAILS, ENQUEUED_MAILS.names))
         (key,) = (ENQUEUED_MAILS.key_of(dict(row)) for row in rows if row["name"] == "strange")
@@ -242,7 +226,6 @@ class TestBrowsing:
         assert b64decode(found["there"]["content_base64"]) == CONTENT
 
     def test_a_row_that_cannot_be_read_is_named_and_the_rest_is_shown(self, queue: QueueShell) -> None:
-        """Exit 3, so that a script notices."""
         broken, _ = queue.put("broken", "sound")
         tables = queue.cluster.keyspace(KEYSPACE)
         (row,) = (row for row in tables.scan(Scan(ENQUEUED_MAILS, ENQUEUED_MAILS.names)) if row["enqueueid"] == broken)
@@ -273,7 +256,6 @@ class TestBrowsing:
         ],
     )
     def test_wrong_use_is_named(self, queue: QueueShell, arguments: tuple[str, ...], said: str) -> None:
-        """Exit 2, no traceback."""
         ended = queue("browse", *arguments)
 
         assert (ended.code, said in ended.err) == (2, True), ended.err

@@ -40,7 +40,6 @@ BROKER = {"MAILMEND_BROKER": "amqp://rabbit"}
 
 @pytest.fixture
 def shell(tmp_path: Path) -> CommandLine:
-    """A shell on another machine's cluster."""
     return command_line(tmp_path, None, MAILMEND_HOST="cassandra-1")
 
 
@@ -61,28 +60,23 @@ Look = Callable[..., QueueSettings]
 
 
 def broker_in(found: QueueSettings) -> BrokerSettings:
-    """The broker that was named."""
     assert found.broker is not None
     return found.broker
 
 
 def bucket_in(found: QueueSettings) -> S3Settings:
-    """The bucket that was named."""
     assert found.blobs is not None
     assert found.blobs.bucket is not None
     return found.blobs.bucket
 
 
 def address_in(found: QueueSettings) -> BlobsAddress:
-    """Where the blobs are."""
     assert found.blobs is not None
     return found.blobs.address
 
 
 @pytest.fixture
 def look(shell: CommandLine, told: list[QueueSettings]) -> Look:
-    """Type options, and see what a command is told."""
-
     def call(*arguments: str, **environment: str) -> QueueSettings:
         ended = shell("queue", "sweep", *arguments, **environment)
         assert ended.code == 0, ended.err
@@ -93,8 +87,6 @@ def look(shell: CommandLine, told: list[QueueSettings]) -> Look:
 
 @pytest.fixture
 def refused(shell: CommandLine, told: list[QueueSettings]) -> Callable[..., Ended]:
-    """Type options that are refused."""
-
     def call(*arguments: str, **environment: str) -> Ended:
         ended = shell("queue", "sweep", *arguments, **environment)
         assert (ended.code, told, ended.out) == (2, [], ""), ended.err
@@ -108,13 +100,11 @@ class TestBroker:
     """Where the broker is."""
 
     def test_from_the_environment(self, look: Look) -> None:
-        """With a password of its own variable."""
         broker = broker_in(look(**BROKER, **BUCKET, MAILMEND_BROKER_PASSWORD="hunter2"))
 
         assert (broker.hosts, broker.password, broker.management) == ((Host("rabbit", 5672),), "hunter2", None)
 
     def test_an_option_outweighs_it(self, look: Look) -> None:
-        """And every other setting has one."""
         form = ("--broker-form", "quorum", "--broker-replicas", "3")
         where = ("--broker", "amqp://other:1/v", "--broker-management", "http://other:15672")
 
@@ -133,13 +123,11 @@ class TestBroker:
         assert "hunter2" not in ended.err
 
     def test_in_the_environment_a_url_may_hold_it(self, look: Look) -> None:
-        """As James's own uri does."""
         broker = broker_in(look(**BUCKET, MAILMEND_BROKER="amqp://u:hunter2@rabbit"))
 
         assert (broker.username, broker.password) == ("u", "hunter2")
 
     def test_a_file_named_now_outweighs_the_environment(self, look: Look, tmp_path: Path) -> None:
-        """Which outweighs a file that was named before."""
         file = tmp_path / "secret"
         file.write_text("from-file\n")
         both = {**BROKER, **BUCKET, "MAILMEND_BROKER_PASSWORD": "from-environment"}
@@ -150,7 +138,6 @@ class TestBroker:
         assert (now.password, before.password) == ("from-file", "from-environment")
 
     def test_a_user_without_a_password_is_refused(self, refused: Callable[..., Ended]) -> None:
-        """Only guest's is known."""
         assert "password of 'james'" in refused(**BUCKET, MAILMEND_BROKER="amqp://james@rabbit").err
 
     def test_files_for_tls_go_with_amqps(
@@ -168,7 +155,6 @@ class TestBroker:
         assert len(told) == 1
 
     def test_none_at_all_is_told_with_both_ways_out(self, refused: Callable[..., Ended]) -> None:
-        """Name one, or start one."""
         ended = refused(**BUCKET)
 
         assert "--broker amqp://host:5672" in ended.err
@@ -179,7 +165,6 @@ class TestBlobs:
     """Where contents are."""
 
     def test_a_bucket_and_its_keys(self, look: Look) -> None:
-        """From the environment; the repr keeps them to itself."""
         found = look(**BROKER, **BUCKET)
 
         bucket = bucket_in(found)
@@ -188,7 +173,6 @@ class TestBlobs:
         assert "hunter2" not in repr(found)
 
     def test_keys_from_a_file(self, look: Look, refused: Callable[..., Ended], tmp_path: Path) -> None:
-        """Two lines; one is not enough."""
         one, two = tmp_path / "one", tmp_path / "two"
         one.write_text("AK\n")
         two.write_text("AK\nhunter2\n")
@@ -199,18 +183,15 @@ class TestBlobs:
         assert bucket_in(look("--s3-keys-file", str(two), **where)).secret_key == "hunter2"
 
     def test_files_and_tables_need_no_keys(self, look: Look) -> None:
-        """A folder, or the keyspace itself."""
         for url, store in (("file:///var/blobs", Store.FILES), ("cassandra:", Store.CASSANDRA)):
             found = look("--blobs", url, **BROKER)
             assert found.blobs is not None
             assert (found.blobs.address.store, found.blobs.bucket) == (store, None)
 
     def test_none_at_all_is_told(self, refused: Callable[..., Ended]) -> None:
-        """With the forms that there are."""
         assert "--blobs file:///folder" in refused(**BROKER).err
 
     def test_a_bucket_in_the_clear_is_refused_far_away(self, refused: Callable[..., Ended]) -> None:
-        """Letters do not travel so unless somebody says it."""
         where = {"MAILMEND_BLOBS": "s3://mails?endpoint=http://s3.example.org", **KEYS}
 
         assert "not encrypted" in refused(**BROKER, **where).err
@@ -220,7 +201,6 @@ class TestSettingsFile:
     """The table [queue]."""
 
     def write(self, shell: CommandLine, text: str) -> None:
-        """Settings of this user."""
         file = shell.home / "config" / "mailmend" / "config.toml"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
@@ -248,14 +228,12 @@ s3-secret-key = "SK"
         assert look(MAILMEND_QUEUE="spool").name == "spool"
 
     def test_a_commands_own_table_lies_in_it(self, queue: QueueShell) -> None:
-        """As `[queue.browse]`."""
         queue.put("one", "two")
         self.write(queue.line, "[queue.browse]\nlimit = 1\n")
 
         assert len(queue("browse", "--json").json["mails"]) == 1
 
     def test_a_misspelt_setting_is_named(self, shell: CommandLine, refused: Callable[..., Ended]) -> None:
-        """File and line."""
         self.write(shell, '[queue]\nbroker = "amqp://x"\nblops = "y"\n')
 
         assert "line 3: 'blops' is not a setting of `queue`" in refused().err
@@ -266,7 +244,6 @@ class TestLocalServers:
 
     @pytest.fixture(autouse=True)
     def _running(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        """Both kinds run."""
         keys = keys_file(Site(tmp_path, {}))
         keys.write_text("[default]\naws_access_key_id = AK\naws_secret_access_key = SK\n")
         contacts: Mapping[str, Mapping[str, str]] = {
@@ -276,7 +253,6 @@ class TestLocalServers:
         monkeypatch.setattr(options, "local_service", contacts.get)
 
     def test_they_are_found_where_the_cluster_is_here_too(self, look: Look) -> None:
-        """Without a single option."""
         found = look(MAILMEND_HOST="127.0.0.1")
 
         assert broker_in(found).hosts == (Host("127.0.0.1", 5673),)
@@ -284,18 +260,15 @@ class TestLocalServers:
         assert (bucket_in(found).endpoint, bucket_in(found).create_bucket) == ("http://127.0.0.1:9000", True)
 
     def test_mail_of_another_cluster_is_not_put_into_them(self, refused: Callable[..., Ended]) -> None:
-        """A forgotten option must not mix production with a try."""
         assert "no message broker is named" in refused().err
 
     def test_one_that_was_named_outweighs_them(self, look: Look) -> None:
-        """Each side for itself."""
         found = look("--broker", "amqp://other", MAILMEND_HOST="127.0.0.1")
 
         assert broker_in(found).hosts[0].name == "other"
         assert address_in(found).endpoint == "http://127.0.0.1:9000"
 
     def test_keys_that_cannot_be_read_are_told(self, tmp_path: Path) -> None:
-        """As those of that server."""
         with pytest.raises(Exception, match="cannot be read"):
             local_blobs({"s3": "http://127.0.0.1:9000", "keys": str(tmp_path / "none" / "credentials")})
 
@@ -310,7 +283,6 @@ class TestFailures:
     def test_a_keyspace_without_a_queue_is_told(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, missing: tuple[str, ...], said: str
     ) -> None:
-        """Which tables lack, and what makes them."""
         cluster = ClusterTwin(VirtualClock(), **{KEYSPACE: served(without_tables(AUGUST_2026.schema, *missing))})
         monkeypatch.setattr(session, "connect", lambda _contact: cluster)
 
@@ -319,7 +291,6 @@ class TestFailures:
         assert (ended.code, missing[0] in ended.err, said in ended.err) == (2, True, True), ended.err
 
     def test_an_unknown_keyspace_is_told(self, queue: QueueShell) -> None:
-        """By name."""
         ended = queue("size", "--keyspace", "none")
 
         assert (ended.code, "'none' does not exist" in ended.err) == (2, True)
@@ -346,13 +317,11 @@ class TestFailures:
         assert ended.code == 0 or "refused the password" in ended.err
 
     def test_a_side_that_was_not_named_says_so_when_it_is_needed(self) -> None:
-        """In place of an attribute error."""
         with pytest.raises(Exception, match="none is named"):
             wiring._NO_BROKER.publish  # noqa: B018 - asking is enough
 
 
 def test_every_command_has_examples_exit_codes_and_json() -> None:
-    """A person in a hurry reads the end of the help."""
     queue_group = made(QUEUE)
     assert isinstance(queue_group, DeclaredGroup)
     context = click.Context(queue_group)
@@ -366,7 +335,6 @@ def test_every_command_has_examples_exit_codes_and_json() -> None:
 
 
 def test_the_list_of_commands_needs_no_library(shell: CommandLine) -> None:
-    """Help is told without any of them being imported."""
     ended = shell("queue", "--help")
 
     assert (ended.code, "reconcile" in ended.out, "advise" in ended.out) == (0, True, True)
@@ -376,7 +344,6 @@ class TestAdapters:
     """What stands behind the ports."""
 
     def test_each_kind_of_store_has_its_adapter(self, tmp_path: Path) -> None:
-        """Named as James names blobs, in the mode that was asked for."""
         bucket = S3Settings("https://s3.example.org", "mails", "AK", "SK")
         for address, settings in (
             (BlobsAddress(Store.FILES, folder=tmp_path / "blobs"), None),
@@ -388,7 +355,6 @@ class TestAdapters:
             assert isinstance(wiring.blobs_behind(BlobsSettings(address, settings), tables, clock), NamedBlobs)
 
     def test_the_broker_is_rabbitmq(self) -> None:
-        """Nothing is asked of it before it is used."""
         broker = wiring.broker_behind(BrokerSettings((Host("127.0.0.1", 1),)), VirtualClock())
 
         assert type(broker).__name__ == "RabbitBroker"

@@ -60,14 +60,12 @@ class TestLooking:
         assert "--drain --republish" in queue("reconcile").out
 
     def test_a_mail_that_has_just_come_is_not_called_lost(self, queue: QueueShell) -> None:
-        """Its publish may be under way."""
         queue.put("young")
         queue.broker.wipe()
 
         assert found(queue, code=0)["lacking"] == 0
 
     def test_lost_bytes_are_named(self, queue: QueueShell) -> None:
-        """By the mail's id."""
         lost, _ = settled(queue, "lost", "there")
         queue.lose_content(lost)
 
@@ -92,7 +90,6 @@ class TestLooking:
         assert queue.names() == ["there"]
 
     def test_a_row_that_cannot_be_read_is_named(self, queue: QueueShell) -> None:
-        """With what is wrong with it."""
         (broken,) = settled(queue, "broken")
         key = ENQUEUED_MAILS.key_of(row_of(queue, broken))
         queue.cluster.keyspace(KEYSPACE).write(Change(ENQUEUED_MAILS, key, assign={"headerblobid": None}))
@@ -104,14 +101,12 @@ class TestLooking:
         assert (row["id"], "headerBlobId" in row["why"] or "headerblobid" in row["why"]) == (str(broken), True)
 
     def test_dead_letters_are_a_finding(self, queue: QueueShell) -> None:
-        """And name the page that says what to do."""
         settled(queue, "bad")
         queue("dequeue", "--exec", "false", "--limit", "1")
 
         assert found(queue)["findings"] == {"dead_letter": 1}
 
     def test_it_writes_nothing(self, queue: QueueShell) -> None:
-        """Tables, broker and blobs are as they were."""
         settled(queue, "one")
         before = (queue.names(), len(queue.broker.ready(queue.name)), set(queue.blobs.ids))
 
@@ -121,7 +116,6 @@ class TestLooking:
         assert set(queue.asked) <= {"depth", "close"}
 
     def test_too_many_ids_are_refused_with_the_number(self, queue: QueueShell) -> None:
-        """Memory has a bound."""
         settled(queue, *"abc")
 
         ended = queue("reconcile", "--ids-max", "2")
@@ -130,7 +124,6 @@ class TestLooking:
         assert queue("reconcile", "--ids-max", "6").code == 0
 
     def test_delayed_mails_beyond_that_are_counted(self, queue: QueueShell) -> None:
-        """And their ids are not held; what is not named is told."""
         settled(queue, "one")
         for name in "abc":
             queue.put_later(name, timedelta(hours=5))
@@ -144,7 +137,6 @@ class TestLooking:
         assert found(queue, "--ids-max", "9", code=0)["table"]["delayed_beyond_ids_max"] == 0
 
     def test_without_blobs_only_the_two_others_are_compared(self, queue: QueueShell) -> None:
-        """No store is asked."""
         (lost,) = settled(queue, "lost")
         queue.lose_content(lost)
 
@@ -157,7 +149,6 @@ class TestDrain:
     """Every message named."""
 
     def test_it_names_what_is_only_here_and_only_there(self, queue: QueueShell) -> None:
-        """And gives every message back."""
         lost, there, only = settled(queue, "lost", "there", "only")
         queue.broker.wipe()
         queue.on_queue(lambda opened: opened.republish(timedelta(0)))
@@ -177,7 +168,6 @@ class TestDrain:
         assert set(messages) == {str(lost), str(there), str(only)}
 
     def test_then_exactly_those_are_published_again(self, queue: QueueShell) -> None:
-        """No mail gets a second message."""
         settled(queue, "lost", "there")
         queue.broker.wipe()
         queue("republish", "--name", "there")
@@ -189,7 +179,6 @@ class TestDrain:
         assert sorted(queue.delivered(2)) == ["lost", "there"]
 
     def test_a_dry_run_says_who_it_would_be(self, queue: QueueShell) -> None:
-        """Exit 1: it is still to be done."""
         (lost,) = settled(queue, "lost")
         queue.broker.wipe()
 
@@ -199,7 +188,6 @@ class TestDrain:
         assert queue.broker.ready(queue.name) == []
 
     def test_a_rejected_mail_is_not_called_lost(self, james: QueueShell) -> None:
-        """James leaves its row as it is; its message is a dead letter."""
         (bad,) = settled(james, "bad")
         row = row_of(james, bad)
         james("dequeue", "--exec", "false", "--limit", "1")
@@ -212,7 +200,6 @@ class TestDrain:
         assert len(james.broker.dead(james.name)) == 1
 
     def test_a_message_that_tells_of_no_mail_is_counted(self, queue: QueueShell) -> None:
-        """It stays where it is."""
         settled(queue, "one")
         queue.on_queue(lambda opened: parts_of(opened).broker.publish(queue.name, Message(b"no mail")))
 
@@ -221,7 +208,6 @@ class TestDrain:
         assert (answer["findings"], answer["drained"]["bad"]) == ({"bad_message": 1}, 1)
 
     def test_marked_mails_in_the_broker_are_no_finding(self, queue: QueueShell) -> None:
-        """Their messages are dropped on delivery."""
         settled(queue, "one")
         queue("delete", "--name", "one")
 
@@ -255,7 +241,6 @@ class TestDrain:
         assert queue.on_queue(story) == (2, 1)
 
     def test_a_delivery_limit_refuses_it(self, queue: QueueShell) -> None:
-        """Each drain is a return more."""
         queue.broker._delivery_limit = 20
 
         ended = queue("reconcile", "--drain", "--yes")
@@ -267,7 +252,6 @@ class TestRepublish:
     """Without a drain."""
 
     def test_where_messages_surely_lack_all_of_that_age_are_published(self, queue: QueueShell) -> None:
-        """Each at most once more."""
         settled(queue, "one", "two")
         queue.put("young")
         queue.broker.wipe()
@@ -278,7 +262,6 @@ class TestRepublish:
         assert sorted(queue.delivered(2)) == ["one", "two"]
 
     def test_where_none_surely_lacks_none_is(self, queue: QueueShell) -> None:
-        """A copy could be delivered beside the first."""
         settled(queue, "one", "two")
 
         assert found(queue, "--republish", code=0)["mended"]["republished"] == 0
@@ -321,7 +304,6 @@ class TestOrphans:
         assert found(queue, "--remove-orphan-blobs", "--yes", code=0)["mended"]["removed_blobs"] == 1
 
     def test_a_young_one_is_not_called_one(self, queue: QueueShell) -> None:
-        """Its row may be under way."""
         settled(queue, "one")
         stray_blob(queue)
 
@@ -330,7 +312,6 @@ class TestOrphans:
         assert len(found(queue, "--min-age", "1s", code=0)["blobs"]["orphans"]) == 1
 
     def test_a_deduplicated_one_is_never_called_one(self, queue: QueueShell) -> None:
-        """Others may refer to it: that is for a collector."""
         named = NamedBlobs(queue.blobs.store, queue.clock, BlobNaming(BlobsMode.DEDUPLICATED))
         stray_blob(queue, b"shared", named)
         queue.pass_time(hours=2)
@@ -387,13 +368,11 @@ def test_nobody_drains_or_removes_by_accident(queue: QueueShell, arguments: tupl
 
 
 def test_a_dry_run_removes_no_blobs_and_asks_nobody(queue: QueueShell) -> None:
-    """There is nothing to agree to."""
     assert queue("reconcile", "--remove-orphan-blobs", "--dry-run").code == 0
 
 
 @pytest.mark.parametrize("side", ["broker", "blobs"])
 def test_a_side_that_does_not_answer_is_named(queue: QueueShell, side: str) -> None:
-    """Exit 4, one message."""
     settled(queue, "one")
     if side == "broker":
         queue.broker.go_away()

@@ -34,7 +34,6 @@ def test_what_has_lost_its_bytes_leaves_the_queue(queue: QueueShell) -> None:
 
 
 def test_a_dry_run_marks_nothing(queue: QueueShell) -> None:
-    """And keeps nothing."""
     (one,) = settled(queue, "one")
 
     answer = found(queue, "--mark", str(one), "--dry-run", code=0)
@@ -43,7 +42,6 @@ def test_a_dry_run_marks_nothing(queue: QueueShell) -> None:
 
 
 def test_a_marked_mail_can_be_restored(queue: QueueShell) -> None:
-    """Where its bytes were there."""
     (one,) = settled(queue, "one")
     (file,) = found(queue, "--mark", str(one), code=0)["kept"]
 
@@ -67,7 +65,6 @@ def test_a_delayed_one_goes_for_good(queue: QueueShell) -> None:
 
 
 def test_without_the_blobs_no_byte_goes(queue: QueueShell) -> None:
-    """They are kept nowhere else; it is said."""
     (one,) = settled(queue, "one")
 
     ended = queue("reconcile", "--mark", str(one), "--no-blobs", MAILMEND_BLOBS="")
@@ -95,7 +92,6 @@ def test_one_that_only_a_message_tells_of_is_kept_with_a_drain(queue: QueueShell
 
 
 def test_a_row_that_cannot_be_read_is_kept_as_it_is(queue: QueueShell) -> None:
-    """With its bytes, for a person to mend."""
     (broken,) = settled(queue, "broken")
     key = ENQUEUED_MAILS.key_of(row_of(queue, broken))
     queue.cluster.keyspace(KEYSPACE).write(Change(ENQUEUED_MAILS, key, assign={"name": None}))

@@ -20,14 +20,12 @@ from tests.support.queues import CONTENT, parts_of
 
 
 def reject(queue: QueueShell, *names: str) -> None:
-    """Mails whose consumer rejects them."""
     queue.put(*names)
     assert queue("dequeue", "--exec", "false").code == 1
     assert len(queue.broker.dead(queue.name)) == len(names)
 
 
 def reject_one(queue: QueueShell, name: str) -> None:
-    """A mail whose consumer rejects it, behind others that wait."""
     (one,) = queue.put(name)
 
     async def story(opened: RabbitMailQueue) -> None:
@@ -40,7 +38,6 @@ def reject_one(queue: QueueShell, name: str) -> None:
 
 
 def test_they_are_delivered_again_with_their_bytes(queue: QueueShell) -> None:
-    """Listed, and no dead letters any more."""
     reject(queue, "one", "two")
 
     ended = queue("redrive", "--json")
@@ -53,7 +50,6 @@ def test_they_are_delivered_again_with_their_bytes(queue: QueueShell) -> None:
 
 
 def test_long_after_their_slice_was_swept_too(queue: QueueShell) -> None:
-    """A reject has taken their rows; they get new ones, in sight."""
     reject(queue, "one")
     queue.pass_time(days=2)
     queue("sweep")
@@ -65,7 +61,6 @@ def test_long_after_their_slice_was_swept_too(queue: QueueShell) -> None:
 
 
 def test_a_row_that_james_left_is_used(james: QueueShell) -> None:
-    """No mail is listed twice."""
     (one,) = james.put("one")
     tables = james.cluster.keyspace(KEYSPACE)
     (row,) = (dict(row) for row in tables.scan(Scan(ENQUEUED_MAILS, ENQUEUED_MAILS.names)))
@@ -80,7 +75,6 @@ def test_a_row_that_james_left_is_used(james: QueueShell) -> None:
 
 
 def test_what_was_deleted_meanwhile_is_dropped(queue: QueueShell) -> None:
-    """It does not come back."""
     reject(queue, "one")
     (letter,) = queue.broker.dead(queue.name)
     assert letter.body
@@ -102,7 +96,6 @@ def dropped(queue: QueueShell) -> None:
 
 
 def test_bytes_that_another_mail_needs_stay(queue: QueueShell) -> None:
-    """Its row names the same blobs."""
     (other,) = queue.put("other")
     reject_one(queue, "one")
     (letter,) = queue.broker.dead(queue.name)
@@ -119,7 +112,6 @@ def test_bytes_that_another_mail_needs_stay(queue: QueueShell) -> None:
 
 
 def test_bytes_that_are_kept_once_for_all_stay(queue: QueueShell) -> None:
-    """Only a collector may tell whether anybody needs them."""
     queue.blobs._naming = BlobNaming(BlobsMode.DEDUPLICATED)
     reject(queue, "one")
 
@@ -129,7 +121,6 @@ def test_bytes_that_are_kept_once_for_all_stay(queue: QueueShell) -> None:
 
 
 def test_bytes_that_cannot_be_deleted_keep_their_letter(queue: QueueShell) -> None:
-    """The store does not answer: the same command goes on."""
     reject(queue, "one")
     (letter,) = queue.broker.dead(queue.name)
     queue("reconcile", "--mark", str(queued_of(letter.body).enqueue_id), "--no-blobs")
@@ -207,7 +198,6 @@ def test_memory_has_a_bound(queue: QueueShell) -> None:
 
 
 def test_what_cannot_be_read_stays(queue: QueueShell) -> None:
-    """Exit 1."""
     queue.on_queue(lambda opened: parts_of(opened).broker.publish(queue.name, Message(b"no mail")))
     queue("dequeue", "--exec", "false")
 
@@ -217,7 +207,6 @@ def test_what_cannot_be_read_stays(queue: QueueShell) -> None:
 
 
 def test_a_dry_run_counts_and_gives_all_back(queue: QueueShell) -> None:
-    """Each once."""
     reject(queue, *"abc")
 
     ended = queue("redrive", "--dry-run", "--json")
@@ -237,7 +226,6 @@ def test_a_dry_run_that_would_cost_letters_is_refused(queue: QueueShell) -> None
 
 
 def test_a_limit_is_kept(queue: QueueShell) -> None:
-    """To see whether they fare better now."""
     reject(queue, *"abc")
 
     assert queue("redrive", "--limit", "1", "--json").json["redriven"] == 1
@@ -245,5 +233,4 @@ def test_a_limit_is_kept(queue: QueueShell) -> None:
 
 
 def test_none_is_no_error(queue: QueueShell) -> None:
-    """Exit 0."""
     assert "0 dead letters are back" in queue("redrive").out

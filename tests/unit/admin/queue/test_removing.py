@@ -24,7 +24,6 @@ OUTGOING = QueueName("outgoing")
 
 
 def kept_in(answer: dict[str, Any]) -> list[dict[str, Any]]:
-    """The mails in the file that an answer names."""
     with gzip.open(answer["kept"], "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 
@@ -68,7 +67,6 @@ class TestDelete:
         assert "Kept in" in ended.err
 
     def test_for_privacy_they_can_be_forgotten(self, queue: QueueShell, tmp_path: Path) -> None:
-        """No file, and no blob either."""
         queue.put("secret")
 
         answer = queue("delete", "--name", "secret", "--no-keep", "--json").json
@@ -78,7 +76,6 @@ class TestDelete:
         assert not queue.blobs.ids
 
     def test_a_dry_run_names_them_and_writes_nothing(self, queue: QueueShell) -> None:
-        """Neither tables nor files; it needs neither broker nor blobs."""
         (spam, _) = queue.put("spam", "letter")
 
         ended = queue("delete", "--name", "spam", "--dry-run", "--json", MAILMEND_BROKER="", MAILMEND_BLOBS="")
@@ -89,7 +86,6 @@ class TestDelete:
         assert "1 would be removed" in queue("delete", "--name", "spam", "--dry-run").out
 
     def test_delayed_ones_too(self, queue: QueueShell) -> None:
-        """They neither come at their time nor are listed."""
         queue.put_later("later", timedelta(hours=1))
 
         assert queue("delete", "--where", "delayed", "--json").json["removed"] == 1
@@ -99,7 +95,6 @@ class TestDelete:
         assert queue.delivers_nothing()
 
     def test_without_a_filter_it_is_refused(self, queue: QueueShell) -> None:
-        """Purging has a name of its own."""
         queue.put("one")
 
         ended = queue("delete")
@@ -108,13 +103,11 @@ class TestDelete:
         assert queue.names() == ["one"]
 
     def test_nothing_that_matches_is_no_error(self, queue: QueueShell) -> None:
-        """And leaves no file."""
         answer = queue("delete", "--name", "none", "--json")
 
         assert (answer.code, answer.json["removed"], answer.json["kept"]) == (0, 0, None)
 
     def test_one_whose_bytes_are_missing_goes_too_and_its_envelope_is_kept(self, queue: QueueShell) -> None:
-        """The loss is told."""
         (lost,) = queue.put("lost")
         queue.lose_content(lost)
 
@@ -125,7 +118,6 @@ class TestDelete:
         assert queue.listed() == []
 
     def test_what_cannot_be_kept_is_not_removed(self, queue: QueueShell, tmp_path: Path) -> None:
-        """A disk that refuses: exit 3, the mail stays."""
         queue.put("one")
         (tmp_path / "data" / "mailmend").mkdir(parents=True)
         (tmp_path / "data" / "mailmend" / "queue").write_text("no folder")
@@ -136,7 +128,6 @@ class TestDelete:
         assert queue.names() == ["one"]
 
     def test_one_that_cannot_be_marked_is_named(self, queue: QueueShell) -> None:
-        """Exit 3; it is still in its queue, and the others are gone."""
         (stays, _) = queue.put("stays", "goes")
         faults = Faults()
         queue.cluster.keyspace(KEYSPACE).surround = faults
@@ -204,7 +195,6 @@ class TestRestore:
     """Back into the queue."""
 
     def removed(self, queue: QueueShell) -> str:
-        """Three mails were purged, one of them delayed; the file."""
         queue.put("one", "two")
         queue.put_later("later", timedelta(hours=3))
         file: str = queue("purge", "--yes", "--json").json["kept"]
@@ -223,7 +213,6 @@ class TestRestore:
         assert sorted(queue.delivered(2)) == ["one", "two"]
 
     def test_into_the_queue_that_it_came_from(self, queue: QueueShell) -> None:
-        """Whatever the settings name."""
         queue.put("other", queue=OUTGOING)
         file = queue("purge", "--queue", "outgoing", "--yes", "--json").json["kept"]
 
@@ -232,7 +221,6 @@ class TestRestore:
         assert (queue.names(OUTGOING), queue.names()) == (["other"], [])
 
     def test_one_whose_time_is_over_is_delivered_at_once(self, queue: QueueShell) -> None:
-        """Its delay is not begun again."""
         file = self.removed(queue)
         queue.pass_time(hours=4)
 
@@ -241,7 +229,6 @@ class TestRestore:
         assert {one.whereabouts for one in queue.listed()} == {Whereabouts.WAITING}
 
     def test_nobody_restores_twice_by_accident(self, queue: QueueShell) -> None:
-        """Second copies are for who asks for them."""
         file = self.removed(queue)
         queue("restore", file)
 
@@ -252,7 +239,6 @@ class TestRestore:
         assert len(queue.listed()) == 6
 
     def test_one_that_was_interrupted_goes_on(self, queue: QueueShell) -> None:
-        """Each mail once."""
         file = self.removed(queue)
         queue.broker.go_away()
         assert queue("restore", file).code == 4
@@ -279,7 +265,6 @@ class TestRestore:
     def test_one_that_never_left_and_becomes_due_meanwhile_stays(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        """At whichever look it moves from one table into the other."""
         shells, moved = Shells(monkeypatch, tmp_path), True
         while moved:
             number = len(shells.counted)
@@ -296,7 +281,6 @@ class TestRestore:
         assert len(shells.counted) > 3
 
     def test_of_a_torn_file_all_that_is_whole_comes_back(self, queue: QueueShell) -> None:
-        """What stood at its end was never removed."""
         queue.put("one")
         file = queue("purge", "--yes", "--json").json["kept"]
         with Path(file).open("ab") as stream:
@@ -308,7 +292,6 @@ class TestRestore:
         assert queue.names() == ["one"]
 
     def test_a_torn_note_brings_no_mail_back_twice(self, queue: QueueShell) -> None:
-        """The mail is seen in its queue."""
         file = self.removed(queue)
         queue("restore", file)
         note = Path(f"{file}.restored")
@@ -320,7 +303,6 @@ class TestRestore:
         assert sorted(queue.names()) == ["later", "one", "two"]
 
     def test_bytes_that_were_not_kept_are_taken_from_where_they_are(self, queue: QueueShell) -> None:
-        """As long as no consumer and no sweep has come by."""
         (one,) = queue.put("one")
         (file,) = queue("reconcile", "--mark", str(one), "--no-blobs", "--json").json["kept"]
         assert kept_in({"kept": file})[0]["content"] is None
@@ -331,7 +313,6 @@ class TestRestore:
         assert queue.delivered(1) == ["one"]
 
     def test_what_had_no_bytes_is_named(self, queue: QueueShell) -> None:
-        """It cannot come back: exit 3."""
         (lost,) = queue.put("lost")
         queue.lose_content(lost)
         file = queue("purge", "--yes", "--json").json["kept"]
@@ -341,7 +322,6 @@ class TestRestore:
         assert (ended.code, ended.json["without_content"], queue.listed()) == (3, [str(lost)], [])
 
     def test_a_dry_run_puts_nothing_back(self, queue: QueueShell) -> None:
-        """And asks no server."""
         file = self.removed(queue)
 
         ended = queue("restore", file, "--dry-run", "--json", MAILMEND_BROKER="", MAILMEND_BLOBS="")
@@ -351,7 +331,6 @@ class TestRestore:
 
     @pytest.mark.parametrize("content", [b"", b"no gzip"])
     def test_what_is_no_such_file_is_refused(self, queue: QueueShell, tmp_path: Path, content: bytes) -> None:
-        """By name; an empty file holds nothing."""
         file = tmp_path / "file"
         file.write_bytes(content)
 
@@ -361,7 +340,6 @@ class TestRestore:
         assert queue.listed() == []
 
     def test_the_content_survives_whatever_it_is(self, queue: QueueShell) -> None:
-        """Byte for byte."""
         file = self.removed(queue)
         queue("restore", file)
 

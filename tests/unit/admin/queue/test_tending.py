@@ -19,7 +19,6 @@ OUTGOING = QueueName("outgoing")
 
 
 def pairs(looked: Ended, done: Ended) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """What was told of each queue, and what was done with it."""
     return list(zip(looked.json["queues"], done.json["queues"], strict=True))
 
 
@@ -27,7 +26,6 @@ class TestFlush:
     """Every delayed mail is due now."""
 
     def test_what_was_delayed_is_delivered(self, queue: QueueShell) -> None:
-        """Whenever it would have been due."""
         queue.put_later("soon", timedelta(minutes=5))
         queue.put_later("late", timedelta(days=30))
 
@@ -51,14 +49,12 @@ class TestFlush:
         assert "The first of them is due at" in queue("flush", "--dry-run").out
 
     def test_a_dry_run_on_nothing_delayed_names_no_time(self, james: QueueShell) -> None:
-        """Nor where no mail can be."""
         found = james("flush", "--dry-run", "--json").json
 
         assert (found["delayed"], found["earliest_due_at"], found["latest_due_at"]) == (0, None, None)
         assert "first of them" not in james("flush", "--dry-run").out
 
     def test_in_a_keyspace_of_james_nothing_is_delayed(self, james: QueueShell) -> None:
-        """There is no table for it, and that is fine."""
         james.put("one")
 
         assert james("flush", "--json").json["flushed"] == 0
@@ -83,7 +79,6 @@ class TestSweep:
         assert "spool begins at" in queue("sweep").out
 
     def test_only_the_start_can_be_moved(self, queue: QueueShell) -> None:
-        """Without a broker, and without cleaning."""
         queue.put("done")
         queue.delivered(1)
         queue.pass_time(hours=3)
@@ -95,7 +90,6 @@ class TestSweep:
         assert "as before" in queue("sweep", "--move-only").out
 
     def test_a_backward_move_by_james_is_told(self, queue: QueueShell) -> None:
-        """Exit 1, in words and in JSON."""
         queue.put("done")
         queue.delivered(1)
         start = queue.now
@@ -109,14 +103,12 @@ class TestSweep:
         assert "moved the browse start back" in ended.err
 
     def test_a_new_queue_has_nothing_to_sweep(self, queue: QueueShell) -> None:
-        """Said in words."""
         for options in ((), ("--move-only",), ("--dry-run",), ("--move-only", "--dry-run")):
             assert "nothing was ever enqueued" in queue("sweep", *options).out
         assert queue("sweep", "--json").json["browse_start"] is None
         assert queue("sweep", "--dry-run", "--json").json["browse_start"] is None
 
     def test_a_dry_run_tells_what_the_sweep_then_does(self, queue: QueueShell) -> None:
-        """Without broker and blobs; who would be put back is named."""
         lost = queue.put("done", "lost")[1]
         assert queue("delete", "--name", "done").code == 0
         queue.pass_time(hours=5)
@@ -135,7 +127,6 @@ class TestSweep:
         assert queue.names() == ["lost"]
 
     def test_a_dry_run_of_a_move_tells_where_it_goes(self, queue: QueueShell) -> None:
-        """And it is there no sooner than it is moved."""
         queue.put("done")
         queue.delivered(1)
         queue.pass_time(hours=3)
@@ -149,7 +140,6 @@ class TestSweep:
         assert "would stay at" in queue("sweep", "--move-only", "--dry-run").out
 
     def test_a_dry_run_tells_of_a_backward_move_too(self, queue: QueueShell) -> None:
-        """Exit 1, as the sweep would; and again, for it is still back."""
         queue.put("done")
         queue.delivered(1)
         start = queue.now
@@ -163,7 +153,6 @@ class TestSweep:
             assert "moved the browse start back" in ended.err
 
     def test_of_many_that_would_be_put_back_some_are_named(self, queue: QueueShell) -> None:
-        """In words, with how many more there are; JSON names more."""
         queue.put(*map(str, range(IDS_SHOWN + 2)))
         queue.pass_time(hours=5)
         queue.put_start(BROWSE_START, queue.now - timedelta(hours=3))
@@ -176,7 +165,6 @@ class TestRepublish:
     """What the broker may have lost."""
 
     def test_after_a_broker_was_lost_everything_old_enough_is_delivered(self, queue: QueueShell) -> None:
-        """And nothing that is younger."""
         queue.put("old")
         queue.pass_time(hours=2)
         queue.put("young")
@@ -190,7 +178,6 @@ class TestRepublish:
         assert queue.names() == ["young"]
 
     def test_a_dry_run_publishes_nothing(self, queue: QueueShell) -> None:
-        """It counts, without a broker, and writes nothing."""
         queue.put("old")
         queue.pass_time(hours=2)
         queue.broker.wipe()
@@ -201,7 +188,6 @@ class TestRepublish:
         assert queue.broker.ready(queue.name) == []
 
     def test_only_those_that_match(self, queue: QueueShell) -> None:
-        """The filters are those of browse."""
         queue.put("one", "two")
         queue.pass_time(hours=2)
         queue.broker.wipe()
@@ -210,7 +196,6 @@ class TestRepublish:
         assert queue.delivered(1) == ["two"]
 
     def test_a_second_copy_is_dropped(self, queue: QueueShell) -> None:
-        """Where the broker had the first one still."""
         queue.put("one")
         queue.pass_time(hours=2)
 
@@ -225,7 +210,6 @@ class TestTend:
     """The background."""
 
     def test_one_round_moves_what_is_due_and_sweeps(self, queue: QueueShell) -> None:
-        """From a scheduler, on every queue."""
         queue.put_later("due", timedelta(minutes=5))
         queue.put("other", queue=OUTGOING)
         queue.pass_time(hours=1)
@@ -238,7 +222,6 @@ class TestTend:
         assert "became due" in queue("tend", "--once").out
 
     def test_a_service_works_until_a_stop_signal(self, queue: QueueShell, monkeypatch: pytest.MonkeyPatch) -> None:
-        """SIGTERM ends it with 0; what was due by then has moved."""
         queue.put_later("due", timedelta(minutes=5))
         end = queue.now + timedelta(minutes=10)
         pause, signals = type(queue.clock).pause, [signal.SIGTERM]
@@ -258,7 +241,6 @@ class TestTend:
         assert [message.body for message in queue.broker.ready(queue.name)]
 
     def test_its_metrics_are_in_a_file(self, queue: QueueShell, tmp_path: Path) -> None:
-        """Counters of its own, and a look at each queue."""
         queue.put_later("due", timedelta(minutes=5))
         queue.pass_time(hours=1)
         file = tmp_path / "tend.prom"
@@ -299,7 +281,6 @@ class TestTend:
     def test_wrong_use_is_named_at_once(
         self, queue: QueueShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], said: str
     ) -> None:
-        """Before anything is moved, and no file is left."""
         monkeypatch.chdir(tmp_path)
 
         ended = queue("tend", *arguments)

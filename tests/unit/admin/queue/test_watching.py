@@ -19,7 +19,6 @@ OUTGOING = QueueName("outgoing")
 
 
 def with_consumer(queue: QueueShell) -> None:
-    """Nothing waits any more, so nobody has to take anything."""
     queue.delivered(len(queue.names()))
 
 
@@ -27,7 +26,6 @@ class TestHealth:
     """Whether a queue is well."""
 
     def test_a_queue_that_works_is_well(self, queue: QueueShell) -> None:
-        """Exit 0, in words and in JSON."""
         queue.put("one")
         with_consumer(queue)
 
@@ -39,7 +37,6 @@ class TestHealth:
         assert "spool is well: 0 mails wait" in queue("health").out
 
     def test_mails_that_nobody_takes_are_told(self, queue: QueueShell) -> None:
-        """Exit 1, with the reason and what to do."""
         queue.put("one")
 
         ended = queue("health", "--json")
@@ -60,7 +57,6 @@ class TestHealth:
         assert "rabbitmq-diagnostics alarms" in queue("health").out
 
     def test_an_old_browse_start_and_a_silent_sweeper_are_told(self, queue: QueueShell) -> None:
-        """One mail that is stuck for nine days."""
         queue.put("stuck")
         queue.pass_time(days=9)
 
@@ -70,7 +66,6 @@ class TestHealth:
         assert "not_swept" in reasons
 
     def test_after_a_sweep_nothing_is_due(self, queue: QueueShell) -> None:
-        """The browse start of an empty queue moves too."""
         queue.put("one")
         with_consumer(queue)
         queue.pass_time(days=9)
@@ -81,7 +76,6 @@ class TestHealth:
         assert queue("health").code == 0
 
     def test_a_move_back_is_told_until_the_next_sweep(self, queue: QueueShell) -> None:
-        """James moves without looking."""
         queue.put("one")
         with_consumer(queue)
         queue.pass_time(hours=5)
@@ -95,7 +89,6 @@ class TestHealth:
         assert queue("health").code == 0
 
     def test_dead_letters_are_told(self, queue: QueueShell) -> None:
-        """A mail that was rejected."""
         queue.put("bad")
         queue("dequeue", "--exec", "false", "--limit", "1")
 
@@ -104,7 +97,6 @@ class TestHealth:
         assert (ended.code, "1 dead letters" in ended.out) == (1, True)
 
     def test_a_broker_that_is_away_is_a_reason_and_the_rest_is_told(self, queue: QueueShell) -> None:
-        """Monitoring wants an answer, not a failure."""
         queue.put("one")
         queue.broker.go_away()
 
@@ -114,7 +106,6 @@ class TestHealth:
         assert [one["trouble"] for one in ended.json["queues"][0]["reasons"]] == ["broker_away"]
 
     def test_without_a_broker_the_tables_are_judged(self, queue: QueueShell) -> None:
-        """No consumer is missed that nobody looked for."""
         queue.put("one")
 
         ended = queue("health", "--no-broker", "--json", MAILMEND_BROKER="")
@@ -122,7 +113,6 @@ class TestHealth:
         assert (ended.code, ended.json["queues"][0]["broker"], queue.asked) == (0, None, [])
 
     def test_all_queues_at_once(self, queue: QueueShell) -> None:
-        """One that is unwell makes the exit code 1."""
         queue.put("one")
         with_consumer(queue)
         queue.put("stays", queue=OUTGOING)
@@ -136,7 +126,6 @@ class TestHealth:
         ]
 
     def test_in_a_keyspace_of_james_nothing_is_asked_of_tables_that_are_not_there(self, james: QueueShell) -> None:
-        """It expires nothing, and remembers no sweep."""
         james.put("one")
         james.pass_time(days=3)
 
@@ -147,7 +136,6 @@ class TestMetrics:
     """Figures for Prometheus."""
 
     def test_they_are_told_on_stdout(self, queue: QueueShell) -> None:
-        """Depth, age of the oldest, broker."""
         queue.put("one", "two")
         queue.put_later("later", timedelta(hours=1))
         queue.pass_time(minutes=5)
@@ -167,7 +155,6 @@ class TestMetrics:
         assert "per_second" not in ended.out
 
     def test_rates_lie_between_two_looks(self, queue: QueueShell, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Two mails more within ten seconds."""
         queue.put("before")
         pause, comers = queue.clock.pause, iter(["one", "two"])
 
@@ -186,7 +173,6 @@ class TestMetrics:
         assert 'mailmend_queue_marked_per_second{queue="spool"} 0.0' in ended.out
 
     def test_into_a_file_whole_or_not_at_all(self, queue: QueueShell, tmp_path: Path) -> None:
-        """For the textfile collector; readable for it."""
         queue.put("one")
         file = tmp_path / "queue.prom"
         file.write_text("old")
@@ -198,7 +184,6 @@ class TestMetrics:
         assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".")] == []
 
     def test_a_broker_that_is_away_takes_nothing_with_it(self, queue: QueueShell) -> None:
-        """Exit 3; the tables' figures are told."""
         queue.put("one")
         queue.broker.go_away()
 
@@ -209,7 +194,6 @@ class TestMetrics:
         assert 'mailmend_queue_broker_up{queue="spool"} 0.0' in ended.out
 
     def test_dead_letters_that_nobody_can_read_count_too(self, queue: QueueShell) -> None:
-        """They are in the broker alone."""
         queue.put("one")
         queue.on_queue(lambda opened: parts_of(opened).broker.publish(queue.name, Message(b"no mail")))
         queue.delivered(1)

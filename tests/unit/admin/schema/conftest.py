@@ -17,11 +17,9 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> MigrationCluster:
 
 @pytest.fixture
 def mailmend(tmp_path: Path) -> CommandLine:
-    """A shell for the shop."""
     return command_line(tmp_path, None, MAILMEND_HOST="10.0.0.1", MAILMEND_KEYSPACE="shop")
 
 
 @pytest.fixture
 def shop(tmp_path: Path) -> tuple[str, ...]:
-    """The shop's migrations, as an option."""
     return "--migrations", str(written(tmp_path / "shop"))

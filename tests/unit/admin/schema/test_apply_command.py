@@ -84,7 +84,6 @@ def test_what_was_done_is_told_line_by_line(
 
 
 def test_applying_again_writes_nothing(cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]) -> None:
-    """No lease, no history, no statement; also of our own tables."""
     for own in (shop, ()):
         keyspace = ("--keyspace", "theirs" if own else "mail")
         assert mailmend("schema", "apply", *own, *keyspace, *NEW).code == 0
@@ -148,7 +147,6 @@ def test_phases_are_applied_in_the_order_of_the_numbers(
 def test_a_new_keyspace_has_the_copies_that_were_asked_for(
     cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]
 ) -> None:
-    """By data centre, or so many in each; its ledger has as many."""
     sent = [
         mailmend(
             "schema", "apply", *shop, "--keyspace", name, "--ledger-keyspace", f"{name}_ledger", *copies, "--json"
@@ -189,7 +187,6 @@ def test_on_several_nodes_a_person_is_asked_for_the_copies_and_a_script_is_refus
 
 
 def test_on_one_node_one_copy_is_kept_unasked(cluster: MigrationCluster, mailmend: CommandLine) -> None:
-    """There is nowhere to put another."""
     assert mailmend("schema", "apply").code == 0
     assert cluster.replications["shop"]["replication_factor"] == "1"
 
@@ -213,7 +210,6 @@ def test_a_statement_that_the_server_refuses_is_named_with_its_place(
 def test_no_answer_is_doubt_and_the_same_command_goes_on(
     cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]
 ) -> None:
-    """Exit code 4; nothing is run twice that took effect."""
     cluster.lost_answer_at = "CREATE INDEX"
     lost = mailmend("schema", "apply", *shop, *NEW)
     assert (lost.code, lost.out) == (4, "")
@@ -308,7 +304,6 @@ def test_a_person_sees_what_is_not_as_expected(
 
 
 def written_with(shop: tuple[str, ...], name: str, cql: str) -> tuple[str, ...]:
-    """The shop's folder up to that file, which holds this alone."""
     folder = Path(shop[1])
     for file in folder.glob("*.cql"):
         if file.name >= name:

@@ -16,7 +16,6 @@ NEW = ("--replication-factor", "1")
 
 @pytest.fixture
 def mailmend(tmp_path: Path) -> CommandLine:
-    """A shell for the shop, with a password that nobody may see."""
     secret = {"MAILMEND_USERNAME": "ann", "MAILMEND_PASSWORD": "h1dden-pass"}
     return command_line(tmp_path, None, MAILMEND_HOST="10.0.0.1", MAILMEND_KEYSPACE="shop", **secret)
 
@@ -125,29 +124,24 @@ def test_a_folder_that_is_none_is_named(
 
 
 def edited(folder: Path) -> None:
-    """One word more in a file that was applied."""
     file = folder / LABELS
     file.write_text(file.read_text(encoding="utf-8") + "-- a word\n", encoding="utf-8")
 
 
 def removed(folder: Path) -> None:
-    """The last of those that were applied is gone."""
     (folder / PLACES).unlink()
 
 
 def renamed(folder: Path) -> None:
-    """The same text under another name."""
     (folder / LABELS).rename(folder / "0002_pre_tags.cql")
 
 
 def replaced(folder: Path) -> None:
-    """Quite another file under a number that was applied."""
     (folder / PLACES).unlink()
     (folder / "0004_pre_quite_another.cql").write_text(HEAD + TABLE, encoding="utf-8")
 
 
 def moved(folder: Path) -> None:
-    """Two that were applied, in the other order."""
     (folder / LABELS).rename(folder / "spare")
     (folder / TOTALS).rename(folder / "0002_post_no_totals.cql")
     (folder / "spare").rename(folder / "0003_pre_labels.cql")
@@ -243,7 +237,6 @@ def test_a_keyspace_that_does_not_exist(
 def test_a_number_that_no_migration_has(
     cluster: MigrationCluster, mailmend: CommandLine, tmp_path: Path, to: str
 ) -> None:
-    """The message says which is the last."""
     shop = ("--migrations", str(written(tmp_path / "db")), *NEW)
     for command in ("plan", "apply"):
         told = refused(mailmend("schema", command, *shop, "--to", to), f"there is no migration {int(to):04}")
@@ -272,7 +265,6 @@ def test_a_number_that_no_migration_has(
 def test_a_wrong_option_is_refused_before_any_cluster_is_asked(
     cluster: MigrationCluster, mailmend: CommandLine, command: str, options: tuple[str, ...], said: str
 ) -> None:
-    """Exit code 2, with the option's name."""
     ended = mailmend("schema", command, *options)
     assert (ended.code, ended.out, said in ended.err) == (2, "", True), ended.err
     assert "Traceback" not in ended.err
@@ -362,7 +354,6 @@ def test_what_may_be_known_to_the_server_is_left_to_it(
 def test_our_own_tables_are_refused_by_no_server_that_we_serve(
     cluster: MigrationCluster, mailmend: CommandLine, release: str
 ) -> None:
-    """From the first Cassandra 4 on."""
     cluster.release_version = release
     for choice in ("twcs", "leveled"):
         assert mailmend("schema", "plan", "--keyspace", "mail", "--compaction", choice).code == 1

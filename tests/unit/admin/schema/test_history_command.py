@@ -16,7 +16,6 @@ NEW = ("--replication-factor", "1")
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> MigrationCluster:
-    """An empty cluster; everybody who types is carol."""
     monkeypatch.setattr("admin.migrating.owner_name", lambda: "carol@ops pid 7")
     monkeypatch.setattr("admin.migrating.version", lambda _: "1.2.3")
     return migration_cluster(monkeypatch)
@@ -24,7 +23,6 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> MigrationCluster:
 
 @pytest.fixture
 def shop(tmp_path: Path) -> tuple[str, ...]:
-    """The shop's migrations, and how it is created."""
     return "--migrations", str(written(tmp_path / "shop")), *NEW
 
 
@@ -86,7 +84,6 @@ def test_what_has_not_ended_is_told_statement_by_statement(
 
 
 def cells(line: str) -> list[str]:
-    """The cells of a table's line."""
     return [cell.strip() for cell in line.split("  ") if cell.strip()]
 
 
@@ -155,7 +152,6 @@ def test_who_is_at_work_is_told_for_people_and_scripts(
 def test_reading_a_history_writes_nothing(
     cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]
 ) -> None:
-    """Whatever it finds."""
     mailmend("schema", "apply", *shop)
     cluster.forget()
     mailmend("schema", "history")
@@ -220,7 +216,6 @@ def test_a_person_is_told_whose_lease_was_ended(
 def test_where_there_is_no_ledger_there_is_no_lease_to_end(
     cluster: MigrationCluster, mailmend: CommandLine, command: tuple[str, ...]
 ) -> None:
-    """And none is made for it; nobody is asked about nothing."""
     ended = mailmend("schema", "force-unlock", "--reason", "gone", *command)
     assert (ended.code, ended.err) == (0, "")
     assert (cluster.untouched, cluster.keyspaces) == (True, {})
@@ -268,7 +263,6 @@ def test_an_apply_that_finds_another_at_work_names_the_way_out(
 def test_who_may_not_read_the_ledger_is_told(
     cluster: MigrationCluster, mailmend: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exit code 4, in words."""
     denied = AccessDenied("the role may not read system_schema.tables", mend="Grant it.")
     cluster.fails = denied
     for command in (("history",), ("force-unlock", "--reason", "gone", "--yes")):

@@ -15,7 +15,6 @@ NAMES = list(SHOP)
 
 @pytest.fixture
 def mailmend(tmp_path: Path) -> CommandLine:
-    """A shell for the shop."""
     once = {f"MAILMEND_SCHEMA_{command}_REPLICATION_FACTOR": "1" for command in ("PLAN", "APPLY")}
     return command_line(tmp_path, None, MAILMEND_HOST="10.0.0.1", MAILMEND_KEYSPACE="shop", **once)
 
@@ -36,7 +35,6 @@ def test_a_plan_can_be_piped_into_cqlsh(
 
 
 def test_a_plan_as_json(cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, str]) -> None:
-    """The names that scripts rely on."""
     mailmend("schema", "apply", *shop, "--to", "2")
     planned = mailmend("schema", "plan", *shop, "--phase", "post", "--json").json
     dropped, changed = planned["plan"]
@@ -94,7 +92,6 @@ def test_a_mistyped_name_does_not_become_a_keyspace(
 
 
 def test_a_keyspace_without_a_history_says_so(cluster: MigrationCluster, mailmend: CommandLine) -> None:
-    """Reading it makes no ledger."""
     assert "shop has no history" in mailmend("schema", "history").out
     told = mailmend("schema", "history", "--json").json
     assert told == {"keyspace": "shop", "migrations": [], "statements": [], "holder": None, "unlocks": [], "exit": 0}
@@ -104,7 +101,6 @@ def test_a_keyspace_without_a_history_says_so(cluster: MigrationCluster, mailmen
 def test_a_node_that_is_down_is_told_on_stderr(
     cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, str]
 ) -> None:
-    """And stops nothing, unless that is asked for."""
     cluster.down = ("10.0.0.3",)
     refused = mailmend("schema", "apply", *shop, "--require-all-nodes", "--agreement-timeout", "1s")
     assert (refused.code, "not every node is up" in refused.err) == (3, True)
@@ -132,7 +128,6 @@ def test_on_a_terminal_the_lease_is_ended_only_when_a_person_says_so(
     *,
     answer: bool,
 ) -> None:
-    """The question says whose it is."""
     mailmend("schema", "apply", *shop, "--to", "1")
     leases = Leases(cluster.keyspace("mailmend"), cluster.clock, "carol@ops pid 7")
     leases.acquire("schema shop", "schema apply")

@@ -17,7 +17,6 @@ NEW = ("--replication-factor", "1")
 
 
 def code_of(out: str) -> str:
-    """What cqlsh would run of it."""
     return "\n".join(line for line in out.splitlines() if line and not line.startswith("--"))
 
 
@@ -81,7 +80,6 @@ def test_what_stops_at_the_other_phase_has_nothing_to_do_and_says_what_is_left(
 def test_a_plan_writes_nothing_whatever_it_shows(
     cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]
 ) -> None:
-    """No keyspace, no ledger, no lease."""
     for options in (("--replication-factor", "3"), ("--phase", "post"), ("--to", "2", "--json"), ()):
         mailmend("schema", "plan", *shop, *options)
     assert (cluster.untouched, cluster.keyspaces) == (True, {})
@@ -90,7 +88,6 @@ def test_a_plan_writes_nothing_whatever_it_shows(
 def test_sizes_are_asked_for_only_where_a_risk_depends_on_them(
     cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]
 ) -> None:
-    """Every node would be asked for nothing."""
     planned = mailmend("schema", "plan", *shop, *NEW, "--to", "1", "--json")
     assert {one["risk"] for one in planned.json["plan"]} == {"none"}
     assert cluster.sized == []
@@ -103,7 +100,6 @@ def test_sizes_are_asked_for_only_where_a_risk_depends_on_them(
 
 
 def test_each_risk_is_told_with_why(cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]) -> None:
-    """What is dropped is gone; what is only added costs nothing."""
     mailmend("schema", "apply", *shop, *NEW, "--to", "2")
     out = mailmend("schema", "plan", *shop).out.splitlines()
     for statement in ("ALTER TABLE shop.orders DROP total;", "DROP TABLE shop.by_customer;"):
@@ -127,7 +123,6 @@ def test_our_own_tables_need_no_option(cluster: MigrationCluster, mailmend: Comm
 def test_the_compaction_of_the_big_tables_is_ones_choice(
     cluster: MigrationCluster, mailmend: CommandLine, choice: str, strategy: str
 ) -> None:
-    """Of them alone."""
     plan = mailmend("schema", "plan", "--keyspace", "mail", "--compaction", choice, "--json").json["plan"]
     big = [one["cql"] for one in plan if any(f"mail.{name} (" in one["cql"] for name in ("imapUidTable", "messageV3"))]
     assert len(big) == 2
@@ -149,7 +144,6 @@ def test_what_was_made_before_there_was_a_history_is_written_down_and_not_run(
 
 
 def test_what_somebody_dropped_of_our_tables_is_made_again(cluster: MigrationCluster, mailmend: CommandLine) -> None:
-    """Named as missing, apart from the migrations."""
     mailmend("schema", "apply", "--keyspace", "mail")
     cluster.keyspaces["mail"] = without_tables(cluster.keyspaces["mail"], "firstunseen")
     planned = mailmend("schema", "plan", "--keyspace", "mail")
