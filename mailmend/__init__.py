@@ -21,86 +21,60 @@ from typing import TYPE_CHECKING, Any, Final
 from mailmend.own_packages import claim
 
 if TYPE_CHECKING:
-    from admin.services.caller import Caller
-    from admin.services.mending import (
-        CheckRequest,
-        MendingResult,
-        RepairRequest,
-        UndoRequest,
-        check,
-        repair,
-        undo,
-    )
-    from admin.settings import ConnectionSettings
-    from mailqueue.queue import MailQueue
-    from mailqueue.rabbitmq.mail_queue import open_queue
-    from model.errors import ExitCode, MailmendError
-    from model.messages.flags import FlagsChange
-    from model.projections.content import Content
-    from model.projections.family import Family
-    from model.projections.filters import Filter
-    from model.projections.groups import Counts, Union
-    from model.projections.mirror import Mirror
-    from model.schema.table import Column, Table
-    from repair.writing.message_store import MessageStore
-    from repair.writing.truth_writes import WriterSettings
+    from admin.services.caller import Caller as Caller
+    from admin.services.mending import CheckRequest as CheckRequest
+    from admin.services.mending import MendingResult as MendingResult
+    from admin.services.mending import RepairRequest as RepairRequest
+    from admin.services.mending import UndoRequest as UndoRequest
+    from admin.services.mending import check as check
+    from admin.services.mending import repair as repair
+    from admin.services.mending import undo as undo
+    from admin.settings import ConnectionSettings as ConnectionSettings
+    from mailqueue.queue import MailQueue as MailQueue
+    from mailqueue.rabbitmq.mail_queue import open_queue as open_queue
+    from model.errors import ExitCode as ExitCode
+    from model.errors import MailmendError as MailmendError
+    from model.messages.flags import FlagsChange as FlagsChange
+    from model.projections.content import Content as Content
+    from model.projections.family import Family as Family
+    from model.projections.filters import Filter as Filter
+    from model.projections.groups import Counts as Counts
+    from model.projections.groups import Union as Union
+    from model.projections.mirror import Mirror as Mirror
+    from model.schema.table import Column as Column
+    from model.schema.table import Table as Table
+    from repair.writing.message_store import MessageStore as MessageStore
+    from repair.writing.truth_writes import WriterSettings as WriterSettings
 
 __version__ = _version("mailmend")
 
-_HOMES: Final = {
-    "Caller": "admin.services.caller",
-    "CheckRequest": "admin.services.mending",
-    "Column": "model.schema.table",
-    "ConnectionSettings": "admin.settings",
-    "Content": "model.projections.content",
-    "Counts": "model.projections.groups",
-    "ExitCode": "model.errors",
-    "Family": "model.projections.family",
-    "Filter": "model.projections.filters",
-    "FlagsChange": "model.messages.flags",
-    "MailQueue": "mailqueue.queue",
-    "MailmendError": "model.errors",
-    "MendingResult": "admin.services.mending",
-    "MessageStore": "repair.writing.message_store",
-    "Mirror": "model.projections.mirror",
-    "RepairRequest": "admin.services.mending",
-    "Table": "model.schema.table",
-    "UndoRequest": "admin.services.mending",
-    "Union": "model.projections.groups",
-    "WriterSettings": "repair.writing.truth_writes",
-    "check": "admin.services.mending",
-    "open_queue": "mailqueue.rabbitmq.mail_queue",
-    "repair": "admin.services.mending",
-    "undo": "admin.services.mending",
+_NAMES_IN: Final = {
+    "admin.services.caller": ("Caller",),
+    "admin.services.mending": (
+        "CheckRequest",
+        "MendingResult",
+        "RepairRequest",
+        "UndoRequest",
+        "check",
+        "repair",
+        "undo",
+    ),
+    "admin.settings": ("ConnectionSettings",),
+    "mailqueue.queue": ("MailQueue",),
+    "mailqueue.rabbitmq.mail_queue": ("open_queue",),
+    "model.errors": ("ExitCode", "MailmendError"),
+    "model.messages.flags": ("FlagsChange",),
+    "model.projections.content": ("Content",),
+    "model.projections.family": ("Family",),
+    "model.projections.filters": ("Filter",),
+    "model.projections.groups": ("Counts", "Union"),
+    "model.projections.mirror": ("Mirror",),
+    "model.schema.table": ("Column", "Table"),
+    "repair.writing.message_store": ("MessageStore",),
+    "repair.writing.truth_writes": ("WriterSettings",),
 }
-"""Where each public name stands."""
-
-__all__ = [
-    "Caller",
-    "CheckRequest",
-    "Column",
-    "ConnectionSettings",
-    "Content",
-    "Counts",
-    "ExitCode",
-    "Family",
-    "Filter",
-    "FlagsChange",
-    "MailQueue",
-    "MailmendError",
-    "MendingResult",
-    "MessageStore",
-    "Mirror",
-    "RepairRequest",
-    "Table",
-    "UndoRequest",
-    "Union",
-    "WriterSettings",
-    "check",
-    "open_queue",
-    "repair",
-    "undo",
-]
+_HOMES: Final = {name: module for module, names in _NAMES_IN.items() for name in names}
+__all__ = sorted(_HOMES)  # noqa: PLE0605 - as long as the table
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,8 @@
 """The command line is a table of declarations: this module makes click's commands of them.
 
 To add a command, write a service `(request, caller) -> result` in `admin.services`, whose request is a frozen dataclass
-with one field for each option; a function `result -> Document` in `admin.present`; and a declaration in a table:
+with one field for each option (where there are few, the service takes them itself); a function `result -> Document` in
+`admin.present`; and a declaration in a table:
 
     Command(
         name="size",
@@ -192,15 +193,14 @@ def run(command: Command, values: Values) -> int:
     given = [(one, {name: values.pop(name) for name in one.names}) for one in command.shared]
     built = {one.field: one.build(own, values, context) for one, own in given}
     service: Callable[..., Any] = imported(command.service)
-    request = _request_class(service)(**values, **built)
+    parameters, arguments = inspect.signature(service).parameters, {**values, **built}
     with output.caller(imported(command.item) if command.item else None) as caller:
-        result = service(request, caller)
+        if "request" in parameters:
+            result = service(parameters["request"].annotation(**arguments), caller)
+        else:
+            result = service(**arguments, **({"caller": caller} if "caller" in parameters else {}))
     code: int = output.show(imported(command.present)(result))
     return code
-
-
-def _request_class(service: Callable[..., Any]) -> Any:
-    return next(iter(inspect.signature(service).parameters.values())).annotation
 
 
 def _refuse_beside(command: Command, values: Values, context: click.Context) -> None:

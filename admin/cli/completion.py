@@ -22,8 +22,7 @@ _VARIABLE: Final = "_MAILMEND_COMPLETE"
 
 def completed_runs(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     def found() -> Iterator[CompletionItem]:
-        request = imported("admin.services.runs:RunsRequest")(connection=_connection(context))
-        for run in imported("admin.services.runs:list_runs")(request, imported("admin.services.caller:Caller")()).runs:
+        for run in imported("admin.services.runs:list_runs")(_connection(context)).runs:
             yield CompletionItem(str(run.id), help=f"{run.command} {run.started_at:%Y-%m-%d %H:%M}")
 
     return _offered(found(), incomplete)

@@ -8,6 +8,7 @@ import os
 import shlex
 import subprocess
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -15,8 +16,9 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
+from admin.advice.traffic_figures import GivenTraffic
 from admin.cli.command import Shared
-from admin.cli.kinds import KEYSPACE, PORT
+from admin.cli.kinds import KEYSPACE, PORT, Duration
 from admin.cli.settings_file import take_config, take_profile
 from admin.settings import (
     KEYSPACE_DEFAULT,
@@ -68,73 +70,72 @@ def settings_table(context: click.Context, name: str) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def shared_option(*names: str, table: str = "", **settings: Any) -> SharedOption:
+def shared_option(name: str, text: str, *, table: str = "", **settings: Any) -> SharedOption:
     """Such an option, which an environment variable may hold too."""
-    variable = names[0].split("/")[0].removeprefix("--").replace("-", "_").upper()
-    return SharedOption([*names], table=table, envvar=f"MAILMEND_{variable}", show_envvar=True, **settings)
+    variable = name.split("/", maxsplit=1)[0].removeprefix("--").replace("-", "_").upper()
+    shown = {"show_envvar": True, "show_default": settings.get("default") is not None}
+    return SharedOption([name], table=table, envvar=f"MAILMEND_{variable}", help=text, **shown, **settings)
 
 
-_FILE: Final = click.Path(path_type=Path)
-CONFIG: Final = click.Option(
-    ["--config"],
-    type=_FILE,
-    envvar="MAILMEND_CONFIG",
-    show_envvar=True,
-    is_eager=True,
-    expose_value=False,
-    callback=take_config,
+def shared_file(name: str, text: str, *, table: str = "") -> SharedOption:
+    return shared_option(name, text, table=table, type=FILE, metavar="FILE")
+
+
+def _eager(name: str, text: str, take: Callable[..., None], **settings: Any) -> click.Option:
+    """An option of `mailmend` itself and of every command that asks a cluster: it says which settings count."""
+    variable = f"MAILMEND_{name.removeprefix('--').upper()}"
+    return click.Option(
+        [name],
+        help=text,
+        envvar=variable,
+        show_envvar=True,
+        is_eager=True,
+        expose_value=False,
+        callback=take,
+        **settings,
+    )
+
+
+FILE: Final = click.Path(path_type=Path)
+CONFIG: Final = _eager(
+    "--config",
+    "Settings in TOML. [default: ~/.config/mailmend/config.toml]",
+    take_config,
+    type=FILE,
     metavar="FILE",
-    help="Settings in TOML. [default: ~/.config/mailmend/config.toml]",
 )
-PROFILE: Final = click.Option(
-    ["--profile"],
-    envvar="MAILMEND_PROFILE",
-    show_envvar=True,
-    is_eager=True,
-    expose_value=False,
-    callback=take_profile,
-    metavar="NAME",
-    help="Settings below [profiles.NAME] outweigh the rest of the settings file.",
+PROFILE: Final = _eager(
+    "--profile", "Settings below [profiles.NAME] outweigh the rest of the settings file.", take_profile, metavar="NAME"
 )
-"""Both are taken by `mailmend` itself and by every command that asks a cluster."""
-
 _CONNECTION: Final = (
-    shared_option("--host", multiple=True, metavar="HOST", help="A node to ask first; may be given again."),
-    shared_option("--port", type=PORT, metavar="PORT", help=f"The nodes' CQL port. [default: {PORT_DEFAULT}]"),
-    shared_option("--local-dc", metavar="NAME", help="The data centre to stay in. [default: that of the first node]"),
+    shared_option("--host", "A node to ask first; may be given again.", multiple=True, metavar="HOST"),
+    shared_option("--port", f"The nodes' CQL port. [default: {PORT_DEFAULT}]", type=PORT, metavar="PORT"),
+    shared_option("--local-dc", "The data centre to stay in. [default: that of the first node]", metavar="NAME"),
     shared_option(
-        "--keyspace",
-        type=KEYSPACE,
-        default=KEYSPACE_DEFAULT,
-        show_default=True,
-        metavar="NAME",
-        help="Keyspace with the mail tables.",
+        "--keyspace", "Keyspace with the mail tables.", type=KEYSPACE, default=KEYSPACE_DEFAULT, metavar="NAME"
     ),
     shared_option(
         "--ledger-keyspace",
+        "Keyspace of mailmend's own: runs, before-images, lags and leases.",
         type=KEYSPACE,
         default=LEDGER_KEYSPACE_DEFAULT,
-        show_default=True,
         metavar="NAME",
-        help="Keyspace of mailmend's own: runs, before-images, lags and leases.",
     ),
-    shared_option("--username", metavar="NAME", help="Role to log in with. Password: MAILMEND_PASSWORD, or asked for."),
-    shared_option("--password-file", type=_FILE, metavar="FILE", help="A file whose first line is the password."),
+    shared_option("--username", "Role to log in with. Password: MAILMEND_PASSWORD, or asked for.", metavar="NAME"),
+    shared_file("--password-file", "A file whose first line is the password."),
     shared_option(
         "--password-command",
+        "A command that prints the password, like 'pass show cassandra'; no shell runs it.",
         metavar="COMMAND",
-        help="A command that prints the password, like 'pass show cassandra'; no shell runs it.",
     ),
-    shared_option(
-        "--tls/--no-tls", default=None, help="Encrypt; the system's authorities count unless --tls-ca is given."
-    ),
-    shared_option("--tls-ca", type=_FILE, metavar="FILE", help="Certificate of the authority that signed the nodes'."),
-    shared_option("--tls-cert", type=_FILE, metavar="FILE", help="Our own certificate, where nodes ask for one."),
-    shared_option("--tls-key", type=_FILE, metavar="FILE", help="The key of our own certificate."),
+    shared_option("--tls/--no-tls", "Encrypt; the system's authorities count unless --tls-ca is given.", default=None),
+    shared_file("--tls-ca", "Certificate of the authority that signed the nodes'."),
+    shared_file("--tls-cert", "Our own certificate, where nodes ask for one."),
+    shared_file("--tls-key", "The key of our own certificate."),
     shared_option(
         "--tls-hostnames/--no-tls-hostnames",
+        "Demand that certificates name the nodes' IP addresses too; Spark's own connections cannot.",
         default=False,
-        help="Demand that certificates name the nodes' IP addresses too; Spark's own connections cannot.",
     ),
     CONFIG,
     PROFILE,
@@ -245,10 +246,34 @@ def _typed_password(username: str | None) -> str | None:
     return hidden_password(username)
 
 
-REPORT: Final = click.Option(["--report"], type=_FILE, metavar="FILE.html", help="Write a report as one HTML file.")
-FINDINGS: Final = click.Option(
-    ["--findings"],
-    type=_FILE,
+REPORT: Final = option("--report", "Write a report as one HTML file.", type=FILE, metavar="FILE.html")
+FINDINGS: Final = option(
+    "--findings",
+    "Write every finding as a line of JSON: keys, rows, times; - is stdout, and nothing else goes there.",
+    type=FILE,
     metavar="FILE",
-    help="Write every finding as a line of JSON: keys, rows, times; - is stdout, and nothing else goes there.",
 )
+
+
+def _traffic(own: dict[str, Any], _: dict[str, Any], __: click.Context) -> GivenTraffic:
+    stay = own["longest_stay"]
+    return GivenTraffic(own["mails_per_second"], own["peak_mails_per_second"], stay.total_seconds() if stay else None)
+
+
+_RATE: Final = click.FloatRange(min=0, min_open=True, max=1_000_000)
+TRAFFIC: Final = Shared(
+    "given",
+    {
+        "": (
+            option("--mails-per-second", "Enqueued, on average. [default: measured]", type=_RATE, metavar="N"),
+            option("--peak-mails-per-second", "In the busiest hour. [default: measured]", type=_RATE, metavar="N"),
+            option(
+                "--longest-stay",
+                "From enqueueing to the last try. [default: 5d, or more where the queue shows it]",
+                type=Duration(timedelta(days=365), zero=False),
+            ),
+        )
+    },
+    _traffic,
+)
+"""What a person knows of the traffic better than the tables tell, as `given: GivenTraffic`."""

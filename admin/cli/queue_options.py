@@ -18,7 +18,7 @@ from click.core import ParameterSource
 from admin.cli.command import Shared, Values
 from admin.cli.completion import completed_queues
 from admin.cli.kinds import Duration, ParsedValue
-from admin.cli.options import CONNECTION, flag, option, settings_table, shared_option
+from admin.cli.options import CONNECTION, flag, option, settings_table, shared_file, shared_option
 from admin.services.queue.request import MailSelection
 from admin.settings import (
     GUEST,
@@ -46,7 +46,6 @@ LOCAL_BUCKET: Final = "mailmend"
 TABLE: Final = "queue"
 """The table of the settings file."""
 
-FILE: Final = click.Path(path_type=Path)
 DRY_RUN: Final = flag("--dry-run", "Say what would be done, write nothing.")
 ALL: Final = flag("--all", "Every queue of the keyspace.", "everything")
 NO_BROKER: Final = flag("--no-broker", "Leave the broker out.")
@@ -84,62 +83,58 @@ FILTERS: Final = Shared(
 """Which mails, as `selection: MailSelection` of the request."""
 
 _option = partial(shared_option, table=TABLE)
+_file = partial(shared_file, table=TABLE)
 _QUEUE: Final = _option(
     "--queue",
+    "Which queue; James has spool and outgoing.",
     type=QUEUE_NAME,
     shell_complete=completed_queues,
     default=QUEUE_DEFAULT,
-    show_default=True,
     metavar="NAME",
-    help="Which queue; James has spool and outgoing.",
 )
 _BROKER: Final = (
     _option(
         "--broker",
+        "amqp://user@host:5672/vhost, or amqps://. Password: MAILMEND_BROKER_PASSWORD.",
         type=ParsedValue("broker", str),
         metavar="URL",
-        help="amqp://user@host:5672/vhost, or amqps://. Password: MAILMEND_BROKER_PASSWORD.",
     ),
-    _option("--broker-password-file", type=FILE, metavar="FILE", help="A file whose first line is the password."),
+    _file("--broker-password-file", "A file whose first line is the password."),
     _option(
         "--broker-management",
+        "HTTP API, http://host:15672: only it says how many messages are unacked.",
         type=ParsedValue("management", lambda value: parse_management(str(value))),
         metavar="URL",
-        help="HTTP API, http://host:15672: only it says how many messages are unacked.",
     ),
-    _option("--broker-tls-ca", type=FILE, metavar="FILE", help="Authority that signed the broker's certificate."),
-    _option("--broker-tls-cert", type=FILE, metavar="FILE", help="Our own certificate for the broker."),
-    _option("--broker-tls-key", type=FILE, metavar="FILE", help="The key of our own certificate."),
+    _file("--broker-tls-ca", "Authority that signed the broker's certificate."),
+    _file("--broker-tls-cert", "Our own certificate for the broker."),
+    _file("--broker-tls-key", "The key of our own certificate."),
     _option(
         "--broker-form",
+        "How a queue that is not there yet is declared; one that is there is used as it is.",
         type=click.Choice([form.value for form in Form]),
         default=Form.CLASSIC.value,
-        show_default=True,
-        help="How a queue that is not there yet is declared; one that is there is used as it is.",
     ),
     _option(
         "--broker-replicas",
+        "On how many nodes a new quorum queue is.",
         type=click.IntRange(1, 9),
         default=1,
-        show_default=True,
         metavar="N",
-        help="On how many nodes a new quorum queue is.",
     ),
 )
 _BLOBS: Final = (
     _option(
         "--blobs",
+        "s3://bucket?endpoint=URL, file:///folder, or cassandra: (tables of the mail keyspace).",
         type=ParsedValue("blobs", lambda value: parse_blobs(str(value))),
         metavar="URL",
-        help="s3://bucket?endpoint=URL, file:///folder, or cassandra: (tables of the mail keyspace).",
     ),
-    _option(
+    _file(
         "--s3-keys-file",
-        type=FILE,
-        metavar="FILE",
-        help="Two lines, access key and secret key; or MAILMEND_S3_ACCESS_KEY and MAILMEND_S3_SECRET_KEY.",
+        "Two lines, access key and secret key; or MAILMEND_S3_ACCESS_KEY and MAILMEND_S3_SECRET_KEY.",
     ),
-    _option("--s3-tls-ca", type=FILE, metavar="FILE", help="Authority that signed the S3 server's certificate."),
+    _file("--s3-tls-ca", "Authority that signed the S3 server's certificate."),
 )
 _SECRETS: Final = ("broker_password", "s3_access_key", "s3_secret_key")
 SETTINGS_NAMES: Final = frozenset({*(str(one.name) for one in (_QUEUE, *_BROKER, *_BLOBS)), *_SECRETS})

@@ -9,8 +9,7 @@ import click
 from admin.advice.trial import READS, WAVES
 from admin.cli.command import Command
 from admin.cli.kinds import KEEP, ParsedValue
-from admin.cli.options import CONNECTION, connection_where, flag, option
-from admin.cli.traffic_options import TRAFFIC
+from admin.cli.options import CONNECTION, FILE, TRAFFIC, connection_where, flag, option
 from admin.services.advice import ROWS
 from admin.services.export import FILES, FOLDER
 from admin.services.grants import PREFIX
@@ -23,7 +22,6 @@ from model.schema.lint.servers import ServerRelease, parse_release
 from model.schema.names import checked_spelling, name_of
 from model.schema.table import identifier
 
-_FILE: Final = click.Path(path_type=Path)
 _PREFIX: Final = ParsedValue("prefix", lambda value: identifier(f"{value}x", "prefix")[:-1])
 
 GRANTS: Final = Command(
@@ -64,7 +62,7 @@ EXPORT: Final = Command(
             "--dir",
             "Where the files go; - is stdout, for one of them.",
             "folder",
-            type=_FILE,
+            type=FILE,
             default=FOLDER,
             metavar="DIR",
         ),
@@ -105,7 +103,6 @@ ADVISE: Final = Command(
     service="admin.services.advice:advise",
     present="admin.present.advice:document_of",
     options=(
-        *TRAFFIC,
         option("--trial/--no-trial", "Try the compactions on a copy of your rows.", default=True),
         option("--rows", "Messages to copy at most.", type=click.IntRange(1, 500_000), default=ROWS),
         option("--waves", "Flushes of the copy.", type=click.IntRange(1, 1000), default=WAVES),
@@ -124,7 +121,7 @@ ADVISE: Final = Command(
             metavar="HOST:PORT",
         ),
     ),
-    shared=(CONNECTION,),
+    shared=(TRAFFIC, CONNECTION),
     examples="""
         mailmend schema advise --no-trial                       reckoned only; seconds
         mailmend schema advise                                  and tried: a few minutes
@@ -181,7 +178,7 @@ LINT: Final = Command(
     service="admin.services.lint:lint",
     present="admin.present.lint:document_of",
     options=(
-        click.Argument(["paths"], nargs=-1, metavar="[PATH]...", type=_FILE),
+        click.Argument(["paths"], nargs=-1, metavar="[PATH]...", type=FILE),
         flag("--live", "Look at the keyspace of the connection instead of files."),
         option("--rule", "Only these, such as T1,T5; may be given again.", multiple=True, metavar="RULES"),
         option("--exclude", "All but these; may be given again.", multiple=True, metavar="RULES"),
@@ -234,7 +231,7 @@ LINT: Final = Command(
             type=click.Choice(["human", "json", "sarif"]),
             default="human",
         ),
-        option("--sarif", "Write SARIF 2.1.0 there, too.", "sarif_file", type=_FILE, metavar="FILE"),
+        option("--sarif", "Write SARIF 2.1.0 there, too.", "sarif_file", type=FILE, metavar="FILE"),
     ),
     shared=(connection_where(lambda others: bool(others["live"])),),
     examples="""

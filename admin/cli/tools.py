@@ -18,13 +18,13 @@ RUNBOOK: Final = CommandGroup(
         Command(
             name="list",
             summary="List the pages.",
-            service="admin.services.runbooks:list_pages",
+            service="admin.services.runbooks:pages",
             present="admin.present.tools:pages_document",
         ),
         Command(
             name="show",
             summary="Show a page; as Markdown where stdout is no terminal.",
-            service="admin.services.runbooks:show_page",
+            service="admin.services.runbooks:page_named",
             present="admin.present.tools:page_document",
             options=(click.Argument(["name"], shell_complete=completed_runbooks),),
         ),

@@ -1,7 +1,6 @@
 """What queue and message tables should be set to, from traffic, statistics and a trial."""
 
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -30,9 +29,7 @@ class AdviseRequest:
     """
 
     connection: ConnectionSettings
-    mails_per_second: float | None = None
-    peak_mails_per_second: float | None = None
-    longest_stay: timedelta | None = None
+    given: GivenTraffic = field(default_factory=GivenTraffic)
     trial: bool = True
     rows: int = ROWS
     waves: int = WAVES
@@ -47,16 +44,13 @@ def advise(request: AdviseRequest, caller: Caller) -> Advised:
     Raises:
         UnsafeRequest: the trial was to run on the cluster that is advised on.
     """
-    address, connection, stay = request.trial_at, request.connection, request.longest_stay
+    address, connection = request.trial_at, request.connection
     if address and address[0] not in _HERE and address[0] in connection.hosts and address[1] == connection.port:
         raise UnsafeRequest(
             f"--trial-at {address[0]}:{address[1]} is the cluster that is advised on; a trial writes to it",
             mend="Leave --trial-at out, and a Cassandra is started on this machine; or name another one.",
         )
-    given = GivenTraffic(
-        request.mails_per_second, request.peak_mails_per_second, stay.total_seconds() if stay else None
-    )
     node: OpenNode = partial(given_node, *address) if address else partial(started_node, request.folder)
     trial = TrialWanted(request.rows, node, request.waves, request.reads) if request.trial else None
     with open_cluster(connection) as opened:
-        return advise_on(opened, given, trial, caller.progress)
+        return advise_on(opened, request.given, trial, caller.progress)

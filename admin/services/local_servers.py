@@ -26,13 +26,6 @@ class UpRequest:
     names: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FolderRequest:
-    """Which local servers: those whose data are in the folder; None: the user's data folder."""
-
-    folder: Path | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class LocalResult:
     """The servers' status, and the exit code that it means."""
@@ -59,19 +52,19 @@ def up(request: UpRequest, caller: Caller) -> LocalResult:
     return LocalResult(_servers(request.folder, caller).up(wanted, request.names or ()))
 
 
-def down(request: FolderRequest, caller: Caller) -> LocalResult:
+def down(folder: Path | None, caller: Caller) -> LocalResult:
     """Stop all servers; the data stay."""
-    return LocalResult(_servers(request.folder, caller).down())
+    return LocalResult(_servers(folder, caller).down())
 
 
-def status(request: FolderRequest, caller: Caller) -> LocalResult:
-    found = _servers(request.folder, caller).status()
+def status(folder: Path | None, caller: Caller) -> LocalResult:
+    found = _servers(folder, caller).status()
     return LocalResult(found, exit_code(found))
 
 
-def clean(request: FolderRequest, caller: Caller) -> CleanResult:
+def clean(folder: Path | None, caller: Caller) -> CleanResult:
     """Remove the data of stopped servers; refused while any of them runs."""
-    servers = _servers(request.folder, caller)
+    servers = _servers(folder, caller)
     return CleanResult(servers.clean(), servers.cluster.layout.root)
 
 

@@ -8,7 +8,6 @@ from importlib.resources.abc import Traversable
 from pathlib import Path, PurePath
 from typing import Final
 
-from admin.services.caller import Caller
 from model.errors import WrongUse
 
 SECTIONS: Final = ("When", "Check", "Do", "Verify", "Undo")
@@ -83,28 +82,3 @@ def _folder() -> Traversable:
     """In an installed wheel or zip the pages are inside it; in a checkout, in the top folder."""
     installed = files("admin") / "runbooks"
     return installed if installed.is_dir() else Path(__file__).parents[2] / "runbooks"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PagesRequest:
-    """A request without parameters."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageRequest:
-    """Which page."""
-
-    name: str
-
-
-def list_pages(_: PagesRequest, __: Caller) -> list[RunbookPage]:
-    return pages()
-
-
-def show_page(request: PageRequest, _: Caller) -> RunbookPage:
-    """The page of that name.
-
-    Raises:
-        WrongUse: no such page.
-    """
-    return page_named(request.name)

@@ -12,29 +12,12 @@ from model.catalog.ledger import KEEP
 from repair.ledger.runs import Run
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunsRequest:
-    """Whose runs, and how far back."""
-
-    connection: ConnectionSettings
-    everything: bool = False
-    since: timedelta = KEEP
-
-
 @dataclass(frozen=True, slots=True)
 class RunsResult:
     """The runs, newest first."""
 
     keyspace: str
     runs: tuple[Run, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRequest:
-    """Which run."""
-
-    connection: ConnectionSettings
-    run: UUID
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +28,26 @@ class RunResult:
     examples: tuple[Example, ...]
 
 
-def list_runs(request: RunsRequest, _: Caller) -> RunsResult:
-    keyspace = request.connection.keyspace
-    with open_cluster(request.connection) as opened:
-        ledger = opened.existing_ledger(request.since)
-        runs = ledger.runs(None if request.everything else keyspace) if ledger else []
-    return RunsResult(keyspace, tuple(runs))
+def list_runs(connection: ConnectionSettings, since: timedelta = KEEP, *, everything: bool = False) -> RunsResult:
+    """The runs in the ledger that are not older than `since`; `everything`: of every keyspace."""
+    with open_cluster(connection) as opened:
+        ledger = opened.existing_ledger(since)
+        runs = ledger.runs(None if everything else connection.keyspace) if ledger else []
+    return RunsResult(connection.keyspace, tuple(runs))
 
 
-def show_run(request: RunRequest, caller: Caller) -> RunResult:
+def show_run(connection: ConnectionSettings, run: UUID, caller: Caller) -> RunResult:
     """One run; each of its findings goes to the caller.
 
     Raises:
         UnknownRun: no such run is kept.
     """
     examples = Examples()
-    with open_cluster(request.connection) as opened:
-        ledger = opened.known_ledger(request.run)
-        run = ledger.get(request.run)
+    with open_cluster(connection) as opened:
+        ledger = opened.known_ledger(run)
+        found = ledger.get(run)
         if caller.examples or caller.finding is not ignore:
-            for outcome in ledger.findings(run.id):
+            for outcome in ledger.findings(found.id):
                 examples.add(outcome)
                 caller.finding(outcome)
-    return RunResult(run, examples.sorted())
+    return RunResult(found, examples.sorted())

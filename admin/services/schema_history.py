@@ -31,14 +31,6 @@ ADOPTED = (Standing.ADOPTABLE, Standing.ADOPTED, Standing.OURS)
 """What an adoption leaves adopted, or finds so."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyRequest:
-    """Which keyspace, and which migrations it is compared with; None for mailmend's own."""
-
-    connection: ConnectionSettings
-    migrations: Path | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class VerifyResult:
     """The state of a keyspace.
@@ -56,28 +48,12 @@ class VerifyResult:
         return ExitCode.FINE if self.found.agrees else ExitCode.DRIFT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryRequest:
-    """Which keyspace."""
-
-    connection: ConnectionSettings
-
-
 @dataclass(frozen=True, slots=True)
 class HistoryResult:
     """The history of a keyspace's schema."""
 
     keyspace: str
     record: SchemaRecord
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnlockRequest:
-    """The reason to end the lease."""
-
-    connection: ConnectionSettings
-    reason: str
-    yes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,42 +105,42 @@ class ForgetResult:
     dry_run: bool
 
 
-def verify(request: VerifyRequest, _: Caller) -> VerifyResult:
+def verify(connection: ConnectionSettings, migrations: Path | None = None) -> VerifyResult:
     """Compare a live keyspace with its model and its history; reads only.
 
     Raises:
         UnknownKeyspace: no such keyspace.
     """
-    keyspace, migrations = request.connection.keyspace, migrations_in(request.migrations)
-    with open_cluster(request.connection) as opened:
+    keyspace, wanted = connection.keyspace, migrations_in(migrations)
+    with open_cluster(connection) as opened:
         opened.cluster.replication_of(keyspace)
         history = history_of(opened)
         record = history.record() if history else None
         live = live_schema(opened.cluster, keyspace)
-    found = (verify_ours if request.migrations is None else verify_migrations)(live, migrations, record)
-    return VerifyResult(keyspace, request.migrations, found)
+    found = (verify_ours if migrations is None else verify_migrations)(live, wanted, record)
+    return VerifyResult(keyspace, migrations, found)
 
 
-def history(request: HistoryRequest, _: Caller) -> HistoryResult:
-    with open_cluster(request.connection) as opened:
-        return HistoryResult(request.connection.keyspace, schema_record_of(opened))
+def history(connection: ConnectionSettings) -> HistoryResult:
+    with open_cluster(connection) as opened:
+        return HistoryResult(connection.keyspace, schema_record_of(opened))
 
 
-def force_unlock(request: UnlockRequest, caller: Caller) -> UnlockResult:
+def force_unlock(connection: ConnectionSettings, reason: str, caller: Caller, *, yes: bool = False) -> UnlockResult:
     """End the lease of an apply that is known to be dead, and record why.
 
     Raises:
         UnsafeRequest: no reason; or nobody can be asked, or the answer was no.
     """
-    reason = request.reason.strip()
+    reason = reason.strip()
     if not reason:
         raise UnsafeRequest("the reason is empty", mend="Say why with --reason: whoever looks next wants to know.")
-    with open_cluster(request.connection) as opened:
+    with open_cluster(connection) as opened:
         lease = standing_lease(opened)
-        if lease is not None and not request.yes:
+        if lease is not None and not yes:
             _ask_about(lease, caller)
         ended = unlock(opened, reason) if lease is not None else None
-    return UnlockResult(request.connection.keyspace, ended)
+    return UnlockResult(connection.keyspace, ended)
 
 
 def _ask_about(lease: Lease, caller: Caller) -> None:

@@ -9,7 +9,6 @@ from typing import Final
 
 from admin.extras import import_or_name_extra
 from admin.local.java import SPARK, find_java
-from admin.services.caller import Caller
 from admin.settings import ConnectionSettings
 from admin.wiring import open_cluster
 from model.errors import MailmendError
@@ -33,13 +32,6 @@ PACKAGES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VersionRequest:
-    """Which server is asked too; None: none."""
-
-    connection: ConnectionSettings | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Versions:
     """Installed versions, and those of servers that answer.
@@ -61,8 +53,9 @@ class Versions:
     unanswered: str | None = None
 
 
-def versions(request: VersionRequest, _: Caller) -> Versions:
-    server, unanswered = _server(request.connection)
+def versions(connection: ConnectionSettings | None = None) -> Versions:
+    """The installed versions, and that of a server where one is named."""
+    server, unanswered = _server(connection)
     packages = {name: _installed(name) for name in PACKAGES}
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
     connector = _connector(packages["pyspark"])

@@ -6,12 +6,11 @@ import click
 
 from admin.cli.command import Command
 from admin.cli.kinds import Duration
-from admin.cli.options import flag, option
+from admin.cli.options import FILE, flag, option
 from admin.cli.queue_options import (
     AGE_MAX,
     ALL,
     DRY_RUN,
-    FILE,
     FILTERS,
     QUEUE_ARGUMENT,
     YES,

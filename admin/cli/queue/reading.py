@@ -7,9 +7,8 @@ import click
 
 from admin.cli.command import Command
 from admin.cli.kinds import Duration, ParsedValue
-from admin.cli.options import CONNECTION, flag, option
-from admin.cli.queue_options import ALL, FILE, FILTERS, NO_BROKER, QUEUE_ARGUMENT, queue_settings, unless, where
-from admin.cli.traffic_options import TRAFFIC
+from admin.cli.options import CONNECTION, FILE, TRAFFIC, flag, option
+from admin.cli.queue_options import ALL, FILTERS, NO_BROKER, QUEUE_ARGUMENT, queue_settings, unless, where
 from admin.services.queue.request import PAGE_MAILS
 from model.queue.positions import ListingPosition
 
@@ -140,8 +139,7 @@ CONFIGURE: Final = Command(
     about="""Shown, or changed; without options nothing is written. It is stored as James does: each change is an event
     in eventStore, the last one counts. One configuration serves every queue of the keyspace. A new slice window must
     divide the last one, buckets only grow: else mails would be lost from view. Every process of the queues must be
-    started again afterwards, James with the same values in its rabbitmq.properties. How: mailmend runbook show
-    change-slice-window""",
+    started again afterwards, James with the same values in its rabbitmq.properties.""",
     service="admin.services.queue.configure:configure",
     present="admin.present.advice:configure_document",
     options=(
@@ -159,7 +157,8 @@ CONFIGURE: Final = Command(
     examples="""
         mailmend queue configure                                what counts, and what was set before
         mailmend queue configure --slice-window 30m --dry-run   whether that may be, and what would be allowed instead
-        mailmend queue configure --slice-window 30m --buckets 2""",
+        mailmend queue configure --slice-window 30m --buckets 2
+        mailmend runbook show change-slice-window               how to go about it""",
     exits="0 it is shown, set or may be set; 2 wrong use, or a change that would lose mails from view; 4 the cluster "
     "cannot be reached.",
 )
@@ -172,8 +171,7 @@ ADVISE: Final = Command(
     is advised may be set.""",
     service="admin.services.queue.configure:advise",
     present="admin.present.advice:advise_document",
-    options=TRAFFIC,
-    shared=(CONNECTION,),
+    shared=(TRAFFIC, CONNECTION),
     examples="""
         mailmend queue advise                               from what is measured; seconds
         mailmend queue advise --mails-per-second 40 --peak-mails-per-second 300

@@ -76,16 +76,6 @@ async def _configured(configurations: Configurations, request: ConfigureRequest)
     return ConfigureResult(request, before, after, history)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdviseQueueRequest:
-    """What the person knows of the traffic better than the tables show."""
-
-    connection: ConnectionSettings
-    mails_per_second: float | None = None
-    peak_mails_per_second: float | None = None
-    longest_stay: timedelta | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class QueueAdvised:
     """The configuration that fits the traffic, and its basis."""
@@ -96,13 +86,8 @@ class QueueAdvised:
     notes: tuple[str, ...]
 
 
-def advise(request: AdviseQueueRequest, caller: Caller) -> QueueAdvised:
-    """Which configuration fits the traffic; nothing is written."""
-    stay = request.longest_stay
-    given = GivenTraffic(
-        request.mails_per_second, request.peak_mails_per_second, stay.total_seconds() if stay else None
-    )
-    with open_cluster(request.connection) as opened:
+def advise(connection: ConnectionSettings, given: GivenTraffic, caller: Caller) -> QueueAdvised:
+    with open_cluster(connection) as opened:
         return advise_on_queue(opened, given, caller.progress)
 
 

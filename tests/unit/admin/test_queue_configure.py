@@ -159,7 +159,7 @@ def test_an_event_that_cannot_be_read_is_named(mailmend: CommandLine, cluster: C
 
 
 def test_the_help_names_the_rules_and_the_runbook(mailmend: CommandLine) -> None:
-    said = mailmend("queue", "configure", "--help").out
+    said = " ".join(mailmend("queue", "configure", "--help").out.split())
 
     assert "must divide the last one" in said
     assert "change-slice-window" in said
