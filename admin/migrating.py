@@ -7,7 +7,7 @@ from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
 
-from admin.wiring import OpenCluster, owner_name
+from admin.wiring.cluster import OpenCluster, owner_name
 from cql.applying import ensure_ledger
 from cql.introspect import live_schema
 from cql.migrate.agreement import WAIT_SECONDS, Agreement

@@ -12,7 +12,7 @@ from uuid import uuid4
 from admin.advice.measuring import GivenTraffic, measure
 from admin.advice.sampling import Sample, draw_sample
 from admin.advice.trial import READS, WAVES, Trial, TrialNode
-from admin.wiring import OpenCluster
+from admin.wiring.cluster import OpenCluster
 from cql.introspect import live_schema
 from cql.render import CASSANDRA_5, parse_version
 from cql.statistics import Statistics

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from admin.extras import import_or_name_extra
-from admin.wiring import OpenCluster
+from admin.wiring.cluster import OpenCluster
 from cql.statistics import Statistics, read_statistics
 from cql.traffic import (
     ENQUEUED,

@@ -150,8 +150,7 @@ _REPAIR_MESSAGES: Final = Command(
         option("--mailbox", "What this mailbox's rows show.", type=click.UUID, multiple=True, metavar="ID"),
         option("--user", "What the rows of this user's mailboxes show.", multiple=True, metavar="NAME"),
         flag(
-            "--scan",
-            "With --mailbox or --user: also page the truth for missing rows; with --message: messageIdTable.",
+            "--scan", "With --mailbox or --user: also page the truth for missing rows; with --message: messageIdTable."
         ),
         *_SCANNING,
     ),
@@ -190,9 +189,7 @@ _REPAIR_LAGS: Final = Command(
 )
 
 REPAIR: Final = CommandGroup(
-    name="repair",
-    summary="Mend drift: messages, or journalled lags.",
-    commands=(_REPAIR_MESSAGES, _REPAIR_LAGS),
+    name="repair", summary="Mend drift: messages, or journalled lags.", commands=(_REPAIR_MESSAGES, _REPAIR_LAGS)
 )
 
 UNDO: Final = Command(

@@ -16,10 +16,10 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
-from admin.advice.traffic_figures import GivenTraffic
 from admin.cli.command import Shared
 from admin.cli.kinds import KEYSPACE, PORT, Duration
 from admin.cli.settings_file import take_config, take_profile
+from admin.extras import imported
 from admin.settings import (
     KEYSPACE_DEFAULT,
     LEDGER_KEYSPACE_DEFAULT,
@@ -98,11 +98,7 @@ def _eager(name: str, text: str, take: Callable[..., None], **settings: Any) -> 
 
 FILE: Final = click.Path(path_type=Path)
 CONFIG: Final = _eager(
-    "--config",
-    "Settings in TOML. [default: ~/.config/mailmend/config.toml]",
-    take_config,
-    type=FILE,
-    metavar="FILE",
+    "--config", "Settings in TOML. [default: ~/.config/mailmend/config.toml]", take_config, type=FILE, metavar="FILE"
 )
 PROFILE: Final = _eager(
     "--profile", "Settings below [profiles.NAME] outweigh the rest of the settings file.", take_profile, metavar="NAME"
@@ -255,9 +251,9 @@ FINDINGS: Final = option(
 )
 
 
-def _traffic(own: dict[str, Any], _: dict[str, Any], __: click.Context) -> GivenTraffic:
-    stay = own["longest_stay"]
-    return GivenTraffic(own["mails_per_second"], own["peak_mails_per_second"], stay.total_seconds() if stay else None)
+def _traffic(own: dict[str, Any], _: dict[str, Any], __: click.Context) -> Any:
+    stay, traffic = own["longest_stay"], imported("admin.advice.measuring:GivenTraffic")
+    return traffic(own["mails_per_second"], own["peak_mails_per_second"], stay.total_seconds() if stay else None)
 
 
 _RATE: Final = click.FloatRange(min=0, min_open=True, max=1_000_000)

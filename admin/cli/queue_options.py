@@ -131,8 +131,7 @@ _BLOBS: Final = (
         metavar="URL",
     ),
     _file(
-        "--s3-keys-file",
-        "Two lines, access key and secret key; or MAILMEND_S3_ACCESS_KEY and MAILMEND_S3_SECRET_KEY.",
+        "--s3-keys-file", "Two lines, access key and secret key; or MAILMEND_S3_ACCESS_KEY and MAILMEND_S3_SECRET_KEY."
     ),
     _file("--s3-tls-ca", "Authority that signed the S3 server's certificate."),
 )

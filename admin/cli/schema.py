@@ -66,10 +66,7 @@ _PATIENCE: Final = (
         type=_SECONDS,
         default=duration_text(_DEFAULT.lease),
     ),
-    flag(
-        "--require-all-nodes",
-        "Stop while a node is down. Without it such a node takes the schema when it returns.",
-    ),
+    flag("--require-all-nodes", "Stop while a node is down. Without it such a node takes the schema when it returns."),
 )
 
 PLAN: Final = Command(

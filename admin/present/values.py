@@ -15,7 +15,7 @@ from uuid import UUID
 
 from admin.present.document import Document, Grid, Part
 from admin.services.queue.request import QueueRequest
-from admin.wiring import MailContent
+from admin.wiring.queues import MailContent
 from mailqueue.health import days
 from mailqueue.rabbitmq.codec import priority_of
 from model.errors import ExitCode

@@ -11,7 +11,7 @@ from admin.advice.measuring import GivenTraffic
 from admin.advice.trial import READS, WAVES, given_node, started_node
 from admin.services.caller import Caller
 from admin.settings import LOOPBACK, ConnectionSettings
-from admin.wiring import open_cluster
+from admin.wiring.cluster import open_cluster
 from model.errors import UnsafeRequest
 
 ROWS: Final = 20_000

@@ -23,7 +23,7 @@ from admin.local.folders import cluster_folder
 from admin.local.ports import free_port
 from admin.services.caller import Caller
 from admin.settings import LOOPBACK, ConnectionSettings
-from admin.wiring import OpenCluster, open_cluster
+from admin.wiring.cluster import OpenCluster, open_cluster
 from model.errors import MailmendError
 from model.operations import Scan
 from model.schema.table import Row

@@ -10,7 +10,7 @@ from admin.export.page import Page, page_text
 from admin.export.sources import declared, found
 from admin.services.caller import Caller
 from admin.settings import ConnectionSettings, reason_of
-from admin.wiring import open_cluster
+from admin.wiring.cluster import open_cluster
 from cql.export import live_file_text, schema_file_text
 from cql.introspect import live_schema
 from cql.replication import replication_from

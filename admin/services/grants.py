@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from admin.services.caller import Caller
 from admin.settings import ConnectionSettings
-from admin.wiring import OpenCluster, open_cluster
+from admin.wiring.cluster import OpenCluster, open_cluster
 from cql.applying import ledger_steps
 from cql.granting import create_role_cql, drop_role_cql, grant_cql, holding_of, login_cql, revoke_cql
 from cql.introspect import live_schema

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from admin.services.caller import Caller
 from admin.settings import ConnectionSettings, reason_of
-from admin.wiring import open_cluster
+from admin.wiring.cluster import open_cluster
 from cql.lint_sources import live_subject, statements_of
 from model.catalog.lint_ignores import ignores_for
 from model.errors import ExitCode, WrongUse

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from admin import wiring
 from admin.services.caller import Caller
 from admin.settings import BlobsSettings, ConnectionSettings, Store
-from admin.wiring import OpenCluster, lag_journal, open_cluster, state_folder
+from admin.wiring import queues
+from admin.wiring.cluster import OpenCluster, lag_journal, open_cluster, state_folder
 from cql.introspect import live_schema
 from model.catalog.james_tables import BLOB_PARTS, BLOBS
 from model.catalog.mail import MESSAGES
@@ -80,4 +80,4 @@ def _blobs_of(opened: OpenCluster, settings: BlobsSettings) -> Blobs:
             raise SchemaMismatch(opened.mail.name, lacking)
     naming = replace(settings.address.naming, mode=BlobsMode.DEDUPLICATED)
     settings = settings._replace(address=replace(settings.address, naming=naming))
-    return wiring.blobs_behind(settings, wiring.tables_of(opened.mail), opened.clock)
+    return queues.blobs_behind(settings, queues.tables_of(opened.mail), opened.clock)

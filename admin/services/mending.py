@@ -10,7 +10,7 @@ from uuid import UUID
 from admin.services.caller import Caller
 from admin.services.examples import Example, Examples
 from admin.settings import ConnectionSettings, format_duration
-from admin.wiring import (
+from admin.wiring.cluster import (
     EngineWanted,
     OpenCluster,
     lag_tools,

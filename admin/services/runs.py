@@ -7,7 +7,7 @@ from uuid import UUID
 from admin.services.caller import Caller, ignore
 from admin.services.examples import Example, Examples
 from admin.settings import ConnectionSettings
-from admin.wiring import open_cluster
+from admin.wiring.cluster import open_cluster
 from model.catalog.ledger import KEEP
 from repair.ledger.runs import Run
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from admin.migrating import Patience, history_of, migrations_in, migrator_of
 from admin.services.caller import Caller
 from admin.settings import ConnectionSettings
-from admin.wiring import OpenCluster, open_cluster
+from admin.wiring.cluster import OpenCluster, open_cluster
 from cql.introspect import live_schema
 from cql.migrate.history import record_of
 from cql.migrate.migrator import Migrator, RolloutResult

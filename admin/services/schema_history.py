@@ -15,7 +15,7 @@ from admin.migrating import (
 )
 from admin.services.caller import Caller
 from admin.settings import ConnectionSettings
-from admin.wiring import OpenCluster, open_cluster
+from admin.wiring.cluster import OpenCluster, open_cluster
 from cql.introspect import live_schema
 from cql.migrate import adoption as adopting
 from cql.migrate.adoption import VersionWritten

@@ -10,7 +10,7 @@ from typing import Final
 from admin.extras import import_or_name_extra
 from admin.local.java import SPARK, find_java
 from admin.settings import ConnectionSettings
-from admin.wiring import open_cluster
+from admin.wiring.cluster import open_cluster
 from model.errors import MailmendError
 
 PACKAGES: Final = (

@@ -123,7 +123,7 @@ def _raced(nodes: ThreeNodes, home: Path, shop: Path) -> str:
 
 def said_owner(process: subprocess.Popen[str]) -> str:
     """How an applier calls itself."""
-    from admin.wiring import owner_name  # noqa: PLC0415 - as the process itself does
+    from admin.wiring.cluster import owner_name  # noqa: PLC0415 - as the process itself does
 
     return owner_name().replace(f"pid {os.getpid()}", f"pid {process.pid}")
 
@@ -182,7 +182,7 @@ def test_a_node_that_is_down_or_paused(three_nodes: ThreeNodes, tmp_path: Path) 
     with opened(three_nodes) as cluster:
         returned = Agreement(CassandraNodes(cluster), SystemClock(), 90, require_all=True).wait("after it returned")
         assert len(returned.up) == 3
-        with three_nodes.paused(3), patch("admin.wiring.Contact", partial(Contact, request_seconds=3)):
+        with three_nodes.paused(3), patch("admin.wiring.cluster.Contact", partial(Contact, request_seconds=3)):
             paused = mailmend(*apply)  # within seconds: taken for down by the others, it would not count any more
         assert (paused.code, f"{three_nodes.hosts[2]} has given no answer" in paused.err) == (3, True), paused.err
         assert "mailmend runbook show schema-disagreement" in paused.err

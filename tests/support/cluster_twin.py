@@ -7,7 +7,8 @@ from typing import Self
 
 import pytest
 
-from admin import wiring
+from admin.wiring import cluster as wiring_cluster
+from admin.wiring import queues
 from cql.driver import nodes as driver_nodes
 from cql.driver import session
 from cql.memory import MemoryTables
@@ -60,6 +61,6 @@ def cluster_in_memory(monkeypatch: pytest.MonkeyPatch, keyspace: str = "mail") -
     twin = ClusterTwin(clock, **{keyspace: served(AUGUST_2026.schema)})
     monkeypatch.setattr(session, "connect", lambda _contact: twin)
     monkeypatch.setattr(driver_nodes, "CassandraNodes", lambda _cluster: twin)
-    monkeypatch.setattr(wiring, "SystemClock", lambda: clock)
-    monkeypatch.setattr(wiring, "tables_of", InTurn)
+    monkeypatch.setattr(wiring_cluster, "SystemClock", lambda: clock)
+    monkeypatch.setattr(queues, "tables_of", InTurn)
     return twin

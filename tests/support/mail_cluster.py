@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from admin.settings import ConnectionSettings
-from admin.wiring import OpenCluster
+from admin.wiring.cluster import OpenCluster
 from model.catalog.generations import JAMES_3_9
 from model.operations import Scan
 from model.queue.configuration import DEFAULT, event_json

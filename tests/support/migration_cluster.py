@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import pytest
 
-from admin import wiring
+from admin.wiring import cluster as wiring_cluster
 from cql.driver import nodes as driver_nodes
 from cql.driver import session
 from cql.driver.contact import Contact
@@ -117,5 +117,5 @@ def migration_cluster(monkeypatch: pytest.MonkeyPatch, **keyspaces: Schema) -> M
     monkeypatch.setattr(session, "connect", twin.connected)
     monkeypatch.setattr(driver_nodes, "CassandraNodes", lambda _cluster: twin)
     monkeypatch.setattr(driver_nodes, "sizes_in", twin.sizes)
-    monkeypatch.setattr(wiring, "SystemClock", lambda: clock)
+    monkeypatch.setattr(wiring_cluster, "SystemClock", lambda: clock)
     return twin

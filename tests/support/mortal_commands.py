@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from admin import wiring
 from admin.services.queue.removed_mails import RemovedMailsFile, RestoredLog
+from admin.wiring import queues
 from mailqueue.blobs.files import FileStore
 from model.ids import BlobId, EnqueueId
 from tests.support.commands import Ended
@@ -23,9 +23,9 @@ from tests.support.queue_world import Died, Fortune
 def mortal(shell: QueueShell, life: Fortune) -> Iterator[None]:
     """Whatever the shell's commands do to the queue, or write down, is a step of that life."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wiring, "tables_of", lambda keyspace: WiredTables(InTurn(keyspace), life))
-        patch.setattr(wiring, "broker_behind", lambda *_: WiredBroker(shell.broker, life))
-        patch.setattr(wiring, "blobs_behind", lambda *_: WiredBlobs(shell.blobs, life))
+        patch.setattr(queues, "tables_of", lambda keyspace: WiredTables(InTurn(keyspace), life))
+        patch.setattr(queues, "broker_behind", lambda *_: WiredBroker(shell.broker, life))
+        patch.setattr(queues, "blobs_behind", lambda *_: WiredBlobs(shell.blobs, life))
         patch.setattr(RemovedMailsFile, "_append", _tearing(life, RemovedMailsFile._append))
         patch.setattr(RestoredLog, "note", _noting(life, RestoredLog.note))
         patch.setattr(FileStore, "keep", _filing(life, FileStore.keep))

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from admin import wiring
+from admin.wiring import cluster as wiring_cluster
+from admin.wiring import queues
 from cql.driver import session
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from model.catalog.generations import AUGUST_2026
@@ -141,11 +142,11 @@ def queue_shell(monkeypatch: pytest.MonkeyPatch, home: Path, schema: Schema = OU
     cluster = ClusterTwin(clock, **{KEYSPACE: schema})
     broker, blobs = MemoryBroker(clock), MemoryBlobs(clock)
     monkeypatch.setattr(session, "connect", lambda _contact: cluster)
-    monkeypatch.setattr(wiring, "SystemClock", lambda: clock)
-    monkeypatch.setattr(wiring, "tables_of", InTurn)
+    monkeypatch.setattr(wiring_cluster, "SystemClock", lambda: clock)
+    monkeypatch.setattr(queues, "tables_of", InTurn)
     counting = Counting(broker)
-    monkeypatch.setattr(wiring, "broker_behind", lambda _settings, _clock: counting)
-    monkeypatch.setattr(wiring, "blobs_behind", lambda _settings, _tables, _clock: blobs)
+    monkeypatch.setattr(queues, "broker_behind", lambda _settings, _clock: counting)
+    monkeypatch.setattr(queues, "blobs_behind", lambda _settings, _tables, _clock: blobs)
     where = {"MAILMEND_HOST": "127.0.0.1", "MAILMEND_KEYSPACE": KEYSPACE}
     sides = {"MAILMEND_BROKER": "amqp://127.0.0.1", "MAILMEND_BLOBS": f"file://{home}/blobs"}
     line = command_line(home, None, **where, **sides)

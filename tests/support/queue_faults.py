@@ -19,10 +19,12 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
-from admin import wiring
 from admin.cli import run
+from admin.wiring import cluster as wiring_cluster
+from admin.wiring import queues
 from cql.driver.asynchronous import AsyncKeyspace
 from cql.driver.contact import Contact
 from cql.driver.session import Keyspace, connect
@@ -339,15 +341,15 @@ COMMAND = "command"
 def typed(order: Order) -> None:
     """A whole command, whose every step may be its last."""
     life = Doomed(at=order.at, nth=order.nth, armed=True)
-    broker_behind, blobs_behind = wiring.broker_behind, wiring.blobs_behind
-    patched: dict[str, Callable[..., object]] = {
-        "SystemClock": lambda: Ahead(order.ahead_seconds),
-        "tables_of": lambda keyspace: WiredTables(AsyncKeyspace(keyspace), life),
-        "broker_behind": lambda *given: WiredBroker(broker_behind(*given), life),
-        "blobs_behind": lambda *given: WiredBlobs(blobs_behind(*given), life),
-    }
-    for name, mortal in patched.items():
-        setattr(wiring, name, mortal)
+    broker_behind, blobs_behind = queues.broker_behind, queues.blobs_behind
+    patched: list[tuple[ModuleType, str, Callable[..., object]]] = [
+        (wiring_cluster, "SystemClock", lambda: Ahead(order.ahead_seconds)),
+        (queues, "tables_of", lambda keyspace: WiredTables(AsyncKeyspace(keyspace), life)),
+        (queues, "broker_behind", lambda *given: WiredBroker(broker_behind(*given), life)),
+        (queues, "blobs_behind", lambda *given: WiredBlobs(blobs_behind(*given), life)),
+    ]
+    for module, name, mortal in patched:
+        setattr(module, name, mortal)
     os.environ.update(order.environment)
     assert run(list(order.arguments)) == 0
 

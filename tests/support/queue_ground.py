@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from admin import wiring
+from admin.wiring import cluster as wiring_cluster
 from cql.driver.session import Keyspace, connect
 from mailqueue.queue import Dequeued
 from mailqueue.rabbitmq.codec import queued_of
@@ -113,7 +113,7 @@ class Ground:
 
     def shell(self, home: Path, monkeypatch: pytest.MonkeyPatch, ahead_seconds: float = LATER) -> "QueueLine":
         """A shell in which it is later: what is too young to be judged is old."""
-        monkeypatch.setattr(wiring, "SystemClock", lambda: Ahead(ahead_seconds))
+        monkeypatch.setattr(wiring_cluster, "SystemClock", lambda: Ahead(ahead_seconds))
         server = CassandraServer(self.servers.hosts[0], self.servers.port)
         return QueueLine(command_line(home, server, **self.servers.environment))
 

@@ -7,16 +7,7 @@ import click
 from admin.cli.command import Command
 from admin.cli.kinds import Duration
 from admin.cli.options import FILE, flag, option
-from admin.cli.queue_options import (
-    AGE_MAX,
-    ALL,
-    DRY_RUN,
-    FILTERS,
-    QUEUE_ARGUMENT,
-    YES,
-    queue_settings,
-    unless,
-)
+from admin.cli.queue_options import AGE_MAX, ALL, DRY_RUN, FILTERS, QUEUE_ARGUMENT, YES, queue_settings, unless
 from mailqueue.maintenance.comparison import IDS_MAX
 from model.errors import WrongUse
 

@@ -7,7 +7,8 @@ from datetime import timedelta
 from admin.advice.measuring import GivenTraffic, measure
 from admin.services.caller import Caller
 from admin.settings import ConnectionSettings
-from admin.wiring import OpenCluster, open_cluster, with_tables
+from admin.wiring.cluster import OpenCluster, open_cluster
+from admin.wiring.queues import with_tables
 from cql.introspect import live_schema
 from cql.traffic import ENQUEUED
 from mailqueue.rabbitmq.view.configuration import Configurations

@@ -13,7 +13,7 @@ from admin.event_loop import stop_signal
 from admin.services.caller import Caller
 from admin.services.queue.consumers import Consumer, ConsumerOutcome, consumer_in_command, consumer_in_folder
 from admin.services.queue.request import PREFETCH_DEFAULT, DryRunRequest
-from admin.wiring import QueueConnections, with_queues
+from admin.wiring.queues import QueueConnections, with_queues
 from mailqueue.queue import Dequeued
 from model.errors import ExitCode, MailmendError, WrongUse
 from model.queue.mails import Listed

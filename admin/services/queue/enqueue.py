@@ -9,7 +9,7 @@ from typing import Final
 from admin.services.caller import Caller
 from admin.services.queue.letters import Letter, letters_in
 from admin.services.queue.request import DryRunRequest
-from admin.wiring import QueueConnections, with_queues
+from admin.wiring.queues import QueueConnections, with_queues
 from mailqueue.concurrency import all_of
 from mailqueue.queue import MailQueue, due_time
 from mailqueue.rabbitmq.codec import attribute

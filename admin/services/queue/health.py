@@ -8,7 +8,7 @@ from pathlib import Path
 from admin.services.caller import Caller
 from admin.services.queue.request import QueueAnswer, QueueRequest
 from admin.whole_files import whole_file
-from admin.wiring import QueueConnections, with_queues
+from admin.wiring.queues import QueueConnections, with_queues
 from mailqueue.health import HealthReason, QueueFigures, judged
 from mailqueue.metrics import QueueRates, gauges_text
 from mailqueue.rabbitmq.figures import figures_of, pace_between, sums_of

@@ -8,7 +8,7 @@ from typing import Final
 
 from admin.services.caller import Caller
 from admin.services.queue.request import PAGE_MAILS, MailSelection, QueueAnswer, QueueRequest
-from admin.wiring import MailContent, QueueConnections, with_queues
+from admin.wiring.queues import MailContent, QueueConnections, with_queues
 from mailqueue.concurrency import in_batches, in_order
 from mailqueue.rabbitmq.codec import BrokenRow
 from model.errors import ExitCode

@@ -6,7 +6,7 @@ from typing import Final
 
 from admin.services.caller import Caller
 from admin.services.queue.request import DryRunRequest, MailSelection, QueueAnswer
-from admin.wiring import QueueConnections, with_queues
+from admin.wiring.queues import QueueConnections, with_queues
 from mailqueue.maintenance.comparison import IDS_MAX
 from mailqueue.maintenance.redrive import Redriven
 from mailqueue.maintenance.sweep import Moved, Swept

@@ -11,7 +11,8 @@ from uuid import UUID
 from admin.services.caller import Caller
 from admin.services.queue.removed_mails import RemovedMailsFile, removed_mails_path
 from admin.services.queue.request import DryRunRequest, confirm
-from admin.wiring import QueueConnections, state_folder, with_queues
+from admin.wiring.cluster import state_folder
+from admin.wiring.queues import QueueConnections, with_queues
 from mailqueue.blobs.files import FileStore
 from mailqueue.maintenance.comparison import (
     DRAIN_MAX,

@@ -8,7 +8,8 @@ from typing import Final
 from admin.services.caller import Caller
 from admin.services.queue.removed_mails import RemovedMailsFile, removed_mails_path
 from admin.services.queue.request import DryRunRequest, MailSelection, confirm
-from admin.wiring import QueueConnections, state_folder, with_queues
+from admin.wiring.cluster import state_folder
+from admin.wiring.queues import QueueConnections, with_queues
 from mailqueue.queue import Removed
 from model.errors import ExitCode, WrongUse
 from model.queue.mails import Listed

@@ -8,7 +8,7 @@ from typing import Self, cast
 from admin.services.caller import Caller
 from admin.services.queue.removed_mails import RemovedMailRecord, RestoredLog, read_removed_mails
 from admin.services.queue.request import DryRunRequest, QueueAnswer
-from admin.wiring import QueueConnections, with_queues
+from admin.wiring.queues import QueueConnections, with_queues
 from mailqueue.blobs.files import FileStore
 from mailqueue.blobs.stores import NamedBlobs
 from mailqueue.queue import MailQueue, RemovedMail, RestoreResult, Restoring

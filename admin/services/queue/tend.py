@@ -13,7 +13,7 @@ from admin.event_loop import stop_signal
 from admin.services.caller import Caller
 from admin.services.queue.request import DryRunRequest, QueueAnswer
 from admin.whole_files import refuse_unwritable, whole_file
-from admin.wiring import QueueConnections, with_queues
+from admin.wiring.queues import QueueConnections, with_queues
 from mailqueue.background import paused
 from mailqueue.maintenance.sweep import Swept
 from mailqueue.metrics import PrometheusCounts, gauges_text

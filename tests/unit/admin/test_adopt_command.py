@@ -9,7 +9,7 @@ import pytest
 
 from admin.cli import run
 from admin.settings import ConnectionSettings
-from admin.wiring import OpenCluster
+from admin.wiring.cluster import OpenCluster
 from model.catalog.generations import JAMES_3_8, JAMES_3_9
 from model.catalog.mail import SCHEMA
 from model.schema.keyspace import Schema

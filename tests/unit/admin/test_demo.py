@@ -14,7 +14,7 @@ from admin.services import demo
 from admin.services.caller import Caller
 from admin.services.demo import DemoRequest, Shell
 from admin.settings import KEYSPACE_DEFAULT, ConnectionSettings
-from admin.wiring import open_cluster
+from admin.wiring.cluster import open_cluster
 from model.catalog.mail import IMAP_UID
 from model.errors import MailmendError
 from model.operations import Scan

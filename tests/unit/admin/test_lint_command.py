@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from admin.settings import ConnectionSettings
-from admin.wiring import OpenCluster
+from admin.wiring.cluster import OpenCluster
 from model.catalog.mail import SCHEMA
 from model.errors import AccessDenied
 from model.schema.keyspace import Schema

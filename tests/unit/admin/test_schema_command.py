@@ -10,7 +10,7 @@ import pytest
 from admin.cli import run
 from admin.present.schema import mend_of, recognition_json
 from admin.settings import ConnectionSettings
-from admin.wiring import OpenCluster
+from admin.wiring.cluster import OpenCluster
 from cql.driver import nodes as driver_nodes
 from model.catalog.generations import AUGUST_2026, recognise
 from model.schema.difference import Aspect, Difference

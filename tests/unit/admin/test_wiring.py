@@ -1,6 +1,8 @@
 """Wiring: which values and adapters stand behind what was typed."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,15 @@ import pytest
 
 from admin.services.mending import RepairRequest, target_of
 from admin.settings import ConnectionSettings, Tls
-from admin.wiring import EngineWanted, OpenCluster, contact_of, open_cluster, owner_name, repair_tools, state_folder
+from admin.wiring.cluster import (
+    EngineWanted,
+    OpenCluster,
+    contact_of,
+    open_cluster,
+    owner_name,
+    repair_tools,
+    state_folder,
+)
 from model.catalog.mail import MAILBOX_PATH, MESSAGES
 from model.errors import BadSettings, SchemaMismatch, UnknownKeyspace, UnknownRun, WrongUse
 from model.operations import Put
@@ -157,3 +167,11 @@ def test_state_lies_under_the_users_data_folder(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
 
     assert state_folder("spool") == tmp_path / "mailmend" / "spool"
+
+
+def test_what_works_on_messages_needs_no_library_of_the_queue() -> None:
+    """They come with an extra of their own."""
+    code = "import sys, admin.services.mending; print({'prometheus_client', 'aio_pika', 'obstore'} & set(sys.modules))"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert ended.stdout == "set()\n"

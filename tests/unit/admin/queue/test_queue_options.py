@@ -7,7 +7,6 @@ from typing import Any
 import click
 import pytest
 
-from admin import wiring
 from admin.cli import queue_options as options
 from admin.cli.command import DeclaredGroup, made
 from admin.cli.queue import QUEUE
@@ -18,6 +17,7 @@ from admin.services.caller import Caller
 from admin.services.queue.maintenance import SweepRequest
 from admin.services.queue.request import QueueAnswer
 from admin.settings import BlobsAddress, BlobsSettings, QueueSettings, Store
+from admin.wiring import queues
 from cql.driver import session
 from mailqueue.blobs.s3 import S3Settings
 from mailqueue.blobs.stores import NamedBlobs
@@ -308,7 +308,7 @@ class TestFailures:
                     return queue.broker.close
                 raise BrokerUnreachable("the broker refused the password of 'james'", mend="Set another.")
 
-        monkeypatch.setattr(wiring, "broker_behind", lambda _settings, _clock: Refusing())
+        monkeypatch.setattr(queues, "broker_behind", lambda _settings, _clock: Refusing())
 
         ended = queue(*command)
 
@@ -318,7 +318,7 @@ class TestFailures:
 
     def test_a_side_that_was_not_named_says_so_when_it_is_needed(self) -> None:
         with pytest.raises(Exception, match="none is named"):
-            wiring._NO_BROKER.publish  # noqa: B018 - asking is enough
+            queues._NO_BROKER.publish  # noqa: B018 - asking is enough
 
 
 def test_every_command_has_examples_exit_codes_and_json() -> None:
@@ -352,10 +352,10 @@ class TestAdapters:
         ):
             clock = VirtualClock()
             tables = InTurn(ClusterTwin(clock, mail=served(AUGUST_2026.schema)).keyspace("mail"))
-            assert isinstance(wiring.blobs_behind(BlobsSettings(address, settings), tables, clock), NamedBlobs)
+            assert isinstance(queues.blobs_behind(BlobsSettings(address, settings), tables, clock), NamedBlobs)
 
     def test_the_broker_is_rabbitmq(self) -> None:
-        broker = wiring.broker_behind(BrokerSettings((Host("127.0.0.1", 1),)), VirtualClock())
+        broker = queues.broker_behind(BrokerSettings((Host("127.0.0.1", 1),)), VirtualClock())
 
         assert type(broker).__name__ == "RabbitBroker"
 

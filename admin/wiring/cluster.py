@@ -1,48 +1,31 @@
-"""The only module that knows which adapter stands behind which port.
-
-Libraries of an extra are imported here when they are needed; an error names the extra when they are missing. A command
-connects only to what it needs; the rest is `Lacking`, which refuses every call with a message.
-"""
+"""Which adapter stands behind which port of a cluster: its keyspaces, the ledger, the tools of a repair."""
 
 import getpass
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from admin.event_loop import run_async
 from admin.extras import import_or_name_extra
 from admin.local.folders import data_home
 from admin.local.java import SPARK, find_java
-from admin.settings import BlobsSettings, ConnectionSettings, QueueSettings, Store
+from admin.settings import ConnectionSettings
 from cql.applying import ensure_ledger
-from cql.driver.asynchronous import AsyncKeyspace
 from cql.driver.contact import Contact
 from cql.introspect import keyspace_exists, live_schema
 from cql.memory import MemoryTables
-from mailqueue.blobs.stores import content_of
-from mailqueue.metrics import NoCounts, QueueCounts
-from mailqueue.rabbitmq.broker.settings import BrokerSettings
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
-from mailqueue.rabbitmq.view.queue_view import QueueView
 from model.catalog.ledger import KEEP
 from model.catalog.mail import FAMILIES
-from model.catalog.queue_tables import OwnTables, queue_tables_of
-from model.errors import BadPayload, BadSettings, BlobMissing, UnknownRun, WrongUse
-from model.ids import BlobId, QueueName
-from model.instants import instant_of
-from model.ports import AsyncTables, Blobs, Broker, Clock, Progress
+from model.errors import BadSettings, UnknownRun
+from model.ports import Progress
 from model.projections.binding import bind
 from model.projections.family import Family
-from model.queue.blob_ids import is_blob_id
-from model.queue.mails import Listed
-from model.schema.keyspace import Schema
 from repair.clock import SystemClock, Timing
 from repair.ledger.lags import LagJournal, Spool
 from repair.ledger.leases import Leases
@@ -56,8 +39,6 @@ from repair.scanners.lookup import Target, Targeted
 
 if TYPE_CHECKING:
     from cql.driver.session import CassandraCluster, Keyspace
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,136 +235,3 @@ def _system_authorities() -> str:
     if not found or not os.path.isfile(found):  # noqa: PTH113 - a text from OpenSSL
         raise BadSettings("TLS is asked for, but this system names no authorities", mend="Name one with --tls-ca.")
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class MailContent:
-    """A mail's bytes; None, and the id of the missing blob, where they cannot be read."""
-
-    content: bytes | None
-    missing: BlobId | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class QueueConnections:
-    """The tables, the broker and the blob store of a keyspace's queues, and the clock.
-
-    Attributes:
-        schema: the live keyspace.
-        own: which of our own tables it has.
-    """
-
-    settings: QueueSettings
-    schema: Schema
-    own: OwnTables
-    tables: AsyncTables
-    broker: Broker
-    blobs: Blobs
-    clock: Clock
-
-    @property
-    def now(self) -> datetime:
-        return instant_of(self.clock.micros())
-
-    @property
-    def view(self) -> QueueView:
-        return QueueView(self.tables, self.clock, self.own)
-
-    @asynccontextmanager
-    async def open(
-        self, name: QueueName | None = None, counts: QueueCounts | None = None, *, dry_run: bool = False
-    ) -> AsyncIterator[RabbitMailQueue]:
-        """Open a queue, by default the one in the settings; a dry run settles nothing of it."""
-        opened = await open_queue(
-            name or self.settings.name,
-            self.tables,
-            self.broker,
-            self.blobs,
-            self.clock,
-            own=self.own,
-            counts=counts or NoCounts(),
-            looks_only=dry_run,
-        )
-        async with opened as queue:
-            yield queue
-
-    async def names(self, *, everything: bool) -> list[QueueName]:
-        """The queue in the settings, or every queue of the keyspace."""
-        return await self.view.starts.queues() if everything else [self.settings.name]
-
-    async def content_of(self, listed: Listed) -> MailContent:
-        blobs = listed.queued.blobs
-        try:
-            return MailContent(await content_of(self.blobs, blobs))
-        except BlobMissing as missing:
-            return MailContent(None, BlobId(missing.blob_id))
-        except BadPayload:  # what is no id of a blob names none
-            return MailContent(None, blobs.body if is_blob_id(blobs.header) else blobs.header)
-
-
-def with_queues(settings: QueueSettings, carry_out: Callable[[QueueConnections], Awaitable[T]]) -> T:
-    """Connect, run `carry_out`, and close every connection at the end."""
-    with open_cluster(settings.connection) as opened:
-        schema = live_schema(opened.cluster, opened.mail.name)
-        own = queue_tables_of(schema, opened.mail.name)
-        clock, tables = SystemClock(), tables_of(opened.mail)
-
-        async def connected() -> T:
-            broker = broker_behind(settings.broker, clock) if settings.broker else cast("Broker", _NO_BROKER)
-            blobs = blobs_behind(settings.blobs, tables, clock) if settings.blobs else cast("Blobs", _NO_BLOBS)
-            try:
-                return await carry_out(QueueConnections(settings, schema, own, tables, broker, blobs, clock))
-            finally:
-                if settings.broker:
-                    await broker.close()
-
-        return run_async(connected())
-
-
-def with_tables(connection: ConnectionSettings, carry_out: Callable[[AsyncTables], Coroutine[Any, Any, T]]) -> T:
-    """Connect to the tables alone, whether or not the keyspace has a queue."""
-    with open_cluster(connection) as opened:
-        return run_async(carry_out(tables_of(opened.mail)))
-
-
-def tables_of(keyspace: "Keyspace") -> AsyncTables:
-    return AsyncKeyspace(keyspace)
-
-
-def broker_behind(settings: BrokerSettings, clock: Clock) -> Broker:
-    rabbitmq = import_or_name_extra("mailqueue.rabbitmq.broker.adapter")
-    broker: Broker = rabbitmq.RabbitBroker(settings, clock)
-    return broker
-
-
-def blobs_behind(settings: BlobsSettings, tables: AsyncTables, clock: Clock) -> Blobs:
-    address, bucket = settings
-    storage = import_or_name_extra("mailqueue.blobs.object_storage")
-    found: Blobs
-    match address.store:
-        case Store.FILES:
-            found = storage.open_files(address.folder.expanduser(), clock, address.naming)
-        case Store.S3:
-            found = storage.open_s3(bucket, clock, address.naming)
-        case Store.CASSANDRA:
-            cassandra = import_or_name_extra("mailqueue.blobs.cassandra")
-            found = cassandra.open_cassandra(tables, clock, address.naming)
-    return found
-
-
-class Lacking:
-    """Stands where a command was given no broker or no blobs: has every method, and refuses every call."""
-
-    def __init__(self, what: str, mend: str) -> None:
-        self._what, self._mend = what, mend
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise WrongUse(self._what, mend=self._mend)
-
-
-_NO_BROKER: Final = Lacking(
-    "this needs the message broker, and none is named", "Name it with --broker amqp://host:5672 or MAILMEND_BROKER."
-)
-_NO_BLOBS: Final = Lacking(
-    "this needs the contents of mails, and no store is named", "Name it with --blobs URL or MAILMEND_BLOBS."
-)
