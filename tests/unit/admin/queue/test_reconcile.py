@@ -240,13 +240,6 @@ class TestDrain:
 
         assert queue.on_queue(story) == (2, 1)
 
-    def test_a_delivery_limit_refuses_it(self, queue: QueueShell) -> None:
-        queue.broker._delivery_limit = 20
-
-        ended = queue("reconcile", "--drain", "--yes")
-
-        assert (ended.code, "after 20 returns" in ended.err) == (2, True)
-
 
 class TestRepublish:
     """Without a drain."""
@@ -260,12 +253,6 @@ class TestRepublish:
 
         assert answer["mended"]["republished"] == 2
         assert sorted(queue.delivered(2)) == ["one", "two"]
-
-    def test_where_none_surely_lacks_none_is(self, queue: QueueShell) -> None:
-        settled(queue, "one", "two")
-
-        assert found(queue, "--republish", code=0)["mended"]["republished"] == 0
-        assert len(queue.broker.ready(queue.name)) == 2
 
 
 class TestOrphans:
