@@ -20,13 +20,7 @@ _HERE: Final = (LOOPBACK, "localhost")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdviseRequest:
-    """What is known of the traffic, and how a trial is run.
-
-    Attributes:
-        rows, waves, reads: messages to copy at most, flushes of the copy, reads of each kind.
-        folder: where the copy lies meanwhile; None: the system's folder for temporary files.
-        trial_at: a Cassandra that runs already and may be written to; None: one is started.
-    """
+    """What is known of the traffic, and how a trial is run."""
 
     connection: ConnectionSettings
     given: GivenTraffic = field(default_factory=GivenTraffic)

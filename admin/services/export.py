@@ -23,14 +23,7 @@ FILES: Final[Mapping[str, str]] = {"cql": "schema.cql", "page": "schema.md", "dr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportRequest:
-    """What is written, and where.
-
-    Attributes:
-        folder: where the files go; `STDOUT`: nowhere, the result holds the only text.
-        kinds: of `FILES`; all of them where none is named.
-        live: of the keyspace as it is, instead of the model.
-        check: write nothing, say which files are not up to date.
-    """
+    """What is written, and where."""
 
     connection: ConnectionSettings
     folder: Path = FOLDER

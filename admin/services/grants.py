@@ -28,12 +28,7 @@ PREFIX = "mailmend_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantsRequest:
-    """For which roles, and in which form.
-
-    Attributes:
-        everything: on tables that are not there too; asks no cluster.
-        check: compare with what the cluster grants.
-    """
+    """For which roles, and in which form."""
 
     connection: ConnectionSettings
     roles: tuple[str, ...] = ()

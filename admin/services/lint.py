@@ -29,12 +29,7 @@ STDIN = Path("-")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintRequest:
-    """What is linted, by which rules, and what is shown; the names are those of the options.
-
-    Attributes:
-        form: of the result: "human", "json" or "sarif".
-        sarif_file: where SARIF goes as well.
-    """
+    """What is linted, by which rules, and what is shown."""
 
     connection: ConnectionSettings
     paths: tuple[Path, ...] = ()

@@ -21,13 +21,7 @@ from repair.writing.message_store import MessageStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadRequest:
-    """What is loaded, and into which mailbox.
-
-    Attributes:
-        path: an mbox, a Maildir, a folder of .eml files, or one of them.
-        again: load a folder once more that was loaded already.
-        blobs: where contents are kept.
-    """
+    """What is loaded, and into which mailbox."""
 
     connection: ConnectionSettings
     path: Path

@@ -10,13 +10,7 @@ from model.errors import ExitCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpRequest:
-    """What is started; None: as before, or the default.
-
-    Attributes:
-        folder: where its data are; None: the user's data folder.
-        line: which Cassandra, such as "5.0".
-        names: servers beside it.
-    """
+    """What is started; None: as before, or the default."""
 
     folder: Path | None = None
     nodes: int | None = None

@@ -38,12 +38,7 @@ _PATIENCE = Patience()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationsRequest:
-    """Which migrations, up to which version, and how the keyspace and the big tables are created.
-
-    Attributes:
-        migrations: the folder; None for mailmend's own.
-        compaction: of the big message tables when they are created; None for the usual one.
-    """
+    """Which migrations, up to which version, and how the keyspace and the big tables are created."""
 
     connection: ConnectionSettings
     migrations: Path | None = None

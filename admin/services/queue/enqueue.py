@@ -25,17 +25,7 @@ AT_ONCE: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnqueueRequest(DryRunRequest):
-    """Enqueue messages with one envelope.
-
-    Attributes:
-        files: the messages; - is standard input.
-        sender: None: the null sender.
-        name: what each mail is called; None: a name of its own.
-        attributes: texts for James's mailets.
-        priority: 0, the last, to 9, the first; None: normal.
-        delay, at: not before; at most one of them.
-        dry_run: read every message and check the envelope; put nothing.
-    """
+    """Enqueue messages with one envelope."""
 
     files: tuple[Path, ...]
     recipients: tuple[str, ...]

@@ -49,12 +49,7 @@ def queue_health(request: HealthRequest, _: Caller) -> QueueAnswer[HealthRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsRequest(HealthRequest):
-    """The figures of one queue, or of all of them.
-
-    Attributes:
-        over: rates are measured between two looks so far apart; zero: no rates.
-        output: the file that they are written to; None: none.
-    """
+    """The figures of one queue, or of all of them."""
 
     over: timedelta = timedelta()
     output: Path | None = None

@@ -71,13 +71,7 @@ def queue_size(request: SizeRequest, caller: Caller) -> QueueAnswer[SizeRequest,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrowseRequest(QueueRequest):
-    """List mails of one queue.
-
-    Attributes:
-        limit: how many mails at most; None: a page, or all of them with `lines`.
-        after: the position after which the page begins.
-        lines: give each mail to the caller as it comes; the result then holds none.
-    """
+    """List mails of one queue. With `lines` each goes to the caller as it comes; the result then holds none."""
 
     selection: MailSelection = field(default_factory=MailSelection)
     limit: int | None = None

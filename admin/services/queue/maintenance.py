@@ -80,12 +80,7 @@ def republish(request: RepublishRequest, _: Caller) -> QueueAnswer[RepublishRequ
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveRequest(DryRunRequest):
-    """Put dead letters back into their queue.
-
-    Attributes:
-        limit: how many at most; None: all.
-        ids_max: how many mails of the queue may be held in memory, about half a KiB each.
-    """
+    """Put dead letters back into their queue."""
 
     limit: int | None = None
     ids_max: int = IDS_MAX

@@ -48,16 +48,7 @@ _BLOB_COLUMNS: Final = ("headerblobid", "bodyblobid")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileRequest(DryRunRequest):
-    """Compare the sides of one queue.
-
-    Attributes:
-        drain: take every message unacked for a moment and name its mail.
-        force: drain in spite of consumers or a delivery limit.
-        republish: publish again what lacks its message and was enqueued longer ago than `older_than`.
-        mark: mails to take out of the queue.
-        min_age: a younger blob is not yet an orphan.
-        ids_max: how many mails or blobs may be held in memory, about half a KiB each.
-    """
+    """Compare the sides of one queue."""
 
     drain: bool = False
     force: bool = False

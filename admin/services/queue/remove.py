@@ -20,12 +20,7 @@ LISTED_MAX: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeRequest(DryRunRequest):
-    """Remove every mail of a queue.
-
-    Attributes:
-        no_keep: do not keep them in a file first.
-        yes: do not ask.
-    """
+    """Remove every mail of a queue."""
 
     no_keep: bool = False
     yes: bool = False

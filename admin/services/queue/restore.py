@@ -19,11 +19,7 @@ from model.queue.mails import Listed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRequest(DryRunRequest):
-    """Put back what a file of removed mails, or a folder of removed blobs, holds.
-
-    Attributes:
-        again: put back even the mails that an earlier restore put back: second copies.
-    """
+    """Put back what a file of removed mails, or a folder of removed blobs, holds."""
 
     file: Path
     again: bool = False

@@ -28,11 +28,7 @@ METRICS_EVERY: Final = timedelta(seconds=15)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TendRequest(DryRunRequest):
-    """Run the background tasks of one queue, or of all; without `once`, until it is stopped.
-
-    Attributes:
-        metrics: a file for Prometheus that is kept up to date.
-    """
+    """Run the background tasks of one queue, or of all; without `once`, until it is stopped."""
 
     everything: bool = False
     once: bool = False
