@@ -120,11 +120,7 @@ class ClockReading:
 
 
 def as_of(reading: ClockReading, timing: Timing) -> int:
-    """T: the earliest clock less the margin, in microseconds.
-
-    Raises:
-        ClocksDiffer: the clocks differ by more than the margin covers.
-    """
+    """T: the earliest clock less the margin, in microseconds."""
     if not timing.no_writers and reading.spread >= timing.skew_allowed_micros:
         raise ClocksDiffer(
             f"the clocks of this machine and of the nodes differ by {reading.spread / MICROS:.3f} s; "
@@ -141,9 +137,5 @@ def read_clocks(clock: Clock, nodes: NodeClocks) -> ClockReading:
 
 
 def take_as_of(clock: Clock, nodes: NodeClocks, timing: Timing) -> int:
-    """T for a scan that begins now, in microseconds.
-
-    Raises:
-        ClocksDiffer: the clocks differ by more than the margin covers.
-    """
+    """T for a scan that begins now, in microseconds."""
     return as_of(read_clocks(clock, nodes), timing)

@@ -53,11 +53,7 @@ class AsyncRetries:
     policy: RetryPolicy = JAMES
 
     async def write(self, tables: AsyncTables, write: Write, deadline: int = FOREVER) -> None:
-        """Carry out one write that is not a count.
-
-        Raises:
-            CannotReach: the last try's error.
-        """
+        """Carry out one write that is not a count."""
         await self.call(lambda: tables.write(write), deadline)
 
     async def write_all(
@@ -73,11 +69,7 @@ class AsyncRetries:
         return await self._send(tables.write_all, writes, deadline)
 
     async def call(self, step: Callable[[], Awaitable[T]], deadline: int = FOREVER) -> T:
-        """The step's result; retried on CannotReach.
-
-        Raises:
-            CannotReach: the last try's error.
-        """
+        """The step's result; retried on CannotReach."""
         try:
             return await step()
         except CannotReach as error:
@@ -187,13 +179,10 @@ def _ended(work: Coroutine[Any, Any, T]) -> T:
 
 
 class _TooLate(stop_base):
-    """Stops before a try that would begin after the deadline."""
-
     def __init__(self, clock: Clock, deadline: int) -> None:
         self._clock, self._deadline = clock, deadline
 
     def __call__(self, retry_state: RetryCallState) -> bool:
-        """Whether the next try would begin after the deadline."""
         return self._clock.micros() + retry_state.upcoming_sleep * 1_000_000 >= self._deadline
 
 
@@ -203,6 +192,5 @@ def passes(error: BaseException | None) -> bool:
 
 
 def _last(state: RetryCallState) -> Any:
-    """The last try's result; raises its error."""
     assert state.outcome is not None
     return state.outcome.result()

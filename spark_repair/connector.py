@@ -153,8 +153,6 @@ def _stores(session: SparkSession) -> "_Stores":
 
 @dataclass(frozen=True, slots=True)
 class _Stores:
-    """Makes key stores in a folder of its own."""
-
     gateway: Any
     folder: Path
     password: str = field(repr=False)

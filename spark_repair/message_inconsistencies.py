@@ -71,8 +71,6 @@ class SparkEngine:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What the check of one family came to."""
-
     suspects: DataFrame
     counts: Mapping[str, Counter[Verdict]]
     scanned: Mapping[str, int]
@@ -192,8 +190,6 @@ class _Counted:
 
 @dataclass(slots=True)
 class _FamilyCheck:
-    """One family's frames, in the order in which they are decided: contents, places, groups."""
-
     family: Family
     tables: _Counted
     accept_torn: bool
@@ -207,7 +203,6 @@ class _FamilyCheck:
         return reduce(DataFrame.unionByName, found).coalesce(native.shuffle_parts(rows))
 
     def _content_suspects(self, truth: DataFrame) -> tuple[list[DataFrame], DataFrame]:
-        """The leaks, and the truth with a mark where its content is lost."""
         content = self.family.content
         if content is None:
             return [], truth

@@ -91,11 +91,7 @@ class SparkSettings:
 
 
 def connector_coordinates(pyspark_version: str) -> str:
-    """The connector's Maven coordinates for a version of PySpark.
-
-    Raises:
-        WrongUse: no connector is known to serve it.
-    """
+    """The connector's Maven coordinates for a version of PySpark."""
     major = pyspark_version.partition(".")[0]
     if major not in CONNECTORS:
         raise WrongUse(
@@ -179,7 +175,6 @@ def _gateway(conf: SparkConf, log: IO[bytes]) -> Any:
 
 @contextmanager
 def _environment(settings: SparkSettings) -> Iterator[None]:
-    """Set PySpark's environment variables while the block runs."""
     if not (settings.java_home or os.environ.get("JAVA_HOME") or shutil.which("java")):
         raise JavaMissing(
             "no Java was found, and Spark needs one",
@@ -303,7 +298,6 @@ def write_zip(file: Path) -> Path:
 
 
 def _contents(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
-    """Names and contents below a folder, which may itself be in a zip."""
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.is_file():
             yield f"{name}/{entry.name}", entry.read_bytes()
@@ -332,22 +326,14 @@ _MEND: Final = (
 
 
 def await_executors(context: SparkContext, clock: Clock) -> None:
-    """Wait until the executors are there and their number is steady; returns at once for a local master.
-
-    Raises:
-        CannotReach: none came, or the cluster ended the application because none could start.
-    """
+    """Wait until the executors are there and their number is steady; returns at once for a local master."""
     if not runs_here(str(context.master)):
         jvm: Any = context._jsc  # noqa: SLF001 - no public name
         steady_number(lambda: _number(jvm.sc(), str(context.master)), str(context.master), clock)
 
 
 def steady_number(number: Callable[[], int], master: str, clock: Clock) -> int:
-    """The number of executors once it is positive and steady, or the last one seen at the time limit.
-
-    Raises:
-        CannotReach: there is none in the end.
-    """
+    """The number of executors once it is positive and steady, or the last one seen at the time limit."""
     last, same = 0, 0
     for _ in range(int(WAIT_SECONDS_MAX / LOOK_SECONDS)):
         now = number()

@@ -295,7 +295,6 @@ def _told(projection: Mirror | Filter) -> Expression:
 
 
 def _key(projection: Projection) -> Expression:
-    """A projection row's primary key as text, from the truth's columns."""
     theirs = dict(projection.key)
     return sf.array(*(cell_of(theirs[column.name]).cast("string") for column in projection.table.key))
 

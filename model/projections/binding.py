@@ -78,7 +78,6 @@ def _lacking(family: Family, live: Schema) -> Iterator[str]:
 
 
 def _deciding(family: Family) -> Iterator[tuple[Table, frozenset[str]]]:
-    """Each table of the family with the non-key columns that decide its projections."""
     yield family.truth, frozenset[str]().union(*(one.truth_columns for one in family.projections))
     yield from ((one.table, one.own_columns) for one in family.projections)
 
@@ -115,7 +114,6 @@ def _is_plain(name: str) -> bool:
 
 
 def _bound(family: Family, live: Schema) -> Family:
-    """The family with its live tables, without the projections whose table is missing."""
     forms = {table.name: live_form(table, found) for table in family.tables if (found := live.table(table.name))}
     truth = forms[family.truth.name]
 

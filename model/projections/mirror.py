@@ -151,7 +151,6 @@ class Mirror(Projection):
         return replace(finding, condition=PutIfAbsent(self.truth, row)) if self.whole(row) else None
 
     def _quarantine(self, finding: "Finding", look: "Look", at: int) -> "Finding | None":
-        """Remove a truth row without content if it is unchanged; then its own projections."""
         truth = look.truths[0].row
         condition = exactly(self.truth, truth)
         if all(cell is None for cell in condition.expected.values()):

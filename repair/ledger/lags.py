@@ -131,11 +131,7 @@ class LagJournal:
         self._ledger.write_all([Remove(REPAIR_LAG, lag.entry) for lag in lags])
 
     def drain(self) -> int:
-        """Move all local files' lags into the ledger; returns their number.
-
-        Raises:
-            MailmendError: the ledger refused; refused lags stay in their file.
-        """
+        """Move all local files' lags into the ledger and return their number; what it refuses stays in its file."""
         drained = 0
         for path in self._spool.files() if self._spool else ():
             assert self._spool is not None
@@ -161,7 +157,6 @@ class LagJournal:
         }
 
     def _put(self, rows: Sequence[Row]) -> list[Row]:
-        """Insert the rows; returns those that the ledger refused."""
         errors = self._ledger.write_all([Put(REPAIR_LAG, row) for row in rows])
         return [row for row, error in zip(rows, errors, strict=True) if error]
 

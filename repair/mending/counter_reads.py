@@ -80,11 +80,7 @@ class Tallies:
         object.__setattr__(self, "_forms", Forms(self.family, accept_torn=self.policy.accept_torn))
 
     def look(self, group: Key) -> Tally:
-        """Look at one group: counters, then mirror, then truth; its generators before and after.
-
-        Raises:
-            CannotReach: a read got no answer.
-        """
+        """Look at one group: counters, then mirror, then truth; its generators before and after."""
         before = self._generated(group)
         row = next(iter(self.mail.read(Read(self.counts.table, group))), None)
         tally = self._sum(group, row, self._parts(group))
@@ -117,7 +113,6 @@ class Tallies:
         return doubtful if shown is None else shown == record.fingerprint
 
     def _leads(self, part: Iterable[Record]) -> list[Key]:
-        """The truth's partitions that a part's records name; a half-written row names none."""
         packed = dict.fromkeys(record[0] for record in part if None not in record[0])
         return [unpacked_key(self.family.truth.partition, lead) for lead in packed]
 

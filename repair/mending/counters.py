@@ -146,8 +146,6 @@ class CounterMender:
 
 @dataclass(frozen=True, slots=True)
 class _Visit:
-    """One group: its lease, its first look, and the finding once there is one."""
-
     suspect: Suspect
     lease: Lease | None = None
     first: Tally | None = None
@@ -156,8 +154,6 @@ class _Visit:
 
 @dataclass(frozen=True, slots=True)
 class _Round:
-    """One kind of counters, visited batch by batch."""
-
     mender: CounterMender
     policy: RepairPolicy
     held: TakenLease | None
@@ -240,11 +236,6 @@ class _Round:
         return finding if unnoted is None or finding.error else replace(finding, error=f"not noted: {unnoted}")
 
     def _make_sure(self, visit: _Visit) -> None:
-        """Check that the leases are ours for longer than a statement takes.
-
-        Raises:
-            LeaseLost: one of them is not.
-        """
         if self.held is not None:
             self.held.check(STATEMENT_SECONDS)
         if self._leases is not None and visit.lease is not None:
@@ -279,7 +270,6 @@ class _Round:
         return finding
 
     def _release(self, visits: Iterable[_Visit]) -> None:
-        """Release the leases; where the cluster is gone they expire."""
         for visit in visits:
             if self._leases is not None and visit.lease is not None and not self.breaker.open:
                 self._leases.release(visit.lease)

@@ -70,7 +70,6 @@ class SecondLook:
         wanted: Callable[[Look], Sequence[Read]],
         advance: Callable[[Look, Answers], Look],
     ) -> list[Look | MailmendError]:
-        """Send the reads of all looks at once and advance each look; an error stays in its place."""
         reads = [[] if isinstance(one, MailmendError) else wanted(one) for one in looks]
         answers = iter(self._mail.read_all([read for some in reads for read in some]))
         own = [[next(answers) for _ in some] for some in reads]
@@ -154,7 +153,6 @@ class Mending:
         return [_checked(one, some, _UNRECORDED) for one, some in zip(batch, own, strict=True)]
 
     def _condition(self, batch: list[Finding]) -> list[Finding]:
-        """Change the truth on condition that it is as it was seen; else another writer was faster."""
         return [self._attempted(one, one.condition) if one.is_pending and one.condition else one for one in batch]
 
     def _attempted(self, one: Finding, condition: Conditional) -> Finding:

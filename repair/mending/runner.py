@@ -201,8 +201,6 @@ def recorded(ledger: Ledger, run: Run, result: RepairResult) -> Iterator[None]:
 
 @dataclass(slots=True)
 class _Stages:
-    """One run through its stages; adds to the result."""
-
     settings: RepairSettings
     tools: RepairTools
     sink: Sink
@@ -245,7 +243,6 @@ class _Stages:
                 self.tools.progress.advance(1)
 
     def _recounted(self, detection: Detection) -> Iterator[Finding]:
-        """Counters one by one, only where the scan suspects any."""
         names = [one.name for family in self.settings.families for one in family.counts]
         if self.tools.counters is None or not any(detection.counts.get(name) for name in names):
             return iter(())
@@ -267,7 +264,6 @@ class _Stages:
 
 
 def _portions(seconds: float) -> Iterator[float]:
-    """The wait in portions of a second, for progress and Ctrl-C."""
     while seconds > 0:
         yield min(1.0, seconds)
         seconds -= 1.0

@@ -95,8 +95,6 @@ def known_again(image: Finding, mirror: Mirror) -> Suspect:
 
 @dataclass(slots=True)
 class _Undoing:
-    """One undo of the findings of a run."""
-
     settings: UndoSettings
     tools: UndoTools
     sink: Sink
@@ -126,7 +124,6 @@ class _Undoing:
         return self.result
 
     def _rows(self, images: Iterable[Finding]) -> Iterator[Finding]:
-        """The images of rows; those of counters are kept for the end."""
         for image in images:
             if self.looks.visits(image.suspect):
                 yield image

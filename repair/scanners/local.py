@@ -100,8 +100,6 @@ class LocalDetection(LocalSuspects):
 
 @dataclass(slots=True)
 class _FamilyScan:
-    """The scan of one family: rows into spills, spills into suspects."""
-
     engine: LocalEngine
     settings: RepairSettings
     progress: Progress
@@ -142,7 +140,6 @@ class _FamilyScan:
             self._found(group_suspects(self.forms, part), len(part))
 
     def _read(self, table: Table, columns: tuple[str, ...], keep: Callable[[Row], None]) -> None:
-        """Page one table and pass each row to `keep`."""
         self.progress.stage(f"read {table.spelling}")
         rows = 0
         for row in self.engine.mail.scan(Scan(table, columns, self.settings.level)):

@@ -125,8 +125,6 @@ class Targeted:
 
 @dataclass(frozen=True, slots=True)
 class _FamilyLook:
-    """One family's part of a target: looks at candidates and keeps those that do not agree."""
-
     engine: Targeted
     settings: RepairSettings
     progress: Progress
@@ -210,7 +208,6 @@ class _FamilyLook:
         return (Suspect(mirror.name, mirror.key_of(row), Verdict.WITHDRAW, (row[self._lead],)) for row in rows)
 
     def _of_groups(self, rows: Iterable[Row]) -> Iterator[Suspect]:
-        """Filters and unions of truth rows, or of truth rows restored from the mirror."""
         keyed: list[Filter | Union] = [*self.family.filters, *self.family.unions]
         for row in rows:
             for one in keyed:
@@ -227,13 +224,11 @@ class _FamilyLook:
         return rows
 
     def _paged(self, ids: frozenset[UUID]) -> Iterator[Row]:
-        """The mailboxes' truth rows, found by paging the whole truth."""
         truth, mailbox = self.family.truth, self.family.mirror.key[0][1]
         rows = self._streamed(Scan(truth, self.family.truth_columns, self.settings.level))
         return (row for row in rows if row[mailbox] in ids)
 
     def _streamed(self, scan: Scan) -> Iterator[Row]:
-        """The rows as they come: counted, reported, at the settings' pace."""
         rows, pace = self.engine.mail.scan(scan), Pace(self.settings.policy.rows_per_second, self.engine.clock)
         while some := list(islice(rows, ROWS_AT_ONCE)):
             pace.take(len(some))
@@ -261,11 +256,7 @@ class TargetSuspects(LocalSuspects):
         return iter(list(self._suspects.values()))
 
     def keep(self, suspect: Suspect) -> None:
-        """Add a suspect.
-
-        Raises:
-            WrongUse: there are more than SUSPECTS_MAX.
-        """
+        """Add a suspect."""
         self._suspects[suspect.projection, suspect.key] = suspect
         if len(self._suspects) > SUSPECTS_MAX:
             raise WrongUse(
@@ -274,11 +265,7 @@ class TargetSuspects(LocalSuspects):
             )
 
     def take(self, look: Look | MailmendError, *, only_with_truth: bool = False) -> None:
-        """Keep a look that does not agree; one that agrees removes a WITHDRAW suspect of the place.
-
-        Raises:
-            MailmendError: the pair could not be read.
-        """
+        """Keep a look that does not agree; one that agrees removes a WITHDRAW suspect of the place."""
         if isinstance(look, MailmendError):
             raise look
         verdict, place = look.verdict, (look.suspect.projection, look.key)

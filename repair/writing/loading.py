@@ -14,9 +14,10 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
+from operator import add
 from pathlib import Path
 from typing import Any, Self
 from uuid import UUID
@@ -149,7 +150,6 @@ class LoadJournal:
             ) from error
 
     def _replay(self, line: bytes) -> None:
-        """Apply one line to the state; a torn line is ignored."""
         try:
             entry = json.loads(line)
         except ValueError:
@@ -187,7 +187,6 @@ class LoadJournal:
         return self._digest_at(0, _HEAD_OCTETS, first_line=True)
 
     def _tail(self, offset: int) -> str:
-        """The bytes before an offset of an mbox, as a digest."""
         start = max(0, offset - _TAIL_OCTETS)
         return self._digest_at(start, offset - start)
 
@@ -331,7 +330,6 @@ class Loader:
     def _store_batch(
         self, batch: list[Found | Refused], journal: LoadJournal, load: UUID, mailbox: MailboxId
     ) -> Loaded:
-        """Store a batch without the messages that an interrupted load had stored."""
         doubtful = journal.state.in_doubt
         found = [item for item in batch if isinstance(item, Found)]
         journal.begin([item.key for item in found])
@@ -367,11 +365,4 @@ class Loader:
 
 
 def _added(one: Loaded, other: Loaded) -> Loaded:
-    return Loaded(
-        one.stored + other.stored,
-        one.already + other.already,
-        one.refused + other.refused,
-        one.lagged + other.lagged,
-        one.octets + other.octets,
-        one.unjournalled + other.unjournalled,
-    )
+    return Loaded(*map(add, astuple(one), astuple(other)))

@@ -95,11 +95,7 @@ def kind_of(path: Path) -> FolderKind:
 
 
 def mail_in(path: Path, kind: FolderKind, start: int = 0, octets_max: int = OCTETS_MAX) -> Iterator[Found | Refused]:
-    """The messages of a folder; of an mbox from offset `start` on.
-
-    Raises:
-        BadMail: the folder cannot be read.
-    """
+    """The messages of a folder; of an mbox from offset `start` on."""
     try:
         yield from _items(path, kind, start, octets_max)
     except OSError as error:
@@ -290,7 +286,6 @@ def _after_semicolon(received: str) -> str:
 
 
 def _envelope_date(line: bytes) -> str:
-    """The asctime date of an mbox's `From ` line, as a mail date."""
     found = _ASCTIME.search(" ".join(line.decode("latin-1").split()[2:]))
     if not found:
         return ""

@@ -43,11 +43,7 @@ class Mailboxes:
         return _id_of(seen.row) if seen else None
 
     def ensure(self, user: str, name: str, namespace: str = PRIVATE) -> MailboxId:
-        """The mailbox of that path, created if necessary.
-
-        Raises:
-            CannotReach: one of its two rows could not be written; another call completes it.
-        """
+        """The mailbox of that path, created if necessary; what could not be written is completed by another call."""
         seen = self._path(user, name, namespace) or self._create(user, name, namespace)
         if not self._tables.read(Read(MAILBOX, (seen.row["mailboxid"],))):
             self._retries.call(lambda: self._tables.write(_mailbox_of(seen)))
@@ -84,7 +80,6 @@ def _id_of(path: Row) -> MailboxId:
 
 
 def _mailbox_of(path: Seen) -> Put:
-    """The mailbox row of a path, with the path's time."""
     row = {
         "id": path.row["mailboxid"],
         "mailboxbase": {"namespace": path.row["namespace"], "user": path.row["user"]},
@@ -100,8 +95,6 @@ MAILBOXES_REMEMBERED = 10_000
 
 @dataclass(slots=True)
 class _Queue:
-    """The callers that wait for numbers of one mailbox."""
-
     turn: threading.Lock = field(default_factory=threading.Lock)
     waiting: list["_Ticket"] = field(default_factory=list)
 
@@ -126,12 +119,7 @@ class Sequence:
         self._guard = threading.Lock()
 
     def take(self, mailbox: MailboxId, count: int = 1) -> int:
-        """The first of `count` consecutive numbers that nobody else gets.
-
-        Raises:
-            Contended: other processes were faster in each round.
-            CannotReach: the cluster does not answer.
-        """
+        """The first of `count` consecutive numbers that nobody else gets."""
         ticket = _Ticket(count)
         queue = self._enter(mailbox, ticket)
         with queue.turn:
@@ -146,7 +134,6 @@ class Sequence:
             return queue
 
     def _serve(self, mailbox: MailboxId, queue: _Queue, ticket: _Ticket) -> None:
-        """Fetch numbers for all callers that wait now, this one included."""
         with self._guard:
             served, queue.waiting = queue.waiting, []
         try:
@@ -167,7 +154,6 @@ class Sequence:
             del self._queues[mailbox]
 
     def _fetch(self, mailbox: MailboxId, count: int) -> int:
-        """The last of `count` new numbers."""
         last = self._retries.rounds(lambda: self._round(mailbox, count), self._rounds_max)
         if last is None:
             raise Contended(f"no {self._column} for mailbox {mailbox} in {self._rounds_max} rounds")

@@ -262,7 +262,6 @@ class MessageStore:
         return blobs
 
     def _insert(self, row: Row, *, fresh: bool = False) -> Committed:
-        """Insert a truth row; under another uid where its own is taken or hidden."""
         for _ in range(self._settings.numbers_max):
             with self._looked_at(row):
                 made = self._truth.insert(row, fresh=fresh)
@@ -305,8 +304,6 @@ class MessageStore:
         return stored
 
     def _each(self, step: Callable[[T], U], items: Sequence[T]) -> list[U | MailmendError]:
-        """The step for each item, in threads; a single item in this thread."""
-
         def outcome(item: T) -> U | MailmendError:
             try:
                 return step(item)
@@ -334,7 +331,6 @@ def _stored(row: Row, propagation: Propagation) -> Stored:
 
 
 def _beside(stored: Stored, other: Stored) -> Stored:
-    """The first change's answer, combined with the second's propagation."""
     return replace(stored, lagged=stored.lagged or other.lagged, journalled=stored.journalled and other.journalled)
 
 

@@ -9,7 +9,6 @@ repair.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Protocol
 
 from model.errors import CannotReach, DoubtfulWrite
 from model.instants import MICROS
@@ -96,31 +95,6 @@ class Committed:
     sure: bool = True
 
 
-class Truth(Protocol):
-    """Reading and changing rows of a truth table."""
-
-    def read(self, place: MessageKey) -> Seen | None:
-        """The row with its times, or None."""
-        ...
-
-    def insert(self, row: Row, *, fresh: bool = False) -> Committed | None:
-        """Insert a row; None where the place is taken, or hidden by a deletion from the future.
-
-        Args:
-            row: the whole row.
-            fresh: the message id was made for this row, so nothing in its partition can hide it.
-        """
-        ...
-
-    def change(self, seen: Seen, after: Row) -> Committed | None:
-        """Change a row to `after`; None where it is no longer as it was seen."""
-        ...
-
-    def remove(self, seen: Seen) -> Committed | None:
-        """Delete one row; None where it is no longer as it was seen."""
-        ...
-
-
 class ConditionalTruth:
     """The truth changed by conditional writes."""
 
@@ -158,6 +132,12 @@ class ConditionalTruth:
         return rows[0] if rows else None
 
     def insert(self, row: Row, *, fresh: bool = False) -> Committed | None:
+        """Insert a row; None where the place is taken, or hidden by a deletion from the future.
+
+        Args:
+            row: the whole row.
+            fresh: the message id was made for this row, so nothing in its partition can hide it.
+        """
         began = self.clock.micros()
         place = MessageKey(*self.table.key_of(row))
         if not self._applied(insert_of(self.table, row), lambda: self._settled(place) is not None):
@@ -166,6 +146,7 @@ class ConditionalTruth:
         return self._known(made, shows=fresh) or self._read_back(made, place)
 
     def change(self, seen: Seen, after: Row) -> Committed | None:
+        """Change a row to `after`; None where it is no longer as it was seen."""
         began = self.clock.micros()
         place = MessageKey(*self.table.key_of(after))
         made = Committed(seen, after, after, stamp_after(began, seen), began)
@@ -176,7 +157,7 @@ class ConditionalTruth:
         return (self._known(made, shows=True) or self._read_back(made, place)) if answer.applied else None
 
     def remove(self, seen: Seen) -> Committed | None:
-        """The stamp is taken before the delete, later than all that was seen."""
+        """Delete one row; None where it is no longer as it was seen. The stamp is taken before, later than all seen."""
         began = self.clock.micros()
         stamp = stamp_after(began, seen)
         try:
@@ -271,6 +252,9 @@ class PlainTruth:
 
     def _write(self, write: Put | Change | Remove, began: int) -> None:
         self.retries.call(lambda: self.tables.write(write), began + self.stamp_age_micros)
+
+
+Truth = ConditionalTruth | PlainTruth
 
 
 def truth_by(settings: WriterSettings, tables: Tables, table: Table, clock: Clock, retries: Retries) -> Truth:

@@ -568,7 +568,7 @@ def test_a_delete_is_stamped_past_all_that_was_seen(desk: Desk) -> None:
     ahead = Desk(clock=type(desk.clock)(desk.clock.micros() + 5_000_000))
     stored = ahead.store.add(desk.inbox, mail())
     ahead.tables._micros = desk.clock.micros  # the deleting client's clock is five seconds behind
-    ahead.store._truth.clock = desk.clock  # type: ignore[attr-defined]
+    ahead.store._truth.clock = desk.clock  # type: ignore[misc]
     ahead.store.delete(stored.place)
     assert ahead.rows(MESSAGE_ID) == ahead.rows(FIRST_UNSEEN) == []
 
