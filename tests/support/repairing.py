@@ -114,6 +114,12 @@ class World:
         rows = self.mail.read(Read(table, key, times=True))
         return rows[0] if rows else None
 
+    def seen(self, table: Table, key: Key) -> Seen:
+        """A row that is there, with its times."""
+        row = self.get(table, key)
+        assert row is not None, f"{table.spelling} has no row {key}"
+        return row
+
     def during_sleep(self, happen: Callable[[], None]) -> None:
         """Let something happen at the first wait."""
         sleep = self.clock.sleep

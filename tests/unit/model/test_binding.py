@@ -25,12 +25,10 @@ def messages(live: Schema) -> Family:
 
 
 def without_column(live: Schema, table: str, column: str) -> Schema:
-    """The schema with one column dropped."""
     return with_columns(live, table, (one for one in columns_of(live, table) if one.name != column))
 
 
 def with_column(live: Schema, table: str, column: Column) -> Schema:
-    """The schema with one column more."""
     return with_columns(live, table, (*columns_of(live, table), column))
 
 

@@ -34,7 +34,6 @@ ORDER = RepairSettings("mail", (MESSAGES,), timing=QUIET, delay_seconds=0)
 
 
 def tried(*, reached: bool) -> Finding:
-    """What became of one suspect."""
     return Finding(SUSPECT, Verdict.PROJECT, error=None if reached else "no answer", unreached=not reached)
 
 
@@ -70,7 +69,6 @@ class Gone:
         self.error, self.answers, self.fits, self.asked_in_vain = error, answers, fits, 0
 
     def __call__(self, operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        """Answer, or not."""
         if self.fits(operation):
             self.answers -= 1
         if self.answers < 0:
@@ -89,7 +87,6 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def unprojected(world: World, number: int) -> list[Suspect]:
-    """So many messages without their projections."""
     truths = [world.message(truth_row(one + 1, flagseen=True), projected=False) for one in range(number)]
     world.mail.write(Count(MAILBOX_COUNTERS, (truths[0]["mailboxid"],), {"count": number}))
     return [mirror_suspect(truth, Verdict.PROJECT) for truth in truths]
@@ -158,7 +155,6 @@ def lost_after(world: World, answers: int, error: CannotReach) -> Gone:
 
 
 def back_again(world: World) -> None:
-    """The cluster answers once more."""
     world.memory.surround = world.kept.surround = lambda _, carry_out: carry_out()
 
 

@@ -57,16 +57,13 @@ class Counting(World):
         self.leases = Leases(self.ledger.tables, self.clock, "us@here")
 
     def count(self, count: int, unseen: int, mailbox: UUID = MAILBOX) -> None:
-        """Somebody adds to the counters."""
         self.mail.write(Count(MAILBOX_COUNTERS, (mailbox,), {"count": count, "unseen": unseen}))
 
     def counters(self, mailbox: UUID = MAILBOX) -> tuple[int, int] | None:
-        """What they say now."""
         rows = self.mail.read(Read(MAILBOX_COUNTERS, (mailbox,)))
         return (rows[0].row["count"], rows[0].row["unseen"]) if rows else None
 
     def mender(self, timing: Timing | None = None) -> CounterMender:
-        """What looks at them."""
         return CounterMender(self.mail, "mail", (MESSAGES,), self.clock, timing or Timing(), self.ledger, self.leases)
 
     def mend(self, *suspects: Suspect, held: TakenLease | None = None, **errand: Any) -> list[Finding]:
@@ -257,8 +254,7 @@ def test_a_doubtful_count_is_sent_once_and_reported(world: Counting) -> None:
 
     world.surround(lose_the_answer)
     (outcome,) = world.mend()
-    assert outcome.error is not None
-    assert "may or may not" in outcome.error
+    assert "may or may not" in (outcome.error or "")
     assert len(sent) == 1
     (recorded,) = world.ledger.findings(world.run)
     assert recorded.error == outcome.error
@@ -305,8 +301,7 @@ def test_nothing_is_sent_when_its_before_image_is_not_safe(world: Counting) -> N
 
     cast("MemoryTables", world.ledger.tables).surround = no_ledger
     (outcome,) = world.mend()
-    assert outcome.error is not None
-    assert "before-image" in outcome.error
+    assert "before-image" in (outcome.error or "")
     assert world.counters() == (5, 1)
 
 
@@ -316,8 +311,7 @@ def test_a_mailbox_that_another_mends_is_left_to_it(world: Counting) -> None:
     name = f"counters mail {COUNTS.name} " + '[{"uuid":"' + str(MAILBOX) + '"}]'
     lease = replace(theirs, ttl_seconds=LEASE_SECONDS).acquire(name, "mending counters")
     (outcome,) = world.mend()
-    assert outcome.error is not None
-    assert "them@there" in outcome.error
+    assert "them@there" in (outcome.error or "")
     theirs.release(lease)
     assert world.mend()[0].result is Verdict.FIXED
 
@@ -332,8 +326,7 @@ def test_a_lost_lease_of_the_keyspace_stops_the_delta(world: Counting) -> None:
     held = TakenLease(world.leases.acquire("repair mail", "repair"), world.clock)
     world.clock.meanwhile = lambda: world.clock.advance(60)
     (outcome,) = world.mend(held=held)
-    assert outcome.error is not None
-    assert "repair mail" in outcome.error
+    assert "repair mail" in (outcome.error or "")
     assert world.counters() == (5, 1)
 
 
@@ -351,8 +344,7 @@ def test_a_lease_lost_half_way_stops_before_the_next_delta() -> None:
     world.surround(lost_after_a_count)
     first, second = world.mend(Suspect(COUNTS.name, (other,), Verdict.AMEND), held=held)
     assert first.result is Verdict.FIXED
-    assert second.error is not None
-    assert "the heartbeat got no answer" in second.error
+    assert "the heartbeat got no answer" in (second.error or "")
     assert (world.counters(), world.counters(other)) == ((3, 2), (7, 7))
 
 
@@ -434,16 +426,14 @@ def test_a_mailboxs_lease_that_was_taken_over_between_the_looks_stops_the_delta(
 
     world.clock.meanwhile = take_over
     (outcome,) = world.mend()
-    assert outcome.error is not None
-    assert "them@there" in outcome.error
+    assert "them@there" in (outcome.error or "")
     assert world.counters() == (5, 1)
 
 
 def test_a_lease_that_ran_out_between_the_looks_stops_the_delta(world: Counting) -> None:
     world.clock.meanwhile = lambda: world.clock.advance(LEASE_SECONDS)
     (outcome,) = world.mend()
-    assert outcome.error is not None
-    assert "held by nobody" in outcome.error
+    assert "held by nobody" in (outcome.error or "")
     assert world.counters() == (5, 1)
 
 
@@ -478,7 +468,6 @@ numbers = st.integers(0, 20)
 
 
 def tally(counters: tuple[int, int], sure: tuple[int, int], room: tuple[int, int], digest: bytes = b"") -> Tally:
-    """A look at two counters."""
     names = ("count", "unseen")
     row = Seen(dict(zip(names, counters, strict=True)))
     return Tally(

@@ -47,8 +47,7 @@ class TestLastTraces:
         (outcome,) = world.revisit([mirror_suspect(truth, Verdict.WITHDRAW, known=False)], dangling="restore")
 
         assert (outcome.verdict, outcome.result, outcome.last_trace) == (Verdict.WITHDRAW, Verdict.FIXED, True)
-        seen = world.get(IMAP_UID, IMAP_UID.key_of(truth))
-        assert seen is not None
+        seen = world.seen(IMAP_UID, IMAP_UID.key_of(truth))
         assert {name: cell for name, cell in seen.row.items() if cell is not None} == {
             name: cell for name, cell in truth.items() if cell is not None
         }

@@ -42,7 +42,6 @@ def truth_record(truth: Row, *, has_content: bool = True) -> tuple[Any, ...]:
 def at_one_place(  # noqa: PLR0917 - one for each thing that can be seen
     in_truth: bool, clash: bool, mirrored: bool, agree: bool, has_content: bool, whole: bool, unseen: bool, listed: bool
 ) -> Iterator[tuple[Any, ...]]:
-    """The records of one place."""
     lost: dict[str, Any] = {} if whole else {"headercontent": None}
     truth = truth_row(1, flagseen=not unseen, **lost)
     if in_truth:

@@ -45,7 +45,6 @@ class Ledger:
         self.journal = LagJournal(self.tables, "mail", self.clock, self.spool)
 
     def due(self) -> list[Suspect]:
-        """What is journalled until now."""
         self.clock.advance(1)
         return [lag.suspect for lag in self.journal.due(self.clock.micros())]
 

@@ -35,7 +35,6 @@ class Ground:
         self.tables.surround = surround
 
     def calm(self) -> None:
-        """Everything is carried out again."""
         self.tables.surround = lambda _, carry_out: carry_out()
 
 
@@ -51,7 +50,6 @@ def never_arrived(_: Callable[[], Any]) -> Any:
 
 
 def unreachable(_: Callable[[], Any]) -> Any:
-    """Too few replicas to even try."""
     raise NotEnoughReplicas("two of three replicas are down")
 
 

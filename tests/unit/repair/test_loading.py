@@ -57,7 +57,6 @@ class Bench:
 
     @property
     def uids(self) -> list[int]:
-        """The uids in the inbox."""
         return sorted(row["uid"] for row in self.desk.rows(IMAP_UID) if row["mailboxid"] == self.desk.inbox)
 
     def subjects(self) -> list[bytes]:
@@ -67,17 +66,14 @@ class Bench:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
-    """A fresh bench."""
     return Bench(tmp_path)
 
 
 def numbered(count: int, first: int = 0) -> dict[str, bytes]:
-    """Small mails that differ."""
     return {str(n): f"Subject: mail {n}\n\nbody {n}\n".encode() for n in range(first, first + count)}
 
 
 def an_mbox(directory: Path, mails: dict[str, bytes]) -> Path:
-    """An mbox of the mails."""
     path = directory / "mbox"
     path.write_bytes(mbox_of(mails))
     return path
@@ -94,7 +90,6 @@ def a_maildir(directory: Path, mails: dict[str, bytes]) -> Path:
 
 
 def eml_files(directory: Path, mails: dict[str, bytes]) -> Path:
-    """A directory of .eml files."""
     path = directory / "emls"
     path.mkdir(exist_ok=True)
     for name, content in mails.items():

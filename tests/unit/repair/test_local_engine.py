@@ -38,12 +38,10 @@ PLACES = [(mailbox, uid) for mailbox in MAILBOXES for uid in (1, 2, 3)]
 
 
 def engine(tables: MemoryTables, clock: VirtualClock, **options: Any) -> LocalEngine:
-    """An engine over memory."""
     return LocalEngine(tables, Ledger(MemoryTables(clock.micros), clock), clock, **options)
 
 
 def filled(families: Sequence[Family], rows: Rows) -> tuple[MemoryTables, VirtualClock]:
-    """Tables that hold these rows."""
     clock = VirtualClock()
     tables = MemoryTables(clock.micros)
     counted = {one.table.name for family in families for one in family.projections if isinstance(one, Counts)}

@@ -25,7 +25,6 @@ def contents(path: Path, start: int = 0) -> list[bytes]:
 
 
 def written(path: Path, content: bytes) -> Path:
-    """A file of that content."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     return path

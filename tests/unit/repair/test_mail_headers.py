@@ -22,7 +22,6 @@ def date_of(content: bytes, envelope: bytes = b"", touched_at: float | None = No
 
 
 def flags_in(content: bytes, **found: object) -> Flags:
-    """The flags that a message gets."""
     return mail_of(Found("k", "n", content, **found), NOW).flags  # type: ignore[arg-type]
 
 

@@ -23,7 +23,6 @@ class Place:
 
 @pytest.fixture
 def place() -> Place:
-    """A fresh place."""
     return Place()
 
 

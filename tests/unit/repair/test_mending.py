@@ -38,7 +38,6 @@ def answer_lost(world: World, kind: type, *, done: bool) -> None:
 
 
 def all_answer(world: World) -> None:
-    """Everything is well again."""
     world.memory.surround = world.kept.surround = lambda _, carry_out: carry_out()
 
 

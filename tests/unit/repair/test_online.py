@@ -55,7 +55,6 @@ def told(detection: TargetSuspects) -> set[tuple[str, Any, Verdict]]:
 
 
 def only(*numbers: int) -> TargetMessages:
-    """Some messages by their numbers."""
     return TargetMessages(tuple(MessageId(message(number)) for number in numbers))
 
 
@@ -276,7 +275,6 @@ class Paging:
         return self._tables.read_all(reads)
 
     def scan(self, scan: Scan) -> Iterator[Row]:
-        """One row after the other."""
         for row in self._tables.scan(scan):
             self._ahead += 1
             self.drawn_ahead = max(self.drawn_ahead, self._ahead)
@@ -307,7 +305,6 @@ def damage(world: World) -> None:
 
 
 def register(world: World, user: str, names: Iterable[str]) -> None:
-    """Paths of a user."""
     for number, name in enumerate(names):
         row = {"namespace": "#private", "user": user, "mailboxname": name, "mailboxid": uuid_at(5, number)}
         world.put(MAILBOX_PATH, row)

@@ -27,13 +27,11 @@ class Failing(MemoryTables):
         self.sent: list[Sequence[Write]] = []
 
     def write(self, write: Write) -> None:
-        """Fail or not."""
         for error in self.write_all([write]):
             if error:
                 raise error
 
     def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
-        """Fail or not."""
         self.sent.append(list(writes))
         return list(self.rounds.pop(0)) if self.rounds else [None] * len(writes)
 
@@ -45,7 +43,6 @@ class Steps:
         self.ends, self.tries = list(ends), 0
 
     def __call__(self) -> Any:
-        """The next end."""
         end = self.ends[min(self.tries, len(self.ends) - 1)]
         self.tries += 1
         if isinstance(end, BaseException):
@@ -70,15 +67,12 @@ class Awaiting:
     def write_all(
         self, tables: Failing, writes: Sequence[Write], deadline: int = FOREVER
     ) -> list[MailmendError | None]:
-        """Write."""
         return asyncio.run(self.retries.write_all(InTurn(tables), writes, deadline))
 
     def call(self, step: Callable[[], Any]) -> Any:
-        """Call."""
         return asyncio.run(self.retries.call(_awaited(step)))
 
     def rounds(self, step: Callable[[], Any], most: int) -> Any:
-        """Repeat."""
         return asyncio.run(self.retries.rounds(_awaited(step), most))
 
 
@@ -95,30 +89,25 @@ Form = Callable[[VirtualClock, RetryPolicy], Blocking | Awaiting]
 
 @pytest.fixture(params=[Blocking, Awaiting])
 def form(request: pytest.FixtureRequest) -> Form:
-    """Both forms keep the same policy."""
     made: Form = request.param
     return made
 
 
 @pytest.fixture
 def clock() -> VirtualClock:
-    """What the waits are counted on."""
     return VirtualClock()
 
 
 @pytest.fixture
 def retries(form: Form, clock: VirtualClock) -> Blocking | Awaiting:
-    """By James's policy."""
     return form(clock, RetryPolicy())
 
 
 def put(uid: int) -> Put:
-    """A write that may be repeated."""
     return Put(FIRST_UNSEEN, {"mailboxid": MAILBOX, "uid": uid}, at=1)
 
 
 def never(error: MailmendError) -> Failing:
-    """Tables that never take a write."""
     return Failing(*[[error]] * 99)
 
 

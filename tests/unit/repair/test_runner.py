@@ -30,7 +30,6 @@ ORDER = RepairSettings("mail", (MESSAGES,), options={"delay": "60s"})
 
 @pytest.fixture
 def world() -> World:
-    """An empty mail keyspace."""
     return World()
 
 
@@ -50,7 +49,6 @@ def means(world: World, **changes: Any) -> RepairTools:
 
 
 def counted(world: World, truths: Iterable[Row]) -> None:
-    """Counters that fit the truths."""
     rows = list(truths)
     world.mail.write(Count(MAILBOX_COUNTERS, (MAILBOX,), {"count": len(rows), "unseen": len(rows)}))
 
@@ -182,8 +180,7 @@ class TestRepair:
         second = repair(ORDER, alone, no_sink)
 
         assert (first.fixed, second.suspects) == ({Verdict.PROJECT: 1}, 0)
-        seen = world.get(MAILBOX_COUNTERS, (MAILBOX,))
-        assert seen is not None
+        seen = world.seen(MAILBOX_COUNTERS, (MAILBOX,))
         assert (seen.row["count"], seen.row["unseen"]) == (1, 1)
 
     def test_too_many_fixes_stop_before_the_first(self, world: World) -> None:
@@ -342,7 +339,6 @@ class _Closing:
         self._engine, self._closed, self._broken = engine, closed, broken
 
     def detect(self, survey: Any, progress: Any) -> Any:
-        """What the engine detects, listening."""
         detection = self._engine.detect(survey, progress)
         close = detection.close
 

@@ -26,7 +26,6 @@ T = START - 30 * MICROS
 
 
 def ledger(clock: VirtualClock, **options: Any) -> Ledger:
-    """A ledger in memory."""
     return Ledger(MemoryTables(clock.micros), clock, **options)
 
 

@@ -31,7 +31,6 @@ def test_every_record_comes_back_once_and_all_of_one_key_together(rows: list[Rec
 
 
 def add_many(spill: Spill, count: int) -> None:
-    """Records of as many keys."""
     for number in range(count):
         spill.add(((number.to_bytes(8),), number))
 

@@ -16,12 +16,10 @@ RESULTS = (None, Verdict.FIXED, Verdict.HIDDEN, Verdict.MOVED, Verdict.AHEAD)
 
 
 def outcome(verdict: Verdict, result: Verdict | None = None, **facts: Any) -> Finding:
-    """What became of one suspect."""
     return Finding(Suspect("messageIdTable", (1,), Verdict.AMEND), verdict, result, **facts)
 
 
 def counted(*outcomes: Finding) -> RepairResult:
-    """The sums of some outcomes."""
     summary = RepairResult("mail", "repair")
     for one in outcomes:
         summary.count(one)

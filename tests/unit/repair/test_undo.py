@@ -44,13 +44,11 @@ def taken_back(world: World, run: RunId, *, dry_run: bool = False) -> tuple[Repa
 
 
 def run_of(summary: RepairResult) -> RunId:
-    """The run that an undo was."""
     assert summary.run is not None
     return summary.run
 
 
 def cells(world: World, table: Table, key: Key) -> Row | None:
-    """A row's values, or None."""
     seen = world.get(table, key)
     return seen.row if seen else None
 

@@ -53,7 +53,6 @@ def stored(desk: Desk) -> Stored:
 
 
 def change(mode: str, *words: str) -> FlagsChange:
-    """A change of flags."""
     return FlagsChange(FlagsMode(mode), parse_flags(words))
 
 
@@ -149,7 +148,6 @@ def once(desk: Desk, kind: type[ChangeIf | RemoveIf], happen: Callable[[], Store
 
 
 def reads_of(desk: Desk) -> int:
-    """How often the truth was read."""
     return sum(isinstance(one, Read) and one.table.name == IMAP_UID.name for one in desk.faults.seen)
 
 

@@ -36,7 +36,6 @@ def context(master: str, executors: int, *, stopped: bool = False) -> Any:
 
 
 def seconds(clock: VirtualClock, since: int) -> float:
-    """How long it took."""
     return (clock.micros() - since) / 1_000_000
 
 

@@ -135,7 +135,6 @@ def _suspects_schema() -> pa.Schema:
 
 
 def outcomes(place: Workplace, suspects: list[Suspect]) -> list[Finding]:
-    """What a task answers."""
     answered = list(findings_of(place, batches(suspects)))
     return [finding_from(line) for batch in answered for line in batch.column(0).to_pylist()]
 

@@ -32,15 +32,12 @@ class Context:
 
     @property
     def listFiles(self) -> list[str]:  # noqa: N802 - Spark's name
-        """What was added already."""
         return self.files
 
     def getConf(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """What spark-submit was given."""
         return {"spark.submit.pyFiles": self.submitted}
 
     def addPyFile(self, path: str) -> None:  # noqa: N802 - Spark's name
-        """Remember the file."""
         self.files.append(path)
 
 
