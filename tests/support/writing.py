@@ -10,7 +10,7 @@ from cql.statements import Operation
 from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID
 from model.errors import MailmendError, Unjournalled
 from model.ids import MailboxId
-from model.messages.flags import parse_flags
+from model.messages.flags import FlagsChange, FlagsMode, parse_flags
 from model.messages.message import MessageKey, NewMail
 from model.operations import Read, Scan
 from model.projections.findings import Suspect
@@ -22,6 +22,7 @@ from tests.support.memory_blobs import MemoryBlobs
 from tests.support.mending import Workplace
 
 Fits = Callable[[Operation], bool]
+SEEN = FlagsChange(FlagsMode.ADD, parse_flags([r"\Seen"]))
 
 
 @dataclass(slots=True)
@@ -153,3 +154,8 @@ def mail(subject: str = "hello", *flags: str) -> NewMail:
     """A small mail."""
     header = f"Subject: {subject}\r\n\r\n".encode()
     return NewMail(header, b"body\r\n", datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC), flags=parse_flags(flags))
+
+
+def change(mode: str, *words: str) -> FlagsChange:
+    """A change of flags, in IMAP's spelling."""
+    return FlagsChange(FlagsMode(mode), parse_flags(words))

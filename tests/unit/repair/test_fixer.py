@@ -29,12 +29,6 @@ from tests.support.repairing import LONG_AGO, T, World, mirror_row, mirror_suspe
 from tests.support.repairing import MAILBOX as MAILBOX_ID
 
 
-@pytest.fixture
-def world() -> World:
-    """An empty mail keyspace with a run under way."""
-    return World()
-
-
 class TestMirror:
     """messageIdTable follows imapUidTable."""
 

@@ -15,12 +15,6 @@ from tests.support.clock import START
 from tests.support.repairing import DAY_SECONDS, LONG_AGO, World, content_row, message, mirror_suspect, place, truth_row
 
 
-@pytest.fixture
-def world() -> World:
-    """An empty mail keyspace with a run under way."""
-    return World()
-
-
 class TestLastTraces:
     """Projections without truth: withdrawn, restored or reported."""
 

@@ -18,12 +18,6 @@ from tests.support.progress import SilentProgress
 from tests.support.repairing import MAILBOX, World, mirror_row, mirror_suspect, place, truth_row
 
 
-@pytest.fixture
-def world() -> World:
-    """An empty mail keyspace with a run under way."""
-    return World()
-
-
 def answer_lost(world: World, kind: type, *, done: bool) -> None:
     """Conditional writes of that kind get no answer: done or not, nobody says."""
 

@@ -37,12 +37,6 @@ SCANNED = TargetMailboxes((MailboxId(MAILBOX),), scan=True)
 ELSEWHERE = uuid_at(77, 77)
 
 
-@pytest.fixture
-def world() -> World:
-    """An empty mail keyspace with a run under way."""
-    return World()
-
-
 def found(world: World, target: Target) -> TargetSuspects:
     """What a look at the target finds."""
     engine = Targeted(world.mail, world.ledger, world.clock, target)

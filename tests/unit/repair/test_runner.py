@@ -28,11 +28,6 @@ from tests.support.repairing import LONG_AGO, MAILBOX, World, content_row, messa
 ORDER = RepairSettings("mail", (MESSAGES,), options={"delay": "60s"})
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def means(world: World, **changes: Any) -> RepairTools:
     """What works on the world, with the engine that needs no Spark."""
     leases = Leases(world.kept, world.clock, "us")

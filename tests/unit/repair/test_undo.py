@@ -29,12 +29,6 @@ from tests.support.repairing import (
 )
 
 
-@pytest.fixture
-def world() -> World:
-    """An empty mail keyspace with a run under way."""
-    return World()
-
-
 def taken_back(world: World, run: RunId, *, dry_run: bool = False) -> tuple[RepairResult, list[Finding]]:
     """Undo a run, and what became of each row."""
     outcomes: list[Finding] = []
