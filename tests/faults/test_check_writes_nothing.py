@@ -169,9 +169,7 @@ def test_named_messages_and_mailboxes_are_only_looked_at(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    "command", first_of([(("repair", "messages", "--dry-run"),), (("check", "all"),)]), ids=" ".join
-)
+@pytest.mark.parametrize("command", first_of(["repair messages --dry-run", "check all"]))
 def test_looking_with_spark_writes_nothing(
     spark: SparkSession,
     cluster: CassandraCluster,

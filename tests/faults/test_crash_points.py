@@ -18,7 +18,7 @@ from model.schema.table import Row
 from repair.clock import SystemClock
 from tests.support.crashing import OPERATIONS
 from tests.support.keyspaces import LEDGER, MAIL, created, dropped
-from tests.support.mending import Workplace
+from tests.support.repairing import Workplace
 from tests.support.servers import CassandraServer
 from tests.support.thorough import first_of
 

@@ -44,7 +44,7 @@ from repair.writing.truth_writes import WriterSettings
 from tests.support.commands import contact_of
 from tests.support.keyspaces import LEDGER, MAIL, created, dropped
 from tests.support.memory_blobs import MemoryBlobs
-from tests.support.mishaps import Actor, Killed, Kind, Mishap, Network, Wire
+from tests.support.mishaps import Actor, Killed, Kind, Mishap, Network, wire
 from tests.support.oracle import expected_suspects
 from tests.support.progress import SilentProgress
 from tests.support.repairing import content_row, mirror_row, truth_row
@@ -150,8 +150,8 @@ class Traffic:
 
     def _born(self) -> tuple[Actor, MessageStore]:
         actor = Actor(self.network, late=False)
-        lags = LagJournal(Wire(self.ledger, Actor(self.network, late=False)), self.name, self.clock)
-        return actor, MessageStore(Wire(self.mail, actor), self.blobs, lags, self.clock, settings=SETTINGS)
+        lags = LagJournal(wire(self.ledger, Actor(self.network, late=False)), self.name, self.clock)
+        return actor, MessageStore(wire(self.mail, actor), self.blobs, lags, self.clock, settings=SETTINGS)
 
     def _mishaps(self) -> list[Mishap]:
         match self.chance.randrange(8) if not self.lucky else None:

@@ -48,9 +48,9 @@ from tests.support.commands import contact_of
 from tests.support.keyspaces import LEDGER, MAIL, created, dropped
 from tests.support.mailbox_model import Add, Copy, Delete, Mailboxes, Move, Operation, SetFlags, landed_on, mailboxes_of
 from tests.support.memory_blobs import MemoryBlobs
-from tests.support.mending import Workplace
-from tests.support.mishaps import Actor, Alongside, Killed, Mishap, Network, Wire
+from tests.support.mishaps import Actor, Killed, Mishap, Network, alongside, wire
 from tests.support.oracle import expected_suspects
+from tests.support.repairing import Workplace
 from tests.support.servers import CassandraServer
 from tests.support.skewed import SkewedClock
 from tests.support.store_stories import HARMLESS, MISHAPS, MOMENTS, WISHES, Wish
@@ -83,7 +83,7 @@ class Arena:
     @property
     def users_mail(self) -> Tables:
         """The mail tables as all but the repairs reach them."""
-        return Alongside(self.mail, self.twin) if self.twin else self.mail
+        return alongside(self.mail, self.twin) if self.twin else self.mail
 
 
 @dataclass(slots=True)
@@ -126,7 +126,7 @@ class StoreMachine(RuleBasedStateMachine):
         clock = SkewedClock(self.at.clock, timedelta(seconds=self.at.skews[number]), self.numbers)
         settings = WriterSettings(threads=1, stamp=self.stamp, retries=self.at.retries, rounds_max=10)
         lags = self.journal(actor, clock)
-        return Writer(actor, MessageStore(Wire(self.at.users_mail, actor), self.blobs, lags, clock, settings=settings))
+        return Writer(actor, MessageStore(wire(self.at.users_mail, actor), self.blobs, lags, clock, settings=settings))
 
     @rule(writer=WRITERS, wish=WISHES)
     def write(self, writer: int, wish: Wish) -> None:
@@ -283,17 +283,17 @@ class StoreMachine(RuleBasedStateMachine):
         """Mend what was journalled."""
         order, means = self.repairing(actor, 0.0)
         journal = self.journal(actor, self.at.clock)
-        return repair_lags(journal, Wire(self.at.mail, actor), order, means, lambda _: None)
+        return repair_lags(journal, wire(self.at.mail, actor), order, means, lambda _: None)
 
     def journal(self, actor: Actor, clock: Clock) -> LagJournal:
         """Where lags go: into the ledger, or on disk."""
         spool = Spool(Path(self.folder.name), "mail")
-        return LagJournal(Wire(self.at.ledger, actor), "mail", clock, spool)
+        return LagJournal(wire(self.at.ledger, actor), "mail", clock, spool)
 
     def repairing(self, actor: Actor, delay: float) -> tuple[RepairSettings, RepairTools]:
         """What a repair is asked for, and what it works with."""
-        ledger = Wire(self.at.ledger, actor) if self.at.virtual else self.at.ledger  # leases would stay for hours
-        place = Workplace(Wire(self.at.mail, actor), ledger, self.at.clock, self.at.nodes)
+        ledger = wire(self.at.ledger, actor) if self.at.virtual else self.at.ledger  # leases would stay for hours
+        place = Workplace(wire(self.at.mail, actor), ledger, self.at.clock, self.at.nodes)
         return place.order(self.at.timing, delay), place.means(self.at.timing, LEASE_SECONDS)
 
     def rows(self, table: Any, tables: Tables | None = None) -> list[Row]:

@@ -2,13 +2,11 @@
 
 import asyncio
 import os
-import resource
 import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -23,6 +21,7 @@ from model.ids import BlobId
 from model.queue.messages import BlobKind
 from repair.clock import SystemClock
 from tests.support.blobs import RANDOM_IDS, SHARED_IDS
+from tests.support.disk import full_after
 
 BODY = BlobKind.BODY
 OWN = BlobId("1_692_0f9a3c1e-7b0d-4c55-9a51-2f60d4a8c7e1")
@@ -58,17 +57,6 @@ async def _listed(blobs: NamedBlobs) -> set[BlobId]:
 def listed(blobs: NamedBlobs) -> set[BlobId]:
     """What a scan shows."""
     return asyncio.run(_listed(blobs))
-
-
-@contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
-    """A disk that is full for any file greater than that."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_blobs_are_found_by_whoever_opens_the_folder_next(root: Path, blobs: NamedBlobs) -> None:
@@ -202,7 +190,7 @@ def test_a_missing_blob_is_missing_where_the_store_is_there(root: Path, blobs: N
 def test_a_full_disk_leaves_nothing_half(root: Path, blobs: NamedBlobs) -> None:
     """Neither a blob nor the beginning of one; what was there stays."""
     kept = asyncio.run(blobs.put(b"x", BODY))
-    with files_of_at_most(1000), pytest.raises(BlobsUnreachable, match="cannot be reached"):
+    with full_after(1000), pytest.raises(BlobsUnreachable, match="cannot be reached"):
         asyncio.run(blobs.put(b"x" * 5000, BODY))
     assert listed(blobs) == {kept}
     assert not list((root / ".unfinished").iterdir())

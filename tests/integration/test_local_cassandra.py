@@ -322,12 +322,14 @@ def test_passwords_and_tls_are_asked_for_where_wished(guarded: GuardedNode) -> N
     assert not probes.reaches_all(host, port)
 
 
+@pytest.mark.thorough
 def test_three_nodes_know_each_other(three_nodes: ThreeNodes) -> None:
     for host in three_nodes.hosts:
         peers = {str(row.peer) for row in ask(host, three_nodes.port, "SELECT peer FROM system.peers")}
         assert peers == set(three_nodes.hosts) - {host}
 
 
+@pytest.mark.thorough
 def test_a_killed_node_of_three_comes_back(three_nodes: ThreeNodes) -> None:
     # When one is killed
     three_nodes.kill(3)

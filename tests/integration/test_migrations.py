@@ -1,8 +1,8 @@
 """Migrations on a real server: planned, applied, killed and resumed, refused, taken over, left alone."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,10 @@ from cql.migrate.files import shipped
 from cql.migrate.history import History
 from cql.migrate.migrator import Migrator
 from cql.migrate.rollout import RolloutRequest
+from cql.statements import Operation
 from model.catalog.mail import SCHEMA
 from model.migrations.history import MigrationState, StatementState
 from model.migrations.plan import declared_by
-from model.operations import Applied, Conditional, Read, Seen, Write
 from model.schema.difference import differences
 from model.schema.table import Row
 from repair.clock import SystemClock
@@ -32,6 +32,7 @@ from tests.support.migrating import SHOP, folder, written
 from tests.support.migration_twin import Killed
 from tests.support.progress import SilentProgress
 from tests.support.servers import CassandraServer
+from tests.support.surrounded import SurroundedTables
 
 pytestmark = pytest.mark.cassandra
 
@@ -152,38 +153,17 @@ class KilledServer:
         raise Killed
 
 
-@dataclass(frozen=True, slots=True)
-class KilledRows:
-    """The ledger, of which a killed applier gets no answer."""
-
-    keyspace: Keyspace
-    server: KilledServer
-
-    def read(self, read: Read) -> Sequence[Seen]:
-        """Rows."""
-        self._alive()
-        return self.keyspace.read(read)
-
-    def write(self, write: Write) -> None:
-        """One write."""
-        self._alive()
-        self.keyspace.write(write)
-
-    def attempt(self, write: Conditional) -> Applied:
-        """One conditional write."""
-        self._alive()
-        return self.keyspace.attempt(write)
-
-    def _alive(self) -> None:
-        if self.server.dead:
-            raise Killed
-
-
 def migrator(server: KilledServer, ledger: Keyspace, keyspace: str) -> Migrator:
     """What an applier works with who may be killed."""
-    clock, rows = SystemClock(), KilledRows(ledger, server)
-    history = History(rows, clock, keyspace, "a test", "0.1.0")  # type: ignore[arg-type] # nor does a history
-    leases = Leases(rows, clock, "a test")  # type: ignore[arg-type] # leases need no more of a ledger
+
+    def alive(_: Operation, carry_out: Callable[[], Any]) -> Any:
+        if server.dead:
+            raise Killed
+        return carry_out()
+
+    clock, rows = SystemClock(), SurroundedTables(ledger, alive)
+    history = History(rows, clock, keyspace, "a test", "0.1.0")
+    leases = Leases(rows, clock, "a test")
     agreement = Agreement(CassandraNodes(server.cluster), clock)
     return Migrator(server, clock, agreement, SilentProgress(), history, lambda _: history, lambda: leases)
 

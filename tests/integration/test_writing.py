@@ -1,6 +1,6 @@
 """The store, the journal of lags and the loader on a real Cassandra."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from cql.driver.session import Contact, Keyspace, connect
+from cql.statements import Operation
 from mailqueue.blobs.object_storage import open_files
 from model.catalog.mail import IMAP_UID, MAILBOX, MESSAGE_COUNTER, MESSAGE_ID, MESSAGE_V3
 from model.errors import TimedOut
 from model.ids import MailboxId, MessageId
 from model.messages.flags import FlagsChange, FlagsMode, flags_of, parse_flags
 from model.messages.message import Attachment
-from model.operations import Change, Read, Remove, Scan
+from model.operations import Change, Read, Remove, Scan, Write
 from model.ports import Blobs
 from model.projections.findings import Finding
 from model.projections.verdicts import Verdict
@@ -30,9 +31,10 @@ from repair.writing.message_store import MessageStore
 from repair.writing.truth_writes import StampSource, WriterSettings
 from tests.support.awkward import AWKWARD, mbox_of
 from tests.support.keyspaces import LEDGER, MAIL, created, dropped
-from tests.support.mending import Workplace
 from tests.support.progress import SilentProgress
+from tests.support.repairing import Workplace
 from tests.support.servers import CassandraServer
+from tests.support.surrounded import SurroundedTables
 from tests.support.writing import LagList, mail
 
 SETTINGS = (*(WriterSettings(stamp=stamp) for stamp in StampSource), WriterSettings(strong=False))
@@ -172,26 +174,18 @@ def test_a_row_without_modseq_is_changed_on_its_other_columns(office: Office) ->
         assert store.set_flags(stored.place, change("add", r"\Seen")).modseq == 2
 
 
-class Cut:
-    """Tables whose writes to the mirror fail."""
-
-    def __init__(self, tables: Keyspace) -> None:
-        self._tables = tables
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._tables, name)
-
-    def write_all(self, writes: Any) -> Any:
-        """Refuse the mirror's, carry out the others."""
-        answers = iter(self._tables.write_all([one for one in writes if one.table is not MESSAGE_ID]))
-        return [TimedOut("cut") if one.table is MESSAGE_ID else next(answers) for one in writes]
+def cut(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+    """Writes to the mirror fail."""
+    if isinstance(operation, Write) and operation.table is MESSAGE_ID:
+        raise TimedOut("cut")
+    return carry_out()
 
 
 def test_lags_are_journalled_spooled_and_mended(office: Office, tmp_path: Path) -> None:
     """In the ledger and in a local file: one call drains, mends exactly them, and forgets them."""
     inbox, spool = office.mailbox(), Spool(tmp_path, "mail")
     journal = LagJournal(office.ledger, "mail", office.clock, spool)
-    with MessageStore(Cut(office.mail), office.blobs, journal, office.clock) as store:
+    with MessageStore(SurroundedTables(office.mail, cut), office.blobs, journal, office.clock) as store:
         stored = store.add(inbox, mail("lags", "work"))
         assert stored.lagged
         spool.append([])

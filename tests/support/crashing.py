@@ -11,72 +11,41 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from cql.driver.session import Contact, connect
-from model.errors import MailmendError
+from cql.statements import Operation
 from model.ids import MailboxId
 from model.messages.flags import FlagsChange, FlagsMode, parse_flags
 from model.messages.message import NewMail, Stored
-from model.operations import Applied, Conditional, Read, Scan, Seen, Write
-from model.ports import Tables
-from model.schema.table import Row
+from model.operations import Conditional, Write
 from repair.clock import SystemClock
 from repair.ledger.lags import LagJournal
 from repair.writing.message_store import MessageStore
 from repair.writing.truth_writes import WriterSettings
 from tests.support.memory_blobs import MemoryBlobs
+from tests.support.surrounded import SurroundedTables
 
 FAR = 10_000
 """More writes than any operation makes: a child that is given this one is never killed."""
 
 
+@dataclass(slots=True)
 class Killing:
-    """Tables that count writes, once armed, and SIGKILL the process before the n-th of them."""
+    """Counts writes, once armed, and SIGKILLs the process before the one after so many."""
 
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
-        self._left = FAR
+    left: int = FAR
 
-    def arm(self, writes: int) -> None:
-        """Let so many writes pass."""
-        self._left = writes
-
-    def read(self, read: Read) -> Sequence[Seen]:
-        """Read, as ever."""
-        return self._tables.read(read)
-
-    def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:
-        """Read, as ever."""
-        return self._tables.read_all(reads)
-
-    def scan(self, scan: Scan) -> Iterator[Row]:
-        """Read, as ever."""
-        return self._tables.scan(scan)
-
-    def write(self, write: Write) -> None:
-        """Write, or die."""
-        self._count()
-        self._tables.write(write)
-
-    def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
-        """One after the other, so that each gap between two is a crash point."""
-        for write in writes:
-            self.write(write)
-        return [None] * len(writes)
-
-    def attempt(self, write: Conditional) -> Applied:
-        """Write, or die."""
-        self._count()
-        return self._tables.attempt(write)
-
-    def _count(self) -> None:
-        if self._left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        self._left -= 1
+    def __call__(self, operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        """Read as ever; write, or die."""
+        if isinstance(operation, Write | Conditional):
+            if self.left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            self.left -= 1
+        return carry_out()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +118,13 @@ def act(arguments: Sequence[str], operation: str, writes: int, *, strong: bool) 
     """One child's life."""
     host, port, keyspace, ledger = arguments
     with connect(Contact(hosts=(host,), port=int(port))) as cluster:
-        clock, tables = SystemClock(), Killing(cluster.keyspace(keyspace))
+        clock, killing = SystemClock(), Killing()
+        tables = SurroundedTables(cluster.keyspace(keyspace), killing)
         journal = LagJournal(cluster.keyspace(ledger), keyspace, clock)
         settings = WriterSettings(strong=strong, threads=1)
         with MessageStore(tables, MemoryBlobs(clock), journal, clock, settings=settings) as store:
             scene = prepared(store, clock)
-            tables.arm(writes)
+            killing.left = writes
             OPERATIONS[operation](scene)
 
 

@@ -5,20 +5,18 @@ done, or was not, or is done later: a plain one within the time that one write m
 next looks at its partition at SERIAL, as Paxos has it. Reads time out too.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any
 
 from cql.statements import Operation
-from model.errors import DoubtfulWrite, MailmendError, NotEnoughReplicas, TimedOut
+from model.errors import DoubtfulWrite, NotEnoughReplicas, TimedOut
 from model.instants import MICROS
-from model.operations import Applied, Conditional, Count, Level, Put, PutIfAbsent, Read, Scan, Seen, Write
+from model.operations import Conditional, Count, Level, Put, PutIfAbsent, Read, Scan, Write
 from model.ports import Clock, Tables
-from model.schema.table import Key, Row
-
-Sent = TypeVar("Sent", bound=Write | Conditional)
-Answer = TypeVar("Answer")
+from model.schema.table import Key
+from tests.support.surrounded import SurroundedTables
 
 WRITE_SECONDS = 10.0
 """How long after it was sent a plain write may still arrive: as long as the store lets one write take."""
@@ -139,106 +137,52 @@ class Actor:
         raise Killed
 
 
-@dataclass(slots=True)
-class Wire:
-    """Tables as one actor reaches them. Implements `model.ports.Tables`."""
-
-    tables: Tables
-    actor: Actor
-
-    def read(self, read: Read) -> Sequence[Seen]:
-        """Read, or hear nothing."""
-        self._listen(read)
-        return self.tables.read(read)
-
-    def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:
-        """One after the other."""
-        return [_caught(self.read, read) for read in reads]
-
-    def scan(self, scan: Scan) -> Iterator[Row]:
-        """Read, or hear nothing."""
-        self._listen(scan)
-        return self.tables.scan(scan)
-
-    def write(self, write: Write) -> None:
-        """Write, or not."""
-        self._send(write, self.tables.write)
-
-    def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
-        """One after the other."""
-        return [_caught(self.write, write) for write in writes]
-
-    def attempt(self, write: Conditional) -> Applied:
-        """Write, or not."""
-        return self._send(write, self.tables.attempt)
-
-    def _listen(self, operation: Read | Scan) -> None:
-        self.actor.before_each()
-        kind = self.actor.befalls(operation)
-        self.actor.network.pass_by(operation)
-        if kind is Kind.DEAF:
-            raise TimedOut("a read got no answer")
-
-    def _send(self, write: Sent, carry_out: Callable[[Sent], Answer]) -> Answer:
-        self.actor.before_each()
-        self.actor.before_write()
-        kind = self.actor.befalls(write)
-        self.actor.network.pass_by(write)
-        match kind:
-            case None | Kind.DEAF:
-                return carry_out(write)
-            case Kind.KILLED_BEFORE:
-                self.actor.die()
-            case Kind.KILLED_AFTER:
-                carry_out(write)
-                self.actor.die()
-            case Kind.REFUSED:
-                raise NotEnoughReplicas("too few replicas were alive")
-            case Kind.DONE:
-                carry_out(write)
-            case Kind.LATE if self.actor.late:
-                self.actor.network.delay(self.tables, write)
-            case Kind.LATE | Kind.LOST:
-                pass
-        raise DoubtfulWrite("no answer in time") if isinstance(write, Count | Conditional) else TimedOut("no answer")
+def wire(tables: Tables, actor: Actor) -> SurroundedTables:
+    """Tables as one actor reaches them."""
+    return SurroundedTables(tables, lambda operation, carry_out: _passed(tables, actor, operation, carry_out))
 
 
-@dataclass(frozen=True, slots=True)
-class Alongside:
-    """Tables whose writes are repeated on a twin: what would have become of it without those who write elsewhere.
+def _passed(tables: Tables, actor: Actor, operation: Operation, carry_out: Callable[[], Any]) -> Any:
+    writing = isinstance(operation, Write | Conditional)
+    actor.before_each()
+    if writing:
+        actor.before_write()
+    kind = actor.befalls(operation)
+    actor.network.pass_by(operation)
+    if kind is None or (writing and kind is Kind.DEAF):
+        return carry_out()
+    if not isinstance(operation, Write | Conditional):
+        raise TimedOut("a read got no answer")
+    match kind:
+        case Kind.KILLED_BEFORE:
+            actor.die()
+        case Kind.KILLED_AFTER:
+            carry_out()
+            actor.die()
+        case Kind.REFUSED:
+            raise NotEnoughReplicas("too few replicas were alive")
+        case Kind.DONE:
+            carry_out()
+        case Kind.LATE if actor.late:
+            actor.network.delay(tables, operation)
+        case _:
+            pass  # lost
+    raise DoubtfulWrite("no answer in time") if isinstance(operation, Count | Conditional) else TimedOut("no answer")
 
-    Implements `model.ports.Tables`.
-    """
 
-    tables: Tables
-    twin: Tables
+def alongside(tables: Tables, twin: Tables) -> SurroundedTables:
+    """Tables whose writes are repeated on a twin: what would have become of it without those who write elsewhere."""
 
-    def read(self, read: Read) -> Sequence[Seen]:
-        """Read; the twin is not asked."""
-        return self.tables.read(read)
+    def both(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        if isinstance(operation, Conditional):
+            answer = twin.attempt(operation)
+            assert carry_out() == answer
+            return answer
+        if isinstance(operation, Write):
+            twin.write(operation)
+        return carry_out()
 
-    def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:
-        """Read; the twin is not asked."""
-        return self.tables.read_all(reads)
-
-    def scan(self, scan: Scan) -> Iterator[Row]:
-        """Read; the twin is not asked."""
-        return self.tables.scan(scan)
-
-    def write(self, write: Write) -> None:
-        """Write to both."""
-        self.twin.write(write)
-        self.tables.write(write)
-
-    def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
-        """Write to both."""
-        return [_caught(self.write, write) for write in writes]
-
-    def attempt(self, write: Conditional) -> Applied:
-        """Write to both, which must agree about it."""
-        applied = self.tables.attempt(write)
-        assert self.twin.attempt(write) == applied
-        return applied
+    return SurroundedTables(tables, both)
 
 
 def _is_serial(operation: Operation) -> bool:
@@ -249,10 +193,3 @@ def _partition(operation: Read | Write | Conditional) -> tuple[str, Key]:
     table = operation.table
     key = table.key_of(operation.row) if isinstance(operation, Put | PutIfAbsent) else operation.key
     return table.name, key[: len(table.partition)]
-
-
-def _caught(carry_out: Callable[[Any], Answer], operation: Operation) -> Answer | MailmendError:
-    try:
-        return carry_out(operation)
-    except MailmendError as error:
-        return error

@@ -19,7 +19,7 @@ from repair.writing.message_store import MessageStore
 from repair.writing.truth_writes import DEFAULTS, WriterSettings
 from tests.support.clock import VirtualClock
 from tests.support.memory_blobs import MemoryBlobs
-from tests.support.mending import Workplace
+from tests.support.repairing import Workplace
 
 Fits = Callable[[Operation], bool]
 SEEN = FlagsChange(FlagsMode.ADD, parse_flags([r"\Seen"]))

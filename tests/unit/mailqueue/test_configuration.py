@@ -17,7 +17,7 @@ from model.queue.configuration import AGGREGATE, DEFAULT, ConfigurationEvent, Qu
 from model.queue.slices import Slicing
 from tests.support.clock import VirtualClock
 from tests.support.in_turn import InTurn
-from tests.support.mishaps import Actor, Killed, Kind, Mishap, Network, Wire
+from tests.support.mishaps import Actor, Killed, Kind, Mishap, Network, wire
 from tests.support.striking import Strike, of
 
 HALF = QueueConfiguration(Slicing(timedelta(minutes=30), 2), 500)
@@ -38,7 +38,7 @@ class Scene:
     @property
     def wire(self) -> Tables:
         """The event store as the starter reaches it."""
-        return Wire(self.tables, self.starter)
+        return wire(self.tables, self.starter)
 
     def befallen(self, kind: Kind, times: int = 1) -> "Scene":
         """The same, with this to come."""

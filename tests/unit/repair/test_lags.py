@@ -27,8 +27,8 @@ from repair.writing.message_store import MessageStore
 from tests.support.clock import VirtualClock, uuid_at
 from tests.support.disk import full_after
 from tests.support.memory_blobs import MemoryBlobs
-from tests.support.mending import Workplace
 from tests.support.progress import SilentProgress
+from tests.support.repairing import Workplace
 from tests.support.writing import Desk, Faults, mail, on
 
 SUSPECT = Suspect("messageIdTable", (uuid_at(0, 1), 7), Verdict.PROJECT, (uuid_at(0, 2),))
