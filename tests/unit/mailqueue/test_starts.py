@@ -71,15 +71,6 @@ def test_on_an_empty_queue_it_goes_as_far_as_it_may(now: datetime, behind: timed
     assert now - furthest < grace_of(window) + window
 
 
-@given(current=INSTANTS, live=st.none() | INSTANTS, now=INSTANTS, window=WINDOWS)
-def test_moving_it_once_more_moves_nothing(
-    current: datetime, live: datetime | None, now: datetime, window: timedelta
-) -> None:
-    """Two movers who have seen the same want the same."""
-    moved = next_browse_start(current, live, now, window)
-    assert next_browse_start(moved, live, now, window) == moved
-
-
 @given(now=INSTANTS, skew=SKEWS, behind=SPANS, window=WINDOWS)
 def test_a_skewed_clock_puts_mails_into_live_slices(
     now: datetime, skew: timedelta, behind: timedelta, window: timedelta

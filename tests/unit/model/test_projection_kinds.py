@@ -7,13 +7,13 @@ from uuid import UUID
 import pytest
 
 from model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES, PATHS
-from model.operations import Change, Conditional, Put, PutIfAbsent, Read, Remove, Seen, Write
+from model.operations import Change, Conditional, Put, PutIfAbsent, Read, Remove, RemoveIf, Seen, Write
 from model.projections.findings import Finding, Look, Suspect
 from model.projections.groups import within
 from model.projections.mirror import exactly
 from model.projections.projection import Projection
 from model.projections.verdicts import Verdict
-from model.schema.table import Row
+from model.schema.table import Column, Row
 from tests.support.repairing import LONG_AGO, MAILBOX, T, message, mirror_row, place, truth_row
 
 MIRROR, UNSEEN, LABELS, COUNTS = MESSAGES.mirror, MESSAGES.filters[0], MESSAGES.unions[0], MESSAGES.counts[0]
@@ -92,6 +92,18 @@ class TestReading:
         allowed = [within({"count": 2}, {"count": 1}, {"count": count}) for count in (None, 1, 2, 3, 4)]
         assert allowed == [False, False, True, True, False]
         assert within({"count": 0}, {"count": 0}, {})
+
+
+def test_an_exact_removal_expects_every_plain_column() -> None:
+    """Nulls too; sets follow the modseq."""
+    expected = {name: TRUTH.get(name) for name in IMAP_UID.plain if name not in {"messageid", "mailboxid", "uid"}}
+    assert exactly(IMAP_UID, TRUTH) == RemoveIf(IMAP_UID, IMAP_UID.key_of(TRUTH), expected)
+
+
+def test_a_column_that_the_truth_lacks_is_left_alone() -> None:
+    """An amended row keeps what nobody can rebuild."""
+    wide = MESSAGE_ID.with_columns((*MESSAGE_ID.columns, Column("extra", "text")))
+    assert replace(MIRROR, table=wide).row_of(TRUTH) == MIRROR.row_of(TRUTH)
 
 
 class TestLookingAt:

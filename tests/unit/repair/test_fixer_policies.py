@@ -7,12 +7,11 @@ import pytest
 
 from cql.statements import Operation
 from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3
-from model.instants import MICROS
 from model.operations import RemoveIf
 from model.projections.findings import Suspect
 from model.projections.verdicts import Verdict
 from tests.support.clock import START
-from tests.support.repairing import DAY_SECONDS, LONG_AGO, World, content_row, message, mirror_suspect, place, truth_row
+from tests.support.repairing import LONG_AGO, World, content_row, message, mirror_suspect, place, truth_row
 
 
 class TestLastTraces:
@@ -46,15 +45,6 @@ class TestLastTraces:
             name: cell for name, cell in truth.items() if cell is not None
         }
 
-    def test_what_is_no_last_trace_is_withdrawn_even_then(self, world: World) -> None:
-        truth = world.message(truth_row(), content=False)
-        world.remove(IMAP_UID, IMAP_UID.key_of(truth), at=LONG_AGO + 1)
-
-        (outcome,) = world.revisit([mirror_suspect(truth, Verdict.WITHDRAW, known=False)], dangling="restore")
-
-        assert outcome.result is Verdict.FIXED
-        assert world.get(MESSAGE_ID, place(truth)) is None
-
 
 class TestQuarantine:
     """Truth rows whose content is lost."""
@@ -70,15 +60,6 @@ class TestQuarantine:
         assert world.get(FIRST_UNSEEN, place(truth)) is None
         recorded = {one.suspect.projection for one in world.ledger.findings(world.run)}
         assert recorded == {"messageIdTable", "firstUnseen", "messageDeleted"}
-
-    def test_nothing_younger_than_a_day_is_quarantined(self, world: World) -> None:
-        young = truth_row(born=START - (DAY_SECONDS - 1) * MICROS)
-        world.message(young, content=False)
-
-        (outcome,) = world.revisit([mirror_suspect(young, Verdict.LOST_CONTENT)], orphans="quarantine")
-
-        assert (outcome.verdict, outcome.result) == (Verdict.LOST_CONTENT, None)
-        assert world.get(IMAP_UID, IMAP_UID.key_of(young)) is not None
 
     def test_an_orphan_that_changed_meanwhile_stays(self, world: World) -> None:
         truth = world.message(truth_row(), content=False)
@@ -118,14 +99,3 @@ class TestLeaks:
         (outcome,) = world.revisit([Suspect("messageV3", (message(1),), Verdict.LEAK)], leaks="collect")
 
         assert (outcome.verdict, outcome.result) == (Verdict.AGREE, None)
-
-    @pytest.mark.parametrize(
-        ("born", "written"), [(START - 3600 * MICROS, LONG_AGO), (LONG_AGO, START - 3600 * MICROS)]
-    )
-    def test_nothing_younger_than_a_day_is_collected(self, world: World, born: int, written: int) -> None:
-        world.put(MESSAGE_V3, content_row(message(1, born)), at=written)
-
-        (outcome,) = world.revisit([Suspect("messageV3", (message(1, born),), Verdict.LEAK)], leaks="collect")
-
-        assert (outcome.verdict, outcome.result) == (Verdict.LEAK, None)
-        assert world.get(MESSAGE_V3, (message(1, born),)) is not None

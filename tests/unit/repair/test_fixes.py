@@ -3,20 +3,18 @@
 import pickle
 from itertools import chain
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cql.memory import MemoryTables
-from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGES, PATHS
+from model.catalog.mail import MESSAGE_ID, MESSAGES
 from model.operations import Change, Put, PutIfAbsent, Read, Remove, RemoveIf, Seen, Write
-from model.projections.findings import Finding, Look, RepairPolicy, Suspect
-from model.projections.mirror import Mirror, exactly
+from model.projections.findings import Finding, Look, RepairPolicy
 from model.projections.verdicts import MENDABLE, Verdict
 from model.schema.table import Row
-from repair.decisions.recheck import fixed_at, older_than_a_day, rule
+from repair.decisions.recheck import rule
 from repair.mending.fixer import shows
-from tests.support.clock import START, uuid_at
+from tests.support.clock import START
 from tests.support.repairing import LONG_AGO, MAILBOX, T, World, mirror_row, mirror_suspect, place, truth_row
 
 RUN = World().run
@@ -166,77 +164,9 @@ class TestRestraint:
         assert ruled.result in {None, Verdict.MOVED, Verdict.AHEAD}
         assert (ruled.result is None) == (ruled.verdict is Verdict.AGREE)
 
-    @given(truths, projections)
-    def test_every_write_of_a_fix_is_stamped_t(self, truth: Row, projected: Row | None) -> None:
-        """None is left to the driver's clock."""
-        for other in (truth, None):
-            fix = fix_of(other, projected)
-            assert {getattr(write, "at", None) for write in (fix.writes if fix else ())} <= {T}
-
-    def test_a_mirror_that_is_only_reported_gives_no_fix(self) -> None:
-        """Paths of mailboxes."""
-        mirror = PATHS.mirror
-        path = {"namespace": "#private", "user": "u", "mailboxname": "INBOX", "mailboxid": MAILBOX, "uidvalidity": 1}
-        suspect = Suspect(mirror.name, (MAILBOX,), Verdict.PROJECT)
-
-        ruled = rule(Look(suspect, PATHS, mirror, truths=(Seen(path),)), ERRAND, START)
-
-        assert not ruled.changes
-        assert (ruled.verdict, ruled.due) == (Verdict.PROJECT, False)
-
-    def test_a_truth_of_keys_alone_is_never_removed(self) -> None:
-        """Its removal could be conditional on nothing."""
-        bare = {name: cell if name in {"messageid", "mailboxid", "uid"} else None for name, cell in truth_row().items()}
-        suspect = mirror_suspect(truth_row(), Verdict.LOST_CONTENT)
-        look = Look(suspect, MESSAGES, MESSAGES.mirror, truths=(Seen(bare),), has_content=False)
-        errand = RepairPolicy(RUN, T, 5.0, MENDABLE, orphans="quarantine")
-
-        ruled = rule(look, errand, START)
-
-        assert not ruled.changes
-
 
 class TestPieces:
     """The small rules that fixes are made of."""
-
-    @given(truths)
-    def test_the_truth_returns_from_its_mirror(self, truth: Row) -> None:
-        """Restoring is the inverse of mirroring."""
-        assert MESSAGES.mirror.restored(MESSAGES.mirror.row_of(truth)) == truth
-
-    def test_a_column_that_the_truth_lacks_is_left_alone(self) -> None:
-        """An amended row keeps what nobody can rebuild."""
-        wide = MESSAGE_ID.with_columns((*MESSAGE_ID.columns, FIRST_UNSEEN.column("uid").__class__("extra", "text")))
-        mirror = Mirror(IMAP_UID, wide, MESSAGES.mirror.key, MESSAGES.mirror.compared)
-
-        assert "extra" not in mirror.row_of(truth_row())
-
-    @pytest.mark.parametrize(("newest", "at"), [(LONG_AGO, T), (T, T), (T + 7, T + 8)])
-    def test_the_stamp_of_a_fix_follows_from_its_image(self, newest: int, at: int) -> None:
-        """T, or just above what lay ahead: an undo must know."""
-        image = Finding(
-            mirror_suspect(truth_row(), Verdict.AMEND), Verdict.AMEND, projected=seen(mirror_row(truth_row()), newest)
-        )
-
-        assert fixed_at(image, T) == at
-
-    def test_a_key_tells_its_age_by_version_1_uuids_alone(self) -> None:
-        """What tells no time is never old enough."""
-        day = 24 * 3600 * 1_000_000
-
-        assert older_than_a_day((uuid_at(START - day - 1),), START)
-        assert not older_than_a_day((uuid_at(START - day + 1),), START)
-        assert not older_than_a_day((uuid_at(LONG_AGO), uuid_at(START)), START)
-        assert not older_than_a_day(("text", 5), START)
-
-    def test_an_exact_removal_expects_every_plain_column(self) -> None:
-        """Nulls too; sets follow the modseq."""
-        removal = exactly(IMAP_UID, truth_row())
-
-        assert removal.key == IMAP_UID.key_of(truth_row())
-        assert removal.expected["modseq"] == 1
-        assert removal.expected["save_date"] is None
-        assert "userflags" not in removal.expected
 
     def test_what_shows_and_what_does_not(self) -> None:
         """Each kind of change, read back."""

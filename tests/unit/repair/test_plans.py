@@ -15,6 +15,7 @@ from model.catalog.mail import (
     FIRST_UNSEEN,
     IMAP_UID,
     MAILBOX_COUNTERS,
+    MAILBOX_RECENTS,
     MESSAGE_DELETED,
     MESSAGE_ID,
     MESSAGES,
@@ -29,6 +30,7 @@ from repair.writing.plans import (
     Consequence,
     counts_for,
     merged_counts,
+    recounts_for,
     suspects_of,
     truth_ids,
     writes_for,
@@ -162,13 +164,6 @@ def test_a_change_of_nothing_writes_nothing() -> None:
     assert counts_for(MESSAGES, None, None) == ()
 
 
-def test_an_insert_reaches_every_projection() -> None:
-    """An unseen, recent, deleted message with a keyword is in all of them."""
-    row = truth_row(1, flagrecent=True, flagdeleted=True, userflags=frozenset({"work"}))
-    written = {one.projection.name for one in (*writes_for(MESSAGES, None, row, 1), *counts_for(MESSAGES, None, row))}
-    assert written == {one.name for one in MESSAGES.projections} - {"messageV3"}
-
-
 def test_null_columns_are_left_alone() -> None:
     """A column that the truth lacks is not written, so no tombstone is left in its place."""
     row = truth_row(1, save_date=None, userflags=frozenset({"work"}))
@@ -196,6 +191,8 @@ def test_canonical_nulls_count_as_unset() -> None:
 def test_counts_of_one_mailbox_are_merged() -> None:
     """A batch adds to each counter once; what cancels out is not sent."""
     row, seen = truth_row(1), truth_row(1, flagseen=True)
+    (alone,) = counts_for(MESSAGES, None, seen)
+    assert alone.write == Count(MAILBOX_COUNTERS, (row["mailboxid"],), {"count": 1})
     both = merged_counts((*counts_for(MESSAGES, None, row), *counts_for(MESSAGES, None, seen)))
     assert [one.write for one in both] == [Count(MAILBOX_COUNTERS, (row["mailboxid"],), {"count": 2, "unseen": 1})]
     assert merged_counts((*counts_for(MESSAGES, None, row), *counts_for(MESSAGES, row, None))) == ()
@@ -209,18 +206,19 @@ def test_counts_of_two_mailboxes_stay_apart() -> None:
 
 def test_each_write_has_its_suspect() -> None:
     """What could not be written is told as the scan would tell it: what to do, where, and by which truth."""
-    row = truth_row(1, flagdeleted=True, userflags=frozenset({"work"}))
+    row = truth_row(1, flagdeleted=True, flagrecent=True, userflags=frozenset({"work"}))
     ids, there, words = (row["messageid"],), (row["mailboxid"], 1), {"userflags": frozenset({"work"})}
     assert truth_ids(MESSAGES, row) == ids
     assert [one.suspect(ids) for one in writes_for(MESSAGES, None, row, 1)] == [
         Suspect("messageIdTable", there, Verdict.AMEND, ids),
         Suspect("firstUnseen", there, Verdict.PROJECT, ids),
         Suspect("messageDeleted", there, Verdict.PROJECT, ids),
+        Suspect("mailboxRecents", there, Verdict.PROJECT, ids),
         Suspect("applicableFlag", (row["mailboxid"],), Verdict.AMEND, ids, words),
     ]
     assert [(one.suspect(ids), one.write) for one in writes_for(MESSAGES, row, None, 1)] == [
         (Suspect(table.spelling, there, Verdict.WITHDRAW, ids), Remove(table, there, at=1))
-        for table in (MESSAGE_ID, FIRST_UNSEEN, MESSAGE_DELETED)
+        for table in (MESSAGE_ID, FIRST_UNSEEN, MESSAGE_DELETED, MAILBOX_RECENTS)
     ]
 
 
@@ -236,6 +234,7 @@ def test_a_doubtful_change_suspects_every_place() -> None:
     recounted = Suspect("mailboxCounters", group, Verdict.AMEND)
     assert suspects_of(MESSAGES, row) == (*placed, gathered, recounted)
     assert suspects_of(MESSAGES, truth_row(1)) == (*placed, recounted)
+    assert [one.write for one in recounts_for(MESSAGES, row)] == [Count(MAILBOX_COUNTERS, group, {})]
 
 
 def test_rows_from_before_a_column_are_projected_all_the_same() -> None:

@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
-from model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES, PATHS
 from model.operations import Change, Put, PutIfAbsent, Remove, Seen, Write
 from model.projections.findings import Finding, Look, RepairPolicy, Suspect
 from model.projections.mirror import exactly
@@ -60,6 +61,7 @@ WRONG = at_mirror(TRUTH, projected=mirror_row(TRUTH, modseq=9))
 STALE = at_mirror(projected=mirror_row(TRUTH))
 HELD = seen({"mailboxid": MAILBOX, "userflags": frozenset({"b", "c"})})
 LISTED = Seen(UNSEEN.table.key_row(PLACE))
+PATH = Seen({"namespace": "#private", "user": "u", "mailboxname": "INBOX", "mailboxid": MAILBOX, "uidvalidity": 1})
 SPILT = look(CONTENT, Verdict.LEAK, (TRUTH["messageid"],), projected=seen(content_row(TRUTH["messageid"])))
 MIRRORED = Put(MESSAGE_ID, mirror_row(TRUTH), at=T, clear=True)
 
@@ -122,11 +124,14 @@ def test_only_what_is_asked_for_is_mended(found: Look, verdict: Verdict) -> None
         (SPILT, Verdict.LEAK),
         (look(COUNTS, Verdict.AMEND, (MAILBOX,), TRUTH), Verdict.PROJECT),
         (at_mirror(TRUTH, projected=mirror_row(TRUTH)), Verdict.AGREE),
+        (
+            Look(Suspect(PATHS.mirror.name, (MAILBOX,), Verdict.PROJECT), PATHS, PATHS.mirror, truths=(PATH,)),
+            Verdict.PROJECT,
+        ),
     ],
-    ids=lambda value: value.value if isinstance(value, Verdict) else "",
 )
 def test_the_rest_is_only_told(found: Look, verdict: Verdict) -> None:
-    """Unless the policy says otherwise; counters are mended elsewhere."""
+    """Unless the policy says otherwise; counters are mended elsewhere, paths by James."""
     assert rule(found, POLICY, START) == Finding(found.suspect, verdict, truths=found.truths, projected=found.projected)
 
 
@@ -204,6 +209,11 @@ class TestQuarantine:
         young = truth_row(1, born=START - DAY_MICROS)
         assert not rule(at_mirror(young, has_content=False), self.policy, START).changes
 
+    def test_a_truth_of_keys_alone_is_never_removed(self) -> None:
+        """Its removal could be conditional on nothing."""
+        bare = {name: TRUTH[name] for name in ("messageid", "mailboxid", "uid")}
+        assert not rule(at_mirror(bare, has_content=False), self.policy, START).changes
+
 
 class TestLeaks:
     """Content that no truth names, on demand."""
@@ -274,3 +284,4 @@ class TestTimes:
         assert older_than_a_day((uuid_at(START - DAY_MICROS - 1),), START)
         assert not older_than_a_day((uuid_at(START - DAY_MICROS),), START)
         assert not older_than_a_day((uuid_at(START - DAY_MICROS - 1), uuid_at(START)), START)
+        assert not older_than_a_day((UUID(int=7, version=4), "text"), START), "no key that tells its age"

@@ -77,9 +77,10 @@ def test_a_content_row_says_where_both_halves_are_kept() -> None:
 
 def test_columns_that_the_live_table_lacks_are_not_written() -> None:
     """An older or newer generation of the schema is respected."""
-    older = IMAP_UID.with_columns((*IMAP_UID.columns, Column("flagUser", "boolean")))
+    older = IMAP_UID.with_columns((*IMAP_UID.columns, Column("flagUser", "boolean"), Column("note", "text")))
     newer = IMAP_UID.with_columns(column for column in IMAP_UID.columns if column.name != "save_date")
     assert truth_row(older, mail(), BLOBS, POSITION)["flaguser"] is False
+    assert "note" not in truth_row(older, mail(), BLOBS, POSITION)
     assert "save_date" not in truth_row(newer, mail(), BLOBS, POSITION)
     wide = MESSAGE_V3.with_columns((*MESSAGE_V3.columns, Column("bodyOctets", "bigint")))
     assert content_row(wide, PLACE.message_id, mail(), BLOBS)["bodyoctets"] == len(mail().body)
@@ -140,7 +141,7 @@ def test_only_cells_that_differ_are_written(before: Flags, change: FlagsChange) 
 
 def test_a_change_is_guarded_by_the_modseq_that_was_seen() -> None:
     """Exactly this row, as it was seen; only cells that differ, sets element by element."""
-    row = repairing.truth_row(1, modseq=5, userflags=frozenset({"a", "b"}))
+    row = repairing.truth_row(1, modseq=5, threadid=uuid_at(0, 5), userflags=frozenset({"a", "b"}))
     after = {**row, "flagseen": True, "modseq": 6, "userflags": frozenset({"b", "c"})}
     elements = ({"userflags": frozenset({"c"})}, {"userflags": frozenset({"a"})})
     cells, guard, key = {"modseq": 6, "flagseen": True}, {"modseq": 5}, IMAP_UID.key_of(row)
