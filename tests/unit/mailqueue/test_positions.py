@@ -15,6 +15,7 @@ from model.queue.positions import ListingPosition, is_behind
 from tests.support.queues import queued
 
 NOON = datetime(2026, 8, 29, 12, tzinfo=UTC)
+NOON_MILLIS = 1_788_004_800_000
 HOUR = timedelta(hours=1)
 INSTANTS = st.integers(0, 4_000_000_000_000).map(
     lambda millis: datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=millis)
@@ -100,5 +101,6 @@ def test_a_mail_without_a_slice_is_known_by_its_time() -> None:
     """As one that only a message told of."""
     bare = Listed(queued(1), NOON)
     assert ListingPosition.of(bare).stretch == NOON
+    assert ListingPosition.of(bare).token == f"w.{NOON_MILLIS:x}.{NOON_MILLIS:x}.{bare.queued.enqueue_id.hex}"
     assert not is_behind(bare, ListingPosition.of(bare))
     assert ListingPosition.of(bare).enqueue_id == UUID(bytes=bare.queued.enqueue_id.bytes)

@@ -206,10 +206,11 @@ class TestTakingBack:
         """What others added stays; `b` was there before."""
         carried = {"userflags": frozenset({"a", "b"})}
         before, now = (Seen({"mailboxid": MAILBOX, "userflags": frozenset(held)}) for held in ("bd", "abz"))
-        back = LABELS.take_back(image(LABELS, Verdict.AMEND, before, carried), look(LABELS, projected=now), T, None)
+        recorded = image(LABELS, Verdict.AMEND, before, carried, error="gone")
+        back = LABELS.take_back(recorded, look(LABELS, projected=now), T, None)
         elements = {name: {"userflags": frozenset(one)} for name, one in (("add", "d"), ("take", "a"))}
         assert back.writes == (Change(APPLICABLE_FLAG, (MAILBOX,), **elements, at=T + 1),)
-        assert (back.projected, back.result) == (now, None)
+        assert (back.projected, back.result, back.error) == (now, None, None)
 
     @pytest.mark.parametrize(
         ("before", "now", "change"),

@@ -12,7 +12,7 @@ from model.errors import MailmendError
 from model.ids import MailboxId, MessageId, ModSeq, Uid
 from model.messages.flags import Flags, FlagsChange, FlagsMode, SystemFlag, flags_of, parse_flags
 from model.messages.message import Attachment, MessageKey, NewMail, split_mail
-from model.operations import ChangeIf, PutIfAbsent, RemoveIf, Seen
+from model.operations import Change, ChangeIf, PutIfAbsent, RemoveIf, Seen
 from model.schema.table import Column
 from repair.writing.truth_rows import (
     BlobIds,
@@ -146,6 +146,7 @@ def test_a_change_is_guarded_by_the_modseq_that_was_seen() -> None:
     elements = ({"userflags": frozenset({"c"})}, {"userflags": frozenset({"a"})})
     cells, guard, key = {"modseq": 6, "flagseen": True}, {"modseq": 5}, IMAP_UID.key_of(row)
     assert guarded_change(IMAP_UID, row, after) == ChangeIf(IMAP_UID, key, guard, cells, *elements)
+    assert change_between(IMAP_UID, row, {**row, "flagseen": True}) == Change(IMAP_UID, key, {"flagseen": True})
     assert guarded_removal(IMAP_UID, row) == RemoveIf(IMAP_UID, key, guard)
 
 
