@@ -102,5 +102,6 @@ def test_a_mail_without_a_slice_is_known_by_its_time() -> None:
     bare = Listed(queued(1), NOON)
     assert ListingPosition.of(bare).stretch == NOON
     assert ListingPosition.of(bare).token == f"w.{NOON_MILLIS:x}.{NOON_MILLIS:x}.{bare.queued.enqueue_id.hex}"
+    assert ListingPosition.of(delayed(1, 0)).token.startswith("d.")
     assert not is_behind(bare, ListingPosition.of(bare))
     assert ListingPosition.of(bare).enqueue_id == UUID(bytes=bare.queued.enqueue_id.bytes)

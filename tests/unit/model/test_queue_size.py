@@ -61,6 +61,7 @@ def test_a_size_is_as_sure_as_its_least_sure_slice() -> None:
     looked_at = SliceCount(1, exact=True, counted_by=CountedBy.METADATA)
     assert (size_of([sure, sure], [sure]).kind, size_of([sure, sure], [sure]).mails) == (SizeKind.EXACT, 6)
     assert size_of([sure, unsure], []).kind is SizeKind.ESTIMATE
+    assert size_of([sure], [unsure]).counted_by is CountedBy.TALLIES
     assert size_of([sure, looked_at], []).counted_by is CountedBy.METADATA
     assert size_of([], [sure, unsure]).delayed == 5
     assert size_of([sure], [unsure]).kind is SizeKind.ESTIMATE
