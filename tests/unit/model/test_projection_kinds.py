@@ -264,7 +264,9 @@ class TestTakingBack:
         recorded = image(UNSEEN, Verdict.LOST_CONTENT, Seen(FIRST_UNSEEN.key_row(PLACE)), TRUTH)
         back = UNSEEN.take_back(recorded, look(UNSEEN), T, None)
         assert back.writes == (Put(FIRST_UNSEEN, FIRST_UNSEEN.key_row(PLACE), at=T + 1, clear=True),)
-        assert UNSEEN.truth_back(replace(recorded, verdict=Verdict.WITHDRAW), look(UNSEEN), None) is Verdict.MOVED
+        withdrawn = replace(recorded, verdict=Verdict.WITHDRAW)
+        assert UNSEEN.truth_back(withdrawn, look(UNSEEN), None) is Verdict.MOVED
+        assert UNSEEN.truth_back(withdrawn, look(UNSEEN, TRUTH), None) is None
 
 
 @pytest.mark.parametrize(
