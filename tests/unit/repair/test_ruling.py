@@ -251,6 +251,8 @@ class TestTimes:
         assert (beaten.result, beaten.writes) == (None, (replace(MIRRORED, at=AHEAD + 1),))
         assert fixed_at(beaten, T) == AHEAD + 1, "an undo finds the stamp"
         assert rule(found, replace(beating, run=None), START).due
+        stale = at_mirror(projected=mirror_row(TRUTH), at=AHEAD)
+        assert rule(stale, beating, START).writes == (Remove(MESSAGE_ID, PLACE, at=AHEAD + 1),)
 
     @pytest.mark.parametrize("at", [T + 1, START + 5_000_000], ids=["after T", "within the skew"])
     def test_what_moved_is_not_beaten(self, at: int) -> None:
@@ -278,6 +280,7 @@ class TestTimes:
         assert fixed_at(image, T) == T
         assert fixed_at(replace(image, verdict=Verdict.AMEND), T) == T + 6
         assert fixed_at(replace(image, verdict=Verdict.AMEND, truths=(Seen(TRUTH),)), T) == T
+        assert fixed_at(replace(image, verdict=Verdict.AMEND, truths=(), projected=seen(TRUTH, T + 7)), T) == T + 8
 
     def test_a_day_is_over_when_it_is_over(self) -> None:
         """To the microsecond; the youngest part of a key decides."""
