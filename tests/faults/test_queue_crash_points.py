@@ -16,10 +16,10 @@ from model.operations import Change
 from model.queue.blob_ids import BlobsMode
 from tests.faults.test_queue_machine import HALF_A_DAY, QueueMachine
 from tests.support.queue_wires import Trouble
-from tests.support.queue_world import DEATHS, Mishap
+from tests.support.queue_world import DEATHS, QueueMishap
 from tests.support.queues import QUEUE
 
-Story = Callable[[QueueMachine, Sequence[Mishap]], None]
+Story = Callable[[QueueMachine, Sequence[QueueMishap]], None]
 """Prepares, and then does the one thing that the mishaps befall; nothing that takes steps of worker 0 follows."""
 
 OUTLASTING: Final = 40
@@ -38,74 +38,74 @@ def in_hand(machine: QueueMachine) -> None:
     machine.take(number=0, most=1, mishaps=())
 
 
-def enqueue(machine: QueueMachine, mishaps: Sequence[Mishap]) -> None:
+def enqueue(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
     """The first mail of a queue."""
     machine.enqueue(number=0, sender=0, delay=None, priority=None, mishaps=mishaps, fates=())
 
 
-def enqueue_delayed(machine: QueueMachine, mishaps: Sequence[Mishap]) -> None:
+def enqueue_delayed(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
     """The first mail of a queue, delayed."""
     machine.enqueue(number=0, sender=0, delay=timedelta(minutes=5), priority=None, mishaps=mishaps, fates=())
 
 
-def ack(machine: QueueMachine, mishaps: Sequence[Mishap]) -> None:
+def ack(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
     """A consumer is done."""
     in_hand(machine)
     machine.ack(number=0, which=0, mishaps=mishaps)
 
 
-def retry(machine: QueueMachine, mishaps: Sequence[Mishap]) -> None:
+def retry(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
     """A consumer wants it later."""
     in_hand(machine)
     machine.retry(number=0, which=0, delay=None, mishaps=mishaps)
 
 
-def retry_at_once(machine: QueueMachine, mishaps: Sequence[Mishap]) -> None:
+def retry_at_once(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
     """A consumer wants it again at once."""
     in_hand(machine)
     machine.retry(number=0, which=0, delay=timedelta(0), mishaps=mishaps)
 
 
-def reject(machine: QueueMachine, mishaps: Sequence[Mishap]) -> None:
+def reject(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
     """A consumer wants it no more."""
     in_hand(machine)
     machine.reject(number=0, which=0, mishaps=mishaps)
 
 
-def filtered(machine: QueueMachine, mishaps: Sequence[Mishap]) -> None:
+def filtered(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
     """A delivery of what was deleted is dropped."""
     enqueued(machine, None, None)
     machine.delete(number=1, sender=None, mishaps=())
     machine.take(number=0, most=1, mishaps=mishaps)
 
 
-def delete(machine: QueueMachine, mishaps: Sequence[Mishap]) -> None:
+def delete(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
     """Of one sender, waiting and delayed."""
     enqueued(machine, None, None, None, timedelta(hours=3), timedelta(hours=3))
     machine.delete(number=0, sender="ada@example.org", mishaps=mishaps)
 
 
-def purge(machine: QueueMachine, mishaps: Sequence[Mishap]) -> None:
+def purge(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
     """All, one of them in somebody's hand."""
     in_hand(machine)
     enqueued(machine, None, timedelta(days=2))
     machine.delete(number=2, sender=None, mishaps=mishaps)
 
 
-def move_due(machine: QueueMachine, mishaps: Sequence[Mishap]) -> None:
+def move_due(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
     """Two that are due, one that is not."""
     enqueued(machine, timedelta(seconds=30), timedelta(minutes=5), timedelta(days=2))
     machine.wait(minutes=11)
     machine.move_due(number=0, mishaps=mishaps)
 
 
-def flush(machine: QueueMachine, mishaps: Sequence[Mishap]) -> None:
+def flush(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
     """Two that are not due."""
     enqueued(machine, timedelta(hours=3), timedelta(days=2))
     machine.flush(number=0, mishaps=mishaps)
 
 
-def republish(machine: QueueMachine, mishaps: Sequence[Mishap]) -> None:
+def republish(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
     """Whatever the broker lost."""
     enqueued(machine, None, None)
     machine.twin.broker.wipe()
@@ -124,19 +124,19 @@ def swept_before(machine: QueueMachine) -> None:
     machine.wait(minutes=190)
 
 
-def move_start(machine: QueueMachine, mishaps: Sequence[Mishap]) -> None:
+def move_start(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
     """The browse start alone."""
     swept_before(machine)
     machine.move_start(number=0, mishaps=mishaps)
 
 
-def sweep(machine: QueueMachine, mishaps: Sequence[Mishap]) -> None:
+def sweep(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
     """Slices with mails that are done with."""
     swept_before(machine)
     machine.sweep(number=0, mishaps=mishaps)
 
 
-def sweep_that_rescues(machine: QueueMachine, mishaps: Sequence[Mishap]) -> None:
+def sweep_that_rescues(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
     """Somebody has put the browse start past a mail that waits."""
     swept_before(machine)
     past = machine.twin.clock.now.replace(minute=0, second=0, microsecond=0)
@@ -145,7 +145,7 @@ def sweep_that_rescues(machine: QueueMachine, mishaps: Sequence[Mishap]) -> None
     machine.sweep(number=0, mishaps=mishaps)
 
 
-def sweep_that_renews(machine: QueueMachine, mishaps: Sequence[Mishap]) -> None:
+def sweep_that_renews(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
     """A mail has waited for so long that its row would expire."""
     enqueued(machine, None, None)
     machine.twin.clock.advance(19 * HALF_A_DAY)
@@ -172,7 +172,7 @@ STORIES: Final[tuple[Story, ...]] = (
 )
 
 
-def told(story: Story, mode: BlobsMode, *mishaps: Mishap) -> tuple[str, ...]:
+def told(story: Story, mode: BlobsMode, *mishaps: QueueMishap) -> tuple[str, ...]:
     """Tell the story and let it end well; the steps that its process took."""
     machine = QueueMachine()
     machine.begin(far=timedelta(0), minutes=60, buckets=1, mode=mode, james=False, seed=0)
@@ -195,4 +195,4 @@ def test_a_story_that_ends_at_any_step_ends_well(story: Story, trouble: Trouble)
     assert steps, "a story takes some step"
     for number in range(len(steps)):
         for times in (1,) if trouble in DEATHS else (1, OUTLASTING):
-            told(story, BlobsMode.RANDOM, Mishap(trouble, number, times))
+            told(story, BlobsMode.RANDOM, QueueMishap(trouble, number, times))

@@ -30,7 +30,7 @@ from tests.support.james_beside import James
 from tests.support.memory_broker import Fate
 from tests.support.queue_model import Promised, Promises, Standing
 from tests.support.queue_wires import Side, Trouble
-from tests.support.queue_world import Died, Mishap, Worker, dead, named, taken
+from tests.support.queue_world import Died, QueueMishap, Worker, dead, named, taken
 from tests.support.queues import QUEUE, TwinQueue, listed, mail
 from tests.support.skewed import SkewedClock
 from tests.support.thorough import run_stories
@@ -53,7 +53,7 @@ WAITS: Final = st.sampled_from((None, timedelta(0), timedelta(minutes=1), timede
 
 MISHAPS: Final = st.just(()) | st.lists(
     st.builds(
-        Mishap,
+        QueueMishap,
         st.sampled_from(Trouble),
         st.integers(0, 12),
         st.sampled_from((1, 1, 7, 40)),
@@ -142,7 +142,7 @@ class QueueMachine(RuleBasedStateMachine):
         sender: int,
         delay: timedelta | None,
         priority: int | None,
-        mishaps: Sequence[Mishap],
+        mishaps: Sequence[QueueMishap],
         fates: Sequence[Fate],
     ) -> None:
         """One more mail, well or not."""
@@ -166,7 +166,7 @@ class QueueMachine(RuleBasedStateMachine):
         promised.blobs = frozenset(self.twin.blobs.ids - there)
 
     @rule(number=WORKERS, most=st.integers(1, 3), mishaps=MISHAPS)
-    def take(self, number: int, most: int, mishaps: Sequence[Mishap]) -> None:
+    def take(self, number: int, most: int, mishaps: Sequence[QueueMishap]) -> None:
         """A consumer asks for mails, and has them in hand."""
         with suppress(MailmendError, Died):
             self.by(number, lambda worker: taken(worker, most), mishaps)
@@ -185,7 +185,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.ack(number, 0, ())
 
     @rule(number=WORKERS, which=st.integers(0, 5), mishaps=MISHAPS)
-    def ack(self, number: int, which: int, mishaps: Sequence[Mishap]) -> None:
+    def ack(self, number: int, which: int, mishaps: Sequence[QueueMishap]) -> None:
         """A consumer has done its work."""
         one = self.of_hand(number, which)
         if one is None:
@@ -199,7 +199,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.promises.over(name, self.twin.clock.now, self.who_has(name))
 
     @rule(number=WORKERS, which=st.integers(0, 5), delay=WAITS, mishaps=MISHAPS)
-    def retry(self, number: int, which: int, delay: timedelta | None, mishaps: Sequence[Mishap]) -> None:
+    def retry(self, number: int, which: int, delay: timedelta | None, mishaps: Sequence[QueueMishap]) -> None:
         """A consumer wants it again later: whatever comes of that, it is still owed."""
         one = self.of_hand(number, which)
         if one is not None:
@@ -207,7 +207,7 @@ class QueueMachine(RuleBasedStateMachine):
                 self.by(number, lambda _: one.retry(delay, "try later"), mishaps)
 
     @rule(number=WORKERS, which=st.integers(0, 5), mishaps=MISHAPS)
-    def reject(self, number: int, which: int, mishaps: Sequence[Mishap]) -> None:
+    def reject(self, number: int, which: int, mishaps: Sequence[QueueMishap]) -> None:
         """A consumer wants it no more."""
         one = self.of_hand(number, which)
         if one is None:
@@ -225,7 +225,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.by(number, lambda worker: worker.leave())
 
     @rule(number=WORKERS, mishaps=MISHAPS)
-    def browse(self, number: int, mishaps: Sequence[Mishap]) -> None:
+    def browse(self, number: int, mishaps: Sequence[QueueMishap]) -> None:
         """A listing shows nothing that is over, and each mail of two tables once."""
 
         async def shown(worker: Worker) -> list[Listed]:
@@ -256,7 +256,7 @@ class QueueMachine(RuleBasedStateMachine):
         sender=st.sampled_from((*SENDERS, None)),
         mishaps=MISHAPS,
     )
-    def delete(self, number: int, sender: str | None, mishaps: Sequence[Mishap]) -> None:
+    def delete(self, number: int, sender: str | None, mishaps: Sequence[QueueMishap]) -> None:
         """An operator removes the mails of one sender, or purges the queue (None)."""
         told: dict[EnqueueId, str] = {}
 
@@ -280,31 +280,31 @@ class QueueMachine(RuleBasedStateMachine):
                 self.promises.over(name, self.twin.clock.now, self.who_has(name))
 
     @rule(number=WORKERS, mishaps=MISHAPS)
-    def flush(self, number: int, mishaps: Sequence[Mishap]) -> None:
+    def flush(self, number: int, mishaps: Sequence[QueueMishap]) -> None:
         """An operator resets all waits."""
         with suppress(MailmendError, Died):
             self.by(number, lambda worker: worker.queue.flush(), mishaps)
 
     @rule(number=WORKERS, mishaps=MISHAPS)
-    def move_due(self, number: int, mishaps: Sequence[Mishap]) -> None:
+    def move_due(self, number: int, mishaps: Sequence[QueueMishap]) -> None:
         """A process moves what is due."""
         with suppress(MailmendError, Died):
             self.by(number, lambda worker: worker.queue.move_due(), mishaps)
 
     @rule(number=WORKERS, hours=st.sampled_from((0, 1)), mishaps=MISHAPS)
-    def republish(self, number: int, hours: int, mishaps: Sequence[Mishap]) -> None:
+    def republish(self, number: int, hours: int, mishaps: Sequence[QueueMishap]) -> None:
         """An operator publishes again what waits for long."""
         with suppress(MailmendError, Died):
             self.by(number, lambda worker: worker.queue.republish(timedelta(hours=hours)), mishaps)
 
     @rule(number=WORKERS, mishaps=MISHAPS)
-    def move_start(self, number: int, mishaps: Sequence[Mishap]) -> None:
+    def move_start(self, number: int, mishaps: Sequence[QueueMishap]) -> None:
         """A process moves the browse start."""
         with suppress(MailmendError, Died):
             self.by(number, lambda worker: worker.queue.move_browse_start(), mishaps)
 
     @rule(number=WORKERS, mishaps=MISHAPS)
-    def sweep(self, number: int, mishaps: Sequence[Mishap]) -> None:
+    def sweep(self, number: int, mishaps: Sequence[QueueMishap]) -> None:
         """A process sweeps: when it is through, nothing without a mark lies before the browse start."""
         try:
             self.by(number, lambda worker: worker.queue.sweep(), mishaps)
@@ -487,7 +487,7 @@ class QueueMachine(RuleBasedStateMachine):
         """In the loop of this story."""
         return self.runner.run(story)
 
-    def by(self, number: int, act: "Any", mishaps: Sequence[Mishap] = ()) -> Any:
+    def by(self, number: int, act: "Any", mishaps: Sequence[QueueMishap] = ()) -> Any:
         """One process does something while something may befall it; if it dies of that, it is replaced."""
         worker = self.workers[number]
 

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from mailqueue.blobs import exact_requests, object_storage
+from mailqueue.blobs import object_storage
 from mailqueue.blobs.object_storage import BULK_MAX, BULK_MIN, RETRIES, create_bucket, open_s3
 from mailqueue.blobs.s3 import S3Settings
 from mailqueue.blobs.stores import NamedBlobs
@@ -40,7 +40,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits between tries that a test has time for; as many tries as ever."""
     monkeypatch.setattr(object_storage, "FIRST_WAIT", timedelta(milliseconds=1))
     monkeypatch.setattr(object_storage, "LONGEST_WAIT", timedelta(milliseconds=2))
-    monkeypatch.setattr(exact_requests, "ATTEMPTS", 2)
+    monkeypatch.setattr(object_storage, "ATTEMPTS", 2)
 
 
 async def _scan(blobs: NamedBlobs) -> list[BlobId]:
@@ -185,7 +185,7 @@ class TestTries:
         """The limit is lowered here, not the rule."""
         monkeypatch.setattr(object_storage, "REQUEST_TIME_MAX", timedelta(milliseconds=50))
         monkeypatch.setattr(object_storage, "RETRY_TIME_MAX", timedelta(milliseconds=1))
-        monkeypatch.setattr(exact_requests, "READ_SECONDS_MAX", 0.05)
+        monkeypatch.setattr(object_storage, "READ_SECONDS_MAX", 0.05)
         twin.refusals = [(STALL, "")] * 50
         assert "no answer" in refused(open_s3(twin.settings()), ask).what
 
@@ -250,7 +250,7 @@ class TestExactness:
         self, twin: S3Twin, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Three keys at a time: nothing twice, nothing left out, nothing asked after the end."""
-        monkeypatch.setattr(exact_requests, "PAGE_KEYS", 3)
+        monkeypatch.setattr(object_storage, "PAGE_KEYS", 3)
         twin.objects = dict.fromkeys(("a//b", "a/b", "/a", "a/", "a+b", "a=", "a&b", "<a>", "é", "a b"), b"")
         assert asyncio.run(_scan(open_s3(twin.settings()))) == sorted(twin.objects)
         assert len(twin.asked) == 4
@@ -259,7 +259,7 @@ class TestExactness:
         self, twin: S3Twin, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A page is asked for when the one before is used up: whatever there is, it never is in memory."""
-        monkeypatch.setattr(exact_requests, "PAGE_KEYS", 3)
+        monkeypatch.setattr(object_storage, "PAGE_KEYS", 3)
         twin.objects = {f"a{number}": b"" for number in range(9)}
 
         async def story() -> None:

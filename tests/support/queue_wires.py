@@ -51,7 +51,7 @@ Errors = Callable[[Trouble], MailmendError]
 """What whoever takes a step is told of a trouble."""
 
 
-class Wire(Protocol):
+class QueueWire(Protocol):
     """Carries the steps of one process."""
 
     async def step(self, side: Side, what: str, carry_out: Callable[[], Awaitable[T]], errors: Errors) -> T: ...
@@ -69,7 +69,7 @@ class WiredTables:
     """
 
     tables: AsyncTables
-    wire: Wire
+    wire: QueueWire
     stamped: Callable[[Any], Any] = lambda write: write
 
     async def read(self, read: Read) -> Sequence[Seen]:
@@ -104,7 +104,7 @@ class WiredDelivery:
     """A delivery as one process has it."""
 
     delivery: Delivery
-    wire: Wire
+    wire: QueueWire
     message: Message = field(init=False)
     redelivered: bool = field(init=False)
     dead_lettered: bool = field(init=False)
@@ -143,7 +143,7 @@ class WiredBroker:
     """The broker as one process reaches it."""
 
     broker: Broker
-    wire: Wire
+    wire: QueueWire
 
     async def publish(self, queue: QueueName, message: Message, priority: int = PRIORITY_NORMAL) -> None:
         await self.wire.step(
@@ -183,7 +183,7 @@ class WiredBlobs:
     """The blobs as one process reaches them."""
 
     blobs: Blobs
-    wire: Wire
+    wire: QueueWire
 
     async def put(self, data: bytes, kind: BlobKind) -> BlobId:
         return await self.wire.step(Side.BLOBS, "put blob", lambda: self.blobs.put(data, kind), _no_blobs)

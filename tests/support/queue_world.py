@@ -45,7 +45,7 @@ async def outlived(story: Coroutine[Any, Any, T]) -> T | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Mishap:
+class QueueMishap:
     """Befalls the steps number `first`, `first + 1`, ... (`times` of them) of those on a side, or on any (None)."""
 
     trouble: Trouble
@@ -68,19 +68,19 @@ class Fortune:
         steps: what it did since then, other than reading.
     """
 
-    mishaps: Sequence[Mishap] = ()
+    mishaps: Sequence[QueueMishap] = ()
     dead: bool = False
     befell: set[Side] = field(default_factory=set)
     steps: list[str] = field(default_factory=list)
     _counts: list[int] = field(default_factory=list)
 
-    def arm(self, *mishaps: Mishap) -> None:
+    def arm(self, *mishaps: QueueMishap) -> None:
         self.mishaps, self._counts = mishaps, [0] * len(mishaps)
         self.befell.clear()
         self.steps.clear()
 
     def dies_before(self, step: int) -> "Fortune":
-        self.arm(Mishap(Trouble.DIES_BEFORE, step))
+        self.arm(QueueMishap(Trouble.DIES_BEFORE, step))
         return self
 
     def meets(self, side: Side, what: str) -> Trouble | None:

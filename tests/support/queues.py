@@ -35,7 +35,7 @@ from tests.support.clock import VirtualClock
 from tests.support.in_turn import InTurn
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.memory_broker import MemoryBroker
-from tests.support.queue_wires import Wire, WiredBlobs, WiredBroker, WiredTables
+from tests.support.queue_wires import QueueWire, WiredBlobs, WiredBroker, WiredTables
 
 D = TypeVar("D", bound=Dequeued)
 
@@ -119,7 +119,7 @@ class TwinQueue:
             counts=self.counted,
         )
 
-    def parts(self, clock: Clock | None = None, wire: Wire | None = None) -> Process:
+    def parts(self, clock: Clock | None = None, wire: QueueWire | None = None) -> Process:
         """What a process that has just started works with, by its own clock and over a wire where it has one."""
         clock = clock or self.clock
         tables: AsyncTables = WiredTables(self.tables, wire) if wire else self.tables

@@ -20,7 +20,7 @@ from model.queue.size import CountedBy, SizeKind
 from model.queue.starts import ROUNDS_PER_SLACK
 from tests.support.clock import VirtualClock
 from tests.support.queue_wires import Side, Trouble
-from tests.support.queue_world import DEATHS, Fortune, Mishap, outlived
+from tests.support.queue_world import DEATHS, Fortune, QueueMishap, outlived
 from tests.support.queues import (
     HOUR,
     MINUTE,
@@ -312,7 +312,7 @@ class TestClean:
     async def test_what_does_not_answer_leaves_the_rest_to_the_next(self, side: Side, twin: TwinQueue) -> None:
         world, fortune = World(twin), Fortune()
         await world.build()
-        fortune.arm(Mishap(Trouble.LOST, 1, 1000, side))
+        fortune.arm(QueueMishap(Trouble.LOST, 1, 1000, side))
         with pytest.raises(MailmendError):
             await twin.parts(wire=fortune).sweeper.sweep(QUEUE)
         assert twin.content_start == NOON
@@ -351,7 +351,7 @@ class TestOthers:
             await fill(twin, process, range(4))
             await finish(process, range(3))
             await process.tallies.flush()
-            fortune.arm(Mishap(trouble, number))
+            fortune.arm(QueueMishap(trouble, number))
             ended = await outlived(twin.parts(wire=fortune).sweeper.sweep(QUEUE))
             other = twin.parts()
             await other.sweeper.sweep(QUEUE)
@@ -585,7 +585,7 @@ class World:
     async def is_killed(self, number: int, *, after: bool) -> bool:
         """Whether a sweep is killed around that step, rather than done by then."""
         fortune = Fortune()
-        fortune.arm(Mishap(Trouble.DIES_AFTER if after else Trouble.DIES_BEFORE, number))
+        fortune.arm(QueueMishap(Trouble.DIES_AFTER if after else Trouble.DIES_BEFORE, number))
         return await outlived(self.twin.parts(wire=fortune).sweeper.sweep(QUEUE)) is None
 
     async def settles(self) -> None:

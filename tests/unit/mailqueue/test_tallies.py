@@ -12,7 +12,7 @@ from model.errors import TimedOut
 from model.operations import Put
 from model.queue.size import CountedBy, SizeKind, SliceCount, tallied
 from tests.support.queue_wires import Trouble
-from tests.support.queue_world import DEATHS, Died, Fortune, Mishap
+from tests.support.queue_world import DEATHS, Died, Fortune, QueueMishap
 from tests.support.queues import HOUR, NOON, OF_JAMES, QUEUE, TwinQueue, queued, twin_queue
 from tests.support.striking import Strike, of, passing, refusing
 
@@ -244,7 +244,7 @@ async def test_a_crash_at_any_write_leaves_an_estimate_or_the_truth(
             await one.view.mark(QUEUE, queued(mail - 1).enqueue_id, start)
             await one.tallies.flush()
 
-    fortune.arm(Mishap(trouble, number))
+    fortune.arm(QueueMishap(trouble, number))
     with pytest.raises(Died):
         await work()
     size = await twin.parts().view.size(QUEUE)
