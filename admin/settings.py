@@ -121,7 +121,7 @@ def parse_spark_setting(text: str) -> tuple[str, str]:
 
 
 def parse_keyspace(name: str) -> str:
-    return identifier(name, "keyspace")
+    return identifier(name, "keyspace name")
 
 
 def first_line(file: Path) -> str:

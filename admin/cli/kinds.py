@@ -91,7 +91,7 @@ def _or_fail(
     try:
         return parse()
     except WrongUse as error:
-        return kind.fail(str(error).replace("\n", " "), param, ctx)
+        return kind.fail(f"{error.what}. {error.mend}" if error.mend else error.what, param, ctx)
 
 
 def duration_text(duration: timedelta) -> str:

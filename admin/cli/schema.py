@@ -25,6 +25,12 @@ _FOLDER: Final = option(
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
 )
+_SPOKEN_OF: Final = option(
+    "--migrations",
+    "The folder of your own migrations: the commands that come next are shown with it.",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+)
 _MIGRATIONS: Final = (
     _FOLDER,
     option("--to", "The last migration to run.", type=click.IntRange(1, NUMBER_MAX), metavar="NNNN"),
@@ -131,9 +137,11 @@ HISTORY: Final = Command(
     listed. `baseline` is one that was never run here, for what it makes was there already.""",
     service="admin.services.schema_history:history",
     present="admin.present.schema_state:history_document",
+    options=(_SPOKEN_OF,),
     shared=(CONNECTION,),
     examples="""
         mailmend schema history                       every migration, and who is at work
+        mailmend schema history --migrations db --keyspace shop
         mailmend schema history --json | jq '.migrations[] | select(.state == "running")'""",
     exits="0 it was shown, also where there is none; 2 wrong use; 4 the cluster cannot be reached.",
 )
@@ -147,6 +155,7 @@ FORCE_UNLOCK: Final = Command(
     present="admin.present.schema_state:unlock_document",
     options=(
         option("--reason", "Why; kept in the history, with your name.", required=True, metavar="TEXT"),
+        _SPOKEN_OF,
         flag("--yes", "Do not ask."),
     ),
     shared=(CONNECTION,),

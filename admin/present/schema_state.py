@@ -77,6 +77,8 @@ def _mend_running(result: VerifyResult) -> str:
 
 def _mend(result: VerifyResult, difference: Difference) -> str:
     recognition = result.found.against.recognition
+    if result.found.running:
+        return f"first what has not ended, as said of it; then again: mailmend schema verify{_again(result)}"
     if recognition:
         return mend_of(difference, result.keyspace, made_here=recognition.made_here)
     if result.found.tampering:
@@ -141,7 +143,8 @@ def _drift_lines(result: VerifyResult) -> Iterator[str]:
         yield f"{_IN_FLIGHT}: {entry.file}: {_why(entry)}: {_mend_running(result)}"
 
 
-def _again(result: VerifyResult) -> str:
+def _again(result: VerifyResult | HistoryResult | UnlockResult) -> str:
+    """The options that name the same keyspace and the same migrations once more."""
     folder = f" --migrations {shlex.quote(str(result.folder))}" if result.folder else ""
     return f"{folder} --keyspace {result.keyspace}"
 
@@ -188,21 +191,23 @@ def _history_parts(result: HistoryResult) -> Iterator[Part]:
     entries, statements = found.past.entries, found.past.statements
     if entries:
         columns = ("migration", "state", "done", "when", "by")
-        yield Grid(f"Schema of {keyspace}", columns, [_entry_cells(one) for one in entries])
+        yield Grid(f"Schema of {keyspace}", columns, [_entry_cells(one) for one in entries], frozenset({"by"}))
     else:
         yield f"{keyspace} has no history: no migration was applied, nothing was adopted."
     for note in dict.fromkeys(one.note for one in entries if one.note):
         yield f"Baseline: {note}."
     if statements:
         columns = ("migration", "statement", "state", "what", "error")
-        yield Grid("Statements of what has not ended", columns, [_statement_cells(one) for one in statements])
+        rows = [_statement_cells(one) for one in statements]
+        yield Grid("Statements of what has not ended", columns, rows, frozenset({"state", "what", "error"}))
     if found.unlocks:
-        rows = [(shown(one.at), one.holder, one.by, one.reason) for one in found.unlocks]
-        yield Grid("Ended by force", ("at", "holder", "by", "reason"), rows)
+        unlocks = [(shown(one.at), one.holder, one.by, one.reason) for one in found.unlocks]
+        wrapped = frozenset({"holder", "by", "reason"})
+        yield Grid("Ended by force", ("at", "holder", "by", "reason"), unlocks, wrapped)
     if found.lease:
         yield f"At work: {found.lease.owner}, until {shown(found.lease.expires_at)} UTC unless renewed."
     elif statements or any(not one.ended for one in entries):
-        yield f"Nobody is at work. To go on: mailmend schema apply --keyspace {keyspace}"
+        yield f"Nobody is at work. To go on: mailmend schema apply{_again(result)}"
 
 
 def _entry_cells(one: Entry) -> Sequence[str]:
@@ -219,11 +224,11 @@ def _statement_cells(one: StatementEntry) -> Sequence[str]:
 
 
 def unlock_document(result: UnlockResult) -> Document:
-    ended, keyspace = result.ended, result.keyspace
-    json = {"keyspace": keyspace, "ended": ended.holder if ended else None, "exit": 0}
+    ended = result.ended
+    json = {"keyspace": result.keyspace, "ended": ended.holder if ended else None, "exit": 0}
     if ended is None:
         return Document(json, ("Nobody holds the lease.",))
-    next_ = f"Next: mailmend schema plan --keyspace {keyspace} says where it stopped; schema apply goes on from there."
+    next_ = f"Next: mailmend schema plan{_again(result)} says where it stopped; schema apply goes on from there."
     return Document(json, (f"Ended the lease of {ended.holder}.",), hints=(next_,))
 
 

@@ -53,6 +53,7 @@ class HistoryResult:
     """The history of a keyspace's schema."""
 
     keyspace: str
+    folder: Path | None
     record: SchemaRecord
 
 
@@ -61,6 +62,7 @@ class UnlockResult:
     """The lease that was ended; None where there was none."""
 
     keyspace: str
+    folder: Path | None
     ended: Unlock | None
 
 
@@ -121,12 +123,14 @@ def verify(connection: ConnectionSettings, migrations: Path | None = None) -> Ve
     return VerifyResult(keyspace, migrations, found)
 
 
-def history(connection: ConnectionSettings) -> HistoryResult:
+def history(connection: ConnectionSettings, migrations: Path | None = None) -> HistoryResult:
     with open_cluster(connection) as opened:
-        return HistoryResult(connection.keyspace, schema_record_of(opened))
+        return HistoryResult(connection.keyspace, migrations, schema_record_of(opened))
 
 
-def force_unlock(connection: ConnectionSettings, reason: str, caller: Caller, *, yes: bool = False) -> UnlockResult:
+def force_unlock(
+    connection: ConnectionSettings, reason: str, caller: Caller, *, migrations: Path | None = None, yes: bool = False
+) -> UnlockResult:
     """End the lease of an apply that is known to be dead, and record why.
 
     Raises:
@@ -140,7 +144,7 @@ def force_unlock(connection: ConnectionSettings, reason: str, caller: Caller, *,
         if lease is not None and not yes:
             _ask_about(lease, caller)
         ended = unlock(opened, reason) if lease is not None else None
-    return UnlockResult(connection.keyspace, ended)
+    return UnlockResult(connection.keyspace, migrations, ended)
 
 
 def _ask_about(lease: Lease, caller: Caller) -> None:

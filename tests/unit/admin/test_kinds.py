@@ -63,10 +63,21 @@ def test_what_a_repair_cannot_mend_cannot_be_asked_for(verdict: Verdict) -> None
 
 
 @pytest.mark.parametrize(
-    ("kind", "wrong"), [(PORT, "0"), (PORT, "-1"), (PORT, "70000"), (PORT, "x"), (KEYSPACE, "a-b")]
+    ("kind", "wrong", "said"),
+    [
+        (PORT, "0", "0 is not a port. Ports lie"),
+        (PORT, "-1", "'-1' is not a port"),
+        (PORT, "70000", "70000 is not a port. Ports lie"),
+        (PORT, "x", "'x' is not a port"),
+        (KEYSPACE, "a-b", "'a-b' is not a valid keyspace name. A name starts with a letter"),
+    ],
 )
-def test_ports_and_keyspaces_are_checked_before_anything_is_dialled(kind: click.ParamType[object], wrong: str) -> None:
+def test_ports_and_keyspaces_are_checked_before_anything_is_dialled(
+    kind: click.ParamType[object], wrong: str, said: str
+) -> None:
+    """In one line: what is wrong, and as a sentence of its own what to write."""
     with pytest.raises(click.BadParameter) as refused:
         kind.convert(wrong, None, None)
 
+    assert refused.value.message.startswith(said)
     assert "\n" not in refused.value.message

@@ -1,9 +1,12 @@
 """`mailmend schema history` and `force-unlock`: every field of the JSON, and what a person reads off the tables."""
 
+import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from admin.present import presenter
 from model.errors import AccessDenied
 from repair.ledger.leases import TTL_SECONDS
 from tests.support.commands import CommandLine
@@ -104,6 +107,41 @@ def test_a_person_reads_who_did_what_when_and_how_far(
     assert ["0002", "1", "done", "ALTER TABLE shop.orders ADD label text"] in words
     assert any(one[:3] == ["0002", "2", "failed"] and one[-1] == "the server would not: by_label" for one in words)
     assert lines[-1] == "Nobody is at work. To go on: mailmend schema apply --keyspace shop"
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_no_word_of_a_history_is_cut(
+    cluster: MigrationCluster,
+    mailmend: CommandLine,
+    shop: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    columns: int,
+) -> None:
+    """A cell that is too long takes several lines, whatever the width of the terminal."""
+    cluster.refuses = "by_label"
+    mailmend("schema", "apply", *shop)
+    cluster.held_by("deploy@apply-7f9c pid 12045")
+    reason = "the evacuation of the rack had ended before anybody had looked whether the pod was gone"
+    mailmend("schema", "force-unlock", "--reason", reason, "--yes")
+    cluster.held_by("deploy@apply-7f9c pid 12045")
+    monkeypatch.setattr(presenter, "stdout_console", lambda _: Console(file=sys.stdout, width=columns))
+    said = mailmend("schema", "history").out.split()
+    for word in (*reason.split(), "deploy@apply-7f9c", "carol@ops", "by_label", "shop.orders", FILES[1]):
+        assert word in said, word
+
+
+def test_the_folder_of_the_migrations_stands_in_what_comes_next(
+    cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]
+) -> None:
+    """As a page says it: `--migrations DIR` goes with every command, and without it our own would be applied."""
+    cluster.refuses = "by_label"
+    mailmend("schema", "apply", *shop)
+    folder_option = shop[:2]
+    again = f"mailmend schema {{}} --migrations {shop[1]} --keyspace shop"
+    assert again.format("apply") in mailmend("schema", "history", *folder_option).out
+    cluster.held_by("dave@db pid 9")
+    ended = mailmend("schema", "force-unlock", "--reason", "gone", "--yes", *folder_option)
+    assert (ended.code, again.format("plan") in ended.err) == (0, True)
 
 
 def test_a_history_that_has_ended_is_a_table_and_nothing_more(
