@@ -45,7 +45,8 @@ class Read:
     """Rows of one partition: `key` is the partition key or any longer prefix of the primary key.
 
     Or of several partitions at once: `among` then holds values for the column after `key`. This saves requests, but one
-    partition without an answer fails them all; so ask for few.
+    partition without an answer fails them all; so ask for few. A `joinable` read brings few and small rows: an adapter
+    may answer several such reads by one request.
     """
 
     table: Table
@@ -53,6 +54,7 @@ class Read:
     level: Level = Level.QUORUM
     times: bool = False  # also read WRITETIMEs
     among: Key = ()
+    joinable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from cassandra.query import UNSET_VALUE, SimpleStatement, tuple_factory
 from cql.driver.contact import SOCKET_OPTIONS, Contact, tls_context
 from cql.driver.driver_errors import FAILURES, our_error, our_errors, our_errors_at
 from cql.driver.failures import Purpose, purpose_of
+from cql.driver.joined_reads import read_joined
 from cql.rows import Conversion, adaptation_of, adapted_values, answer_of, normalised
 from cql.statements import Operation, render, shape_of, values_of
 from model.errors import BadSettings, MailmendError, SchemaDisagreement, UnknownKeyspace, WrongUse
@@ -187,6 +188,11 @@ class CassandraCluster:
                 self._prepared[text] = self.session.prepare(text)
         return self._prepared[text]
 
+    @property
+    def metadata(self) -> Any:
+        """What the driver knows of nodes and tokens."""
+        return self._cluster.metadata
+
     def nodes_up(self) -> list[Any]:
         """The nodes that are up, in all data centres; no connection is opened to remote ones before this call."""
         if EVERY_NODE not in self._cluster.profile_manager.profiles:
@@ -273,7 +279,7 @@ class Keyspace:
         return seen
 
     def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:
-        return self._each(reads)
+        return read_joined(reads, self._each, self._replica_of)
 
     def scan(self, scan: Scan) -> Iterator[Row]:
         """While one page is processed, the next one is already requested."""
@@ -327,6 +333,14 @@ class Keyspace:
             pending.append(self.launch(operation))
         answers.extend(request.result() for request in pending)
         return answers
+
+    def _replica_of(self, read: Read) -> Hashable:
+        """The node that is asked first for the read's partition; one name where there is only one node."""
+        metadata = self.cluster.metadata
+        if len(metadata.all_hosts()) < 2:  # noqa: PLR2004 - nothing to choose
+            return True
+        replicas = metadata.get_replicas(self.name, self._bound(self._shape(read), read).routing_key)
+        return replicas[0].endpoint if replicas else True
 
     def _shape(self, operation: Operation) -> PreparedShape:
         key = shape_of(operation)

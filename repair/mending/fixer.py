@@ -20,7 +20,7 @@ from model.projections.family import Family
 from model.projections.findings import Finding, Look, RepairPolicy, Suspect, failed
 from model.projections.verdicts import Verdict
 from model.schema.table import Key, Row, rows_agree
-from repair.decisions.recheck import judge, rule
+from repair.decisions.recheck import judge, older_than_a_day, rule
 from repair.ledger.runs import Ledger
 from repair.mending.limits import Breaker, Pace
 
@@ -45,10 +45,17 @@ class SecondLook:
         for reads, advance in (
             (_near_reads, _with_near),
             (_content_reads, _with_content),
-            (self._truth_reads, self._with_truth),
+            (_truth_reads, self._with_truth),
         ):
             looks = self._wave(looks, reads, advance)
         return looks
+
+    def confirmed(self, looks: Sequence[Look | MailmendError]) -> list[Look | MailmendError]:
+        """The looks with the truth read once more, at SERIAL, which finishes what a writer left half decided.
+
+        Each such read is a request of its own; so they are sent only for what is about to be written.
+        """
+        return self._wave(looks, _serial_truth_reads, self._with_truth) if self._policy.serial else list(looks)
 
     def with_companions(self, look: Look) -> Look | MailmendError:
         """The look with the filter rows at the same place."""
@@ -75,12 +82,6 @@ class SecondLook:
         own = [[next(answers) for _ in some] for some in reads]
         return [_advanced(one, some, advance) for one, some in zip(looks, own, strict=True)]
 
-    def _truth_reads(self, look: Look) -> list[Read]:
-        if not look.projection.reads_truth(look.suspect):
-            return []
-        level = Level.SERIAL if self._policy.serial else Level.QUORUM
-        return [Read(look.family.truth, lead, level, times=True) for lead in look.leads]
-
     def _with_truth(self, look: Look, answers: Answers) -> Look:
         rows = [seen for answer in answers for seen in answer]
         return look.projection.looked_at(look, rows, accept_torn=self._policy.accept_torn)
@@ -100,7 +101,7 @@ def _advanced(
 
 
 def _near_reads(look: Look) -> list[Read]:
-    return look.projection.near_reads(look.family, look.key)
+    return [replace(read, joinable=True) for read in look.projection.near_reads(look.family, look.key)]
 
 
 def _with_near(look: Look, answers: Answers) -> Look:
@@ -114,11 +115,20 @@ def _content_reads(look: Look) -> list[Read]:
     if content is None or not look.projection.needs_content:
         return []
     truth = look.family.truth
-    return [Read(content.table, content.key_of(truth.key_row(lead))) for lead in look.leads]
+    return [Read(content.table, content.key_of(truth.key_row(lead)), joinable=True) for lead in look.leads]
 
 
 def _with_content(look: Look, answers: Answers) -> Look:
     return replace(look, kept=frozenset(lead for lead, answer in zip(look.leads, answers, strict=False) if answer))
+
+
+def _truth_reads(look: Look) -> list[Read]:
+    reads_truth = look.projection.reads_truth(look.suspect)
+    return [Read(look.family.truth, lead, times=True, joinable=True) for lead in look.leads] if reads_truth else []
+
+
+def _serial_truth_reads(look: Look) -> list[Read]:
+    return [replace(read, level=Level.SERIAL) for read in _truth_reads(look)]
 
 
 _UNRECORDED = "nothing was written, because its before-image could not be recorded: "
@@ -170,7 +180,7 @@ class Mending:
     def _read_back(self, batch: list[Finding]) -> list[Finding]:
         """Read the changed rows: HIDDEN where a change does not show."""
         due = [one.changes if one.is_pending else () for one in batch]
-        reads = [Read(change.table, written_key(change)) for changes in due for change in changes]
+        reads = [Read(change.table, written_key(change), joinable=True) for changes in due for change in changes]
         answers = iter(self.mail.read_all(reads))
         own = [[(change, next(answers)) for change in changes] for changes in due]
         return self._explained([_shown(one, seen) for one, seen in zip(batch, own, strict=True)])
@@ -263,19 +273,35 @@ class Fixer:
         """One finding for each suspect, in no particular order; counters are skipped (`repair.mending.counters`)."""
         visited = (suspect for suspect in suspects if self._looks.visits(suspect))
         while not self._breaker.open and (batch := list(islice(visited, BATCH_SUSPECTS))):
+            yield from (Finding(one, one.verdict) for one in batch if self._is_only_reported(one))
+            batch = [one for one in batch if not self._is_only_reported(one)]
             self._pace.take(len(batch))
             findings = list(self._revisit(sorted(batch, key=_by_partition)))
             self._breaker.note(findings)
             yield from findings
         yield from map(self._breaker.left, visited)
 
+    def _is_only_reported(self, suspect: Suspect) -> bool:
+        """A leak that nothing is done about, and that no truth on its way can explain: content is written first."""
+        reported = suspect.verdict is Verdict.LEAK and self._policy.leaks != "collect"
+        return reported and older_than_a_day(suspect.key, self._clock.micros())
+
     def _revisit(self, batch: Sequence[Suspect]) -> Iterator[Finding]:
-        ruled = [self._rule(suspect, look) for suspect, look in zip(batch, self._looks.at(batch), strict=True)]
+        ruled = self._ruled(batch)
         yield from (self._recalled(one) for one in ruled if not one.is_pending)
         if due := [one for one in ruled if one.is_pending]:
             assert self._policy.run is not None, "a fix without a run was decided"
             mending = Mending(self._mail, self._ledger, self._policy.run, self._policy.as_of, self._explain)
             yield from mending.mend(due)
+
+    def _ruled(self, batch: Sequence[Suspect]) -> list[Finding]:
+        """Each suspect's decision; one to write is decided again by a truth read at SERIAL."""
+        looks = self._looks.at(batch)
+        ruled = [self._rule(suspect, look) for suspect, look in zip(batch, looks, strict=True)]
+        due = [place for place, one in enumerate(ruled) if one.is_pending]
+        for place, look in zip(due, self._looks.confirmed([looks[place] for place in due]), strict=True):
+            ruled[place] = self._rule(batch[place], look)
+        return ruled
 
     def _rule(self, suspect: Suspect, look: Look | MailmendError) -> Finding:
         if isinstance(look, MailmendError):

@@ -134,7 +134,7 @@ class _Undoing:
         if self.breaker.open:
             yield from (self.breaker.left(image.suspect) for image in batch)
             return
-        looks = self.looks.at([self._known_again(image) for image in batch])
+        looks = self.looks.confirmed(self.looks.at([self._known_again(image) for image in batch]))
         ruled = [self._rule(image, look) for image, look in zip(batch, looks, strict=True)]
         yield from (one for one in ruled if not one.is_pending)
         due = [one for one in ruled if one.is_pending]

@@ -151,7 +151,7 @@ class _FamilyLook:
     def _look(self, candidates: Iterator[Suspect], *, only_with_truth: bool = False) -> None:
         looks = SecondLook(self.engine.mail, (self.family,), self.policy)
         while batch := list(islice(candidates, BATCH_SUSPECTS)):
-            for look in looks.at(batch):
+            for look in looks.confirmed(looks.at(batch)):
                 self.found.take(look, only_with_truth=only_with_truth)
             self.progress.advance(len(batch))
 

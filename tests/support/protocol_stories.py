@@ -23,7 +23,7 @@ from model.projections.findings import Finding, Look, RepairPolicy, Suspect
 from model.projections.projection import Projection
 from model.projections.verdicts import MENDABLE, Verdict
 from model.schema.table import Row, Table
-from repair.mending.fixer import Fixer, SecondLook, _near_reads, _with_near
+from repair.mending.fixer import Fixer, SecondLook, _near_reads, _truth_reads, _with_near
 from repair.mending.limits import Pace
 from repair.mending.undo import UndoSettings, UndoTools, undo
 from repair.retries import Retries
@@ -221,12 +221,15 @@ class TruthFirst(SecondLook):
     def at(self, suspects: Sequence[Suspect]) -> list[Look | MailmendError]:
         """The truth first, by what the scan saw of it; then the projection."""
         begun = [self._begin(suspect) for suspect in suspects]
-        held = self._wave(begun, self._truth_reads, lambda look, rows: replace(look, truths=tuple(chain(*rows))))
+        held = self._wave(begun, _truth_reads, lambda look, rows: replace(look, truths=tuple(chain(*rows))))
         near = self._wave(held, _near_reads, _with_near)
         return [
             one if isinstance(one, MailmendError) else one.projection.looked_at(one, one.truths, accept_torn=False)
             for one in near
         ]
+
+    def confirmed(self, looks: Sequence[Look | MailmendError]) -> list[Look | MailmendError]:
+        return list(looks)
 
 
 def verdict_of(projection: Projection, truths: Sequence[Seen], rows: Sequence[Seen]) -> Verdict:

@@ -91,6 +91,16 @@ class TestLeaks:
         assert (collected.verdict, collected.result) == (Verdict.LEAK, Verdict.FIXED)
         assert world.get(MESSAGE_V3, (message(1),)) is None
 
+    def test_only_a_leak_that_a_mail_on_its_way_may_explain_is_looked_at_again(self, world: World) -> None:
+        """Content is written before its truth; what is a day old is not on its way."""
+        for born in (LONG_AGO, START - 10 * MICROS):
+            world.message(truth_row(born=born))
+        suspects = [Suspect("messageV3", (message(1, born),), Verdict.LEAK) for born in (LONG_AGO, START - 10 * MICROS)]
+
+        found = {one.suspect.key: one.verdict for one in world.revisit(suspects)}
+
+        assert list(found.values()) == [Verdict.LEAK, Verdict.AGREE]
+
     def test_content_that_a_truth_names_by_now_is_kept(self, world: World) -> None:
         world.message(truth_row())
 

@@ -1,5 +1,6 @@
 """The second look: what is read, in which order and at which level, and what an answer that fails does."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -52,19 +53,58 @@ class TestOrder:
         waves = [read.table.name for read in reads]
         assert waves == [MESSAGE_ID.name] * 5 + [MESSAGE_V3.name] * 5 + [IMAP_UID.name] * 5
 
-    @pytest.mark.parametrize(("serial", "level"), [(True, Level.SERIAL), (False, Level.QUORUM)])
-    def test_the_truth_is_read_as_it_is_written(self, world: World, serial: bool, level: Level) -> None:
-        """SERIAL where conditional writes are on, which finishes what one of them left open; with its times."""
+    def test_a_look_reads_at_quorum_and_is_confirmed_by_the_truth_at_serial(self, world: World) -> None:
+        """SERIAL finishes what a conditional write left open, but is a request for each row."""
         suspect = mirror_suspect(world.message(truth_row()), Verdict.AMEND)
         reads = watch(world)
 
-        looks(world, serial=serial).at([suspect])
+        found = looks(world).at([suspect])
+        assert {read.level for read in reads if isinstance(read, Read)} == {Level.QUORUM}
+        reads.clear()
+        assert looks(world).confirmed(found) == found
 
-        assert all(isinstance(read, Read) for read in reads)
-        asked = [read for read in reads if isinstance(read, Read)]
-        (truth,) = (read for read in asked if read.table.name == IMAP_UID.name)
-        assert (truth.level, truth.times) == (level, True)
-        assert {read.level for read in asked if read is not truth} == {Level.QUORUM}
+        assert [(read.table.name, read.level) for read in reads if isinstance(read, Read)] == [
+            (IMAP_UID.name, Level.SERIAL)
+        ]
+
+    def test_only_what_is_about_to_be_written_is_confirmed(self, world: World) -> None:
+        wrong, right = (world.message(truth_row(number)) for number in (1, 2))
+        world.put(MESSAGE_ID, mirror_row(wrong, flagseen=True))
+        suspects = [mirror_suspect(one, Verdict.AMEND) for one in (wrong, right)]
+        reads = watch(world)
+
+        world.revisit(suspects, run=None)
+        assert not [read for read in reads if isinstance(read, Read) and read.level is Level.SERIAL]
+        world.revisit(suspects)
+
+        confirmed = [read.key for read in reads if isinstance(read, Read) and read.level is Level.SERIAL]
+        assert confirmed == [(wrong["messageid"],)]
+
+    def test_a_truth_that_shows_at_serial_only_keeps_its_projection(self, world: World) -> None:
+        truth = truth_row()
+        world.message(truth)
+        hidden = world.memory.surround
+
+        def undecided(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            if isinstance(operation, Read) and operation.table is IMAP_UID and operation.level is Level.QUORUM:
+                return []
+            return hidden(operation, carry_out)
+
+        world.memory.surround = undecided
+        (found,) = world.revisit([mirror_suspect(truth, Verdict.WITHDRAW)])
+
+        assert (found.verdict, found.result) == (Verdict.AGREE, None)
+        assert world.get(MESSAGE_ID, place(truth)) is not None
+
+    def test_where_nothing_is_conditional_nothing_is_confirmed(self, world: World) -> None:
+        suspect = mirror_suspect(world.message(truth_row()), Verdict.AMEND)
+        quiet = looks(world, serial=False)
+        found = quiet.at([suspect])
+        reads = watch(world)
+
+        assert quiet.confirmed(found) == found
+
+        assert not reads
 
     def test_a_union_that_says_what_it_lacks_needs_no_truth(self, world: World) -> None:
         """A union only grows: what it wanted once it may always be given."""

@@ -161,7 +161,7 @@ class TestBrokenRules:
         """A margin that forgets that a floor is born S old lets a repair overwrite a newer change."""
         setting = replace(FLOOR, margin=RULES.margin, damages=DAMAGES)
 
-        assert harmed(stories(setting, 2 * STORIES)) is not None
+        assert harmed(stories(setting, 16 * STORIES)) is not None
 
     def test_without_reading_back_hidden_fixes_pass_for_fixed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A tombstone or a key-only row from the future shows no time."""
