@@ -79,11 +79,14 @@ class Tallies:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_forms", Forms(self.family, accept_torn=self.policy.accept_torn))
 
-    def look(self, group: Key) -> Tally:
-        """Look at one group: counters, then mirror, then truth; its generators before and after."""
+    def look(self, group: Key, level: Level = Level.QUORUM) -> Tally:
+        """Look at one group: counters, then mirror, then truth; its generators before and after.
+
+        The truth is read at `level`: SERIAL finishes what a conditional write left open, by a request for each row.
+        """
         before = self._generated(group)
         row = next(iter(self.mail.read(Read(self.counts.table, group))), None)
-        tally = self._sum(group, row, self._parts(group))
+        tally = self._sum(group, row, self._parts(group), level)
         return replace(tally, digest=tally.digest + before + self._generated(group))
 
     def _generated(self, group: Key) -> bytes:
@@ -91,13 +94,13 @@ class Tallies:
         answers = self.mail.read_all([Read(table, group) for table in self.counts.generators])
         return repr([sorted(seen.row.items(), key=str) for answer in answers for seen in _known(answer)]).encode()
 
-    def _sum(self, group: Key, row: Seen | None, parts: Iterable[Sequence[Record]]) -> Tally:
+    def _sum(self, group: Key, row: Seen | None, parts: Iterable[Sequence[Record]], level: Level) -> Tally:
         names = [name for name, _ in self.counts.counters]
         sure, uncertain = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
         digest, settled = blake2b(digest_size=16), True
         for part in parts:
             mirrored = {record[1]: record[2] for record in part if len(record) > 1}
-            for truth, has_content in self._truths(group, self._leads(part)):
+            for truth, has_content in self._truths(group, self._leads(part), level):
                 doubtful = not has_content or not (self.policy.accept_torn or self.family.mirror.whole(truth.row))
                 settled = self._agrees(truth.row, mirrored, doubtful=doubtful) and settled
                 for name, delta in self.counts.deltas_of(truth.row).items():
@@ -143,14 +146,14 @@ class Tallies:
         pack = packing(names)
         return ((pack(dict(zip(names, lead, strict=True))),) for lead in self.beside.get(group, ()))
 
-    def _truths(self, group: Key, leads: Iterable[Key]) -> Iterator[tuple[Seen, bool]]:
+    def _truths(self, group: Key, leads: Iterable[Key], level: Level) -> Iterator[tuple[Seen, bool]]:
         """The group's truth rows, each with whether its content exists; partitions in a fixed order."""
         waiting = iter(sorted(leads, key=key_text))
         while some := list(islice(waiting, _READS_AT_ONCE)):
             self.pace.take(len(some))
             contents = self._contents(some)
-            level = Level.SERIAL if self.policy.serial else Level.QUORUM
-            answers = self.mail.read_all([Read(self.family.truth, lead, level, times=True) for lead in some])
+            reads = [Read(self.family.truth, lead, level, times=True, joinable=True) for lead in some]
+            answers = self.mail.read_all(reads)
             for answer, has_content in zip(answers, contents, strict=True):
                 yield from ((seen, has_content) for seen in _known(answer) if self.counts.key_of(seen.row) == group)
 
@@ -158,7 +161,8 @@ class Tallies:
         content = self.family.content
         if content is None:
             return [True] * len(leads)
-        reads = [Read(content.table, content.key_of(self.family.truth.key_row(lead))) for lead in leads]
+        keys = [content.key_of(self.family.truth.key_row(lead)) for lead in leads]
+        reads = [Read(content.table, key, joinable=True) for key in keys]
         return [bool(_known(answer)) for answer in self.mail.read_all(reads)]
 
 

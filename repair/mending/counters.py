@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from model.errors import CannotReach, DoubtfulWrite, MailmendError, Unjournalled
-from model.operations import Count, Read
+from model.operations import Count, Level, Read
 from model.ports import Clock, Lags, Tables
 from model.projections.family import Family
 from model.projections.findings import Finding, RepairPolicy, Suspect
@@ -197,7 +197,10 @@ class _Round:
         if self.breaker.open:
             return replace(visit, finding=self.breaker.left(visit.suspect))
         try:
-            return replace(visit, first=self.tallies.look(visit.suspect.key))
+            first = self.tallies.look(visit.suspect.key)
+            settled = self.rule is mending and not first.deltas
+            finding = self._carried_out(visit, first, Ruling(Verdict.AGREE)) if settled else None
+            return replace(visit, first=first, finding=finding)
         except MailmendError as error:
             return replace(visit, finding=self._failed(visit.suspect, error))
 
@@ -206,7 +209,7 @@ class _Round:
         if self.breaker.open:
             return self.breaker.left(visit.suspect)
         try:
-            second = self.tallies.look(visit.suspect.key)
+            second = self.tallies.look(visit.suspect.key, Level.SERIAL if self._writes else Level.QUORUM)
             ruling = self.rule(visit.suspect, visit.first, second)
             finding = self._carried_out(visit, second, ruling)
         except MailmendError as error:
@@ -273,6 +276,11 @@ class _Round:
         for visit in visits:
             if self._leases is not None and visit.lease is not None and not self.breaker.open:
                 self._leases.release(visit.lease)
+
+    @property
+    def _writes(self) -> bool:
+        """Whether what conditional writes left open must be finished before a delta is decided."""
+        return self.policy.serial and self.policy.run is not None
 
     @property
     def _leases(self) -> Leases | None:

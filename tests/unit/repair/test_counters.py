@@ -14,7 +14,7 @@ from cql.statements import Operation
 from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGES
 from model.errors import DoubtfulWrite, NotEnoughReplicas
 from model.ids import RunId
-from model.operations import Change, Count, Read
+from model.operations import Change, Count, Level, Read
 from model.projections.findings import Finding, Suspect
 from model.projections.verdicts import Verdict
 from repair.clock import Timing
@@ -130,6 +130,23 @@ def test_counters_that_settled_by_themselves_are_left() -> None:
     (outcome,) = world.mend()
     assert (outcome.verdict, outcome.result) == (Verdict.AGREE, None)
     assert list(world.ledger.findings(world.run)) == []
+    assert world.clock.slept == []  # nothing to compare a second look with
+
+
+@pytest.mark.parametrize(("changes", "confirmed"), [({}, 3), ({"run": None}, 0), ({"serial": False}, 0)])
+def test_only_the_look_that_decides_a_delta_reads_the_truth_at_serial(
+    world: Counting, changes: dict[str, Any], confirmed: int
+) -> None:
+    levels: list[Level] = []
+
+    def watch(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        if isinstance(operation, Read) and operation.table is IMAP_UID:
+            levels.append(operation.level)
+        return carry_out()
+
+    world.surround(watch)
+    world.mend(**changes)
+    assert levels == [Level.QUORUM] * (6 - confirmed) + [Level.SERIAL] * confirmed
 
 
 def test_a_second_run_finds_nothing_more() -> None:
