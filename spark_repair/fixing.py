@@ -82,6 +82,11 @@ def revisited(suspects: DataFrame, number: int, place: Workplace) -> DataFrame:
     return side_by_side.mapInArrow(visit, f"{_FINDING} string").persist(StorageLevel.DISK_ONLY)
 
 
+def revisited_here(suspects: Iterable[Suspect], place: Workplace) -> Iterator[Finding]:
+    """One finding for each row-wise suspect, looked at and mended by this process alone."""
+    return _fixer(replace(place, workers=1)).revisit(suspects)
+
+
 def tasks_for(suspects: int, workers: int) -> int:
     """The number of tasks: enough for every worker, small enough to show progress and to retry cheaply."""
     return max(workers, min(TASKS_MAX, -(-suspects // SUSPECTS_PER_TASK)))

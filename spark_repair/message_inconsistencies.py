@@ -34,6 +34,9 @@ from spark_repair.connector import Source
 from spark_repair.failures import translated
 from spark_repair.suspects import columns_read, filter_frame, mirror_frame, truth_frame
 
+IN_DRIVER_MAX = 20_000
+"""Up to so many suspects are looked at again in this process: the executors' Python takes seconds to start."""
+
 _PART_ROWS = 20_000
 """Suspects that come to this process at once, at most, roughly."""
 
@@ -113,12 +116,15 @@ class SparkDetection(Detection):
         return Source(engine.session, engine.contact, engine.keyspace, settings.level, settings.policy.rows_per_second)
 
     def suspects(self) -> Iterator[Suspect]:
-        projections = {one.name: one for family in self._settings.families for one in family.projections}
+        for family, frame in zip(self._settings.families, self._frames, strict=True):
+            yield from self._suspects_of(family, frame)
+
+    def _suspects_of(self, family: Family, frame: DataFrame) -> Iterator[Suspect]:
+        projections = {one.name: one for one in family.projections}
+        parts = 1 + self._number(family.projections) // _PART_ROWS
         with self._translated():
-            for family, frame in zip(self._settings.families, self._frames, strict=True):
-                parts = 1 + self._number(family.projections) // _PART_ROWS
-                for row in frame.repartition(parts).toLocalIterator():
-                    yield fixing.suspect_of(row.asDict(), projections)
+            for row in frame.repartition(parts).toLocalIterator():
+                yield fixing.suspect_of(row.asDict(), projections)
 
     def _number(self, projections: tuple[Projection, ...]) -> int:
         return sum(sum(self.counts.get(one.name, {}).values()) for one in projections)
@@ -130,7 +136,12 @@ class SparkDetection(Detection):
             number = self._number(row_wise)
             if number:
                 progress.stage(f"look again at {family.truth.spelling}", number)
+            if number > IN_DRIVER_MAX:
                 yield from self._findings(fixing.revisited(frame, number, place), number, progress)
+            elif number:
+                for finding in fixing.revisited_here(self._suspects_of(family, frame), place):
+                    progress.advance(1)
+                    yield finding
 
     def _workplace(self, policy: RepairPolicy) -> fixing.Workplace:
         engine = self._engine
