@@ -35,7 +35,10 @@ from spark_repair.failures import translated
 from spark_repair.suspects import columns_read, filter_frame, mirror_frame, truth_frame
 
 IN_DRIVER_MAX = 20_000
-"""Up to so many suspects are looked at again in this process: the executors' Python takes seconds to start."""
+"""Up to so many suspects are looked at again in this process, where Spark runs in it too (`local[*]`).
+
+The executors' Python takes seconds to start; but executors of a cluster may be nearer to Cassandra than this machine.
+"""
 
 _PART_ROWS = 20_000
 """Suspects that come to this process at once, at most, roughly."""
@@ -55,6 +58,10 @@ class SparkEngine:
     keyspace: str
     ledger: str | None = None
     keep: timedelta = KEEP
+
+    @property
+    def is_local(self) -> bool:
+        return str(self.session.sparkContext.master).startswith("local")
 
     def detect(self, settings: RepairSettings, progress: Progress) -> "SparkDetection":
         detection = SparkDetection(self, settings)
@@ -134,11 +141,12 @@ class SparkDetection(Detection):
         for family, frame in zip(self._settings.families, self._frames, strict=True):
             row_wise = tuple(one for one in family.projections if one.by_row)
             number = self._number(row_wise)
-            if number:
-                progress.stage(f"look again at {family.truth.spelling}", number)
-            if number > IN_DRIVER_MAX:
+            if not number:
+                continue
+            progress.stage(f"look again at {family.truth.spelling}", number)
+            if number > IN_DRIVER_MAX or not self._engine.is_local:
                 yield from self._findings(fixing.revisited(frame, number, place), number, progress)
-            elif number:
+            else:
                 for finding in fixing.revisited_here(self._suspects_of(family, frame), place):
                     progress.advance(1)
                     yield finding

@@ -131,6 +131,15 @@ class TestRead:
         with pytest.raises(ValueError, match="key of 4 values"):
             tables.read(Read(CELLS, (k, 1, D, "v")))
 
+    def test_reads_that_may_share_requests_answer_as_each_alone(self, tables: Tables, k: str) -> None:
+        """Partitions, rows of one partition, both; there or not; with their times."""
+        tables.write_all([Put(CELLS, cell(f"{k}{n}", c, v=f"{n}{c}"), at=10) for n in range(60) for c in (1, 2)])
+        keys: list[Key] = [(f"{k}{n}",) for n in range(62)]
+        keys += [(f"{k}{n}", c) for n in range(3) for c in (3, 2, 1)]
+        alone = tables.read_all([Read(CELLS, key, times=True) for key in keys])
+        together = tables.read_all([Read(CELLS, key, times=True, joinable=True) for key in keys])
+        assert [list(answer) for answer in together if not isinstance(answer, MailmendError)] == list(map(list, alone))  # type: ignore[arg-type]
+
     def test_many_reads_answer_in_order(self, tables: Tables, k: str) -> None:
         """More than are under way at once, each with its own answer."""
         tables.write_all([Put(MARKS, {"k": f"{k}{n}", "c": n}) for n in range(150)])

@@ -16,6 +16,7 @@ from model.projections.verdicts import MENDABLE, Verdict
 from repair.clock import SystemClock, Timing, take_as_of
 from repair.ledger.runs import Ledger
 from repair.mending.engine import RepairSettings
+from spark_repair import message_inconsistencies
 from spark_repair.message_inconsistencies import SparkEngine
 from tests.support.james import james_families, james_rows, load_james
 from tests.support.keyspaces import LEDGER, created, dropped
@@ -87,8 +88,11 @@ def test_a_healthy_keyspace_has_leaks_and_nothing_else(
 
 
 @pytest.mark.usefixtures("mail")
-def test_what_spark_finds_it_mends(engine: SparkEngine, ledger: Ledger, cluster: CassandraCluster) -> None:
+def test_what_spark_finds_its_executors_mend(
+    engine: SparkEngine, ledger: Ledger, cluster: CassandraCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """182 mended, 18 lost contents and 83 leaks left, nothing else; that both engines find the same is equivalence."""
+    monkeypatch.setattr(message_inconsistencies, "IN_DRIVER_MAX", 0)
     detection = engine.detect(SURVEY, SilentProgress())
     suspects = list(detection.suspects())
     outcomes = list(detection.revisit(errand(cluster, ledger), SilentProgress()))
