@@ -22,14 +22,12 @@ from tests.support.tables import ALL, micros
 
 @pytest.fixture(scope="session")
 def cluster(cassandra: CassandraServer) -> Iterator[CassandraCluster]:
-    """A session on the real server."""
     with connect(Contact((cassandra.host,), cassandra.port, cassandra.local_dc)) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
 def keyspace(cluster: CassandraCluster) -> Iterator[Keyspace]:
-    """A keyspace of these tests' own on the real server."""
     name = f"d_conformance_{uuid4().hex[:8]}"
     yield created(cluster, name, Schema((), ALL))
     dropped(cluster, (name,))
@@ -37,7 +35,6 @@ def keyspace(cluster: CassandraCluster) -> Iterator[Keyspace]:
 
 @pytest.fixture(params=["memory", pytest.param("cassandra", marks=pytest.mark.cassandra)])
 def tables(request: pytest.FixtureRequest) -> Tables:
-    """The tables, behind each adapter."""
     if request.param == "memory":
         return MemoryTables(micros)
     keyspace: Keyspace = request.getfixturevalue("keyspace")
@@ -64,5 +61,4 @@ def queue_tables(request: pytest.FixtureRequest) -> AsyncTables:
 
 @pytest.fixture
 def k() -> str:
-    """A partition that nobody used before."""
     return uuid4().hex

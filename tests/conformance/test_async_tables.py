@@ -43,24 +43,20 @@ MANY = 2 * PAGE_ROWS + 500
 
 @pytest.fixture(params=["memory", pytest.param("cassandra", marks=pytest.mark.cassandra)])
 def awaited(request: pytest.FixtureRequest) -> AsyncTables:
-    """The tables that are awaited, behind each adapter."""
     if request.param == "memory":
         return InTurn(MemoryTables(micros))
     return AsyncKeyspace(request.getfixturevalue("keyspace"))
 
 
 def cell(k: str, c: int = 1, d: UUID = D, **columns: Any) -> Row:
-    """A row of the table of cells."""
     return {"k": k, "c": c, "d": d, **columns}
 
 
 async def scanned(tables: AsyncTables, scan: Scan) -> list[Row]:
-    """All rows of a scan."""
     return [row async for row in tables.scan(scan)]
 
 
 async def cancelled_after(turns: int, asked: Awaitable[Any]) -> None:
-    """Let the loop turn so often, and cancel."""
     asking = asyncio.ensure_future(asked)
     for _ in range(turns):
         await asyncio.sleep(0)
@@ -72,7 +68,6 @@ class TestOperations:
     """Each of them comes through."""
 
     async def test_what_is_written_is_read(self, awaited: AsyncTables, k: str) -> None:
-        """Put, change, remove, count; with times where they are asked for."""
         await awaited.write(Put(CELLS, cell(k, v="x", n=1), at=10))
         await awaited.write(Change(CELLS, (k, 1, D), {"n": 2}, at=20))
         seen = await awaited.read(Read(CELLS, (k,), times=True))
@@ -83,7 +78,6 @@ class TestOperations:
         assert [one.row["count"] for one in await awaited.read(Read(COUNTERS, (k,)))] == [2]
 
     async def test_conditions_are_judged(self, awaited: AsyncTables, k: str) -> None:
-        """Applied, or with what stood there."""
         row = cell(k, v="me", n=None, b=None, day=None, tags=None)
         assert await awaited.attempt(PutIfAbsent(CELLS, row)) == Applied(applied=True)
         refused = await awaited.attempt(ChangeIf(CELLS, (k, 1, D), {"v": "you"}, {"v": "other"}))
@@ -92,7 +86,6 @@ class TestOperations:
         assert list(await awaited.read(Read(CELLS, (k,), Level.SERIAL))) == []
 
     async def test_many_at_once_answer_in_order(self, awaited: AsyncTables, k: str) -> None:
-        """More than are under way at once; none is fine."""
         writes = [Put(MARKS, {"k": f"{k}{n}", "c": n}) for n in range(300)]
         assert await awaited.write_all(writes) == [None] * 300
         answers = await awaited.read_all([Read(MARKS, (f"{k}{n}",)) for n in range(301)])
@@ -102,7 +95,6 @@ class TestOperations:
         assert await awaited.write_all([]) == []
 
     async def test_single_requests_side_by_side_each_have_their_own_answer(self, awaited: AsyncTables, k: str) -> None:
-        """However many wait for their turn."""
         await asyncio.gather(*(awaited.write(Put(MARKS, {"k": k, "c": n})) for n in range(600)))
         answers = await asyncio.gather(*(awaited.read(Read(MARKS, (k, n))) for n in range(600)))
         assert [[seen.row["c"] for seen in one] for one in answers] == [[n] for n in range(600)]
@@ -113,25 +105,21 @@ class TestPages:
 
     @pytest.fixture
     async def full(self, awaited: AsyncTables, k: str) -> str:
-        """A partition of more than two pages."""
         assert not any(await awaited.write_all([Put(MARKS, {"k": k, "c": n}) for n in range(MANY)]))
         return k
 
     async def test_a_read_of_many_pages_is_whole(self, awaited: AsyncTables, full: str) -> None:
-        """In clustering order, which here is backwards."""
         seen = await awaited.read(Read(MARKS, (full,)))
         assert [one.row["c"] for one in seen] == list(range(MANY))[::-1]
         several = await asyncio.gather(*(awaited.read(Read(MARKS, (full,))) for _ in range(3)))
         assert [len(one) for one in several] == [MANY] * 3
 
     async def test_scans_of_many_pages_are_whole_and_do_not_mix(self, awaited: AsyncTables, full: str) -> None:
-        """Each has its own pages."""
         limits = [*(PAGE_ROWS + n for n in range(3)), MANY]
         rows = await asyncio.gather(*(scanned(awaited, Scan(MARKS, NAMES, under=(full,), limit=n)) for n in limits))
         assert [[row["c"] for row in one] for one in rows] == [list(range(MANY))[::-1][:n] for n in limits]
 
     async def test_a_scan_may_be_left_early(self, awaited: AsyncTables, full: str) -> None:
-        """While its next page is under way."""
         for wanted in (1, PAGE_ROWS - 1, PAGE_ROWS + 1):
             seen = 0
             async with aclosing(awaited.scan(Scan(MARKS, NAMES, under=(full,)))) as rows:  # type: ignore[type-var]
@@ -147,7 +135,6 @@ class TestScan:
 
     @pytest.fixture
     async def rows(self, awaited: AsyncTables, k: str) -> list[tuple[int, UUID]]:
-        """Twelve rows in clustering order."""
         keys = [(c, d) for c in range(4) for d in (D, E, F)]
         await awaited.write_all([Put(CELLS, cell(k, c, d, v="x")) for c, d in reversed(keys)])
         return keys
@@ -155,7 +142,6 @@ class TestScan:
     async def test_rows_come_behind_the_given_one(
         self, awaited: AsyncTables, k: str, rows: list[tuple[int, UUID]]
     ) -> None:
-        """By any prefix of the clustering key; at most so many."""
         after: tuple[Any, ...]
         for after, limit in product([(), (0,), (1, D), (2, F), (3, F), (-1,), (9, D)], [None, 1, 5, 12, 99]):
             found = await scanned(awaited, Scan(CELLS, ("k", "c", "d"), under=(k,), after=after, limit=limit))
@@ -165,7 +151,6 @@ class TestScan:
     async def test_pages_of_ones_own_cover_a_partition(
         self, awaited: AsyncTables, k: str, rows: list[tuple[int, UUID]]
     ) -> None:
-        """Each behind the last row of the one before."""
         found = list[tuple[int, UUID]]()
         after: tuple[Any, ...] = ()
         while page := await scanned(awaited, Scan(CELLS, ("c", "d"), under=(k,), after=after, limit=5)):
@@ -175,7 +160,6 @@ class TestScan:
 
     @pytest.mark.usefixtures("rows")
     async def test_a_whole_table_may_be_limited_too(self, awaited: AsyncTables) -> None:
-        """To see whether there is anything."""
         assert len(await scanned(awaited, Scan(CELLS, ("k",), limit=3))) == 3
 
 
@@ -201,7 +185,6 @@ class TestErrors:
         return awaited
 
     async def test_a_missing_table_is_told_by_every_operation(self, broken: AsyncTables, k: str) -> None:
-        """Each raises; of many, each has its own."""
         operations: list[Callable[[], Awaitable[Any]]] = [
             lambda: broken.read(Read(NOWHERE, (k,))),
             lambda: broken.write(Put(NOWHERE, {"k": k, "v": "x"})),
@@ -219,7 +202,6 @@ class TestErrors:
 
     @pytest.mark.cassandra
     async def test_a_value_that_does_not_fit_never_leaves(self, keyspace: Keyspace, k: str) -> None:
-        """The driver refuses to bind it; what comes next is as ever."""
         tables = AsyncKeyspace(keyspace, in_flight=1)
 
         for _ in range(3):
@@ -234,7 +216,6 @@ class TestCancellation:
     async def test_a_request_may_be_cancelled_at_any_moment(
         self, awaited: AsyncTables, k: str, request: pytest.FixtureRequest
     ) -> None:
-        """Before it is sent, under way, landed: its turn goes to the next."""
         tables = awaited
         if isinstance(awaited, AsyncKeyspace):
             tables = AsyncKeyspace(request.getfixturevalue("keyspace"), in_flight=1)
@@ -245,7 +226,6 @@ class TestCancellation:
             assert len(await tables.read(Read(MARKS, (k, 1)))) == 1
 
     async def test_a_scan_may_be_cancelled(self, awaited: AsyncTables, k: str) -> None:
-        """While it waits for a page."""
         await awaited.write_all([Put(MARKS, {"k": k, "c": n}) for n in range(10)])
         for turns in range(8):
             await cancelled_after(turns, scanned(awaited, Scan(MARKS, NAMES, under=(k,))))
@@ -253,7 +233,6 @@ class TestCancellation:
 
     @pytest.mark.cassandra
     def test_an_answer_to_a_loop_that_is_gone_hurts_nobody(self, keyspace: Keyspace, k: str) -> None:
-        """The driver calls back from a thread of its own; the next loop asks as ever."""
         tables = AsyncKeyspace(keyspace)
 
         async def leave() -> None:
@@ -271,7 +250,6 @@ class TestCancellation:
         asyncio.run(story())
 
     async def test_others_go_on_while_one_waits(self, awaited: AsyncTables, k: str) -> None:
-        """Nothing here blocks the loop."""
         turns = 0
 
         async def count() -> None:
@@ -289,7 +267,6 @@ class TestCancellation:
 
 
 async def test_the_twin_fails_as_it_is_told_to(k: str) -> None:
-    """Its errors are those of the tables beneath."""
     memory = MemoryTables(micros)
 
     def surround(_: Any, __: Callable[[], Any]) -> Any:

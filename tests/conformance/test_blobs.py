@@ -50,19 +50,16 @@ class Kept:
     exact: bool = True
 
     def blobs(self, mode: BlobsMode = BlobsMode.RANDOM) -> NamedBlobs:
-        """The port over it."""
         return NamedBlobs(self.store, CLOCK, BlobNaming(mode))
 
 
 @pytest.fixture(scope="session")
 def s3_bucket(s3: S3) -> BlobStore:
-    """A bucket that these tests share."""
     return S3Bucket(s3.bucket())
 
 
 @pytest.fixture(scope="session")
 def twin_bucket() -> Iterator[BlobStore]:
-    """A bucket of the exact server."""
     with s3_twin() as twin:
         yield S3Bucket(twin.settings())
 
@@ -87,7 +84,6 @@ def blob_tables(cluster: CassandraCluster) -> Iterator[BlobStore]:
     ]
 )
 def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Kept:
-    """Each store in turn; those of real servers hold blobs of other tests too."""
     match request.param:
         case "memory":
             return Kept(MemoryStore(CLOCK))
@@ -107,19 +103,16 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Kept:
 
 @pytest.fixture
 def blobs(kept: Kept) -> NamedBlobs:
-    """Under random ids."""
     return kept.blobs()
 
 
 async def listed(store: BlobStore) -> dict[BlobId, StoredBlob]:
-    """All that a scan shows; nothing twice."""
     found = [blob async for blob in store.scan()]
     assert len({blob.blob_id for blob in found}) == len(found)
     return {blob.blob_id: blob for blob in found}
 
 
 async def missing(blobs: NamedBlobs, blob_id: BlobId) -> bool:
-    """Whether nothing is there, told in both ways."""
     with pytest.raises(BlobMissing, match="is missing") as caught:
         await blobs.get(blob_id)
     assert caught.value.blob_id == blob_id
@@ -131,17 +124,14 @@ class TestKeeping:
 
     @pytest.mark.parametrize("content", CONTENTS, ids=len)
     async def test_bytes_come_back_as_they_were_put(self, blobs: NamedBlobs, content: bytes) -> None:
-        """An empty body, binary bytes, more than one part: all the same."""
         blob_id = await blobs.put(content, BODY)
         assert await blobs.get(blob_id) == content
         assert await blobs.exists(blob_id)
 
     async def test_a_blob_of_five_megabytes_comes_back(self, blobs: NamedBlobs) -> None:
-        """A mail with a picture in it."""
         assert await blobs.get(await blobs.put(FIVE_MB, BODY)) == FIVE_MB
 
     async def test_what_is_deleted_is_gone_and_may_be_deleted_again(self, blobs: NamedBlobs) -> None:
-        """A crash may come between a deletion and the note of it."""
         blob_id, other = await blobs.put(b"x", BODY), await blobs.put(b"x", BODY)
         await blobs.delete(blob_id)
         assert await missing(blobs, blob_id)
@@ -151,7 +141,6 @@ class TestKeeping:
 
     @pytest.mark.parametrize("number", [0, 1, BULK_MIN, 40])
     async def test_many_are_deleted_together(self, blobs: NamedBlobs, number: int) -> None:
-        """Those that are there and those that are not, named twice or once; nothing else."""
         ids = await asyncio.gather(*(blobs.put(b"x", BODY) for _ in range(number)))
         other, never = await blobs.put(b"y", BODY), BlobId(f"1_1_{uuid4()}")
         await blobs.delete_all([*ids, never, *ids])
@@ -163,7 +152,6 @@ class TestKeeping:
     async def test_of_many_what_others_may_refer_to_stays_and_what_is_no_id_is_told(
         self, kept: Kept, others: int
     ) -> None:
-        """As of one; and the rest is gone by then, whatever its form."""
         blobs, shared = kept.blobs(), kept.blobs(BlobsMode.DEDUPLICATED)
         content = uuid4().bytes
         forms = [BlobId(text) for text in RANDOM_IDS] + [BlobId(f"1_1_{uuid4()}") for _ in range(others)]
@@ -187,19 +175,16 @@ class TestKeeping:
 
     @pytest.mark.parametrize("form", [RANDOM_IDS[0], SHARED_IDS[0], SHARED_IDS[2]])
     async def test_what_never_was_is_missing(self, blobs: NamedBlobs, form: str) -> None:
-        """Whatever the id looks like, the error names it."""
         blob_id = BlobId(form.replace("692", f"{CLOCK.micros()}"))
         assert await missing(blobs, blob_id)
 
     async def test_a_put_in_place_of_another_wins(self, kept: Kept) -> None:
-        """A second write of one id replaces the first, also by less."""
         blob_id = BlobId(f"1_1_{uuid4()}")
         await kept.store.keep(blob_id, b"the first and longer one")
         await kept.store.keep(blob_id, b"the second")
         assert await kept.store.get(blob_id) == b"the second"
 
     async def test_a_put_that_is_cancelled_leaves_nothing(self, kept: Kept, blobs: NamedBlobs) -> None:
-        """Nobody has heard of its id, so nobody could delete it."""
         before = set(await listed(kept.store))
         for turns in range(4):
             putting = asyncio.create_task(blobs.put(b"x" * 1000, BODY))
@@ -227,7 +212,6 @@ class TestIds:
         assert not await kept.store.exists(blob_id)
 
     async def test_forms_are_not_taken_for_each_other(self, kept: Kept) -> None:
-        """One slash or two, none or one at the end: each has its own bytes."""
         texts = [text for text in (*RANDOM_IDS, *SHARED_IDS) if kept.exact or ("//" not in text and text[-1] != "/")]
         for text in texts:
             await kept.store.keep(BlobId(text), text.encode())
@@ -236,7 +220,6 @@ class TestIds:
         assert set(texts) <= set(await listed(kept.store))
 
     async def test_all_that_james_wrote_is_kept_under_its_ids(self, kept: Kept) -> None:
-        """The blobs of a queue that James 3.8.1 filled, half of their ids with a slash."""
         async with asyncio.TaskGroup() as group:
             for blob_id, content in james_blobs().items():
                 group.create_task(kept.store.keep(blob_id, content))
@@ -249,7 +232,6 @@ class TestIds:
 
     @pytest.mark.parametrize("text", BAD_IDS)
     async def test_what_is_no_id_is_refused(self, blobs: NamedBlobs, text: str) -> None:
-        """Whether it is to be read, looked for or deleted."""
         bad = BlobId(text)
         for asked in (blobs.get, blobs.exists, blobs.delete):
             with pytest.raises(BadPayload, match="is not the id of a blob"):
@@ -260,7 +242,6 @@ class TestNaming:
     """What `put` makes ids of."""
 
     async def test_random_ids_differ_for_the_same_bytes(self, blobs: NamedBlobs) -> None:
-        """Each mail has its own blob, and may delete it."""
         one, other = await blobs.put(b"same", BODY), await blobs.put(b"same", BODY)
         assert one != other
         assert not is_deduplicated(one)
@@ -280,7 +261,6 @@ class TestNaming:
         assert await blobs.get(blob_id) == content
 
     async def test_the_same_bytes_at_once_are_kept_once(self, kept: Kept) -> None:
-        """Sixteen mails with one body."""
         blobs, content = kept.blobs(BlobsMode.DEDUPLICATED), uuid4().bytes * 1000
         ids = set(await asyncio.gather(*(blobs.put(content, BODY) for _ in range(16))))
         [blob_id] = ids
@@ -299,7 +279,6 @@ class TestListing:
     """A scan shows what is there: each blob once, its size, when it was put."""
 
     async def test_more_than_a_page_is_listed(self, kept: Kept, blobs: NamedBlobs) -> None:
-        """Forty blobs, put at once."""
         began = datetime.now(UTC)
         ids = await asyncio.gather(*(blobs.put(b"x" * size, BODY) for size in range(40)))
         found = await listed(kept.store)
@@ -311,12 +290,10 @@ class TestListing:
         assert not set(ids) & set(await listed(kept.store))
 
     async def test_a_hundred_at_once_are_all_kept(self, blobs: NamedBlobs) -> None:
-        """More than are ever under way at the same time; none waits for ever."""
         contents = [sha256(str(number).encode()).digest() for number in range(100)]
         ids = await asyncio.gather(*(blobs.put(content, BODY) for content in contents))
         assert await asyncio.gather(*map(blobs.get, ids)) == contents
 
 
 def test_an_id_of_a_uuid_alone_is_ones_own() -> None:
-    """The suite's own premise."""
     assert not is_deduplicated(BlobId(UUID_TEXT))

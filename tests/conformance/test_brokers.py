@@ -26,14 +26,12 @@ _RABBIT = pytest.mark.broker
 
 @pytest.fixture(params=["memory", pytest.param("classic", marks=_RABBIT), pytest.param("quorum", marks=_RABBIT)])
 async def scene(request: pytest.FixtureRequest) -> AsyncIterator[Scene]:
-    """A broker that nobody has used yet, behind each adapter."""
     async with _scene(request, None) as scene:
         yield scene
 
 
 @pytest.fixture(params=["memory", pytest.param("quorum", marks=_RABBIT)])
 async def limited(request: pytest.FixtureRequest) -> AsyncIterator[Scene]:
-    """A broker that dead-letters what came back twice and comes back once more."""
     async with _scene(request, 2) as scene:
         yield scene
 
@@ -46,19 +44,15 @@ def _scene(request: pytest.FixtureRequest, limit: int | None) -> AbstractAsyncCo
 
 
 def message(number: int) -> Message:
-    """One of many."""
     return Message(b"%d" % number)
 
 
 async def publish(broker: Broker, count: int, priority: int = PRIORITY_NORMAL) -> None:
-    """Publish so many, one after the other."""
     for number in range(count):
         await broker.publish(SPOOL, message(number), priority)
 
 
 async def all_in_hand(broker: Broker) -> None:
-    """Wait until nothing waits any more."""
-
     async def nothing_waits() -> bool:
         return (await broker.depth(SPOOL)).ready == 0
 
@@ -66,8 +60,6 @@ async def all_in_hand(broker: Broker) -> None:
 
 
 async def wait_for(broker: Broker, *, ready: int, dead: int = 0) -> Depth:
-    """The depth, once it counts so many."""
-
     async def counted() -> Depth | None:
         depth = await broker.depth(SPOOL)
         return depth if (depth.ready, depth.dead) == (ready, dead) else None
@@ -95,7 +87,6 @@ async def test_what_is_published_is_delivered_with_our_headers_and_no_others(sce
 
 @pytest.mark.parametrize("body", [b"", b"\x00\xff" * 3, b"x" * 300_000], ids=["none", "no text", "of several frames"])
 async def test_a_body_is_any_bytes(body: bytes, scene: Scene) -> None:
-    """A body that is no JSON is for others to judge."""
     await scene.client().publish(SPOOL, Message(body))
 
     async with scene.client().deliveries(SPOOL, 1) as deliveries:
@@ -103,7 +94,6 @@ async def test_a_body_is_any_bytes(body: bytes, scene: Scene) -> None:
 
 
 async def test_messages_come_in_the_order_of_their_publishing(scene: Scene) -> None:
-    """First come, first served."""
     broker = scene.client()
     await publish(broker, 20)
 
@@ -118,7 +108,6 @@ async def test_messages_come_in_the_order_of_their_publishing(scene: Scene) -> N
 
 
 async def test_a_consumer_waits_for_what_is_published_later(scene: Scene) -> None:
-    """Nothing has to be there first, and whoever gives up waiting may ask again."""
     broker = scene.client()
     async with broker.deliveries(SPOOL, 5) as deliveries:
         with pytest.raises(TimeoutError):
@@ -129,7 +118,6 @@ async def test_a_consumer_waits_for_what_is_published_later(scene: Scene) -> Non
 
 
 async def test_many_publish_at_once(scene: Scene) -> None:
-    """Whoever is first declares what is missing; each message is there once."""
     broker, other = scene.client(), scene.client()
     async with asyncio.TaskGroup() as group:
         for number in range(64):
@@ -143,7 +131,6 @@ async def test_many_publish_at_once(scene: Scene) -> None:
 
 
 async def test_what_is_acked_is_gone(scene: Scene) -> None:
-    """It comes to nobody any more."""
     broker = scene.client()
     await publish(broker, 2)
     async with broker.deliveries(SPOOL, 5) as deliveries:
@@ -156,7 +143,6 @@ async def test_what_is_acked_is_gone(scene: Scene) -> None:
 
 
 async def test_what_is_requeued_comes_again(scene: Scene) -> None:
-    """At once, and marked as redelivered."""
     broker = scene.client()
     await broker.publish(SPOOL, ONE)
     async with broker.deliveries(SPOOL, 5) as deliveries:
@@ -170,7 +156,6 @@ async def test_what_is_requeued_comes_again(scene: Scene) -> None:
 
 
 async def test_a_delivery_is_settled_once(scene: Scene) -> None:
-    """A second time is a mistake in the program."""
     broker = scene.client()
     await broker.publish(SPOOL, ONE)
     async with broker.deliveries(SPOOL, 5) as deliveries:
@@ -199,7 +184,6 @@ async def test_a_dead_letter_waits_beside_the_queue(priority: int, scene: Scene)
 
 
 async def test_a_dead_letter_that_is_requeued_stays_one(scene: Scene) -> None:
-    """It goes back to where it came from."""
     broker = scene.client()
     await dead_letter(broker)
     async with broker.dead_letters(SPOOL, 5) as letters:
@@ -219,7 +203,6 @@ async def test_a_dead_letter_cannot_die_again(scene: Scene) -> None:
 
 
 async def test_dead_letters_of_a_queue_that_nobody_used(scene: Scene) -> None:
-    """They may be waited for before there are any."""
     broker = scene.client()
     async with broker.dead_letters(SPOOL, 5) as letters:
         await dead_letter(broker)
@@ -227,7 +210,6 @@ async def test_dead_letters_of_a_queue_that_nobody_used(scene: Scene) -> None:
 
 
 async def test_what_comes_back_too_often_is_dead_lettered(limited: Scene) -> None:
-    """A limit of two lets it come three times."""
     broker = limited.client()
     await broker.publish(SPOOL, ONE)
     async with broker.deliveries(SPOOL, 5) as deliveries:
@@ -241,8 +223,7 @@ async def test_what_comes_back_too_often_is_dead_lettered(limited: Scene) -> Non
 # Prefetch, levels, several consumers
 
 
-async def test_no_more_than_the_prefetch_is_in_hand(scene: Scene) -> None:
-    """The next one comes when one of those in hand is settled."""
+async def test_no_more_than_the_prefetch_is_unacked(scene: Scene) -> None:
     broker = scene.client()
     await publish(broker, 10)
     async with broker.deliveries(SPOOL, 3) as deliveries:
@@ -256,7 +237,6 @@ async def test_no_more_than_the_prefetch_is_in_hand(scene: Scene) -> None:
 
 
 async def test_the_prefetch_is_of_each_level(scene: Scene) -> None:
-    """Much normal mail does not keep urgent mail out."""
     broker = scene.client()
     for level in (LOWEST, PRIORITY_NORMAL, HIGHEST):
         await publish(broker, 4, level)
@@ -283,7 +263,6 @@ async def test_levels_have_turns_by_weight(scene: Scene) -> None:
 
 
 async def test_only_the_levels_that_were_asked_for_are_taken(scene: Scene) -> None:
-    """The others wait for somebody else."""
     broker = scene.client()
     await publish(broker, 1)
     await publish(broker, 1, HIGHEST)
@@ -293,14 +272,12 @@ async def test_only_the_levels_that_were_asked_for_are_taken(scene: Scene) -> No
 
 
 async def test_a_level_that_is_used_for_the_first_time_reaches_who_waits(scene: Scene) -> None:
-    """A consumer of all levels need not begin anew for the first urgent mail."""
     async with scene.client().deliveries(SPOOL, 5) as deliveries:
         await publish(scene.client(), 1, HIGHEST)
         assert (await taken(deliveries, 1))[0].priority == HIGHEST
 
 
 async def test_two_consumers_share(scene: Scene) -> None:
-    """Each message comes to one of them, and both have some."""
     mine, theirs = scene.client(), scene.client()
     async with mine.deliveries(SPOOL, 2) as first, theirs.deliveries(SPOOL, 2) as second:
         await publish(mine, 4)
@@ -308,7 +285,7 @@ async def test_two_consumers_share(scene: Scene) -> None:
     assert sorted(int(one.message.body) for side in found for one in side) == [0, 1, 2, 3]
 
 
-async def test_leaving_gives_back_what_is_in_hand(scene: Scene) -> None:
+async def test_leaving_gives_back_what_is_unacked(scene: Scene) -> None:
     """What was handed out, and what was not yet, comes to the next consumer, marked as redelivered."""
     broker = scene.client()
     await publish(broker, 3)
@@ -324,7 +301,6 @@ async def test_leaving_gives_back_what_is_in_hand(scene: Scene) -> None:
 
 
 async def test_queues_are_apart(scene: Scene) -> None:
-    """One queue's messages, dead letters and depth are not another's."""
     broker, outgoing = scene.client(), QueueName("outgoing")
     await broker.publish(SPOOL, ONE)
     await broker.publish(outgoing, message(7))
@@ -337,13 +313,11 @@ async def test_queues_are_apart(scene: Scene) -> None:
 
 
 async def test_the_depth_of_a_queue_that_nobody_used_is_none(scene: Scene) -> None:
-    """It is no error to ask, and asking declares nothing."""
     depth = await scene.client().depth(SPOOL)
     assert (depth.ready, depth.consumers, depth.dead) == (0, 0, 0)
 
 
 async def test_the_depth_counts_all_levels_and_dead_letters_apart(scene: Scene) -> None:
-    """What is in hand is not ready; a consumer of ten levels is one."""
     broker = scene.client()
     await dead_letter(broker)
     await publish(broker, 2)
@@ -360,7 +334,6 @@ async def test_the_depth_counts_all_levels_and_dead_letters_apart(scene: Scene) 
 
 @pytest.mark.parametrize("settling", ["ack", "requeue", "dead_letter"])
 async def test_what_a_lost_connection_brought_cannot_be_settled(settling: str, scene: Scene) -> None:
-    """It is delivered again, over a new connection, by the same iterator."""
     broker = scene.client()
     await broker.publish(SPOOL, ONE)
     async with broker.deliveries(SPOOL, 5) as deliveries:
@@ -392,7 +365,6 @@ async def test_consumers_that_were_lost_are_told_and_those_that_leave_are_not(sc
 
 
 async def test_what_was_not_handed_out_when_the_connection_was_lost_comes_once(scene: Scene) -> None:
-    """Nothing that cannot be settled is handed out."""
     broker = scene.client()
     await publish(broker, 5)
     async with broker.deliveries(SPOOL, 5) as deliveries:
@@ -413,7 +385,6 @@ async def test_what_was_not_handed_out_when_the_connection_was_lost_comes_once(s
 
 
 async def test_publishing_goes_on_after_the_connection_was_lost(scene: Scene) -> None:
-    """Whoever publishes next has a new one."""
     broker = scene.client()
     await broker.publish(SPOOL, message(0))
     scene.cut()
@@ -422,7 +393,7 @@ async def test_publishing_goes_on_after_the_connection_was_lost(scene: Scene) ->
     await wait_for(broker, ready=2)
 
 
-async def test_closing_gives_back_what_is_in_hand(scene: Scene) -> None:
+async def test_closing_gives_back_what_is_unacked(scene: Scene) -> None:
     """Nothing can be settled any more, the context ends without an error, and closing twice is once."""
     broker = scene.client()
     await broker.publish(SPOOL, ONE)
@@ -439,7 +410,6 @@ async def test_closing_gives_back_what_is_in_hand(scene: Scene) -> None:
 
 
 async def test_a_broker_that_was_never_asked_can_be_closed(scene: Scene) -> None:
-    """Nothing was opened, nothing is closed: others go on."""
     other = scene.client()
 
     await scene.client().close()
@@ -453,7 +423,6 @@ async def test_a_broker_that_was_never_asked_can_be_closed(scene: Scene) -> None
 
 @pytest.mark.parametrize("priority", [-1, 10])
 async def test_there_is_no_such_priority(priority: int, scene: Scene) -> None:
-    """Neither to publish to nor to take from."""
     broker = scene.client()
     with pytest.raises(WrongUse, match="0 to 9"):
         await broker.publish(SPOOL, ONE, priority)
@@ -463,7 +432,6 @@ async def test_there_is_no_such_priority(priority: int, scene: Scene) -> None:
 
 
 async def test_a_prefetch_of_none_takes_nothing(scene: Scene) -> None:
-    """AMQP would take 0 for any number."""
     broker = scene.client()
     for take in (broker.deliveries, broker.dead_letters):
         with pytest.raises(WrongUse, match="prefetch"):
@@ -476,7 +444,6 @@ async def _comes_to(found: list[str], count: int) -> bool:
 
 
 async def dead_letter(broker: Broker) -> None:
-    """Have one message dead-lettered, and wait until it is there."""
     await broker.publish(SPOOL, ONE)
     async with broker.deliveries(SPOOL, 1, [PRIORITY_NORMAL]) as deliveries:
         await (await taken(deliveries, 1))[0].dead_letter()

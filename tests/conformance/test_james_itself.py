@@ -57,7 +57,6 @@ class TurnedClock(SystemClock):
     later: timedelta = timedelta()
 
     def micros(self) -> int:
-        """Microseconds since 1970, as this process believes."""
         return SystemClock.micros(self) + self.later // timedelta(microseconds=1)
 
 
@@ -74,7 +73,6 @@ class Pair:
 
     @asynccontextmanager
     async def broker(self) -> AsyncGenerator[Broker]:
-        """A connection of ours."""
         host = Host(self.place.broker.host, self.place.broker.port)
         broker = RabbitBroker(BrokerSettings((host,), self.place.vhost), self.clock)
         try:
@@ -84,7 +82,6 @@ class Pair:
 
     @asynccontextmanager
     async def ours(self) -> AsyncGenerator[RabbitMailQueue]:
-        """The queue, opened by us."""
         tables = AsyncKeyspace(self.keyspace)
         blobs = open_cassandra(tables, self.clock, self.naming)
         async with (
@@ -94,14 +91,12 @@ class Pair:
             yield queue
 
     def turn(self, later: timedelta) -> None:
-        """Let it be so much later for both."""
         self.clock.later = later
         self.james.ask("turn", seconds=round(later.total_seconds()))
 
 
 @pytest.fixture(scope="module")
 def james(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JamesItself]:
-    """James, in a process of its own."""
     try:
         java, classpath = james_command()
     except (JavaMissing, LocalServerError) as error:
@@ -126,7 +121,6 @@ def shared(
 
 @pytest.fixture
 def pair(james: JamesItself, shared: tuple[Place, Keyspace]) -> Pair:
-    """A queue that nobody used before."""
     place, keyspace = shared
     name = QueueName(f"q{uuid4().hex[:8]}")
     if james.place != place:
@@ -273,7 +267,7 @@ async def test_both_consume_at_once_and_every_mail_comes_once(pair: Pair) -> Non
     assert (left, depth, pair.james.size()) == ([], (0, 0), 0)
 
 
-async def test_our_delays_are_out_of_james_s_sight(pair: Pair) -> None:
+async def test_james_does_not_see_our_delays(pair: Pair) -> None:
     """It neither lists, counts, delivers nor clears them; once due they are mails like any other."""
     async with pair.ours() as queue:
         await queue.enqueue(_mail("delayed").mail, _mail("delayed").content, delay=timedelta(hours=1))
@@ -412,7 +406,6 @@ def _names(given: Iterable[Given]) -> list[str]:
 
 
 def _by_name(given: Iterable[Given]) -> dict[str, tuple[Mail, frozenset[RecipientHeader], bytes]]:
-    """In which order James holds headers of one recipient is its own affair."""
     return {
         one.mail.name: (
             replace(one.mail, recipient_headers=(), attributes=dict(one.mail.attributes)),
@@ -424,12 +417,10 @@ def _by_name(given: Iterable[Given]) -> dict[str, tuple[Mail, frozenset[Recipien
 
 
 async def _taken(queue: RabbitMailQueue, count: int) -> list[Given]:
-    """The next so many, finished."""
     return await _taken_until(queue, lambda taken: len(taken) >= count)
 
 
 async def _taken_until(queue: RabbitMailQueue, enough: Callable[[Sequence[Given]], bool]) -> list[Given]:
-    """What we finish until that is enough, whoever takes the rest."""
     taken: list[Given] = []
 
     async def take() -> None:
@@ -457,7 +448,6 @@ async def _left_after(pair: Pair, queue: RabbitMailQueue, by: str, value: str) -
 
 
 async def _settled(queue: RabbitMailQueue, pair: Pair) -> tuple[int, int]:
-    """What waits in the broker and what is dead, once we have dropped what is marked."""
     async with pair.broker() as broker, queue.dequeue(prefetch=50) as mails:
         asking = asyncio.ensure_future(anext(mails))
         async with asyncio.timeout(PATIENCE_SECONDS):

@@ -70,7 +70,6 @@ class Trio:
     clock: Clock
 
     async def queue(self) -> RabbitMailQueue:
-        """The queue, opened by us."""
         return await open_queue(SPOOL, self.tables, self.broker, self.blobs, self.clock)
 
 
@@ -83,7 +82,6 @@ async def _filled(trio: Trio, store: BlobStore) -> None:
 
 @pytest.fixture(params=["twins", pytest.param("servers", marks=[pytest.mark.cassandra, pytest.mark.broker])])
 def servers(request: pytest.FixtureRequest) -> Iterator[AbstractAsyncContextManager[Trio] | None]:
-    """James's queue on real servers, or None for the twins."""
     if request.param == "twins":
         yield None
         return
@@ -97,7 +95,6 @@ def servers(request: pytest.FixtureRequest) -> Iterator[AbstractAsyncContextMana
 
 @pytest.fixture
 async def trio(servers: AbstractAsyncContextManager[Trio] | None) -> AsyncIterator[Trio]:
-    """James's queue, on the twins or on real servers."""
     async with servers or nullcontext(await _twins()) as trio:
         yield trio
 
@@ -166,7 +163,6 @@ async def test_what_is_deleted_of_james_s_mails_never_comes(trio: Trio) -> None:
 
 
 async def test_only_the_mails_that_are_meant_are_deleted(trio: Trio) -> None:
-    """By sender, as an operator would."""
     of_bob = {one for one, row in ALIVE.items() if row["sender"] == "bob@two.test"}
     async with await trio.queue() as queue:
         removed = await queue.delete(MailFilter(sender="BOB@two.test"))
@@ -250,7 +246,6 @@ def _rows(trio: Trio) -> Any:
 
 
 async def _bodies(trio: Trio) -> dict[str, bytes]:
-    """Every message in the broker, by enqueue id; they go back."""
     count = (await trio.broker.depth(SPOOL)).ready
     async with trio.broker.deliveries(SPOOL, count) as deliveries:
         bodies = [(await anext(deliveries)).message.body for _ in range(count)]
@@ -258,7 +253,6 @@ async def _bodies(trio: Trio) -> dict[str, bytes]:
 
 
 async def _nothing_comes(queue: RabbitMailQueue, trio: Trio) -> bool:
-    """Whether the broker is emptied without a single mail being handed out."""
     async with queue.dequeue(prefetch=50) as mails:
         asking = asyncio.ensure_future(anext(mails))
         async with asyncio.timeout(30):

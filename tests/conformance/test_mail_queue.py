@@ -65,7 +65,6 @@ class Sides:
     clock: Clock
 
     async def process(self) -> RabbitMailQueue:
-        """The queue as one more process has it."""
         return await open_queue(self.name, self.tables, self.broker, self.blobs, self.clock, CONFIGURATION)
 
 
@@ -80,7 +79,6 @@ class Servers:
 
 @pytest.fixture(scope="session")
 def real(cluster: CassandraCluster, rabbitmq: Broker, s3: S3) -> Iterator[Servers]:
-    """The queue's tables, a virtual host and a bucket."""
     name = f"g_conformance_{uuid4().hex[:8]}"
     keyspace = created(cluster, name, Schema((), (EVENT_STORE, *QUEUE_TABLES)))
     with rabbitmq.vhost() as vhost:
@@ -100,27 +98,23 @@ class InMemory:
     opened: MailQueue
 
     async def process(self) -> MailQueue:
-        """The queue as one more process has it."""
         return self.opened
 
 
 @pytest.fixture(params=["twins", pytest.param("real", marks=_REAL)])
 def servers(request: pytest.FixtureRequest) -> Servers | None:
-    """None for twins."""
     found: Servers | None = request.getfixturevalue("real") if request.param == "real" else None
     return found
 
 
 @pytest.fixture(params=["memory", "twins", pytest.param("real", marks=_REAL)])
 def kind(request: pytest.FixtureRequest) -> Servers | str:
-    """Which queue: its servers, where they are real."""
     found: Servers | str = request.getfixturevalue("real") if request.param == "real" else request.param
     return found
 
 
 @asynccontextmanager
 async def sides_of(servers: Servers | None) -> AsyncGenerator[Sides]:
-    """The sides of a queue over RabbitMQ of the test's own."""
     name = QueueName(f"q-{uuid4().hex[:12]}")
     if servers is None:
         clock = VirtualClock()
@@ -136,14 +130,12 @@ async def sides_of(servers: Servers | None) -> AsyncGenerator[Sides]:
 
 @pytest.fixture
 async def three(servers: Servers | None) -> AsyncIterator[Sides]:
-    """The sides of a queue over RabbitMQ, on each kind of servers."""
     async with sides_of(servers) as sides:
         yield sides
 
 
 @pytest.fixture
 async def world(kind: Servers | str) -> AsyncIterator[Sides | InMemory]:
-    """Where a queue of each kind is."""
     if kind == "memory":
         clock = VirtualClock()
         yield InMemory(clock, MemoryMailQueue(QueueName("q-memory"), clock))
@@ -154,27 +146,23 @@ async def world(kind: Servers | str) -> AsyncIterator[Sides | InMemory]:
 
 @pytest.fixture
 async def queue(world: Sides | InMemory) -> AsyncIterator[MailQueue]:
-    """The queue as one process has it."""
     async with await world.process() as queue:
         yield queue
 
 
 @pytest.fixture
 async def other(world: Sides | InMemory) -> AsyncIterator[MailQueue]:
-    """As a second process has it."""
     async with await world.process() as queue:
         yield queue
 
 
 @pytest.fixture
 async def rabbit(three: Sides) -> AsyncIterator[RabbitMailQueue]:
-    """The queue over RabbitMQ as one process has it."""
     async with await three.process() as queue:
         yield queue
 
 
 async def until(holds: Callable[[], Awaitable[bool]], clock: Clock) -> None:
-    """Ask until it holds, or patience ends."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while not await holds():
         assert time.monotonic() < deadline, "it never held"
@@ -195,12 +183,10 @@ async def taken(queue: MailQueue, sentinel: str = "sentinel") -> list[Dequeued]:
 
 
 async def names_taken(queue: MailQueue) -> list[str]:
-    """Their names."""
     return [one.mail.name for one in await taken(queue)]
 
 
 async def one_of(queue: MailQueue, settle: Callable[[Dequeued], Awaitable[None]]) -> Dequeued:
-    """Take one mail and settle it so."""
     async with asyncio.timeout(_PATIENCE_SECONDS), queue.dequeue() as mails:
         one = await anext(mails)
         await settle(one)
@@ -226,7 +212,6 @@ async def test_a_mail_goes_through_the_queue(queue: MailQueue) -> None:
 
 
 async def test_many_at_once_from_several_processes(world: Sides | InMemory, queue: MailQueue, other: MailQueue) -> None:
-    """A hundred mails put by three processes and taken by two: each once."""
     async with await world.process() as third:
         wanted = {f"{number}" for number in range(99)}
         async with asyncio.TaskGroup() as tasks:
@@ -254,7 +239,6 @@ async def test_many_at_once_from_several_processes(world: Sides | InMemory, queu
 
 
 async def test_what_was_not_settled_comes_again(queue: MailQueue) -> None:
-    """Redelivered to whoever asks next."""
     await enqueued(queue, "a")
     async with asyncio.timeout(_PATIENCE_SECONDS), queue.dequeue() as mails:
         await anext(mails)
@@ -283,7 +267,6 @@ async def test_a_delayed_mail_comes_in_its_time(world: Sides | InMemory, queue: 
 
 
 async def test_a_flush_ends_every_wait(queue: MailQueue, other: MailQueue) -> None:
-    """However far ahead; two flushes at once move each mail once."""
     for hours in range(1, 31):
         await queue.enqueue(mail(f"{hours}"), CONTENT, delay=timedelta(hours=hours))
     assert sum(await asyncio.gather(queue.flush(), other.flush())) == 30
@@ -291,7 +274,6 @@ async def test_a_flush_ends_every_wait(queue: MailQueue, other: MailQueue) -> No
 
 
 async def test_a_retried_mail_comes_again_with_its_story(queue: MailQueue) -> None:
-    """Its tries, its error, its bytes; its row is gone meanwhile."""
     (enqueue_id,) = await enqueued(queue, "a")
     await one_of(queue, lambda one: one.retry(error_message="no route"))
     (shown,) = await listed(queue)
@@ -321,7 +303,6 @@ async def test_what_was_deleted_is_never_delivered(queue: MailQueue) -> None:
 
 
 async def test_urgent_mail_comes_first(queue: MailQueue) -> None:
-    """Of what waits at two levels, the first is of the higher one."""
     for priority in (0, 9):
         await queue.enqueue(mail(f"{priority}"), CONTENT, priority=priority)
     seen = list[int]()
@@ -372,7 +353,6 @@ async def test_a_queue_shows_its_figures(queue: MailQueue) -> None:
 
 
 async def test_a_rejected_mail_is_a_dead_letter(three: Sides, rabbit: RabbitMailQueue) -> None:
-    """Out of the listing, with its bytes where they were."""
     await enqueued(rabbit, "a")
     rejected = await one_of(rabbit, lambda one: one.reject())
     assert not await names(rabbit)
@@ -385,7 +365,6 @@ async def test_a_rejected_mail_is_a_dead_letter(three: Sides, rabbit: RabbitMail
 
 
 async def test_what_is_no_mail_is_a_dead_letter_and_stops_nobody(three: Sides, rabbit: RabbitMailQueue) -> None:
-    """The mail behind it is delivered."""
     await three.broker.publish(three.name, Message(b"no mail"))
     assert not await names_taken(rabbit)
     async with asyncio.timeout(_PATIENCE_SECONDS), three.broker.dead_letters(three.name, 1) as dead:
@@ -395,7 +374,6 @@ async def test_what_is_no_mail_is_a_dead_letter_and_stops_nobody(three: Sides, r
 
 
 async def test_a_mail_published_twice_is_worked_on_once(three: Sides, rabbit: RabbitMailQueue) -> None:
-    """The second message finds the mark of the first."""
     await enqueued(rabbit, *"abc")
     assert await rabbit.republish(timedelta(hours=1)) == 0
 

@@ -31,7 +31,6 @@ async def configurations(queue_tables: AsyncTables) -> Configurations:
 
 
 async def test_nothing_was_ever_set(queue_tables: AsyncTables, configurations: Configurations) -> None:
-    """And looking writes nothing."""
     assert await configurations.current() is None
     assert await configurations.history() == []
 
@@ -39,7 +38,6 @@ async def test_nothing_was_ever_set(queue_tables: AsyncTables, configurations: C
 async def test_the_first_starter_stores_james_s_defaults(
     queue_tables: AsyncTables, configurations: Configurations
 ) -> None:
-    """To the byte what James stores; the second finds them, and adds nothing."""
     assert await configurations.require() == DEFAULT
     assert await configurations.require() == DEFAULT
     (seen,) = await queue_tables.read(Read(EVENT_STORE, (AGGREGATE,)))
@@ -48,7 +46,6 @@ async def test_the_first_starter_stores_james_s_defaults(
 
 
 async def test_james_s_own_event_is_what_counts(queue_tables: AsyncTables, configurations: Configurations) -> None:
-    """Found as James left it; the next event comes after it."""
     (james,) = james_queue_rows(EVENT_STORE)
     await queue_tables.write(Put(EVENTS, {column.name: james[column.name] for column in EVENTS.columns}))
     assert await configurations.current() == DEFAULT
@@ -59,7 +56,6 @@ async def test_james_s_own_event_is_what_counts(queue_tables: AsyncTables, confi
 async def test_each_change_is_an_event_and_the_last_counts(
     queue_tables: AsyncTables, configurations: Configurations
 ) -> None:
-    """The same again is none; `None` is content with whatever is stored."""
     assert await configurations.require(HALF) == HALF
     assert await configurations.require(HALF) == HALF
     assert await configurations.require(QUARTER) == QUARTER
@@ -80,20 +76,20 @@ async def test_the_last_one_counts_for_the_rules_too(queue_tables: AsyncTables, 
 async def test_a_change_is_made_of_what_counts_at_that_moment(
     queue_tables: AsyncTables, configurations: Configurations
 ) -> None:
-    """Whoever changes the pace alone keeps everybody else's window and buckets."""
     assert (await configurations.alter(lambda current: replace(current, pace=7))).slicing == DEFAULT.slicing
     await configurations.require(HALF)
     assert await configurations.alter(lambda current: replace(current, pace=7)) == replace(HALF, pace=7)
 
 
-async def test_starters_of_one_wish_store_one_event(queue_tables: AsyncTables, configurations: Configurations) -> None:
-    """However many start at once."""
+async def test_starters_of_one_configuration_store_one_event(
+    queue_tables: AsyncTables, configurations: Configurations
+) -> None:
     starters = [Configurations(queue_tables) for _ in range(8)]
     assert set(await asyncio.gather(*(one.require(HALF) for one in starters))) == {HALF}
     assert await configurations.history() == [ConfigurationEvent(0, HALF)]
 
 
-async def test_starters_of_two_wishes_are_judged_one_after_the_other(
+async def test_starters_of_two_configurations_are_judged_one_after_the_other(
     queue_tables: AsyncTables, configurations: Configurations
 ) -> None:
     """Whoever comes second is held against the winner: 20 and 15 minutes do not divide each other."""

@@ -50,22 +50,18 @@ class Queue:
     sweeper: Sweeper
 
     def process(self, seed: int) -> "Queue":
-        """Another process on the same queue."""
         return opened(self.tables, self.name, self.clock.micros(), seed)
 
     async def place(self, *mails: QueuedMail, step: timedelta = MINUTE) -> None:
-        """Enqueue mails, one each step."""
         for mail in mails:
             await self.view.rows.place(self.name, mail)
             self.clock.advance(step.total_seconds())
 
     async def listed(self, where: MailFilter = MailFilter()) -> list[str]:  # noqa: B008 - a value
-        """The names of what is listed."""
         return await names_of(self.view.browse(self.name, where))
 
 
 def opened(tables: AsyncTables, name: QueueName, now: int, seed: int = 0) -> Queue:
-    """A queue as a process sees it."""
     clock = VirtualClock(now, seed)
     view = QueueView(tables, clock, EXPIRING)
     broker = MemoryBroker(clock)
@@ -74,7 +70,6 @@ def opened(tables: AsyncTables, name: QueueName, now: int, seed: int = 0) -> Que
 
 @pytest.fixture
 def queue(queue_tables: AsyncTables) -> Queue:
-    """A queue that nobody used before; its time is the beginning of an hour, days ago."""
     now = micros() - 3 * 86_400 * MICROS
     clock = VirtualClock(now)
     clock.turn_to(slice_of(clock.now, HOUR))
@@ -82,7 +77,6 @@ def queue(queue_tables: AsyncTables) -> Queue:
 
 
 async def test_a_mail_is_listed_as_it_was_enqueued(queue: Queue) -> None:
-    """Every field, whatever is in it."""
     headers = tuple(RecipientHeader("bob@example.org", name, value) for name, value in (("X-Spam", "1"), ("X", "")))
     mail = queued(
         1,
@@ -102,7 +96,6 @@ async def test_a_mail_is_listed_as_it_was_enqueued(queue: Queue) -> None:
 
 
 async def test_a_queue_lives_from_its_first_mail_to_its_last(queue: Queue) -> None:
-    """Enqueued, listed, counted, marked, swept; and empty."""
     first = queue.clock.now
     await queue.place(*(queued(number) for number in range(8)), step=HOUR)
     assert queue.name in await queue.view.starts.queues()
@@ -128,7 +121,6 @@ async def test_a_queue_lives_from_its_first_mail_to_its_last(queue: Queue) -> No
 
 
 async def test_listings_come_in_order_and_in_pages(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Larger than a page of the server's, larger than what is held."""
     monkeypatch.setattr(browsing, "PAGE_ROWS", 40)
     monkeypatch.setattr(browsing, "HELD_MAILS_MAX", 100)
     first = queue.clock.now
@@ -145,7 +137,6 @@ async def test_listings_come_in_order_and_in_pages(queue: Queue, monkeypatch: py
 
 
 async def test_what_is_taken_back_and_comes_again_is_seen(queue: Queue) -> None:
-    """A removal is stamped above the row; a row that comes again, above the removal."""
     mail, start = queued(1), queue.clock.now
     await queue.place(mail)
     ahead = row_of(queue.name, start, 0, start, mail)
@@ -162,7 +153,6 @@ async def test_what_is_taken_back_and_comes_again_is_seen(queue: Queue) -> None:
 
 
 async def test_a_row_that_cannot_be_read_is_left_out(queue: Queue) -> None:
-    """As a half-deleted one would be."""
     start = queue.clock.now
     await queue.place(queued(1))
     row = row_of(queue.name, start, 0, start, queued(2))
@@ -173,7 +163,6 @@ async def test_a_row_that_cannot_be_read_is_left_out(queue: Queue) -> None:
 
 
 async def test_delayed_mails_are_listed_and_counted(queue: Queue) -> None:
-    """After those that wait."""
     now, due = queue.clock.now, DueMails(queue.tables, queue.clock, 2, queue.tallies)
     await queue.place(queued(1))
     for number, hours in ((2, 3), (3, 1)):
@@ -184,7 +173,6 @@ async def test_delayed_mails_are_listed_and_counted(queue: Queue) -> None:
 
 
 async def test_many_processes_begin_move_and_sweep_at_once(queue: Queue) -> None:
-    """Each start is where it belongs, and no mail is lost."""
     processes, first = [queue.process(seed) for seed in range(5)], queue.clock.now
     await asyncio.gather(*(one.place(queued(n), queued(n + 10)) for n, one in enumerate(processes)))
     await processes[0].view.mark_all(queue.name, [(queued(n).enqueue_id, first) for n in range(5)])
@@ -204,7 +192,6 @@ async def test_many_processes_begin_move_and_sweep_at_once(queue: Queue) -> None
 
 
 async def test_what_grows_old_is_renewed_in_place(queue: Queue) -> None:
-    """The same row with a fresh life; one that is young stays as it is."""
     live = opened(queue.tables, queue.name, micros())
     written = micros() - (LIVES.ttl_seconds - 3600) * MICROS
     start = slice_of(instant_of(written), HOUR)

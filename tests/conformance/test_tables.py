@@ -33,24 +33,20 @@ FAR = 4_000_000_000_000_000
 
 
 def cell(k: str, c: int = 1, d: UUID = D, **columns: Any) -> Row:
-    """A row of the table of cells."""
     return {"k": k, "c": c, "d": d, **columns}
 
 
 def see(tables: Tables, key: Key, table: Table = CELLS) -> list[Seen]:
-    """What a read with times shows under the key."""
     return list(tables.read(Read(table, key, times=True)))
 
 
 def one(tables: Tables, k: str) -> Row | None:
-    """The only row of the partition, or None."""
     rows = see(tables, (k,))
     assert len(rows) <= 1
     return rows[0].row if rows else None
 
 
 def value(tables: Tables, k: str, column: str = "v") -> Any:
-    """One cell of the only row."""
     row = one(tables, k)
     return row[column] if row else None
 
@@ -65,23 +61,19 @@ class TestRead:
         assert see(tables, (k,)) == [Seen(expected, dict.fromkeys(("v", "n", "b", "day", "tags"), 10))]
 
     def test_times_are_read_on_demand_alone(self, tables: Tables, k: str) -> None:
-        """Without `times` nothing is known of when."""
         tables.write(Put(CELLS, cell(k, v="x"), at=10))
         assert [seen.written_at for seen in tables.read(Read(CELLS, (k,)))] == [{}]
 
     def test_each_cell_has_its_own_time(self, tables: Tables, k: str) -> None:
-        """A later change of one column leaves the others' times alone; nulls have none."""
         tables.write(Put(CELLS, cell(k, v="x", n=1), at=10))
         tables.write(Change(CELLS, (k, 1, D), {"n": 2}, at=20))
         assert see(tables, (k,))[0].written_at == {"v": 10, "n": 20}
 
     def test_a_row_of_key_columns_has_no_time(self, tables: Tables, k: str) -> None:
-        """Nothing tells when a row of nothing but a key was written."""
         tables.write(Put(MARKS, {"k": k, "c": 1}, at=10))
         assert see(tables, (k,), MARKS) == [Seen({"k": k, "c": 1}, {})]
 
     def test_rows_come_in_clustering_order(self, tables: Tables, k: str) -> None:
-        """Numbers by value, version-1 UUIDs by their time, not by their text."""
         late, early = UUID("00000000-0000-11f2-8000-000000000000"), UUID("ffffffff-0000-11f1-8000-000000000000")
         for c, d in ((2, early), (1, late), (1, early), (-3, late)):
             tables.write(Put(CELLS, cell(k, c, d, v="x")))
@@ -89,20 +81,17 @@ class TestRead:
         assert keys == [(-3, late), (1, early), (1, late), (2, early)]
 
     def test_a_descending_table_is_read_so(self, tables: Tables, k: str) -> None:
-        """Clustering order is the table's own."""
         for c in (2, 3, 1):
             tables.write(Put(MARKS, {"k": k, "c": c}))
         assert [seen.row["c"] for seen in see(tables, (k,), MARKS)] == [3, 2, 1]
 
     @pytest.mark.parametrize(("rest", "found"), [((), 3), ((1,), 2), ((1, D), 1), ((9,), 0), ((2, E), 0)])
     def test_any_prefix_of_the_key_is_read(self, tables: Tables, k: str, rest: Key, found: int) -> None:
-        """A partition, a range of it, one row, or nothing."""
         for c, d in ((1, D), (1, E), (2, D)):
             tables.write(Put(CELLS, cell(k, c, d, v="x")))
         assert len(see(tables, (k, *rest))) == found
 
     def test_rows_of_many_partitions_are_read_together(self, tables: Tables, k: str) -> None:
-        """Those that are there, whole, once each; what is not there is no error."""
         for n in range(3):
             tables.write(Put(CELLS, cell(f"{k}{n}", v=f"{n}"), at=10))
         seen = tables.read(Read(CELLS, (), times=True, among=(f"{k}0", f"{k}2", f"{k}0", f"{k}9")))
@@ -112,7 +101,6 @@ class TestRead:
         ]
 
     def test_some_rows_of_a_partition_are_read_together(self, tables: Tables, k: str) -> None:
-        """By the next value of the key, whatever follows it."""
         for c, d in ((1, D), (2, D), (2, E), (3, E)):
             tables.write(Put(CELLS, cell(k, c, d)))
         seen = tables.read(Read(CELLS, (k,), among=(2, 3, 4)))
@@ -120,12 +108,10 @@ class TestRead:
 
     @pytest.mark.parametrize("level", list(Level))
     def test_every_level_reads(self, tables: Tables, k: str, level: Level) -> None:
-        """Whatever the consistency, one healthy node answers."""
         tables.write(Put(CELLS, cell(k, v="x")))
         assert len(tables.read(Read(CELLS, (k,), level))) == 1
 
     def test_a_key_of_the_wrong_length_is_refused(self, tables: Tables, k: str) -> None:
-        """Less than a partition, or more than a row, is a mistake of the program."""
         with pytest.raises(ValueError, match="key of 0 values"):
             tables.read(Read(CELLS, ()))
         with pytest.raises(ValueError, match="key of 4 values"):
@@ -141,7 +127,6 @@ class TestRead:
         assert [list(answer) for answer in together if not isinstance(answer, MailmendError)] == list(map(list, alone))  # type: ignore[arg-type]
 
     def test_many_reads_answer_in_order(self, tables: Tables, k: str) -> None:
-        """More than are under way at once, each with its own answer."""
         tables.write_all([Put(MARKS, {"k": f"{k}{n}", "c": n}) for n in range(150)])
         answers = tables.read_all([Read(MARKS, (f"{k}{n}",)) for n in range(150)])
         assert [[seen.row["c"] for seen in answer] for answer in answers if not isinstance(answer, MailmendError)] == [
@@ -153,7 +138,6 @@ class TestStamps:
     """The later stamp wins; at a tie the tombstone, then the larger value."""
 
     def test_the_later_stamp_wins_in_whatever_order_it_comes(self, tables: Tables, k: str) -> None:
-        """Arrival does not count."""
         tables.write(Put(CELLS, cell(k, v="late"), at=20))
         tables.write(Put(CELLS, cell(k, v="early"), at=10))
         assert value(tables, k) == "late"
@@ -163,25 +147,21 @@ class TestStamps:
     def test_a_tie_keeps_the_larger_value(
         self, tables: Tables, k: str, column: str, order: tuple[Any, Any], turned: bool
     ) -> None:
-        """As bytes are compared: a negative number is the larger."""
         for written in reversed(order) if turned else order:
             tables.write(Put(CELLS, cell(k, **{column: written}), at=10))
         assert value(tables, k, column) == order[1]
 
     def test_a_delete_beats_a_row_of_the_same_stamp(self, tables: Tables, k: str) -> None:
-        """So a repair that deletes as of what it saw really deletes."""
         tables.write(Remove(CELLS, (k, 1, D), at=10))
         tables.write(Put(CELLS, cell(k, v="x"), at=10))
         assert one(tables, k) is None
 
     def test_a_row_shows_through_an_older_delete(self, tables: Tables, k: str) -> None:
-        """One microsecond later is enough."""
         tables.write(Put(CELLS, cell(k, v="x"), at=11))
         tables.write(Remove(CELLS, (k,), at=10))
         assert value(tables, k) == "x"
 
     def test_a_row_of_key_columns_obeys_stamps_too(self, tables: Tables, k: str) -> None:
-        """What has no readable time has one all the same."""
         tables.write(Remove(MARKS, (k, 1), at=10))
         tables.write(Put(MARKS, {"k": k, "c": 1}, at=10))
         assert see(tables, (k,), MARKS) == []
@@ -189,13 +169,11 @@ class TestStamps:
         assert len(see(tables, (k,), MARKS)) == 1
 
     def test_a_cleared_cell_beats_a_value_of_the_same_stamp(self, tables: Tables, k: str) -> None:
-        """A null that was written is a tombstone."""
         tables.write(Put(CELLS, cell(k, v=None), at=10, clear=True))
         tables.write(Put(CELLS, cell(k, v="x"), at=10))
         assert value(tables, k) is None
 
     def test_a_write_without_a_stamp_is_of_now(self, tables: Tables, k: str) -> None:
-        """Later than any stamp of the past, earlier than one of the future."""
         tables.write(Put(CELLS, cell(k, v="past", n=1), at=10))
         tables.write(Put(CELLS, cell(k, v="now"), at=None))
         tables.write(Put(CELLS, cell(k, n=2), at=FAR))
@@ -210,19 +188,16 @@ class TestRemove:
     def test_a_prefix_deletes_all_under_it(
         self, tables: Tables, k: str, rest: Key, left: list[tuple[int, UUID]]
     ) -> None:
-        """A partition, a range, or exactly one row."""
         for c, d in ((1, D), (1, E), (2, D)):
             tables.write(Put(CELLS, cell(k, c, d, v="x"), at=10))
         tables.write(Remove(CELLS, (k, *rest), at=10))
         assert [(seen.row["c"], seen.row["d"]) for seen in see(tables, (k,))] == left
 
     def test_deleting_nothing_is_fine(self, tables: Tables, k: str) -> None:
-        """A delete of what is not there leaves nothing behind that can be seen."""
         tables.write(Remove(CELLS, (k, 1, D)))
         assert one(tables, k) is None
 
     def test_a_range_deleted_early_hides_no_later_row(self, tables: Tables, k: str) -> None:
-        """The deletion of a range has one stamp for all rows."""
         tables.write(Put(CELLS, cell(k, 1, D, v="old"), at=5))
         tables.write(Put(CELLS, cell(k, 1, E, v="new"), at=15))
         tables.write(Remove(CELLS, (k, 1), at=10))
@@ -233,7 +208,6 @@ class TestPut:
     """An insert leaves a marker, leaves nulls alone unless it is told to clear, and may expire."""
 
     def test_null_is_left_unset(self, tables: Tables, k: str) -> None:
-        """A put of null keeps what stood there, and leaves no tombstone."""
         tables.write(Put(CELLS, cell(k, v="x", tags=frozenset({"a"})), at=10))
         tables.write(Put(CELLS, cell(k, v=None, n=1, tags=None), at=20))
         tables.write(Put(CELLS, cell(k, v="y"), at=15))
@@ -242,19 +216,16 @@ class TestPut:
         )
 
     def test_clear_overwrites_the_whole_row(self, tables: Tables, k: str) -> None:
-        """With `clear` every null is written."""
         tables.write(Put(CELLS, cell(k, v="x", n=1, tags=frozenset({"a"})), at=10))
         tables.write(Put(CELLS, cell(k, v=None, n=2, tags=None), at=20, clear=True))
         assert see(tables, (k,))[0] == Seen(cell(k, v=None, n=2, b=None, day=None, tags=None), {"n": 20})
 
     def test_a_column_that_is_not_named_is_left_alone(self, tables: Tables, k: str) -> None:
-        """Even with `clear`."""
         tables.write(Put(CELLS, cell(k, v="x", n=1), at=10))
         tables.write(Put(CELLS, cell(k, n=2), at=20, clear=True))
         assert value(tables, k) == "x"
 
     def test_an_inserted_row_outlives_its_last_cell(self, tables: Tables, k: str) -> None:
-        """Its marker keeps it."""
         tables.write(Put(CELLS, cell(k, v="x"), at=10))
         tables.write(Change(CELLS, (k, 1, D), {"v": None}, at=20))
         assert one(tables, k) == cell(k, v=None, n=None, b=None, day=None, tags=None)
@@ -267,12 +238,10 @@ class TestPut:
         assert value(tables, k, "tags") == {"same", "new"}
 
     def test_an_empty_set_is_null(self, tables: Tables, k: str) -> None:
-        """Cassandra does not tell them apart."""
         tables.write(Put(CELLS, cell(k, v="x", tags=frozenset())))
         assert value(tables, k, "tags") is None
 
     def test_a_row_with_a_long_life_shows(self, tables: Tables, k: str) -> None:
-        """A TTL hides nothing before its time."""
         tables.write(Put(CELLS, cell(k, v="x"), ttl_seconds=1000))
         assert value(tables, k) == "x"
 
@@ -281,18 +250,15 @@ class TestChange:
     """An update writes cells alone: the row shows as long as one of them does."""
 
     def test_a_change_makes_a_row(self, tables: Tables, k: str) -> None:
-        """No insert is needed."""
         tables.write(Change(CELLS, (k, 1, D), {"v": "x"}, at=10))
         assert value(tables, k) == "x"
 
     def test_a_changed_row_goes_with_its_last_cell(self, tables: Tables, k: str) -> None:
-        """There is no marker that would keep it."""
         tables.write(Change(CELLS, (k, 1, D), {"v": "x"}, at=10))
         tables.write(Change(CELLS, (k, 1, D), {"v": None}, at=20))
         assert one(tables, k) is None
 
     def test_elements_are_added_and_taken_one_by_one(self, tables: Tables, k: str) -> None:
-        """What others added stays; the set's time is its newest element's."""
         tables.write(Change(CELLS, (k, 1, D), add={"tags": frozenset({"a", "b"})}, at=10))
         tables.write(
             Change(CELLS, (k, 1, D), {"v": "x"}, {"tags": frozenset({"c"})}, {"tags": frozenset({"a"})}, at=20)
@@ -301,26 +267,22 @@ class TestChange:
         assert (seen.row["tags"], seen.written_at) == ({"b", "c"}, {"v": 20, "tags": 20})
 
     def test_an_element_taken_late_comes_back_not(self, tables: Tables, k: str) -> None:
-        """Each element has its own stamp, and a tie removes it."""
         tables.write(Change(CELLS, (k, 1, D), take={"tags": frozenset({"a", "b"})}, at=10))
         tables.write(Change(CELLS, (k, 1, D), add={"tags": frozenset({"a"})}, at=10))
         tables.write(Change(CELLS, (k, 1, D), add={"tags": frozenset({"b"})}, at=11))
         assert value(tables, k, "tags") == {"b"}
 
     def test_the_older_element_does_not_set_the_time(self, tables: Tables, k: str) -> None:
-        """A set of several times tells the newest that shows."""
         tables.write(Change(CELLS, (k, 1, D), add={"tags": frozenset({"a"})}, at=30))
         tables.write(Change(CELLS, (k, 1, D), add={"tags": frozenset({"b"})}, at=20))
         tables.write(Change(CELLS, (k, 1, D), take={"tags": frozenset({"a"})}, at=40))
         assert see(tables, (k,))[0].written_at == {"tags": 20}
 
     def test_a_change_of_nothing_is_refused(self, tables: Tables, k: str) -> None:
-        """It is a mistake of the program."""
         with pytest.raises(ValueError, match="changes nothing"):
             tables.write(Change(CELLS, (k, 1, D)))
 
     def test_many_writes_answer_in_order(self, tables: Tables, k: str) -> None:
-        """More than are under way at once; none fails here."""
         writes = [Change(CELLS, (k, n, D), {"n": n}) for n in range(150)]
         assert tables.write_all(writes) == [None] * 150
         assert [seen.row["n"] for seen in see(tables, (k,))] == list(range(150))
@@ -330,13 +292,11 @@ class TestCount:
     """Counters only ever add up."""
 
     def test_deltas_add_up(self, tables: Tables, k: str) -> None:
-        """Upwards and downwards, each counter for itself."""
         tables.write(Count(COUNTERS, (k,), {"count": 5, "unseen": 2}))
         tables.write(Count(COUNTERS, (k,), {"unseen": -3}))
         assert see(tables, (k,), COUNTERS) == [Seen({"k": k, "count": 5, "unseen": -1}, {})]
 
     def test_a_counter_that_was_never_counted_is_null(self, tables: Tables, k: str) -> None:
-        """Not zero."""
         tables.write(Count(COUNTERS, (k,), {"count": 0}))
         assert see(tables, (k,), COUNTERS)[0].row == {"k": k, "count": 0, "unseen": None}
 
@@ -345,37 +305,31 @@ class TestConditional:
     """A conditional write tells whether it was applied, and what stood in its way."""
 
     def test_a_row_is_put_when_there_is_none(self, tables: Tables, k: str) -> None:
-        """Its nulls are left unset."""
         assert tables.attempt(PutIfAbsent(CELLS, cell(k, v="x", n=None, tags=frozenset({"a"})))) == Applied(True)
         assert one(tables, k) == cell(k, v="x", n=None, b=None, day=None, tags=frozenset({"a"}))
 
     def test_a_row_in_the_way_is_shown_whole(self, tables: Tables, k: str) -> None:
-        """With every column, in the model's own forms."""
         tables.write(Put(CELLS, cell(k, n=1, day=DAY, tags=frozenset({"a"}))))
         refused = tables.attempt(PutIfAbsent(CELLS, cell(k, v="x")))
         assert refused == Applied(False, cell(k, v=None, n=1, b=None, day=DAY, tags=frozenset({"a"})))
 
     def test_a_row_of_its_key_alone_is_in_the_way_too(self, tables: Tables, k: str) -> None:
-        """A marker is enough."""
         tables.write(Put(MARKS, {"k": k, "c": 1}))
         assert tables.attempt(PutIfAbsent(MARKS, {"k": k, "c": 1})) == Applied(False, {"k": k, "c": 1})
 
     def test_a_change_is_made_while_all_is_as_expected(self, tables: Tables, k: str) -> None:
-        """Cells and elements alike."""
         tables.write(Put(CELLS, cell(k, n=1, tags=frozenset({"a"})), at=10))
         change = ChangeIf(CELLS, (k, 1, D), {"n": 1}, {"n": 2}, {"tags": frozenset({"b"})}, {"tags": frozenset({"a"})})
         assert tables.attempt(change) == Applied(True)
         assert one(tables, k) == cell(k, v=None, n=2, b=None, day=None, tags=frozenset({"b"}))
 
     def test_a_refused_change_shows_what_was_expected_otherwise(self, tables: Tables, k: str) -> None:
-        """Exactly the columns of the condition, and nothing is changed."""
         tables.write(Put(CELLS, cell(k, n=1, v="x")))
         refused = tables.attempt(ChangeIf(CELLS, (k, 1, D), {"n": 9, "b": None}, {"v": "y"}))
         assert refused == Applied(False, {"n": 1, "b": None})
         assert value(tables, k) == "x"
 
     def test_an_absent_row_refuses_what_is_expected_of_it(self, tables: Tables, k: str) -> None:
-        """`current` is None: there is no row."""
         assert tables.attempt(ChangeIf(CELLS, (k, 1, D), {"n": 1}, {"v": "y"})) == Applied(False)
         assert tables.attempt(RemoveIf(CELLS, (k, 1, D), {"n": 1})) == Applied(False)
 
@@ -385,46 +339,39 @@ class TestConditional:
         assert value(tables, k) == "y"
 
     def test_null_beside_a_value_holds_for_a_present_row_alone(self, tables: Tables, k: str) -> None:
-        """The way out of the trap."""
         change = ChangeIf(CELLS, (k, 1, D), {"n": None, "b": True}, {"v": "y"})
         assert tables.attempt(change) == Applied(False)
         tables.write(Put(CELLS, cell(k, b=True)))
         assert tables.attempt(change) == Applied(True)
 
     def test_without_expectations_existence_is_expected(self, tables: Tables, k: str) -> None:
-        """IF EXISTS."""
         assert tables.attempt(ChangeIf(CELLS, (k, 1, D), {}, {"v": "y"})) == Applied(False)
         tables.write(Put(CELLS, cell(k)))
         assert tables.attempt(ChangeIf(CELLS, (k, 1, D), {}, {"v": "y"})) == Applied(True)
 
     def test_a_set_is_expected_as_a_whole(self, tables: Tables, k: str) -> None:
-        """In any order."""
         tables.write(Put(CELLS, cell(k, tags=frozenset({"a", "b"}))))
         assert not tables.attempt(RemoveIf(CELLS, (k, 1, D), {"tags": frozenset({"a"})})).applied
         assert tables.attempt(RemoveIf(CELLS, (k, 1, D), {"tags": frozenset({"b", "a"})})).applied
 
     def test_exactly_one_row_is_removed(self, tables: Tables, k: str) -> None:
-        """Its neighbours stay."""
         for d in (D, E):
             tables.write(Put(CELLS, cell(k, 1, d, n=1), at=10))
         assert tables.attempt(RemoveIf(CELLS, (k, 1, D), {"n": 1})) == Applied(True)
         assert [seen.row["d"] for seen in see(tables, (k,))] == [E]
 
     def test_a_ballot_is_later_than_the_ones_before(self, tables: Tables, k: str) -> None:
-        """Conditional writes of one partition take effect one after the other."""
         for n in range(5):
             expected: Row = {"n": n - 1 if n else None}
             assert tables.attempt(ChangeIf(CELLS, (k, 1, D), expected, {"n": n})).applied
         assert value(tables, k, "n") == 4
 
     def test_an_applied_insert_may_stay_hidden(self, tables: Tables, k: str) -> None:
-        """A tombstone from a fast clock hides what was applied: only reading back tells."""
         tables.write(Remove(CELLS, (k,), at=FAR))
         assert tables.attempt(PutIfAbsent(CELLS, cell(k, v="x"))) == Applied(True)
         assert one(tables, k) is None
 
     def test_a_conditional_row_may_expire(self, tables: Tables, k: str) -> None:
-        """A lease is put, and renewed, with a TTL."""
         assert tables.attempt(PutIfAbsent(CELLS, cell(k, v="me"), ttl_seconds=1000)).applied
         assert tables.attempt(ChangeIf(CELLS, (k, 1, D), {"v": "me"}, {"v": "you"}, ttl_seconds=1000)).applied
         assert value(tables, k) == "you"
@@ -435,19 +382,16 @@ class TestScan:
 
     @pytest.fixture
     def written(self, tables: Tables, k: str) -> list[str]:
-        """Forty partitions of two rows each."""
         keys = [f"{k}{n}" for n in range(40)]
         rows = [cell(key, c, v=key, tags=frozenset({"a"}), day=DAY) for key in keys for c in (1, 2)]
         tables.write_all([Put(CELLS, row) for row in rows])
         return keys
 
     def scanned(self, tables: Tables, k: str, tokens: tuple[int, int] | None = None) -> list[Row]:
-        """The scan's rows, of this test's partitions alone."""
         rows = tables.scan(Scan(CELLS, ("k", "c", "day", "tags"), tokens=tokens))
         return [row for row in rows if row["k"].startswith(k)]
 
     def test_every_row_is_shown_once(self, tables: Tables, k: str, written: list[str]) -> None:
-        """With the columns that were asked for, in the model's own forms."""
         rows = sorted(self.scanned(tables, k), key=lambda row: (row["k"], row["c"]))
         expected = [{"k": key, "c": c, "day": DAY, "tags": frozenset({"a"})} for key in sorted(written) for c in (1, 2)]
         assert rows == expected
@@ -462,7 +406,6 @@ class TestScan:
 
     @pytest.mark.usefixtures("written")
     def test_an_empty_range_shows_nothing(self, tables: Tables, k: str) -> None:
-        """Nothing lies between a token and itself."""
         assert self.scanned(tables, k, (5, 5)) == []
 
     def test_one_partition_alone_is_scanned(self, tables: Tables, written: list[str]) -> None:
@@ -477,7 +420,6 @@ class TestScan:
     def test_one_partition_is_scanned_from_behind_a_row(
         self, tables: Tables, k: str, after: Key, limit: int | None
     ) -> None:
-        """By any prefix of the clustering key, and no more rows than are asked for."""
         keys = [(1, D), (1, E), (2, D), (2, E), (3, D)]
         tables.write_all([Put(CELLS, cell(k, c, d, v="x")) for c, d in reversed(keys)])
         rows = tables.scan(Scan(CELLS, ("c", "d"), under=(k,), after=after, limit=limit))
@@ -486,11 +428,9 @@ class TestScan:
 
     @pytest.mark.usefixtures("written")
     def test_a_scan_ends_after_so_many_rows(self, tables: Tables) -> None:
-        """Of the whole table too."""
         assert len(list(tables.scan(Scan(CELLS, ("k",), limit=3)))) == 3
 
     @pytest.mark.usefixtures("written")
     def test_rows_of_a_partition_stay_together(self, tables: Tables, k: str) -> None:
-        """In clustering order."""
         rows = self.scanned(tables, k)
         assert [row["c"] for row in rows] == [1, 2] * 40

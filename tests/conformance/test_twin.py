@@ -68,7 +68,6 @@ conditionals: st.SearchStrategy[Conditional] = st.one_of(
 
 
 def placed(operation: Write | Conditional, partition: str) -> Write | Conditional:
-    """The same operation, in the example's own partition."""
     match operation:
         case Put(table, row, at, clear):
             return Put(table, {**row, "k": partition}, at, clear)
@@ -87,7 +86,6 @@ def placed(operation: Write | Conditional, partition: str) -> Write | Conditiona
 
 
 def carried_out(tables: Tables, operation: Write | Conditional) -> object:
-    """What the operation answers."""
     if isinstance(operation, PutIfAbsent | ChangeIf | RemoveIf):
         return tables.attempt(operation)
     tables.write(operation)
@@ -95,7 +93,6 @@ def carried_out(tables: Tables, operation: Write | Conditional) -> object:
 
 
 def shown(tables: Tables, key: Key) -> list[Seen]:
-    """What a read shows; a ballot's time is its server's own, and shown as such."""
     table = MARKS if key[1:] == ("marks",) else CELLS
     seen = tables.read(Read(table, key[:1] if table is MARKS else key, times=True))
     return [

@@ -156,7 +156,6 @@ AMBIGUOUS = [
 def test_cells_that_only_look_alike_have_other_fingerprints(
     spark: SparkSession, one: dict[str, Any], other: dict[str, Any]
 ) -> None:
-    """Spark's hash passes over nulls and runs arrays together: ours does not."""
     empty: Row = dict.fromkeys(IMAP_UID.names) | {"messageid": "m", "mailboxid": "b", "uid": 1}
     rows = [{**empty, **one}, {**empty, **other}]
     assert not rows_agree(MESSAGES.mirror.compared, *rows)
@@ -166,7 +165,6 @@ def test_cells_that_only_look_alike_have_other_fingerprints(
 
 
 def test_both_hashes_are_different_functions(spark: SparkSession) -> None:
-    """Two seeds: the second hash is not the first one over again."""
     rows = [dict.fromkeys(IMAP_UID.names) | {"messageid": "m", "mailboxid": "b", "uid": n} for n in range(1, 30)]
     told = truth_frame(MESSAGES, frame(spark, IMAP_UID, rows), accept_torn=False).collect()
     assert all(row[ONE] != row[TWO] for row in told)
@@ -174,7 +172,6 @@ def test_both_hashes_are_different_functions(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.truth.spelling)
 def test_what_is_read_is_what_is_needed(family: Any) -> None:
-    """Each table once, its key among the columns, every column one of its own."""
     read = columns_read(family)
     assert list(read) == [table.spelling for table in family.tables]
     for table, columns in read.values():
@@ -182,7 +179,6 @@ def test_what_is_read_is_what_is_needed(family: Any) -> None:
 
 
 def test_a_dotted_column_is_one_column(spark: SparkSession) -> None:
-    """A field of a user type is compared under its own name, with its dot."""
     paths = FAMILIES[1]
     row = {"id": "1", "mailboxbase.namespace": "#private", "mailboxbase.user": "bob", "name": "INBOX", "uidvalidity": 1}
     schema = StructType(

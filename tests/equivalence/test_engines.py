@@ -38,20 +38,17 @@ MESSAGES, PATHS = james_families()
 
 @pytest.fixture(scope="module")
 def contact(cassandra: CassandraServer) -> Contact:
-    """Where the server is."""
     return Contact((cassandra.host,), cassandra.port, cassandra.local_dc)
 
 
 @pytest.fixture(scope="module")
 def cluster(contact: Contact) -> Iterator[CassandraCluster]:
-    """A session of the driver."""
     with connect(contact) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="module")
 def mail(cluster: CassandraCluster) -> Iterator[Tables]:
-    """The keyspace with damage of every kind."""
     dropped(cluster, (NAME,))
     tables = load_james(cluster, NAME, damaged=True)
     assert not any(tables.write_all(further_damage(random.Random(7))))
@@ -60,7 +57,6 @@ def mail(cluster: CassandraCluster) -> Iterator[Tables]:
 
 
 def further_damage(chance: random.Random) -> list[Write]:
-    """What the recorded damages lack."""
     truths = james_rows("imapuidtable", damaged=True)
     writes: list[Write] = []
     for one in MESSAGES.filters:
@@ -88,7 +84,6 @@ def further_damage(chance: random.Random) -> list[Write]:
 
 
 def found(engine: Engine, families: tuple[Family, ...], **survey: Any) -> tuple[list[Suspect], dict[str, int]]:
-    """Every suspect in an order of its own, and the rows read."""
     detection = engine.detect(RepairSettings("mail", families, policy=RepairPolicy(**survey)), SilentProgress())
     suspects = sorted(detection.suspects(), key=lambda one: (one.projection, str(one.key)))
     scanned = dict(detection.scanned)

@@ -24,7 +24,6 @@ MIRROR, FILTER, GROUP, CONTENT = Mirror.verdicts, Filter.verdicts, Group.verdict
 def test_every_combination_of_symptoms_has_one_verdict_in_both(
     spark: SparkSession, verdicts: Mapping[Any, Verdict]
 ) -> None:
-    """The native column gives each combination the verdict of the table."""
     fields = next(iter(verdicts))._fields
     combinations = spark.createDataFrame([tuple(seen) for seen in verdicts], list(fields))
     judged = combinations.withColumn("verdict", verdict_column(verdicts, {name: sf.col(name) for name in fields}))
@@ -33,7 +32,6 @@ def test_every_combination_of_symptoms_has_one_verdict_in_both(
 
 
 def test_the_order_of_the_symptoms_does_not_count(spark: SparkSession) -> None:
-    """Symptoms are told by name: a caller cannot shift the bits."""
     fields = next(iter(FILTER))._fields
     seen = spark.createDataFrame([(True, False, True, False, True, True)], list(fields))
     backwards = {name: sf.col(name) for name in reversed(fields)}
@@ -41,6 +39,5 @@ def test_the_order_of_the_symptoms_does_not_count(spark: SparkSession) -> None:
 
 
 def test_a_missing_symptom_is_an_error_not_a_guess() -> None:
-    """A verdict needs every symptom."""
     with pytest.raises(KeyError):
         verdict_column(CONTENT, {})

@@ -21,5 +21,4 @@ def _ground(
 
 @pytest.fixture
 def ground(_ground: Ground, s3: S3) -> Ground:
-    """The servers, and an empty store of blobs."""
     return _ground.in_bucket(s3)

@@ -58,17 +58,14 @@ def own(papers: Papers) -> Iterator[OwnBroker]:
 
 
 def settings_of(own: OwnBroker) -> BrokerSettings:
-    """The plain listener."""
     return BrokerSettings((Host(own.host, own.port),), answer_seconds=5)
 
 
 def management_of(own: OwnBroker) -> ManagementSettings:
-    """Its HTTP API."""
     return ManagementSettings(f"http://{own.host}:{own.management_port}")
 
 
 async def failed(publish: Awaitable[None]) -> MailmendError | None:
-    """Its error; None where it was confirmed."""
     try:
         await publish
     except MailmendError as error:
@@ -88,7 +85,6 @@ class Traffic:
     received: set[int] = field(default_factory=set)
 
     async def publish(self, number: int) -> None:
-        """Until it is confirmed."""
         async with self.gate:
             while number not in self.confirmed:
                 try:
@@ -98,7 +94,6 @@ class Traffic:
                     await asyncio.sleep(0.1)
 
     async def receive(self) -> None:
-        """Ack whatever comes, until cancelled."""
         async with self.receiver.deliveries(self.queue, 10, [5]) as deliveries:
             async for delivery in deliveries:
                 with suppress(BrokerUnreachable):
@@ -106,11 +101,9 @@ class Traffic:
                     self.received.add(int(delivery.message.body))
 
     async def some_are_confirmed(self) -> bool:
-        """Whether it is well under way."""
         return len(self.confirmed) >= PUBLISHES // 4
 
     async def all_are_received(self) -> bool:
-        """Whether it is over."""
         return len(self.received) == PUBLISHES
 
 
@@ -225,7 +218,6 @@ async def test_a_consumer_that_is_too_slow_for_the_broker_comes_back(
 def test_a_broker_that_is_away_is_told_without_the_libraries_words(
     own: OwnBroker, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """One error, with what to do; nothing is printed."""
     broker_settings = replace(settings_of(own), hosts=(Host(own.host, 1),), password="s3cr3t-of-nobody")
 
     async def story() -> None:
@@ -240,7 +232,6 @@ def test_a_broker_that_is_away_is_told_without_the_libraries_words(
 
 
 async def test_encrypted_both_sides_show_who_they_are(own: OwnBroker, papers: Papers) -> None:
-    """Over AMQP and over the HTTP API, with one set of files."""
     broker, queue = RabbitBroker(secure(own, papers.ours), SystemClock()), QueueName("secret")
     await broker.publish(queue, Message(b"{}"))
     async with broker.deliveries(queue, 1) as deliveries:
@@ -249,7 +240,7 @@ async def test_encrypted_both_sides_show_who_they_are(own: OwnBroker, papers: Pa
     await broker.close()
 
 
-DISTRUST = {
+TLS_ERRORS = {
     "no authority": ("127.0.0.1", "not signed by an authority that we know", "--broker-tls-ca"),
     "another authority": ("127.0.0.1", "not signed by an authority that we know", "--broker-tls-ca"),
     "another name": ("localhost", "is for somebody else: Hostname mismatch", "as its certificate does"),
@@ -259,12 +250,12 @@ DISTRUST = {
 """What is wrong; by which name the node is asked; what is told, and what to mend."""
 
 
-@pytest.mark.parametrize("shown", DISTRUST)
-def test_distrust_is_told_with_what_to_mend(
+@pytest.mark.parametrize("shown", TLS_ERRORS)
+def test_a_tls_error_says_what_to_mend(
     own: OwnBroker, papers: Papers, capfd: pytest.CaptureFixture[str], shown: str
 ) -> None:
     """Over AMQP, and over the HTTP API alone: where, why, and which option to look at; nothing is printed."""
-    named, what, mend = DISTRUST[shown]
+    named, what, mend = TLS_ERRORS[shown]
     ours, stranger = papers.ours, papers.stranger
     tls = {
         "no authority": replace(ours, ca=None),
@@ -294,7 +285,6 @@ def test_distrust_is_told_with_what_to_mend(
 
 
 def secure(own: OwnBroker, tls: BrokerTls, name: str = "127.0.0.1") -> BrokerSettings:
-    """The encrypted listeners, by a name."""
     port, api = own.secure_port or 0, own.run.site.ports["management-tls"]
     return BrokerSettings(
         (Host(name, port),), tls=tls, answer_seconds=5, management=ManagementSettings(f"https://{name}:{api}")

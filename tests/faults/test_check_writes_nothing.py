@@ -44,14 +44,12 @@ Writes = Mapping[tuple[str, str], int]
 
 @pytest.fixture(scope="module")
 def cluster(cassandra: CassandraServer) -> Iterator[CassandraCluster]:
-    """A session of the test's own."""
     with connect(contact_of(cassandra)) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="module")
 def healthy(cluster: CassandraCluster) -> Iterator[MailKeyspace]:
-    """A keyspace in which everything agrees."""
     mail = mail_keyspace(cluster, f"h_reads_{uuid4().hex[:8]}")
     mail.refill(MESSAGES)
     yield mail
@@ -72,23 +70,19 @@ def broken(cluster: CassandraCluster) -> Iterator[MailKeyspace]:
 
 @pytest.fixture
 def mailmend(cassandra: CassandraServer, tmp_path: Path) -> CommandLine:
-    """A shell that knows the cluster."""
     return command_line(tmp_path, cassandra, **QUIET)
 
 
 def writes_of(cluster: CassandraCluster) -> Writes:
-    """How many mutations the node has applied, by keyspace and table."""
     rows = cluster.session.execute("SELECT keyspace_name, table_name, count FROM system_views.local_write_latency")
     return {(keyspace, table): count for keyspace, table, count in rows}
 
 
 def keyspaces_of(cluster: CassandraCluster) -> set[str]:
-    """Every keyspace that there is."""
     return {name for (name,) in cluster.session.execute("SELECT keyspace_name FROM system_schema.keyspaces")}
 
 
 def written_while(cluster: CassandraCluster, act: Callable[[], object]) -> Counter[tuple[str, str]]:
-    """What was written while something was done."""
     before = writes_of(cluster)
     act()
     return Counter({table: count - before.get(table, 0) for table, count in writes_of(cluster).items()})
@@ -151,7 +145,6 @@ def test_the_counters_see_a_single_write(cluster: CassandraCluster, broken: Mail
 def test_looking_writes_nothing(
     cluster: CassandraCluster, broken: MailKeyspace, mailmend: CommandLine, command: tuple[str, ...]
 ) -> None:
-    """Damage of every kind is found, none is touched, and no ledger is begun."""
     ended, _ = looked(cluster, broken, mailmend, *command)
 
     assert ended.code == 1, ended.err
@@ -162,7 +155,6 @@ def test_looking_writes_nothing(
 def test_named_messages_and_mailboxes_are_only_looked_at(
     cluster: CassandraCluster, broken: MailKeyspace, mailmend: CommandLine
 ) -> None:
-    """A dry run by key, for which nothing is scanned, writes as little."""
     for target in (("--message", str(broken.truths[0]["messageid"])), ("--mailbox", str(broken.mailbox), "--scan")):
         ended, _ = looked(cluster, broken, mailmend, "repair", "messages", "--dry-run", *target, *QUICK)
         assert ended.code == 1, ended.err

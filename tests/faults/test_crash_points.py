@@ -38,17 +38,14 @@ class Story:
 
     @property
     def first(self) -> UUID:
-        """The message that the operation is about."""
         return UUID(self.acknowledged[0]["message"])
 
     @property
     def second(self) -> UUID:
-        """The message that it leaves alone."""
         return UUID(self.acknowledged[1]["message"])
 
     @property
     def done(self) -> bool:
-        """Whether the operation itself was acknowledged."""
         return len(self.acknowledged) > 2
 
 

@@ -92,18 +92,15 @@ class Record:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def some_place(self, chance: random.Random) -> MessageKey | None:
-        """A place where a message should be."""
         with self.lock:
             there = [place for place, told in self.places.items() if told.there]
         return chance.choice(there) if there else None
 
     def put(self, place: MessageKey) -> None:
-        """A message is there."""
         with self.lock:
             self.places[place] = Told()
 
     def note(self, place: MessageKey, *, there: bool | None) -> None:
-        """A message was deleted, or may have been; once deleted it stays so."""
         with self.lock:
             told = self.places[place]
             told.there = told.there if told.there is False else there
@@ -133,7 +130,6 @@ class Traffic:
         self.network = Network(SystemClock())
 
     def run(self) -> None:
-        """So many operations, each with its own luck."""
         actor, store = self._born()
         for _ in range(OPERATIONS):
             actor.arm(self._mishaps())
@@ -193,7 +189,6 @@ class Traffic:
             self.record.note(place, there=False)
 
     def _arriving(self, act: Callable[[], MessageKey], message: MessageId, mailbox: MailboxId) -> bool:
-        """Note where a message arrived; before it is known, that it may."""
         entry = (message, mailbox)
         with self.record.lock:
             self.record.maybe_copied.append(entry)
@@ -247,7 +242,6 @@ class Town:
     rewritten: Counter[tuple[str, Key]] = field(default_factory=Counter)
 
     def settle_down(self) -> None:
-        """Old mail, all of it in order, and then damages of every mendable kind."""
         now = time.time_ns() // 1000
         truths = [
             truth_row(number, mailboxid=self.mailboxes[number % MAILBOXES]) for number in range(1, OLD_MESSAGES + 1)
@@ -267,13 +261,11 @@ class Town:
         self.damaged = {_where(one) for one in self.drift()}
 
     def traffic(self, seed: int, *, lucky: bool) -> list[Traffic]:
-        """The writers."""
         blobs = MemoryBlobs(SystemClock())
         places = (self.mail, self.ledger, self.mail.name, blobs, self.mailboxes, self.record, lucky)
         return [Traffic(number, seed, *places) for number in range(len(SKEWS_SECONDS))]
 
     def repair(self, timing: Timing, *, counters: bool) -> RepairResult:
-        """One repair."""
         clock = SystemClock()
         ledger, leases = Ledger(self.ledger, clock), Leases(self.ledger, clock, "live traffic")
         mender = CounterMender(self.mail, self.mail.name, (MESSAGES,), clock, timing, ledger, leases)
@@ -289,21 +281,17 @@ class Town:
                 self.rewritten[_where(outcome.suspect)] += 1
 
     def lagging(self) -> set[tuple[str, Key]]:
-        """What writers have journalled because it could not be written."""
         journal = LagJournal(self.ledger, self.mail.name, SystemClock())
         return {_where(lag.suspect) for lag in journal.due(2**62)}
 
     def rows(self, table: Table) -> list[Row]:
-        """Every row of a table."""
         return list(self.mail.scan(Scan(table, table.names)))
 
     def drift(self) -> list[Suspect]:
-        """What a check must find, leaks apart."""
         rows = {table.spelling: self.rows(table) for table in MESSAGES.tables}
         return [one for one in expected_suspects(MESSAGES, rows) if one.verdict is not Verdict.LEAK]
 
     def told(self, seed: int, summaries: Sequence[RepairResult]) -> str:
-        """What it takes to tell the story again."""
         fixed = sum(sum(one.fixed.values()) for one in summaries)
         return (
             f"seed {seed}: {self.record.acknowledged} changes acknowledged, the slowest took "
@@ -316,7 +304,6 @@ class Town:
 
 @pytest.fixture
 def town(cassandra: CassandraServer) -> Iterator[Town]:
-    """A damaged keyspace with two mailboxes."""
     names = (cassandra.keyspace(), cassandra.keyspace())
     with connect(contact_of(cassandra)) as cluster:
         mail, ledger = created(cluster, names[0], MAIL), created(cluster, names[1], LEDGER)
@@ -396,7 +383,6 @@ def _broken_promises(record: Record, truths: Sequence[Row], mirror: Sequence[Row
 
 
 def _broken_flags(told: Told, flags: Flags) -> Iterator[str]:
-    """Each acknowledged flag that is not as it was told."""
     for word, on in told.flags.items():
         wanted = parse_flags([word])
         carries = wanted.system <= flags.system and wanted.user <= flags.user
@@ -405,7 +391,6 @@ def _broken_flags(told: Told, flags: Flags) -> Iterator[str]:
 
 
 def _healthy(truth: Row, at: int) -> list[Write]:
-    """A truth row, all that follows from it, and what it counts."""
     filters = [one for one in MESSAGES.filters if one.when.holds(truth)]
     counts = MESSAGES.counts[0]
     return [
@@ -418,7 +403,6 @@ def _healthy(truth: Row, at: int) -> list[Write]:
 
 
 def _last_number(table: Table, mailbox: MailboxId) -> Row:
-    """The last uid, or modseq, that was handed out."""
     return {table.partition[0].name: mailbox, table.regular[0].name: OLD_MESSAGES}
 
 

@@ -27,28 +27,23 @@ NAMES = ["later", "one", "two"]
 
 @pytest.fixture
 def shells(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Shells:
-    """As many as a story needs."""
     return Shells(monkeypatch, tmp_path)
 
 
 def filled(queue: QueueShell) -> list[EnqueueId]:
-    """Two mails that wait, and a delayed one."""
     return [*queue.put("one", "two"), queue.put_later("later", LATER)]
 
 
 def came(queue: QueueShell) -> list[str]:
-    """What a consumer is given that acks everything, delayed mails too."""
     assert queue("flush").code == 0
     return queue.on_queue(all_delivered)
 
 
 def kept_files(queue: QueueShell) -> list[str]:
-    """The files of removed mails, the oldest first."""
     return sorted(map(str, (queue.line.home / "data").rglob("*.jsonl.gz")))
 
 
 def kept(queue: QueueShell) -> dict[str, bytes | None]:
-    """Everything that any of the files keeps, as far as it can be read."""
     files = map(Path, kept_files(queue))
     return {one.queued.mail.name: one.content for file in files for one in read_removed_mails(file, lambda: None)}
 
@@ -64,7 +59,6 @@ def nothing_is_left(queue: QueueShell) -> None:
 
 
 def blobs_aside(queue: QueueShell) -> set[BlobId | None]:
-    """The blobs that were kept before they were removed."""
     folders = (queue.line.home / "data").rglob("*-orphan-blobs-*")
     return {blob_id_of(file.name) for folder in folders for file in folder.iterdir() if file.is_file()}
 
@@ -74,20 +68,16 @@ Meanwhile = Callable[[QueueShell], list[str]]
 
 
 def nothing(_: QueueShell) -> list[str]:
-    """Nobody takes anything."""
     return []
 
 
 def rejected(queue: QueueShell) -> list[str]:
-    """A consumer wants none of it."""
     assert queue("flush").code == 0
     assert queue("dequeue", "--exec", "false").code in {0, 1}
     return []
 
 
 def retried(queue: QueueShell) -> list[str]:
-    """A consumer wants all of it later."""
-
     async def later(opened: RabbitMailQueue) -> None:
         async with opened.dequeue() as mails:
             while one := await next_of(mails):
@@ -121,7 +111,6 @@ def test_a_restore_brings_each_mail_back_once(shells: Shells, meanwhile: Meanwhi
 
 
 def comes_back_from_its_files(queue: QueueShell) -> None:
-    """Every mail that they keep, once."""
     for file in kept_files(queue):
         assert queue("restore", file).code == 0
     assert sorted(came(queue)) == NAMES

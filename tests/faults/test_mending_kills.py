@@ -17,12 +17,10 @@ pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_stor
 
 
 def came(ground: Ground, queue: str, wanted: Sequence[EnqueueId]) -> list[str]:
-    """The ids of everything that is delivered to a consumer that acks."""
     return sorted(ground.told(queue, lambda process: delivered(process, list(map(str, wanted)))))
 
 
 def ids(enqueue_ids: Sequence[EnqueueId]) -> list[str]:
-    """In order, as text."""
     return sorted(map(str, enqueue_ids))
 
 
@@ -64,7 +62,6 @@ def test_what_mends_a_queue_goes_on_where_it_was_killed(
 def test_a_drain_that_is_killed_leaves_every_message(
     ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int
 ) -> None:
-    """The connection dies with the process, and the broker has all of it back."""
     queue = f"drain-{nth}"
     shell = ground.shell(tmp_path, monkeypatch, ahead_seconds=0)
     (dead,) = ground.put(queue, "dead")

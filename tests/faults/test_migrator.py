@@ -43,13 +43,11 @@ EVERYWHERE = "CREATE KEYSPACE {} WITH replication = {{'class': 'SimpleStrategy',
 
 @contextmanager
 def opened(nodes: ThreeNodes) -> Iterator[CassandraCluster]:
-    """A connection to the first node."""
     with connect(contact_of(CassandraServer(nodes.hosts[0], nodes.port))) as cluster:
         yield cluster
 
 
 def started(host: str, nodes: ThreeNodes, home: Path, shop: Path, names: Mapping[str, str]) -> subprocess.Popen[str]:
-    """An apply in a process of its own, through that node."""
     return subprocess.Popen(
         [
             sys.executable,
@@ -122,14 +120,12 @@ def _raced(nodes: ThreeNodes, home: Path, shop: Path) -> str:
 
 
 def said_owner(process: subprocess.Popen[str]) -> str:
-    """How an applier calls itself."""
     from admin.wiring.cluster import owner_name  # noqa: PLC0415 - as the process itself does
 
     return owner_name().replace(f"pid {os.getpid()}", f"pid {process.pid}")
 
 
 def _kill_at_each_step(cluster: CassandraCluster, nodes: ThreeNodes, shop: Path, keyspace: str, ledger: str) -> None:
-    """Each lease but the last is ended by force, or this would take an hour."""
     leases = Leases(cluster.keyspace(ledger), SystemClock(), "a test")
     arguments = [nodes.hosts[2], str(nodes.port), keyspace, ledger, str(shop), str(TTL_SECONDS)]
     command = [sys.executable, "-m", "tests.support.migration_crashing", *arguments]
@@ -147,7 +143,6 @@ def _kill_at_each_step(cluster: CassandraCluster, nodes: ThreeNodes, shop: Path,
 
 
 def _applied_once_the_lease_has_ended(mailmend: CommandLine, shop: Path) -> None:
-    """Until then the killed holder is named, and nothing is done."""
     refusals = 0
     while True:
         ended = mailmend("schema", "apply", "--migrations", str(shop))

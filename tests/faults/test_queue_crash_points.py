@@ -27,86 +27,72 @@ OUTLASTING: Final = 40
 
 
 def enqueued(machine: QueueMachine, *delays: timedelta | None) -> None:
-    """A mail for each delay, from ada and from eve in turn."""
     for place, delay in enumerate(delays):
         machine.enqueue(number=1, sender=place % 2, delay=delay, priority=None, mishaps=(), fates=())
 
 
 def in_hand(machine: QueueMachine) -> None:
-    """A mail in the consumer's hand."""
     enqueued(machine, None)
     machine.take(number=0, most=1, mishaps=())
 
 
 def enqueue(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
-    """The first mail of a queue."""
     machine.enqueue(number=0, sender=0, delay=None, priority=None, mishaps=mishaps, fates=())
 
 
 def enqueue_delayed(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
-    """The first mail of a queue, delayed."""
     machine.enqueue(number=0, sender=0, delay=timedelta(minutes=5), priority=None, mishaps=mishaps, fates=())
 
 
 def ack(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
-    """A consumer is done."""
     in_hand(machine)
     machine.ack(number=0, which=0, mishaps=mishaps)
 
 
 def retry(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
-    """A consumer wants it later."""
     in_hand(machine)
     machine.retry(number=0, which=0, delay=None, mishaps=mishaps)
 
 
 def retry_at_once(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
-    """A consumer wants it again at once."""
     in_hand(machine)
     machine.retry(number=0, which=0, delay=timedelta(0), mishaps=mishaps)
 
 
 def reject(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
-    """A consumer wants it no more."""
     in_hand(machine)
     machine.reject(number=0, which=0, mishaps=mishaps)
 
 
 def filtered(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
-    """A delivery of what was deleted is dropped."""
     enqueued(machine, None, None)
     machine.delete(number=1, sender=None, mishaps=())
     machine.take(number=0, most=1, mishaps=mishaps)
 
 
 def delete(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
-    """Of one sender, waiting and delayed."""
     enqueued(machine, None, None, None, timedelta(hours=3), timedelta(hours=3))
     machine.delete(number=0, sender="ada@example.org", mishaps=mishaps)
 
 
 def purge(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
-    """All, one of them in somebody's hand."""
     in_hand(machine)
     enqueued(machine, None, timedelta(days=2))
     machine.delete(number=2, sender=None, mishaps=mishaps)
 
 
 def move_due(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
-    """Two that are due, one that is not."""
     enqueued(machine, timedelta(seconds=30), timedelta(minutes=5), timedelta(days=2))
     machine.wait(minutes=11)
     machine.move_due(number=0, mishaps=mishaps)
 
 
 def flush(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
-    """Two that are not due."""
     enqueued(machine, timedelta(hours=3), timedelta(days=2))
     machine.flush(number=0, mishaps=mishaps)
 
 
 def republish(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
-    """Whatever the broker lost."""
     enqueued(machine, None, None)
     machine.twin.broker.wipe()
     machine.wait(minutes=190)
@@ -114,7 +100,6 @@ def republish(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
 
 
 def swept_before(machine: QueueMachine) -> None:
-    """Two mails that are done with and one that is not, some hours ago."""
     enqueued(machine, None, None)
     machine.take(number=1, most=2, mishaps=())
     machine.ack(number=1, which=0, mishaps=())
@@ -125,19 +110,16 @@ def swept_before(machine: QueueMachine) -> None:
 
 
 def move_start(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
-    """The browse start alone."""
     swept_before(machine)
     machine.move_start(number=0, mishaps=mishaps)
 
 
 def sweep(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
-    """Slices with mails that are done with."""
     swept_before(machine)
     machine.sweep(number=0, mishaps=mishaps)
 
 
 def sweep_that_rescues(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
-    """Somebody has put the browse start past a mail that waits."""
     swept_before(machine)
     past = machine.twin.clock.now.replace(minute=0, second=0, microsecond=0)
     machine.twin.memory.write(Change(BROWSE_START, (QUEUE,), {"browsestart": past}))
@@ -146,7 +128,6 @@ def sweep_that_rescues(machine: QueueMachine, mishaps: Sequence[QueueMishap]) ->
 
 
 def sweep_that_renews(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
-    """A mail has waited for so long that its row would expire."""
     enqueued(machine, None, None)
     machine.twin.clock.advance(19 * HALF_A_DAY)
     machine.sweep(number=0, mishaps=mishaps)
@@ -173,7 +154,6 @@ STORIES: Final[tuple[Story, ...]] = (
 
 
 def told(story: Story, mode: BlobsMode, *mishaps: QueueMishap) -> tuple[str, ...]:
-    """Tell the story and let it end well; the steps that its process took."""
     machine = QueueMachine()
     machine.begin(far=timedelta(0), minutes=60, buckets=1, mode=mode, james=False, seed=0)
     try:

@@ -130,7 +130,6 @@ MOVES = {
 
 
 def test_a_mover_that_is_killed(ground: Ground) -> None:
-    """Each delayed mail comes, whoever moves it in the end."""
     for name, at in MOVES.items():
         ids = list(map(str, ground.put(name, *"abc", delay=SOON)))
         ground.killed("move", name, *at)

@@ -98,7 +98,6 @@ class QueueMachine(RuleBasedStateMachine):
         seed: int,
         mails: Sequence[tuple[int, int, timedelta | None]] = (),
     ) -> None:
-        """Four processes and, it may be, a James; some mails."""
         self.runner = asyncio.Runner()
         self.twin = TwinQueue(
             configuration=QueueConfiguration(Slicing(timedelta(minutes=minutes), buckets), pace=1_000_000),
@@ -145,7 +144,6 @@ class QueueMachine(RuleBasedStateMachine):
         mishaps: Sequence[QueueMishap],
         fates: Sequence[Fate],
     ) -> None:
-        """One more mail, well or not."""
         promised, there = self.new_mail(), self.twin.blobs.ids.copy()
         self.twin.broker.will(*fates)
 
@@ -167,7 +165,6 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(number=WORKERS, most=st.integers(1, 3), mishaps=MISHAPS)
     def take(self, number: int, most: int, mishaps: Sequence[QueueMishap]) -> None:
-        """A consumer asks for mails, and has them in hand."""
         with suppress(MailmendError, Died):
             self.by(number, lambda worker: taken(worker, most), mishaps)
         consumer = self.workers[number].consumer
@@ -179,14 +176,12 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(number=WORKERS, most=st.integers(1, 3))
     def work(self, number: int, most: int) -> None:
-        """A consumer takes mails and is done with all that it has."""
         self.take(number, most, ())
         while (consumer := self.workers[number].consumer) and consumer.held:
             self.ack(number, 0, ())
 
     @rule(number=WORKERS, which=st.integers(0, 5), mishaps=MISHAPS)
     def ack(self, number: int, which: int, mishaps: Sequence[QueueMishap]) -> None:
-        """A consumer has done its work."""
         one = self.of_hand(number, which)
         if one is None:
             return
@@ -200,7 +195,6 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(number=WORKERS, which=st.integers(0, 5), delay=WAITS, mishaps=MISHAPS)
     def retry(self, number: int, which: int, delay: timedelta | None, mishaps: Sequence[QueueMishap]) -> None:
-        """A consumer wants it again later: whatever comes of that, it is still owed."""
         one = self.of_hand(number, which)
         if one is not None:
             with suppress(MailmendError, Died):
@@ -208,7 +202,6 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(number=WORKERS, which=st.integers(0, 5), mishaps=MISHAPS)
     def reject(self, number: int, which: int, mishaps: Sequence[QueueMishap]) -> None:
-        """A consumer wants it no more."""
         one = self.of_hand(number, which)
         if one is None:
             return
@@ -221,13 +214,10 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(number=WORKERS)
     def leave(self, number: int) -> None:
-        """A consumer goes; what it has in hand comes again."""
         self.by(number, lambda worker: worker.leave())
 
     @rule(number=WORKERS, mishaps=MISHAPS)
     def browse(self, number: int, mishaps: Sequence[QueueMishap]) -> None:
-        """A listing shows nothing that is over, and each mail of two tables once."""
-
         async def shown(worker: Worker) -> list[Listed]:
             return await listed(worker.queue)
 
@@ -257,7 +247,6 @@ class QueueMachine(RuleBasedStateMachine):
         mishaps=MISHAPS,
     )
     def delete(self, number: int, sender: str | None, mishaps: Sequence[QueueMishap]) -> None:
-        """An operator removes the mails of one sender, or purges the queue (None)."""
         told: dict[EnqueueId, str] = {}
 
         async def keep(one: Listed) -> None:
@@ -281,25 +270,21 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(number=WORKERS, mishaps=MISHAPS)
     def flush(self, number: int, mishaps: Sequence[QueueMishap]) -> None:
-        """An operator resets all waits."""
         with suppress(MailmendError, Died):
             self.by(number, lambda worker: worker.queue.flush(), mishaps)
 
     @rule(number=WORKERS, mishaps=MISHAPS)
     def move_due(self, number: int, mishaps: Sequence[QueueMishap]) -> None:
-        """A process moves what is due."""
         with suppress(MailmendError, Died):
             self.by(number, lambda worker: worker.queue.move_due(), mishaps)
 
     @rule(number=WORKERS, hours=st.sampled_from((0, 1)), mishaps=MISHAPS)
     def republish(self, number: int, hours: int, mishaps: Sequence[QueueMishap]) -> None:
-        """An operator publishes again what waits for long."""
         with suppress(MailmendError, Died):
             self.by(number, lambda worker: worker.queue.republish(timedelta(hours=hours)), mishaps)
 
     @rule(number=WORKERS, mishaps=MISHAPS)
     def move_start(self, number: int, mishaps: Sequence[QueueMishap]) -> None:
-        """A process moves the browse start."""
         with suppress(MailmendError, Died):
             self.by(number, lambda worker: worker.queue.move_browse_start(), mishaps)
 
@@ -314,7 +299,6 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(minutes=st.sampled_from((1, 11, 16, 61, 190)))
     def wait(self, minutes: int) -> None:
-        """Time passes."""
         self.twin.clock.advance(minutes * 60)
 
     @precondition(lambda self: self.long_waits < LONG_WAITS_MAX)
@@ -331,7 +315,6 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(what=st.sampled_from(("drop", "duplicate", "late", "away", "back", "back", "wipe")))
     def broker_has_a_bad_day(self, what: str) -> None:
-        """Something befalls the broker."""
         broker = self.twin.broker
         match what:
             case "drop":
@@ -353,8 +336,6 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(number=WORKERS)
     def restart(self, number: int) -> None:
-        """A process is closed in good order, and a new one comes up."""
-
         async def anew(worker: Worker) -> None:
             await worker.close()
             await worker.start()
@@ -393,7 +374,6 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def all_is_well(self) -> None:
-        """At every moment."""
         if hasattr(self, "runner"):
             self.starts_are_in_order()
             self.bytes_stay_while_they_are_needed()
@@ -412,12 +392,10 @@ class QueueMachine(RuleBasedStateMachine):
         self.start_seen = browse
 
     def bytes_stay_while_they_are_needed(self) -> None:
-        """The blobs of a mail that may still be delivered are there."""
         for one in self.promises.standing(Standing.OWED):
             assert one.blobs <= self.twin.blobs.ids, f"the bytes of {one.name} are gone"
 
     def dead_letters_were_rejected(self) -> None:
-        """Nothing ends as a dead letter that nobody rejected; nothing deleted does."""
         buried = self.james.buried if self.james else []
         for name in dead(self.twin):
             promised = self.promises.named(name)
@@ -425,7 +403,6 @@ class QueueMachine(RuleBasedStateMachine):
             assert promised.rejected or name in buried or old, f"{name} is a dead letter"
 
     def teardown(self) -> None:
-        """Every story ends well."""
         if hasattr(self, "runner"):
             try:
                 self.all_ends_well()
@@ -433,12 +410,10 @@ class QueueMachine(RuleBasedStateMachine):
                 self.end()
 
     def end(self) -> None:
-        """Let go of everything."""
         self.run(self.closed())
         self.runner.close()
 
     def all_ends_well(self) -> None:
-        """Healed, the queue delivers all that is owed, and nothing is left of it."""
         broker, worker = self.twin.broker, self.workers[0]
         self.run(self.closed())
         broker.come_back()
@@ -455,7 +430,6 @@ class QueueMachine(RuleBasedStateMachine):
         self.nothing_is_left(worker)
 
     async def drained(self, worker: Worker) -> list[str]:
-        """Whatever is delivered, acked; the names."""
         came = list[str]()
         while mails := await taken(worker, 1):
             one = mails[0]
@@ -467,7 +441,6 @@ class QueueMachine(RuleBasedStateMachine):
         return came
 
     def nothing_is_left(self, worker: Worker) -> None:
-        """Neither listed nor counted, nor any blob but what somebody was told of."""
         self.twin.clock.advance(TOO_FAR.total_seconds())
         assert self.run(listed(worker.queue)) == []
         self.sweep(0, ())
@@ -484,7 +457,6 @@ class QueueMachine(RuleBasedStateMachine):
     # How it is done
 
     def run(self, story: Coroutine[Any, Any, T]) -> T:
-        """In the loop of this story."""
         return self.runner.run(story)
 
     def by(self, number: int, act: "Any", mishaps: Sequence[QueueMishap] = ()) -> Any:
@@ -512,13 +484,11 @@ class QueueMachine(RuleBasedStateMachine):
         return self.run(story())
 
     def new_mail(self, *, ours: bool = True) -> Promised:
-        """A mail of its own."""
         self.crowd += 1
         name = f"mail-{self.crowd}"
         return self.promises.new(name, f"Subject: {name}\r\n\r\nThe body of {name}.\r\n".encode(), ours=ours)
 
     def came(self, one: UnackedMail, *, excused: bool = False) -> None:
-        """A mail was delivered to one of ours."""
         promised = self.promises.named(one.mail.name)
         assert promised.enqueue_id in {None, one.enqueue_id}
         excused = excused or self.is_excused(promised) or self.has_outlived_its_mark(promised, one)
@@ -536,11 +506,9 @@ class QueueMachine(RuleBasedStateMachine):
         return james is not None and promised.enqueue_id in james.unmarked and (not promised.ours or james.put_back)
 
     def is_excused_of_james(self, name: str) -> bool:
-        """James delivers to itself whatever has lost its mark."""
         return self.james is not None and self.promises.named(name).enqueue_id in self.james.unmarked
 
     def of_hand(self, number: int, which: int) -> Any:
-        """One of the mails that a worker has in hand, or takes now; it has it no more."""
         consumer = self.workers[number].consumer
         if consumer is None or not consumer.held:
             self.take(number, 1, ())
@@ -548,23 +516,19 @@ class QueueMachine(RuleBasedStateMachine):
         return consumer.held.pop(which % len(consumer.held)) if consumer and consumer.held else None
 
     def who_has(self, name: str) -> list[int]:
-        """Whose hand a mail may be in."""
         unacked = name in named(self.twin.broker.unacked(QUEUE))
         return [number for number, worker in enumerate(self.workers) if unacked and worker.consumer]
 
     def nothing_is_out_of_sight(self) -> None:
-        """No row without a mark lies before the browse start."""
         start = self.twin.browse_start
         out = [row["name"] for row in self.unmarked() if start and row["timerangestart"] < start]
         assert not out, f"{out} lie before the browse start"
 
     def unmarked(self) -> list[Row]:
-        """The rows of mails that wait."""
         marked = {row["enqueueid"] for row in self.twin.rows(DELETED_MAILS)}
         return [row for row in self.twin.rows(ENQUEUED_MAILS) if row["enqueueid"] not in marked]
 
     def waiting_up_to(self, slices: int) -> int:
-        """How many rows without a mark lie in so many slices from the browse start on."""
         start = self.twin.browse_start
         if start is None:
             return 0
@@ -572,13 +536,10 @@ class QueueMachine(RuleBasedStateMachine):
         return sum(first <= row["timerangestart"] < first + slices * self.window for row in self.unmarked())
 
     def delayed(self) -> int:
-        """How many rows without a mark lie among the mails that are not due."""
         marks = {row["enqueueid"] for row in self.twin.rows(DELETED_MAILS)}
         return sum(row["dueslice"] != EPOCH and row["enqueueid"] not in marks for row in self.twin.rows(DUE_MAILS))
 
     def a_size_is_honest(self) -> None:
-        """What somebody who has just come calls exact is, as far as delayed mails go."""
-
         async def asked() -> Any:
             async with await self.twin.process() as queue:
                 return await queue.size()
@@ -588,16 +549,13 @@ class QueueMachine(RuleBasedStateMachine):
 
     @property
     def window(self) -> timedelta:
-        """Of a slice."""
         return self.twin.configuration.slicing.window
 
     async def closed(self) -> None:
-        """Every process is."""
         for worker in self.workers:
             with suppress(Died):
                 await worker.close()
 
 
 def test_stories_of_a_queue(story_seed: int) -> None:
-    """Any order of what processes, operators, a James and bad days do."""
     run_stories(QueueMachine, story_seed, stories=25, steps=25)

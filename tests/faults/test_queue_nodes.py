@@ -24,7 +24,6 @@ pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_stor
 
 @pytest.fixture
 def servers(three_nodes: ThreeNodes, vhost: str, rabbitmq: Broker, s3: S3) -> Servers:
-    """A keyspace that is on all three nodes; the first is who is asked."""
     name = three_nodes.keyspace()
     at = servers_of(three_nodes, name, rabbitmq, vhost, s3)
     with connect(at.contact) as cluster:

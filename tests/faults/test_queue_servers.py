@@ -38,14 +38,12 @@ AT_ONCE = 20
 
 @pytest.fixture
 def own_broker() -> Iterator[OwnBroker]:
-    """A RabbitMQ that may be killed and wiped."""
     with throwaway_rabbitmq() as own:
         yield own
 
 
 @pytest.fixture
 def own_s3() -> Iterator[OwnS3]:
-    """An object store that may be killed."""
     with throwaway_s3() as own:
         yield own
 

@@ -23,14 +23,12 @@ ROW = {"k": "k", "c": 1, "d": D, "v": "x", "n": 1}
 
 @pytest.fixture
 def cluster(three_nodes: ThreeNodes) -> Iterator[CassandraCluster]:
-    """A session that was opened while every node was up."""
     with connect(Contact(three_nodes.hosts, three_nodes.port, three_nodes.local_dc)) as cluster:
         yield cluster
 
 
 @pytest.fixture
 def keyspace(cluster: CassandraCluster, three_nodes: ThreeNodes) -> Keyspace:
-    """A keyspace whose rows are on every node."""
     name = three_nodes.keyspace()
     cluster.execute_ddl(keyspace_cql(name, in_every_data_centre(3)))
     for text in schema_cql(name, Schema((), ALL)):
@@ -68,7 +66,6 @@ def a_table_that_a_node_does_not_take_is_told_as_such(cluster: CassandraCluster,
 
 
 def table(keyspace: Keyspace, number: int) -> str:
-    """One more; typing it again does no harm."""
     return f"CREATE TABLE IF NOT EXISTS {keyspace.name}.more{number} (k int PRIMARY KEY)"
 
 
@@ -91,7 +88,6 @@ def a_node_dies_under_conditional_writes(three_nodes: ThreeNodes, keyspace: Keys
 
 
 def one_node_less_changes_nothing(keyspace: Keyspace) -> None:
-    """A quorum is left: everything goes on, without an error and without a doubt."""
     assert keyspace.write_all([Put(CELLS, {**ROW, "c": c}) for c in range(200)]) == [None] * 200
     assert len(keyspace.read(Read(CELLS, ("k",), times=True))) == 200
     assert keyspace.attempt(ChangeIf(CELLS, KEY, {"v": "x"}, {"n": 0})) == Applied(True)
@@ -123,7 +119,6 @@ def until_the_failure_is_known(keyspace: Keyspace) -> None:
 
 
 def nobody_is_told_as_such(keyspace: Keyspace) -> None:
-    """Each operation says that nobody could be asked."""
     with pytest.raises(CannotReach):
         keyspace.read(Read(CELLS, ("k",), Level.ONE))
     assert all(isinstance(error, CannotReach) for error in keyspace.write_all([Put(CELLS, ROW)] * 5))

@@ -82,7 +82,6 @@ class Arena:
 
     @property
     def users_mail(self) -> Tables:
-        """The mail tables as all but the repairs reach them."""
         return alongside(self.mail, self.twin) if self.twin else self.mail
 
 
@@ -98,7 +97,6 @@ class StoreMachine(RuleBasedStateMachine):
     """The stories in memory, under a clock that is turned by hand."""
 
     def arena(self) -> Arena:
-        """Where the stories take place."""
         clock = VirtualClock()
         tables = MemoryTables(clock.micros)
         twin, ledger = MemoryTables(clock.micros), MemoryTables(clock.micros)
@@ -121,7 +119,6 @@ class StoreMachine(RuleBasedStateMachine):
         self.unlucky: set[tuple[Any, ...]] = set()
 
     def new_writer(self, number: int) -> Writer:
-        """A process that starts."""
         actor = Actor(self.network, self.at.virtual)
         clock = SkewedClock(self.at.clock, timedelta(seconds=self.at.skews[number]), self.numbers)
         settings = WriterSettings(threads=1, stamp=self.stamp, retries=self.at.retries, rounds_max=10)
@@ -130,24 +127,20 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(writer=WRITERS, wish=WISHES)
     def write(self, writer: int, wish: Wish) -> None:
-        """A change, and nothing goes wrong."""
         self.change(writer, wish, ())
 
     @rule(writer=WRITERS, wish=WISHES, mishaps=HARMLESS)
     def write_amid_mishaps(self, writer: int, wish: Wish, mishaps: Sequence[Mishap]) -> None:
-        """A change, and something goes wrong."""
         self.change(writer, wish, mishaps)
 
     @precondition(lambda self: not self.gentle)
     @rule(writer=WRITERS, wish=WISHES, mishaps=MISHAPS)
     def write_and_be_killed(self, writer: int, wish: Wish, mishaps: Sequence[Mishap]) -> None:
-        """A change, and most likely it is the writer's last."""
         self.change(writer, wish, mishaps)
 
     @precondition(lambda self: self.record and not self.gentle)
     @rule(kind=st.sampled_from(KINDS), which=st.integers(0, 20))
     def damage(self, kind: DamageKind, which: int) -> None:
-        """Something breaks that a repair can mend."""
         rows = [row for row in self.rows(IMAP_UID) if kind.fits(row)]
         if rows:
             row = rows[which % len(rows)]
@@ -189,7 +182,6 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(rest=st.sampled_from((0.0, 1.0, 35.0, 2 * LEASE_SECONDS)), mishaps=MISHAPS | st.just([]))
     def mend_journalled_lags(self, rest: float, mishaps: Sequence[Mishap]) -> None:
-        """Time passes, and lags are mended, or some of them."""
         self.at.pass_time(rest)
         actor = Actor(self.network, self.at.virtual)
         actor.arm(mishaps)
@@ -198,7 +190,6 @@ class StoreMachine(RuleBasedStateMachine):
         self.compare()
 
     def calm_down(self) -> None:
-        """What was under way arrives; everything is mended, and all must agree."""
         self.network.calm_down()
         self.compare()
         self.harmless()
@@ -215,7 +206,6 @@ class StoreMachine(RuleBasedStateMachine):
         self.scan_needed = False
 
     def teardown(self) -> None:
-        """Every story ends in quiet."""
         if hasattr(self, "record"):
             try:
                 self.calm_down()
@@ -223,7 +213,6 @@ class StoreMachine(RuleBasedStateMachine):
                 self.leave()
 
     def leave(self) -> None:
-        """Let go of threads and files."""
         for writer in self.writers:
             writer.store.close()
         self.folder.cleanup()
@@ -275,34 +264,28 @@ class StoreMachine(RuleBasedStateMachine):
         self.record = found
 
     def repair(self, actor: Actor, delay: float) -> RepairResult:
-        """Mend what can be mended."""
         order, means = self.repairing(actor, delay)
         return repair(order, means, lambda _: None)
 
     def repair_lags(self, actor: Actor) -> RepairResult:
-        """Mend what was journalled."""
         order, means = self.repairing(actor, 0.0)
         journal = self.journal(actor, self.at.clock)
         return repair_lags(journal, wire(self.at.mail, actor), order, means, lambda _: None)
 
     def journal(self, actor: Actor, clock: Clock) -> LagJournal:
-        """Where lags go: into the ledger, or on disk."""
         spool = Spool(Path(self.folder.name), "mail")
         return LagJournal(wire(self.at.ledger, actor), "mail", clock, spool)
 
     def repairing(self, actor: Actor, delay: float) -> tuple[RepairSettings, RepairTools]:
-        """What a repair is asked for, and what it works with."""
         ledger = wire(self.at.ledger, actor) if self.at.virtual else self.at.ledger  # leases would stay for hours
         place = Workplace(wire(self.at.mail, actor), ledger, self.at.clock, self.at.nodes)
         return place.order(self.at.timing, delay), place.means(self.at.timing, LEASE_SECONDS)
 
     def rows(self, table: Any, tables: Tables | None = None) -> list[Row]:
-        """Every row of a table that is of this story."""
         rows = (tables or self.at.mail).scan(Scan(table, table.names))
         return [row for row in rows if row.get("mailboxid", self.mailboxes[0]) in self.mailboxes]
 
     def drift(self, tables: Tables | None = None) -> list[Suspect]:
-        """What a check must find, leaks apart, by the oracle and not by the engines."""
         rows = {table.spelling: self.rows(table, tables) for table in MESSAGES.tables}
         return [one for one in expected_suspects(MESSAGES, rows) if one.verdict is not Verdict.LEAK]
 
@@ -326,7 +309,6 @@ def _removes(write: Conditional, place: MessageKey | None) -> bool:
 
 
 def test_stories_in_memory(story_seed: int) -> None:
-    """Any order of changes, mishaps, damages, repairs and hours."""
     run_stories(StoreMachine, story_seed, stories=40, steps=25)
 
 

@@ -38,14 +38,12 @@ Snapshot = Mapping[str, Any]
 
 @pytest.fixture(scope="module")
 def cluster(cassandra: CassandraServer) -> Iterator[CassandraCluster]:
-    """One connection for the module."""
     with connect(Contact((cassandra.host,), cassandra.port)) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
 def names(cluster: CassandraCluster) -> Iterator[list[str]]:
-    """Names of keyspaces that are dropped in the end."""
     held: list[str] = []
     yield held
     for name in held:
@@ -53,7 +51,6 @@ def names(cluster: CassandraCluster) -> Iterator[list[str]]:
 
 
 def named(names: list[str], what: str) -> str:
-    """A name of a keyspace of our own."""
     name = f"adopt_{what}_{uuid4().hex[:6]}"
     names.append(name)
     return name
@@ -61,7 +58,6 @@ def named(names: list[str], what: str) -> str:
 
 @pytest.fixture(scope="module")
 def james(cluster: CassandraCluster, names: list[str]) -> str:
-    """The keyspace of James 3.8.1, by its own statements, with the rows that it wrote."""
     name = named(names, "james")
     for statement in SCHEMA_FILE.read_text(encoding="utf-8").split(";"):
         if statement.strip():
@@ -72,7 +68,6 @@ def james(cluster: CassandraCluster, names: list[str]) -> str:
 
 @pytest.fixture(scope="module")
 def mailmend(cassandra: CassandraServer, names: list[str], tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
-    """A shell with a ledger of its own."""
     ledger = named(names, "ledger")
     return command_line(tmp_path_factory.mktemp("home"), cassandra, MAILMEND_LEDGER_KEYSPACE=ledger)
 
@@ -151,7 +146,6 @@ def test_every_generation_is_taken_over_and_given_back_and_nothing_of_it_is_alte
 def test_what_an_upgrade_note_left_to_do_is_listed_printed_and_run_by_name(
     cluster: CassandraCluster, james: str, mailmend: CommandLine
 ) -> None:
-    """A column that nobody added, and a compaction that nobody tuned."""
     # Given a keyspace whose operator has not followed two notes
     cluster.execute_ddl(f"ALTER TABLE {james}.attachmentv2 DROP message_id")
     cluster.execute_ddl(f"ALTER TABLE {james}.modseq WITH compaction = {{'class': 'LeveledCompactionStrategy'}}")

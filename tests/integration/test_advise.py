@@ -47,14 +47,12 @@ _EVENT = event_json(0, configured(3_600, 2))
 
 @pytest.fixture(scope="module")
 def cluster(cassandra: CassandraServer) -> Iterator[CassandraCluster]:
-    """A connection for the module."""
     with connect(contact_of(cassandra)) as connected:
         yield connected
 
 
 @pytest.fixture(scope="module")
 def keyspace(cluster: CassandraCluster) -> Iterator[str]:
-    """Two months of mail in a few mailboxes, and a queue whose slices fill."""
     name = f"g_advise_{uuid4().hex[:8]}"
     mail = created(cluster, name, MAIL)
     now = datetime.now(UTC)
@@ -85,7 +83,6 @@ def _fill_queue(cluster: CassandraCluster, name: str, hour: datetime) -> None:
 
 @pytest.fixture
 def mailmend(cassandra: CassandraServer, keyspace: str, tmp_path: Path) -> CommandLine:
-    """A shell whose trials run on the server at hand."""
     return command_line(
         tmp_path,
         cassandra,
@@ -101,13 +98,11 @@ class TestStatistics:
 
     @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.table)
     def test_every_virtual_table_has_the_column_that_is_read(self, cluster: CassandraCluster, view: Any) -> None:
-        """And rows, as there are always some tables."""
         rows = cluster.query(f"SELECT keyspace_name, table_name, {view.column} FROM system_views.{view.table}")
 
         assert rows
 
     def test_every_figure_of_a_table_is_told(self, cluster: CassandraCluster, keyspace: str) -> None:
-        """By the one node that there is; nothing is left unreadable."""
         found = read_statistics(partial(ask_every_node, cluster), keyspace, ["imapuidtable"])
 
         assert (found.nodes_up, found.nodes_heard) == (1, 1)
@@ -117,14 +112,12 @@ class TestStatistics:
             assert getattr(found.tables["imapuidtable"], view.figure) is not None
 
     def test_a_table_that_is_not_there_is_the_answer_of_every_node(self, cluster: CassandraCluster) -> None:
-        """An error with words of ours, not of the driver's."""
         (answer,) = ask_every_node(cluster, "SELECT nothing FROM system_views.no_such_view")
 
         assert answer.error is not None
         assert not answer.rows
 
     def test_a_trace_tells_the_sstables_of_a_read(self, cluster: CassandraCluster, keyspace: str) -> None:
-        """None yet: all of it is in memory."""
         ids = cluster.query(f"SELECT messageid FROM {keyspace}.imapuidtable LIMIT 1")
         text = f"SELECT uid FROM {keyspace}.imapuidtable WHERE messageid = ?"
 
@@ -134,7 +127,6 @@ class TestStatistics:
 
 
 def _awaited(cluster: CassandraCluster, trace: Any) -> int | None:
-    """The node writes its steps down a moment later; asking again takes that moment."""
     found = (sstables_of(cluster, trace) for _ in range(2_000))
     return next((one for one in found if one is not None), None)
 
@@ -143,7 +135,6 @@ class TestTraffic:
     """What is measured of the queue and of the mailboxes."""
 
     def test_the_queue_is_measured_by_its_slices_that_are_over(self, cluster: CassandraCluster, keyspace: str) -> None:
-        """2, 6, none and 4 mails in four hours; the present hour still fills."""
         now = int(datetime.now(UTC).timestamp() * 1_000_000)
 
         found = queue_traffic(Reading(cluster), keyspace, live_schema(cluster, keyspace), now)
@@ -160,7 +151,6 @@ class TestTraffic:
     def test_the_mailboxes_are_measured_by_the_births_of_messages(
         self, cluster: CassandraCluster, keyspace: str
     ) -> None:
-        """Sixty messages in sixty days."""
         now = int(datetime.now(UTC).timestamp() * 1_000_000)
 
         found = message_traffic(Reading(cluster), keyspace, live_schema(cluster, keyspace), now, partitions=None)
@@ -175,7 +165,6 @@ class TestCommand:
     """As a person types it."""
 
     def test_advice_without_a_trial_writes_nothing_and_needs_no_java(self, mailmend: CommandLine) -> None:
-        """The queue's present settings bound what is advised."""
         ended = mailmend("schema", "advise", "--no-trial", "--mails-per-second", "40", "--json")
 
         assert ended.code == 0, ended.err
@@ -186,7 +175,6 @@ class TestCommand:
         assert "ALTER TABLE" in " ".join(ended.json["next"])
 
     def test_the_queue_s_configuration_is_advised_within_what_it_may_become(self, mailmend: CommandLine) -> None:
-        """From the same measurements, with what to type; nothing is written."""
         ended = mailmend("queue", "advise", "--mails-per-second", "40", "--json")
 
         assert ended.code == 0, ended.err
@@ -202,7 +190,6 @@ class TestCommand:
     def test_a_trial_measures_all_three_on_whole_mailboxes(
         self, mailmend: CommandLine, cluster: CassandraCluster
     ) -> None:
-        """By time more SSTables are read than by the others; the copy is gone afterwards."""
         ended = mailmend("schema", "advise", "--rows", "45", "--json")
 
         assert ended.code == 0, ended.err
@@ -221,7 +208,6 @@ class TestCommand:
 
 @pytest.mark.thorough
 def test_every_figure_is_told_by_cassandra_4_1_too(cassandra41: CassandraServer) -> None:
-    """The virtual tables are those of 4.0; none has other columns."""
     with connect(contact_of(cassandra41)) as older:
         found = read_statistics(partial(ask_every_node, older), "system_auth", ["roles"])
 
@@ -232,7 +218,6 @@ def test_every_figure_is_told_by_cassandra_4_1_too(cassandra41: CassandraServer)
 
 @pytest.mark.thorough
 def test_each_of_three_nodes_tells_of_itself(three_nodes: ThreeNodes) -> None:
-    """A figure of the cluster is made of all of theirs."""
     ask = "SELECT release_version, rpc_address FROM system.local"
     with connect(Contact(three_nodes.hosts, three_nodes.port, three_nodes.local_dc)) as ring:
         answers = ask_every_node(ring, ask)
@@ -280,7 +265,6 @@ class TestNode:
         require_free("127.0.0.1", port)
 
     def test_a_given_node_has_no_folder_to_measure(self, cassandra: CassandraServer) -> None:
-        """Its bytes are those that it tells, in whole MiB."""
         with given_node(cassandra.host, cassandra.port) as node:
             assert node.sstables is None
             assert node.disk_bytes("system_schema") % 1_048_576 == 0

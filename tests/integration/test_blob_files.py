@@ -40,13 +40,11 @@ asyncio.run(blobs.put(b"x" * 100_000, BlobKind.BODY))
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Where the blobs are; not made yet."""
     return tmp_path / "of mail" / "blobs"
 
 
 @pytest.fixture
 def blobs(root: Path) -> NamedBlobs:
-    """Blobs in new files."""
     return open_files(root)
 
 
@@ -55,18 +53,15 @@ async def _listed(blobs: NamedBlobs) -> set[BlobId]:
 
 
 def listed(blobs: NamedBlobs) -> set[BlobId]:
-    """What a scan shows."""
     return asyncio.run(_listed(blobs))
 
 
 def test_blobs_are_found_by_whoever_opens_the_folder_next(root: Path, blobs: NamedBlobs) -> None:
-    """Under the same ids."""
     blob_id = asyncio.run(blobs.put(b"x", BODY))
     assert asyncio.run(open_files(root).get(blob_id)) == b"x"
 
 
 def test_other_peoples_mail_is_nobody_elses_to_read(root: Path, blobs: NamedBlobs) -> None:
-    """Whatever the user's own habit is."""
     before = os.umask(0)
     try:
         asyncio.run(open_files(root / "below").put(b"x", BODY))
@@ -79,7 +74,6 @@ def test_other_peoples_mail_is_nobody_elses_to_read(root: Path, blobs: NamedBlob
 
 @pytest.mark.parametrize("text", [*RANDOM_IDS, *SHARED_IDS])
 def test_every_id_is_one_file_of_the_folder(root: Path, blobs: NamedBlobs, text: str) -> None:
-    """No folder is made of a slash."""
     asyncio.run(blobs.store.keep(BlobId(text), b"x"))
     [file] = [path for path in root.iterdir() if path.name != ".unfinished"]
     assert file.is_file()
@@ -108,7 +102,6 @@ def test_a_blob_is_on_the_disk_before_it_has_its_name(
 
 
 def test_a_writer_that_is_killed_leaves_no_blob(root: Path, blobs: NamedBlobs) -> None:
-    """What it had begun has no id; it goes a day later, when the store is opened next."""
     # Given a blob, and a process that is killed while it writes another
     kept = asyncio.run(blobs.put(b"x", BODY))
     here = {"PYTHONPATH": str(Path(__file__).parents[2])}
@@ -128,7 +121,6 @@ def test_a_writer_that_is_killed_leaves_no_blob(root: Path, blobs: NamedBlobs) -
 
 
 def test_what_is_being_written_is_young_by_the_stores_own_clock(root: Path, blobs: NamedBlobs) -> None:
-    """Which decides what is removed, not the one of this machine."""
     writing = root / ".unfinished" / "of another"
     writing.write_bytes(b"x")
 
@@ -143,7 +135,6 @@ def test_what_is_being_written_is_young_by_the_stores_own_clock(root: Path, blob
 
 
 def test_what_somebody_else_put_there_is_neither_listed_nor_touched(root: Path, blobs: NamedBlobs) -> None:
-    """Folders, hidden files, links, names that no id has."""
     (root / "lost+found").mkdir()
     (root / ".hidden").write_text("x")
     (root / "a note.txt").write_text("x")
@@ -181,14 +172,12 @@ def test_a_disk_that_is_gone_is_no_store_without_blobs(
 
 
 def test_a_missing_blob_is_missing_where_the_store_is_there(root: Path, blobs: NamedBlobs) -> None:
-    """And the error says where it was looked for."""
     with pytest.raises(BlobMissing) as caught:
         asyncio.run(blobs.get(OWN))
     assert str(root) in caught.value.mend
 
 
 def test_a_full_disk_leaves_nothing_half(root: Path, blobs: NamedBlobs) -> None:
-    """Neither a blob nor the beginning of one; what was there stays."""
     kept = asyncio.run(blobs.put(b"x", BODY))
     with full_after(1000), pytest.raises(BlobsUnreachable, match="cannot be reached"):
         asyncio.run(blobs.put(b"x" * 5000, BODY))
@@ -199,7 +188,6 @@ def test_a_full_disk_leaves_nothing_half(root: Path, blobs: NamedBlobs) -> None:
 
 @pytest.mark.parametrize("place", ["/proc/blobs", "a file"])
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path, place: str) -> None:
-    """Before the first mail."""
     (tmp_path / "a file").write_text("x")
     with pytest.raises(BlobsUnreachable, match="cannot be reached") as caught:
         open_files(tmp_path / place)
@@ -209,7 +197,6 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path, place: str) -> Non
 async def test_many_are_written_at_once_and_listed_in_pages(
     root: Path, blobs: NamedBlobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More than a page, by more writers than have their turn at once."""
     monkeypatch.setattr(file_blobs, "PAGE_FILES", 7)
     ids = await asyncio.gather(*(blobs.put(str(number).encode(), BODY) for number in range(50)))
     assert await _listed(blobs) == set(ids)

@@ -27,26 +27,22 @@ CHECKOUT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def keyspace(cassandra: CassandraServer) -> Iterator[MailKeyspace]:
-    """One keyspace for all tests, and one for their ledger."""
     with keyspace_of_its_own(cassandra, "commands") as keyspace:
         yield keyspace
 
 
 @pytest.fixture
 def mail(keyspace: MailKeyspace) -> MailKeyspace:
-    """A healthy keyspace."""
     keyspace.refill()
     return keyspace
 
 
 @pytest.fixture
 def mailmend(cassandra: CassandraServer, mail: MailKeyspace, tmp_path: Path) -> CommandLine:
-    """A shell that knows the cluster and both keyspaces."""
     return shell_on(cassandra, mail, tmp_path)
 
 
 def test_a_check_finds_drift_and_writes_nothing(mailmend: CommandLine, mail: MailKeyspace) -> None:
-    """Exit 1, counts under the contract's names, and the row still missing."""
     mail.lose_projection(mail.truths[0])
 
     ended = mailmend("check", "messages", *QUICK, "--json", "--ledger-keyspace", "g_never_made")
@@ -59,7 +55,6 @@ def test_a_check_finds_drift_and_writes_nothing(mailmend: CommandLine, mail: Mai
 
 
 def test_check_repair_undo_and_redo(mailmend: CommandLine, mail: MailKeyspace) -> None:
-    """The whole circle: found, looked at, mended, clean, taken back, and found again."""
     mail.lose_projection(mail.truths[0])
     mail.lose_flag_update(mail.truths[1])
 
@@ -85,7 +80,6 @@ def test_check_repair_undo_and_redo(mailmend: CommandLine, mail: MailKeyspace) -
 
 
 def _refused(ended: Ended, code: int, *said: str) -> None:
-    """It ended with that code, said these words on stderr, and nothing else happened."""
     assert ended.code == code, ended
     assert ended.out == ""
     for words in said:
@@ -101,7 +95,6 @@ def test_an_unknown_keyspace(mailmend: CommandLine) -> None:
 
 
 def test_nobody_listens(mailmend: CommandLine) -> None:
-    """Which address was tried, and what to look at."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         free = server.getsockname()[1]
 
@@ -109,7 +102,6 @@ def test_nobody_listens(mailmend: CommandLine) -> None:
 
 
 def test_something_listens_that_never_answers(mailmend: CommandLine) -> None:
-    """A time-out is no crash."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
 
@@ -117,7 +109,6 @@ def test_something_listens_that_never_answers(mailmend: CommandLine) -> None:
 
 
 def test_something_listens_that_is_no_cassandra(mailmend: CommandLine) -> None:
-    """Another service's port, for example."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         pid = os.fork()
@@ -135,14 +126,12 @@ def test_something_listens_that_is_no_cassandra(mailmend: CommandLine) -> None:
 def test_a_run_of_another_keyspace_is_not_undone_here(
     cassandra: CassandraServer, mailmend: CommandLine, mail: MailKeyspace
 ) -> None:
-    """The before-images belong elsewhere."""
     run = mailmend("repair", "messages", *QUICK, "--json").json["run"]
     with keyspace_of_its_own(cassandra, "other") as other:
         _refused(mailmend("undo", run, "--keyspace", other.name), 2, mail.name)
 
 
 def _shell(mailmend: CommandLine, command: str) -> "subprocess.Popen[str]":
-    """The command in a process of its own, behind a real shell."""
     environment = {**os.environ, **mailmend.environment, "HOME": str(mailmend.home), "PYTHONPATH": str(CHECKOUT)}
     line = command.replace("mailmend", f"{sys.executable} -m mailmend", 1)
     return subprocess.Popen(
@@ -156,7 +145,6 @@ def _shell(mailmend: CommandLine, command: str) -> "subprocess.Popen[str]":
 
 
 def test_a_reader_that_goes_away_early(mailmend: CommandLine) -> None:
-    """`| head` ends in silence: no traceback, and not with 1, which would mean drift."""
     with _shell(mailmend, "mailmend check --help | true") as process:
         _, err = process.communicate(timeout=60)
 

@@ -14,13 +14,11 @@ pytestmark = pytest.mark.cassandra
 
 @pytest.fixture(scope="module")
 def cluster(cassandra: CassandraServer) -> Iterator[CassandraCluster]:
-    """One connection for the module."""
     with connect(Contact((cassandra.host,), cassandra.port)) as opened:
         yield opened
 
 
 def test_a_keyspace_that_is_there_is_told_from_every_node(cluster: CassandraCluster) -> None:
-    """Every server has written its own schema to disk by the time it answers."""
     sizes = sizes_in(cluster, "system_schema")
     tables = sizes["tables"]
     assert (tables.nodes_asked, tables.nodes) == (1, 1)
@@ -29,5 +27,4 @@ def test_a_keyspace_that_is_there_is_told_from_every_node(cluster: CassandraClus
 
 
 def test_a_keyspace_that_is_not_there_has_no_sizes(cluster: CassandraCluster) -> None:
-    """A plan for a keyspace that is yet to be made has no figures, and no error."""
     assert sizes_in(cluster, "no_such_keyspace") == {}

@@ -25,7 +25,6 @@ HELD = Schema(MAIL_TYPES, (IMAP_UID, MESSAGE_ID, MESSAGE_V3, MAILBOX, *FILTERS, 
 
 @pytest.fixture(scope="module")
 def cluster(cassandra: CassandraServer) -> Iterator[CassandraCluster]:
-    """One connection for the module."""
     with connect(contact_of(cassandra)) as opened:
         yield opened
 

@@ -47,26 +47,22 @@ def cluster(cassandra: CassandraServer) -> Iterator[CassandraCluster]:
 
 @pytest.fixture(scope="module")
 def family(cluster: CassandraCluster) -> Family:
-    """The messages as the live keyspace has them."""
     (bound,) = bind(_MAIL, live_schema(cluster, _MAIL), (MESSAGES,))
     return bound
 
 
 @pytest.fixture
 def world(cluster: CassandraCluster, family: Family) -> World:
-    """The keyspace as it is now, and a run of now."""
     clock = VirtualClock(time.time_ns() // 1000)
     return World(clock, cluster.keyspace(_MAIL), cluster.keyspace(_KEPT), (family,))
 
 
 def mirrored(world: World, truth: Row) -> Row | None:
-    """The projection's row at a truth row's place."""
     seen = world.get(world.families[0].mirror.table, place(truth))
     return seen.row if seen else None
 
 
 def undone(world: World) -> list[Finding]:
-    """The world's run, taken back."""
     outcomes: list[Finding] = []
     means = UndoTools(world.mail, world.ledger, world.clock, SilentProgress())
     undo(UndoSettings(world.run, "mail", world.families), means, outcomes.append)
@@ -74,7 +70,6 @@ def undone(world: World) -> list[Finding]:
 
 
 def test_each_verdict_is_mended_as_of_t(world: World) -> None:
-    """PROJECT, AMEND and WITHDRAW, sets and nulls too."""
     missing, wrong, stale = (truth_row(number, userflags=frozenset({"a"})) for number in (1, 2, 3))
     world.message(missing, projected=False)
     world.message(wrong, projected=False)
@@ -99,7 +94,6 @@ def test_each_verdict_is_mended_as_of_t(world: World) -> None:
 
 
 def test_a_before_image_holds_columns_that_nobody_declared_and_undo_brings_them_back(world: World) -> None:
-    """An amended row keeps them, a removed one gets them back."""
     table = world.families[0].mirror.table
     wrong, stale = truth_row(8), truth_row(9)
     world.message(wrong, projected=False)
@@ -118,7 +112,6 @@ def test_a_before_image_holds_columns_that_nobody_declared_and_undo_brings_them_
 
 
 def test_an_orphan_is_quarantined_unless_it_is_young_and_returns(world: World) -> None:
-    """The truth row goes by a conditional delete and comes back by IF NOT EXISTS."""
     old = world.message(truth_row(11, userflags=frozenset({"x"})), content=False)
     young = truth_row(12, born=world.clock.micros() - (DAY_SECONDS - 60) * MICROS)
     world.message(young, content=False)
@@ -139,7 +132,6 @@ def test_an_orphan_is_quarantined_unless_it_is_young_and_returns(world: World) -
 
 
 def test_a_leak_is_collected_and_returns(world: World) -> None:
-    """--leaks collect keeps the whole row, its list of a user type too."""
     attachment = {"id": "a1", "name": "n", "cid": None, "isinline": False}
     world.put(MESSAGE_V3, {**content_row(message(14)), "attachments": (attachment,)})
     before = world.get(MESSAGE_V3, (message(14),))

@@ -33,21 +33,18 @@ _NUMBERS = count()
 
 @pytest.fixture(scope="module")
 def cluster(cassandra: CassandraServer) -> Iterator[CassandraCluster]:
-    """A connection."""
     with connect(Contact((cassandra.host,), cassandra.port)) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
 def views(cluster: CassandraCluster) -> bool:
-    """Whether the server lets views be created: by default it does not."""
     rows = cluster.query("SELECT value FROM system_views.settings WHERE name = ?", ("materialized_views_enabled",))
     return any(row["value"] == "true" for row in rows)
 
 
 @pytest.fixture
 def keyspace(cluster: CassandraCluster) -> Iterator[str]:
-    """A name of the test's own; dropped afterwards."""
     name = f"t_fold_{_RUN}_{next(_NUMBERS)}"
     yield name
     dropped(cluster, (name,))
@@ -75,7 +72,6 @@ def _folded(schema: Schema, statement: Statement) -> tuple[Schema, SchemaRefused
 
 
 def _remembered(schema: Schema) -> Mapping[str, object]:
-    """What every table remembers of dropped columns."""
     return {table.name: {(one.name, one.type, one.kind) for one in table.dropped} for table in schema.tables}
 
 
@@ -106,7 +102,6 @@ def test_server_and_fold_give_one_verdict_and_one_schema(
 
 
 def _described(cluster: CassandraCluster, keyspace: str) -> str:
-    """The keyspace in the server's own words."""
     rows = cluster.session.execute(f"DESCRIBE KEYSPACE {keyspace}")
     return "\n".join(row[3] for row in rows)
 
@@ -115,7 +110,6 @@ def _described(cluster: CassandraCluster, keyspace: str) -> str:
 def test_what_the_server_describes_folds_to_what_it_holds(
     cluster: CassandraCluster, keyspace: str, schema: Schema
 ) -> None:
-    """DESCRIBE is parsed and folded, every option of every table with it."""
     _created(cluster, keyspace)
     for text in schema_cql(keyspace, schema):
         cluster.execute_ddl(text)
@@ -158,13 +152,11 @@ def test_odd_names_are_folded_described_and_rendered_alike(cluster: CassandraClu
 
 
 def test_the_schema_file_folds_to_the_catalog() -> None:
-    """`cql/schema.cql` says what the catalog says."""
     folded = apply_all(parse(SCHEMA_FILE.read_text(encoding="utf-8")))
     assert differences(SCHEMA, folded) == differences(folded, SCHEMA) == ()
 
 
 def test_where_the_server_describes_all_keyspaces_all_of_it_is_read(cluster: CassandraCluster) -> None:
-    """System keyspaces, their functions and odd tables too."""
     rows = cluster.session.execute("DESCRIBE FULL SCHEMA")
     text = "\n".join(row[3] for row in rows)
     assert len(parse(text)) >= len(SCHEMA.tables)

@@ -29,26 +29,22 @@ CLOCK = SystemClock()
 
 @pytest.fixture(scope="module")
 def cluster(cassandra: CassandraServer) -> Iterator[CassandraCluster]:
-    """A session."""
     with connect(Contact((cassandra.host,), cassandra.port, cassandra.local_dc)) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="module")
 def tables(cluster: CassandraCluster) -> Iterator[Keyspace]:
-    """The ledger keyspace."""
     yield created(cluster, NAME, LEDGER)
     dropped(cluster, (NAME,))
 
 
 @pytest.fixture
 def ledger(tables: Keyspace) -> Ledger:
-    """A ledger with the system's clock."""
     return Ledger(tables, CLOCK)
 
 
 def finding(number: int, flags: str = "seen", at: int = 1) -> Finding:
-    """A stale row of a mirror."""
     row = {"uid": number, "flags": flags, "headercontent": f"1_628_{number}" * 4}
     suspect = Suspect("messageIdTable", (CLOCK.new_uuid() if flags == "new" else None, number), Verdict.AMEND)
     return Finding(suspect, Verdict.AMEND, truths=(Seen(row, {"flags": 5}),), projected=Seen(row, {"flags": at}))
@@ -71,7 +67,6 @@ def test_thousands_of_fixes_are_recorded_and_settled_in_seconds(ledger: Ledger) 
 
 
 def test_the_earliest_attempt_wins_on_a_server_too(ledger: Ledger) -> None:
-    """Stamps that fall as time goes on."""
     as_of = CLOCK.micros() - 30_000_000
     run = ledger.start("mail", "repair messages", as_of, {}).id
     for attempt in ("first", "second", "third"):
@@ -81,7 +76,6 @@ def test_the_earliest_attempt_wins_on_a_server_too(ledger: Ledger) -> None:
 
 
 def test_what_is_kept_expires_when_it_was_said_to(tables: Keyspace, cluster: CassandraCluster) -> None:
-    """Counted from the write, though its stamp lies before it."""
     as_of = CLOCK.micros() - 3600 * 1_000_000
     book = Ledger(tables, CLOCK, keep=timedelta(hours=1))
     run = book.start("mail", "repair messages", as_of, {}).id
@@ -94,7 +88,6 @@ def test_what_is_kept_expires_when_it_was_said_to(tables: Keyspace, cluster: Cas
 
 
 def test_contenders_hear_who_holds_a_lease(tables: Keyspace) -> None:
-    """A refused insert brings the whole row along."""
     ours, theirs = Leases(tables, CLOCK, "us"), Leases(tables, CLOCK, "them")
     lease = ours.acquire("contended", "repair messages")
     with pytest.raises(LeaseHeld, match="held by us for repair messages"):
@@ -105,7 +98,6 @@ def test_contenders_hear_who_holds_a_lease(tables: Keyspace) -> None:
 
 
 def until(wanted: Any, seconds: float = 20) -> Any:
-    """Wait for a server's own clock: the one thing that no virtual clock turns."""
     end = time.monotonic() + seconds
     while not (answer := wanted()) and time.monotonic() < end:
         time.sleep(0.1)
@@ -115,7 +107,6 @@ def until(wanted: Any, seconds: float = 20) -> Any:
 def test_a_heartbeat_outlives_the_time_to_live_and_a_killed_holder_does_not(
     tables: Keyspace, cluster: CassandraCluster
 ) -> None:
-    """Every cell is renewed; once the heart stops, the server itself frees the lease."""
     leases = Leases(tables, CLOCK, "us", ttl_seconds=3)
     lease = leases.acquire("beating", "repair messages")
     columns = [column.name for column in REPAIR_LEASE.regular]

@@ -54,21 +54,18 @@ TOLD = Knowledge(projections=(("truth", "copy"),), rows_per_partition={"plain": 
 
 @pytest.fixture(scope="module")
 def cluster(cassandra: CassandraServer) -> Iterator[CassandraCluster]:
-    """One connection for the module."""
     with connect(Contact((cassandra.host,), cassandra.port)) as opened:
         yield opened
 
 
 @pytest.fixture
 def keyspace(cassandra: CassandraServer, cluster: CassandraCluster) -> Iterator[str]:
-    """A name that no keyspace has; dropped afterwards."""
     name = cassandra.keyspace()
     yield name
     cluster.execute_ddl(f"DROP KEYSPACE IF EXISTS {name}")
 
 
 def verdicts(findings: Sequence[LintFinding]) -> set[tuple[str, str, str, Severity]]:
-    """What was found: rule, table, subject and severity, names as the server has them."""
     return {
         (one.rule.id, one.table.strip('"').lower(), one.subject.strip('"').lower(), one.severity) for one in findings
     }
@@ -113,7 +110,6 @@ def test_a_file_and_the_keyspace_that_it_made_are_judged_alike(
 
 
 def create(cluster: CassandraCluster, keyspace: str, file: Path) -> int:
-    """Carry out the file's statements; how many they were."""
     text = file.read_text(encoding="utf-8")
     placed = statements_of({str(file): text})
     for one in placed:
@@ -124,7 +120,6 @@ def create(cluster: CassandraCluster, keyspace: str, file: Path) -> int:
 
 
 def qualified(statement: str, keyspace: str) -> str:
-    """The statement with its keyspace: the connection itself uses none."""
     for words in ("CREATE TABLE ", " ON "):
         if statement.startswith(("CREATE TABLE", "CREATE INDEX")):
             statement = statement.replace(words, f"{words}{keyspace}.", 1)
@@ -132,7 +127,6 @@ def qualified(statement: str, keyspace: str) -> str:
 
 
 def test_a_live_subject_says_what_the_server_is(cluster: CassandraCluster, keyspace: str) -> None:
-    """Version, replication, hint window and Paxos, read from the server."""
     cluster.execute_ddl(f"CREATE KEYSPACE {keyspace} WITH replication = {BY_TOPOLOGY}")
     subject = live_subject(cluster, keyspace, Knowledge(), None, None)
     assert release_of(cluster) is subject.release is ServerRelease.CASSANDRA_5_0
@@ -197,7 +191,6 @@ NOT_TRIED = {"id", "auto_repair", "compact storage"}
 
 
 def knows(cluster: CassandraCluster, keyspace: str, options: str) -> bool:
-    """Whether the server takes the options for a table."""
     try:
         cluster.execute_ddl(f"ALTER TABLE {keyspace}.t WITH {options}")
     except MailmendError:
@@ -206,13 +199,11 @@ def knows(cluster: CassandraCluster, keyspace: str, options: str) -> bool:
 
 
 def compaction(strategy: str, options: Mapping[str, str]) -> str:
-    """The literal of a compaction."""
     pairs = ", ".join(f"'{name}': '{value}'" for name, value in {"class": strategy, **options}.items())
     return f"compaction = {{{pairs}}}"
 
 
 def disagreements(cluster: CassandraCluster, keyspace: str, release: ServerRelease) -> list[str]:
-    """Names that the server takes and our tables do not have, or the other way round."""
     cluster.execute_ddl(f"CREATE KEYSPACE {keyspace} WITH replication = {BY_TOPOLOGY}")
     cluster.execute_ddl(f"CREATE TABLE {keyspace}.t (k int PRIMARY KEY)")
     return [*_compactions(cluster, keyspace, release), *_table_options(cluster, keyspace, release)]
@@ -255,13 +246,11 @@ def _table_options(cluster: CassandraCluster, keyspace: str, release: ServerRele
 
 
 def test_cassandra_5_knows_the_names_that_we_think_it_knows(cluster: CassandraCluster, keyspace: str) -> None:
-    """No more and no less: classes, their options, table options."""
     assert disagreements(cluster, keyspace, ServerRelease.CASSANDRA_5_0) == []
 
 
 @pytest.mark.thorough
 def test_cassandra_4_1_knows_the_names_that_we_think_it_knows(cassandra41: CassandraServer) -> None:
-    """No more and no less: classes, their options, table options."""
     with connect(Contact((cassandra41.host,), cassandra41.port)) as older:
         assert release_of(older) is ServerRelease.CASSANDRA_4_1
         assert disagreements(older, cassandra41.keyspace(), ServerRelease.CASSANDRA_4_1) == []

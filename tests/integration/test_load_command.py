@@ -24,7 +24,6 @@ QUICK = ("--engine", "local", "--delay", "0")
 
 @pytest.fixture(scope="module")
 def keyspace(cassandra: CassandraServer) -> Iterator[MailKeyspace]:
-    """One keyspace for all tests, and one for their ledger."""
     with keyspace_of_its_own(cassandra, "load") as keyspace:
         created(keyspace.tables.cluster, f"{keyspace.name}_ledger", LEDGER)
         yield keyspace
@@ -32,12 +31,10 @@ def keyspace(cassandra: CassandraServer) -> Iterator[MailKeyspace]:
 
 @pytest.fixture
 def mailmend(cassandra: CassandraServer, keyspace: MailKeyspace, tmp_path: Path) -> CommandLine:
-    """A shell that knows the cluster and both keyspaces, with a home of its own."""
     return shell_on(cassandra, keyspace, tmp_path)
 
 
 def test_an_mbox_is_loaded_once(mailmend: CommandLine, tmp_path: Path) -> None:
-    """Stored, clean at once, refused the second time, a second copy only on request."""
     mbox = tmp_path / "archive.mbox"
     mbox.write_text(LETTER * 3)
 
@@ -51,7 +48,6 @@ def test_an_mbox_is_loaded_once(mailmend: CommandLine, tmp_path: Path) -> None:
 
 
 def test_a_refused_message_is_named_and_the_rest_stored(mailmend: CommandLine, tmp_path: Path) -> None:
-    """Exit 3: partly failed, and which."""
     folder = tmp_path / "letters"
     folder.mkdir()
     (folder / "good.eml").write_text("Subject: x\n\nhello\n")

@@ -79,7 +79,6 @@ def test_a_lock_is_free_again_after_its_block(tmp_path: Path) -> None:
 
 
 def test_whoever_holds_a_lock_may_take_it_again(tmp_path: Path) -> None:
-    """A cluster is changed under the lock under which its nodes are."""
     path = tmp_path / "lock"
     with locked(path, 0.1), locked(path, 0.1):
         assert path.exists()
@@ -179,7 +178,6 @@ def _saying(answer: bytes) -> Callable[[socket.socket], None]:
     ids=["supported", "error", "web", "short", "silent"],
 )
 def test_only_an_answer_of_the_protocol_counts(answer: bytes, ready: bool) -> None:
-    """Another program on the port is not Cassandra."""
     with _server(_saying(answer)) as port:
         assert probes.speaks_cql("127.0.0.1", port) is ready
 

@@ -44,14 +44,12 @@ EMPTY = "CREATE KEYSPACE {} WITH replication = {{'class': 'SimpleStrategy', 'rep
 
 @pytest.fixture(scope="module")
 def cluster(cassandra: CassandraServer) -> Iterator[CassandraCluster]:
-    """One connection for the module."""
     with connect(contact_of(cassandra)) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
 def ledger(cassandra: CassandraServer, cluster: CassandraCluster) -> Iterator[str]:
-    """One ledger for most tests: each has a keyspace of its own, and so a history."""
     name = f"{cassandra.keyspace()}_ledger"
     cluster.execute_ddl(EMPTY.format(name))
     ensure_ledger(cluster, name, name)
@@ -69,14 +67,12 @@ def keyspace(cassandra: CassandraServer, cluster: CassandraCluster) -> Iterator[
 
 @pytest.fixture
 def mailmend(cassandra: CassandraServer, keyspace: str, ledger: str, tmp_path: Path) -> CommandLine:
-    """A shell that knows the cluster, the keyspace and the ledger."""
     names = {"MAILMEND_KEYSPACE": keyspace, "MAILMEND_LEDGER_KEYSPACE": ledger}
     return command_line(tmp_path, cassandra, **names, **ONE_COPY)
 
 
 @pytest.fixture
 def alone(mailmend: CommandLine, keyspace: str) -> CommandLine:
-    """A shell whose ledger does not exist yet."""
     return replace(mailmend, environment={**mailmend.environment, "MAILMEND_LEDGER_KEYSPACE": f"{keyspace}_ledger"})
 
 
@@ -131,11 +127,9 @@ class KilledServer:
         self.sent: list[str] = []
 
     def query(self, text: str, values: Sequence[Any] = ()) -> Sequence[Row]:
-        """Reading harms nobody."""
         return self.cluster.query(text, values)
 
     def execute_ddl(self, text: str, seconds: float = 30.0, agreed: float = 30.0) -> None:
-        """Killed before it, it was not sent; killed after it, nobody saw its answer."""
         new = text not in self.sent
         self.sent.append(text)
         if new and not self.after:
@@ -145,7 +139,6 @@ class KilledServer:
             self._die()
 
     def replication_of(self, keyspace: str) -> Mapping[str, str]:
-        """The keyspace's."""
         return self.cluster.replication_of(keyspace)
 
     def _die(self) -> None:
@@ -154,8 +147,6 @@ class KilledServer:
 
 
 def migrator(server: KilledServer, ledger: Keyspace, keyspace: str) -> Migrator:
-    """What an applier works with who may be killed."""
-
     def alive(_: Operation, carry_out: Callable[[], Any]) -> Any:
         if server.dead:
             raise Killed
@@ -199,7 +190,6 @@ def test_killed_at_every_statement_it_ends_at_the_same(
 def test_what_the_server_refuses_is_told_in_its_own_words_and_can_be_mended(
     mailmend: CommandLine, keyspace: str, tmp_path: Path
 ) -> None:
-    """The statement stands as failed; the mended file goes on from there."""
     wrong = {**SHOP, NAMES[2]: "ALTER TABLE orders WITH compaction = {'class': 'com.example.NoSuchStrategy'};\n"}
     shop = ("--migrations", str(written(tmp_path / "shop", wrong)))
     refused = mailmend("schema", "apply", *shop)
@@ -237,7 +227,6 @@ def test_a_keyspace_made_before_there_was_a_history_is_taken_over(
 
 
 def test_a_ledger_that_is_made_again_is_empty(cluster: CassandraCluster, keyspace: str) -> None:
-    """Its tables have the same ids as before, and none of the rows."""
     cluster.execute_ddl(EMPTY.format(keyspace))
     ids: list[list[Any]] = []
     for _ in range(2):

@@ -30,14 +30,12 @@ Ask = Callable[[NamedBlobs], Awaitable[object]]
 
 @pytest.fixture
 def twin() -> Iterator[S3Twin]:
-    """A small server that keeps keys as they are."""
     with s3_twin() as twin:
         yield twin
 
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waits between tries that a test has time for; as many tries as ever."""
     monkeypatch.setattr(object_storage, "FIRST_WAIT", timedelta(milliseconds=1))
     monkeypatch.setattr(object_storage, "LONGEST_WAIT", timedelta(milliseconds=2))
     monkeypatch.setattr(object_storage, "ATTEMPTS", 2)
@@ -63,7 +61,6 @@ ASKS: dict[str, Ask] = {
 
 
 def asks(*names: str) -> pytest.MarkDecorator:
-    """Each of those requests in turn."""
     return pytest.mark.parametrize("ask", [ASKS[name] for name in names], ids=names)
 
 
@@ -71,8 +68,6 @@ every_ask = asks(*ASKS)
 
 
 def refused(blobs: NamedBlobs, ask: Ask) -> BlobsUnreachable:
-    """How the store does not answer."""
-
     async def story() -> BlobsUnreachable:
         with pytest.raises(BlobsUnreachable) as caught:
             await ask(blobs)
@@ -103,14 +98,12 @@ class TestRefusals:
 
     @asks("put", "put odd")
     async def test_a_bucket_is_made_by_the_first_put_where_that_is_wanted(self, s3: S3, ask: Ask) -> None:
-        """By whichever of many comes first."""
         blobs = open_s3(s3.settings(f"t-{uuid4().hex[:12]}", create_bucket=True))
         await asyncio.gather(*(ask(blobs) for _ in range(8)))
         assert await _scan(blobs)
 
     @asks("get", "get odd", "exists", "exists odd", "scan")
     def test_all_else_makes_no_bucket(self, s3: S3, ask: Ask) -> None:
-        """A name that was typed wrong stays a missing one, until something is put."""
         settings = s3.settings(f"t-{uuid4().hex[:12]}", create_bucket=True)
         assert type(refused(open_s3(settings), ask)) is BucketMissing
         assert asyncio.run(create_bucket(settings))
@@ -127,7 +120,6 @@ class TestRefusals:
 @pytest.mark.object_store
 @pytest.mark.usefixtures("hurried")
 def test_a_server_that_was_killed_is_told_and_found_again() -> None:
-    """The same blobs go on with it when it is back, with all that it had confirmed."""
     with throwaway_s3() as server:
         # Given blobs in a store
         blobs = open_s3(server.bucket())
@@ -154,7 +146,6 @@ class TestTries:
     @pytest.mark.parametrize("refusal", [(503, "SlowDown"), (HANG_UP, "")], ids=str)
     @pytest.mark.usefixtures("hurried")
     def test_what_may_pass_is_tried_again(self, twin: S3Twin, ask: Ask, refusal: tuple[int, str]) -> None:
-        """Without a word to whoever asked."""
         twin.objects = {PLAIN: b"x", ODD: b"x"}
         twin.refusals = [refusal]
         asyncio.run(_awaited(ask(open_s3(twin.settings()))))
@@ -164,7 +155,6 @@ class TestTries:
     @asks("put", "get", "exists", "delete")
     @pytest.mark.usefixtures("hurried")
     def test_the_tries_are_counted(self, twin: S3Twin, ask: Ask) -> None:
-        """And the last refusal is told."""
         twin.refusals = [(503, "SlowDown")] * 50
         error = refused(open_s3(twin.settings()), ask)
         assert "it answered" in error.what
@@ -172,7 +162,6 @@ class TestTries:
 
     @every_ask
     def test_what_does_not_pass_is_not_tried_again(self, twin: S3Twin, ask: Ask) -> None:
-        """Wrong keys stay wrong; too many wrong tries lock somebody out."""
         twin.refusals = [(403, "AccessDenied")] * 50
         assert "allowed to get" in refused(open_s3(twin.settings()), ask).mend
         assert len(twin.asked) == 1
@@ -182,7 +171,6 @@ class TestTries:
     def test_a_server_that_does_not_answer_is_given_up(
         self, twin: S3Twin, monkeypatch: pytest.MonkeyPatch, ask: Ask
     ) -> None:
-        """The limit is lowered here, not the rule."""
         monkeypatch.setattr(object_storage, "REQUEST_TIME_MAX", timedelta(milliseconds=50))
         monkeypatch.setattr(object_storage, "RETRY_TIME_MAX", timedelta(milliseconds=1))
         monkeypatch.setattr(object_storage, "READ_SECONDS_MAX", 0.05)
@@ -192,7 +180,6 @@ class TestTries:
     async def test_no_more_requests_than_allowed_are_under_way(
         self, twin: S3Twin, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The others wait for their turn, and have it."""
         monkeypatch.setattr(object_storage, "REQUESTS_AT_ONCE", 3)
         twin.refusals = [(STALL, "")] * 10
         blobs = open_s3(twin.settings())
@@ -217,7 +204,6 @@ class TestBulk:
         assert sorted(asked.method for asked in twin.asked) == ["DELETE", "POST", "POST"]
 
     def test_a_few_objects_take_a_request_each(self, twin: S3Twin) -> None:
-        """Which is sooner done."""
         twin.objects = dict.fromkeys(MANY[:BULK_MIN], b"x")
         asyncio.run(open_s3(twin.settings()).store.remove_all(MANY[1:BULK_MIN]))
         assert set(twin.objects) == {MANY[0]}
@@ -225,7 +211,6 @@ class TestBulk:
 
     @pytest.mark.usefixtures("hurried")
     def test_a_store_without_it_is_asked_one_by_one_and_not_so_again(self, twin: S3Twin) -> None:
-        """Not every store that speaks S3 has it."""
         twin.objects, twin.has_bulk = dict.fromkeys(MANY, b"x"), False
         blobs = open_s3(twin.settings())
         asyncio.run(blobs.store.remove_all(MANY[: 2 * BULK_MIN]))
@@ -236,7 +221,6 @@ class TestBulk:
         assert [asked.method for asked in twin.asked].count("POST") == tries <= 1 + RETRIES
 
     def test_an_object_that_is_kept_from_us_is_told(self, twin: S3Twin) -> None:
-        """The answer as a whole is well then."""
         twin.objects, twin.kept_from_us = dict.fromkeys(MANY, b"x"), {MANY[3]}
         error = refused(open_s3(twin.settings()), lambda blobs: blobs.store.remove_all(MANY))
         assert "it answered AccessDenied" in error.what
@@ -272,14 +256,12 @@ class TestExactness:
     @pytest.mark.parametrize("blob_id", [PLAIN, ODD])
     @pytest.mark.parametrize("header", ["x-amz-meta-content-encoding", "Content-Encoding"])
     def test_a_compressed_object_is_not_taken_for_a_mail(self, twin: S3Twin, blob_id: BlobId, header: str) -> None:
-        """Newer Jameses say so beside the object: its mail waits."""
         twin.objects[blob_id], twin.headers[blob_id] = b"\x28\xb5\x2f\xfd", {header: "zstd"}
         assert "is compressed (zstd)" in refused(open_s3(twin.settings()), lambda blobs: blobs.get(blob_id)).what
 
     @pytest.mark.parametrize("blob_id", [PLAIN, ODD])
     @pytest.mark.parametrize("value", ["aws-chunked", "identity"])
     def test_an_object_that_says_how_it_was_sent_is_read(self, twin: S3Twin, blob_id: BlobId, value: str) -> None:
-        """Some stores keep the word of the upload."""
         twin.objects[blob_id], twin.headers[blob_id] = b"From: a@b.c\r\n", {"Content-Encoding": value}
         assert asyncio.run(open_s3(twin.settings()).get(blob_id)) == b"From: a@b.c\r\n"
 
@@ -291,7 +273,6 @@ class TestSettings:
     def test_nothing_of_the_environment_has_a_say(
         self, twin: S3Twin, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ask: Ask
     ) -> None:
-        """Keys, tokens, profiles and addresses there belong to somebody else."""
         config = tmp_path / "config"
         config.write_text("nothing that a library of S3 could read")
         for name, value in {
@@ -315,27 +296,23 @@ class TestSettings:
 
     @every_ask
     def test_the_secret_is_neither_sent_nor_told(self, twin: S3Twin, ask: Ask) -> None:
-        """Not even where a store puts it into its refusal."""
         twin.refusals = [(403, "SignatureDoesNotMatch")]
         error = refused(open_s3(twin.settings()), ask)
         assert SECRET not in f"{error!r} {error} {error.__cause__} {error.__cause__!r}"
         assert SECRET not in str(twin.asked)
 
     def test_what_is_seldom_needed_is_not_loaded(self) -> None:
-        """The second library takes a quarter of a second and 30 MB."""
         words = "import sys, mailqueue.blobs.object_storage; sys.exit('botocore' in sys.modules)"
         assert subprocess.run([sys.executable, "-c", words], check=False).returncode == 0
 
 
 @pytest.fixture(scope="module")
 def signer(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Who signs the server's certificate."""
     return authority(tmp_path_factory.mktemp("s3-certificates"), "s3-authority")
 
 
 @pytest.fixture(scope="module")
 def certificate(signer: Authority) -> Signed:
-    """The server's."""
     return signer.signed("s3", "IP:127.0.0.1")
 
 
@@ -344,7 +321,6 @@ class TestTls:
 
     @asks("put", "get", "put odd", "scan")
     def test_it_is_trusted_when_it_is_named(self, signer: Authority, certificate: Signed, ask: Ask) -> None:
-        """By both of the ways that requests take."""
         with s3_twin(certificate) as twin:
             twin.objects = {PLAIN: b"x", ODD: b"x"}
             settings = twin.settings(tls_ca=signer.own.certificate, allow_http=False)
@@ -354,19 +330,16 @@ class TestTls:
     @asks("get", "get odd")
     @pytest.mark.usefixtures("hurried")
     def test_it_is_not_trusted_when_it_is_not(self, certificate: Signed, ask: Ask) -> None:
-        """And the certificate is named among what to check."""
         with s3_twin(certificate) as twin:
             assert "tls_ca" in refused(open_s3(twin.settings(allow_http=False)), ask).mend
             assert not twin.asked
 
     def test_an_authority_that_cannot_be_read_is_a_bad_setting(self, twin: S3Twin, tmp_path: Path) -> None:
-        """Told before anything is asked."""
         with pytest.raises(BadSettings, match="cannot be read"):
             open_s3(twin.settings(tls_ca=tmp_path / "none.pem"))
 
 
 def test_a_deletion_of_what_another_deleted_is_fine(twin: S3Twin) -> None:
-    """Some stores answer that there is none."""
     twin.refusals = [(404, "NoSuchKey")]
     asyncio.run(open_s3(twin.settings()).delete(PLAIN))
     with pytest.raises(BlobMissing):
@@ -375,7 +348,6 @@ def test_a_deletion_of_what_another_deleted_is_fine(twin: S3Twin) -> None:
 
 @pytest.fixture(scope="session")
 def s3_bucket(s3: S3) -> S3Settings:
-    """A bucket that tests share."""
     return s3.bucket()
 
 

@@ -25,13 +25,11 @@ pytestmark = pytest.mark.object_store
 
 @pytest.fixture(scope="module")
 def own() -> Iterator[OwnS3]:
-    """A store that these tests may stop."""
     with throwaway_s3() as server:
         yield server
 
 
 def test_it_says_where_it_is_and_where_its_keys_are(own: OwnS3) -> None:
-    """And they are on no command line of this machine."""
     status = own.run.status()
     assert status.state is ServerState.UP
     assert status.contacts["s3"] == own.endpoint
@@ -46,14 +44,12 @@ def test_it_says_where_it_is_and_where_its_keys_are(own: OwnS3) -> None:
 
 
 def test_what_it_prints_holds_no_keys(own: OwnS3) -> None:
-    """A log is read by others."""
     log = own.run.kind.log(own.run.site).read_text(encoding="utf-8", errors="replace")
     assert log
     assert own.secret_key not in log
 
 
 def test_blobs_and_keys_outlive_a_stop(own: OwnS3) -> None:
-    """The same address, the same keys, the same blobs."""
     blobs = open_s3(own.bucket())
     blob_id = asyncio.run(blobs.put(b"x", BlobKind.BODY))
     own.stop()
@@ -63,7 +59,6 @@ def test_blobs_and_keys_outlive_a_stop(own: OwnS3) -> None:
 
 
 def test_another_that_speaks_http_is_not_taken_for_it(tmp_path: Path) -> None:
-    """The port may be somebody else's by now."""
     with s3_twin() as twin:
         port = int(twin.endpoint.rpartition(":")[2])
         twin.refusals = [(200, "")]

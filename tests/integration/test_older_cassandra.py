@@ -14,7 +14,6 @@ QUIET = ("--engine", "local", "--no-writers", "--delay", "0s", "--json")
 
 @pytest.fixture
 def mailmend(cassandra41: CassandraServer, tmp_path: Path) -> CommandLine:
-    """A shell beside a 4.1 with the rows of James and their 200 damages."""
     keyspace, ledger = cassandra41.keyspace(), cassandra41.keyspace()
     with connect(contact_of(cassandra41)) as cluster:
         assert cluster.release_version.startswith("4.1")

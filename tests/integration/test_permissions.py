@@ -73,7 +73,6 @@ class Granted:
     script: Ended
 
     def shell(self, home: Path, role: str, **environment: str) -> CommandLine:
-        """The shell of somebody who has the role."""
         names = {"MAILMEND_KEYSPACE": KEYSPACE, "MAILMEND_LEDGER_KEYSPACE": LEDGER}
         shell = self.node.shell(home, f"mailmend_{role}", PASSWORD, **names, **QUIET)
         return replace(shell, environment={**shell.environment, **environment})
@@ -81,7 +80,6 @@ class Granted:
 
 @pytest.fixture(scope="module")
 def granted(guarded: GuardedNode, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Granted]:
-    """Keyspaces and roles, all made by the script."""
     home = tmp_path_factory.mktemp("dba")
     names = {"MAILMEND_KEYSPACE": KEYSPACE, "MAILMEND_LEDGER_KEYSPACE": LEDGER}
     with connect(guarded.contact()) as superuser:
@@ -99,20 +97,17 @@ def granted(guarded: GuardedNode, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture(scope="module")
 def sessions(granted: Granted) -> Iterator[dict[str, CassandraCluster]]:
-    """A connection of each role."""
     with ExitStack() as stack:
         yield {role: stack.enter_context(connect(granted.node.contact(f"mailmend_{role}", PASSWORD))) for role in ROLES}
 
 
 @pytest.fixture
 def mail(granted: Granted) -> MailKeyspace:
-    """A healthy keyspace."""
     granted.mail.refill()
     return granted.mail
 
 
 def run_as_cqlsh(cluster: CassandraCluster, script: str) -> None:
-    """Every statement of a script, comments left out."""
     text = "\n".join(line for line in script.splitlines() if not line.startswith("--"))
     for statement in filter(str.strip, text.split(";")):
         cluster.session.execute(statement)
@@ -139,7 +134,6 @@ def test_a_role_reads_and_writes_what_its_work_needs_and_nothing_else(
 def test_no_role_makes_keyspaces_or_roles_or_hands_out_what_it_has(
     sessions: dict[str, CassandraCluster], role: str
 ) -> None:
-    """Nor does any of them read who else there is."""
     cluster, migrates = sessions[role], role == "migrator"
     replication = "WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
 
@@ -175,7 +169,6 @@ def test_a_reader_checks_and_cannot_repair(granted: Granted, mail: MailKeyspace,
 
 
 def test_a_repairer_mends_takes_back_and_lists(granted: Granted, mail: MailKeyspace, tmp_path: Path) -> None:
-    """Every command of its work, counters among it; and no other."""
     mailmend = granted.shell(tmp_path, "repairer")
     mail.lose_projection(mail.truths[0])
     mail.lose_flag_update(mail.truths[1])
@@ -241,14 +234,12 @@ def test_a_service_writes_messages_as_a_loader(
 def test_the_schema_is_looked_at_by_readers_and_migrators(
     granted: Granted, tmp_path: Path, role: str, command: tuple[str, ...]
 ) -> None:
-    """Whatever there is to say, nobody is refused anything on the way."""
     ended = granted.shell(tmp_path, role)("schema", *command)
 
     assert ended.code in {0, 1}, ended.err
 
 
 def test_an_adviser_reads_what_it_measures(granted: Granted, mail: MailKeyspace, tmp_path: Path) -> None:
-    """All that it asks for is told; what it was not granted it cannot read."""
     mailmend = granted.shell(tmp_path, "adviser")
 
     ended = mailmend("schema", "advise", "--no-trial", "--json")
@@ -302,7 +293,6 @@ def test_what_is_granted_is_what_is_needed(granted: Granted, tmp_path: Path) -> 
 
 
 def test_a_permission_missing_in_the_middle_is_named(granted: Granted, mail: MailKeyspace, tmp_path: Path) -> None:
-    """One projection that may not be read: which, by whom, and what to type."""
     mailmend = granted.shell(tmp_path, "reader")
     with without_first_unseen(granted):
         ended = mailmend("check", *QUICK)
@@ -332,7 +322,6 @@ def test_spark_checks_and_repairs_under_the_same_roles(
 
 
 def test_a_script_is_for_people_too_and_holds_no_password(granted: Granted) -> None:
-    """Roles without a login, the ledger's tables, what is not there by name."""
     out = granted.script.out
 
     assert granted.script.code == 0, granted.script.err
@@ -344,7 +333,6 @@ def test_a_script_is_for_people_too_and_holds_no_password(granted: Granted) -> N
 
 
 def test_a_wrong_password_is_told_without_it(granted: Granted, tmp_path: Path) -> None:
-    """Exit 4 for a wrong one and for none."""
     node = granted.node
     for username, password in (("mailmend_reader", "Wr0ng-Secret"), ("nobody", "Wr0ng-Secret"), ("", "")):
         ended = node.shell(tmp_path, username, password)("schema", "verify")
@@ -354,7 +342,6 @@ def test_a_wrong_password_is_told_without_it(granted: Granted, tmp_path: Path) -
 
 
 def test_a_password_file_never_shows_its_word(granted: Granted, tmp_path: Path) -> None:
-    """It lets one in; what stands in the process list is its path."""
     (tmp_path / "password").write_text(f"{PASSWORD}\n")
     mailmend = granted.node.shell(tmp_path, "mailmend_reader", "", MAILMEND_KEYSPACE=KEYSPACE)
 
@@ -415,7 +402,6 @@ def test_a_table_that_a_new_version_brings_is_made_by_the_same_script(granted: G
 
 @contextmanager
 def without_first_unseen(granted: Granted) -> Iterator[None]:
-    """The reader lacks one permission."""
     granted.superuser.session.execute(f"REVOKE SELECT ON TABLE {KEYSPACE}.firstunseen FROM mailmend_reader")
     try:
         yield
@@ -435,14 +421,12 @@ def said_what_is_missing(ended: Ended, role: str, keyspace: str) -> None:
 
 
 def letters(folder: Path) -> Path:
-    """Two messages."""
     mbox = folder / "archive.mbox"
     mbox.write_text(LETTER * 2)
     return mbox
 
 
 def everybodys_words() -> str:
-    """The command lines of every process of this machine."""
     found = []
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):

@@ -24,7 +24,6 @@ PATIENCE_SECONDS = 30.0
 def servers(
     cassandra: CassandraServer, rabbitmq: Broker, s3: S3, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RealQueue]:
-    """One keyspace and virtual host for all stories."""
     bucket = s3.bucket()
     blobs = {
         "MAILMEND_BLOBS": f"s3://{bucket.bucket}?endpoint={s3.endpoint}",
@@ -37,13 +36,11 @@ def servers(
 
 @pytest.fixture
 def queue(servers: RealQueue) -> RealQueue:
-    """Empty."""
     servers.empty()
     return servers
 
 
 def until(holds: Callable[[], bool]) -> None:
-    """Wait for what real servers show a little later."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not holds():
         assert time.monotonic() < deadline, "it never came to hold"
@@ -51,12 +48,10 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 def told_messages(queue: RealQueue, count: int) -> Callable[[], bool]:
-    """Whether the broker's HTTP API tells of so many by now; it lags."""
     return lambda: queue("reconcile", "--no-blobs", "--json").json["broker"]["ready"] == count
 
 
 def test_in_and_out_again(queue: RealQueue, tmp_path: Path) -> None:
-    """Enqueued, listed, counted, taken, and nothing is left over."""
     one, two = queue.put("one", "two")
 
     assert queue("size", "--json").json["mails"] == 2
@@ -74,7 +69,6 @@ def test_in_and_out_again(queue: RealQueue, tmp_path: Path) -> None:
 
 
 def test_deleted_mails_stay_away_and_come_back_on_request(queue: RealQueue, tmp_path: Path) -> None:
-    """Their messages are dropped on delivery; restored they are delivered."""
     queue.put("spam", "letter")
     gone = queue("delete", "--name", "spam", "--json").json
 
@@ -89,7 +83,6 @@ def test_deleted_mails_stay_away_and_come_back_on_request(queue: RealQueue, tmp_
 
 
 def test_lost_messages_are_found_and_published_again(queue: RealQueue, tmp_path: Path) -> None:
-    """By count, then by name; exactly those that lack theirs."""
     lost, there = queue.put("lost", "there")
     queue.lose_messages()
     queue("republish", "--id", there, "--older-than", "1ms")
@@ -105,7 +98,6 @@ def test_lost_messages_are_found_and_published_again(queue: RealQueue, tmp_path:
 
 
 def test_a_message_without_a_row_is_named(queue: RealQueue) -> None:
-    """And marked it is dropped."""
     (rowless,) = queue.put("rowless")
     queue.lose_row(rowless)
     until(told_messages(queue, 1))
@@ -119,7 +111,6 @@ def test_a_message_without_a_row_is_named(queue: RealQueue) -> None:
 
 
 def test_health_and_metrics(queue: RealQueue, tmp_path: Path) -> None:
-    """Nobody takes what waits: told by both."""
     queue.put("one")
     until(lambda: queue("health", "--json").code == 1)
 
@@ -176,7 +167,6 @@ class TestFailures:
         ),
     )
     def test_each_side_is_named(self, queue: RealQueue, wrong: dict[str, str], code: int, said: str) -> None:
-        """Exit 4 for what does not answer, 2 for what is no queue."""
         place = f"{queue.broker.host}:{queue.broker.port}"
         queue.line.home.joinpath("letter.eml").write_bytes(LETTER)
         arguments = ("enqueue", str(queue.line.home / "letter.eml"), "--recipient", "bob@example.org")

@@ -25,7 +25,6 @@ OLDER = "older than the static column"
 
 @pytest.fixture(scope="module")
 def cluster(cassandra: CassandraServer) -> Iterator[CassandraCluster]:
-    """A session on the server."""
     with connect(contact_of(cassandra)) as cluster:
         yield cluster
 
@@ -43,12 +42,10 @@ def keyspace(cluster: CassandraCluster, request: pytest.FixtureRequest) -> Itera
 
 @pytest.fixture
 def mailmend(cassandra: CassandraServer, tmp_path: Path) -> CommandLine:
-    """A shell that knows the cluster."""
     return command_line(tmp_path, cassandra)
 
 
 def test_shown_refused_set_and_shown_again(mailmend: CommandLine, keyspace: Keyspace) -> None:
-    """The way that an operator goes; what James wrote stays as it wrote it."""
     place = ("--keyspace", keyspace.name, "--json")
     shown = mailmend("queue", "configure", *place)
     refused = mailmend("queue", "configure", "--slice-window", "7m", *place)
@@ -66,7 +63,6 @@ def test_shown_refused_set_and_shown_again(mailmend: CommandLine, keyspace: Keys
 
 
 def test_a_keyspace_without_an_event_store_is_no_place_for_it(mailmend: CommandLine, cluster: CassandraCluster) -> None:
-    """Exit 2, naming the table and the next command."""
     keyspace = created(cluster, f"e_configure_{uuid4().hex[:8]}", Schema((), (SUBSCRIPTION,)))
     ended = mailmend("queue", "configure", "--keyspace", keyspace.name)
     dropped(cluster, (keyspace.name,))

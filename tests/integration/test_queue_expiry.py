@@ -77,26 +77,21 @@ class Place:
 
     @property
     def rows(self) -> Keyspace:
-        """Its tables to read and write."""
         return self.cluster.keyspace(self.name)
 
     def slice_start(self, number: int) -> datetime:
-        """Each slice two minutes after the one before: no two of them share a window."""
         return self.start + 2 * number * MINUTE
 
     def write(self, writes: Iterable[Write]) -> None:
-        """All of them, or the test fails."""
         assert not any(self.rows.write_all(list(writes)))
 
     def flush(self, *tables: Table) -> None:
-        """A memtable that may grow a millisecond old at most is flushed at once."""
         for milliseconds in (1, 0):
             for table in tables or self.tables:
                 option = f"memtable_flush_period_in_ms = {milliseconds}"
                 self.cluster.execute_ddl(f"ALTER TABLE {self.name}.{table.name} WITH {option}")
 
     def mebibytes(self, table: Table) -> int:
-        """What the table takes on disk, as the node says."""
         rows = self.cluster.query("SELECT keyspace_name, table_name, mebibytes FROM system_views.disk_usage")
         held = {(row["keyspace_name"], row["table_name"]): int(row["mebibytes"]) for row in rows}
         return held[self.name, table.name]
@@ -116,28 +111,23 @@ class Place:
         return next(found for found in told if found is not None)
 
     def partition(self, number: int) -> tuple[str, datetime, int]:
-        """The key of a slice."""
         return QUEUE, self.slice_start(number), 0
 
     @property
     def next_slice(self) -> Row:
-        """The columns that name the slice after all others."""
         return {"timerangestart": self.slice_start(SLICES), "bucketid": 0}
 
     def ids_in(self, number: int) -> frozenset[UUID]:
-        """The mails whose rows are seen in the slice."""
         seen = self.rows.read(Read(ENQUEUED_MAILS, self.partition(number)))
         return frozenset(one.row["enqueueid"] for one in seen)
 
     def marked(self, mails: Sequence[Mail]) -> frozenset[UUID]:
-        """Those of the mails that are marked."""
         reads = [Read(DELETED_MAILS, (QUEUE, mail.enqueue_id)) for mail in mails]
         answers = self.rows.read_all(reads)
         return frozenset(mail.enqueue_id for mail, seen in zip(mails, answers, strict=True) if seen)
 
 
 def row_of(place: Place, mail: Mail, content: bytes) -> Row:
-    """What of a mail takes room; octets that no compression makes fewer."""
     at = place.slice_start(mail.slice_number)
     queue, start, bucket = place.partition(mail.slice_number)
     return {
@@ -151,19 +141,16 @@ def row_of(place: Place, mail: Mail, content: bytes) -> Row:
 
 
 def due_row_of(row: Row) -> Row:
-    """The same mail as one that is not due yet."""
     rest = {name: value for name, value in row.items() if name != "timerangestart"}
     return rest | {"dueslice": row["timerangestart"], "dueat": row["timerangestart"], "attempts": 1}
 
 
 def stamp(at: datetime) -> int:
-    """Microseconds since 1970."""
     return int(at.timestamp() * 1_000_000)
 
 
 @contextmanager
 def place_of(cluster: CassandraCluster, tables: tuple[Table, ...], start: datetime) -> Iterator[Place]:
-    """A keyspace of its own, dropped in the end."""
     name = f"t_expiry_{uuid4().hex[:8]}"
     cluster.execute_ddl(keyspace_cql(name, in_every_data_centre(1)))
     try:
@@ -175,7 +162,6 @@ def place_of(cluster: CassandraCluster, tables: tuple[Table, ...], start: dateti
 
 
 def until(holds: Callable[[], bool], what: str, between: Callable[[], Any] = lambda: None) -> None:
-    """Ask until it holds; in between something may be done."""
     clock = SystemClock()
     deadline = clock.micros() + DEADLINE_SECONDS * 1_000_000
     while not holds():
@@ -186,7 +172,6 @@ def until(holds: Callable[[], bool], what: str, between: Callable[[], Any] = lam
 
 @pytest.fixture(scope="module")
 def places(cassandra: CassandraServer) -> Iterator[tuple[Place, Place]]:
-    """Both keyspaces, empty."""
     start = datetime.now(UTC).replace(microsecond=0) - (2 * SLICES + 1) * MINUTE
     with (
         connect(Contact((cassandra.host,), cassandra.port)) as cluster,

@@ -24,7 +24,6 @@ _PROMISED = re.compile(r"#\s*exit (\d+)")
 def servers(
     cassandra: CassandraServer, rabbitmq: Broker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RealQueue]:
-    """One keyspace and virtual host for all pages; contents in files."""
     home = tmp_path_factory.mktemp("home")
     with real_queue(cassandra, rabbitmq, home, {"MAILMEND_BLOBS": f"file://{home}/blobs"}) as queue:
         yield queue
@@ -47,7 +46,6 @@ def test_every_command_does_what_its_page_says(servers: RealQueue, name: str) ->
 
 
 def test_a_removed_mail_is_back_at_the_end_of_its_page(servers: RealQueue) -> None:
-    """Undo is real."""
     servers.empty()
     QUEUE_PAGES["mail-must-be-removed-now"](servers)
     page = page_named("mail-must-be-removed-now")
@@ -63,7 +61,6 @@ def test_a_removed_mail_is_back_at_the_end_of_its_page(servers: RealQueue) -> No
 
 
 def test_what_the_broker_lost_is_delivered_at_the_end_of_its_page(servers: RealQueue, tmp_path: Path) -> None:
-    """Once each."""
     servers.empty()
     QUEUE_PAGES["rabbitmq-was-lost"](servers)
 
@@ -74,7 +71,6 @@ def test_what_the_broker_lost_is_delivered_at_the_end_of_its_page(servers: RealQ
 
 
 def _filled(queue: RealQueue, command: str, mail: str) -> list[str]:
-    """The words as a person types them, the placeholders filled in."""
     kept = sorted(queue.line.home.rglob("queue/*.jsonl.gz"), key=lambda file: file.stat().st_mtime)
     filled = {
         "$KEYSPACE": queue.keyspace.name,
@@ -97,5 +93,4 @@ def _end_with(queue: RealQueue, words: list[str], code: int) -> None:
 
 
 def _only_looks(words: list[str]) -> bool:
-    """Whether it may be typed again without doing something twice."""
     return words[1] in {"health", "reconcile"} and "--mark" not in words and "--republish" not in words

@@ -28,7 +28,6 @@ QUEUE = "kept"
 
 
 async def _publish(url: str, body: bytes, **options: Any) -> None:
-    """Put a message in a durable queue; confirmed, so the broker has it on disk."""
     async with await aio_pika.connect(url, **options) as connection:
         channel = await connection.channel(publisher_confirms=True)
         queue = await channel.declare_queue(QUEUE, durable=True, arguments={"x-queue-type": "quorum"})
@@ -37,7 +36,6 @@ async def _publish(url: str, body: bytes, **options: Any) -> None:
 
 
 async def _received(url: str, **options: Any) -> bytes:
-    """Take one message from the queue."""
     async with await aio_pika.connect(url, **options) as connection:
         queue = await (await connection.channel()).get_queue(QUEUE)
         message = await queue.get(timeout=20)
@@ -48,7 +46,6 @@ async def _received(url: str, **options: Any) -> bytes:
 
 @pytest.fixture(scope="module")
 def signer(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Who signs the certificate of the node below."""
     return authority(tmp_path_factory.mktemp("certificates"), "authority")
 
 
@@ -70,7 +67,6 @@ pytestmark = pytest.mark.broker
 
 
 def test_a_virtual_host_is_ones_own(rabbitmq: Broker, vhost: str) -> None:
-    """What is published in one is not in another, and goes with it."""
     # Given a message in a virtual host
     asyncio.run(_publish(rabbitmq.url(vhost), b"one"))
     with rabbitmq.vhost() as other:
@@ -90,7 +86,6 @@ def test_a_broker_that_runs_already_is_used(rabbitmq: Broker, monkeypatch: pytes
 
 
 def test_confirmed_messages_outlive_a_crash(own: OwnBroker) -> None:
-    """After kill -9 the same ports answer, with what was confirmed."""
     # Given a confirmed message
     asyncio.run(_publish(own.url(), b"confirmed"))
     # When the broker is killed
@@ -102,7 +97,6 @@ def test_confirmed_messages_outlive_a_crash(own: OwnBroker) -> None:
 
 
 def test_messages_outlive_a_stop(own: OwnBroker) -> None:
-    """It ends in its own time, and leaves no process behind."""
     asyncio.run(_publish(own.url(), b"kept over the night"))
     pids = own.run.status().pids
     own.stop()
@@ -112,7 +106,6 @@ def test_messages_outlive_a_stop(own: OwnBroker) -> None:
 
 
 def test_wiped_it_is_where_it_was_and_empty(own: OwnBroker) -> None:
-    """As when its disk was lost: queues and virtual hosts are gone."""
     # Given a queue, and a virtual host that is not given back
     asyncio.run(_publish(own.url(), b"lost"))
     own.api("PUT", "vhosts/lost")
@@ -126,7 +119,6 @@ def test_wiped_it_is_where_it_was_and_empty(own: OwnBroker) -> None:
 
 
 def test_whoever_trusts_the_authority_gets_in_encrypted(own: OwnBroker, signer: Authority) -> None:
-    """Beside the plain listener: what went in by the one comes out by the other."""
     assert own.secure_port is not None
     url = f"amqps://guest:guest@{own.host}:{own.secure_port}/"
     trusting = ssl.create_default_context(cafile=signer.file)
@@ -135,7 +127,6 @@ def test_whoever_trusts_the_authority_gets_in_encrypted(own: OwnBroker, signer: 
 
 
 def test_whoever_does_not_know_the_authority_stays_out(own: OwnBroker) -> None:
-    """The certificate is a real one: it is refused by a client that trusts others."""
     with (
         socket.create_connection((own.host, own.secure_port or 0), timeout=10) as plain,
         pytest.raises(ssl.SSLCertVerificationError),
@@ -144,7 +135,6 @@ def test_whoever_does_not_know_the_authority_stays_out(own: OwnBroker) -> None:
 
 
 def test_the_plain_port_speaks_no_tls_and_the_other_no_plain(own: OwnBroker) -> None:
-    """Each is told by its own first bytes."""
     assert speaks_amqp(own.host, own.port)
     assert not speaks_amqp(own.host, own.port, context=unverified())
     assert speaks_amqp(own.host, own.secure_port or 0, context=unverified())
@@ -152,27 +142,23 @@ def test_the_plain_port_speaks_no_tls_and_the_other_no_plain(own: OwnBroker) -> 
 
 
 def test_it_listens_on_no_other_address(own: OwnBroker) -> None:
-    """Nobody outside this machine reaches it, nor on the machine's other addresses."""
     for port in own.run.site.ports.values():
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.2", port), timeout=5)
 
 
 def test_it_keeps_to_its_memory(own: OwnBroker) -> None:
-    """The limit is the one that it was given, and at rest it takes much less."""
     limit = eventually(lambda: own.api("GET", "nodes")[0].get("mem_limit"))
     assert limit == MEMORY_MIB * 1_000_000
     assert own.api("GET", "nodes")[0]["mem_used"] < limit
 
 
 def test_wrong_passwords_stay_out(own: OwnBroker) -> None:
-    """The first user has a password like any other."""
     with pytest.raises(aio_pika.exceptions.ProbableAuthenticationError):
         asyncio.run(_received(f"amqp://guest:wrong@{own.host}:{own.port}/"))
 
 
 def test_only_rabbitmq_is_taken_for_it(own: OwnBroker) -> None:
-    """A management port is no AMQP, and an AMQP port no management."""
     assert not speaks_amqp(own.host, own.management_port)
     assert not api_answers(own.host, own.port)
     assert api_answers(own.host, own.management_port)
@@ -187,7 +173,6 @@ def test_it_starts_with_no_way_to_any_network(own: OwnBroker, tmp_path: Path) ->
 
 
 def test_the_command_starts_it_and_tells_where_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What a person reads is enough to connect; status, down and clean take it along."""
     # Given a broker as `local up --with rabbitmq` starts it, here without a Cassandra
     servers, options = local_servers(tmp_path / "here"), ["--dir", str(tmp_path / "here")]
     broker: LocalServer = servers.services["rabbitmq"]
@@ -212,7 +197,6 @@ def test_the_command_starts_it_and_tells_where_it_is(tmp_path: Path, capsys: pyt
 
 
 def _path_without(program: str, folder: Path) -> str:
-    """A PATH with every program of this machine's but one."""
     links = folder / "bin"
     links.mkdir()
     for place in os.environ["PATH"].split(os.pathsep):

@@ -28,13 +28,11 @@ ONE = Message(b"{}")
 
 @pytest.fixture
 async def scene(rabbitmq: Broker, vhost: str) -> AsyncIterator[RabbitScene]:
-    """A virtual host of the test's own, with the settings that are set for everybody."""
     async with rabbit_scene(rabbitmq, vhost) as scene:
         yield scene
 
 
 def queue_of(broker: Broker, vhost: str) -> dict[str, Any]:
-    """The work queue as the HTTP API shows it."""
     found: dict[str, Any] = broker.api("GET", f"queues/{vhost}/{NAMES.work_queue}")
     return found
 
@@ -101,7 +99,6 @@ async def test_a_binding_that_was_removed_is_made_again(rabbitmq: Broker, vhost:
 
 @pytest.mark.parametrize("kind", ["queues", "exchanges"])
 async def test_what_was_removed_is_declared_again(rabbitmq: Broker, vhost: str, kind: str, scene: RabbitScene) -> None:
-    """By the publisher, while it runs."""
     name = NAMES.work_queue if kind == "queues" else NAMES.exchange
     broker = scene.client()
     await broker.publish(SPOOL, ONE)
@@ -131,7 +128,6 @@ async def test_a_consumer_whose_queue_is_removed_comes_back(
 
 
 async def test_a_full_queue_refuses_and_nothing_is_in_doubt(rabbitmq: Broker, vhost: str, scene: RabbitScene) -> None:
-    """The broker says no, twice; the channel of others goes on."""
     full = {"pattern": "workqueue", "definition": {"max-length": 1, "overflow": "reject-publish"}}
     rabbitmq.api("PUT", f"policies/{vhost}/full", full)
     broker = scene.client()
@@ -224,14 +220,12 @@ async def test_a_publish_without_a_confirm_is_in_doubt(rabbitmq: Broker, vhost: 
 
 
 async def test_nobody_there_is_no_doubt(scene: RabbitScene) -> None:
-    """Nothing was sent."""
     scene.wire.dead = True
     with pytest.raises(BrokerUnreachable):
         await scene.client().publish(SPOOL, ONE)
 
 
 async def test_many_who_lost_the_connection_at_once_share_the_next(scene: RabbitScene) -> None:
-    """One dials; nobody is left behind."""
     broker = scene.client()
     await broker.publish(SPOOL, ONE)
     scene.cut()
@@ -246,7 +240,6 @@ async def test_many_who_lost_the_connection_at_once_share_the_next(scene: Rabbit
 
 
 async def test_the_next_host_is_asked(scene: RabbitScene) -> None:
-    """The first that answers is used."""
     settings = replace(scene.settings, hosts=(Host("127.0.0.1", 1), *scene.settings.hosts))
     broker = RabbitBroker(settings, SystemClock())
     await broker.publish(SPOOL, ONE)
@@ -259,7 +252,6 @@ async def test_the_next_host_is_asked(scene: RabbitScene) -> None:
 async def test_a_refusal_is_told_without_the_password(
     wrong: dict[str, str], caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], scene: RabbitScene
 ) -> None:
-    """Neither the error, nor what led to it, nor any log has it; nothing is printed."""
     with caplog.at_level(logging.DEBUG):
         settings = replace(scene.settings, **({"password": "s3cr3t-of-nobody"} | wrong))  # type: ignore[arg-type]
         broker = RabbitBroker(settings, SystemClock())
@@ -275,7 +267,6 @@ async def test_a_refusal_is_told_without_the_password(
 
 
 async def test_the_heartbeat_and_a_name_reach_the_broker(rabbitmq: Broker, vhost: str) -> None:
-    """Operators see what a connection is for."""
     async with rabbit_scene(rabbitmq, vhost, heartbeat_seconds=17) as scene:
         await scene.client().publish(SPOOL, ONE)
 
@@ -287,7 +278,7 @@ async def test_the_heartbeat_and_a_name_reach_the_broker(rabbitmq: Broker, vhost
         assert found["client_properties"]["connection_name"] == "mailmend publishing"
 
 
-async def test_the_http_api_tells_what_is_in_hand_and_the_limit(rabbitmq: Broker, vhost: str) -> None:
+async def test_the_http_api_tells_unacked_messages_and_the_limit(rabbitmq: Broker, vhost: str) -> None:
     """Beside what AMQP counts; an operator's policy is lower than the queue's own argument, and holds."""
     lower = {"pattern": "workqueue", "definition": {"delivery-limit": 3}, "apply-to": "queues"}
     rabbitmq.api("PUT", f"operator-policies/{vhost}/lower", lower)

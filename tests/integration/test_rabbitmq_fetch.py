@@ -57,22 +57,18 @@ class Played:
 
     @property
     def own(self) -> Path:
-        """Where the parts belong."""
         return self.machine.cache / "rabbitmq" / SUITE
 
     def calls(self, word: str) -> list[list[str]]:
-        """The words of every call of apt-get with that one among them."""
         lines = (self.folder / "calls").read_text(encoding="utf-8").splitlines()
         return [line.split() for line in lines if word in line.split()]
 
     def fetch(self) -> Path:
-        """Find or fetch."""
         return find_or_fetch(self.machine, NOWHERE)
 
 
 @pytest.fixture
 def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Played:
-    """Debian's keys are there, and programs of their names."""
     keys = tmp_path / "keys.gpg"
     keys.touch()
     monkeypatch.setattr(rabbitmq_parts, "KEYRING", keys)
@@ -87,7 +83,6 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Played:
 
 
 def test_what_is_fetched_is_whole_and_nothing_besides(played: Played) -> None:
-    """The packages themselves, apt's world and what was begun before are not kept."""
     # Given what a killed fetch has left
     leftover = played.own.with_suffix(".new") / "root" / "leftover"
     leftover.parent.mkdir(parents=True)
@@ -113,14 +108,12 @@ def test_erlang_is_fetched_as_far_as_rabbitmq_needs_it(played: Played) -> None:
 
 
 def test_apt_is_told_of_its_own_world_only(played: Played) -> None:
-    """The mirror named by the environment; nothing of the machine's own lists."""
     played.fetch()
     config = Path((played.folder / "config").read_text(encoding="utf-8").strip())
     assert config.is_relative_to(played.own.with_suffix(".new"))
 
 
 def test_a_waiting_person_is_told(played: Played) -> None:
-    """What is being done, and that it is done once."""
     played.fetch()
     (line,) = played.said.getvalue().splitlines()
     assert "fetching RabbitMQ and Erlang" in line
@@ -128,7 +121,6 @@ def test_a_waiting_person_is_told(played: Played) -> None:
 
 
 def test_the_second_time_nothing_is_asked(played: Played) -> None:
-    """And nothing is told."""
     played.fetch()
     told = played.said.getvalue()
     played.fetch()
@@ -137,7 +129,6 @@ def test_the_second_time_nothing_is_asked(played: Played) -> None:
 
 
 def test_of_two_at_once_one_fetches_and_one_waits(played: Played) -> None:
-    """Both have the same in the end."""
     with ThreadPoolExecutor(4) as pool:
         roots = set(pool.map(lambda _: played.fetch(), range(4)))
     assert len(roots) == 1
@@ -145,7 +136,6 @@ def test_of_two_at_once_one_fetches_and_one_waits(played: Played) -> None:
 
 
 def test_a_download_that_fails_is_told_and_tried_anew(played: Played) -> None:
-    """With apt-get's own reason; what was there is not taken for whole."""
     # Given a mirror that lets us down
     (played.folder / "fails").touch()
     # When the parts are fetched
@@ -160,7 +150,6 @@ def test_a_download_that_fails_is_told_and_tried_anew(played: Played) -> None:
 
 
 def test_what_was_moved_is_made_anew_where_it_is(played: Played) -> None:
-    """Its whole paths lead elsewhere."""
     # Given parts that somebody has moved with their cache
     played.fetch()
     stamp = played.own / "whole.json"
@@ -174,7 +163,6 @@ def test_what_was_moved_is_made_anew_where_it_is(played: Played) -> None:
 
 
 def test_a_debian_without_its_library_of_secrets_is_told(played: Played) -> None:
-    """A release whose packages have other names is none that this was made for."""
     program = played.folder / "apt-cache"
     program.write_text(program.read_text(encoding="utf-8").replace("libssl3t64", "libssl9"), encoding="utf-8")
     with pytest.raises(LocalServerError, match="erlang-crypto of Debian trixie depends on nothing like libssl3"):
@@ -184,7 +172,6 @@ def test_a_debian_without_its_library_of_secrets_is_told(played: Played) -> None
 def test_a_machine_without_debians_keys_is_told_how_to_have_them(
     played: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What nobody has signed is not used; the package that holds the keys is named."""
     monkeypatch.setattr(rabbitmq_parts, "KEYRING", NOWHERE)
     with pytest.raises(LocalServerError, match="cannot be verified") as caught:
         played.fetch()
@@ -193,7 +180,6 @@ def test_a_machine_without_debians_keys_is_told_how_to_have_them(
 
 
 def test_a_machine_with_half_of_apt_is_told_what_is_missing(played: Played) -> None:
-    """Each program by its name."""
     programs = played.folder / "programs"
     programs.mkdir()
     for name in ("apt-get", "apt-cache", "patchelf"):

@@ -37,12 +37,10 @@ NOWHERE = Path("/nowhere")
 
 
 def _machine(cache: Path, **environment: str) -> Machine:
-    """One whose mirror nobody answers for, unless told."""
     return Machine({"PATH": os.environ["PATH"], "MAILMEND_DEBIAN_URI": NOBODY, **environment}, cache)
 
 
 def _archive(root: Path, script: str, plugins: str) -> Path:
-    """A folder with a RabbitMQ in it, as far as its names tell."""
     for path in (root / script, root / plugins / "rabbit-4.0.5" / "x"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
@@ -50,7 +48,6 @@ def _archive(root: Path, script: str, plugins: str) -> Path:
 
 
 def _whole(cache: Path) -> Path:
-    """A cache that looks as a fetch leaves it."""
     own = cache / "rabbitmq" / SUITE
     _archive(own / "root", "usr/lib/rabbitmq/bin/rabbitmq-server", "usr/lib/rabbitmq/lib/rabbitmq_server-4.0.5/plugins")
     (own / "whole.json").write_text(json.dumps({"recipe": RECIPE, "folder": str(own)}), encoding="utf-8")
@@ -77,7 +74,6 @@ needs_debian = pytest.mark.usefixtures("_debian")
     ids=["debian", "generic-unix", "renamed"],
 )
 def test_a_rabbitmq_is_known_by_its_script_and_its_plugins(script: str, plugins: str, tmp_path: Path) -> None:
-    """In the shape of Debian's package, or of RabbitMQ's own archive."""
     found = installation_in(_archive(tmp_path, script, plugins))
     assert found is not None
     assert (found.server, found.plugins) == (tmp_path / script, tmp_path / plugins)
@@ -85,7 +81,6 @@ def test_a_rabbitmq_is_known_by_its_script_and_its_plugins(script: str, plugins:
 
 
 def test_a_script_without_plugins_is_no_rabbitmq(tmp_path: Path) -> None:
-    """Nor is an empty folder, nor none."""
     (tmp_path / "sbin").mkdir()
     (tmp_path / "sbin" / "rabbitmq-server").touch()
     assert installation_in(tmp_path) is None
@@ -94,7 +89,6 @@ def test_a_script_without_plugins_is_no_rabbitmq(tmp_path: Path) -> None:
 
 
 def test_the_one_that_the_environment_names_is_taken(tmp_path: Path) -> None:
-    """Before the system's and the cache's."""
     named = _archive(tmp_path / "named", "sbin/rabbitmq-server", "plugins")
     system = _archive(tmp_path / "system", "sbin/rabbitmq-server", "plugins")
     _whole(tmp_path / "cache")
@@ -103,14 +97,12 @@ def test_the_one_that_the_environment_names_is_taken(tmp_path: Path) -> None:
 
 
 def test_a_wrong_name_in_the_environment_is_told(tmp_path: Path) -> None:
-    """It is not passed over in silence for another one."""
     with pytest.raises(LocalServerError, match=HOME_VARIABLE) as caught:
         find_or_fetch(_machine(tmp_path, **{HOME_VARIABLE: str(tmp_path)}), NOWHERE)
     assert "sbin/rabbitmq-server" in str(caught.value)
 
 
 def test_what_was_fetched_once_is_used_without_anything(tmp_path: Path) -> None:
-    """No network, no apt-get, no patchelf."""
     root = _whole(tmp_path)
     assert find_or_fetch(Machine({"PATH": "/nowhere", "MAILMEND_DEBIAN_URI": NOBODY}, tmp_path), NOWHERE) == root
 
@@ -150,7 +142,6 @@ def test_a_machine_without_apt_says_so(tmp_path: Path) -> None:
 
 
 def test_a_machine_without_patchelf_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything is fetched in vain."""
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     with pytest.raises(LocalServerError, match="patchelf") as caught:
         find_or_fetch(_machine(tmp_path, PATH="/nowhere"), NOWHERE)
@@ -159,7 +150,6 @@ def test_a_machine_without_patchelf_says_so(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_cache_with_blanks_in_its_name_is_refused(tmp_path: Path) -> None:
-    """RabbitMQ's scripts would fall over them later, and say nothing that helps."""
     with pytest.raises(LocalServerError, match="blanks") as caught:
         find_or_fetch(_machine(tmp_path / "my cache"), NOWHERE)
     assert "XDG_CACHE_HOME" in str(caught.value)
@@ -167,14 +157,12 @@ def test_a_cache_with_blanks_in_its_name_is_refused(tmp_path: Path) -> None:
 
 @contextmanager
 def _slow_mirror() -> Iterator[str]:
-    """A mirror that takes every connection and never says a word; its address."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"http://127.0.0.1:{server.getsockname()[1]}/debian"
 
 
 @needs_debian
 def test_a_killed_fetch_leaves_nothing_that_counts(tmp_path: Path) -> None:
-    """The next one begins anew, and is not kept waiting by the dead one's lock."""
     # Given a fetch that has begun, and waits for its mirror
     staging = tmp_path / "rabbitmq" / f"{SUITE}.new"
     with _slow_mirror() as mirror:
@@ -207,7 +195,6 @@ find_or_fetch(Machine(os.environ, pathlib.Path(sys.argv[1])), pathlib.Path("/now
 
 
 def _tree(root: Path, name: str, content: bytes) -> Path:
-    """A program of an Erlang below a root, with a C library beside it."""
     for path, text in ((f"usr/lib/erlang/bin/{name}", content), ("usr/lib/any-linux-gnu/ld-linux-any.so.2", b"")):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_bytes(text)
@@ -224,7 +211,6 @@ def test_scripts_name_the_erlang_where_it_will_be(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"#!/bin/sh\necho hello\n", b"\x00\x01binary"])
 def test_other_files_are_left_as_they_are(content: bytes, tmp_path: Path) -> None:
-    """Neither programs nor scripts of Erlang's."""
     file = _tree(tmp_path, "other", content)
     patch(file, NOWHERE, tmp_path, final=Path("/final"))
     assert file.read_bytes() == content
@@ -247,7 +233,6 @@ def test_programs_use_the_c_library_that_came_with_them(tmp_path: Path) -> None:
 
 
 def test_an_unknown_c_library_is_told(tmp_path: Path) -> None:
-    """Instead of programs that do not start."""
     program = _tree(tmp_path, "epmd", b"\x7fELF")
     shutil.rmtree(tmp_path / "usr/lib/any-linux-gnu")
     with pytest.raises(LocalServerError, match="C library"):
@@ -255,6 +240,5 @@ def test_an_unknown_c_library_is_told(tmp_path: Path) -> None:
 
 
 def _said(patchelf: Path, question: str, path: Path) -> str:
-    """What patchelf reads in a program."""
     answer = subprocess.run([patchelf, question, path], check=True, capture_output=True, text=True)
     return answer.stdout.strip()

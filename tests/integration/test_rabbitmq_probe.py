@@ -18,7 +18,6 @@ START = b"\x01\x00\x00\x00\x00\x01\xf6\x00\x0a\x00\x0a\x00\x09and what else it s
 
 @contextmanager
 def _server(answer: Callable[[socket.socket], None]) -> Iterator[int]:
-    """A server that treats one visitor; its port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def visit() -> None:
@@ -64,8 +63,6 @@ def test_only_the_start_of_a_connection_counts(answer: bytes, speaks: bool) -> N
 
 
 def test_a_start_in_pieces_is_read_whole() -> None:
-    """TCP cuts where it likes."""
-
     def dribble(connection: socket.socket) -> None:
         connection.recv(100)
         for byte in START[:11]:
@@ -87,7 +84,6 @@ def test_a_start_in_pieces_is_read_whole() -> None:
     ids=["let-in", "kept-out", "not-yet", "amqp", "silent"],
 )
 def test_management_has_to_let_the_first_user_in(answer: bytes, answers: bool) -> None:
-    """Before that user exists it is not up."""
     heard: list[bytes] = []
     with _server(_saying(answer, heard)) as port:
         assert api_answers("127.0.0.1", port) is answers
@@ -95,7 +91,6 @@ def test_management_has_to_let_the_first_user_in(answer: bytes, answers: bool) -
 
 
 def test_nobody_is_not_rabbitmq() -> None:
-    """A port that nobody listens on, with and without TLS; and one that speaks none."""
     port = free_port(["127.0.0.1"])
     assert not speaks_amqp("127.0.0.1", port)
     assert not speaks_amqp("127.0.0.1", port, context=unverified())

@@ -26,26 +26,22 @@ MAILS: Mapping[str, bytes] = {**REAL, **AWKWARD}
 
 @pytest.fixture(scope="module")
 def keyspace(cassandra: CassandraServer) -> Iterator[MailKeyspace]:
-    """One keyspace for all tests, and one for their ledger."""
     with keyspace_of_its_own(cassandra, "real") as keyspace:
         yield keyspace
 
 
 @pytest.fixture
 def mailmend(cassandra: CassandraServer, keyspace: MailKeyspace, tmp_path: Path) -> CommandLine:
-    """A shell that knows the cluster and both keyspaces, with a home of its own."""
     return shell_on(cassandra, keyspace, tmp_path)
 
 
 def an_mbox(directory: Path) -> tuple[Path, list[bytes]]:
-    """All of them in one file, and each as it stands there."""
     path = directory / "all.mbox"
     path.write_bytes(mbox_of(MAILS))
     return path, [quoted(content) for content in MAILS.values()]
 
 
 def a_maildir(directory: Path) -> tuple[Path, list[bytes]]:
-    """One file each; the odd ones are new."""
     path = directory / "Maildir"
     for name in ("cur", "new", "tmp"):
         (path / name).mkdir(parents=True)
@@ -56,7 +52,6 @@ def a_maildir(directory: Path) -> tuple[Path, list[bytes]]:
 
 
 def eml_files(directory: Path) -> tuple[Path, list[bytes]]:
-    """Files as CPython ships them, under the name that mail programs give theirs."""
     path = directory / "letters"
     path.mkdir()
     for name, content in MAILS.items():
@@ -65,7 +60,6 @@ def eml_files(directory: Path) -> tuple[Path, list[bytes]]:
 
 
 def one_eml(directory: Path) -> tuple[Path, list[bytes]]:
-    """A single file, the largest."""
     path, content = directory / "letter.eml", max(REAL.values(), key=len)
     path.write_bytes(content)
     return path, [content]
@@ -90,7 +84,6 @@ def test_every_mail_is_stored_as_it_is(
 
 
 def test_what_cannot_be_stored_is_named(mailmend: CommandLine, keyspace: MailKeyspace, tmp_path: Path) -> None:
-    """A file that is gone, one that is no mail: the rest is stored, the sums add up."""
     path, contents = eml_files(tmp_path)
     (path / "gone.eml").symlink_to(tmp_path / "nowhere")
     shutil.copy(FOLDER / "README.md", path)
@@ -103,7 +96,6 @@ def test_what_cannot_be_stored_is_named(mailmend: CommandLine, keyspace: MailKey
 
 
 def test_the_real_ones_are_there() -> None:
-    """A few dozen, or the others prove nothing."""
     assert len(REAL) == 48
 
 

@@ -71,7 +71,6 @@ _NUMBERS = count()
 
 @st.composite
 def tables(draw: st.DrawFn) -> Table:
-    """A table that a server would take."""
     partition = [Column(f"p{index}", draw(FROZEN), Kind.PARTITION) for index in range(draw(st.integers(1, 3)))]
     clustering = [
         Column(f"c{index}", draw(FROZEN), Kind.CLUSTERING, descending=draw(st.booleans()))
@@ -95,7 +94,6 @@ def tables(draw: st.DrawFn) -> Table:
 
 @pytest.fixture(scope="module")
 def cluster(cassandra: CassandraServer) -> Iterator[CassandraCluster]:
-    """A connection, and a keyspace that holds one user type."""
     with connect(Contact((cassandra.host,), cassandra.port)) as opened:
         opened.execute_ddl(keyspace_cql(KEYSPACE, in_every_data_centre(1)))
         opened.execute_ddl(type_cql(KEYSPACE, PLACE))
@@ -104,14 +102,12 @@ def cluster(cassandra: CassandraServer) -> Iterator[CassandraCluster]:
 
 
 def test_a_user_type_reads_back_as_it_was_declared(cluster: CassandraCluster) -> None:
-    """Fields in their order, types in their one spelling."""
     assert live_schema(cluster, KEYSPACE).types == (PLACE,)
 
 
 @given(table=tables())
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 def test_a_table_reads_back_as_it_was_declared(cluster: CassandraCluster, table: Table) -> None:
-    """Keys and their order, columns and their types, comment, compaction and options."""
     cluster.execute_ddl(table_cql(KEYSPACE, table, parse_version(cluster.release_version)))
     found = live_schema(cluster, KEYSPACE).table(table.name)
     cluster.execute_ddl(f"DROP TABLE {KEYSPACE}.{table.spelling}")

@@ -77,7 +77,6 @@ def made_by_james(mail: Keyspace, ledger: Tables, mailmend: CommandLine) -> None
 
 
 def table_dropped(mail: Keyspace, ledger: Tables, mailmend: CommandLine) -> None:
-    """Every migration is applied, and then somebody drops a projection."""
     migration_pending(mail, ledger, mailmend)
     made = mailmend("schema", "apply", "--keyspace", mail.name)
     assert made.code == 0, made.err
@@ -85,7 +84,6 @@ def table_dropped(mail: Keyspace, ledger: Tables, mailmend: CommandLine) -> None
 
 
 def _belongs_to(mail: Keyspace, comment: str) -> None:
-    """Whose words stand at the truth decides whose keyspace it is."""
     found = live_schema(mail.cluster, mail.name).table(IMAP_UID.name)
     assert found is not None
     if found.comment != comment:
@@ -137,7 +135,6 @@ def _flag_update_was_lost(scene: Scene) -> None:
 
 
 def _repair_was_interrupted(scene: Scene) -> None:
-    """One message was mended before somebody pressed Ctrl-C; another is still broken."""
     first, second = scene.mail.truths[:2]
     scene.mail.lose_projection(first)
     one = ("--message", str(first["messageid"]), "--keyspace", scene.mail.name)
@@ -149,7 +146,6 @@ def _repair_was_interrupted(scene: Scene) -> None:
 
 
 def _projection_lags(scene: Scene) -> None:
-    """A writer journalled what its retries could not write."""
     truth = scene.mail.truths[0]
     scene.mail.lose_flag_update(truth)
     journal = LagJournal(scene.ledger.tables, scene.mail.name, SystemClock())
@@ -181,7 +177,6 @@ def _a_table_was_dropped(scene: Scene) -> None:
 
 
 def _queue_was_configured(scene: Scene) -> None:
-    """James was started on the keyspace once, with its defaults."""
     for text in schema_cql(scene.mail.name, Schema((), (EVENT_STORE,))):
         scene.mail.tables.cluster.execute_ddl(text)
     scene.mail.tables.write(Remove(EVENT_STORE, (AGGREGATE,)))
@@ -207,7 +202,6 @@ STATES: Mapping[str, State] = {
 
 @pytest.fixture(scope="module")
 def scene(cassandra: CassandraServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    """One keyspace and ledger for all pages."""
     name, home = f"g_runbooks_{uuid4().hex[:8]}", tmp_path_factory.mktemp("home")
     with connect(contact_of(cassandra)) as cluster:
         mail = mail_keyspace(cluster, name)
@@ -219,7 +213,6 @@ def scene(cassandra: CassandraServer, tmp_path_factory: pytest.TempPathFactory) 
 
 
 def test_every_page_has_its_state() -> None:
-    """A new page needs a state here, or it would go unexecuted."""
     assert {page.name for page in pages()} == {*STATES, *QUEUE_PAGES}
 
 
@@ -239,7 +232,6 @@ def test_every_command_does_what_its_page_says(
 
 
 def test_undoing_a_page_brings_the_damage_back(scene: Scene) -> None:
-    """The last command of the first page is real: what was mended is broken again."""
     scene.mail.refill()
     _message_lost_its_projection(scene)
 
@@ -251,7 +243,6 @@ def test_undoing_a_page_brings_the_damage_back(scene: Scene) -> None:
 
 
 def test_quarantine_takes_the_row_out_and_undo_brings_it_back(scene: Scene) -> None:
-    """Section by section: gone after Do, back after Undo."""
     scene.mail.refill()
     _content_is_lost(scene)
     page, truth = page_named("content-is-lost"), scene.mail.truths[0]
@@ -267,7 +258,6 @@ def test_quarantine_takes_the_row_out_and_undo_brings_it_back(scene: Scene) -> N
 
 
 def _typed(scene: Scene, page: RunbookPage, command: str) -> Ended:
-    """The command as a person types it, the placeholders filled in."""
     filled = {
         "$KEYSPACE": scene.mail.name,
         "$MAILBOX": str(scene.mail.mailbox),

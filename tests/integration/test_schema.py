@@ -36,14 +36,12 @@ OTHER_ORDER = "(mailboxid timeuuid, uid bigint, PRIMARY KEY (mailboxid, uid)) WI
 
 @pytest.fixture(scope="module")
 def cluster(cassandra: CassandraServer) -> Iterator[CassandraCluster]:
-    """One connection for the module."""
     with connect(Contact((cassandra.host,), cassandra.port)) as opened:
         yield opened
 
 
 @pytest.fixture
 def keyspace(cassandra: CassandraServer, cluster: CassandraCluster) -> Iterator[str]:
-    """A name that no keyspace has; dropped afterwards."""
     name = cassandra.keyspace()
     yield name
     cluster.execute_ddl(f"DROP KEYSPACE IF EXISTS {name}")
@@ -61,13 +59,11 @@ def james(cassandra: CassandraServer, cluster: CassandraCluster) -> Iterator[str
 
 
 def create(cluster: CassandraCluster, steps: Iterable[Step]) -> None:
-    """Carry out some of a plan's steps: each creation costs a tenth of a second."""
     for step in steps:
         cluster.execute_ddl(step.cql)
 
 
 def rollout(cluster: CassandraCluster, keyspace: str, *, complete: bool = False) -> RolloutPlan:
-    """What our own migrations would do where there is no history."""
     return plan_rollout(cluster, LedgerRecord(), RolloutRequest(keyspace, shipped(), ours=True, complete=complete))
 
 
@@ -89,7 +85,6 @@ def test_apply_creates_everything_once(cluster: CassandraCluster, keyspace: str)
 
 @pytest.mark.parametrize("choice", CompactionChoice)
 def test_the_choice_of_compaction_is_kept(cluster: CassandraCluster, keyspace: str, choice: CompactionChoice) -> None:
-    """The server takes each, and verify takes each for right."""
     create(cluster, missing_steps(cluster, keyspace, compaction=choice)[:BIG_TABLES])
     truth = live_schema(cluster, keyspace).table("imapuidtable")
     assert truth is not None
@@ -158,7 +153,6 @@ def test_each_generation_is_recognised_on_a_server(cluster: CassandraCluster, ke
 
 
 def test_the_keyspace_of_james_is_recognised_and_right(cluster: CassandraCluster, james: str) -> None:
-    """3.8.1, nothing wrong; what it runs without, and what is not ours, is noted."""
     found = verify_schema(cluster, james)
     assert found.generation is JAMES_3_8
     assert not found.made_here
@@ -197,7 +191,6 @@ def test_what_a_keyspace_of_james_lacks_is_created_only_on_request(cluster: Cass
 def test_the_rows_of_james_are_loaded_as_of_the_past(
     cluster: CassandraCluster, keyspace: str, *, damaged: bool
 ) -> None:
-    """Every row of every table, as it is recorded; no cell younger than it should be."""
     tables = load_james(cluster, keyspace, damaged=damaged, age_seconds=3600)
     youngest = max(cluster.node_micros()) - 3599 * 1_000_000
     for table in james_schema().tables:
@@ -216,7 +209,6 @@ def test_the_rows_of_james_are_loaded_as_of_the_past(
 
 
 def test_the_ledger_is_created_like_the_mail_keyspace(cluster: CassandraCluster, keyspace: str) -> None:
-    """Same replication, expiring tables in windows; a second time nothing is created."""
     ledger = f"{keyspace}_ledger"
     cluster.execute_ddl(f"DROP KEYSPACE IF EXISTS {ledger}")
     create(cluster, missing_steps(cluster, keyspace, parse_replication("SimpleStrategy=3"))[:1])
@@ -237,7 +229,6 @@ def test_the_ledger_is_created_like_the_mail_keyspace(cluster: CassandraCluster,
 def test_the_command_applies_verifies_and_names_the_mend(
     cluster: CassandraCluster, keyspace: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The whole way as an operator types it, with the exit codes that scripts rely on."""
     contact = cluster.contact
     at = ["--host", contact.hosts[0], "--port", str(contact.port), "--keyspace", keyspace]
 
@@ -267,7 +258,6 @@ def test_the_command_applies_verifies_and_names_the_mend(
 def test_the_command_tells_what_it_leaves_to_james(
     cluster: CassandraCluster, james: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Generation, notes, no drift: exit code 0."""
     contact = cluster.contact
     at = ["--host", contact.hosts[0], "--port", str(contact.port), "--keyspace", james]
     assert run(["schema", "verify", *at]) == 0

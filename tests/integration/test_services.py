@@ -31,7 +31,6 @@ from tests.support.small_service import SmallService, hurried, notes, small_run
 
 @contextmanager
 def _ended(run: LocalServer) -> Iterator[LocalServer]:
-    """Whatever happens in the block, nothing of it runs afterwards."""
     try:
         yield run
     finally:
@@ -40,25 +39,21 @@ def _ended(run: LocalServer) -> Iterator[LocalServer]:
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[LocalServer]:
-    """One that has not been started yet."""
     with _ended(small_run(tmp_path)) as run:
         yield run
 
 
 def _pids(run: LocalServer) -> dict[str, int]:
-    """The numbers that are written down."""
     return {name: process.pid for name, process in run.record.processes.items()}
 
 
 def _end(run: LocalServer, name: str) -> None:
-    """Kill a process from outside, and wait until it is gone."""
     process = run.record.processes[name]
     os.kill(process.pid, signal.SIGKILL)
     assert process.wait_end(SystemClock(), 20)
 
 
 def test_up_starts_its_processes_in_order_and_waits_until_it_answers(small: LocalServer) -> None:
-    """Then it is up, and where it is reached is known."""
     assert small.status().state is ServerState.STOPPED
     found = small.up()
     assert found.state is ServerState.UP
@@ -68,26 +63,22 @@ def test_up_starts_its_processes_in_order_and_waits_until_it_answers(small: Loca
 
 
 def test_what_it_stores_is_for_its_owner_only(small: LocalServer) -> None:
-    """Other users of the machine do not read along."""
     small.up()
     assert small.folder.stat().st_mode & 0o777 == 0o700
 
 
 def test_up_again_changes_nothing(small: LocalServer) -> None:
-    """Twice is fine: the same processes answer."""
     assert small.up().pids == small.up().pids
     assert len(notes(small)) == 2
 
 
 def test_two_at_once_start_it_once(small: LocalServer) -> None:
-    """The one waits for the other and finds it running."""
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: small.up().pids, range(4)))
     assert len(set(found)) == 1
 
 
 def test_down_lets_the_last_one_end_first(small: LocalServer) -> None:
-    """In their own time; what was stored stays, and so do the ports."""
     # Given one that runs
     small.up()
     ports = small.site.ports
@@ -103,7 +94,6 @@ def test_down_lets_the_last_one_end_first(small: LocalServer) -> None:
 
 
 def test_down_where_nothing_runs_is_fine(small: LocalServer) -> None:
-    """A script may always tidy up; no folder comes of it."""
     assert small.down().state is ServerState.STOPPED
     assert not small.folder.exists()
 
@@ -126,7 +116,6 @@ def test_a_killed_one_is_seen_dead_and_comes_back(small: LocalServer) -> None:
 
 @pytest.mark.parametrize("name", ["first", "second"])
 def test_only_the_process_that_is_gone_is_started_again(small: LocalServer, name: str) -> None:
-    """The other one has clients, perhaps; the order of the ends stays what it was."""
     # Given one of whose processes one has fallen over
     small.up()
     before = _pids(small)
@@ -141,7 +130,6 @@ def test_only_the_process_that_is_gone_is_started_again(small: LocalServer, name
 
 
 def test_a_deaf_process_is_killed_in_the_end(tmp_path: Path) -> None:
-    """A bound on the patience; nothing is left."""
     with _ended(small_run(tmp_path, SmallService("deaf"))) as run:
         run.up()
         assert hurried(run).down().state is ServerState.STOPPED
@@ -149,7 +137,6 @@ def test_a_deaf_process_is_killed_in_the_end(tmp_path: Path) -> None:
 
 
 def test_wiped_it_has_forgotten_everything_but_its_ports(small: LocalServer) -> None:
-    """As when its disk was lost: clients find it where it was, empty."""
     small.up()
     ports = small.site.ports
     with pytest.raises(UnsafeRequest, match="mailmend local down"):
@@ -164,7 +151,6 @@ def test_wiped_it_has_forgotten_everything_but_its_ports(small: LocalServer) -> 
 
 
 def test_a_running_one_is_not_cleaned_away_and_a_stopped_one_is_whole(small: LocalServer) -> None:
-    """Nothing is left in its place; twice is fine."""
     small.up()
     with pytest.raises(UnsafeRequest, match="mailmend local down"):
         small.clean()
@@ -175,7 +161,6 @@ def test_a_running_one_is_not_cleaned_away_and_a_stopped_one_is_whole(small: Loc
 
 
 def test_one_process_left_running_is_enough_to_refuse(small: LocalServer) -> None:
-    """Data under a running process are never removed."""
     small.up()
     _end(small, "second")
     for remove in (small.clean, small.wipe):
@@ -184,7 +169,6 @@ def test_one_process_left_running_is_enough_to_refuse(small: LocalServer) -> Non
 
 
 def test_a_folder_with_something_else_in_it_is_left_alone(small: LocalServer) -> None:
-    """Neither used nor removed."""
     # Given somebody's folder of that name
     small.folder.mkdir()
     letter = small.folder / "letter.txt"
@@ -198,7 +182,6 @@ def test_a_folder_with_something_else_in_it_is_left_alone(small: LocalServer) ->
 
 
 def test_a_broken_one_names_the_reason_and_the_log(tmp_path: Path) -> None:
-    """Its own words, and where to read on; nothing is left running."""
     with _ended(small_run(tmp_path, SmallService("broken"))) as run:
         with pytest.raises(LocalServerError, match="ERROR: out of luck") as caught:
             run.up()
@@ -208,7 +191,6 @@ def test_a_broken_one_names_the_reason_and_the_log(tmp_path: Path) -> None:
 
 
 def test_one_that_does_not_answer_in_time_is_ended(tmp_path: Path) -> None:
-    """A bound on the wait, a reason, and no process left behind."""
     with _ended(replace(small_run(tmp_path, SmallService("stuck")), ready_seconds_max=0.3)) as run:
         with pytest.raises(LocalServerError, match="did not answer within"):
             run.up()
@@ -216,7 +198,6 @@ def test_one_that_does_not_answer_in_time_is_ended(tmp_path: Path) -> None:
 
 
 def test_parts_that_cannot_be_had_leave_no_trace(tmp_path: Path) -> None:
-    """The next try begins as the first one did."""
     run = small_run(tmp_path, SmallService(fetched=False))
     with pytest.raises(LocalServerError, match="could not be fetched"):
         run.up()
@@ -231,7 +212,6 @@ class _Interrupted(SystemClock):
         self.pressed = False
 
     def sleep(self, seconds: float) -> None:
-        """Interrupted instead, once; what has to be waited for afterwards is waited for."""
         if not self.pressed:
             self.pressed = True
             raise KeyboardInterrupt
@@ -239,7 +219,6 @@ class _Interrupted(SystemClock):
 
 
 def test_ctrl_c_while_it_starts_leaves_no_process(tmp_path: Path) -> None:
-    """What this call started, it ends; what ran before goes on."""
     with _ended(small_run(tmp_path, SmallService("stuck"))) as run:
         interrupted = replace(run, machine=replace(run.machine, clock=_Interrupted()))
         with pytest.raises(KeyboardInterrupt):
@@ -248,7 +227,6 @@ def test_ctrl_c_while_it_starts_leaves_no_process(tmp_path: Path) -> None:
 
 
 def test_a_failed_start_leaves_running_what_ran_before(small: LocalServer) -> None:
-    """Only what the call itself started is undone."""
     # Given one whose second process is gone, and would not come back well
     small.up()
     first = _pids(small)["first"]
@@ -262,7 +240,6 @@ def test_a_failed_start_leaves_running_what_ran_before(small: LocalServer) -> No
 
 
 def test_the_usual_ports_are_taken_where_they_are_free(tmp_path: Path) -> None:
-    """And another one in the place of the one that is not."""
     first = free_port(["127.0.0.1"])
     usual = {"first": first, "second": free_port(["127.0.0.1"], besides={first})}
     run = replace(small_run(tmp_path, SmallService(usual=usual)), usual_ports=True)
@@ -273,7 +250,6 @@ def test_the_usual_ports_are_taken_where_they_are_free(tmp_path: Path) -> None:
 
 
 def test_ports_that_were_chosen_are_not_changed_behind_its_clients(small: LocalServer) -> None:
-    """The error says which port, and how to have others chosen; nothing is started."""
     small.up()
     small.down()
     port = small.site.ports["first"]
@@ -285,7 +261,6 @@ def test_ports_that_were_chosen_are_not_changed_behind_its_clients(small: LocalS
 
 
 def test_a_reused_number_is_neither_running_nor_touched(small: LocalServer) -> None:
-    """A process that has our number by chance gets no signal."""
     # Given a state that names this very test's process: with a wrong start, and with a mark that it does not carry
     small.up()
     record = small.record
@@ -302,12 +277,10 @@ def test_a_reused_number_is_neither_running_nor_touched(small: LocalServer) -> N
 
 
 def _servers(folder: Path, small: LocalServer) -> LocalServers:
-    """A Cassandra that was never started, and the small server beside it."""
     return LocalServers(local_cluster(folder / "cluster", environment={}), {"small": small})
 
 
 def test_what_was_started_beside_a_cluster_that_fails_is_ended(small: LocalServer, tmp_path: Path) -> None:
-    """And what ran before is left running."""
     servers = _servers(tmp_path, small)
     for ran_before in (False, True):
         if ran_before:
@@ -335,7 +308,6 @@ def test_all_servers_are_stopped_and_cleaned_together(small: LocalServer, tmp_pa
 
 
 def test_servers_of_a_killed_test_run_are_swept_away(tmp_path: Path) -> None:
-    """Those of a run that lives are not."""
     owners = {"dead": replace(this_process(), started_at=1.0), "alive": this_process()}
     runs = {name: small_run(tmp_path / f"mailmend-test-{name}" / "services") for name in owners}
     with _ended(runs["dead"]), _ended(runs["alive"]):

@@ -31,20 +31,17 @@ SCHEMA = Schema(MAIL_TYPES, (*ALL, MAILBOX, MESSAGE_V3))
 
 @pytest.fixture(scope="module")
 def contact(cassandra: CassandraServer) -> Contact:
-    """Where the server is."""
     return Contact((cassandra.host,), cassandra.port, cassandra.local_dc)
 
 
 @pytest.fixture(scope="module")
 def cluster(contact: Contact) -> Iterator[CassandraCluster]:
-    """A session; its contact has travelled, as it does to executors."""
     with connect(pickle.loads(pickle.dumps(contact))) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="module")
 def keyspace(cluster: CassandraCluster) -> Iterator[Keyspace]:
-    """A keyspace of these tests' own."""
     yield created(cluster, NAME, SCHEMA)
     dropped(cluster, (NAME,))
 
@@ -53,7 +50,6 @@ class TestCluster:
     """What a cluster tells about itself."""
 
     def test_the_nodes_clocks_are_near_ours(self, cluster: CassandraCluster) -> None:
-        """One for each node, in microseconds."""
         clocks: NodeClocks = cluster
         before = micros() - 1000  # the server's now() knows milliseconds
         told = clocks.node_micros()
@@ -61,29 +57,24 @@ class TestCluster:
         assert all(before <= there <= micros() + 1000 for there in told)
 
     def test_the_release_decides_about_the_times_of_collections(self, cluster: CassandraCluster) -> None:
-        """Cassandra tells them from 5.0 on."""
         assert cluster.collection_times is (int(cluster.release_version.split(".")[0]) >= 5)
 
     @pytest.mark.usefixtures("keyspace")
     def test_replication_is_told(self, cluster: CassandraCluster) -> None:
-        """As the server keeps it."""
         assert cluster.replication_of(NAME)["class"].endswith("Strategy")
 
     @pytest.mark.parametrize("name", ["nowhere_at_all", "NOWHERE"])
     def test_an_unknown_keyspace_is_refused(self, cluster: CassandraCluster, name: str) -> None:
-        """By both that need one."""
         for asked in (cluster.keyspace, cluster.replication_of):
             with pytest.raises(UnknownKeyspace, match=name.lower()):
                 asked(name)
 
     def test_a_keyspace_that_is_no_name_is_refused(self, cluster: CassandraCluster) -> None:
-        """Before the server sees it."""
         with pytest.raises(BadIdentifier):
             cluster.keyspace("ks; DROP KEYSPACE x")
 
     @pytest.mark.usefixtures("keyspace")
     def test_the_servers_own_tables_are_read_as_rows(self, cluster: CassandraCluster) -> None:
-        """Values bound, in the model's forms."""
         text = "SELECT table_name, caching FROM system_schema.tables WHERE keyspace_name = ?"
         rows = cluster.query(text, (NAME,))
         assert {row["table_name"] for row in rows} == {table.name for table in SCHEMA.tables}
@@ -91,18 +82,15 @@ class TestCluster:
 
     @pytest.mark.parametrize("text", ["CREATE TABEL x", "DROP KEYSPACE nowhere_at_all"])
     def test_a_schema_change_that_is_wrong_is_refused(self, cluster: CassandraCluster, text: str) -> None:
-        """In the server's words."""
         with pytest.raises(WrongUse):
             cluster.execute_ddl(text)
 
     def test_a_data_centre_that_is_not_there_is_named(self, contact: Contact) -> None:
-        """With its option."""
         with pytest.raises(CannotReach, match="'nowhere'") as caught:
             connect(replace(contact, local_dc="nowhere"))
         assert "--local-dc" in caught.value.mend
 
     def test_credentials_that_nobody_asks_for_do_no_harm(self, contact: Contact) -> None:
-        """A cluster without authentication lets anybody in."""
         with connect(replace(contact, username="me", password="secret")) as cluster:
             assert cluster.release_version
 
@@ -111,7 +99,6 @@ class TestKeyspace:
     """What reading and writing through the driver adds to the common suite."""
 
     def test_user_types_are_written_by_field_and_read_both_ways(self, keyspace: Keyspace) -> None:
-        """As a whole, or field by field."""
         base = {"user": "me", "namespace": "#private"}
         keyspace.write(Put(MAILBOX, {"id": ID, "mailboxbase": base, "name": "INBOX", "uidvalidity": 1}, at=7))
         assert keyspace.read(Read(MAILBOX, (ID,)))[0].row["mailboxbase"] == base
@@ -122,13 +109,11 @@ class TestKeyspace:
         assert list(keyspace.scan(Scan(PATHS.mirror.table, tuple(row)))) == [row]
 
     def test_lists_of_user_types_come_back(self, keyspace: Keyspace) -> None:
-        """As messageV3's attachments do."""
         attachments = ({"id": "a", "name": None, "cid": "c", "isinline": True},)
         keyspace.write(Put(MESSAGE_V3, {"messageid": ID, "attachments": attachments}))
         assert keyspace.read(Read(MESSAGE_V3, (ID,)))[0].row["attachments"] == attachments
 
     def test_a_user_type_in_the_way_is_shown_by_field(self, keyspace: Keyspace) -> None:
-        """A condition's answer has the model's forms too."""
         other = uuid_at(2_000_000)
         row = {"id": other, "mailboxbase": {"namespace": "a", "user": "b"}}
         assert keyspace.attempt(PutIfAbsent(MAILBOX, row)) == Applied(True)
@@ -137,14 +122,12 @@ class TestKeyspace:
         assert refused.current["mailboxbase"] == row["mailboxbase"]
 
     def test_a_missing_column_is_named(self, keyspace: Keyspace) -> None:
-        """Table and column."""
         wider = CELLS.with_columns((*CELLS.columns, Column("threadId", "timeuuid")))
         with pytest.raises(SchemaMismatch) as caught:
             keyspace.read(Read(wider, ("k",)))
         assert caught.value.missing == ("cells.threadid",)
 
     def test_of_many_only_the_failing_ones_fail(self, keyspace: Keyspace) -> None:
-        """Each error in its place, more than are under way at once."""
         nowhere = replace(MARKS, spelling="nowhere")
         tables = [nowhere if n % 3 == 0 else MARKS for n in range(3 * IN_FLIGHT)]
         errors = keyspace.write_all([Put(table, {"k": "some", "c": n}) for n, table in enumerate(tables)])
@@ -154,7 +137,6 @@ class TestKeyspace:
             assert isinstance(answer, MailmendError) is (table is nowhere)
 
     def test_a_table_that_gained_a_column_is_read_on(self, cluster: CassandraCluster, keyspace: Keyspace) -> None:
-        """A migration under way does not disturb prepared statements."""
         cluster.execute_ddl(f"CREATE TABLE {NAME}.growing (k text PRIMARY KEY, v text)")
         table = replace(MARKS, spelling="growing", columns=(MARKS.columns[0], Column("v", "text")))
         keyspace.write(Put(table, {"k": "k", "v": "x"}, at=1))
@@ -164,7 +146,6 @@ class TestKeyspace:
         assert keyspace.read(Read(table, ("k",)))[0].row == {"k": "k", "v": "x"}
 
     def test_threads_share_a_keyspace(self, keyspace: Keyspace) -> None:
-        """Statements are prepared under way."""
         answers: list[Any] = []
 
         def work(number: int) -> None:

@@ -25,7 +25,6 @@ KEYSPACE = "d_access"
 
 @pytest.fixture(scope="module")
 def contact(guarded: GuardedNode) -> Iterator[Contact]:
-    """A node that demands TLS and a password, and a row in it."""
     with connect(guarded.contact()) as cluster:
         created(cluster, KEYSPACE, Schema((), (MARKS,))).write(Put(MARKS, {"k": "a", "c": 1}))
         yield guarded.contact()
@@ -33,18 +32,15 @@ def contact(guarded: GuardedNode) -> Iterator[Contact]:
 
 
 def rows(spark: SparkSession, contact: Contact) -> int:
-    """How many rows Spark reads there."""
     with translated(contact, KEYSPACE):
         return Source(spark, contact, KEYSPACE).scan(MARKS, ("k", "c")).count()
 
 
 def test_spark_gets_in_with_password_and_tls(spark: SparkSession, contact: Contact) -> None:
-    """With the right password and authority."""
     assert rows(spark, contact) == 1
 
 
 def test_a_client_certificate_is_shown(spark: SparkSession, contact: Contact, guarded: GuardedNode) -> None:
-    """Our own certificate and key go along; the server does not mind."""
     own = guarded.stranger.own
     assert rows(spark, replace(contact, tls_cert=str(own.certificate), tls_key=str(own.key))) == 1
 
@@ -60,7 +56,6 @@ def test_spark_says_why_it_does_not_get_in(spark: SparkSession, contact: Contact
 
 
 def test_files_that_are_no_pem_are_refused_by_name(spark: SparkSession, tmp_path: Path, guarded: GuardedNode) -> None:
-    """Missing, empty, of the wrong kind: said before anything is asked of a server."""
     empty, signed = tmp_path / "empty.pem", guarded.stranger.own
     empty.write_text("")
     for wrong in (
@@ -73,7 +68,6 @@ def test_files_that_are_no_pem_are_refused_by_name(spark: SparkSession, tmp_path
 
 
 def test_stores_are_this_users_alone(spark: SparkSession, guarded: GuardedNode) -> None:
-    """The folder is closed to others, and the password is nowhere but in the options."""
     options = tls_options(spark, guarded.contact())
     store = Path(options["spark.cassandra.connection.ssl.trustStore.path"])
     assert store.parent.stat().st_mode & 0o077 == 0

@@ -32,13 +32,11 @@ SURVEY = RepairSettings("mail", james_families())
 
 @pytest.fixture(scope="module")
 def contact(cassandra: CassandraServer) -> Contact:
-    """Where the server is."""
     return Contact((cassandra.host,), cassandra.port, cassandra.local_dc)
 
 
 @pytest.fixture(scope="module")
 def cluster(contact: Contact) -> Iterator[CassandraCluster]:
-    """A session of the driver."""
     with connect(contact) as cluster:
         yield cluster
         dropped(cluster, (MAIL, HEALTHY, BOOK))
@@ -46,25 +44,21 @@ def cluster(contact: Contact) -> Iterator[CassandraCluster]:
 
 @pytest.fixture(scope="module")
 def mail(cluster: CassandraCluster) -> Tables:
-    """The keyspace of James with its 200 damages."""
     dropped(cluster, (MAIL,))
     return load_james(cluster, MAIL, damaged=True)
 
 
 @pytest.fixture(scope="module")
 def ledger(cluster: CassandraCluster) -> Ledger:
-    """A ledger beside it."""
     return Ledger(created(cluster, BOOK, LEDGER), CLOCK)
 
 
 @pytest.fixture(scope="module")
 def engine(spark: SparkSession, contact: Contact) -> SparkEngine:
-    """Spark over the damaged keyspace."""
     return SparkEngine(spark, contact, MAIL, BOOK)
 
 
 def found(engine: SparkEngine) -> list[Suspect]:
-    """What a check finds."""
     detection = engine.detect(SURVEY, SilentProgress())
     suspects = list(detection.suspects())
     assert sum(sum(sums.values()) for sums in detection.counts.values()) == len(suspects)
@@ -110,14 +104,12 @@ def _name(outcome: object) -> tuple[str, str]:
 
 
 def errand(cluster: CassandraCluster, ledger: Ledger) -> RepairPolicy:
-    """A repair that may write."""
     as_of = take_as_of(CLOCK, cluster, Timing(no_writers=True))
     return RepairPolicy(ledger.start(MAIL, "repair messages", as_of, {}).id, as_of, 5.0, MENDABLE)
 
 
 @pytest.mark.thorough
 def test_a_pace_is_kept_by_all_readers_together(spark: SparkSession, contact: Contact, mail: Tables) -> None:
-    """A slow survey still reads everything."""
     survey = RepairSettings("mail", james_families()[:1], policy=RepairPolicy(rows_per_second=100_000))
     detection = SparkEngine(spark, contact, MAIL).detect(survey, SilentProgress())
     assert detection.scanned["imapUidTable"] == len(james_rows("imapuidtable", damaged=True))
@@ -131,7 +123,6 @@ def test_a_pace_is_kept_by_all_readers_together(spark: SparkSession, contact: Co
 def test_what_is_not_there_is_said_plainly(
     engine: SparkEngine, change: dict[str, object], kind: type[MailmendError]
 ) -> None:
-    """No such keyspace, nobody at that port: one sentence, and nothing of Java."""
     wrong = {"session": engine.session, "contact": engine.contact, "keyspace": engine.keyspace} | change
     with pytest.raises(kind) as told:
         SparkEngine(**wrong).detect(SURVEY, SilentProgress())  # type: ignore[arg-type]

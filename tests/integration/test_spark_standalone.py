@@ -51,7 +51,6 @@ class SparkCluster:
 
 @contextmanager
 def spark_cluster(folder: Path, workers: int = 2) -> Iterator[SparkCluster]:
-    """A master and so many workers with one core and room for one small executor each."""
     environment = small_environment()
     master = _service(environment, "master.Master", "--port", "0", until=r"Starting Spark master at (spark://\S+)")
     with master as url, _workers(workers, environment, url, folder):
@@ -77,7 +76,6 @@ def small_environment() -> dict[str, str]:
 
 
 def bare_python(folder: Path) -> Path:
-    """A Python that imports every library of this one, but nothing of this checkout."""
     file = folder / "python"
     file.write_text(_BARE.format(libraries=sysconfig.get_path("purelib"), python=sys.executable))
     file.chmod(file.stat().st_mode | stat.S_IXUSR)
@@ -145,21 +143,18 @@ needs_uv = pytest.mark.skipif(not (UV.exists() or shutil.which("uv")), reason="n
 
 @pytest.fixture(scope="module")
 def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
-    """One master and two workers, whose Python has never heard of mailmend."""
     with spark_cluster(tmp_path_factory.mktemp("spark")) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="module")
 def cluster(cassandra: CassandraServer) -> Iterator[CassandraCluster]:
-    """A session of the driver."""
     with connect(contact_of(cassandra)) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="module")
 def zipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `make zip` makes."""
     folder = tmp_path_factory.mktemp("dist")
     uv = str(UV) if UV.exists() else "uv"
     subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", str(folder), str(TOP)], check=True)
@@ -169,7 +164,6 @@ def zipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def keyspace(cluster: CassandraCluster) -> Iterator[str]:
-    """The keyspace of James with its 200 damages."""
     name = f"k_spark_{uuid4().hex[:8]}"
     load_james(cluster, name, damaged=True)
     yield name
@@ -177,13 +171,11 @@ def keyspace(cluster: CassandraCluster) -> Iterator[str]:
 
 
 def place(server: CassandraServer, keyspace: str) -> tuple[str, ...]:
-    """Where the mail is, as options."""
     where = ("--host", server.host, "--port", str(server.port))
     return (*where, "--keyspace", keyspace, "--ledger-keyspace", f"{keyspace}_ledger")
 
 
 def settings(option: str, values: Mapping[str, str]) -> Sequence[str]:
-    """Settings of Spark as options."""
     return tuple(chain.from_iterable((option, f"{name}={value}") for name, value in values.items()))
 
 
@@ -240,7 +232,6 @@ def test_spark_submit_runs_the_zip(cassandra: CassandraServer, keyspace: str, zi
 
 @needs_uv
 def test_runbooks_are_read_out_of_the_zip(zipped: Path, tmp_path: Path) -> None:
-    """The very page of the checkout."""
     python = bare_python(tmp_path)
     script = f"import sys; sys.path.insert(0, {str(zipped)!r}); from mailmend.__main__ import main; main()"
 

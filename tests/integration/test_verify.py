@@ -25,14 +25,12 @@ SHOP = {
 
 @pytest.fixture
 def cluster(cassandra: CassandraServer) -> Iterator[CassandraCluster]:
-    """A connection of the test's own."""
     with connect(contact_of(cassandra)) as opened:
         yield opened
 
 
 @pytest.fixture
 def mailmend(cassandra: CassandraServer, cluster: CassandraCluster, tmp_path: Path) -> Iterator[CommandLine]:
-    """A shell in which a keyspace and a ledger of their own are named."""
     shop = f"verify_{uuid4().hex[:6]}"
     yield command_line(tmp_path, cassandra, MAILMEND_KEYSPACE=shop, MAILMEND_LEDGER_KEYSPACE=f"{shop}_ledger")
     dropped(cluster, (shop, f"{shop}_ledger"))

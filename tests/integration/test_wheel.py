@@ -19,7 +19,6 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel's contents, as pip would lay them out."""
     folder = tmp_path_factory.mktemp("wheel")
     uv = str(UV) if UV.exists() else "uv"
     subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", str(folder / "dist"), str(TOP)], check=True)
@@ -30,7 +29,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def mailmend(installed: Path, *arguments: str) -> str:
-    """What the installed command says, run far from the checkout."""
     environment = {**os.environ, "PYTHONPATH": str(installed)}
     command = [sys.executable, "-c", "from mailmend.__main__ import main; main()", *arguments]
     ended = subprocess.run(command, cwd=installed, env=environment, capture_output=True, text=True, check=True)
@@ -38,7 +36,6 @@ def mailmend(installed: Path, *arguments: str) -> str:
 
 
 def test_runbooks_are_read_from_the_wheel(installed: Path) -> None:
-    """The very pages of the checkout; a README beside them is none."""
     pages = {file.stem for file in (TOP / "runbooks").glob("*.md")} - {"README"}
 
     listed = mailmend(installed, "runbook", "list")
@@ -62,7 +59,6 @@ def test_what_is_no_python_came_along(installed: Path) -> None:
 
 
 def test_the_help_needs_nothing_else(installed: Path) -> None:
-    """Every command is named, without a driver and without Spark being asked for."""
     shown = mailmend(installed, "--help")
 
     for command in ("check", "repair", "undo", "runs", "load", "schema", "runbook", "local", "demo"):

@@ -52,21 +52,17 @@ class Office:
     lags: LagList
 
     def store(self, settings: WriterSettings = SETTINGS[0], tables: Any = None) -> MessageStore:
-        """A store whose lags are listed."""
         return MessageStore(tables or self.mail, self.blobs, self.lags, self.clock, settings=settings)
 
     def mailbox(self) -> MailboxId:
-        """A mailbox of nobody else's."""
         return MailboxId(self.clock.new_uuid())
 
     def rows(self, table: Any, mailbox: MailboxId) -> list[Any]:
-        """The rows of a mailbox."""
         return [row for row in self.mail.scan(Scan(table, table.names)) if row["mailboxid"] == mailbox]
 
 
 @pytest.fixture(scope="module")
 def office(cassandra: CassandraServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
-    """Fresh keyspaces for this file."""
     names = (cassandra.keyspace(), cassandra.keyspace())
     with connect(Contact(hosts=(cassandra.host,), port=cassandra.port)) as cluster:
         tables, ledger = created(cluster, names[0], MAIL), created(cluster, names[1], LEDGER)
@@ -77,7 +73,6 @@ def office(cassandra: CassandraServer, tmp_path_factory: pytest.TempPathFactory)
 
 
 def change(mode: str, *words: str) -> FlagsChange:
-    """A change of flags."""
     return FlagsChange(FlagsMode(mode), parse_flags(words))
 
 
@@ -115,7 +110,6 @@ def test_projections_carry_the_truths_own_time(office: Office) -> None:
 
 
 def test_many_threads_on_one_mailbox(office: Office) -> None:
-    """Adds and flags from all sides: every uid once, every change kept, no drift."""
     inbox = office.mailbox()
     with office.store() as store, ThreadPoolExecutor(8) as pool:
         stored = list(pool.map(lambda number: store.add(inbox, mail(str(number))), range(48)))
@@ -142,7 +136,6 @@ def test_two_stores_do_not_know_of_each_other(office: Office) -> None:
 
 
 def test_a_replayed_add_does_not_double_its_attachments(office: Office) -> None:
-    """The list is assigned whole, as frozen user types."""
     whole = replace(mail(), attachments=(Attachment("a1", "x.pdf", "cid", is_inline=True),))
     whole = replace(whole, message_id=MessageId(office.clock.new_uuid()))
     assert whole.message_id is not None
@@ -156,7 +149,6 @@ def test_a_replayed_add_does_not_double_its_attachments(office: Office) -> None:
 
 
 def test_a_tombstone_from_the_future_is_noticed(office: Office) -> None:
-    """The insert is applied and does not show: a new uid is taken."""
     inbox, message_id = office.mailbox(), MessageId(office.clock.new_uuid())
     office.mail.write(Remove(IMAP_UID, (message_id, inbox, 1), at=office.clock.micros() + 3_600_000_000))
     with office.store() as store:
@@ -175,7 +167,6 @@ def test_a_row_without_modseq_is_changed_on_its_other_columns(office: Office) ->
 
 
 def cut(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-    """Writes to the mirror fail."""
     if isinstance(operation, Write) and operation.table is MESSAGE_ID:
         raise TimedOut("cut")
     return carry_out()
@@ -218,7 +209,6 @@ def test_an_mbox_is_loaded(office: Office, tmp_path: Path) -> None:
 
 
 def test_dates_are_kept_to_the_millisecond(office: Office) -> None:
-    """What a real server keeps of a date is the same in truth, mirror and content."""
     inbox, date = office.mailbox(), datetime(1999, 12, 31, 23, 59, 59, 123_000, tzinfo=UTC)
     with office.store() as store:
         stored = store.add(inbox, replace(mail(), internal_date=date))

@@ -20,7 +20,6 @@ def missing_steps(
     replication: Replication = ONE_COPY,
     compaction: CompactionChoice = CompactionChoice.TWCS,
 ) -> Sequence[Step]:
-    """What creates everything that is missing; reads only."""
     wanted = Schema(SCHEMA.types, compacted(SCHEMA.tables, compaction))
     live, version = live_schema(server, keyspace), parse_version(server.release_version)
     create = [] if keyspace_exists(server, keyspace) else [keyspace_step(keyspace, replication)]

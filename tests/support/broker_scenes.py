@@ -35,7 +35,6 @@ class NetworkWire:
         """Whether whoever connects is hung up on at once."""
 
     def cut(self) -> None:
-        """End every connection at once; new ones can be had."""
         for end in tuple(self._ends):
             end.transport.abort()
 
@@ -44,7 +43,6 @@ class NetworkWire:
         self._answers.clear()
 
     def let_answers(self) -> None:
-        """Pass on what was kept back, and all that comes."""
         self._answers.set()
 
     async def end(self) -> None:
@@ -95,7 +93,6 @@ class NetworkWire:
 
 @asynccontextmanager
 async def wire_to(host: str, port: int) -> AsyncIterator[NetworkWire]:
-    """A wire to the server there, on a port of its own."""
     wire = NetworkWire(host, port)
     server = await asyncio.start_server(wire.connected, "127.0.0.1", 0)
     wire.port = server.sockets[0].getsockname()[1]
@@ -116,13 +113,9 @@ _POLL_SECONDS = 0.02
 class Scene(Protocol):
     """A broker that nobody has used yet."""
 
-    def client(self) -> Broker:
-        """What a further process has of it; closed with the scene."""
-        ...
+    def client(self) -> Broker: ...
 
-    def cut(self) -> None:
-        """Every connection is lost; new ones can be had."""
-        ...
+    def cut(self) -> None: ...
 
 
 SceneOpened = Callable[[], AbstractAsyncContextManager[Scene]]
@@ -190,7 +183,6 @@ async def taken(deliveries: AsyncIterator[Delivery], count: int) -> list[Deliver
 
 
 async def soon(ask: Callable[[], Awaitable[T]]) -> T:
-    """What an answer is, once it is true of anything."""
     async with asyncio.timeout(SECONDS_MAX):
         while not (answer := await ask()):  # noqa: ASYNC110 - a server tells nobody when it is ready
             await asyncio.sleep(_POLL_SECONDS)

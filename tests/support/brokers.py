@@ -98,7 +98,6 @@ class OwnBroker(Broker):
     secure_port: int | None = None
 
     def start(self) -> None:
-        """Start it with what it had stored, and wait until it answers."""
         self.run.up()
 
     def stop(self) -> None:
@@ -122,7 +121,6 @@ class OwnBroker(Broker):
         self.run.wipe()
 
     def control(self, *words: str) -> str:
-        """What `rabbitmqctl` says to these words; they work."""
         installation = installation_in(self.run.kind.fetch(self.run.machine))
         assert installation is not None
         environment = environment_of(installation, self.run.site, os.environ.get("PATH", os.defpath))
@@ -135,7 +133,6 @@ class OwnBroker(Broker):
 
     @contextmanager
     def short_of_memory(self) -> Iterator[None]:
-        """Its memory alarm is on for the length of the block."""
         self.control("set_vm_memory_high_watermark", "0.0000001")
         try:
             yield

@@ -18,7 +18,6 @@ class Signed:
     key: Path
 
     def store(self) -> Path:
-        """Both as the key store that Java reads."""
         store = self.certificate.with_suffix(".p12")
         _openssl(
             self.certificate.parent,
@@ -37,7 +36,6 @@ class Authority:
 
     @property
     def file(self) -> str:
-        """The path that `--tls-ca` takes."""
         return str(self.own.certificate)
 
     def signed(self, name: str, alternative: str, *, expired: bool = False) -> Signed:
@@ -58,7 +56,6 @@ class Authority:
 
 
 def authority(folder: Path, name: str) -> Authority:
-    """A new authority."""
     own = Signed(folder / f"{name}.pem", folder / f"{name}.key")
     subject = ("-subj", f"/CN=mailmend {name}", "-days", str(_VALID_DAYS))
     _openssl(folder, "req", "-x509", *_KEY, "-keyout", str(own.key), "-out", str(own.certificate), *subject)

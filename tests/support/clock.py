@@ -36,38 +36,31 @@ class VirtualClock:
         """What `chance` answers first, before it draws."""
 
     def micros(self) -> int:
-        """Microseconds since 1970."""
         with self._lock:
             return self._now
 
     def sleep(self, seconds: float) -> None:
-        """Let the hand jump; remembered in `slept`."""
         with self._lock:
             self.slept.append(seconds)
             self._now += round(max(0.0, seconds) * 1_000_000)
 
     def advance(self, seconds: float) -> None:
-        """Turn the hand, without anybody having slept."""
         with self._lock:
             self._now += round(seconds * 1_000_000)
 
     def new_uuid(self) -> UUID:
-        """A version-1 UUID of now, unlike any before."""
         with self._lock:
             self._issued += 1
             return uuid_at(self._now, self._issued)
 
     def monotonic(self) -> float:
-        """Where the hand is, in seconds."""
         return self.micros() / 1_000_000
 
     @property
     def now(self) -> datetime:
-        """The hand, as a datetime in UTC."""
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=self.micros())
 
     def turn_to(self, at: datetime) -> None:
-        """Put the hand somewhere, back too."""
         self.advance((at - self.now).total_seconds())
 
     async def pause(self, seconds: float) -> None:
@@ -93,11 +86,9 @@ class VirtualClock:
         return self.micros() >= waking
 
     def random_uuid(self) -> UUID:
-        """A version-4 UUID, the same in every run."""
         return UUID(int=self._random.getrandbits(128), version=4)
 
     def chance(self) -> float:
-        """A number from 0 up to, and without, 1."""
         return self.chances.pop(0) if self.chances else self._random.random()
 
 

@@ -45,13 +45,11 @@ class ClusterTwin(SchemaTwin):
         """Nothing is held."""
 
     def keyspace(self, name: str) -> NamedTables:
-        """The tables of a keyspace that is there."""
         if name not in self.keyspaces:
             raise UnknownKeyspace(name)
         return self._tables.setdefault(name, NamedTables(name, self.clock))
 
     def node_micros(self) -> list[int]:
-        """The clock of the only node."""
         return [self.clock.micros() + self.nodes_ahead_micros]
 
 

@@ -27,7 +27,6 @@ class Ended:
 
     @property
     def json(self) -> dict[str, Any]:
-        """The one JSON object on stdout."""
         found: dict[str, Any] = json.loads(self.out)
         return found
 
@@ -40,7 +39,6 @@ class CommandLine:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, *arguments: str, **environment: str) -> Ended:
-        """Type `mailmend` and the arguments."""
         out, err = io.StringIO(), io.StringIO()
         with (
             _environment({**self.environment, **environment}, self.home),
@@ -52,19 +50,16 @@ class CommandLine:
 
 
 def command_line(home: Path, server: CassandraServer | None = None, **environment: str) -> CommandLine:
-    """A shell whose environment names the cluster."""
     where = {"MAILMEND_HOST": server.host, "MAILMEND_PORT": str(server.port)} if server else {}
     return CommandLine(home, {**where, **environment})
 
 
 def contact_of(server: CassandraServer) -> Contact:
-    """The server for a test's own connection."""
     return Contact((server.host,), server.port, server.local_dc)
 
 
 @contextlib.contextmanager
 def _environment(ours: Mapping[str, str], home: Path) -> Iterator[None]:
-    """Nothing of the developer's own settings reaches the command."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
     fresh = {**kept, "HOME": str(home), "XDG_CONFIG_HOME": str(home / "config"), "XDG_DATA_HOME": str(home / "data")}
     with patch.dict(os.environ, {**fresh, **ours}, clear=True):

@@ -40,7 +40,6 @@ class Killing:
     left: int = FAR
 
     def __call__(self, operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        """Read as ever; write, or die."""
         if isinstance(operation, Write | Conditional):
             if self.left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -60,39 +59,32 @@ class Scene:
 
 
 def add(scene: Scene) -> None:
-    """Add a flagged message."""
     acknowledge("add", scene.store.add(scene.source, mail("added", r"\Recent", r"\Deleted", "work")))
 
 
 def add_many(scene: Scene) -> None:
-    """Add two messages together."""
     for stored in scene.store.add_all(scene.source, [mail("one"), mail("two", r"\Seen")]):
         acknowledge("add", stored)
 
 
 def copy(scene: Scene) -> None:
-    """Copy a message."""
     acknowledge("copy", scene.store.copy(scene.first.place, scene.target))
 
 
 def move(scene: Scene) -> None:
-    """Move a message."""
     acknowledge("move", scene.store.move(scene.first.place, scene.target))
 
 
 def delete(scene: Scene) -> None:
-    """Delete a message."""
     acknowledge("delete", scene.store.delete(scene.first.place))
 
 
 def see(scene: Scene) -> None:
-    r"""Set \Seen and a keyword."""
     change = FlagsChange(FlagsMode.ADD, parse_flags([r"\Seen", "urgent"]))
     acknowledge("see", scene.store.set_flags(scene.first.place, change))
 
 
 def replace_flags(scene: Scene) -> None:
-    """Replace all flags."""
     change = FlagsChange(FlagsMode.REPLACE, parse_flags([r"\Deleted", "later"]))
     acknowledge("replace_flags", scene.store.set_flags(scene.first.place, change))
 
@@ -103,19 +95,16 @@ OPERATIONS: dict[str, Callable[[Scene], None]] = {
 
 
 def mail(subject: str, *flags: str) -> NewMail:
-    """A small mail."""
     header = f"Subject: {subject}\r\n\r\n".encode()
     return NewMail(header, b"body\r\n", datetime(2026, 3, 4, tzinfo=UTC), flags=parse_flags(flags))
 
 
 def acknowledge(change: str, stored: Stored) -> None:
-    """Say that a change is done: from here on it must not be lost."""
     told = {"change": change, "message": str(stored.message_id), "mailbox": str(stored.mailbox_id), "uid": stored.uid}
     os.write(1, (json.dumps(told) + "\n").encode())
 
 
 def act(arguments: Sequence[str], operation: str, writes: int, *, strong: bool) -> None:
-    """One child's life."""
     host, port, keyspace, ledger = arguments
     with connect(Contact(hosts=(host,), port=int(port))) as cluster:
         clock, killing = SystemClock(), Killing()
@@ -129,7 +118,6 @@ def act(arguments: Sequence[str], operation: str, writes: int, *, strong: bool) 
 
 
 def prepared(store: MessageStore, clock: SystemClock) -> Scene:
-    """The scene before the operation, all of it acknowledged."""
     source, target = MailboxId(clock.new_uuid()), MailboxId(clock.new_uuid())
     both = [store.add(source, mail("first", r"\Recent", "work")), store.add(source, mail("second", r"\Seen"))]
     os.write(1, (json.dumps({"source": str(source), "target": str(target)}) + "\n").encode())
@@ -139,7 +127,6 @@ def prepared(store: MessageStore, clock: SystemClock) -> Scene:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Fork a child for each line, and tell how it ended."""
     for line in sys.stdin:
         operation, writes, strong = line.split()
         child = os.fork()

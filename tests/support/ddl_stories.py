@@ -71,7 +71,6 @@ def stories(draw: st.DrawFn, *, views: bool) -> list[Statement]:
 
 
 def _statements(schema: Schema, *, views: bool) -> st.SearchStrategy[Statement]:
-    """A statement that may fit the schema."""
     kinds = [_creations(schema), _creations(schema), _alterations(schema), _alterations(schema), _drops(schema)]
     return st.one_of(*kinds, *([_views(schema)] if views else []))
 

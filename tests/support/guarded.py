@@ -32,7 +32,6 @@ class GuardedNode:
     stranger: Authority
 
     def contact(self, username: str = SUPERUSER, password: str = SUPERUSER) -> Contact:
-        """How a role gets in."""
         return Contact(
             (self.server.host,), self.server.port, self.server.local_dc, username, password, self.authority.file
         )
@@ -40,7 +39,6 @@ class GuardedNode:
     def shell(
         self, home: Path, username: str = SUPERUSER, password: str = SUPERUSER, **environment: str
     ) -> CommandLine:
-        """The shell of somebody who has that role."""
         where = {"MAILMEND_HOST": self.server.host, "MAILMEND_PORT": str(self.server.port)}
         who = {"MAILMEND_USERNAME": username, "MAILMEND_PASSWORD": password, "MAILMEND_TLS_CA": self.authority.file}
         return CommandLine(home, {**where, **who, **environment})
@@ -48,7 +46,6 @@ class GuardedNode:
 
 @contextmanager
 def guarded_node(folder: Path) -> Iterator[GuardedNode]:
-    """Start it with certificates made in the folder."""
     ours, stranger = authority(folder, "authority"), authority(folder, "stranger")
     store = ours.signed("node", "IP:127.0.0.1").store()
     tls = {"enabled": True, "optional": False, "keystore": str(store), "keystore_password": STORE_PASSWORD}
@@ -79,7 +76,6 @@ def impostor(shown: Signed, demands: Authority | None = None) -> Iterator[int]:
 
 
 def _greet(listening: socket.socket, context: ssl.SSLContext) -> None:
-    """Shake hands with everybody who comes, and hang up."""
     while True:
         try:
             came, _ = listening.accept()

@@ -60,12 +60,10 @@ def james_schema() -> Schema:
 
 @cache
 def james_families() -> tuple[Family, ...]:
-    """The families as they bind to this keyspace."""
     return bind("james", james_schema())
 
 
 def create_james(cluster: SchemaServer, keyspace: str) -> None:
-    """Create the keyspace (one copy) and its tables."""
     cluster.execute_ddl(keyspace_cql(keyspace, Replication("SimpleStrategy", {"replication_factor": "1"})))
     for statement in schema_cql(keyspace, james_schema(), parse_version(cluster.release_version)):
         cluster.execute_ddl(statement)
@@ -87,7 +85,6 @@ def put_james(tables: Tables, *, at: int, damaged: bool = False) -> None:
 
 
 def james_writes(*, at: int, damaged: bool = False) -> Sequence[Write]:
-    """The writes that make up the keyspace."""
     return [
         _write(table, row, at) for table in james_schema().tables for row in james_rows(table.name, damaged=damaged)
     ]
@@ -116,7 +113,6 @@ def _row(table: Table, cells: Mapping[str, Any]) -> Row:
 
 @cache
 def damages() -> tuple[Damage, ...]:
-    """The 200 recorded damages."""
     with gzip.open(ROWS / "damaged" / "damage.json.gz", "rt", encoding="utf-8") as file:
         return tuple(_damages(json.load(file)["damages"]))
 

@@ -73,7 +73,6 @@ class James:
         self.found = min(live, default=None)
 
     def move(self) -> None:
-        """Write what was found, without looking, and clean up to it."""
         if self.found is None:
             return
         before, to = self.twin.browse_start, self.found

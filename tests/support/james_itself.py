@@ -138,24 +138,19 @@ class JamesItself:
         self.ask("use", queue=queue, prefetch=prefetch)
 
     def close(self) -> None:
-        """Let go of the servers."""
         self.place = None
         self.ask("close")
 
     def enqueue(self, *mails: Given) -> None:
-        """Enqueue them one after the other."""
         self.ask("enqueue", mails=[_told(one) for one in mails])
 
     def browse(self) -> list[Given]:
-        """What it lists."""
         return [_given(one) for one in self.ask("browse")]
 
     def names(self) -> list[str]:
-        """What it lists, by name."""
         return [one.mail.name for one in self.browse()]
 
     def size(self) -> int:
-        """What it counts."""
         size: int = self.ask("size")
         return size
 
@@ -169,15 +164,12 @@ class JamesItself:
         return taken
 
     def consume(self, status: str = "SUCCESS", at_once: int = 1, at_most: int = 1_000_000) -> None:
-        """Begin to consume, and go on."""
         self.ask("consume", status=status, at_once=at_once, at_most=at_most)
 
     def taken(self) -> list[Given]:
-        """What it has finished since it began."""
         return [_given(one) for one in self.ask("taken")]
 
     def stop(self) -> list[Given]:
-        """Consume no more; what it had finished."""
         return [_given(one) for one in self.ask("stop")]
 
 

@@ -14,7 +14,6 @@ LEDGER = Schema((), LEDGER_TABLES)
 
 
 def created(cluster: CassandraCluster, name: str, schema: Schema) -> Keyspace:
-    """A fresh keyspace with the schema's tables."""
     dropped(cluster, (name,))
     cluster.execute_ddl(keyspace_cql(name, in_every_data_centre(1)))
     for text in schema_cql(name, schema):
@@ -23,6 +22,5 @@ def created(cluster: CassandraCluster, name: str, schema: Schema) -> Keyspace:
 
 
 def dropped(cluster: CassandraCluster, names: Iterable[str]) -> None:
-    """Drop keyspaces that may not exist."""
     for name in names:
         cluster.execute_ddl(f"DROP KEYSPACE IF EXISTS {name}")

@@ -23,23 +23,19 @@ def subject_of(text: str, release: ServerRelease = ServerRelease.CASSANDRA_5_0, 
 def findings(
     text: str, rule: str, release: ServerRelease = ServerRelease.CASSANDRA_5_0, **known: Any
 ) -> tuple[LintFinding, ...]:
-    """What one rule finds in the text."""
     return lint(subject_of(text, release, **known), rules_named([rule]))
 
 
 def pointed_at(text: str, found: Iterable[LintFinding]) -> list[str]:
-    """The pieces of the text that the findings point at."""
     return [text[one.span.start : one.span.end] for one in found if one.span]
 
 
 def table(name: str = "t", columns: str = "k int, PRIMARY KEY (k)", **options: object) -> str:
-    """CREATE TABLE with these options, as literals."""
     tail = " AND ".join(f"{option} = {literal}" for option, literal in options.items())
     return f"CREATE TABLE {name} ({columns}){f' WITH {tail}' if tail else ''};\n"
 
 
 def windows(size: int = 1, unit: str = "DAYS", **more: str) -> str:
-    """The literal of a compaction with time windows."""
     options = {"compaction_window_size": str(size), "compaction_window_unit": unit, **more}
     pairs = ", ".join(f"'{name}': '{value}'" for name, value in options.items())
     return f"{{'class': 'TimeWindowCompactionStrategy', {pairs}}}"

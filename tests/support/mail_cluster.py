@@ -34,7 +34,6 @@ class MailCluster(NodesTwin):
             tables.write_all(writes)
 
     def query(self, text: str, values: Sequence[Any] = ()) -> Sequence[Row]:
-        """What traffic is measured by; schemas as ever."""
         table = text.partition(" FROM mail.")[2].partition(" ")[0]
         if not table:
             return super().query(text, values)
@@ -49,7 +48,6 @@ class MailCluster(NodesTwin):
         return rows.get(table, ())
 
     def place(self, keyspace: str = "mail") -> OpenCluster:
-        """The cluster as a command holds it."""
         return OpenCluster(ConnectionSettings(keyspace=keyspace), cast("Any", self), cast("Any", self.clock))
 
 

@@ -48,20 +48,16 @@ class MailKeyspace:
         self._count(messages, sum(not truth["flagseen"] for truth in self.truths))
 
     def get(self, table: Table, key: Key) -> Row | None:
-        """A row, or None."""
         found = self.tables.read(Read(table, key))
         return found[0].row if found else None
 
     def mirror(self, truth: Row) -> Row | None:
-        """The messageIdTable row of a truth row."""
         return self.get(MESSAGE_ID, MESSAGES.mirror.key_of(truth))
 
     def lose_projection(self, truth: Row) -> None:
-        """The process died between the truth and its projection."""
         self.tables.write(Remove(MESSAGE_ID, MESSAGES.mirror.key_of(truth)))
 
     def lose_flag_update(self, truth: Row) -> None:
-        """A flag update reached the truth and no projection of it."""
         change = {"flagflagged": not truth["flagflagged"], "modseq": truth["modseq"] + 1}
         self.tables.write(Change(IMAP_UID, IMAP_UID.key_of(truth), assign=change))
 
@@ -83,7 +79,6 @@ class MailKeyspace:
         return partitions
 
     def _count(self, count: int, unseen: int) -> None:
-        """Counters can only be added to."""
         now = self.get(MAILBOX_COUNTERS, (self.mailbox,)) or {}
         deltas = {"count": count - (now.get("count") or 0), "unseen": unseen - (now.get("unseen") or 0)}
         self.tables.write(Count(MAILBOX_COUNTERS, (self.mailbox,), deltas))

@@ -23,9 +23,7 @@ Mailboxes = Mapping[MessageKey, Flags]
 class Operation(Protocol):
     """One operation of a writer."""
 
-    def act(self, store: MessageStore) -> Stored:
-        """Ask the store for it."""
-        ...
+    def act(self, store: MessageStore) -> Stored: ...
 
     def outcomes(self, before: Mailboxes, found: Mailboxes) -> Iterator[Mailboxes]:
         """What may stand afterwards, the whole change last; `found` names places that nobody could foresee."""
@@ -40,11 +38,9 @@ class Add:
     mail: NewMail
 
     def act(self, store: MessageStore) -> Stored:
-        """Ask the store for it."""
         return store.add(self.mailbox, self.mail)
 
     def outcomes(self, before: Mailboxes, found: Mailboxes) -> Iterator[Mailboxes]:
-        """There or not."""
         yield before
         yield _with_new(before, found, self.mailbox, self.mail.flags)
 
@@ -57,11 +53,9 @@ class Copy:
     mailbox: MailboxId
 
     def act(self, store: MessageStore) -> Stored:
-        """Ask the store for it."""
         return store.copy(self.place, self.mailbox)
 
     def outcomes(self, before: Mailboxes, found: Mailboxes) -> Iterator[Mailboxes]:
-        """There or not."""
         yield before
         yield _with_new(before, found, self.mailbox, _copied(before[self.place]), self.place)
 
@@ -74,11 +68,9 @@ class Move:
     mailbox: MailboxId
 
     def act(self, store: MessageStore) -> Stored:
-        """Ask the store for it."""
         return store.move(self.place, self.mailbox)
 
     def outcomes(self, before: Mailboxes, found: Mailboxes) -> Iterator[Mailboxes]:
-        """There, or in both mailboxes, or where it was."""
         copied = _with_new(before, found, self.mailbox, _copied(before[self.place]), self.place)
         arrived = [one for one in copied if one.mailbox_id == self.mailbox and one.message_id == self.place.message_id]
         yield before
@@ -94,11 +86,9 @@ class Delete:
     place: MessageKey
 
     def act(self, store: MessageStore) -> Stored:
-        """Ask the store for it."""
         return store.delete(self.place)
 
     def outcomes(self, before: Mailboxes, found: Mailboxes) -> Iterator[Mailboxes]:  # noqa: ARG002 - nothing new can arise
-        """Gone or not."""
         yield before
         yield _without(before, self.place)
 
@@ -111,11 +101,9 @@ class SetFlags:
     change: FlagsChange
 
     def act(self, store: MessageStore) -> Stored:
-        """Ask the store for it."""
         return store.set_flags(self.place, self.change)
 
     def outcomes(self, before: Mailboxes, found: Mailboxes) -> Iterator[Mailboxes]:  # noqa: ARG002 - nothing new can arise
-        """Changed or not."""
         yield before
         yield {**before, self.place: self.change.applied_to(before[self.place])}
 
@@ -137,7 +125,6 @@ def landed_on(before: Mailboxes, write: Conditional) -> Mailboxes:
 def _with_new(
     before: Mailboxes, found: Mailboxes, mailbox: MailboxId, flags: Flags, of: MessageKey | None = None
 ) -> dict[MessageKey, Flags]:
-    """With one message more in a mailbox, where there is one."""
     new = [place for place in found if place not in before and place.mailbox_id == mailbox]
     if of is not None:
         new = [place for place in new if place.message_id == of.message_id]
@@ -153,5 +140,4 @@ def _copied(flags: Flags) -> Flags:
 
 
 def mailboxes_of(truths: Iterable[Row]) -> dict[MessageKey, Flags]:
-    """What the rows of a truth table say."""
     return {place_of(row): flags_of(row) for row in truths}

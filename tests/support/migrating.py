@@ -26,18 +26,15 @@ SHOP: Mapping[str, str] = {
 
 
 def migration(name: str, cql: str, head: str = HEAD) -> Migration:
-    """One migration as if read from a file."""
     text = head + cql
     return Migration(file_name(name), text, head_of(name, text), parse(text))
 
 
 def folder(files: Mapping[str, str] = SHOP) -> tuple[Migration, ...]:
-    """A folder of migrations as if read from files."""
     return in_order(migration(name, cql) for name, cql in files.items())
 
 
 def written(path: Path, files: Mapping[str, str] = SHOP, head: str = HEAD) -> Path:
-    """A folder of migrations as files."""
     path.mkdir(exist_ok=True)
     for name, cql in files.items():
         path.joinpath(name).write_text(head + cql, encoding="utf-8")
@@ -45,7 +42,6 @@ def written(path: Path, files: Mapping[str, str] = SHOP, head: str = HEAD) -> Pa
 
 
 def applied(migrations: Iterable[Migration], state: MigrationState = MigrationState.APPLIED) -> tuple[Entry, ...]:
-    """A history in which these were applied."""
     at = datetime(2026, 9, 1, tzinfo=UTC)
     return tuple(
         Entry(

@@ -54,7 +54,6 @@ class MigrationCluster(MigrationServer):
         """Nothing is held."""
 
     def keyspace(self, name: str) -> NamedTables:
-        """The tables of a keyspace that is there."""
         if name not in self.keyspaces:
             raise UnknownKeyspace(name)
         if name not in self.tables:
@@ -74,7 +73,6 @@ class MigrationCluster(MigrationServer):
         return leases
 
     def forget(self) -> None:
-        """Count from now on."""
         self.carried_out.clear()
         self.writes.clear()
         self.rows.clear()
@@ -93,14 +91,12 @@ class MigrationCluster(MigrationServer):
         return super().query(text, values)
 
     def connected(self, contact: Contact) -> Self:
-        """Stands in for `cql.driver.session.connect`."""
         self.contacts.append(contact)
         if self.fails:
             raise self.fails
         return self
 
     def sizes(self, _: object, keyspace: str) -> dict[str, TableSize]:
-        """Stands in for `cql.driver.nodes.sizes_in`."""
         self.sized.append(keyspace)
         return {"orders": TableSize(1_000, 4_096, None, 3, 3)}
 
@@ -111,7 +107,6 @@ class MigrationCluster(MigrationServer):
 
 
 def migration_cluster(monkeypatch: pytest.MonkeyPatch, **keyspaces: Schema) -> MigrationCluster:
-    """In place of any that a command would connect to."""
     clock = VirtualClock()
     twin = MigrationCluster(clock, **keyspaces)
     monkeypatch.setattr(session, "connect", twin.connected)

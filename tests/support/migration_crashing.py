@@ -37,7 +37,6 @@ class Steps:
         self._left = left
 
     def pass_by(self) -> None:
-        """One step."""
         self._left -= 1
         if self._left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -50,17 +49,14 @@ class Rows:
         self._keyspace, self._steps = keyspace, steps
 
     def read(self, read: Read) -> Sequence[Seen]:
-        """Read, as ever."""
         return self._keyspace.read(read)
 
     def write(self, write: Write) -> None:
-        """Write, or die."""
         self._steps.pass_by()
         self._keyspace.write(write)
         self._steps.pass_by()
 
     def attempt(self, write: Conditional) -> Applied:
-        """Write, or die."""
         self._steps.pass_by()
         answer = self._keyspace.attempt(write)
         self._steps.pass_by()
@@ -75,22 +71,18 @@ class Server:
         self.release_version = cluster.release_version
 
     def query(self, text: str, values: Sequence[Any] = ()) -> Sequence[Row]:
-        """Read, as ever."""
         return self._cluster.query(text, values)
 
     def execute_ddl(self, text: str, seconds: float = STATEMENT_SECONDS, agreed: float = 30.0) -> None:
-        """Carry it out, or die."""
         self._steps.pass_by()
         self._cluster.execute_ddl(text, seconds, agreed)
         self._steps.pass_by()
 
     def replication_of(self, keyspace: str) -> Mapping[str, str]:
-        """The keyspace's."""
         return self._cluster.replication_of(keyspace)
 
 
 def act(arguments: Sequence[str], steps: int) -> None:
-    """Apply everything that is pending."""
     host, port, keyspace, ledger, folder, ttl = arguments
     clock, counted = SystemClock(), Steps(steps)
     with connect(Contact((host,), int(port))) as cluster:
@@ -106,7 +98,6 @@ def act(arguments: Sequence[str], steps: int) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Fork a child for each line, and tell how it ended."""
     for line in sys.stdin:
         child = os.fork()
         if child == 0:

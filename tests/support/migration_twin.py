@@ -45,7 +45,6 @@ class Killer:
         self.dead = False
 
     def point(self) -> None:
-        """Somebody comes by."""
         if self.dead:
             raise Killed
         self.passed += 1
@@ -61,7 +60,6 @@ class Killer:
         return answer
 
     def revive(self) -> None:
-        """Another applier, whom nobody kills."""
         self.dead, self.at = False, None
 
 
@@ -92,11 +90,9 @@ class MigrationServer(SchemaTwin):
         self.killer.point()
 
     def schema_versions(self) -> Mapping[str, UUID | None]:
-        """The version of each node that is up."""
         return {node: version for node, version in self.versions.items() if node not in self.down}
 
     def nodes_down(self) -> tuple[str, ...]:
-        """Those that are not."""
         return self.down
 
     def _carry_out(self, text: str) -> None:
@@ -133,14 +129,12 @@ class MigrationServer(SchemaTwin):
 
 
 def _without_id(statement: CreateTable) -> tuple[CreateTable, str]:
-    """An id is the table's own, not one of its options."""
     options = dict(statement.table.options)
     table_id = options.pop("id", "")
     return replace(statement, table=replace(statement.table, options=options)), table_id
 
 
 def _as_served(schema: Schema) -> Schema:
-    """As a server tells it: every name in lower case."""
     lower = served(schema, made_here=True)
     return replace(schema, types=lower.types, tables=lower.tables)
 
@@ -156,7 +150,6 @@ class Stage:
         self.told: list[str] = []
 
     def migrator(self, name: str = "alice", *, require_all: bool = False, ledger: bool = True) -> Migrator:
-        """What an applier of that name works with."""
         agreement = Agreement(self.server, self.clock, 5.0, require_all)
         leases = Leases(self.ledger, self.clock, name)
         history = self.history(name)
@@ -165,15 +158,12 @@ class Stage:
         )
 
     def history(self, name: str = "alice", keyspace: str = KEYSPACE) -> History:
-        """The history as an applier of that name writes it."""
         return History(self.ledger, self.clock, keyspace, name, "0.1.0")
 
     def apply(self, migrations: tuple[Migration, ...], name: str = "alice", **request: Any) -> RolloutResult:
-        """Apply them to the shop."""
         return self.migrator(name).roll_out(RolloutRequest(KEYSPACE, migrations, ours=False, **request))
 
     def stage(self, name: str, total: int | None = None) -> None:
-        """Remember what was told."""
         self.told.append(f"{name} of {total}")
 
     def advance(self, steps: int, suspects: int = 0) -> None:

@@ -64,28 +64,24 @@ class Network:
     tick: Callable[[], None] = lambda: None
 
     def delay(self, tables: Tables, write: Write | Conditional) -> None:
-        """Keep a write for later."""
         if isinstance(write, Write):
             self.flying.append((self.clock.micros() + round(WRITE_SECONDS * MICROS), tables, write))
         else:
             self.accepted[_partition(write)] = (tables, write)
 
     def pass_by(self, operation: Operation) -> None:
-        """What must have arrived before this operation is carried out."""
         self.tick()
         self.arrive(self.clock.micros())
         if not isinstance(operation, Scan) and (isinstance(operation, Conditional) or _is_serial(operation)):
             self._finish(_partition(operation))
 
     def arrive(self, until: int) -> None:
-        """Let every delayed plain write arrive that can be no later."""
         due = [one for one in self.flying if one[0] <= until]
         self.flying = [one for one in self.flying if one[0] > until]
         for _, tables, write in due:
             tables.write(write)
 
     def calm_down(self) -> None:
-        """Everything that was under way has arrived."""
         self.arrive(2**63)
         for partition in list(self.accepted):
             self._finish(partition)
@@ -115,11 +111,9 @@ class Actor:
     _counts: list[int] = field(default_factory=list)
 
     def arm(self, mishaps: Sequence[Mishap]) -> None:
-        """From now on these are to come."""
         self.mishaps, self._counts = mishaps, [0] * len(mishaps)
 
     def befalls(self, operation: Operation) -> Kind | None:
-        """What happens to this operation."""
         if self.dead:
             raise Killed
         found = None
@@ -132,13 +126,11 @@ class Actor:
         return found
 
     def die(self) -> None:
-        """The end, for every thread of it."""
         self.dead = True
         raise Killed
 
 
 def wire(tables: Tables, actor: Actor) -> SurroundedTables:
-    """Tables as one actor reaches them."""
     return SurroundedTables(tables, lambda operation, carry_out: _passed(tables, actor, operation, carry_out))
 
 

@@ -50,7 +50,6 @@ class Shells:
     counted: list[int] = field(default_factory=list)
 
     def fresh(self) -> QueueShell:
-        """An empty queue."""
         self.counted.append(1)
         return queue_shell(self.patch, self.folder / str(len(self.counted)))
 
@@ -63,8 +62,6 @@ class Shells:
 
 
 def _tearing(life: Fortune, append: Callable[[RemovedMailsFile, Sequence[str]], None]) -> Callable[..., None]:
-    """A write that is killed leaves half of it."""
-
     def carry_out(keeper: RemovedMailsFile, lines: Sequence[str]) -> None:
         dead = life.dead
         try:

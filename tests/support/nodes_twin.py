@@ -24,7 +24,6 @@ class Answer:
 
     @property
     def column_names(self) -> list[str] | None:
-        """Of its columns; none where it is known of no row."""
         return list(self.rows[0]) if self.rows else None
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
@@ -61,7 +60,6 @@ class _Bound:
     values: Sequence[Any]
 
     def bind(self, values: Sequence[Any]) -> "_Bound":
-        """With these values."""
         return _Bound(self.table, values)
 
 
@@ -80,7 +78,6 @@ class NodesTwin(ClusterTwin):
         self.bound: list[tuple[str, tuple[Any, ...]]] = []
 
     def nodes_up(self) -> list[Node]:
-        """Those that are."""
         return [node for node in self.nodes if node.is_up]
 
     def prepare(self, text: str) -> _Bound:
@@ -93,25 +90,20 @@ class NodesTwin(ClusterTwin):
 
     @property
     def session(self) -> Self:
-        """The driver's session."""
         return self
 
     @property
     def cluster(self) -> Self:
-        """The driver's cluster."""
         return self
 
     @property
     def metadata(self) -> Self:
-        """What the driver knows of its nodes."""
         return self
 
     def all_hosts(self) -> Sequence[Node]:
-        """Whether they are up or not."""
         return self.nodes
 
     def execute_async(self, bound: _Bound, *, execution_profile: object, host: Node) -> _Future:
-        """Ask that node, and no other."""
         assert execution_profile is EVERY_NODE
         assert host.is_up, "nobody who is down is asked"
         self.bound.append((bound.table, tuple(bound.values)))

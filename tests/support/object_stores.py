@@ -51,7 +51,6 @@ class OwnS3(S3):
     run: LocalServer
 
     def start(self) -> None:
-        """Start it with what it had stored, and wait until it answers."""
         self.run.up()
 
     def stop(self) -> None:

@@ -21,7 +21,6 @@ Rows = Mapping[str, Sequence[Row]]
 
 
 def expected_suspects(family: Family, rows: Rows, *, accept_torn: bool = False) -> Iterator[Suspect]:
-    """Every suspect of a family."""
     truths = rows.get(family.truth.spelling, ())
     contents = (
         {family.content.table.key_of(row) for row in rows.get(family.content.name, ())} if family.content else None

@@ -12,10 +12,8 @@ class SilentProgress:
     suspects: int = 0
 
     def stage(self, name: str, total: int | None = None) -> None:
-        """A new stage begins."""
         self.stages[name] = total
 
     def advance(self, steps: int, suspects: int = 0) -> None:
-        """So many more steps."""
         self.steps += steps
         self.suspects += suspects

@@ -100,12 +100,10 @@ class Setting:
 
     @property
     def family(self) -> Family:
-        """The declarations that the product's code is driven by."""
         return FAMILY if self.filters else MIRROR_ONLY
 
     @property
     def projections(self) -> tuple[Mirror | Filter, ...]:
-        """What is judged in the end."""
         return (self.family.mirror, *self.family.filters)
 
 
@@ -124,9 +122,7 @@ class Story:
 class Chooser(Protocol):
     """Decides whatever is open."""
 
-    def choose(self, options: int) -> int:
-        """A number from 0 up to below `options`."""
-        ...
+    def choose(self, options: int) -> int: ...
 
 
 class Chance:
@@ -136,7 +132,6 @@ class Chance:
         self._random = random.Random(seed)
 
     def choose(self, options: int) -> int:
-        """Any number below `options`."""
         return self._random.randrange(options)
 
 
@@ -148,7 +143,6 @@ class Script:
         self.taken: list[tuple[int, int]] = []
 
     def choose(self, options: int) -> int:
-        """The next number of the script."""
         at = len(self.taken)
         choice = self._written[at] if at < len(self._written) else 0
         self.taken.append((choice, options))
@@ -209,15 +203,12 @@ class World:
         self._moving: Actor | None = None
 
     def clock_of(self, actor: Actor) -> "ActorClock":
-        """The clock as the actor sees it."""
         return ActorClock(self, actor)
 
     def pick(self, options: Sequence[Any]) -> Any:
-        """One of the options."""
         return options[self.chooser.choose(len(options))] if len(options) > 1 else options[0]
 
     def add(self, name: str, act: Callable[[Actor], None], *, is_user: bool = True) -> None:
-        """One more actor, with a clock of its own."""
         offset = self.pick((0, self.setting.skew)) if self.setting.skew else 0
         actor = Actor(name, offset, act, is_user=is_user)
         actor.turn.acquire()
@@ -232,7 +223,6 @@ class World:
             self.deliveries.append(Delivery(write, self.now + within, copies))
 
     def play(self) -> None:
-        """Let everybody come to an end."""
         for actor in self.actors:
             threading.Thread(target=self._thread, args=(actor,), daemon=True).start()
             if not self.setting.horizon:  # all begin at once: nothing happens before their first operation
@@ -244,12 +234,10 @@ class World:
                 raise actor.error
 
     def pause(self, actor: Actor) -> None:
-        """Hand over, and go on when it is this actor's turn again."""
         self._scheduler.release()
         actor.turn.acquire()
 
     def _moves(self) -> list[Actor | Delivery | None]:
-        """Who may move; None is the time."""
         waiting = [actor for actor in self.actors if not actor.finished]
         ready: list[Actor | Delivery | None] = [actor for actor in waiting if actor.wake <= self.now]
         ready += self.deliveries
@@ -290,7 +278,6 @@ class World:
         self._scheduler.release()
 
     def _surround(self, operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        """Before each operation of an actor everybody else may move."""
         actor = self._moving
         if actor is None:
             return carry_out()
@@ -305,7 +292,6 @@ class World:
         return answer
 
     def _ballot(self, actor: Actor) -> int:
-        """The tick that stamps a conditional write: no older than A."""
         skew, oldest = self.setting.skew, self.setting.stamp_age
         ahead: int = self.pick((0, skew)) if self.setting.nodes else actor.offset
         oldest = min(oldest, self.now - actor.asked) if self.setting.nodes else oldest
@@ -327,18 +313,15 @@ class ActorClock(VirtualClock):
     actor: Actor
 
     def micros(self) -> int:
-        """The world's time as this actor's clock has it."""
         self.actor.asked = self.world.now
         if self.actor.is_user:
             self.actor.until = self.world.now + self.world.setting.stamp_age
         return (self.world.now + self.actor.offset) * TICK
 
     def sleep(self, seconds: float) -> None:
-        """Sleep in ticks of virtual time."""
         self.actor.wake = self.world.now + round(seconds * MICROS / TICK)
         if self.actor.wake > self.world.now:
             self.world.pause(self.actor)
 
     def new_uuid(self) -> UUID:
-        """A version-1 UUID of now."""
         return uuid_at(self.micros())

@@ -58,12 +58,10 @@ STAMPS = {"ours": StampSource.TRUTH, "floor": StampSource.FLOOR, "clock": StampS
 
 
 def truth_row(modseq: int, *, seen: bool) -> Row:
-    """The message's truth row."""
     return {"messageid": MESSAGE, "mailboxid": MAILBOX, "uid": UID, "modseq": modseq, "flagseen": seen}
 
 
 def start(world: World) -> None:
-    """A state to begin with, written long ago."""
     damage, long_ago = world.pick(world.setting.damages), (BEGIN - 1000) * TICK
     truth = truth_row(1, seen=False)
     mirror, unseen = FAMILY.mirror.row_of(truth), FIRST_UNSEEN.key_row(PLACE)
@@ -183,7 +181,6 @@ def repairer(world: World) -> Callable[[Actor], None]:
 
 
 def take_back(world: World, clock: ActorClock, run: RunId) -> None:
-    """Undo a run, and perhaps redo it."""
     means = UndoTools(world.mail, world.ledger, clock, SilentProgress())
     undone = undo(UndoSettings(run, "mail", (world.setting.family,)), means, world.story.outcomes.append)
     if undone.run is not None and world.pick((False, True)):
@@ -233,13 +230,11 @@ class TruthFirst(SecondLook):
 
 
 def verdict_of(projection: Projection, truths: Sequence[Seen], rows: Sequence[Seen]) -> Verdict:
-    """What a pair means by itself."""
     suspect = Suspect(projection.name, PLACE, Verdict.AMEND)
     return Look(suspect, FAMILY, projection, rows[0] if rows else None, truths=tuple(truths)).verdict
 
 
 def verdicts(mail: MemoryTables, setting: Setting) -> dict[str, Verdict]:
-    """What each projection is worth by itself."""
     truths = tuple(mail.read(Read(TRUTH, (MESSAGE,))))
     found = {}
     for one in setting.projections:
@@ -291,7 +286,6 @@ def _judge(world: World) -> None:
 
 
 def _quiet(world: World, ticks: int) -> list[Finding]:
-    """A repair that nobody disturbs, so much later."""
     world.now += ticks
     clock = VirtualClock(world.now * TICK)
     as_of = clock.micros() - world.setting.margin * TICK
@@ -300,7 +294,6 @@ def _quiet(world: World, ticks: int) -> list[Finding]:
 
 
 def stories(setting: Setting, count: int, seed: int = KEPT[0]) -> Iterator[Story]:
-    """So many stories at random, the same for the same seed."""
     return (tell(setting, Chance(f"{seed} {number}")) for number in range(count))
 
 

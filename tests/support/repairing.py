@@ -40,12 +40,10 @@ T = START - 30 * MICROS
 
 
 def message(number: int, born: int = LONG_AGO) -> UUID:
-    """A message id: equal arguments give equal ids."""
     return uuid_at(born, number)
 
 
 def truth_row(number: int = 1, *, uid: int | None = None, born: int = LONG_AGO, **columns: Any) -> dict[str, Any]:
-    """A whole row of imapUidTable."""
     row: dict[str, Any] = {column.name: None for column in IMAP_UID.columns}
     row |= {name: False for name in row if name.startswith("flag")}
     row |= {
@@ -62,7 +60,6 @@ def truth_row(number: int = 1, *, uid: int | None = None, born: int = LONG_AGO, 
 
 
 def mirror_row(truth: Row, **columns: Any) -> dict[str, Any]:
-    """The messageIdTable row that a truth row demands."""
     return MESSAGES.mirror.row_of(truth) | columns
 
 
@@ -89,15 +86,12 @@ class World:
         self.run = self.ledger.start("mail", "repair", self.as_of, {}).id
 
     def put(self, table: Table, row: Row, at: int = LONG_AGO) -> None:
-        """A row, as if written then."""
         self.mail.write(Put(table, row, at=at))
 
     def remove(self, table: Table, key: Key, at: int) -> None:
-        """A row's removal, as if then."""
         self.mail.write(Remove(table, key, at=at))
 
     def add_flag(self, flag: str, at: int) -> None:
-        """A user flag of the mailbox, as if added then."""
         self.mail.write(Change(APPLICABLE_FLAG, (MAILBOX,), add={"userflags": frozenset({flag})}, at=at))
 
     def message(self, truth: Row, *, projected: bool = True, content: bool = True, at: int = LONG_AGO) -> Row:
@@ -110,14 +104,12 @@ class World:
         return truth
 
     def project(self, truth: Row, at: int = LONG_AGO) -> None:
-        """Mirror and filters of a truth row."""
         self.put(MESSAGE_ID, mirror_row(truth), at)
         for one in MESSAGES.filters:
             if one.when.holds(truth):
                 self.put(one.table, one.table.key_row(one.key_of(truth)), at)
 
     def get(self, table: Table, key: Key) -> Seen | None:
-        """A row with its times, or None."""
         rows = self.mail.read(Read(table, key, times=True))
         return rows[0] if rows else None
 
@@ -128,7 +120,6 @@ class World:
         return row
 
     def during_sleep(self, happen: Callable[[], None]) -> None:
-        """Let something happen at the first wait."""
         sleep = self.clock.sleep
 
         def slept(seconds: float) -> None:
@@ -139,7 +130,6 @@ class World:
         self.clock.sleep = slept  # type: ignore[method-assign]
 
     def watch_writes(self) -> list[Operation]:
-        """Every write to either keyspace from now on."""
         written: list[Operation] = []
 
         def watch(operation: Operation, carry_out: Callable[[], Any]) -> Any:
@@ -152,19 +142,15 @@ class World:
         return written
 
     def fail_in_mail(self, when: Callable[[Operation], bool]) -> None:
-        """Let operations on the mail keyspace time out."""
         self.memory.surround = _failing(when)
 
     def fail_in_ledger(self, when: Callable[[Operation], bool]) -> None:
-        """Let operations on the ledger time out."""
         self.kept.surround = _failing(when)
 
     def errand(self, **changes: Any) -> RepairPolicy:
-        """An errand that may write, as of T."""
         return replace(RepairPolicy(self.run, self.as_of, skew_seconds=5.0, only=MENDABLE), **changes)
 
     def revisit(self, suspects: Iterable[Suspect], **changes: Any) -> list[Finding]:
-        """What the fixer makes of the suspects."""
         pace = Pace(None, self.clock)
         fixer = Fixer(self.mail, self.ledger, self.clock, self.families, self.errand(**changes), pace)
         return list(fixer.revisit(suspects))
@@ -180,18 +166,15 @@ def _failing(when: Callable[[Operation], bool]) -> Surround:
 
 
 def content_row(message_id: UUID) -> dict[str, Any]:
-    """A row of messageV3."""
     return {"messageid": message_id, "bodystartoctet": 10, "fullcontentoctets": 100, "headercontent": "1_1_header"}
 
 
 def mirror_suspect(truth: Row, verdict: Verdict, *, known: bool = True) -> Suspect:
-    """A suspect of the mirror at a truth row's place."""
     ids = (truth["messageid"],) if known else ()
     return Suspect(MESSAGES.mirror.name, MESSAGES.mirror.key_of(truth), verdict, ids)
 
 
 def place(truth: Row) -> Key:
-    """(mailbox, uid) of a truth row."""
     return (truth["mailboxid"], truth["uid"])
 
 
@@ -205,23 +188,19 @@ class Workplace:
     nodes: NodeClocks
 
     def order(self, timing: Timing, delay_seconds: float = 0.0) -> RepairSettings:
-        """A repair of all that follows from the messages."""
         return RepairSettings("mail", (MESSAGES,), delay_seconds=delay_seconds, timing=timing)
 
     def means(self, timing: Timing, lease_seconds: int = TTL_SECONDS) -> RepairTools:
-        """What it works with: the local engine."""
         ledger, leases = Ledger(self.ledger, self.clock), Leases(self.ledger, self.clock, "a test", lease_seconds)
         counters = CounterMender(self.mail, "mail", (MESSAGES,), self.clock, timing, ledger, leases)
         engine = LocalEngine(self.mail, ledger, self.clock)
         return RepairTools(engine, self.clock, self.nodes, SilentProgress(), counters, ledger, leases)
 
     def repair(self) -> RepairResult:
-        """Mend everything, while nobody writes."""
         timing = Timing(no_writers=True)
         return repair(self.order(timing), self.means(timing), lambda _: None)
 
     def drift(self) -> list[Finding]:
-        """What a check finds, leaks apart."""
         timing, found = Timing(no_writers=True), list[Finding]()
         check(self.order(timing), self.means(timing), found.append)
         return [one for one in found if one.verdict not in (Verdict.AGREE, Verdict.LEAK)]

@@ -58,7 +58,6 @@ _SOME: Mapping[str, Any] = {
 
 
 def permitted() -> list[tuple[str, str, str]]:
-    """Every role, table and letters of the table above."""
     found: list[tuple[str, str, str]] = []
     head, *lines = PERMISSIONS.strip("\n").splitlines()
     for line in lines:
@@ -68,7 +67,6 @@ def permitted() -> list[tuple[str, str, str]]:
 
 
 def refused(cluster: CassandraCluster, cql: str) -> bool:
-    """Whether the server lets this role do it."""
     try:
         cluster.session.execute(cql)
     except Exception as error:
@@ -79,7 +77,6 @@ def refused(cluster: CassandraCluster, cql: str) -> bool:
 
 
 def may_read(cluster: CassandraCluster, keyspace: str, table: Table) -> bool:
-    """Whether the role reads it."""
     return not refused(cluster, f"SELECT * FROM {keyspace}.{table.name} LIMIT 1")
 
 

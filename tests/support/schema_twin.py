@@ -69,15 +69,12 @@ class SchemaTwin(SchemaServer):
             self._add(keyspace, tables=(_declared_table(name, text),))
 
     def schema_versions(self) -> Mapping[str, UUID | None]:
-        """The only node agrees with itself."""
         return {"10.0.0.1": UUID(int=1)}
 
     def nodes_down(self) -> Sequence[str]:
-        """It is up."""
         return ()
 
     def replication_of(self, keyspace: str) -> Mapping[str, str]:
-        """The replication of a keyspace that is there."""
         if keyspace not in self.keyspaces:
             raise UnknownKeyspace(keyspace)
         return self.replications[keyspace]
@@ -153,7 +150,6 @@ def _table_row(table: Table) -> Row:
 
 
 def _column_rows(table: Table) -> Iterable[Row]:
-    """In no order that would help: a server lists columns by name."""
     for column in sorted(table.columns, key=lambda one: one.name):
         yield {
             "table_name": table.name,
@@ -179,7 +175,6 @@ def _order(column: Column) -> str:
 
 
 def _value(literal: str) -> Any:
-    """An option as the driver gives it."""
     if literal.startswith("{"):
         return dict(re.findall(r"'([^']+)': '([^']+)'", literal))
     if literal.startswith("'"):

@@ -20,12 +20,10 @@ def served(schema: Schema, *, made_here: bool = False) -> Schema:
 
 
 def without_tables(schema: Schema, *names: str) -> Schema:
-    """The schema with these tables dropped."""
     return replace(schema, tables=tuple(table for table in schema.tables if table.spelling not in names))
 
 
 def with_columns(schema: Schema, table: str, columns: Iterable[Column]) -> Schema:
-    """The schema with other columns in one table."""
     wanted = tuple(columns)
     return replace(
         schema, tables=tuple(one.with_columns(wanted) if one.name == table else one for one in schema.tables)
@@ -33,7 +31,6 @@ def with_columns(schema: Schema, table: str, columns: Iterable[Column]) -> Schem
 
 
 def columns_of(schema: Schema, table: str) -> tuple[Column, ...]:
-    """The columns of one table."""
     found = schema.table(table)
     assert found is not None
     return found.columns

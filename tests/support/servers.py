@@ -53,7 +53,6 @@ class CassandraServer:
     local_dc: str = LOCAL_DC
 
     def keyspace(self) -> str:
-        """A name that no other test has."""
         return f"t_{uuid4().hex[:12]}"
 
 
@@ -67,15 +66,12 @@ class ThreeNodes:
     local_dc: str = LOCAL_DC
 
     def keyspace(self) -> str:
-        """A name that no other test has."""
         return f"t_{uuid4().hex[:12]}"
 
     def stop(self, number: int) -> None:
-        """Drain and end node 1, 2 or 3."""
         self.cluster.nodes[number - 1].down()
 
     def kill(self, number: int) -> None:
-        """End node 1, 2 or 3 as a crash would."""
         self.cluster.nodes[number - 1].kill()
 
     @contextmanager
@@ -125,7 +121,6 @@ class ThreeNodes:
 
 @contextmanager
 def one_node() -> Iterator[CassandraServer]:
-    """The server that most tests share."""
     if given := os.environ.get(GIVEN):
         host, _, port = given.rpartition(":")
         yield CassandraServer(host, int(port))
@@ -139,7 +134,6 @@ def one_node() -> Iterator[CassandraServer]:
 
 @contextmanager
 def local_node(wishes: ClusterRequest) -> Iterator[CassandraServer]:
-    """A node of our own, ended with the block."""
     with throwaway_cluster() as cluster:
         port = _up(cluster, wishes)
         yield CassandraServer("127.0.0.1", port)
@@ -147,7 +141,6 @@ def local_node(wishes: ClusterRequest) -> Iterator[CassandraServer]:
 
 @contextmanager
 def three_local_nodes(yaml: Mapping[str, Any] | None = None) -> Iterator[ThreeNodes]:
-    """Three nodes of our own, ended with the block."""
     with throwaway_cluster() as cluster:
         port = _up(cluster, ClusterRequest(nodes=3, heap_mib=400, yaml=yaml, properties=_SOON_AGREED))
         yield ThreeNodes(cluster, port, hosts_of(3))
@@ -161,7 +154,6 @@ def throwaway_cluster() -> Iterator[LocalCluster]:
 
 
 def docker_answers() -> bool:
-    """Whether containers can be started here."""
     if shutil.which("docker") is None:
         return False
     try:
@@ -179,7 +171,6 @@ def unavailable(reason: object) -> NoReturn:
 
 
 def _up(cluster: LocalCluster, wishes: ClusterRequest) -> int:
-    """Start it on a free port; the port."""
     port = free_port(hosts_of(wishes.nodes or 1))
     try:
         cluster.up(replace(wishes, native_port=port, java_options=_SHORT_LIFE))

@@ -27,29 +27,22 @@ class SkewedClock(Generic[C]):
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def micros(self) -> int:
-        """Microseconds since 1970, as this process believes."""
         return self.clock.micros() + self.ahead // timedelta(microseconds=1)
 
     def monotonic(self) -> float:
-        """The other's."""
         return self.clock.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass."""
         self.clock.sleep(seconds)
 
     async def pause(self, seconds: float) -> None:
-        """Let time pass."""
         await self.clock.pause(seconds)
 
     def new_uuid(self) -> UUID:
-        """A version-1 UUID of what this process believes to be now."""
         return uuid_at(self.micros(), next(self.numbers))
 
     def random_uuid(self) -> UUID:
-        """The other's."""
         return self.clock.random_uuid()
 
     def chance(self) -> float:
-        """The other's."""
         return self.clock.chance()

@@ -56,47 +56,37 @@ class SmallService:
 
     @property
     def name(self) -> str:
-        """As it is typed."""
         return "small"
 
     @property
     def title(self) -> str:
-        """As it is told."""
         return "Small 1.0"
 
     @property
     def ports(self) -> Mapping[str, int]:
-        """One for each process."""
         return self.usual or {"first": 1, "second": 2}
 
     def fetch(self, machine: Machine) -> Path:
-        """Nothing has to be fetched, unless it cannot be."""
         if not self.fetched:
             raise LocalServerError("Small 1.0 could not be fetched")
         return machine.cache
 
     def write_files(self, parts: Path, site: Site) -> None:
-        """A configuration that nobody reads."""
         (site.folder / "small.conf").write_text(str(parts), encoding="utf-8")
 
     def launches(self, parts: Path, site: Site, environment: Mapping[str, str]) -> tuple[Launch, ...]:  # noqa: ARG002
-        """Python, twice; it needs neither parts nor an environment."""
         return (self._launch("first", "well", site), self._launch("second", self.how, site))
 
     def is_ready(self, site: Site) -> bool:
-        """As soon as it answers."""
         return self.answers(site)
 
     def answers(self, site: Site) -> bool:
-        """Whether both say that they are ready."""
         return all(_says_ready(port) for port in site.ports.values())
 
     def contacts(self, site: Site) -> Mapping[str, str]:
-        """Where the second one is."""
         return {"small": f"small://{HOST}:{site.ports['second']}"}
 
     def log(self, site: Site) -> Path:
-        """What was noted."""
         return site.folder / "notes.txt"
 
     def _launch(self, name: str, how: str, site: Site) -> Launch:
@@ -116,7 +106,6 @@ class HurriedClock(SystemClock):
     """Time runs fifteen times faster for whoever waits by it: half a minute of patience is two seconds."""
 
     def monotonic(self) -> float:
-        """Seconds of the hurried."""
         return super().monotonic() * 15
 
 
@@ -127,11 +116,9 @@ def small_run(folder: Path, service: SmallService | None = None) -> LocalServer:
 
 
 def hurried(run: LocalServer) -> LocalServer:
-    """The same, waited for by a hurried clock."""
     return replace(run, machine=replace(run.machine, clock=HurriedClock()))
 
 
 def notes(run: LocalServer) -> list[str]:
-    """What its processes noted, in order."""
     log = run.kind.log(run.site)
     return log.read_text(encoding="utf-8").splitlines() if log.exists() else []

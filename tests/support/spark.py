@@ -16,7 +16,6 @@ LOCAL = SparkSettings(
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A session of local Spark with the connector on board."""
     session = open_session(LOCAL)
     yield session
     session.stop()

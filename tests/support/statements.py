@@ -106,14 +106,12 @@ def tables(draw: st.DrawFn, *, typed: bool = True) -> Table:
 
 @st.composite
 def create_tables(draw: st.DrawFn) -> CreateTable:
-    """CREATE TABLE."""
     table = draw(tables())
     return CreateTable(Name(table.spelling, draw(st.none() | KEYSPACES)), table, draw(st.booleans()))
 
 
 @st.composite
 def create_types(draw: st.DrawFn) -> CreateType:
-    """CREATE TYPE."""
     fields = tuple((spelling, draw(TYPES)) for spelling in draw(_distinct(SPELLINGS, 1, 4)))
     user_type = UserType(draw(SPELLINGS), fields)
     return CreateType(Name(user_type.spelling, draw(st.none() | KEYSPACES)), user_type, draw(st.booleans()))
@@ -121,7 +119,6 @@ def create_types(draw: st.DrawFn) -> CreateType:
 
 @st.composite
 def create_views(draw: st.DrawFn) -> CreateView:
-    """CREATE MATERIALIZED VIEW."""
     table = draw(tables(typed=False))
     every = draw(st.booleans())
     if every:
@@ -134,7 +131,6 @@ def create_views(draw: st.DrawFn) -> CreateView:
 
 @st.composite
 def create_indexes(draw: st.DrawFn) -> CreateIndex:
-    """CREATE INDEX."""
     column = draw(SPELLINGS)
     target = draw(st.sampled_from(["{}", "values({})", "keys({})", "entries({})", "full({})"])).replace("{}", column)
     using = draw(st.sampled_from(["", "sai", "org.apache.cassandra.index.sai.StorageAttachedIndex"]))

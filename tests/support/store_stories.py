@@ -49,7 +49,6 @@ class Wish:
     mode: FlagsMode
 
     def on(self, mailboxes: Sequence[MailboxId], there: Sequence[MessageKey]) -> Operation:
-        """The operation, on one of the messages that are there."""
         mailbox, flags = mailboxes[self.mailbox], parse_flags(self.words)
         if self.kind == "add" or not there:
             return Add(mailbox, mail("hello", *self.words))

@@ -68,7 +68,6 @@ def seeds_of(config: pytest.Config) -> tuple[int, ...]:
 
 
 def run_stories(machine: type[RuleBasedStateMachine], story_seed: int, *, stories: int, steps: int) -> None:
-    """A share of so many stories, the same each time for a seed."""
     chosen = settings(
         max_examples=share(stories), stateful_step_count=steps, database=None, suppress_health_check=list(HealthCheck)
     )

@@ -24,7 +24,6 @@ class Noted(MemoryTables):
         self._reads = reads
 
     def read(self, read: Read) -> Sequence[Seen]:
-        """The rows."""
         self._reads.append(self._name)
         return super().read(read)
 
@@ -37,7 +36,6 @@ class _Future:
         """The rows are of no interest."""
 
     def get_query_trace_ids(self) -> list[UUID]:
-        """One page, one trace."""
         return [self.trace]
 
 
@@ -66,7 +64,6 @@ class TrialServer:
     _traces: dict[UUID, str] = field(default_factory=dict)
 
     def execute_ddl(self, text: str) -> None:
-        """Create and drop keyspaces; tables need no more than a note."""
         self.statements.append(text)
         if len(self.statements) - 1 == self.fails_at:
             raise MailmendError("the node went away")
@@ -79,11 +76,9 @@ class TrialServer:
             self.held[found[2]] = sorted(repr(row) for table in TABLES for row in place.scan(Scan(table, table.names)))
 
     def keyspace(self, name: str) -> Noted:
-        """Its tables."""
         return self.keyspaces[name]
 
     def query(self, text: str, values: Sequence[Any] = ()) -> list[Row]:
-        """The node's own tables, as a trial asks for them."""
         if "sstable_tasks" in text:
             self.looks += 1
             return [{"keyspace_name": name} for name in self.keyspaces] if self.looks <= self.busy_looks else []
@@ -102,16 +97,13 @@ class TrialServer:
         return self
 
     def bind(self, _: Sequence[Any]) -> str:
-        """The keyspace that is read."""
         return self._last
 
     @property
     def session(self) -> "TrialServer":
-        """The same."""
         return self
 
     def execute_async(self, keyspace: str, *, trace: bool) -> _Future:
-        """Read with tracing."""
         assert trace
         one = uuid4()
         self._traces[one] = keyspace

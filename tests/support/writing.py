@@ -44,7 +44,6 @@ class Faults:
         self.seen: list[Operation] = []
 
     def __call__(self, operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        """Carry the operation out, unless a fault says otherwise."""
         self.seen.append(operation)
         fault = next((one for one in self.pending if one.times and one.fits(operation)), None)
         if fault is None:
@@ -56,7 +55,6 @@ class Faults:
         raise fault.error
 
     def fail(self, fits: Fits, error: MailmendError, times: int = 1) -> None:
-        """Let the next that fit fail without effect."""
         self.pending.append(Fault(fits, error, times))
 
     def doubt(self, fits: Fits, error: MailmendError, *, done: bool, then: Callable[[], object] = lambda: None) -> None:
@@ -73,7 +71,6 @@ class LagList:
         self.full = False
 
     def journal(self, suspects: Sequence[Suspect], cause: str) -> None:
-        """Keep them, unless there is no room."""
         if self.full:
             raise Unjournalled("no room")
         self.suspects += suspects
@@ -81,7 +78,6 @@ class LagList:
 
     @property
     def names(self) -> set[str]:
-        """The projections that lag."""
         return {suspect.projection for suspect in self.suspects}
 
 
@@ -114,26 +110,21 @@ class Desk:
         self.store = self._opened()
 
     def rows(self, table: Table) -> list[Row]:
-        """Every row of a table."""
         return list(self.tables.scan(Scan(table, table.names)))
 
     def truth(self, place: MessageKey) -> Row | None:
-        """The truth at a place."""
         seen = self.tables.read(Read(IMAP_UID, place.key))
         return seen[0].row if seen else None
 
     def mirror(self, place: MessageKey) -> Row | None:
-        """The mirror at a place."""
         seen = self.tables.read(Read(MESSAGE_ID, (place.mailbox_id, place.uid)))
         return seen[0].row if seen else None
 
     def counters(self, mailbox: MailboxId) -> tuple[int, int]:
-        """Messages and unseen messages of a mailbox, as counted."""
         seen = self.tables.read(Read(MAILBOX_COUNTERS, (mailbox,)))
         return (seen[0].row["count"] or 0, seen[0].row["unseen"] or 0) if seen else (0, 0)
 
     def drift(self) -> list[str]:
-        """What a check finds, in words."""
         self.clock.advance(1)
         ledger = MemoryTables(self.clock.micros)
         found = Workplace(self.tables, ledger, self.clock, self.tables).drift()
@@ -141,8 +132,6 @@ class Desk:
 
 
 def on(table: Table, *kinds: type) -> Fits:
-    """Operations on a table, of these kinds (or of any but reads)."""
-
     def fits(operation: Operation) -> bool:
         of_kind = isinstance(operation, kinds) if kinds else not isinstance(operation, Read | Scan)
         return operation.table.name == table.name and of_kind
@@ -151,7 +140,6 @@ def on(table: Table, *kinds: type) -> Fits:
 
 
 def mail(subject: str = "hello", *flags: str) -> NewMail:
-    """A small mail."""
     header = f"Subject: {subject}\r\n\r\n".encode()
     return NewMail(header, b"body\r\n", datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC), flags=parse_flags(flags))
 
