@@ -9,10 +9,22 @@ import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack
+from pathlib import Path
 
 from tests.support.thorough import LEFT_TO_ALL
 
-LANES = (("tests/integration", "tests/equivalence"), ("tests/faults", "tests/conformance"), ("tests/unit",))
+WITHOUT_CASSANDRA = sorted(
+    str(file)
+    for names in ("rabbitmq*", "object_stor*", "blob_files", "services", "local_jars", "local_pieces", "wheel")
+    for file in Path("tests/integration").glob(f"test_{names}.py")
+)
+"""What is quick to start goes with the unit tests, so that the lanes are of a length."""
+
+LANES = (
+    ("tests/integration", "tests/equivalence", *(f"--ignore={file}" for file in WITHOUT_CASSANDRA)),
+    ("tests/faults", "tests/conformance"),
+    ("tests/unit", *WITHOUT_CASSANDRA),
+)
 """The last one is shown while it runs."""
 
 
