@@ -21,6 +21,7 @@ from model.errors import (
     UnknownKeyspace,
     WrongUse,
 )
+from spark_repair.session import log_place
 
 # On Spark 4 the connector fails on its way to saying so: the class of its own exception is gone.
 _NO_KEYSPACE: Final = re.compile(
@@ -75,7 +76,7 @@ def failure_of(text: str, contact: Contact, keyspace: str) -> MailmendError:  # 
         return TimedOut(f"a scan of {keyspace} got no answer in time", mend=_MEND_NODES)
     if _UNREACHED.search(text):
         return CannotReach(f"Spark reached no node at {contact.address}", mend=_MEND_NODES)
-    return MailmendError(f"Spark failed: {_first_sentence(text)}", mend="Its log says more (spark.log).")
+    return MailmendError(f"Spark failed: {_first_sentence(text)}", mend=f"Its log says more: {log_place()}")
 
 
 def _told_by_executor(name: str, what: str) -> MailmendError:

@@ -32,6 +32,7 @@ from spark_repair import fixing
 from spark_repair import suspects as native
 from spark_repair.connector import Source
 from spark_repair.failures import translated
+from spark_repair.interruption import ended_when_interrupted, is_over
 from spark_repair.suspects import columns_read, filter_frame, mirror_frame, truth_frame
 
 IN_DRIVER_MAX = 20_000
@@ -69,7 +70,8 @@ class SparkEngine:
         try:
             with translated(self.contact, self.keyspace), watched(rows_read(self.session), progress):
                 detection.size_shuffles()
-                with ThreadPoolExecutor(len(settings.families), "mailmend-family") as threads:
+                threads = ThreadPoolExecutor(len(settings.families), "mailmend-family")
+                with threads, ended_when_interrupted(self.session):  # ended before the threads are waited for
                     found = list(threads.map(detection.found_in, settings.families))
         except BaseException:
             detection.close()
@@ -166,19 +168,24 @@ class SparkDetection(Detection):
     def _findings(self, findings: DataFrame, number: int, progress: Progress) -> Iterator[Finding]:
         try:
             with self._translated():
-                with watched(share_of_tasks(self._engine.session, number), progress):
+                session = self._engine.session
+                with watched(share_of_tasks(session, number), progress), ended_when_interrupted(session):
                     findings.count()  # run all tasks in parallel; the iterator alone runs one after the other
                 for row in findings.toLocalIterator():
                     yield fixing.finding_from(row[0])
         finally:
-            findings.unpersist()
+            self._free([findings])
 
     def _translated(self) -> AbstractContextManager[None]:
         return translated(self._engine.contact, self._engine.keyspace)
 
+    def _free(self, frames: Sequence[DataFrame]) -> None:
+        if not is_over(self._engine.session):
+            for frame in frames:
+                frame.unpersist()
+
     def close(self) -> None:
-        for frame in self._frames:
-            frame.unpersist()
+        self._free(self._frames)
 
 
 def _counts(suspects: DataFrame) -> dict[str, Counter[Verdict]]:

@@ -31,6 +31,7 @@ from pyspark.sql import SparkSession
 from model.errors import CannotReach, JavaMissing, WrongUse
 from model.ports import Clock
 from repair.clock import SystemClock
+from spark_repair.interruption import ended_when_interrupted, is_over, own_interrupts
 
 CONNECTOR_CLASS: Final = "com.datastax.spark.connector.datasource.CassandraCatalog"
 CONNECTORS: Final[Mapping[str, str]] = {
@@ -90,6 +91,11 @@ class SparkSettings:
         return self.folder / "spark.log"
 
 
+def log_place() -> str:
+    """Where to read what Spark itself says."""
+    return "the output of spark-submit" if "PYSPARK_GATEWAY_PORT" in os.environ else str(SparkSettings().log)
+
+
 def connector_coordinates(pyspark_version: str) -> str:
     """The connector's Maven coordinates for a version of PySpark."""
     major = pyspark_version.partition(".")[0]
@@ -124,7 +130,8 @@ def open_session(settings: SparkSettings) -> SparkSession:
         WrongUse: the running session lacks the connector.
     """
     running = SparkSession.getActiveSession()
-    session = running or (_submitted(settings) if "PYSPARK_GATEWAY_PORT" in os.environ else _launched(settings))
+    with own_interrupts():
+        session = running or (_submitted(settings) if "PYSPARK_GATEWAY_PORT" in os.environ else _launched(settings))
     for name, value in _SQL.items():
         session.conf.set(name, value)
     _check_connector(session)
@@ -139,9 +146,10 @@ def session_for_a_command(settings: SparkSettings) -> Iterator[SparkSession]:
     before = SparkSession.getActiveSession()
     session = open_session(settings)
     try:
-        yield session
+        with ended_when_interrupted(session):
+            yield session
     finally:
-        if before is None:
+        if before is None and not is_over(session):
             session.stop()
 
 

@@ -79,6 +79,7 @@ def quiet_libraries() -> None:
     """Silence what libraries log about failures: they raise them too, and our own message says it."""
     for name in ("py4j", "pyspark"):
         logging.getLogger(name).addHandler(logging.NullHandler())
+    logging.getLogger().addFilter(lambda _: False)  # py4j logs to the root itself; loggers with a name pass it by
 
 
 def _wrong_use(error: click.ClickException) -> int:

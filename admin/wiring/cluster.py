@@ -132,7 +132,7 @@ def repair_tools(
         tools = RepairTools(engine, opened.clock, opened.cluster, progress, counters)
         if writes:
             counters = replace(counters, lags=_lags_in(opened, ledger))
-            tools = replace(tools, counters=counters, ledger=ledger, leases=leases)
+            tools = replace(tools, counters=counters, ledger=ledger, leases=leases, mail=opened.mail)
         yield tools
 
 
@@ -148,7 +148,7 @@ def lag_tools(
         opened.mail, settings.keyspace, settings.families, opened.clock, settings.timing, ledger, leases, lags=journal
     )
     held = None if settings.dry_run else leases
-    return journal, RepairTools(engine, opened.clock, opened.cluster, progress, counters, ledger, held)
+    return journal, RepairTools(engine, opened.clock, opened.cluster, progress, counters, ledger, held, opened.mail)
 
 
 def undo_tools(

@@ -5,7 +5,7 @@ and mend, sum up. The engine, the mender of counters and the progress display ar
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -14,7 +14,8 @@ from typing import Any
 from model.errors import CannotReach, ExitCode, FixLimit, MailmendError, came_of_interruption
 from model.ids import RunId
 from model.instants import MICROS
-from model.ports import Clock, NodeClocks, Progress
+from model.ports import Clock, NodeClocks, Progress, Tables
+from model.projections.family import Family
 from model.projections.findings import Finding, RepairPolicy, Suspect, counts_of
 from model.projections.projection import Projection
 from model.projections.verdicts import BY_POLICY, Verdict
@@ -24,6 +25,7 @@ from repair.ledger.leases import Leases, TakenLease
 from repair.ledger.runs import Ledger, Run, RunState
 from repair.mending.counters import CounterMender
 from repair.mending.engine import Detection, Engine, RepairSettings
+from repair.mending.interrupted import mended_so_far
 
 SAMPLES_MAX = 5
 """Suspects that are shown to the person who is asked."""
@@ -137,6 +139,7 @@ class RepairTools:
     Attributes:
         counters: looks at suspect counters again and mends them; None leaves them alone.
         ledger, leases: needed to write; a check and a dry run have none.
+        mail: read for the sums of a run that was cut short; without it they are those reported until then.
         go_on: asked when more is due than `max_fixes` allows; None where nobody can be asked.
     """
 
@@ -147,6 +150,7 @@ class RepairTools:
     counters: CounterMender | None = None
     ledger: Ledger | None = None
     leases: Leases | None = None
+    mail: Tables | None = None
     go_on: GoOn | None = None
 
 
@@ -176,7 +180,7 @@ def repair(settings: RepairSettings, tools: RepairTools, sink: Sink) -> RepairRe
         as_of = take_as_of(tools.clock, tools.nodes, settings.timing)
         run = tools.ledger.start(settings.keyspace, "repair", as_of, settings.options, owner=settings.owner)
         result.run = run.id
-        with recorded(tools.ledger, run, result):
+        with recorded(tools.ledger, run, result, tools.mail, settings.families):
             _Stages(settings, tools, sink, settings.policy_of(as_of, run.id), result, held).go_through()
     return result
 
@@ -186,11 +190,15 @@ def lease_name(keyspace: str) -> str:
 
 
 @contextmanager
-def recorded(ledger: Ledger, run: Run, result: RepairResult) -> Iterator[None]:
+def recorded(
+    ledger: Ledger, run: Run, result: RepairResult, mail: Tables | None, families: Sequence[Family]
+) -> Iterator[None]:
     """Close the run in the ledger however it ends; its fixes stay and can be undone."""
     try:
         yield
     except BaseException as error:
+        with suppress(MailmendError, KeyboardInterrupt):  # pressed again: whatever was reported must do
+            result.fixed = mended_so_far(ledger, run, mail, families) if mail else result.fixed
         sums = {name: value for name, value in result.kept.items() if name != "exit"}
         with suppress(MailmendError):
             ledger.finish(run, sums, RunState.INTERRUPTED if came_of_interruption(error) else RunState.FAILED)

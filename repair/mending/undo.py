@@ -78,7 +78,7 @@ def undo(settings: UndoSettings, tools: UndoTools, sink: Sink) -> RepairResult:
             settings.keyspace, "undo", undone.as_of + 1, settings.options, owner=settings.owner, undoes=undone.id
         )
         result.run = run.id
-        with recorded(tools.ledger, run, result):
+        with recorded(tools.ledger, run, result, tools.mail, settings.families):
             return _Undoing(settings, tools, sink, undone, result, held).all()
 
 

@@ -528,6 +528,28 @@ class TestInterruption:
         cluster.keyspace("mail").surround = lambda _, carry_out: carry_out()
         assert mend().json["fixed"] == {"PROJECT": 1}
 
+    def test_a_fix_that_was_written_and_not_yet_settled_is_counted(
+        self, mailmend: CommandLine, mail: MailKeyspace, mend: Mend, cluster: ClusterTwin
+    ) -> None:
+        """Interrupted before its result was noted: the row shows that it was mended, and the ledger then says so."""
+        for truth in mail.truths[:2]:
+            mail.lose_projection(truth)
+        interruptions = [KeyboardInterrupt()]
+
+        def interrupt(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            answer = carry_out()
+            if isinstance(operation, Put) and operation.table.name == MESSAGE_ID.name and interruptions:
+                raise interruptions.pop()
+            return answer
+
+        cluster.keyspace("mail").surround = interrupt
+        assert mend().code == 130
+
+        (run,) = mailmend("runs", "list", "--json").json["runs"]
+        mended = sum(mail.mirror(truth) is not None for truth in mail.truths[:2])
+        assert (run["state"], run["summary"]["fixed"]) == ("INTERRUPTED", {"PROJECT": mended})
+        assert mended > 0
+
     def test_what_was_mended_before_it_can_be_taken_back(
         self, mailmend: CommandLine, mail: MailKeyspace, mend: Mend, cluster: ClusterTwin
     ) -> None:

@@ -15,6 +15,7 @@ from model.errors import (
     UnknownKeyspace,
 )
 from spark_repair.failures import failure_of, translated
+from spark_repair.session import SparkSettings
 
 CONTACT = Contact(("far",), 9999, username="me", password="hunter2")
 TRACE = """An error occurred while calling o99.collectToPython.
@@ -65,6 +66,13 @@ def test_what_nobody_foresaw_is_told_by_its_last_cause() -> None:
     assert failure_of(text, CONTACT, "mail").what == "Spark failed: java.lang.OutOfMemoryError: Java heap space"
     assert failure_of("", CONTACT, "mail").what == "Spark failed: it gave no reason"
     assert failure_of("first\nsecond", CONTACT, "mail").what == "Spark failed: first"
+
+
+def test_the_log_is_named_by_its_whole_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    assert str(SparkSettings().log) in failure_of("", CONTACT, "mail").mend
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert "spark-submit" in failure_of("", CONTACT, "mail").mend
 
 
 def test_only_sparks_own_errors_are_translated() -> None:

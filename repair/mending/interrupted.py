@@ -1,0 +1,62 @@
+"""What a run that was cut short has mended, by its ledger: executors, or a batch under way, did more than was reported.
+
+Each fix is recorded before it is written and settled after it was read back. What is recorded and not settled is read
+once more: the row shows whether the write came about.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from model.errors import MailmendError
+from model.operations import Read, Seen
+from model.ports import Tables
+from model.projections.family import Family
+from model.projections.findings import Finding
+from model.projections.projection import Projection
+from model.projections.verdicts import Verdict
+from repair.decisions.recheck import fixed_at
+from repair.ledger.runs import Ledger, Run
+
+_BATCH_FINDINGS = 200
+
+
+def mended_so_far(ledger: Ledger, run: Run, mail: Tables, families: Iterable[Family]) -> Counter[Verdict]:
+    """The run's fixes by verdict; those that only their rows show are settled in the ledger as well.
+
+    Call it when nobody works for the run any more.
+    """
+    rows = {one.name: (family, one) for family in families for one in family.projections if one.by_row}
+    fixed: Counter[Verdict] = Counter()
+    unsettled: list[Finding] = []
+    for finding in ledger.findings(run.id):
+        if finding.result is Verdict.FIXED:
+            fixed[finding.verdict] += 1
+        elif finding.result is None and _is_own(finding, rows.get(finding.suspect.projection)):
+            unsettled.append(finding)
+    projections = {name: one for name, (_, one) in rows.items()}
+    pending = iter(unsettled)
+    while batch := list(islice(pending, _BATCH_FINDINGS)):
+        shown = list(_shown(batch, run.as_of, mail, projections))
+        fixed.update(one.verdict for one in shown)
+        ledger.settle(run.id, [replace(one, result=Verdict.FIXED, error=None) for one in shown])
+    return fixed
+
+
+def fix_shows(image: Finding, seen: Seen | None, as_of: int) -> bool:
+    """Whether the row is as the run's fix of this before-image left it."""
+    appeared_or_went = (seen is None) != (image.projected is None)
+    return appeared_or_went or (seen is not None and fixed_at(image, as_of) in seen.written_at.values())
+
+
+def _is_own(image: Finding, of: tuple[Family, Projection] | None) -> bool:
+    """False for counters, and for rows that a quarantine changes beside its own: their images are never settled."""
+    return of is not None and (image.verdict is not Verdict.LOST_CONTENT or of[1] is of[0].mirror)
+
+
+def _shown(batch: Sequence[Finding], as_of: int, mail: Tables, known: dict[str, Projection]) -> Iterator[Finding]:
+    reads = [Read(known[one.suspect.projection].table, one.suspect.key, times=True) for one in batch]
+    for image, answer in zip(batch, mail.read_all(reads), strict=True):
+        if not isinstance(answer, MailmendError) and fix_shows(image, answer[0] if answer else None, as_of):
+            yield image

@@ -1,0 +1,81 @@
+"""Ctrl-C and SIGTERM while Spark works: its jobs end, and a JVM of ours with its Python workers, before anything else.
+
+Then nobody writes any more when the run's sums are taken, and no call to Java waits for an answer that never comes.
+"""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from subprocess import Popen, TimeoutExpired
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+STOP_SECONDS_MAX: Final = 10.0
+"""How long Spark may take to end its jobs and workers in order; then its JVM is ended all the same."""
+
+END_SECONDS_MAX: Final = 10.0
+"""How long the JVM may take to end before it is killed."""
+
+
+@contextmanager
+def own_interrupts() -> Iterator[None]:
+    """Keep the handler of SIGINT: PySpark's calls Java from within a call to Java, and so breaks both."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread() and before is not None:
+            signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def ended_when_interrupted(session: SparkSession) -> Iterator[None]:
+    """End the jobs, and the session where it is ours, when the block is interrupted."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not is_over(session):
+            _end(session)
+        raise
+
+
+def is_over(session: SparkSession) -> bool:
+    """Whether the JVM that we launched has ended."""
+    process = _jvm_process(session)
+    return process is not None and process.poll() is not None
+
+
+def _end(session: SparkSession) -> None:
+    """The interrupted thread cannot call Java any more: it may be amid a call. Another one can."""
+    process = _jvm_process(session)
+    thread = threading.Thread(target=_stop, args=(session, process is not None), name="mailmend-stop", daemon=True)
+    thread.start()
+    thread.join(STOP_SECONDS_MAX)
+    if process is not None:
+        end_process(process)
+
+
+def _stop(session: SparkSession, ours: bool) -> None:  # noqa: FBT001 - an argument of a thread
+    with suppress(Exception):  # Spark may be ending already: the signal reaches a whole group of processes
+        session.sparkContext.cancelAllJobs()
+        if ours:
+            session.sparkContext.stop()
+
+
+def end_process(process: "Popen[bytes]", seconds_max: float = END_SECONDS_MAX) -> None:
+    """Ask it to end, then make it."""
+    process.terminate()
+    try:
+        process.wait(seconds_max)
+    except TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _jvm_process(session: SparkSession) -> "Popen[bytes] | None":
+    """The JVM's process; None inside spark-submit, where it is not ours."""
+    gateway: Any = session.sparkContext._gateway  # noqa: SLF001 - no public name
+    process: Popen[bytes] | None = getattr(gateway, "proc", None)
+    return process
