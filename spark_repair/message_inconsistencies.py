@@ -8,7 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import reduce
@@ -131,7 +131,7 @@ class SparkDetection(Detection):
     def _suspects_of(self, family: Family, frame: DataFrame) -> Iterator[Suspect]:
         projections = {one.name: one for one in family.projections}
         parts = 1 + self._number(family.projections) // _PART_ROWS
-        with self._translated():
+        with self._at_work():
             for row in frame.repartition(parts).toLocalIterator():
                 yield fixing.suspect_of(row.asDict(), projections)
 
@@ -149,9 +149,10 @@ class SparkDetection(Detection):
             if number > IN_DRIVER_MAX or not self._engine.is_local:
                 yield from self._findings(fixing.revisited(frame, number, place), number, progress)
             else:
-                for finding in fixing.revisited_here(self._suspects_of(family, frame), place):
-                    progress.advance(1)
-                    yield finding
+                with self._at_work():
+                    for finding in fixing.revisited_here(self._suspects_of(family, frame), place):
+                        progress.advance(1)
+                        yield finding
 
     def _workplace(self, policy: RepairPolicy) -> fixing.Workplace:
         engine = self._engine
@@ -167,17 +168,18 @@ class SparkDetection(Detection):
 
     def _findings(self, findings: DataFrame, number: int, progress: Progress) -> Iterator[Finding]:
         try:
-            with self._translated():
-                session = self._engine.session
-                with watched(share_of_tasks(session, number), progress), ended_when_interrupted(session):
+            with self._at_work():
+                with watched(share_of_tasks(self._engine.session, number), progress):
                     findings.count()  # run all tasks in parallel; the iterator alone runs one after the other
                 for row in findings.toLocalIterator():
                     yield fixing.finding_from(row[0])
         finally:
             self._free([findings])
 
-    def _translated(self) -> AbstractContextManager[None]:
-        return translated(self._engine.contact, self._engine.keyspace)
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        with translated(self._engine.contact, self._engine.keyspace), ended_when_interrupted(self._engine.session):
+            yield
 
     def _free(self, frames: Sequence[DataFrame]) -> None:
         if not is_over(self._engine.session):
