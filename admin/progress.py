@@ -37,7 +37,7 @@ class _Count:
     steps: int = 0
     suspects: int = 0
     began: int = 0
-    told: int = 0
+    shown_at: int = 0
 
 
 class PlainLines:
@@ -51,7 +51,7 @@ class PlainLines:
     def stage(self, name: str, total: int | None = None) -> None:
         self.close()
         now = self._clock.micros()
-        self._count = _Count(name, total, began=now, told=now)
+        self._count = _Count(name, total, began=now, shown_at=now)
         of = f" (of {total:,})" if total else ""
         self._write(f"{name}{of} ...")
 
@@ -59,8 +59,8 @@ class PlainLines:
         count, now = self._count, self._clock.micros()
         count.steps += steps
         count.suspects += suspects
-        if now - count.told >= LINE_EVERY_SECONDS * MICROS:
-            count.told = now
+        if now - count.shown_at >= LINE_EVERY_SECONDS * MICROS:
+            count.shown_at = now
             self._write(progress_line(count.name, count.steps, count.total, count.suspects, now - count.began))
 
     def close(self) -> None:

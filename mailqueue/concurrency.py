@@ -88,5 +88,5 @@ async def ended(tasks: "tuple[asyncio.Future[Any], ...]") -> None:
     while not all(task.done() for task in tasks):
         try:
             await asyncio.wait(tasks)
-        except asyncio.CancelledError:  # told once already: the caller raises it when this is over
+        except asyncio.CancelledError:  # the caller raises it when this is over
             continue

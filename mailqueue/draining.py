@@ -1,6 +1,6 @@
 """The order in which the levels of a queue are drained: by weight, so urgent mail is fast and no mail starves.
 
-Smooth weighted round robin over the levels that have something in hand: a level of priority n has the weight n + 1, so
+Smooth weighted round robin over the levels that have a delivery: a level of priority n has the weight n + 1, so
 of mail that waits at all ten levels the highest gets ten turns for each one of the lowest, evenly spread.
 """
 

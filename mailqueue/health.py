@@ -99,10 +99,10 @@ def _of_lifetimes(figures: QueueFigures) -> Iterator[HealthReason]:
     if figures.slack is not None and figures.remembers and figures.browse_start is not None and since is not None:
         ago = figures.at - since
         if ago > figures.slack / 2:
-            told = "nothing was ever swept" if figures.swept_at is None else f"the last sweep is {days(ago)} ago"
+            swept = "nothing was ever swept" if figures.swept_at is None else f"the last sweep is {days(ago)} ago"
             yield HealthReason(
                 HealthProblem.NOT_SWEPT,
-                f"{told}; a mail that waits is renewed by the sweep only, and would expire",
+                f"{swept}; a mail that waits is renewed by the sweep only, and would expire",
                 f"mailmend queue sweep --queue {figures.queue}",
             )
     if figures.row_ttl is not None and figures.slack is not None and figures.oldest_at is not None:

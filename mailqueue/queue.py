@@ -134,7 +134,7 @@ class Dequeued(Protocol):
 
         Raises:
             WrongUse: it was settled before.
-            CannotReach: that could not be told; it will be delivered again.
+            CannotReach: the broker did not get it; it will be delivered again.
         """
         ...
 

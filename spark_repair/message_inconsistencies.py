@@ -295,16 +295,16 @@ Measure = Callable[[], int]
 @contextmanager
 def watched(measure: Measure, progress: Progress) -> Iterator[None]:
     """Advance the progress by the measured value while the block runs."""
-    told = _Reported(measure, progress)
+    reported = _Reported(measure, progress)
     done = threading.Event()
-    thread = threading.Thread(target=told.until, args=(done,), name="mailmend-progress", daemon=True)
+    thread = threading.Thread(target=reported.until, args=(done,), name="mailmend-progress", daemon=True)
     thread.start()
     try:
         yield
     finally:
         done.set()
         thread.join()
-        told.tell()
+        reported.tell()
 
 
 class _Reported:

@@ -93,8 +93,8 @@ CHECK: Final = Command(
         mailmend check messages --engine local             without Spark
         mailmend check --report drift.html --findings drift.jsonl
         mailmend check --no-recheck --json | jq .findings  raw suspects, at once""",
-    exits="0 no drift (leaks are told and do not count), 1 confirmed drift, 2 wrong use, 3 some suspects could not be "
-    "looked at again, 4 the cluster cannot be reached.",
+    exits="0 no drift (leaks are reported and do not count), 1 confirmed drift, 2 wrong use, 3 some suspects could not "
+    "be looked at again, 4 the cluster cannot be reached.",
 )
 
 _REPAIR_MESSAGES: Final = Command(

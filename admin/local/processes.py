@@ -16,7 +16,7 @@ from model.ports import Clock
 
 _POLL_SECONDS: Final = 0.05
 _SAME_START_SECONDS: Final = 1.0
-"""The start is told in ticks since boot and the time of boot: setting the clock moves it a little."""
+"""The start is given in ticks since boot and the time of boot: setting the clock moves it a little."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """RabbitMQ on this machine: one node, 127.0.0.1 only, little memory, with its management.
 
 It has an epmd of its own, the program by which Erlang's nodes find each other, so that it meets no other Erlang here.
-Both stay the processes that are started: the script ends in `exec`, as it is told that it may read from its input.
+Both stay the processes that are started: the script ends in `exec`, which it does where it may read its input.
 """
 
 import os

@@ -154,13 +154,13 @@ def history_document(result: HistoryResult) -> Document:
 
 
 def history_json(result: HistoryResult) -> dict[str, Any]:
-    told = result.record
+    record = result.record
     return {
         "keyspace": result.keyspace,
-        "migrations": [entry_json(one) for one in told.past.entries],
-        "statements": [_statement_json(one) for one in told.past.statements],
-        "holder": _lease_json(told.lease) if told.lease else None,
-        "unlocks": plain(told.unlocks),
+        "migrations": [entry_json(one) for one in record.past.entries],
+        "statements": [_statement_json(one) for one in record.past.statements],
+        "holder": _lease_json(record.lease) if record.lease else None,
+        "unlocks": plain(record.unlocks),
         "exit": 0,
     }
 

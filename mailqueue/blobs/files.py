@@ -83,8 +83,8 @@ class FileStore:
             raise self._unreachable(error) from error
 
     async def keep(self, blob_id: BlobId, content: bytes) -> None:
-        aside = self._unfinished / str(self._clock.random_uuid())
-        await self._in_thread(lambda: _written(aside, self._root / file_name(blob_id), content))
+        part = self._unfinished / str(self._clock.random_uuid())
+        await self._in_thread(lambda: _written(part, self._root / file_name(blob_id), content))
 
     async def get(self, blob_id: BlobId) -> bytes:
         content = await self._in_thread(lambda: self._of_store((self._root / file_name(blob_id)).read_bytes))
@@ -144,16 +144,16 @@ _MENDS: Final = {
 }
 
 
-def _written(aside: Path, path: Path, content: bytes) -> None:
+def _written(part: Path, path: Path, content: bytes) -> None:
     try:
-        with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE), "wb") as file:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        aside.replace(path)
+        part.replace(path)
     except OSError:
         with suppress(OSError):
-            aside.unlink(missing_ok=True)
+            part.unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
 

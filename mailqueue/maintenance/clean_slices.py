@@ -103,7 +103,7 @@ class Cleaner:
         async def forget(start: datetime) -> None:
             await self._view.tallies.forget(queue, start)
 
-        told = await self._view.tallies.of(queue, starts)
+        counted = await self._view.tallies.of(queue, starts)
         partitions = [(queue, start, bucket) for start in starts for bucket in range(slicing.buckets)]
         cleaned = await all_of(partitions, clean, PARTITIONS_AT_ONCE)
         suspicious = [partition for partition, one in zip(partitions, cleaned, strict=True) if one.suspects]
@@ -114,17 +114,17 @@ class Cleaner:
             slices = [
                 _sum(cleaned[first : first + slicing.buckets]) for first in range(0, len(cleaned), slicing.buckets)
             ]
-            await self._tell_others(queue, told, slices)
+            await self._tell_others(queue, counted, slices)
             await all_of(starts, forget, PARTITIONS_AT_ONCE)
         return _sum((*cleaned, *rescued))
 
     async def _tell_others(
-        self, queue: QueueName, told: Sequence[Sequence[WriterTally]], cleaned: Sequence[Cleaned]
+        self, queue: QueueName, counted: Sequence[Sequence[WriterTally]], cleaned: Sequence[Cleaned]
     ) -> None:
         """Where another program enqueued, live slices are counted by their rows from now on."""
         seen = (
             others_were_at_work(tallies, one.rows, one.rows - one.suspects)
-            for tallies, one in zip(told, cleaned, strict=True)
+            for tallies, one in zip(counted, cleaned, strict=True)
         )
         if self._view.own.tallies and any(seen):
             await self._view.foreign(queue)

@@ -21,7 +21,7 @@ IDS_MAX: Final = 500_000
 """How many mails or blobs are held in memory at once, about half a KiB each; more is refused."""
 
 DRAIN_MAX: Final = 50_000
-"""How many messages a drain holds unacked at once: AMQP counts what is in hand in 16 bits."""
+"""How many messages a drain holds unacked at once: AMQP counts what is unacked in 16 bits."""
 
 SETTLING: Final = timedelta(minutes=1)
 """How long a mail may be between its row and its message; a younger one is not yet called lost."""
@@ -132,7 +132,7 @@ class Reconciled:
     """The three sides of a queue, compared.
 
     Attributes:
-        lacking: how many live mails surely have no message; None where the broker does not tell what is in hand.
+        lacking: how many live mails surely have no message; None where the broker does not say what is unacked.
         surplus: how many messages surely belong to no row; None likewise.
         without_message: exactly which mails lack theirs; known after a drain only.
         only_in_broker: exactly which messages have neither row nor mark; known after a drain only.
@@ -230,8 +230,8 @@ def refuse_drain(queue: QueueName, depth: Depth, *, forced: bool) -> None:
     if max(depth.ready, depth.dead) > DRAIN_MAX:
         raise UnsafeRequest(
             f"{depth.ready:,} messages and {depth.dead:,} dead letters wait in {queue}, and a drain can hold "
-            f"{DRAIN_MAX:,} of each in hand at once",
-            mend="Leave --drain out: the counts are told without it.",
+            f"{DRAIN_MAX:,} of each unacked at once",
+            mend="Leave --drain out: the counts are reported without it.",
         )
     if forced:
         return
@@ -328,7 +328,7 @@ class Mended:
     Attributes:
         republished: mails whose message was published again.
         marked: mails that were taken out of the queue.
-        unkept: of those, the ones that nothing told of, and nothing was kept of: what the broker holds is dropped.
+        unkept: of those, the ones that no row and no file knew: what the broker holds is dropped.
         failed: what could not be done, in sentences.
     """
 

@@ -122,8 +122,8 @@ async def _marked(
     here = unlisted - await parts.view.marks.among(parts.queue, unlisted)
     unkept = here - await _kept_unlisted(parts, found, here, keeping)
     failed |= await _marked_unlisted(parts, found, unlisted)
-    told = tuple(f"{one} could not be marked: {why}" for one, why in failed.items())
-    return replace(done, marked=mark - failed.keys(), unkept=unkept - failed.keys(), failed=(*done.failed, *told))
+    refused = tuple(f"{one} could not be marked: {why}" for one, why in failed.items())
+    return replace(done, marked=mark - failed.keys(), unkept=unkept - failed.keys(), failed=(*done.failed, *refused))
 
 
 async def _kept_unlisted(

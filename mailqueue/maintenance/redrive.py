@@ -35,7 +35,7 @@ PUBLISHED_AT_ONCE: Final = 64
 """How many publishes wait for their confirms."""
 
 AT_ONCE: Final = 500
-"""How many dead letters are in hand at once; so many that cannot be read end a redrive, for none comes behind them."""
+"""How many dead letters are unacked at once; so many that cannot be read end a redrive, for none comes behind them."""
 
 
 async def republish(parts: Parts, older_than: timedelta, where: MailFilter, *, dry_run: bool) -> int:
@@ -130,7 +130,7 @@ async def _redriven(parts: Parts, letter: Delivery, known: _Known, done: Redrive
     try:
         queued = queued_of(letter.message.body)
     except BadPayload:
-        done.unreadable += 1  # it stays in hand, and goes back when all is done
+        done.unreadable += 1  # it stays unacked, and goes back when all is done
         return
     marked = await parts.view.marks.there(parts.queue, queued.enqueue_id)
     if not dry_run:

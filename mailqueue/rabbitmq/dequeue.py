@@ -185,7 +185,7 @@ class _Stream:
             while self._tasks:
                 await asyncio.wait(self._tasks)
             self._ready.fail(StopAsyncIteration())
-        except Exception as error:  # noqa: BLE001 - whoever asks for the next mail is told
+        except Exception as error:  # noqa: BLE001 - whoever asks for the next mail gets it
             self._ready.fail(error)
 
     async def end(self) -> None:
@@ -248,14 +248,14 @@ class _Stream:
             because = f": {found.silence}" if found.silence else ""
             _LOG.warning("queue %s: mail %s %s%s", queue, name, verdict.log, because)
         self._parts.counts.add(verdict.count, queue)
-        told = await self._tell(delivery, verdict.settling)
-        if verdict.takes_row and found.queued and told:
+        sent = await self._tell(delivery, verdict.settling)
+        if verdict.takes_row and found.queued and sent:
             await row_taken_back(self._parts, found.queued, slice_of_message(delivery.message))
         if verdict.forgets_blobs and found.queued:
             await self._parts.blob_cleanup.add(found.queued.blobs, dequeued=False)
 
     async def _tell(self, delivery: Delivery, settling: Settling) -> bool:
-        """Whether the broker was told; if it is gone it delivers again, and all is looked up anew."""
+        """Whether the broker got it; if it is gone it delivers again, and all is looked up anew."""
         try:
             await _TELLING[settling](delivery)
         except BrokerUnreachable as error:

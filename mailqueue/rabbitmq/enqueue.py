@@ -84,7 +84,7 @@ async def _undo(parts: Parts, queued: QueuedMail, error: BaseException, slice_st
 
 
 def _left(parts: Parts, error: BaseException, queued: QueuedMail, left: str) -> None:
-    told = f"The mail {queued.enqueue_id} was not undone in full: {left}."
-    _LOG.warning("queue %s: %s", parts.queue, told)
+    warning = f"The mail {queued.enqueue_id} was not undone in full: {left}."
+    _LOG.warning("queue %s: %s", parts.queue, warning)
     if isinstance(error, MailmendError):
-        error.mend = f"{told} See: mailmend queue reconcile --queue {parts.queue}"
+        error.mend = f"{warning} See: mailmend queue reconcile --queue {parts.queue}"

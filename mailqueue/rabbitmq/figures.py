@@ -65,8 +65,8 @@ async def sums_of(view: QueueView, queue: QueueName, before: TrafficSums | None 
         return None
     at = view.now
     slices = list(starts.live_slices(start, at, (await view.slicing()).window))
-    told = [one for tallies in await view.tallies.of(queue, slices) for one in tallies]
-    return TrafficSums(at, slices, sum(one.enqueued for one in told), sum(one.marked for one in told))
+    counted = [one for tallies in await view.tallies.of(queue, slices) for one in tallies]
+    return TrafficSums(at, slices, sum(one.enqueued for one in counted), sum(one.marked for one in counted))
 
 
 def pace_between(first: TrafficSums | None, second: TrafficSums | None) -> QueueRates | None:

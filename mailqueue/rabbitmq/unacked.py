@@ -122,8 +122,8 @@ class UnackedMail:
         )
         async with due.kept(parts.queue, listed) as changes:
             await row_taken_back(parts, self.queued, self.slice_start)
-            told = await self._tell_broker(self.delivery.ack)
-            changes.sure = told and not self.redelivered
+            sent = await self._tell_broker(self.delivery.ack)
+            changes.sure = sent and not self.redelivered
         parts.counts.add(QueueCount.RETRIED, parts.queue)
         return Settlement.RETRIED
 

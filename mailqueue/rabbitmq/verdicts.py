@@ -13,7 +13,7 @@ from model.queue.mails import QueuedMail
 
 
 class Settling(Enum):
-    """What the broker is told."""
+    """What the broker gets."""
 
     NOTHING = "nothing"  # yet: the consumer has the mail
     ACK = "ack"
@@ -69,7 +69,7 @@ class DeliveryVerdict(Enum):
 
     @property
     def takes_row(self) -> bool:
-        """Whether its row is removed after the broker was told: a dead letter is not listed."""
+        """Whether its row is removed after the broker got it: a dead letter is not listed."""
         return self is DeliveryVerdict.BLOB_MISSING
 
 

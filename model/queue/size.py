@@ -86,11 +86,11 @@ class SliceCount:
 
 def tallied(tallies: Iterable[WriterTally]) -> SliceCount | None:
     """The sum of a slice's tallies; None where they do not suffice and its rows must be read."""
-    told = tuple(tallies)
-    if not told or any(one.is_foreign for one in told):
+    writers = tuple(tallies)
+    if not writers or any(one.is_foreign for one in writers):
         return None
-    waiting = sum(one.enqueued - one.marked for one in told)
-    sure = waiting >= 0 and all(one.settled for one in told)
+    waiting = sum(one.enqueued - one.marked for one in writers)
+    sure = waiting >= 0 and all(one.settled for one in writers)
     return SliceCount(max(0, waiting), sure, CountedBy.TALLIES)
 
 
@@ -99,11 +99,11 @@ def others_were_at_work(tallies: Iterable[WriterTally], rows: int, marked: int) 
 
     Only where every sum is settled; fewer rows prove nothing, for a sweep may have been cut short.
     """
-    told = tuple(tallies)
-    if not all(one.settled for one in told):
+    writers = tuple(tallies)
+    if not all(one.settled for one in writers):
         return False
-    enqueued = sum(one.enqueued for one in told)
-    return rows > enqueued or (rows == enqueued and marked > sum(one.marked for one in told))
+    enqueued = sum(one.enqueued for one in writers)
+    return rows > enqueued or (rows == enqueued and marked > sum(one.marked for one in writers))
 
 
 def due_tallies_at(due_slice: datetime) -> datetime:
@@ -128,12 +128,12 @@ def due_tallied(due_slice: datetime, tallies: Iterable[WriterTally], now: dateti
 
 def size_of(counts: Iterable[SliceCount], delayed: Iterable[SliceCount]) -> Size:
     """The sum over the live slices, and over those of delayed mails."""
-    told, not_due = tuple(counts), tuple(delayed)
-    by_metadata = any(one.counted_by is CountedBy.METADATA for one in (*told, *not_due))
+    waiting, not_due = tuple(counts), tuple(delayed)
+    by_metadata = any(one.counted_by is CountedBy.METADATA for one in (*waiting, *not_due))
     return Size(
-        mails=sum(one.mails for one in told),
+        mails=sum(one.mails for one in waiting),
         delayed=sum(one.mails for one in not_due),
-        kind=SizeKind.EXACT if all(one.exact for one in (*told, *not_due)) else SizeKind.ESTIMATE,
-        slices_read=len(told),
+        kind=SizeKind.EXACT if all(one.exact for one in (*waiting, *not_due)) else SizeKind.ESTIMATE,
+        slices_read=len(waiting),
         counted_by=CountedBy.METADATA if by_metadata else CountedBy.TALLIES,
     )

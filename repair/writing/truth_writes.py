@@ -43,7 +43,7 @@ class WriterSettings:
     """How mail is written.
 
     Attributes:
-        strong: change the truth by conditional writes, as James does unless told otherwise.
+        strong: change the truth by conditional writes, as James does by default.
         stamp: where the stamp of projection writes comes from.
         skew_seconds: S, the greatest difference between any two clocks; StampSource.FLOOR rests on it.
         stamp_age_seconds: A; no write is under way for longer after its stamp was taken.

@@ -184,7 +184,7 @@ class TestErrors:
             return InTurn(memory)
         return awaited
 
-    async def test_a_missing_table_is_told_by_every_operation(self, broken: AsyncTables, k: str) -> None:
+    async def test_a_missing_table_is_reported_by_every_operation(self, broken: AsyncTables, k: str) -> None:
         operations: list[Callable[[], Awaitable[Any]]] = [
             lambda: broken.read(Read(NOWHERE, (k,))),
             lambda: broken.write(Put(NOWHERE, {"k": k, "v": "x"})),
@@ -266,7 +266,7 @@ class TestCancellation:
         assert turns > 1
 
 
-async def test_the_twin_fails_as_it_is_told_to(k: str) -> None:
+async def test_the_twin_fails_as_asked(k: str) -> None:
     memory = MemoryTables(micros)
 
     def surround(_: Any, __: Callable[[], Any]) -> Any:

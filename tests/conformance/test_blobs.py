@@ -149,7 +149,7 @@ class TestKeeping:
         await blobs.delete_all(ids)
 
     @pytest.mark.parametrize("others", [0, BULK_MIN])
-    async def test_of_many_what_others_may_refer_to_stays_and_what_is_no_id_is_told(
+    async def test_of_many_what_others_may_refer_to_stays_and_what_is_no_id_is_reported(
         self, kept: Kept, others: int
     ) -> None:
         blobs, shared = kept.blobs(), kept.blobs(BlobsMode.DEDUPLICATED)

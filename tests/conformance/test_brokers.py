@@ -348,7 +348,7 @@ async def test_what_a_lost_connection_brought_cannot_be_settled(settling: str, s
     await wait_for(broker, ready=0)
 
 
-async def test_consumers_that_were_lost_are_told_and_those_that_leave_are_not(scene: Scene) -> None:
+async def test_consumers_that_were_lost_are_reported_and_those_that_leave_are_not(scene: Scene) -> None:
     """One for each level that was consumed, each time; neither leaving nor closing is a loss."""
     broker, lost = scene.client(), list[str]()
     await broker.publish(SPOOL, ONE)

@@ -215,16 +215,16 @@ async def test_a_consumer_that_is_too_slow_for_the_broker_comes_back(
     assert "consuming from JamesMailQueue-workqueue-slow again" in caplog.text
 
 
-def test_a_broker_that_is_away_is_told_without_the_libraries_words(
+def test_a_broker_that_is_away_is_reported_without_the_libraries_words(
     own: OwnBroker, capfd: pytest.CaptureFixture[str]
 ) -> None:
     broker_settings = replace(settings_of(own), hosts=(Host(own.host, 1),), password="s3cr3t-of-nobody")
 
     async def story() -> None:
         broker = RabbitBroker(broker_settings, SystemClock())
-        with pytest.raises(BrokerUnreachable, match="does not answer") as told:
+        with pytest.raises(BrokerUnreachable, match="does not answer") as caught:
             await broker.depth(SPOOL)
-        assert "s3cr3t" not in f"{told.value} {told.value.__cause__!r}"
+        assert "s3cr3t" not in f"{caught.value} {caught.value.__cause__!r}"
         await broker.close()
 
     asyncio.run(story())
@@ -273,11 +273,11 @@ def test_a_tls_error_says_what_to_mend(
             ("RabbitMQ at ", broker.depth(SPOOL)),
             ("the broker's HTTP API at https://", api.facts(["q"])),
         ):
-            with pytest.raises(BrokerUnreachable) as told:
+            with pytest.raises(BrokerUnreachable) as caught:
                 await ask
-            assert what in told.value.what
-            assert f"{place}{named}:" in told.value.what
-            assert mend in told.value.mend
+            assert what in caught.value.what
+            assert f"{place}{named}:" in caught.value.what
+            assert mend in caught.value.mend
         await broker.close()
 
     asyncio.run(story())

@@ -102,7 +102,7 @@ class TestStatistics:
 
         assert rows
 
-    def test_every_figure_of_a_table_is_told(self, cluster: CassandraCluster, keyspace: str) -> None:
+    def test_every_figure_of_a_table_is_reported(self, cluster: CassandraCluster, keyspace: str) -> None:
         found = read_statistics(partial(ask_every_node, cluster), keyspace, ["imapuidtable"])
 
         assert (found.nodes_up, found.nodes_heard) == (1, 1)
@@ -207,7 +207,7 @@ class TestCommand:
 
 
 @pytest.mark.thorough
-def test_every_figure_is_told_by_cassandra_4_1_too(cassandra41: CassandraServer) -> None:
+def test_every_figure_is_reported_by_cassandra_4_1_too(cassandra41: CassandraServer) -> None:
     with connect(contact_of(cassandra41)) as older:
         found = read_statistics(partial(ask_every_node, older), "system_auth", ["roles"])
 

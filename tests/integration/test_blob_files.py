@@ -187,7 +187,7 @@ def test_a_full_disk_leaves_nothing_half(root: Path, blobs: NamedBlobs) -> None:
 
 
 @pytest.mark.parametrize("place", ["/proc/blobs", "a file"])
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path, place: str) -> None:
+def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path, place: str) -> None:
     (tmp_path / "a file").write_text("x")
     with pytest.raises(BlobsUnreachable, match="cannot be reached") as caught:
         open_files(tmp_path / place)

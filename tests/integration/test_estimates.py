@@ -18,7 +18,7 @@ def cluster(cassandra: CassandraServer) -> Iterator[CassandraCluster]:
         yield opened
 
 
-def test_a_keyspace_that_is_there_is_told_from_every_node(cluster: CassandraCluster) -> None:
+def test_a_keyspace_that_is_there_is_reported_from_every_node(cluster: CassandraCluster) -> None:
     sizes = sizes_in(cluster, "system_schema")
     tables = sizes["tables"]
     assert (tables.nodes_asked, tables.nodes) == (1, 1)

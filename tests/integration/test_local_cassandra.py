@@ -311,7 +311,7 @@ def test_down_where_nothing_is_is_fine(tmp_path: Path, capsys: pytest.CaptureFix
     assert "mailmend local up" in capsys.readouterr().out
 
 
-def test_passwords_and_tls_are_asked_for_where_wished(guarded: GuardedNode) -> None:
+def test_passwords_and_tls_are_asked_for_where_requested(guarded: GuardedNode) -> None:
     host, port = guarded.server.host, guarded.server.port
 
     assert probes.speaks_cql(host, port, tls=True)

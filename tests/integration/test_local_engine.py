@@ -71,7 +71,7 @@ def in_memory() -> Sequence[Suspect]:
     return suspects
 
 
-def errand(cluster: CassandraCluster, ledger: Ledger) -> RepairPolicy:
+def policy(cluster: CassandraCluster, ledger: Ledger) -> RepairPolicy:
     as_of = take_as_of(CLOCK, cluster, QUIET)
     return RepairPolicy(ledger.start(MAIL, "repair messages", as_of, {}).id, as_of, 5.0, MENDABLE)
 
@@ -83,7 +83,7 @@ def test_a_check_finds_the_damages_and_a_repair_leaves_only_lost_content(
     engine = LocalEngine(mail, ledger, CLOCK)
     detection = engine.detect(RepairSettings("mail", james_families()), SilentProgress())
     assert sorted(detection.suspects(), key=_order) == in_memory()
-    outcomes = list(detection.revisit(errand(cluster, ledger), SilentProgress()))
+    outcomes = list(detection.revisit(policy(cluster, ledger), SilentProgress()))
     detection.close()
     assert [one.error for one in outcomes if one.error] == []
     results = Counter((one.suspect.projection, one.result) for one in outcomes)
@@ -111,12 +111,12 @@ def test_counters_are_found_mended_and_taken_back(mail: Tables, ledger: Ledger, 
     assert {one.key for one in suspects} == {(box,) for box in boxes}
     leases = Leases(ledger.tables, CLOCK, "us")
     mender = CounterMender(mail, MAIL, james_families(), CLOCK, QUIET, ledger, leases)
-    job = errand(cluster, ledger)
+    job = policy(cluster, ledger)
     assert job.run is not None
     outcomes = list(mender.revisit(lambda: found(mail, ledger), job))
     assert [one.result for one in outcomes] == [Verdict.FIXED] * 3
     assert [one for one in found(mail, ledger) if one.projection == counts.name] == []
-    back = list(mender.undo(ledger.findings(job.run), errand(cluster, ledger)))
+    back = list(mender.undo(ledger.findings(job.run), policy(cluster, ledger)))
     assert [one.result for one in back] == [Verdict.FIXED] * 3
     for box in boxes:
         assert mail.read(Read(counts.table, (box,)))[0].row["count"] == before[box]["count"] + 40

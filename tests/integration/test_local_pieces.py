@@ -43,7 +43,7 @@ def test_a_port_that_is_taken_on_one_address_is_passed_over() -> None:
         assert free_port(["127.0.0.1", "127.0.0.2"], besides=_all_but(first, second)) == second
 
 
-def test_no_port_that_is_free_is_told_as_such() -> None:
+def test_no_port_that_is_free_is_reported_as_such() -> None:
     with pytest.raises(LocalServerError, match="no port between"):
         free_port(["127.0.0.1"], besides=_all_but())
 

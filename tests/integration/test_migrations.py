@@ -187,7 +187,7 @@ def test_killed_at_every_statement_it_ends_at_the_same(
     assert row["id"] == statements[1].attempt
 
 
-def test_what_the_server_refuses_is_told_in_its_own_words_and_can_be_mended(
+def test_what_the_server_refuses_is_reported_in_its_own_words_and_can_be_mended(
     mailmend: CommandLine, keyspace: str, tmp_path: Path
 ) -> None:
     wrong = {**SHOP, NAMES[2]: "ALTER TABLE orders WITH compaction = {'class': 'com.example.NoSuchStrategy'};\n"}

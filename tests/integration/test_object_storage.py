@@ -81,7 +81,7 @@ class TestRefusals:
 
     @every_ask
     @pytest.mark.parametrize("wrong", ["access_key", "secret_key"])
-    def test_wrong_keys_are_told_and_never_shown(self, s3: S3, s3_bucket: S3Settings, ask: Ask, wrong: str) -> None:
+    def test_wrong_keys_are_reported_and_never_shown(self, s3: S3, s3_bucket: S3Settings, ask: Ask, wrong: str) -> None:
         """By each request: where it was, what to check, but no key, the right or the wrong one."""
         error = refused(open_s3(s3.settings(s3_bucket.bucket, **{wrong: "wrong-in-a-test"})), ask)
         assert s3_bucket.place in str(error)
@@ -119,7 +119,7 @@ class TestRefusals:
 
 @pytest.mark.object_store
 @pytest.mark.usefixtures("hurried")
-def test_a_server_that_was_killed_is_told_and_found_again() -> None:
+def test_a_server_that_was_killed_is_reported_and_found_again() -> None:
     with throwaway_s3() as server:
         # Given blobs in a store
         blobs = open_s3(server.bucket())
@@ -220,7 +220,7 @@ class TestBulk:
         assert not twin.objects
         assert [asked.method for asked in twin.asked].count("POST") == tries <= 1 + RETRIES
 
-    def test_an_object_that_is_kept_from_us_is_told(self, twin: S3Twin) -> None:
+    def test_an_object_that_is_kept_from_us_is_reported(self, twin: S3Twin) -> None:
         twin.objects, twin.kept_from_us = dict.fromkeys(MANY, b"x"), {MANY[3]}
         error = refused(open_s3(twin.settings()), lambda blobs: blobs.store.remove_all(MANY))
         assert "it answered AccessDenied" in error.what
@@ -295,7 +295,7 @@ class TestSettings:
         assert "x-amz-security-token" not in twin.asked[0].headers
 
     @every_ask
-    def test_the_secret_is_neither_sent_nor_told(self, twin: S3Twin, ask: Ask) -> None:
+    def test_the_secret_is_neither_sent_nor_reported(self, twin: S3Twin, ask: Ask) -> None:
         twin.refusals = [(403, "SignatureDoesNotMatch")]
         error = refused(open_s3(twin.settings()), ask)
         assert SECRET not in f"{error!r} {error} {error.__cause__} {error.__cause__!r}"

@@ -332,7 +332,7 @@ def test_a_script_is_for_people_too_and_holds_no_password(granted: Granted) -> N
     assert all(line.startswith("--") for line in out.splitlines() if "PASSWORD" in line)
 
 
-def test_a_wrong_password_is_told_without_it(granted: Granted, tmp_path: Path) -> None:
+def test_a_wrong_password_is_reported_without_it(granted: Granted, tmp_path: Path) -> None:
     node = granted.node
     for username, password in (("mailmend_reader", "Wr0ng-Secret"), ("nobody", "Wr0ng-Secret"), ("", "")):
         ended = node.shell(tmp_path, username, password)("schema", "verify")

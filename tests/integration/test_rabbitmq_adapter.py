@@ -139,7 +139,7 @@ async def test_a_full_queue_refuses_and_nothing_is_in_doubt(rabbitmq: Broker, vh
     await broker.publish(SPOOL, ONE, 9)
 
 
-async def test_a_limit_is_told_as_one_and_passes(rabbitmq: Broker, vhost: str) -> None:
+async def test_a_limit_is_reported_as_one_and_passes(rabbitmq: Broker, vhost: str) -> None:
     """Of connections, of channels, of queues: who is in goes on, who is not is told what to look at."""
     user = f"u{vhost}"
     rabbitmq.api("PUT", f"users/{user}", {"password": "of-the-test", "tags": ""})
@@ -249,15 +249,15 @@ async def test_the_next_host_is_asked(scene: RabbitScene) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"password": "not-the-password"}, {"vhost": "not-there"}])
-async def test_a_refusal_is_told_without_the_password(
+async def test_a_refusal_is_reported_without_the_password(
     wrong: dict[str, str], caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], scene: RabbitScene
 ) -> None:
     with caplog.at_level(logging.DEBUG):
         settings = replace(scene.settings, **({"password": "s3cr3t-of-nobody"} | wrong))  # type: ignore[arg-type]
         broker = RabbitBroker(settings, SystemClock())
-        with pytest.raises(BrokerDenied) as told:
+        with pytest.raises(BrokerDenied) as caught:
             await broker.publish(SPOOL, ONE)
-        error: BaseException | None = told.value
+        error: BaseException | None = caught.value
         while error is not None:
             assert settings.password not in f"{error} {error!r} {error.args!r}"
             error = error.__cause__ or error.__context__
@@ -298,7 +298,7 @@ async def test_the_http_api_tells_unacked_messages_and_the_limit(rabbitmq: Broke
         await broker.close()
 
 
-def test_a_queue_of_which_nothing_is_told_yet_has_the_limit_of_its_version(rabbitmq: Broker, vhost: str) -> None:
+def test_a_queue_of_which_nothing_is_reported_yet_has_the_limit_of_its_version(rabbitmq: Broker, vhost: str) -> None:
     """The API tells of a new queue's limit some seconds late; the version is there at once."""
     version = int(rabbitmq.api("GET", "overview")["rabbitmq_version"].partition(".")[0])
     rabbitmq.api("PUT", f"queues/{vhost}/new", {"durable": True, "arguments": {"x-queue-type": "quorum"}})

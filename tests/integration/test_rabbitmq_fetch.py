@@ -107,13 +107,13 @@ def test_erlang_is_fetched_as_far_as_rabbitmq_needs_it(played: Played) -> None:
     assert not {"adduser", "<erlang-abi-17.0>"} & set(asked)
 
 
-def test_apt_is_told_of_its_own_world_only(played: Played) -> None:
+def test_apt_knows_of_its_own_world_only(played: Played) -> None:
     played.fetch()
     config = Path((played.folder / "config").read_text(encoding="utf-8").strip())
     assert config.is_relative_to(played.own.with_suffix(".new"))
 
 
-def test_a_waiting_person_is_told(played: Played) -> None:
+def test_a_waiting_person_sees_progress(played: Played) -> None:
     played.fetch()
     (line,) = played.said.getvalue().splitlines()
     assert "fetching RabbitMQ and Erlang" in line
@@ -135,7 +135,7 @@ def test_of_two_at_once_one_fetches_and_one_waits(played: Played) -> None:
     assert len(played.calls("update")) == 1
 
 
-def test_a_download_that_fails_is_told_and_tried_anew(played: Played) -> None:
+def test_a_download_that_fails_is_reported_and_tried_anew(played: Played) -> None:
     # Given a mirror that lets us down
     (played.folder / "fails").touch()
     # When the parts are fetched
@@ -162,16 +162,14 @@ def test_what_was_moved_is_made_anew_where_it_is(played: Played) -> None:
     assert not (root / "old").exists()
 
 
-def test_a_debian_without_its_library_of_secrets_is_told(played: Played) -> None:
+def test_a_debian_without_its_library_of_secrets_is_reported(played: Played) -> None:
     program = played.folder / "apt-cache"
     program.write_text(program.read_text(encoding="utf-8").replace("libssl3t64", "libssl9"), encoding="utf-8")
     with pytest.raises(LocalServerError, match="erlang-crypto of Debian trixie depends on nothing like libssl3"):
         played.fetch()
 
 
-def test_a_machine_without_debians_keys_is_told_how_to_have_them(
-    played: Played, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_machine_without_debians_keys_reads_how_to_have_them(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rabbitmq_parts, "KEYRING", NOWHERE)
     with pytest.raises(LocalServerError, match="cannot be verified") as caught:
         played.fetch()
@@ -179,7 +177,7 @@ def test_a_machine_without_debians_keys_is_told_how_to_have_them(
     assert not (played.folder / "calls").exists()
 
 
-def test_a_machine_with_half_of_apt_is_told_what_is_missing(played: Played) -> None:
+def test_a_machine_with_half_of_apt_reads_what_is_missing(played: Played) -> None:
     programs = played.folder / "programs"
     programs.mkdir()
     for name in ("apt-get", "apt-cache", "patchelf"):

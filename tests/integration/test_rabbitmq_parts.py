@@ -96,7 +96,7 @@ def test_the_one_that_the_environment_names_is_taken(tmp_path: Path) -> None:
     assert find_or_fetch(_machine(tmp_path / "cache"), system) == system
 
 
-def test_a_wrong_name_in_the_environment_is_told(tmp_path: Path) -> None:
+def test_a_wrong_name_in_the_environment_is_reported(tmp_path: Path) -> None:
     with pytest.raises(LocalServerError, match=HOME_VARIABLE) as caught:
         find_or_fetch(_machine(tmp_path, **{HOME_VARIABLE: str(tmp_path)}), NOWHERE)
     assert "sbin/rabbitmq-server" in str(caught.value)
@@ -232,7 +232,7 @@ def test_programs_use_the_c_library_that_came_with_them(tmp_path: Path) -> None:
     assert _said(patchelf, "--print-interpreter", library) != _said(patchelf, "--print-interpreter", program)
 
 
-def test_an_unknown_c_library_is_told(tmp_path: Path) -> None:
+def test_an_unknown_c_library_is_reported(tmp_path: Path) -> None:
     program = _tree(tmp_path, "epmd", b"\x7fELF")
     shutil.rmtree(tmp_path / "usr/lib/any-linux-gnu")
     with pytest.raises(LocalServerError, match="C library"):

@@ -60,7 +60,7 @@ class TestCluster:
         assert cluster.collection_times is (int(cluster.release_version.split(".")[0]) >= 5)
 
     @pytest.mark.usefixtures("keyspace")
-    def test_replication_is_told(self, cluster: CassandraCluster) -> None:
+    def test_replication_is_reported(self, cluster: CassandraCluster) -> None:
         assert cluster.replication_of(NAME)["class"].endswith("Strategy")
 
     @pytest.mark.parametrize("name", ["nowhere_at_all", "NOWHERE"])

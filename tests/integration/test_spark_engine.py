@@ -89,7 +89,7 @@ def test_what_spark_finds_its_executors_mend(
     monkeypatch.setattr(message_inconsistencies, "IN_DRIVER_MAX", 0)
     detection = engine.detect(SURVEY, SilentProgress())
     suspects = list(detection.suspects())
-    outcomes = list(detection.revisit(errand(cluster, ledger), SilentProgress()))
+    outcomes = list(detection.revisit(policy(cluster, ledger), SilentProgress()))
     detection.close()
     assert [one.error for one in outcomes if one.error] == []
     assert sorted(map(_name, outcomes)) == sorted((one.projection, str(one.key)) for one in suspects)
@@ -103,7 +103,7 @@ def _name(outcome: object) -> tuple[str, str]:
     return suspect.projection, str(suspect.key)
 
 
-def errand(cluster: CassandraCluster, ledger: Ledger) -> RepairPolicy:
+def policy(cluster: CassandraCluster, ledger: Ledger) -> RepairPolicy:
     as_of = take_as_of(CLOCK, cluster, Timing(no_writers=True))
     return RepairPolicy(ledger.start(MAIL, "repair messages", as_of, {}).id, as_of, 5.0, MENDABLE)
 
@@ -124,7 +124,7 @@ def test_what_is_not_there_is_said_plainly(
     engine: SparkEngine, change: dict[str, object], kind: type[MailmendError]
 ) -> None:
     wrong = {"session": engine.session, "contact": engine.contact, "keyspace": engine.keyspace} | change
-    with pytest.raises(kind) as told:
+    with pytest.raises(kind) as caught:
         SparkEngine(**wrong).detect(SURVEY, SilentProgress())  # type: ignore[arg-type]
-    assert "java" not in str(told.value).lower()
-    assert "Exception" not in str(told.value)
+    assert "java" not in str(caught.value).lower()
+    assert "Exception" not in str(caught.value)

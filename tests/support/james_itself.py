@@ -176,9 +176,9 @@ class JamesItself:
 @contextmanager
 def james_process(classpath: str, java: Path, log: Path) -> Iterator[JamesItself]:
     """The process, ended with the block; what James logs goes into a file."""
-    with log.open("wb") as told:
+    with log.open("wb") as output:
         command = [str(java), *_OPTIONS, "-cp", classpath, str(SOURCE)]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=told)
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output)
         try:
             yield JamesItself(process)
         finally:

@@ -205,10 +205,10 @@ def scan(world: World) -> list[Suspect]:
 
 def revisit(world: World, clock: Any, suspects: Sequence[Suspect], run: RunId, as_of: int) -> list[Finding]:
     """The product's second look, or a variant of it that is broken on purpose."""
-    errand = RepairPolicy(run, as_of, world.setting.skew * TICK / MICROS, MENDABLE)
-    fixer = Fixer(world.mail, world.ledger, clock, (world.setting.family,), errand, Pace(None, clock))
+    policy = RepairPolicy(run, as_of, world.setting.skew * TICK / MICROS, MENDABLE)
+    fixer = Fixer(world.mail, world.ledger, clock, (world.setting.family,), policy, Pace(None, clock))
     if world.setting.variant == "truth first":
-        fixer._looks = TruthFirst(world.mail, (world.setting.family,), errand)
+        fixer._looks = TruthFirst(world.mail, (world.setting.family,), policy)
     return list(fixer.revisit(suspects))
 
 

@@ -147,12 +147,12 @@ class World:
     def fail_in_ledger(self, when: Callable[[Operation], bool]) -> None:
         self.kept.surround = _failing(when)
 
-    def errand(self, **changes: Any) -> RepairPolicy:
+    def policy(self, **changes: Any) -> RepairPolicy:
         return replace(RepairPolicy(self.run, self.as_of, skew_seconds=5.0, only=MENDABLE), **changes)
 
     def revisit(self, suspects: Iterable[Suspect], **changes: Any) -> list[Finding]:
         pace = Pace(None, self.clock)
-        fixer = Fixer(self.mail, self.ledger, self.clock, self.families, self.errand(**changes), pace)
+        fixer = Fixer(self.mail, self.ledger, self.clock, self.families, self.policy(**changes), pace)
         return list(fixer.revisit(suspects))
 
 

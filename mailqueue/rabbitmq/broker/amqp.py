@@ -28,7 +28,7 @@ from repair.retries import AsyncRetries
 T = TypeVar("T")
 
 for _library in ("aio_pika", "aiormq"):
-    logging.getLogger(_library).addHandler(logging.NullHandler())  # what they log is raised, or told, by us
+    logging.getLogger(_library).addHandler(logging.NullHandler())  # what they log is raised or logged by us
 
 
 class Answer(Enum):

@@ -97,7 +97,7 @@ class _Shared:
     """What the consumers of one stream have in common.
 
     Attributes:
-        told: the losses already logged, by connection and reason: all consumers share a connection.
+        logged: the losses already logged, by connection and reason: all consumers share a connection.
         left: whether the stream is left, and nothing is consumed anew.
     """
 
@@ -106,7 +106,7 @@ class _Shared:
     prefetch: int
     on_lost: Callable[[], None]
     drain: Drain[RabbitDelivery] = field(default_factory=Drain)
-    told: set[tuple[int, str]] = field(default_factory=set)
+    logged: set[tuple[int, str]] = field(default_factory=set)
     left: asyncio.Event = field(default_factory=asyncio.Event)
 
     def tell_lost(self, name: str, why: str) -> None:
@@ -116,8 +116,8 @@ class _Shared:
         self.tell_once(f"the consumer of {name} was lost, and consumes anew", why)
 
     def tell_once(self, what: str, why: str) -> None:
-        if (self.link.generation, why) not in self.told:
-            self.told.add((self.link.generation, why))
+        if (self.link.generation, why) not in self.logged:
+            self.logged.add((self.link.generation, why))
             _LOG.warning("%s: %s", what, why)
 
 
@@ -153,7 +153,7 @@ class _Lane:
                 self._shared.tell_lost(self.name, why)
                 await self.close()
                 await self._reopened()
-        except Exception as error:  # noqa: BLE001 - whoever asks for the next delivery is told
+        except Exception as error:  # noqa: BLE001 - whoever asks for the next delivery gets it
             self._shared.drain.fail(error)
 
     async def close(self) -> None:

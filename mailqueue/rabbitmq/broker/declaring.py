@@ -54,7 +54,7 @@ class Declared:
         """The counts of each queue; None: there is no such queue. All are asked at once."""
         found = await asyncio.gather(*map(self._count, queues), return_exceptions=True)
         errors = [one for one in found if isinstance(one, BaseException)]
-        if errors:  # where a limit closes the connection, one is told so, and the others wait in vain
+        if errors:  # where a limit closes the connection, one call gets the error, the others wait in vain
             raise next((one for one in errors if not isinstance(one.__cause__, TimeoutError)), errors[0])
         return [one for one in found if not isinstance(one, BaseException)]
 

@@ -94,8 +94,8 @@ class Management:
         try:
             return self._answered(f"{urlsplit(self.settings.url).path.rstrip('/')}/api/{path}")
         except (OSError, http.client.HTTPException) as error:
-            told = tls_error(str(error), f"the broker's HTTP API at {self._place}")
-            raise told or self._unreachable(str(error) or type(error).__name__) from error
+            tls = tls_error(str(error), f"the broker's HTTP API at {self._place}")
+            raise tls or self._unreachable(str(error) or type(error).__name__) from error
 
     def _answered(self, path: str) -> tuple[int, bytes]:
         connection = self._connection()
@@ -131,7 +131,7 @@ class Management:
     def _unreachable(self, reason: str) -> BrokerUnreachable:
         return BrokerUnreachable(
             f"the broker's HTTP API at {self._place} does not answer: {reason}",
-            mend=f"Look whether the plugin rabbitmq_management is on, and at {_OPTION}; without it, less is told.",
+            mend=f"Look whether the plugin rabbitmq_management is on, and at {_OPTION}; without it, less is known.",
         )
 
 

@@ -39,7 +39,7 @@ def attribute_value(text: str) -> Any:
 def is_attribute(text: str) -> bool:
     """Whether James reads the text as an attribute; contents of unknown kinds are not checked."""
     try:
-        return _is_told(object_in(text, "the attribute"))
+        return _is_typed(object_in(text, "the attribute"))
     except (BadPayload, RecursionError):
         return False
 
@@ -101,8 +101,8 @@ def _is_number(value: int, allowed: range) -> bool:
     return not isinstance(value, bool) and value in allowed
 
 
-def _value_of(told: Any) -> Any:  # noqa: PLR0911 - one for each kind
-    match told:
+def _value_of(serialised: Any) -> Any:  # noqa: PLR0911 - one for each kind
+    match serialised:
         case {"serializer": "BooleanSerializer", "value": bool(value)}:
             return value
         case {"serializer": "IntSerializer", "value": int(value)} if _is_number(value, _INT):
@@ -118,26 +118,26 @@ def _value_of(told: Any) -> Any:  # noqa: PLR0911 - one for each kind
         case {"serializer": "MapSerializer", "value": dict(value)}:
             return {name: _value_of(part) for name, part in value.items()}
         case _:
-            return told
+            return serialised
 
 
-def _is_told(told: Any) -> bool:
-    value = _value_of(told)
-    if value is not told:
-        return _are_told(told["value"])
-    match told:
+def _is_typed(serialised: Any) -> bool:
+    value = _value_of(serialised)
+    if value is not serialised:
+        return _are_typed(serialised["value"])
+    match serialised:
         case {"serializer": str(serializer), "value": _}:
             return serializer not in _KINDS
         case _:
             return False
 
 
-def _are_told(value: Any) -> bool:
+def _are_typed(value: Any) -> bool:
     match value:
         case list():
-            return all(map(_is_told, value))
+            return all(map(_is_typed, value))
         case dict():
-            return all(map(_is_told, value.values()))
+            return all(map(_is_typed, value.values()))
         case _:
             return True
 

@@ -33,7 +33,7 @@ from model.queue.slices import EPOCH
 _MILLI: Final = timedelta(milliseconds=1)
 
 BODY_BYTES_MAX: Final = 128 * 2**20
-"""No broker takes messages that big unless told to; such a body is not even looked into."""
+"""No broker takes messages that big unless configured to; such a body is not even looked into."""
 
 STATE_DEFAULT: Final = "root"
 HOST_DEFAULT: Final = ("127.0.0.1", "localhost")
@@ -146,8 +146,8 @@ def _by_recipient(headers: Iterable[RecipientHeader]) -> Mapping[str, Mapping[st
 
 
 def _headers_in(value: Any) -> Iterable[RecipientHeader]:
-    for place, (recipient, told) in enumerate(mapping_of(value, "perRecipientHeaders").items()):
+    for place, (recipient, headers) in enumerate(mapping_of(value, "perRecipientHeaders").items()):
         field = f"perRecipientHeaders[{place}]"
-        for name, values in mapping_of(mapping_of(told, field).get("header"), f"{field}.header").items():
+        for name, values in mapping_of(mapping_of(headers, field).get("header"), f"{field}.header").items():
             for text in texts_of(values, f"{field}.header[{name}]"):
                 yield RecipientHeader(recipient, name, text)

@@ -63,14 +63,14 @@ class DelayedListing:
 
     async def count(self, queue: QueueName) -> list[SliceCount]:
         slices = await self._slices(queue)
-        told = await self._queues.tallies.of(queue, list(map(_tallies_at, slices)))
+        counted = await self._queues.tallies.of(queue, list(map(_tallies_at, slices)))
 
         async def count(place: int) -> SliceCount:
-            summed = due_tallied(slices[place][0].due_slice, told[place], self._queues.now)
+            summed = due_tallied(slices[place][0].due_slice, counted[place], self._queues.now)
             if summed is not None:
                 return summed
             rows = await self._rows(queue, slices[place])
-            counted_by = CountedBy.METADATA if rows or told[place] else CountedBy.TALLIES
+            counted_by = CountedBy.METADATA if rows or counted[place] else CountedBy.TALLIES
             return SliceCount(rows, exact=True, counted_by=counted_by)
 
         return await all_of(range(len(slices)), count, SLICES_AT_ONCE)

@@ -166,7 +166,7 @@ class MarkLookups:
             for answer in some.values():
                 answer.cancel()
             raise
-        except Exception as error:  # noqa: BLE001 - whoever waits is told what it was
+        except Exception as error:  # noqa: BLE001 - whoever waits gets it
             for answer in some.values():
                 _tell(answer, error)
             return

@@ -129,7 +129,7 @@ class QueueView(KnownQueues):
             where: what is meant.
             after: what was seen last.
             include_delayed: whether those that are not due yet are meant too.
-            on_broken: told of each row that cannot be read; such rows are logged besides.
+            on_broken: called with each row that cannot be read; such rows are logged besides.
         """
         if not include_delayed and where.whereabouts is None:
             where = replace(where, whereabouts=Whereabouts.WAITING)
@@ -149,10 +149,10 @@ class QueueView(KnownQueues):
         await self.tallies.flush()
         slicing, starts = await self.live(queue)
         delayed = await self._delayed.count(queue) if self._delayed is not None else []
-        told = await self.tallies.of(queue, starts)
+        counted = await self.tallies.of(queue, starts)
 
         async def count(place: int) -> SliceCount:
-            return await self._count(queue, starts[place], told[place], slicing.buckets)
+            return await self._count(queue, starts[place], counted[place], slicing.buckets)
 
         return size_of(await all_of(range(len(starts)), count, SLICES_AT_ONCE), delayed)
 
@@ -167,13 +167,13 @@ class QueueView(KnownQueues):
         return waiting + (await self._delayed.recount(queue) if self._delayed is not None else Recounted())
 
     async def _count(
-        self, queue: QueueName, slice_start: datetime, told: Sequence[WriterTally], buckets: int
+        self, queue: QueueName, slice_start: datetime, counted: Sequence[WriterTally], buckets: int
     ) -> SliceCount:
         """A sum of tallies is an estimate where others may enqueue who count nothing."""
-        summed = tallied(told)
+        summed = tallied(counted)
         if summed is not None:
             return replace(summed, exact=summed.exact and not self.own.shared)
-        if not told and await self.slices.is_empty(queue, slice_start, buckets):
+        if not counted and await self.slices.is_empty(queue, slice_start, buckets):
             return SliceCount(0, exact=True, counted_by=CountedBy.TALLIES)
         unmarked = await self.slices.count_unmarked(queue, slice_start, buckets)
         return SliceCount(unmarked, exact=True, counted_by=CountedBy.METADATA)

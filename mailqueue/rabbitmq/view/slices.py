@@ -1,7 +1,7 @@
 """Reading slices: rows page by page, marks in bulk, and only what is still in the queue is kept.
 
 What this costs is bounded by the names below. Only metadata is read, never a blob. A row that no mail can be made of
-is told of and left out: one of them never breaks a listing, and still counts as a mail of the queue.
+is reported and left out: one of them never breaks a listing, and still counts as a mail of the queue.
 """
 
 import logging

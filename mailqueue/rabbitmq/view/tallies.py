@@ -4,7 +4,7 @@ Slices of delayed mails have theirs beside them, a millisecond after the slice's
 
 Each process owns rows of sliceTallies that nobody else writes, and writes sums into them, never differences: writing
 one twice does nothing. Before it changes anything in a slice it says that its row is not settled, and takes that back
-when all that it began is told: so a process that was killed leaves an honest "estimate", until the slice is gone or
+when all that it began is written: so a process that was killed leaves an honest "estimate", until the slice is gone or
 somebody counts again. What is not settled:
 - what is under way, and what failed half-way (a write without an answer may have been done);
 - marks that somebody else may have put at the same time.
@@ -67,14 +67,14 @@ class _Sums:
     """What one process knows of one slice, and what its row says (None: unknown)."""
 
     writer: UUID
-    told_at: int
+    written_at: int
     enqueued: int = 0
     marked: int = 0
     sure: bool = True
     is_foreign: bool = False
     pending: int = 0
-    untold: int = 0
-    told: WriterTally | None = None
+    unwritten: int = 0
+    written: WriterTally | None = None
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def tally(self, *, settled: bool) -> WriterTally:
@@ -86,21 +86,21 @@ class _Sums:
 
     @property
     def is_open(self) -> bool:
-        return self.told is not None and not self.told.settled
+        return self.written is not None and not self.written.settled
 
     @property
     def idle(self) -> bool:
-        return not self.pending and not self.untold and not self.turn.locked()
+        return not self.pending and not self.unwritten and not self.turn.locked()
 
     def add(self, changes: Changes) -> None:
         self.enqueued += changes.enqueued
         self.marked += changes.marked
         self.sure &= changes.sure
-        self.untold += changes.enqueued + changes.marked + (not changes.sure)
+        self.unwritten += changes.enqueued + changes.marked + (not changes.sure)
 
 
 @dataclass(frozen=True, slots=True)
-class ToldAt:
+class TallyRow:
     """What a process tells of a slice, and when it last did, in microseconds."""
 
     tally: WriterTally
@@ -122,7 +122,7 @@ class Recounted:
 class SliceTallies:
     """What this process has counted, and what all of them tell.
 
-    Without a table for it nothing is counted, and nothing told.
+    Without a table for it nothing is counted or written.
     """
 
     def __init__(self, tables: AsyncTables, clock: Clock, own: OwnTables) -> None:
@@ -152,7 +152,7 @@ class SliceTallies:
         finally:
             sums.pending -= 1
         if self._is_due(sums) and not sums.turn.locked():
-            await self._told(place, sums)
+            await self._write_due(place, sums)
 
     async def foreign(self, queue: QueueName, slice_start: datetime) -> None:
         """Record that programs without tallies put mails into the slice."""
@@ -160,13 +160,13 @@ class SliceTallies:
             async with self.counting(queue, slice_start):
                 sums = self._sums_of((queue, slice_start))
                 sums.is_foreign = True
-            await self._told((queue, slice_start), sums)
+            await self._write_due((queue, slice_start), sums)
 
     async def flush(self) -> None:
         """Write what is not written; what fails is kept for the next flush."""
         for place, sums in list(self._sums.items()):
-            if sums.untold or sums.is_open:
-                await self._told(place, sums)
+            if sums.unwritten or sums.is_open:
+                await self._write_due(place, sums)
 
     async def of(self, queue: QueueName, slice_starts: Sequence[datetime]) -> list[list[WriterTally]]:
         """The tallies of every process, for each of the slices."""
@@ -175,19 +175,19 @@ class SliceTallies:
         together = range(0, len(slice_starts), LOOKED_UP_TOGETHER)
         some = [tuple(slice_starts[first : first + LOOKED_UP_TOGETHER]) for first in together]
         reads = [Read(SLICE_TALLIES, (queue,), among=starts) for starts in some]
-        told: dict[datetime, list[WriterTally]] = {start: [] for start in slice_starts}
+        found: dict[datetime, list[WriterTally]] = {start: [] for start in slice_starts}
         for answer in await answered(self._tables, self._retries, reads):
             for seen in answer:
-                told[seen.row["timerangestart"]].append(WriterTally.of(seen.row))
-        return list(told.values())
+                found[seen.row["timerangestart"]].append(WriterTally.of(seen.row))
+        return list(found.values())
 
-    async def told(self, queue: QueueName, slice_start: datetime) -> list[ToldAt]:
+    async def rows_of(self, queue: QueueName, slice_start: datetime) -> list[TallyRow]:
         """The tallies of every process for the slice, and their times."""
         if not self._kept:
             return []
         read = Read(SLICE_TALLIES, (queue, slice_start), times=True)
         seen = await self._retries.call(lambda: self._tables.read(read))
-        return [ToldAt(WriterTally.of(one.row), one.newest or 0) for one in seen]
+        return [TallyRow(WriterTally.of(one.row), one.newest or 0) for one in seen]
 
     async def recount(
         self, queue: QueueName, places: Sequence[datetime], rows: Callable[[datetime], Awaitable[int]]
@@ -206,7 +206,7 @@ class SliceTallies:
 
     async def renew(self, queue: QueueName, slice_start: datetime) -> None:
         """Write the rows of a slice again, so that they live as long as its mails; newer ones stay."""
-        for one in await self.told(queue, slice_start):
+        for one in await self.rows_of(queue, slice_start):
             await self._retries.write(self._tables, replace(self._put(queue, slice_start, one.tally), at=one.at + 1))
 
     async def forget(self, queue: QueueName, slice_start: datetime) -> None:
@@ -217,10 +217,10 @@ class SliceTallies:
     async def _recount(
         self, queue: QueueName, slice_start: datetime, rows: Callable[[datetime], Awaitable[int]]
     ) -> bool | None:
-        """Whether the sum was wrong; None where that cannot be told now."""
-        before = await self.told(queue, slice_start)
+        """Whether the sum was wrong; None where nobody can say now."""
+        before = await self.rows_of(queue, slice_start)
         unmarked = await rows(slice_start)
-        if await self.told(queue, slice_start) != before or any(map(self._is_alive, before)):
+        if await self.rows_of(queue, slice_start) != before or any(map(self._is_alive, before)):
             return None
         missing = unmarked - sum(one.tally.enqueued - one.tally.marked for one in before)
         rewritten = [replace(one.tally, settled=True) for one in before if not one.tally.settled]
@@ -230,7 +230,7 @@ class SliceTallies:
             await self._retries.write(self._tables, self._put(queue, slice_start, tally))
         return bool(missing)
 
-    def _is_alive(self, one: ToldAt) -> bool:
+    def _is_alive(self, one: TallyRow) -> bool:
         return not one.tally.settled and self._clock.micros() - one.at < SILENT_SECONDS * MICROS
 
     def _sums_of(self, place: _Place) -> _Sums:
@@ -247,8 +247,8 @@ class SliceTallies:
             del self._sums[idle]
 
     def _is_due(self, sums: _Sums) -> bool:
-        aged = self._clock.micros() - sums.told_at >= FLUSH_SECONDS * MICROS
-        return sums.untold >= FLUSH_CHANGES or (sums.untold > 0 and aged)
+        aged = self._clock.micros() - sums.written_at >= FLUSH_SECONDS * MICROS
+        return sums.unwritten >= FLUSH_CHANGES or (sums.unwritten > 0 and aged)
 
     async def _open(self, place: _Place, sums: _Sums) -> None:
         """Write that the row is not settled, before anything is changed."""
@@ -258,10 +258,10 @@ class SliceTallies:
             if not sums.is_open:
                 await self._write(place, sums, sums.tally(settled=False))
 
-    async def _told(self, place: _Place, sums: _Sums) -> None:
+    async def _write_due(self, place: _Place, sums: _Sums) -> None:
         try:
             async with sums.turn:
-                if sums.untold or sums.told != sums.tally(settled=sums.settled):
+                if sums.unwritten or sums.written != sums.tally(settled=sums.settled):
                     await self._write(place, sums, sums.tally(settled=sums.settled))
             self._retire(place, sums)
         except MailmendError as error:
@@ -274,11 +274,11 @@ class SliceTallies:
 
     async def _write(self, place: _Place, sums: _Sums, tally: WriterTally) -> None:
         """Until the write succeeds, the row's content is unknown."""
-        untold, sums.told = sums.untold, None
-        sums.told_at = self._clock.micros()
+        unwritten, sums.written = sums.unwritten, None
+        sums.written_at = self._clock.micros()
         await self._retries.write(self._tables, self._put(*place, tally))
-        sums.told = tally
-        sums.untold -= untold
+        sums.written = tally
+        sums.unwritten -= unwritten
 
     def _put(self, queue: QueueName, slice_start: datetime, tally: WriterTally) -> Put:
         row = {

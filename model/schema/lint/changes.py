@@ -71,7 +71,7 @@ def _changed_later(table: Table, *, known: bool) -> Iterator[Hit]:
     "T6",
     "Timestamps of the writer's own on time windows",
     Severity.WARNING,
-    "A window is told from the newest write time in an SSTable. A row with an old timestamp lands in the window of "
+    "The newest write time in an SSTable decides its window. A row with an old timestamp lands in the window of "
     "today and is kept as long as that; one from the future keeps a whole SSTable from expiring.",
     "Let the driver stamp writes; for late fixes count on some SSTables that stay longer.",
     docs="managing/operating/compaction/twcs.html",

@@ -63,7 +63,7 @@ def twin(monkeypatch: pytest.MonkeyPatch) -> SchemaTwin:
         ("empty", (2, "no mail", "mailmend schema apply --keyspace empty")),
     ],
 )
-def test_each_standing_is_told_with_its_exit_code_and_the_next_step(
+def test_each_standing_is_reported_with_its_exit_code_and_the_next_step(
     twin: SchemaTwin, capsys: pytest.CaptureFixture[str], keyspace: str, expected: tuple[int, str, str]
 ) -> None:
     code, standing, told = expected

@@ -238,7 +238,7 @@ def test_an_upgrade_note_is_shown_run_and_then_done(cluster: MigrationCluster, m
     assert cluster.untouched
 
 
-def test_what_an_upgrade_note_sent_is_told_to_scripts(cluster: MigrationCluster, mailmend: CommandLine) -> None:
+def test_what_an_upgrade_note_sent_is_reported_to_scripts(cluster: MigrationCluster, mailmend: CommandLine) -> None:
     cluster.keyspaces["mail"] = UNFOLLOWED
     told = mailmend("schema", "apply", "--optional", "save-date", "--json").json
     assert (told["keyspace"], told["optional"], told["name"]) == ("mail", "save-date", "save-date")

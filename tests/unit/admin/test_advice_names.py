@@ -88,7 +88,7 @@ class TestNames:
         assert told["traffic"]["mails_per_second"]["source"] == "measured"
         assert all(set(one) == {"setting", "value", "why"} for one in told["queue"]["reasons"])
 
-    def test_a_trial_is_told_by_choice_and_kind_of_read(self) -> None:
+    def test_a_trial_is_reported_by_choice_and_kind_of_read(self) -> None:
         messages = document(advised())["messages"]
 
         assert (messages["strategy"], messages["present"]) == ("SizeTieredCompactionStrategy", None)
@@ -133,7 +133,7 @@ class TestNames:
 
         assert (told["history_days"], told["changes_per_message"], told["window_days"]) == (365, 1.5, 30)
 
-    def test_statistics_are_told_table_by_table(self) -> None:
+    def test_statistics_are_reported_table_by_table(self) -> None:
         told = document(advised(TRIED, imapuidtable=FIGURES, messagev3=TableFigures()))["statistics"]
 
         assert (told["nodes_up"], told["nodes_heard"]) == (3, 2)
@@ -153,7 +153,7 @@ class TestNames:
 class TestPage:
     """What a person sees."""
 
-    def test_a_figure_that_nobody_told_is_said_to_be_untold(self) -> None:
+    def test_a_figure_that_nobody_reported_is_said_to_be_unknown(self) -> None:
         untold = page(advised(TRIED, imapuidtable=replace(FIGURES, partitions=None, disk_bytes=0)))
 
         row = next(line for line in untold.splitlines() if line.strip().startswith("imapuidtable"))

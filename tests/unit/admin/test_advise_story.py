@@ -62,7 +62,7 @@ class TestLooking:
         assert cluster.carried_out == []
         assert list(tables.scan(Scan(JAMES_TABLE, ("messageid", "modseq")))) == before
 
-    def test_the_present_compaction_is_told_as_it_is(self) -> None:
+    def test_the_present_compaction_is_reported_as_it_is(self) -> None:
         for choice in CompactionChoice:
             message_id = JAMES.table("messageidtable")
             assert message_id is not None
@@ -136,7 +136,7 @@ class TestTrial:
             advised(MailCluster(JAMES), on(server))
         assert not set(first.held) & set(second.held)
 
-    def test_an_older_server_is_not_told_to_use_what_it_lacks(self) -> None:
+    def test_an_older_server_is_not_asked_to_use_what_it_lacks(self) -> None:
         cluster = MailCluster(JAMES)
         cluster.release_version = "4.1.10"
         best = TrialServer(sstables=lambda keyspace: 1 if keyspace.endswith("unified") else 9)

@@ -37,7 +37,7 @@ class TestCautions:
 
         assert "renews no row" in caution
 
-    def test_rows_written_at_once_are_told(self) -> None:
+    def test_rows_written_at_once_are_reported(self) -> None:
         (caution,) = _cautions(None, tried(700, by_birth=True))
 
         assert "favours twcs" in caution

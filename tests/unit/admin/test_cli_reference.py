@@ -36,7 +36,7 @@ def test_the_page_does_not_depend_on_the_terminal(monkeypatch: pytest.MonkeyPatc
     assert reference.page_text() == PAGE
 
 
-def test_a_page_that_is_not_is_told_and_written_anew(
+def test_a_page_that_is_not_is_reported_and_written_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(reference, "PAGE", tmp_path / "cli.md")

@@ -58,7 +58,7 @@ def found(ended: Ended) -> dict[str, Any]:
     return cast("dict[str, Any]", json.loads(ended.out)["findings"])
 
 
-def test_the_whole_story_goes_as_it_is_told(shell: InProcess) -> None:
+def test_the_whole_story_goes_as_it_is_reported(shell: InProcess) -> None:
     """Loaded, broken in every way, found, mended but for what is a person's, undone, redone."""
     demo.play(cast("Shell", shell), DemoRequest(engine="local"), Caller())
 

@@ -92,7 +92,7 @@ def test_a_crash_without_room_for_a_log_is_still_one_line(
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError(), PipeClosed()])
-def test_a_reader_who_went_away_is_not_told_anything(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_reader_who_went_away_gets_nothing(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
     assert ending_of(_raises(error)) == PIPE_CLOSED
     assert capsys.readouterr().err == ""
 

@@ -149,7 +149,7 @@ def test_the_drawing_is_xml_with_every_text_in_it() -> None:
     assert {'a<b & "c"', "imapUidTable", "truth"} <= texts
 
 
-def test_a_live_keyspace_is_told_in_the_models_words() -> None:
+def test_a_live_keyspace_is_reported_in_the_models_words() -> None:
     columns = (*IMAP_UID.columns, Column("mystery", "text"))
     lived = replace(IMAP_UID, columns=columns, options={"bloom_filter_fp_chance": "0.01", "cdc": "true"})
     theirs = Table("theirs", (Column("k", "int", Kind.PARTITION),))
@@ -185,7 +185,7 @@ def test_a_keyspace_without_mail_has_tables_and_no_truth() -> None:
         families_in("mail", half)
 
 
-def test_files_are_written_checked_and_told(tmp_path: Path) -> None:
+def test_files_are_written_checked_and_reported(tmp_path: Path) -> None:
     shell, folder = command_line(tmp_path), tmp_path / "out"
     asked = ("schema", "export", "--dir", str(folder), "--json")
 

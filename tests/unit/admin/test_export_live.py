@@ -47,12 +47,12 @@ def with_options(**options: str) -> Table:
     return replace(THEIRS, options=options)
 
 
-def test_what_nobody_asked_for_is_not_told() -> None:
+def test_what_nobody_asked_for_is_not_reported() -> None:
     assert "Options:" not in page_of(with_options(**{name: default for name, (default, _) in FRESH.items()}))
 
 
 @pytest.mark.parametrize("option", FRESH)
-def test_what_somebody_asked_for_is_told_alone(option: str) -> None:
+def test_what_somebody_asked_for_is_reported_alone(option: str) -> None:
     asked = {name: default for name, (default, _) in FRESH.items()} | {option: FRESH[option][1]}
     (line,) = [line for line in page_of(with_options(**asked)).splitlines() if line.startswith("Options:")]
     assert line == f"Options: `{option} = {FRESH[option][1]}`."
@@ -63,7 +63,7 @@ def test_options_stand_in_the_order_of_their_names() -> None:
     assert "Options: `cdc = true`, `memtable = 'trie'`." in page
 
 
-def test_an_option_that_is_not_known_is_told() -> None:
+def test_an_option_that_is_not_known_is_reported() -> None:
     assert "Options: `tomorrow = 1`." in page_of(with_options(tomorrow="1"))
 
 

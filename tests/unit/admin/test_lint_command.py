@@ -78,7 +78,7 @@ def config(tmp_path: Path, text: str) -> str:
     return written(tmp_path, f"[schema.lint]\n{text}\n", "config.toml")
 
 
-def test_a_finding_is_told_with_place_reason_fix_and_reference(mailmend: CommandLine, tmp_path: Path) -> None:
+def test_a_finding_is_reported_with_place_reason_fix_and_reference(mailmend: CommandLine, tmp_path: Path) -> None:
     """The line of the file stands there with a caret under the piece that is meant; each reason is told once."""
     file = written(tmp_path, "-- events\n" + BAD + BAD.replace("events", "others"))
     ended = mailmend("schema", "lint", file, "--rule", "T1")
@@ -96,7 +96,7 @@ def test_a_finding_is_told_with_place_reason_fix_and_reference(mailmend: Command
     assert lines[-1] == "apache_james: 2 warnings."
 
 
-def test_nothing_found_is_told_too(mailmend: CommandLine, tmp_path: Path) -> None:
+def test_nothing_found_is_reported_too(mailmend: CommandLine, tmp_path: Path) -> None:
     ended = mailmend("schema", "lint", written(tmp_path, GOOD), "--keyspace", "shop")
     assert (ended.code, ended.out) == (0, "shop: nothing found.\n")
 
@@ -184,7 +184,7 @@ def test_a_note_alone_fails_nobody_unless_asked(mailmend: CommandLine, tmp_path:
         (("a.cql", "--repair-interval", "soon"), "is not a duration"),
     ],
 )
-def test_wrong_use_is_told_in_words(
+def test_wrong_use_is_reported_in_words(
     mailmend: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], message: str
 ) -> None:
     written(tmp_path, GOOD)
@@ -194,7 +194,7 @@ def test_wrong_use_is_told_in_words(
     assert message in " ".join(ended.err.split())
 
 
-def test_what_is_no_cql_is_told_with_file_line_column_and_caret(mailmend: CommandLine, tmp_path: Path) -> None:
+def test_what_is_no_cql_is_reported_with_file_line_column_and_caret(mailmend: CommandLine, tmp_path: Path) -> None:
     file = written(tmp_path, "CREATE TABLE a (k int PRIMARY KEY);\nCREATE TABEL b (k int PRIMARY KEY);")
     ended = mailmend("schema", "lint", file)
     assert ended.code == 2

@@ -75,7 +75,7 @@ def test_any_piece_of_any_text_can_be_shown(text: str, data: st.DataObject) -> N
     assert sum("^" in line and set(line.strip()) == {"^"} for line in lines) >= 1
 
 
-def test_reasons_are_broken_to_the_width_and_told_once() -> None:
+def test_reasons_are_broken_to_the_width_and_reported_once() -> None:
     lines = lines_of(finding("one"), finding("two"), width=60)
     assert max(len(line) for line in lines if "https://" not in line) <= 60
     assert sum(line.lstrip().startswith("why ") for line in lines) == 1
@@ -124,7 +124,7 @@ def test_json_says_the_same_as_the_lines(tmp_path: Path) -> None:
     assert [(one["rule"], one["because"]) for one in document["ignored"]] == [("T8", "it may")]
 
 
-def test_rules_are_told_whole() -> None:
+def test_rules_are_reported_whole() -> None:
     told = " ".join(text_of(tuple(rule_parts(RULES))).split())
     for rule in RULES:
         assert rule.title in told

@@ -23,7 +23,7 @@ def test_every_rule_and_every_reason_is_on_it() -> None:
     assert all(f"| {one.rule} | `{one.table}` | {one.reason} |" in page for one in CATALOG_IGNORES)
 
 
-def test_a_page_that_is_not_is_told_and_written_anew(
+def test_a_page_that_is_not_is_reported_and_written_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(lint_page, "PAGE", tmp_path / "lint.md")

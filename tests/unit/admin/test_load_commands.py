@@ -93,7 +93,7 @@ class TestLoad:
         assert (refused.code, "--again" in refused.err) == (2, True)
         assert (grown.json["stored"], again.json["stored"]) == (1, 3)
 
-    def test_the_sums_are_told_to_people_with_what_to_do_next(
+    def test_the_sums_are_reported_to_people_with_what_to_do_next(
         self, mailmend: CommandLine, cluster: ClusterTwin, tmp_path: Path
     ) -> None:
         """Stored, refused by name, and lagging: with the command that mends them."""

@@ -479,7 +479,7 @@ class TestResults:
         assert set(checked) == set(dry) == set(mended) == set(undone) == set(lags)
         assert [one["command"] for one in (checked, mended, undone, lags)] == ["check", "repair", "undo", "repair lags"]
 
-    def test_raw_suspects_are_told_without_waiting(
+    def test_raw_suspects_are_reported_without_waiting(
         self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin
     ) -> None:
         """`--no-recheck` neither waits nor looks again; with a recheck the delay is waited for once."""

@@ -8,7 +8,7 @@ from admin.progress import LINE_EVERY_SECONDS, PlainLines, progress_line, progre
 from tests.support.clock import VirtualClock
 
 
-def test_a_stage_is_told_when_it_begins_and_when_it_ends() -> None:
+def test_a_stage_is_reported_when_it_begins_and_when_it_ends() -> None:
     stream, clock = io.StringIO(), VirtualClock()
     lines = PlainLines(stream, clock)
 
@@ -43,7 +43,7 @@ def test_a_line_tells_how_long_it_takes_yet() -> None:
     assert line == "scan: 250,000 of 1,000,000, 25,000/s, about 30 s left"
 
 
-def test_no_time_and_no_total_are_no_trouble() -> None:
+def test_no_time_and_no_total_are_no_error() -> None:
     assert progress_line("scan", 0, None, 0, 0) == "scan: 0"
 
 

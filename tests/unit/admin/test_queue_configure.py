@@ -54,7 +54,7 @@ def test_what_james_set_is_shown(mailmend: CommandLine, cluster: ClusterTwin) ->
     assert ["0", "1h", "1", "1,000"] in [line.split() for line in ended.out.splitlines()]
 
 
-def test_a_change_is_set_and_told_with_what_is_next(mailmend: CommandLine, cluster: ClusterTwin) -> None:
+def test_a_change_is_set_and_reported_with_what_is_next(mailmend: CommandLine, cluster: ClusterTwin) -> None:
     """What is not named stays as it is; James must be told as well."""
     james_was_here(cluster)
     ended = mailmend("queue", "configure", "--slice-window", "30m", "--buckets", "2")

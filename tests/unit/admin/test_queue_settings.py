@@ -170,7 +170,7 @@ def test_james_may_keep_blobs_in_cassandra() -> None:
     )
 
 
-def test_a_place_is_told_without_keys() -> None:
+def test_a_place_is_reported_without_keys() -> None:
     address = BlobsAddress(Store.S3, "mails", "https://s3.example.org")
     assert address.place == "the bucket mails at https://s3.example.org"
 

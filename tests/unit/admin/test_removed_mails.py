@@ -117,7 +117,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         list(read_removed_mails(tmp_path / "none"))
 
 
-def test_whoever_can_do_without_the_end_is_told(file: Path) -> None:
+def test_whoever_can_do_without_the_end_is_reported(file: Path) -> None:
     kept(file, (listed(1), b"one"))
     kept(file, (listed(2), b"two"))
     file.write_bytes(file.read_bytes()[:-20])

@@ -170,7 +170,7 @@ class TestBound:
         with pytest.raises(CannotReach, match="away"):
             draw_sample(tables_of([3], CannotReach("the node is away")), LIVE, 10, Silent())
 
-    def test_progress_is_told_of_both_stages(self) -> None:
+    def test_progress_is_reported_of_both_stages(self) -> None:
         progress = SilentProgress()
 
         draw_sample(tables_of([3, 4]), LIVE, 50, progress)

@@ -115,7 +115,7 @@ def test_what_is_ignored_is_there_suppressed_with_its_reason(tmp_path: Path) -> 
     assert [rule["id"] for rule in log["runs"][0]["tool"]["driver"]["rules"]] == ["T1", "T4", "T13"]
 
 
-def test_every_rule_is_told_also_when_nothing_is_found(tmp_path: Path) -> None:
+def test_every_rule_is_reported_also_when_nothing_is_found(tmp_path: Path) -> None:
     _, log, _ = reported(tmp_path, text="")
     check_log(log)
     assert log["runs"][0]["results"] == []

@@ -113,7 +113,7 @@ def test_every_option_is_explained_and_every_command_speaks_json(name: str) -> N
 
 
 @pytest.mark.parametrize("name", ["plan", "apply", "history", "force-unlock", "grants", "export", "verify", "adopt"])
-def test_exit_codes_are_told(mailmend: CommandLine, name: str) -> None:
+def test_exit_codes_are_reported(mailmend: CommandLine, name: str) -> None:
     out = " ".join(mailmend("schema", name, "--help").out.split())
     assert re.search(r"Exit codes: 0 ", out)
     assert "2 " in out.partition("Exit codes:")[2]
@@ -203,7 +203,7 @@ def test_an_unknown_command_is_refused(mailmend: CommandLine) -> None:
     assert (ended.code, "migrate" in ended.err) == (2, True)
 
 
-def test_who_names_a_keyspace_that_is_not_there_is_told_alike(
+def test_who_names_a_keyspace_that_is_not_there_gets_the_same_error(
     mailmend: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By every command that only looks: exit 2, the name, and what to do."""

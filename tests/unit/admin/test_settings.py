@@ -201,7 +201,7 @@ def test_what_is_no_setting_of_spark_is_refused(text: str) -> None:
 )
 def test_a_secret_of_spark_is_refused_unseen(name: str) -> None:
     """Command lines are public; the message names the file that is not, and not the value."""
-    with pytest.raises(WrongUse, match=r"spark-defaults\.conf") as told:
+    with pytest.raises(WrongUse, match=r"spark-defaults\.conf") as caught:
         parse_spark_setting(f"{name}=hunter2")
-    assert name in str(told.value)
-    assert "hunter2" not in str(told.value)
+    assert name in str(caught.value)
+    assert "hunter2" not in str(caught.value)

@@ -114,10 +114,10 @@ def test_the_size_of_a_row_follows_from_the_size_of_a_partition() -> None:
     assert figures_of(statistics=statistics).row_bytes.value == ROW_BYTES
 
 
-def test_the_nodes_hint_window_is_measured_where_it_is_told() -> None:
-    told = figures_of(statistics=Statistics({}, hint_window_seconds=86_400)).hint_window_seconds
+def test_the_nodes_hint_window_is_measured_where_it_is_reported() -> None:
+    figure = figures_of(statistics=Statistics({}, hint_window_seconds=86_400)).hint_window_seconds
 
-    assert (told.value, told.source) == (86_400, FigureSource.MEASURED)
+    assert (figure.value, figure.source) == (86_400, FigureSource.MEASURED)
     assert figures_of().hint_window_seconds.source is FigureSource.ASSUMED
 
 

@@ -65,7 +65,7 @@ def test_the_replayed_rows_are_those_of_the_sample(messages: list[SampledMessage
         assert seen.newest == (message.changed_at or message.added_at)
 
 
-def test_each_choice_is_told_its_own_sstables_and_bytes(messages: list[SampledMessage]) -> None:
+def test_each_choice_is_reported_its_own_sstables_and_bytes(messages: list[SampledMessage]) -> None:
     server = TrialServer(sstables=lambda keyspace: 24 if keyspace.endswith("twcs") else 2)
 
     results = trial_on(server).run(messages)
@@ -176,7 +176,7 @@ def test_the_best_of_several_times_counts() -> None:
     assert taken == dict(zip(CompactionChoice, ([500_000], [200_000], [300_000]), strict=True))
 
 
-def test_every_stage_is_told_before_it_begins() -> None:
+def test_every_stage_is_reported_before_it_begins() -> None:
     progress = SilentProgress()
     messages = [one_message(at * 10, None, messageid=uuid_at(at), uid=at) for at in range(1, 9)]
 

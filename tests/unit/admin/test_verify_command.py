@@ -149,7 +149,7 @@ def test_an_edited_file_is_drift_with_its_mend() -> None:
     assert "0002_pre_labels.cql" in told
 
 
-def test_what_is_pending_is_told_with_the_command_that_shows_it() -> None:
+def test_what_is_pending_is_reported_with_the_command_that_shows_it() -> None:
     verified = of_shop(declared_by(MIGRATIONS[:3]), LedgerRecord(HISTORY[:3]))
     told = text_of(verify_document(verified))
     assert verified.exit == 0
@@ -167,7 +167,7 @@ def test_an_adopted_keyspace_tells_what_has_changed_since() -> None:
     assert verified.exit == 0
 
 
-def test_a_keyspace_of_james_that_was_not_adopted_is_told_how() -> None:
+def test_a_keyspace_of_james_that_was_not_adopted_is_answered_with_how() -> None:
     told = text_of(verify_document(VerifyResult("mail", None, verify_ours(served(JAMES_3_8.schema), (), None))))
     assert "mailmend schema adopt --keyspace mail" in told
 
@@ -202,7 +202,7 @@ def test_who_made_a_mail_keyspace_is_said(*, made_here: bool) -> None:
     assert ("mailmend schema adopt --keyspace mail" in told) is not made_here
 
 
-def test_a_folder_with_odd_signs_can_be_typed_as_it_is_told() -> None:
+def test_a_folder_with_odd_signs_can_be_typed_as_it_is_reported() -> None:
     verified = VerifyResult(
         "shop", Path("our db's"), verify_migrations(without_tables(LIVE, "places"), MIGRATIONS, LedgerRecord(HISTORY))
     )

@@ -128,7 +128,7 @@ class TestContact:
         assert "secret" not in repr(contact) + repr(settings)
 
     @pytest.mark.parametrize("names", [True, False])
-    def test_names_in_certificates_are_demanded_where_wished(self, *, names: bool) -> None:
+    def test_names_in_certificates_are_demanded_where_requested(self, *, names: bool) -> None:
         contact = contact_of(ConnectionSettings(tls=Tls(Path("/ca.pem"), hostnames=names)))
 
         assert (contact.tls_hostnames, contact.tls) == (names, True)

@@ -130,7 +130,7 @@ def test_while_the_schema_is_being_changed_nobody_adopts(scene: Scene) -> None:
     assert scene.states() == []
 
 
-def test_a_keyspace_that_is_not_there_is_told() -> None:
+def test_a_keyspace_that_is_not_there_is_reported() -> None:
     with pytest.raises(UnknownKeyspace, match="mailmend schema apply"):
         look_at(SchemaTwin(), KEYSPACE, None)
 

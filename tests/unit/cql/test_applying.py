@@ -36,7 +36,7 @@ def test_nothing_is_created_in_a_whole_keyspace_of_james(generation: Generation)
     assert planned(SchemaTwin(mail=live), complete=True).empty
 
 
-def test_what_a_keyspace_of_james_lacks_is_told_and_withheld() -> None:
+def test_what_a_keyspace_of_james_lacks_is_reported_and_withheld() -> None:
     twin = SchemaTwin(mail=without_tables(served(JAMES_3_9.schema), "firstunseen", "messagev3", "subscription"))
     withheld, asked = planned(twin), planned(twin, complete=True)
     assert [one.creates for one in withheld.withheld] == ["table messageV3", "table firstUnseen"]

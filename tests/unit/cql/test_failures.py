@@ -133,7 +133,7 @@ def test_a_keyspace_that_is_gone_is_unknown(said: str) -> None:
     assert "schema apply" in error.mend
 
 
-def test_other_refusals_are_told_in_the_servers_words() -> None:
+def test_other_refusals_are_reported_in_the_servers_words() -> None:
     wrapped = '<Error from server: code=2000 [Syntax error in CQL query] message="line 1:0 no viable alternative">'
     assert str(failure(DriverFailure.REFUSED, said=wrapped)).endswith("imapUidTable: line 1:0 no viable alternative")
 
@@ -152,13 +152,13 @@ class TestNoContact:
         assert "'nowhere'" in error.what
         assert "--local-dc" in error.mend
 
-    def test_refused_credentials_are_told_apart(self) -> None:
+    def test_refused_credentials_are_distinguished(self) -> None:
         error = no_contact(DriverFailure.DENIED, "bad credentials", "10.0.0.1:9042", None)
         assert type(error) is AccessDenied
         assert "--password-file" in error.mend
 
 
-def test_a_missing_permission_is_told_with_role_and_resource() -> None:
+def test_a_missing_permission_is_reported_with_role_and_resource() -> None:
     said = (
         'Error from server: code=2100 [Unauthorized] message="User mailmend_reader has no SELECT permission on '
         '<table mail.firstunseen> or any of its parents"'
@@ -194,7 +194,7 @@ VERIFY = f"{TRIED}[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: "
         (f"{TRIED}EOF occurred in violation of protocol (_ssl.c:2427)", "hung up on TLS", "--tls-cert"),
     ],
 )
-def test_each_reason_is_told_with_what_to_do(said: str, what: str, mend: str) -> None:
+def test_each_reason_is_reported_with_what_to_do(said: str, what: str, mend: str) -> None:
     error = tls_failure(said, AT, tls=True)
 
     assert error is not None

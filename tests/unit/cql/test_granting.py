@@ -81,7 +81,7 @@ def test_resources_are_read_as_servers_list_them(text: str, resource: Resource) 
     assert grant_cql(holding.held[0].grant, "r") == f"GRANT SELECT ON {resource} TO r;"
 
 
-def test_what_is_inherited_keeps_its_source_and_a_superuser_is_told() -> None:
+def test_what_is_inherited_keeps_its_source_and_a_superuser_is_reported() -> None:
     server = Server(
         roles=[{"super": False}, {"super": True}],
         permissions=[listed("<table mail.t>", role="parent"), listed("<table mail.t>")],
@@ -100,14 +100,14 @@ def test_an_unknown_role_holds_nothing() -> None:
         holding_of(Server(fails=WrongUse("something else")), "r")
 
 
-def test_who_may_not_ask_is_told_who_may() -> None:
+def test_who_may_not_ask_learns_who_may() -> None:
     with pytest.raises(AccessDenied, match="superuser"):
         holding_of(Server(fails=AccessDenied("You are not authorized to view ann's permissions")), "r")
     with pytest.raises(WrongUse, match="nobody logs in"):
         holding_of(Server(fails=AccessDenied("You have to be logged in and not anonymous to do this")), "r")
 
 
-def test_what_a_role_holds_is_told_in_one_order() -> None:
+def test_what_a_role_holds_is_reported_in_one_order() -> None:
     rows = [
         listed("<table mail.b>", "SELECT"),
         listed("<keyspace mail>", "MODIFY"),

@@ -74,7 +74,7 @@ def test_a_write_that_was_lost_stops_the_applier_and_the_next_goes_on(number: in
 
 
 @pytest.mark.parametrize("number", [1, 3, CONDITIONALS])
-def test_a_write_that_was_lost_is_told_as_doubt(number: int) -> None:
+def test_a_write_that_was_lost_is_reported_as_doubt(number: int) -> None:
     stage = Stage()
     stage.ledger.surround = Doubt(number, carried_out=False)
     with pytest.raises(DoubtfulWrite):

@@ -253,7 +253,7 @@ def test_statements_come_with_their_files_in_order() -> None:
     assert [placed.file for placed in statements_of(texts)] == ["b.cql", "a.cql", "a.cql"]
 
 
-def test_what_is_no_cql_is_told_with_its_file() -> None:
+def test_what_is_no_cql_is_reported_with_its_file() -> None:
     with pytest.raises(CqlSyntaxError, match=r"b\.cql, line 2, column 1") as refused:
         statements_of({"a.cql": "DROP TABLE a;", "b.cql": "DROP TABLE a;\nCREAT TABLE b (k int PRIMARY KEY);"})
     assert "^" in str(refused.value)

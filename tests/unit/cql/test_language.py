@@ -302,7 +302,7 @@ class TestTables:
             ("a int PRIMARY KEY", " WITH", "expected CLUSTERING ORDER BY"),
         ],
     )
-    def test_what_no_table_can_be_is_told(self, columns: str, options: str, problem: str) -> None:
+    def test_what_no_table_can_be_is_reported(self, columns: str, options: str, problem: str) -> None:
         assert problem in refusal(f"CREATE TABLE t ({columns}){options}").problem.replace("COMPACT STORAGE, ", "")
 
     @pytest.mark.parametrize(

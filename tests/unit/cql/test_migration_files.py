@@ -86,7 +86,7 @@ def test_a_folder_in_a_files_place_is_named(tmp_path: Path) -> None:
         read_folder(tmp_path)
 
 
-def test_bad_syntax_is_told_with_file_line_column_and_caret(tmp_path: Path) -> None:
+def test_bad_syntax_is_reported_with_file_line_column_and_caret(tmp_path: Path) -> None:
     written(tmp_path, {"0001_pre_a.cql": "CREATE TABLE a (k int PRIMARY KEY);\nALTER TABEL a ADD b int;\n"})
     with pytest.raises(CqlSyntaxError, match=r"0001_pre_a\.cql, line 6, column 7") as refused:
         read_folder(tmp_path)

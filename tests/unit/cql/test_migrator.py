@@ -199,7 +199,7 @@ def test_a_table_that_is_created_again_keeps_its_id() -> None:
     assert stage.server.ids[KEYSPACE, "orders"] == str(drawn)
 
 
-def test_what_the_server_would_refuse_is_told_before_anything_is_run() -> None:
+def test_what_the_server_would_refuse_is_reported_before_anything_is_run() -> None:
     stage = Stage()
     wrong = folder({**SHOP, NAMES[3]: "ALTER TABLE orders ADD label int;\n"})
     with pytest.raises(BadMigration, match=r"0004_pre_places\.cql, line 5: the server would refuse it"):
@@ -235,7 +235,7 @@ def test_a_node_that_does_not_answer_counts_as_one_that_disagrees() -> None:
         stage.apply(FOLDER)
 
 
-def test_a_node_that_is_down_is_told_and_does_not_block() -> None:
+def test_a_node_that_is_down_is_reported_and_does_not_block() -> None:
     stage = Stage()
     stage.server.down = ("10.0.0.3",)
     with pytest.raises(SchemaDisagreement, match=r"not every node is up, before anything was changed: 10\.0\.0\.3"):

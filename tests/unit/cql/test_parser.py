@@ -358,7 +358,9 @@ WRONG: tuple[tuple[str, int, int, str, str], ...] = (
 @pytest.mark.parametrize(
     ("text", "line", "column", "told", "mend"), WRONG, ids=[f"{text[:30]}: {told}" for text, _, _, told, _ in WRONG]
 )
-def test_what_is_wrong_is_told_at_its_place_in_words(text: str, line: int, column: int, told: str, mend: str) -> None:
+def test_what_is_wrong_is_reported_at_its_place_in_words(
+    text: str, line: int, column: int, told: str, mend: str
+) -> None:
     with pytest.raises(CqlSyntaxError) as refused:
         parse(text)
     error = refused.value
@@ -373,7 +375,7 @@ def test_what_is_wrong_is_told_at_its_place_in_words(text: str, line: int, colum
     assert f"\n{shown}\n{caret}" in str(error)
 
 
-def test_the_file_is_told_where_it_is_known() -> None:
+def test_the_file_is_reported_where_it_is_known() -> None:
     with pytest.raises(CqlSyntaxError) as refused:
         parse("USE")
     told = refused.value.in_file("0001_pre_begin.cql")
@@ -381,7 +383,7 @@ def test_the_file_is_told_where_it_is_known() -> None:
 
 
 @pytest.mark.parametrize("word", ["CAPTURE", "consistency", "COPY", "exit", "login", "source", "tracing", "Show"])
-def test_commands_of_cqlsh_are_told_apart_from_typing_errors(word: str) -> None:
+def test_commands_of_cqlsh_are_distinguished_from_typing_errors(word: str) -> None:
     with pytest.raises(CqlSyntaxError) as refused:
         parse(f"USE k; {word} x")
     error = refused.value

@@ -173,7 +173,7 @@ TOKENS: tuple[tuple[str, TokenKind], ...] = (
 
 
 @pytest.mark.parametrize(("text", "kind"), TOKENS)
-def test_each_kind_of_token_is_told_alone_and_among_others(text: str, kind: TokenKind) -> None:
+def test_each_kind_of_token_is_reported_alone_and_among_others(text: str, kind: TokenKind) -> None:
     assert next((token.kind, token.text) for token in tokens_of(text)) == (kind, text)
     token = list(tokens_of(f"a\n {text}\n;"))[1]
     assert (token.kind, token.text, token.start, token.end) == (kind, text, 3, 3 + len(text))
@@ -207,7 +207,7 @@ NEVER_ENDING = (
 
 
 @pytest.mark.parametrize(("text", "line", "column", "told"), NEVER_ENDING)
-def test_what_never_ends_is_told_where_it_begins(text: str, line: int, column: int, told: str) -> None:
+def test_what_never_ends_is_reported_where_it_begins(text: str, line: int, column: int, told: str) -> None:
     with pytest.raises(CqlSyntaxError, match="line ") as refused:
         list(tokens_of(text))
     assert (refused.value.line, refused.value.column) == (line, column)

@@ -118,7 +118,7 @@ def test_the_choice_of_compaction_is_rendered_into_three_tables(choice: Compacti
     assert rolled(stage, compaction=choice).plan.empty
 
 
-def test_a_server_that_lacks_the_compaction_is_told_of_before_anything_is_done() -> None:
+def test_a_server_that_lacks_the_compaction_is_reported_of_before_anything_is_done() -> None:
     stage = Stage()
     stage.server.release_version = "4.1.10"
     with pytest.raises(WrongUse, match="UnifiedCompactionStrategy"):
@@ -217,7 +217,7 @@ def test_while_the_nodes_disagree_nothing_is_run(stage: Stage) -> None:
     assert stage.server.carried_out == []
 
 
-def test_what_the_server_refuses_is_told_and_what_was_done_stands(stage: Stage) -> None:
+def test_what_the_server_refuses_is_reported_and_what_was_done_stands(stage: Stage) -> None:
     stage.server.refuses = "imapUidTable"
     with pytest.raises(WrongUse, match="the server would not"):
         stage.migrator().run_optional(KEYSPACE, SAVE_DATE)

@@ -174,7 +174,7 @@ class TestJson:
         assert encode(value) == text
         assert decode(cql_type, json.loads(json.dumps(encode(value)))) == value
 
-    def test_instants_are_told_in_utc(self) -> None:
+    def test_instants_are_reported_in_utc(self) -> None:
         there = INSTANT.astimezone(timezone(timedelta(hours=9)))
         assert encode(there) == "2026-11-20T17:40:18.255Z"
 
@@ -210,7 +210,7 @@ class TestJson:
             lambda inner: st.lists(inner) | st.frozensets(st.text()) | st.dictionaries(st.text(), inner),
         )
     )
-    def test_anything_can_be_told_in_json(self, value: Any) -> None:
+    def test_anything_can_be_reported_in_json(self, value: Any) -> None:
         assert json.loads(json.dumps(encode(value))) == encode(value)
 
     @given(instant=st.datetimes(timezones=st.timezones()))

@@ -92,7 +92,7 @@ def test_a_contact_travels_whole() -> None:
     assert pickle.loads(pickle.dumps(contact)) == contact
 
 
-def test_the_password_is_never_told() -> None:
+def test_the_password_is_never_reported() -> None:
     assert "secret" not in repr(Contact(username="me", password="secret"))
 
 

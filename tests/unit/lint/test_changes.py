@@ -184,14 +184,14 @@ def test_names_of_columns_are_compared_as_the_server_knows_them() -> None:
         assert bool(findings(f"{quoted}BEGIN BATCH {writes} APPLY BATCH;", "T17")) is differ
 
 
-def test_what_is_written_whole_is_told_once() -> None:
+def test_what_is_written_whole_is_reported_once() -> None:
     text = table(columns="k int PRIMARY KEY, tags set<text>")
     text += "BEGIN BATCH INSERT INTO t (k, tags) VALUES (1, {'a'}); APPLY BATCH;"
     (found,) = findings(text, "T14", rewritten=frozenset({("t", "tags")}))
     assert (found.statement, pointed_at(text, [found])) == (1, ["t"])
 
 
-def test_a_batch_is_told_by_its_kind_and_its_tables() -> None:
+def test_a_batch_is_reported_by_its_kind_and_its_tables() -> None:
     tables = PLAIN + table("named", "name text PRIMARY KEY")
     writes = "INSERT INTO named (name) VALUES ('a'); DELETE FROM p WHERE k = 1; DELETE FROM p WHERE k = 2;"
     (found,) = findings(f"{tables}BEGIN BATCH {writes} APPLY BATCH;", "T17")

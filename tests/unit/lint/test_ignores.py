@@ -52,7 +52,7 @@ def test_ignores_cover_a_table_in_any_case_or_all_tables() -> None:
     assert reasoned(text, Ignore("T1", "a", "other")) == [("T8", "a", None, False), ("T8", "b", "near", True)]
 
 
-def test_what_covers_nothing_is_told() -> None:
+def test_what_covers_nothing_is_reported() -> None:
     text = f"-- lint: ignore T1: {REASON}\n{table('a', gc_grace_seconds=1)}"
     subject = subject_of(text)
     found, notes = lint(subject), notes_among(subject.statements)
@@ -106,7 +106,7 @@ def test_an_ignore_of_settings_is_refused_in_words(rule: Any, at: Any, reason: A
         parse_ignore(rule, at, reason)
 
 
-def test_reasons_are_told_on_one_line() -> None:
+def test_reasons_are_reported_on_one_line() -> None:
     assert parse_ignore(" T5 ", " t ", "first\n   second") == Ignore("T5", "t", "first second")
 
 
@@ -166,7 +166,7 @@ def test_a_note_covers_what_is_pointed_at_elsewhere_only_for_its_own_table() -> 
     assert reasoned(later) == [("T8", "a", None, False)]
 
 
-def test_what_covers_something_is_not_told_as_idle() -> None:
+def test_what_covers_something_is_not_reported_as_idle() -> None:
     text = table("a", gc_grace_seconds=1) + table("b", gc_grace_seconds=1, compaction=windows())
     found = lint(subject_of(text))
     assert unused_among((Ignore("T8", "b", REASON), Ignore("T1", "b", REASON)), found) == ()

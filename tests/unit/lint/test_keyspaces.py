@@ -89,7 +89,9 @@ def test_an_index_is_found_whatever_it_is_called() -> None:
         ("frozen<set<uuid>>", "full(v)", None),
     ],
 )
-def test_how_many_values_there_may_be_is_told_by_the_type(kind: str, target: str, severity: Severity | None) -> None:
+def test_how_many_values_there_may_be_is_reported_by_the_type(
+    kind: str, target: str, severity: Severity | None
+) -> None:
     text = table(columns=f"k int PRIMARY KEY, v {kind}") + f"CREATE INDEX by_v ON t ({target});"
     assert [one.severity for one in findings(text, "T23")] == ([severity] if severity else [])
     assert findings(text, "T23", ServerRelease.SCYLLA) == ()

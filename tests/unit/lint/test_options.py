@@ -102,7 +102,7 @@ def test_options_that_a_class_takes_are_fine(compaction: str) -> None:
     assert findings(table(compaction=compaction), "T11") == ()
 
 
-def test_what_an_older_compression_was_called_is_told_what_it_is_called_now() -> None:
+def test_what_an_older_compression_was_called_is_reported_as_what_it_is_called_now() -> None:
     text = table(compression="{'sstable_compression': 'LZ4Compressor', 'chunk_length_kb': 8, 'crc_check_chance': 1}")
     assert sorted(one.subject for one in findings(text, "T11")) == [
         "compression.chunk_length_kb",
@@ -256,7 +256,7 @@ def test_a_statement_tells_of_its_table_in_any_case() -> None:
 
 
 @pytest.mark.parametrize("release", [C41, C5])
-def test_paxos_is_told_with_its_own_fix_of_tables_that_are_written_with_if(release: ServerRelease) -> None:
+def test_paxos_is_reported_with_its_own_fix_of_tables_that_are_written_with_if(release: ServerRelease) -> None:
     text = table() + table("plain") + "INSERT INTO plain (k) VALUES (1); DELETE FROM t WHERE k = 1 IF EXISTS;"
     (found,) = findings(text, "T24", release, paxos_variant="v1", conditional=frozenset({"known"}))
     assert found.text == "the server uses the first variant of Paxos, and these are written with IF: t"
@@ -282,7 +282,7 @@ def test_paxos_is_told_with_its_own_fix_of_tables_that_are_written_with_if(relea
         (table('"T"') + 'INSERT INTO "T" (nothing) VALUES (1);', '"T"'),
     ],
 )
-def test_what_cannot_be_carried_out_is_told_of_its_object(text: str, about: str) -> None:
+def test_what_cannot_be_carried_out_is_reported_of_its_object(text: str, about: str) -> None:
     assert [one.table for one in findings(text, "K2")] == [about]
 
 

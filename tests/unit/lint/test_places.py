@@ -150,7 +150,7 @@ def test_a_table_is_pointed_at_under_any_spelling(name: str) -> None:
     assert (found.statement, found.file) == (1, FILE)
 
 
-def test_the_first_unknown_rule_is_told_whatever_the_order() -> None:
+def test_the_first_unknown_rule_is_reported_whatever_the_order() -> None:
     for wanted in (["Z1", "A1"], ["A1", "Z1"]):
         with pytest.raises(WrongUse, match="there is no rule 'A1'") as refused:
             rules_named(wanted)

@@ -85,12 +85,12 @@ def test_windows_are_read_with_their_unit(strategy: str, options: dict[str, str]
         (timedelta(days=3650), "3,650 days"),
     ],
 )
-def test_durations_are_told_in_their_largest_whole_unit(duration: timedelta, text: str) -> None:
+def test_durations_are_reported_in_their_largest_whole_unit(duration: timedelta, text: str) -> None:
     assert words(duration) == text
 
 
 @given(st.integers(0, 10**9))
-def test_no_duration_is_told_shorter_or_longer_than_it_is(seconds: int) -> None:
+def test_no_duration_is_reported_shorter_or_longer_than_it_is(seconds: int) -> None:
     number, unit = words(timedelta(seconds=seconds)).replace(",", "").split()
     units = {"day": 86400, "hour": 3600, "minute": 60, "second": 1}
     assert int(number) * units[unit.removesuffix("s")] == seconds

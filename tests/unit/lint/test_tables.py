@@ -143,7 +143,7 @@ def test_what_is_wrong_with_a_table_is_pointed_at() -> None:
         (90, 60, "rows of truth expire after 90 seconds, those of copy expire after 1 minute"),
     ],
 )
-def test_how_long_each_stays_is_told(truth: int, copy: int, told: str) -> None:
+def test_how_long_each_stays_is_reported(truth: int, copy: int, told: str) -> None:
     text = table("truth", default_time_to_live=truth) + table("copy", default_time_to_live=copy)
     assert [one.text for one in findings(text, "T19", projections=(("truth", "copy"),))] == [told]
 
@@ -176,7 +176,7 @@ def test_partitions_of_booleans_are_counted_and_named() -> None:
         ("d time", True),
     ],
 )
-def test_what_bounds_a_partition_is_told_by_type_or_name(partition: str, *, bounded: bool) -> None:
+def test_what_bounds_a_partition_is_reported_by_type_or_name(partition: str, *, bounded: bool) -> None:
     name = partition.split(maxsplit=1)[0]
     text = table(columns=f"{partition}, at timestamp, PRIMARY KEY ({name}, at)")
     assert bool(findings(text, "T15")) is not bounded

@@ -101,7 +101,7 @@ def test_the_heap_is_stated_and_its_collector_fits(heap: int, collector: str) ->
 
 
 @pytest.mark.parametrize(("major", "allowed"), [(17, False), (21, True)])
-def test_newer_java_is_told_to_allow_the_security_manager(major: int, allowed: bool) -> None:
+def test_newer_java_is_asked_to_allow_the_security_manager(major: int, allowed: bool) -> None:
     """Cassandra sets one at start; Java 21 forbids it unless told, Java 17 does not know that it could."""
     command = _command(Java(Path("/j"), major))
     assert ("-Djava.security.manager=allow" in command) is allowed

@@ -107,7 +107,7 @@ def test_nothing_of_the_environment_reaches_it(site: Site, java_home: Path) -> N
 @pytest.mark.parametrize(
     "text", [None, "", "nothing", "[default]\n", "[default]\naws_access_key_id = x\n", "[other]\na = b\n"]
 )
-def test_keys_that_cannot_be_read_are_told_without_them(site: Site, text: str | None) -> None:
+def test_keys_that_cannot_be_read_are_reported_without_them(site: Site, text: str | None) -> None:
     if text is not None:
         keys_file(site).write_text(text, encoding="ascii")
     with pytest.raises(LocalServerError, match="cannot be read") as caught:

@@ -111,7 +111,7 @@ def test_each_process_carries_its_mark_in_its_command(launches: tuple[Launch, ..
     assert server.mark not in " ".join(epmd.command)
 
 
-def test_a_rabbitmq_without_erlang_is_told(tmp_path: Path) -> None:
+def test_a_rabbitmq_without_erlang_is_reported(tmp_path: Path) -> None:
     home = _installed(tmp_path)
     (home / "usr/lib/erlang/bin/epmd").unlink()
     with pytest.raises(LocalServerError, match="epmd is not on the PATH"):
@@ -170,5 +170,5 @@ def test_contacts_name_what_a_person_may_use() -> None:
     }
 
 
-def test_a_user_is_told_as_http_says() -> None:
+def test_a_user_is_reported_as_http_says() -> None:
     assert basic("guest", "guest") == "Basic Z3Vlc3Q6Z3Vlc3Q="

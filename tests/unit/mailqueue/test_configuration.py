@@ -113,7 +113,7 @@ def test_what_a_starter_relies_on_is_read_at_serial() -> None:
     assert [one.level for one in reads.struck] == [Level.SERIAL, Level.QUORUM]
 
 
-def test_a_faster_rival_of_the_same_wish_is_no_trouble() -> None:
+def test_a_faster_rival_of_the_same_request_is_no_error() -> None:
     """Its event is ours too."""
     scene = Scene().with_rival(lambda _: HALF)
 
@@ -121,7 +121,7 @@ def test_a_faster_rival_of_the_same_wish_is_no_trouble() -> None:
     assert scene.history() == [ConfigurationEvent(0, HALF)]
 
 
-def test_a_faster_rival_s_wish_is_what_ours_is_held_against() -> None:
+def test_a_faster_rival_s_request_is_what_ours_is_held_against() -> None:
     """Refused where it was fine a moment ago."""
     scene = Scene().with_rival(lambda _: HALF)
 
@@ -139,7 +139,7 @@ def test_rivals_who_are_always_faster_are_given_up_on() -> None:
     assert [event.configuration.pace for event in scene.history()] == list(range(1, ROUNDS_MAX + 1))
 
 
-def test_events_are_told_by_their_order_not_by_their_number() -> None:
+def test_events_are_reported_by_their_order_not_by_their_number() -> None:
     """A gap, which nobody should leave, is kept: the next one comes after the last."""
     scene = Scene()
     scene.store(4, DEFAULT)

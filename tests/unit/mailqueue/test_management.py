@@ -63,9 +63,9 @@ def test_one_question_names_the_queues_exactly() -> None:
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_refused_credentials_are_reported_without_them(status: int) -> None:
-    with api(status, b"{}") as (url, _), pytest.raises(BrokerDenied, match="'monitor'") as told:
+    with api(status, b"{}") as (url, _), pytest.raises(BrokerDenied, match="'monitor'") as caught:
         ask(url)
-    assert PASSWORD not in f"{told.value} {told.value!r}"
+    assert PASSWORD not in f"{caught.value} {caught.value!r}"
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_refused_credentials_are_reported_without_them(status: int) -> None:
     [(404, b"{}", "404"), (500, b"", "500"), (200, b"<html>", "is not RabbitMQ"), (200, b"[]", "is not RabbitMQ")],
 )
 def test_what_is_no_answer_is_reported_with_the_option(status: int, content: bytes, reason: str) -> None:
-    with api(status, content) as (url, _), pytest.raises(BrokerUnreachable, match=reason) as told:
+    with api(status, content) as (url, _), pytest.raises(BrokerUnreachable, match=reason) as caught:
         ask(url)
-    assert "--broker-management" in told.value.mend
+    assert "--broker-management" in caught.value.mend
 
 
 def test_a_redirect_is_not_followed() -> None:
@@ -86,11 +86,11 @@ def test_a_redirect_is_not_followed() -> None:
 
 
 def test_nobody_there_is_reported_with_the_option() -> None:
-    with pytest.raises(BrokerUnreachable) as told:
+    with pytest.raises(BrokerUnreachable) as caught:
         ask(f"http://monitor:{PASSWORD}@127.0.0.1:1")
-    assert "http://127.0.0.1:1" in told.value.what
-    assert PASSWORD not in str(told.value)
-    assert "--broker-management" in told.value.mend
+    assert "http://127.0.0.1:1" in caught.value.what
+    assert PASSWORD not in str(caught.value)
+    assert "--broker-management" in caught.value.mend
 
 
 def test_https_where_no_tls_is_spoken_is_reported() -> None:

@@ -166,7 +166,7 @@ def test_gone_is_what_lies_before_the_browse_start() -> None:
     assert not gone_before(NOON, None)
 
 
-def test_a_backward_move_is_told_from_one_that_nobody_remembers() -> None:
+def test_a_backward_move_is_distinguished_from_one_that_nobody_remembers() -> None:
     """Only what was seen further on can have been put back."""
     assert moved_back(NOON - HOUR, NOON)
     assert not moved_back(NOON, NOON)

@@ -160,7 +160,7 @@ async def test_without_a_table_nothing_is_counted() -> None:
     await tallies.forget(QUEUE, NOON)
     await tallies.recount(QUEUE, [NOON], one_row)
     await tallies.flush()
-    assert (told(twin), await tallies.of(QUEUE, [NOON]), await tallies.told(QUEUE, NOON)) == ([], [[]], [])
+    assert (told(twin), await tallies.of(QUEUE, [NOON]), await tallies.rows_of(QUEUE, NOON)) == ([], [[]], [])
 
 
 async def test_what_has_no_slice_is_not_counted(twin: TwinQueue) -> None:

@@ -187,7 +187,7 @@ class TestFigures:
     ("seconds", "text"),
     [(0, "0 s"), (59, "59 s"), (60, "1 min"), (3_660, "1 h 1 min"), (8 * DAY, "8 d"), (90_061, "1 d 1 h")],
 )
-def test_a_span_is_told_in_two_units_at_most(seconds: int, text: str) -> None:
+def test_a_span_is_reported_in_two_units_at_most(seconds: int, text: str) -> None:
     assert span(seconds) == text
 
 
@@ -279,14 +279,14 @@ class TestReasons:
 
         assert [(one.setting, one.value, one.why) for one in advice.reasons] == BUSY
 
-    def test_a_quiet_queue_is_told_of_no_heat_and_of_no_present_setting(self) -> None:
+    def test_a_quiet_queue_is_reported_of_no_heat_and_of_no_present_setting(self) -> None:
         whys = " ".join(one.why for one in advise_queue(traffic_of(1, 100)).reasons)
 
         assert "are spread over" not in whys
         assert "present" not in whys
         assert "are spread over" in " ".join(one.why for one in advise_queue(traffic_of(1, 100.5)).reasons)
 
-    def test_what_lies_on_a_node_is_told_even_where_nobody_counted_the_nodes(self) -> None:
+    def test_what_lies_on_a_node_is_reported_even_where_nobody_counted_the_nodes(self) -> None:
         nowhere, one = (advise_queue(traffic_of(5, nodes=nodes)).reasons for nodes in (0, 1))
 
         assert nowhere == one

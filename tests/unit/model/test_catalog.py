@@ -74,7 +74,7 @@ def test_every_name_needs_no_quotes() -> None:
             assert identifier(name) == name.lower()
 
 
-def test_a_runs_day_is_told_by_its_own_id() -> None:
+def test_a_runs_day_is_reported_by_its_own_id() -> None:
     run = uuid1()
     assert day_of(run) == datetime.fromtimestamp(micros_of(run) / 1e6, UTC).date().isoformat()
 
@@ -154,7 +154,7 @@ def test_every_declared_table_says_why_it_is_compacted_so() -> None:
     assert "server's own default" in why_compacted(OURS)
 
 
-def test_wide_windows_are_told_from_those_of_rows_that_expire() -> None:
+def test_wide_windows_are_distinguished_from_those_of_rows_that_expire() -> None:
     wide = MESSAGE_COMPACTIONS[CompactionChoice.TWCS]
     narrow = Compaction(wide.strategy, {"compaction_window_unit": "HOURS", "compaction_window_size": "1"})
     whys = [why_compacted(Table("t", OURS.columns, compaction=one)) for one in (wide, narrow)]
@@ -191,7 +191,7 @@ def test_where_rows_live_for_ever_james_enqueues_too() -> None:
 
 
 @given(due=st.booleans(), tallies=st.booleans(), state=st.booleans())
-def test_each_of_ours_is_told_by_itself(*, due: bool, tallies: bool, state: bool) -> None:
+def test_each_of_ours_is_reported_by_itself(*, due: bool, tallies: bool, state: bool) -> None:
     there = [table for table, kept in zip(OWN_QUEUE_TABLES, (due, tallies, state), strict=True) if kept]
     found = queue_tables_of(live(*JAMES_QUEUE_TABLES, *there), "mail")
     assert (found.due, found.tallies, found.state) == (due, tallies, state)

@@ -223,7 +223,7 @@ def test_a_keyspace_of_james_needs_no_statement_that_loses_anything(generation: 
     assert {one.assessment.worst for one in found} == {Risk.NONE}
 
 
-def test_dropping_columns_that_james_left_behind_is_told_as_data_loss() -> None:
+def test_dropping_columns_that_james_left_behind_is_reported_as_data_loss() -> None:
     found = ways(NEWEST.schema, served(JAMES_3_9.schema))
     dropping = [one for one in found if isinstance(one.statement, DropColumns)]
     assert {one.owner for one in dropping} == {"imapUidTable", "messageIdTable", "messageV3"}
@@ -304,7 +304,7 @@ def test_names_in_quotes_are_made_and_removed_under_their_own_case() -> None:
     ]
 
 
-def test_what_is_lacking_is_told_under_any_spelling() -> None:
+def test_what_is_lacking_is_reported_under_any_spelling() -> None:
     upper = replace(
         EXPECTED,
         tables=(replace(NOTES, spelling="Notes"),),

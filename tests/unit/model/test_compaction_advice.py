@@ -170,7 +170,7 @@ class TestTolerances:
         assert choose([on, result(UNIFIED, mib=10)], TWCS, ALL).too_small
         assert choose([above, result(UNIFIED, mib=10)], TWCS, ALL).choice is UNIFIED
 
-    def test_each_step_is_told_with_its_figures(self) -> None:
+    def test_each_step_is_reported_with_its_figures(self) -> None:
         advice = choose([result(TWCS, 1, 9), result(UNIFIED, 1, 2), result(LEVELED, 1, 2)], LEVELED, ALL)
 
         assert advice.why == (

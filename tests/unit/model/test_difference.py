@@ -94,7 +94,7 @@ CASES: tuple[tuple[Aspect, Schema, str], ...] = (
 
 
 @pytest.mark.parametrize(("aspect", "live", "told"), CASES, ids=[told for _, _, told in CASES])
-def test_each_kind_of_drift_is_found_and_told(aspect: Aspect, live: Schema, told: str) -> None:
+def test_each_kind_of_drift_is_found_and_reported(aspect: Aspect, live: Schema, told: str) -> None:
     (found,) = differences(EXPECTED, live)
     assert found.aspect is aspect
     assert str(found) == told
@@ -153,7 +153,7 @@ def aspects(expected: Schema, live: Schema) -> list[tuple[Aspect, str, str]]:
     return [(one.aspect, one.owner, one.subject) for one in differences(expected, live)]
 
 
-def test_missing_and_unexpected_indexes_and_views_are_told() -> None:
+def test_missing_and_unexpected_indexes_and_views_are_reported() -> None:
     assert aspects(INDEXED, EXPECTED) == [
         (Aspect.MISSING_INDEX, "noteTable", "by_note"),
         (Aspect.MISSING_VIEW, "by_uid", ""),
@@ -207,13 +207,13 @@ def test_a_view_with_other_options_differs_in_them_only() -> None:
     ]
 
 
-def test_an_unexpected_type_is_told_with_its_fields() -> None:
+def test_an_unexpected_type_is_reported_with_its_fields() -> None:
     more = replace(EXPECTED, types=(*EXPECTED.types, UserType("size", (("bytes", "bigint"),))))
     (found,) = differences(EXPECTED, more)
     assert str(found) == "unexpected type: size (bytes bigint)"
 
 
-def test_what_is_unexpected_is_told_with_what_it_is() -> None:
+def test_what_is_unexpected_is_reported_with_what_it_is() -> None:
     texts = [str(one) for one in differences(EXPECTED, INDEXED)]
     assert texts == [
         "unexpected index: noteTable.by_note (notetable (note) using StorageAttachedIndex)",
@@ -238,7 +238,7 @@ def test_a_field_is_the_same_however_its_type_is_spelled() -> None:
     assert aspects(Schema((pair,), ()), Schema((turned,), ())) == [(Aspect.DIFFERENT_TYPE, "pair", "")]
 
 
-def test_the_columns_of_a_view_are_told_in_one_order() -> None:
+def test_the_columns_of_a_view_are_reported_in_one_order() -> None:
     more = replace(BY_UID, table=BY_UID.table.with_columns((*BY_UID.table.columns, VALUE, Column("a", "int"))))
     turned = replace(more, table=more.table.with_columns((*BY_UID.table.columns, Column("a", "int"), VALUE)))
     assert differences(replace(EXPECTED, views=(more,)), replace(EXPECTED, views=(turned,))) == ()

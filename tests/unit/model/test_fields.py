@@ -88,7 +88,7 @@ def test_fractions_stay_exact() -> None:
     assert object_in('{"at":1790000002.978000001}', "it")["at"] == Decimal("1790000002.978000001")
 
 
-def test_the_contents_of_a_field_are_never_told() -> None:
+def test_the_contents_of_a_field_are_never_reported() -> None:
     """They may be somebody's address."""
     with pytest.raises(BadPayload) as refused:
         text_of(["secret@one.test"], "sender")

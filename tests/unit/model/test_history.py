@@ -80,7 +80,7 @@ def test_a_file_put_in_between_moves_the_others() -> None:
     assert [file for _, file in found] == ["0003_pre_labels.cql", "0004_post_no_totals.cql", "0005_pre_places.cql"]
 
 
-def test_a_number_that_belongs_to_another_file_now_is_told() -> None:
+def test_a_number_that_belongs_to_another_file_now_is_reported() -> None:
     files = {"0001_pre_other.cql" if name.startswith("0001") else name: cql for name, cql in SHOP.items()}
     files["0001_pre_other.cql"] = "DROP TABLE other;"
     (found,) = history_drift(folder(files), applied(FOLDER))
@@ -98,7 +98,7 @@ def test_a_file_that_was_not_applied_though_later_ones_were_is_named() -> None:
 
 
 @pytest.mark.parametrize("at", range(len(FOLDER)))
-def test_a_history_that_was_written_into_by_hand_is_told(at: int) -> None:
+def test_a_history_that_was_written_into_by_hand_is_reported(at: int) -> None:
     history = list(applied(FOLDER))
     history[at] = replace(history[at], chain="0" * 64)
     assert [(one.kind, one.number) for one in history_drift(FOLDER, history)] == [(Tampering.FORGED, at + 1)]
@@ -146,7 +146,7 @@ def told(files: Mapping[str, str], history: tuple[Migration, ...] = FOLDER) -> t
     return str(found), found.mend
 
 
-def test_an_edit_is_told_with_both_checksums_and_the_day() -> None:
+def test_an_edit_is_reported_with_both_checksums_and_the_day() -> None:
     now = {**SHOP, LABELS: SHOP[LABELS] + "\n"}
     edited, applied_then = folder(now)[1].checksum[:12], FOLDER[1].checksum[:12]
     assert told(now) == (
@@ -155,7 +155,7 @@ def test_an_edit_is_told_with_both_checksums_and_the_day() -> None:
     )
 
 
-def test_each_other_way_of_being_otherwise_is_told_with_its_way_back() -> None:
+def test_each_other_way_of_being_otherwise_is_reported_with_its_way_back() -> None:
     renamed = {name.replace("_pre_labels", "_post_labels"): cql for name, cql in SHOP.items()}
     assert told(renamed) == (
         f"renamed migration: 0002_post_labels.cql: it was applied under the name {LABELS}",
@@ -181,7 +181,7 @@ def test_each_other_way_of_being_otherwise_is_told_with_its_way_back() -> None:
     )
 
 
-def test_a_ledger_that_was_written_into_is_told_from_the_first_broken_link_on() -> None:
+def test_a_ledger_that_was_written_into_is_reported_from_the_first_broken_link_on() -> None:
     history = [replace(one, checksum="0" * 64) if one.number == 2 else one for one in applied(FOLDER)]
     found = history_drift(FOLDER, history)
     assert [(one.kind, one.number) for one in found] == [(Tampering.EDITED, 2), (Tampering.FORGED, 2)]
@@ -190,7 +190,7 @@ def test_a_ledger_that_was_written_into_is_told_from_the_first_broken_link_on() 
 
 
 @pytest.mark.parametrize("gone", [1, 2, 3])
-def test_an_entry_that_was_taken_out_of_the_ledger_is_told(gone: int) -> None:
+def test_an_entry_that_was_taken_out_of_the_ledger_is_reported(gone: int) -> None:
     found = history_drift(FOLDER, [one for one in applied(FOLDER) if one.number != gone])
     assert [(one.kind, one.number) for one in found] == [(Tampering.INSERTED, gone), (Tampering.FORGED, gone + 1)]
     assert found[0].mend == "Give it the next free number, after all that was applied."
@@ -244,7 +244,7 @@ def test_the_order_in_which_a_server_lists_things_does_not_count(
     ],
     ids=["gone", "new", "columns", "type", "index"],
 )  # fmt: skip
-def test_each_change_is_told_by_its_object(live: Schema, change: tuple[Since, str]) -> None:
+def test_each_change_is_reported_by_its_object(live: Schema, change: tuple[Since, str]) -> None:
     assert changes_since(BASELINE, live) == (change,)
     assert fingerprint_of(digests(live)) != BASELINE.fingerprint
 

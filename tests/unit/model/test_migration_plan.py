@@ -277,7 +277,7 @@ def test_a_folder_may_be_read_before_its_keyspace_is_known() -> None:
     assert use.statement.refusal_in_migration() != ""
 
 
-def test_statements_are_told_by_their_migration() -> None:
+def test_statements_are_reported_by_their_migration() -> None:
     plan = decide("shop", FOLDER, LedgerRecord(applied(FOLDER[:2])), declared_by(FOLDER[:2]), MigrationTarget())
     assert [len(plan.of(one)) for one in FOLDER] == [0, 0, 2, 2]
     assert {one.migration.number for one in plan.of(FOLDER[2])} == {3}
@@ -315,7 +315,7 @@ def test_a_column_that_the_plan_drops_and_adds_again_is_dangerous() -> None:
         (MigrationTarget(), ""),
     ],
 )
-def test_why_a_plan_stops_is_told(target: MigrationTarget, stopped: str) -> None:
+def test_why_a_plan_stops_is_reported(target: MigrationTarget, stopped: str) -> None:
     assert decide("shop", FOLDER, LedgerRecord(), EMPTY, target).stopped == stopped
 
 

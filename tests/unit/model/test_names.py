@@ -60,7 +60,7 @@ def test_what_is_no_whole_name_is_refused(spelling: str) -> None:
         ("a IS NOT NULL AND \"B\" > 'c IS' AND token(d) IN (1, 2)", ("a", "B", "d")),
     ],
 )
-def test_columns_are_told_from_words_texts_and_functions(text: str, columns: tuple[str, ...]) -> None:
+def test_columns_are_distinguished_from_words_texts_and_functions(text: str, columns: tuple[str, ...]) -> None:
     assert columns_of(text) == columns
 
 
@@ -162,7 +162,7 @@ TABLE = Table(
 )
 
 
-def test_every_option_of_a_table_is_told_as_a_literal() -> None:
+def test_every_option_of_a_table_is_reported_as_a_literal() -> None:
     assert TABLE.literals() == {
         "comment": "'it''s'",
         "compaction": "{'class': 'LeveledCompactionStrategy'}",

@@ -177,7 +177,7 @@ def image(kind: Projection, verdict: Verdict, projected: Seen | None, *truths: R
 class TestTakingBack:
     """What undoes a fix, just above its stamp."""
 
-    def test_a_row_returns_and_both_sides_are_told_as_they_are_now(self) -> None:
+    def test_a_row_returns_and_both_sides_are_reported_as_they_are_now(self) -> None:
         """Nothing is left of how the run ended."""
         recorded = replace(image(MIRROR, Verdict.AMEND, BEFORE, TRUTH), error="gone")
         back = MIRROR.take_back(recorded, look(MIRROR, TRUTH, projected=AFTER), T, None)

@@ -96,7 +96,7 @@ def test_without_a_configuration_anything_may_be_set() -> None:
     assert found.changes
 
 
-def test_a_window_that_may_not_grow_is_told_with_what_would_be_best() -> None:
+def test_a_window_that_may_not_grow_is_reported_with_what_would_be_best() -> None:
     found, text = told(AIMED / 4, configured(HOUR, 1, 1_000))
     assert found.advised.slicing.window == timedelta(hours=1)
     assert found.best.slicing.window == timedelta(hours=4)
@@ -111,7 +111,7 @@ def test_an_odd_window_may_only_become_its_divisors() -> None:
     assert "slice of 5m, which does not divide the present 7m" in text
 
 
-def test_buckets_that_are_too_many_are_told_and_stay() -> None:
+def test_buckets_that_are_too_many_are_reported_and_stay() -> None:
     found, text = told(AIMED, configured(HOUR, 8, 1_000))
     assert found.advised.slicing == Slicing(timedelta(hours=1), 8)
     assert "Buckets may stay 8, or grow." in text

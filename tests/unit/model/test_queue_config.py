@@ -223,7 +223,7 @@ def test_a_row_without_an_event_is_named_too(event_id: int, event: str | None, w
 
 
 @pytest.mark.parametrize("window", [3_600, 3600.0])
-def test_whole_seconds_are_read_however_they_are_told(window: float) -> None:
+def test_whole_seconds_are_read_however_they_are_reported(window: float) -> None:
     """A James with other settings of its writer leaves out the digits."""
     assert configuration_of(json.dumps({**json.loads(event_json(0, DEFAULT)), "sliceWindow": window})) == DEFAULT
 
@@ -251,6 +251,6 @@ def test_any_event_is_a_configuration_or_refused(changed: Mapping[str, Any]) -> 
         (1_000_001, "1000001s"),
     ],
 )
-def test_windows_are_told_in_their_largest_whole_unit(seconds: float, text: str) -> None:
+def test_windows_are_reported_in_their_largest_whole_unit(seconds: float, text: str) -> None:
     """As options take them."""
     assert window_text(timedelta(seconds=seconds)) == text

@@ -71,7 +71,7 @@ def test_a_size_is_as_sure_as_its_least_sure_slice() -> None:
 
 
 @given(st.lists(TALLIES, max_size=3), st.integers(0, 30), st.integers(0, 30))
-def test_others_are_seen_only_where_all_is_told(told: list[WriterTally], rows: int, marked: int) -> None:
+def test_others_are_seen_only_where_all_is_reported(told: list[WriterTally], rows: int, marked: int) -> None:
     """Never while a sum is open, never for what was counted, always for a row too many."""
     seen = others_were_at_work(told, rows, marked)
     enqueued, finished = sum(one.enqueued for one in told), sum(one.marked for one in told)
@@ -103,7 +103,7 @@ def test_no_tally_expires_while_another_is_relied_on(written: list[int], asked: 
     assert not expired or due_tallied(due_slice, [sure], now) is None
 
 
-def test_sizes_are_told_in_json_by_these_words() -> None:
+def test_sizes_are_reported_in_json_by_these_words() -> None:
     """A contract with scripts."""
     assert [kind.value for kind in SizeKind] == ["exact", "estimate"]
     assert [found.value for found in CountedBy] == ["tallies", "metadata"]
@@ -121,9 +121,9 @@ def test_a_tally_counts_what_was_never_written_for_nothing() -> None:
 @pytest.mark.parametrize(
     ("rows", "marked", "others"),
     [(3, 1, False), (3, 2, True), (4, 0, True), (2, 2, False), (3, 0, False)],
-    ids=["as told", "a mark too many", "a row too many", "rows are gone", "a mark too few"],
+    ids=["as caught", "a mark too many", "a row too many", "rows are gone", "a mark too few"],
 )
-def test_others_were_at_work_where_there_is_more_than_was_told(rows: int, marked: int, others: bool) -> None:
+def test_others_were_at_work_where_there_is_more_than_was_reported(rows: int, marked: int, others: bool) -> None:
     """Three enqueued, one marked; fewer rows say nothing, and neither does a sum that is still open."""
     assert others_were_at_work([SETTLED], rows, marked) is others
     still_open = WriterTally(UUID(int=2), 0, 0, settled=False, is_foreign=False)

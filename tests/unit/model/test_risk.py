@@ -140,7 +140,7 @@ HARMLESS_ONES: tuple[Statement, ...] = (
 
 
 @pytest.mark.parametrize(("statement", "risks"), [(one, risks) for one, *risks in RISKY], ids=str)
-def test_a_danger_is_told_with_its_reason(statement: Statement, risks: list[Risk]) -> None:
+def test_a_danger_is_reported_with_its_reason(statement: Statement, risks: list[Risk]) -> None:
     assessment = statement.assess(LIVE)
     assert list(assessment.risks) == risks
     assert assessment.worst is risks[-1]
@@ -149,7 +149,7 @@ def test_a_danger_is_told_with_its_reason(statement: Statement, risks: list[Risk
 
 
 @pytest.mark.parametrize("statement", HARMLESS_ONES, ids=str)
-def test_a_harmless_statement_is_told_harmless(statement: Statement) -> None:
+def test_a_harmless_statement_is_reported_harmless(statement: Statement) -> None:
     assessment = statement.assess(LIVE)
     assert assessment.risks == (Risk.NONE,)
     assert assessment.why
@@ -198,7 +198,7 @@ def test_a_column_that_is_added_again_after_a_drop_is_dangerous(
 @pytest.mark.parametrize(
     ("option", "value"), [("gc_grace_seconds", "10"), ("default_time_to_live", "10")], ids=["grace", "ttl"]
 )
-def test_where_the_live_value_is_not_told_the_servers_default_counts(option: str, value: str) -> None:
+def test_where_the_live_value_is_not_reported_the_servers_default_counts(option: str, value: str) -> None:
     silent = Schema((), (IMAP_UID,))
     assert options(Name("imapUidTable"), **{option: value}).assess(silent).worst is not Risk.NONE
     assert options(Name("imapUidTable"), default_time_to_live="0").assess(silent).worst is Risk.NONE
@@ -237,5 +237,5 @@ def test_what_is_dropped_is_remembered_as_the_server_knows_it() -> None:
     ],
     ids=str,
 )
-def test_what_a_statement_is_about_is_told_for_people(statement: Statement, name: str) -> None:
+def test_what_a_statement_is_about_is_reported_for_people(statement: Statement, name: str) -> None:
     assert statement.subject == name

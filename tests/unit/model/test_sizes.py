@@ -26,7 +26,7 @@ def test_ranges_and_nodes_are_summed() -> None:
     assert str(found["notes"]) == "about 60 partitions, 7.81 KiB a copy, 5 MiB on disk (estimate from 3 of 3 nodes)"
 
 
-def test_a_silent_node_is_scaled_over_and_told() -> None:
+def test_a_silent_node_is_scaled_over_and_reported() -> None:
     found = table_sizes([[recorded("notes", 10)], [recorded("notes", 20)]], [], 3)
     assert found["notes"] == TableSize(45, 4_500, None, 2, 3)
     assert "from 2 of 3 nodes" in str(found["notes"])
@@ -59,7 +59,7 @@ def test_either_source_counts_as_having_asked() -> None:
     assert (found.partitions, found.disk_bytes, found.nodes_asked) == (6, 3 * MIB, 3)
 
 
-def test_tables_are_told_by_name() -> None:
+def test_tables_are_reported_by_name() -> None:
     found = table_sizes([[recorded("b", 1)], [recorded("c", 1), recorded("b", 1)]], [[on_disk("a", 1)]], 2)
     assert list(found) == ["a", "b", "c"]
     assert (found["a"].partitions, found["b"].disk_bytes) == (None, None)
@@ -82,12 +82,12 @@ def test_tables_are_told_by_name() -> None:
         (2**61, "2048 PiB"),
     ],
 )
-def test_bytes_are_told_in_the_largest_unit_that_they_fill(count: int, text: str) -> None:
+def test_bytes_are_reported_in_the_largest_unit_that_they_fill(count: int, text: str) -> None:
     assert bytes_text(count) == text
 
 
 @given(st.integers(0, 2**60))
-def test_bytes_are_told_in_three_digits_or_four(count: int) -> None:
+def test_bytes_are_reported_in_three_digits_or_four(count: int) -> None:
     number, unit = bytes_text(count).split()
     assert unit in {"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
     assert float(number) <= 1024

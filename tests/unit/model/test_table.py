@@ -52,7 +52,7 @@ def test_columns_are_found_in_any_case() -> None:
     assert "modSeq" not in MESSAGE_ID
 
 
-def test_counters_and_collections_are_told_from_plain_columns() -> None:
+def test_counters_and_collections_are_distinguished_from_plain_columns() -> None:
     assert MAILBOX_COUNTERS.column("count").is_counter
     assert MESSAGE_ID.column("userflags").is_collection
     assert not MESSAGE_ID.column("modseq").is_collection

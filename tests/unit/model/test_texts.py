@@ -19,7 +19,7 @@ TEXT = "one\r\ntwo three\n\nfour"
         (len(TEXT), Place(4, 5, "four")),
     ],
 )
-def test_a_place_is_told_by_line_and_column(offset: int, place: Place) -> None:
+def test_a_place_is_reported_by_line_and_column(offset: int, place: Place) -> None:
     """Counted from 1, with the whole line; the end is a place too."""
     assert place_of(TEXT, offset) == place
 

@@ -143,7 +143,7 @@ def test_nor_do_they_make_it_another_view() -> None:
     assert statement(f"{VIEW} (c, k) WITH comment = 'new'").took_effect(live) is Effect.APPLIED
 
 
-def test_an_index_without_a_name_is_told_by_what_it_is_on() -> None:
+def test_an_index_without_a_name_is_reported_by_what_it_is_on() -> None:
     live = apply_all(parse(f"{TABLE}; CREATE INDEX somebodys ON t (v); CREATE INDEX ON t (c)"))
     assert statement('CREATE INDEX ON T ("v")').took_effect(live) is Effect.APPLIED
     assert statement("CREATE INDEX ON t (k)").took_effect(live) is Effect.NOT_APPLIED

@@ -35,7 +35,7 @@ def names(live: Schema) -> set[str]:
     return {one.name for one in due_migrations(live)}
 
 
-def test_notes_are_told_apart_by_name_oldest_first() -> None:
+def test_notes_are_distinguished_by_name_oldest_first() -> None:
     assert len({one.name for one in OPTIONAL}) == len(OPTIONAL)
     assert [one.since for one in OPTIONAL] == sorted(one.since for one in OPTIONAL)
     for one in OPTIONAL:
@@ -147,7 +147,7 @@ def test_the_windows_of_the_queue_are_hours_and_those_of_its_marks_days() -> Non
         ("nowhere", "save_date", None),
     ],
 )
-def test_who_misses_a_column_is_told_the_note_that_adds_it(table: str, column: str, note: str | None) -> None:
+def test_who_misses_a_column_gets_the_note_that_adds_it(table: str, column: str, note: str | None) -> None:
     assert note_adding(table, column) == note
 
 

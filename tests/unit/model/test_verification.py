@@ -79,7 +79,7 @@ def test_without_a_history_everything_is_unexpected() -> None:
     assert verify_migrations(Schema((), ()), MIGRATIONS, None).agrees
 
 
-def test_what_is_pending_is_told_and_is_no_drift() -> None:
+def test_what_is_pending_is_reported_and_is_no_drift() -> None:
     two = LedgerRecord(HISTORY[:2])
     found = verify_migrations(declared_by(MIGRATIONS[:2]), MIGRATIONS, two)
     assert found.agrees
@@ -125,7 +125,7 @@ def test_a_folder_that_is_not_what_was_applied_is_drift(files: dict[str, str], k
     assert [one.kind for one in found.tampering] == [kind]
 
 
-def test_a_folder_that_fits_together_no_more_is_told_by_its_files() -> None:
+def test_a_folder_that_fits_together_no_more_is_reported_by_its_files() -> None:
     swapped = {
         "0001_pre_labels.cql": SHOP["0002_pre_labels.cql"],
         "0002_pre_orders.cql": SHOP["0001_pre_orders.cql"],

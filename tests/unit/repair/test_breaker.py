@@ -242,7 +242,7 @@ class TestCounters:
         gone = Gone(CannotReach("no node"), answers)
         world.memory.surround = world.kept.surround = gone
 
-        outcomes = list(mender.revisit(lambda: iter(suspects), world.errand()))
+        outcomes = list(mender.revisit(lambda: iter(suspects), world.policy()))
 
         assert len(outcomes) == 30
         assert sum(one.unreached and not one.untried for one in outcomes) <= COUNTERS_UNREACHED_MAX

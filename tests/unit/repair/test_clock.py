@@ -131,7 +131,7 @@ def test_the_system_clock_tells_one_time_in_both_of_its_forms() -> None:
     assert before - MICROS <= micros_of(named) <= after + MICROS
 
 
-async def test_the_system_clock_sleeps_as_long_as_it_is_told_and_no_negative_time(
+async def test_the_system_clock_sleeps_as_long_as_it_is_reported_and_no_negative_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A pace that is behind asks for nothing."""

@@ -65,16 +65,16 @@ class Counting(World):
     def mender(self, timing: Timing | None = None) -> CounterMender:
         return CounterMender(self.mail, "mail", (MESSAGES,), self.clock, timing or Timing(), self.ledger, self.leases)
 
-    def mend(self, *suspects: Suspect, held: TakenLease | None = None, **errand: Any) -> list[Finding]:
+    def mend(self, *suspects: Suspect, held: TakenLease | None = None, **policy: Any) -> list[Finding]:
         """What becomes of suspects, besides the mailbox's own."""
         seen = (SUSPECT, *suspects)
-        return list(self.mender().revisit(lambda: iter(seen), self.errand(**errand), held))
+        return list(self.mender().revisit(lambda: iter(seen), self.policy(**policy), held))
 
     def undo(self, run: RunId | None = None) -> Finding:
         """Take back the one delta of a run."""
         images = self.ledger.findings(run or self.run)
         self.undone_by = self.ledger.start("mail", "undo", START, {}, undoes=run or self.run).id
-        (back,) = self.mender().undo(images, self.errand(run=self.undone_by))
+        (back,) = self.mender().undo(images, self.policy(run=self.undone_by))
         return back
 
     def lose_counts(self) -> None:
@@ -247,13 +247,13 @@ def test_many_mailboxes_share_one_wait() -> None:
     for number, mailbox in enumerate(mailboxes):
         world.message(truth_row(number + 1, mailboxid=mailbox))
     suspects = [Suspect(COUNTS.name, (mailbox,), Verdict.PROJECT) for mailbox in mailboxes]
-    outcomes = list(world.mender().revisit(lambda: iter(suspects), world.errand()))
+    outcomes = list(world.mender().revisit(lambda: iter(suspects), world.policy()))
     assert [outcome.result for outcome in outcomes] == [Verdict.FIXED] * len(mailboxes)
     assert world.clock.slept == [GAP, GAP]
 
 
 def test_without_writers_nobody_waits(world: Counting) -> None:
-    (outcome,) = world.mender(Timing(no_writers=True)).revisit(lambda: [SUSPECT], world.errand())
+    (outcome,) = world.mender(Timing(no_writers=True)).revisit(lambda: [SUSPECT], world.policy())
     assert outcome.result is Verdict.FIXED
     assert sum(world.clock.slept) == 0
 
@@ -285,12 +285,12 @@ def test_a_doubtful_count_is_journalled_for_a_recount(world: Counting, full: boo
     lags.full = full
 
     world.lose_counts()
-    (outcome,) = replace(world.mender(), lags=lags).revisit(lambda: [SUSPECT], world.errand())
+    (outcome,) = replace(world.mender(), lags=lags).revisit(lambda: [SUSPECT], world.policy())
 
     assert by in (outcome.error or "")
     assert lags.suspects == ([] if full else [SUSPECT])
     world.surround(lambda _, carry_out: carry_out())
-    assert [one.result for one in world.mender().revisit(lambda: lags.suspects, world.errand())] == (
+    assert [one.result for one in world.mender().revisit(lambda: lags.suspects, world.policy())] == (
         [] if full else [Verdict.FIXED]
     )
 
@@ -302,7 +302,7 @@ def test_a_doubtful_undo_is_not_journalled(world: Counting) -> None:
     undoing = world.ledger.start("mail", "undo", world.as_of, {})
 
     world.lose_counts()
-    (outcome,) = replace(world.mender(), lags=lags).undo(images, world.errand(run=undoing.id))
+    (outcome,) = replace(world.mender(), lags=lags).undo(images, world.policy(run=undoing.id))
 
     assert "next check" in (outcome.error or "")
     assert lags.suspects == []
@@ -427,7 +427,7 @@ def test_a_dry_run_of_an_undo_tells_the_delta_and_sends_none(world: Counting) ->
     world.mend()
     images = list(world.ledger.findings(world.run))
     written = world.watch_writes()
-    (back,) = world.mender().undo(images, world.errand(run=None))
+    (back,) = world.mender().undo(images, world.policy(run=None))
     assert (back.verdict, back.due, written) == (Verdict.AMEND, True, [])
     assert world.counters() == (3, 2)
 

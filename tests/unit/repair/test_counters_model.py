@@ -118,7 +118,7 @@ class Mailbox(World):
             return carry_out()
 
         cast("MemoryTables", self.mail).surround = slowly
-        list(mender.revisit(lambda: [SUSPECT], self.errand()))
+        list(mender.revisit(lambda: [SUSPECT], self.policy()))
         self.clock.sleep(1000)
 
     def error(self) -> tuple[int, int]:

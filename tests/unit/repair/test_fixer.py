@@ -208,7 +208,7 @@ class TestRestraint:
     def test_paths_of_mailboxes_are_only_reported(self, world: World) -> None:
         world.put(MAILBOX_PATH, {"namespace": "#private", "user": "u", "mailboxname": "INBOX", "mailboxid": MAILBOX_ID})
         suspect = Suspect("mailbox", (MAILBOX_ID,), Verdict.PROJECT)
-        fixer = Fixer(world.mail, world.ledger, world.clock, (PATHS,), world.errand(), Pace(None, world.clock))
+        fixer = Fixer(world.mail, world.ledger, world.clock, (PATHS,), world.policy(), Pace(None, world.clock))
 
         (outcome,) = fixer.revisit([suspect])
 
@@ -260,7 +260,7 @@ class TestSmallProjections:
         seen = world.seen(APPLICABLE_FLAG, (MAILBOX_ID,))
         assert seen.row["userflags"] == {"a", "new"}
 
-    def test_a_lagging_union_is_told_by_its_truth(self, world: World) -> None:
+    def test_a_lagging_union_is_reported_by_its_truth(self, world: World) -> None:
         truth = world.message(truth_row(userflags=frozenset({"x"})))
         suspect = Suspect("applicableFlag", (MAILBOX_ID,), Verdict.AMEND, (truth["messageid"],))
 
@@ -319,7 +319,7 @@ class TestBeforeImages:
 
         assert [(one.verdict, one.result) for one in outcomes] == [(Verdict.WITHDRAW, Verdict.FIXED)] * 2
 
-    def test_a_result_that_could_not_be_noted_is_told(self, world: World) -> None:
+    def test_a_result_that_could_not_be_noted_is_reported(self, world: World) -> None:
         truth = world.message(truth_row(), projected=False)
         world.fail_in_ledger(lambda operation: isinstance(operation, Put) and "result" in operation.row)
 
@@ -373,7 +373,7 @@ class TestTrouble:
 
     def test_the_pace_is_kept(self, world: World) -> None:
         truths = [world.message(truth_row(number)) for number in range(1, 3 * BATCH_SUSPECTS + 1)]
-        fixer = Fixer(world.mail, world.ledger, world.clock, (MESSAGES,), world.errand(), Pace(100, world.clock))
+        fixer = Fixer(world.mail, world.ledger, world.clock, (MESSAGES,), world.policy(), Pace(100, world.clock))
 
         list(fixer.revisit(mirror_suspect(truth, Verdict.PROJECT) for truth in truths))
 

@@ -15,7 +15,7 @@ from tests.support.repairing import LONG_AGO, World, content_row, message, mirro
 class TestLastTraces:
     """Projections without truth: withdrawn, restored or reported."""
 
-    def test_a_last_trace_is_told_apart(self, world: World) -> None:
+    def test_a_last_trace_is_distinguished(self, world: World) -> None:
         lost, moved = truth_row(1), truth_row(2)
         for row in (lost, moved):
             world.message(row)

@@ -18,7 +18,7 @@ from tests.support.clock import START
 from tests.support.repairing import LONG_AGO, MAILBOX, T, World, mirror_row, mirror_suspect, place, truth_row
 
 RUN = World().run
-ERRAND = RepairPolicy(RUN, T, 5.0, MENDABLE)
+POLICY = RepairPolicy(RUN, T, 5.0, MENDABLE)
 
 flags = st.fixed_dictionaries(
     {
@@ -51,7 +51,7 @@ def look_at(truth: Row | None, projected: Row | None, *, at: int = LONG_AGO) -> 
 
 def fix_of(truth: Row | None, projected: Row | None) -> Finding | None:
     """The fix that a look leads to, if any."""
-    ruled = rule(look_at(truth, projected), ERRAND, START)
+    ruled = rule(look_at(truth, projected), POLICY, START)
     return ruled if ruled.is_pending else None
 
 
@@ -158,7 +158,7 @@ class TestRestraint:
     @given(truths, projections, st.integers(T + 1, START + 10_000_000))
     def test_nothing_is_written_over_a_change_after_t(self, truth: Row, projected: Row | None, at: int) -> None:
         """MOVED or AHEAD, unless nothing is wrong."""
-        ruled = rule(look_at(truth, projected, at=at), ERRAND, START)
+        ruled = rule(look_at(truth, projected, at=at), POLICY, START)
 
         assert not ruled.changes
         assert ruled.result in {None, Verdict.MOVED, Verdict.AHEAD}
@@ -183,8 +183,8 @@ class TestPieces:
         assert not shows(Change(MESSAGE_ID, place(row), add={"userflags": elements}), None)
         assert not shows(Change(MESSAGE_ID, place(row), take={"userflags": elements}), Seen({"userflags": elements}))
 
-    def test_an_errand_and_a_suspect_travel_to_executors(self) -> None:
+    def test_an_policy_and_a_suspect_travel_to_executors(self) -> None:
         """Plain values, whole again on the other side."""
         suspect = mirror_suspect(truth_row(), Verdict.PROJECT)
 
-        assert pickle.loads(pickle.dumps((ERRAND, suspect, MESSAGES))) == (ERRAND, suspect, MESSAGES)
+        assert pickle.loads(pickle.dumps((POLICY, suspect, MESSAGES))) == (POLICY, suspect, MESSAGES)

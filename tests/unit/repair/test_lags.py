@@ -171,7 +171,7 @@ def test_processes_do_not_disturb_each_other(tmp_path: Path) -> None:
     assert len(lines) == len(set(lines)) == 40
 
 
-def test_a_lag_that_nobody_takes_is_told(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+def test_a_lag_that_nobody_takes_is_reported(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for directory in (None, tmp_path / "file" / "spool"):
         ledger = Ledger(directory)

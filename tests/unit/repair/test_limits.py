@@ -33,7 +33,7 @@ class Scanned(Detection):
         self.streamed += 1
         return iter(self.found)
 
-    def revisit(self, errand: RepairPolicy, progress: Progress) -> Iterator[Finding]:  # noqa: ARG002 - the port's
+    def revisit(self, policy: RepairPolicy, progress: Progress) -> Iterator[Finding]:  # noqa: ARG002 - the port's
         raise AssertionError
 
 

@@ -283,7 +283,7 @@ def test_a_full_disk_for_the_state_stops_the_load_and_the_same_command_goes_on(
     assert bench.subjects() == sorted(numbered(20).values())
 
 
-def test_a_state_folder_that_cannot_be_is_told(bench: Bench, tmp_path: Path) -> None:
+def test_a_state_folder_that_cannot_be_is_reported(bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file")
 
     with pytest.raises(StateUnwritable, match="state: File exists"):

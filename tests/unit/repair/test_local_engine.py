@@ -290,7 +290,7 @@ def test_the_second_look_mends_what_the_first_one_found() -> None:
     local = LocalEngine(world.mail, world.ledger, world.clock)
     progress = SilentProgress()
     detection = local.detect(RepairSettings("mail", (MESSAGES,)), progress)
-    outcomes = list(detection.revisit(world.errand(), progress))
+    outcomes = list(detection.revisit(world.policy(), progress))
     detection.close()
     assert Counter(one.result for one in outcomes) == {Verdict.FIXED: 10}
     again = local.detect(RepairSettings("mail", (MESSAGES,)), SilentProgress())

@@ -29,9 +29,9 @@ def watch(world: World) -> list[Operation]:
     return faults.seen
 
 
-def looks(world: World, **errand: Any) -> SecondLook:
+def looks(world: World, **policy: Any) -> SecondLook:
     """What looks again at the world."""
-    return SecondLook(world.mail, world.families, world.errand(**errand))
+    return SecondLook(world.mail, world.families, world.policy(**policy))
 
 
 def seen(found: Look | MailmendError) -> Look:
@@ -156,7 +156,7 @@ class TestLeads:
 
         assert seen(found).blind
 
-    def test_the_last_trace_of_a_message_is_told(self, world: World) -> None:
+    def test_the_last_trace_of_a_message_is_reported(self, world: World) -> None:
         """Content stands, no truth of the message does anywhere; one in another mailbox is enough to be none."""
         lost, copied = truth_row(1), truth_row(2)
         for truth in (lost, copied):
@@ -203,7 +203,7 @@ class TestFailures:
 
 def test_counters_are_looked_at_elsewhere() -> None:
     """Everything else is looked at here, names that nobody knows included."""
-    found = {one.name: SecondLook(World().mail, (MESSAGES,), World().errand()) for one in MESSAGES.projections}
+    found = {one.name: SecondLook(World().mail, (MESSAGES,), World().policy()) for one in MESSAGES.projections}
     visited = {name for name, look in found.items() if look.visits(Suspect(name, (), Verdict.AMEND))}
 
     assert set(found) - visited == {one.name for one in MESSAGES.counts}

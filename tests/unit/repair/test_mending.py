@@ -133,9 +133,9 @@ class TestReadBack:
         mender = CounterMender(world.mail, "mail", (MESSAGES,), world.clock, Timing(no_writers=True), world.ledger)
         self.written_then_silent(world, Count)
 
-        (outcome,) = mender.revisit(lambda: [suspect], world.errand())
+        (outcome,) = mender.revisit(lambda: [suspect], world.policy())
         all_answer(world)
-        (again,) = mender.revisit(lambda: [suspect], world.errand())
+        (again,) = mender.revisit(lambda: [suspect], world.policy())
 
         assert "written, but not read back" in (outcome.error or "")
         assert (again.verdict, again.error) == (Verdict.AGREE, None)

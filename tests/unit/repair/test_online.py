@@ -84,7 +84,7 @@ class TestMessages:
     def test_what_is_found_is_mended_like_any_suspect(self, world: World) -> None:
         truth = world.message(truth_row(1, userflags=frozenset({"x"})), projected=False)
 
-        outcomes = list(found(world, only(1)).revisit(world.errand(), SilentProgress()))
+        outcomes = list(found(world, only(1)).revisit(world.policy(), SilentProgress()))
 
         assert {one.result for one in outcomes} == {Verdict.FIXED}
         assert world.get(MESSAGE_ID, place(truth)) is not None
@@ -111,7 +111,7 @@ class TestMessages:
         truth = world.message(truth_row(1))
         world.put(MESSAGE_ID, mirror_row(truth_row(1, uid=9)))
 
-        outcomes = found(world, replace(only(1), scan=True)).revisit(world.errand(), SilentProgress())
+        outcomes = found(world, replace(only(1), scan=True)).revisit(world.policy(), SilentProgress())
 
         assert [one.result for one in outcomes] == [Verdict.FIXED]
         assert world.get(MESSAGE_ID, (MAILBOX, 9)) is None

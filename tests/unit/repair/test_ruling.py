@@ -130,7 +130,7 @@ def test_only_what_is_asked_for_is_mended(found: Look, verdict: Verdict) -> None
         ),
     ],
 )
-def test_the_rest_is_only_told(found: Look, verdict: Verdict) -> None:
+def test_the_rest_is_only_reported(found: Look, verdict: Verdict) -> None:
     """Unless the policy says otherwise; counters are mended elsewhere, paths by James."""
     assert rule(found, POLICY, START) == Finding(found.suspect, verdict, truths=found.truths, projected=found.projected)
 

@@ -117,7 +117,7 @@ class TestCheck:
         assert (len(outcomes), summary.exit) == (3, ExitCode.DRIFT)
         assert summary.findings["messageIdTable"].total() == 3
 
-    def test_leaks_alone_are_told_without_a_wait_and_do_not_fail(self, world: World) -> None:
+    def test_leaks_alone_are_reported_without_a_wait_and_do_not_fail(self, world: World) -> None:
         world.put(MESSAGE_V3, content_row(message(1)))
 
         summary = check(ORDER, means(world), no_sink)
@@ -209,7 +209,7 @@ class TestRepair:
         assert summary.fixed == {Verdict.PROJECT: 1}
         assert (summary.left, summary.exit) == ({Verdict.AMEND: 1, Verdict.WITHDRAW: 1}, ExitCode.DRIFT)
 
-    def test_a_hidden_fix_is_left_and_told(self, world: World) -> None:
+    def test_a_hidden_fix_is_left_and_reported(self, world: World) -> None:
         truth = world.message(truth_row(), projected=False)
         world.project(truth)
         world.remove(MESSAGE_ID, place(truth), at=START)

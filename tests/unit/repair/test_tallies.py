@@ -53,7 +53,7 @@ def look(world: World, letters: int = 7, *, accept_torn: bool = False) -> Tally:
     """A look that knows every truth, projected or not, as a scan would tell it."""
     beside = {(MAILBOX,): tuple((message(number),) for number in range(1, letters + 1))}
     pace = Pace(None, world.clock)
-    return Tallies(world.mail, MESSAGES, COUNTS, world.errand(accept_torn=accept_torn), pace, beside).look((MAILBOX,))
+    return Tallies(world.mail, MESSAGES, COUNTS, world.policy(accept_torn=accept_torn), pace, beside).look((MAILBOX,))
 
 
 @given(LETTERS, st.none() | st.tuples(st.integers(0, 9), st.integers(0, 9)), st.booleans())

@@ -92,7 +92,7 @@ def test_what_outlives_its_retries_is_a_lag(desk: Desk) -> None:
     assert desk.drift() == ["messageIdTable PROJECT"]
 
 
-def test_a_lag_that_nobody_takes_is_told_to_the_caller(desk: Desk) -> None:
+def test_a_lag_that_nobody_takes_is_reported_to_the_caller(desk: Desk) -> None:
     one, two = desk.store.add_all(desk.inbox, [mail(), mail()])
     assert (one.lagged, one.journalled) == (False, True)
     desk.lags.full = True
@@ -121,7 +121,7 @@ def test_one_half_of_a_move_that_nobody_took_note_of_is_enough(desk: Desk, store
     assert (moved.lagged, moved.journalled, len(desk.lags.suspects)) == (True, False, 1)
 
 
-def test_a_doubtful_truth_that_nobody_takes_note_of_is_told_with_the_error(desk: Desk) -> None:
+def test_a_doubtful_truth_that_nobody_takes_note_of_is_reported_with_the_error(desk: Desk) -> None:
     desk.lags.full = True
     desk.faults.doubt(on(IMAP_UID, PutIfAbsent), DOUBT, done=True)
     desk.faults.fail(lambda one: isinstance(one, Read) and one.table is IMAP_UID, SILENCE, times=6)

@@ -49,11 +49,11 @@ def test_it_waits_until_no_more_come() -> None:
 def test_none_in_the_end_is_said() -> None:
     clock = VirtualClock()
     begun = clock.micros()
-    with pytest.raises(CannotReach, match="no executor") as told:
+    with pytest.raises(CannotReach, match="no executor") as caught:
         steady_number(coming(0), AWAY, clock)
-    assert AWAY in str(told.value)
-    assert "--spark-conf" in str(told.value)
-    assert told.value.exit_code is ExitCode.CANNOT_REACH
+    assert AWAY in str(caught.value)
+    assert "--spark-conf" in str(caught.value)
+    assert caught.value.exit_code is ExitCode.CANNOT_REACH
     assert seconds(clock, begun) == WAIT_SECONDS_MAX
 
 
@@ -90,7 +90,7 @@ def test_the_driver_is_no_executor_and_one_process_waits_for_nobody() -> None:
         ("java.lang.IllegalArgumentException: Executor memory 1 must be at least 471859200.", "must be at least"),
     ],
 )
-def test_a_cluster_that_does_not_take_us_is_told_by_its_reason(said: str, told: str) -> None:
+def test_a_cluster_that_does_not_take_us_is_reported_by_its_reason(said: str, told: str) -> None:
     error = RuntimeError(f"An error occurred while calling None.org.apache.spark.sql.SparkSession.\n: {said}\n\tat x.Y")
     failure = _start_failure(SparkSettings(AWAY), error)
     assert f"Spark did not start on {AWAY}: " in failure.what

@@ -60,7 +60,7 @@ def test_a_missing_table_is_named() -> None:
     assert "imapuidtable" in str(failure_of("Couldn't find table imapuidtable in mail", CONTACT, "mail"))
 
 
-def test_what_nobody_foresaw_is_told_by_its_last_cause() -> None:
+def test_what_nobody_foresaw_is_reported_by_its_last_cause() -> None:
     text = TRACE.format(cause="java.lang.OutOfMemoryError: Java heap space")
 
     assert failure_of(text, CONTACT, "mail").what == "Spark failed: java.lang.OutOfMemoryError: Java heap space"
@@ -94,7 +94,7 @@ def test_the_java_method_that_was_called_is_never_the_reason() -> None:
     assert bare.what == "Spark failed: it gave no reason"
 
 
-def test_a_missing_permission_is_told_with_role_and_table() -> None:
+def test_a_missing_permission_is_reported_with_role_and_table() -> None:
     cause = "com.x.UnauthorizedException: User me has no SELECT permission on <table mail.modseq> or any of its parents"
 
     error = failure_of(TRACE.format(cause=cause), CONTACT, "mail")

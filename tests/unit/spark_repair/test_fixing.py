@@ -22,8 +22,8 @@ from spark_repair.fixing import TASKS_MAX, Workplace, finding_from, finding_text
 from tests.support.clock import START
 from tests.support.repairing import MAILBOX, T, World, message, truth_row
 
-ERRAND = RepairPolicy(None, T, 5.0, MENDABLE)
-PLACE = Workplace(Contact(), "mail", None, timedelta(days=30), FAMILIES, ERRAND, workers=2)
+POLICY = RepairPolicy(None, T, 5.0, MENDABLE)
+PLACE = Workplace(Contact(), "mail", None, timedelta(days=30), FAMILIES, POLICY, workers=2)
 SUSPECT = Suspect("messageIdTable", (MAILBOX, 7), Verdict.AMEND, (message(7),))
 
 
@@ -101,7 +101,7 @@ def test_tasks_keep_every_worker_busy_and_stay_small(suspects: int, workers: int
 
 
 def test_a_workplace_reaches_an_executor_whole() -> None:
-    secret = Workplace(Contact(password="s3cret"), "mail", "book", timedelta(1), FAMILIES, ERRAND, 2)
+    secret = Workplace(Contact(password="s3cret"), "mail", "book", timedelta(1), FAMILIES, POLICY, 2)
     assert pickle.loads(pickle.dumps(secret)) == secret
     assert "s3cret" not in repr(secret)
 
@@ -147,9 +147,9 @@ def _missing(world: World, number: int) -> list[Suspect]:
     ]
 
 
-def test_a_task_mends_what_the_errand_allows(executor: World) -> None:
+def test_a_task_mends_what_the_policy_allows(executor: World) -> None:
     suspects = _missing(executor, 5)
-    place = Workplace(Contact(), "mail", "book", timedelta(30), FAMILIES, executor.errand(), 1)
+    place = Workplace(Contact(), "mail", "book", timedelta(30), FAMILIES, executor.policy(), 1)
     told = outcomes(place, suspects)
     assert {one.suspect.key for one in told} == {one.key for one in suspects}
     assert {one.result for one in told} == {Verdict.FIXED}
@@ -159,7 +159,7 @@ def test_a_task_mends_what_the_errand_allows(executor: World) -> None:
 def test_a_task_that_is_run_twice_says_the_same(executor: World) -> None:
     """A lost executor's work is done again: the rows are found FIXED, and its before-images stay the first ones."""
     suspects = _missing(executor, 3)
-    place = Workplace(Contact(), "mail", "book", timedelta(30), FAMILIES, executor.errand(), 1)
+    place = Workplace(Contact(), "mail", "book", timedelta(30), FAMILIES, executor.policy(), 1)
     first = outcomes(place, suspects)
     second = outcomes(place, suspects)
     assert [one.result for one in second] == [Verdict.FIXED] * 3
@@ -203,7 +203,7 @@ def test_a_worker_that_lost_the_cluster_knows_it_in_its_next_task(
 
     first, second = outcomes(PLACE, suspects), outcomes(PLACE, suspects)
     executor.fail_in_mail(lambda _: False)
-    other = outcomes(replace(PLACE, policy=replace(ERRAND, as_of=T + 1)), suspects)
+    other = outcomes(replace(PLACE, policy=replace(POLICY, as_of=T + 1)), suspects)
 
     assert [[one.untried for one in told] for told in (first, second, other)] == [[False] * 3, [True] * 3, [False] * 3]
 
@@ -211,13 +211,13 @@ def test_a_worker_that_lost_the_cluster_knows_it_in_its_next_task(
 def test_the_pace_is_shared_between_workers(executor: World) -> None:
     """Two workers with 400 rows a second together: each takes 200."""
     suspects = _missing(executor, 600)
-    errand = RepairPolicy(None, T, 5.0, MENDABLE, rows_per_second=400)
-    place = Workplace(Contact(), "mail", None, timedelta(30), FAMILIES, errand, workers=2)
+    policy = RepairPolicy(None, T, 5.0, MENDABLE, rows_per_second=400)
+    place = Workplace(Contact(), "mail", None, timedelta(30), FAMILIES, policy, workers=2)
     assert len(outcomes(place, suspects)) == 600
     assert 2.0 <= (executor.clock.micros() - START) / 1_000_000 <= 3.5
 
 
-def test_an_unknown_date_is_no_trouble() -> None:
+def test_an_unknown_date_is_no_error() -> None:
     seen = Seen({"internaldate": datetime(2026, 1, 2, tzinfo=UTC), "id": UUID(int=1)})
     outcome = Finding(SUSPECT, Verdict.AMEND, truths=(seen,))
     assert finding_from(finding_text(outcome)).truths[0].row["internaldate"].tzinfo is not None

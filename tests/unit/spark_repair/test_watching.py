@@ -8,7 +8,7 @@ from spark_repair.message_inconsistencies import watched
 from tests.support.progress import SilentProgress
 
 
-def test_what_is_measured_is_told_once() -> None:
+def test_what_is_measured_is_reported_once() -> None:
     figures: Iterator[int] = iter([5, 5, 9])
     progress = SilentProgress()
     reported = engine._Reported(lambda: next(figures), progress)
@@ -35,7 +35,7 @@ def test_a_measure_that_fails_fails_nothing() -> None:
     assert progress.steps == 0
 
 
-def test_it_is_told_during_the_work_too() -> None:
+def test_it_is_reported_during_the_work_too() -> None:
     seen = threading.Event()
     progress = SilentProgress()
 

@@ -98,7 +98,7 @@ def test_one_that_fails_is_named_and_the_others_are_in(queue: QueueShell, letter
     assert "refused" in ended.json["failed"][0]["why"]
 
 
-def test_a_broker_that_is_away_is_told_and_nothing_is_left(queue: QueueShell, letter: str) -> None:
+def test_a_broker_that_is_away_is_reported_and_nothing_is_left(queue: QueueShell, letter: str) -> None:
     queue.broker.go_away()
 
     ended = queue("enqueue", letter, *TO_BOB)

@@ -154,7 +154,7 @@ class TestBroker:
         assert broker.tls.ca == authority
         assert len(told) == 1
 
-    def test_none_at_all_is_told_with_both_ways_out(self, refused: Callable[..., Ended]) -> None:
+    def test_none_at_all_is_reported_with_both_ways_out(self, refused: Callable[..., Ended]) -> None:
         ended = refused(**BUCKET)
 
         assert "--broker amqp://host:5672" in ended.err
@@ -188,7 +188,7 @@ class TestBlobs:
             assert found.blobs is not None
             assert (found.blobs.address.store, found.blobs.bucket) == (store, None)
 
-    def test_none_at_all_is_told(self, refused: Callable[..., Ended]) -> None:
+    def test_none_at_all_is_reported(self, refused: Callable[..., Ended]) -> None:
         assert "--blobs file:///folder" in refused(**BROKER).err
 
     def test_a_bucket_in_the_clear_is_refused_far_away(self, refused: Callable[..., Ended]) -> None:
@@ -268,7 +268,7 @@ class TestLocalServers:
         assert broker_in(found).hosts[0].name == "other"
         assert address_in(found).endpoint == "http://127.0.0.1:9000"
 
-    def test_keys_that_cannot_be_read_are_told(self, tmp_path: Path) -> None:
+    def test_keys_that_cannot_be_read_are_reported(self, tmp_path: Path) -> None:
         with pytest.raises(Exception, match="cannot be read"):
             local_blobs({"s3": "http://127.0.0.1:9000", "keys": str(tmp_path / "none" / "credentials")})
 
@@ -280,7 +280,7 @@ class TestFailures:
         ("missing", "said"),
         [(("enqueuedMailsV4",), "schema apply"), (("deletedMailsV2", "browseStart"), "schema apply")],
     )
-    def test_a_keyspace_without_a_queue_is_told(
+    def test_a_keyspace_without_a_queue_is_reported(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, missing: tuple[str, ...], said: str
     ) -> None:
         cluster = ClusterTwin(VirtualClock(), **{KEYSPACE: served(without_tables(AUGUST_2026.schema, *missing))})
@@ -290,13 +290,13 @@ class TestFailures:
 
         assert (ended.code, missing[0] in ended.err, said in ended.err) == (2, True, True), ended.err
 
-    def test_an_unknown_keyspace_is_told(self, queue: QueueShell) -> None:
+    def test_an_unknown_keyspace_is_reported(self, queue: QueueShell) -> None:
         ended = queue("size", "--keyspace", "none")
 
         assert (ended.code, "'none' does not exist" in ended.err) == (2, True)
 
     @pytest.mark.parametrize("command", [("sweep",), ("tend", "--once"), ("dequeue", "--to", "x"), ("reconcile",)])
-    def test_a_broker_that_refuses_is_told(
+    def test_a_broker_that_refuses_is_reported(
         self, queue: QueueShell, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], tmp_path: Path
     ) -> None:
         """Exit 4, its own words, no traceback; a sweep of nothing needs no answer."""

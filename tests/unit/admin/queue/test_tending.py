@@ -89,7 +89,7 @@ class TestSweep:
         assert queue("list", "--json").json["queues"][0]["content_start"] == found["before"]
         assert "as before" in queue("sweep", "--move-only").out
 
-    def test_a_backward_move_by_james_is_told(self, queue: QueueShell) -> None:
+    def test_a_backward_move_by_james_is_reported(self, queue: QueueShell) -> None:
         queue.put("done")
         queue.delivered(1)
         start = queue.now

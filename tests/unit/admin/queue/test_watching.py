@@ -36,7 +36,7 @@ class TestHealth:
         assert (found["queue"], found["healthy"], found["reasons"], found["broker"]["ready"]) == ("spool", True, [], 0)
         assert "spool is well: 0 mails wait" in queue("health").out
 
-    def test_mails_that_nobody_takes_are_told(self, queue: QueueShell) -> None:
+    def test_mails_that_nobody_takes_are_reported(self, queue: QueueShell) -> None:
         queue.put("one")
 
         ended = queue("health", "--json")
@@ -45,7 +45,7 @@ class TestHealth:
         assert [reason["trouble"] for reason in ended.json["queues"][0]["reasons"]] == ["no_consumer"]
         assert "nobody takes any" in queue("health").out
 
-    def test_an_alarm_of_the_broker_is_told(self, queue: QueueShell) -> None:
+    def test_an_alarm_of_the_broker_is_reported(self, queue: QueueShell) -> None:
         """What it lacks, and where; the queue is empty and idle all the same."""
         queue.broker.alarms = ("memory on rabbit@one",)
 
@@ -56,7 +56,7 @@ class TestHealth:
         assert found["broker"]["alarms"] == ["memory on rabbit@one"]
         assert "rabbitmq-diagnostics alarms" in queue("health").out
 
-    def test_an_old_browse_start_and_a_silent_sweeper_are_told(self, queue: QueueShell) -> None:
+    def test_an_old_browse_start_and_a_silent_sweeper_are_reported(self, queue: QueueShell) -> None:
         queue.put("stuck")
         queue.pass_time(days=9)
 
@@ -75,7 +75,7 @@ class TestHealth:
 
         assert queue("health").code == 0
 
-    def test_a_move_back_is_told_until_the_next_sweep(self, queue: QueueShell) -> None:
+    def test_a_move_back_is_reported_until_the_next_sweep(self, queue: QueueShell) -> None:
         queue.put("one")
         with_consumer(queue)
         queue.pass_time(hours=5)
@@ -88,7 +88,7 @@ class TestHealth:
         queue("sweep")
         assert queue("health").code == 0
 
-    def test_dead_letters_are_told(self, queue: QueueShell) -> None:
+    def test_dead_letters_are_reported(self, queue: QueueShell) -> None:
         queue.put("bad")
         queue("dequeue", "--exec", "false", "--limit", "1")
 
@@ -96,7 +96,7 @@ class TestHealth:
 
         assert (ended.code, "1 dead letters" in ended.out) == (1, True)
 
-    def test_a_broker_that_is_away_is_a_reason_and_the_rest_is_told(self, queue: QueueShell) -> None:
+    def test_a_broker_that_is_away_is_a_reason_and_the_rest_is_reported(self, queue: QueueShell) -> None:
         queue.put("one")
         queue.broker.go_away()
 
@@ -135,7 +135,7 @@ class TestHealth:
 class TestMetrics:
     """Figures for Prometheus."""
 
-    def test_they_are_told_on_stdout(self, queue: QueueShell) -> None:
+    def test_they_are_reported_on_stdout(self, queue: QueueShell) -> None:
         queue.put("one", "two")
         queue.put_later("later", timedelta(hours=1))
         queue.pass_time(minutes=5)

@@ -67,7 +67,7 @@ def test_what_was_done_is_one_object_for_scripts(
     assert f"{LABELS}: 3 of 3" in ended.err
 
 
-def test_what_was_done_is_told_line_by_line(
+def test_what_was_done_is_reported_line_by_line(
     cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]
 ) -> None:
     """What was created, applied and left; then what was read back; a second time nothing is missing."""

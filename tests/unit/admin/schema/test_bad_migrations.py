@@ -316,7 +316,7 @@ WINDOWS = "{'class': 'TimeWindowCompactionStrategy', 'compaction_window_unt': 'D
     ],
     ids=lambda one: f"{one[0]} on {one[1]}",
 )
-def test_a_class_or_an_option_that_this_server_lacks_is_told_before_anything_is_run(
+def test_a_class_or_an_option_that_this_server_lacks_is_reported_before_anything_is_run(
     cluster: MigrationCluster, mailmend: CommandLine, tmp_path: Path, lacks: tuple[str, str, str]
 ) -> None:
     """Whether a table is created with it or altered; the server would refuse it when half of the file is done."""

@@ -29,7 +29,7 @@ def shop(tmp_path: Path) -> tuple[str, ...]:
     return "--migrations", str(written(tmp_path / "shop")), *NEW
 
 
-def test_each_migration_is_told_with_every_field(
+def test_each_migration_is_reported_with_every_field(
     cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]
 ) -> None:
     """Checksum and chain as in the folder; times in UTC, to the millisecond."""
@@ -57,7 +57,7 @@ def test_each_migration_is_told_with_every_field(
     assert (told["statements"], told["holder"], told["unlocks"], told["exit"]) == ([], None, [], 0)
 
 
-def test_what_has_not_ended_is_told_statement_by_statement(
+def test_what_has_not_ended_is_reported_statement_by_statement(
     cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]
 ) -> None:
     """As it was sent, where it stopped, and in the server's own words why."""
@@ -169,7 +169,7 @@ def test_a_baseline_says_why_it_was_never_run(cluster: MigrationCluster, mailmen
     assert cells(line)[1:3] == ["baseline", "2026-08-29 10:40:00"]
 
 
-def test_who_is_at_work_is_told_for_people_and_scripts(
+def test_who_is_at_work_is_reported_for_people_and_scripts(
     cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]
 ) -> None:
     """Since when, until when unless renewed, and for what; until the lease has ended by itself."""
@@ -233,7 +233,7 @@ def test_a_lease_ended_by_force_leaves_its_reason(
     assert mailmend("schema", "apply", *shop).code == 0, "the way is free"
 
 
-def test_a_person_is_told_whose_lease_was_ended(
+def test_a_person_reads_whose_lease_was_ended(
     cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]
 ) -> None:
     """In a sentence; a second time nobody holds it, and nothing is written down."""
@@ -298,7 +298,7 @@ def test_an_apply_that_finds_another_at_work_names_the_way_out(
         assert said in held.err
 
 
-def test_who_may_not_read_the_ledger_is_told(
+def test_who_may_not_read_the_ledger_is_reported(
     cluster: MigrationCluster, mailmend: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     denied = AccessDenied("the role may not read system_schema.tables", mend="Grant it.")

@@ -98,7 +98,7 @@ def test_a_keyspace_without_a_history_says_so(cluster: MigrationCluster, mailmen
     assert cluster.keyspaces == {}
 
 
-def test_a_node_that_is_down_is_told_on_stderr(
+def test_a_node_that_is_down_is_reported_on_stderr(
     cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, str]
 ) -> None:
     cluster.down = ("10.0.0.3",)

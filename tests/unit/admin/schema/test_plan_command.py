@@ -99,7 +99,9 @@ def test_sizes_are_asked_for_only_where_a_risk_depends_on_them(
     assert estimates["shop.by_customer"] is None, "nobody told its size"
 
 
-def test_each_risk_is_told_with_why(cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]) -> None:
+def test_each_risk_is_reported_with_why(
+    cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]
+) -> None:
     mailmend("schema", "apply", *shop, *NEW, "--to", "2")
     out = mailmend("schema", "plan", *shop).out.splitlines()
     for statement in ("ALTER TABLE shop.orders DROP total;", "DROP TABLE shop.by_customer;"):
