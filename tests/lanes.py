@@ -21,7 +21,7 @@ WITHOUT_CASSANDRA = sorted(
 """What is quick to start goes with the unit tests, so that the lanes are of a length."""
 
 LANES = (
-    ("tests/integration", "tests/equivalence", *(f"--ignore={file}" for file in WITHOUT_CASSANDRA)),
+    ("tests/integration", "tests/equivalence", "tests/drills", *(f"--ignore={file}" for file in WITHOUT_CASSANDRA)),
     ("tests/faults", "tests/conformance"),
     ("tests/unit", *WITHOUT_CASSANDRA),
 )

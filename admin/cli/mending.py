@@ -23,6 +23,12 @@ _TIMING: Final = (
 ROWS_PER_SECOND: Final = option(
     "--rows-per-second", "Read and write no faster, over all workers together.", type=click.IntRange(min=1), metavar="N"
 )
+WITHOUT: Final = option(
+    "--without",
+    "A column that a live table lacks, or that is not to be touched: neither compared nor written; may be given again.",
+    multiple=True,
+    metavar="COLUMN",
+)
 _SCANNING: Final = (
     option(
         "--engine",
@@ -52,6 +58,7 @@ _SCANNING: Final = (
         type=click.Choice(["report", "accept"]),
         default="report",
     ),
+    WITHOUT,
 )
 _WRITING: Final = (
     option(
@@ -177,6 +184,7 @@ _REPAIR_LAGS: Final = Command(
     options=(
         *_TIMING,
         flag("--dry-run", "Look at them, say what would be mended, write nothing."),
+        WITHOUT,
         *_WRITING,
         ROWS_PER_SECOND,
     ),

@@ -74,6 +74,9 @@ def counts_json(counts: Mapping[Verdict, int]) -> dict[str, int]:
 
 
 def _body(summary: RepairResult, examples: Sequence[Example]) -> Iterator[Part]:
+    if summary.missing_columns:
+        rows = [(one.table, one.column, _NOT_COMPARED) for one in summary.missing_columns]
+        yield Grid(f"Missing columns in {summary.keyspace}", ("table", "column", "meaning"), rows)
     if summary.findings:
         yield _findings(summary)
     if summary.run:
@@ -152,7 +155,12 @@ def next_lines(summary: RepairResult) -> list[str]:
     return lines
 
 
+_NOT_COMPARED: Final = "the live table lacks it: nothing was compared there, and no repair writes to it"
+
+
 def _after_check(summary: RepairResult, keyspace: str) -> list[str]:
+    if summary.missing_columns:
+        return [f"Next: mailmend schema verify{keyspace} (it names the statement that adds what is missing)"]
     found = _found(summary)
     if any(found[verdict] for verdict in MENDABLE):
         return [f"Next: mailmend repair messages{keyspace} --dry-run"]

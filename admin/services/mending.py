@@ -24,6 +24,8 @@ from model.catalog.mail import FAMILIES, MESSAGES
 from model.errors import UnsafeRequest, WrongUse
 from model.ids import MailboxId, MessageId, RunId
 from model.operations import Level
+from model.projections.binding import lacking
+from model.projections.family import Family
 from model.projections.findings import Finding, RepairPolicy
 from model.projections.verdicts import MENDABLE, Verdict
 from repair.clock import MARGIN_SECONDS, SKEW_SECONDS, STAMP_AGE_SECONDS, Timing
@@ -46,6 +48,7 @@ class ScanRequest:
     Attributes:
         engine: "spark" or "local".
         torn: "report" or "accept".
+        without: columns that are neither compared nor written.
         delay: between the scan and the second look.
         clock_skew: the greatest difference between any two clocks.
     """
@@ -57,6 +60,7 @@ class ScanRequest:
     rows_per_second: int | None = None
     level: Level = Level.LOCAL_QUORUM
     torn: str = "report"
+    without: tuple[str, ...] = ()
     delay: timedelta = DELAY
     clock_skew: timedelta = SKEW
     no_writers: bool = False
@@ -104,6 +108,7 @@ class LagsRequest:
 
     connection: ConnectionSettings
     dry_run: bool = False
+    without: tuple[str, ...] = ()
     delay: timedelta = DELAY
     clock_skew: timedelta = SKEW
     margin: timedelta = MARGIN
@@ -138,9 +143,11 @@ def check(request: CheckRequest, caller: Caller) -> MendingResult:
     """
     examples, skew = Examples(), request.clock_skew.total_seconds()
     with open_cluster(request.connection) as opened:
+        bound = opened.bound((MESSAGES,) if request.what == "messages" else FAMILIES, request.without)
         settings = RepairSettings(
             keyspace=opened.mail.name,
-            families=opened.families((MESSAGES,) if request.what == "messages" else FAMILIES),
+            families=bound.families,
+            missing_columns=bound.missing,
             level=request.level,
             delay_seconds=request.delay.total_seconds(),
             timing=Timing(0, skew, no_writers=True),
@@ -151,6 +158,7 @@ def check(request: CheckRequest, caller: Caller) -> MendingResult:
         counters = Timing(skew + STAMP_AGE_SECONDS + 1, skew, no_writers=request.no_writers)
         with repair_tools(opened, request.engine_wanted, settings, caller.progress, timing=counters) as tools:
             summary = runner.check(settings, tools, _both(examples, caller))
+    summary.unseen = _unseen(request)
     return MendingResult(summary, examples.sorted())
 
 
@@ -172,7 +180,7 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
         with repair_tools(opened, engine, settings, caller.progress, keep=keep) as tools:
             go_on = None if request.dry_run else caller.ask
             summary = runner.repair(settings, replace(tools, go_on=go_on), _both(examples, caller))
-    summary.unseen = target.unseen if target else None
+    summary.unseen = _unseen(request, target)
     return MendingResult(summary, examples.sorted())
 
 
@@ -181,7 +189,7 @@ def repair_lags(request: LagsRequest, caller: Caller) -> MendingResult:
     with open_cluster(request.connection) as opened:
         settings = RepairSettings(
             keyspace=opened.mail.name,
-            families=opened.families((MESSAGES,)),
+            families=_whole_families(opened, request),
             delay_seconds=request.delay.total_seconds(),
             timing=_timing(request),
             dry_run=request.dry_run,
@@ -191,6 +199,7 @@ def repair_lags(request: LagsRequest, caller: Caller) -> MendingResult:
         )
         journal, tools = lag_tools(opened, settings, caller.progress, request.keep)
         summary = lag_repair.repair_lags(journal, opened.mail, settings, tools, _both(examples, caller))
+    summary.unseen = _unseen(request)
     return MendingResult(summary, examples.sorted())
 
 
@@ -217,6 +226,12 @@ def undo(request: UndoRequest, caller: Caller) -> MendingResult:
     return MendingResult(summary, examples.sorted())
 
 
+def _unseen(request: CheckRequest | RepairRequest | LagsRequest, target: Target | None = None) -> str | None:
+    """What was not looked at, in a sentence or two; None where everything was."""
+    left = f"Neither compared nor written: {', '.join(request.without)}." if request.without else None
+    return " ".join(filter(None, (target.unseen if target else None, left))) or None
+
+
 def target_of(opened: OpenCluster, request: RepairRequest) -> Target | None:
     if request.scan and not (request.message or request.mailbox or request.user):
         raise WrongUse(
@@ -237,6 +252,18 @@ def _both(examples: Examples, caller: Caller) -> Callable[[Finding], None]:
     return take
 
 
+def _whole_families(opened: OpenCluster, request: RepairRequest | LagsRequest) -> tuple[Family, ...]:
+    """The families that are mended.
+
+    Raises:
+        SchemaMismatch: a table lacks a column that would have to be compared and written.
+    """
+    bound = opened.bound((MESSAGES,), request.without)
+    if bound.missing:
+        raise lacking(opened.mail.name, bound.missing)
+    return bound.families
+
+
 def _timing(request: RepairRequest | LagsRequest) -> Timing:
     return Timing(request.margin.total_seconds(), request.clock_skew.total_seconds(), no_writers=request.no_writers)
 
@@ -244,7 +271,7 @@ def _timing(request: RepairRequest | LagsRequest) -> Timing:
 def _settings_of(request: RepairRequest, opened: OpenCluster) -> RepairSettings:
     return RepairSettings(
         keyspace=opened.mail.name,
-        families=opened.families((MESSAGES,)),
+        families=_whole_families(opened, request),
         level=request.level,
         delay_seconds=request.delay.total_seconds(),
         timing=_timing(request),
@@ -290,9 +317,13 @@ def _plain(value: Any) -> Any:
 def _refuse_unasked_restore(request: RepairRequest, caller: Caller) -> None:
     """Restoring may bring back a message whose delete was half carried out: a person has to agree.
 
+    A row of truth is restored whole or not at all, so not without a column.
+
     Raises:
         UnsafeRequest: nobody can be asked, or the answer was no.
     """
+    if request.dangling == "restore" and request.without:
+        raise UnsafeRequest("--dangling restore does not go with --without", mend="First add the missing column.")
     if request.dangling != "restore" or request.yes or request.dry_run:
         return
     risk = "--dangling restore may bring back messages that users deleted"

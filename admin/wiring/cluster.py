@@ -4,7 +4,7 @@ import getpass
 import os
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -24,7 +24,7 @@ from model.catalog.ledger import KEEP
 from model.catalog.mail import FAMILIES
 from model.errors import BadSettings, UnknownRun
 from model.ports import Progress
-from model.projections.binding import bind
+from model.projections.binding import Bound, bound, left_out
 from model.projections.family import Family
 from repair.clock import SystemClock, Timing
 from repair.ledger.lags import LagJournal, Spool
@@ -55,8 +55,16 @@ class OpenCluster:
 
     def families(self, wanted: tuple[Family, ...] = FAMILIES) -> tuple[Family, ...]:
         """The families as far as the live keyspace has them."""
+        return self.bound(wanted).families
+
+    def bound(self, wanted: tuple[Family, ...], without: Iterable[str] = ()) -> Bound:
+        """The families as far as the live keyspace has them, and which columns it lacks.
+
+        Raises:
+            WrongUse: a name of `without` is not one of a column that can be left out.
+        """
         mail = self.mail
-        return bind(mail.name, live_schema(self.cluster, mail.name), wanted)
+        return bound(mail.name, live_schema(self.cluster, mail.name), wanted, left_out(without))
 
     def ledger(self, keep: timedelta = KEEP) -> Ledger:
         """The ledger; its keyspace and tables are created if missing."""

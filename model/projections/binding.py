@@ -4,13 +4,13 @@ A generation of James that lacks a column neither has it read nor written; a col
 read all the same, so that before-images are whole. What a check cannot do without is asked for at once, by name.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from model.catalog.generations import FLAG_USER
 from model.catalog.mail import FAMILIES
-from model.errors import BadIdentifier, SchemaMismatch
+from model.errors import BadIdentifier, SchemaMismatch, WrongUse
 from model.projections.content import Content
 from model.projections.family import Family
 from model.projections.filters import Filter
@@ -26,10 +26,89 @@ _KNOWN = {FLAG_USER.name: FLAG_USER}
 """Columns of older generations that mean something to a comparison."""
 
 
-def bind(keyspace: str, live: Schema, families: Iterable[Family] = FAMILIES) -> tuple[Family, ...]:
+@dataclass(frozen=True, slots=True, order=True)
+class MissingColumn:
+    """A column that is to be compared, and that the live table lacks; both in James's spelling."""
+
+    table: str
+    column: str
+
+    def __str__(self) -> str:
+        return f"{self.table}.{self.column}"
+
+
+def missing_columns(
+    live: Schema, families: Iterable[Family] = FAMILIES, without: Collection[str] = ()
+) -> tuple[MissingColumn, ...]:
+    """The compared columns that a table of the live keyspace lacks, unless they are left out on purpose."""
+    found = (
+        MissingColumn(table.spelling, table.column(name).spelling)
+        for family in families
+        for column in family.mirror.compared
+        if column.name not in without
+        for table, name in _both_sides(family.mirror, column.name)
+        if (there := live.table(table.name)) is not None and name.partition(".")[0] not in there
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def _both_sides(mirror: Mirror, name: str) -> tuple[tuple[Table, str], tuple[Table, str]]:
+    return (mirror.truth, mirror.truth_names.get(name, name)), (mirror.table, name)
+
+
+def left_out(names: Iterable[str], families: Iterable[Family] = FAMILIES) -> frozenset[str]:
+    """The names of compared columns that are neither to be compared nor written, however their case is written.
+
+    Raises:
+        WrongUse: no such column is compared, or rows are found by it.
+    """
+    known = _may_be_left_out_of(families)
+    asked = tuple(names)
+    unknown = [name for name in asked if name.lower() not in known]
+    if unknown:
+        raise WrongUse(
+            f"{unknown[0]!r} is not a column that can be left out", mend=f"These can: {', '.join(known.values())}."
+        )
+    return frozenset(name.lower() for name in asked)
+
+
+def _may_be_left_out_of(families: Iterable[Family]) -> dict[str, str]:
+    """Compared columns by which no row is found: their names, and how they are spelled."""
+    mirrors = [family.mirror for family in families]
+    keys = {column.name for mirror in mirrors for column in mirror.truth.key}
+    return {one.name: one.spelling for mirror in mirrors for one in mirror.compared if one.name not in keys}
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Families as a live keyspace has them, and the compared columns that it lacks."""
+
+    families: tuple[Family, ...]
+    missing: tuple[MissingColumn, ...]
+
+
+def bound(keyspace: str, live: Schema, families: Iterable[Family], without: Collection[str] = ()) -> Bound:
+    wanted = tuple(families)
+    return Bound(bind(keyspace, live, wanted, without), missing_columns(live, wanted, without))
+
+
+def lacking(keyspace: str, missing: Iterable[MissingColumn]) -> SchemaMismatch:
+    """Why nothing is mended: a row would be written without what users see in it."""
+    found = tuple(missing)
+    columns = dict.fromkeys(one.column for one in found)
+    mend = f"See the statement that adds it with: mailmend schema verify --keyspace {keyspace}"
+    if set(_may_be_left_out_of(FAMILIES).values()) >= set(columns):
+        mend += f"; or leave it out: {' '.join(f'--without {column}' for column in columns)}"
+    return SchemaMismatch(keyspace, tuple(map(str, found)), mend=mend)
+
+
+def bind(
+    keyspace: str, live: Schema, families: Iterable[Family] = FAMILIES, without: Collection[str] = ()
+) -> tuple[Family, ...]:
     """The families restricted to what the live keyspace has.
 
-    A missing projection is left out, and so is a family that is only reported when a table of it is missing.
+    A missing projection is left out, and so is a family that is only reported when a table of it is missing. The
+    columns of `without` are read (before-images are whole), and neither compared nor written.
 
     Raises:
         SchemaMismatch: a truth or its mirror is missing, or a column that decides is missing or of another type.
@@ -38,7 +117,7 @@ def bind(keyspace: str, live: Schema, families: Iterable[Family] = FAMILIES) -> 
     lacking = tuple(dict.fromkeys(lack for family in wanted for lack in _lacking(family, live)))
     if lacking:
         raise SchemaMismatch(keyspace, lacking)
-    return tuple(_bound(family, live) for family in wanted)
+    return tuple(_bound(family, live, frozenset(without)) for family in wanted)
 
 
 def _may_be_left_out(family: Family, live: Schema) -> bool:
@@ -113,7 +192,7 @@ def _is_plain(name: str) -> bool:
         return False
 
 
-def _bound(family: Family, live: Schema) -> Family:
+def _bound(family: Family, live: Schema, without: frozenset[str]) -> Family:
     forms = {table.name: live_form(table, found) for table in family.tables if (found := live.table(table.name))}
     truth = forms[family.truth.name]
 
@@ -125,7 +204,7 @@ def _bound(family: Family, live: Schema) -> Family:
 
     has_content = family.content is not None and family.content.table.name in forms
     return Family(
-        mirror=_bound_mirror(bound(family.mirror)),
+        mirror=_bound_mirror(bound(family.mirror), without),
         filters=there(family.filters),
         unions=there(family.unions),
         counts=tuple(_bound_counts(counts, live) for counts in there(family.counts)),
@@ -138,7 +217,7 @@ def _bound_counts(counts: Counts, live: Schema) -> Counts:
     return replace(counts, generators=tuple(forms))
 
 
-def _bound_mirror(mirror: Mirror) -> Mirror:
+def _bound_mirror(mirror: Mirror, without: frozenset[str]) -> Mirror:
     theirs = mirror.truth_names
     candidates = (*mirror.compared, *_KNOWN.values())
     return replace(
@@ -146,7 +225,10 @@ def _bound_mirror(mirror: Mirror) -> Mirror:
         compared=tuple(
             column
             for column in candidates
-            if column.name in mirror.table and theirs.get(column.name, column.name) in mirror.truth
+            if column.name not in without
+            and column.name in mirror.table
+            and theirs.get(column.name, column.name) in mirror.truth
         ),
+        left_out=without,
         required=tuple(name for name in mirror.required if name in mirror.truth),
     )

@@ -46,20 +46,22 @@ class Mirror(Projection):
         compared: columns of the projection that must agree with the truth's, in canonical form.
         renamed: (projection column, truth column) where the two names differ outside the key.
         required: truth columns that every insert writes; a truth row lacking one is TORN.
+        left_out: columns that are not to be written.
     """
 
     compared: tuple[Column, ...]
     renamed: tuple[tuple[str, str], ...] = ()
     required: tuple[str, ...] = ()
     report_only: bool = False
+    left_out: frozenset[str] = frozenset()
     sources: tuple[tuple[str, str], ...] = field(init=False, repr=False, compare=False)
-    """Each projection column that the truth has too, with the truth column behind it."""
+    """Each projection column that is written, with the truth column behind it."""
 
     verdicts: ClassVar = table_of(MirrorSymptoms, _judge)
 
     def __post_init__(self) -> None:
         theirs = self.truth_names
-        pairs = ((name, theirs.get(name, name)) for name in self.table.names)
+        pairs = ((name, theirs.get(name, name)) for name in self.table.names if name not in self.left_out)
         object.__setattr__(self, "sources", tuple(pair for pair in pairs if pair[1] in self.truth.names))
 
     @property

@@ -10,6 +10,7 @@ from model.errors import UnsafeRequest
 from model.ids import RunId
 from model.operations import Level
 from model.ports import Clock, Progress, Tables
+from model.projections.binding import MissingColumn
 from model.projections.family import Family
 from model.projections.findings import Finding, RepairPolicy, Suspect
 from model.projections.verdicts import Verdict
@@ -29,6 +30,7 @@ class RepairSettings:
     Attributes:
         recheck: look again before reporting (a check only; a repair always does).
         dry_run: look, and report what would be mended.
+        missing_columns: what ought to be compared and is not there: drift of its own.
         policy: what may be mended; its run, T and skew are set when the run begins.
         max_fixes: ask, or refuse to write, when more suspects than this would be mended.
         options: what the ledger keeps of the command line.
@@ -39,6 +41,7 @@ class RepairSettings:
     level: Level = Level.LOCAL_QUORUM
     delay_seconds: float = DELAY_SECONDS
     timing: Timing = field(default_factory=Timing)
+    missing_columns: tuple[MissingColumn, ...] = ()
     recheck: bool = True
     dry_run: bool = False
     policy: RepairPolicy = field(default_factory=RepairPolicy)

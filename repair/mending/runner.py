@@ -15,6 +15,7 @@ from model.errors import CannotReach, ExitCode, FixLimit, MailmendError, came_of
 from model.ids import RunId
 from model.instants import MICROS
 from model.ports import Clock, NodeClocks, Progress, Tables
+from model.projections.binding import MissingColumn
 from model.projections.family import Family
 from model.projections.findings import Finding, RepairPolicy, Suspect, counts_of
 from model.projections.projection import Projection
@@ -51,6 +52,7 @@ class RepairResult:
     untried: int = 0  # skipped, because the cluster could not be reached any more
     last_traces: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+    missing_columns: tuple[MissingColumn, ...] = ()  # what ought to be compared and is not there
     unseen: str | None = None  # a sentence on what a targeted look cannot see
     exit: int = 0
 
@@ -89,7 +91,7 @@ class RepairResult:
             return ExitCode.CANNOT_REACH
         if self.failed or self.untried:
             return ExitCode.PARTLY_FAILED
-        return ExitCode.DRIFT if self.left.total() else ExitCode.FINE
+        return ExitCode.DRIFT if self.left.total() or self.missing_columns else ExitCode.FINE
 
     @property
     def kept(self) -> dict[str, Any]:
@@ -157,7 +159,7 @@ class RepairTools:
 def check(settings: RepairSettings, tools: RepairTools, sink: Sink) -> RepairResult:
     """Find drift without any write."""
     as_of = read_clocks(tools.clock, tools.nodes).earliest - settings.timing.margin_micros
-    result = RepairResult(settings.keyspace, "check")
+    result = RepairResult(settings.keyspace, "check", missing_columns=settings.missing_columns)
     _Stages(settings, tools, sink, settings.policy_of(as_of, None), result).go_through()
     return result
 

@@ -18,6 +18,7 @@ from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine, Ended
 from tests.support.mail_states import MailKeyspace
 from tests.support.repairing import DAY_SECONDS, content_row, message, mirror_row
+from tests.support.schemas import columns_of, with_columns
 from tests.support.writing import Faults
 
 QUICK = ("--engine", "local", "--delay", "0")
@@ -124,6 +125,72 @@ def register(mail: MailKeyspace, number: int, name: str, *, row_says: str | None
             "uidvalidity": 1,
         }
         mail.tables.write(Put(MAILBOX, row))
+
+
+def drop_flag(cluster: ClusterTwin) -> None:
+    """ALTER TABLE messageIdTable DROP flagFlagged, in the schema that the cluster tells."""
+    live = cluster.keyspaces["mail"]
+    kept = (one for one in columns_of(live, "messageidtable") if one.name != "flagflagged")
+    cluster.keyspaces["mail"] = with_columns(live, "messageidtable", kept)
+
+
+class TestMissingColumn:
+    """Somebody drops a column that is compared: that is drift, and no repair writes rows that lack it."""
+
+    def test_a_check_names_it_as_drift_in_every_form(
+        self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, tmp_path: Path
+    ) -> None:
+        mail.lose_flag_update(mail.truths[0])
+        drop_flag(cluster)
+        cluster.clock.advance(1)
+
+        as_json = mailmend("check", "messages", *QUICK, "--json")
+        shown = mailmend("check", "messages", *QUICK, "--report", str(tmp_path / "drift.html"))
+
+        assert (as_json.code, shown.code) == (1, 1)
+        assert as_json.json["missing_columns"] == [{"table": "messageIdTable", "column": "flagFlagged"}]
+        report = (tmp_path / "drift.html").read_text()
+        assert all("messageIdTable" in text and "flagFlagged" in text for text in (shown.out, report))
+        assert "Next: mailmend schema verify --keyspace mail" in shown.out
+        assert "No drift" not in shown.out
+
+    @pytest.mark.parametrize("what", ["messages", "lags"])
+    @pytest.mark.parametrize("options", [(), ("--dry-run",)])
+    def test_a_repair_is_refused_and_names_what_mends(
+        self, mailmend: CommandLine, cluster: ClusterTwin, what: str, options: tuple[str, ...]
+    ) -> None:
+        drop_flag(cluster)
+
+        ended = mailmend("repair", what, "--delay", "0", *options)
+
+        assert ended.code == ExitCode.WRONG_USE
+        assert "lacks messageIdTable.flagFlagged" in ended.err
+        assert "mailmend schema verify --keyspace mail; or leave it out: --without flagFlagged" in ended.err
+
+    def test_what_is_left_out_is_neither_compared_nor_written(
+        self, mailmend: CommandLine, mail: MailKeyspace, mend: Mend, cluster: ClusterTwin
+    ) -> None:
+        """With the column or without it there: only modSeq differs, and only the rest of the row is written."""
+        mail.lose_flag_update(mail.truths[0])
+        ended = mend("--without", "FLAGFLAGGED")
+        assert (ended.code, ended.json["fixed"]) == (0, {"AMEND": 1})
+        assert (mail.mirror(mail.truths[0]) or {})["flagflagged"] is False
+        assert ended.json["unseen"] == "Neither compared nor written: FLAGFLAGGED."
+
+        only_the_flag = mailmend("check", *QUICK, "--without", "flagFlagged")
+        whole = mailmend("check", *QUICK)
+        drop_flag(cluster)
+
+        assert (only_the_flag.code, whole.code) == (0, 1)
+        assert mailmend("check", *QUICK, "--without", "flagFlagged").code == 0
+        assert mend("--without", "flagFlagged").code == 0
+
+    def test_an_unknown_column_and_a_whole_row_of_truth_do_not_go_with_it(self, mend: Mend) -> None:
+        unknown, restore = mend("--without", "flagSean"), mend("--without", "flagSeen", "--dangling", "restore")
+
+        assert (unknown.code, restore.code) == (2, 2)
+        assert "'flagSean' is not a column that can be left out" in unknown.err
+        assert "--dangling restore does not go with --without" in restore.err
 
 
 class TestLimits:

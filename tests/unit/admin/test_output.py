@@ -40,6 +40,7 @@ def test_the_json_has_exactly_the_names_of_the_contract() -> None:
         "last_traces",
         "due",
         "seconds",
+        "missing_columns",
         "unseen",
         "exit",
     }

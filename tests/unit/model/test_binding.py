@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from model.catalog.generations import AUGUST_2026, GENERATIONS, JAMES_3_8, NEWEST, Generation
 from model.catalog.mail import IMAP_UID, MESSAGES, PATHS, SCHEMA
-from model.errors import SchemaMismatch
-from model.projections.binding import bind, live_form
+from model.errors import SchemaMismatch, WrongUse
+from model.projections.binding import MissingColumn, bind, lacking, left_out, live_form, missing_columns
 from model.projections.family import Family
 from model.schema.keyspace import Schema
 from model.schema.table import Canonical, Column, Kind
@@ -57,6 +57,65 @@ def test_flag_user_is_not_compared_where_one_lacks_it(table: str) -> None:
     family = messages(without_column(served(AUGUST_2026.schema), table, "flaguser"))
     assert "flaguser" not in {column.name for column in family.mirror.compared}
     assert "flaguser" not in family.mirror.row_of({"flaguser": True})
+
+
+@pytest.mark.parametrize("generation", GENERATIONS, ids=lambda one: one.name)
+def test_no_generation_of_james_lacks_a_compared_column(generation: Generation) -> None:
+    assert missing_columns(served(generation.schema)) == ()
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "named"),
+    [
+        ("messageidtable", "flagseen", "messageIdTable.flagSeen"),
+        ("imapuidtable", "save_date", "imapUidTable.save_date"),
+        ("messageidtable", "messageid", "messageIdTable.messageId"),
+        ("mailbox", "mailboxbase", "mailbox.mailboxbase.namespace"),
+        ("mailboxpathv3", "uidvalidity", "mailboxPathV3.uidvalidity"),
+        ("messagev3", "bodycontent", None),
+        ("messageidtable", "flaguser", None),
+    ],
+)
+def test_a_compared_column_that_a_table_lacks_is_named(table: str, column: str, named: str | None) -> None:
+    """What nothing is compared with is not missed, nor what only older generations have."""
+    live = without_column(served(AUGUST_2026.schema), table, column)
+    assert [str(one) for one in missing_columns(live)][:1] == ([named] if named else [])
+    assert missing_columns(live, (), ()) == ()
+
+
+def test_a_column_that_is_left_out_is_not_missed_and_read_all_the_same() -> None:
+    live = without_column(LIVE, "messageidtable", "flagseen")
+    assert missing_columns(live, without={"flagseen"}) == ()
+    (family,) = bind("mail", LIVE, (MESSAGES,), {"flagseen"})
+    assert "flagseen" in family.mirror.table
+    assert "flagseen" not in family.mirror.read_columns
+    assert "flagseen" not in family.mirror.row_of(dict.fromkeys(IMAP_UID.names))
+    assert "flaganswered" in family.mirror.row_of(dict.fromkeys(IMAP_UID.names))
+
+
+@pytest.mark.parametrize(("names", "left"), [((), set()), (("flagSeen", "THREADID"), {"flagseen", "threadid"})])
+def test_columns_are_left_out_however_their_case_is_written(names: tuple[str, ...], left: set[str]) -> None:
+    assert left_out(names) == left
+
+
+@pytest.mark.parametrize("name", ["messageId", "mailboxId", "bodyContent", "x", ""])
+def test_only_a_compared_column_outside_the_keys_can_be_left_out(name: str) -> None:
+    with pytest.raises(WrongUse, match=f"'{name}' is not a column that can be left out"):
+        left_out([name])
+
+
+@pytest.mark.parametrize(
+    ("missing", "without"),
+    [
+        ((MissingColumn("messageIdTable", "flagSeen"),), "--without flagSeen"),
+        ((MissingColumn("imapUidTable", "x"), MissingColumn("messageIdTable", "messageId")), None),
+    ],
+)
+def test_what_mends_a_missing_column_is_named(missing: tuple[MissingColumn, ...], without: str | None) -> None:
+    error = lacking("mail", missing)
+    assert str(missing[0]) in str(error)
+    assert "mailmend schema verify --keyspace mail" in error.mend
+    assert error.mend.partition("; or leave it out: ")[2] == (without or "")
 
 
 @pytest.mark.parametrize("column", ["save_date", "threadid", "internaldate", "headercontent"])
