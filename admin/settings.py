@@ -64,6 +64,15 @@ class ConnectionSettings:
     password: str | None = field(default=None, repr=False)
     tls: Tls | None = None
 
+    def __post_init__(self) -> None:
+        """Refuses one keyspace for both: mails and the ledger would mix their tables."""
+        if self.keyspace == self.ledger_keyspace:
+            raise BadSettings(
+                f"{self.keyspace} is given as the mail keyspace and as the ledger keyspace",
+                mend="Name the mail keyspace with --keyspace; the ledger is a keyspace of mailmend's own, "
+                f"{LEDGER_KEYSPACE_DEFAULT} unless --ledger-keyspace names another.",
+            )
+
     @property
     def place(self) -> str:
         return f"{', '.join(self.hosts)} port {self.port}"

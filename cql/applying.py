@@ -8,7 +8,7 @@ from cql.introspect import keyspace_exists, live_schema
 from cql.render import ServerVersion, keyspace_cql, parse_version, table_cql, type_cql
 from cql.replication import Replication, replication_from
 from model.catalog.ledger import LEDGER_TABLES
-from model.errors import SchemaMismatch
+from model.errors import SchemaMismatch, TablesOfOthers
 from model.ports import SchemaServer
 from model.schema.difference import Aspect, Difference, differences
 from model.schema.keyspace import Schema
@@ -40,6 +40,7 @@ def ensure_ledger(
     Raises:
         UnknownKeyspace: the mail keyspace does not exist.
         SchemaMismatch: a table of that name exists with other columns.
+        TablesOfOthers: the keyspace is another's: it holds tables, and none of the ledger's.
     """
     return _carry_out(server, ledger_steps(server, ledger_keyspace, like_keyspace, replication))
 
@@ -52,6 +53,9 @@ def ledger_steps(
     wrong = tuple(str(one) for one in differences(LEDGER, live) if _unfits(one))
     if wrong:
         raise SchemaMismatch(ledger_keyspace, wrong)
+    if live.tables and not any(live.table(table.name) for table in LEDGER_TABLES):
+        names = [table.spelling for table in live.tables]
+        raise TablesOfOthers(ledger_keyspace, names, mend="Name a keyspace of mailmend's own with --ledger-keyspace.")
     named = replace(LEDGER, tables=tuple(_with_id(ledger_keyspace, table) for table in LEDGER.tables))
     missing = tuple(creations(ledger_keyspace, named, live, version))
     if not missing:

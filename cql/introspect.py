@@ -33,6 +33,11 @@ def keyspace_exists(server: SchemaServer, keyspace: str) -> bool:
     return bool(server.query("SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?", name))
 
 
+def keyspaces_of(server: SchemaServer) -> tuple[str, ...]:
+    """The names of all keyspaces, as the server knows them."""
+    return tuple(row["keyspace_name"] for row in server.query("SELECT keyspace_name FROM system_schema.keyspaces"))
+
+
 def live_schema(server: SchemaServer, keyspace: str) -> Schema:
     """The keyspace's types, tables, indexes and views; empty for an unknown keyspace."""
     name = (_own_name(keyspace),)

@@ -3,7 +3,7 @@
 The command line maps each kind to an exit code (DESIGN section 5), so a kind is also a promise to scripts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Self
 
@@ -77,6 +77,34 @@ class ReplicationNeeded(WrongUse):
         )
         self.keyspace = keyspace
         self.nodes = dict(nodes)
+
+
+class LikeAnotherKeyspace(WrongUse):
+    """A keyspace is to be created, and its name is almost that of another: a typo must not become a keyspace."""
+
+    def __init__(self, keyspace: str, other: str) -> None:
+        super().__init__(
+            f"keyspace {keyspace!r} does not exist: did you mean {other!r}?",
+            mend=f"Name that with --keyspace {other}; to create {keyspace} all the same: --new-keyspace.",
+        )
+        self.keyspace = keyspace
+        self.other = other
+
+
+class TablesOfOthers(WrongUse):
+    """A keyspace holds tables of another application, and tables would be created among them."""
+
+    def __init__(self, keyspace: str, tables: Sequence[str], *, mend: str = "") -> None:
+        more = f" and {len(tables) - TABLES_SHOWN} more" if len(tables) > TABLES_SHOWN else ""
+        super().__init__(
+            f"keyspace {keyspace!r} holds tables of another application: {', '.join(tables[:TABLES_SHOWN])}{more}",
+            mend=mend or "Name another keyspace with --keyspace; where this one is meant: --into-existing.",
+        )
+        self.tables = tuple(tables)
+
+
+TABLES_SHOWN = 5
+"""As many tables are named in a message."""
 
 
 class BadIdentifier(WrongUse):

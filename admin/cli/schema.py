@@ -52,6 +52,8 @@ _MIGRATIONS: Final = (
         type=click.Choice(CompactionChoice, case_sensitive=False),
     ),
     flag("--complete", "Also create what a keyspace of James lacks."),
+    flag("--new-keyspace", "Create a keyspace although its name is almost that of another."),
+    flag("--into-existing", "Create tables in a keyspace that holds tables of another application."),
 )
 _PATIENCE: Final = (
     option(
@@ -89,7 +91,7 @@ PLAN: Final = Command(
         flag("--include-drops", "With --from-model: also remove what the model does not know."),
         flag("--newest", "With --from-model: to the newest generation, not to its own."),
     ),
-    alone={"from_model": ("to", "phase", "complete")},
+    alone={"from_model": ("to", "phase", "complete", "new_keyspace")},
     shared=(CONNECTION,),
     examples="""
         mailmend schema plan                                  what is pending; CQL that cqlsh takes, risks as comments
@@ -116,7 +118,7 @@ APPLY: Final = Command(
         option("--optional", "Run nothing but this upgrade note of James, or mail-queue.", metavar="NAME"),
         flag("--dry-run", "Print the CQL instead of running it."),
     ),
-    alone={"optional": ("migrations", "to", "phase", "complete")},
+    alone={"optional": ("migrations", "to", "phase", "complete", "new_keyspace")},
     shared=(CONNECTION,),
     examples="""
         mailmend schema apply --dry-run                     print the CQL, run nothing

@@ -24,7 +24,7 @@ from admin.services.schema_history import (
     UnlockResult,
     VerifyResult,
 )
-from model.errors import ExitCode
+from model.errors import TABLES_SHOWN, ExitCode
 from model.migrations.adoption import Standing
 from model.migrations.history import (
     Baseline,
@@ -79,11 +79,19 @@ def _mend(result: VerifyResult, difference: Difference) -> str:
     recognition = result.found.against.recognition
     if result.found.running:
         return f"first what has not ended, as said of it; then again: mailmend schema verify{_again(result)}"
+    if _of_others(result):
+        return f"nothing here: {result.keyspace} is another application's; name the mail keyspace with --keyspace"
     if recognition:
         return mend_of(difference, result.keyspace, made_here=recognition.made_here)
     if result.found.tampering:
         return f"first the migrations, as said of them; then again: mailmend schema verify{_again(result)}"
     return _planned_mend(result, difference)
+
+
+def _of_others(result: VerifyResult) -> tuple[str, ...]:
+    """The tables of another application; none where our migrations were applied among them."""
+    recognition = result.found.against.recognition
+    return recognition.others if recognition and not result.found.applied else ()
 
 
 def _planned_mend(result: VerifyResult, difference: Difference) -> str:
@@ -116,7 +124,9 @@ def _verified_parts(result: VerifyResult) -> Iterator[Part]:
 
 def _head_lines(result: VerifyResult) -> Iterator[str]:
     name, found, recognition = result.keyspace, result.found, result.found.against.recognition
-    if recognition:
+    if others := _of_others(result):
+        yield f"{name} holds no mail, but tables of another application: {', '.join(others[:TABLES_SHOWN])}."
+    elif recognition:
         yield generation_line(name, recognition)
         if not recognition.made_here and result.found.baseline is None:
             yield f"It was not adopted; take it over with: mailmend schema adopt --keyspace {name}"

@@ -18,7 +18,7 @@ from cql.render import ServerVersion, ddl_cql, parse_version
 from cql.replication import COPIES_MAX, Replication, in_every_data_centre
 from model.catalog.generations import Recognition, gap_to_catalog, judge, recognise
 from model.catalog.mail import CompactionChoice
-from model.errors import ExitCode, ReplicationNeeded, WrongUse
+from model.errors import ExitCode, LikeAnotherKeyspace, ReplicationNeeded, WrongUse
 from model.migrations.migration import Phase
 from model.migrations.plan import refuse_tampering
 from model.migrations.upgrade_notes import OptionalMigration, optional_migration
@@ -48,6 +48,8 @@ class MigrationsRequest:
     replication: Replication | None = None
     compaction: CompactionChoice | None = None
     complete: bool = False
+    new_keyspace: bool = False
+    into_existing: bool = False
 
     def rollout(self) -> RolloutRequest:
         """The same request for the migrator.
@@ -67,6 +69,8 @@ class MigrationsRequest:
             replication=replication,
             creates=ours or replication is not None,
             compaction=self.compaction or CompactionChoice.TWCS,
+            new=self.new_keyspace,
+            into_existing=self.into_existing,
             complete=self.complete,
             to=self.to,
             phase=self.phase,
@@ -213,7 +217,7 @@ def apply(request: ApplyRequest, caller: Caller) -> PlanResult | ApplyResult | O
     wanted, patience = request.rollout(), request.patience
     with open_cluster(request.connection) as opened:
         if request.optional is not None:
-            return _apply_optional(opened, request, caller)
+            return _apply_optional(opened, request, wanted, caller)
         with migrator_of(opened, patience, caller.progress) as migrator:
             rolled = _rolled_out(migrator, wanted, caller, dry_run=request.dry_run)
         if request.dry_run:
@@ -223,15 +227,20 @@ def apply(request: ApplyRequest, caller: Caller) -> PlanResult | ApplyResult | O
 
 
 def _rolled_out(migrator: Migrator, wanted: RolloutRequest, caller: Caller, *, dry_run: bool) -> RolloutResult:
-    """Roll out; ask a person for the number of copies where it is needed."""
+    """Roll out; ask a person whether a name is no typo, and for the number of copies, where it is needed."""
     try:
         return migrator.roll_out(wanted, dry_run=dry_run)
+    except LikeAnotherKeyspace as like:
+        if caller.ask is None or not caller.ask(f"{like.what} Create {wanted.keyspace} all the same?"):
+            raise
+        return _rolled_out(migrator, replace(wanted, new=True), caller, dry_run=dry_run)
     except ReplicationNeeded as needed:
         if caller.number is None:
             raise
         caller.remark(str(needed))
         copies = caller.number("Copies in each data centre", COPIES_MAX)
-        return migrator.roll_out(replace(wanted, replication=in_every_data_centre(copies)), dry_run=dry_run)
+        copied = replace(wanted, replication=in_every_data_centre(copies))
+        return _rolled_out(migrator, copied, caller, dry_run=dry_run)
 
 
 def _read_back(
@@ -244,10 +253,13 @@ def _read_back(
     return drift
 
 
-def _apply_optional(opened: OpenCluster, request: ApplyRequest, caller: Caller) -> OptionalResult:
+def _apply_optional(
+    opened: OpenCluster, request: ApplyRequest, wanted: RolloutRequest, caller: Caller
+) -> OptionalResult:
     migration, keyspace = optional_migration(request.optional or ""), opened.connection.keyspace
     opened.cluster.replication_of(keyspace)
     live, server = live_schema(opened.cluster, keyspace), parse_version(opened.cluster.release_version)
+    replace(wanted, ours=True).refuse_others(live)
     sent: tuple[str, ...] = ()
     if tuple(migration.due(live)) and not request.dry_run:
         with migrator_of(opened, request.patience, caller.progress) as migrator:
@@ -261,6 +273,7 @@ def _model_plan(opened: OpenCluster, request: PlanRequest, wanted: RolloutReques
     asked = {Include.OPTIONS: request.include_options, Include.REMOVALS: request.include_drops}
     include = frozenset(one for one, wish in asked.items() if wish)
     if wanted.ours:
+        wanted.refuse_others(live)
         gap = gap_to_catalog(live, include, newest=request.newest, choice=request.compaction)
     else:
         past = record_of(history_of(opened))

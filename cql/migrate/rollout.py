@@ -9,13 +9,13 @@ from collections import Counter
 from dataclasses import dataclass
 
 from cql.applying import Step, creations, keyspace_step
-from cql.introspect import keyspace_exists, live_schema
+from cql.introspect import keyspace_exists, keyspaces_of, live_schema
 from cql.migrate.spelling import Spelling
 from cql.render import parse_version
 from cql.replication import Replication, in_every_data_centre
-from model.catalog.generations import holds_mail, recognise, was_made_here
+from model.catalog.generations import holds_mail, recognise, tables_of_others, was_made_here
 from model.catalog.mail import MAIL_TABLES, SCHEMA, CompactionChoice, compacted
-from model.errors import BadMigration, ReplicationNeeded, WrongUse
+from model.errors import BadMigration, LikeAnotherKeyspace, ReplicationNeeded, TablesOfOthers, WrongUse
 from model.migrations.history import LedgerRecord
 from model.migrations.migration import Migration, Phase
 from model.migrations.plan import MigrationPlan, MigrationTarget, PlannedStatement, Way, decide, declared_by
@@ -23,6 +23,7 @@ from model.ports import SchemaServer
 from model.schema.keyspace import Schema
 from model.schema.lint.options import refused_options
 from model.schema.lint.servers import ServerRelease, exact_release
+from model.schema.names import name_of, slips, spelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,8 @@ class RolloutRequest:
         replication: of a keyspace that does not exist yet; None asks for one copy where there is one node.
         creates: whether such a keyspace is created at all: a mistyped name must not become a keyspace.
         compaction: of the big message tables, where our migrations create them.
+        new: whether a keyspace is created though its name is almost that of another.
+        into_existing: whether tables are created among those of another application.
         complete: also create what mailmend needs and a keyspace of James lacks.
         to, phase: how far to go; see `model.migrations.plan.MigrationTarget`.
     """
@@ -43,10 +46,23 @@ class RolloutRequest:
     ours: bool
     replication: Replication | None = None
     creates: bool = True
+    new: bool = False
+    into_existing: bool = False
     compaction: CompactionChoice = CompactionChoice.TWCS
     complete: bool = False
     to: int | None = None
     phase: Phase | None = None
+
+    def refuse_others(self, live: Schema) -> None:
+        """Refuse a keyspace of another application, unless it is meant.
+
+        Raises:
+            TablesOfOthers: it holds tables that the migrations do not name.
+        """
+        named = {name_of(parsed.statement.about) for one in self.migrations for parsed in one.statements}
+        others = tables_of_others(live) if self.ours else [one.spelling for one in live.tables if one.name not in named]
+        if others and not self.into_existing:
+            raise TablesOfOthers(self.keyspace, others)
 
     def spelling_for(self, server: SchemaServer) -> Spelling:
         return Spelling(self.keyspace, parse_version(server.release_version), self.compaction if self.ours else None)
@@ -81,11 +97,15 @@ def plan_rollout(server: SchemaServer, record: LedgerRecord, request: RolloutReq
     Raises:
         HistoryMismatch: the migrations are not those that were applied.
         BadMigration: a pending statement would be refused.
+        TablesOfOthers: the keyspace is another application's, as far as can be seen.
+        LikeAnotherKeyspace: the keyspace would be created, and another has almost its name.
         ReplicationNeeded: the keyspace would be created on several nodes, and nobody said how many copies to keep.
         WrongUse: the server is too old for the compaction, there is no migration of the number that is asked for, or
             there is no such keyspace.
     """
     live = live_schema(server, request.keyspace)
+    if not record.entries:
+        request.refuse_others(live)
     foreign = holds_mail(live) and not was_made_here(live)
     if request.ours and not record.entries and foreign:
         nothing = MigrationPlan((), (), (), (), request.migrations, "", live)
@@ -101,6 +121,7 @@ def plan_rollout(server: SchemaServer, record: LedgerRecord, request: RolloutReq
     besides = _besides(server, request, plan, live) if request.ours else ()
     if keyspace_exists(server, request.keyspace):
         return RolloutPlan(None, None, plan, besides)
+    _refuse_typo(server, request)
     replication = _replication(server, request)
     return RolloutPlan(keyspace_step(request.keyspace, replication), replication, plan, besides)
 
@@ -115,6 +136,14 @@ def _refuse_unknown(planned: PlannedStatement, release: ServerRelease | None) ->
             f"{planned.place}: the server would refuse it: {'; '.join(text for text, _ in refused)}",
             mend=" ".join([*filter(None, (near for _, near in refused)), "Nothing of this plan was run."]),
         )
+
+
+def _refuse_typo(server: SchemaServer, request: RolloutRequest) -> None:
+    """Refuse to create a keyspace whose name is almost that of one with tables: of mail, where ours are created."""
+    for name in () if request.new else slips(request.keyspace, keyspaces_of(server)):
+        live = live_schema(server, spelled(name))
+        if holds_mail(live) if request.ours else live.tables:
+            raise LikeAnotherKeyspace(request.keyspace, name)
 
 
 def _replication(server: SchemaServer, request: RolloutRequest) -> Replication:

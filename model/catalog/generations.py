@@ -105,12 +105,14 @@ class Recognition:
     Attributes:
         made_here: its tables carry this catalog's comments, so they were made by `schema apply`, not by James.
         notes: what is otherwise without being wrong: options, tables of other modules, columns of older generations.
+        others: the tables of another application, whose keyspace it is.
     """
 
     generation: Generation
     made_here: bool
     drift: tuple[Difference, ...] = ()
     notes: tuple[Difference, ...] = ()
+    others: tuple[str, ...] = ()
 
     @property
     def agrees(self) -> bool:
@@ -135,6 +137,21 @@ def holds_mail(live: Schema) -> bool:
     return any(live.table(table.name) for table in MAIL_TABLES)
 
 
+def tables_of_others(live: Schema) -> tuple[str, ...]:
+    """The tables of another application, where the keyspace holds no mail; those beside mail are James's guests."""
+    known = {table.name for one in GENERATIONS for table in one.schema.tables} | _OF_THE_QUEUE
+    if any(_keyed_alike(table, live.table(table.name)) for table in MAIL_TABLES):
+        return ()
+    return tuple(table.spelling for table in live.tables if table.name not in known)
+
+
+def _keyed_alike(table: Table, found: Table | None) -> bool:
+    """Whether it is the table, and not another of the same name."""
+    return found is not None and [(one.name, one.shape) for one in found.key] == [
+        (one.name, one.shape) for one in table.key
+    ]
+
+
 def was_made_here(live: Schema) -> bool:
     """Whether every table of the catalog that is there has the catalog's own comment; James words his differently.
 
@@ -156,7 +173,7 @@ def _judged(generation: Generation, live: Schema, *, made_here: bool) -> Recogni
     wanted = declared(generation, live, made_here=made_here)
     tables = compacted(wanted.tables, chosen_compaction(live))
     drift, notes = judge(Schema(wanted.types, tables), live, made_here=made_here)
-    return Recognition(generation, made_here, drift, notes)
+    return Recognition(generation, made_here, drift, notes, tables_of_others(live))
 
 
 def chosen_compaction(live: Schema) -> CompactionChoice:

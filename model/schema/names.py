@@ -6,7 +6,7 @@ the model: texts with their quotes doubled, maps as pairs.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from model.errors import BadIdentifier
@@ -64,6 +64,26 @@ def checked_spelling(spelling: str, what: str = "name") -> str:
     if _QUOTED.fullmatch(spelling) or (_PLAIN.fullmatch(spelling) and spelling.lower() not in RESERVED):
         return spelling
     raise BadIdentifier(spelling, what)
+
+
+def slips(typed: str, known: Iterable[str]) -> tuple[str, ...]:
+    """The known names that are one slip of the finger from the typed one, two in a long one; the nearest first."""
+    allowed = 2 if len(typed) >= _LONG else 1
+    near = sorted((_edits(typed, name), name) for name in known if name != typed)
+    return tuple(name for edits, name in near if edits <= allowed)
+
+
+_LONG = 6
+
+
+def _edits(one: str, other: str) -> int:
+    """How many letters have to be put in, taken out or changed."""
+    row = list(range(len(other) + 1))
+    for count, letter in enumerate(one, start=1):
+        above, row = row, [count]
+        for place, beside in enumerate(other):
+            row.append(min(row[place] + 1, above[place + 1] + 1, above[place] + (letter != beside)))
+    return row[-1]
 
 
 def columns_of(text: str) -> tuple[str, ...]:

@@ -49,6 +49,8 @@ class SchemaTwin(SchemaServer):
             return [first] if text.endswith("local") else others
         asked = _FROM.search(text)
         assert asked, text
+        if not values:
+            return [{"keyspace_name": name} for name in self.keyspaces]
         (keyspace,) = values
         return list(self._rows(asked[1], keyspace))
 

@@ -76,6 +76,15 @@ def test_a_keyspace_that_cql_would_not_take_is_refused(name: str) -> None:
         parse_keyspace(name)
 
 
+@pytest.mark.parametrize(
+    "names", [{"ledger_keyspace": "apache_james"}, {"keyspace": "mailmend"}, {"keyspace": "a", "ledger_keyspace": "a"}]
+)
+def test_mails_and_the_ledger_never_share_a_keyspace(names: dict[str, str]) -> None:
+    """Whichever option named it: no command plans or makes the one's tables among the other's."""
+    with pytest.raises(BadSettings, match=r"as the mail keyspace and as the ledger keyspace\n.*--ledger-keyspace"):
+        ConnectionSettings(**names)  # type: ignore[arg-type]
+
+
 def test_a_password_never_shows() -> None:
     assert "hunter2" not in repr(ConnectionSettings(username="u", password="hunter2"))
 

@@ -139,6 +139,18 @@ def test_while_a_migration_is_in_flight_no_hint_drops_anything(verified: VerifyR
     assert all(mend.startswith("first what has not ended") for mend in mends[:-1])
 
 
+def test_in_a_keyspace_of_another_application_nothing_leads_to_an_apply() -> None:
+    """Its tables are named; only with a history of ours there is anything to apply."""
+    verified = VerifyResult("shop", None, verify_ours(LIVE, shipped(), None))
+    told = text_of(verify_document(verified))
+    assert told.startswith("shop holds no mail, but tables of another application: orders, places.")
+    mends = {one["mend"] for one in verified_json(verified)["drift"]}
+    assert mends == {"nothing here: shop is another application's; name the mail keyspace with --keyspace"}
+    assert "schema apply" not in told
+    known = VerifyResult("shop", None, verify_ours(LIVE, shipped(), LedgerRecord(applied(shipped()))))
+    assert "mailmend schema apply --keyspace shop" in text_of(verify_document(known))
+
+
 def test_an_edited_file_is_drift_with_its_mend() -> None:
     edited = folder({**SHOP, "0002_pre_labels.cql": SHOP["0002_pre_labels.cql"] + "-- a word\n"})
     verified = VerifyResult("shop", Path("db"), verify_migrations(LIVE, edited, LedgerRecord(HISTORY)))

@@ -9,10 +9,18 @@ from cql.replication import in_every_data_centre, parse_replication
 from model.catalog.generations import JAMES_3_8, JAMES_3_9, NEWEST, Generation
 from model.catalog.ledger import LEDGER_TABLES, REPAIR_RUN
 from model.catalog.mail import SCHEMA
-from model.errors import BadIdentifier, BadMigration, ReplicationNeeded, SchemaMismatch, UnknownKeyspace
+from model.errors import (
+    BadIdentifier,
+    BadMigration,
+    LikeAnotherKeyspace,
+    ReplicationNeeded,
+    SchemaMismatch,
+    TablesOfOthers,
+    UnknownKeyspace,
+)
 from model.migrations.history import LedgerRecord
 from model.schema.keyspace import Schema
-from model.schema.table import Column
+from model.schema.table import Column, Table, columns
 from tests.support.applying import apply_schema
 from tests.support.schema_twin import SchemaTwin
 from tests.support.schemas import columns_of, served, with_columns, without_tables
@@ -22,8 +30,8 @@ MADE = served(SCHEMA, made_here=True)
 
 
 def planned(twin: SchemaTwin, **request: object) -> RolloutPlan:
-    request = {"replication": parse_replication("dc1=3"), **request}
-    return plan_rollout(twin, LedgerRecord(), RolloutRequest("mail", OURS, ours=True, **request))  # type: ignore[arg-type]
+    request = {"replication": parse_replication("dc1=3"), "ours": True, **request}
+    return plan_rollout(twin, LedgerRecord(), RolloutRequest("mail", OURS, **request))  # type: ignore[arg-type]
 
 
 def test_an_existing_keyspace_keeps_its_replication() -> None:
@@ -63,7 +71,7 @@ def test_one_node_keeps_one_copy_unasked() -> None:
 def test_on_several_nodes_the_number_of_copies_is_never_guessed() -> None:
     twin = SchemaTwin()
     twin.data_centres = ("east", "east", "east", "west")
-    with pytest.raises(ReplicationNeeded, match="'mail' does not exist, and the cluster has 4 nodes") as refused:
+    with pytest.raises(ReplicationNeeded, match=r"'mail' does not exist, and the cluster has 4 nodes") as refused:
         planned(twin, replication=None)
     assert "--replication east=3,west=1 " in refused.value.mend
     assert "--replication-factor" in refused.value.mend
@@ -129,4 +137,51 @@ def test_no_ledger_is_made_beside_a_keyspace_that_is_not_there() -> None:
     twin = SchemaTwin()
     with pytest.raises(UnknownKeyspace):
         ensure_ledger(twin, "mailmend", "mial")
+    assert twin.carried_out == []
+
+
+SHOP = Schema((), tuple(Table(name, columns("id uuid")) for name in ("orders", "a", "b", "c", "d", "e", "f")))
+
+
+def test_no_table_is_planned_among_those_of_another_application() -> None:
+    """Some of them are named, with both ways on; what is meant is planned."""
+    twin = SchemaTwin(mail=SHOP)
+    with pytest.raises(
+        TablesOfOthers, match=r"of another application: orders, a, b, c, d and 2 more\n.*--into-existing"
+    ):
+        planned(twin)
+    assert len(planned(twin, into_existing=True).migrations.due) == len(OURS)
+
+
+@pytest.mark.parametrize(
+    ("there", "request_", "refused"),
+    [
+        ({"mial": MADE}, {}, False),
+        ({"mai": MADE}, {}, True),
+        ({"mai": MADE}, {"new": True}, False),
+        ({"mai": SHOP}, {}, False),
+        ({"mai": SHOP}, {"ours": False}, True),
+        ({"mai": Schema((), ())}, {"ours": False}, False),
+        ({"mai": MADE, "mail": Schema((), ())}, {}, False),
+    ],
+    ids=["two letters", "a typo", "meant", "of others", "own folder", "nothing there", "it is there"],
+)
+def test_a_typo_does_not_become_a_keyspace(
+    there: dict[str, Schema], request_: dict[str, object], *, refused: bool
+) -> None:
+    """Also where the number of copies is given: only a keyspace with mail (with tables, for an own folder) is meant."""
+    twin = SchemaTwin("5.0.9", **there)
+    if refused:
+        with pytest.raises(LikeAnotherKeyspace, match=r"'mail' does not exist: did you mean 'mai'.\n.*--new-keyspace"):
+            planned(twin, **request_)
+    else:
+        planned(twin, **request_)
+
+
+def test_no_ledger_is_made_among_other_tables() -> None:
+    """In the mail keyspace, or in a shop's; with one table of the ledger it is one."""
+    twin = SchemaTwin(mail=MADE, shop=SHOP)
+    for name in ("mail", "shop"):
+        with pytest.raises(TablesOfOthers, match="--ledger-keyspace"):
+            ensure_ledger(twin, name, "mail")
     assert twin.carried_out == []

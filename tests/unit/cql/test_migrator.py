@@ -13,6 +13,7 @@ from model.errors import (
     LeaseLost,
     MigrationFailed,
     SchemaDisagreement,
+    TablesOfOthers,
 )
 from model.migrations.history import MigrationState, StatementState
 from model.migrations.migration import Phase
@@ -271,6 +272,10 @@ def test_a_disagreement_after_a_statement_stops_there_and_is_resumed() -> None:
 def test_a_keyspace_with_tables_of_others_is_migrated_beside_them() -> None:
     others = Schema((), declared_by(folder({"0001_pre_a.cql": "CREATE TABLE other (a int PRIMARY KEY);"})).tables)
     stage = Stage(shop=others)
-    stage.apply(FOLDER)
+    with pytest.raises(TablesOfOthers, match=r"another application: other\n.*--into-existing"):
+        stage.apply(FOLDER)
+    assert stage.server.carried_out == []
+    stage.apply(FOLDER, into_existing=True)
+    assert stage.apply(FOLDER).plan.empty, "from then on it is known"
     assert stage.server.keyspaces[KEYSPACE].table("other")
     assert len(stage.server.keyspaces[KEYSPACE].tables) == 3

@@ -14,17 +14,19 @@ from model.catalog.generations import (
     gap_to_catalog,
     holds_mail,
     recognise,
+    tables_of_others,
     was_made_here,
 )
+from model.catalog.ledger import LEDGER_TABLES
 from model.catalog.mail import MAIL_TABLES, SCHEMA, CompactionChoice, compacted
 from model.catalog.mail_queue import JAMES_QUEUE_TABLES, OWN_QUEUE_TABLES, SLICE_TALLIES
 from model.migrations.upgrade_notes import due_migrations
 from model.schema.changes import Include, SchemaChange, changes
 from model.schema.difference import Aspect
-from model.schema.keyspace import Index, Schema
+from model.schema.keyspace import EMPTY, Index, Schema
 from model.schema.risk import Risk
 from model.schema.statements import CreateTable, DropColumns, SetOptions
-from model.schema.table import Canonical, Column, Compaction, Kind, Table, UserType
+from model.schema.table import Canonical, Column, Compaction, Kind, Table, UserType, columns
 from tests.support.schemas import columns_of, served, with_columns, without_tables
 
 JMAP = ("message_fast_view_projection", "email_query_view_received_at")
@@ -135,6 +137,43 @@ def test_a_keyspace_of_something_else_holds_no_mail() -> None:
     assert not holds_mail(Schema((), ()))
     assert not holds_mail(without_tables(served(SCHEMA), *(table.name for table in MAIL_TABLES)))
     assert holds_mail(Schema((), served(SCHEMA).tables[:1]))
+
+
+ORDERS = Table("orders", columns("id uuid"))
+NAMESAKE = Table("mailbox", columns("name text"))
+QUEUE_ALONE = served(Schema((), JAMES_QUEUE_TABLES))
+
+
+@pytest.mark.parametrize(
+    ("live", "others"),
+    [
+        (EMPTY, ()),
+        (served(SCHEMA), ()),
+        (served(JAMES_3_8.schema), ()),
+        (replace(served(SCHEMA), tables=(*served(SCHEMA).tables, ORDERS)), ()),
+        (Schema((), (ORDERS, *served(SCHEMA).tables[:1])), ()),
+        (QUEUE_ALONE, ()),
+        (Schema((), (ORDERS,)), ("orders",)),
+        (Schema((), (ORDERS, NAMESAKE)), ("orders",)),
+        (Schema((), (*QUEUE_ALONE.tables, ORDERS)), ("orders",)),
+        (Schema((), LEDGER_TABLES[:1]), (LEDGER_TABLES[0].spelling,)),
+    ],
+    ids=[
+        "empty",
+        "ours",
+        "James's",
+        "a guest",
+        "half made",
+        "a queue alone",
+        "a shop",
+        "a namesake",
+        "a shop with a queue",
+        "a ledger",
+    ],
+)
+def test_a_keyspace_of_another_application_is_told_by_its_tables(live: Schema, others: tuple[str, ...]) -> None:
+    """Beside mail they are guests, and none of our business."""
+    assert tables_of_others(live) == recognise(live).others == others
 
 
 def test_an_index_of_somebody_else_is_noted_in_james_and_wrong_in_ours() -> None:

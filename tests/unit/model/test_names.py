@@ -14,6 +14,7 @@ from model.schema.names import (
     pairs_of,
     renamed_in,
     short_class,
+    slips,
     spelled,
     text_literal,
     text_of,
@@ -192,3 +193,28 @@ def test_options_are_set_over_those_that_were_there(literals: dict[str, str], ch
 
 def test_a_comment_can_be_taken_away() -> None:
     assert "comment" not in TABLE.with_options({"comment": "''"}).literals()
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("apache_jmes", ("apache_james",)),
+        ("apache_jmaes", ("apache_james",)),
+        ("apachejames", ("apache_james",)),
+        ("apache_james2", ("apache_james",)),
+        ("apache_james", ()),
+        ("mali", ()),
+        ("mial", ()),
+        ("mil", ("mail",)),
+        ("shop", ()),
+        ("james", ()),
+        ("", ()),
+    ],
+)
+def test_a_slip_of_the_finger_is_told_from_another_name(typed: str, meant: tuple[str, ...]) -> None:
+    """A letter too many, too few or wrong; two in a long name."""
+    assert slips(typed, ["apache_james", "mail", "system_schema"]) == meant
+
+
+def test_the_nearest_name_comes_first() -> None:
+    assert slips("maill_2", ["maill22x", "mail_2", "maill_3"]) == ("mail_2", "maill_3", "maill22x")

@@ -5,7 +5,12 @@ from uuid import UUID
 
 import pytest
 
+from admin.services import schema
+from admin.services.caller import Caller
+from admin.services.schema import ApplyRequest
+from admin.settings import ConnectionSettings
 from model.catalog.generations import AUGUST_2026
+from model.errors import LikeAnotherKeyspace
 from repair.ledger.leases import Leases
 from tests.support.commands import CommandLine
 from tests.support.migrating import SHOP, written
@@ -332,3 +337,51 @@ def test_a_keyspace_of_james_is_left_alone(cluster: MigrationCluster, mailmend: 
     completed = mailmend("schema", "apply", "--keyspace", "mail", "--complete", "--json")
     assert (completed.code, completed.json["created"]) == (0, ["table firstUnseen"])
     assert cluster.keyspaces["mail"].table("firstunseen") is not None
+
+
+@pytest.mark.parametrize(
+    "command", ["plan", "apply", "apply --dry-run", "apply --optional mail-queue", "plan --from-model"]
+)
+def test_a_keyspace_of_another_application_is_refused(
+    cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...], command: str
+) -> None:
+    """With exit code 2 and nothing written; --into-existing says that it is meant, and then it is known."""
+    mailmend("schema", "apply", *shop, *NEW)
+    cluster.forget()
+    at = ("schema", *command.split(), "--ledger-keyspace", "another")
+    refused = mailmend(*at)
+    assert (refused.code, refused.out, cluster.untouched) == (2, "", True)
+    assert "keyspace 'shop' holds tables of another application: orders, places\n" in refused.err
+    assert "--into-existing" in refused.err
+    assert mailmend(*at, "--into-existing").code in (0, 1)
+
+
+def test_a_ledger_is_no_mail_keyspace(cluster: MigrationCluster, mailmend: CommandLine) -> None:
+    """Refused before any cluster is asked, whichever of the two was named wrongly."""
+    for names in (("--keyspace", "mailmend"), ("--ledger-keyspace", "shop")):
+        for command in ("plan", "apply", "verify"):
+            refused = mailmend("schema", command, *names)
+            assert (refused.code, "as the mail keyspace and as the ledger keyspace" in refused.err) == (2, True)
+    assert cluster.contacts == []
+
+
+@pytest.mark.parametrize("answer", [True, False, None])
+def test_a_person_is_asked_whether_a_new_name_is_a_typo(cluster: MigrationCluster, *, answer: bool | None) -> None:
+    """Before the keyspace is created; no, and where nobody can answer, is exit code 2."""
+    cluster.keyspaces["apache_james"] = served(AUGUST_2026.schema)
+    asked: list[object] = []
+
+    def ask(question: object) -> bool:
+        asked.append(question)
+        return bool(answer)
+
+    caller = Caller(ask=None if answer is None else ask)
+    wanted = ApplyRequest(connection=ConnectionSettings(keyspace="apache_jmes"))
+    if answer:
+        schema.apply(wanted, caller)
+    else:
+        with pytest.raises(LikeAnotherKeyspace):
+            schema.apply(wanted, caller)
+    assert ("apache_jmes" in cluster.keyspaces) is bool(answer)
+    question = "keyspace 'apache_jmes' does not exist: did you mean 'apache_james'? Create apache_jmes all the same?"
+    assert asked == ([] if answer is None else [question])
