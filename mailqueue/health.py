@@ -28,6 +28,7 @@ class QueueFigures:
         slack: how much longer rows live than any mail is meant to stay; None likewise.
         marks_outlive_rows: whether a mark is there as long as the row that it hides.
         depth: the broker's side; None where it was not asked, or did not answer.
+        lacking: how many mails surely have no message, at the least; None where that is not known.
         broker_away: why the broker did not answer; None where it did, or was not asked.
     """
 
@@ -46,6 +47,7 @@ class QueueFigures:
     slack: timedelta | None = None
     marks_outlive_rows: bool = True
     depth: Depth | None = None
+    lacking: int | None = None
     broker_away: str | None = None
 
 
@@ -58,6 +60,7 @@ class HealthProblem(Enum):
     STAYS_TOO_LONG = "stays_too_long"
     MARKS_EXPIRE_FIRST = "marks_expire_first"
     DEAD_LETTERS = "dead_letters"
+    LACKS_MESSAGE = "lacks_message"
     NO_CONSUMER = "no_consumer"
     BROKER_AWAY = "broker_away"
     BROKER_ALARM = "broker_alarm"
@@ -129,10 +132,17 @@ def _of_broker(figures: QueueFigures) -> Iterator[HealthReason]:
             f"{depth.dead:,} dead letters: mails that were rejected or could not be delivered",
             "mailmend runbook show queue-does-not-drain",
         )
-    if depth is not None and depth.ready and not depth.consumers:
+    lacking = figures.lacking or 0
+    if lacking:
+        yield HealthReason(
+            HealthProblem.LACKS_MESSAGE,
+            f"{lacking:,} mails wait whose messages the broker lacks: it will not deliver them",
+            f"mailmend queue reconcile --queue {figures.queue}; then: mailmend runbook show rabbitmq-was-lost",
+        )
+    if depth is not None and (depth.ready or lacking) and not depth.consumers:
         yield HealthReason(
             HealthProblem.NO_CONSUMER,
-            f"{depth.ready:,} messages wait, and nobody takes any",
+            f"{depth.ready + lacking:,} mails wait, and nobody takes any",
             "Start what consumes the queue (James's spooler, or your service).",
         )
     if figures.broker_away is not None:

@@ -162,6 +162,7 @@ _GAUGES: Final[tuple[tuple[str, str, Callable[[QueueFigures], float | None]], ..
     ("broker_up", "Whether the broker answers, where it was asked", _answers),
     ("broker_ready", "Messages that wait in the broker", _of_depth(lambda depth: depth.ready)),
     ("broker_unacked", "Messages in consumers' hands", _of_depth(lambda depth: depth.unacked)),
+    ("broker_lacking", "Mails that wait and surely have no message", lambda figures: figures.lacking),
     ("broker_consumers", "Consumers", _of_depth(lambda depth: depth.consumers)),
     ("broker_alarms", "Alarms for which the broker takes no new messages", _of_depth(lambda depth: len(depth.alarms))),
     ("broker_dead_letters", "Messages in the dead letter queue", _of_depth(lambda depth: depth.dead)),

@@ -218,6 +218,7 @@ def _health_json(one: QueueHealth) -> dict[str, Any]:
         "reasons": [plain(reason) for reason in one.reasons],
         **fields_json(figures, "mails", "delayed", "exact", "oldest_at", *_STARTS, "furthest_start"),
         "broker": plain(figures.depth),
+        "lacking": figures.lacking,
     }
 
 

@@ -15,16 +15,13 @@ from mailqueue.rabbitmq.codec import BrokenRow
 from model.errors import UnsafeRequest
 from model.ids import BlobId, EnqueueId, QueueName
 from model.queue.mails import Listed, MailBlobs, QueuedMail
-from model.queue.messages import Depth, StoredBlob
+from model.queue.messages import SETTLING, Depth, StoredBlob
 
 IDS_MAX: Final = 500_000
 """How many mails or blobs are held in memory at once, about half a KiB each; more is refused."""
 
 DRAIN_MAX: Final = 50_000
 """How many messages a drain holds unacked at once: AMQP counts what is unacked in 16 bits."""
-
-SETTLING: Final = timedelta(minutes=1)
-"""How long a mail may be between its row and its message; a younger one is not yet called lost."""
 
 
 class QueueFinding(Enum):
@@ -191,34 +188,15 @@ def _named(tables: TablesSide, drained: Drained | None) -> tuple[tuple[EnqueueId
 
 
 def _lacking(tables: TablesSide, depth: Depth | None, at: datetime) -> int | None:
-    """The least number: a message or dead letter belongs to one live mail at most."""
-    messages = _messages(depth)
-    if depth is None or messages is None:
-        return None
     settled = sum(one.enqueued_at <= at - SETTLING for one in tables.live.values())
-    return max(0, settled - messages - depth.dead)
+    return depth.lacking(settled) if depth else None
 
 
 def _surplus(tables: TablesSide, depth: Depth | None) -> int | None:
     """Messages beyond one per row, marked rows too: copies, or of mails whose rows are swept. No finding."""
-    messages = _messages(depth)
-    if messages is None:
+    if depth is None or depth.in_hands is None:
         return None
-    return max(0, messages - len(tables.live) - len(tables.marked) - tables.delayed_count)
-
-
-def _messages(depth: Depth | None) -> int | None:
-    """How many messages there are, ready and unacked; None where that is not known."""
-    in_hand = in_hands(depth) if depth else None
-    return None if depth is None or in_hand is None else depth.ready + in_hand
-
-
-def in_hands(depth: Depth) -> int | None:
-    """Unacked messages; 0 where there are no consumers, even if the broker does not tell.
-
-    RabbitMQ's HTTP API does not tell it of a queue in which little has happened yet.
-    """
-    return 0 if depth.unacked is None and not depth.consumers else depth.unacked
+    return max(0, depth.ready + depth.in_hands - len(tables.live) - len(tables.marked) - tables.delayed_count)
 
 
 def refuse_drain(queue: QueueName, depth: Depth, *, forced: bool) -> None:
@@ -304,7 +282,7 @@ def why_unsure(depths: Mapping[QueueName, Depth], drained: Mapping[QueueName, Dr
         drained: what was named, by queue; where some were counted and not seen, they may be anybody's.
     """
     for name, depth in sorted(depths.items()):
-        in_hand = in_hands(depth)
+        in_hand = depth.in_hands
         if in_hand is None:
             return "the broker does not tell what is in consumers' hands (--broker-management)"
         if in_hand:

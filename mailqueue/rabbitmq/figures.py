@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from mailqueue.health import QueueFigures
 from mailqueue.metrics import QueueRates
@@ -13,8 +14,11 @@ from model.errors import CannotReach
 from model.ids import QueueName
 from model.ports import Broker
 from model.queue import starts
-from model.queue.messages import Depth
-from model.queue.size import SizeKind
+from model.queue.messages import SETTLING, Depth
+from model.queue.size import Size, SizeKind
+
+RECOUNTED_SECONDS: Final = 6.0
+"""How far two looks at what lacks its message are apart: the broker's HTTP API counts every 5 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +32,12 @@ class TrafficSums:
 
 
 async def figures_of(view: QueueView, queue: QueueName, broker: Broker | None = None) -> QueueFigures:
-    """The queue's figures; a broker that does not answer is one of them."""
-    size, state = await view.size(queue), await view.starts.state(queue)
+    """The queue's figures; a broker that does not answer is one of them.
+
+    The broker is asked before the tables: a mail that is acked meanwhile is not taken for one that lacks its message.
+    """
     depth, away = await _depth(broker, queue)
+    size, state = await view.size(queue), await view.starts.state(queue)
     return QueueFigures(
         queue,
         view.now,
@@ -47,6 +54,7 @@ async def figures_of(view: QueueView, queue: QueueName, broker: Broker | None = 
         slack=slack_of(view.own),
         marks_outlive_rows=view.own.marks_outlive_rows,
         depth=depth,
+        lacking=await _lacking(view, queue, broker, depth, size),
         broker_away=away,
     )
 
@@ -87,6 +95,25 @@ async def _depth(broker: Broker | None, queue: QueueName) -> tuple[Depth | None,
         return await broker.depth(queue), None
     except CannotReach as error:
         return None, error.what
+
+
+async def _lacking(
+    view: QueueView, queue: QueueName, broker: Broker | None, depth: Depth | None, size: Size
+) -> int | None:
+    """The lesser of two looks where the first finds any: a delayed mail that is due has its row before its message.
+
+    Rows are only counted where the size does not show that there are messages enough.
+    """
+    by_size = depth.lacking(size.mails) if depth else None
+    if depth is None or by_size is None or (by_size == 0 and size.kind is SizeKind.EXACT):
+        return by_size
+    first = depth.lacking(await view.count_settled(queue, view.now - SETTLING))
+    if not first:
+        return first
+    await view.clock.pause(RECOUNTED_SECONDS)
+    again, _ = await _depth(broker, queue)
+    second = again.lacking(await view.count_settled(queue, view.now - SETTLING)) if again else None
+    return None if second is None else min(first, second)
 
 
 async def _oldest_at(view: QueueView, queue: QueueName) -> datetime | None:

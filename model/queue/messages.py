@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final
 
@@ -13,6 +13,10 @@ SLICE_HEADER: Final = "x-mailmend-slice"
 
 ATTEMPTS_HEADER: Final = "x-mailmend-attempts"
 """The header of our own messages with how often the mail was tried before (an integer)."""
+
+
+SETTLING: Final = timedelta(minutes=1)
+"""How long a mail may be between its row and its message; a younger one is not yet called lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,7 @@ class Depth:
         delivery_limit: after so many returns the broker dead-letters a message; None: never, or not known.
         alarms: what is short, and on which node, so that the broker takes no new messages; none where not known.
         dead_limit: after so many returns the broker drops a dead letter; None: never, not known, or there is none.
+        counted: ready and unacked at one instant some seconds ago, by the HTTP API; None where it does not tell.
     """
 
     ready: int
@@ -42,6 +47,28 @@ class Depth:
     delivery_limit: int | None = None
     alarms: tuple[str, ...] = ()
     dead_limit: int | None = None
+    counted: int | None = None
+
+    @property
+    def in_hands(self) -> int | None:
+        """Unacked messages; 0 where there are no consumers, even if the broker does not tell.
+
+        RabbitMQ's HTTP API does not tell it of a queue in which little has happened yet.
+        """
+        return 0 if self.unacked is None and not self.consumers else self.unacked
+
+    def lacking(self, settled: int) -> int | None:
+        """The least number of mails without a message; None where unacked messages are not known.
+
+        A message or dead letter belongs to one mail at most. What was delivered since the HTTP API counted is no longer
+        ready, and not yet unacked: so what it counted then is taken where that is more.
+
+        Args:
+            settled: mails that wait, and were enqueued `SETTLING` before or earlier.
+        """
+        if self.in_hands is None:
+            return None
+        return max(0, settled - max(self.ready + self.in_hands, self.counted or 0) - self.dead)
 
 
 class BlobKind(Enum):

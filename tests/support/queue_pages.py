@@ -1,6 +1,9 @@
-"""The states that the queue's runbook pages describe, brought about on real servers."""
+"""The states that the queue's runbook pages describe, brought about on real servers, and a walk through a page."""
 
-from collections.abc import Callable, Mapping
+import re
+import shlex
+import time
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,6 +13,8 @@ from model.queue.slices import slice_of
 from tests.support.real_queue import RealQueue
 
 HOUR = timedelta(hours=1)
+PATIENCE_SECONDS = 30.0
+_PROMISED = re.compile(r"#\s*exit (\d+)")
 
 
 def rows(queue: RealQueue) -> list[dict[str, Any]]:
@@ -76,3 +81,41 @@ QUEUE_PAGES: Mapping[str, Callable[[RealQueue], None]] = {
     "listing-is-slow": listing_is_slow,
 }
 """Each page, and what brings its state about; they are executed by `tests/integration/test_queue_runbooks.py`."""
+
+
+def walk(queue: RealQueue, commands: Iterable[str], mail: str = "") -> None:
+    """Each command ends with the code that the page promises.
+
+    The broker's own counts lag behind what was done by a second or two, so a command that reads them gets the time.
+    """
+    for command in commands:
+        promised = _PROMISED.search(command)
+        _end_with(queue, filled(queue, command, mail), int(promised[1] if promised else 0))
+
+
+def filled(queue: RealQueue, command: str, mail: str) -> list[str]:
+    """The words as a person types them, the placeholders filled in."""
+    kept = sorted(queue.line.home.rglob("queue/*.jsonl.gz"), key=lambda file: file.stat().st_mtime)
+    values = {
+        "$KEYSPACE": queue.keyspace.name,
+        "$QUEUE": queue.name,
+        "$MAIL": mail,
+        "$KEPT": str(kept[-1]) if kept else "",
+    }
+    for placeholder, value in values.items():
+        command = command.replace(placeholder, value)
+    first, *words = shlex.split(command, comments=True)
+    assert first == "mailmend"
+    return words
+
+
+def _end_with(queue: RealQueue, words: list[str], code: int) -> None:
+    deadline = time.monotonic() + (PATIENCE_SECONDS if _only_looks(words) else 0)
+    while (ended := queue.line(*words)).code != code:
+        assert time.monotonic() < deadline, f"{shlex.join(words)}\n{ended.code}\n{ended.out}\n{ended.err}"
+        time.sleep(0.5)
+
+
+def _only_looks(words: list[str]) -> bool:
+    """Whether it may be typed again without doing something twice."""
+    return words[1] in {"health", "reconcile"} and "--mark" not in words and "--republish" not in words

@@ -58,6 +58,9 @@ class RealQueue:
         queue = topology_of(self.name).work_queue
         self.broker.api("DELETE", f"queues/{self.vhost}/{queue}/contents")
 
+    def lose_broker_queue(self) -> None:
+        self.broker.api("DELETE", f"queues/{self.vhost}/{topology_of(self.name).work_queue}")
+
     def lose_row(self, enqueue_id: str) -> None:
         for row in self.keyspace.scan(Scan(ENQUEUED_MAILS, tuple(column.name for column in ENQUEUED_MAILS.key))):
             if str(row["enqueueid"]) == enqueue_id:

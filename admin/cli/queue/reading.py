@@ -91,7 +91,8 @@ HEALTH: Final = Command(
     summary="Whether a queue is well, and why not.",
     about="""Writes nothing. What is wrong: the browse start is older than 7 days; somebody moved it back; nothing was
     swept for half of what tables live longer than mails stay; a mail stays longer than the tables are made for; dead
-    letters; mails wait and nobody takes any; the broker does not answer.""",
+    letters; the broker lacks messages of mails that have waited for a minute (looked at twice, 6 s apart; where
+    consumers run, it needs --broker-management); mails wait and nobody takes any; the broker does not answer.""",
     service="admin.services.queue.health:queue_health",
     present="admin.present.queue_mails:health_document",
     options=(QUEUE_ARGUMENT, ALL, NO_BROKER),
@@ -108,8 +109,8 @@ METRICS: Final = Command(
     about="""How much waits, since when, how fast it goes. Writes no table. mailmend_queue_mails, _delayed_mails,
     _size_exact, _oldest_age_seconds, _browse_start_age_seconds, _content_start_lag_seconds, _last_sweep_age_seconds,
     _enqueued_per_second, _marked_per_second, _broker_up, _broker_ready, _broker_unacked, _broker_consumers,
-    _broker_dead_letters, _trouble (1 where health names it). What a process of the queue counts itself (delivered,
-    retried, ...) is in the file of `mailmend queue tend --metrics`.""",
+    _broker_lacking, _broker_dead_letters, _trouble (1 where health names it). What a process of the queue counts itself
+    (delivered, retried, ...) is in the file of `mailmend queue tend --metrics`.""",
     service="admin.services.queue.health:queue_metrics",
     present="admin.present.queue_mails:metrics_document",
     options=(

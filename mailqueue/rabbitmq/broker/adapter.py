@@ -92,6 +92,7 @@ class RabbitBroker:
             delivery_limit=facts.delivery_limit if facts else None,
             alarms=(facts.alarms if facts else ()) or blocked,
             dead_limit=buried.delivery_limit if buried else None,
+            counted=facts.counted if facts else None,
         )
 
     async def close(self) -> None:

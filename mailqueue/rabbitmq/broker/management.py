@@ -24,7 +24,7 @@ _LIMITED_SINCE: Final = 4
 
 _UNLIMITED: Final = "unlimited"
 _OPTION: Final = "--broker-management"
-_COLUMNS: Final = "name,type,arguments,effective_policy_definition,delivery_limit,messages_unacknowledged"
+_COLUMNS: Final = "name,type,arguments,effective_policy_definition,delivery_limit,messages,messages_unacknowledged"
 _PAGE_MAX: Final = 100
 _VERSION: Final = "overview?columns=rabbitmq_version"
 _ALARMS: Final = "health/checks/alarms"
@@ -41,11 +41,13 @@ class QueueFacts:
         unacked: messages in somebody's hand; None: not counted yet.
         delivery_limit: the lowest of them; None: none has one.
         alarms: what the broker is short of, and on which node.
+        counted: messages, ready and unacked, at one instant; None: not counted yet.
     """
 
     unacked: int | None
     delivery_limit: int | None
     alarms: tuple[str, ...] = ()
+    counted: int | None = None
 
 
 def basic(username: str, password: str) -> str:
@@ -145,10 +147,16 @@ def facts_of(
         default: the limit of a quorum queue of which nothing is said.
         alarms: what the broker is short of.
     """
-    unacked = [item["messages_unacknowledged"] for item in items if item.get("messages_unacknowledged") is not None]
     found = ((default,) if _keeps_silent(item) else _limits_said(item) for item in items)
     limits = [limit for said in found for limit in said if limit is not None and limit >= 0]
-    return QueueFacts(sum(unacked) if unacked or not items else None, min(limits, default=None), alarms)
+    unacked, counted = _sum_of("messages_unacknowledged", items), _sum_of("messages", items)
+    return QueueFacts(unacked, min(limits, default=None), alarms, counted)
+
+
+def _sum_of(column: str, items: Collection[Mapping[str, Any]]) -> int | None:
+    """None: there are queues, and nothing was counted yet."""
+    counts = [item[column] for item in items if item.get(column) is not None]
+    return sum(counts) if counts or not items else None
 
 
 def _keeps_silent(item: Mapping[str, Any]) -> bool:

@@ -156,6 +156,18 @@ class QueueView(KnownQueues):
 
         return size_of(await all_of(range(len(starts)), count, SLICES_AT_ONCE), delayed)
 
+    async def count_settled(self, queue: QueueName, until: datetime) -> int:
+        """The mails that wait and were enqueued by then: each row is looked at, then its mark."""
+        slicing, starts = await self.live(queue)
+
+        async def count(start: datetime) -> int:
+            if start + slicing.window <= until:
+                return await self.slices.count_unmarked(queue, start, slicing.buckets)
+            settled = await self.slices.held(queue, start, slicing.buckets, lambda one: one.enqueued_at <= until)
+            return settled.count
+
+        return sum(await all_of(starts, count, SLICES_AT_ONCE))
+
     async def recount(self, queue: QueueName) -> Recounted:
         """Correct the tallies of the live and delayed slices by reading every row."""
         slicing, starts = await self.live(queue)

@@ -1,5 +1,6 @@
 """One look at a queue, and the pace between two of them."""
 
+import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -8,7 +9,7 @@ import pytest
 from mailqueue.rabbitmq.figures import TrafficSums, figures_of, pace_between, slack_of, sums_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.queue_tables import OwnTables
-from model.queue.messages import Depth
+from model.queue.messages import SETTLING, Depth
 from tests.support.queues import CONTENT, QUEUE, TwinQueue, drained, enqueued, mail, twin_queue
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -85,7 +86,68 @@ async def test_a_look_shows_all_sides(twin: TwinQueue, queue: RabbitMailQueue) -
     await queue.enqueue(mail("later"), CONTENT, delay=timedelta(days=1))
     found = await figures_of(queue.view, QUEUE, twin.broker)
     assert (found.mails, found.delayed, found.exact, found.oldest_at) == (2, 1, True, begun)
-    assert (found.depth, found.broker_away) == (Depth(2, 0, 0, 0), None)
+    assert (found.depth, found.lacking, found.broker_away) == (Depth(2, 0, 0, 0), 0, None)
+
+
+class TestLacking:
+    """Mails whose messages the broker lost."""
+
+    async def test_those_that_wait_for_a_minute_are_counted(self, twin: TwinQueue, queue: RabbitMailQueue) -> None:
+        """A delayed mail has none on purpose; one that was put just now may be on its way."""
+        await enqueued(queue, "one", "two")
+        await queue.enqueue(mail("later"), CONTENT, delay=timedelta(days=1))
+        twin.clock.advance(3600)
+        twin.broker.wipe()
+        await enqueued(queue, "three", "four")
+        twin.broker.wipe()
+        assert await lacking(twin, queue) == 2
+        twin.clock.advance(SETTLING.total_seconds())
+        assert await lacking(twin, queue) == 4
+
+    @pytest.mark.parametrize("own", [OwnTables(), OwnTables(tallies=True, shared=True)])
+    async def test_where_the_size_is_no_count_rows_are_counted(self, own: OwnTables) -> None:
+        twin = twin_queue(own=own)
+        async with await twin.process() as queue:
+            await enqueued(queue, "one", "two")
+            twin.clock.advance(3600)
+            assert await lacking(twin, queue) == 0
+            twin.broker.wipe()
+            assert await lacking(twin, queue) == 2
+
+    async def test_only_what_a_second_look_finds_too_lacks(
+        self, twin: TwinQueue, queue: RabbitMailQueue, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A mail that became due has its row a moment before its message."""
+        await enqueued(queue, "one", "two")
+        twin.clock.advance(3600)
+        message, _ = twin.broker.ready(QUEUE)
+        twin.broker.wipe()
+        pause = twin.clock.pause
+
+        async def published(seconds: float) -> None:
+            await twin.broker.publish(QUEUE, message)
+            await pause(seconds)
+
+        monkeypatch.setattr(twin.clock, "pause", published)
+        assert await lacking(twin, queue) == 1
+
+    async def test_a_broker_that_goes_away_between_two_looks_leaves_it_unknown(
+        self, twin: TwinQueue, queue: RabbitMailQueue, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await enqueued(queue, "one")
+        twin.clock.advance(3600)
+        twin.broker.wipe()
+
+        async def gone(_: float) -> None:
+            await asyncio.sleep(0)
+            twin.broker.go_away()
+
+        monkeypatch.setattr(twin.clock, "pause", gone)
+        assert await lacking(twin, queue) is None
+
+
+async def lacking(twin: TwinQueue, queue: RabbitMailQueue) -> int | None:
+    return (await figures_of(queue.view, QUEUE, twin.broker)).lacking
 
 
 async def test_a_broker_that_is_away_is_a_figure(twin: TwinQueue, queue: RabbitMailQueue) -> None:

@@ -59,6 +59,7 @@ def test_where_little_is_known_nothing_is_made_up() -> None:
             {"depth": Depth(3, 0, 1, 0, alarms=("disk on a@b",))},
         ),
         (HealthProblem.NO_CONSUMER, {"depth": Depth(0, 0, 0, 0)}, {"depth": Depth(1, 0, 0, 0)}),
+        (HealthProblem.LACKS_MESSAGE, {"lacking": 0}, {"lacking": 1}),
     ],
 )
 def test_each_rule_at_its_edge(trouble: HealthProblem, fine: dict[str, object], wrong: dict[str, object]) -> None:
@@ -68,6 +69,15 @@ def test_each_rule_at_its_edge(trouble: HealthProblem, fine: dict[str, object], 
     assert reason.trouble is trouble
     assert reason.what
     assert reason.mend
+
+
+def test_mails_without_messages_that_nobody_takes_are_two_reasons() -> None:
+    """Nothing is ready, and mails wait all the same; the next command says what is lost."""
+    lacks, idle = judged(replace(WELL, lacking=202, depth=Depth(0, 0, 0, 0)))
+
+    assert (lacks.trouble, idle.trouble) == (HealthProblem.LACKS_MESSAGE, HealthProblem.NO_CONSUMER)
+    assert lacks.mend.startswith("mailmend queue reconcile --queue spool")
+    assert idle.what == "202 mails wait, and nobody takes any"
 
 
 def test_a_queue_that_was_never_swept_counts_from_its_browse_start() -> None:

@@ -101,7 +101,8 @@ def test_https_where_no_tls_is_spoken_is_reported() -> None:
 @pytest.mark.parametrize(
     ("items", "facts"),
     [
-        ([], QueueFacts(0, None)),
+        ([], QueueFacts(0, None, counted=0)),
+        ([{"messages": 2}, {"messages": 3}, {}], QueueFacts(None, None, counted=5)),
         ([{"type": "quorum"}], QueueFacts(None, DELIVERY_LIMIT_DEFAULT)),
         ([QUORUM | {"delivery_limit": 30}, QUORUM], QueueFacts(0, DELIVERY_LIMIT_DEFAULT)),
         ([QUORUM | {"arguments": {"x-delivery-limit": -1}, "delivery_limit": 5}], QueueFacts(0, 5)),

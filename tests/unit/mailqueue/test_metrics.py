@@ -47,6 +47,7 @@ LOOK = QueueFigures(
     content_start=NOW - timedelta(hours=5),
     swept_at=NOW - timedelta(minutes=1),
     depth=Depth(ready=2, unacked=1, consumers=0, dead=4, alarms=("memory on rabbit@one",)),
+    lacking=7,
 )
 
 
@@ -64,6 +65,7 @@ def test_a_look_becomes_gauges() -> None:
         'mailmend_queue_last_sweep_age_seconds{queue="spool"} 60.0',
         'mailmend_queue_broker_up{queue="spool"} 1.0',
         'mailmend_queue_broker_unacked{queue="spool"} 1.0',
+        'mailmend_queue_broker_lacking{queue="spool"} 7.0',
         'mailmend_queue_broker_alarms{queue="spool"} 1.0',
         'mailmend_queue_broker_dead_letters{queue="spool"} 4.0',
         'mailmend_queue_enqueued_per_second{queue="spool"} 1.5',

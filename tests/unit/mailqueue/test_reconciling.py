@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from mailqueue.maintenance.comparison import (
     DRAIN_MAX,
     MEANINGS,
-    SETTLING,
     BlobsSide,
     Drained,
     LiveMail,
@@ -32,7 +31,7 @@ from mailqueue.rabbitmq.codec import BrokenRow
 from model.errors import UnsafeRequest
 from model.ids import BlobId, EnqueueId, QueueName
 from model.queue.mails import MailBlobs
-from model.queue.messages import Depth, StoredBlob
+from model.queue.messages import SETTLING, Depth, StoredBlob
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -83,6 +82,8 @@ def test_three_sides_that_agree_are_clean() -> None:
         (depth(9), 0),
         (depth(0, unacked=None, consumers=1), None),
         (depth(0, unacked=None), 3),
+        (replace(depth(0), counted=2), 1),
+        (replace(depth(2), counted=0), 1),
     ],
 )
 def test_only_what_surely_lacks_is_called_lacking(broker: Depth, lacking: int | None) -> None:

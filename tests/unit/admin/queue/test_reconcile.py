@@ -43,6 +43,7 @@ class TestLooking:
             "delivery_limit": None,
             "dead_limit": None,
             "alarms": [],
+            "counted": None,
         }
         assert "Nothing is lost" in queue("reconcile").out
 

@@ -45,6 +45,20 @@ class TestHealth:
         assert [reason["trouble"] for reason in ended.json["queues"][0]["reasons"]] == ["no_consumer"]
         assert "nobody takes any" in queue("health").out
 
+    def test_a_broker_that_lost_every_message_is_reported_with_what_mends_it(self, queue: QueueShell) -> None:
+        """Nothing waits in the broker; the tables know better."""
+        queue.put(*map(str, range(3)))
+        queue.pass_time(minutes=5)
+        queue.broker.wipe()
+
+        ended = queue("health", "--json")
+
+        (found,) = ended.json["queues"]
+        assert (ended.code, found["lacking"], found["broker"]["ready"]) == (1, 3, 0)
+        assert [one["trouble"] for one in found["reasons"]] == ["lacks_message", "no_consumer"]
+        assert "-> mailmend queue reconcile --queue spool" in queue("health").out
+        assert 'mailmend_queue_trouble{queue="spool",trouble="lacks_message"} 1.0' in queue("metrics").out
+
     def test_an_alarm_of_the_broker_is_reported(self, queue: QueueShell) -> None:
         """What it lacks, and where; the queue is empty and idle all the same."""
         queue.broker.alarms = ("memory on rabbit@one",)
