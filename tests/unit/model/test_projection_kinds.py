@@ -104,6 +104,7 @@ def test_a_column_that_the_truth_lacks_is_left_alone() -> None:
     """An amended row keeps what nobody can rebuild."""
     wide = MESSAGE_ID.with_columns((*MESSAGE_ID.columns, Column("extra", "text")))
     assert replace(MIRROR, table=wide).row_of(TRUTH) == MIRROR.row_of(TRUTH)
+    assert replace(MIRROR, table=wide).read_columns == MIRROR.read_columns
 
 
 class TestLookingAt:

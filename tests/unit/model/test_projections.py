@@ -39,6 +39,7 @@ def test_a_path_and_its_mailbox_agree_under_their_different_names() -> None:
     assert PATHS.mirror.key_of(path) == (MAILBOX,)
     assert PATHS.mirror.agree(path, mailbox)
     assert not PATHS.mirror.agree(path, mailbox | {"name": "Sent"})
+    assert PATHS.mirror.restored(mailbox) == path
 
 
 def test_the_recents_table_keeps_its_misspelt_key() -> None:

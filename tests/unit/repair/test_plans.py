@@ -194,7 +194,11 @@ def test_counts_of_one_mailbox_are_merged() -> None:
     (alone,) = counts_for(MESSAGES, None, seen)
     assert alone.write == Count(MAILBOX_COUNTERS, (row["mailboxid"],), {"count": 1})
     both = merged_counts((*counts_for(MESSAGES, None, row), *counts_for(MESSAGES, None, seen)))
-    assert [one.write for one in both] == [Count(MAILBOX_COUNTERS, (row["mailboxid"],), {"count": 2, "unseen": 1})]
+    counts, group = MESSAGES.counts[0], (row["mailboxid"],)
+    assert both == (Consequence(counts, Count(MAILBOX_COUNTERS, group, {"count": 2, "unseen": 1})),)
+    read = merged_counts((*counts_for(MESSAGES, None, row), *counts_for(MESSAGES, row, seen)))
+    assert read == (Consequence(counts, Count(MAILBOX_COUNTERS, group, {"count": 1})),)
+    assert counts_for(MESSAGES, row, {**row, "modseq": 9}) == ()
     assert merged_counts((*counts_for(MESSAGES, None, row), *counts_for(MESSAGES, row, None))) == ()
 
 

@@ -108,6 +108,8 @@ def test_a_copy_differs_in_its_place_only() -> None:
         "flagrecent",
     }
     assert renumbered_row(copied, Uid(9))["uid"] == 9
+    older = {name: cell for name, cell in row.items() if name != "save_date"}
+    assert "save_date" not in copied_row(older, there)
 
 
 @settings(deadline=None)
@@ -120,7 +122,8 @@ def test_a_change_makes_of_the_row_what_the_algebra_says(before: Flags, change: 
     if after is None:
         assert wanted == before
         return
-    assert flags_of(after) == wanted
+    assert (flags_of(after), after["modseq"]) == (wanted, 9)
+    assert wanted != before
     planned = change_between(IMAP_UID, row, after)
     cells = {**row, **planned.assign}
     sets = (cells["userflags"] | planned.add.get("userflags", frozenset())) - planned.take.get("userflags", frozenset())
