@@ -18,6 +18,7 @@ from model.catalog.mail import FAMILIES
 from model.errors import ExitCode
 from model.operations import Seen
 from model.projections.findings import Finding
+from model.projections.reasons import Why
 from model.projections.verdicts import DETECTED, MENDABLE, Verdict
 from model.schema.table import Key, Row, Table
 from repair.ledger.runs import Run
@@ -64,6 +65,8 @@ def summary_json(summary: RepairResult) -> dict[str, Any]:
         **plain(summary),
         "findings": {name: counts_json(counts) for name, counts in summary.findings.items()},
         **{name: counts_json(getattr(summary, name)) for name in ("fixed", "left", "due")},
+        "reasons": {one.value: {why.value: n for why, n in found.items()} for one, found in summary.reasons.items()},
+        "too_young": summary.too_young,
         "seconds": {stage: round(seconds, 3) for stage, seconds in summary.seconds.items()},
     }
 
@@ -81,6 +84,8 @@ def _body(summary: RepairResult, examples: Sequence[Example]) -> Iterator[Part]:
         yield _findings(summary)
     if summary.run:
         yield _mended(summary)
+    if stays := _left_and_why(summary):
+        yield Grid("Left, and why", ("verdict", "rows", "why"), stays)
     yield from example_lines(examples)
     yield from closing_lines(summary)
 
@@ -109,6 +114,15 @@ def _mended(summary: RepairResult) -> Grid:
     return Grid("What became of them", ("verdict", "fixed", "left"), rows)
 
 
+def _left_and_why(summary: RepairResult) -> list[tuple[Styled, str, str]]:
+    return [
+        (Styled(verdict.value, STYLES[verdict]), f"{number:,}", why.value)
+        for verdict in Verdict
+        for why, number in summary.reasons.get(verdict, Counter[Why]()).items()
+        if why is not Why.DUE
+    ]
+
+
 def example_lines(examples: Sequence[Example]) -> Iterator[Styled]:
     heading = ""
     for one in examples:
@@ -127,8 +141,10 @@ def closing_lines(summary: RepairResult) -> list[str]:
         lines.append(
             f"{summary.last_traces:,} of the WITHDRAW are the last trace of a message whose content still exists."
         )
-    if summary.moved:
-        lines.append(f"{summary.moved:,} were changed meanwhile, and left.")
+    if summary.moved > summary.too_young:
+        lines.append(f"{summary.moved - summary.too_young:,} were changed meanwhile, and left.")
+    if summary.too_young:
+        lines.append(f"{summary.too_young:,} differ and are too young to be mended: {_again(summary.again_seconds)}.")
     if summary.failed:
         lines.append(f"{summary.failed:,} failed: see the examples above, or all of them with --findings.")
     if summary.untried:
@@ -137,6 +153,10 @@ def closing_lines(summary: RepairResult) -> list[str]:
             "Once it answers, the same command goes on."
         )
     return [*lines, *next_lines(summary)]
+
+
+def _again(seconds: int | None) -> str:
+    return f"come again in {seconds} s" if seconds else "come again now"
 
 
 def next_lines(summary: RepairResult) -> list[str]:
@@ -172,7 +192,7 @@ def _after_repair(summary: RepairResult, again: str) -> list[str]:
     mendable = sum(summary.left.get(verdict, 0) for verdict in MENDABLE)
     if summary.run is None:
         nothing = f"Nothing was written. A repair would mend {summary.due.total():,}."
-        return [nothing, f"Next: {again}"] if summary.due.total() else [nothing]
+        return [nothing, f"Next: {again}"] if summary.due.total() or summary.too_young else [nothing]
     if mendable or summary.moved or summary.left.get(Verdict.AHEAD):
         return [f"Next: {again} (a second run mends what moved or was left)"]
     return []
@@ -271,6 +291,7 @@ def finding_json(outcome: Finding) -> dict[str, Any]:
         "truths": [_seen_json(seen) for seen in outcome.truths],
         "projected": _seen_json(outcome.projected) if outcome.projected else None,
         "last_trace": outcome.last_trace,
+        "reason": outcome.reason.text if outcome.reason else None,
         "error": outcome.error,
     }
 

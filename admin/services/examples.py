@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from model.projections.findings import Finding
+from model.projections.reasons import Why
 from model.projections.verdicts import Verdict
 from model.schema.table import Key
 
@@ -46,4 +47,6 @@ def result_text(outcome: Finding) -> str:
     if outcome.error:
         return outcome.error.splitlines()[0]
     words = outcome.result.value if outcome.result else "as found"
+    if outcome.reason and outcome.reason.why not in {Why.DUE, Why.RAW}:
+        words = f"{words}: {outcome.reason.text}"
     return f"{words}; its content still exists" if outcome.last_trace else words

@@ -1,6 +1,7 @@
 """Runs, listed and shown from the ledger; nothing is written."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -9,7 +10,13 @@ from admin.services.examples import Example, Examples
 from admin.settings import ConnectionSettings
 from admin.wiring.cluster import open_cluster
 from model.catalog.ledger import KEEP
+from model.catalog.mail import FAMILIES
+from model.instants import MICROS
+from model.projections.findings import Finding, RepairPolicy
+from model.projections.verdicts import Verdict
+from repair.decisions.reasons import reason_of
 from repair.ledger.runs import Run
+from repair.mending.undo import USED_SINCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,23 @@ def list_runs(connection: ConnectionSettings, since: timedelta = KEEP, *, everyt
     return RunsResult(connection.keyspace, tuple(runs))
 
 
+def _explainer(run: Run) -> Callable[[Finding], Finding]:
+    """Adds the reason to what a run left after it had recorded it: the rest is in its summary."""
+    policy = RepairPolicy(run.id, run.as_of)
+    projections = {one.name: one for family in FAMILIES for one in family.projections}
+    now = round((run.ended_at or run.started_at).timestamp() * MICROS)
+
+    def explained(finding: Finding) -> Finding:
+        projection = projections.get(finding.suspect.projection)
+        if finding.result is None or projection is None:
+            return finding
+        if run.undoes is not None and finding.result is Verdict.MOVED:
+            return replace(finding, reason=USED_SINCE)
+        return replace(finding, reason=reason_of(finding, policy, now, projection))
+
+    return explained
+
+
 def show_run(connection: ConnectionSettings, run: UUID, caller: Caller) -> RunResult:
     """One run; each of its findings goes to the caller.
 
@@ -47,7 +71,7 @@ def show_run(connection: ConnectionSettings, run: UUID, caller: Caller) -> RunRe
         ledger = opened.known_ledger(run)
         found = ledger.get(run)
         if caller.examples or caller.finding is not ignore:
-            for outcome in ledger.findings(found.id):
+            for outcome in map(_explainer(found), ledger.findings(found.id)):
                 examples.add(outcome)
                 caller.finding(outcome)
     return RunResult(found, examples.sorted())

@@ -12,6 +12,7 @@ from model.operations import Conditional, Seen, Write
 from model.projections.family import Family
 from model.projections.filters import Filter
 from model.projections.projection import Projection
+from model.projections.reasons import Reason
 from model.projections.verdicts import MENDABLE, Verdict
 from model.schema.table import Key
 
@@ -23,6 +24,7 @@ class RepairPolicy:
     Attributes:
         run: the ledger's run, or None when nothing may be written.
         as_of: T, in microseconds.
+        margin_seconds: how long before its scan a repair is dated.
         skew_seconds: S, the greatest difference between any two clocks.
         only: the verdicts that may be mended.
         orphans: "report" or "quarantine" (truth rows whose content is lost).
@@ -45,6 +47,7 @@ class RepairPolicy:
     accept_torn: bool = False
     serial: bool = True
     rows_per_second: int | None = None
+    margin_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,11 @@ def _joined(one: Suspect, other: Suspect) -> Suspect:
     return replace(one, truth_ids=ids, wanted=wanted)
 
 
+def _newest(truths: tuple[Seen, ...], projected: Seen | None) -> int | None:
+    times = [seen.newest for seen in (*truths, *((projected,) if projected else ()))]
+    return max((time for time in times if time is not None), default=None)
+
+
 @dataclass(frozen=True, slots=True)
 class Look:
     """A suspect whose two sides are read again; filled in read by read.
@@ -133,8 +141,7 @@ class Look:
     @property
     def newest(self) -> int | None:
         """The latest visible write of the pair in microseconds; None where no time can be read."""
-        times = [seen.newest for seen in (*self.truths, *((self.projected,) if self.projected else ()))]
-        return max((time for time in times if time is not None), default=None)
+        return _newest(self.truths, self.projected)
 
     @property
     def named(self) -> tuple[Key, ...]:
@@ -174,6 +181,7 @@ class Finding:
         writes: what mends it, as of T; none once that is done.
         condition: a conditional change of the truth that the writes wait for, or None.
         beside: the before-images of other rows that the writes change.
+        reason: why it stays as it is, where it does.
     """
 
     suspect: Suspect
@@ -189,6 +197,12 @@ class Finding:
     writes: tuple[Write, ...] = ()
     condition: Conditional | None = None
     beside: tuple["Finding", ...] = ()
+    reason: Reason | None = None
+
+    @property
+    def newest(self) -> int | None:
+        """The latest write that was visible on either side, in microseconds."""
+        return _newest(self.truths, self.projected)
 
     @property
     def changes(self) -> tuple[Write | Conditional, ...]:

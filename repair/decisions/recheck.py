@@ -67,8 +67,13 @@ def fixed_at(image: Finding, as_of: int) -> int:
 
 def older_than_a_day(key: Key, now: int) -> bool:
     """Whether a version-1 UUID in the key is more than a day old."""
-    births = [micros_of(part) for part in key if isinstance(part, UUID) and part.version == 1]
-    return bool(births) and max(births) < now - DAY_MICROS
+    born = born_at(key)
+    return born is not None and born < now - DAY_MICROS
+
+
+def born_at(key: Key) -> int | None:
+    """When the youngest version-1 UUID of a key was made; None where it has none."""
+    return max((micros_of(part) for part in key if isinstance(part, UUID) and part.version == 1), default=None)
 
 
 def _found(look: Look, judged: Verdict) -> Finding:

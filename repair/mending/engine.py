@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from model.errors import UnsafeRequest
 from model.ids import RunId
+from model.instants import MICROS
 from model.operations import Level
 from model.ports import Clock, Progress, Tables
 from model.projections.binding import MissingColumn
@@ -59,7 +60,9 @@ class RepairSettings:
 
     def policy_of(self, as_of: int, run: RunId | None) -> RepairPolicy:
         """The policy for a run's second look; without a run it may only look."""
-        return replace(self.policy, run=run, as_of=as_of, skew_seconds=self.timing.skew_seconds)
+        timing = self.timing
+        margin = timing.margin_micros / MICROS
+        return replace(self.policy, run=run, as_of=as_of, skew_seconds=timing.skew_seconds, margin_seconds=margin)
 
 
 class Detection(ABC):

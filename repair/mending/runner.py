@@ -7,7 +7,7 @@ and mend, sum up. The engine, the mender of counters and the progress display ar
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -19,8 +19,10 @@ from model.projections.binding import MissingColumn
 from model.projections.family import Family
 from model.projections.findings import Finding, RepairPolicy, Suspect, counts_of
 from model.projections.projection import Projection
+from model.projections.reasons import Reason, Why
 from model.projections.verdicts import BY_POLICY, Verdict
 from repair.clock import read_clocks, take_as_of
+from repair.decisions.reasons import reason_of
 from repair.decisions.recheck import older_than_a_day
 from repair.ledger.leases import Leases, TakenLease
 from repair.ledger.runs import Ledger, Run, RunState
@@ -51,6 +53,8 @@ class RepairResult:
     failed: int = 0
     untried: int = 0  # skipped, because the cluster could not be reached any more
     last_traces: int = 0
+    reasons: dict[Verdict, Counter[Why]] = field(default_factory=dict)  # why what is left or moved stays
+    again_seconds: int | None = None  # after which no row is too young any more
     seconds: dict[str, float] = field(default_factory=dict)
     missing_columns: tuple[MissingColumn, ...] = ()  # what ought to be compared and is not there
     unseen: str | None = None  # a sentence on what a targeted look cannot see
@@ -63,6 +67,8 @@ class RepairResult:
             return
         if finding.error:
             self.failed += 1
+        if finding.reason:
+            self.reasons.setdefault(finding.result or finding.verdict, Counter())[finding.reason.why] += 1
         match finding.result:
             case Verdict.FIXED:
                 self.fixed[finding.verdict] += 1
@@ -85,13 +91,19 @@ class RepairResult:
     def exit_code(self) -> ExitCode:
         """4: cluster lost before anything was mended; 3: something failed; 1: drift is left; else 0.
 
-        Leaked content is not drift.
+        Leaked content is not drift. What is too young is drift to a dry run, which mends nothing.
         """
         if self.untried and not self.fixed.total():
             return ExitCode.CANNOT_REACH
         if self.failed or self.untried:
             return ExitCode.PARTLY_FAILED
-        return ExitCode.DRIFT if self.left.total() or self.missing_columns else ExitCode.FINE
+        unwritten = self.too_young if self.run is None and self.command != "check" else 0
+        return ExitCode.DRIFT if self.left.total() or self.missing_columns or unwritten else ExitCode.FINE
+
+    @property
+    def too_young(self) -> int:
+        """Rows that differ, and were changed less than the margin before the scan."""
+        return sum(counts[Why.TOO_YOUNG] for counts in self.reasons.values())
 
     @property
     def kept(self) -> dict[str, Any]:
@@ -105,6 +117,8 @@ class RepairResult:
             "failed": self.failed,
             "untried": self.untried,
             "last_traces": self.last_traces,
+            "reasons": {one.value: {why.value: n for why, n in found.items()} for one, found in self.reasons.items()},
+            "again_seconds": self.again_seconds,
             "seconds": self.seconds,
             "exit": int(self.exit),
         }
@@ -217,6 +231,7 @@ class _Stages:
     policy: RepairPolicy
     result: RepairResult
     held: TakenLease | None = None
+    again_at: int = 0
 
     def go_through(self) -> None:
         with self._timed("scan"):
@@ -225,13 +240,16 @@ class _Stages:
             self._follow_up(detection)
         finally:
             detection.close()
+        if self.again_at:
+            self.result.again_seconds = max(0, -((self.tools.clock.micros() - self.again_at) // MICROS))
         self.result.exit = self.result.exit_code
 
     def _follow_up(self, detection: Detection) -> None:
         self.result.scanned = dict(detection.scanned)
         self.result.suspects = sum(sum(counts.values()) for counts in detection.counts.values())
         if not self.settings.recheck and self.result.command == "check":
-            self._take(Finding(suspect, suspect.verdict) for suspect in detection.suspects())
+            raw = Reason(Why.RAW)
+            self._take(Finding(suspect, suspect.verdict, reason=raw) for suspect in detection.suspects())
             return
         stop_at_limit(detection, self.settings, self.policy, self.tools.clock.micros(), self.tools.go_on)
         self._wait(detection)
@@ -260,9 +278,22 @@ class _Stages:
         return self.tools.counters.revisit(detection.suspects, self.policy, self.held)
 
     def _take(self, findings: Iterable[Finding]) -> None:
+        projections = {one.name: one for family in self.settings.families for one in family.projections}
         for finding in findings:
-            self.result.count(finding)
-            self.sink(finding)
+            explained = self._explained(finding, projections)
+            self.result.count(explained)
+            self.sink(explained)
+
+    def _explained(self, finding: Finding, projections: Mapping[str, Projection]) -> Finding:
+        projection = projections.get(finding.suspect.projection)
+        if finding.reason is not None or projection is None:
+            return finding
+        reason = reason_of(finding, self.policy, self.tools.clock.micros(), projection)
+        if reason is None:
+            return finding
+        if reason.why is Why.TOO_YOUNG:
+            self.again_at = max(self.again_at, reason.again_at or 0)
+        return replace(finding, reason=reason)
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:

@@ -19,6 +19,7 @@ from model.ports import Clock, Progress, Tables
 from model.projections.family import Family
 from model.projections.findings import Finding, Look, RepairPolicy, Suspect, failed
 from model.projections.mirror import Mirror
+from model.projections.reasons import Reason, Why
 from model.projections.verdicts import Verdict
 from repair.clock import SKEW_SECONDS
 from repair.decisions.recheck import fixed_at
@@ -28,6 +29,8 @@ from repair.mending.counters import CounterMender
 from repair.mending.fixer import BATCH_SUSPECTS, Mending, SecondLook
 from repair.mending.limits import Breaker
 from repair.mending.runner import RepairResult, Sink, lease_name, recorded
+
+USED_SINCE = Reason(Why.USED_SINCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,5 +171,6 @@ class _Undoing:
         for finding in findings:
             self.result.suspects += 1
             self.breaker.note([finding])
-            self.result.count(finding)
-            self.sink(finding)
+            explained = replace(finding, reason=USED_SINCE) if finding.result is Verdict.MOVED else finding
+            self.result.count(explained)
+            self.sink(explained)

@@ -30,6 +30,7 @@ def test_a_finding_names_its_key_columns_rows_and_times() -> None:
             "written_at": {},
         },
         "last_trace": False,
+        "reason": None,
         "error": None,
     }
 

@@ -193,6 +193,50 @@ class TestMissingColumn:
         assert "--dangling restore does not go with --without" in restore.err
 
 
+class TestYoungDamage:
+    """What was changed less than the margin before a scan is not mended by it."""
+
+    def test_a_dry_run_says_how_many_are_too_young_and_when_to_come_again(
+        self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin
+    ) -> None:
+        cluster.clock.advance(100)
+        for truth in mail.truths[:2]:
+            mail.lose_flag_update(truth)
+        cluster.clock.advance(18)
+        writers = {"MAILMEND_REPAIR_MESSAGES_NO_WRITERS": "0"}
+        dry = ("repair", "messages", *QUICK, "--dry-run")
+
+        as_json, shown = mailmend(*dry, "--json", **writers), mailmend(*dry, **writers)
+
+        assert (as_json.code, shown.code) == (1, 1)
+        assert (as_json.json["too_young"], as_json.json["again_seconds"]) == (2, 13)
+        assert as_json.json["reasons"] == {"MOVED": {"too young": 2}}
+        assert "2 differ and are too young to be mended: come again in 13 s" in shown.out
+        assert "Next: mailmend repair messages" in shown.out
+        cluster.clock.advance(13)
+        again = mailmend(*dry, "--json", **writers)
+        assert (again.code, again.json["due"], again.json["too_young"]) == (1, {"AMEND": 2}, 0)
+
+    def test_each_row_that_stays_has_its_reason_in_the_findings_and_in_the_run(
+        self, mailmend: CommandLine, mail: MailKeyspace, mend: Mend, tmp_path: Path
+    ) -> None:
+        mail.lose_content(mail.truths[0])
+        mail.lose_flag_update(mail.truths[1])
+
+        ended = mend("--only", "PROJECT", "--findings", str(tmp_path / "found"))
+
+        told = {one["verdict"]: one["reason"] for one in map(json.loads, (tmp_path / "found").read_text().splitlines())}
+        reasons = {
+            "AMEND": {"left out by --only": 1},
+            "LOST_CONTENT": {"needs --orphans quarantine, or its content back": 1},
+        }
+        assert {name: {reason: 1} for name, reason in told.items()} == reasons == ended.json["reasons"]
+        (run,) = mailmend("runs", "list", "--json").json["runs"]
+        assert run["summary"]["reasons"] == reasons
+        assert "left out by --only" in mailmend("runs", "show", run["run"]).out
+        assert "needs --orphans quarantine" in mailmend("repair", "messages", *QUICK).out
+
+
 class TestLimits:
     """What a repair may be kept from."""
 

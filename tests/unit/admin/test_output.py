@@ -40,7 +40,10 @@ def test_the_json_has_exactly_the_names_of_the_contract() -> None:
         "last_traces",
         "due",
         "seconds",
+        "again_seconds",
         "missing_columns",
+        "reasons",
+        "too_young",
         "unseen",
         "exit",
     }

@@ -1,0 +1,53 @@
+"""Why a finding stays as it is: what an operator reads beside each row that a run left."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from model.instants import MICROS
+
+
+class Why(Enum):
+    """The kinds of reasons; the value is what is read in tables, in JSON and in the ledger."""
+
+    TOO_YOUNG = "too young"  # changed after T: the margin before the scan began
+    CHANGED = "changed while it was looked at"
+    USED_SINCE = "changed since that run"
+    AHEAD = "written by a clock that is ahead: needs --beat-ahead, or time"
+    HIDDEN = "written, and a later tombstone hides it"
+    DUE = "a repair would mend it"
+    RAW = "not looked at again"
+    TWO_TRUTHS = "two rows of truth claim it: a person decides which one stays"
+    HALF_A_TRUTH = "half a row of truth: needs --torn accept, or its missing columns"
+    NEEDS_ORPHANS = "needs --orphans quarantine, or its content back"
+    NEEDS_LEAKS = "needs --leaks collect"
+    NEEDS_DANGLING = "needs --dangling withdraw or restore"
+    NEEDS_ONLY = "left out by --only"
+    ONLY_REPORTED = "only reported"
+    YOUNGER_THAN_A_DAY = "younger than a day"
+    ROWS_DIFFER = "rows of its mailbox differ: counters are mended once they agree"
+    NO_WHOLE_ROW = "lacks what a row of truth needs"
+    NOT_SETTLED = "a second look cannot tell"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a finding stays.
+
+    Attributes:
+        micros: by how much it is too young or ahead; None where nothing is measured.
+        again_at: when it can be mended, where only time is missing; in microseconds.
+    """
+
+    why: Why
+    micros: int | None = None
+    again_at: int | None = None
+
+    @property
+    def text(self) -> str:
+        return self.why.value if self.micros is None else f"{self.why.value} by {_seconds(self.micros)}"
+
+
+def _seconds(micros: int) -> str:
+    """At least a second: nobody waits for less."""
+    seconds = -(-micros // MICROS)
+    return f"{seconds} s" if seconds < 120 else f"{-(-seconds // 60):,} min"  # noqa: PLR2004 - two minutes

@@ -1,0 +1,107 @@
+"""Why a run leaves a row: one case for each reason."""
+
+from dataclasses import replace
+from uuid import uuid1
+
+import pytest
+
+from model.catalog.mail import MESSAGES, PATHS
+from model.ids import RunId
+from model.instants import MICROS
+from model.operations import Seen
+from model.projections.findings import Finding, RepairPolicy, Suspect
+from model.projections.projection import Projection
+from model.projections.reasons import Reason, Why
+from model.projections.verdicts import Verdict
+from repair.decisions.reasons import reason_of
+from repair.decisions.recheck import DAY_MICROS
+from tests.support.clock import uuid_at
+
+NOW = 1_760_000_000 * MICROS
+T = NOW - 90 * MICROS
+MIRROR, UNSEEN, COUNTS, CONTENT = MESSAGES.mirror, MESSAGES.filters[0], MESSAGES.counts[0], MESSAGES.content
+POLICY = RepairPolicy(run=RunId(uuid1()), as_of=T, margin_seconds=30)
+MAILBOX, OLD, YOUNG = uuid_at(NOW, 1), uuid_at(NOW - 2 * DAY_MICROS, 2), uuid_at(NOW - DAY_MICROS + MICROS, 3)
+
+
+def finding(verdict: Verdict, result: Verdict | None = None, *, at: int = 1, message: object = OLD) -> Finding:
+    truth = Seen({"messageid": message, "mailboxid": MAILBOX, "uid": 7}, {"modseq": at})
+    return Finding(Suspect(MIRROR.name, (MAILBOX, 7), verdict), verdict, result, (truth,))
+
+
+@pytest.mark.parametrize(
+    ("found", "changes", "projection", "reason"),
+    [
+        (finding(Verdict.AGREE), {}, MIRROR, None),
+        (finding(Verdict.AMEND, Verdict.FIXED), {}, MIRROR, None),
+        (replace(finding(Verdict.AMEND), error="no answer"), {}, MIRROR, None),
+        (
+            finding(Verdict.AMEND, Verdict.MOVED, at=T + 12 * MICROS),
+            {},
+            MIRROR,
+            Reason(Why.TOO_YOUNG, 12 * MICROS, T + 42 * MICROS),
+        ),
+        (finding(Verdict.AMEND, Verdict.MOVED, at=T), {}, MIRROR, Reason(Why.CHANGED)),
+        (replace(finding(Verdict.AMEND, Verdict.MOVED), truths=()), {}, COUNTS, Reason(Why.CHANGED)),
+        (
+            finding(Verdict.AMEND, Verdict.AHEAD, at=NOW + 60 * MICROS),
+            {},
+            MIRROR,
+            Reason(Why.AHEAD, 60 * MICROS, NOW + 90 * MICROS),
+        ),
+        (finding(Verdict.AMEND, Verdict.HIDDEN), {}, MIRROR, Reason(Why.HIDDEN)),
+        (replace(finding(Verdict.AMEND), due=True), {"run": None}, MIRROR, Reason(Why.DUE)),
+        (finding(Verdict.CLASH), {}, MIRROR, Reason(Why.TWO_TRUTHS)),
+        (finding(Verdict.TORN), {}, MIRROR, Reason(Why.HALF_A_TRUTH)),
+        (finding(Verdict.LOST_CONTENT), {}, MIRROR, Reason(Why.NEEDS_ORPHANS)),
+        (
+            finding(Verdict.LOST_CONTENT, message=YOUNG),
+            {"orphans": "quarantine"},
+            MIRROR,
+            Reason(Why.YOUNGER_THAN_A_DAY, None, NOW + MICROS),
+        ),
+        (finding(Verdict.LOST_CONTENT), {"orphans": "quarantine"}, MIRROR, Reason(Why.NO_WHOLE_ROW)),
+        (finding(Verdict.LEAK), {}, CONTENT, Reason(Why.NEEDS_LEAKS)),
+        (
+            replace(finding(Verdict.LEAK, at=NOW - DAY_MICROS), suspect=Suspect("messageV3", (OLD,), Verdict.LEAK)),
+            {"leaks": "collect"},
+            CONTENT,
+            Reason(Why.YOUNGER_THAN_A_DAY, None, NOW),
+        ),
+        (
+            replace(finding(Verdict.LEAK), suspect=Suspect("messageV3", ("no uuid",), Verdict.LEAK), truths=()),
+            {"leaks": "collect"},
+            CONTENT,
+            Reason(Why.YOUNGER_THAN_A_DAY),
+        ),
+        (finding(Verdict.AMEND), {}, PATHS.mirror, Reason(Why.ONLY_REPORTED)),
+        (finding(Verdict.AMEND), {"only": frozenset({Verdict.PROJECT})}, UNSEEN, Reason(Why.NEEDS_ONLY)),
+        (finding(Verdict.WITHDRAW), {"dangling": "report"}, MIRROR, Reason(Why.NEEDS_DANGLING)),
+        (finding(Verdict.AMEND), {}, COUNTS, Reason(Why.ROWS_DIFFER)),
+        (
+            replace(finding(Verdict.WITHDRAW), last_trace=True),
+            {"dangling": "restore"},
+            MIRROR,
+            Reason(Why.NO_WHOLE_ROW),
+        ),
+        (finding(Verdict.WITHDRAW), {"dangling": "restore"}, MIRROR, Reason(Why.NOT_SETTLED)),
+    ],
+)
+def test_what_stays_says_why(
+    found: Finding, changes: dict[str, object], projection: Projection, reason: Reason | None
+) -> None:
+    policy = replace(POLICY, **changes)  # type: ignore[arg-type]
+    assert reason_of(found, policy, NOW, projection) == reason
+
+
+@pytest.mark.parametrize(
+    ("reason", "text"),
+    [
+        (Reason(Why.TOO_YOUNG, 1), "too young by 1 s"),
+        (Reason(Why.TOO_YOUNG, 119 * MICROS), "too young by 119 s"),
+        (Reason(Why.TOO_YOUNG, 120 * MICROS), "too young by 2 min"),
+        (Reason(Why.CHANGED), "changed while it was looked at"),
+    ],
+)
+def test_a_reason_says_by_how_much(reason: Reason, text: str) -> None:
+    assert reason.text == text
