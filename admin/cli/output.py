@@ -55,6 +55,7 @@ class Output:
                 remark=lambda line: click.echo(line, err=True),
                 ask=asking_on(progress, console),
                 number=None if self.as_json else number_on(progress),
+                stdout_is_json=self.as_json,
             )
 
     def show(self, document: Document) -> int:

@@ -109,6 +109,9 @@ def restore_document(result: RestoredMails | QueueAnswer[RestoreRequest, int]) -
         "dry_run": request.dry_run,
         "restored": result.restored,
         "would_restore": plan.count if request.dry_run else None,
+        "would_restore_ids": sorted(str(one) for ids in plan.missing.values() for one in ids)
+        if request.dry_run
+        else None,
         "already": result.already,
         "never_left": plain(result.never_left),
         "torn": plan.truncated,

@@ -28,6 +28,7 @@ class Caller:
         remark: receives a sentence about an event during the work.
         ask: whether to go on; None where nobody can answer.
         number: asks for a number from 1 to a maximum; None likewise.
+        stdout_is_json: whether stdout holds one JSON object, and nothing that a child process prints.
     """
 
     progress: Progress = field(default_factory=Silent)
@@ -37,3 +38,4 @@ class Caller:
     remark: Callable[[str], None] = ignore
     ask: Callable[[Question], bool] | None = None
     number: Callable[[str, int], int] | None = None
+    stdout_is_json: bool = False

@@ -100,7 +100,7 @@ DEQUEUE: Final = Command(
     A command gets the message on its standard input; MAIL_ID, MAIL_NAME, MAIL_SENDER, MAIL_RECIPIENTS (with spaces),
     MAIL_STATE, MAIL_ATTEMPTS and MAIL_QUEUE say the rest. It exits with 0: done with; 75 (EX_TEMPFAIL): tried again
     later; anything else, or a signal: rejected, to the dead letter queue. No shell is between; secrets are not in its
-    environment.
+    environment. What it prints goes to stdout, or, with --json, to stderr.
 
     A dry run takes none: it lists the first that wait, --limit of them or as many as --prefetch. Where they go need not
     be said then; a command that is named must be there.""",
@@ -179,19 +179,29 @@ RESTORE: Final = Command(
     about="""Each mail returns into the queue that it was in. Each is enqueued anew, under a new id that follows from
     its old one; one whose time is still to come is delayed again. What is back is written down beside the file, so a
     restore that was interrupted goes on where it stopped. One that is still listed under its old id, because its
-    removal was interrupted, stays as it is. A folder is one of orphan blobs that `queue reconcile` removed: each goes
-    back under its old id.""",
+    removal was interrupted, stays as it is. --id restores only the mails that it names, by the ids they had; one that
+    the file does not hold is refused before anything is put back. A folder is one of orphan blobs that
+    `queue reconcile` removed: each goes back under its old id.""",
     service="admin.services.queue.restore:restore",
     present="admin.present.queue_mails:restore_document",
     options=(
         click.Argument(["file"], type=click.Path(path_type=Path)),
+        option(
+            "--id",
+            "Only this mail, by the id it had; may be repeated.",
+            "ids",
+            type=click.UUID,
+            multiple=True,
+            metavar="ID",
+        ),
         flag("--again", "Put back once more what an earlier restore put back: second copies."),
         DRY_RUN,
     ),
     shared=(queue_settings(broker=unless("dry_run"), blobs=unless("dry_run"), named=False),),
     examples="""
         mailmend queue restore ~/.local/share/mailmend/queue/spool-purge-20260501T120000.000000Z-77.jsonl.gz
-        mailmend queue restore FILE --dry-run""",
-    exits="0 all of them are back, 2 wrong use (no such file; restored already), 3 some are not (each is named), 4 "
-    "cannot reach: the same command goes on from there. After a kill too: each mail is back once.",
+        mailmend queue restore FILE --dry-run
+        mailmend queue restore FILE --id 5f0c2d1e-0000-4000-8000-000000000001       this one alone""",
+    exits="0 all of them are back, 2 wrong use (no such file or id; restored already), 3 some are not (each is named), "
+    "4 cannot reach: the same command goes on from there. After a kill too: each mail is back once.",
 )

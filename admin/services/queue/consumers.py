@@ -18,6 +18,8 @@ from model.ids import QueueName
 EX_TEMPFAIL: Final = 75
 """By sysexits(3): try again later."""
 
+_STDERR: Final = 2
+
 
 class ConsumerOutcome(Enum):
     """What becomes of a dequeued mail."""
@@ -57,16 +59,21 @@ def consumer_in_folder(folder: Path) -> Consumer:
     return consume
 
 
-def consumer_in_command(text: str, queue: QueueName) -> Consumer:
+def consumer_in_command(text: str, queue: QueueName, *, to_stderr: bool = False) -> Consumer:
     """Pass each mail to a command, whose exit code decides.
+
+    Args:
+        text: the command's words.
+        queue: what the command is told.
+        to_stderr: whether what it prints goes to stderr, for stdout is not its own.
 
     Raises:
         WrongUse: there is no such command.
     """
-    words = _words(text)
+    words, stdout = _words(text), _STDERR if to_stderr else None
 
     async def consume(mail: Dequeued) -> ConsumerOutcome:
-        return outcome_of(await _run(words, mail, environment_for(mail, queue, os.environ)))
+        return outcome_of(await _run(words, mail, environment_for(mail, queue, os.environ), stdout))
 
     return consume
 
@@ -114,10 +121,10 @@ def _words(text: str) -> list[str]:
     return words
 
 
-async def _run(words: list[str], mail: Dequeued, environment: Mapping[str, str]) -> int:
+async def _run(words: list[str], mail: Dequeued, environment: Mapping[str, str], stdout: int | None) -> int:
     """Its exit code; on cancellation the command is ended first, so that no mail is worked on twice at once."""
     process = await asyncio.create_subprocess_exec(
-        *words, stdin=asyncio.subprocess.PIPE, env=environment, start_new_session=True
+        *words, stdin=asyncio.subprocess.PIPE, stdout=stdout, env=environment, start_new_session=True
     )
     try:
         await process.communicate(mail.content)

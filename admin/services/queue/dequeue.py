@@ -38,8 +38,11 @@ class DequeueRequest(DryRunRequest):
     forever: bool = False
     prefetch: int = PREFETCH_DEFAULT
 
-    def consumer(self) -> Consumer | None:
+    def consumer(self, *, to_stderr: bool = False) -> Consumer | None:
         """The consumer of the mails; None in a dry run, which only checks the options.
+
+        Args:
+            to_stderr: whether what a command prints goes to stderr.
 
         Raises:
             WrongUse: neither a folder nor a command, or both; or there is no such command.
@@ -52,7 +55,7 @@ class DequeueRequest(DryRunRequest):
                 mend="Give --to DIR, or --exec COMMAND. To see them without taking them: mailmend queue browse",
             )
         if self.command is not None:
-            consumer = consumer_in_command(self.command, self.queue)
+            consumer = consumer_in_command(self.command, self.queue, to_stderr=to_stderr)
             return None if self.dry_run else consumer
         return consumer_in_folder(self.folder) if self.folder and not self.dry_run else None
 
@@ -92,7 +95,7 @@ def dequeue(request: DequeueRequest, caller: Caller) -> DequeueResult:
 
     A mail leaves the queue when its consumer has succeeded; what is unacked at the end is delivered again.
     """
-    consumer = request.consumer()
+    consumer = request.consumer(to_stderr=caller.stdout_is_json)
     if consumer is None:
         return with_queues(request.settings, lambda connections: _listed(connections, request))
 

@@ -1,9 +1,10 @@
 """Put removed mails back into their queues, and removed blobs back into the blob store."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self, cast
+from uuid import UUID
 
 from admin.services.caller import Caller
 from admin.services.queue.removed_mails import RemovedMailRecord, RestoredLog, read_removed_mails
@@ -19,18 +20,19 @@ from model.queue.mails import Listed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRequest(DryRunRequest):
-    """Put back what a file of removed mails, or a folder of removed blobs, holds."""
+    """Put back what a file of removed mails, or a folder of removed blobs, holds; `ids`: only these mails."""
 
     file: Path
     again: bool = False
+    ids: tuple[UUID, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan:
-    """Which mails a file of removed mails holds, and which of them are not restored yet.
+    """Which mails of a file of removed mails are asked for, and which of them are not restored yet.
 
     Attributes:
-        total: how many mails the file holds.
+        total: how many of its mails are asked for.
         missing: those that are not restored, by queue; their bytes are read when needed.
         truncated: whether the end of the file is missing; mails there were never removed.
     """
@@ -44,27 +46,44 @@ class RestorePlan:
         return sum(map(len, self.missing.values()))
 
     @classmethod
-    def of(cls, file: Path, *, again: bool = False) -> Self:
+    def of(cls, file: Path, *, again: bool = False, ids: Collection[UUID] = ()) -> Self:
         """Read the file and its log of restored mails.
 
         Raises:
-            WrongUse: not a file of removed mails.
-            UnsafeRequest: all of its mails were put back before.
+            WrongUse: not a file of removed mails, or one of `ids` is not in it.
+            UnsafeRequest: all that is asked for was put back before.
         """
         known = frozenset[EnqueueId]() if again else RestoredLog(file).restored()
         truncated: list[bool] = []
         mails = {one.queued.enqueue_id: one.queue for one in read_removed_mails(file, lambda: truncated.append(True))}
+        if ids:
+            mails = {one: mails[one] for one in _held(file, mails, ids)}
         missing: dict[QueueName, set[EnqueueId]] = {}
         for enqueue_id, queue in mails.items():
             if enqueue_id not in known:
                 missing.setdefault(queue, set()).add(enqueue_id)
         if mails and not missing:
             raise UnsafeRequest(
-                f"all {len(mails):,} mails of {file} were put back before",
+                f"all {len(mails):,} mails of {file}{' that --id names' if ids else ''} were put back before",
                 mend="For second copies of them say --again.",
             )
         by_queue = {queue: frozenset(ids) for queue, ids in missing.items()}
         return cls(len(mails), by_queue, bool(truncated))
+
+
+def _held(file: Path, mails: Collection[EnqueueId], ids: Collection[UUID]) -> frozenset[EnqueueId]:
+    """The ids, each of which the file holds.
+
+    Raises:
+        WrongUse: it does not hold all of them.
+    """
+    named = frozenset(map(EnqueueId, ids))
+    if unknown := sorted(named.difference(mails)):
+        raise WrongUse(
+            f"{file} holds no mail {', '.join(map(str, unknown))}",
+            mend=f"Nothing was put back. The ids that it holds: mailmend queue restore {file} --dry-run --json",
+        )
+    return named
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +126,14 @@ def restore(request: RestoreRequest, caller: Caller) -> RestoredMails | QueueAns
 
     Raises:
         CannotReach: restored mails stay restored.
-        WrongUse: not a file of removed mails, or James could not read such a mail.
+        WrongUse: not a file of removed mails, a mail is not in it, or James could not read such a mail.
         UnsafeRequest: all of its mails were put back before.
     """
     if request.file.is_dir():
+        if request.ids:
+            raise WrongUse(f"{request.file} is a folder of blobs, and --id names mails", mend="Leave --id out.")
         return with_queues(request.settings, lambda connections: _blobs_restored(connections, request))
-    plan = RestorePlan.of(request.file, again=request.again)
+    plan = RestorePlan.of(request.file, again=request.again, ids=request.ids)
     if request.dry_run or not plan.missing:
         return RestoredMails(request, plan)
 

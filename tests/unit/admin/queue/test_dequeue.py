@@ -143,6 +143,18 @@ json.dump([sys.stdin.buffer.read().decode(), kept], open({str(told)!r}, "w"))
     assert environment["MAILMEND_KEYSPACE"] == "mail"
 
 
+@pytest.mark.parametrize(("options", "stdout"), [((), "noise\n"), (("--json",), "")])
+def test_what_a_command_prints_stays_out_of_our_json(
+    queue: QueueShell, tmp_path: Path, capfd: pytest.CaptureFixture[str], options: tuple[str, ...], stdout: str
+) -> None:
+    queue.put("one")
+
+    ended = queue("dequeue", "--exec", consumer(tmp_path, "print('noise')"), *options)
+
+    printed = capfd.readouterr()
+    assert (ended.code, printed.out, "noise" in printed.err) == (0, stdout, not stdout)
+
+
 def test_several_are_worked_on_at_once(queue: QueueShell, tmp_path: Path) -> None:
     """As many as the prefetch: three that wait for each other all end."""
     queue.put(*"abc")

@@ -6,6 +6,7 @@ import stat
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -237,6 +238,35 @@ class TestRestore:
         assert (refused.code, "--again" in refused.err, len(queue.listed())) == (2, True, 3)
         assert queue("restore", file, "--again").code == 0
         assert len(queue.listed()) == 6
+
+    def test_only_those_that_are_named_come_back(self, queue: QueueShell) -> None:
+        """By the ids they had; the others later."""
+        ids = dict(zip(("one", "two"), map(str, queue.put("one", "two")), strict=True))
+        file = queue("purge", "--yes", "--json").json["kept"]
+        looked = queue("restore", file, "--dry-run", "--json").json
+        assert looked["would_restore_ids"] == sorted(ids.values())
+
+        ended = queue("restore", file, "--id", ids["two"], "--json")
+
+        assert (ended.code, ended.json["restored"], ended.json["already"], queue.names()) == (0, 1, 0, ["two"])
+        refused = queue("restore", file, "--id", ids["two"])
+        assert (refused.code, "that --id names were put back before" in refused.err) == (2, True)
+        assert queue("restore", file, "--json").json["restored"] == 1
+        assert sorted(queue.names()) == ["one", "two"]
+
+    @pytest.mark.parametrize("options", [(), ("--dry-run",)])
+    def test_an_id_that_is_not_in_the_file_is_refused(self, queue: QueueShell, options: tuple[str, ...]) -> None:
+        (one,) = queue.put("one")
+        file, stranger = queue("purge", "--yes", "--json").json["kept"], str(uuid4())
+
+        ended = queue("restore", file, "--id", str(one), "--id", stranger, *options)
+
+        assert (ended.code, f"holds no mail {stranger}" in ended.err, queue.names()) == (2, True, [])
+
+    def test_ids_are_not_for_a_folder_of_blobs(self, queue: QueueShell, tmp_path: Path) -> None:
+        ended = queue("restore", str(tmp_path), "--id", str(uuid4()))
+
+        assert (ended.code, "Leave --id out" in ended.err) == (2, True)
 
     def test_one_that_was_interrupted_goes_on(self, queue: QueueShell) -> None:
         file = self.removed(queue)
