@@ -27,6 +27,7 @@ class QueueFigures:
         row_ttl: after so long a row expires unless it is renewed; None: never.
         slack: how much longer rows live than any mail is meant to stay; None likewise.
         marks_outlive_rows: whether a mark is there as long as the row that it hides.
+        marks_expire: whether marks ever go by themselves; in James's own tables they stay.
         depth: the broker's side; None where it was not asked, or did not answer.
         lacking: how many mails surely have no message, at the least; None where that is not known.
         broker_away: why the broker did not answer; None where it did, or was not asked.
@@ -46,6 +47,7 @@ class QueueFigures:
     row_ttl: timedelta | None = None
     slack: timedelta | None = None
     marks_outlive_rows: bool = True
+    marks_expire: bool = True
     depth: Depth | None = None
     lacking: int | None = None
     broker_away: str | None = None
@@ -157,6 +159,13 @@ def _of_broker(figures: QueueFigures) -> Iterator[HealthReason]:
             f"the broker takes no new mail, for it is short of {', '.join(depth.alarms)}; what waits is delivered",
             "Give it what it lacks; see: rabbitmq-diagnostics alarms",
         )
+
+
+MARKS_STAY: Final = (
+    "deletedMailsV2 has no time to live here: the marks of removed mails stay, and the table grows. They are needed "
+    "while the broker may deliver such a mail; no command removes them yet."
+)
+"""What a person is told of marks that never expire: no fault of the queue, and nothing to be done now."""
 
 
 def days(span: timedelta) -> str:

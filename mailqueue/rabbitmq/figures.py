@@ -53,6 +53,7 @@ async def figures_of(view: QueueView, queue: QueueName, broker: Broker | None = 
         row_ttl=timedelta(seconds=view.own.row_ttl_seconds) if view.own.row_ttl_seconds else None,
         slack=slack_of(view.own),
         marks_outlive_rows=view.own.marks_outlive_rows,
+        marks_expire=view.own.marks_expire,
         depth=depth,
         lacking=await _lacking(view, queue, broker, depth, size),
         broker_away=away,

@@ -44,6 +44,10 @@ class OwnTables:
     shared: bool = False
 
     @property
+    def marks_expire(self) -> bool:
+        return self.mark_ttl_seconds > 0
+
+    @property
     def marks_outlive_rows(self) -> bool:
         """Whether every mark outlives its row; if not, deleted mails can show up again."""
         return not self.mark_ttl_seconds or 0 < self.row_ttl_seconds < self.mark_ttl_seconds

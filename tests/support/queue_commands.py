@@ -29,13 +29,14 @@ from tests.support.in_turn import InTurn
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.memory_broker import MemoryBroker
 from tests.support.queues import CONTENT, HOURLY, drained, listed, mail, names
-from tests.support.schemas import served
+from tests.support.schemas import served, without_time_to_live
 
 T = TypeVar("T")
 
 KEYSPACE = "mail"
+
 OURS = served(SCHEMA, made_here=True)
-JAMES = served(AUGUST_2026.schema)
+JAMES = served(without_time_to_live(AUGUST_2026.schema))
 SPOOL = QueueName("spool")
 
 

@@ -19,6 +19,12 @@ def served(schema: Schema, *, made_here: bool = False) -> Schema:
     return Schema(types, tuple(served_table(table, table.comment if made_here else "") for table in schema.tables))
 
 
+def without_time_to_live(schema: Schema) -> Schema:
+    """As James makes its tables: nothing ever expires."""
+    lasting = {"default_time_to_live": "0"}
+    return replace(schema, tables=tuple(replace(one, options={**one.options, **lasting}) for one in schema.tables))
+
+
 def without_tables(schema: Schema, *names: str) -> Schema:
     return replace(schema, tables=tuple(table for table in schema.tables if table.spelling not in names))
 

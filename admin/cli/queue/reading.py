@@ -92,7 +92,8 @@ HEALTH: Final = Command(
     about="""Writes nothing. What is wrong: the browse start is older than 7 days; somebody moved it back; nothing was
     swept for half of what tables live longer than mails stay; a mail stays longer than the tables are made for; dead
     letters; the broker lacks messages of mails that have waited for a minute (looked at twice, 6 s apart; where
-    consumers run, it needs --broker-management); mails wait and nobody takes any; the broker does not answer.""",
+    consumers run, it needs --broker-management); mails wait and nobody takes any; the broker does not answer.
+    Marks that never expire, in tables that James made, are named and no fault.""",
     service="admin.services.queue.health:queue_health",
     present="admin.present.queue_mails:health_document",
     options=(QUEUE_ARGUMENT, ALL, NO_BROKER),

@@ -7,6 +7,7 @@ from typing import Final
 from admin.services.caller import Caller
 from admin.services.queue.request import DryRunRequest, MailSelection, QueueAnswer
 from admin.wiring.queues import QueueConnections, with_queues
+from mailqueue.health import MARKS_STAY
 from mailqueue.maintenance.comparison import IDS_MAX
 from mailqueue.maintenance.redrive import Redriven
 from mailqueue.maintenance.sweep import Moved, Swept
@@ -26,7 +27,7 @@ class SweepRequest(DryRunRequest):
     move_only: bool = False
 
 
-def sweep(request: SweepRequest, _: Caller) -> QueueAnswer[SweepRequest, Sweep]:
+def sweep(request: SweepRequest, caller: Caller) -> QueueAnswer[SweepRequest, Sweep]:
     """Move the browse start to the first mail, clean up before it, renew mails that would expire."""
 
     async def swept(connections: QueueConnections) -> QueueAnswer[SweepRequest, Sweep]:
@@ -34,6 +35,8 @@ def sweep(request: SweepRequest, _: Caller) -> QueueAnswer[SweepRequest, Sweep]:
             found: Sweep = await (queue.move_browse_start if request.move_only else queue.sweep)(
                 dry_run=request.dry_run
             )
+        if isinstance(found, Swept) and not connections.own.marks_expire:
+            caller.remark(MARKS_STAY)
         return QueueAnswer(request, found, ExitCode.DRIFT if was_moved_back(found) else ExitCode.FINE)
 
     return with_queues(request.settings, swept)

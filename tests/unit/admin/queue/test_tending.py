@@ -78,6 +78,14 @@ class TestSweep:
         assert queue.names() == ["waits"]
         assert "spool begins at" in queue("sweep").out
 
+    @pytest.mark.parametrize("options", [(), ("--dry-run",), ("--json",)])
+    def test_marks_that_never_expire_are_said_to_stay(self, james: QueueShell, options: tuple[str, ...]) -> None:
+        assert "the marks of removed mails stay" in james("sweep", *options).err
+        assert "the marks of removed mails stay" not in james("sweep", "--move-only").err
+
+    def test_marks_that_expire_are_not_spoken_of(self, queue: QueueShell) -> None:
+        assert "marks" not in queue("sweep").err
+
     def test_only_the_start_can_be_moved(self, queue: QueueShell) -> None:
         queue.put("done")
         queue.delivered(1)

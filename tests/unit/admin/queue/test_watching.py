@@ -145,6 +145,18 @@ class TestHealth:
 
         assert james("health", "--no-broker").code == 0
 
+    def test_marks_that_never_expire_are_named_and_no_fault(self, james: QueueShell) -> None:
+        """In tables of James what is removed leaves its mark for good."""
+        ended = james("health", "--no-broker", "--json")
+
+        assert (ended.code, ended.json["queues"][0]["marks_expire"]) == (0, False)
+        assert "the marks of removed mails stay" in ended.err
+
+    def test_marks_that_expire_are_not_spoken_of(self, queue: QueueShell) -> None:
+        ended = queue("health", "--no-broker", "--json")
+
+        assert (ended.json["queues"][0]["marks_expire"], "marks" in ended.err) == (True, False)
+
 
 class TestMetrics:
     """Figures for Prometheus."""
