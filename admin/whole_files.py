@@ -1,13 +1,17 @@
-"""Files that are written whole or not at all: a full disk leaves the old one, or none, and never half of one."""
+"""Files that are written whole or not at all: a full disk leaves the old one, or none, and never half of one.
+
+And stdout, which may be a full disk as well.
+"""
 
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from model.errors import WrongUse
+from model.errors import MailmendError, ResultUnwritten, WrongUse
 
 
 @contextmanager
@@ -21,7 +25,7 @@ def whole_file(file: Path, opener: Callable[..., IO[str]] = os.fdopen) -> Iterat
         with _written_through(file) as stream:
             yield stream
         return
-    with named_when_refused(file):
+    with named_when_refused(file, WrongUse):
         handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.", suffix=".part")
     part, stream = Path(name), opener(handle, "w", encoding="utf-8")
     try:
@@ -46,7 +50,7 @@ def write_text(file: Path, text: str) -> None:
 
 @contextmanager
 def _written_through(file: Path) -> Iterator[IO[str]]:
-    with named_when_refused(file):
+    with named_when_refused(file, WrongUse):
         stream = file.open("w", encoding="utf-8")
     try:
         yield stream
@@ -58,12 +62,12 @@ def _written_through(file: Path) -> Iterator[IO[str]]:
 
 
 @contextmanager
-def named_when_refused(file: Path) -> Iterator[None]:
+def named_when_refused(file: Path, kind: type[MailmendError] = ResultUnwritten) -> Iterator[None]:
     """Only for writes to the file: other errors in the block would be reported as this file's."""
     try:
         yield
     except OSError as error:
-        raise _unwritable(file, error) from error
+        raise _unwritable(file, error, kind) from error
 
 
 def refuse_unwritable(file: Path) -> None:
@@ -72,10 +76,36 @@ def refuse_unwritable(file: Path) -> None:
         raise WrongUse(f"{file} is a folder, not a file")
     if not file.parent.is_dir() or not os.access(file.parent, os.W_OK):
         raise WrongUse(f"{file} cannot be written: there is no folder {file.parent} to write to")
+    if file.is_file() or not file.exists():  # a pipe would wait for its reader
+        with named_when_refused(file, WrongUse), tempfile.NamedTemporaryFile(dir=file.parent, prefix=f".{file.name}."):
+            pass
 
 
-def _unwritable(file: Path, error: OSError) -> WrongUse:
-    return WrongUse(
+@contextmanager
+def to_stdout() -> Iterator[None]:
+    """For writes to stdout, which are complete when the block ends; a reader that went away stays a BrokenPipeError.
+
+    Raises:
+        ResultUnwritten: stdout refused them.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        drop_stdout()
+        raise ResultUnwritten(f"stdout cannot be written: {error.strerror or error}") from error
+
+
+def drop_stdout() -> None:
+    """Keep Python from writing at exit what stdout refused."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _unwritable(file: Path, error: OSError, kind: type[MailmendError]) -> MailmendError:
+    return kind(
         f"{file} cannot be written: {error.strerror or error}",
         mend="Nothing half written was left there. Choose another place, or make room.",
     )

@@ -254,6 +254,10 @@ class StateUnwritable(MailmendError):
     """A file that mailmend keeps of its own work cannot be read or written: no room, no permission."""
 
 
+class ResultUnwritten(MailmendError):
+    """The work is done, or was on its way, and its result cannot be written where it was asked for: no room."""
+
+
 class Unjournalled(MailmendError):
     """A lag that neither the ledger nor the disk took: only a check finds it again."""
 

@@ -31,7 +31,7 @@ from click.core import ParameterSource
 
 from admin.cli.settings_file import refuse_unknown_settings
 from admin.extras import imported
-from model.errors import WrongUse
+from model.errors import ResultUnwritten, WrongUse
 
 Values = dict[str, Any]
 JSON: Final = click.Option(["--json", "as_json"], is_flag=True, help="One JSON object on stdout.")
@@ -194,12 +194,18 @@ def run(command: Command, values: Values) -> int:
     built = {one.field: one.build(own, values, context) for one, own in given}
     service: Callable[..., Any] = imported(command.service)
     parameters, arguments = inspect.signature(service).parameters, {**values, **built}
-    with output.caller(imported(command.item) if command.item else None) as caller:
-        if "request" in parameters:
-            result = service(parameters["request"].annotation(**arguments), caller)
-        else:
-            result = service(**arguments, **({"caller": caller} if "caller" in parameters else {}))
-    code: int = output.show(imported(command.present)(result))
+    results, unwritten = list[Any](), list[ResultUnwritten]()
+    try:
+        with output.caller(imported(command.item) if command.item else None) as caller:
+            if "request" in parameters:
+                results.append(service(parameters["request"].annotation(**arguments), caller))
+            else:
+                results.append(service(**arguments, **({"caller": caller} if "caller" in parameters else {})))
+    except ResultUnwritten as error:
+        if not results:
+            raise
+        unwritten.append(error)
+    code: int = output.show(imported(command.present)(results[0]), unwritten)
     return code
 
 

@@ -6,7 +6,6 @@ No traceback reaches the terminal; that of an unexpected error goes to a file, w
 import logging
 import os
 import signal
-import sys
 import tempfile
 import traceback
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from click.core import ParameterSource
 
 from admin.cli.settings_file import place_of
 from admin.extras import EXTRAS, library_of, missing_extra
+from admin.whole_files import drop_stdout
 from model.errors import ExitCode, MailmendError, came_of_interruption
 
 INTERRUPTED: Final = 130
@@ -119,8 +119,5 @@ def _crash_log(error: Exception) -> str:
 
 def _pipe_closed() -> int:
     """The reader of our output went away (`| head`): keep Python from writing to the pipe at exit."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):
-        return PIPE_CLOSED
+    drop_stdout()
     return PIPE_CLOSED

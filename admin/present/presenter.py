@@ -3,6 +3,7 @@
 import json
 import sys
 import textwrap
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -28,7 +29,7 @@ from admin.present.document import (
     Verbatim,
     Wrapped,
 )
-from admin.whole_files import write_text
+from admin.whole_files import to_stdout, write_text
 from model.errors import ExitCode
 from model.instants import MICROS
 
@@ -49,12 +50,17 @@ def stderr_console() -> Console:
 
 
 def write_json(document: Any, stream: TextIO | None = None) -> None:
-    stream = stream or sys.stdout
-    stream.write(json.dumps(document, ensure_ascii=False, default=str) + "\n")
-    stream.flush()
+    line = json.dumps(document, ensure_ascii=False, default=str) + "\n"
+    with to_stdout() if stream is None else nullcontext():
+        (stream or sys.stdout).write(line)
 
 
 def show(document: Document, console: Console | None = None) -> None:
+    with to_stdout() if console is None else nullcontext():
+        _show(document, console)
+
+
+def _show(document: Document, console: Console | None) -> None:
     widths = (part.paper_columns for part in document.body if isinstance(part, Grid))
     console = console or stdout_console(max(widths, default=PAPER_COLUMNS))
     for part in document.body:
@@ -109,7 +115,7 @@ def write_report(file: Path, document: Document, now_micros: int) -> None:
     """Write the document as one HTML file that opens anywhere, offline; whole, or not at all.
 
     Raises:
-        WrongUse: it cannot be written there; what lay there before is untouched.
+        WrongUse, ResultUnwritten: it cannot be written there; what lay there before is untouched.
     """
     write_text(file, html_of(document, now_micros))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from admin.services.caller import Caller
 from admin.settings import ConnectionSettings, reason_of
+from admin.whole_files import refuse_unwritable
 from admin.wiring.cluster import open_cluster
 from cql.lint_sources import live_subject, statements_of
 from model.catalog.lint_ignores import ignores_for
@@ -148,6 +149,8 @@ def lint(request: LintRequest, _: Caller) -> LintResult:
     settings = request.settings()
     if request.list_rules:
         return LintResult(request, settings.rules, None)
+    if request.sarif_file:
+        refuse_unwritable(request.sarif_file)
     if request.live and request.paths:
         raise WrongUse("--live and files exclude each other", mend="Run the command twice.")
     if not request.live and not request.paths:

@@ -5,9 +5,9 @@ import io
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 from unittest.mock import patch
 
 from admin.cli import run
@@ -39,14 +39,20 @@ class CommandLine:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, *arguments: str, **environment: str) -> Ended:
-        out, err = io.StringIO(), io.StringIO()
+        with io.StringIO() as out:
+            ended = self.into(out, *arguments, **environment)
+            return replace(ended, out=out.getvalue())
+
+    def into(self, out: TextIO, *arguments: str, **environment: str) -> Ended:
+        """Type it with stdout going there."""
+        err = io.StringIO()
         with (
             _environment({**self.environment, **environment}, self.home),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
         ):
             code = run(list(arguments))
-        return Ended(code, out.getvalue(), err.getvalue())
+        return Ended(code, "", err.getvalue())
 
 
 def command_line(home: Path, server: CassandraServer | None = None, **environment: str) -> CommandLine:

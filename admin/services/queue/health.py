@@ -7,7 +7,7 @@ from pathlib import Path
 
 from admin.services.caller import Caller
 from admin.services.queue.request import QueueAnswer, QueueRequest
-from admin.whole_files import whole_file
+from admin.whole_files import refuse_unwritable, whole_file
 from admin.wiring.queues import QueueConnections, with_queues
 from mailqueue.health import HealthReason, QueueFigures, judged
 from mailqueue.metrics import QueueRates, gauges_text
@@ -75,6 +75,8 @@ def queue_metrics(request: MetricsRequest, _: Caller) -> QueueAnswer[MetricsRequ
         incomplete = any(figures.broker_away for figures, _ in found)
         return QueueAnswer(request, found, ExitCode.PARTLY_FAILED if incomplete else ExitCode.FINE)
 
+    if request.output:
+        refuse_unwritable(request.output)
     answer = with_queues(request.settings, measured)
     if request.output:
         with whole_file(request.output) as stream:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from admin.present.mending import finding_json, findings_file
-from model.errors import WrongUse
+from model.errors import ResultUnwritten, WrongUse
 from model.projections.findings import Finding, Suspect
 from model.projections.verdicts import Verdict
 from tests.unit.admin.outcomes import MAILBOX, MESSAGE, outcome
@@ -88,5 +88,5 @@ def test_a_disk_that_fills_up_in_the_midst_is_named() -> None:
             for _ in range(10_000):
                 write(outcome())
 
-    with pytest.raises(WrongUse, match="/dev/full cannot be written: No space left"):
+    with pytest.raises(ResultUnwritten, match="/dev/full cannot be written: No space left"):
         work()

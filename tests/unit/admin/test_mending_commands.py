@@ -613,6 +613,45 @@ class TestResults:
         assert asked == []
 
 
+class TestAResultThatCannotBeWritten:
+    """A full disk, or a bad place, at the end of the work: exit 3, and the summary on stderr says what was found."""
+
+    @pytest.mark.parametrize("form", [("--json",), ()])
+    def test_stdout_is_full(self, mailmend: CommandLine, mail: MailKeyspace, form: tuple[str, ...]) -> None:
+        mail.lose_projection(mail.truths[0])
+        with Path("/dev/full").open("w") as full:
+            ended = mailmend.into(full, "check", *QUICK, *form)
+
+        assert ended.code == ExitCode.PARTLY_FAILED
+        for said in ("stdout cannot be written: No space left", "messageIdTable", "PROJECT", "with 1 (drift)"):
+            assert said in ended.err, ended.err
+        assert "crash" not in ended.err
+
+    @pytest.mark.parametrize("option", ["--report", "--findings"])
+    def test_a_file_is_full(self, mailmend: CommandLine, mail: MailKeyspace, option: str) -> None:
+        mail.lose_projection(mail.truths[0])
+        ended = mailmend("check", *QUICK, "--json", option, "/dev/full")
+
+        assert (ended.code, ended.json["findings"]) == (3, {"messageIdTable": {"PROJECT": 1}})
+        for said in ("/dev/full cannot be written: No space left", "PROJECT", "with 1 (drift)"):
+            assert said in ended.err, ended.err
+
+    def test_findings_that_stdout_refuses_end_the_work(self, mailmend: CommandLine, mail: MailKeyspace) -> None:
+        mail.lose_projection(mail.truths[0])
+        with Path("/dev/full").open("w") as full:
+            ended = mailmend.into(full, "check", *QUICK, "--findings", "-")
+        assert (ended.code, "stdout cannot be written" in ended.err, "crash" in ended.err) == (3, True, False)
+
+    def test_a_folder_that_takes_no_files_is_found_out_before_the_work(
+        self, mailmend: CommandLine, cluster: ClusterTwin
+    ) -> None:
+        """Permissions alone do not tell: the superuser may write to /proc, and cannot."""
+        asked = watched(cluster).seen
+        for option in ("--report", "--findings"):
+            assert mailmend("check", *QUICK, option, "/proc/file").code == 2
+        assert asked == []
+
+
 class TestInterruption:
     """Ctrl-C, wherever it comes."""
 
@@ -794,11 +833,11 @@ def test_a_lost_delete_is_withdrawn_with_its_filters(mail: MailKeyspace, mend: M
 def test_a_report_that_does_not_fit_leaves_the_mending_as_it_is(
     mailmend: CommandLine, mail: MailKeyspace, mend: Mend
 ) -> None:
-    """The sums are on stdout, the run is DONE and can be undone; the message names the file, the exit code is 2."""
+    """The sums are on stdout, the run is DONE and can be undone; the message names the file, the exit code is 3."""
     mail.lose_projection(mail.truths[0])
 
     ended = mend("--report", "/dev/full")
 
-    assert (ended.code, ended.json["fixed"]) == (2, {"PROJECT": 1})
+    assert (ended.code, ended.json["fixed"]) == (3, {"PROJECT": 1})
     assert "/dev/full cannot be written: No space left on device" in ended.err
     assert mailmend("runs", "show", ended.json["run"], "--json").json["state"] == "DONE"

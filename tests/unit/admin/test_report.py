@@ -18,7 +18,7 @@ from admin.present.presenter import write_report as write_document
 from admin.services.examples import Examples
 from admin.services.mending import MendingResult
 from admin.whole_files import refuse_unwritable, whole_file
-from model.errors import WrongUse
+from model.errors import ResultUnwritten, WrongUse
 from model.projections.verdicts import Verdict
 from repair.mending.runner import RepairResult
 from tests.unit.admin.outcomes import MAILBOX, RUN, check_summary, outcome, repair_summary
@@ -119,7 +119,7 @@ def test_a_full_disk_leaves_the_old_report_whole(tmp_path: Path) -> None:
     file = tmp_path / "report.html"
     write_report(file, "old")
 
-    with pytest.raises(WrongUse, match="No space left on device"), whole_file(file, _full) as stream:
+    with pytest.raises(ResultUnwritten, match="No space left on device"), whole_file(file, _full) as stream:
         stream.write("new")
 
     assert text_in(file) == "old"
@@ -152,7 +152,7 @@ def test_a_device_or_a_pipe_is_written_to_and_never_replaced(tmp_path: Path) -> 
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
 
     write_report(pipe, "through the pipe")
-    with pytest.raises(WrongUse, match="No space left on device"):
+    with pytest.raises(ResultUnwritten, match="No space left on device"):
         write_report(device, "x")
 
     assert b"through the pipe" in os.read(reader, 10_000)
