@@ -1,5 +1,6 @@
 """The command `mailmend`: everything that a person types comes in here, and every ending goes out through one door."""
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -12,6 +13,7 @@ from admin.cli.endings import PipeClosed, ending_of, heed_termination, quiet_lib
 from admin.cli.mending import CHECK, REPAIR, RUNS, UNDO
 from admin.cli.options import CONFIG, PROFILE
 from admin.cli.tools import DEMO, RUNBOOK, VERSION
+from model.errors import WrongUse
 
 EXIT_CODES = """\b
 Exit codes:
@@ -77,7 +79,24 @@ click.version_option(version("mailmend"), prog_name="mailmend")(mailmend)
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command with these arguments (the process's own when None) and return its exit code."""
-    return ending_of(lambda: mailmend.main(args=arguments, prog_name="mailmend", standalone_mode=False))
+    given = sys.argv[1:] if arguments is None else arguments
+    return ending_of(lambda: mailmend.main(args=_checked(given), prog_name="mailmend", standalone_mode=False))
+
+
+def _checked(arguments: Sequence[str]) -> list[str]:
+    """The arguments, all of them text.
+
+    Raises:
+        WrongUse: one holds bytes that are not UTF-8.
+    """
+    for one in arguments:
+        if any("\ud800" <= character <= "\udfff" for character in one):
+            raise WrongUse(
+                f"the argument {os.fsencode(one)!r} is not UTF-8",
+                mend="Nothing was done. Rename the file; a message may also come from standard input: "
+                "mailmend queue enqueue - < FILE",
+            )
+    return list(arguments)
 
 
 def main() -> NoReturn:

@@ -14,7 +14,10 @@ LOAD: Final = Command(
     summary="Read mbox, Maildir or .eml files into a mailbox.",
     about="""Contents are kept where James keeps them: in the tables of the mail keyspace, unless --blobs names another
     store. A malformed message is stored as it is, byte for byte; what cannot be stored is named. A load that was
-    interrupted goes on where it stopped; one that was finished is refused, unless --again asks for a second copy.""",
+    interrupted goes on where it stopped; one that was finished is refused, unless --again asks for a second copy.
+
+    What is empty, or white space alone, is no mail: a .eml file or mbox that is named is refused before anything is
+    stored; an empty file in a folder is named, and the others are stored. Arguments are UTF-8; others are refused.""",
     service="admin.services.load:load",
     present="admin.present.tools:load_document",
     options=(

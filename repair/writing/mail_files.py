@@ -25,6 +25,7 @@ OCTETS_MAX = 64 * 2**20
 """The largest message that is accepted, in bytes."""
 
 _LINE_OCTETS_MAX = 2**20
+_START_OCTETS = 4096
 _DATED = re.compile(rb"From .*\d\d?:\d\d.*\d{4}")
 _HEADER = re.compile(rb"(>From |[!-9;-~]+[ \t]*:)")
 
@@ -88,9 +89,16 @@ def kind_of(path: Path) -> FolderKind:
         raise BadMail(f"{path} is neither a Maildir (cur, new) nor a directory with .eml files")
     if not path.is_file():
         raise BadMail(f"{path} does not exist, or is no file")
+    start = _start_of(path)
+    if len(start) < _START_OCTETS and not start.strip():
+        raise BadMail(f"{path} is empty", mend="Nothing was loaded.")
     if _is_eml(path):
         return FolderKind.EML
-    _check_mbox(path)
+    if not start.startswith(b"From "):
+        raise BadMail(
+            f"{path} is not an mbox: it does not begin with 'From '",
+            mend="Give an mbox, a Maildir, a directory of .eml files, or one file whose name ends in .eml.",
+        )
     return FolderKind.MBOX
 
 
@@ -164,17 +172,12 @@ def _joined(lines: list[bytes], size: int, octets_max: int) -> bytes | None:
     return b"".join(lines) if size <= octets_max else None
 
 
-def _check_mbox(path: Path) -> None:
+def _start_of(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            head = file.read(5)
+            return file.read(_START_OCTETS)
     except OSError as error:
         raise BadMail(f"{path} cannot be read: {error.strerror}") from error
-    if head and head != b"From ":
-        raise BadMail(
-            f"{path} is not an mbox: it does not begin with 'From '",
-            mend="Give an mbox, a Maildir, a directory of .eml files, or one file whose name ends in .eml.",
-        )
 
 
 def _maildir_messages(path: Path, octets_max: int) -> Iterator[Found | Refused]:
@@ -201,6 +204,8 @@ def _file(path: Path, key: str, octets_max: int, *, info: str = "", recent: bool
         content = path.read_bytes()
     except OSError as error:
         return Refused(key, str(path), error.strerror or "cannot be read")
+    if not content.strip():
+        return Refused(key, str(path), "it is empty")
     return Found(key, str(path), content, info=info, recent=recent, touched_at=status.st_mtime)
 
 

@@ -11,7 +11,7 @@ from model.catalog.mail import MAILBOX_PATH, MESSAGE_ID, MESSAGE_V3
 from model.operations import Read
 from repair.clock import SystemClock
 from repair.writing.message_store import BlobBridge
-from tests.support.awkward import AWKWARD, mbox_of, quoted
+from tests.support.awkward import AWKWARD, BLANK, mbox_of, quoted
 from tests.support.commands import CommandLine
 from tests.support.in_turn import InTurn
 from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on
@@ -22,6 +22,7 @@ pytestmark = pytest.mark.cassandra
 FOLDER = Path(__file__).parents[1] / "data" / "mail"
 REAL: Mapping[str, bytes] = {path.stem: path.read_bytes() for path in sorted(FOLDER.glob("*.txt"))}
 MAILS: Mapping[str, bytes] = {**REAL, **AWKWARD}
+FILES: Mapping[str, bytes] = {name: content for name, content in MAILS.items() if name not in BLANK}
 
 
 @pytest.fixture(scope="module")
@@ -45,18 +46,18 @@ def a_maildir(directory: Path) -> tuple[Path, list[bytes]]:
     path = directory / "Maildir"
     for name in ("cur", "new", "tmp"):
         (path / name).mkdir(parents=True)
-    for number, (name, content) in enumerate(MAILS.items()):
+    for number, (name, content) in enumerate(FILES.items()):
         folder, info = ("cur", ":2,S") if name in REAL else ("new", "")
         (path / folder / f"17000{number:05}.{number}.host{info}").write_bytes(content)
-    return path, list(MAILS.values())
+    return path, list(FILES.values())
 
 
 def eml_files(directory: Path) -> tuple[Path, list[bytes]]:
     path = directory / "letters"
     path.mkdir()
-    for name, content in MAILS.items():
+    for name, content in FILES.items():
         (path / f"{name}.eml").write_bytes(content)
-    return path, list(MAILS.values())
+    return path, list(FILES.values())
 
 
 def one_eml(directory: Path) -> tuple[Path, list[bytes]]:

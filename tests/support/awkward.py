@@ -42,6 +42,9 @@ AWKWARD: Mapping[str, bytes] = {
 }
 """By what is odd about it."""
 
+BLANK = frozenset(name for name, content in AWKWARD.items() if not content.strip())
+"""A message in an mbox, where a line stands above it; no mail as a file of its own."""
+
 
 def mbox_of(mails: Mapping[str, bytes]) -> bytes:
     """The mails as an mbox: a dated `From ` line above each, an empty line below, `From ` in bodies quoted."""

@@ -40,7 +40,10 @@ ENQUEUE: Final = Command(
     tables and object store. A mail that is named as failed is not in the queue, unless its message says what is left of
     it. The beginnings of all files are read before the first is taken, then read one after the other. A dry run reads
     them all, and checks settings, envelope, delay and priority against the keyspace; it asks neither broker nor
-    store.""",
+    store.
+
+    What is empty, or white space alone, is no mail: a file that is named is refused before anything is put. Arguments
+    are UTF-8; others are refused.""",
     service="admin.services.queue.enqueue:enqueue",
     present="admin.present.queue_mails:enqueue_document",
     options=(

@@ -1,5 +1,6 @@
 """What the command line offers beside its commands: help in groups, similar names, versions, completion."""
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -113,3 +114,20 @@ def test_findings_of_a_run_may_go_to_a_file(mailmend: CommandLine, mail: MailKey
     run = mailmend("repair", "messages", *QUICK).json["run"]
     mailmend("runs", "show", run, "--findings", str(tmp_path / "found.jsonl"))
     assert (tmp_path / "found.jsonl").read_text() == mailmend("runs", "show", run, "--findings").out
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("load", "FILE", "--user", "ann", "--mailbox", "INBOX"),
+        ("queue", "enqueue", "FILE", "--recipient", "b@example.org"),
+    ],
+)
+def test_arguments_that_are_not_utf_8_are_refused(mailmend: CommandLine, tmp_path: Path, line: tuple[str, ...]) -> None:
+    """The file is there; its name is no text that could be written down."""
+    file = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.eml")
+    Path(file).write_bytes(b"A: b\n\nBody\n")
+
+    ended = mailmend(*(file if word == "FILE" else word for word in line))
+
+    assert (ended.code, "caf\\xe9.eml' is not UTF-8" in ended.err) == (2, True), ended.err

@@ -10,12 +10,12 @@ import pytest
 
 from cql.statements import Operation
 from model.catalog.mail import IMAP_UID, MESSAGE_ID
-from model.errors import AccessDenied, MailmendError, StateUnwritable, Unjournalled, UnsafeRequest, WrongUse
+from model.errors import AccessDenied, BadMail, MailmendError, StateUnwritable, Unjournalled, UnsafeRequest, WrongUse
 from model.messages.flags import SystemFlag, flags_of
 from model.operations import PutIfAbsent
 from repair.writing.loading import Folder, Loaded, Loader, LoadJournal, LoadLimits, message_id_of
 from repair.writing.mail_files import Refused, kind_of
-from tests.support.awkward import AWKWARD, mbox_of
+from tests.support.awkward import AWKWARD, BLANK, mbox_of
 from tests.support.clock import uuid_at
 from tests.support.disk import full_after
 from tests.support.progress import SilentProgress
@@ -185,8 +185,9 @@ def test_a_failure_in_the_middle_is_resumed(bench: Bench, tmp_path: Path) -> Non
 
 def test_awkward_mail_is_stored_as_it_is(bench: Bench, tmp_path: Path) -> None:
     loaded = bench.load(eml_files(tmp_path, dict(AWKWARD)))
-    assert loaded.stored == len(AWKWARD)
-    assert bench.subjects() == sorted(AWKWARD.values())
+    assert (loaded.stored, loaded.refused) == (len(AWKWARD) - len(BLANK), len(BLANK))
+    assert {Path(one.name).stem for one in bench.refused} == BLANK
+    assert bench.subjects() == sorted(content for name, content in AWKWARD.items() if name not in BLANK)
     assert bench.desk.drift() == []
 
 
@@ -223,7 +224,8 @@ def test_another_file_of_the_same_name_is_not_resumed(bench: Bench, tmp_path: Pa
 
 def test_an_mbox_that_was_empty_may_fill(bench: Bench, tmp_path: Path) -> None:
     path = an_mbox(tmp_path, {})
-    assert bench.load(path) == Loaded()
+    with pytest.raises(BadMail, match="is empty"):
+        bench.load(path)
     an_mbox(tmp_path, numbered(2))
     assert bench.load(path).stored == 2
 

@@ -73,10 +73,26 @@ def test_where_a_message_begins(tmp_path: Path, body: bytes, count: int) -> None
     assert len(contents(written(tmp_path / "mbox", LINE + body))) == count
 
 
-def test_an_empty_mbox_has_no_mail(tmp_path: Path) -> None:
-    path = written(tmp_path / "mbox", b"")
-    assert kind_of(path) is FolderKind.MBOX
-    assert contents(path) == []
+@pytest.mark.parametrize("name", ["mbox", "one.eml"])
+@pytest.mark.parametrize("content", [b"", b" \r\n\n"])
+def test_what_is_empty_is_no_mail(tmp_path: Path, name: str, content: bytes) -> None:
+    file = tmp_path / name
+    file.write_bytes(content)
+
+    with pytest.raises(BadMail, match="is empty"):
+        kind_of(file)
+
+
+def test_an_empty_file_of_a_folder_is_refused_by_name(tmp_path: Path) -> None:
+    for name, content in (("empty.eml", b"\n"), ("one.eml", b"A: b\n\nBody\n")):
+        (tmp_path / name).write_bytes(content)
+
+    refused, found = mail_in(tmp_path, FolderKind.EML_FILES)
+
+    assert (refused, isinstance(found, Found)) == (
+        Refused("empty.eml", str(tmp_path / "empty.eml"), "it is empty"),
+        True,
+    )
 
 
 @pytest.mark.parametrize("content", [b"\x00\x01\x02", b"Subject: x\n\nbody\n", b"\nFrom a b\n", b"{}"])
