@@ -17,7 +17,7 @@ from model.migrations.upgrade_notes import OptionalMigration, note_adding
 from model.schema.difference import Aspect, Difference
 from model.schema.keyspace import Schema
 from model.schema.names import name_of
-from model.schema.risk import Assessment, Risk
+from model.schema.risk import OPTION_DEFAULTS, Assessment, Risk
 
 
 def document_of(result: PlanResult | ModelPlan | ApplyResult | OptionalResult) -> Document:
@@ -292,6 +292,8 @@ def mend_of(difference: Difference, keyspace: str, *, made_here: bool) -> str:  
             return "leave it (before-images keep it), or: " + cqlsh(f"ALTER TABLE {table} DROP {difference.subject};")
         case Aspect.UNEXPECTED_INDEX | Aspect.UNEXPECTED_VIEW | Aspect.UNEXPECTED_TYPE | Aspect.UNEXPECTED_TABLE:
             return "leave it, or: " + cqlsh(_DROPS[difference.aspect].format(keyspace, *_place(difference)))
+        case Aspect.DIFFERENT_OPTION if difference.subject in OPTION_DEFAULTS:
+            return cqlsh(f"ALTER TABLE {table} WITH {difference.subject} = {difference.expected};")
         case Aspect.DIFFERENT_OPTION:
             return f"{from_model} --include-options"
         case Aspect.MISSING_INDEX | Aspect.DIFFERENT_INDEX | Aspect.MISSING_VIEW | Aspect.DIFFERENT_VIEW:

@@ -13,8 +13,9 @@ from model.catalog.james_tables import BESIDE_TABLES
 from model.catalog.mail import IMAP_UID, MAIL_TABLES, MESSAGE_COMPACTIONS, MESSAGES, SCHEMA, CompactionChoice, compacted
 from model.catalog.mail_queue import JAMES_QUEUE_TABLES, OWN_QUEUE_TABLES, QUEUE_TABLES
 from model.schema.changes import Gap, Include
-from model.schema.difference import Aspect, Difference, differences
+from model.schema.difference import Aspect, Difference, differences, endangers, with_lifetimes
 from model.schema.keyspace import Schema
+from model.schema.names import name_of
 from model.schema.table import Canonical, Column, Table, columns
 
 
@@ -127,7 +128,7 @@ def recognise(live: Schema) -> Recognition:
 
 def judge(expected: Schema, live: Schema, *, made_here: bool) -> tuple[tuple[Difference, ...], tuple[Difference, ...]]:
     """The differences as (drift, notes)."""
-    found = differences(expected, live)
+    found = differences(with_lifetimes(expected, live), live)
     notes = tuple(one for one in found if _is_note(one, made_here=made_here))
     return tuple(one for one in found if one not in notes), notes
 
@@ -186,13 +187,18 @@ def chosen_compaction(live: Schema) -> CompactionChoice:
 
 def _distance(recognition: Recognition) -> tuple[int, int]:
     """Drift counts first, then what a nearer generation would expect; options say nothing about a generation."""
-    notes = [note for note in recognition.notes if note.aspect is not Aspect.DIFFERENT_OPTION]
-    return len(recognition.drift), len(notes)
+    drift, notes = (
+        [one for one in found if one.aspect is not Aspect.DIFFERENT_OPTION]
+        for found in (recognition.drift, recognition.notes)
+    )
+    return len(drift), len(notes)
 
 
 def _is_note(difference: Difference, *, made_here: bool) -> bool:
     match difference.aspect:
-        case Aspect.DIFFERENT_OPTION | Aspect.UNEXPECTED_TABLE | Aspect.UNEXPECTED_TYPE:
+        case Aspect.DIFFERENT_OPTION:
+            return not endangers(difference) or _chosen_for_the_queue(difference)
+        case Aspect.UNEXPECTED_TABLE | Aspect.UNEXPECTED_TYPE:
             return True
         case Aspect.UNEXPECTED_INDEX | Aspect.UNEXPECTED_VIEW:
             return not made_here
@@ -202,6 +208,12 @@ def _is_note(difference: Difference, *, made_here: bool) -> bool:
             return not made_here and difference.owner in _BESIDE
         case _:
             return False
+
+
+def _chosen_for_the_queue(difference: Difference) -> bool:
+    """A shorter life of the queue's rows is chosen to fit the traffic: the sweep renews what expires too soon."""
+    ttl = difference.subject == "default_time_to_live" and difference.expected != "0"
+    return ttl and name_of(difference.owner) in _OF_THE_QUEUE
 
 
 def gap_to_catalog(

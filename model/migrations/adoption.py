@@ -73,10 +73,10 @@ def _standing(live: Schema, record: LedgerRecord, against: tuple[Difference, ...
 
 
 def _adoptable(difference: Difference) -> bool:
-    """Whether it does not block adoption: a user's own column, or one that an upgrade note would have added."""
+    """Whether it does not block adoption: options, somebody's own column, one that an upgrade note would have added."""
     if difference.aspect is Aspect.MISSING_COLUMN:
         return note_adding(difference.owner, difference.subject) is not None
-    return difference.aspect is Aspect.UNEXPECTED_COLUMN
+    return difference.aspect in (Aspect.UNEXPECTED_COLUMN, Aspect.DIFFERENT_OPTION)
 
 
 SUPPORTED: Mapping[str, tuple[int, int]] = {

@@ -22,7 +22,7 @@ from model.migrations.history import (
     history_drift,
 )
 from model.migrations.migration import Migration
-from model.schema.difference import Aspect, Difference, differences
+from model.schema.difference import Aspect, Difference, differences, endangers, with_lifetimes
 from model.schema.keyspace import Schema
 from model.schema.statements import Parsed, apply_all
 
@@ -87,9 +87,10 @@ def verify_migrations(live: Schema, migrations: Sequence[Migration], record: Led
         if not history_drift(migrations, known.entries, known.statements):
             raise
         expected = live
-    found = differences(expected, live)
+    stated, found = differences(expected, live), differences(with_lifetimes(expected, live), live)
     older = any(entry.state is MigrationState.BASELINE for entry in known.entries)
-    notes = tuple(one for one in found if older and one.aspect in _NOTED)
+    noted = [one for one in found if one not in stated or (older and one.aspect in _NOTED)]
+    notes = tuple(one for one in noted if not endangers(one))
     drift = tuple(one for one in found if one not in notes)
     return _verified(SchemaComparison(expected, drift, notes), live, migrations, record)
 

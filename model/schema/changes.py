@@ -11,7 +11,7 @@ from enum import Enum
 
 from model.errors import SchemaRefused
 from model.schema.cql_types import names_in, normal_type
-from model.schema.difference import Aspect, Difference, differences
+from model.schema.difference import Aspect, Difference, differences, with_lifetimes
 from model.schema.keyspace import Schema
 from model.schema.names import name_of
 from model.schema.risk import Assessment, Risk
@@ -73,6 +73,7 @@ class Gap:
     found: tuple[Difference, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "expected", with_lifetimes(self.expected, self.live))
         object.__setattr__(self, "found", differences(self.expected, self.live))
 
     def of(self, *aspects: Aspect) -> Iterator[Difference]:

@@ -4,14 +4,16 @@ Two values in, a list of differences out; whether one counts as drift is judged 
 knows what other generations of James left behind.
 """
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeVar
 
 from model.schema.keyspace import Index, Schema, View
 from model.schema.names import map_literal, name_of, pairs_of, text_of
+from model.schema.risk import OPTION_DEFAULTS
 from model.schema.table import Table, UserType
 
 P = TypeVar("P", UserType, Table, Index, View)
@@ -181,6 +183,53 @@ def _between_columns(wanted: Table, found: Table) -> Iterator[Difference]:
     for column in found.columns:
         if column.name not in wanted:
             yield Difference(Aspect.UNEXPECTED_COLUMN, wanted.spelling, column.name, found=column.shape)
+
+
+def with_lifetimes(expected: Schema, live: Schema) -> Schema:
+    """The expected schema, saying also what it leaves to defaults of how long the data of a live table lives."""
+    found = {table.name: table for table in live.tables}
+    return replace(
+        expected,
+        tables=tuple(_with_lifetimes(one, found[one.name]) if one.name in found else one for one in expected.tables),
+    )
+
+
+def _with_lifetimes(table: Table, live: Table) -> Table:
+    defaults = {name: value for name, value in OPTION_DEFAULTS.items() if name in live.options}
+    table = replace(table, options={**defaults, **table.options})
+    if live.compaction is None or not _expires_unsafely(live.compaction.literal):
+        return table
+    compaction = table.compaction or live.compaction
+    declared = table.compaction.options if table.compaction else {}
+    return replace(table, compaction=replace(compaction, options={**compaction.options, _UNSAFE: "false", **declared}))
+
+
+def endangers(difference: Difference) -> bool:
+    """Whether a live option may lose data or bring deleted data back: it expires or forgets sooner than expected."""
+    if difference.aspect is not Aspect.DIFFERENT_OPTION or not difference.found:
+        return False
+    expected, found = difference.expected, difference.found
+    match difference.subject:
+        case "gc_grace_seconds":
+            return _seconds(found) < _seconds(expected)
+        case "default_time_to_live":
+            return (_seconds(found) or math.inf) < (_seconds(expected) or math.inf)
+        case "compaction":
+            return _expires_unsafely(found) and not _expires_unsafely(expected)
+        case _:
+            return False
+
+
+def _seconds(literal: str) -> float:
+    return _number(text_of(literal)) or 0.0
+
+
+_UNSAFE = "unsafe_aggressive_sstable_expiration"
+"""Expired SSTables go without a look at what they still hide elsewhere."""
+
+
+def _expires_unsafely(compaction: str) -> bool:
+    return pairs_of(compaction).get(_UNSAFE, "").lower() == "true"
 
 
 _KEPT_AS_NULL = {"allow_auto_snapshot": "true", "cdc": "false", "incremental_backups": "true", "memtable": "'default'"}

@@ -40,7 +40,7 @@ class Assessment:
 DroppedColumns = frozenset[tuple[str, str]]
 """Columns that were dropped once, as (table, column), as the server knows them."""
 
-_DEFAULTS: Mapping[str, str] = {"gc_grace_seconds": "864000", "default_time_to_live": "0"}
+OPTION_DEFAULTS: Mapping[str, str] = {"gc_grace_seconds": "864000", "default_time_to_live": "0"}
 """What Cassandra takes where a table does not say."""
 
 
@@ -63,7 +63,7 @@ class Before:
     def option(self, name: Name, option: str) -> str:
         """The live literal of an option; "" where unknown."""
         table = None if name.keyspace else self.live.table(name.spelling)
-        return {**_DEFAULTS, **table.literals(comment=False)}.get(option, "") if table else ""
+        return {**OPTION_DEFAULTS, **table.literals(comment=False)}.get(option, "") if table else ""
 
 
 def always(_: Any, __: Before) -> bool:

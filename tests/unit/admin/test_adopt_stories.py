@@ -52,18 +52,18 @@ def test_an_adoption_is_rows_of_the_ledger_and_nothing_else(cluster: MigrationCl
     assert (ended.code, ended.err) == (0, "")
     assert list(told) == [
         "keyspace",
-        "standing",
         "generation",
         "made_here",
-        "adopted",
-        "against",
         "drift",
         "notes",
+        "exit",
+        "standing",
+        "adopted",
+        "against",
         "baseline",
         "optional",
         "schema_version",
         "dry_run",
-        "exit",
     ]
     assert (told["standing"], told["generation"], told["made_here"]) == ("adoptable", "3.9", False)
     assert (told["adopted"], told["dry_run"], told["schema_version"], told["exit"]) == (True, False, None, 0)

@@ -57,6 +57,10 @@ def twin(monkeypatch: pytest.MonkeyPatch) -> SchemaTwin:
             "leave it (before-images keep it), or: cqlsh -e 'ALTER TABLE mail.modseq DROP label;'",
         ),
         (
+            Difference(Aspect.DIFFERENT_OPTION, "modseq", "gc_grace_seconds", "864000", "60"),
+            "cqlsh -e 'ALTER TABLE mail.modseq WITH gc_grace_seconds = 864000;'",
+        ),
+        (
             Difference(Aspect.DIFFERENT_COLUMN, "imapUidTable", "uid", "bigint", "int"),
             "nothing in place: mailmend schema apply --keyspace ANOTHER, then copy the rows of mail.imapUidTable there",
         ),

@@ -139,6 +139,20 @@ def test_while_a_migration_is_in_flight_no_hint_drops_anything(verified: VerifyR
     assert all(mend.startswith("first what has not ended") for mend in mends[:-1])
 
 
+@pytest.mark.parametrize("state", [MigrationState.APPLIED, MigrationState.BASELINE])
+@pytest.mark.parametrize(("seconds", "drift"), [("60", True), ("8640000", False)])
+def test_a_lifetime_that_nobody_declared_is_drift_where_deleted_data_may_come_back(
+    seconds: str, *, drift: bool, state: MigrationState
+) -> None:
+    """Also of tables that were there before their first migration; a longer one is noted."""
+    tables = (one.with_options({"gc_grace_seconds": seconds}) if one.name == "orders" else one for one in LIVE.tables)
+    verified = of_shop(changed(tables=tuple(tables)), LedgerRecord(applied(MIGRATIONS, state)))
+    json = verified_json(verified)
+    assert [one["subject"] for one in json["drift"]] == ["gc_grace_seconds"] * drift
+    assert [one["subject"] for one in json["notes"]] == ["gc_grace_seconds"] * (not drift)
+    assert [one["mend"] for one in json["drift"]] == [f"{PLAN} --include-options | cqlsh"] * drift
+
+
 def test_in_a_keyspace_of_another_application_nothing_leads_to_an_apply() -> None:
     """Its tables are named; only with a history of ours there is anything to apply."""
     verified = VerifyResult("shop", None, verify_ours(LIVE, shipped(), None))

@@ -7,10 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.catalog.mail import MAILBOX_BASE, SCHEMA
-from model.schema.difference import Aspect, Difference, differences, option_says, option_text
+from model.schema.difference import (
+    Aspect,
+    Difference,
+    differences,
+    endangers,
+    option_says,
+    option_text,
+    with_lifetimes,
+)
 from model.schema.keyspace import Index, Schema, View
 from model.schema.names import map_literal
-from model.schema.table import Column, Compaction, Kind, Table, UserType
+from model.schema.table import Column, Compaction, Kind, Table, UserType, columns
 
 KEY, CLUSTER = Column("mailboxId", "timeuuid", Kind.PARTITION), Column("uid", "bigint", Kind.CLUSTERING)
 VALUE, OWNER = Column("note", "text"), Column("owner", "text", Kind.STATIC)
@@ -279,3 +287,56 @@ def test_a_default_that_a_server_does_not_write_down_is_there_all_the_same(optio
     same, other = (replace(TABLE, options={**TABLE.options, option: literal}) for literal in (untold, "'other'"))
     assert differences(Schema(EXPECTED.types, (same,)), EXPECTED) == ()
     assert aspects(Schema(EXPECTED.types, (other,)), EXPECTED) == [(Aspect.DIFFERENT_OPTION, "noteTable", option)]
+
+
+TWCS = "{'class': 'TimeWindowCompactionStrategy', 'unsafe_aggressive_sstable_expiration': '%s'}"
+
+
+@pytest.mark.parametrize(
+    ("option", "expected", "found", "dangerous"),
+    [
+        ("gc_grace_seconds", "864000", "60", True),
+        ("gc_grace_seconds", "864000", "0", True),
+        ("gc_grace_seconds", "864000", "864001", False),
+        ("gc_grace_seconds", "0", "864000", False),
+        ("gc_grace_seconds", "864000", "", False),
+        ("default_time_to_live", "0", "60", True),
+        ("default_time_to_live", "60", "59", True),
+        ("default_time_to_live", "60", "0", False),
+        ("default_time_to_live", "60", "61", False),
+        ("compaction", TWCS % "false", TWCS % "true", True),
+        ("compaction", TWCS % "true", TWCS % "true", False),
+        ("compaction", TWCS % "true", TWCS % "false", False),
+        ("caching", "{'keys': 'ALL'}", "{'keys': 'NONE'}", False),
+    ],
+)
+def test_options_that_lose_or_resurrect_data_are_told_from_others(
+    option: str, expected: str, found: str, *, dangerous: bool
+) -> None:
+    """What expires or forgets sooner than expected; a longer life only costs space."""
+    assert endangers(Difference(Aspect.DIFFERENT_OPTION, "t", option, expected, found)) is dangerous
+    assert not endangers(Difference(Aspect.DIFFERENT_COLUMN, "t", option, expected, found))
+
+
+@pytest.mark.parametrize(
+    ("declared", "live", "differ"),
+    [
+        ({}, {"gc_grace_seconds": "60"}, ["gc_grace_seconds"]),
+        ({}, {"gc_grace_seconds": "864000", "default_time_to_live": "0"}, []),
+        ({"gc_grace_seconds": "60"}, {"gc_grace_seconds": "60"}, []),
+        ({}, {"default_time_to_live": "60"}, ["default_time_to_live"]),
+        ({}, {"compaction": TWCS % "true"}, ["compaction"]),
+        ({"compaction": "{'class': 'TimeWindowCompactionStrategy'}"}, {"compaction": TWCS % "true"}, ["compaction"]),
+        ({"compaction": TWCS % "true"}, {"compaction": TWCS % "true"}, []),
+        ({}, {"caching": "{'keys': 'NONE'}"}, []),
+        ({}, {}, []),
+    ],
+)
+def test_a_model_that_says_nothing_of_a_lifetime_means_the_servers_default(
+    declared: dict[str, str], live: dict[str, str], differ: list[str]
+) -> None:
+    """Only where a live table has it; other options that are not declared are nobody's business."""
+    bare = Table("t", columns("id uuid"))
+    expected, found = (Schema((), (bare.with_options(options),)) for options in (declared, live))
+    assert [one.subject for one in differences(with_lifetimes(expected, found), found)] == differ
+    assert with_lifetimes(expected, Schema((), ())) == expected

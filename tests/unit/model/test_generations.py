@@ -139,6 +139,40 @@ def test_a_keyspace_of_something_else_holds_no_mail() -> None:
     assert holds_mail(Schema((), served(SCHEMA).tables[:1]))
 
 
+def with_option(schema: Schema, name: str, option: str, value: str) -> Schema:
+    changed = (one.with_options({option: value}) if one.name == name.lower() else one for one in schema.tables)
+    return replace(schema, tables=tuple(changed))
+
+
+@pytest.mark.parametrize("made_here", [True, False])
+@pytest.mark.parametrize(
+    ("table", "option", "value", "drift"),
+    [
+        ("imapUidTable", "gc_grace_seconds", "60", True),
+        ("imapUidTable", "gc_grace_seconds", "8640000", False),
+        ("imapUidTable", "default_time_to_live", "86400", True),
+        ("imapUidTable", "bloom_filter_fp_chance", "0.5", None),
+        ("mailboxRecents", "gc_grace_seconds", "864000", False),
+        ("deletedMailsV2", "gc_grace_seconds", "60", True),
+        ("deletedMailsV2", "default_time_to_live", "60", False),
+        ("browseStart", "default_time_to_live", "60", True),
+    ],
+)
+def test_an_option_that_can_lose_or_resurrect_data_is_drift_and_planned_back(
+    table: str, option: str, value: str, *, drift: bool | None, made_here: bool
+) -> None:
+    """Others are notes, and so is a life of the queue's rows that was chosen; either is in a plan on request only."""
+    live = with_option(served(SCHEMA, made_here=made_here), table, option, value)
+    found = recognise(live)
+    assert [one.subject for one in found.drift] == ([option] if drift else [])
+    assert found.generation.name == recognise(served(SCHEMA, made_here=made_here)).generation.name
+    assert [one.subject for one in found.notes if one.owner == table] == ([option] if drift is False else [])
+    planned = [one.statement for one in changes(gap_to_catalog(live, frozenset({Include.OPTIONS})))]
+    options = [one.options for one in planned if isinstance(one, SetOptions) and one.name.spelling == table]
+    assert [list(one) for one in options] == ([] if drift is None else [[option]])
+    assert not changes(gap_to_catalog(live, frozenset()))
+
+
 ORDERS = Table("orders", columns("id uuid"))
 NAMESAKE = Table("mailbox", columns("name text"))
 QUEUE_ALONE = served(Schema((), JAMES_QUEUE_TABLES))
