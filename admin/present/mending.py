@@ -52,7 +52,7 @@ def document_of(result: MendingResult) -> Document:
     summary = result.summary
     return Document(
         json=summary_json(summary),
-        body=tuple(_body(summary, result.examples)),
+        body=tuple(_body(summary, result.examples, result.options)),
         exit=ExitCode(summary.exit),
         remarks=(summary.unseen,) if summary.unseen else (),
         title=f"{summary.command} of keyspace {summary.keyspace}",
@@ -76,7 +76,7 @@ def counts_json(counts: Mapping[Verdict, int]) -> dict[str, int]:
     return {verdict.value: counts[verdict] for verdict in Verdict if counts.get(verdict)}
 
 
-def _body(summary: RepairResult, examples: Sequence[Example]) -> Iterator[Part]:
+def _body(summary: RepairResult, examples: Sequence[Example], options: str) -> Iterator[Part]:
     if summary.missing_columns:
         rows = [(one.table, one.column, _NOT_COMPARED) for one in summary.missing_columns]
         yield Grid(f"Missing columns in {summary.keyspace}", ("table", "column", "meaning"), rows)
@@ -87,7 +87,7 @@ def _body(summary: RepairResult, examples: Sequence[Example]) -> Iterator[Part]:
     if stays := _left_and_why(summary):
         yield Grid("Left, and why", ("verdict", "rows", "why"), stays)
     yield from example_lines(examples)
-    yield from closing_lines(summary)
+    yield from closing_lines(summary, options)
 
 
 def _findings(summary: RepairResult) -> Grid:
@@ -133,7 +133,7 @@ def example_lines(examples: Sequence[Example]) -> Iterator[Styled]:
         yield Styled(f"    {one.key}" + (f"  ({one.result})" if one.result != "as found" else ""), "dim")
 
 
-def closing_lines(summary: RepairResult) -> list[str]:
+def closing_lines(summary: RepairResult, options: str = "") -> list[str]:
     rows = ", ".join(f"{name} {count:,}" for name, count in summary.scanned.items())
     seconds = sum(summary.seconds.values())
     lines = [f"Read {rows} in {seconds:.1f} s; {summary.suspects:,} suspects." if rows else f"{seconds:.1f} s."]
@@ -152,22 +152,24 @@ def closing_lines(summary: RepairResult) -> list[str]:
             f"{summary.untried:,} were left as they are: the cluster could not be reached any more. "
             "Once it answers, the same command goes on."
         )
-    return [*lines, *next_lines(summary)]
+    return [*lines, *next_lines(summary, options)]
 
 
 def _again(seconds: int | None) -> str:
     return f"come again in {seconds} s" if seconds else "come again now"
 
 
-def next_lines(summary: RepairResult) -> list[str]:
+def next_lines(summary: RepairResult, options: str = "") -> list[str]:
+    """What to do next; a repair is named with the options that were given."""
     keyspace = f" --keyspace {summary.keyspace}"
+    asked = keyspace + (f" {options}" if options else "")
     if summary.command.startswith("check"):
-        lines = _after_check(summary, keyspace)
+        lines = _after_check(summary, keyspace, asked)
     elif summary.command == "undo":
         lines = [] if summary.run else [f"Nothing was written. {summary.due.total():,} would be put back."]
     else:
         what = "lags" if summary.command == "repair lags" else "messages"
-        lines = _after_repair(summary, f"mailmend repair {what}{keyspace}")
+        lines = _after_repair(summary, f"mailmend repair {what}{asked}")
     if summary.left.get(Verdict.LOST_CONTENT) or _found(summary)[Verdict.LOST_CONTENT]:
         lines.append("Content is lost: mailmend runbook show content-is-lost")
     if summary.run and summary.fixed:
@@ -178,18 +180,20 @@ def next_lines(summary: RepairResult) -> list[str]:
 _NOT_COMPARED: Final = "the live table lacks it: nothing was compared there, and no repair writes to it"
 
 
-def _after_check(summary: RepairResult, keyspace: str) -> list[str]:
+def _after_check(summary: RepairResult, keyspace: str, asked: str) -> list[str]:
     if summary.missing_columns:
         return [f"Next: mailmend schema verify{keyspace} (it names the statement that adds what is missing)"]
     found = _found(summary)
     if any(found[verdict] for verdict in MENDABLE):
-        return [f"Next: mailmend repair messages{keyspace} --dry-run"]
+        return [f"Next: mailmend repair messages{asked} --dry-run"]
     drift = any(found[verdict] for verdict in DETECTED if verdict is not Verdict.LEAK)
     return [] if drift or summary.failed or summary.untried else ["No drift."]
 
 
 def _after_repair(summary: RepairResult, again: str) -> list[str]:
     mendable = sum(summary.left.get(verdict, 0) for verdict in MENDABLE)
+    if any(counts[Why.NEEDS_SCAN] for counts in summary.reasons.values()):
+        return [f"Next: {again} --scan (it reads the whole source of truth, and mends what is left)"]
     if summary.run is None:
         nothing = f"Nothing was written. A repair would mend {summary.due.total():,}."
         return [nothing, f"Next: {again}"] if summary.due.total() or summary.too_young else [nothing]

@@ -1,5 +1,6 @@
 """Check, repair and undo: drift found, mended after a second look, and put back."""
 
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
@@ -133,6 +134,7 @@ class MendingResult:
 
     summary: RepairResult
     examples: tuple[Example, ...] = ()
+    options: str = ""  # what a person gave besides the connection, as a command line
 
 
 def check(request: CheckRequest, caller: Caller) -> MendingResult:
@@ -159,7 +161,7 @@ def check(request: CheckRequest, caller: Caller) -> MendingResult:
         with repair_tools(opened, request.engine_wanted, settings, caller.progress, timing=counters) as tools:
             summary = runner.check(settings, tools, _both(examples, caller))
     summary.unseen = _unseen(request)
-    return MendingResult(summary, examples.sorted())
+    return MendingResult(summary, examples.sorted(), given(request))
 
 
 def repair(request: RepairRequest, caller: Caller) -> MendingResult:
@@ -173,15 +175,15 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
     _refuse_unasked_restore(request, caller)
     examples = Examples()
     with open_cluster(request.connection) as opened:
-        settings = _settings_of(request, opened)
         target = target_of(opened, request)
+        settings = _settings_of(request, opened, target)
         engine = replace(request.engine_wanted, target=target)
         keep = None if request.dry_run else request.keep
         with repair_tools(opened, engine, settings, caller.progress, keep=keep) as tools:
             go_on = None if request.dry_run else caller.ask
             summary = runner.repair(settings, replace(tools, go_on=go_on), _both(examples, caller))
     summary.unseen = _unseen(request, target)
-    return MendingResult(summary, examples.sorted())
+    return MendingResult(summary, examples.sorted(), given(request))
 
 
 def repair_lags(request: LagsRequest, caller: Caller) -> MendingResult:
@@ -200,7 +202,7 @@ def repair_lags(request: LagsRequest, caller: Caller) -> MendingResult:
         journal, tools = lag_tools(opened, settings, caller.progress, request.keep)
         summary = lag_repair.repair_lags(journal, opened.mail, settings, tools, _both(examples, caller))
     summary.unseen = _unseen(request)
-    return MendingResult(summary, examples.sorted())
+    return MendingResult(summary, examples.sorted(), given(request))
 
 
 def undo(request: UndoRequest, caller: Caller) -> MendingResult:
@@ -268,7 +270,8 @@ def _timing(request: RepairRequest | LagsRequest) -> Timing:
     return Timing(request.margin.total_seconds(), request.clock_skew.total_seconds(), no_writers=request.no_writers)
 
 
-def _settings_of(request: RepairRequest, opened: OpenCluster) -> RepairSettings:
+def _settings_of(request: RepairRequest, opened: OpenCluster, target: Target | None) -> RepairSettings:
+    all_truths = request.scan or not isinstance(target, TargetMailboxes)
     return RepairSettings(
         keyspace=opened.mail.name,
         families=_whole_families(opened, request),
@@ -284,6 +287,7 @@ def _settings_of(request: RepairRequest, opened: OpenCluster) -> RepairSettings:
             beat_ahead=request.beat_ahead,
             accept_torn=request.torn == "accept",
             rows_per_second=request.rows_per_second,
+            all_truths=all_truths,
         ),
         max_fixes=request.max_fixes,
         owner=owner_name(),
@@ -300,6 +304,34 @@ def _recorded_options(request: RepairRequest) -> Mapping[str, Any]:
     if request.only:
         given["only"] = sorted(verdict.value for verdict in request.verdicts)
     return {name: _plain(value) for name, value in given.items() if value not in (None, False, ())}
+
+
+_NOT_REPEATED = frozenset({"connection", "what", "dry_run", "no_recheck"})
+
+
+def given(request: CheckRequest | RepairRequest | LagsRequest) -> str:
+    """The options that are not as they are by themselves, to be typed again with a repair."""
+    left = _NOT_REPEATED | ({"no_writers"} if isinstance(request, CheckRequest) else set())
+    typed = (
+        f"--{one.name.replace('_', '-')} {shlex.quote(text) if text else ''}".strip()
+        for one in fields(request)
+        if one.name not in left and getattr(request, one.name) != one.default
+        for text in _typed(getattr(request, one.name))
+    )
+    return " ".join(typed)
+
+
+def _typed(value: Any) -> list[str]:
+    """What stands behind each of an option's names; nothing behind that of a flag."""
+    match value:
+        case True:
+            return [""]
+        case frozenset():
+            return [",".join(sorted(_plain(one) for one in value))]
+        case tuple():
+            return ["=".join(one) if isinstance(one, tuple) else text for one in value for text in _typed(one)[:1]]
+        case _:
+            return [str(_plain(value))]
 
 
 def _plain(value: Any) -> Any:

@@ -24,6 +24,7 @@ class RepairPolicy:
     Attributes:
         run: the ledger's run, or None when nothing may be written.
         as_of: T, in microseconds.
+        all_truths: whether the scan saw every row of truth; else what no truth leads to is left as it is.
         margin_seconds: how long before its scan a repair is dated.
         skew_seconds: S, the greatest difference between any two clocks.
         only: the verdicts that may be mended.
@@ -48,6 +49,7 @@ class RepairPolicy:
     serial: bool = True
     rows_per_second: int | None = None
     margin_seconds: float = 0.0
+    all_truths: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ class Why(Enum):
     NEEDS_ONLY = "left out by --only"
     ONLY_REPORTED = "only reported"
     YOUNGER_THAN_A_DAY = "younger than a day"
+    NEEDS_SCAN = "a row of truth that nothing leads to may stand there: needs --scan"
     ROWS_DIFFER = "rows of its mailbox differ: counters are mended once they agree"
     NO_WHOLE_ROW = "lacks what a row of truth needs"
     NOT_SETTLED = "a second look cannot tell"

@@ -67,6 +67,8 @@ def _why_not_mended(finding: Finding, verdict: Verdict, policy: RepairPolicy, pr
         return Why.NEEDS_ONLY
     if mirror is not None and verdict is Verdict.WITHDRAW and policy.dangling == "report":
         return Why.NEEDS_DANGLING
+    if not policy.all_truths:
+        return Why.NEEDS_SCAN
     if not projection.by_row:
         return Why.ROWS_DIFFER
     return Why.NO_WHOLE_ROW if finding.last_trace and policy.dangling == "restore" else Why.NOT_SETTLED

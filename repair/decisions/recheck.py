@@ -92,7 +92,7 @@ def _found(look: Look, judged: Verdict) -> Finding:
 def _fixed(look: Look, found: Finding, policy: RepairPolicy, now: int) -> Finding | None:
     """The policy's fix, if the verdict stands (or is beaten) and all that it removes is old enough."""
     asked = look.projection.asks_for(found.verdict, policy)
-    if look.blind or not asked or not _old_enough(look, found.verdict, now):
+    if look.blind or not asked or _may_have_truth(look, policy) or not _old_enough(look, found.verdict, now):
         return None
     match found.result:
         case None:
@@ -102,6 +102,13 @@ def _fixed(look: Look, found: Finding, policy: RepairPolicy, now: int) -> Findin
             return look.projection.fix(replace(found, result=None), look, policy, look.newest + 1)
         case _:
             return None
+
+
+def _may_have_truth(look: Look, policy: RepairPolicy) -> bool:
+    """Whether a row of truth may stand there that nothing read so far leads to."""
+    if policy.all_truths or look.truths:
+        return False
+    return not look.leads or look.projection is not look.family.mirror
 
 
 def _old_enough(look: Look, verdict: Verdict, now: int) -> bool:

@@ -220,7 +220,8 @@ class _Round:
     def _carried_out(self, visit: _Visit, second: Tally, ruling: Ruling) -> Finding:
         target = {name: value + ruling.deltas.get(name, 0) for name, value in second.counters.items()}
         image = Finding(replace(visit.suspect, wanted=target), ruling.verdict, ruling.result, projected=second.row)
-        asked = bool(ruling.deltas) and (ruling.verdict in self.policy.only or self.rule is taking_back)
+        allowed = self.policy.all_truths and ruling.verdict in self.policy.only
+        asked = bool(ruling.deltas) and (allowed or self.rule is taking_back)
         if not asked or self.policy.run is None:
             return replace(image, due=asked)
         return self._sent(visit, image, ruling.deltas)

@@ -2,9 +2,10 @@
 
 A message is exact in all that its truth and content lead to: they are keyed by it. A mirror's row that names it where
 no truth leads is keyed by a mailbox: it is found in the mailboxes that are named beside the message, or by paging the
-mirror (`scan`). A mailbox shows what its own partitions show: rows that differ from their truth and rows without one
-(AMEND, WITHDRAW); a truth that is not projected at all is found only by paging the truth (`scan`). Pages are
-processed in bounded pieces. Suspects are then handled as always: wait, look again, mend.
+mirror (`scan`). A mailbox shows what its own partitions show, those of every projection and its counters: rows that
+differ from their truth and rows without one (AMEND, WITHDRAW). A truth that is not projected at all is found only by
+paging the truth (`scan`); without that, what may be its trace is found and left. Pages are processed in bounded pieces.
+Suspects are then handled as always: wait, look again, mend.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +22,6 @@ from model.projections.family import Family
 from model.projections.filters import Filter
 from model.projections.findings import Look, RepairPolicy, Suspect, counts_of
 from model.projections.groups import Union
-from model.projections.mirror import Mirror
 from model.projections.verdicts import Verdict
 from model.schema.table import Key, Row, Table
 from repair.ledger.runs import Ledger
@@ -78,8 +78,8 @@ _TRACES_ELSEWHERE = (
     "a row of messageIdTable that names it elsewhere, where none of its truth leads: add --scan to page them all."
 )
 _MISSING_ROWS = (
-    "Only what the mailboxes' own rows show was looked at: rows that differ from the truth, and rows without one. "
-    "A message that is missing there is found with --scan, or with --message."
+    "Only what the mailboxes' own rows and counters show was looked at: rows that differ from the truth, and rows "
+    "without one. A message that no row there names is found with --scan, or with --message."
 )
 
 Target = TargetMessages | TargetMailboxes
@@ -140,13 +140,12 @@ class _FamilyLook:
                 for message in ids:
                     self._look(self._of_truths(self._rows(self.family.truth, (message,))))
                     self._look(self._of_content((message,)))
-            case TargetMailboxes(ids=ids) if self.engine.target.scan:
+            case TargetMailboxes(ids=ids, scan=scan):
                 self._look_at_orphans(ids)
                 self._look_at_partitions(ids)
-                self._look(self._of_truths(self._paged(frozenset(ids))))
+                if scan:
+                    self._look(self._of_truths(self._paged(frozenset(ids))))
                 self._look_at_counters(ids)
-            case TargetMailboxes(ids=ids):
-                self._look_at_partitions(ids)
 
     def _look(self, candidates: Iterator[Suspect], *, only_with_truth: bool = False) -> None:
         looks = SecondLook(self.engine.mail, (self.family,), self.policy)
@@ -162,26 +161,28 @@ class _FamilyLook:
             self._look(self._of_mirror(named))
 
     def _look_at_partitions(self, ids: Iterable[UUID]) -> None:
-        """Places of the mirror's rows; filters only where a truth was found: else another may be there."""
+        """Places of the mirror's rows, half-written ones too; filters only where a truth was found."""
+        mirror = self.family.mirror
         for mailbox in ids:
-            for named in self._named((mailbox,)):
+            for rows in self._named((mailbox,)):
+                named = [row for row in rows if row.get(self._lead) is not None]
+                halves = (row for row in rows if row.get(self._lead) is None)
+                self._look(Suspect(mirror.name, mirror.key_of(row), Verdict.WITHDRAW) for row in halves)
                 self._look(self._of_mirror(named))
                 self._look(self._of_groups(named), only_with_truth=True)
 
     def _named(self, under: Key) -> Iterator[list[Row]]:
-        """The truth rows that the mirror's rows name, in bounded lists; a half-written row names none."""
+        """What the mirror's rows tell of the truth, in bounded lists; a half-written row names no message."""
         mirror = self.family.mirror
         columns = dict.fromkeys((*(column.name for column in mirror.table.key), self._lead_in_mirror))
         rows = self._streamed(Scan(mirror.table, tuple(columns), self.settings.level, under=under))
         while some := list(islice(rows, ROWS_AT_ONCE)):
-            truths = (mirror.restored(row) for row in some)
-            yield [row for row in truths if row.get(self._lead) is not None]
+            yield [mirror.restored(row) for row in some]
 
     def _look_at_orphans(self, ids: Iterable[UUID]) -> None:
-        """Filter rows and half-written mirror rows that may lack a truth; the look decides."""
-        keyed: list[Mirror | Filter] = [self.family.mirror, *self.family.filters]
+        """Filter rows that may lack a truth; the look decides."""
         for mailbox in ids:
-            for one in keyed:
+            for one in self.family.filters:
                 columns = tuple(column.name for column in one.table.key)
                 rows = self._streamed(Scan(one.table, columns, self.settings.level, under=(mailbox,)))
                 self._look(Suspect(one.name, one.table.key_of(row), Verdict.WITHDRAW) for row in rows)

@@ -3,16 +3,22 @@
 import json
 import os
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from admin.services.mending import CheckRequest, RepairRequest, given
+from admin.settings import ConnectionSettings
 from cql.statements import Operation
-from model.catalog.mail import IMAP_UID, MAILBOX, MAILBOX_COUNTERS, MAILBOX_PATH, MESSAGE_ID, MESSAGE_V3
+from model.catalog.mail import IMAP_UID, MAILBOX, MAILBOX_COUNTERS, MAILBOX_PATH, MESSAGE_ID, MESSAGE_V3, MESSAGES
 from model.errors import ExitCode, TimedOut
 from model.instants import MICROS
-from model.operations import Change, Count, Put, Read, Remove, Scan
+from model.operations import Change, Count, Level, Put, Read, Remove, Scan
+from model.projections.verdicts import Verdict
+from model.schema.table import Table
 from tests.support.clock import START
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine, Ended
@@ -113,13 +119,14 @@ class TestCheck:
         assert mailmend("check", *QUICK).code == 1
 
 
-def register(mail: MailKeyspace, number: int, name: str, *, row_says: str | None) -> None:
+def register(mail: MailKeyspace, number: int, name: str, *, row_says: str | None, mailbox: UUID | None = None) -> None:
     """A mailbox path of bob's, and what the mailbox row says (None: there is none)."""
-    path = {"namespace": "#private", "user": "bob", "mailboxname": name, "mailboxid": message(number), "uidvalidity": 1}
+    at = mailbox or message(number)
+    path = {"namespace": "#private", "user": "bob", "mailboxname": name, "mailboxid": at, "uidvalidity": 1}
     mail.tables.write(Put(MAILBOX_PATH, path))
     if row_says is not None:
         row = {
-            "id": message(number),
+            "id": at,
             "mailboxbase": {"namespace": "#private", "user": "bob"},
             "name": row_says,
             "uidvalidity": 1,
@@ -235,6 +242,52 @@ class TestYoungDamage:
         assert run["summary"]["reasons"] == reasons
         assert "left out by --only" in mailmend("runs", "show", run["run"]).out
         assert "needs --orphans quarantine" in mailmend("repair", "messages", *QUICK).out
+
+
+class TestMailbox:
+    """What one mailbox's own tables show."""
+
+    @pytest.mark.parametrize("table", [one.table for one in MESSAGES.filters], ids=lambda one: one.spelling)
+    def test_stray_rows_and_counters_are_told_and_left_to_a_scan(
+        self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, table: Table
+    ) -> None:
+        """A message that nothing leads to may stand there: only the whole truth tells."""
+        register(mail, 1, "INBOX", row_says="INBOX", mailbox=mail.mailbox)
+        mail.tables.write(Put(table, table.key_row((mail.mailbox, 99))))
+        mail.tables.write(Count(MAILBOX_COUNTERS, (mail.mailbox,), {"unseen": 3}))
+        cluster.clock.advance(1)
+
+        ended = mailmend("repair", "messages", *QUICK, "--user", "bob", "--max-fixes", "9")
+
+        assert ended.code == 1
+        assert "needs --scan" in ended.out
+        assert "--engine local --delay 0s --no-writers --max-fixes 9 --user bob --scan (it reads" in ended.out
+        assert mail.get(table, (mail.mailbox, 99)) is not None
+        scanned = mailmend("repair", "messages", *QUICK, "--user", "bob", "--scan", "--json")
+        assert scanned.json["fixed"] == {"WITHDRAW": 1, "AMEND": 1}
+        assert mailmend("repair", "messages", *QUICK, "--user", "bob").code == 0
+        assert mailmend("check", *QUICK).code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "typed"),
+    [
+        ({}, ""),
+        ({"user": ("bob", "ann o'x")}, "--user bob --user 'ann o'\"'\"'x'"),
+        ({"only": (frozenset({Verdict.AMEND, Verdict.PROJECT}),)}, "--only AMEND,PROJECT"),
+        ({"spark_conf": (("a.b", "1"), ("c", "d"))}, "--spark-conf a.b=1 --spark-conf c=d"),
+        ({"delay": timedelta(minutes=2), "dry_run": True, "yes": True}, "--delay 2m --yes"),
+        ({"mailbox": (message(1),), "level": Level.QUORUM}, f"--level QUORUM --mailbox {message(1)}"),
+        ({"no_writers": True, "without": ("flagSeen",)}, "--without flagSeen --no-writers"),
+    ],
+)
+def test_what_was_given_is_typed_again(options: dict[str, Any], typed: str) -> None:
+    assert given(RepairRequest(connection=ConnectionSettings(), **options)) == typed
+
+
+def test_a_check_hands_on_what_a_repair_takes_and_not_that_nobody_writes() -> None:
+    request = CheckRequest(connection=ConnectionSettings(), engine="local", no_writers=True, no_recheck=True)
+    assert given(request) == "--engine local"
 
 
 class TestLimits:

@@ -85,6 +85,8 @@ def finding(verdict: Verdict, result: Verdict | None = None, *, at: int = 1, mes
             Reason(Why.NO_WHOLE_ROW),
         ),
         (finding(Verdict.WITHDRAW), {"dangling": "restore"}, MIRROR, Reason(Why.NOT_SETTLED)),
+        (finding(Verdict.WITHDRAW), {"all_truths": False}, UNSEEN, Reason(Why.NEEDS_SCAN)),
+        (finding(Verdict.AMEND), {"all_truths": False}, COUNTS, Reason(Why.NEEDS_SCAN)),
     ],
 )
 def test_what_stays_says_why(
