@@ -11,6 +11,7 @@ from cassandra import (
     Timeout,
     Unauthorized,
     Unavailable,
+    UnresolvableContactPoints,
 )
 from cassandra.cluster import NoHostAvailable
 from cassandra.connection import ConnectionBusy, ConnectionException, ProtocolError
@@ -20,7 +21,7 @@ from cassandra.protocol import RequestValidationException as RefusedMessage
 
 from cql.driver.contact import Contact
 from cql.driver.failures import DriverFailure, Purpose, failure_of, no_contact
-from model.errors import MailmendError
+from model.errors import CannotReach, MailmendError
 
 _KINDS: tuple[tuple[type[Exception], DriverFailure], ...] = (
     (AuthenticationFailed, DriverFailure.DENIED),
@@ -68,6 +69,9 @@ def our_error(error: Exception, purpose: Purpose, keyspace: str, table: str = ""
 def our_errors_at(contact: Contact) -> Iterator[None]:
     try:
         yield
+    except UnresolvableContactPoints as error:  # of several, none
+        said = f"{', '.join(contact.hosts)} does not resolve to an address"
+        raise CannotReach(said, mend="Check --host and the name service.") from error
     except FAILURES as error:
         kind, said = failure_kind(error), said_by(error)
         raise no_contact(kind, said, contact.address, contact.local_dc, tls=contact.tls) from error

@@ -127,3 +127,8 @@ def test_certificates_are_always_checked(hostnames: bool) -> None:
     assert context is not None
     assert context.verify_mode is ssl.CERT_REQUIRED
     assert context.check_hostname is hostnames
+
+
+def test_a_host_that_does_not_resolve_is_named() -> None:
+    with pytest.raises(CannotReach, match=r"no-such-host.invalid does not resolve to an address"):
+        connect(Contact(("no-such-host.invalid",)))
