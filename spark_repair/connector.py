@@ -33,6 +33,12 @@ from spark_repair.failures import is_unknown
 
 _FORMAT = "org.apache.spark.sql.cassandra"
 _PAGE_ROWS_MAX = 1000
+_PAUSE_MILLIS_MIN = 20
+"""Shorter pauses are less exact."""
+
+_ROW_BITS = (1 << 33) - 1
+"""The part of `monotonically_increasing_id` that counts a task's rows."""
+
 SHUFFLE_PARTS = "spark.sql.shuffle.partitions"
 _SCHEMA_LOOKS = 6
 _SCHEMA_PACE = RetryPolicy(wait_seconds_min=0.5, wait_seconds_max=2.0)
@@ -57,7 +63,8 @@ class Source:
         """All rows of the table with these columns only; a field of a user type is named `column.field`."""
         reader = self.session.read.format(_FORMAT).options(**read_options(self))
         rows = opened(reader.options(keyspace=self.keyspace, table=table.name))
-        return rows.select(*(sf.col(name).alias(name) for name in columns))
+        wanted = rows.select(*(sf.col(name).alias(name) for name in columns))
+        return paced(wanted, self.rows_per_second, tasks_at_once(self.session))
 
     def size_shuffles(self, largest: Iterable[DataFrame]) -> None:
         """Shuffle in as many parts as the largest table's scan has: Spark's default is 200, for any size."""
@@ -83,13 +90,12 @@ def _known(reader: DataFrameReader) -> DataFrame | None:
 
 
 def read_options(source: Source) -> dict[str, str]:
-    """Address, credentials, consistency level and pace as the connector's options."""
-    cores = source.session.sparkContext.defaultParallelism
+    """Address, credentials, consistency level and size of pages as the connector's options."""
     return {
         **contact_options(source.contact),
         **tls_options(source.session, source.contact),
         "spark.cassandra.input.consistency.level": source.level.value,
-        **pace_options(source.rows_per_second, cores),
+        **page_options(source.rows_per_second, tasks_at_once(source.session)),
     }
 
 
@@ -106,16 +112,37 @@ def contact_options(contact: Contact) -> dict[str, str]:
     return options
 
 
-def pace_options(rows_per_second: int | None, cores: int) -> dict[str, str]:
-    """The connector counts pages per core, so pages are small enough for one per second."""
+def page_options(rows_per_second: int | None, tasks: int) -> dict[str, str]:
+    """Pages of a task's rows of one second at most: the connector reads one ahead."""
     if rows_per_second is None:
         return {}
-    rows_per_core = max(1, rows_per_second // cores)
-    page_rows = min(_PAGE_ROWS_MAX, rows_per_core)
-    return {
-        "spark.cassandra.input.fetch.sizeInRows": str(page_rows),
-        "spark.cassandra.input.readsPerSec": str(max(1, rows_per_core // page_rows)),
-    }
+    return {"spark.cassandra.input.fetch.sizeInRows": str(max(1, min(_PAGE_ROWS_MAX, rows_per_second // tasks)))}
+
+
+def pause_of(rows_per_second: int, tasks: int) -> tuple[int, int]:
+    """After how many rows each of so many tasks pauses, and for how many milliseconds: together they keep the pace."""
+    rows = max(1, rows_per_second * _PAUSE_MILLIS_MIN // (1000 * tasks))
+    return rows, -(-rows * 1000 * tasks // rows_per_second)
+
+
+def paced(rows: DataFrame, rows_per_second: int | None, tasks: int) -> DataFrame:
+    """The same rows, passed on no faster than that by so many tasks at once.
+
+    The connector's own limit (`readsPerSec`) holds for joins only, not for scans; so each task sleeps between its rows.
+    """
+    if rows_per_second is None:
+        return rows
+    between, millis = pause_of(rows_per_second, tasks)
+    number = f"(monotonically_increasing_id() & {_ROW_BITS})"
+    slept = f"CASE WHEN {number} % {between} = 0 THEN reflect('java.lang.Thread', 'sleep', {millis}L) END"
+    return rows.where(f"NOT (({slept}) <=> 'awake')")  # always true, which Spark cannot know
+
+
+def tasks_at_once(session: SparkSession) -> int:
+    """How many tasks the session's executors run side by side."""
+    context: Any = session.sparkContext._jsc.sc()  # noqa: SLF001 - no public name for the slots
+    slots = int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile()))
+    return max(1, slots, session.sparkContext.defaultParallelism)
 
 
 _SSL: Final = "spark.cassandra.connection.ssl"

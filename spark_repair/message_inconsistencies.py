@@ -30,7 +30,7 @@ from model.projections.verdicts import Verdict
 from repair.mending.engine import Detection, RepairSettings
 from spark_repair import fixing
 from spark_repair import suspects as native
-from spark_repair.connector import Source
+from spark_repair.connector import Source, tasks_at_once
 from spark_repair.failures import translated
 from spark_repair.interruption import ended_when_interrupted, is_over
 from spark_repair.suspects import columns_read, filter_frame, mirror_frame, truth_frame
@@ -163,7 +163,7 @@ class SparkDetection(Detection):
             keep=engine.keep,
             families=self._settings.families,
             policy=policy,
-            workers=engine.session.sparkContext.defaultParallelism,
+            workers=tasks_at_once(engine.session),
         )
 
     def _findings(self, findings: DataFrame, number: int, progress: Progress) -> Iterator[Finding]:

@@ -17,6 +17,7 @@ from repair.clock import SystemClock, Timing, take_as_of
 from repair.ledger.runs import Ledger
 from repair.mending.engine import RepairSettings
 from spark_repair import message_inconsistencies
+from spark_repair.connector import paced, tasks_at_once
 from spark_repair.message_inconsistencies import SparkEngine
 from tests.support.james import james_families, james_rows, load_james
 from tests.support.keyspaces import LEDGER, created, dropped
@@ -106,6 +107,13 @@ def _name(outcome: object) -> tuple[str, str]:
 def policy(cluster: CassandraCluster, ledger: Ledger) -> RepairPolicy:
     as_of = take_as_of(CLOCK, cluster, Timing(no_writers=True))
     return RepairPolicy(ledger.start(MAIL, "repair messages", as_of, {}).id, as_of, 5.0, MENDABLE)
+
+
+def test_tasks_side_by_side_pass_on_no_more_rows_a_second_than_asked(spark: SparkSession) -> None:
+    """60 rows in four tasks, two at once, at 30 a second: two seconds at least, whatever columns are wanted."""
+    began = CLOCK.micros()
+    assert paced(spark.range(0, 60, 1, 4), 30, tasks_at_once(spark)).count() == 60
+    assert CLOCK.micros() - began >= 2_000_000
 
 
 @pytest.mark.thorough

@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException
 
 from cql.driver.contact import Contact
 from repair.retries import Retries
-from spark_repair.connector import contact_options, opened, pace_options
+from spark_repair.connector import contact_options, opened, page_options, pause_of
 from tests.support.clock import VirtualClock
 
 
@@ -26,18 +26,25 @@ def test_secrets_go_only_where_somebody_logs_in() -> None:
     assert contact_options(Contact(("one",), username="me"))["spark.cassandra.auth.password"] == ""
 
 
-def test_without_a_pace_nothing_is_held_back() -> None:
-    assert pace_options(None, 8) == {}
+def test_without_a_pace_pages_are_the_connectors() -> None:
+    assert page_options(None, 8) == {}
+
+
+@pytest.mark.parametrize(
+    ("rows_per_second", "tasks", "pause"),
+    [(15, 2, (1, 134)), (15, 1, (1, 67)), (1, 8, (1, 8000)), (100_000, 4, (500, 20)), (3000, 2, (30, 20))],
+)
+def test_a_task_pauses_between_rows(rows_per_second: int, tasks: int, pause: tuple[int, int]) -> None:
+    assert pause_of(rows_per_second, tasks) == pause
 
 
 @given(st.integers(1, 10_000_000), st.integers(1, 512))
-def test_all_cores_together_read_no_faster_than_asked(rows_per_second: int, cores: int) -> None:
-    options = pace_options(rows_per_second, cores)
-    page, pages = (int(options[f"spark.cassandra.input.{name}"]) for name in ("fetch.sizeInRows", "readsPerSec"))
+def test_all_tasks_together_read_no_faster_than_asked(rows_per_second: int, tasks: int) -> None:
+    rows, millis = pause_of(rows_per_second, tasks)
+    page = int(page_options(rows_per_second, tasks)["spark.cassandra.input.fetch.sizeInRows"])
 
-    assert min(page, pages) >= 1
-    assert page * pages * cores <= max(rows_per_second, cores)
-    assert 2 * page * pages * cores >= min(rows_per_second, cores)
+    assert rows * 1000 * tasks <= rows_per_second * millis
+    assert 1 <= page <= max(1, rows_per_second // tasks)
 
 
 class _Reader:
