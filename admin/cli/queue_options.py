@@ -242,13 +242,14 @@ def blobs_of(options: Mapping[str, Any], context: click.Context, local: Local) -
             f"the keys to {found.place} are not known",
             mend="Set MAILMEND_S3_ACCESS_KEY and MAILMEND_S3_SECRET_KEY, or name --s3-keys-file.",
         )
+    access_key, secret_key = keys
     return BlobsSettings(
         found,
         S3Settings(
             found.endpoint,
             found.bucket,
-            access_key=keys[0],
-            secret_key=keys[1],
+            access_key=access_key,
+            secret_key=secret_key,
             region=found.region,
             allow_http=found.allow_http,
             tls_ca=_there(options["s3_tls_ca"]),

@@ -39,9 +39,10 @@ def advise(request: AdviseRequest, caller: Caller) -> Advised:
         UnsafeRequest: the trial was to run on the cluster that is advised on.
     """
     address, connection = request.trial_at, request.connection
-    if address and address[0] not in _HERE and address[0] in connection.hosts and address[1] == connection.port:
+    host, port = address or ("", 0)
+    if address and host not in _HERE and host in connection.hosts and port == connection.port:
         raise UnsafeRequest(
-            f"--trial-at {address[0]}:{address[1]} is the cluster that is advised on; a trial writes to it",
+            f"--trial-at {host}:{port} is the cluster that is advised on; a trial writes to it",
             mend="Leave --trial-at out, and a Cassandra is started on this machine; or name another one.",
         )
     node: OpenNode = partial(given_node, *address) if address else partial(started_node, request.folder)

@@ -59,10 +59,10 @@ def create_type(stream: Stream) -> CreateType:
         token = stream.next
         if fields and stream.sees(")"):
             continue
-        added = _field(stream)
-        if name_of(added[0]) in fields:
-            raise stream.wrong(f"the field {added[0]} stands here a second time", token)
-        fields[name_of(added[0])] = added
+        spelling, type_text = _field(stream)
+        if name_of(spelling) in fields:
+            raise stream.wrong(f"the field {spelling} stands here a second time", token)
+        fields[name_of(spelling)] = (spelling, type_text)
     stream.expect(")")
     return CreateType(name, UserType(name.spelling, tuple(fields.values())), unless)
 

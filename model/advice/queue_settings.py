@@ -181,7 +181,7 @@ def history_window_days(history_seconds: float) -> int:
 
 def window_compaction(seconds: int) -> Compaction:
     """TWCS with a window of that length (whole minutes), in the largest unit that fits."""
-    unit, name = next((one for one in _WINDOW_UNITS if seconds % one[0] == 0), _WINDOW_UNITS[-1])
+    unit, name = next(((unit, name) for unit, name in _WINDOW_UNITS if seconds % unit == 0), _WINDOW_UNITS[-1])
     options = {"compaction_window_unit": name, "compaction_window_size": str(max(1, seconds // unit))}
     return Compaction("TimeWindowCompactionStrategy", options)
 

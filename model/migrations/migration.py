@@ -130,12 +130,13 @@ def _parts(text: str) -> Iterator[tuple[str, list[str]]]:
         comment = _COMMENT.fullmatch(line.strip())
         if not comment:
             return
-        opened = next((part for part in _PARTS if comment[1].lower().startswith(f"{part.lower()}:")), None)
+        said = comment[1].strip()
+        opened = next((part for part in _PARTS if said.lower().startswith(f"{part.lower()}:")), None)
         if opened:
-            current = [comment[1][len(opened) + 1 :].strip()]
+            current = [said[len(opened) + 1 :].strip()]
             yield opened, current
         elif current is not None:
-            current.append(comment[1].strip())
+            current.append(said)
 
 
 def in_order(migrations: Iterable[Migration]) -> tuple[Migration, ...]:

@@ -241,9 +241,10 @@ def _between_options(wanted: Table, found: Table) -> Iterator[Difference]:
     expected = {**wanted.options, **wanted.literals(comment=False)}
     live = found.literals(comment=False)
     for name, value in expected.items():
-        texts = option_text(value), option_text(live.get(name, _KEPT_AS_NULL.get(name, "")))
-        if not option_says(texts[0], texts[1]):
-            yield Difference(Aspect.DIFFERENT_OPTION, wanted.spelling, name, *texts)
+        text = option_text(value)
+        live_text = option_text(live.get(name, _KEPT_AS_NULL.get(name, "")))
+        if not option_says(text, live_text):
+            yield Difference(Aspect.DIFFERENT_OPTION, wanted.spelling, name, text, live_text)
 
 
 def option_text(literal: str) -> str:
@@ -259,8 +260,8 @@ def option_says(expected: str, found: str) -> bool:
     """Whether the live option holds all that is expected: servers add their own defaults to a map."""
     if expected.startswith("{"):
         return pairs_of(expected).items() <= pairs_of(found).items()
-    texts = _retry(text_of(expected)), _retry(text_of(found))
-    return texts[0] == texts[1] or (_number(texts[0]) is not None and _number(texts[0]) == _number(texts[1]))
+    one, other = _retry(text_of(expected)), _retry(text_of(found))
+    return one == other or (_number(one) is not None and _number(one) == _number(other))
 
 
 def _retry(text: str) -> str:

@@ -52,7 +52,10 @@ def fix_shows(image: Finding, seen: Seen | None, as_of: int) -> bool:
 
 def _is_own(image: Finding, of: tuple[Family, Projection] | None) -> bool:
     """False for counters, and for rows that a quarantine changes beside its own: their images are never settled."""
-    return of is not None and (image.verdict is not Verdict.LOST_CONTENT or of[1] is of[0].mirror)
+    if of is None:
+        return False
+    family, projection = of
+    return image.verdict is not Verdict.LOST_CONTENT or projection is family.mirror
 
 
 def _shown(batch: Sequence[Finding], as_of: int, mail: Tables, known: dict[str, Projection]) -> Iterator[Finding]:

@@ -242,9 +242,10 @@ class KnownQueues:
 
     async def configuration(self) -> QueueConfiguration:
         """From a cache of at most `CUT_SECONDS`."""
-        if self._cut is None or self.clock.micros() - self._cut[0] > CUT_SECONDS * MICROS:
+        asked_at, known = self._cut or (0, None)
+        if known is None or self.clock.micros() - asked_at > CUT_SECONDS * MICROS:
             return await self._asked()
-        return self._cut[1]
+        return known
 
     async def browse_start(self, queue: QueueName) -> datetime | None:
         """Before it every mail of the queue is marked; None: nothing was ever enqueued."""

@@ -156,6 +156,6 @@ def _counters(table: Table, subject: Subject) -> Iterator[Hit]:
 
 def _pairs(subject: Subject, names: tuple[tuple[str, str], ...]) -> Iterator[tuple[Table, Table]]:
     for one, other in names:
-        tables = subject.table(one), subject.table(other)
-        if tables[0] is not None and tables[1] is not None:
-            yield tables[0], tables[1]
+        first, second = subject.table(one), subject.table(other)
+        if first is not None and second is not None:
+            yield first, second
