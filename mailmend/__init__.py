@@ -30,20 +30,34 @@ if TYPE_CHECKING:
     from admin.services.mending import repair as repair
     from admin.services.mending import undo as undo
     from admin.settings import ConnectionSettings as ConnectionSettings
+    from cql.driver.session import Contact as Contact
+    from cql.driver.session import connect as connect
     from mailqueue.queue import MailQueue as MailQueue
     from mailqueue.rabbitmq.mail_queue import open_queue as open_queue
     from model.errors import ExitCode as ExitCode
     from model.errors import MailmendError as MailmendError
+    from model.ids import MailboxId as MailboxId
+    from model.messages.flags import Flags as Flags
     from model.messages.flags import FlagsChange as FlagsChange
+    from model.messages.flags import FlagsMode as FlagsMode
+    from model.messages.flags import parse_flags as parse_flags
+    from model.messages.message import MessageKey as MessageKey
+    from model.messages.message import NewMail as NewMail
+    from model.messages.message import Stored as Stored
     from model.projections.content import Content as Content
     from model.projections.family import Family as Family
     from model.projections.filters import Filter as Filter
     from model.projections.groups import Counts as Counts
     from model.projections.groups import Union as Union
     from model.projections.mirror import Mirror as Mirror
+    from model.queue.filters import MailFilter as MailFilter
+    from model.queue.mails import Mail as Mail
+    from model.queue.mails import queue_name as queue_name
     from model.schema.table import Column as Column
     from model.schema.table import Table as Table
+    from repair.clock import SystemClock as SystemClock
     from repair.writing.message_store import MessageStore as MessageStore
+    from repair.writing.truth_writes import StampSource as StampSource
     from repair.writing.truth_writes import WriterSettings as WriterSettings
 
 __version__ = _version("mailmend")
@@ -60,18 +74,24 @@ _NAMES_IN: Final = {
         "undo",
     ),
     "admin.settings": ("ConnectionSettings",),
+    "cql.driver.session": ("Contact", "connect"),
     "mailqueue.queue": ("MailQueue",),
     "mailqueue.rabbitmq.mail_queue": ("open_queue",),
     "model.errors": ("ExitCode", "MailmendError"),
-    "model.messages.flags": ("FlagsChange",),
+    "model.ids": ("MailboxId",),
+    "model.messages.flags": ("Flags", "FlagsChange", "FlagsMode", "parse_flags"),
+    "model.messages.message": ("MessageKey", "NewMail", "Stored"),
     "model.projections.content": ("Content",),
     "model.projections.family": ("Family",),
     "model.projections.filters": ("Filter",),
     "model.projections.groups": ("Counts", "Union"),
     "model.projections.mirror": ("Mirror",),
+    "model.queue.filters": ("MailFilter",),
+    "model.queue.mails": ("Mail", "queue_name"),
     "model.schema.table": ("Column", "Table"),
+    "repair.clock": ("SystemClock",),
     "repair.writing.message_store": ("MessageStore",),
-    "repair.writing.truth_writes": ("WriterSettings",),
+    "repair.writing.truth_writes": ("StampSource", "WriterSettings"),
 }
 _HOMES: Final = {name: module for module, names in _NAMES_IN.items() for name in names}
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - as long as the table

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
@@ -70,3 +71,9 @@ def test_the_command_tells_of_a_loaded_foreign_package_without_a_traceback(forei
 def test_every_public_name_can_be_imported() -> None:
     assert all(getattr(mailmend, name) is not None for name in mailmend.__all__)
     assert dir(mailmend) == sorted(mailmend.__all__)
+
+
+def test_what_a_message_store_takes_and_gives_has_public_names() -> None:
+    methods = (mailmend.MessageStore.add, mailmend.MessageStore.copy, mailmend.MessageStore.set_flags)
+    used = {hint for method in methods for hint in get_type_hints(method).values() if isinstance(hint, type)}
+    assert {one.__name__ for one in used if one.__module__.startswith("model.messages")} <= set(mailmend.__all__)
