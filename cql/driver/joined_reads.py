@@ -33,6 +33,8 @@ def read_joined(
     `ask` sends requests and gives their answers, in order; only reads whose partitions `replica_of` finds on the same
     replica are joined.
     """
+    if not any(read.joinable for read in reads):
+        return ask(reads)
     requests = list(_joined(reads, replica_of))
     answers: dict[int, Answer] = {}
     for request, answer in zip(requests, ask([one.read for one in requests]), strict=True):

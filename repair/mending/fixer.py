@@ -273,18 +273,19 @@ class Fixer:
         """One finding for each suspect, in no particular order; counters are skipped (`repair.mending.counters`)."""
         visited = (suspect for suspect in suspects if self._looks.visits(suspect))
         while not self._breaker.open and (batch := list(islice(visited, BATCH_SUSPECTS))):
-            yield from (Finding(one, one.verdict) for one in batch if self._is_only_reported(one))
-            batch = [one for one in batch if not self._is_only_reported(one)]
-            self._pace.take(len(batch))
-            findings = list(self._revisit(sorted(batch, key=_by_partition)))
+            now = self._clock.micros()
+            yield from (Finding(one, one.verdict) for one in batch if self._is_only_reported(one, now))
+            doubtful = [one for one in batch if not self._is_only_reported(one, now)]
+            self._pace.take(len(doubtful))
+            findings = list(self._revisit(sorted(doubtful, key=_by_partition)))
             self._breaker.note(findings)
             yield from findings
         yield from map(self._breaker.left, visited)
 
-    def _is_only_reported(self, suspect: Suspect) -> bool:
+    def _is_only_reported(self, suspect: Suspect, now: int) -> bool:
         """A leak that nothing is done about, and that no truth on its way can explain: content is written first."""
         reported = suspect.verdict is Verdict.LEAK and self._policy.leaks != "collect"
-        return reported and older_than_a_day(suspect.key, self._clock.micros())
+        return reported and older_than_a_day(suspect.key, now)
 
     def _revisit(self, batch: Sequence[Suspect]) -> Iterator[Finding]:
         ruled = self._ruled(batch)

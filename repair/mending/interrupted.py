@@ -59,7 +59,7 @@ def _is_own(image: Finding, of: tuple[Family, Projection] | None) -> bool:
 
 
 def _shown(batch: Sequence[Finding], as_of: int, mail: Tables, known: dict[str, Projection]) -> Iterator[Finding]:
-    reads = [Read(known[one.suspect.projection].table, one.suspect.key, times=True) for one in batch]
+    reads = [Read(known[one.suspect.projection].table, one.suspect.key, times=True, joinable=True) for one in batch]
     for image, answer in zip(batch, mail.read_all(reads), strict=True):
         if not isinstance(answer, MailmendError) and fix_shows(image, answer[0] if answer else None, as_of):
             yield image

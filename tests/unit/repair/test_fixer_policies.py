@@ -1,10 +1,12 @@
 """What a repair does only when it is asked to: restore, quarantine, collect; each with its guards, in memory."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 from cql.statements import Operation
 from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3
+from model.instants import MICROS
 from model.operations import RemoveIf
 from model.projections.findings import Suspect
 from model.projections.verdicts import Verdict
@@ -100,6 +102,17 @@ class TestLeaks:
         found = {one.suspect.key: one.verdict for one in world.revisit(suspects)}
 
         assert list(found.values()) == [Verdict.LEAK, Verdict.AGREE]
+
+    def test_a_leak_that_grows_a_day_old_meanwhile_is_not_lost(self, world: World) -> None:
+        """It is looked at or only reported, by one reading of the clock."""
+        born = START - round(23.5 * 3600 * MICROS)
+        world.put(MESSAGE_V3, content_row(message(1, born)))
+        readings = itertools.count(START, 3600 * MICROS)
+        world.clock.micros = lambda: next(readings)  # type: ignore[method-assign]
+
+        (found,) = world.revisit([Suspect("messageV3", (message(1, born),), Verdict.LEAK)])
+
+        assert found.verdict is Verdict.LEAK
 
     def test_content_that_a_truth_names_by_now_is_kept(self, world: World) -> None:
         world.message(truth_row())
