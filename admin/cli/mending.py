@@ -13,7 +13,7 @@ from model.catalog.ledger import KEEP as KEEP_DEFAULT
 from model.operations import Level
 from repair.clock import MARGIN_SECONDS, SKEW_SECONDS
 
-_ENGINES: Final = ("spark", "local")
+_ENGINES: Final = ("auto", "spark", "local")
 
 DELAY_OPTION: Final = option("--delay", "How long lags may settle before the second look.", type=DELAY, default="60s")
 _TIMING: Final = (
@@ -32,9 +32,9 @@ WITHOUT: Final = option(
 _SCANNING: Final = (
     option(
         "--engine",
-        "spark: any size; local: this process alone, without Spark.",
+        "auto: by the estimated size, and says which; spark: any size; local: this process alone, without Spark.",
         type=click.Choice(_ENGINES),
-        default="spark",
+        default="auto",
     ),
     option("--master", "Spark's master. [default: local[*], or spark-submit's]", metavar="URL"),
     option(

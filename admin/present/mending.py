@@ -209,6 +209,7 @@ def _found(summary: RepairResult) -> Counter[Verdict]:
 def _details(summary: RepairResult) -> Grid:
     rows = [
         ("run", str(summary.run or "none: a check writes nothing")),
+        *([("engine", f"{summary.engine.name}: {summary.engine.why}")] if summary.engine else []),
         ("suspects", f"{summary.suspects:,}"),
         ("moved meanwhile", f"{summary.moved:,}"),
         ("failed", f"{summary.failed:,}"),

@@ -14,6 +14,7 @@ from admin.settings import ConnectionSettings, format_duration
 from admin.wiring.cluster import (
     EngineWanted,
     OpenCluster,
+    chosen_engine,
     lag_tools,
     open_cluster,
     owner_name,
@@ -30,6 +31,7 @@ from model.projections.family import Family
 from model.projections.findings import Finding, RepairPolicy
 from model.projections.verdicts import MENDABLE, Verdict
 from repair.clock import MARGIN_SECONDS, SKEW_SECONDS, STAMP_AGE_SECONDS, Timing
+from repair.decisions.engines import EngineChoice
 from repair.mending import lag_repair, runner
 from repair.mending.engine import DELAY_SECONDS, RepairSettings
 from repair.mending.runner import RepairResult
@@ -47,7 +49,7 @@ class ScanRequest:
     """How a keyspace is scanned: what check and repair have in common.
 
     Attributes:
-        engine: "spark" or "local".
+        engine: "auto", "spark" or "local".
         torn: "report" or "accept".
         without: columns that are neither compared nor written.
         delay: between the scan and the second look.
@@ -55,7 +57,7 @@ class ScanRequest:
     """
 
     connection: ConnectionSettings
-    engine: str = "spark"
+    engine: str = "auto"
     master: str | None = None
     spark_conf: tuple[tuple[str, str], ...] = ()
     rows_per_second: int | None = None
@@ -158,9 +160,11 @@ def check(request: CheckRequest, caller: Caller) -> MendingResult:
         )
         # Nothing is written, so any margin that covers the skew will do for the two looks at counters.
         counters = Timing(skew + STAMP_AGE_SECONDS + 1, skew, no_writers=request.no_writers)
-        with repair_tools(opened, request.engine_wanted, settings, caller.progress, timing=counters) as tools:
+        engine = _engine(request, opened, caller)
+        wanted = replace(request.engine_wanted, name=engine.name)
+        with repair_tools(opened, wanted, settings, caller.progress, timing=counters) as tools:
             summary = runner.check(settings, tools, _both(examples, caller))
-    summary.unseen = _unseen(request)
+    summary.unseen, summary.engine = _unseen(request), engine
     return MendingResult(summary, examples.sorted(), given(request))
 
 
@@ -177,12 +181,16 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
     with open_cluster(request.connection) as opened:
         target = target_of(opened, request)
         settings = _settings_of(request, opened, target)
-        engine = replace(request.engine_wanted, target=target)
+        engine = None if target else _engine(request, opened, caller)
+        wanted = replace(request.engine_wanted, target=target)
+        if engine:
+            wanted = replace(wanted, name=engine.name)
+            settings = replace(settings, options={**settings.options, "engine": engine.name})
         keep = None if request.dry_run else request.keep
-        with repair_tools(opened, engine, settings, caller.progress, keep=keep) as tools:
+        with repair_tools(opened, wanted, settings, caller.progress, keep=keep) as tools:
             go_on = None if request.dry_run else caller.ask
             summary = runner.repair(settings, replace(tools, go_on=go_on), _both(examples, caller))
-    summary.unseen = _unseen(request, target)
+    summary.unseen, summary.engine = _unseen(request, target), engine
     return MendingResult(summary, examples.sorted(), given(request))
 
 
@@ -226,6 +234,14 @@ def undo(request: UndoRequest, caller: Caller) -> MendingResult:
         tools = undo_tools(opened, families, caller.progress, no_writers=request.no_writers)
         summary = undo_run(settings, tools, _both(examples, caller))
     return MendingResult(summary, examples.sorted())
+
+
+def _engine(request: ScanRequest, opened: OpenCluster, caller: Caller) -> EngineChoice:
+    """The engine that scans; which one was chosen for the person is said."""
+    engine = chosen_engine(opened, request.engine_wanted)
+    if request.engine == "auto":
+        caller.remark(f"Engine: {engine.name} ({engine.why}).")
+    return engine
 
 
 def _unseen(request: CheckRequest | RepairRequest | LagsRequest, target: Target | None = None) -> str | None:

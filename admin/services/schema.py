@@ -282,16 +282,10 @@ def _model_plan(opened: OpenCluster, request: PlanRequest, wanted: RolloutReques
     found = changes(gap)
     risky = any(one.assessment.worst is not Risk.NONE for one in found)
     return ModelPlan(
-        wanted.keyspace, found, _sizes(opened) if risky else {}, parse_version(opened.cluster.release_version)
+        wanted.keyspace, found, opened.sizes() if risky else {}, parse_version(opened.cluster.release_version)
     )
 
 
 def _sizes_for(opened: OpenCluster, found: RolloutPlan) -> TableSizes:
     risky = any(one.assessment.worst is not Risk.NONE for one in found.migrations.statements)
-    return _sizes(opened) if risky else {}
-
-
-def _sizes(opened: OpenCluster) -> TableSizes:
-    from cql.driver.nodes import sizes_in  # noqa: PLC0415 - brings the driver
-
-    return sizes_in(opened.cluster, opened.connection.keyspace)
+    return opened.sizes() if risky else {}

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -21,12 +22,14 @@ from cql.driver.contact import Contact
 from cql.introspect import keyspace_exists, live_schema
 from cql.memory import MemoryTables
 from model.catalog.ledger import KEEP
-from model.catalog.mail import FAMILIES
-from model.errors import BadSettings, UnknownRun
+from model.catalog.mail import FAMILIES, MESSAGES
+from model.errors import BadSettings, JavaMissing, UnknownRun
 from model.ports import Progress
 from model.projections.binding import Bound, bound, left_out
 from model.projections.family import Family
+from model.schema.sizes import TableSize
 from repair.clock import SystemClock, Timing
+from repair.decisions.engines import EngineChoice, choose_engine, estimated_rows
 from repair.ledger.lags import LagJournal, Spool
 from repair.ledger.leases import Leases
 from repair.ledger.runs import Ledger
@@ -66,6 +69,12 @@ class OpenCluster:
         mail = self.mail
         return bound(mail.name, live_schema(self.cluster, mail.name), wanted, left_out(without))
 
+    def sizes(self) -> Mapping[str, TableSize]:
+        """Estimates of the mail tables' sizes, by name."""
+        from cql.driver.nodes import sizes_in  # noqa: PLC0415 - brings the driver
+
+        return sizes_in(self.cluster, self.connection.keyspace)
+
     def ledger(self, keep: timedelta = KEEP) -> Ledger:
         """The ledger; its keyspace and tables are created if missing."""
         ensure_ledger(self.cluster, self.connection.ledger_keyspace, self.connection.keyspace)
@@ -94,12 +103,19 @@ class OpenCluster:
 
 @dataclass(frozen=True, slots=True)
 class EngineWanted:
-    """The engine of a scan: Spark (its master and settings) or this process; with a target, only reads by key."""
+    """The engine of a scan: "spark" (its master and settings), "local" or "auto"; with a target, only reads by key."""
 
     name: str
     master: str | None = None
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     target: Target | None = None
+
+    @property
+    def of_spark(self) -> str | None:
+        """Says what was given that only Spark takes."""
+        if _is_submitted():
+            return "spark-submit runs it"
+        return "--master was given" if self.master else "--spark-conf was given" if self.spark_conf else None
 
 
 @contextmanager
@@ -189,10 +205,32 @@ def _engine(opened: OpenCluster, wanted: EngineWanted, ledger: Ledger, *, writes
         yield spark.SparkEngine(started, contact_of(opened.connection), opened.mail.name, ledger_keyspace, ledger.keep)
 
 
+def chosen_engine(opened: OpenCluster, wanted: EngineWanted) -> EngineChoice:
+    """The engine of a scan of the whole keyspace; only `auto` asks the nodes how large it is."""
+
+    def rows() -> int | None:
+        return estimated_rows(opened.sizes().get(MESSAGES.truth.name))
+
+    return choose_engine(wanted.name, wanted.of_spark, rows, _lacking_for_spark)
+
+
+def _lacking_for_spark() -> str | None:
+    if find_spec("pyspark") is None:
+        return "PySpark is not installed"
+    try:
+        _java_home_of_spark()
+    except JavaMissing as error:
+        return error.what
+    return None
+
+
 def _java_home_of_spark() -> str | None:
     """The same search as for Cassandra; within spark-submit the JVM runs already."""
-    inside = "PYSPARK_GATEWAY_PORT" in os.environ
-    return None if inside else str(find_java(SPARK, os.environ).home)
+    return None if _is_submitted() else str(find_java(SPARK, os.environ).home)
+
+
+def _is_submitted() -> bool:
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def contact_of(connection: ConnectionSettings) -> Contact:

@@ -22,6 +22,7 @@ from model.projections.projection import Projection
 from model.projections.reasons import Reason, Why
 from model.projections.verdicts import BY_POLICY, Verdict
 from repair.clock import read_clocks, take_as_of
+from repair.decisions.engines import EngineChoice
 from repair.decisions.reasons import reason_of
 from repair.decisions.recheck import older_than_a_day
 from repair.ledger.leases import Leases, TakenLease
@@ -58,6 +59,7 @@ class RepairResult:
     seconds: dict[str, float] = field(default_factory=dict)
     missing_columns: tuple[MissingColumn, ...] = ()  # what ought to be compared and is not there
     unseen: str | None = None  # a sentence on what a targeted look cannot see
+    engine: EngineChoice | None = None  # what scanned the keyspace; None where nothing was scanned
     exit: int = 0
 
     def count(self, finding: Finding) -> None:

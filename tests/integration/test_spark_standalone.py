@@ -227,6 +227,7 @@ def test_spark_submit_runs_the_zip(cassandra: CassandraServer, keyspace: str, zi
 
     (found,) = (json.loads(line) for line in lines if line.startswith("{"))
     assert found["findings"] == {"messageIdTable": DAMAGE | LOST, "messageV3": LEAKS}
+    assert found["engine"] == {"name": "spark", "why": "spark-submit runs it"}
     assert "LOST_CONTENT" in (tmp_path / "drift.html").read_text()
 
 

@@ -13,8 +13,10 @@ from cql.driver import nodes as driver_nodes
 from cql.driver import session
 from cql.memory import MemoryTables
 from model.catalog.generations import AUGUST_2026
+from model.catalog.mail import IMAP_UID
 from model.errors import UnknownKeyspace
 from model.schema.keyspace import Schema
+from model.schema.sizes import TableSize
 from tests.support.clock import VirtualClock
 from tests.support.in_turn import InTurn
 from tests.support.schema_twin import SchemaTwin
@@ -36,6 +38,7 @@ class ClusterTwin(SchemaTwin):
         super().__init__("5.0.9", **keyspaces)
         self.clock = clock
         self.nodes_ahead_micros = 0
+        self.rows_recorded = 0
         self._tables: dict[str, NamedTables] = {}
 
     def __enter__(self) -> Self:
@@ -49,6 +52,11 @@ class ClusterTwin(SchemaTwin):
             raise UnknownKeyspace(name)
         return self._tables.setdefault(name, NamedTables(name, self.clock))
 
+    def sizes(self, _: object, keyspace: str) -> dict[str, TableSize]:
+        """What the nodes tell of the truth's size; nothing of other tables."""
+        assert keyspace in self.keyspaces
+        return {IMAP_UID.name: TableSize(self.rows_recorded, None, None, 1, 1)}
+
     def node_micros(self) -> list[int]:
         return [self.clock.micros() + self.nodes_ahead_micros]
 
@@ -59,6 +67,7 @@ def cluster_in_memory(monkeypatch: pytest.MonkeyPatch, keyspace: str = "mail") -
     twin = ClusterTwin(clock, **{keyspace: served(AUGUST_2026.schema)})
     monkeypatch.setattr(session, "connect", lambda _contact: twin)
     monkeypatch.setattr(driver_nodes, "CassandraNodes", lambda _cluster: twin)
+    monkeypatch.setattr(driver_nodes, "sizes_in", twin.sizes)
     monkeypatch.setattr(wiring_cluster, "SystemClock", lambda: clock)
     monkeypatch.setattr(queues, "tables_of", InTurn)
     return twin

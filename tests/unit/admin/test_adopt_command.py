@@ -47,7 +47,7 @@ def twin(monkeypatch: pytest.MonkeyPatch) -> SchemaTwin:
 
     for module in ("schema", "schema_history"):
         monkeypatch.setattr(f"admin.services.{module}.open_cluster", opened)
-    monkeypatch.setattr("admin.services.schema._sizes", lambda *_: {})
+    monkeypatch.setattr("cql.driver.nodes.sizes_in", lambda *_: {})
     monkeypatch.setenv("MAILMEND_HOST", "127.0.0.1")
     return held
 

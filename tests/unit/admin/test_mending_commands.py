@@ -244,6 +244,48 @@ class TestYoungDamage:
         assert "needs --orphans quarantine" in mailmend("repair", "messages", *QUICK).out
 
 
+class TestEngine:
+    """Which engine scans, where nobody asks for one."""
+
+    def test_a_small_keyspace_needs_no_spark_and_is_told_so(
+        self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin
+    ) -> None:
+        """On stderr, in the result, in the ledger; the "Next:" line repeats no engine that nobody typed."""
+        mail.lose_projection(mail.truths[0])
+        cluster.rows_recorded = 6
+        cluster.clock.advance(1)
+        why = "about 6 rows of truth, Spark pays from 1,000,000"
+
+        checked = mailmend("check", "--delay", "0", "--json")
+        next_line = mailmend("check", "--delay", "0").out.splitlines()[-1]
+        repaired = mailmend("repair", "messages", "--delay", "0", "--json")
+
+        for ended, command in ((checked, "check"), (repaired, "repair")):
+            assert ended.json["command"] == command
+            assert ended.json["engine"] == {"name": "local", "why": why}
+            assert f"Engine: local ({why}).\n" in ended.err
+        assert "--engine" not in next_line
+        assert mailmend("runs", "show", repaired.json["run"], "--json").json["options"]["engine"] == "local"
+
+    def test_who_asks_for_one_is_told_nothing(self, mailmend: CommandLine) -> None:
+        ended = mailmend("check", *QUICK, "--json")
+
+        assert ended.json["engine"] == {"name": "local", "why": "asked for"}
+        assert "Engine:" not in ended.err
+
+    @pytest.mark.parametrize("command", [("repair", "lags"), ("repair", "messages", "--mailbox", str(message(1)))])
+    def test_targets_and_lags_need_none(
+        self, mailmend: CommandLine, cluster: ClusterTwin, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+    ) -> None:
+        monkeypatch.setattr("cql.driver.nodes.sizes_in", lambda *_: pytest.fail("nobody asks how large it is"))
+        cluster.clock.advance(1)
+
+        ended = mailmend(*command, "--delay", "0", "--json")
+
+        assert (ended.code, ended.json["engine"]) == (0, None)
+        assert "Engine:" not in ended.err
+
+
 class TestMailbox:
     """What one mailbox's own tables show."""
 

@@ -41,6 +41,7 @@ def test_the_json_has_exactly_the_names_of_the_contract() -> None:
         "due",
         "seconds",
         "again_seconds",
+        "engine",
         "missing_columns",
         "reasons",
         "too_young",

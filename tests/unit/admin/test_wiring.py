@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from admin.local.java import find_java
 from admin.services.mending import RepairRequest, target_of
 from admin.settings import ConnectionSettings, Tls
+from admin.wiring import cluster as wiring_cluster
 from admin.wiring.cluster import (
     EngineWanted,
     OpenCluster,
+    chosen_engine,
     contact_of,
     open_cluster,
     owner_name,
@@ -22,6 +25,7 @@ from admin.wiring.cluster import (
 from model.catalog.mail import MAILBOX_PATH, MESSAGES
 from model.errors import BadSettings, SchemaMismatch, UnknownKeyspace, UnknownRun, WrongUse
 from model.operations import Put
+from repair.decisions.engines import EngineChoice
 from repair.mending.engine import RepairSettings
 from repair.scanners.lookup import Target, Targeted, TargetMailboxes, TargetMessages
 from tests.support.cluster_twin import ClusterTwin
@@ -112,6 +116,65 @@ class TestKeyspaces:
             assert isinstance(tools.engine, Targeted)
             assert (tools.ledger, tools.leases) == (None, None)
         assert cluster.carried_out == []
+
+
+class TestEngines:
+    """Which engine scans a whole keyspace."""
+
+    @pytest.mark.parametrize(
+        ("rows", "without", "chosen"),
+        [
+            (999_999, None, "local: about 999,999 rows of truth, Spark pays from 1,000,000"),
+            (1_000_000, None, "spark: about 1,000,000 rows of truth, Spark pays from 1,000,000"),
+            (1_000_000, "pyspark", "local: about 1,000,000 rows of truth, but PySpark is not installed"),
+            (
+                1_000_000,
+                "java",
+                "local: about 1,000,000 rows of truth, but Spark needs Java 17 or 21; there is no Java at all",
+            ),
+        ],
+    )
+    def test_size_decides_and_what_is_installed(  # noqa: PLR0917 - the twins, and the columns of the table above
+        self,
+        opened: OpenCluster,
+        cluster: ClusterTwin,
+        monkeypatch: pytest.MonkeyPatch,
+        rows: int,
+        without: str | None,
+        chosen: str,
+    ) -> None:
+        monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+        cluster.rows_recorded = rows
+        monkeypatch.setattr(wiring_cluster, "find_spec", lambda name: None if name == without else name)
+        found = [] if without == "java" else [Path("java")]
+        monkeypatch.setattr("admin.local.java.candidates", lambda _: found)
+        monkeypatch.setattr(wiring_cluster, "find_java", lambda program, env: find_java(program, env, lambda _: 17))
+
+        choice = chosen_engine(opened, EngineWanted("auto"))
+
+        assert f"{choice.name}: {choice.why}" == chosen
+
+    @pytest.mark.parametrize(
+        ("wanted", "submitted", "why"),
+        [
+            (EngineWanted("auto", "spark://spark1:7077"), False, "--master was given"),
+            (EngineWanted("auto", spark_conf={"spark.executor.memory": "2g"}), False, "--spark-conf was given"),
+            (EngineWanted("auto"), True, "spark-submit runs it"),
+        ],
+    )
+    def test_whoever_gives_what_only_spark_takes_gets_spark(
+        self,
+        opened: OpenCluster,
+        monkeypatch: pytest.MonkeyPatch,
+        wanted: EngineWanted,
+        submitted: bool,
+        why: str,
+    ) -> None:
+        monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+        if submitted:
+            monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "4040")
+
+        assert chosen_engine(opened, wanted) == EngineChoice("spark", why)
 
 
 class TestContact:

@@ -1,0 +1,59 @@
+"""Which engine scans a keyspace: as asked, or, without a wish, the one that an estimate of its size says is faster."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from model.schema.sizes import TableSize
+
+SPARK_ROWS_MIN: Final = 1_000_000
+"""Rows of truth from which `auto` takes Spark; with fewer its start weighs more than its speed.
+
+To set it, measure whole commands on one machine, as in README "Sizing and load": `check messages` with `--engine
+spark` and `--engine local` on the same keyspace at several sizes. Where the two lines cross is this number.
+"""
+
+_DISK_BYTES_OF_A_ROW: Final = 130
+"""Of the truth table, compressed (55 MB for the 413,886 rows of the two main tables that James wrote)."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineChoice:
+    """Which engine scans ("spark" or "local"), and why."""
+
+    name: str
+    why: str
+
+
+def choose_engine(
+    asked: str, given: str | None, rows: Callable[[], int | None], lacking: Callable[[], str | None]
+) -> EngineChoice:
+    """The engine of a scan of a whole keyspace.
+
+    Args:
+        asked: "auto", or the engine itself.
+        given: that something was given which only Spark takes; None: nothing was.
+        rows: about how many rows the truth has; None where nobody tells. Asked only by `auto`.
+        lacking: why Spark cannot run here; None where it can. Asked only before Spark would be taken.
+    """
+    if asked != "auto":
+        return EngineChoice(asked, "asked for")
+    if given is not None:
+        return EngineChoice("spark", given)
+    about = rows()
+    size = "of unknown size" if about is None else f"about {about:,} rows of truth"
+    if about is not None and about < SPARK_ROWS_MIN:
+        return EngineChoice("local", f"{size}, Spark pays from {SPARK_ROWS_MIN:,}")
+    if lack := lacking():
+        return EngineChoice("local", f"{size}, but {lack}")
+    return EngineChoice("spark", f"{size}, Spark pays from {SPARK_ROWS_MIN:,}" if about else size)
+
+
+def estimated_rows(truth: TableSize | None) -> int | None:
+    """About how many rows a truth table has; None where no node tells.
+
+    Nodes estimate partitions every five minutes: before that, what lies on their disks (all copies) must do.
+    """
+    if truth is None or truth.partitions or truth.disk_bytes is None:
+        return truth.partitions if truth else None
+    return truth.disk_bytes // _DISK_BYTES_OF_A_ROW

@@ -1,0 +1,63 @@
+"""Which engine scans: what was asked for, else what the estimated size says."""
+
+import pytest
+
+from model.schema.sizes import TableSize
+from repair.decisions.engines import SPARK_ROWS_MIN, EngineChoice, choose_engine, estimated_rows
+
+MASTER, NO_JAVA = "--master was given", "there is no Java at all"
+SMALL, LARGE = SPARK_ROWS_MIN - 1, SPARK_ROWS_MIN
+
+
+@pytest.mark.parametrize(
+    ("asked", "given", "rows", "lacking", "chosen"),
+    [
+        ("spark", None, SMALL, NO_JAVA, EngineChoice("spark", "asked for")),
+        ("local", MASTER, LARGE, None, EngineChoice("local", "asked for")),
+        ("auto", MASTER, SMALL, NO_JAVA, EngineChoice("spark", MASTER)),
+        ("auto", None, SMALL, None, EngineChoice("local", "about 999,999 rows of truth, Spark pays from 1,000,000")),
+        ("auto", None, 0, None, EngineChoice("local", "about 0 rows of truth, Spark pays from 1,000,000")),
+        ("auto", None, LARGE, None, EngineChoice("spark", "about 1,000,000 rows of truth, Spark pays from 1,000,000")),
+        (
+            "auto",
+            None,
+            LARGE,
+            NO_JAVA,
+            EngineChoice("local", "about 1,000,000 rows of truth, but there is no Java at all"),
+        ),
+        ("auto", None, None, None, EngineChoice("spark", "of unknown size")),
+        ("auto", None, None, NO_JAVA, EngineChoice("local", "of unknown size, but there is no Java at all")),
+    ],
+)
+def test_the_engine(asked: str, given: str | None, rows: int | None, lacking: str | None, chosen: EngineChoice) -> None:
+    assert choose_engine(asked, given, lambda: rows, lambda: lacking) == chosen
+
+
+@pytest.mark.parametrize(("asked", "given"), [("spark", None), ("local", None), ("auto", MASTER)])
+def test_who_says_what_he_wants_makes_nobody_look(asked: str, given: str | None) -> None:
+    assert choose_engine(asked, given, _never, _never).why == (given or "asked for")
+
+
+def test_a_small_keyspace_makes_nobody_look_for_java() -> None:
+    assert choose_engine("auto", None, lambda: SMALL, _never).name == "local"
+
+
+def _never() -> None:
+    raise AssertionError("nobody needs to know")
+
+
+@pytest.mark.parametrize(
+    ("size", "rows"),
+    [
+        (None, None),
+        (TableSize(None, None, None, 1, 1), None),
+        (TableSize(7, 700, 130_000_000, 1, 1), 7),
+        (TableSize(0, 0, 130_000_000, 1, 1), 1_000_000),
+        (TableSize(None, None, 0, 1, 1), 0),
+        (TableSize(0, 0, None, 1, 1), 0),
+    ],
+)
+def test_rows_by_partitions_and_before_the_nodes_have_counted_those_by_disk(
+    size: TableSize | None, rows: int | None
+) -> None:
+    assert estimated_rows(size) == rows
