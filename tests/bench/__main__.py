@@ -19,6 +19,7 @@ from model.catalog.mail_queue import QUEUE_TABLES
 from model.schema.keyspace import Schema
 from spark_repair.session import SparkSettings, session_for_a_command
 from tests.bench import (
+    checking,
     mending,
     population,
     queue_delays,
@@ -57,6 +58,8 @@ def main() -> None:
             results["schema"] = _schema(contact)
         if not arguments.only or arguments.only == "queue":
             results |= _queue(contact, arguments.mails)
+        if not arguments.only or arguments.only == "check":
+            results["check"] = _check(contact, min(arguments.messages, checking.MESSAGES))
         if not arguments.only or arguments.only == "scanning":
             results |= _spark(contact, arguments.messages)
     RESULTS.parent.mkdir(exist_ok=True)
@@ -69,7 +72,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--messages", type=int, default=1_000_000, help="the larger of the two sizes that are checked")
     parser.add_argument("--writes", type=int, default=2_000, help="messages that the store adds and flags per round")
     parser.add_argument("--mails", type=int, default=1_000_000, help="mails that have gone through the largest queue")
-    parser.add_argument("--only", choices=["writing", "schema", "queue", "scanning"], help="a part only")
+    parser.add_argument("--only", choices=["writing", "schema", "queue", "check", "scanning"], help="a part only")
     return parser.parse_args()
 
 
@@ -151,6 +154,17 @@ def _spark(contact: Contact, messages: int) -> dict[str, Any]:
         "walk": {"per_second": round(walk, 1), "check_per_second": round(check, 1), "times": round(check / walk, 2)},
         "growth": {"messages": large / small, "time": round(grown, 2)},
     }
+
+
+def _check(contact: Contact, messages: int) -> list[dict[str, Any]]:
+    print(f"== A check of {messages:,} messages as James left them: the whole command, engines in turn")
+    checking.populate(contact, "bench_check", messages)
+    measured = checking.measure(contact, "bench_check")
+    for one in measured:
+        print(one)
+    with connect(contact) as cluster:
+        dropped(cluster, ("bench_check",))
+    return checking.as_json(measured)
 
 
 @contextmanager

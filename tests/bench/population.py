@@ -1,12 +1,17 @@
-"""A mail keyspace of any size, sound in every projection, written by Spark in a minute per million messages.
+"""A mail keyspace of any size, written by Spark in a minute per million messages: sound, or worn as one of James was.
 
-Every row follows from the message's number alone, so two populations of one size are equal.
+Every row follows from the message's number alone, so two populations of one size are equal. Run as a program it fills
+a keyspace that stays: `python -m tests.bench.population HOST:PORT KEYSPACE MESSAGES [worn]`.
 """
+
+import sys
+from collections.abc import Sequence
+from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from cql.driver.contact import Contact
+from cql.driver.session import Contact, connect
 from model.catalog.mail import (
     APPLICABLE_FLAG,
     FIRST_UNSEEN,
@@ -19,34 +24,57 @@ from model.catalog.mail import (
 )
 from model.schema.table import Table
 from spark_repair.connector import contact_options
+from spark_repair.session import SparkSettings, session_for_a_command
+from tests.support.james import create_james
+from tests.support.keyspaces import dropped
 
 MESSAGES_PER_MAILBOX = 1_000
 _BORN = 1_700_000_000  # seconds since 1970: the first message's date
 
+LEAKS: Final = 8_615
+STRAYS: Final = 7
+"""Wrong rows in each of the three filters: missing in firstUnseen, too many in the others."""
+WRONG_COUNTERS: Final = 17
+WORN: Final = {
+    "messageV3": {"LEAK": LEAKS},
+    "firstUnseen": {"PROJECT": STRAYS},
+    "messageDeleted": {"WITHDRAW": STRAYS},
+    "mailboxRecents": {"WITHDRAW": STRAYS},
+    "mailboxCounters": {"AMEND": WRONG_COUNTERS},
+}
+"""What a check finds in a worn population: as much as was found where James 3.8.1 had written 206,943 messages."""
 
-def populate(session: SparkSession, contact: Contact, keyspace: str, messages: int) -> None:
-    """Write so many messages and everything that follows from them."""
-    truth = truths(session, messages)
-    put = _Writer(session, contact, keyspace)
+
+def populate(session: SparkSession, contact: Contact, keyspace: str, messages: int, *, worn: bool = False) -> None:
+    """Write so many messages and everything that follows from them.
+
+    A worn population has three messages in four unseen, as James's had, and the damages of `WORN`.
+    """
+    truth, put = truths(range(messages), session, unseen=worn), _Writer(session, contact, keyspace)
+    content = truth.union(truths(range(messages, messages + LEAKS), session)) if worn else truth
+    stray = sf.expr(f"id % {MESSAGES_PER_MAILBOX} = 1 and id < {STRAYS * MESSAGES_PER_MAILBOX}") & sf.lit(worn)
     put(truth, IMAP_UID)
     put(truth, MESSAGE_ID)
-    put(truth.withColumn("bodycontent", sf.col("headercontent")), MESSAGE_V3)
-    put(truth.where("not flagseen"), FIRST_UNSEEN)
-    put(truth.where("flagdeleted"), MESSAGE_DELETED)
-    put(truth.where("flagrecent").withColumn("recent_mesage_uid", sf.col("uid")), MAILBOX_RECENTS)
+    put(content.withColumn("bodycontent", sf.col("headercontent")), MESSAGE_V3)
+    put(truth.where(~sf.col("flagseen") & ~stray), FIRST_UNSEEN)
+    put(truth.where(sf.col("flagdeleted") | stray), MESSAGE_DELETED)
+    put(truth.where(sf.col("flagrecent") | stray).withColumn("recent_mesage_uid", sf.col("uid")), MAILBOX_RECENTS)
     labels = sf.array_distinct(sf.flatten(sf.collect_set("userflags"))).alias("userflags")
     put(truth.where("userflags is not null").groupBy("mailboxid").agg(labels), APPLICABLE_FLAG)
     unseen = sf.sum(sf.expr("cast(not flagseen as bigint)")).alias("unseen")
-    put(truth.groupBy("mailboxid").agg(sf.count("*").alias("count"), unseen), MAILBOX_COUNTERS)
+    wrong = (sf.min("id") < WRONG_COUNTERS * MESSAGES_PER_MAILBOX) & sf.lit(worn)
+    count = (sf.count("*") + wrong.cast("bigint")).alias("count")
+    put(truth.groupBy("mailboxid").agg(count, unseen), MAILBOX_COUNTERS)
 
 
-def truths(session: SparkSession, messages: int) -> DataFrame:
-    """The rows of imapUidTable."""
+def truths(numbers: range, session: SparkSession, *, unseen: bool = False) -> DataFrame:
+    """The rows of imapUidTable, each with its number; one message in four is unseen, or three are."""
     number = sf.col("id")
     uid = number % MESSAGES_PER_MAILBOX + 1
     date = sf.timestamp_seconds(sf.lit(_BORN) + number)
     labels = sf.array(sf.lit("$Forwarded"), sf.lit("Junk"))
-    return session.range(0, messages, 1, 8).select(
+    return session.range(numbers.start, numbers.stop, 1, 8).select(
+        number,
         _uuid("message", number).alias("messageid"),
         _uuid("message", number).alias("threadid"),
         _uuid("mailbox", sf.floor(number / MESSAGES_PER_MAILBOX)).alias("mailboxid"),
@@ -57,7 +85,7 @@ def truths(session: SparkSession, messages: int) -> DataFrame:
         sf.lit(False).alias("flagdraft"),
         (number % 7 == 0).alias("flagflagged"),
         (number % 20 == 0).alias("flagrecent"),
-        (number % 4 != 0).alias("flagseen"),
+        ((number % 4 == 0) == sf.lit(unseen)).alias("flagseen"),
         sf.when(number % 10 == 0, labels).alias("userflags"),
         date.alias("internaldate"),
         date.alias("save_date"),
@@ -86,9 +114,25 @@ class _Writer:
 
 
 def _uuid(kind: str, number: Column) -> Column:
-    """A version-1 UUID that follows from the number."""
+    """A version-1 UUID of the year 2023 or so that follows from the number."""
     digits = sf.md5(sf.concat(sf.lit(kind), number.cast("string")))
-    parts = ((1, 8, ""), (9, 4, ""), (14, 3, "1"), (18, 3, "8"), (21, 12, ""))
+    parts = ((1, 8, ""), (9, 4, ""), (14, 0, "11ed"), (18, 3, "8"), (21, 12, ""))
     return sf.concat_ws(
         "-", *(sf.concat(sf.lit(lead), sf.substring(digits, start, length)) for start, length, lead in parts)
     )
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Fill a new keyspace that James's classes can work on as well as ours."""
+    address, keyspace, messages, *worn = arguments
+    host, _, port = address.rpartition(":")
+    contact = Contact(hosts=(host,), port=int(port))
+    with connect(contact) as cluster:
+        dropped(cluster, (keyspace,))
+        create_james(cluster, keyspace)
+    with session_for_a_command(SparkSettings(master="local[2]")) as session:
+        populate(session, contact, keyspace, int(messages), worn=bool(worn))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,94 @@
+"""A whole `check messages` as a person runs it, on the messages of a James that has been at work for a while.
+
+Each command is a process of its own, and the engines take turns. What they find is asserted.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any, Final
+
+import psutil
+
+from cql.driver.session import Contact
+from model.errors import ExitCode
+from tests.bench.population import WORN
+
+MESSAGES: Final = 200_000
+ROUNDS: Final = 3
+LANES: Final[Mapping[str, str]] = {
+    "check, Spark": "check messages --delay 0 --no-writers --engine spark",
+    "check, local": "check messages --delay 0 --no-writers --engine local",
+    "dry run, leaks too, local": "repair messages --delay 0 --engine local --dry-run --no-writers --leaks collect",
+}
+"""Without writers nobody waits between two looks at a counter. The dry run looks again at every leak too."""
+
+_LOOK_SECONDS: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Medians of the rounds of one lane.
+
+    Attributes:
+        cpu_seconds: of the command with its children, without the server.
+        stages: seconds by the stages of the command's JSON.
+    """
+
+    lane: str
+    seconds: float
+    cpu_seconds: float
+    stages: Mapping[str, float]
+
+    def __str__(self) -> str:
+        stages = ", ".join(f"{name} {seconds:.1f}" for name, seconds in self.stages.items())
+        return f"{self.lane:26} {self.seconds:5.1f} s, CPU {self.cpu_seconds:5.1f} s: {stages}"
+
+
+def populate(contact: Contact, keyspace: str, messages: int) -> None:
+    """Write a worn population; in a process of its own, so that no JVM of ours stands by while others are measured."""
+    address = f"{contact.hosts[0]}:{contact.port}"
+    command = [sys.executable, "-m", "tests.bench.population", address, keyspace, str(messages), "worn"]
+    subprocess.run(command, check=True)
+
+
+def measure(contact: Contact, keyspace: str) -> list[Checked]:
+    """Run the lanes in turn."""
+    place = ["--host", contact.hosts[0], "--port", str(contact.port), "--keyspace", keyspace, "--json"]
+    runs = [_run(lane, [*command.split(), *place]) for _ in range(ROUNDS) for lane, command in LANES.items()]
+    return [_median([one for one in runs if one.lane == lane]) for lane in LANES]
+
+
+def as_json(measured: Sequence[Checked]) -> list[dict[str, Any]]:
+    return [asdict(one) for one in measured]
+
+
+def _run(lane: str, arguments: Sequence[str]) -> Checked:
+    began = time.perf_counter()
+    with psutil.Popen([sys.executable, "-m", "mailmend", *arguments], stdout=subprocess.PIPE) as process:
+        cpu = dict[int, float]()
+        while process.poll() is None:
+            for one in (process, *process.children(recursive=True)):
+                try:
+                    cpu[one.pid] = sum(one.cpu_times()[:2])
+                except psutil.Error:
+                    continue
+            time.sleep(_LOOK_SECONDS)
+        seconds = time.perf_counter() - began
+        result = json.loads(process.stdout.read())
+    assert process.returncode in (ExitCode.FINE, ExitCode.DRIFT), result
+    assert result["findings"] == WORN, result["findings"]
+    return Checked(lane, seconds, sum(cpu.values()), result["seconds"])
+
+
+def _median(runs: Sequence[Checked]) -> Checked:
+    return Checked(
+        runs[0].lane,
+        round(median(one.seconds for one in runs), 1),
+        round(median(one.cpu_seconds for one in runs), 1),
+        {stage: round(median(one.stages[stage] for one in runs), 1) for stage in runs[0].stages},
+    )
