@@ -140,7 +140,7 @@ def _spark(contact: Contact, messages: int) -> dict[str, Any]:
             print(f"{mended.fixes:,} fixes in {mended.seconds:.1f} s: {mended.per_second:,.0f}/s")
         with _populated(cluster, session, large) as place:
             sizes.append(_scanned(place))
-            walk = scanning.walk_per_second(place)
+            walk = scanning.walk_per_second(cluster.keyspace(place.name), place.family)
     check = large / sizes[-1].check_seconds
     print(
         f"A walk with point reads: {walk:,.0f} messages/s; the check: {check:,.0f}/s = {check / walk:.1f} x as many "
@@ -156,15 +156,18 @@ def _spark(contact: Contact, messages: int) -> dict[str, Any]:
     }
 
 
-def _check(contact: Contact, messages: int) -> list[dict[str, Any]]:
+def _check(contact: Contact, messages: int) -> dict[str, Any]:
     print(f"== A check of {messages:,} messages as James left them: the whole command, engines in turn")
     checking.populate(contact, "bench_check", messages)
     measured = checking.measure(contact, "bench_check")
     for one in measured:
         print(one)
+    peers = checking.beside(contact, "bench_check", messages)
+    for peer in peers:
+        print(peer)
     with connect(contact) as cluster:
         dropped(cluster, ("bench_check",))
-    return checking.as_json(measured)
+    return {"lanes": checking.as_json(measured), "beside": checking.as_json(peers)}
 
 
 @contextmanager

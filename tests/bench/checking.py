@@ -1,6 +1,7 @@
 """A whole `check messages` as a person runs it, on the messages of a James that has been at work for a while.
 
-Each command is a process of its own, and the engines take turns. What they find is asserted.
+Each command is a process of its own, and the engines take turns. What they find is asserted. Beside them stand James's
+own task, where its classes are to be had, and a walk that reads as James does; both know only two of the tables.
 """
 
 import json
@@ -14,9 +15,11 @@ from typing import Any, Final
 
 import psutil
 
-from cql.driver.session import Contact
+from cql.driver.session import Contact, connect
 from model.errors import ExitCode
+from tests.bench.james_repair import SAMPLE_SECONDS, SECONDS_MAX, SHIPPED, UNTHROTTLED, james_per_second
 from tests.bench.population import WORN
+from tests.bench.scanning import family_of, walk_per_second
 
 MESSAGES: Final = 200_000
 ROUNDS: Final = 3
@@ -49,6 +52,22 @@ class Checked:
         return f"{self.lane:26} {self.seconds:5.1f} s, CPU {self.cpu_seconds:5.1f} s: {stages}"
 
 
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Another way to compare the two tables.
+
+    Attributes:
+        seconds: for all messages, by that rate.
+    """
+
+    name: str
+    per_second: float
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.name:26} {self.seconds:5.0f} s for its two tables: {self.per_second:,.0f} messages/s"
+
+
 def populate(contact: Contact, keyspace: str, messages: int) -> None:
     """Write a worn population; in a process of its own, so that no JVM of ours stands by while others are measured."""
     address = f"{contact.hosts[0]}:{contact.port}"
@@ -63,7 +82,18 @@ def measure(contact: Contact, keyspace: str) -> list[Checked]:
     return [_median([one for one in runs if one.lane == lane]) for lane in LANES]
 
 
-def as_json(measured: Sequence[Checked]) -> list[dict[str, Any]]:
+def beside(contact: Contact, keyspace: str, messages: int) -> list[Peer]:
+    """The walk; James unthrottled and, for half a minute, as he is shipped."""
+    with connect(contact) as cluster:
+        walk = walk_per_second(cluster.keyspace(keyspace), family_of(cluster, keyspace))
+    peers = [Peer("a walk with point reads", walk, messages / walk)]
+    for name, pace, seconds in (("unthrottled", UNTHROTTLED, SECONDS_MAX), ("as shipped", SHIPPED, SAMPLE_SECONDS)):
+        if rate := james_per_second(contact, keyspace, pace, seconds):
+            peers.append(Peer(f"James's task, {name}", rate, messages / rate))
+    return peers
+
+
+def as_json(measured: Sequence[Checked | Peer]) -> list[dict[str, Any]]:
     return [asdict(one) for one in measured]
 
 

@@ -14,6 +14,7 @@ from cql.driver.session import CassandraCluster
 from cql.introspect import live_schema
 from model.catalog.mail import MESSAGES
 from model.operations import Level, Read, Scan
+from model.ports import Tables
 from model.projections.binding import bind
 from model.projections.family import Family
 from repair.mending.engine import RepairSettings
@@ -55,14 +56,18 @@ class Keyspace:
 
     @property
     def family(self) -> Family:
-        """What follows from the truth, as it is live."""
-        (family,) = bind(self.name, live_schema(self.cluster, self.name), (MESSAGES,))
-        return family
+        return family_of(self.cluster, self.name)
 
     @property
     def engine(self) -> SparkEngine:
         """What checks it."""
         return SparkEngine(self.session, self.cluster.contact, self.name)
+
+
+def family_of(cluster: CassandraCluster, keyspace: str) -> Family:
+    """What follows from the truth, as it is live."""
+    (family,) = bind(keyspace, live_schema(cluster, keyspace), (MESSAGES,))
+    return family
 
 
 def scan(place: Keyspace) -> Scanned:
@@ -78,12 +83,11 @@ def scan(place: Keyspace) -> Scanned:
     return Scanned(place.messages, median(checks[1:]), median(bare[1:]), heap_mib, rss_mib)
 
 
-def walk_per_second(place: Keyspace) -> float:
+def walk_per_second(mail: Tables, family: Family) -> float:
     """Messages a second when each row of either table is looked up in the other one, as many in flight as fit.
 
     Both passes over a sample; the rate does not depend on how many are left.
     """
-    family, mail = place.family, place.cluster.keyspace(place.name)
     mirror, truth = family.mirror.table, family.truth
     rows = list(islice(mail.scan(Scan(mirror, mirror.names)), WALKED))
     passes = (

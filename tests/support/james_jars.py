@@ -1,4 +1,4 @@
-"""The classes of James's mail queue, from the public Maven repository: pinned and fetched as Cassandra's are."""
+"""The classes of James's mail queue and repair, from the public Maven repository: pinned and fetched as Cassandra's."""
 
 import os
 from pathlib import Path
@@ -29,7 +29,18 @@ PROGRAM: Final = JarProgram(
 """The queue, the blobs in Cassandra, and what puts James's classes together and prints what they log."""
 
 
-def james_command() -> tuple[Path, str]:
+REPAIR: Final = JarProgram(
+    "the mailbox of James",
+    "3.8.1",
+    (17, 21),
+    _JAMES,
+    "apache-james-mailbox-cassandra",
+    beside=(("org.slf4j", "slf4j-simple", "2.0.6"),),
+)
+"""What repairs James's message tables."""
+
+
+def james_command(program: JarProgram = PROGRAM) -> tuple[Path, str]:
     """The Java, and the class path.
 
     Raises:
@@ -37,6 +48,6 @@ def james_command() -> tuple[Path, str]:
         LocalServerError: the jars cannot be fetched, or are not the ones that were tested.
     """
     machine = Machine.of_this_user()
-    java = find_java(PROGRAM, os.environ)
-    store = JarStore(machine.cache / PROGRAM.module, machine.environment, machine.progress, PINNED)
-    return java.executable, os.pathsep.join(map(str, store.jars(PROGRAM, java)))
+    java = find_java(program, os.environ)
+    store = JarStore(machine.cache / program.module, machine.environment, machine.progress, PINNED)
+    return java.executable, os.pathsep.join(map(str, store.jars(program, java)))
