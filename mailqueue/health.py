@@ -163,9 +163,9 @@ def _of_broker(figures: QueueFigures) -> Iterator[HealthReason]:
 
 MARKS_STAY: Final = (
     "deletedMailsV2 has no time to live here: the marks of removed mails stay, and the table grows. They are needed "
-    "while the broker may deliver such a mail; no command removes them yet."
+    "while the broker may deliver such a mail. Once it cannot: mailmend repair queues --marks empty --dry-run"
 )
-"""What a person is told of marks that never expire: no fault of the queue, and nothing to be done now."""
+"""What a person is told of marks that never expire: no fault of the queue."""
 
 
 def days(span: timedelta) -> str:

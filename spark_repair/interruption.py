@@ -36,8 +36,7 @@ def ended_when_interrupted(session: SparkSession) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        if not is_over(session):
-            _end(session)
+        end_session(session)
         raise
 
 
@@ -47,8 +46,10 @@ def is_over(session: SparkSession) -> bool:
     return process is not None and process.poll() is not None
 
 
-def _end(session: SparkSession) -> None:
-    """The interrupted thread cannot call Java any more: it may be amid a call. Another one can."""
+def end_session(session: SparkSession) -> None:
+    """End its jobs, and the JVM where it is ours; another thread asks, as this one may be amid a call to Java."""
+    if is_over(session):
+        return
     process = _jvm_process(session)
     thread = threading.Thread(target=_stop, args=(session, process is not None), name="mailmend-stop", daemon=True)
     thread.start()

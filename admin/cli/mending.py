@@ -7,10 +7,12 @@ import click
 
 from admin.cli.command import JSON, Command, CommandGroup
 from admin.cli.completion import completed_runs
-from admin.cli.kinds import DELAY, KEEP, SPARK_SETTING, VERDICTS, duration_text
+from admin.cli.kinds import DELAY, KEEP, SPARK_SETTING, VERDICTS, Duration, duration_text
 from admin.cli.options import CONNECTION, FINDINGS, REPORT, flag, option
+from admin.cli.queue_options import AGE_MAX, queue_settings, unless
 from model.catalog.ledger import KEEP as KEEP_DEFAULT
 from model.operations import Level
+from model.queue.cleanup import MarksRule
 from repair.clock import MARGIN_SECONDS, SKEW_SECONDS
 
 _ENGINES: Final = ("auto", "spark", "local")
@@ -81,13 +83,14 @@ _REPAIR_EXITS: Final = (
 CHECK: Final = Command(
     name="check",
     summary="Find drift, without writing anything.",
-    about="""WHAT is `messages` (the tables that follow from the source of truth, imapUidTable) or `all` (the paths of
-    mailboxes too; the default). Every table is read once. What looks wrong is looked at again by key after the delay;
-    only what is still wrong is drift.""",
-    service="admin.services.mending:check",
-    present="admin.present.mending:document_of",
+    about="""WHAT is `messages` (the tables that follow from the source of truth, imapUidTable), `all` (the paths of
+    mailboxes too; the default), or `queues` (rows and marks of all mail queues: what `repair queues` would clean).
+    Every table is read once. What looks wrong is looked at again after the delay; only what is still wrong is
+    drift.""",
+    service="admin.services.queue.cleanup:check",
+    present="admin.present.queue_cleanup:check_document",
     options=(
-        click.Argument(["what"], type=click.Choice(["messages", "all"]), default="all"),
+        click.Argument(["what"], type=click.Choice(["messages", "queues", "all"]), default="all"),
         *_TIMING,
         _COUNTERS_AT_ONCE,
         flag("--no-recheck", "Report raw suspects, without waiting and looking again."),
@@ -98,6 +101,7 @@ CHECK: Final = Command(
     examples="""
         mailmend check                                     every denormalised table of the keyspace
         mailmend check messages --engine local             without Spark
+        mailmend check queues                              what the sweep of the queues has left
         mailmend check --report drift.html --findings drift.jsonl
         mailmend check --no-recheck --json | jq .findings  raw suspects, at once""",
     exits="0 no drift (leaks are reported and do not count), 1 confirmed drift, 2 wrong use, 3 some suspects could not "
@@ -196,8 +200,54 @@ _REPAIR_LAGS: Final = Command(
     exits=_REPAIR_EXITS,
 )
 
+_REPAIR_QUEUES: Final = Command(
+    name="queues",
+    summary="Remove what the sweep of the mail queues has left.",
+    about="""Of every queue of the keyspace: rows of finished mails in slices that nobody browses, also before the
+    content start, where no sweep looks; their blobs; starts that could move on. Both tables are read whole, twice, the
+    delay apart; a partition goes only if it was finished both times, and nothing goes that was written after the first
+    look began. James, workers and sweeps may run meanwhile. Mails that wait are never touched. Removed rows do not
+    come back: begin with --dry-run.
+
+    Marks hide what the broker may still deliver. Where they have no time to live (tables that James made) they stay,
+    unless --marks says what proves that no delivery needs them: `empty`, the broker holds no message of the queue at
+    either look, and nothing waits or is delayed; or `old`, no message at the broker is older than --marks-age.""",
+    service="admin.services.queue.cleanup:repair_queues",
+    present="admin.present.queue_cleanup:cleanup_document",
+    options=(
+        *_TIMING,
+        flag("--dry-run", "Look twice, say what would be removed, write nothing."),
+        option(
+            "--marks",
+            "Which marks without a row go, where marks never expire.",
+            type=click.Choice([one.value for one in MarksRule]),
+            default=MarksRule.KEEP.value,
+        ),
+        option("--marks-age", "With --marks old: only marks written longer ago.", type=Duration(AGE_MAX, zero=False)),
+        flag("--no-blobs", "Leave the blobs of removed rows: for stores whose ids are shared."),
+        *(one for one in _WRITING if one.name != "no_writers"),
+        *(one for one in _SCANNING if one.name not in {"torn", "without"}),
+    ),
+    shared=(
+        queue_settings(
+            broker=lambda given: given["marks"] == MarksRule.EMPTY.value,
+            blobs=unless("dry_run", "no_blobs"),
+            named=False,
+        ),
+    ),
+    examples="""
+        mailmend repair queues --dry-run                      what would be removed
+        mailmend repair queues
+        mailmend repair queues --marks empty --dry-run        may marks go too? Stop what enqueues first
+        mailmend repair queues --marks old --marks-age 30d    no message at the broker is older than 30 days""",
+    exits="0 nothing is left to clean (marks without a row do not count), 1 something is left (after --dry-run: there "
+    "is something), 2 wrong use, 3 some partitions could not be removed, 4 cannot reach; the same command goes on.",
+)
+
 REPAIR: Final = CommandGroup(
-    name="repair", summary="Mend drift: messages, or journalled lags.", commands=(_REPAIR_MESSAGES, _REPAIR_LAGS)
+    name="repair",
+    summary="Mend drift: messages, journalled lags, what queues have left.",
+    commands=(_REPAIR_MESSAGES, _REPAIR_LAGS, _REPAIR_QUEUES),
 )
 
 UNDO: Final = Command(

@@ -21,13 +21,16 @@ from cql.applying import ensure_ledger
 from cql.driver.contact import Contact
 from cql.introspect import keyspace_exists, live_schema
 from cql.memory import MemoryTables
+from mailqueue.maintenance.cleanup_scan import LocalQueueScanner, QueueScanner
 from model.catalog.ledger import KEEP
 from model.catalog.mail import FAMILIES, MESSAGES
 from model.errors import BadSettings, JavaMissing, UnknownRun
+from model.operations import Level
 from model.ports import Progress
 from model.projections.binding import Bound, bound, left_out
 from model.projections.family import Family
 from model.schema.sizes import TableSize
+from model.schema.table import Table
 from repair.clock import SystemClock, Timing
 from repair.decisions.engines import EngineChoice, choose_engine, estimated_rows
 from repair.ledger.lags import LagJournal, Spool
@@ -196,20 +199,40 @@ def _engine(opened: OpenCluster, wanted: EngineWanted, ledger: Ledger, *, writes
     if wanted.name == "local":
         yield LocalEngine(opened.mail, ledger, opened.clock)
         return
-    session = import_or_name_extra("spark_repair.session")
     spark = import_or_name_extra("spark_repair.message_inconsistencies")
-    master = wanted.master or "local[*]"
-    settings = session.SparkSettings(master, java_home=_java_home_of_spark(), options=wanted.spark_conf)
     ledger_keyspace = opened.connection.ledger_keyspace if writes else None
-    with session.session_for_a_command(settings) as started:
+    with _spark(wanted) as started:
         yield spark.SparkEngine(started, contact_of(opened.connection), opened.mail.name, ledger_keyspace, ledger.keep)
 
 
-def chosen_engine(opened: OpenCluster, wanted: EngineWanted) -> EngineChoice:
-    """The engine of a scan of the whole keyspace; only `auto` asks the nodes how large it is."""
+@contextmanager
+def _spark(wanted: EngineWanted) -> Iterator[Any]:
+    session = import_or_name_extra("spark_repair.session")
+    master = wanted.master or "local[*]"
+    settings = session.SparkSettings(master, java_home=_java_home_of_spark(), options=wanted.spark_conf)
+    with session.session_for_a_command(settings) as started:
+        yield started
+
+
+@contextmanager
+def queue_scanner(
+    opened: OpenCluster, wanted: EngineWanted, level: Level, rows_per_second: int | None
+) -> Iterator[QueueScanner]:
+    """What reads the tables of all queues whole."""
+    if wanted.name == "local":
+        yield LocalQueueScanner(opened.mail, opened.clock, level, rows_per_second)
+        return
+    cleanup = import_or_name_extra("spark_repair.queue_cleanup")
+    with _spark(wanted) as started:
+        contact = contact_of(opened.connection)
+        yield cleanup.SparkQueueScanner(started, contact, opened.mail.name, level, rows_per_second)
+
+
+def chosen_engine(opened: OpenCluster, wanted: EngineWanted, largest: Table = MESSAGES.truth) -> EngineChoice:
+    """The engine of a scan of the whole keyspace; only `auto` asks the nodes how large that table is."""
 
     def rows() -> int | None:
-        return estimated_rows(opened.sizes().get(MESSAGES.truth.name))
+        return estimated_rows(opened.sizes().get(largest.name))
 
     return choose_engine(wanted.name, wanted.of_spark, rows, _lacking_for_spark)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 from admin.event_loop import run_async
 from admin.extras import import_or_name_extra
 from admin.settings import BlobsSettings, ConnectionSettings, QueueSettings, Store
-from admin.wiring.cluster import open_cluster
+from admin.wiring.cluster import OpenCluster, open_cluster
 from cql.driver.asynchronous import AsyncKeyspace
 from cql.introspect import live_schema
 from mailqueue.blobs.stores import content_of
@@ -48,11 +48,13 @@ class QueueConnections:
     """The tables, the broker and the blob store of a keyspace's queues, and the clock.
 
     Attributes:
+        cluster: what the tables are part of.
         schema: the live keyspace.
         own: which of our own tables it has.
     """
 
     settings: QueueSettings
+    cluster: OpenCluster
     schema: Schema
     own: OwnTables
     tables: AsyncTables
@@ -111,7 +113,7 @@ def with_queues(settings: QueueSettings, carry_out: Callable[[QueueConnections],
             broker = broker_behind(settings.broker, clock) if settings.broker else cast("Broker", _NO_BROKER)
             blobs = blobs_behind(settings.blobs, tables, clock) if settings.blobs else cast("Blobs", _NO_BLOBS)
             try:
-                return await carry_out(QueueConnections(settings, schema, own, tables, broker, blobs, clock))
+                return await carry_out(QueueConnections(settings, opened, schema, own, tables, broker, blobs, clock))
             finally:
                 if settings.broker:
                     await broker.close()

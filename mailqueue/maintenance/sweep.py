@@ -174,8 +174,12 @@ class Sweeper:
         )
 
     async def _moved(self, queue: QueueName, slicing: Slicing, *, dry_run: bool) -> Moved:
-        starts, found = self._view.starts, await self._found(queue, slicing)
-        if dry_run or found.before is None or found.after is None:
+        found = await self._found(queue, slicing)
+        return found if dry_run else await self.advance(queue, found, slicing)
+
+    async def advance(self, queue: QueueName, found: Moved, slicing: Slicing) -> Moved:
+        """Move the browse start to where it was found to belong, unless the queue is cut in another way by now."""
+        if found.before is None or found.after is None:
             return found
         if found.back:
             _LOG.warning(
@@ -187,8 +191,8 @@ class Sweeper:
         await self._note_lapse(queue, found.before, found.state.swept_at, slicing)
         if await self._view.slicing() != slicing:  # there may be slices between those that were read
             return Moved(found.before, found.before, found.back)
-        after = await starts.advance_browse_start(queue, found.before, found.after)
-        await starts.remember(queue, furthest=after)
+        after = await self._view.starts.advance_browse_start(queue, found.before, found.after)
+        await self._view.starts.remember(queue, furthest=after)
         self._view.starts_seen[queue] = after
         if after > found.before:
             self._view.counts.add(QueueCount.BROWSE_START_MOVED, queue)

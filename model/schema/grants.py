@@ -190,13 +190,13 @@ ADVISER = Role(
 )
 QUEUE_READER = Role(
     "queue_reader",
-    "queue list, size, browse and most dry runs: who waits, from whom and to whom, but no content",
+    "queue list, size, browse, check queues, most dry runs: who waits, from whom and to whom, no content",
     (Need(GrantScope.MAIL, _READS, QUEUED),),
     only_with=ENQUEUED_MAILS.name,
 )
 QUEUE = Role(
     "queue",
-    "workers of the mail queue, and every other command of it",
+    "workers of the mail queue, every other command of it; with repairer: repair queues",
     (Need(GrantScope.MAIL, _BOTH, QUEUED),),
     only_with=ENQUEUED_MAILS.name,
 )

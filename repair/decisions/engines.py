@@ -41,7 +41,7 @@ def choose_engine(
     if given is not None:
         return EngineChoice("spark", given)
     about = rows()
-    size = "of unknown size" if about is None else f"about {about:,} rows of truth"
+    size = "of unknown size" if about is None else f"about {about:,} rows"
     if about is not None and about < SPARK_ROWS_MIN:
         return EngineChoice("local", f"{size}, Spark pays from {SPARK_ROWS_MIN:,}")
     if lack := lacking():

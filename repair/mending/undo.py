@@ -30,6 +30,7 @@ from repair.mending.fixer import BATCH_SUSPECTS, Mending, SecondLook
 from repair.mending.limits import Breaker
 from repair.mending.runner import RepairResult, Sink, lease_name, recorded
 
+_NOT_UNDONE = frozenset({"repair queues"})
 USED_SINCE = Reason(Why.USED_SINCE)
 
 
@@ -63,7 +64,7 @@ def undo(settings: UndoSettings, tools: UndoTools, sink: Sink) -> RepairResult:
 
     Raises:
         UnknownRun: the ledger has no such run.
-        WrongUse: it was a run of another keyspace.
+        WrongUse: it was a run of another keyspace, or one that kept no before-images.
         LeaseHeld: a repair of the keyspace is running.
     """
     undone = tools.ledger.get(settings.run)
@@ -71,6 +72,11 @@ def undo(settings: UndoSettings, tools: UndoTools, sink: Sink) -> RepairResult:
         raise WrongUse(
             f"run {undone.id} belongs to keyspace {undone.keyspace!r}, not to {settings.keyspace!r}",
             mend=f"Give --keyspace {undone.keyspace}.",
+        )
+    if undone.command in _NOT_UNDONE:
+        raise WrongUse(
+            f"run {undone.id} was `mailmend {undone.command}`: it removes what is finished, and keeps no images of it",
+            mend="A mail that an operator removed comes back with: mailmend queue restore FILE",
         )
     result = RepairResult(settings.keyspace, "undo")
     if settings.dry_run:

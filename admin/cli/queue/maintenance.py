@@ -39,10 +39,10 @@ SWEEP: Final = Command(
     summary="Move the browse start, and clean up behind it.",
     about="""Only slices without any unmarked mail are cleaned; a mail that is found there all the same is put where
     listings see it, and published again. Marks stay, so nothing that was deleted comes back. They expire by
-    themselves, but not in tables that James made, which have no time to live: there they stay until a cleanup of marks,
-    which is still to come. Mails that would expire soon are renewed. The first 15 minutes, and at least a slice, are
-    never touched. Consumers sweep now and then by themselves: this is for queues in which little happens, and for who
-    does not want to wait.""",
+    themselves, but not in tables that James made, which have no time to live: there they stay until `mailmend repair
+    queues --marks` removes them. Mails that would expire soon are renewed. The first 15 minutes, and at least a slice,
+    are never touched. Consumers sweep now and then by themselves: this is for queues in which little happens, and for
+    who does not want to wait.""",
     service="admin.services.queue.maintenance:sweep",
     present="admin.present.queue_maintenance:sweep_document",
     options=(QUEUE_ARGUMENT, flag("--move-only", "Only move the browse start."), DRY_RUN),

@@ -254,7 +254,7 @@ class TestEngine:
         mail.lose_projection(mail.truths[0])
         cluster.rows_recorded = 6
         cluster.clock.advance(1)
-        why = "about 6 rows of truth, Spark pays from 1,000,000"
+        why = "about 6 rows, Spark pays from 1,000,000"
 
         checked = mailmend("check", "--delay", "0", "--json")
         next_line = mailmend("check", "--delay", "0").out.splitlines()[-1]

@@ -124,13 +124,13 @@ class TestEngines:
     @pytest.mark.parametrize(
         ("rows", "without", "chosen"),
         [
-            (999_999, None, "local: about 999,999 rows of truth, Spark pays from 1,000,000"),
-            (1_000_000, None, "spark: about 1,000,000 rows of truth, Spark pays from 1,000,000"),
-            (1_000_000, "pyspark", "local: about 1,000,000 rows of truth, but PySpark is not installed"),
+            (999_999, None, "local: about 999,999 rows, Spark pays from 1,000,000"),
+            (1_000_000, None, "spark: about 1,000,000 rows, Spark pays from 1,000,000"),
+            (1_000_000, "pyspark", "local: about 1,000,000 rows, but PySpark is not installed"),
             (
                 1_000_000,
                 "java",
-                "local: about 1,000,000 rows of truth, but Spark needs Java 17 or 21; there is no Java at all",
+                "local: about 1,000,000 rows, but Spark needs Java 17 or 21; there is no Java at all",
             ),
         ],
     )

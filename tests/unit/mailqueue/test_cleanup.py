@@ -1,0 +1,203 @@
+"""The cleanup of a whole keyspace: what goes, in which order, and that it may end anywhere."""
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import pytest
+
+from mailqueue.maintenance.cleanup import CleanedQueue, CleanupSettings, QueueCleanup
+from mailqueue.maintenance.cleanup_scan import LocalQueueScan, LocalQueueScanner, QueueScanner
+from mailqueue.rabbitmq.codec import row_of
+from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS
+from model.instants import MICROS
+from model.operations import Put
+from model.ports import Progress
+from model.queue.cleanup import MarksRule, QueueDrift
+from model.schema.table import Row
+from tests.support.progress import SilentProgress
+from tests.support.queue_world import Fortune, outlived
+from tests.support.queues import (
+    CONTENT,
+    HOUR,
+    MINUTE,
+    NOON,
+    OF_JAMES,
+    Process,
+    TwinQueue,
+    mail,
+    names_of,
+    queued,
+    twin_queue,
+)
+from tests.unit.mailqueue.test_sweeping import fill, finish
+
+MICROSECOND = timedelta(microseconds=1)
+SETTINGS = CleanupSettings(as_of=0, delay_seconds=60)
+
+
+async def cleaned(
+    twin: TwinQueue,
+    process: Process,
+    settings: CleanupSettings = SETTINGS,
+    *,
+    scanner: QueueScanner | None = None,
+    dry_run: bool = False,
+) -> CleanedQueue:
+    scanner = scanner or LocalQueueScanner(twin.memory, twin.clock)
+    cleanup = QueueCleanup(process.view, scanner, SilentProgress(), twin.blobs, twin.broker)
+    settings = replace(settings, as_of=settings.as_of or twin.clock.micros() - 30 * MICROS)
+    (one,) = await cleanup.run(settings, None if dry_run else process.sweeper)
+    return one
+
+
+def rows_left(twin: TwinQueue) -> int:
+    return len(twin.rows(ENQUEUED_MAILS))
+
+
+async def test_finished_slices_go_and_waiting_mails_stay(twin: TwinQueue, process: Process) -> None:
+    await fill(twin, process, range(6))
+    await finish(process, range(4))
+    one = await cleaned(twin, process)
+    assert (one.rows, rows_left(twin)) == (4, 2)
+    assert (twin.browse_start, twin.content_start) == (NOON + 4 * HOUR, NOON + 4 * HOUR)
+    assert await names_of(process.view.browse(twin.name)) == ["mail-4", "mail-5"]
+    assert queued(0).blobs.body not in twin.blobs.ids
+
+
+async def test_slices_before_the_content_start_go_too(twin: TwinQueue, process: Process) -> None:
+    """The online sweep never sees them."""
+    await fill(twin, process, range(4))
+    await finish(process, range(4))
+    await process.view.starts.advance_browse_start(twin.name, NOON, NOON + 2 * HOUR)
+    await process.view.starts.advance_content_start(twin.name, NOON, NOON + 2 * HOUR)
+    twin.clock.advance(20 * HOUR.total_seconds())
+    one = await cleaned(twin, process)
+    assert (one.rows, rows_left(twin)) == (4, 0)
+
+
+async def test_a_dry_run_tells_the_same_and_writes_nothing(twin: TwinQueue, process: Process) -> None:
+    await fill(twin, process, range(6))
+    await finish(process, range(4))
+    before = twin.rows(ENQUEUED_MAILS)
+    told = await cleaned(twin, process, dry_run=True)
+    assert told.found == {QueueDrift.OVER: 4, QueueDrift.START_BEHIND: 1}
+    assert (twin.rows(ENQUEUED_MAILS), twin.browse_start) == (before, NOON)
+    done = await cleaned(twin, process)
+    assert (done.found, done.over) == (told.found, told.over)
+
+
+@dataclass(slots=True)
+class LateRow:
+    """A scanner; once both scans are done, a slow clock's mail comes into a slice that is over."""
+
+    twin: TwinQueue
+    row: Row
+    scans: int = 0
+
+    def scan(self, progress: Progress) -> LocalQueueScan:
+        found = LocalQueueScanner(self.twin.memory, self.twin.clock).scan(progress)
+        self.scans += 1
+        if self.scans > 1:
+            self.twin.put_row(self.row)
+        return found
+
+    def interrupt(self) -> None:
+        raise AssertionError
+
+
+async def test_a_mail_that_comes_after_the_last_scan_survives_with_its_bytes(twin: TwinQueue, process: Process) -> None:
+    await fill(twin, process, range(4))
+    await finish(process, range(4))
+    twin.clock.advance(20 * HOUR.total_seconds())
+    late = queued(9)
+    await twin.blobs.keep(late.blobs.body, b"content")
+    row = row_of(twin.name, NOON, 0, NOON, late)
+    one = await cleaned(twin, process, scanner=LateRow(twin, row))
+    assert one.left == {QueueDrift.OVER: 1}
+    assert [found["enqueueid"] for found in twin.rows(ENQUEUED_MAILS)] == [late.enqueue_id]
+    assert late.blobs.body in twin.blobs.ids
+
+
+async def test_rows_with_a_stamp_from_the_future_survive_and_are_told(twin: TwinQueue, process: Process) -> None:
+    """Their writer's clock was an hour ahead."""
+    await fill(twin, process, range(2))
+    for row in twin.rows(ENQUEUED_MAILS):
+        twin.memory.write(Put(ENQUEUED_MAILS, row, at=twin.clock.micros() + 30 * HOUR // MICROSECOND))
+    await finish(process, range(2))
+    twin.clock.advance(20 * HOUR.total_seconds())
+    one = await cleaned(twin, process)
+    assert (one.rows, one.left) == (0, {QueueDrift.OVER: 2})
+    assert rows_left(twin) == 2
+
+
+async def test_a_mail_before_the_browse_start_is_told_and_left(twin: TwinQueue, process: Process) -> None:
+    await fill(twin, process, range(4))
+    await finish(process, range(1, 4))
+    twin.put_start(BROWSE_START, NOON + 2 * HOUR)
+    twin.clock.advance(20 * HOUR.total_seconds())
+    one = await cleaned(twin, process)
+    assert one.found[QueueDrift.STRANDED] == 1
+    assert (rows_left(twin), twin.content_start) == (1, NOON)
+
+
+class TestMarks:
+    """In tables of James marks never expire."""
+
+    @pytest.fixture
+    def twin(self) -> TwinQueue:
+        return twin_queue(own=OF_JAMES)
+
+    async def test_they_stay_unless_it_is_said_what_proves_them_useless(
+        self, twin: TwinQueue, process: Process
+    ) -> None:
+        await self._finished(twin, process)
+        one = await cleaned(twin, process)
+        assert (one.marks, len(twin.marked)) == (0, 4)
+        assert "--marks" in str(one.marks_stay)
+
+    async def test_of_a_queue_that_is_empty_at_the_broker_they_go(self, twin: TwinQueue, process: Process) -> None:
+        await self._finished(twin, process)
+        one = await cleaned(twin, process, replace(SETTINGS, marks=MarksRule.EMPTY))
+        assert (one.marks, twin.marked) == (4, set())
+
+    async def test_while_the_broker_holds_a_message_they_stay(self, twin: TwinQueue, process: Process) -> None:
+        await self._finished(twin, process)
+        async with await twin.process() as queue:
+            await queue.enqueue(mail(), CONTENT)
+        one = await cleaned(twin, process, replace(SETTINGS, marks=MarksRule.EMPTY))
+        assert (one.marks, len(twin.marked)) == (0, 4)
+        assert "1 messages" in str(one.marks_stay)
+
+    async def test_a_named_age_spares_the_younger_ones(self, twin: TwinQueue, process: Process) -> None:
+        await fill(twin, process, range(2))
+        await finish(process, range(1))
+        twin.clock.advance(10 * HOUR.total_seconds())
+        await finish(process, range(1, 2))
+        twin.clock.advance(20 * MINUTE.total_seconds())
+        one = await cleaned(twin, process, replace(SETTINGS, marks=MarksRule.OLD, marks_age=timedelta(hours=5)))
+        assert one.rows == 2
+        assert twin.marked == {queued(1).enqueue_id}
+
+    async def test_the_mark_of_a_row_that_stands_stays(self, twin: TwinQueue, process: Process) -> None:
+        """Else its mail would wait again."""
+        await fill(twin, process, range(3))
+        await finish(process, range(2, 3))
+        await cleaned(twin, process, replace(SETTINGS, marks=MarksRule.OLD))
+        assert twin.marked == {queued(2).enqueue_id}
+
+    async def _finished(self, twin: TwinQueue, process: Process) -> None:
+        await fill(twin, process, range(4))
+        await finish(process, range(4))
+        twin.clock.advance(20 * HOUR.total_seconds())
+
+
+@pytest.mark.parametrize("step", range(12))
+async def test_it_may_die_before_any_write_and_the_next_run_completes_it(step: int, twin: TwinQueue) -> None:
+    process = twin.parts()
+    await fill(twin, process, range(6))
+    await finish(process, range(4))
+    doomed = twin.parts(wire=Fortune().dies_before(step))
+    await outlived(cleaned(twin, doomed))
+    assert await names_of(process.view.browse(twin.name)) == ["mail-4", "mail-5"]
+    await cleaned(twin, process)
+    assert (rows_left(twin), twin.browse_start, twin.content_start) == (2, NOON + 4 * HOUR, NOON + 4 * HOUR)
