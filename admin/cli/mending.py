@@ -27,9 +27,10 @@ ROWS_PER_SECOND: Final = option(
 )
 WITHOUT: Final = option(
     "--without",
-    "A column that a live table lacks, or that is not to be touched: neither compared nor written; may be given again.",
+    "A column or a whole denormalised table that the keyspace lacks, or that is not to be touched: neither compared "
+    "nor written; may be given again.",
     multiple=True,
-    metavar="COLUMN",
+    metavar="NAME",
 )
 _SCANNING: Final = (
     option(

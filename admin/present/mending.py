@@ -77,9 +77,10 @@ def counts_json(counts: Mapping[Verdict, int]) -> dict[str, int]:
 
 
 def _body(summary: RepairResult, examples: Sequence[Example], options: str) -> Iterator[Part]:
-    if summary.missing_columns:
-        rows = [(one.table, one.column, _NOT_COMPARED) for one in summary.missing_columns]
-        yield Grid(f"Missing columns in {summary.keyspace}", ("table", "column", "meaning"), rows)
+    if summary.missing_columns or summary.missing_tables:
+        rows = [(table, "all of it", _NOT_LOOKED_AT) for table in summary.missing_tables]
+        rows += [(one.table, one.column, _NOT_COMPARED) for one in summary.missing_columns]
+        yield Grid(f"Missing in {summary.keyspace}", ("table", "column", "meaning"), rows)
     if summary.findings:
         yield _findings(summary)
     if summary.run:
@@ -178,10 +179,11 @@ def next_lines(summary: RepairResult, options: str = "") -> list[str]:
 
 
 _NOT_COMPARED: Final = "the live table lacks it: nothing was compared there, and no repair writes to it"
+_NOT_LOOKED_AT: Final = "the keyspace lacks it: what follows from the source of truth there was not looked at"
 
 
 def _after_check(summary: RepairResult, keyspace: str, asked: str) -> list[str]:
-    if summary.missing_columns:
+    if summary.missing_columns or summary.missing_tables:
         return [f"Next: mailmend schema verify{keyspace} (it names the statement that adds what is missing)"]
     found = _found(summary)
     if any(found[verdict] for verdict in MENDABLE):
@@ -215,6 +217,7 @@ def _details(summary: RepairResult) -> Grid:
         ("failed", f"{summary.failed:,}"),
         *((f"rows of {name}", f"{rows:,}") for name, rows in summary.scanned.items()),
         *((f"seconds: {stage}", f"{seconds:.1f}") for stage, seconds in summary.seconds.items()),
+        *([("what was not seen", summary.unseen)] if summary.unseen else ()),
         ("examples", f"at most {EXAMPLES_MAX} of each kind"),
     ]
     return Grid("The run", ("field", "value"), rows)

@@ -53,7 +53,10 @@ def load(request: LoadRequest, caller: Caller) -> LoadResult:
 
     kind = kind_of(request.path)
     with open_cluster(request.connection) as opened:
-        blobs, (family,) = _blobs_of(opened, request.blobs), opened.families((MESSAGES,))
+        blobs, (family,) = (
+            _blobs_of(opened, request.blobs),
+            opened.bound((MESSAGES,)).whole(opened.mail.name, may_leave_out=False),
+        )
         with MessageStore(opened.mail, blobs, lag_journal(opened), opened.clock, family=family) as store:
             loader = Loader(store, opened.clock, state_folder("loads"), caller.progress, name_refused)
             folder = Folder(request.path, kind, opened.mail.name, request.user, request.mailbox)

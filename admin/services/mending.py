@@ -26,7 +26,7 @@ from model.catalog.mail import FAMILIES, MESSAGES
 from model.errors import UnsafeRequest, WrongUse
 from model.ids import MailboxId, MessageId, RunId
 from model.operations import Level
-from model.projections.binding import lacking
+from model.projections.binding import Bound
 from model.projections.family import Family
 from model.projections.findings import Finding, RepairPolicy
 from model.projections.verdicts import MENDABLE, Verdict
@@ -51,7 +51,7 @@ class ScanRequest:
     Attributes:
         engine: "auto", "spark" or "local".
         torn: "report" or "accept".
-        without: columns that are neither compared nor written.
+        without: columns and tables that are neither compared nor written.
         delay: between the scan and the second look.
         clock_skew: the greatest difference between any two clocks.
     """
@@ -151,7 +151,8 @@ def check(request: CheckRequest, caller: Caller) -> MendingResult:
         settings = RepairSettings(
             keyspace=opened.mail.name,
             families=bound.families,
-            missing_columns=bound.missing,
+            missing_columns=bound.missing_columns,
+            missing_tables=bound.missing_tables,
             level=request.level,
             delay_seconds=request.delay.total_seconds(),
             timing=Timing(0, skew, no_writers=True),
@@ -164,7 +165,7 @@ def check(request: CheckRequest, caller: Caller) -> MendingResult:
         wanted = replace(request.engine_wanted, name=engine.name)
         with repair_tools(opened, wanted, settings, caller.progress, timing=counters) as tools:
             summary = runner.check(settings, tools, _both(examples, caller))
-    summary.unseen, summary.engine = _unseen(request), engine
+    summary.unseen, summary.engine = _unseen(request, bound), engine
     return MendingResult(summary, examples.sorted(), given(request))
 
 
@@ -179,8 +180,8 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
     _refuse_unasked_restore(request, caller)
     examples = Examples()
     with open_cluster(request.connection) as opened:
-        target = target_of(opened, request)
-        settings = _settings_of(request, opened, target)
+        target, bound = target_of(opened, request), opened.bound((MESSAGES,), request.without)
+        settings = _settings_of(request, bound.whole(opened.mail.name), opened.mail.name, target)
         engine = None if target else _engine(request, opened, caller)
         wanted = replace(request.engine_wanted, target=target)
         if engine:
@@ -190,16 +191,17 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
         with repair_tools(opened, wanted, settings, caller.progress, keep=keep) as tools:
             go_on = None if request.dry_run else caller.ask
             summary = runner.repair(settings, replace(tools, go_on=go_on), _both(examples, caller))
-    summary.unseen, summary.engine = _unseen(request, target), engine
+    summary.unseen, summary.engine = _unseen(request, bound, target), engine
     return MendingResult(summary, examples.sorted(), given(request))
 
 
 def repair_lags(request: LagsRequest, caller: Caller) -> MendingResult:
     examples = Examples()
     with open_cluster(request.connection) as opened:
+        bound = opened.bound((MESSAGES,), request.without)
         settings = RepairSettings(
             keyspace=opened.mail.name,
-            families=_whole_families(opened, request),
+            families=bound.whole(opened.mail.name),
             delay_seconds=request.delay.total_seconds(),
             timing=_timing(request),
             dry_run=request.dry_run,
@@ -209,7 +211,7 @@ def repair_lags(request: LagsRequest, caller: Caller) -> MendingResult:
         )
         journal, tools = lag_tools(opened, settings, caller.progress, request.keep)
         summary = lag_repair.repair_lags(journal, opened.mail, settings, tools, _both(examples, caller))
-    summary.unseen = _unseen(request)
+    summary.unseen = _unseen(request, bound)
     return MendingResult(summary, examples.sorted(), given(request))
 
 
@@ -221,7 +223,7 @@ def undo(request: UndoRequest, caller: Caller) -> MendingResult:
     """
     examples = Examples()
     with open_cluster(request.connection) as opened:
-        families = opened.families()
+        families = opened.bound((MESSAGES,)).whole(opened.mail.name, may_leave_out=False)
         opened.known_ledger(request.run)
         settings = UndoSettings(
             RunId(request.run),
@@ -244,10 +246,13 @@ def _engine(request: ScanRequest, opened: OpenCluster, caller: Caller) -> Engine
     return engine
 
 
-def _unseen(request: CheckRequest | RepairRequest | LagsRequest, target: Target | None = None) -> str | None:
+def _unseen(
+    request: CheckRequest | RepairRequest | LagsRequest, bound: Bound, target: Target | None = None
+) -> str | None:
     """What was not looked at, in a sentence or two; None where everything was."""
     left = f"Neither compared nor written: {', '.join(request.without)}." if request.without else None
-    return " ".join(filter(None, (target.unseen if target else None, left))) or None
+    lost = f"Not looked at: {', '.join(bound.unseen)}." if bound.unseen else None
+    return " ".join(filter(None, (target.unseen if target else None, left, lost))) or None
 
 
 def target_of(opened: OpenCluster, request: RepairRequest) -> Target | None:
@@ -270,27 +275,17 @@ def _both(examples: Examples, caller: Caller) -> Callable[[Finding], None]:
     return take
 
 
-def _whole_families(opened: OpenCluster, request: RepairRequest | LagsRequest) -> tuple[Family, ...]:
-    """The families that are mended.
-
-    Raises:
-        SchemaMismatch: a table lacks a column that would have to be compared and written.
-    """
-    bound = opened.bound((MESSAGES,), request.without)
-    if bound.missing:
-        raise lacking(opened.mail.name, bound.missing)
-    return bound.families
-
-
 def _timing(request: RepairRequest | LagsRequest) -> Timing:
     return Timing(request.margin.total_seconds(), request.clock_skew.total_seconds(), no_writers=request.no_writers)
 
 
-def _settings_of(request: RepairRequest, opened: OpenCluster, target: Target | None) -> RepairSettings:
+def _settings_of(
+    request: RepairRequest, families: tuple[Family, ...], keyspace: str, target: Target | None
+) -> RepairSettings:
     all_truths = request.scan or not isinstance(target, TargetMailboxes)
     return RepairSettings(
-        keyspace=opened.mail.name,
-        families=_whole_families(opened, request),
+        keyspace=keyspace,
+        families=families,
         level=request.level,
         delay_seconds=request.delay.total_seconds(),
         timing=_timing(request),

@@ -64,10 +64,10 @@ class OpenCluster:
         return self.bound(wanted).families
 
     def bound(self, wanted: tuple[Family, ...], without: Iterable[str] = ()) -> Bound:
-        """The families as far as the live keyspace has them, and which columns it lacks.
+        """The families as far as the live keyspace has them, and what it lacks.
 
         Raises:
-            WrongUse: a name of `without` is not one of a column that can be left out.
+            WrongUse: a name of `without` is not one of a column or table that can be left out.
         """
         mail = self.mail
         return bound(mail.name, live_schema(self.cluster, mail.name), wanted, left_out(without))

@@ -1,21 +1,25 @@
 """The catalog's families as far as a live keyspace has them: what is read, compared and written there.
 
 A generation of James that lacks a column neither has it read nor written; a column that the catalog does not know is
-read all the same, so that before-images are whole. What a check cannot do without is asked for at once, by name.
+read all the same, so that before-images are whole. The rule of what is missed: a table or a column that the generation
+has which the live keyspace is nearest to, as `schema verify` says, and that the live keyspace lacks, was lost and is
+drift; what that generation never had is left out in silence. A check does without what is missed where it can (the
+projections that need it are not looked at); what it cannot do without is asked for at once, by name.
 """
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from model.catalog.generations import FLAG_USER
-from model.catalog.mail import FAMILIES
+from model.catalog.generations import FLAG_USER, recognise
+from model.catalog.mail import FAMILIES, MESSAGES
 from model.errors import BadIdentifier, SchemaMismatch, WrongUse
 from model.projections.content import Content
 from model.projections.family import Family
 from model.projections.filters import Filter
 from model.projections.groups import Counts, Union
 from model.projections.mirror import Mirror
+from model.projections.projection import Projection
 from model.schema.cql_types import normal_type
 from model.schema.keyspace import Schema
 from model.schema.table import Column, Kind, Table, identifier
@@ -28,7 +32,7 @@ _KNOWN = {FLAG_USER.name: FLAG_USER}
 
 @dataclass(frozen=True, slots=True, order=True)
 class MissingColumn:
-    """A column that is to be compared, and that the live table lacks; both in James's spelling."""
+    """A column that a check needs, and that the live table lacks; both in James's spelling."""
 
     table: str
     column: str
@@ -40,66 +44,116 @@ class MissingColumn:
 def missing_columns(
     live: Schema, families: Iterable[Family] = FAMILIES, without: Collection[str] = ()
 ) -> tuple[MissingColumn, ...]:
-    """The compared columns that a table of the live keyspace lacks, unless they are left out on purpose."""
+    """The columns that are compared, or that decide, and that a table lacks, unless they are left out on purpose."""
+    model = recognise(live).generation.schema
     found = (
         MissingColumn(table.spelling, table.column(name).spelling)
         for family in families
-        for column in family.mirror.compared
-        if column.name not in without
-        for table, name in _both_sides(family.mirror, column.name)
-        if (there := live.table(table.name)) is not None and name.partition(".")[0] not in there
+        for table, name in _needed(family, without)
+        if (there := live.table(table.name)) is not None
+        and (root := name.partition(".")[0]) not in there
+        and (known := model.table(table.name)) is not None
+        and root in known
     )
     return tuple(dict.fromkeys(found))
 
 
-def _both_sides(mirror: Mirror, name: str) -> tuple[tuple[Table, str], tuple[Table, str]]:
-    return (mirror.truth, mirror.truth_names.get(name, name)), (mirror.table, name)
+def missing_tables(
+    live: Schema, families: Iterable[Family] = FAMILIES, without: Collection[str] = ()
+) -> tuple[str, ...]:
+    """The tables that a check reads and the live keyspace lacks, unless they are left out on purpose."""
+    model = recognise(live).generation.schema
+    tables = (table for family in families for table in family.tables if table.name not in without)
+    gone = (one.spelling for one in tables if live.table(one.name) is None and model.table(one.name) is not None)
+    return tuple(dict.fromkeys(gone))
+
+
+def _needed(family: Family, without: Collection[str]) -> Iterator[tuple[Table, str]]:
+    mirror = family.mirror
+    for column in mirror.compared:
+        if column.name not in without:
+            yield mirror.truth, mirror.truth_names.get(column.name, column.name)
+            yield mirror.table, column.name
+    for one in family.projections:
+        if one.table.name not in without:
+            deciding = one.truth_columns - frozenset(without)
+            yield from ((one.truth, name) for name in one.truth.names if name in deciding)
+            yield from ((one.table, name) for name in one.table.names if name in one.own_columns)
 
 
 def left_out(names: Iterable[str], families: Iterable[Family] = FAMILIES) -> frozenset[str]:
-    """The names of compared columns that are neither to be compared nor written, however their case is written.
+    """The columns and tables that are neither to be compared nor written, however their case is written.
 
     Raises:
-        WrongUse: no such column is compared, or rows are found by it.
+        WrongUse: no such column is compared, or rows are found by it; or it is no such table.
     """
     known = _may_be_left_out_of(families)
     asked = tuple(names)
     unknown = [name for name in asked if name.lower() not in known]
     if unknown:
         raise WrongUse(
-            f"{unknown[0]!r} is not a column that can be left out", mend=f"These can: {', '.join(known.values())}."
+            f"{unknown[0]!r} is not a column or a table that can be left out",
+            mend=f"These can: {', '.join(known.values())}.",
         )
     return frozenset(name.lower() for name in asked)
 
 
 def _may_be_left_out_of(families: Iterable[Family]) -> dict[str, str]:
-    """Compared columns by which no row is found: their names, and how they are spelled."""
-    mirrors = [family.mirror for family in families]
-    keys = {column.name for mirror in mirrors for column in mirror.truth.key}
-    return {one.name: one.spelling for mirror in mirrors for one in mirror.compared if one.name not in keys}
+    """Compared columns by which no row is found, and tables that nothing else follows from, by name, as spelled."""
+    wanted = tuple(families)
+    keys = {column.name for family in wanted for column in family.truth.key}
+    columns = (one for family in wanted for one in family.mirror.compared if one.name not in keys)
+    apart = {table for family in wanted for table in (family.mirror.name, family.content and family.content.name)}
+    beside = {one.table.name: one.name for family in wanted for one in family.projections if one.name not in apart}
+    return {one.name: one.spelling for one in columns} | beside
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Families as a live keyspace has them, and the compared columns that it lacks."""
+    """Families as a live keyspace has them, and what it lacks.
+
+    Attributes:
+        missing_tables: in James's spelling.
+        unseen: the projections that are not looked at, though nobody named their tables.
+    """
 
     families: tuple[Family, ...]
-    missing: tuple[MissingColumn, ...]
+    missing_columns: tuple[MissingColumn, ...]
+    missing_tables: tuple[str, ...]
+    unseen: tuple[str, ...] = ()
+
+    def whole(self, keyspace: str, *, may_leave_out: bool = True) -> tuple[Family, ...]:
+        """The families, to be written to.
+
+        Raises:
+            SchemaMismatch: something is missing: a row would be written without what users see in it.
+        """
+        if self.missing_columns or self.missing_tables:
+            raise _lost(keyspace, self, may_leave_out=may_leave_out)
+        return self.families
 
 
 def bound(keyspace: str, live: Schema, families: Iterable[Family], without: Collection[str] = ()) -> Bound:
     wanted = tuple(families)
-    return Bound(bind(keyspace, live, wanted, without), missing_columns(live, wanted, without))
+    there = bind(keyspace, live, wanted, without)
+    seen = {one.table.name for family in there for one in family.projections}
+    unseen = (one for family in wanted for one in family.projections if one.table.name not in {*seen, *without})
+    return Bound(
+        there,
+        missing_columns(live, wanted, without),
+        missing_tables(live, wanted, without),
+        tuple(one.name for one in unseen),
+    )
 
 
-def lacking(keyspace: str, missing: Iterable[MissingColumn]) -> SchemaMismatch:
-    """Why nothing is mended: a row would be written without what users see in it."""
-    found = tuple(missing)
-    columns = dict.fromkeys(one.column for one in found)
+def _lost(keyspace: str, found: Bound, *, may_leave_out: bool) -> SchemaMismatch:
+    tables = (MESSAGES.truth.spelling, MESSAGES.mirror.name)
+    names = (one.column if one.table in tables else one.table for one in found.missing_columns)
+    leave = tuple(dict.fromkeys((*found.missing_tables, *names)))
     mend = f"See the statement that adds it with: mailmend schema verify --keyspace {keyspace}"
-    if set(_may_be_left_out_of(FAMILIES).values()) >= set(columns):
-        mend += f"; or leave it out: {' '.join(f'--without {column}' for column in columns)}"
-    return SchemaMismatch(keyspace, tuple(map(str, found)), mend=mend)
+    if may_leave_out and set(_may_be_left_out_of(FAMILIES).values()) >= set(leave):
+        mend += f"; or leave it out: {' '.join(f'--without {name}' for name in leave)}"
+    return SchemaMismatch(keyspace, (*found.missing_tables, *map(str, found.missing_columns)), mend=mend)
 
 
 def bind(
@@ -107,22 +161,23 @@ def bind(
 ) -> tuple[Family, ...]:
     """The families restricted to what the live keyspace has.
 
-    A missing projection is left out, and so is a family that is only reported when a table of it is missing. The
-    columns of `without` are read (before-images are whole), and neither compared nor written.
+    A projection is left out where its table, or a column by which it is decided, is missing, and so is a family that
+    is only reported and has no truth or mirror. The columns of `without` are read (before-images are whole), and
+    neither compared nor written; a table of `without` is not read either.
 
     Raises:
-        SchemaMismatch: a truth or its mirror is missing, or a column that decides is missing or of another type.
+        SchemaMismatch: a truth or its mirror is missing, or a column by which rows are found, or one has another type.
     """
-    wanted = tuple(family for family in families if not _may_be_left_out(family, live))
+    wanted = tuple(family for family in families if _stands(family, live) or not family.mirror.report_only)
     lacking = tuple(dict.fromkeys(lack for family in wanted for lack in _lacking(family, live)))
     if lacking:
         raise SchemaMismatch(keyspace, lacking)
     return tuple(_bound(family, live, frozenset(without)) for family in wanted)
 
 
-def _may_be_left_out(family: Family, live: Schema) -> bool:
-    absent = any(live.table(table.name) is None for table in (family.truth, family.mirror.table))
-    return absent and family.mirror.report_only
+def _stands(family: Family, live: Schema) -> bool:
+    truth, mirror = live.table(family.truth.name), live.table(family.mirror.table.name)
+    return truth is not None and mirror is not None and all(name in truth for name in family.mirror.truth_columns)
 
 
 def live_form(table: Table, live: Table) -> Table:
@@ -148,20 +203,15 @@ def _named(column: Column) -> Column:
 
 
 def _lacking(family: Family, live: Schema) -> Iterator[str]:
-    for table, deciding in _deciding(family):
+    for table in family.tables:
         found = live.table(table.name)
         if found is not None:
-            yield from _lacking_columns(table, found, deciding)
+            yield from _lacking_columns(table, found, family.mirror.truth_columns if table is family.truth else ())
         elif table in (family.truth, family.mirror.table):
             yield table.spelling
 
 
-def _deciding(family: Family) -> Iterator[tuple[Table, frozenset[str]]]:
-    yield family.truth, frozenset[str]().union(*(one.truth_columns for one in family.projections))
-    yield from ((one.table, one.own_columns) for one in family.projections)
-
-
-def _lacking_columns(table: Table, found: Table, deciding: frozenset[str]) -> Iterator[str]:
+def _lacking_columns(table: Table, found: Table, deciding: Collection[str]) -> Iterator[str]:
     if tuple(column.name for column in found.key) != tuple(column.name for column in table.key):
         yield f"{table.spelling} with the key ({', '.join(column.spelling for column in table.key)})"
         return
@@ -200,15 +250,19 @@ def _bound(family: Family, live: Schema, without: frozenset[str]) -> Family:
         return replace(projection, truth=truth, table=forms[projection.table.name])
 
     def there(projections: tuple[P, ...]) -> tuple[P, ...]:
-        return tuple(bound(one) for one in projections if one.table.name in forms)
+        return tuple(bound(one) for one in projections if is_there(one))
 
-    has_content = family.content is not None and family.content.table.name in forms
+    def is_there(one: Projection) -> bool:
+        own = forms.get(one.table.name)
+        decided = own is not None and all(name in own for name in one.own_columns)
+        return decided and one.table.name not in without and all(name in truth for name in one.truth_columns)
+
     return Family(
         mirror=_bound_mirror(bound(family.mirror), without),
         filters=there(family.filters),
         unions=there(family.unions),
         counts=tuple(_bound_counts(counts, live) for counts in there(family.counts)),
-        content=bound(family.content) if family.content and has_content else None,
+        content=bound(family.content) if family.content and is_there(family.content) else None,
     )
 
 

@@ -31,7 +31,7 @@ class RepairSettings:
     Attributes:
         recheck: look again before reporting (a check only; a repair always does).
         dry_run: look, and report what would be mended.
-        missing_columns: what ought to be compared and is not there: drift of its own.
+        missing_columns, missing_tables: what ought to be compared and is not there: drift of its own.
         policy: what may be mended; its run, T and skew are set when the run begins.
         max_fixes: ask, or refuse to write, when more suspects than this would be mended.
         options: what the ledger keeps of the command line.
@@ -43,6 +43,7 @@ class RepairSettings:
     delay_seconds: float = DELAY_SECONDS
     timing: Timing = field(default_factory=Timing)
     missing_columns: tuple[MissingColumn, ...] = ()
+    missing_tables: tuple[str, ...] = ()
     recheck: bool = True
     dry_run: bool = False
     policy: RepairPolicy = field(default_factory=RepairPolicy)

@@ -58,6 +58,7 @@ class RepairResult:
     again_seconds: int | None = None  # after which no row is too young any more
     seconds: dict[str, float] = field(default_factory=dict)
     missing_columns: tuple[MissingColumn, ...] = ()  # what ought to be compared and is not there
+    missing_tables: tuple[str, ...] = ()
     unseen: str | None = None  # a sentence on what a targeted look cannot see
     engine: EngineChoice | None = None  # what scanned the keyspace; None where nothing was scanned
     exit: int = 0
@@ -100,7 +101,8 @@ class RepairResult:
         if self.failed or self.untried:
             return ExitCode.PARTLY_FAILED
         unwritten = self.too_young if self.run is None and self.command != "check" else 0
-        return ExitCode.DRIFT if self.left.total() or self.missing_columns or unwritten else ExitCode.FINE
+        drift = self.left.total() or self.missing_columns or self.missing_tables or unwritten
+        return ExitCode.DRIFT if drift else ExitCode.FINE
 
     @property
     def too_young(self) -> int:
@@ -175,7 +177,8 @@ class RepairTools:
 def check(settings: RepairSettings, tools: RepairTools, sink: Sink) -> RepairResult:
     """Find drift without any write."""
     as_of = read_clocks(tools.clock, tools.nodes).earliest - settings.timing.margin_micros
-    result = RepairResult(settings.keyspace, "check", missing_columns=settings.missing_columns)
+    result = RepairResult(settings.keyspace, "check")
+    result.missing_columns, result.missing_tables = settings.missing_columns, settings.missing_tables
     _Stages(settings, tools, sink, settings.policy_of(as_of, None), result).go_through()
     return result
 

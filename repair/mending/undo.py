@@ -15,12 +15,14 @@ from typing import Any
 from model.errors import ExitCode, MailmendError, WrongUse
 from model.ids import RunId
 from model.instants import MICROS
+from model.operations import Seen
 from model.ports import Clock, Progress, Tables
 from model.projections.family import Family
 from model.projections.findings import Finding, Look, RepairPolicy, Suspect, failed
 from model.projections.mirror import Mirror
 from model.projections.reasons import Reason, Why
 from model.projections.verdicts import Verdict
+from model.schema.table import Table
 from repair.clock import SKEW_SECONDS
 from repair.decisions.recheck import fixed_at
 from repair.ledger.leases import Leases, TakenLease
@@ -102,6 +104,20 @@ def known_again(image: Finding, mirror: Mirror) -> Suspect:
     return replace(image.suspect, truth_ids=tuple(known))
 
 
+def as_read_now(image: Finding, look: Look) -> Finding:
+    """The image in the columns that the tables have now; others were dropped, or added, since it was recorded."""
+    own, truth = look.projection.table, look.family.truth
+    projected = _in_columns_of(own, image.projected) if image.projected else None
+    return replace(image, projected=projected, truths=tuple(_in_columns_of(truth, seen) for seen in image.truths))
+
+
+def _in_columns_of(table: Table, seen: Seen) -> Seen:
+    if not all(column.name in seen.row for column in table.key):
+        return seen  # what a union gathers is no row
+    row = {name: seen.row.get(name) for name in table.names}
+    return Seen(row, {name: at for name, at in seen.written_at.items() if name in table})
+
+
 @dataclass(slots=True)
 class _Undoing:
     settings: UndoSettings
@@ -165,7 +181,7 @@ class _Undoing:
         origin = None
         if image.verdict is Verdict.LOST_CONTENT and self.undone.undoes is not None:
             origin = self.tools.ledger.finding(self.undone.undoes, image.suspect)
-        return look.projection.take_back(image, look, fixed_at(image, self.undone.as_of), origin)
+        return look.projection.take_back(as_read_now(image, look), look, fixed_at(image, self.undone.as_of), origin)
 
     def _explain(self, hidden: Sequence[Finding]) -> list[Verdict]:
         """Why a restored row does not show: MOVED where something newer was written, else HIDDEN."""

@@ -1,4 +1,4 @@
-"""Somebody types ALTER TABLE messageIdTable DROP flagSeen: both engines tell it as drift; no repair writes to it."""
+"""Somebody types ALTER TABLE ... DROP flagSeen, or DROP TABLE: both engines tell of drift; no repair writes there."""
 
 import re
 from collections.abc import Iterator
@@ -46,4 +46,36 @@ def test_it_is_drift_until_it_is_back_or_left_out(
     keyspace.tables.cluster.execute_ddl(statement[0])
 
     assert mailmend("repair", "messages", *quick).json["fixed"] == {"AMEND": 2}
+    assert mailmend("check", "messages", *quick).code == 0
+
+
+def test_a_table_and_a_column_that_decides_are_drift_and_all_else_is_checked(
+    mailmend: CommandLine, keyspace: MailKeyspace, spark: SparkSession
+) -> None:
+    """And a run that was made before is not undone half."""
+    keyspace.refill()
+    keyspace.lose_flag_update(keyspace.truths[0])
+    quick = ("--engine", "local", "--delay", "0", "--json")
+    run = mailmend("repair", "messages", *quick).json["run"]
+    keyspace.lose_projection(keyspace.truths[1])
+    keyspace.tables.cluster.execute_ddl(f"DROP TABLE {keyspace.name}.firstunseen")
+    keyspace.tables.cluster.execute_ddl(f"ALTER TABLE {keyspace.name}.imapuidtable DROP flagdeleted")
+
+    for engine in ("local", "spark"):
+        checked = mailmend("check", "messages", "--engine", engine, "--delay", "0", "--json")
+
+        assert checked.code == 1, checked.err
+        assert checked.json["findings"] == {"messageIdTable": {"PROJECT": 1}}
+        assert checked.json["missing_tables"] == ["firstUnseen"]
+        assert checked.json["missing_columns"] == [{"table": "imapUidTable", "column": "flagDeleted"}]
+        assert checked.json["unseen"] == "Not looked at: firstUnseen, messageDeleted."
+    for refused in (mailmend("repair", "messages", *quick), mailmend("undo", run)):
+        assert (refused.code, "lacks firstUnseen, imapUidTable.flagDeleted" in refused.err) == (2, True), refused.err
+    left_out = ("--without", "firstUnseen", "--without", "flagDeleted")
+    assert mailmend("repair", "messages", *quick, *left_out).json["fixed"] == {"PROJECT": 1}
+
+    plan = re.sub(r"--.*", "", mailmend("schema", "plan", "--from-model").out)
+    for statement in re.findall(r"(?:ALTER|CREATE) TABLE \S*(?:imapUidTable|firstUnseen)\b[^;]+", plan):
+        keyspace.tables.cluster.execute_ddl(statement)
+    assert mailmend("repair", "messages", *quick).json["fixed"] == {"PROJECT": 2}
     assert mailmend("check", "messages", *quick).code == 0

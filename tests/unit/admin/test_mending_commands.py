@@ -24,7 +24,7 @@ from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine, Ended
 from tests.support.mail_states import MailKeyspace
 from tests.support.repairing import DAY_SECONDS, content_row, message, mirror_row
-from tests.support.schemas import columns_of, with_columns
+from tests.support.schemas import columns_of, with_columns, without_tables
 from tests.support.writing import Faults
 
 QUICK = ("--engine", "local", "--delay", "0")
@@ -196,8 +196,60 @@ class TestMissingColumn:
         unknown, restore = mend("--without", "flagSean"), mend("--without", "flagSeen", "--dangling", "restore")
 
         assert (unknown.code, restore.code) == (2, 2)
-        assert "'flagSean' is not a column that can be left out" in unknown.err
+        assert "'flagSean' is not a column or a table that can be left out" in unknown.err
         assert "--dangling restore does not go with --without" in restore.err
+
+
+class TestWhatDecides:
+    """A table, or a column of the truth by which one is decided, is dropped: drift, and all else is still checked."""
+
+    @pytest.fixture(params=["firstUnseen", "flagSeen"])
+    def lost(self, request: pytest.FixtureRequest, cluster: ClusterTwin) -> str:
+        live, name = cluster.keyspaces["mail"], str(request.param)
+        kept = (one for one in columns_of(live, "imapuidtable") if one.name != name.lower())
+        cluster.keyspaces["mail"] = without_tables(with_columns(live, "imapuidtable", kept), name.lower(), name)
+        return name
+
+    def test_it_is_told_in_every_form_and_other_drift_is_found(
+        self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, tmp_path: Path, lost: str
+    ) -> None:
+        mail.lose_projection(mail.truths[0])
+        cluster.clock.advance(1)
+
+        as_json = mailmend("check", *QUICK, "--json")
+        shown = mailmend("check", *QUICK, "--report", str(tmp_path / "drift.html"))
+
+        named = (as_json.json["missing_tables"], as_json.json["missing_columns"])
+        column = [{"table": "imapUidTable", "column": "flagSeen"}]
+        assert named == ((["firstUnseen"], []) if lost == "firstUnseen" else ([], column))
+        assert (as_json.code, shown.code, as_json.json["findings"]) == (1, 1, {"messageIdTable": {"PROJECT": 1}})
+        report = (tmp_path / "drift.html").read_text()
+        assert all(lost in text and "Not looked at: firstUnseen" in text for text in (shown.out + shown.err, report))
+        assert "Next: mailmend schema verify --keyspace mail" in shown.out
+
+    def test_what_writes_is_refused_until_it_is_left_out(
+        self, mailmend: CommandLine, mail: MailKeyspace, mend: Mend, lost: str
+    ) -> None:
+        mail.lose_projection(mail.truths[0])
+
+        for refused in (mend(), mend("--mailbox", str(mail.mailbox)), mailmend("repair", "lags", "--delay", "0")):
+            assert (refused.code, f"--without {lost}" in refused.err) == (2, True), refused.err
+        assert mend("--without", lost).json["fixed"] == {"PROJECT": 1}
+        assert mailmend("check", *QUICK, "--without", lost).code == 0
+
+    def test_a_run_is_not_undone_half(
+        self, mailmend: CommandLine, mail: MailKeyspace, mend: Mend, cluster: ClusterTwin
+    ) -> None:
+        """Before-images hold the column: they could not be put back whole."""
+        mail.lose_flag_update(mail.truths[0])
+        run = mend().json["run"]
+        drop_flag(cluster)
+
+        refused = mailmend("undo", run)
+
+        assert (refused.code, "lacks messageIdTable.flagFlagged" in refused.err) == (2, True)
+        assert "--without" not in refused.err
+        assert len(mailmend("runs", "list", "--json").json["runs"]) == 1
 
 
 class TestYoungDamage:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from model.catalog.generations import AUGUST_2026, GENERATIONS, JAMES_3_8, NEWEST, Generation
 from model.catalog.mail import IMAP_UID, MESSAGES, PATHS, SCHEMA
 from model.errors import SchemaMismatch, WrongUse
-from model.projections.binding import MissingColumn, bind, lacking, left_out, live_form, missing_columns
+from model.projections.binding import bind, bound, left_out, live_form, missing_columns, missing_tables
 from model.projections.family import Family
 from model.schema.keyspace import Schema
 from model.schema.table import Canonical, Column, Kind
@@ -60,8 +60,9 @@ def test_flag_user_is_not_compared_where_one_lacks_it(table: str) -> None:
 
 
 @pytest.mark.parametrize("generation", GENERATIONS, ids=lambda one: one.name)
-def test_no_generation_of_james_lacks_a_compared_column(generation: Generation) -> None:
-    assert missing_columns(served(generation.schema)) == ()
+def test_nothing_is_missed_in_any_generation_of_james(generation: Generation) -> None:
+    live = served(generation.schema)
+    assert (missing_columns(live), missing_tables(live)) == ((), ())
 
 
 @pytest.mark.parametrize(
@@ -72,6 +73,13 @@ def test_no_generation_of_james_lacks_a_compared_column(generation: Generation) 
         ("messageidtable", "messageid", "messageIdTable.messageId"),
         ("mailbox", "mailboxbase", "mailbox.mailboxbase.namespace"),
         ("mailboxpathv3", "uidvalidity", "mailboxPathV3.uidvalidity"),
+        ("imapuidtable", "flagseen", "imapUidTable.flagSeen"),
+        ("imapuidtable", "flagdeleted", "imapUidTable.flagDeleted"),
+        ("imapuidtable", "flagrecent", "imapUidTable.flagRecent"),
+        ("imapuidtable", "userflags", "imapUidTable.userFlags"),
+        ("mailboxpathv3", "mailboxid", "mailboxPathV3.mailboxId"),
+        ("applicableflag", "userflags", "applicableFlag.userFlags"),
+        ("mailboxcounters", "unseen", "mailboxCounters.unseen"),
         ("messagev3", "bodycontent", None),
         ("messageidtable", "flaguser", None),
     ],
@@ -93,29 +101,42 @@ def test_a_column_that_is_left_out_is_not_missed_and_read_all_the_same() -> None
     assert "flaganswered" in family.mirror.row_of(dict.fromkeys(IMAP_UID.names))
 
 
-@pytest.mark.parametrize(("names", "left"), [((), set()), (("flagSeen", "THREADID"), {"flagseen", "threadid"})])
+@pytest.mark.parametrize(
+    ("names", "left"), [((), set()), (("flagSeen", "THREADID", "FirstUnseen"), {"flagseen", "threadid", "firstunseen"})]
+)
 def test_columns_are_left_out_however_their_case_is_written(names: tuple[str, ...], left: set[str]) -> None:
     assert left_out(names) == left
 
 
-@pytest.mark.parametrize("name", ["messageId", "mailboxId", "bodyContent", "x", ""])
-def test_only_a_compared_column_outside_the_keys_can_be_left_out(name: str) -> None:
-    with pytest.raises(WrongUse, match=f"'{name}' is not a column that can be left out"):
+@pytest.mark.parametrize("name", ["messageId", "mailboxId", "bodyContent", "messageIdTable", "messageV3", "x", ""])
+def test_only_a_compared_column_outside_the_keys_or_a_table_beside_the_mirror_can_be_left_out(name: str) -> None:
+    with pytest.raises(WrongUse, match=f"'{name}' is not a column or a table that can be left out"):
         left_out([name])
 
 
 @pytest.mark.parametrize(
-    ("missing", "without"),
+    ("table", "column", "named", "without"),
     [
-        ((MissingColumn("messageIdTable", "flagSeen"),), "--without flagSeen"),
-        ((MissingColumn("imapUidTable", "x"), MissingColumn("messageIdTable", "messageId")), None),
+        ("messageIdTable", "flagseen", "messageIdTable.flagSeen", "--without flagSeen"),
+        ("imapUidTable", "flagseen", "imapUidTable.flagSeen", "--without flagSeen"),
+        ("messageIdTable", "messageid", "messageIdTable.messageId", ""),
+        ("applicableFlag", "userflags", "applicableFlag.userFlags", "--without applicableFlag"),
+        ("firstUnseen", "", "firstUnseen", "--without firstUnseen"),
+        ("messageV3", "", "messageV3", ""),
     ],
 )
-def test_what_mends_a_missing_column_is_named(missing: tuple[MissingColumn, ...], without: str | None) -> None:
-    error = lacking("mail", missing)
-    assert str(missing[0]) in str(error)
-    assert "mailmend schema verify --keyspace mail" in error.mend
-    assert error.mend.partition("; or leave it out: ")[2] == (without or "")
+def test_what_is_lost_is_not_written_to_until_it_is_back_or_left_out(
+    table: str, column: str, named: str, without: str
+) -> None:
+    live = without_column(LIVE, table.lower(), column) if column else without_tables(LIVE, table.lower())
+    with pytest.raises(SchemaMismatch) as refused:
+        bound("mail", live, (MESSAGES,)).whole("mail")
+    assert refused.value.missing == (named,)
+    assert "mailmend schema verify --keyspace mail" in refused.value.mend
+    assert refused.value.mend.partition("; or leave it out: ")[2] == without
+    if without:
+        left = bound("mail", live, (MESSAGES,), left_out([without.removeprefix("--without ")]))
+        assert left.whole("mail") == left.families
 
 
 @pytest.mark.parametrize("column", ["save_date", "threadid", "internaldate", "headercontent"])
@@ -155,12 +176,30 @@ def test_a_static_column_belongs_to_no_row() -> None:
 
 
 @pytest.mark.parametrize(
-    "table",
-    ["firstunseen", "messagedeleted", "mailboxrecents", "applicableflag", "mailboxcounters", "messagev3"],
+    "table", ["firstUnseen", "messageDeleted", "mailboxRecents", "applicableFlag", "mailboxCounters", "messageV3"]
 )
-def test_a_missing_projection_is_left_out(table: str) -> None:
-    names = [one.table.name for one in messages(without_tables(LIVE, table)).projections]
-    assert names == [one.table.name for one in MESSAGES.projections if one.table.name != table]
+def test_a_missing_projection_is_named_and_the_rest_is_looked_at(table: str) -> None:
+    found = bound("mail", without_tables(LIVE, table.lower()), (MESSAGES,))
+    names = [one.name for one in found.families[0].projections]
+    assert names == [one.name for one in MESSAGES.projections if one.name != table]
+    assert (found.missing_tables, found.missing_columns, found.unseen) == ((table,), (), (table,))
+
+
+def test_a_table_that_the_generation_never_had_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `schema verify` compares with decides; here a generation without messageDeleted and save_date."""
+    older = without_column(without_tables(SCHEMA, "messageDeleted"), "messageidtable", "save_date")
+    generations = tuple(replace(one, schema=older) for one in GENERATIONS)
+    monkeypatch.setattr("model.catalog.generations.GENERATIONS", generations)
+    found = bound("mail", served(older), (MESSAGES,))
+    assert (found.missing_tables, found.missing_columns, found.unseen) == ((), (), ("messageDeleted",))
+    assert found.whole("mail") == found.families
+
+
+def test_a_table_that_is_left_out_is_neither_looked_at_nor_missed() -> None:
+    (family,) = bind("mail", LIVE, (MESSAGES,), {"firstunseen"})
+    assert "firstUnseen" not in {one.name for one in family.projections}
+    found = bound("mail", without_tables(LIVE, "firstunseen"), (MESSAGES,), {"firstunseen"})
+    assert (found.missing_tables, found.unseen) == ((), ())
 
 
 @pytest.mark.parametrize("table", ["imapUidTable", "messageIdTable"])
@@ -171,30 +210,45 @@ def test_without_truth_or_mirror_there_is_nothing_to_check(table: str) -> None:
     assert "mailmend schema verify" in refused.value.mend
 
 
-@pytest.mark.parametrize("table", ["mailbox", "mailboxpathv3"])
-def test_a_family_that_is_only_reported_may_be_absent(table: str) -> None:
-    assert bind("mail", without_tables(LIVE, table)) == (MESSAGES,)
+@pytest.mark.parametrize("table", ["mailbox", "mailboxPathV3"])
+def test_a_family_that_is_only_reported_may_be_absent_and_is_missed(table: str) -> None:
+    found = bound("mail", without_tables(LIVE, table.lower()), (MESSAGES, PATHS))
+    assert found.families == (MESSAGES,)
+    assert (found.missing_tables, found.unseen) == ((table,), ("mailbox",))
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "unseen"),
+    [
+        ("imapuidtable", "flagseen", ("firstUnseen", "mailboxCounters")),
+        ("imapuidtable", "flagdeleted", ("messageDeleted",)),
+        ("imapuidtable", "flagrecent", ("mailboxRecents",)),
+        ("imapuidtable", "userflags", ("applicableFlag",)),
+        ("messageidtable", "flagseen", ()),
+        ("messageidtable", "messageid", ()),
+        ("applicableflag", "userflags", ("applicableFlag",)),
+        ("mailboxcounters", "unseen", ("mailboxCounters",)),
+        ("mailboxpathv3", "mailboxid", ("mailbox",)),
+    ],
+)
+def test_what_a_missing_column_decides_is_not_looked_at(table: str, column: str, unseen: tuple[str, ...]) -> None:
+    found = bound("mail", without_column(LIVE, table, column), (MESSAGES, PATHS))
+    assert len(found.missing_columns) >= 1
+    assert found.unseen == unseen
+    names = {one.name for family in found.families for one in family.projections}
+    assert names == {one.name for family in (MESSAGES, PATHS) for one in family.projections} - set(unseen)
 
 
 @pytest.mark.parametrize(
     ("table", "column", "told"),
     [
-        ("imapuidtable", "flagseen", "imapUidTable.flagSeen"),
-        ("imapuidtable", "userflags", "imapUidTable.userFlags"),
-        ("messageidtable", "messageid", None),
-        ("applicableflag", "userflags", "applicableFlag.userFlags"),
-        ("mailboxcounters", "unseen", "mailboxCounters.unseen"),
         ("messageidtable", "uid", "messageIdTable with the key (mailboxId, uid)"),
         ("mailboxrecents", "recent_mesage_uid", "mailboxRecents with the key (mailboxId, recent_mesage_uid)"),
     ],
 )
-def test_a_missing_column_that_decides_is_refused(table: str, column: str, told: str | None) -> None:
-    live = without_column(LIVE, table, column)
-    if told is None:
-        assert column not in messages(live).mirror.table
-        return
+def test_a_table_with_another_key_is_refused(table: str, column: str, told: str) -> None:
     with pytest.raises(SchemaMismatch) as refused:
-        bind("mail", live)
+        bind("mail", without_column(LIVE, table, column))
     assert refused.value.missing == (told,)
 
 

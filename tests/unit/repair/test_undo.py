@@ -4,10 +4,13 @@ from collections.abc import Iterable
 
 import pytest
 
+from model.catalog.generations import AUGUST_2026, NEWEST, Generation
 from model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES
 from model.errors import ExitCode, UnknownRun, WrongUse
 from model.ids import RunId
 from model.instants import MICROS
+from model.projections.binding import bind
+from model.projections.family import Family
 from model.projections.findings import Finding, Suspect
 from model.projections.verdicts import Verdict
 from model.schema.table import Key, Row, Table
@@ -27,12 +30,15 @@ from tests.support.repairing import (
     place,
     truth_row,
 )
+from tests.support.schemas import served
 
 
-def taken_back(world: World, run: RunId, *, dry_run: bool = False) -> tuple[RepairResult, list[Finding]]:
+def taken_back(
+    world: World, run: RunId, *, dry_run: bool = False, families: tuple[Family, ...] = (MESSAGES,)
+) -> tuple[RepairResult, list[Finding]]:
     """Undo a run, and what became of each row."""
     outcomes: list[Finding] = []
-    order = UndoSettings(run, "mail", (MESSAGES,), dry_run=dry_run)
+    order = UndoSettings(run, "mail", families, dry_run=dry_run)
     means = UndoTools(world.mail, world.ledger, world.clock, SilentProgress())
     return undo(order, means, outcomes.append), outcomes
 
@@ -111,6 +117,23 @@ class TestRows:
         assert (written, states(world, rows), len(world.ledger.runs())) == ([], fixed, runs)
         assert {one.due for one in outcomes} == {True}
         assert summary.due.total() == 3
+
+    @pytest.mark.parametrize("generations", [(AUGUST_2026, NEWEST), (NEWEST, AUGUST_2026)], ids=["dropped", "added"])
+    def test_a_column_that_was_dropped_or_added_since_is_no_use_of_the_row(
+        self, generations: tuple[Generation, Generation]
+    ) -> None:
+        """James's upgrade drops flagUser: all that the tables still have returns, and a redo brings it back."""
+        then, now = (bind("mail", served(one.schema), (MESSAGES,)) for one in generations)
+        world = World(families=then)
+        suspects, rows = broken_mirror(world)
+        broken = states(world, rows)
+        world.revisit(suspects)
+        fixed = states(world, rows)
+
+        undone, _ = taken_back(world, world.run, families=now)
+        assert (undone.exit, undone.fixed.total(), states(world, rows)) == (ExitCode.FINE, 3, broken)
+        redone, _ = taken_back(world, run_of(undone), families=then)
+        assert (redone.exit, redone.fixed.total(), states(world, rows)) == (ExitCode.FINE, 3, fixed)
 
     def test_a_row_that_was_used_since_stays(self, world: World) -> None:
         """A cell that is not the run's own: MOVED, and the exit code says that something was not put back."""
