@@ -207,17 +207,21 @@ def model_plan_json(plan: ModelPlan) -> dict[str, Any]:
             for one in plan.changes
         ],
         "statements": [plan.cql(one) for one in plan.changes if one.statement],
+        "in_flight": list(plan.in_flight),
         "exit": int(plan.exit),
     }
 
 
 def _model_lines(plan: ModelPlan) -> Iterator[str]:
+    if plan.in_flight:
+        yield f"-- no drop is planned: {', '.join(plan.in_flight)} has not ended, and what looks unexpected may be"
+        yield "-- half of what it makes. First let it end: mailmend runbook show migration-died-half-way"
     for one in plan.changes:
         if one.manual:
             yield from (f"-- by hand, {one.owner}: {one.manual}", "")
             continue
         yield from (_risk_line(one.assessment, plan.estimate(one)), plan.cql(one), "")
-    if not plan.changes:
+    if not plan.changes and not plan.in_flight:
         yield f"-- {plan.keyspace} is as the model says; options and what is unexpected were left out unless asked for"
 
 

@@ -137,16 +137,18 @@ class ModelPlan:
     Attributes:
         sizes: of its tables, where they matter.
         server: for which the CQL is spelled.
+        in_flight: migrations that have not ended, and for which no drop is planned though it was asked for.
     """
 
     keyspace: str
     changes: tuple[SchemaChange, ...]
     sizes: TableSizes
     server: ServerVersion
+    in_flight: tuple[str, ...] = ()
 
     @property
     def exit(self) -> ExitCode:
-        return ExitCode.DRIFT if self.changes else ExitCode.FINE
+        return ExitCode.DRIFT if self.changes or self.in_flight else ExitCode.FINE
 
     def cql(self, change: SchemaChange) -> str:
         """The change as CQL for cqlsh; "" where a person has to decide."""
@@ -270,20 +272,21 @@ def _apply_optional(
 def _model_plan(opened: OpenCluster, request: PlanRequest, wanted: RolloutRequest) -> ModelPlan:
     opened.cluster.replication_of(wanted.keyspace)
     live = live_schema(opened.cluster, wanted.keyspace)
-    asked = {Include.OPTIONS: request.include_options, Include.REMOVALS: request.include_drops}
+    past = record_of(history_of(opened))
+    in_flight = tuple(str(one.file) for one in past.entries if not one.ended) if request.include_drops else ()
+    drops = request.include_drops and not in_flight
+    asked = {Include.OPTIONS: request.include_options, Include.REMOVALS: drops}
     include = frozenset(one for one, wish in asked.items() if wish)
     if wanted.ours:
         wanted.refuse_others(live)
         gap = gap_to_catalog(live, include, newest=request.newest, choice=request.compaction)
     else:
-        past = record_of(history_of(opened))
         refuse_tampering(wanted.keyspace, wanted.migrations, past)
         gap = Gap(expected_after(wanted.migrations, past), live, include)
     found = changes(gap)
     risky = any(one.assessment.worst is not Risk.NONE for one in found)
-    return ModelPlan(
-        wanted.keyspace, found, opened.sizes() if risky else {}, parse_version(opened.cluster.release_version)
-    )
+    sizes, server = opened.sizes() if risky else {}, parse_version(opened.cluster.release_version)
+    return ModelPlan(wanted.keyspace, found, sizes, server, in_flight)
 
 
 def _sizes_for(opened: OpenCluster, found: RolloutPlan) -> TableSizes:

@@ -22,7 +22,7 @@ from cql.migrate.adoption import VersionWritten
 from cql.render import ServerVersion, parse_version
 from model.errors import ExitCode, UnsafeRequest, WrongUse
 from model.migrations.adoption import Adoption, Standing
-from model.migrations.history import Baseline, Unlock
+from model.migrations.history import Baseline, LedgerRecord, Unlock
 from model.migrations.verification import Verification, verify_migrations, verify_ours
 from model.schema.keyspace import Schema
 from repair.ledger.leases import Lease
@@ -36,7 +36,7 @@ class VerifyResult:
     """The state of a keyspace.
 
     Attributes:
-        folder: whose migrations it was compared with; None for our own.
+        folder: of the migrations that it was made by; None for our own.
     """
 
     keyspace: str
@@ -50,7 +50,7 @@ class VerifyResult:
 
 @dataclass(frozen=True, slots=True)
 class HistoryResult:
-    """The history of a keyspace's schema."""
+    """The history of a keyspace's schema; the folder of the migrations it was made by, None for our own."""
 
     keyspace: str
     folder: Path | None
@@ -120,12 +120,19 @@ def verify(connection: ConnectionSettings, migrations: Path | None = None) -> Ve
         record = history.record() if history else None
         live = live_schema(opened.cluster, keyspace)
     found = (verify_ours if migrations is None else verify_migrations)(live, wanted, record)
-    return VerifyResult(keyspace, migrations, found)
+    return VerifyResult(keyspace, _folder_of(record or LedgerRecord(), migrations), found)
 
 
 def history(connection: ConnectionSettings, migrations: Path | None = None) -> HistoryResult:
     with open_cluster(connection) as opened:
-        return HistoryResult(connection.keyspace, migrations, schema_record_of(opened))
+        record = schema_record_of(opened)
+    return HistoryResult(connection.keyspace, _folder_of(record.past, migrations), record)
+
+
+def _folder_of(past: LedgerRecord, named: Path | None) -> Path | None:
+    """The folder to be named with what comes next; DIR where nobody named it, and the history is not of our own."""
+    ours = {str(one.file) for one in migrations_in(None)}
+    return named or (None if all(str(entry.file) in ours for entry in past.entries) else Path("DIR"))
 
 
 def force_unlock(
@@ -144,7 +151,8 @@ def force_unlock(
         if lease is not None and not yes:
             _ask_about(lease, caller)
         ended = unlock(opened, reason) if lease is not None else None
-    return UnlockResult(connection.keyspace, migrations, ended)
+        folder = _folder_of(schema_record_of(opened).past, migrations)
+    return UnlockResult(connection.keyspace, folder, ended)
 
 
 def _ask_about(lease: Lease, caller: Caller) -> None:

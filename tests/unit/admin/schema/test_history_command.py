@@ -106,7 +106,7 @@ def test_a_person_reads_who_did_what_when_and_how_far(
     assert ["migration", "statement", "state", "what", "error"] in words
     assert ["0002", "1", "done", "ALTER TABLE shop.orders ADD label text"] in words
     assert any(one[:3] == ["0002", "2", "failed"] and one[-1] == "the server would not: by_label" for one in words)
-    assert lines[-1] == "Nobody is at work. To go on: mailmend schema apply --keyspace shop"
+    assert lines[-1] == "Nobody is at work. To go on: mailmend schema apply --migrations DIR --keyspace shop"
 
 
 @pytest.mark.parametrize("columns", [80, 120])
@@ -139,9 +139,17 @@ def test_the_folder_of_the_migrations_stands_in_what_comes_next(
     folder_option = shop[:2]
     again = f"mailmend schema {{}} --migrations {shop[1]} --keyspace shop"
     assert again.format("apply") in mailmend("schema", "history", *folder_option).out
+    assert again.format("apply").replace(shop[1], "DIR") in mailmend("schema", "verify").out, "ours would be refused"
     cluster.held_by("dave@db pid 9")
     ended = mailmend("schema", "force-unlock", "--reason", "gone", "--yes", *folder_option)
     assert (ended.code, again.format("plan") in ended.err) == (0, True)
+
+
+def test_our_own_migrations_need_no_folder(cluster: MigrationCluster, mailmend: CommandLine) -> None:
+    cluster.refuses = "messageIdTable"
+    assert mailmend("schema", "apply", *NEW, "--keyspace", "mail").code == 3
+    told = mailmend("schema", "history", "--keyspace", "mail").out
+    assert "Nobody is at work. To go on: mailmend schema apply --keyspace mail" in told
 
 
 def test_a_history_that_has_ended_is_a_table_and_nothing_more(
@@ -242,7 +250,7 @@ def test_a_person_reads_whose_lease_was_ended(
     unlock = ("schema", "force-unlock", "--reason", "gone", "--yes")
     ended = mailmend(*unlock)
     assert ended.out == "Ended the lease of dave@db pid 9, since 2026-08-29 10:40:00 UTC.\n"
-    assert ended.err.startswith("Next: mailmend schema plan --keyspace shop ")
+    assert ended.err.startswith("Next: mailmend schema plan --migrations DIR --keyspace shop ")
     cluster.forget()
     assert mailmend(*unlock).out == "Nobody holds the lease.\n"
     assert mailmend(*unlock, "--json").json == {"keyspace": "shop", "ended": None, "exit": 0}

@@ -69,7 +69,7 @@ def test_what_a_killed_apply_left_is_said_in_plan_and_history(
     assert "-- ALTER TABLE shop.orders ADD label text" in planned.out
     told = mailmend("schema", "history")
     assert "begun (the next apply looks" in told.out
-    assert "Nobody is at work. To go on: mailmend schema apply --keyspace shop" in told.out
+    assert "Nobody is at work. To go on: mailmend schema apply --migrations DIR --keyspace shop" in told.out
     cluster.silent_at = "by_label"
     assert mailmend("schema", "apply", *shop).code == 4
     cluster.silent_at = None

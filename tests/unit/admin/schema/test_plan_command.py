@@ -191,7 +191,7 @@ def test_a_plan_from_the_migrations_mends_what_somebody_changed(
         cluster.execute_ddl(changed)
     model = ("schema", "plan", "--from-model", *shop)
     told = mailmend(*model, "--json").json
-    assert list(told) == ["keyspace", "from_model", "plan", "statements", "exit"]
+    assert list(told) == ["keyspace", "from_model", "plan", "statements", "in_flight", "exit"]
     assert set(told["plan"][0]) == {"owner", "cql", "risk", "risks", "why", "manual", "estimate"}
     assert (told["from_model"], told["exit"]) == (True, 1)
     assert not any(" DROP " in one or one.startswith("DROP") for one in told["statements"])
@@ -214,6 +214,27 @@ def test_a_plan_from_the_migrations_mends_what_somebody_changed(
     assert mailmend("schema", "verify", *shop).code == 0
     settled = mailmend(*model, "--include-drops", "--include-options")
     assert (settled.code, settled.out.startswith("-- shop is as the model says;")) == (0, True)
+
+
+@pytest.mark.parametrize("ours", [False, True])
+def test_while_a_migration_is_in_flight_no_drop_is_planned_and_why_is_said(
+    cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...], ours: bool
+) -> None:
+    """What it has half made is not expected yet; nor may anybody tell what else it is about to make."""
+    cluster.refuses = "messageIdTable" if ours else "by_label"
+    command = ("--keyspace", "mail") if ours else shop
+    assert mailmend("schema", "apply", *command, *NEW).code == 3
+    cluster.execute_ddl(f"CREATE TABLE {'mail' if ours else 'shop'}.half_made (k int PRIMARY KEY)")
+    model = ("schema", "plan", "--from-model", "--include-drops", *command)
+
+    told, shown = mailmend(*model, "--json"), mailmend(*model)
+
+    (name,) = told.json["in_flight"]
+    assert (told.code, shown.code) == (1, 1)
+    assert "DROP" not in "".join(told.json["statements"]) + code_of(shown.out)
+    assert f"-- no drop is planned: {name} has not ended" in shown.out
+    assert "runbook show migration-died-half-way" in shown.out
+    assert mailmend(*model[:3], *command, "--json").json["in_flight"] == []
 
 
 def test_a_compaction_that_was_chosen_once_is_not_planned_away(
