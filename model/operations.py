@@ -72,6 +72,7 @@ class Scan:
     under: Key = ()
     after: Key = ()
     limit: int | None = None
+    page_rows: int | None = None  # None: as many as the adapter likes
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,11 +104,12 @@ def findings_of(place: Workplace, batches: Iterable[pa.RecordBatch]) -> Iterator
 def _fixer(place: Workplace) -> Fixer:
     clock = SystemClock()
     cluster = _cluster(place.contact)
-    tables = cluster.keyspace(place.ledger) if place.ledger else MemoryTables(clock.micros)
     pace = Pace(share(place.policy.rows_per_second, place.workers), clock)
+    tables = pace.over(cluster.keyspace(place.ledger)) if place.ledger else MemoryTables(clock.micros)
     journal = Ledger(tables, clock, place.keep)
     breaker = _breakers.setdefault((place.contact, place.keyspace, place.policy), Breaker())
-    return Fixer(cluster.keyspace(place.keyspace), journal, clock, place.families, place.policy, pace, breaker)
+    mail = pace.over(cluster.keyspace(place.keyspace))
+    return Fixer(mail, journal, clock, place.families, place.policy, breaker)
 
 
 def _cluster(contact: Contact) -> CassandraCluster:

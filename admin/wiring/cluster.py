@@ -26,7 +26,7 @@ from model.catalog.ledger import KEEP
 from model.catalog.mail import FAMILIES, MESSAGES
 from model.errors import BadSettings, JavaMissing, UnknownRun
 from model.operations import Level
-from model.ports import Progress
+from model.ports import Progress, Tables
 from model.projections.binding import Bound, bound, left_out
 from model.projections.family import Family
 from model.schema.sizes import TableSize
@@ -38,6 +38,7 @@ from repair.ledger.leases import Leases
 from repair.ledger.runs import Ledger
 from repair.mending.counters import CounterMender
 from repair.mending.engine import Engine, RepairSettings
+from repair.mending.limits import Pace
 from repair.mending.runner import RepairTools
 from repair.mending.undo import UndoTools
 from repair.scanners.local import LocalEngine
@@ -152,10 +153,11 @@ def repair_tools(
     """
     writes = keep is not None
     ledger, leases = (opened.ledger(keep), opened.leases()) if keep is not None else _in_memory(opened)
+    mail, images = _paced(opened, settings, ledger)
     counters = CounterMender(
-        opened.mail, settings.keyspace, settings.families, opened.clock, timing or settings.timing, ledger, leases
+        mail, settings.keyspace, settings.families, opened.clock, timing or settings.timing, images, leases
     )
-    with _engine(opened, wanted, ledger, writes=writes) as engine:
+    with _engine(opened, wanted, mail, images, writes=writes) as engine:
         tools = RepairTools(engine, opened.clock, opened.cluster, progress, counters)
         if writes:
             counters = replace(counters, lags=_lags_in(opened, ledger))
@@ -170,12 +172,19 @@ def lag_tools(
     ledger, leases = _in_memory(opened) if settings.dry_run else (opened.ledger(keep), opened.leases())
     if settings.dry_run:
         ledger = opened.existing_ledger() or ledger
-    journal, engine = _lags_in(opened, ledger), LocalEngine(opened.mail, ledger, opened.clock)
+    mail, images = _paced(opened, settings, ledger)
+    journal, engine = _lags_in(opened, ledger), LocalEngine(mail, ledger, opened.clock)
     counters = CounterMender(
-        opened.mail, settings.keyspace, settings.families, opened.clock, settings.timing, ledger, leases, lags=journal
+        mail, settings.keyspace, settings.families, opened.clock, settings.timing, images, leases, lags=journal
     )
     held = None if settings.dry_run else leases
     return journal, RepairTools(engine, opened.clock, opened.cluster, progress, counters, ledger, held, opened.mail)
+
+
+def _paced(opened: OpenCluster, settings: RepairSettings, ledger: Ledger) -> tuple[Tables, Ledger]:
+    """The mail and the before-images, at the one pace of the run; who closes the run does not wait for it."""
+    pace = Pace(settings.policy.rows_per_second, opened.clock)
+    return pace.over(opened.mail), replace(ledger, tables=pace.over(ledger.tables))
 
 
 def undo_tools(
@@ -192,12 +201,14 @@ def _in_memory(opened: OpenCluster) -> tuple[Ledger, Leases]:
 
 
 @contextmanager
-def _engine(opened: OpenCluster, wanted: EngineWanted, ledger: Ledger, *, writes: bool = False) -> Iterator[Engine]:
+def _engine(
+    opened: OpenCluster, wanted: EngineWanted, mail: Tables, ledger: Ledger, *, writes: bool = False
+) -> Iterator[Engine]:
     if wanted.target is not None:
-        yield Targeted(opened.mail, ledger, opened.clock, wanted.target)
+        yield Targeted(mail, ledger, opened.clock, wanted.target)
         return
     if wanted.name == "local":
-        yield LocalEngine(opened.mail, ledger, opened.clock)
+        yield LocalEngine(mail, ledger, opened.clock)
         return
     spark = import_or_name_extra("spark_repair.message_inconsistencies")
     ledger_keyspace = opened.connection.ledger_keyspace if writes else None

@@ -308,7 +308,10 @@ class Keyspace:
         """Send the request without waiting for its answer."""
         try:
             shape = self._shape(operation)
-            future = self._session.execute_async(self._bound(shape, operation), timeout=shape.seconds)
+            bound = self._bound(shape, operation)
+            if isinstance(operation, Scan) and operation.page_rows:
+                bound.fetch_size = operation.page_rows
+            future = self._session.execute_async(bound, timeout=shape.seconds)
         except MailmendError as error:
             return PendingRequest(self.name, None, None, error)
         return PendingRequest(self.name, shape, future, None)

@@ -21,7 +21,6 @@ from model.projections.groups import Counts
 from model.schema.table import Key, Row
 from repair.joins.records import Forms, Packed, Record, Spill, Workshop, packing, unpacked_key
 from repair.ledger.before_images import key_text
-from repair.mending.limits import Pace
 
 ROWS_MAX = 50_000
 """Mirror rows of one group that are held in memory; those of a larger group go through files."""
@@ -72,7 +71,6 @@ class Tallies:
     family: Family
     counts: Counts
     policy: RepairPolicy
-    pace: Pace
     beside: Mapping[Key, tuple[Key, ...]] = field(default_factory=dict)
     _forms: Forms = field(init=False)
 
@@ -150,7 +148,6 @@ class Tallies:
         """The group's truth rows, each with whether its content exists; partitions in a fixed order."""
         waiting = iter(sorted(leads, key=key_text))
         while some := list(islice(waiting, _READS_AT_ONCE)):
-            self.pace.take(len(some))
             contents = self._contents(some)
             reads = [Read(self.family.truth, lead, level, times=True, joinable=True) for lead in some]
             answers = self.mail.read_all(reads)

@@ -23,7 +23,7 @@ from repair.ledger.before_images import key_text
 from repair.ledger.leases import Lease, Leases, TakenLease
 from repair.ledger.runs import Ledger
 from repair.mending.counter_reads import Tallies, Tally
-from repair.mending.limits import COUNTERS_UNREACHED_MAX, Breaker, Pace
+from repair.mending.limits import COUNTERS_UNREACHED_MAX, Breaker
 
 GROUPS_AT_ONCE = 200
 """Groups that share one wait between two looks."""
@@ -140,8 +140,7 @@ class CounterMender:
         beside: Mapping[Key, tuple[Key, ...]],
         rule: Rule,
     ) -> "_Round":
-        pace = Pace(policy.rows_per_second, self.clock)
-        return _Round(self, policy, held, counts, Tallies(self.mail, family, counts, policy, pace, beside), rule)
+        return _Round(self, policy, held, counts, Tallies(self.mail, family, counts, policy, beside), rule)
 
 
 @dataclass(frozen=True, slots=True)

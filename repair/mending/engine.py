@@ -18,7 +18,6 @@ from model.projections.verdicts import Verdict
 from repair.clock import Timing
 from repair.ledger.runs import Ledger
 from repair.mending.fixer import Fixer
-from repair.mending.limits import Pace
 
 DELAY_SECONDS = 60.0
 """How long suspects may take to settle, without `--delay`."""
@@ -101,8 +100,7 @@ class LocalSuspects(Detection):
         self._mail, self._ledger, self._clock, self._families = mail, ledger, clock, families
 
     def revisit(self, policy: RepairPolicy, progress: Progress) -> Iterator[Finding]:
-        pace = Pace(policy.rows_per_second, self._clock)
-        fixer = Fixer(self._mail, self._ledger, self._clock, self._families, policy, pace)
+        fixer = Fixer(self._mail, self._ledger, self._clock, self._families, policy)
         progress.stage("look again", sum(verdicts.total() for verdicts in self.counts.values()))
         for finding in fixer.revisit(self.suspects()):
             progress.advance(1)

@@ -22,7 +22,7 @@ from model.projections.verdicts import Verdict
 from model.schema.table import Key, Row, rows_agree
 from repair.decisions.recheck import judge, older_than_a_day, rule
 from repair.ledger.runs import Ledger
-from repair.mending.limits import Breaker, Pace
+from repair.mending.limits import Breaker
 
 Answers = list[Sequence[Seen]]
 
@@ -258,14 +258,12 @@ class Fixer:
         clock: Clock,
         families: Iterable[Family],
         policy: RepairPolicy,
-        pace: Pace,
         breaker: Breaker | None = None,
     ) -> None:
         self._mail = mail
         self._ledger = ledger
         self._clock = clock
         self._policy = policy
-        self._pace = pace
         self._breaker = breaker or Breaker()
         self._looks = SecondLook(mail, families, policy)
 
@@ -276,7 +274,6 @@ class Fixer:
             now = self._clock.micros()
             yield from (Finding(one, one.verdict) for one in batch if self._is_only_reported(one, now))
             doubtful = [one for one in batch if not self._is_only_reported(one, now)]
-            self._pace.take(len(doubtful))
             findings = list(self._revisit(sorted(doubtful, key=_by_partition)))
             self._breaker.note(findings)
             yield from findings

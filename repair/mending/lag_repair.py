@@ -17,6 +17,7 @@ from model.schema.table import Key
 from repair.ledger.lags import Lag, LagJournal
 from repair.ledger.runs import Ledger
 from repair.mending.engine import LocalSuspects, RepairSettings
+from repair.mending.limits import Pace
 from repair.mending.runner import RepairResult, RepairTools, Sink, repair
 
 LAGS_MAX = 100_000
@@ -63,7 +64,9 @@ def repair_lags(
         lags.drain()
     due = list(islice(lags.due(tools.clock.micros() + 1), LAGS_MAX))
     _wait(due, settings, tools)
-    engine = JournalledLags(mail, tools.ledger, tools.clock, settings.families, merged(lag.suspect for lag in due))
+    pace, found = Pace(settings.policy.rows_per_second, tools.clock), merged(lag.suspect for lag in due)
+    ledger = replace(tools.ledger, tables=pace.over(tools.ledger.tables))
+    engine = JournalledLags(pace.over(mail), ledger, tools.clock, settings.families, found)
     settled: set[tuple[str, Key]] = set()
 
     def note(finding: Finding) -> None:

@@ -1,12 +1,17 @@
 """Limits of a repair: rows per second, and failures in a row."""
 
 import threading
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TypeVar
 
+from model.errors import MailmendError
 from model.instants import MICROS
-from model.ports import Clock
+from model.operations import Applied, Conditional, Read, Scan, Seen, Write
+from model.ports import Clock, Tables
 from model.projections.findings import Finding, Suspect
+from model.schema.table import Row
 
 BURST_SECONDS = 0.25
 """After a pause this many seconds' worth of rows may be taken at once."""
@@ -31,7 +36,7 @@ def share(rows_per_second: int | None, workers: int) -> float | None:
 
 @dataclass(slots=True)
 class Pace:
-    """A pace for one thread: call `take` before (or after) rows are read. Rate None: never waits."""
+    """A pace for one thread: `take` waits for rows that are read or written. Rate None: never waits."""
 
     rows_per_second: float | None
     clock: Clock
@@ -45,6 +50,71 @@ class Pace:
         self._until = granted_until(self._until, now, rows, self.rows_per_second)
         if self._until > now:
             self.clock.sleep((self._until - now) / MICROS)
+
+    def over(self, tables: Tables) -> Tables:
+        """The same tables at this pace."""
+        if self.rows_per_second is None:
+            return tables
+        return PacedTables(tables, self, max(1, min(_AT_ONCE_MAX, int(self.rows_per_second))))
+
+
+_T = TypeVar("_T")
+_AT_ONCE_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class PacedTables:
+    """Tables whose rows, read or written, keep a pace. Implements `model.ports.Tables`.
+
+    A read takes its turn as one row before it is sent, and afterwards as many more as it brought: nobody knows before.
+
+    Attributes:
+        at_once: how many rows are asked for together at most: those of a second.
+    """
+
+    tables: Tables
+    pace: Pace
+    at_once: int
+
+    def read(self, read: Read) -> Sequence[Seen]:
+        self.pace.take(1)
+        rows = self.tables.read(read)
+        self.pace.take(len(rows) - 1)
+        return rows
+
+    def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:
+        answers: list[Sequence[Seen] | MailmendError] = []
+        for some in self._portions(reads):
+            self.pace.take(len(some))
+            found = self.tables.read_all(some)
+            self.pace.take(sum(len(one) - 1 for one in found if one and not isinstance(one, MailmendError)))
+            answers += found
+        return answers
+
+    def scan(self, scan: Scan) -> Iterator[Row]:
+        for some in self._portions(self.tables.scan(replace(scan, page_rows=self.at_once))):
+            self.pace.take(len(some))
+            yield from some
+
+    def write(self, write: Write) -> None:
+        self.pace.take(1)
+        self.tables.write(write)
+
+    def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
+        answers: list[MailmendError | None] = []
+        for some in self._portions(writes):
+            self.pace.take(len(some))
+            answers += self.tables.write_all(some)
+        return answers
+
+    def attempt(self, write: Conditional) -> Applied:
+        self.pace.take(1)
+        return self.tables.attempt(write)
+
+    def _portions(self, items: Iterable[_T]) -> Iterator[list[_T]]:
+        left = iter(items)
+        while some := list(islice(left, self.at_once)):
+            yield some
 
 
 @dataclass(slots=True)

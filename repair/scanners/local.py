@@ -44,10 +44,9 @@ from repair.joins.records import (
 )
 from repair.ledger.runs import Ledger
 from repair.mending.engine import LocalSuspects, RepairSettings
-from repair.mending.limits import Pace
 
 _REPORTED_ROWS = 1000
-"""After this many rows, progress is reported and the pace is kept."""
+"""After this many rows, progress is reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +110,11 @@ class _FamilyScan:
     places: Spill = field(init=False)
     groups: Spill = field(init=False)
     sums: GroupSums = field(init=False)
-    pace: Pace = field(init=False)
 
     def __post_init__(self) -> None:
         self.forms = Forms(self.family, accept_torn=self.settings.policy.accept_torn)
         self.contents, self.places, self.groups = map(self._spill, ("contents", "places", "groups"))
         self.sums = GroupSums(self.forms)
-        self.pace = Pace(self.settings.policy.rows_per_second, self.engine.clock)
 
     def run(self) -> None:
         family, beside = self.family, int(Tag.BESIDE)
@@ -146,13 +143,9 @@ class _FamilyScan:
             keep(row)
             rows += 1
             if rows % _REPORTED_ROWS == 0:
-                self._report(_REPORTED_ROWS)
-        self._report(rows % _REPORTED_ROWS)
+                self.progress.advance(_REPORTED_ROWS)
+        self.progress.advance(rows % _REPORTED_ROWS)
         self.detection.scanned[table.spelling] += rows
-
-    def _report(self, rows: int) -> None:
-        self.progress.advance(rows)
-        self.pace.take(rows)
 
     def _keep(self, projection: Projection, keep: Callable[[Row], None]) -> None:
         self._read(projection.table, projection.read_columns, keep)

@@ -29,7 +29,6 @@ from repair.mending.counter_reads import Tallies
 from repair.mending.counters import truths_beside
 from repair.mending.engine import LocalSuspects, RepairSettings
 from repair.mending.fixer import BATCH_SUSPECTS, SecondLook
-from repair.mending.limits import Pace
 
 ROWS_AT_ONCE = 1000
 """Rows of a partition, or of a table that is paged, that are held at once."""
@@ -189,11 +188,10 @@ class _FamilyLook:
 
     def _look_at_counters(self, ids: Iterable[UUID]) -> None:
         """Counters can be judged only after all truths of the mailbox were seen."""
-        pace = Pace(self.settings.policy.rows_per_second, self.engine.clock)
         for counts in self.family.counts:
             groups = [(mailbox,) for mailbox in ids]
             beside = truths_beside(self.family, counts, groups, self.found.suspects())
-            tallies = Tallies(self.engine.mail, self.family, counts, self.policy, pace, beside)
+            tallies = Tallies(self.engine.mail, self.family, counts, self.policy, beside)
             for group in groups:
                 tally = tallies.look(group)
                 if tally.deltas:
@@ -230,9 +228,8 @@ class _FamilyLook:
         return (row for row in rows if row[mailbox] in ids)
 
     def _streamed(self, scan: Scan) -> Iterator[Row]:
-        rows, pace = self.engine.mail.scan(scan), Pace(self.settings.policy.rows_per_second, self.engine.clock)
+        rows = self.engine.mail.scan(scan)
         while some := list(islice(rows, ROWS_AT_ONCE)):
-            pace.take(len(some))
             self.found.scanned[scan.table.spelling] += len(some)
             self.progress.advance(len(some))
             yield from some

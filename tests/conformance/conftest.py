@@ -14,6 +14,8 @@ from model.operations import Remove
 from model.ports import AsyncTables, Tables
 from model.queue.configuration import AGGREGATE
 from model.schema.keyspace import Schema
+from repair.clock import SystemClock
+from repair.mending.limits import Pace, PacedTables
 from tests.support.in_turn import InTurn
 from tests.support.keyspaces import created, dropped
 from tests.support.servers import CassandraServer
@@ -33,10 +35,12 @@ def keyspace(cluster: CassandraCluster) -> Iterator[Keyspace]:
     dropped(cluster, (name,))
 
 
-@pytest.fixture(params=["memory", pytest.param("cassandra", marks=pytest.mark.cassandra)])
+@pytest.fixture(params=["memory", "paced", pytest.param("cassandra", marks=pytest.mark.cassandra)])
 def tables(request: pytest.FixtureRequest) -> Tables:
     if request.param == "memory":
         return MemoryTables(micros)
+    if request.param == "paced":
+        return PacedTables(MemoryTables(micros), Pace(1e9, SystemClock()), at_once=3)
     keyspace: Keyspace = request.getfixturevalue("keyspace")
     return keyspace
 

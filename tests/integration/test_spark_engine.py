@@ -2,23 +2,29 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from uuid import uuid4
+from dataclasses import replace
+from uuid import uuid1, uuid4
 
 import pytest
 from pyspark.sql import SparkSession
 
 from cql.driver.contact import Contact
 from cql.driver.session import CassandraCluster, connect
+from model.catalog.ledger import KEEP
 from model.errors import CannotReach, MailmendError, UnknownKeyspace
+from model.instants import MICROS
 from model.ports import Tables
 from model.projections.findings import RepairPolicy, Suspect
 from model.projections.verdicts import MENDABLE, Verdict
 from repair.clock import SystemClock, Timing, take_as_of
 from repair.ledger.runs import Ledger
 from repair.mending.engine import RepairSettings
+from repair.mending.limits import BURST_SECONDS
 from spark_repair import message_inconsistencies
 from spark_repair.connector import paced, tasks_at_once
+from spark_repair.fixing import Workplace, finding_from, revisited
 from spark_repair.message_inconsistencies import SparkEngine
+from spark_repair.suspects import KEY, PROJECTION, TRUTH_IDS, VERDICT, WANTED
 from tests.support.james import james_families, james_rows, load_james
 from tests.support.keyspaces import LEDGER, created, dropped
 from tests.support.progress import SilentProgress
@@ -114,6 +120,23 @@ def test_tasks_side_by_side_pass_on_no_more_rows_a_second_than_asked(spark: Spar
     began = CLOCK.micros()
     assert paced(spark.range(0, 60, 1, 4), 30, tasks_at_once(spark)).count() == 60
     assert CLOCK.micros() - began >= 2_000_000
+
+
+@pytest.mark.usefixtures("mail")
+def test_executors_that_look_again_share_a_pace_of_rows(spark: SparkSession, contact: Contact) -> None:
+    """60 suspects, each with a projection, a content and a truth to read: 180 rows at 40 a second."""
+    names = f"{PROJECTION} string, {VERDICT} string, {KEY} array<string>, {TRUTH_IDS} array<string>, {WANTED} string"
+    rows = [("messageIdTable", "PROJECT", [str(uuid1()), "7"], [str(uuid1())], None) for _ in range(60)]
+    suspects = spark.createDataFrame(rows, names)
+    unhurried = RepairPolicy(None, CLOCK.micros(), 5.0, MENDABLE)
+    place = Workplace(contact, MAIL, None, KEEP, james_families(), unhurried, tasks_at_once(spark))
+    assert revisited(suspects, 60, place).count() == 60  # the workers have started now
+    began = CLOCK.micros()
+
+    looked = revisited(suspects, 60, replace(place, policy=replace(unhurried, rows_per_second=40)))
+
+    assert [finding_from(row[0]).error for row in looked.collect()] == [None] * 60
+    assert CLOCK.micros() - began >= (180 / 40 - 2 * BURST_SECONDS) * MICROS
 
 
 @pytest.mark.thorough

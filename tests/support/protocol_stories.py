@@ -24,7 +24,6 @@ from model.projections.projection import Projection
 from model.projections.verdicts import MENDABLE, Verdict
 from model.schema.table import Row, Table
 from repair.mending.fixer import Fixer, SecondLook, _near_reads, _truth_reads, _with_near
-from repair.mending.limits import Pace
 from repair.mending.undo import UndoSettings, UndoTools, undo
 from repair.retries import Retries
 from repair.writing.plans import writes_for
@@ -206,7 +205,7 @@ def scan(world: World) -> list[Suspect]:
 def revisit(world: World, clock: Any, suspects: Sequence[Suspect], run: RunId, as_of: int) -> list[Finding]:
     """The product's second look, or a variant of it that is broken on purpose."""
     policy = RepairPolicy(run, as_of, world.setting.skew * TICK / MICROS, MENDABLE)
-    fixer = Fixer(world.mail, world.ledger, clock, (world.setting.family,), policy, Pace(None, clock))
+    fixer = Fixer(world.mail, world.ledger, clock, (world.setting.family,), policy)
     if world.setting.variant == "truth first":
         fixer._looks = TruthFirst(world.mail, (world.setting.family,), policy)
     return list(fixer.revisit(suspects))

@@ -24,7 +24,6 @@ from repair.ledger.runs import Ledger
 from repair.mending.counters import CounterMender
 from repair.mending.engine import RepairSettings
 from repair.mending.fixer import Fixer
-from repair.mending.limits import Pace
 from repair.mending.runner import RepairResult, RepairTools, check, repair
 from repair.scanners.local import LocalEngine
 from tests.support.clock import START, VirtualClock, uuid_at
@@ -61,6 +60,18 @@ def truth_row(number: int = 1, *, uid: int | None = None, born: int = LONG_AGO, 
 
 def mirror_row(truth: Row, **columns: Any) -> dict[str, Any]:
     return MESSAGES.mirror.row_of(truth) | columns
+
+
+@dataclass(slots=True)
+class Meter:
+    """Surrounds tables in memory, and counts the rows that are read or written; a read of nothing counts as one."""
+
+    rows: int = 0
+
+    def __call__(self, operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        answer = carry_out()
+        self.rows += max(1, len(answer)) if isinstance(operation, Read | Scan) else 1
+        return answer
 
 
 @dataclass(slots=True)
@@ -141,6 +152,11 @@ class World:
         self.memory.surround = self.kept.surround = watch
         return written
 
+    def metered(self) -> Meter:
+        """Counts the rows of mail and ledger from now on."""
+        self.memory.surround = self.kept.surround = meter = Meter()
+        return meter
+
     def fail_in_mail(self, when: Callable[[Operation], bool]) -> None:
         self.memory.surround = _failing(when)
 
@@ -151,8 +167,7 @@ class World:
         return replace(RepairPolicy(self.run, self.as_of, skew_seconds=5.0, only=MENDABLE), **changes)
 
     def revisit(self, suspects: Iterable[Suspect], **changes: Any) -> list[Finding]:
-        pace = Pace(None, self.clock)
-        fixer = Fixer(self.mail, self.ledger, self.clock, self.families, self.policy(**changes), pace)
+        fixer = Fixer(self.mail, self.ledger, self.clock, self.families, self.policy(**changes))
         return list(fixer.revisit(suspects))
 
 

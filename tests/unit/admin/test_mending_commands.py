@@ -19,11 +19,13 @@ from model.instants import MICROS
 from model.operations import Change, Count, Level, Put, Read, Remove, Scan
 from model.projections.verdicts import Verdict
 from model.schema.table import Table
+from repair.ledger.lags import LagJournal
+from repair.mending.limits import BURST_SECONDS
 from tests.support.clock import START
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine, Ended
 from tests.support.mail_states import MailKeyspace
-from tests.support.repairing import DAY_SECONDS, content_row, message, mirror_row
+from tests.support.repairing import DAY_SECONDS, Meter, content_row, message, mirror_row, mirror_suspect
 from tests.support.schemas import columns_of, with_columns, without_tables
 from tests.support.writing import Faults
 
@@ -336,6 +338,42 @@ class TestEngine:
 
         assert (ended.code, ended.json["engine"]) == (0, None)
         assert "Engine:" not in ended.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("check",),
+        ("repair", "messages"),
+        ("repair", "messages", "--dry-run"),
+        ("repair", "messages", "--mailbox", "{mailbox}", "--scan"),
+        ("repair", "lags"),
+    ],
+    ids=" ".join,
+)
+def test_rows_per_second_are_rows_of_the_mail_and_of_its_images(
+    mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, command: tuple[str, ...]
+) -> None:
+    """Scan, second look, counters, before-images, fixes, read-backs: none is quicker than asked."""
+    mail.refill(40)
+    engine = () if "lags" in command else ("--engine", "local")
+    assert mailmend("repair", "messages", *QUICK).code == 0  # makes the ledger
+    lags = LagJournal(cluster.keyspace("mailmend"), "mail", cluster.clock)
+    for truth in mail.truths[::2]:
+        mail.lose_projection(truth)
+        lags.journal([mirror_suspect(truth, Verdict.PROJECT)], "no answer")
+    mail.tables.write(Count(MAILBOX_COUNTERS, (mail.mailbox,), {"unseen": 3}))
+    cluster.clock.advance(1)
+    cluster.keyspace("mail").surround = meter = Meter()
+    began = cluster.clock.micros()
+
+    words = [word.format(mailbox=mail.mailbox) for word in command]
+    ended = mailmend(*words, *engine, "--delay", "0", "--rows-per-second", "10", "--json")
+
+    assert ended.json["suspects"] >= 20
+    assert meter.rows >= 3 * 20
+    seconds = (cluster.clock.micros() - began) / MICROS
+    assert seconds >= (meter.rows + 2 * sum(ended.json["fixed"].values())) / 10 - 4 * BURST_SECONDS
 
 
 class TestMailbox:

@@ -23,7 +23,7 @@ from model.operations import Change, Put, Read
 from model.projections.findings import Suspect
 from model.projections.verdicts import Verdict
 from repair.mending.fixer import BATCH_SUSPECTS, Fixer
-from repair.mending.limits import Pace
+from repair.mending.limits import BURST_SECONDS, Pace
 from tests.support.clock import START
 from tests.support.repairing import LONG_AGO, T, World, mirror_row, mirror_suspect, place, truth_row
 from tests.support.repairing import MAILBOX as MAILBOX_ID
@@ -208,7 +208,7 @@ class TestRestraint:
     def test_paths_of_mailboxes_are_only_reported(self, world: World) -> None:
         world.put(MAILBOX_PATH, {"namespace": "#private", "user": "u", "mailboxname": "INBOX", "mailboxid": MAILBOX_ID})
         suspect = Suspect("mailbox", (MAILBOX_ID,), Verdict.PROJECT)
-        fixer = Fixer(world.mail, world.ledger, world.clock, (PATHS,), world.policy(), Pace(None, world.clock))
+        fixer = Fixer(world.mail, world.ledger, world.clock, (PATHS,), world.policy())
 
         (outcome,) = fixer.revisit([suspect])
 
@@ -371,10 +371,15 @@ class TestTrouble:
         assert sorted(one.suspect.key[1] for one in outcomes) == [truth["uid"] for truth in truths]
         assert {one.result for one in outcomes} == {Verdict.FIXED}
 
-    def test_the_pace_is_kept(self, world: World) -> None:
-        truths = [world.message(truth_row(number)) for number in range(1, 3 * BATCH_SUSPECTS + 1)]
-        fixer = Fixer(world.mail, world.ledger, world.clock, (MESSAGES,), world.policy(), Pace(100, world.clock))
+    def test_the_pace_is_one_of_rows(self, world: World) -> None:
+        """Projection, content and truth twice, before-image, fix, read-back, result: each of them takes its turn."""
+        truths = [world.message(truth_row(number), projected=False) for number in range(1, BATCH_SUSPECTS + 52)]
+        pace, meter = Pace(100, world.clock), world.metered()
+        ledger = replace(world.ledger, tables=pace.over(world.ledger.tables))
+        fixer = Fixer(pace.over(world.mail), ledger, world.clock, (MESSAGES,), world.policy())
 
-        list(fixer.revisit(mirror_suspect(truth, Verdict.PROJECT) for truth in truths))
+        outcomes = list(fixer.revisit(mirror_suspect(truth, Verdict.PROJECT) for truth in truths))
 
-        assert sum(world.clock.slept) == pytest.approx(6.0, abs=0.5)
+        assert {one.result for one in outcomes} == {Verdict.FIXED}
+        assert meter.rows >= 8 * len(truths)
+        assert sum(world.clock.slept) == pytest.approx(meter.rows / 100, abs=BURST_SECONDS)

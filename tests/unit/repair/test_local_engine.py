@@ -25,6 +25,7 @@ from model.schema.table import Row, rows_agree
 from repair.joins.records import fingerprinting
 from repair.ledger.runs import Ledger
 from repair.mending.engine import RepairSettings
+from repair.mending.limits import Pace
 from repair.scanners.local import LocalDetection, LocalEngine
 from tests.support.clock import START, VirtualClock, uuid_at
 from tests.support.james import damages, james_families, put_james
@@ -273,10 +274,8 @@ def test_the_scan_keeps_its_pace() -> None:
     world = World()
     for number in range(1, 101):
         world.message(truth_row(number))
-    local = LocalEngine(world.mail, world.ledger, world.clock)
-    detection = local.detect(
-        RepairSettings("mail", (MESSAGES,), policy=RepairPolicy(rows_per_second=100)), SilentProgress()
-    )
+    local = LocalEngine(Pace(100, world.clock).over(world.mail), world.ledger, world.clock)
+    detection = local.detect(RepairSettings("mail", (MESSAGES,)), SilentProgress())
     rows = sum(detection.scanned.values())
     assert rows == 400
     assert sum(world.clock.slept) == pytest.approx(rows / 100, abs=0.3)

@@ -22,10 +22,10 @@ from model.errors import MailmendError, TimedOut, WrongUse
 from model.ids import MailboxId, MessageId
 from model.operations import Count, Read, Scan, Seen
 from model.ports import Tables
-from model.projections.findings import RepairPolicy
 from model.projections.verdicts import Verdict
 from model.schema.table import Row
 from repair.mending.engine import RepairSettings
+from repair.mending.limits import BURST_SECONDS, Pace
 from repair.scanners import lookup as online
 from repair.scanners.lookup import Target, Targeted, TargetMailboxes, TargetMessages, TargetSuspects, mailboxes_of
 from tests.support.clock import uuid_at
@@ -257,14 +257,15 @@ class TestBounds:
             found(world, HERE)
 
     def test_rows_come_no_faster_than_the_pace(self, world: World) -> None:
-        """`--rows-per-second` holds for what is paged too."""
+        """`--rows-per-second` holds for what is paged and for what is looked at."""
         for number in range(1, 21):
             world.message(truth_row(number))
+        meter, tables = world.metered(), Pace(10, world.clock).over(world.mail)
 
-        engine = Targeted(world.mail, world.ledger, world.clock, replace(only(1), scan=True))
-        engine.detect(RepairSettings("mail", (MESSAGES,), policy=RepairPolicy(rows_per_second=10)), SilentProgress())
+        engine = Targeted(tables, world.ledger, world.clock, replace(only(1), scan=True))
+        engine.detect(RepairSettings("mail", (MESSAGES,)), SilentProgress())
 
-        assert sum(world.clock.slept) == pytest.approx(2, abs=0.3)
+        assert sum(world.clock.slept) == pytest.approx(meter.rows / 10, abs=BURST_SECONDS)
 
 
 class Paging:

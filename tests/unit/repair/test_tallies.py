@@ -13,7 +13,6 @@ from model.operations import Change, Count, Put, Read, Scan
 from repair.joins.records import Spill
 from repair.mending import counter_reads as tallies
 from repair.mending.counter_reads import Tallies, Tally
-from repair.mending.limits import Pace
 from tests.support.clock import START, uuid_at
 from tests.support.repairing import MAILBOX, World, message, mirror_row, place, truth_row
 
@@ -52,8 +51,7 @@ def mailbox_of(letters: list[Letter], counters: tuple[int, int] | None = None) -
 def look(world: World, letters: int = 7, *, accept_torn: bool = False) -> Tally:
     """A look that knows every truth, projected or not, as a scan would tell it."""
     beside = {(MAILBOX,): tuple((message(number),) for number in range(1, letters + 1))}
-    pace = Pace(None, world.clock)
-    return Tallies(world.mail, MESSAGES, COUNTS, world.policy(accept_torn=accept_torn), pace, beside).look((MAILBOX,))
+    return Tallies(world.mail, MESSAGES, COUNTS, world.policy(accept_torn=accept_torn), beside).look((MAILBOX,))
 
 
 @given(LETTERS, st.none() | st.tuples(st.integers(0, 9), st.integers(0, 9)), st.booleans())
