@@ -242,10 +242,11 @@ def run_document(result: RunResult) -> Document:
     fields |= {f"option {name}": value for name, value in run.options.items()}
     fields |= {name: value for name, value in run.summary.items() if name not in fields}
     rows = [(name, _text(value)) for name, value in fields.items() if value not in (None, {}, "")]
-    body: list[Part] = [Grid(f"Run {run.id}", ("field", "value"), rows)]
+    body: list[Part] = [Grid(f"Run {run.id}", ("field", "value"), rows, frozenset({"value"}))]
     if result.examples:
         cells = [(one.projection, one.verdict.value, one.key, one.result) for one in result.examples[:EXAMPLES_SHOWN]]
-        body.append(Grid("Findings, for example", ("projection", "verdict", "key", "ended"), cells))
+        columns = ("projection", "verdict", "key", "ended")
+        body.append(Grid("Findings, for example", columns, cells, frozenset({"ended"})))
     return Document(json, (*body, f"To put it back: mailmend undo {run.id} --keyspace {run.keyspace}"))
 
 
@@ -266,7 +267,7 @@ def _sum(run: Run, name: str) -> str:
 def _text(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {_text(inner)}" for name, inner in value.items())
-    return str(value)
+    return ", ".join(map(_text, value)) if isinstance(value, list) else str(value)
 
 
 _TABLES: Mapping[str, Table] = {p.name: p.table for family in FAMILIES for p in family.projections}

@@ -12,7 +12,8 @@ from typing import Any, TextIO
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from rich import markdown
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, RenderableType
+from rich.cells import cell_len
+from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -35,6 +36,11 @@ from model.instants import MICROS
 
 PAPER_COLUMNS = 120
 """The width of tables that go to a file or a mail, where nobody's terminal sets it."""
+
+_WORD_COLUMNS_MAX = 60
+"""Longer words of prose are broken."""
+
+_WIDTH_MAX = 100_000
 
 _COLUMNS_MIN = 40
 """Paragraphs are not broken more narrowly than this."""
@@ -70,7 +76,10 @@ def _show(document: Document, console: Console | None) -> None:
 def _show_part(part: Part, console: Console) -> None:
     match part:
         case Grid():
-            console.print(grid_of(part))
+            table = grid_of(part)
+            least = console.measure(table, options=console.options.update_width(_WIDTH_MAX)).minimum
+            table.width = least if least > console.width else None
+            console.print(table, crop=False)
         case Wrapped():
             for line in wrapped_lines(part, console.width):
                 console.print(line, soft_wrap=True, markup=False)
@@ -98,16 +107,22 @@ def wrapped_lines(part: Wrapped, width: int) -> list[str]:
     )
 
 
-def grid_of(grid: Grid) -> RenderableType:
+def grid_of(grid: Grid) -> RichTable:
+    """A table that cuts no word: prose is wrapped between words, and what then does not fit makes the table wider."""
     shown = RichTable(
         title=Text(grid.title), title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False
     )
-    prose = PROSE | grid.wrapped
-    for column in grid.columns:
+    rows = [[_text(cell) for cell in row] for row in grid.rows]
+    for place, column in enumerate(grid.columns):
         justify: Any = "right" if column in NUMERIC else "left"
-        shown.add_column(column, justify=justify, overflow="fold", no_wrap=column not in prose)
-    for row in grid.rows:
-        shown.add_row(*(_text(cell) for cell in row))
+        whole = column not in PROSE | grid.wrapped
+        texts = [column, *(row[place].plain for row in rows)]
+        pieces = (piece for text in texts for piece in (text.splitlines() if whole else text.split()))
+        widest = max(map(cell_len, pieces), default=0)
+        least = widest if whole else min(widest, _WORD_COLUMNS_MAX)
+        shown.add_column(column, justify=justify, overflow="fold", no_wrap=whole, min_width=least)
+    for row in rows:
+        shown.add_row(*row)
     return shown
 
 

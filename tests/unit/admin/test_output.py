@@ -6,7 +6,7 @@ import json
 import pytest
 from rich.console import Console
 
-from admin.present.document import Grid
+from admin.present.document import Document, Grid
 from admin.present.mending import MEANINGS, STYLES, closing_lines, counts_json, document_of, next_lines, summary_json
 from admin.present.presenter import exit_meaning, grid_of, show, write_json
 from admin.services.examples import EXAMPLES_MAX, Examples
@@ -191,3 +191,16 @@ def test_what_stands_in_a_table_is_no_markup(text: str) -> None:
     Console(file=stream, width=80).print(grid_of(Grid("x", ("a",), [(text,)])))
 
     assert text in stream.getvalue()
+
+
+@pytest.mark.parametrize("columns", [30, 80, 120])
+@pytest.mark.parametrize("prose", [frozenset(), frozenset({"what"})])
+def test_a_table_cuts_no_word_however_narrow_the_terminal(columns: int, prose: frozenset[str]) -> None:
+    """Prose goes to the next line between words; else the table is wider than the terminal."""
+    cells = (str(RUN), "INTERRUPTED", "changed less than the margin before the scan; come again in 12 s")
+    grid = Grid("Runs", ("run", "state", "what"), [cells], prose)
+    stream = io.StringIO()
+
+    show(Document(body=(grid,)), Console(file=stream, width=columns))
+
+    assert set(" ".join(cells).split()) <= set(stream.getvalue().split())
