@@ -14,7 +14,8 @@ import pytest
 from model.catalog.mail_queue import BROWSE_START
 from model.operations import Change
 from model.queue.blob_ids import BlobsMode
-from tests.faults.test_queue_machine import HALF_A_DAY, QueueMachine
+from model.queue.cleanup import MarksRule
+from tests.faults.test_queue_machine import FOR_EVER, HALF_A_DAY, OWN, QueueMachine
 from tests.support.queue_wires import Trouble
 from tests.support.queue_world import DEATHS, QueueMishap
 from tests.support.queues import QUEUE
@@ -134,6 +135,20 @@ def sweep_that_renews(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> 
     machine.sweep(number=0, mishaps=mishaps)
 
 
+def clean(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
+    swept_before(machine)
+    machine.clean(number=0, marks=MarksRule.KEEP, mishaps=mishaps)
+
+
+def clean_marks(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
+    swept_before(machine)
+    machine.delete(number=0, sender=None, mishaps=())
+    machine.work(number=1, most=1)
+    machine.wait(minutes=190)
+    machine.wait(minutes=190)
+    machine.clean(number=0, marks=MarksRule.EMPTY, mishaps=mishaps)
+
+
 STORIES: Final[tuple[Story, ...]] = (
     enqueue,
     enqueue_delayed,
@@ -151,12 +166,15 @@ STORIES: Final[tuple[Story, ...]] = (
     sweep,
     sweep_that_rescues,
     sweep_that_renews,
+    clean,
+    clean_marks,
 )
 
 
 def told(story: Story, mode: BlobsMode, *mishaps: QueueMishap) -> tuple[str, ...]:
     machine = QueueMachine()
-    machine.begin(far=timedelta(0), minutes=60, buckets=1, mode=mode, james=False, seed=0)
+    own = FOR_EVER if story is clean_marks else OWN
+    machine.begin(far=timedelta(0), minutes=60, buckets=1, mode=mode, james=False, own=own, seed=0)
     try:
         story(machine, mishaps)
         steps = machine.steps

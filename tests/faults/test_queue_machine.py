@@ -13,6 +13,9 @@ from typing import Any, Final, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from mailqueue.maintenance.cleanup import CleanupSettings, QueueCleanup
+from mailqueue.maintenance.cleanup_scan import LocalQueueScanner
+from mailqueue.maintenance.sweep import Sweeper
 from mailqueue.queue import OnRemoved
 from mailqueue.rabbitmq.unacked import UnackedMail
 from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, LIVES
@@ -20,6 +23,7 @@ from model.catalog.queue_tables import OwnTables
 from model.errors import MailmendError
 from model.ids import EnqueueId
 from model.queue.blob_ids import BlobNaming, BlobsMode
+from model.queue.cleanup import MarksRule
 from model.queue.configuration import QueueConfiguration
 from model.queue.filters import MailFilter
 from model.queue.mails import Listed
@@ -28,8 +32,9 @@ from model.queue.slices import EPOCH, Slicing, slice_of
 from model.schema.table import Row
 from tests.support.james_beside import James
 from tests.support.memory_broker import Fate
+from tests.support.progress import SilentProgress
 from tests.support.queue_model import Promised, Promises, Standing
-from tests.support.queue_wires import Side, Trouble
+from tests.support.queue_wires import Side, Trouble, WiredBlobs, WiredBroker
 from tests.support.queue_world import Died, QueueMishap, Worker, dead, named, taken
 from tests.support.queues import QUEUE, TwinQueue, listed, mail
 from tests.support.skewed import SkewedClock
@@ -76,6 +81,10 @@ MARKS_LIVE: Final = timedelta(seconds=LIVES.mark_ttl_seconds) - timedelta(hours=
 OWN: Final = OwnTables(row_ttl_seconds=LIVES.ttl_seconds, mark_ttl_seconds=LIVES.mark_ttl_seconds)
 
 
+FOR_EVER: Final = OwnTables()
+"""Rows and marks never expire, as in tables that James made."""
+
+
 class QueueMachine(RuleBasedStateMachine):
     """The stories, on twins, under a clock that is turned by hand."""
 
@@ -85,6 +94,7 @@ class QueueMachine(RuleBasedStateMachine):
         buckets=st.integers(1, 2),
         mode=st.sampled_from(BlobsMode),
         james=st.booleans(),
+        own=st.sampled_from((OWN, OWN, FOR_EVER)),
         seed=st.integers(0, 3),
         mails=st.lists(st.tuples(WORKERS, st.integers(0, 1), DELAYS), max_size=5),
     )
@@ -95,13 +105,14 @@ class QueueMachine(RuleBasedStateMachine):
         buckets: int,
         mode: BlobsMode,
         james: bool,
+        own: OwnTables,
         seed: int,
         mails: Sequence[tuple[int, int, timedelta | None]] = (),
     ) -> None:
         self.runner = asyncio.Runner()
         self.twin = TwinQueue(
             configuration=QueueConfiguration(Slicing(timedelta(minutes=minutes), buckets), pace=1_000_000),
-            own=OWN,
+            own=own,
             naming=BlobNaming(mode),
         )
         self.twin.clock.turn_to(datetime(2026, 8, 29, 12, tzinfo=EPOCH.tzinfo) + timedelta(minutes=17 * seed))
@@ -296,6 +307,23 @@ class QueueMachine(RuleBasedStateMachine):
         except (MailmendError, Died):
             return
         self.nothing_is_out_of_sight()
+
+    @rule(number=WORKERS, marks=st.sampled_from((MarksRule.KEEP, MarksRule.EMPTY)), mishaps=MISHAPS)
+    def clean(self, number: int, marks: MarksRule, mishaps: Sequence[QueueMishap]) -> None:
+        """A process cleans all queues, as of hours ago: what was published before then has arrived at the broker."""
+        self.twin.broker.let_arrive()
+        as_of = self.twin.clock.micros() - TOO_FAR // timedelta(microseconds=1)
+        settings = CleanupSettings(as_of, delay_seconds=60, marks=marks)
+
+        async def cleaned(worker: Worker) -> None:
+            view, fortune = worker.queue.view, worker.fortune
+            blobs, broker = WiredBlobs(self.twin.blobs, fortune), WiredBroker(self.twin.broker, fortune)
+            scanner = LocalQueueScanner(self.twin.memory, worker.clock)
+            sweeper = Sweeper(view, blobs, broker)
+            await QueueCleanup(view, scanner, SilentProgress(), blobs, broker).run(settings, sweeper)
+
+        with suppress(MailmendError, Died):
+            self.by(number, cleaned, mishaps)
 
     @rule(minutes=st.sampled_from((1, 11, 16, 61, 190)))
     def wait(self, minutes: int) -> None:
