@@ -50,6 +50,12 @@ VIEWS: Final = (
 """Of `system_views`, Cassandra 4.0 and later; sizes are whole mebibytes there."""
 
 
+SIZE_ESTIMATES: Final = (
+    "SELECT table_name, mean_partition_size, partitions_count FROM system.size_estimates WHERE keyspace_name = ?"
+)
+"""What a node records of its own part of each table of a keyspace."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableFigures:
     """The figures of one table.
@@ -85,7 +91,8 @@ class Statistics:
 def read_statistics(ask: Ask, keyspace: str, tables: Sequence[str]) -> Statistics:
     """All figures that can be read of these tables (lower-case names)."""
     notes: Counter[str] = Counter()
-    estimates = {name: _estimate(ask, keyspace, name, notes) for name in tables}
+    recorded = _rows_of(ask(SIZE_ESTIMATES, (keyspace,)), "system.size_estimates", notes)
+    estimates = {name: _estimate(recorded, name) for name in tables}
     views: dict[str, Any] = {view.figure: _view(ask, keyspace, view, notes) for view in VIEWS}
     found = {
         name: replace(estimate, **{figure: by_table.get(name) for figure, by_table in views.items()})
@@ -96,14 +103,10 @@ def read_statistics(ask: Ask, keyspace: str, tables: Sequence[str]) -> Statistic
     return Statistics(found, len(answers), heard, _hint_window(ask, notes), tuple(notes))
 
 
-def _estimate(ask: Ask, keyspace: str, table: str, notes: Counter[str]) -> TableFigures:
-    text = (
-        "SELECT mean_partition_size, partitions_count FROM system.size_estimates "
-        "WHERE keyspace_name = ? AND table_name = ?"
-    )
-    rows = _rows_of(ask(text, (keyspace, table)), "system.size_estimates", notes)
-    if rows is None:
+def _estimate(recorded: Sequence[Row] | None, table: str) -> TableFigures:
+    if recorded is None:
         return TableFigures()
+    rows = [row for row in recorded if row["table_name"] == table]
     partitions = sum(row["partitions_count"] for row in rows)
     content = sum(row["partitions_count"] * row["mean_partition_size"] for row in rows)
     return TableFigures(partitions, round(content / partitions) if partitions else None)

@@ -15,7 +15,7 @@ from cql.driver.failures import Purpose
 from cql.driver.session import EVERY_NODE, CassandraCluster
 from cql.introspect import keyspace_exists
 from cql.rows import normalised
-from cql.statistics import NodeAnswer
+from cql.statistics import SIZE_ESTIMATES, NodeAnswer
 from model.errors import MailmendError
 from model.schema.names import checked_spelling, name_of
 from model.schema.sizes import TableSize, table_sizes
@@ -92,9 +92,6 @@ def sstables_in(steps: Iterable[str]) -> int | None:
     return max([len(named), *merged])
 
 
-_RECORDED = (
-    "SELECT table_name, mean_partition_size, partitions_count FROM system.size_estimates WHERE keyspace_name = ?"
-)
 _ON_DISK = "SELECT table_name, mebibytes FROM system_views.disk_usage WHERE keyspace_name = ? ALLOW FILTERING"
 
 
@@ -103,7 +100,7 @@ def sizes_in(cluster: CassandraCluster, keyspace: str) -> Mapping[str, TableSize
     name = name_of(checked_spelling(keyspace, "keyspace name"))
     if not keyspace_exists(cluster, keyspace):
         return {}
-    recorded, on_disk = (_rows(ask_every_node(cluster, text, (name,))) for text in (_RECORDED, _ON_DISK))
+    recorded, on_disk = (_rows(ask_every_node(cluster, text, (name,))) for text in (SIZE_ESTIMATES, _ON_DISK))
     return table_sizes(recorded, on_disk, 1 + len(cluster.query("SELECT peer FROM system.peers")))
 
 

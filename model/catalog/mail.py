@@ -145,6 +145,8 @@ MAILBOX_PATH = Table(
     comment="The registry of mailbox paths: the truth of paths",
     options=cached(10),
 )
+PRIVATE = "#private"
+"""The namespace of users' own mailboxes, as James spells it."""
 
 MAIL_TABLES = (
     IMAP_UID,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from uuid import UUID
 
-from model.catalog.mail import MAILBOX_PATH
+from model.catalog.mail import MAILBOX_PATH, PRIVATE
 from model.errors import MailmendError, WrongUse
 from model.ids import MailboxId, MessageId
 from model.operations import Read, Scan
@@ -35,9 +35,6 @@ ROWS_AT_ONCE = 1000
 
 SUSPECTS_MAX = 100_000
 """Suspects of one target that are held in memory."""
-
-PRIVATE = "#private"
-"""The namespace of users' own mailboxes, as James spells it."""
 
 
 @dataclass(frozen=True, slots=True)

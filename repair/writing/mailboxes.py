@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from model.catalog.mail import MAILBOX, MAILBOX_PATH
+from model.catalog.mail import MAILBOX, MAILBOX_PATH, PRIVATE
 from model.errors import Contended, DoubtfulWrite, MailmendError
 from model.ids import MailboxId
 from model.instants import MICROS
@@ -24,9 +24,6 @@ from model.operations import ChangeIf, Level, Put, PutIfAbsent, Read, Seen
 from model.ports import Clock, Tables
 from model.schema.table import Row, Table
 from repair.retries import Retries
-
-PRIVATE = "#private"
-"""The namespace of users' own mailboxes."""
 
 _UID_VALIDITY_MAX = 2**31 - 1
 

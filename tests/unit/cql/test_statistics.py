@@ -39,8 +39,11 @@ def test_sizes_are_added_up_and_latencies_are_those_of_the_worst_node() -> None:
     nodes = Nodes(
         {
             "system.size_estimates": (
-                [{"mean_partition_size": 100, "partitions_count": 10}],
-                [{"mean_partition_size": 400, "partitions_count": 20}],
+                [
+                    {"table_name": "imapuidtable", "mean_partition_size": 100, "partitions_count": 10},
+                    {"table_name": "blobs", "mean_partition_size": 9_000, "partitions_count": 1},
+                ],
+                [{"table_name": "imapuidtable", "mean_partition_size": 400, "partitions_count": 20}],
             ),
             "system_views.disk_usage": ([view("mebibytes", 3), view("mebibytes", 99, keyspace="other")],) * 2,
             "system_views.local_read_latency": ([view("p99th_ms", 2.5)], [view("p99th_ms", 7.5)]),
@@ -120,7 +123,10 @@ def test_a_figure_that_a_node_leaves_open_is_not_counted() -> None:
 
 
 def test_a_table_without_partitions_has_no_mean() -> None:
-    nothing: Sequence[Sequence[Row]] = ([{"mean_partition_size": 0, "partitions_count": 0}], [])
+    nothing: Sequence[Sequence[Row]] = (
+        [{"table_name": "imapuidtable", "mean_partition_size": 0, "partitions_count": 0}],
+        [],
+    )
 
     found = read_statistics(Nodes({"system.size_estimates": nothing}), MAIL, ["imapuidtable"]).tables["imapuidtable"]
 

@@ -3,11 +3,11 @@
 import pytest
 
 from cql.memory import MemoryTables
-from model.catalog.mail import MAILBOX, MAILBOX_PATH
+from model.catalog.mail import MAILBOX, MAILBOX_PATH, PRIVATE
 from model.errors import CannotReach, DoubtfulWrite, MailmendError, TimedOut
 from model.ids import MailboxId
 from model.operations import Put, PutIfAbsent, Read, Remove, Scan
-from repair.writing.mailboxes import PRIVATE, Mailboxes
+from repair.writing.mailboxes import Mailboxes
 from tests.support.clock import VirtualClock
 from tests.support.writing import Faults, on
 
