@@ -80,6 +80,9 @@ class Put:
     """Insert a row. Null columns are left unset, or cleared (each a tombstone) when `clear` is set.
 
     `at` None lets the driver stamp the write now. A retry of the same value is the same write.
+
+    `joinable` says, here and in `Change` and `Remove`, that an adapter may send such writes of one partition as one
+    request, all of which succeeds or fails: for writes that nothing depends on one by one.
     """
 
     table: Table
@@ -87,6 +90,7 @@ class Put:
     at: int | None = None
     clear: bool = False
     ttl_seconds: int | None = None
+    joinable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,7 @@ class Change:
     add: Mapping[str, frozenset[Any]] = field(default_factory=dict)
     take: Mapping[str, frozenset[Any]] = field(default_factory=dict)
     at: int | None = None
+    joinable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +116,7 @@ class Remove:
     table: Table
     key: Key
     at: int | None = None
+    joinable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,12 +24,13 @@ from cassandra.policies import (
     RoundRobinPolicy,
     TokenAwarePolicy,
 )
-from cassandra.query import UNSET_VALUE, SimpleStatement, tuple_factory
+from cassandra.query import UNSET_VALUE, BatchStatement, BatchType, SimpleStatement, tuple_factory
 
 from cql.driver.contact import SOCKET_OPTIONS, Contact, tls_context
 from cql.driver.driver_errors import FAILURES, our_error, our_errors, our_errors_at
 from cql.driver.failures import Purpose, purpose_of
 from cql.driver.joined_reads import read_joined
+from cql.driver.joined_writes import JoinedWrite, write_joined
 from cql.rows import Conversion, adaptation_of, adapted_values, answer_of, normalised
 from cql.statements import Operation, render, shape_of, values_of
 from model.errors import BadSettings, MailmendError, SchemaDisagreement, UnknownKeyspace, WrongUse
@@ -294,7 +295,7 @@ class Keyspace:
         self._one(write)
 
     def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
-        return self._each(writes)
+        return write_joined(writes, self._each)
 
     def attempt(self, write: Conditional) -> Applied:
         applied: Applied = self._one(write)
@@ -304,11 +305,14 @@ class Keyspace:
         """Whether this shape is prepared; else the first launch asks the server and blocks."""
         return shape_of(operation) in self._shapes
 
-    def launch(self, operation: Operation) -> PendingRequest:
+    def launch(self, operation: Operation | JoinedWrite) -> PendingRequest:
         """Send the request without waiting for its answer."""
         try:
-            shape = self._shape(operation)
-            bound = self._bound(shape, operation)
+            if isinstance(operation, JoinedWrite):
+                shape, bound = self._shape(operation.writes[0]), self._batch(operation)
+            else:
+                shape = self._shape(operation)
+                bound = self._bound(shape, operation)
             if isinstance(operation, Scan) and operation.page_rows:
                 bound.fetch_size = operation.page_rows
             future = self._session.execute_async(bound, timeout=shape.seconds)
@@ -322,7 +326,7 @@ class Keyspace:
             raise answer
         return answer
 
-    def _each(self, operations: Iterable[Operation]) -> list[Any]:
+    def _each(self, operations: Iterable[Operation | JoinedWrite]) -> list[Any]:
         """Keep a window of requests in flight and refill it by halves: waking up for each answer costs more.
 
         The older half is read while the younger half is in flight.
@@ -369,6 +373,14 @@ class Keyspace:
         adapted = tuple((index, adapt) for index, adapt in enumerate(adaptations) if adapt)
         answer, seconds = answer_of(operation, collection_times=times), self.cluster.contact.seconds_for(operation)
         return PreparedShape(operation.table, statement, purpose, answer, adapted, seconds)
+
+    def _batch(self, joined: JoinedWrite) -> Any:
+        """One partition's writes, each under its own stamp: the node applies them as one, without a batch log."""
+        batch = BatchStatement(BatchType.UNLOGGED, consistency_level=ConsistencyLevel.QUORUM)
+        batch.is_idempotent = True
+        for write in joined.writes:
+            batch.add(self._bound(self._shape(write), write))
+        return batch
 
     def _bound(self, shape: PreparedShape, operation: Operation) -> Any:
         values = values_of(operation, UNSET_VALUE)

@@ -167,12 +167,12 @@ class Ledger:
 
     def _image(self, run: RunId, finding: Finding, at: int) -> Put:
         row = REPAIR_FINDING.key_row(_finding_key(run, finding.suspect)) | {"before": image_text(finding)}
-        return Put(REPAIR_FINDING, row, at=at, ttl_seconds=self._ttl)
+        return Put(REPAIR_FINDING, row, at=at, ttl_seconds=self._ttl, joinable=True)
 
     def _result(self, run: RunId, finding: Finding) -> Put:
         cells = {"result": finding.result.value if finding.result else "", "error": finding.error or ""}
         row = REPAIR_FINDING.key_row(_finding_key(run, finding.suspect)) | cells
-        return Put(REPAIR_FINDING, row, ttl_seconds=self._ttl)
+        return Put(REPAIR_FINDING, row, ttl_seconds=self._ttl, joinable=True)
 
     @property
     def _ttl(self) -> int:

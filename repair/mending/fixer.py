@@ -14,7 +14,7 @@ from typing import Any
 from model.errors import MailmendError, WrongUse
 from model.ids import RunId
 from model.instants import MICROS
-from model.operations import Change, Conditional, Level, Put, PutIfAbsent, Read, Remove, RemoveIf, Seen, Write
+from model.operations import Change, Conditional, Count, Level, Put, PutIfAbsent, Read, Remove, RemoveIf, Seen, Write
 from model.ports import Clock, Tables
 from model.projections.family import Family
 from model.projections.findings import Finding, Look, RepairPolicy, Suspect, failed
@@ -173,7 +173,9 @@ class Mending:
         return one if applied else replace(one, result=Verdict.MOVED)
 
     def _write(self, batch: list[Finding]) -> list[Finding]:
-        due: list[Sequence[Write]] = [one.writes if one.is_pending else () for one in batch]
+        due: list[Sequence[Write]] = [
+            [_joinable(write) for write in one.writes] if one.is_pending else () for one in batch
+        ]
         answers = iter(self.mail.write_all([write for writes in due for write in writes]))
         return [_checked(one, [next(answers) for _ in writes]) for one, writes in zip(batch, due, strict=True)]
 
@@ -220,6 +222,10 @@ def written_key(change: Write | Conditional) -> Key:
     return change.table.key_of(change.row) if isinstance(change, Put | PutIfAbsent) else change.key
 
 
+def _joinable(write: Write) -> Write:
+    return write if isinstance(write, Count) else replace(write, joinable=True)
+
+
 def _elements(row: Row, column: str) -> frozenset[Any]:
     return frozenset(row.get(column) or ())
 
@@ -238,8 +244,9 @@ def _shown(one: Finding, answers: Sequence[tuple[Write | Conditional, Sequence[S
     return one
 
 
-BATCH_SUSPECTS = 200
-"""Suspects that are looked at together: enough to keep many reads in flight, few enough to hold."""
+BATCH_SUSPECTS = 1_000
+"""Suspects that are looked at and mended together: enough for several in each of the ledger's buckets, whose
+before-images then share a request; few enough to hold. Under a pace no more than a second's rows."""
 
 
 class Fixer:
@@ -265,12 +272,13 @@ class Fixer:
         self._clock = clock
         self._policy = policy
         self._breaker = breaker or Breaker()
+        self._at_once = min(BATCH_SUSPECTS, policy.rows_per_second or BATCH_SUSPECTS)
         self._looks = SecondLook(mail, families, policy)
 
     def revisit(self, suspects: Iterable[Suspect]) -> Iterator[Finding]:
         """One finding for each suspect, in no particular order; counters are skipped (`repair.mending.counters`)."""
         visited = (suspect for suspect in suspects if self._looks.visits(suspect))
-        while not self._breaker.open and (batch := list(islice(visited, BATCH_SUSPECTS))):
+        while not self._breaker.open and (batch := list(islice(visited, self._at_once))):
             now = self._clock.micros()
             yield from (Finding(one, one.verdict) for one in batch if self._is_only_reported(one, now))
             doubtful = [one for one in batch if not self._is_only_reported(one, now)]

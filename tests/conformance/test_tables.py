@@ -288,6 +288,39 @@ class TestChange:
         assert [seen.row["n"] for seen in see(tables, (k,))] == list(range(150))
 
 
+class TestManyWrites:
+    """Those that may share a request leave what each alone leaves, under its own stamp and for its own time."""
+
+    @staticmethod
+    def carried_out(tables: Tables, k: str, *, joinable: bool) -> list[list[Seen]]:
+        writes: list[Any] = [
+            write
+            for p in (f"{k}{joinable}p", f"{k}{joinable}q")
+            for c in range(60)
+            for write in (
+                Put(CELLS, cell(p, c, v="early", n=c), at=10 + c, joinable=joinable),
+                Put(CELLS, cell(p, c, v=None, b=True), at=5, clear=c % 2 == 0, joinable=joinable),
+                Change(CELLS, (p, c, D), {"n": -c}, {"tags": frozenset({"t"})}, at=40, joinable=joinable),
+                Put(CELLS, cell(p, c, E, v="lasts"), at=7, ttl_seconds=1000, joinable=joinable),
+                Remove(CELLS, (p, c, E) if c % 3 else (p, c), at=12, joinable=joinable),
+                Put(MARKS, {"k": p, "c": c}, joinable=joinable),
+            )
+        ]
+        assert tables.write_all(writes) == [None] * len(writes)
+        rows = [see(tables, (f"{k}{joinable}{p}",), table) for p in "pq" for table in (CELLS, MARKS)]
+        return [[Seen({**one.row, "k": "k"}, one.written_at) for one in some] for some in rows]
+
+    def test_joined_or_alone_the_rows_are_the_same(self, tables: Tables, k: str) -> None:
+        alone = self.carried_out(tables, k, joinable=False)
+        assert self.carried_out(tables, k, joinable=True) == alone
+        assert [len(some) for some in alone] == [60, 60, 60, 60]
+
+    def test_now_is_a_joined_writes_stamp_unless_it_has_one(self, tables: Tables, k: str) -> None:
+        tables.write_all([Put(CELLS, cell(k, c, v="old", n=1), at=FAR if c == 2 else 10) for c in (1, 2)])
+        tables.write_all([Put(CELLS, cell(k, c, v="new"), joinable=True) for c in (1, 2)])
+        assert [seen.row["v"] for seen in see(tables, (k,))] == ["new", "old"]
+
+
 class TestCount:
     """Counters only ever add up."""
 

@@ -136,6 +136,27 @@ class TestKeyspace:
             assert isinstance(error, SchemaMismatch) is (table is nowhere)
             assert isinstance(answer, MailmendError) is (table is nowhere)
 
+    def test_of_joined_writes_only_the_failing_ones_fail(self, keyspace: Keyspace) -> None:
+        """A value that no request can carry, one that a batch of several may not, and many small ones."""
+        rows = [{"k": "joined", "c": n, "d": ID, "v": "x", "n": n} for n in range(120)]
+        rows[7]["n"], rows[60]["v"] = 2**70, "v" * 2**20
+        errors = keyspace.write_all([Put(CELLS, row, joinable=True) for row in rows])
+        assert [type(error) for error in errors] == [WrongUse if n == 7 else type(None) for n in range(120)]
+        assert [seen.row["c"] for seen in keyspace.read(Read(CELLS, ("joined",)))] == [n for n in range(120) if n != 7]
+
+    def test_joined_writes_share_requests(self, keyspace: Keyspace, monkeypatch: pytest.MonkeyPatch) -> None:
+        sent: list[object] = []
+        execute = keyspace.cluster.session.execute_async
+
+        def counted(*request: Any, **options: Any) -> Any:
+            sent.append(request)
+            return execute(*request, **options)
+
+        monkeypatch.setattr(keyspace.cluster.session, "execute_async", counted)
+        writes = [Put(CELLS, {"k": f"{n % 2}", "c": n, "d": ID, "v": "x"}, joinable=True) for n in range(100)]
+        assert keyspace.write_all(writes) == [None] * 100
+        assert len(sent) == 2
+
     def test_a_table_that_gained_a_column_is_read_on(self, cluster: CassandraCluster, keyspace: Keyspace) -> None:
         cluster.execute_ddl(f"CREATE TABLE {NAME}.growing (k text PRIMARY KEY, v text)")
         table = replace(MARKS, spelling="growing", columns=(MARKS.columns[0], Column("v", "text")))

@@ -209,7 +209,7 @@ class TestTakingBack:
         before, now = (Seen({"mailboxid": MAILBOX, "userflags": frozenset(held)}) for held in ("bd", "abz"))
         recorded = image(LABELS, Verdict.AMEND, before, carried, error="gone")
         back = LABELS.take_back(recorded, look(LABELS, projected=now), T, None)
-        elements = {name: {"userflags": frozenset(one)} for name, one in (("add", "d"), ("take", "a"))}
+        elements: dict[str, Any] = {name: {"userflags": frozenset(one)} for name, one in (("add", "d"), ("take", "a"))}
         assert back.writes == (Change(APPLICABLE_FLAG, (MAILBOX,), **elements, at=T + 1),)
         assert (back.projected, back.result, back.error) == (now, None, None)
 

@@ -371,6 +371,15 @@ class TestTrouble:
         assert sorted(one.suspect.key[1] for one in outcomes) == [truth["uid"] for truth in truths]
         assert {one.result for one in outcomes} == {Verdict.FIXED}
 
+    def test_under_a_pace_no_more_than_a_seconds_suspects_wait_for_each_other(self, world: World) -> None:
+        truths = [world.message(truth_row(number), projected=False) for number in range(1, 31)]
+        policy = world.policy(rows_per_second=10)
+        fixer = Fixer(world.mail, world.ledger, world.clock, (MESSAGES,), policy)
+
+        next(fixer.revisit(mirror_suspect(truth, Verdict.PROJECT) for truth in truths))
+
+        assert sum(world.get(MESSAGE_ID, place(truth)) is not None for truth in truths) == 10
+
     def test_the_pace_is_one_of_rows(self, world: World) -> None:
         """Projection, content and truth twice, before-image, fix, read-back, result: each of them takes its turn."""
         truths = [world.message(truth_row(number), projected=False) for number in range(1, BATCH_SUSPECTS + 52)]

@@ -1,14 +1,15 @@
 """From fix to outcome when something does not answer: what stands afterwards, what is said, what the next run does."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
+from cql.driver.joined_writes import JoinedWrite, write_joined
 from cql.statements import Operation
 from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGES
-from model.errors import DoubtfulWrite, NotEnoughReplicas
-from model.operations import Count, Put, PutIfAbsent, Read, Remove, RemoveIf
+from model.errors import DoubtfulWrite, MailmendError, NotEnoughReplicas, TimedOut
+from model.operations import Count, Put, PutIfAbsent, Read, Remove, RemoveIf, Write
 from model.projections.findings import Finding, Suspect
 from model.projections.verdicts import Verdict
 from repair.clock import Timing
@@ -33,6 +34,45 @@ def answer_lost(world: World, kind: type, *, done: bool) -> None:
 
 def all_answer(world: World) -> None:
     world.memory.surround = world.kept.surround = lambda _, carry_out: carry_out()
+
+
+class TestSharedRequests:
+    """Writes of one partition that the driver sends as one request are answered by one word."""
+
+    @pytest.mark.parametrize("done", [True, False])
+    @pytest.mark.parametrize("failing", ["ledger", "mail"])
+    def test_those_of_a_request_fail_together_and_nobody_else(self, world: World, failing: str, done: bool) -> None:
+        """Where a before-image is not known to be safe, its row is not written; the next run mends it."""
+        truths = [world.message(truth_row(number), projected=False) for number in range(1, 601)]
+        suspects = [mirror_suspect(truth, Verdict.PROJECT) for truth in truths]
+        tables, lost = world.kept if failing == "ledger" else world.memory, list[Write]()
+        alone = tables.write_all
+
+        def send(requests: Sequence[Write | JoinedWrite]) -> list[MailmendError | None]:
+            return [answer(one.writes) if isinstance(one, JoinedWrite) else alone([one])[0] for one in requests]
+
+        def answer(writes: Sequence[Write]) -> MailmendError | None:
+            if lost and writes[0] not in lost:
+                return next((error for error in alone(writes) if error), None)
+            lost.extend(writes)
+            if done:
+                alone(writes)
+            return TimedOut("no answer in time")
+
+        tables.write_all = lambda writes: write_joined(writes, send)  # type: ignore[method-assign]
+        outcomes = world.revisit(suspects)
+        failed = [one for one in outcomes if one.error]
+
+        assert 2 <= len(failed) == len(lost) < 60
+        assert {one.result for one in outcomes if not one.error} == {Verdict.FIXED}
+        written = {one.suspect.key for one in outcomes if world.get(MESSAGE_ID, one.suspect.key)}
+        spared = set() if failing == "mail" and done else {one.suspect.key for one in failed}
+        assert written == {one.key for one in suspects} - spared
+        assert {one.suspect.key for one in world.ledger.findings(world.run)} >= written
+
+        tables.write_all = alone  # type: ignore[method-assign]
+        assert {one.result for one in world.revisit(suspects)} <= {Verdict.FIXED, None}
+        assert all(world.get(MESSAGE_ID, one.key) for one in suspects)
 
 
 class TestConditions:
