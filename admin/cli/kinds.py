@@ -16,11 +16,12 @@ from admin.settings import (
     parse_spark_setting,
 )
 from model.errors import WrongUse
-from model.projections.verdicts import MENDABLE, Verdict
+from model.projections.verdicts import BY_POLICY, DETECTED, MENDABLE, Verdict
 
 T = TypeVar("T")
 
-MENDABLE_ON_REQUEST: Final = MENDABLE | {Verdict.LOST_CONTENT, Verdict.LEAK}
+MENDABLE_ON_REQUEST: Final = tuple(one for one in DETECTED if one in MENDABLE | BY_POLICY)
+VERDICT_NAMES: Final = ", ".join(one.value for one in MENDABLE_ON_REQUEST)
 
 
 class Duration(click.ParamType[timedelta]):
@@ -67,8 +68,7 @@ class Verdicts(click.ParamType[frozenset[Verdict]]):
         for verdict in MENDABLE_ON_REQUEST:
             if verdict.value == name:
                 return verdict
-        names = ", ".join(sorted(verdict.value for verdict in MENDABLE_ON_REQUEST))
-        return self.fail(f"{word!r} is not a verdict that can be mended ({names}).", param, ctx)
+        return self.fail(f"{word!r} is not a verdict that can be mended ({VERDICT_NAMES}).", param, ctx)
 
 
 def _port(value: Any) -> int:

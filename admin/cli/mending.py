@@ -7,7 +7,7 @@ import click
 
 from admin.cli.command import JSON, Command, CommandGroup
 from admin.cli.completion import completed_runs
-from admin.cli.kinds import DELAY, KEEP, SPARK_SETTING, VERDICTS, Duration, duration_text
+from admin.cli.kinds import DELAY, KEEP, SPARK_SETTING, VERDICT_NAMES, VERDICTS, Duration, duration_text
 from admin.cli.options import CONNECTION, FINDINGS, REPORT, flag, option
 from admin.cli.queue_options import AGE_MAX, queue_settings, unless
 from model.catalog.ledger import KEEP as KEEP_DEFAULT
@@ -123,7 +123,13 @@ _REPAIR_MESSAGES: Final = Command(
     options=(
         *_TIMING,
         flag("--dry-run", "Look twice, say what would be mended, write nothing."),
-        option("--only", "Mend these only: PROJECT,AMEND,WITHDRAW.", type=VERDICTS, multiple=True, metavar="VERDICT"),
+        option(
+            "--only",
+            f"Mend these only, separated by commas: {VERDICT_NAMES} (the last two with --orphans and --leaks).",
+            type=VERDICTS,
+            multiple=True,
+            metavar="VERDICT",
+        ),
         option(
             "--max-fixes",
             "If more are due, ask on a terminal, else stop, before the first write.",

@@ -34,10 +34,11 @@ from repair.clock import MARGIN_SECONDS, SKEW_SECONDS, STAMP_AGE_SECONDS, Timing
 from repair.decisions.engines import EngineChoice
 from repair.mending import lag_repair, runner
 from repair.mending.engine import DELAY_SECONDS, RepairSettings
+from repair.mending.limits import Pace
 from repair.mending.runner import RepairResult
 from repair.mending.undo import UndoSettings
 from repair.mending.undo import undo as undo_run
-from repair.scanners.lookup import Target, TargetMailboxes, TargetMessages, mailboxes_of
+from repair.scanners.lookup import Target, TargetMailboxes, TargetMessages, mailboxes_of, refuse_unknown
 
 DELAY = timedelta(seconds=DELAY_SECONDS)
 SKEW = timedelta(seconds=SKEW_SECONDS)
@@ -182,6 +183,8 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
     with open_cluster(request.connection) as opened:
         target, bound = target_of(opened, request), opened.bound((MESSAGES,), request.without)
         settings = _settings_of(request, bound.whole(opened.mail.name), opened.mail.name, target)
+        if isinstance(target, TargetMessages):
+            refuse_unknown(Pace(request.rows_per_second, opened.clock).over(opened.mail), settings.families[0], target)
         engine = None if target else _engine(request, opened, caller)
         wanted = replace(request.engine_wanted, target=target)
         if engine:

@@ -94,6 +94,29 @@ def mailboxes_of(mail: Tables, user: str, namespace: str = PRIVATE) -> tuple[Mai
     return ids
 
 
+def refuse_unknown(mail: Tables, family: Family, target: TargetMessages) -> None:
+    """Refuse messages that neither truth nor content names, nor any row of the mirror that is looked at.
+
+    Raises:
+        WrongUse: there are some; it names them.
+    """
+    by_key = [family.truth, *([family.content.table] if family.content else [])]
+    unknown = dict.fromkeys(one for one in target.ids if not any(mail.read(Read(table, (one,))) for table in by_key))
+    (lead,) = (column.name for column in family.truth.partition)
+    lead = family.mirror.own_names.get(lead, lead)
+    partitions: list[Key] = [()] if target.scan else [(mailbox,) for mailbox in target.mailboxes]
+    for partition in partitions if unknown else ():
+        for row in mail.scan(Scan(family.mirror.table, (lead,), under=partition)):
+            unknown.pop(row[lead], None)
+    if unknown:
+        tables = ", ".join(table.spelling for table in (*by_key, *([family.mirror.table] if partitions else [])))
+        beside = "" if target.scan else " A row of messageIdTable alone is found with --mailbox, --user or --scan."
+        raise WrongUse(
+            f"no row of {tables} names message {', '.join(map(str, unknown))}: nothing was done",
+            mend=f"See that no id is mistyped.{beside}",
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Targeted:
     """Looks at one target. Implements `repair.mending.engine.Engine`.

@@ -441,6 +441,16 @@ class TestLimits:
 
         assert (ended.code, "'CLASH' is not a verdict that can be mended" in ended.err) == (2, True)
 
+    def test_help_and_error_name_the_same_verdicts(self, mailmend: CommandLine, mend: Mend) -> None:
+        """Those that are taken, and no others."""
+        names = "PROJECT, AMEND, WITHDRAW, LOST_CONTENT, LEAK"
+
+        refused, shown = mend("--only", "CLASH").err, mailmend("repair", "messages", "--help").out
+
+        assert names in " ".join(refused.split())
+        assert names in " ".join(shown.split())
+        assert mend("--only", names).code == 0
+
     def test_the_limit_of_fixes_is_a_bound_and_not_an_off_by_one(self, mail: MailKeyspace, mend: Mend) -> None:
         """Two are due: 1 refuses before the first write, 2 lets both through."""
         mail.lose_projection(mail.truths[0])
@@ -942,6 +952,36 @@ class TestTargets:
         assert beside.json["fixed"] == {"WITHDRAW": 1}
         assert "elsewhere" in beside.json["unseen"]
         assert (scanned.json["fixed"], scanned.json["unseen"]) == ({}, None)
+
+    @pytest.mark.parametrize("beside", [(), ("--dry-run",), ("--scan",), ("--mailbox", "{mailbox}")], ids=" ".join)
+    def test_an_unknown_message_is_named_and_none_of_the_others_is_mended(
+        self, mailmend: CommandLine, mail: MailKeyspace, mend: Mend, beside: tuple[str, ...]
+    ) -> None:
+        mail.lose_projection(mail.truths[0])
+        known, *unknown = str(mail.truths[0]["messageid"]), str(message(77)), str(message(78))
+
+        options = [one.format(mailbox=mail.mailbox) for one in beside]
+        ended = mend("--message", known, "--message", unknown[0], "--message", unknown[1], *options)
+
+        assert (ended.code, ended.out) == (2, "")
+        assert f"names message {', '.join(unknown)}: nothing was done" in ended.err
+        assert "mistyped" in ended.err
+        assert ("--mailbox, --user or --scan" in ended.err) == ("--scan" not in beside)
+        assert mail.mirror(mail.truths[0]) is None
+        assert mailmend("runs", "list", "--json").json == {"runs": []}
+
+    def test_a_message_is_known_by_its_content_or_by_a_row_that_is_looked_at(
+        self, mail: MailKeyspace, mend: Mend
+    ) -> None:
+        """Content that nothing names; and a row of messageIdTable alone, which its mailbox or a scan leads to."""
+        mail.tables.write(Put(MESSAGE_V3, content_row(message(77))))
+        mail.tables.write(Put(MESSAGE_ID, mirror_row({**mail.truths[0], "messageid": message(78), "uid": 99})))
+
+        assert mend("--message", str(message(77))).code == 0
+        assert mend("--message", str(message(78))).code == 2
+        for beside in (("--mailbox", str(mail.mailbox), "--dry-run"), ("--scan",)):
+            found = mend("--message", str(message(78)), *beside)
+            assert found.json["findings"] == {"messageIdTable": {"WITHDRAW": 1}}, found.err
 
     @pytest.mark.parametrize(
         ("arguments", "said"),
