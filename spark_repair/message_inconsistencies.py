@@ -1,12 +1,13 @@
 """The check of a whole keyspace in Spark: every table read once, only suspects leave the executors.
 
 Implements `repair.mending.engine.Engine`. The truth's compact form is kept by the executors (memory, then disk)
-while contents, places and groups are decided from it; the suspects are kept on disk, counted there, and streamed.
+while contents, places and groups are decided from it. Few suspects come to the driver once and stay there; many are
+kept on the executors' disks and streamed.
 """
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -36,7 +37,7 @@ from spark_repair.interruption import ended_when_interrupted, is_over
 from spark_repair.suspects import columns_read, filter_frame, mirror_frame, truth_frame
 
 IN_DRIVER_MAX = 20_000
-"""Up to so many suspects are looked at again in this process, where Spark runs in it too (`local[*]`).
+"""Up to so many suspects are kept and looked at again in this process, where Spark runs in it too (`local[*]`).
 
 The executors' Python takes seconds to start; but executors of a cluster may be nearer to Cassandra than this machine.
 """
@@ -83,28 +84,41 @@ class SparkEngine:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    suspects: DataFrame
-    counts: Mapping[str, Counter[Verdict]]
+    """The suspects of one family: few in this process, many by the executors."""
+
+    family: Family
     scanned: Mapping[str, int]
+    counts: Mapping[str, Counter[Verdict]]
+    few: Sequence[Suspect] = ()
+    many: DataFrame | None = None
 
 
 class SparkDetection(Detection):
-    """The suspects of one scan, kept by the executors."""
+    """The suspects of one scan."""
 
     def __init__(self, engine: SparkEngine, settings: RepairSettings) -> None:
         super().__init__()
         self._engine = engine
         self._settings = settings
+        self._found: list[_Found] = []
         self._frames: list[DataFrame] = []
 
     def found_in(self, family: Family) -> _Found:
-        """Read a family's tables; the suspects stay on the executors' disks."""
+        """Read a family's tables."""
         tables = _Counted(self._source(), family)
         check = _FamilyCheck(family, tables, accept_torn=self._settings.policy.accept_torn)
         try:
-            suspects = check.suspects().persist(StorageLevel.DISK_ONLY)
-            self._frames.append(suspects)
-            return _Found(suspects, _counts(suspects), tables.rows)
+            found = check.found()
+            counts = found.counts()
+            suspects = found.suspects(counts)
+            if _number(counts, family.projections) <= IN_DRIVER_MAX and self._engine.is_local:
+                projections = {one.name: one for one in family.projections}
+                few = [fixing.suspect_of(row.asDict(), projections) for row in suspects.collect()] if counts else []
+                return _Found(family, tables.rows, counts, few)
+            many = suspects.persist(StorageLevel.DISK_ONLY)
+            self._frames.append(many)
+            many.count()
+            return _Found(family, tables.rows, counts, many=many)
         finally:
             check.close()
 
@@ -115,7 +129,7 @@ class SparkDetection(Detection):
         source.size_shuffles(source.scan(table, columns) for table, columns in read)
 
     def keep(self, found: Sequence[_Found]) -> None:
-        self._frames = [one.suspects for one in found]
+        self._found = [*found]
         for one in found:
             self.scanned.update(one.scanned)
             self.counts |= one.counts
@@ -125,34 +139,31 @@ class SparkDetection(Detection):
         return Source(engine.session, engine.contact, engine.keyspace, settings.level, settings.policy.rows_per_second)
 
     def suspects(self) -> Iterator[Suspect]:
-        for family, frame in zip(self._settings.families, self._frames, strict=True):
-            yield from self._suspects_of(family, frame)
+        for found in self._found:
+            yield from found.few
+            if found.many is not None:
+                yield from self._streamed(found, found.many)
 
-    def _suspects_of(self, family: Family, frame: DataFrame) -> Iterator[Suspect]:
-        projections = {one.name: one for one in family.projections}
-        parts = 1 + self._number(family.projections) // _PART_ROWS
+    def _streamed(self, found: _Found, frame: DataFrame) -> Iterator[Suspect]:
+        projections = {one.name: one for one in found.family.projections}
+        parts = 1 + _number(found.counts, found.family.projections) // _PART_ROWS
         with self._at_work():
             for row in frame.repartition(parts).toLocalIterator():
                 yield fixing.suspect_of(row.asDict(), projections)
 
-    def _number(self, projections: tuple[Projection, ...]) -> int:
-        return sum(sum(self.counts.get(one.name, {}).values()) for one in projections)
-
     def revisit(self, policy: RepairPolicy, progress: Progress) -> Iterator[Finding]:
         place = self._workplace(policy)
-        for family, frame in zip(self._settings.families, self._frames, strict=True):
-            row_wise = tuple(one for one in family.projections if one.by_row)
-            number = self._number(row_wise)
+        for found in self._found:
+            number = _number(found.counts, (one for one in found.family.projections if one.by_row))
             if not number:
                 continue
-            progress.stage(f"look again at {family.truth.spelling}", number)
-            if number > IN_DRIVER_MAX or not self._engine.is_local:
-                yield from self._findings(fixing.revisited(frame, number, place), number, progress)
-            else:
-                with self._at_work():
-                    for finding in fixing.revisited_here(self._suspects_of(family, frame), place):
-                        progress.advance(1)
-                        yield finding
+            progress.stage(f"look again at {found.family.truth.spelling}", number)
+            if found.many is not None:
+                yield from self._findings(fixing.revisited(found.many, number, place), number, progress)
+                continue
+            for finding in fixing.revisited_here(found.few, place):
+                progress.advance(1)
+                yield finding
 
     def _workplace(self, policy: RepairPolicy) -> fixing.Workplace:
         engine = self._engine
@@ -190,11 +201,8 @@ class SparkDetection(Detection):
         self._free(self._frames)
 
 
-def _counts(suspects: DataFrame) -> dict[str, Counter[Verdict]]:
-    counts: dict[str, Counter[Verdict]] = {}
-    for row in suspects.groupBy(native.PROJECTION, native.VERDICT).count().collect():
-        counts.setdefault(row[0], Counter())[Verdict(row[1])] += row[2]
-    return counts
+def _number(counts: Mapping[str, Counter[Verdict]], projections: Iterable[Projection]) -> int:
+    return sum(sum(counts.get(one.name, {}).values()) for one in projections)
 
 
 @dataclass(slots=True)
@@ -218,17 +226,24 @@ class _Counted:
 
 @dataclass(slots=True)
 class _FamilyCheck:
+    """What is suspect in a family; each frame that is looked at twice is kept until the check is closed."""
+
     family: Family
     tables: _Counted
     accept_torn: bool
     held: list[DataFrame] = field(default_factory=list)
 
-    def suspects(self) -> DataFrame:
+    def found(self) -> "_Suspicious":
+        """Two jobs find everything: first what lacks its content or its truth, then all that follows from the truth.
+
+        Each job costs a plan, code of its own and a gap, so what is suspect is kept, and counted by one job.
+        """
         rows = self.tables.scan(self.family.truth.spelling)
         truth = self._hold(truth_frame(self.family, rows, accept_torn=self.accept_torn), StorageLevel.MEMORY_AND_DISK)
         leaks, truth = self._content_suspects(truth)
-        found = [*leaks, *self._place_suspects(truth), *self._group_suspects(truth)]
-        return reduce(DataFrame.unionByName, found).coalesce(native.shuffle_parts(rows))
+        wrong = {place: self._wrong(place, projections, truth) for place, projections in _by_place(self.family).items()}
+        groups = [self._hold(one, StorageLevel.DISK_ONLY) for one in self._group_suspects(truth)]
+        return _Suspicious(self.family, truth, wrong, (*leaks, *groups))
 
     def _content_suspects(self, truth: DataFrame) -> tuple[list[DataFrame], DataFrame]:
         content = self.family.content
@@ -236,17 +251,13 @@ class _FamilyCheck:
             return [], truth
         alone = native.contents(content, truth, self.tables.scan(content.name))
         alone = self._hold(alone, StorageLevel.MEMORY_AND_DISK)
-        marked = native.mark_lost(self.family, truth, alone) if alone.count() else truth
+        lost = native.lost(alone)
+        marked = native.mark_lost(self.family, truth, lost) if lost.count() else truth
         return [native.content_suspects(content, alone)], marked
 
-    def _place_suspects(self, truth: DataFrame) -> list[DataFrame]:
-        found: list[DataFrame] = []
-        for place, projections in _by_place(self.family).items():
-            known = native.places(place, truth, [self._placed(projection) for projection in projections])
-            wrong = self._hold(native.place_suspects(self.family, projections, known), StorageLevel.DISK_ONLY)
-            truth_id = _truth_id(self.family) if wrong.count() else None
-            found.append(native.spread(projections, native.with_truth_ids(place, wrong, truth, truth_id)))
-        return found
+    def _wrong(self, place: tuple[str, ...], projections: Sequence[Mirror | Filter], truth: DataFrame) -> DataFrame:
+        known = native.places(place, truth, [self._placed(projection) for projection in projections])
+        return self._hold(native.place_suspects(self.family, projections, known), StorageLevel.DISK_ONLY)
 
     def _placed(self, projection: Mirror | Filter) -> DataFrame:
         rows = self.tables.scan(projection.name)
@@ -268,6 +279,35 @@ class _FamilyCheck:
     def close(self) -> None:
         for frame in self.held:
             frame.unpersist()
+
+
+@dataclass(frozen=True, slots=True)
+class _Suspicious:
+    """What is suspect, as it was found: places of the truth, whose ids are not known yet, and the rest."""
+
+    family: Family
+    truth: DataFrame
+    wrong: Mapping[tuple[str, ...], DataFrame]
+    rest: Sequence[DataFrame]
+
+    def counts(self) -> dict[str, Counter[Verdict]]:
+        counts: dict[str, Counter[Verdict]] = {}
+        for row in self._suspects(None).groupBy(native.PROJECTION, native.VERDICT).count().collect():
+            counts.setdefault(row[0], Counter())[Verdict(row[1])] += row[2]
+        return counts
+
+    def suspects(self, counts: Mapping[str, Counter[Verdict]]) -> DataFrame:
+        """One row for each suspect; the truth is asked for the ids of its rows only where some place is wrong."""
+        placed = _number(counts, (self.family.mirror, *self.family.filters))
+        return self._suspects(_truth_id(self.family) if placed else None)
+
+    def _suspects(self, truth_id: str | None) -> DataFrame:
+        placed = (
+            native.spread(projections, native.with_truth_ids(place, self.wrong[place], self.truth, truth_id))
+            for place, projections in _by_place(self.family).items()
+        )
+        found = reduce(DataFrame.unionByName, [*placed, *self.rest])
+        return found.coalesce(native.shuffle_parts(found))
 
 
 def _by_place(family: Family) -> dict[tuple[str, ...], list[Mirror | Filter]]:

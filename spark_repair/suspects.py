@@ -209,13 +209,18 @@ def content_suspects(content: Content, alone: DataFrame) -> DataFrame:
     return _suspects(judged.where(~_agrees(VERDICT)), content, cell_of(VERDICT), ids)
 
 
-def mark_lost(family: Family, truth: DataFrame, alone: DataFrame) -> DataFrame:
+def lost(alone: DataFrame) -> DataFrame:
+    """The contents that are missing beside a truth."""
+    return alone.where(~bit(_IN_CONTENT))
+
+
+def mark_lost(family: Family, truth: DataFrame, lost: DataFrame) -> DataFrame:
     """The truth with the bit set on each row whose content is lost."""
     assert family.content is not None
     names = [theirs for _, theirs in family.content.key]
-    lost = alone.where(~bit(_IN_CONTENT)).select(*map(cell_of, names), sf.lit(True).alias(_FOUND))  # noqa: FBT003
+    found = lost.select(*map(cell_of, names), sf.lit(True).alias(_FOUND))  # noqa: FBT003 - a literal of SQL
     marked = cell_of(BITS).bitwiseOR(sf.when(cell_of(_FOUND), sf.lit(1 << RowBits(family).lost)).otherwise(sf.lit(0)))
-    return truth.join(lost, names, "left").withColumn(BITS, marked).drop(_FOUND)
+    return truth.join(found, names, "left").withColumn(BITS, marked).drop(_FOUND)
 
 
 def place_of(projection: Mirror | Filter, family: Family) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 from uuid import uuid1, uuid4
 
 import pytest
@@ -86,6 +87,24 @@ def test_a_healthy_keyspace_has_leaks_and_nothing_else(
         table.spelling: len(james_rows(table.name)) for family in james_families() for table in family.tables
     }
     detection.close()
+
+
+def jobs_of(spark: SparkSession) -> int:
+    context: Any = spark.sparkContext._jsc
+    return int(context.sc().statusStore().jobsList(None).size())
+
+
+@pytest.mark.usefixtures("mail")
+def test_few_suspects_leave_spark_once(engine: SparkEngine) -> None:
+    """Walking them, and looking at each again, is no job any more."""
+    detection = engine.detect(replace(SURVEY, families=SURVEY.families[:1]), SilentProgress())
+    scan = jobs_of(engine.session)
+    walks = [sorted(map(str, detection.suspects())) for _ in range(2)]
+    outcomes = list(detection.revisit(RepairPolicy(None, CLOCK.micros(), 5.0), SilentProgress()))
+    detection.close()
+    assert walks[0] == walks[1]
+    assert len(outcomes) == len(walks[0]) > 200
+    assert jobs_of(engine.session) == scan
 
 
 @pytest.mark.usefixtures("mail")
