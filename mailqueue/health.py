@@ -161,11 +161,14 @@ def _of_broker(figures: QueueFigures) -> Iterator[HealthReason]:
         )
 
 
-MARKS_STAY: Final = (
-    "deletedMailsV2 has no time to live here: the marks of removed mails stay, and the table grows. They are needed "
-    "while the broker may deliver such a mail. Once it cannot: mailmend repair queues --marks empty --dry-run"
-)
-"""What a person is told of marks that never expire: no fault of the queue."""
+def marks_that_stay(about: int | None) -> str:
+    """What a person is told of marks that never expire: no fault of the queue. `about`: an estimate of how many."""
+    number = "" if about is None else f", about {about:,} of all queues,"
+    return (
+        f"deletedMailsV2 has no time to live here: the marks of removed mails stay{number} and the table grows. They "
+        "are needed while the broker may deliver such a mail. When it cannot: "
+        "mailmend repair queues --marks empty --dry-run"
+    )
 
 
 def days(span: timedelta) -> str:

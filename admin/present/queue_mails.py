@@ -23,7 +23,6 @@ from admin.services.queue.remove import RemoveResult
 from admin.services.queue.request import QueueAnswer, QueueRequest
 from admin.services.queue.restore import RestoredMails, RestoreRequest
 from admin.wiring.queues import MailContent
-from mailqueue.health import MARKS_STAY
 from mailqueue.metrics import gauges_text
 from model.queue.size import CountedBy, Size, SizeKind
 
@@ -211,9 +210,7 @@ def health_document(result: QueueAnswer[HealthRequest, Sequence[QueueHealth]]) -
         "queues": [_health_json(one) for one in result.found],
         "exit": int(result.exit),
     }
-    stay = any(not one.figures.marks_expire for one in result.found)
-    remarks = [MARKS_STAY] if stay else ()
-    return Document(json, [line for one in result.found for line in _lines(one)], result.exit, remarks)
+    return Document(json, [line for one in result.found for line in _lines(one)], result.exit)
 
 
 def _health_json(one: QueueHealth) -> dict[str, Any]:

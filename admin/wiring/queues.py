@@ -20,6 +20,7 @@ from mailqueue.metrics import NoCounts, QueueCounts
 from mailqueue.rabbitmq.broker.settings import BrokerSettings
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from mailqueue.rabbitmq.view.queue_view import QueueView
+from model.catalog.mail_queue import DELETED_MAILS
 from model.catalog.queue_tables import OwnTables, queue_tables_of
 from model.errors import BadPayload, BlobMissing, WrongUse
 from model.ids import BlobId, QueueName
@@ -65,6 +66,12 @@ class QueueConnections:
     @property
     def now(self) -> datetime:
         return instant_of(self.clock.micros())
+
+    @property
+    def marks_about(self) -> int | None:
+        """How many marks all queues have, by the nodes' estimates."""
+        size = self.cluster.sizes().get(DELETED_MAILS.name)
+        return size.partitions if size else None
 
     @property
     def view(self) -> QueueView:

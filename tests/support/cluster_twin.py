@@ -14,6 +14,7 @@ from cql.driver import session
 from cql.memory import MemoryTables
 from model.catalog.generations import AUGUST_2026
 from model.catalog.mail import IMAP_UID
+from model.catalog.mail_queue import DELETED_MAILS
 from model.errors import UnknownKeyspace
 from model.schema.keyspace import Schema
 from model.schema.sizes import TableSize
@@ -53,9 +54,9 @@ class ClusterTwin(SchemaTwin):
         return self._tables.setdefault(name, NamedTables(name, self.clock))
 
     def sizes(self, _: object, keyspace: str) -> dict[str, TableSize]:
-        """What the nodes tell of the truth's size; nothing of other tables."""
+        """What the nodes tell of the size of the truth, and of the queues' marks; nothing of other tables."""
         assert keyspace in self.keyspaces
-        return {IMAP_UID.name: TableSize(self.rows_recorded, None, None, 1, 1)}
+        return {name: TableSize(self.rows_recorded, None, None, 1, 1) for name in (IMAP_UID.name, DELETED_MAILS.name)}
 
     def node_micros(self) -> list[int]:
         return [self.clock.micros() + self.nodes_ahead_micros]

@@ -11,7 +11,7 @@ import pytest
 
 from admin.wiring import cluster as wiring_cluster
 from admin.wiring import queues
-from cql.driver import session
+from cql.driver import nodes, session
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from model.catalog.generations import AUGUST_2026
 from model.catalog.mail import SCHEMA
@@ -143,6 +143,7 @@ def queue_shell(monkeypatch: pytest.MonkeyPatch, home: Path, schema: Schema = OU
     cluster = ClusterTwin(clock, **{KEYSPACE: schema})
     broker, blobs = MemoryBroker(clock), MemoryBlobs(clock)
     monkeypatch.setattr(session, "connect", lambda _contact: cluster)
+    monkeypatch.setattr(nodes, "sizes_in", cluster.sizes)
     monkeypatch.setattr(wiring_cluster, "SystemClock", lambda: clock)
     monkeypatch.setattr(queues, "tables_of", InTurn)
     counting = Counting(broker)

@@ -9,7 +9,7 @@ from admin.services.caller import Caller
 from admin.services.queue.request import QueueAnswer, QueueRequest
 from admin.whole_files import refuse_unwritable, whole_file
 from admin.wiring.queues import QueueConnections, with_queues
-from mailqueue.health import HealthReason, QueueFigures, judged
+from mailqueue.health import HealthReason, QueueFigures, judged, marks_that_stay
 from mailqueue.metrics import QueueRates, gauges_text
 from mailqueue.rabbitmq.figures import figures_of, pace_between, sums_of
 from model.errors import ExitCode
@@ -34,13 +34,15 @@ class QueueHealth:
     reasons: Sequence[HealthReason]
 
 
-def queue_health(request: HealthRequest, _: Caller) -> QueueAnswer[HealthRequest, Sequence[QueueHealth]]:
+def queue_health(request: HealthRequest, caller: Caller) -> QueueAnswer[HealthRequest, Sequence[QueueHealth]]:
 
     async def judged_queues(connections: QueueConnections) -> QueueAnswer[HealthRequest, Sequence[QueueHealth]]:
         broker, found = None if request.no_broker else connections.broker, list[QueueHealth]()
         for name in await connections.names(everything=request.everything):
             figures = await figures_of(connections.view, name, broker)
             found.append(QueueHealth(figures, judged(figures)))
+        if found and not connections.own.marks_expire:
+            caller.remark(marks_that_stay(connections.marks_about))
         unwell = any(one.reasons for one in found)
         return QueueAnswer(request, found, ExitCode.DRIFT if unwell else ExitCode.FINE)
 

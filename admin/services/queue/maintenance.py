@@ -7,7 +7,7 @@ from typing import Final
 from admin.services.caller import Caller
 from admin.services.queue.request import DryRunRequest, MailSelection, QueueAnswer
 from admin.wiring.queues import QueueConnections, with_queues
-from mailqueue.health import MARKS_STAY
+from mailqueue.health import marks_that_stay
 from mailqueue.maintenance.comparison import IDS_MAX
 from mailqueue.maintenance.redrive import Redriven
 from mailqueue.maintenance.sweep import Moved, Swept
@@ -36,7 +36,7 @@ def sweep(request: SweepRequest, caller: Caller) -> QueueAnswer[SweepRequest, Sw
                 dry_run=request.dry_run
             )
         if isinstance(found, Swept) and not connections.own.marks_expire:
-            caller.remark(MARKS_STAY)
+            caller.remark(marks_that_stay(connections.marks_about))
         return QueueAnswer(request, found, ExitCode.DRIFT if was_moved_back(found) else ExitCode.FINE)
 
     return with_queues(request.settings, swept)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mailqueue.health import BROWSE_START_AGE_MAX, HealthProblem, QueueFigures, days, judged
+from mailqueue.health import BROWSE_START_AGE_MAX, HealthProblem, QueueFigures, days, judged, marks_that_stay
 from model.ids import QueueName
 from model.queue.messages import Depth
 
@@ -108,3 +108,9 @@ def test_without_a_time_to_live_nothing_expires() -> None:
 )
 def test_a_length_of_time_is_said_in_its_largest_unit(span: timedelta, said: str) -> None:
     assert days(span) == said
+
+
+def test_marks_that_never_expire_are_numbered_where_the_nodes_tell_and_their_cleanup_is_named() -> None:
+    assert "stay, about 17,700,000 of all queues, and" in marks_that_stay(17_700_000)
+    assert "stay and the table grows" in marks_that_stay(None)
+    assert "mailmend repair queues --marks" in marks_that_stay(None)
