@@ -71,14 +71,17 @@ class TestLoad:
         assert (ended.code, count_of(mail, BLOBS)) == (0, 0), ended.err
         assert len([one for one in (tmp_path / "kept").rglob("*") if one.is_file()]) == 2
 
-    def test_a_keyspace_that_keeps_no_blobs_is_refused_with_what_it_lacks(
-        self, mailmend: CommandLine, cluster: ClusterTwin, tmp_path: Path
+    @pytest.mark.parametrize("table", ["blobs", "firstUnseen"])
+    def test_a_keyspace_that_lost_a_table_is_refused_with_what_it_lacks(
+        self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, tmp_path: Path, table: str
     ) -> None:
-        cluster.keyspaces["mail"] = without_tables(cluster.keyspaces["mail"], "blobs")
+        """No message is stored without what follows from it."""
+        cluster.keyspaces["mail"] = without_tables(cluster.keyspaces["mail"], table, table.lower())
 
         ended = mailmend("load", str(mbox(tmp_path, 1)), *TO_INBOX)
 
-        assert (ended.code, "blobs" in ended.err) == (2, True), ended.err
+        assert (ended.code, f"lacks {table}" in ended.err, "--without" in ended.err) == (2, True, False), ended.err
+        assert count_of(mail, IMAP_UID) == len(mail.truths)
 
     def test_what_was_loaded_is_not_loaded_again_by_accident(self, mailmend: CommandLine, tmp_path: Path) -> None:
         """Refused with the way to have a second copy; what was appended since is loaded alone."""
