@@ -98,7 +98,7 @@ class Mirror(Projection):
 
     def whole(self, truth: Row) -> bool:
         """Whether the truth row has every column that an insert writes."""
-        return all(truth.get(column) is not None for column in self.required)
+        return None not in map(truth.get, self.required)
 
     def verdict(self, look: "Look") -> Verdict:
         truth = look.truths[0].row if look.truths else None

@@ -5,9 +5,11 @@ verdicts. What truths demand of a group is added up in memory while it fits, and
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from operator import add
+from typing import Any, NamedTuple
 
 from model.projections.content import Content, ContentSymptoms
 from model.projections.filters import Filter, FilterSymptoms
@@ -42,11 +44,22 @@ def by_content(records: Iterable[Record]) -> tuple[dict[Packed, list[TruthRecord
     return truths, standing
 
 
-def content_suspects(content: Content, truths: Mapping[Packed, object], standing: set[Packed]) -> Iterator[Suspect]:
-    for key in truths.keys() | standing:
-        verdict = Content.verdicts[ContentSymptoms(in_truth=key in truths, in_projection=key in standing)]
+def content_suspects(content: Content, named: AbstractSet[Packed], standing: AbstractSet[Packed]) -> Iterator[Suspect]:
+    """What is wrong with content: only what is named and does not stand, or stands and is not named, can be."""
+    for key in named ^ standing:
+        verdict = Content.verdicts[ContentSymptoms(in_truth=key in named, in_projection=key in standing)]
         if verdict is not Verdict.AGREE:
             yield Suspect(content.name, unpacked_key(content.table.key, key), verdict)
+
+
+class PlaceKind(NamedTuple):
+    """All of a place that verdicts depend on."""
+
+    truths: int
+    bits: int
+    mirrored: bool
+    agree: bool
+    filters: int
 
 
 @dataclass(slots=True)
@@ -65,6 +78,11 @@ class PlaceRows:
     bits: int = WHOLE | STANDS
     mirrored: bytes | None = None
     filters: int = 0
+
+    @property
+    def kind(self) -> PlaceKind:
+        mirrored = self.mirrored
+        return PlaceKind(len(self.truths), self.bits, mirrored is not None, self.fingerprint == mirrored, self.filters)
 
 
 def place_record(truth: TruthRecord, *, has_content: bool) -> Record:
@@ -90,26 +108,38 @@ def by_place(records: Iterable[Record]) -> dict[Packed, PlaceRows]:
 
 
 def place_suspects(forms: Forms, found: dict[Packed, PlaceRows]) -> Iterator[Suspect]:
-    mirror = forms.family.mirror
-    filters = [(1 << number, one, forms.condition_bit(one.when)) for number, one in enumerate(forms.family.filters)]
+    """What is wrong at each place. There are few kinds of places, so each kind is judged once."""
+    mirror, judged = forms.family.mirror, dict[PlaceKind, _Judged]()
     for key, place in found.items():
-        symptoms = {
-            "in_truth": bool(place.truths),
-            "clash": len(place.truths) > 1,
-            "has_content": bool(place.bits & STANDS),
-            "whole": bool(place.bits & WHOLE),
-        }
-        agree = place.fingerprint == place.mirrored
-        seen = MirrorSymptoms(in_projection=place.mirrored is not None, rows_agree=agree, **symptoms)
-        verdict = Mirror.verdicts[seen]
+        kind = place.kind
+        if kind not in judged:
+            judged[kind] = _judged(forms, kind)
+        in_mirror, in_filters = judged[kind]
+        if in_mirror is not None:
+            yield Suspect(mirror.name, unpacked_key(mirror.table.key, key), in_mirror, forms.truth_ids(place.truths))
+        for one, verdict in in_filters:
+            yield Suspect(one.name, forms.filter_key(one, key), verdict, forms.truth_ids(place.truths))
+
+
+_Judged = tuple[Verdict | None, tuple[tuple[Filter, Verdict], ...]]
+"""What is wrong in the mirror, if anything, and in which filters."""
+
+
+def _judged(forms: Forms, kind: PlaceKind) -> _Judged:
+    symptoms = {
+        "in_truth": kind.truths > 0,
+        "clash": kind.truths > 1,
+        "has_content": bool(kind.bits & STANDS),
+        "whole": bool(kind.bits & WHOLE),
+    }
+    seen = Mirror.verdicts[MirrorSymptoms(in_projection=kind.mirrored, rows_agree=kind.agree, **symptoms)]
+    filters = []
+    for number, one in enumerate(forms.family.filters):
+        present, wanted = bool(kind.filters >> number & 1), bool(kind.bits & forms.condition_bit(one.when))
+        verdict = Filter.verdicts[FilterSymptoms(in_projection=present, wanted=wanted, **symptoms)]
         if verdict is not Verdict.AGREE:
-            suspect_key = unpacked_key(mirror.table.key, key)
-            yield Suspect(mirror.name, suspect_key, verdict, forms.truth_ids(place.truths))
-        for mask, one, bit in filters:
-            present, wanted = bool(place.filters & mask), bool(place.bits & bit)
-            verdict = Filter.verdicts[FilterSymptoms(in_projection=present, wanted=wanted, **symptoms)]
-            if verdict is not Verdict.AGREE:
-                yield Suspect(one.name, forms.filter_key(one, key), verdict, forms.truth_ids(place.truths))
+            filters.append((one, verdict))
+    return None if seen is Verdict.AGREE else seen, tuple(filters)
 
 
 SUMS_MAX = 100_000
@@ -223,4 +253,4 @@ def _deltas(forms: Forms, counts: Counts, bits: int) -> tuple[int, ...]:
 
 
 def _plus(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(a + b for a, b in zip(one, other, strict=True))
+    return tuple(map(add, one, other))

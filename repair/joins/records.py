@@ -12,9 +12,10 @@ that wrote them: hence Python's own fast serialisation.
 import marshal
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from hashlib import blake2b
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 from uuid import UUID
@@ -25,7 +26,7 @@ from model.projections.filters import Filter
 from model.projections.findings import Suspect
 from model.projections.groups import Counts, Union
 from model.projections.projection import Condition
-from model.schema.table import Canonical, Column, Key, Row, Table, canonical_value
+from model.schema.table import Canonical, Column, Key, Row, Table
 from repair.ledger.before_images import key_from, key_text, suspect_from, suspect_text
 
 WHOLE = 1
@@ -87,13 +88,33 @@ def fingerprinting(columns: Iterable[Column], sources: Mapping[str, str]) -> Cal
         columns: the compared columns.
         sources: the row's name for each column whose name differs.
     """
-    forms = [_cell_form(column, sources) for column in columns]
+    named = {sources.get(column.name, column.name): column for column in columns}
+    plain = _cells(name for name, column in named.items() if _is_plain(column))
+    flags = _cells(name for name, column in named.items() if column.canonical is Canonical.FLAG)
+    others = [
+        (_cell_form(column, name, sources.get("messageid", "messageid")))
+        for name, column in named.items()
+        if not _is_plain(column) and column.canonical is not Canonical.FLAG
+    ]
 
     def of(row: Row) -> bytes:
-        text = repr([form(row) for form in forms])
+        text = repr((plain(row), *map(bool, flags(row)), *[form(row) for form in others]))
         return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_FINGERPRINT_BYTES).digest()
 
     return of
+
+
+class _KeysOfTruth:
+    """Several keys of one row, which have columns in common: each column is packed once."""
+
+    def __init__(self, *keys: tuple[str, ...]) -> None:
+        columns = tuple(dict.fromkeys(name for key in keys for name in key))
+        self._pack = packing(columns)
+        self._picks = [_cells(columns.index(name) for name in key) for key in keys]
+
+    def of(self, row: Row) -> list[Packed]:
+        packed = self._pack(row)
+        return [pick(packed) for pick in self._picks]
 
 
 class Forms:
@@ -108,23 +129,26 @@ class Forms:
         self._place_columns = tuple(truth for _, truth in mirror.key)
         for one in family.filters:
             assert {truth for _, truth in one.key} == set(self._place_columns), "a filter is keyed as its mirror is"
-        self._content = packing(truth for _, truth in family.content.key) if family.content else packing(())
-        self._place = packing(self._place_columns)
-        self._truth_key = packing_key(family.truth)
-        self._groups = [packing(truth for _, truth in group.key) for group in self.groups]
+        self._keys = _KeysOfTruth(
+            tuple(truth for _, truth in family.content.key) if family.content else (),
+            self._place_columns,
+            tuple(column.name for column in family.truth.key),
+            *(tuple(truth for _, truth in group.key) for group in self.groups),
+        )
         self._unions = [union.column for union in family.unions]
         self._truth_mark = fingerprinting(mirror.compared, mirror.truth_names)
         self._mirror_mark = fingerprinting(mirror.compared, {})
         self._mirror_key = packing_key(mirror.table)
 
     def truth(self, row: Row) -> TruthRecord:
+        content, place, truth, *groups = self._keys.of(row)
         return TruthRecord(
-            self._content(row),
-            self._place(row),
-            self._truth_key(row),
+            content,
+            place,
+            truth,
             self._truth_mark(row),
             self._bits(row),
-            tuple([group(row) for group in self._groups]),
+            tuple(groups),
             tuple([tuple(row[column] or ()) for column in self._unions]),
         )
 
@@ -164,7 +188,7 @@ def _is_uuid(column: Column) -> bool:
 def _packed(part: Any) -> Any:
     kind = type(part)
     if kind is UUID:
-        return part.bytes
+        return part.int.to_bytes(16)  # `bytes`, without a further call: there are millions
     return part if kind in _AS_THEY_ARE else (key_text((part,)),)
 
 
@@ -178,22 +202,33 @@ def _unpacked(column: Column, part: Any) -> Any:
             return part
 
 
-def _cell_form(column: Column, sources: Mapping[str, str]) -> Callable[[Row], Any]:
+def _cells(names: Iterable[Any]) -> Callable[[Any], tuple[Any, ...]]:
+    """A function to some cells of a row, by their names, or of a tuple, by their places."""
+    wanted = tuple(names)
+    return itemgetter(*wanted) if len(wanted) > 1 else lambda row: tuple([row[name] for name in wanted])
+
+
+_SIMPLE = frozenset(("text", "int", "bigint", "boolean", "smallint", "tinyint", "varchar", "ascii"))
+
+
+def _is_plain(column: Column) -> bool:
+    """Whether a cell is its own canonical form, with a distinct repr for each value."""
+    return column.canonical is Canonical.PLAIN and column.type in _SIMPLE
+
+
+def _cell_form(column: Column, name: str, beside: str) -> Callable[[Row], Any]:
     """A function to a cell's canonical form (`canonical_value`), with a distinct repr for each value."""
-    name = sources.get(column.name, column.name)
     match column.canonical:
-        case Canonical.FLAG:
-            return lambda row: bool(row[name])
         case Canonical.NUMBER:
             return lambda row: row[name] or 0
-        case Canonical.PLAIN if column.type in _SIMPLE:
-            return lambda row: row[name]
-        case Canonical.PLAIN | Canonical.SET | Canonical.THREAD:
-            beside = sources.get("messageid", "messageid")
-            return lambda row: _stable(canonical_value(column, {column.name: row[name], "messageid": row.get(beside)}))
-
-
-_SIMPLE: Sequence[str] = ("text", "int", "bigint", "boolean", "smallint", "tinyint", "varchar", "ascii", "timestamp")
+        case Canonical.SET:
+            return lambda row: sorted(map(repr, row[name] or ()))
+        case Canonical.PLAIN if column.type == "timestamp":
+            return lambda row: row[name] and row[name].timestamp()  # in whole milliseconds, so no two are one number
+        case Canonical.THREAD:
+            return lambda row: _stable(row.get(beside) if row[name] is None else row[name])
+        case _:
+            return lambda row: _stable(row[name])
 
 
 def _stable(value: Any) -> Any:

@@ -5,8 +5,10 @@ key are then joined one part at a time, so a million messages or a hundred milli
 and disk grow. The projections are read before the truth: what is read last is never older.
 """
 
+import gc
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -35,6 +37,7 @@ from repair.joins.parts import (
 from repair.joins.records import (
     PART_BYTES_MAX,
     Forms,
+    Packed,
     Record,
     Spill,
     SuspectFile,
@@ -44,6 +47,12 @@ from repair.joins.records import (
 )
 from repair.ledger.runs import Ledger
 from repair.mending.engine import LocalSuspects, RepairSettings
+
+_NEW_OBJECTS = 200_000
+"""Python looks for cycles after so many new objects, instead of 700."""
+
+CONTENTS_MAX = 250_000
+"""Keys of content that are held in memory, which takes some 50 MB."""
 
 _REPORTED_ROWS = 1000
 """After this many rows, progress is reported."""
@@ -58,6 +67,7 @@ class LocalEngine:
         ledger: where the second look's fixes are recorded; never touched by a check.
         folder: for files while the result is held; None: the system's temporary folder.
         part_bytes_max: the size of one join, in bytes on disk; memory is a small multiple of it.
+        contents_max: how many keys of content may be held in memory.
     """
 
     mail: Tables
@@ -65,16 +75,32 @@ class LocalEngine:
     clock: Clock
     folder: Path | None = None
     part_bytes_max: int = PART_BYTES_MAX
+    contents_max: int = CONTENTS_MAX
 
     def detect(self, settings: RepairSettings, progress: Progress) -> "LocalDetection":
         detection = LocalDetection(self, settings)
         try:
-            for number, family in enumerate(settings.families):
-                _FamilyScan(self, settings, progress, detection, family, str(number)).run()
+            with _few_collections():
+                for number, family in enumerate(settings.families):
+                    _FamilyScan(self, settings, progress, detection, family, str(number)).run()
         except BaseException:
             detection.close()
             raise
         return detection
+
+
+@contextmanager
+def _few_collections() -> Iterator[None]:
+    """Let Python look for cycles less often: millions of records come and go, and none of them is in a cycle.
+
+    Looking through them again and again took a third of a scan's time.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(_NEW_OBJECTS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 class LocalDetection(LocalSuspects):
@@ -110,6 +136,8 @@ class _FamilyScan:
     places: Spill = field(init=False)
     groups: Spill = field(init=False)
     sums: GroupSums = field(init=False)
+    standing: set[Packed] | None = field(default_factory=set)
+    unnamed: set[Packed] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.forms = Forms(self.family, accept_torn=self.settings.policy.accept_torn)
@@ -117,19 +145,19 @@ class _FamilyScan:
         self.sums = GroupSums(self.forms)
 
     def run(self) -> None:
-        family, beside = self.family, int(Tag.BESIDE)
+        family = self.family
         self._keep(family.mirror, lambda row: self.places.add(self._mirror_record(row)))
         for number, one in enumerate(family.filters):
             self._keep(one, self._filter_keeper(one, int(Tag.FILTER) + number))
         for number, group in enumerate(self.forms.groups):
             self._keep(group, self._group_keeper(group, number))
         if family.content:
-            key_of = packing_key(family.content.table)
-            self._keep(family.content, lambda row: self.contents.add((key_of(row), beside)))
+            self._keep(family.content, self._content_keeper(family.content))
         self._read(family.truth, family.truth_columns, self._truth_keeper())
         self.progress.stage("compare")
-        if self.family.content:
-            self._join_contents(self.family.content)
+        if family.content:
+            self._join_contents(family.content)
+        self.standing, self.unnamed = None, set()
         self._keep_sums()
         for part in self.places.parts():
             self._found(place_suspects(self.forms, by_place(part)), len(part))
@@ -162,18 +190,47 @@ class _FamilyScan:
         place, mark = self.forms.mirror(row)
         return (place, int(Tag.BESIDE), mark)
 
+    def _content_keeper(self, content: Content) -> Callable[[Row], None]:
+        """The keys of content are held in memory while they fit, and else all go to files."""
+        key_of = packing_key(content.table)
+
+        def keep(row: Row) -> None:
+            if self.standing is None:
+                self.contents.add((key_of(row), int(Tag.BESIDE)))
+                return
+            self.standing.add(key_of(row))
+            if len(self.standing) > self.engine.contents_max:
+                held, self.standing = self.standing, None
+                for key in held:
+                    self.contents.add((key, int(Tag.BESIDE)))
+
+        return keep
+
     def _truth_keeper(self) -> Callable[[Row], None]:
-        """Truths are first joined with their content; where the family has none, at once by place."""
+        """Truths go to their places as soon as it is known whether their content stands."""
         if self.family.content is None:
             return lambda row: self._place(self.forms.truth(row), has_content=True)
-        return lambda row: self.contents.add(content_record(self.forms.truth(row)))
+        if self.standing is None:
+            return lambda row: self.contents.add(content_record(self.forms.truth(row)))
+        standing, unnamed = self.standing, self.unnamed
+        unnamed |= standing
+
+        def keep(row: Row) -> None:
+            truth = self.forms.truth(row)
+            unnamed.discard(truth.content)
+            self._place(truth, has_content=truth.content in standing)
+
+        return keep
 
     def _join_contents(self, content: Content) -> None:
+        if self.standing is not None:
+            named = self.standing - self.unnamed
+            self._found(content_suspects(content, named, self.standing), len(self.standing))
         for part in self.contents.parts():
             truths, standing = by_content(part)
             for truth in chain.from_iterable(truths.values()):
                 self._place(truth, has_content=truth.content in standing)
-            self._found(content_suspects(content, truths, standing), len(part))
+            self._found(content_suspects(content, truths.keys(), standing), len(part))
 
     def _place(self, truth: TruthRecord, *, has_content: bool) -> None:
         self.places.add(place_record(truth, has_content=has_content))

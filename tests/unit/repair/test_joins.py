@@ -109,7 +109,7 @@ def test_content_is_a_leak_exactly_where_no_truth_names_it() -> None:
 
     named, standing = by_content([*contents, *truths])
 
-    found = content_suspects(MESSAGES.content, named, standing)
+    found = content_suspects(MESSAGES.content, named.keys(), standing)
     assert [(one.verdict, one.key) for one in found] == [(Verdict.LEAK, (message(2),))]
     assert {truth.truth[0]: key in standing for key, (truth,) in named.items()} == {
         message(1).bytes: True,

@@ -1,5 +1,6 @@
 """The local engine finds exactly what a simple, unbounded check of the same rows finds."""
 
+import gc
 import json
 import subprocess
 import sys
@@ -138,9 +139,11 @@ def _mirrored(draw: st.DrawFn, place: tuple[Any, int], truth: Row | None) -> lis
 
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(keyspaces(), st.booleans(), st.sampled_from([1, 1 << 20]))
-def test_the_suspects_are_those_of_the_oracle(rows: Rows, accept_torn: bool, part_bytes_max: int) -> None:
-    found = detected([MESSAGES], rows, accept_torn=accept_torn, part_bytes_max=part_bytes_max)
+@given(keyspaces(), st.booleans(), st.sampled_from([(1, 1), (1, 100), (1 << 20, 0), (1 << 20, 100)]))
+def test_the_suspects_are_those_of_the_oracle(rows: Rows, accept_torn: bool, room: tuple[int, int]) -> None:
+    """However little room there is: for one part, and for the keys of content."""
+    part, contents = room
+    found = detected([MESSAGES], rows, accept_torn=accept_torn, part_bytes_max=part, contents_max=contents)
     assert ordered(found) == ordered(list(expected_suspects(MESSAGES, rows, accept_torn=accept_torn)))
 
 
@@ -309,6 +312,21 @@ def test_a_scan_that_breaks_off_leaves_nothing_on_disk(tmp_path: Path) -> None:
     with pytest.raises(NotEnoughReplicas):
         engine(tables, clock, folder=tmp_path).detect(RepairSettings("mail", FAMILIES), SilentProgress())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_cycles_are_looked_for_less_often_only_while_it_scans() -> None:
+    before, during = gc.get_threshold(), list[int]()
+    tables, clock = filled([MESSAGES], {"imapUidTable": [truth_row(1)]})
+
+    def broken(_: Any, __: Any) -> Any:
+        during.append(gc.get_threshold()[0])
+        raise NotEnoughReplicas("two of three replicas are down")
+
+    tables.surround = broken
+    with pytest.raises(NotEnoughReplicas):
+        engine(tables, clock).detect(RepairSettings("mail", FAMILIES), SilentProgress())
+    assert during[0] > 100 * before[0]
+    assert gc.get_threshold() == before
 
 
 def test_an_empty_keyspace_has_no_suspects() -> None:
