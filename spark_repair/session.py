@@ -62,6 +62,15 @@ _SQL: Final[Mapping[str, str]] = {
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
 }
 
+_TEN_TIMES_AS_HOT: Final = {"Invocation": 5_000, "MinInvocation": 600, "Compile": 15_000, "BackEdge": 40_000}
+_JAVA: Final = " ".join(
+    ("-XX:+IgnoreUnrecognizedVMOptions", *(f"-XX:Tier4{name}Threshold={n}0" for name, n in _TEN_TIMES_AS_HOT.items()))
+)
+"""Java's second compiler waits ten times as long as it does by itself, for what stays hot.
+
+Else it takes much of a short check's processor time, for code that runs for seconds only (docs/adr/0024).
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
@@ -114,6 +123,7 @@ def launch_options(settings: SparkSettings) -> dict[str, str]:
         **_SQL,
         "spark.master": settings.master,
         "spark.driver.memory": settings.driver_memory,
+        "spark.driver.extraJavaOptions": _JAVA,
         **_connector_options(settings),
     }
     if runs_here(settings.master) or _MASTER_ON_LOOPBACK.fullmatch(settings.master):

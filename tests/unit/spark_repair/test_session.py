@@ -48,6 +48,15 @@ def test_settings_of_ones_own_win(tmp_path: Path) -> None:
     assert options["spark.executor.memory"] == "8g"
 
 
+def test_only_what_stays_hot_is_compiled_twice(tmp_path: Path) -> None:
+    """And a Java that names its thresholds otherwise starts all the same."""
+    java = launch_options(SparkSettings(cache=tmp_path))["spark.driver.extraJavaOptions"].split()
+    assert "-XX:Tier4CompileThreshold=150000" in java
+    assert "-XX:+IgnoreUnrecognizedVMOptions" in java
+    own = {"spark.driver.extraJavaOptions": "-Dmine=1"}
+    assert launch_options(SparkSettings(cache=tmp_path, options=own))["spark.driver.extraJavaOptions"] == "-Dmine=1"
+
+
 def test_the_connector_is_resolved_once_and_then_read_from_disk(tmp_path: Path) -> None:
     settings = SparkSettings(cache=tmp_path)
     assert "spark.jars.packages" in launch_options(settings)
