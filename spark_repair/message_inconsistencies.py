@@ -153,11 +153,11 @@ class SparkDetection(Detection):
 
     def revisit(self, policy: RepairPolicy, progress: Progress) -> Iterator[Finding]:
         place = self._workplace(policy)
+        progress.stage("look again", sum(map(self.row_wise, self._settings.families)))
         for found in self._found:
-            number = _number(found.counts, (one for one in found.family.projections if one.by_row))
+            number = self.row_wise(found.family)
             if not number:
                 continue
-            progress.stage(f"look again at {found.family.truth.spelling}", number)
             if found.many is not None:
                 yield from self._findings(fixing.revisited(found.many, number, place), number, progress)
                 continue

@@ -1,5 +1,6 @@
 """A few examples of each finding, kept while findings are streamed: a person sees keys and not only counts."""
 
+from bisect import insort
 from dataclasses import dataclass, field
 
 from model.projections.findings import Finding
@@ -23,7 +24,7 @@ class Example:
 
 @dataclass(slots=True)
 class Examples:
-    """The first few outcomes of each kind."""
+    """A few outcomes of each kind: the first by their keys, in whatever order an engine finds them."""
 
     kept: dict[tuple[str, str], list[Example]] = field(default_factory=dict)
 
@@ -32,8 +33,10 @@ class Examples:
             return
         name, verdict = outcome.suspect.projection, outcome.verdict
         seen = self.kept.setdefault((name, verdict.value), [])
-        if len(seen) < EXAMPLES_MAX:
-            seen.append(Example(name, verdict, key_text(outcome.suspect.key), result_text(outcome)))
+        insort(
+            seen, Example(name, verdict, key_text(outcome.suspect.key), result_text(outcome)), key=lambda one: one.key
+        )
+        del seen[EXAMPLES_MAX:]
 
     def sorted(self) -> tuple[Example, ...]:
         return tuple(one for kind in sorted(self.kept) for one in self.kept[kind])

@@ -88,6 +88,10 @@ class Detection(ABC):
         Counters are skipped: `repair.mending.counters` mends them one by one, outside of retried tasks.
         """
 
+    def row_wise(self, family: Family) -> int:
+        """How many suspects of a family are looked at again one by one: all but its counters."""
+        return sum(self.counts.get(one.name, Counter()).total() for one in family.projections if one.by_row)
+
     def close(self) -> None:  # noqa: B027 - most hold nothing
         """Free files, memory and executors' storage."""
 
@@ -101,7 +105,7 @@ class LocalSuspects(Detection):
 
     def revisit(self, policy: RepairPolicy, progress: Progress) -> Iterator[Finding]:
         fixer = Fixer(self._mail, self._ledger, self._clock, self._families, policy)
-        progress.stage("look again", sum(verdicts.total() for verdicts in self.counts.values()))
+        progress.stage("look again", sum(map(self.row_wise, self._families)))
         for finding in fixer.revisit(self.suspects()):
             progress.advance(1)
             yield finding

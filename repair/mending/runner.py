@@ -250,7 +250,7 @@ class _Stages:
         self.result.exit = self.result.exit_code
 
     def _follow_up(self, detection: Detection) -> None:
-        self.result.scanned = dict(detection.scanned)
+        self.result.scanned = dict(sorted(detection.scanned.items()))
         self.result.suspects = sum(sum(counts.values()) for counts in detection.counts.values())
         if not self.settings.recheck and self.result.command == "check":
             raw = Reason(Why.RAW)

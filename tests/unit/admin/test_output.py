@@ -204,3 +204,14 @@ def test_a_table_cuts_no_word_however_narrow_the_terminal(columns: int, prose: f
     show(Document(body=(grid,)), Console(file=stream, width=columns))
 
     assert set(" ".join(cells).split()) <= set(stream.getvalue().split())
+
+
+def test_examples_are_the_first_by_key_in_whatever_order_an_engine_finds_them() -> None:
+    found = [outcome(uid=uid) for uid in range(1, 10)]
+    kept = [Examples(), Examples()]
+    for one, other in zip(found, reversed(found), strict=True):
+        kept[0].add(one)
+        kept[1].add(other)
+
+    assert [one.key for one in kept[0].sorted()] == [one.key for one in kept[1].sorted()]
+    assert [one.key for one in kept[0].sorted()] == [f"{MAILBOX} {uid}" for uid in range(1, 1 + EXAMPLES_MAX)]
