@@ -49,9 +49,9 @@ def _joined(reads: Sequence[Read], replica_of: Callable[[Read], Hashable]) -> It
     for place, read in enumerate(reads):
         groups.setdefault(_group(read, replica_of, place), []).append(place)
     for places in groups.values():
-        first = reads[places[0]]
         for start in range(0, len(places), KEYS_MAX):
             some = places[start : start + KEYS_MAX]
+            first = reads[some[0]]
             last = dict.fromkeys(reads[place].key[-1] for place in some)
             joined = replace(first, key=first.key[:-1], among=tuple(last)) if len(last) > 1 else first
             yield JoinedRead(joined, tuple(some))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,6 +69,18 @@ def test_a_request_has_a_largest_number_of_keys() -> None:
     server = Server()
     read_joined(marks(*((f"k{n}",) for n in range(KEYS_MAX + 2))), server.ask, lambda _: "node")
     assert [len(read.among) for read in server.requests] == [KEYS_MAX, 2]
+
+
+@pytest.mark.parametrize("further", [1, 2, KEYS_MAX + 1])
+def test_what_is_left_over_has_its_own_answer(further: int) -> None:
+    """One read too many for a request is sent alone, and is not the group's first one once more."""
+    server = Server()
+    server.tables.write_all([Put(MARKS, {"k": "full", "c": c}) for c in range(KEYS_MAX + further)])
+    reads = marks(*(("full", c) for c in range(KEYS_MAX + further)))
+    answers = read_joined(reads, server.ask, lambda _: "node")
+    assert [[seen.row["c"] for seen in answer] for answer in answers if isinstance(answer, Sequence)] == [
+        [c] for c in range(KEYS_MAX + further)
+    ]
 
 
 def test_serial_reads_and_those_that_may_be_large_are_sent_alone() -> None:
