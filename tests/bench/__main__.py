@@ -137,7 +137,7 @@ def _spark(contact: Contact, messages: int) -> dict[str, Any]:
             sizes = [_scanned(place)]
             mended = mending.mend(place, "bench_ledger")
             dropped(cluster, ("bench_ledger",))
-            print(f"{mended.fixes:,} fixes in {mended.seconds:.1f} s: {mended.per_second:,.0f}/s")
+            print(mended)
         with _populated(cluster, session, large) as place:
             sizes.append(_scanned(place))
             walk = scanning.walk_per_second(cluster.keyspace(place.name), place.family)
@@ -150,7 +150,7 @@ def _spark(contact: Contact, messages: int) -> dict[str, Any]:
     print(f"{large / small:.0f} x the messages take {grown:.1f} x the time")
     return {
         "scanning": [asdict(one) | {"ratio": round(one.ratio, 3)} for one in sizes],
-        "mending": asdict(mended) | {"per_second": round(mended.per_second, 1)},
+        "mending": mended.as_json(),
         "walk": {"per_second": round(walk, 1), "check_per_second": round(check, 1), "times": round(check / walk, 2)},
         "growth": {"messages": large / small, "time": round(grown, 2)},
     }

@@ -1,16 +1,19 @@
-"""How many fixes a second: ten thousand damages in a sound keyspace, mended by the ordinary repair."""
+"""How many fixes a second: ten thousand damages in a sound keyspace, mended by the ordinary repair, and undone."""
 
-from dataclasses import dataclass
+import time
+from dataclasses import asdict, dataclass
 from itertools import islice
+from typing import Any
 
 from cql.applying import ensure_ledger
-from model.operations import Remove, Scan
+from model.operations import Level, Read, Remove, Scan
 from model.projections.verdicts import Verdict
 from repair.clock import SystemClock, Timing
 from repair.ledger.leases import Leases
 from repair.ledger.runs import Ledger
 from repair.mending.engine import RepairSettings
 from repair.mending.runner import RepairTools, repair
+from repair.mending.undo import UndoSettings, UndoTools, undo
 from spark_repair.message_inconsistencies import SparkEngine
 from tests.bench.scanning import Keyspace
 from tests.support.progress import SilentProgress
@@ -20,31 +23,52 @@ DAMAGES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Mended:
-    """So many fixes, each with its before-image and read back."""
+    """So many fixes, each with its before-image and read back.
+
+    Attributes:
+        seconds: from the second look to the last outcome.
+        undo_seconds: for all of them.
+        serial_seconds: for reading their truths at SERIAL and nothing else, one by one: neither can do without.
+    """
 
     fixes: int
     seconds: float
+    undo_seconds: float
+    serial_seconds: float
 
-    @property
-    def per_second(self) -> float:
-        """Fixes a second, from the second look to the last outcome."""
-        return self.fixes / self.seconds
+    def __str__(self) -> str:
+        rates = [f"{self.fixes / one:,.0f}/s" for one in (self.seconds, self.undo_seconds, self.serial_seconds)]
+        return "{:,} fixes: {}; undone: {}; their truths alone, at SERIAL: {}".format(self.fixes, *rates)
+
+    def as_json(self) -> dict[str, Any]:
+        rates = {"per_second": self.fixes / self.seconds, "undo_per_second": self.fixes / self.undo_seconds}
+        return asdict(self) | {name: round(rate, 1) for name, rate in rates.items()}
 
 
 def mend(place: Keyspace, ledger_keyspace: str) -> Mended:
-    """Take away ten thousand mirror rows, and repair."""
+    """Take away ten thousand mirror rows, repair, and undo."""
     mail, family, clock = place.cluster.keyspace(place.name), place.family, SystemClock()
     mirror = family.mirror.table
-    keys = [mirror.key_of(row) for row in islice(mail.scan(Scan(mirror, ("mailboxid", "uid"))), DAMAGES)]
-    errors = [error for error in mail.write_all([Remove(mirror, key, clock.micros()) for key in keys]) if error]
+    rows = list(islice(mail.scan(Scan(mirror, ("mailboxid", "uid", "messageid"))), DAMAGES))
+    errors = [
+        error for error in mail.write_all([Remove(mirror, mirror.key_of(row), clock.micros()) for row in rows]) if error
+    ]
     assert not errors, errors[0]
     ensure_ledger(place.cluster, ledger_keyspace, place.name)
     tables = place.cluster.keyspace(ledger_keyspace)
-    engine = SparkEngine(place.session, place.cluster.contact, place.name, ledger_keyspace)
-    means = RepairTools(
-        engine, clock, place.cluster, SilentProgress(), None, Ledger(tables, clock), Leases(tables, clock, "bench")
+    engine, ledger = (
+        SparkEngine(place.session, place.cluster.contact, place.name, ledger_keyspace),
+        Ledger(tables, clock),
     )
+    means = RepairTools(engine, clock, place.cluster, SilentProgress(), None, ledger, Leases(tables, clock, "bench"))
     order = RepairSettings(place.name, (family,), delay_seconds=0, timing=Timing(no_writers=True))
     summary = repair(order, means, lambda _: None)
-    assert summary.fixed[Verdict.PROJECT] == len(keys), summary
-    return Mended(len(keys), summary.seconds["recheck"])
+    assert summary.fixed[Verdict.PROJECT] == len(rows), summary
+    began = time.perf_counter()
+    mail.read_all([Read(family.truth, (row["messageid"],), Level.SERIAL, times=True) for row in rows])
+    serial_seconds = time.perf_counter() - began
+    assert summary.run is not None
+    settings = UndoSettings(summary.run, place.name, (family,))
+    undone = undo(settings, UndoTools(mail, ledger, clock, SilentProgress()), lambda _: None)
+    assert undone.fixed.total() == len(rows), undone
+    return Mended(len(rows), summary.seconds["recheck"], undone.seconds["undo"], serial_seconds)
