@@ -19,7 +19,8 @@ def servers(
     cassandra: CassandraServer, rabbitmq: Broker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RealQueue]:
     home = tmp_path_factory.mktemp("home")
-    with real_queue(cassandra, rabbitmq, home, {"MAILMEND_BLOBS": f"file://{home}/blobs"}) as queue:
+    at_once = {"MAILMEND_CHECK_DELAY": "0", "MAILMEND_REPAIR_QUEUES_DELAY": "0"}
+    with real_queue(cassandra, rabbitmq, home, {"MAILMEND_BLOBS": f"file://{home}/blobs", **at_once}) as queue:
         yield queue
 
 
