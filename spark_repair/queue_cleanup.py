@@ -20,7 +20,7 @@ from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
 from model.ids import EnqueueId, QueueName
 from model.operations import Level
 from model.ports import Progress
-from model.queue.cleanup import Partition, RowCounts
+from model.queue.cleanup import QueuePartition, RowCounts
 from model.queue.slices import EPOCH
 from spark_repair.connector import Source
 from spark_repair.failures import translated
@@ -60,11 +60,11 @@ class SparkQueueScan:
 
     scanner: SparkQueueScanner
     mails: DataFrame
-    partitions: Mapping[Partition, RowCounts]
+    partitions: Mapping[QueuePartition, RowCounts]
     marks: Mapping[QueueName, int]
     orphan_marks: Mapping[QueueName, int]
 
-    def marks_without(self, standing: Collection[Partition]) -> Iterator[Mark]:
+    def marks_without(self, standing: Collection[QueuePartition]) -> Iterator[Mark]:
         places = sf.array(*(_place(sf.lit(_millis(one)), sf.lit(one.bucket)) for one in standing))
         needed = sf.arrays_overlap(_PLACES, places) if standing else sf.lit(False)  # noqa: FBT003 - a literal of SQL
         with translated(self.scanner.contact, self.scanner.keyspace):
@@ -92,19 +92,21 @@ def _place(slice_millis: Expression, bucket: Expression) -> Expression:
 
 def _counted(
     mails: DataFrame,
-) -> tuple[dict[Partition, RowCounts], dict[QueueName, int], dict[QueueName, int]]:
+) -> tuple[dict[QueuePartition, RowCounts], dict[QueueName, int], dict[QueueName, int]]:
     one = sf.col(_MARKED).cast("int")
     placed = mails.select(_QUEUE, sf.explode(_PLACES).alias("place"), one.alias(_MARKED))
     by_partition = placed.groupBy(_QUEUE, "place").agg(sf.count("*"), sf.sum(_MARKED)).collect()
     orphan = sf.when(sf.size(_PLACES) == 0, one).otherwise(0)
     by_queue = mails.groupBy(_QUEUE).agg(sf.sum(one), sf.sum(orphan)).collect()
     partitions = {
-        Partition(QueueName(queue), EPOCH + timedelta(milliseconds=place[_SLICE]), place[_BUCKET]): RowCounts(*counts)
+        QueuePartition(QueueName(queue), EPOCH + timedelta(milliseconds=place[_SLICE]), place[_BUCKET]): RowCounts(
+            *counts
+        )
         for queue, place, *counts in by_partition
     }
     marks = {QueueName(queue): found for queue, found, _ in by_queue}
     return partitions, marks, {QueueName(queue): orphans for queue, _, orphans in by_queue}
 
 
-def _millis(partition: Partition) -> int:
+def _millis(partition: QueuePartition) -> int:
     return (partition.slice_start - EPOCH) // timedelta(milliseconds=1)

@@ -231,7 +231,7 @@ def queue_scanner(
 ) -> Iterator[QueueScanner]:
     """What reads the tables of all queues whole."""
     if wanted.name == "local":
-        yield LocalQueueScanner(opened.mail, opened.clock, level, rows_per_second)
+        yield LocalQueueScanner(Pace(rows_per_second, opened.clock).over(opened.mail), level)
         return
     cleanup = import_or_name_extra("spark_repair.queue_cleanup")
     with _spark(wanted) as started:

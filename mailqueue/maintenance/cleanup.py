@@ -29,8 +29,8 @@ from model.queue.cleanup import (
     BrokerSide,
     JudgedQueue,
     MarksRule,
-    Partition,
     QueueDrift,
+    QueuePartition,
     QueueStarts,
     ScannedQueue,
     confirmed,
@@ -83,7 +83,7 @@ class CleanedQueue:
 
     queue: QueueName
     judged: JudgedQueue
-    over: frozenset[Partition] = frozenset()
+    over: frozenset[QueuePartition] = frozenset()
     found: Mapping[QueueDrift, int] = field(default_factory=dict)
     rows: int = 0
     blobs: int = 0
@@ -193,7 +193,7 @@ class QueueCleanup:
         gone = [partition for partition in sorted(one.over) if partition.slice_start < moved.after]
         self._progress.stage(f"clean {one.queue}", len(gone))
 
-        async def remove(partition: Partition) -> _Removed | MailmendError:
+        async def remove(partition: QueuePartition) -> _Removed | MailmendError:
             return await self._removed(partition, settings)
 
         answers = await all_of(gone, remove, PARTITIONS_AT_ONCE)
@@ -205,7 +205,7 @@ class QueueCleanup:
         rows = sum(one.judged.scanned.partitions[place].rows for place in removed)
         return replace(one, over=removed, rows=rows, blobs=sum(found.blobs for found in done.values()), failed=errors)
 
-    async def _removed(self, partition: Partition, settings: CleanupSettings) -> "_Removed | MailmendError":
+    async def _removed(self, partition: QueuePartition, settings: CleanupSettings) -> "_Removed | MailmendError":
         """Remove the partition as of T, its blobs first, and read it back."""
         try:
             blobs = await self._without_blobs(partition) if self._blobs else 0
@@ -217,7 +217,7 @@ class QueueCleanup:
         self._progress.advance(1)
         return _Removed(blobs, whole)
 
-    async def _without_blobs(self, partition: Partition) -> int:
+    async def _without_blobs(self, partition: QueuePartition) -> int:
         """Delete the blobs of its marked rows: a mail may have come since the scan."""
         assert self._blobs is not None
         named = 0
@@ -233,7 +233,7 @@ class QueueCleanup:
                 named += len(blobs)
         return named
 
-    async def _move_content_start(self, one: JudgedQueue, gone: Collection[Partition], slicing: Slicing) -> None:
+    async def _move_content_start(self, one: JudgedQueue, gone: Collection[QueuePartition], slicing: Slicing) -> None:
         queue, starts, to = one.scanned.queue, self._view.starts, one.first_left(gone, slicing.window)
         if to is None:
             return
@@ -289,7 +289,7 @@ class QueueCleanup:
         return list(done.values())
 
 
-def in_both(first: JudgedQueue, second: JudgedQueue, over: Collection[Partition]) -> dict[QueueDrift, int]:
+def in_both(first: JudgedQueue, second: JudgedQueue, over: Collection[QueuePartition]) -> dict[QueueDrift, int]:
     """The drift that both looks showed, as far as it was the same."""
     same = {kind: min(number, first.drift.get(kind, 0)) for kind, number in second.drift.items()}
     same[QueueDrift.OVER] = sum(second.scanned.partitions[one].rows for one in over)

@@ -15,12 +15,11 @@ from uuid import UUID
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
 from model.ids import EnqueueId, QueueName
 from model.operations import Level, Scan
-from model.ports import Clock, Progress, Tables
-from model.queue.cleanup import Partition, RowCounts
+from model.ports import Progress, Tables
+from model.queue.cleanup import QueuePartition, RowCounts
 from model.queue.slices import EPOCH
 from model.schema.table import Row
 from repair.joins.records import PART_BYTES_MAX, Record, Spill, Workshop
-from repair.mending.limits import Pace
 
 ROW_COLUMNS = ("queuename", "timerangestart", "bucketid", "enqueueid")
 MARK_COLUMNS = ("queuename", "enqueueid")
@@ -39,7 +38,7 @@ class QueueScan(Protocol):
     """
 
     @property
-    def partitions(self) -> Mapping[Partition, RowCounts]: ...
+    def partitions(self) -> Mapping[QueuePartition, RowCounts]: ...
 
     @property
     def marks(self) -> Mapping[QueueName, int]: ...
@@ -47,7 +46,7 @@ class QueueScan(Protocol):
     @property
     def orphan_marks(self) -> Mapping[QueueName, int]: ...
 
-    def marks_without(self, standing: Collection[Partition]) -> Iterator[Mark]:
+    def marks_without(self, standing: Collection[QueuePartition]) -> Iterator[Mark]:
         """The marks of mails that have no row in the partitions that stand."""
         ...
 
@@ -71,9 +70,7 @@ class LocalQueueScanner:
     """Scans with this process alone. Implements `QueueScanner`."""
 
     tables: Tables
-    clock: Clock
     level: Level = Level.LOCAL_QUORUM
-    rows_per_second: int | None = None
     part_bytes_max: int = PART_BYTES_MAX
     _interrupted: Event = field(default_factory=Event)
 
@@ -95,7 +92,6 @@ class LocalQueueScanner:
         return found
 
     def _rows(self, scan: Scan, progress: Progress) -> Iterator[Row]:
-        pace = Pace(self.rows_per_second, self.clock)
         progress.stage(f"read {scan.table.spelling}")
         for number, row in enumerate(self.tables.scan(scan), start=1):
             yield row
@@ -103,7 +99,6 @@ class LocalQueueScanner:
                 if self._interrupted.is_set():
                     raise InterruptedError
                 progress.advance(_REPORTED_ROWS)
-                pace.take(_REPORTED_ROWS)
 
     def interrupt(self) -> None:
         self._interrupted.set()
@@ -114,7 +109,7 @@ class LocalQueueScan:
     """Counts in memory, marks on disk."""
 
     part_bytes_max: int = PART_BYTES_MAX
-    partitions: dict[Partition, RowCounts] = field(default_factory=dict)
+    partitions: dict[QueuePartition, RowCounts] = field(default_factory=dict)
     marks: Counter[QueueName] = field(default_factory=Counter)
     orphan_marks: Counter[QueueName] = field(default_factory=Counter)
     _workshop: Workshop = field(default_factory=Workshop)
@@ -142,7 +137,7 @@ class LocalQueueScan:
                 self.orphan_marks[QueueName(queue)] += not found
                 self._marked.add(((queue, one), tuple(found)))
 
-    def marks_without(self, standing: Collection[Partition]) -> Iterator[Mark]:
+    def marks_without(self, standing: Collection[QueuePartition]) -> Iterator[Mark]:
         """Once: each part is gone after it was read."""
         for part in self._marked.parts():
             for (queue, one), places in part:
@@ -153,6 +148,6 @@ class LocalQueueScan:
         self._workshop.close()
 
 
-def _partition(queue: str, place: tuple[int, int]) -> Partition:
+def _partition(queue: str, place: tuple[int, int]) -> QueuePartition:
     millis, bucket = place
-    return Partition(QueueName(queue), EPOCH + millis * _MILLISECOND, bucket)
+    return QueuePartition(QueueName(queue), EPOCH + millis * _MILLISECOND, bucket)

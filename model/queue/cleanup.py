@@ -16,7 +16,7 @@ from model.queue.slices import slice_of
 from model.queue.starts import moved_back, next_browse_start
 
 
-class Partition(NamedTuple):
+class QueuePartition(NamedTuple):
     """A partition of enqueuedMailsV4, by its key."""
 
     queue: QueueName
@@ -58,7 +58,7 @@ class ScannedQueue:
 
     queue: QueueName
     starts: QueueStarts = QueueStarts()
-    partitions: Mapping[Partition, RowCounts] = field(default_factory=dict)
+    partitions: Mapping[QueuePartition, RowCounts] = field(default_factory=dict)
     marks: int = 0
     orphan_marks: int = 0
 
@@ -95,10 +95,10 @@ class JudgedQueue:
 
     scanned: ScannedQueue
     browse_start: datetime | None
-    over: frozenset[Partition]
+    over: frozenset[QueuePartition]
     drift: Mapping[QueueDrift, int]
 
-    def first_left(self, gone: Iterable[Partition], window: timedelta) -> datetime | None:
+    def first_left(self, gone: Iterable[QueuePartition], window: timedelta) -> datetime | None:
         """Where the content start belongs once those partitions are gone: at the first rows, or the browse start."""
         if self.browse_start is None:
             return None
@@ -133,7 +133,7 @@ def judged(scanned: ScannedQueue, now: datetime, window: timedelta, *, marks_exp
     return JudgedQueue(scanned, after, over, {kind: number for kind, number in drift.items() if number})
 
 
-def confirmed(first: JudgedQueue, second: JudgedQueue) -> frozenset[Partition]:
+def confirmed(first: JudgedQueue, second: JudgedQueue) -> frozenset[QueuePartition]:
     """The partitions that were over at both looks, with the same rows: nobody writes to them any more."""
     before, now = first.scanned.partitions, second.scanned.partitions
     return frozenset(one for one in first.over & second.over if before[one] == now[one])

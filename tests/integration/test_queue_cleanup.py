@@ -14,7 +14,6 @@ from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS,
 from model.operations import Put, Scan, Write
 from model.queue.slices import slice_of
 from model.schema.table import Table
-from repair.clock import SystemClock
 from spark_repair.queue_cleanup import SparkQueueScanner
 from tests.support.brokers import Broker
 from tests.support.commands import contact_of
@@ -97,7 +96,7 @@ def test_marks_go_once_the_broker_is_seen_empty(queue: RealQueue) -> None:
 def test_spark_sees_what_the_local_scan_sees(queue: RealQueue, spark: SparkSession, cassandra: CassandraServer) -> None:
     first = lived_through(queue)
     scanners: tuple[Any, Any] = (
-        LocalQueueScanner(queue.keyspace, SystemClock()),
+        LocalQueueScanner(queue.keyspace),
         SparkQueueScanner(spark, contact_of(cassandra), queue.keyspace.name),
     )
     local, parallel = (scanner.scan(SilentProgress()) for scanner in scanners)

@@ -43,7 +43,7 @@ async def cleaned(
     scanner: QueueScanner | None = None,
     dry_run: bool = False,
 ) -> CleanedQueue:
-    scanner = scanner or LocalQueueScanner(twin.memory, twin.clock)
+    scanner = scanner or LocalQueueScanner(twin.memory)
     cleanup = QueueCleanup(process.view, scanner, SilentProgress(), twin.blobs, twin.broker)
     settings = replace(settings, as_of=settings.as_of or twin.clock.micros() - 30 * MICROS)
     (one,) = await cleanup.run(settings, None if dry_run else process.sweeper)
@@ -95,7 +95,7 @@ class LateRow:
     scans: int = 0
 
     def scan(self, progress: Progress) -> LocalQueueScan:
-        found = LocalQueueScanner(self.twin.memory, self.twin.clock).scan(progress)
+        found = LocalQueueScanner(self.twin.memory).scan(progress)
         self.scans += 1
         if self.scans > 1:
             self.twin.put_row(self.row)

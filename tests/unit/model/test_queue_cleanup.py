@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from model.queue.cleanup import (
     BrokerSide,
-    Partition,
     QueueDrift,
+    QueuePartition,
     QueueStarts,
     RowCounts,
     ScannedQueue,
@@ -23,8 +23,8 @@ from tests.support.queues import HOUR, NOON, QUEUE
 NOW = NOON + 10 * HOUR
 
 
-def place(hours: int, bucket: int = 0) -> Partition:
-    return Partition(QUEUE, NOON + hours * HOUR, bucket)
+def place(hours: int, bucket: int = 0) -> QueuePartition:
+    return QueuePartition(QUEUE, NOON + hours * HOUR, bucket)
 
 
 def scanned(browse: int | None, partitions: dict[int, tuple[int, int]], **more: int) -> ScannedQueue:
