@@ -26,12 +26,13 @@ from cassandra.query import UNSET_VALUE
 from cql.driver.session import CassandraCluster, Contact, Keyspace, connect
 from cql.statements import Operation, values_of
 from model.errors import MailmendError
-from model.ids import MailboxId
+from model.ids import BlobId, MailboxId
 from model.messages.flags import FlagsChange, FlagsMode, parse_flags
 from model.messages.message import MessageKey, NewMail
 from model.operations import Applied, Conditional, Read, Scan, Seen, Write
 from model.ports import Tables
 from model.projections.findings import Suspect
+from model.queue.messages import BlobKind
 from model.schema.table import Row
 from repair.clock import SystemClock
 from repair.writing.message_store import MessageStore
@@ -141,6 +142,14 @@ class NoLags:
         raise AssertionError(f"{len(suspects)} lags: {cause}")
 
 
+class NoContents(MemoryBlobs):
+    """Names contents and keeps none: the raw writes beside it have none either."""
+
+    async def put(self, data: bytes, kind: BlobKind) -> BlobId:
+        """Name the bytes."""
+        return BlobId(f"{kind.value}-{len(data)}")
+
+
 class StoreLane:
     """A store of its own with mailboxes of its own; each thread adds to one of them, then flags what it added.
 
@@ -150,7 +159,7 @@ class StoreLane:
 
     def __init__(self, tables: Tables, stamp: StampSource, size: tuple[int, int], *, looks: bool = False) -> None:
         clock, (threads, self._per_slice) = SystemClock(), size
-        self.store = MessageStore(tables, MemoryBlobs(clock), NoLags(), clock, settings=WriterSettings(stamp=stamp))
+        self.store = MessageStore(tables, NoContents(clock), NoLags(), clock, settings=WriterSettings(stamp=stamp))
         self.looks = looks
         self._boxes = [MailboxId(clock.new_uuid()) for _ in range(threads)]
         self._stored: dict[tuple[int, int], list[tuple[MessageKey, Seen | None]]] = {}
