@@ -172,7 +172,7 @@ class BlobsAddress:
         endpoint: of an S3 store; Amazon's own in that region where none is named.
         allow_http: whether mails may travel in the clear; within this machine they may.
         folder: of files.
-        naming: what the ids of new blobs are made of; whatever is there is read as it is.
+        naming: how new blobs are named; None: as the caller does it. Whatever is there is read as it is.
     """
 
     store: Store
@@ -181,7 +181,7 @@ class BlobsAddress:
     region: str = "us-east-1"
     allow_http: bool = False
     folder: Path = Path()
-    naming: BlobNaming = field(default_factory=BlobNaming)
+    naming: BlobNaming | None = None
 
     @property
     def place(self) -> str:
@@ -311,9 +311,10 @@ def _settings_of(text: str, parts: SplitResult, known: frozenset[str]) -> dict[s
     return settings
 
 
-def _naming(text: str, settings: dict[str, str]) -> BlobNaming:
-    modes = {mode.value: mode for mode in BlobsMode}
-    mode = settings.get("ids", BlobsMode.RANDOM.value)
+def _naming(text: str, settings: dict[str, str]) -> BlobNaming | None:
+    modes, mode = {mode.value: mode for mode in BlobsMode}, settings.get("ids")
+    if mode is None:
+        return None
     if mode not in modes:
         raise _not_a(text, "store of blobs", _BLOBS_FORM)
     return BlobNaming(modes[mode])

@@ -30,8 +30,13 @@ if TYPE_CHECKING:
     from admin.services.mending import repair as repair
     from admin.services.mending import undo as undo
     from admin.settings import ConnectionSettings as ConnectionSettings
+    from cql.driver.asynchronous import AsyncKeyspace as AsyncKeyspace
     from cql.driver.session import Contact as Contact
     from cql.driver.session import connect as connect
+    from mailqueue.blobs.cassandra import open_cassandra as open_cassandra
+    from mailqueue.blobs.object_storage import open_files as open_files
+    from mailqueue.blobs.object_storage import open_s3 as open_s3
+    from mailqueue.blobs.s3 import S3Settings as S3Settings
     from mailqueue.queue import MailQueue as MailQueue
     from mailqueue.rabbitmq.mail_queue import open_queue as open_queue
     from model.errors import ExitCode as ExitCode
@@ -74,7 +79,11 @@ _NAMES_IN: Final = {
         "undo",
     ),
     "admin.settings": ("ConnectionSettings",),
+    "cql.driver.asynchronous": ("AsyncKeyspace",),
     "cql.driver.session": ("Contact", "connect"),
+    "mailqueue.blobs.cassandra": ("open_cassandra",),
+    "mailqueue.blobs.object_storage": ("open_files", "open_s3"),
+    "mailqueue.blobs.s3": ("S3Settings",),
     "mailqueue.queue": ("MailQueue",),
     "mailqueue.rabbitmq.mail_queue": ("open_queue",),
     "model.errors": ("ExitCode", "MailmendError"),

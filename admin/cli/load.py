@@ -12,8 +12,9 @@ from admin.cli.queue_options import MESSAGE_BLOBS
 LOAD: Final = Command(
     name="load",
     summary="Read mbox, Maildir or .eml files into a mailbox.",
-    about="""Contents are kept where James keeps them: in the tables of the mail keyspace, unless --blobs names another
-    store. A malformed message is stored as it is, byte for byte; what cannot be stored is named. A load that was
+    about="""Contents are kept where those of the keyspace's messages are, under ids like theirs: in its tables unless
+    --blobs names another store. Where they are in neither, James has another store, and the load is refused until it is
+    named. A malformed message is stored as it is, byte for byte; what cannot be stored is named. A load that was
     interrupted goes on where it stopped; one that was finished is refused, unless --again asks for a second copy.
 
     What is empty, or white space alone, is no mail: a .eml file or mbox that is named is refused before anything is

@@ -131,11 +131,16 @@ _BLOBS: Final = (
         metavar="URL",
     ),
     _file(
-        "--s3-keys-file", "Two lines, access key and secret key; or MAILMEND_S3_ACCESS_KEY and MAILMEND_S3_SECRET_KEY."
+        "--s3-keys-file",
+        "Lines: access key, secret key, session token if any; or MAILMEND_S3_ACCESS_KEY, MAILMEND_S3_SECRET_KEY, "
+        "MAILMEND_S3_SESSION_TOKEN. Without keys they are found as Amazon's tools find them.",
+    ),
+    _option(
+        "--s3-profile", "Whose keys in ~/.aws are taken; AWS_PROFILE else, and all that it stands for.", metavar="NAME"
     ),
     _file("--s3-tls-ca", "Authority that signed the S3 server's certificate."),
 )
-_SECRETS: Final = ("broker_password", "s3_access_key", "s3_secret_key")
+_SECRETS: Final = ("broker_password", "s3_access_key", "s3_secret_key", "s3_session_token")
 SETTINGS_NAMES: Final = frozenset({*(str(one.name) for one in (_QUEUE, *_BROKER, *_BLOBS)), *_SECRETS})
 """What the table [queue] may hold beside the tables of its commands."""
 
@@ -184,14 +189,12 @@ def queue_settings(
     return Shared("settings", {**groups, **CONNECTION.groups}, build)
 
 
-def _message_blobs(own: Values, _: Values, context: click.Context) -> BlobsSettings:
-    if own["blobs"] is None:
-        return BlobsSettings(BlobsAddress(Store.CASSANDRA))
-    return blobs_of(own, context, lambda _name: None)
+def _message_blobs(own: Values, _: Values, context: click.Context) -> BlobsSettings | None:
+    return blobs_of(own, context, lambda _name: None) if own["blobs"] is not None else None
 
 
 MESSAGE_BLOBS: Final = Shared("blobs", {"Blobs": _BLOBS}, _message_blobs)
-"""Where the contents of messages are: in the tables of the mail keyspace, unless another store is named."""
+"""Where the contents of messages are, where a store is named, as `blobs` of the request."""
 
 
 def _queue_named(own: Values, others: Values, context: click.Context) -> QueueName:
@@ -236,13 +239,7 @@ def blobs_of(options: Mapping[str, Any], context: click.Context, local: Local) -
         return local_blobs(_contacts(local, "s3", "it is not said where the contents of mails are", _NAME_BLOBS))
     if found.store is not Store.S3:
         return BlobsSettings(found)
-    keys = _s3_keys(options, context)
-    if keys is None:
-        raise BadSettings(
-            f"the keys to {found.place} are not known",
-            mend="Set MAILMEND_S3_ACCESS_KEY and MAILMEND_S3_SECRET_KEY, or name --s3-keys-file.",
-        )
-    access_key, secret_key = keys
+    access_key, secret_key, session_token = _s3_keys(options, context)
     return BlobsSettings(
         found,
         S3Settings(
@@ -250,6 +247,8 @@ def blobs_of(options: Mapping[str, Any], context: click.Context, local: Local) -
             found.bucket,
             access_key=access_key,
             secret_key=secret_key,
+            session_token=session_token,
+            profile=options["s3_profile"] or "",
             region=found.region,
             allow_http=found.allow_http,
             tls_ca=_there(options["s3_tls_ca"]),
@@ -320,25 +319,34 @@ def _broker_tls(options: Mapping[str, Any], *, secure: bool) -> BrokerTls | None
     return BrokerTls(authority, certificate, key) if secure else None
 
 
-def _s3_keys(options: Mapping[str, Any], context: click.Context) -> tuple[str, str] | None:
-    file, table = options["s3_keys_file"], settings_table(context, TABLE)
-    access = os.environ.get("MAILMEND_S3_ACCESS_KEY") or table.get("s3_access_key")
-    secret = os.environ.get("MAILMEND_S3_SECRET_KEY") or table.get("s3_secret_key")
-    if file and (
-        context.get_parameter_source("s3_keys_file") is ParameterSource.COMMANDLINE or not (access and secret)
-    ):
-        return _two_lines(file)
-    return (str(access), str(secret)) if access and secret else None
+def _s3_keys(options: Mapping[str, Any], context: click.Context) -> tuple[str, str, str]:
+    """Access key, secret key, session token: what is typed first, then environment and table, then another file.
+
+    All empty: they are to be found.
+    """
+
+    def known(name: str) -> str:
+        return os.environ.get(f"MAILMEND_S3_{name.upper()}") or settings_table(context, TABLE).get(f"s3_{name}") or ""
+
+    def is_typed(name: str) -> bool:
+        return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+    file, keys = options["s3_keys_file"], (known("access_key"), known("secret_key"), known("session_token"))
+    if is_typed("s3_keys_file"):
+        return _in_file(file)
+    if is_typed("s3_profile"):
+        return "", "", ""
+    return _in_file(file) if file and not all(keys[:2]) else keys
 
 
-def _two_lines(file: Path) -> tuple[str, str]:
+def _in_file(file: Path) -> tuple[str, str, str]:
     first_line(file)  # says what is wrong with a file that cannot be read
-    access, *rest = file.expanduser().read_text(encoding="utf-8").splitlines()
-    if not rest or not rest[0]:
+    access, secret, token, *_ = [*file.expanduser().read_text(encoding="utf-8").splitlines(), "", ""]
+    if not secret:
         raise BadSettings(
             f"keys file {file} has no second line", mend="Its lines must be the access and the secret key."
         )
-    return access, rest[0]
+    return access, secret, token
 
 
 def _there(file: Path | None) -> Path | None:

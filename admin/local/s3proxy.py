@@ -104,6 +104,7 @@ def conf_of(site: Site, keys: Keys) -> str:
         "s3proxy.authorization": "aws-v2-or-v4",
         "s3proxy.identity": keys.access_key,
         "s3proxy.credential": keys.secret_key,
+        "s3proxy.ignore-unknown-headers": "true",  # such as a session token's: it refuses the request else
         "s3proxy.jetty.max-threads": str(THREADS),
         "jclouds.provider": "filesystem-nio2",
         "jclouds.filesystem.basedir": str(_data(site)),

@@ -37,11 +37,16 @@ _QUIET: Final = ("--no-writers", "--delay", "1s")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoRequest:
-    """How many mails, what scans, and whether the demo's Cassandra is left running."""
+    """How many mails, what scans, and whether the demo's Cassandra is left running.
+
+    Attributes:
+        blobs: the address of the store that the contents are kept in; None: the demo's Cassandra.
+    """
 
     messages: int = 300
     engine: str = "spark"
     keep: bool = False
+    blobs: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +83,12 @@ class Shell:
         return str(self.ask("runs", "list")["runs"][0]["run"])
 
     def _environment(self) -> dict[str, str]:
-        """Names the demo's cluster, whatever the user's own settings say."""
-        own = {name: value for name, value in os.environ.items() if not name.startswith("MAILMEND_")}
+        """Names the demo's cluster, whatever the user's own settings say; the keys of a bucket are handed on."""
+        own = {
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith("MAILMEND_S3_") or not name.startswith("MAILMEND_")
+        }
         nothing = self.folder / "config.toml"
         nothing.touch()
         return own | {"MAILMEND_HOST": LOOPBACK, "MAILMEND_PORT": str(self.port), "MAILMEND_CONFIG": str(nothing)}
@@ -108,11 +117,11 @@ def demo(request: DemoRequest, caller: Caller) -> DemoResult:
 
 def play(shell: Shell, request: DemoRequest, caller: Caller) -> None:
     """All of it, on an empty cluster that is up."""
-    scanning = ("--engine", request.engine, *_QUIET)
+    scanning, blobs = ("--engine", request.engine, *_QUIET), ("--blobs", request.blobs) if request.blobs else ()
     caller.remark("\n== 2. Mail arrives: the truth first, then every projection")
     shell.type("schema", "apply")
-    shell.type("load", str(mbox_in(shell.folder, request.messages)), "--user", USER, "--mailbox", "INBOX")
-    shell.type("load", str(mbox_in(shell.folder, ARCHIVED, "archive")), "--user", USER, "--mailbox", "Archive")
+    shell.type("load", str(mbox_in(shell.folder, request.messages)), "--user", USER, "--mailbox", "INBOX", *blobs)
+    shell.type("load", str(mbox_in(shell.folder, ARCHIVED, "archive")), "--user", USER, "--mailbox", "Archive", *blobs)
     caller.remark("\n== 3. Production happens\n\nBroken now: what, how it came about, the verdict to expect")
     broken = break_everything(shell.port)
     for kind in dict.fromkeys(damage.kind for damage in broken):

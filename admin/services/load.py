@@ -1,18 +1,13 @@
 """Loads mail from files into a mailbox, through the store that services write through."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from admin.services.caller import Caller
-from admin.settings import BlobsSettings, ConnectionSettings, Store
-from admin.wiring import queues
-from admin.wiring.cluster import OpenCluster, lag_journal, open_cluster, state_folder
-from cql.introspect import live_schema
-from model.catalog.james_tables import BLOB_PARTS, BLOBS
+from admin.settings import BlobsSettings, ConnectionSettings
+from admin.wiring.cluster import lag_journal, open_cluster, state_folder
+from admin.wiring.contents import message_blobs
 from model.catalog.mail import MESSAGES
-from model.errors import SchemaMismatch
-from model.ports import Blobs
-from model.queue.blob_ids import BlobsMode
 from repair.writing.loading import Folder, Loaded, Loader
 from repair.writing.mail_files import Refused, kind_of
 from repair.writing.mailboxes import Mailboxes
@@ -27,7 +22,7 @@ class LoadRequest:
     path: Path
     user: str
     mailbox: str
-    blobs: BlobsSettings
+    blobs: BlobsSettings | None = None
     again: bool = False
 
 
@@ -46,6 +41,7 @@ def load(request: LoadRequest, caller: Caller) -> LoadResult:
         BadMail: the path is no mail.
         UnsafeRequest: all of it was loaded already.
         SchemaMismatch: the keyspace is not one that mail can be written to.
+        UnsafeRequest: no store is named, and contents are not kept in the keyspace's tables.
     """
 
     def name_refused(refused: Refused) -> None:
@@ -54,7 +50,7 @@ def load(request: LoadRequest, caller: Caller) -> LoadResult:
     kind = kind_of(request.path)
     with open_cluster(request.connection) as opened:
         blobs, (family,) = (
-            _blobs_of(opened, request.blobs),
+            message_blobs(opened, request.blobs, caller.remark),
             opened.bound((MESSAGES,)).whole(opened.mail.name, may_leave_out=False),
         )
         with MessageStore(opened.mail, blobs, lag_journal(opened), opened.clock, family=family) as store:
@@ -62,19 +58,3 @@ def load(request: LoadRequest, caller: Caller) -> LoadResult:
             folder = Folder(request.path, kind, opened.mail.name, request.user, request.mailbox)
             mailbox = Mailboxes(opened.mail, opened.clock).ensure(request.user, request.mailbox)
             return LoadResult(opened.mail.name, loader.load(folder, mailbox, again=request.again))
-
-
-def _blobs_of(opened: OpenCluster, settings: BlobsSettings) -> Blobs:
-    """The store, with new ids made of the bytes: copies of a message share one blob, and no delete removes it.
-
-    Raises:
-        SchemaMismatch: the keyspace keeps no blobs.
-    """
-    if settings.address.store is Store.CASSANDRA:
-        live = live_schema(opened.cluster, opened.mail.name)
-        lacking = tuple(table.spelling for table in (BLOBS, BLOB_PARTS) if live.table(table.name) is None)
-        if lacking:
-            raise SchemaMismatch(opened.mail.name, lacking)
-    naming = replace(settings.address.naming, mode=BlobsMode.DEDUPLICATED)
-    settings = settings._replace(address=replace(settings.address, naming=naming))
-    return queues.blobs_behind(settings, queues.tables_of(opened.mail), opened.clock)

@@ -5,26 +5,37 @@ Requests have a timeout, and a bounded number and time of retries. What a refusa
 obstore is quick, and cannot make every request: keys with an empty part (`a//b`: one in a hundred of the ids that James
 3.8 makes of bytes), listings that spell every key as it is, buckets that are to be made. Botocore makes these: each
 takes a thread and about a millisecond of the processor, five times as much; it is not loaded before it is needed.
+Where no keys are given, botocore finds and renews them for both (docs/adr/0017).
 """
 
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import obstore
-from obstore.exceptions import BaseError
+from obstore.exceptions import BaseError, UnauthenticatedError
 from obstore.store import S3Store
 
 from mailqueue.blobs.files import FileStore
-from mailqueue.blobs.s3 import NO_BUCKET, NO_BULK, NO_OBJECT, S3Settings, code_in, failure, refuse_compressed
+from mailqueue.blobs.s3 import (
+    EXPIRED,
+    NO_BUCKET,
+    NO_BULK,
+    NO_KEYS,
+    NO_OBJECT,
+    S3Settings,
+    code_in,
+    failure,
+    refuse_compressed,
+)
 from mailqueue.blobs.stores import NamedBlobs
 from mailqueue.concurrency import all_of
-from model.errors import BadSettings, BlobMissing, BucketMissing
+from model.errors import BadSettings, BlobMissing, BlobsUnreachable, BucketMissing
 from model.ids import BlobId
 from model.ports import Clock
 from model.queue.blob_ids import BlobNaming
@@ -61,6 +72,11 @@ THREADS: Final = 8
 PAGE_KEYS: Final = 1000
 """How many keys a page of a listing has; no store gives more."""
 
+KEYS_VALID_FOR: Final = timedelta(minutes=1)
+"""What obstore is told of keys that are found: it asks before each request then, ten times a second at most."""
+
+KEYS_AGAIN_SECONDS: Final = 0.2
+
 _MADE_ALREADY: Final = frozenset({"BucketAlreadyOwnedByYou", "BucketAlreadyExists"})
 
 _CAUSE_LENGTH_MAX: Final = 200
@@ -92,11 +108,75 @@ async def create_bucket(settings: S3Settings) -> bool:
     return await ExactRequests(settings).create_bucket()
 
 
-class ExactRequests:
-    """Requests about one bucket; its client is made by the first of them."""
+class FoundKeys:
+    """Keys that botocore finds: in the environment, a profile, by web identity, single sign-on, a process or a role.
+
+    It renews those that end. What it renews not, a file, is read again where the store calls the token expired.
+    """
 
     def __init__(self, settings: S3Settings) -> None:
         self._settings = settings
+        self._looking = threading.Lock()
+        self._session: Any = None
+
+    def __call__(self) -> "S3Credential":
+        """The keys of now; may take seconds, in which it asks a server.
+
+        Raises:
+            BlobsUnreachable: there are none, or who gives them refuses.
+        """
+        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - see above
+
+        place = self._settings.place
+        try:
+            found = self.session().get_credentials()
+            keys = found.get_frozen_credentials() if found else None
+        except (BotoCoreError, ClientError, OSError, ValueError) as error:
+            raise BlobsUnreachable(f"the keys to {place} cannot be had: {_trouble(error)}", mend=NO_KEYS) from None
+        if keys is None:
+            raise BlobsUnreachable(f"no keys to {place} are found", mend=NO_KEYS)
+        return {
+            "access_key_id": keys.access_key,
+            "secret_access_key": keys.secret_key,
+            "token": keys.token,
+            "expires_at": datetime.now(UTC) + KEYS_VALID_FOR,
+        }
+
+    def session(self) -> Any:
+        from botocore.session import Session  # noqa: PLC0415 - see above
+
+        with self._looking:
+            if self._session is None:
+                session = Session(profile=self._settings.profile or None)
+                if session.get_config_variable("region") is None:  # who gives keys may need one
+                    session.set_config_variable("region", self._settings.region)
+                self._session = session
+        return self._session
+
+    def forget(self) -> None:
+        self._session = None
+
+
+def _trouble(error: Exception) -> str:
+    """What failed, without texts of others: a process may have printed a key."""
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    answer, beside = getattr(error, "response", {}), getattr(error, "kwargs", {})
+    named = answer.get("Error", {}).get("Code") or beside.get("provider") or beside.get("profile")
+    return f"{type(error).__name__} ({named})" if named else type(error).__name__
+
+
+def _keys_of(settings: S3Settings) -> FoundKeys | None:
+    """None where they are given."""
+    return None if settings.access_key else FoundKeys(settings)
+
+
+class ExactRequests:
+    """Requests about one bucket; its client is made by the first of them."""
+
+    def __init__(self, settings: S3Settings, keys: FoundKeys | None = None) -> None:
+        self._settings = settings
+        self._keys = keys or _keys_of(settings)
         self._made: Any = None
         self._making = threading.Lock()
         self._turns = asyncio.Semaphore(THREADS)
@@ -148,13 +228,19 @@ class ExactRequests:
         async with self._turns:
             return await asyncio.to_thread(self._translated, request, key)
 
-    def _translated(self, request: Callable[[], T], key: BlobId | None) -> T:
+    def _translated(self, request: Callable[[], T], key: BlobId | None, *, again: bool = False) -> T:
         from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError  # noqa: PLC0415 - see above
 
         try:
+            if self._keys:
+                self._keys()
             return request()
         except ClientError as error:
             code = str(error.response.get("Error", {}).get("Code", ""))
+            if self._keys and code in EXPIRED and not again:
+                self._keys.forget()
+                self._made = None
+                return self._translated(request, key, again=True)
             if key is not None and code in NO_OBJECT:
                 raise BlobMissing(key, mend=f"It was looked for in {self._settings.place}") from None
             raise failure(self._settings, code) from error
@@ -164,7 +250,7 @@ class ExactRequests:
     def _client(self) -> Any:
         with self._making:
             if self._made is None:
-                self._made = _new_client(self._settings)
+                self._made = _new_client(self._settings, self._keys.session() if self._keys else None)
         return self._made
 
 
@@ -177,18 +263,19 @@ def _listed(contents: Iterable[Row]) -> Iterator[StoredBlob]:
         yield StoredBlob(BlobId(found["Key"]), found["Size"], found["LastModified"])
 
 
-def _new_client(settings: S3Settings) -> Any:
-    """A client of the settings alone: profiles, files and variables of this machine are ignored."""
+def _new_client(settings: S3Settings, finds_keys: Any = None) -> Any:
+    """A client of the settings alone: with keys in them, profiles, files and variables of this machine are ignored."""
     from botocore.config import Config  # noqa: PLC0415 - see above
     from botocore.session import Session  # noqa: PLC0415 - see above
 
-    session = Session(session_vars={"profile": (None, None, None, None), "config_file": (None, None, "", None)})
-    return session.create_client(
+    alone = {"profile": (None, None, None, None), "config_file": (None, None, "", None)}
+    return (finds_keys or Session(session_vars=alone)).create_client(
         "s3",
         endpoint_url=settings.endpoint,
         region_name=settings.region,
-        aws_access_key_id=settings.access_key,
-        aws_secret_access_key=settings.secret_key,
+        aws_access_key_id=settings.access_key or None,
+        aws_secret_access_key=settings.secret_key or None,
+        aws_session_token=settings.session_token or None,
         verify=None if settings.tls_ca is None else str(settings.tls_ca),
         config=Config(
             signature_version="s3v4",
@@ -209,8 +296,9 @@ class S3Bucket:
 
     def __init__(self, settings: S3Settings) -> None:
         self._settings = settings
-        self._store = _quick_store(settings)
-        self._exactly = ExactRequests(settings)
+        self._keys = _keys_of(settings)
+        self._store = _quick_store(settings, self._keys)
+        self._exactly = ExactRequests(settings, self._keys)
         self._turns = asyncio.Semaphore(REQUESTS_AT_ONCE)
         self._in_bulk = True
 
@@ -273,9 +361,8 @@ class S3Bucket:
                 try:
                     await obstore.delete_async(self._bulk_store, list(blob_ids))
                 except (BaseError, OSError) as error:
-                    code = code_in(str(error))
-                    if code not in NO_BULK:
-                        raise failure(self._settings, code, _cause(error)) from None
+                    if code_in(str(error)) not in NO_BULK:
+                        raise await self._failure(error) from None
                     self._in_bulk = False
                 else:
                     return
@@ -286,7 +373,7 @@ class S3Bucket:
 
     @cached_property
     def _bulk_store(self) -> S3Store:
-        return _quick_store(self._settings, bulk=True)
+        return _quick_store(self._settings, self._keys, bulk=True)
 
     async def _keep(self, blob_id: BlobId, content: bytes) -> None:
         if _needs_exactness(blob_id):
@@ -303,13 +390,26 @@ class S3Bucket:
         """A request's answer, errors as ours. Creating a request starts it, so that waits for a free place."""
         async with self._turns:
             try:
+                try:
+                    return await request()
+                except BaseError as error:
+                    if not self._keys or code_in(str(error)) not in EXPIRED:
+                        raise
+                self._keys.forget()
+                await asyncio.sleep(KEYS_AGAIN_SECONDS)
                 return await request()
             except FileNotFoundError as error:
                 if code_in(str(error)) == NO_BUCKET:
                     raise failure(self._settings, NO_BUCKET) from None
                 raise BlobMissing(blob_id, mend=f"It was looked for in {self._settings.place}") from None
             except (BaseError, OSError) as error:
-                raise failure(self._settings, code_in(str(error)), _cause(error)) from None
+                raise await self._failure(error) from None
+
+    async def _failure(self, error: Exception) -> BlobsUnreachable:
+        code = code_in(str(error))
+        if self._keys and not code and isinstance(error, UnauthenticatedError):
+            await asyncio.to_thread(self._keys)  # raises what obstore wraps
+        return failure(self._settings, code, _cause(error))
 
 
 def _needs_exactness(blob_id: BlobId) -> bool:
@@ -322,12 +422,12 @@ def _cause(error: Exception) -> str:
     return str(error).partition("\n")[0].rpartition(" - ")[2].strip()[:_CAUSE_LENGTH_MAX]
 
 
-def _quick_store(settings: S3Settings, *, bulk: bool = False) -> S3Store:
+def _quick_store(settings: S3Settings, found: FoundKeys | None, *, bulk: bool = False) -> S3Store:
     """A client of the settings alone: a token in the environment may belong to other keys."""
     keys: S3Credential = {
         "access_key_id": settings.access_key,
         "secret_access_key": settings.secret_key,
-        "token": None,
+        "token": settings.session_token or None,
         "expires_at": None,
     }
     options: ClientConfig = {
@@ -341,7 +441,7 @@ def _quick_store(settings: S3Settings, *, bulk: bool = False) -> S3Store:
         settings.bucket,
         aws_endpoint_url_s3=settings.endpoint.rstrip("/"),  # what a variable of that name is weaker than
         region=settings.region,
-        credential_provider=lambda: keys,
+        credential_provider=found or (lambda: keys),
         virtual_hosted_style_request=False,
         skip_signature=False,
         disable_bulk_delete=not bulk,  # not every store has it, and none takes one object faster by it

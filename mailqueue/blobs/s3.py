@@ -23,6 +23,9 @@ class S3Settings:
 
     Attributes:
         endpoint: such as `https://s3.example.org:9000`; the bucket's name is no part of it.
+        access_key, secret_key: both, or neither: then the keys are looked for as all of Amazon's tools do it.
+        session_token: of keys that are valid for a while.
+        profile: where keys are looked for: whose of the files in ~/.aws; else AWS_PROFILE names it, or it is `default`.
         region: any word will do where the store has no regions.
         allow_http: whether mails and requests may travel in the clear.
         tls_ca: the PEM file of the authority that signed the server's certificate, where the system knows it not.
@@ -31,12 +34,14 @@ class S3Settings:
 
     endpoint: str
     bucket: str
-    access_key: str = field(repr=False)
-    secret_key: str = field(repr=False)
+    access_key: str = field(default="", repr=False)
+    secret_key: str = field(default="", repr=False)
     region: str = "us-east-1"
     allow_http: bool = False
     tls_ca: Path | None = None
     create_bucket: bool = False
+    session_token: str = field(default="", repr=False)
+    profile: str = ""
 
     def __post_init__(self) -> None:
         _check_endpoint(self.endpoint, allow_http=self.allow_http)
@@ -47,12 +52,22 @@ class S3Settings:
             )
         if not _REGION.fullmatch(self.region):
             raise BadSettings(f"{self.region!r} is not the name of a region", mend="us-east-1 serves most stores.")
-        if not (self.access_key and self.secret_key):
-            raise BadSettings(f"the keys to the bucket {self.bucket} are missing", mend="Give both of them.")
+        if bool(self.access_key) != bool(self.secret_key) or (self.session_token and not self.access_key):
+            raise BadSettings(
+                f"one of the keys to the bucket {self.bucket} is missing",
+                mend="Give access key and secret key; or neither, and both are found as Amazon's tools find them.",
+            )
 
     @property
     def place(self) -> str:
         return f"the bucket {self.bucket} at {self.endpoint}"
+
+
+NO_KEYS: Final = (
+    "Give keys with MAILMEND_S3_ACCESS_KEY and MAILMEND_S3_SECRET_KEY, --s3-keys-file, or as Amazon's tools take them: "
+    "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile (aws configure; --s3-profile), a web identity, the role of "
+    "the machine. `aws sts get-caller-identity` says what is found here."
+)
 
 
 def _check_endpoint(endpoint: str, *, allow_http: bool) -> None:
@@ -81,6 +96,9 @@ NO_BULK: Final = frozenset(
 )
 """What a store says that cannot delete many objects by one request."""
 
+EXPIRED: Final = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"})
+"""What a store says to keys that were valid for a while."""
+
 _PLAIN: Final = frozenset({"", "identity", "aws-chunked"})
 _CODE: Final = re.compile(r"<Code>\s*(\w{1,80})\s*</Code>|\(code: (\w{1,80})\)")
 _STATUS: Final = re.compile(r"non-2xx status code: (\d{3})")
@@ -97,7 +115,7 @@ _MENDS: Final[Mapping[str, str]] = {
     "AccessDenied": _KEYS,
     "AccountProblem": _KEYS,
     "AllAccessDisabled": _KEYS,
-    "ExpiredToken": _KEYS,
+    **dict.fromkeys(EXPIRED, "Log in anew (aws sso login, or what made the session token), and set the new token."),
     "InvalidAccessKeyId": _KEYS,
     "SignatureDoesNotMatch": _KEYS,
     "401": _KEYS,

@@ -9,7 +9,8 @@ Source: facts on James's blob ids; `HashBlobId`, `GenerationAwareBlobId` and `Mi
 import base64
 import hashlib
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import Enum
 from typing import Final
@@ -22,10 +23,12 @@ ID_BYTES_MAX: Final = 240
 """James's ids have 36 to 60; S3 takes 1024."""
 
 _MICROSECOND: Final = timedelta(microseconds=1)
+_UNITS: Final = (timedelta(days=1), timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1))
 _UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 # The family and generation may be missing; a store for MinIO writes slashes, and two more into what follows.
 _RANDOM: Final = re.compile(rf"(?:\d+_\d+_|\d+/\d+/)?({_UUID})|\d+/\d+/([0-9a-f])/([0-9a-f])/([0-9a-f-]{{34}})")
 _SPELLING: Final = re.compile(r"[A-Za-z0-9_.,:@~+=/-]+")
+_PREFIXED: Final = re.compile(r"(\d+)[_/](\d+)[_/].+")
 _DOTS: Final = re.compile(r"(?:^|/)\.{1,2}(?:/|$)")
 
 
@@ -71,6 +74,34 @@ class BlobNaming:
             str(chance) if self.mode is BlobsMode.RANDOM else spelled(hashlib.sha256(content).digest(), self.spelling)
         )
         return BlobId(f"{self.family}_{generation}_{tail}")
+
+
+def naming_of(stored: Sequence[tuple[BlobId, int]]) -> BlobNaming:
+    """How the writer of these blobs names them now: their ids and times (microseconds since 1970), the newest first.
+
+    One random id is enough for random ones: a store that deletes blobs with their mails must be given none that two
+    mails share. The length of a generation follows from the newest: where several would do, it is the default, else
+    the one that is a whole number of the largest unit.
+    """
+    mode = BlobsMode.DEDUPLICATED if all(is_deduplicated(one) for one, _ in stored) else BlobsMode.RANDOM
+    named = [(_PREFIXED.fullmatch(one), one, micros) for one, micros in stored]
+    tails = [(one[found.end(2) + 1 :] if found else one) for found, one, _ in named]
+    standard = any("+" in tail or ("/" in tail and "_" in one) for tail, (_, one, _) in zip(tails, named, strict=True))
+    naming = BlobNaming(mode, HashSpelling.BASE64 if standard else HashSpelling.BASE64URL)
+    for found, _, micros in named:
+        if found and int(found[1]):
+            length = _generation(int(found[2]), micros * _MICROSECOND)
+            return replace(naming, family=int(found[1]), generation=length)
+    return naming
+
+
+def _generation(number: int, age: timedelta) -> timedelta:
+    """A length whose generation of that number holds the instant (since 1970)."""
+    default = BlobNaming().generation
+    if age // default == number or not 0 < number <= age // _UNITS[-1]:
+        return default
+    lengths = (age // number // unit * unit for unit in _UNITS)
+    return next((one for one in lengths if one and age // one == number), default)
 
 
 def spelled(digest: bytes, spelling: HashSpelling) -> str:

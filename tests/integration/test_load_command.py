@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from model.catalog.mail import MESSAGE_V3
+from model.operations import Scan
 from model.projections.verdicts import Verdict
 from repair.clock import SystemClock
 from repair.ledger.lags import LagJournal
@@ -12,6 +14,7 @@ from repair.ledger.runs import Ledger
 from tests.support.commands import CommandLine
 from tests.support.keyspaces import LEDGER, created
 from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on
+from tests.support.object_stores import S3
 from tests.support.repairing import mirror_suspect
 from tests.support.servers import CassandraServer
 
@@ -45,6 +48,30 @@ def test_an_mbox_is_loaded_once(mailmend: CommandLine, tmp_path: Path) -> None:
     second = mailmend("load", str(mbox), *TO_INBOX)
     assert (second.code, "already" in second.err) == (2, True)
     assert mailmend("load", str(mbox), *TO_INBOX, "--again", "--json").json["stored"] == 3
+
+
+@pytest.mark.object_store
+def test_contents_go_where_those_of_the_messages_are(cassandra: CassandraServer, s3: S3, tmp_path: Path) -> None:
+    """Once they are in a bucket, whose keys the environment has, no load puts any into the tables unasked."""
+    mboxes = [tmp_path / f"{number}.mbox" for number in range(3)]
+    for mbox in mboxes:
+        mbox.write_text(LETTER)
+    keys = {"AWS_ACCESS_KEY_ID": s3.access_key, "AWS_SECRET_ACCESS_KEY": s3.secret_key}
+    where = ("--blobs", f"s3://{s3.bucket().bucket}?endpoint={s3.endpoint}")
+    with keyspace_of_its_own(cassandra, "stores") as keyspace:
+        created(keyspace.tables.cluster, f"{keyspace.name}_ledger", LEDGER)
+        mailmend = shell_on(cassandra, keyspace, tmp_path)
+
+        first = mailmend("load", str(mboxes[0]), *TO_INBOX, *where, "--json", **keys)
+        refused = mailmend("load", str(mboxes[1]), *TO_INBOX)
+        second = mailmend("load", str(mboxes[1]), *TO_INBOX, *where, "--json", **keys)
+        elsewhere = mailmend("load", str(mboxes[2]), *TO_INBOX, "--blobs", (tmp_path / "kept").as_uri())
+        ids = {row["headercontent"] for row in keyspace.tables.scan(Scan(MESSAGE_V3, ("headercontent",)))}
+
+    assert [(one.code, one.json["stored"]) for one in (first, second)] == [(0, 1)] * 2, (first.err, second.err)
+    assert (refused.code, "0 have their content in its tables" in refused.err) == (2, True), refused.err
+    assert (elsewhere.code, "is it the store that is read for this keyspace?" in elsewhere.err) == (0, True)
+    assert len(ids) == 1, "ids are made of the bytes where nothing says otherwise"
 
 
 def test_a_refused_message_is_named_and_the_rest_stored(mailmend: CommandLine, tmp_path: Path) -> None:

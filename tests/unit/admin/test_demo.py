@@ -15,6 +15,7 @@ from admin.services.caller import Caller
 from admin.services.demo import DemoRequest, Shell
 from admin.settings import KEYSPACE_DEFAULT, ConnectionSettings
 from admin.wiring.cluster import open_cluster
+from model.catalog.james_tables import BLOBS
 from model.catalog.mail import IMAP_UID
 from model.errors import MailmendError
 from model.operations import Scan
@@ -81,6 +82,15 @@ def test_the_whole_story_goes_as_it_is_reported(shell: InProcess) -> None:
     assert verdicts == {"CLASH", "LOST_CONTENT", "TORN", "LEAK"}, left
 
 
+def test_contents_may_be_kept_elsewhere(shell: InProcess) -> None:
+    """In any store that load takes; the demo's cluster then keeps none."""
+    kept = shell.folder / "kept"
+    demo.play(cast("Shell", shell), DemoRequest(engine="local", blobs=kept.as_uri()), Caller())
+
+    assert len([one for one in kept.iterdir() if one.is_file()]) > MESSAGES_MIN
+    assert not list(shell.cluster.keyspace(KEYSPACE_DEFAULT).scan(Scan(BLOBS, ("id",))))
+
+
 def test_every_way_of_breaking_is_found_as_the_demo_says(shell: InProcess) -> None:
     """Each kind of damage, three times each, by projection and verdict."""
     shell.type("schema", "apply")
@@ -141,13 +151,14 @@ class TestShell:
     def test_nothing_of_the_users_own_settings_reaches_the_demo(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """It breaks mail: it must never do so in the cluster that a person works with."""
+        """It breaks mail: it must never do so in the cluster that a person works with. The keys of a bucket do."""
         monkeypatch.setenv("MAILMEND_HOST", "production")
         monkeypatch.setenv("MAILMEND_KEYSPACE", "precious")
-        script = 'printf \'{"host": "%s", "keyspace": "%s"}\' "$MAILMEND_HOST" "$MAILMEND_KEYSPACE"'
+        monkeypatch.setenv("MAILMEND_S3_ACCESS_KEY", "AK")
+        script = 'printf \'["%s", "%s", "%s"]\' "$MAILMEND_HOST" "$MAILMEND_KEYSPACE" "$MAILMEND_S3_ACCESS_KEY"'
         monkeypatch.setattr(demo, "_mailmend", lambda: ["/bin/sh", "-c", script])
 
-        assert Shell(9042, tmp_path, Caller()).ask("runs") == {"host": "127.0.0.1", "keyspace": ""}
+        assert Shell(9042, tmp_path, Caller()).ask("runs") == ["127.0.0.1", "", "AK"]
 
 
 def test_what_the_demo_types_is_a_command_that_runs() -> None:

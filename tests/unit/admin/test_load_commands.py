@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -11,8 +12,10 @@ from model.catalog.james_tables import BLOB_PARTS, BLOBS
 from model.catalog.ledger import REPAIR_LAG
 from model.catalog.mail import IMAP_UID, MAILBOX, MAILBOX_PATH, MESSAGE_ID, MESSAGE_V3
 from model.errors import AccessDenied, CannotReach
+from model.ids import BlobId
 from model.operations import Put, PutIfAbsent, Scan
 from model.projections.verdicts import Verdict
+from model.queue.blob_ids import BlobNaming, BlobsMode, is_deduplicated
 from model.schema.table import Table
 from repair.ledger.lags import LagJournal, Spool
 from tests.support.cluster_twin import ClusterTwin
@@ -35,6 +38,20 @@ def mbox(directory: Path, letters: int, name: str = "archive.mbox") -> Path:
     path = directory / name
     path.write_text(LETTER * letters)
     return path
+
+
+def contents_in(mail: MailKeyspace, naming: BlobNaming, micros: int, *, kept: bool) -> set[BlobId]:
+    """Give each message its ids of header and body, and the store their bytes where they are kept."""
+    ids = set[BlobId]()
+    for truth in mail.truths:
+        pair = [naming.name(str((truth["uid"], part)).encode(), micros, uuid4()) for part in range(2)]
+        row = {"messageid": truth["messageid"], "headercontent": pair[0], "bodycontent": pair[1]}
+        mail.tables.write(Put(MESSAGE_V3, row))
+        ids.update(pair)
+    for blob_id in ids if kept else ():
+        mail.tables.write(Put(BLOB_PARTS, {"id": blob_id, "chunknumber": 0, "data": b"x"}))
+        mail.tables.write(Put(BLOBS, {"id": blob_id, "position": 1}))
+    return ids
 
 
 class TestLoad:
@@ -70,6 +87,36 @@ class TestLoad:
 
         assert (ended.code, count_of(mail, BLOBS)) == (0, 0), ended.err
         assert len([one for one in (tmp_path / "kept").rglob("*") if one.is_file()]) == 2
+
+    @pytest.mark.parametrize("mode", BlobsMode)
+    def test_ids_are_like_those_of_the_messages_there(
+        self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, tmp_path: Path, mode: BlobsMode
+    ) -> None:
+        """James without deduplication deletes a blob with its message: copies must then not share one."""
+        ids = contents_in(mail, BlobNaming(mode, family=7), cluster.clock.micros(), kept=True)
+
+        ended = mailmend("load", str(mbox(tmp_path, 2)), *TO_INBOX)
+
+        new = {row["id"] for row in mail.tables.scan(Scan(BLOBS, ("id",)))} - ids
+        assert (ended.code, len(new)) == (0, 2 if mode is BlobsMode.DEDUPLICATED else 4), ended.err
+        assert all(one.startswith("7_") and is_deduplicated(one) is (mode is BlobsMode.DEDUPLICATED) for one in new)
+
+    def test_where_james_has_another_store_it_must_be_named(
+        self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, tmp_path: Path
+    ) -> None:
+        """Its messages' contents are not in the tables: what would be stored there it would not find."""
+        contents_in(mail, BlobNaming(), cluster.clock.micros(), kept=False)
+        folder = str(mbox(tmp_path, 1))
+
+        refused = mailmend("load", folder, *TO_INBOX)
+        kept = count_of(mail, IMAP_UID), count_of(mail, BLOBS)
+        named = mailmend("load", folder, *TO_INBOX, "--blobs", "cassandra:?ids=deduplicated", "--json")
+
+        assert (refused.code, kept) == (2, (len(mail.truths), 0)), refused.err
+        assert "of the 4 messages of mail that were looked at, 0 have their content in its tables" in refused.err
+        assert "--blobs 's3://BUCKET?endpoint=URL'" in refused.err
+        assert (named.code, named.json["stored"], "is it the store that is read" in named.err) == (0, 1, True)
+        assert all(is_deduplicated(row["id"]) for row in mail.tables.scan(Scan(BLOBS, ("id",))))
 
     @pytest.mark.parametrize("table", ["blobs", "firstUnseen"])
     def test_a_keyspace_that_lost_a_table_is_refused_with_what_it_lacks(

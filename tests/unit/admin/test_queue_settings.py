@@ -18,7 +18,7 @@ from admin.settings import (
 )
 from mailqueue.rabbitmq.broker.settings import Host
 from model.errors import WrongUse
-from model.queue.blob_ids import BlobsMode
+from model.queue.blob_ids import BlobNaming, BlobsMode
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,8 @@ def test_a_bucket_at_amazon_and_elsewhere() -> None:
     other = parse_blobs("s3://mails?endpoint=https://s3.example.org/&ids=deduplicated")
 
     assert (amazon.endpoint, amazon.region) == ("https://s3.eu-west-3.amazonaws.com", "eu-west-3")
-    assert (other.endpoint, other.naming.mode) == ("https://s3.example.org", BlobsMode.DEDUPLICATED)
-    assert amazon.naming.mode is BlobsMode.RANDOM
+    assert (other.endpoint, other.naming) == ("https://s3.example.org", BlobNaming(BlobsMode.DEDUPLICATED))
+    assert amazon.naming is None
 
 
 @pytest.mark.parametrize(
@@ -163,11 +163,8 @@ def test_james_may_keep_blobs_in_cassandra() -> None:
     """In the mail keyspace itself, so there is nothing more to say."""
     found = parse_blobs("cassandra:?ids=deduplicated")
 
-    assert (found.store, found.naming.mode, found.place) == (
-        Store.CASSANDRA,
-        BlobsMode.DEDUPLICATED,
-        "the mail keyspace",
-    )
+    assert (found.store, found.naming) == (Store.CASSANDRA, BlobNaming(BlobsMode.DEDUPLICATED))
+    assert found.place == "the mail keyspace"
 
 
 def test_a_place_is_reported_without_keys() -> None:

@@ -30,6 +30,8 @@ def settings(**changed: Any) -> S3Settings:
         {"bucket": "x" * 63},
         {"region": "garage"},
         {"tls_ca": Path("/etc/ca.pem")},
+        {"access_key": "", "secret_key": "", "profile": "mail"},
+        {"session_token": "t"},
     ],
     ids=str,
 )
@@ -59,8 +61,9 @@ def test_settings_pass(changed: dict[str, Any]) -> None:
         ({"bucket": "mail\n"}, "name of a bucket"),
         ({"region": ""}, "name of a region"),
         ({"region": "eu 1"}, "name of a region"),
-        ({"access_key": ""}, "are missing"),
-        ({"secret_key": ""}, "are missing"),
+        ({"access_key": ""}, "is missing"),
+        ({"secret_key": ""}, "is missing"),
+        ({"access_key": "", "secret_key": "", "session_token": "t"}, "is missing"),
     ],
     ids=str,
 )
@@ -82,9 +85,11 @@ def test_a_password_in_the_endpoint_is_refused_and_not_repeated(endpoint: str) -
 
 def test_no_key_is_shown() -> None:
     """Neither by the value itself nor by what is made of it for messages."""
-    shown = f"{settings()!r} {settings()} {settings().place}"
+    given = settings(session_token="token-of-nobody")
+    shown = f"{given!r} {given} {given.place}"
     assert SECRET not in shown
     assert ACCESS not in shown
+    assert "token-of-nobody" not in shown
 
 
 def test_settings_can_be_sent_to_another_process() -> None:

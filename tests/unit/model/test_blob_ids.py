@@ -12,12 +12,22 @@ from hypothesis import strategies as st
 
 from model.errors import BadPayload, WrongUse
 from model.ids import BlobId
-from model.queue.blob_ids import ID_BYTES_MAX, BlobNaming, BlobsMode, HashSpelling, checked, is_deduplicated, spelled
+from model.queue.blob_ids import (
+    ID_BYTES_MAX,
+    BlobNaming,
+    BlobsMode,
+    HashSpelling,
+    checked,
+    is_deduplicated,
+    naming_of,
+    spelled,
+)
 from tests.support.blobs import BAD_IDS, RANDOM_IDS, SHARED_IDS
 from tests.support.james_queue import james_blobs
 
 CHANCE = UUID("0f9a3c1e-7b0d-4c55-9a51-2f60d4a8c7e1")
 NOVEMBER = round(datetime(2026, 11, 20, 12, tzinfo=UTC).timestamp()) * 1_000_000
+HOUR = timedelta(hours=1)
 RANDOM, DEDUPLICATED = BlobsMode.RANDOM, BlobsMode.DEDUPLICATED
 times = st.integers(0, 2**52)
 
@@ -86,6 +96,45 @@ class TestMaking:
         assert len(text) == 44
         assert text.endswith("=")
         assert base64.b64decode(text.replace("-", "+").replace("_", "/")) == digest
+
+
+class TestNamingAsTheOthers:
+    """What the ids that are there tell of how their writer names blobs now."""
+
+    @given(
+        st.sampled_from(BlobsMode),
+        st.integers(1, 9),
+        st.one_of(
+            st.integers(1, 90).map(lambda days: timedelta(days=days)), st.integers(1, 48).map(lambda h: h * HOUR)
+        ),
+        st.uuids(version=4),
+    )
+    def test_the_next_blob_is_named_as_its_writer_would(
+        self, mode: BlobsMode, family: int, generation: timedelta, chance: UUID
+    ) -> None:
+        theirs = BlobNaming(mode, family=family, generation=generation)
+
+        ours = naming_of([(theirs.name(b"header", NOVEMBER, chance), NOVEMBER)])
+
+        assert ours.name(b"body", NOVEMBER, chance) == theirs.name(b"body", NOVEMBER, chance)
+
+    def test_james_itself(self) -> None:
+        """3.8.1 with generations, as it filled a queue; and without them, as it filled a mailbox."""
+        with_generations = [(blob_id, NOVEMBER) for blob_id in james_blobs()]
+        without = [(BlobId(blob_id.split("_", 2)[2]), NOVEMBER) for blob_id in james_blobs()]
+
+        assert naming_of(with_generations) == naming_of(without) == BlobNaming(DEDUPLICATED, HashSpelling.BASE64)
+
+    def test_one_random_id_is_enough_for_random_ones(self) -> None:
+        """Their store deletes a blob with its mail, whatever its id is: two mails must not share one."""
+        shared = BlobNaming(DEDUPLICATED).name(b"", NOVEMBER, CHANCE)
+        random = BlobNaming().name(b"", NOVEMBER, CHANCE)
+
+        assert naming_of([(shared, NOVEMBER), (random, NOVEMBER - 1)]).mode is RANDOM
+
+    @pytest.mark.parametrize("blob_id", ["0_5_x", "1_0_x", "2_99999999999999_x", "1/692/0/f/9a3c1e", "x"])
+    def test_what_tells_nothing_leaves_the_default(self, blob_id: str) -> None:
+        assert naming_of([(BlobId(blob_id), NOVEMBER)]).generation == timedelta(days=30)
 
 
 class TestTelling:

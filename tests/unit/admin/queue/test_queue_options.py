@@ -173,14 +173,28 @@ class TestBlobs:
         assert "hunter2" not in repr(found)
 
     def test_keys_from_a_file(self, look: Look, refused: Callable[..., Ended], tmp_path: Path) -> None:
-        one, two = tmp_path / "one", tmp_path / "two"
+        one, two, three = tmp_path / "one", tmp_path / "two", tmp_path / "three"
         one.write_text("AK\n")
         two.write_text("AK\nhunter2\n")
+        three.write_text("AK\nhunter2\ntoken\n")
         where = {"MAILMEND_BLOBS": BUCKET["MAILMEND_BLOBS"], **BROKER}
 
         assert "no second line" in refused("--s3-keys-file", str(one), **where).err
-        assert "keys to the bucket mails" in refused(**where).err
         assert bucket_in(look("--s3-keys-file", str(two), **where)).secret_key == "hunter2"
+        assert bucket_in(look("--s3-keys-file", str(three), **where)).session_token == "token"
+
+    def test_without_keys_they_are_to_be_found(self, look: Look, refused: Callable[..., Ended]) -> None:
+        """A profile that is named now outweighs keys of the environment; half a pair of keys is a mistake."""
+        where = {"MAILMEND_BLOBS": BUCKET["MAILMEND_BLOBS"], **BROKER}
+
+        half = refused(**where, MAILMEND_S3_ACCESS_KEY="AK").err
+        none, profile = bucket_in(look(**where)), bucket_in(look("--s3-profile", "mail", **BROKER, **BUCKET))
+        token = bucket_in(look(**BROKER, **BUCKET, MAILMEND_S3_SESSION_TOKEN="token", MAILMEND_S3_PROFILE="mail"))
+
+        assert "one of the keys to the bucket mails is missing" in half
+        assert (none.access_key, none.secret_key, none.profile) == ("", "", "")
+        assert (profile.access_key, profile.profile) == ("", "mail")
+        assert (token.access_key, token.session_token) == ("AK", "token")
 
     def test_files_and_tables_need_no_keys(self, look: Look) -> None:
         for url, store in (("file:///var/blobs", Store.FILES), ("cassandra:", Store.CASSANDRA)):

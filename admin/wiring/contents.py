@@ -1,0 +1,92 @@
+"""Where the contents of messages are: in the store that is named, else where those of the keyspace's messages are.
+
+Who reads the mail, James or ours, has one store. Which one shows in the messages that are there: a few are looked for.
+So no mail is written where its reader would not find it, and none under an id that its reader deletes too early.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from admin.event_loop import run_async
+from admin.settings import BlobsAddress, BlobsSettings, Store
+from admin.wiring import queues
+from admin.wiring.cluster import OpenCluster
+from cql.introspect import live_schema
+from model.catalog.james_tables import BLOB_PARTS, BLOBS
+from model.catalog.mail import MESSAGE_V3
+from model.errors import SchemaMismatch, UnsafeRequest
+from model.ids import BlobId, micros_of
+from model.operations import Scan
+from model.ports import Blobs
+from model.queue.blob_ids import BlobNaming, BlobsMode, is_blob_id, naming_of
+
+ROWS_READ: Final = 200
+"""In token order, so that old and new messages are among them."""
+
+NEWEST: Final = 10
+"""So many of them are looked for, the newest: the store may have been another one before."""
+
+
+def message_blobs(opened: OpenCluster, named: BlobsSettings | None, remark: Callable[[str], None]) -> Blobs:
+    """The store of the contents, which names new blobs as those of the messages there are named.
+
+    Without such messages ids are made of the bytes: copies of a message share one blob, and no delete removes it.
+
+    Args:
+        opened: the cluster, with the mail keyspace.
+        named: the store that a person named; None: the tables of the mail keyspace.
+        remark: receives a doubt about the store that was named.
+
+    Raises:
+        SchemaMismatch: the tables are to be used, and the keyspace has none.
+        UnsafeRequest: none is named, and the contents of the keyspace's messages are not in its tables.
+    """
+    settings, keyspace = named or BlobsSettings(BlobsAddress(Store.CASSANDRA)), opened.mail.name
+    if settings.address.store is Store.CASSANDRA:
+        _refuse_without_tables(opened, keyspace)
+    tables = queues.tables_of(opened.mail)
+    newest = _newest(opened)
+
+    async def kept() -> list[tuple[BlobId, int]]:
+        looked_in = queues.blobs_behind(settings, tables, opened.clock)
+        return [one for one in newest if await looked_in.exists(one[0])]
+
+    found = run_async(kept()) if newest else []
+    if 2 * len(found) <= len(newest) and newest:
+        gone = f"of the {len(newest)} messages of {keyspace} that were looked at, {len(found)} have their content in "
+        if named is None:
+            raise UnsafeRequest(
+                f"{gone}its tables {_TABLES}: who reads them has another store",
+                mend=f"{_NAME_STORE}. To use the tables all the same: --blobs cassandra:",
+            )
+        remark(f"{gone}{settings.address.place}: is it the store that is read for this keyspace?")
+    naming = settings.address.naming or (naming_of(found) if found else BlobNaming(BlobsMode.DEDUPLICATED))
+    settings = settings._replace(address=replace(settings.address, naming=naming))
+    return queues.blobs_behind(settings, tables, opened.clock)
+
+
+def _newest(opened: OpenCluster) -> list[tuple[BlobId, int]]:
+    """Ids of header blobs and when their messages were made, the newest first."""
+    columns = ("messageid", "headercontent", "bodycontent")
+    rows = opened.mail.scan(Scan(MESSAGE_V3, columns, limit=ROWS_READ))
+    whole = ((BlobId(row["headercontent"]), micros_of(row["messageid"])) for row in rows if all(map(row.get, columns)))
+    return sorted((one for one in whole if is_blob_id(one[0])), key=lambda one: one[1], reverse=True)[:NEWEST]
+
+
+def _refuse_without_tables(opened: OpenCluster, keyspace: str) -> None:
+    live = live_schema(opened.cluster, keyspace)
+    lacking = tuple(table.spelling for table in (BLOBS, BLOB_PARTS) if live.table(table.name) is None)
+    if lacking:
+        raise SchemaMismatch(
+            keyspace,
+            lacking,
+            mend=f"{_NAME_STORE}. Where it should have them: mailmend schema verify --keyspace {keyspace}",
+        )
+
+
+_TABLES: Final = f"{BLOBS.spelling} and {BLOB_PARTS.spelling}"
+_NAME_STORE: Final = (
+    "Name the store that James has for this keyspace (blob.properties): --blobs 's3://BUCKET?endpoint=URL', or "
+    "MAILMEND_BLOBS"
+)
