@@ -10,6 +10,7 @@ from cql.driver.session import CassandraCluster, Contact, Keyspace, connect
 from cql.memory import MemoryTables
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import QUEUE_TABLES
+from model.errors import JavaMissing, LocalServerError
 from model.operations import Remove
 from model.ports import AsyncTables, Tables
 from model.queue.configuration import AGGREGATE
@@ -17,8 +18,10 @@ from model.schema.keyspace import Schema
 from repair.clock import SystemClock
 from repair.mending.limits import Pace, PacedTables
 from tests.support.in_turn import InTurn
+from tests.support.james_itself import JamesItself, james_process
+from tests.support.james_jars import james_command
 from tests.support.keyspaces import created, dropped
-from tests.support.servers import CassandraServer
+from tests.support.servers import CassandraServer, unavailable
 from tests.support.tables import ALL, micros
 
 
@@ -26,6 +29,16 @@ from tests.support.tables import ALL, micros
 def cluster(cassandra: CassandraServer) -> Iterator[CassandraCluster]:
     with connect(Contact((cassandra.host,), cassandra.port, cassandra.local_dc)) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="module")
+def james(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JamesItself]:
+    try:
+        java, classpath = james_command()
+    except (JavaMissing, LocalServerError) as error:
+        unavailable(error)
+    with james_process(classpath, java, tmp_path_factory.mktemp("james") / "log") as james:
+        yield james
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,7 @@ from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from mailqueue.rabbitmq.view.configuration import Configurations
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.catalog.queue_tables import OwnTables
-from model.errors import ConfigurationRefused, JavaMissing, LocalServerError
+from model.errors import ConfigurationRefused
 from model.ids import QueueName
 from model.operations import Scan
 from model.ports import Broker
@@ -36,11 +36,10 @@ from model.queue.slices import Slicing
 from model.schema.table import Row
 from repair.clock import SystemClock
 from tests.support.brokers import Broker as RabbitServer
-from tests.support.james_itself import TABLES, Given, JamesItself, JamesRefused, Place, james_process
-from tests.support.james_jars import james_command
+from tests.support.james_itself import TABLES, Given, JamesItself, JamesRefused, Place
 from tests.support.keyspaces import created, dropped
 from tests.support.queues import HOURLY, listed
-from tests.support.servers import CassandraServer, unavailable
+from tests.support.servers import CassandraServer
 
 SHARED = OwnTables(tallies=False)
 """Our tables where James works too: it tells nobody what it enqueues and finishes, so that rows have to be counted."""
@@ -93,16 +92,6 @@ class Pair:
     def turn(self, later: timedelta) -> None:
         self.clock.later = later
         self.james.ask("turn", seconds=round(later.total_seconds()))
-
-
-@pytest.fixture(scope="module")
-def james(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JamesItself]:
-    try:
-        java, classpath = james_command()
-    except (JavaMissing, LocalServerError) as error:
-        unavailable(error)
-    with james_process(classpath, java, tmp_path_factory.mktemp("james") / "log") as james:
-        yield james
 
 
 @pytest.fixture(scope="module")
@@ -252,7 +241,7 @@ async def test_both_consume_at_once_and_every_mail_comes_once(pair: Pair) -> Non
     half = 150
 
     async with pair.ours() as queue:
-        pair.james.ask("fill", name="james ", mails=half, at_once=8, content="U3ViamVjdDogeA0KDQp4")
+        pair.james.fill("james ", half)
         await _all(queue.enqueue(_mail(f"ours {n}").mail, b"Subject: y\r\n\r\ny") for n in range(half))
         pair.james.consume(at_once=4)
         by_us = await _taken_until(queue, lambda taken: len(taken) + pair.james.ask("count") >= 2 * half)

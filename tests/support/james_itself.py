@@ -9,13 +9,13 @@ import json
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, Any, Final
 
 from model.catalog.james_tables import BLOB_PARTS, BLOBS, EVENT_STORE
-from model.catalog.mail_queue import QUEUE_TABLES
+from model.catalog.mail_queue import OWN_QUEUE_TABLES, QUEUE_TABLES
 from model.queue.configuration import QueueConfiguration
 from model.queue.mails import Mail, RecipientHeader
 from model.schema.keyspace import Schema
@@ -43,6 +43,17 @@ _IN_BUCKET: Final = (
 TABLES: Final = Schema((), (*QUEUE_TABLES, EVENT_STORE, BLOBS, BLOB_PARTS, *_IN_BUCKET))
 """A keyspace in which both work."""
 
+OF_JAMES: Final = Schema(
+    (),
+    tuple(
+        replace(table, options={**table.options, "default_time_to_live": "0"})
+        for table in TABLES.tables
+        if table not in OWN_QUEUE_TABLES
+    ),
+)
+"""One that James made: no table of ours, and nothing expires."""
+
+_CONTENT: Final = b"Subject: x\r\n\r\nx"
 _END_SECONDS_MAX: Final = 30
 _OPTIONS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8")
 
@@ -133,9 +144,9 @@ class JamesItself:
         """
         self.ask("check", **_cut(cut))
 
-    def use(self, queue: str, prefetch: int = 5) -> None:
-        """Create or find the queue; what follows is about it, and time is what it is."""
-        self.ask("use", queue=queue, prefetch=prefetch)
+    def use(self, queue: str, prefetch: int = 5, *, later: timedelta = timedelta()) -> None:
+        """Create or find the queue; what follows is about it, and it is so much later than it is."""
+        self.ask("use", queue=queue, prefetch=prefetch, seconds=round(later.total_seconds()))
 
     def close(self) -> None:
         self.place = None
@@ -163,8 +174,20 @@ class JamesItself:
             taken = self.stop()
         return taken
 
-    def consume(self, status: str = "SUCCESS", at_once: int = 1, at_most: int = 1_000_000) -> None:
-        self.ask("consume", status=status, at_once=at_once, at_most=at_most)
+    def consume(
+        self, status: str = "SUCCESS", at_once: int = 1, at_most: int = 1_000_000, *, whole: bool = True
+    ) -> None:
+        """Begin to consume; of mails that are not taken whole only the names are kept, see `taken_names`."""
+        self.ask("consume", status=status, at_once=at_once, at_most=at_most, whole=whole)
+
+    def fill(self, name: str, mails: int, at_once: int = 8) -> None:
+        """Enqueue so many mails, called by that name and their numbers."""
+        self.ask("fill", name=name, mails=mails, at_once=at_once, content=base64.b64encode(_CONTENT).decode())
+
+    def taken_names(self) -> list[str]:
+        """Stop consuming mails that are not taken whole."""
+        names: list[str] = self.ask("stop")
+        return names
 
     def taken(self) -> list[Given]:
         return [_given(one) for one in self.ask("taken")]
