@@ -21,7 +21,7 @@ from mailqueue.maintenance.cleanup_scan import Mark, QueueScan, QueueScanner
 from mailqueue.maintenance.sweep import Moved, Sweeper
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
-from model.errors import BadPayload, MailmendError
+from model.errors import BadPayload, CannotReach, MailmendError
 from model.ids import BlobId, EnqueueId, QueueName
 from model.operations import Remove
 from model.ports import Blobs, Broker, Progress
@@ -244,8 +244,11 @@ class QueueCleanup:
 
     async def _broker_side(self, queue: QueueName, settings: CleanupSettings) -> BrokerSide:
         if settings.marks is not MarksRule.EMPTY or self._broker is None:
-            return BrokerSide(None, None, None)
-        depth = await self._broker.depth(queue)
+            return BrokerSide()
+        try:
+            depth = await self._broker.depth(queue)
+        except CannotReach as error:
+            return BrokerSide(silent=error.what)
         return BrokerSide(depth.ready, depth.in_hands, depth.dead)
 
     async def _why_marks_stay(

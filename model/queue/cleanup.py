@@ -149,11 +149,12 @@ class MarksRule(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BrokerSide:
-    """What the broker held of a queue at both looks; None where it does not say."""
+    """What the broker held of a queue at a look; None where it does not say, `silent` says why it does not answer."""
 
-    ready: int | None
-    unacked: int | None
-    dead: int | None
+    ready: int | None = None
+    unacked: int | None = None
+    dead: int | None = None
+    silent: str | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -169,6 +170,8 @@ def why_marks_stay(scanned: ScannedQueue, sides: Iterable[BrokerSide], *, delaye
         delayed: whether mails of the queue wait for their time, and come back to the broker by themselves.
     """
     for side in sides:
+        if side.silent:
+            return f"the broker could not be asked: {side.silent}"
         if None in (side.ready, side.unacked, side.dead):
             return "the broker does not tell what is in consumers' hands (--broker-management)"
         if not side.is_empty:

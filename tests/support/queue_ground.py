@@ -64,11 +64,13 @@ class Ground:
         assert self.wait(pid) == KILLED, f"{story} never came to {at}"
         return ledger_of(ledger)
 
-    def typed(self, home: Path, *arguments: str, at: str, nth: int = 1, ahead_seconds: float = 0) -> None:
-        """Type `mailmend queue` and the arguments: a command that kills itself at that step, which it must come to."""
+    def typed(
+        self, home: Path, *arguments: str, at: str, nth: int = 1, ahead_seconds: float = 0, group: str = "queue"
+    ) -> None:
+        """Type `mailmend`, the group and the arguments: a command that kills itself at that step, which it comes to."""
         environment = {**self.servers.environment, "HOME": str(home), "XDG_DATA_HOME": str(home / "data")}
         wishes = {"at": at, "nth": nth, "ahead_seconds": ahead_seconds}
-        pid, _ = self.begin(COMMAND, "", arguments=("queue", *arguments), environment=environment, **wishes)
+        pid, _ = self.begin(COMMAND, "", arguments=(group, *arguments), environment=environment, **wishes)
         assert self.wait(pid) == KILLED, f"{arguments} never came to {at}"
 
     def told(self, queue: str, story: Callable[[RabbitMailQueue], Awaitable[T]], *, ahead_seconds: float = 0) -> T:
