@@ -10,6 +10,7 @@ from admin.cli.completion import completed_runs
 from admin.cli.kinds import DELAY, KEEP, SPARK_SETTING, VERDICT_NAMES, VERDICTS, Duration, duration_text
 from admin.cli.options import CONNECTION, FINDINGS, REPORT, flag, option
 from admin.cli.queue_options import AGE_MAX, queue_settings, unless
+from admin.nodetool import NODETOOL
 from model.catalog.ledger import KEEP as KEEP_DEFAULT
 from model.operations import Level
 from model.queue.cleanup import MarksRule
@@ -218,7 +219,12 @@ _REPAIR_QUEUES: Final = Command(
 
     Marks hide what the broker may still deliver. Where they have no time to live (tables that James made) they stay,
     unless --marks says what proves that no delivery needs them: `empty`, the broker holds no message of the queue at
-    either look, and nothing waits or is delayed; or `old`, no message at the broker is older than --marks-age.""",
+    either look, and nothing waits or is delayed; or `old`, no message at the broker is older than --marks-age.
+
+    In tables whose rows never expire, Cassandra gives no room back by itself. --garbagecollect has each node rewrite
+    their SSTables without what is deleted, one node after the other. What it costs is told, and asked about, before
+    anything is done: bytes, and seconds by one SSTable that is rewritten. Interrupted, the node at work goes on:
+    nodetool stop GARBAGE_COLLECT.""",
     service="admin.services.queue.cleanup:repair_queues",
     present="admin.present.queue_cleanup:cleanup_document",
     options=(
@@ -232,6 +238,14 @@ _REPAIR_QUEUES: Final = Command(
         ),
         option("--marks-age", "With --marks old: only marks written longer ago.", type=Duration(AGE_MAX, zero=False)),
         flag("--no-blobs", "Leave the blobs of removed rows: for stores whose ids are shared."),
+        flag("--garbagecollect", "Then give the room back at once: nodetool garbagecollect, node after node."),
+        option(
+            "--nodetool",
+            "What reaches nodetool of the node at {host}: 'ssh {host} nodetool'. Its credentials are its own business.",
+            default=NODETOOL,
+            metavar="COMMAND",
+        ),
+        flag("--yes", "Do what --garbagecollect would ask about."),
         *(one for one in _WRITING if one.name != "no_writers"),
         *(one for one in _SCANNING if one.name not in {"torn", "without"}),
     ),
@@ -246,9 +260,11 @@ _REPAIR_QUEUES: Final = Command(
         mailmend repair queues --dry-run                      what would be removed
         mailmend repair queues
         mailmend repair queues --marks empty --dry-run        may marks go too? Stop what enqueues first
-        mailmend repair queues --marks old --marks-age 30d    no message at the broker is older than 30 days""",
+        mailmend repair queues --marks old --marks-age 30d    no message at the broker is older than 30 days
+        mailmend repair queues --garbagecollect --nodetool 'ssh {host} nodetool'""",
     exits="0 nothing is left to clean (marks without a row do not count), 1 something is left (after --dry-run: there "
-    "is something), 2 wrong use, 3 some partitions could not be removed, 4 cannot reach; the same command goes on.",
+    "is something), 2 wrong use, 3 some partitions could not be removed or some node's garbage not collected, 4 cannot "
+    "reach; the same command goes on.",
 )
 
 REPAIR: Final = CommandGroup(

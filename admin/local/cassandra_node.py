@@ -241,7 +241,7 @@ _OPENS: Final = (
 def node_command(java: Java, jars: tuple[Path, ...], settings: ClusterSettings, folders: NodeFolder) -> list[str]:
     return [
         str(java.executable),
-        *_modules(),
+        *java_modules(),
         *_machine(java, settings),
         f"-javaagent:{_agent(jars)}",
         *settings.java_options,
@@ -278,7 +278,8 @@ def properties_of(settings: ClusterSettings, folders: NodeFolder) -> dict[str, s
     }
 
 
-def _modules() -> list[str]:
+def java_modules() -> list[str]:
+    """Of the JDK, as Cassandra and its tools want them."""
     exports = [f"--add-exports={name}=ALL-UNNAMED" for name in _EXPORTS]
     return [*exports, *(f"--add-opens={name}=ALL-UNNAMED" for name in _OPENS)]
 

@@ -8,7 +8,9 @@ from admin.present.document import Document, Grid, Part
 from admin.present.values import NOTHING_WRITTEN, plain, shown
 from admin.services.mending import MendingResult
 from admin.services.queue.cleanup import CleanupResult, summary_of
+from admin.services.queue.garbage_collection import CollectedNode, GarbageCollection
 from mailqueue.maintenance.cleanup import CleanedQueue
+from model.advice.queue_settings import MIB
 from model.queue.cleanup import QueueDrift
 
 MEANINGS: Mapping[QueueDrift, str] = {
@@ -33,6 +35,7 @@ def cleanup_document(result: CleanupResult) -> Document:
         **summary_of(result),
         "findings": {one.queue: plain(one.found) for one in result.queues if one.found},
         "queues": [_queue_json(one) for one in result.queues],
+        "garbagecollect": _garbage_json(result.garbage) if result.garbage else None,
         "seconds": round(result.seconds, 3),
         "exit": int(result.exit),
     }
@@ -59,6 +62,25 @@ def _queue_json(one: CleanedQueue) -> dict[str, Any]:
     }
 
 
+def _garbage_json(garbage: GarbageCollection) -> dict[str, Any]:
+    return {
+        "seconds_about": plain(garbage.seconds_about),
+        "nodes": [
+            {
+                "node": one.node,
+                "bytes_before": one.before.bytes,
+                "bytes": one.after and one.after.bytes,
+                "sstables_before": one.before.sstables,
+                "sstables": one.after and one.after.sstables,
+                "seconds": round(one.seconds, 3),
+                "failed": one.failed,
+            }
+            for one in garbage.nodes
+        ],
+        "nodes_down": list(garbage.down),
+    }
+
+
 def _body(result: CleanupResult) -> Iterator[Part]:
     rows = [
         (one.queue, kind.value, f"{number:,}", MEANINGS[kind])
@@ -74,6 +96,7 @@ def _body(result: CleanupResult) -> Iterator[Part]:
         if one.marks_stay:
             yield f"The {one.judged.scanned.marks:,} marks of {one.queue} never expire, and stay: {one.marks_stay}."
         yield from one.failed
+    yield from map(_collected, result.garbage.nodes if result.garbage else ())
     yield from _next(result)
 
 
@@ -86,6 +109,15 @@ def _line(one: CleanedQueue, *, wrote: bool) -> str:
     if not wrote:
         return f"{holds}, {scanned.marks:,} marks."
     return f"{holds}. Removed {one.rows:,} rows, {one.blobs:,} blobs, {one.marks:,} marks."
+
+
+def _collected(one: CollectedNode) -> str:
+    before = f"{one.node}: rows and marks take {one.before.bytes / MIB:,.1f} MiB in {one.before.sstables:,} SSTables"
+    if one.failed:
+        return f"{before}, whose garbage was not collected: {one.failed}"
+    if one.after is None:
+        return f"{before}."
+    return f"{before} before, {one.after.bytes / MIB:,.1f} MiB after garbage collection, in {one.seconds:,.1f} s."
 
 
 def _next(result: CleanupResult) -> Iterator[str]:

@@ -79,6 +79,11 @@ class OpenCluster:
 
         return sizes_in(self.cluster, self.connection.keyspace)
 
+    def nodes(self) -> tuple[list[str], list[str]]:
+        """The addresses of nodes that are up, and of those that are not."""
+        up = {str(host.address) for host in self.cluster.nodes_up()}
+        return sorted(up), sorted({str(host.address) for host in self.cluster.metadata.all_hosts()} - up)
+
     def ledger(self, keep: timedelta = KEEP) -> Ledger:
         """The ledger; its keyspace and tables are created if missing."""
         ensure_ledger(self.cluster, self.connection.ledger_keyspace, self.connection.keyspace)

@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 from admin.services.runbooks import page_named
+from model.catalog.mail_queue import DELETED_MAILS
+from model.operations import Scan
 from tests.support.brokers import Broker
+from tests.support.nodetool import nodetool_of
 from tests.support.queue_pages import QUEUE_PAGES, filled, walk
 from tests.support.real_queue import RealQueue, real_queue
 from tests.support.servers import CassandraServer
@@ -20,7 +23,10 @@ def servers(
 ) -> Iterator[RealQueue]:
     home = tmp_path_factory.mktemp("home")
     at_once = {"MAILMEND_CHECK_DELAY": "0", "MAILMEND_REPAIR_QUEUES_DELAY": "0"}
-    with real_queue(cassandra, rabbitmq, home, {"MAILMEND_BLOBS": f"file://{home}/blobs", **at_once}) as queue:
+    nodetool = {"MAILMEND_REPAIR_QUEUES_NODETOOL": nodetool_of(cassandra, home)}
+    with real_queue(
+        cassandra, rabbitmq, home, {"MAILMEND_BLOBS": f"file://{home}/blobs", **at_once, **nodetool}
+    ) as queue:
         yield queue
 
 
@@ -50,6 +56,15 @@ def test_a_removed_mail_is_back_at_the_end_of_its_page(servers: RealQueue) -> No
     for command in page.commands("Undo"):
         servers.line(*filled(servers, command, mail["id"]))
     assert sorted(servers.names()) == ["letter", "mistake"]
+
+
+def test_no_mark_is_left_at_the_end_of_its_page(servers: RealQueue) -> None:
+    servers.empty()
+    QUEUE_PAGES["marks-never-expire"](servers)
+
+    for command in page_named("marks-never-expire").commands("Do"):
+        assert servers.line(*filled(servers, command, "")).code == 0
+    assert not list(servers.keyspace.scan(Scan(DELETED_MAILS, DELETED_MAILS.names)))
 
 
 def test_what_the_broker_lost_is_delivered_at_the_end_of_its_page(servers: RealQueue, tmp_path: Path) -> None:

@@ -46,11 +46,16 @@ _KILL_SECONDS_MAX = 15
 
 @dataclass(frozen=True, slots=True)
 class CassandraServer:
-    """A server that a test may use together with others: whoever needs a keyspace makes one of its own."""
+    """A server that a test may use together with others: whoever needs a keyspace makes one of its own.
+
+    Attributes:
+        jmx_port: where nodetool reaches it; None: nowhere.
+    """
 
     host: str
     port: int
     local_dc: str = LOCAL_DC
+    jmx_port: int | None = None
 
     def keyspace(self) -> str:
         return f"t_{uuid4().hex[:12]}"
@@ -134,9 +139,11 @@ def one_node() -> Iterator[CassandraServer]:
 
 @contextmanager
 def local_node(wishes: ClusterRequest) -> Iterator[CassandraServer]:
+    jmx_port = free_port(hosts_of(1))
+    properties = {**(wishes.properties or {}), "cassandra.jmx.local.port": str(jmx_port)}
     with throwaway_cluster() as cluster:
-        port = _up(cluster, wishes)
-        yield CassandraServer("127.0.0.1", port)
+        port = _up(cluster, replace(wishes, properties=properties))
+        yield CassandraServer("127.0.0.1", port, jmx_port=jmx_port)
 
 
 @contextmanager

@@ -7,9 +7,11 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from admin.nodetool import NODETOOL
 from admin.services import mending
 from admin.services.caller import Caller
 from admin.services.mending import CheckRequest, MendingResult
+from admin.services.queue.garbage_collection import GarbageCollection, agreed, collector_for
 from admin.settings import QUEUE_DEFAULT, QueueSettings
 from admin.wiring.cluster import EngineWanted, chosen_engine, owner_name, queue_scanner
 from admin.wiring.queues import QueueConnections, with_queues
@@ -47,6 +49,9 @@ class CleanupRequest:
     marks: str = MarksRule.KEEP.value
     marks_age: timedelta | None = None
     no_blobs: bool = False
+    garbagecollect: bool = False
+    nodetool: str = NODETOOL
+    yes: bool = False
 
     @property
     def engine_wanted(self) -> EngineWanted:
@@ -55,7 +60,10 @@ class CleanupRequest:
 
 @dataclass(frozen=True, slots=True)
 class CleanupResult:
-    """What was found of every queue, and done about it; `run` is None where nothing could be written."""
+    """What was found of every queue, and done about it; `run` is None where nothing could be written.
+
+    `garbage` is None where no garbage was to be collected.
+    """
 
     keyspace: str
     queues: tuple[CleanedQueue, ...] = ()
@@ -63,6 +71,7 @@ class CleanupResult:
     seconds: float = 0.0
     exit: ExitCode = ExitCode.FINE
     left: Counter[QueueDrift] = field(default_factory=Counter)
+    garbage: GarbageCollection | None = None
 
 
 def check(request: CheckRequest, caller: Caller) -> MendingResult | CleanupResult:
@@ -89,6 +98,19 @@ def repair_queues(request: CleanupRequest, caller: Caller) -> CleanupResult:
             mend="Name an age that no message at the broker has reached, its dead letters too: --marks-age 30d.",
         )
 
+    async def both(connections: QueueConnections) -> CleanupResult:
+        collector = collector_for(request.nodetool, connections) if request.garbagecollect else None
+        if collector is None:
+            if request.garbagecollect:
+                caller.remark("No garbage is collected: rows and marks expire here, and their SSTables go whole.")
+            return await cleaned(connections)
+        cost = await agreed(collector, connections, caller, dry_run=request.dry_run, yes=request.yes)
+        result = await cleaned(connections)
+        if not request.dry_run:
+            cost = await collector.collect(cost, lambda node: caller.progress.stage(f"garbage collection on {node}"))
+        ended = ExitCode.PARTLY_FAILED if cost.failed else result.exit
+        return replace(result, garbage=cost, exit=ended)
+
     async def cleaned(connections: QueueConnections) -> CleanupResult:
         opened, view = connections.cluster, connections.view
         timing = Timing(request.margin.total_seconds(), request.clock_skew.total_seconds())
@@ -109,7 +131,7 @@ def repair_queues(request: CleanupRequest, caller: Caller) -> CleanupResult:
                 result = await _recorded(request, connections, as_of, lambda: cleanup.run(settings, sweeper))
         return replace(result, seconds=(opened.clock.micros() - began) / MICROS)
 
-    return with_queues(request.settings, cleaned)
+    return with_queues(request.settings, both)
 
 
 async def _recorded(

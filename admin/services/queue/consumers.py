@@ -10,6 +10,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
+from admin.settings import environment_of_others
 from mailqueue.queue import Dequeued
 from mailqueue.rabbitmq.codec import payload_of
 from model.errors import StateUnwritable, WrongUse
@@ -98,17 +99,7 @@ def environment_for(mail: Dequeued, queue: QueueName, environment: Mapping[str, 
         "MAIL_STATE": mail.mail.state,
         "MAIL_ATTEMPTS": str(mail.attempts),
     }
-    kept = {name: value for name, value in environment.items() if not _is_secret(name)}
-    return {**kept, **{name: value.replace("\0", "") for name, value in envelope.items()}}
-
-
-_SECRET_WORDS: Final = ("PASSWORD", "SECRET", "ACCESS_KEY")
-
-
-def _is_secret(name: str) -> bool:
-    """A broker's URL may hold a password too."""
-    ours = name.startswith("MAILMEND_")
-    return ours and (name == "MAILMEND_BROKER" or any(word in name for word in _SECRET_WORDS))
+    return {**environment_of_others(environment), **{name: value.replace("\0", "") for name, value in envelope.items()}}
 
 
 def _words(text: str) -> list[str]:

@@ -1,0 +1,79 @@
+"""What the queue's tables take on a node's disk, and what it costs to take garbage out of them. Pure.
+
+Sources: the output of `nodetool tablestats`, `getsstables` and `compactionhistory`, seen with Cassandra 4.1 and 5.0.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from model.errors import BadPayload
+from model.queue.slices import EPOCH
+from model.schema.table import Key
+
+
+@dataclass(frozen=True, slots=True)
+class OnDisk:
+    """What tables take on one node: data of the SSTables that count."""
+
+    bytes: int
+    sstables: int
+
+    def __add__(self, other: "OnDisk") -> "OnDisk":
+        return OnDisk(self.bytes + other.bytes, self.sstables + other.sstables)
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """How long it took to rewrite SSTables of so many bytes."""
+
+    bytes: int
+    seconds: float
+
+    def seconds_for(self, some: OnDisk) -> float:
+        return some.bytes * self.seconds / self.bytes
+
+
+def on_disk(answer: str, keyspace: str) -> OnDisk:
+    """What the tables take of which `nodetool tablestats --format json` tells.
+
+    Raises:
+        BadPayload: it is not what nodetool answers.
+    """
+    try:
+        tables = _object(answer)[keyspace]["tables"].values()
+        return sum((OnDisk(int(one["space_used_live"]), int(one["sstable_count"])) for one in tables), OnDisk(0, 0))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadPayload(f"nodetool tablestats of {keyspace} answered something else: {answer[:80]!r}") from error
+
+
+def compactions(answer: str, keyspace: str, table: str) -> Mapping[str, int]:
+    """Bytes read by each compaction of the table of which `nodetool compactionhistory --format json` tells, by its id.
+
+    Raises:
+        BadPayload: it is not what nodetool answers.
+    """
+    try:
+        past: Iterable[Mapping[str, str]] = _object(answer).get("CompactionHistory", ())
+        where = (keyspace, table)
+        return {
+            one["id"]: int(one["bytes_in"]) for one in past if (one["keyspace_name"], one["columnfamily_name"]) == where
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadPayload(f"nodetool compactionhistory answered something else: {answer[:80]!r}") from error
+
+
+def key_text(partition: Key) -> str:
+    """A partition's key as nodetool reads it."""
+    return ":".join(_part(value).replace(":", "\\:") for value in partition)
+
+
+def _part(value: object) -> str:
+    return str((value - EPOCH) // timedelta(milliseconds=1)) if isinstance(value, datetime) else str(value)
+
+
+def _object(answer: str) -> Any:
+    """What stands before it are warnings of a shell or of Java."""
+    return json.loads(answer[answer.index("{") :])

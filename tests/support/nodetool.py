@@ -1,0 +1,39 @@
+"""Cassandra's own nodetool for a node of the tests: its classes are among the jars that the node was started from."""
+
+import os
+import shlex
+
+from admin.local.cassandra_node import java_modules
+from admin.local.cassandra_settings import NEWEST
+from admin.local.jars import JarStore
+from admin.local.java import find_java
+from admin.local.server_kind import Machine
+from tests.support.servers import CassandraServer, unavailable
+
+_OPTIONS = (
+    "-Xmx64m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xshare:auto",
+    "-Dlogback.statusListenerClass=ch.qos.logback.core.status.NopStatusListener",
+)
+
+
+def nodetool_of(server: CassandraServer, home: os.PathLike[str]) -> str:
+    """The command line, as --nodetool takes it."""
+    if server.jmx_port is None:
+        unavailable("nodetool reaches only a node that the tests have started")
+    machine = Machine.of_this_user()
+    store = JarStore(machine.cache / "cassandra", machine.environment)
+    java = find_java(NEWEST, os.environ)
+    store.jars(NEWEST, java)
+    words = (
+        str(java.executable),
+        *java_modules(),
+        *_OPTIONS,
+        f"-Duser.home={home}",
+        "-cp",
+        f"{store.folder(NEWEST)}/*",
+    )
+    tool = ("org.apache.cassandra.tools.NodeTool", "-p", str(server.jmx_port), "-h")
+    return f"{shlex.join((*words, *tool))} {{host}}"
