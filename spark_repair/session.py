@@ -253,6 +253,11 @@ def _connector_options(settings: SparkSettings) -> dict[str, str]:
     return {"spark.jars.packages": coordinates, "spark.jars.ivy": str(ivy)}
 
 
+def jars_are_here() -> bool:
+    """Whether a session begins without fetching anything."""
+    return bool(_remembered_jars(SparkSettings().folder / "ivy", connector_coordinates(version("pyspark"))))
+
+
 def _memory_of_jars(ivy: Path, coordinates: str) -> Path:
     return ivy / f"{coordinates.replace(':', '_')}.json"
 

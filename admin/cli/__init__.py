@@ -40,11 +40,13 @@ COMMANDS: Final = CommandGroup(
         RUNBOOK,
         Late("local", "A real Cassandra on this machine.", "admin.cli.local:LOCAL"),
         DEMO,
+        Late("doctor", "What is well with this installation, and what to change.", "admin.cli.doctor:DOCTOR"),
         VERSION,
         Late("completion", "Completion for bash, zsh and fish.", "admin.cli.completion:COMPLETION"),
     ),
     examples="""
         mailmend demo                                  see it all on this machine
+        mailmend doctor                                is everything there that is needed? what is to be changed?
         mailmend check --host cassandra-1              find drift; writes nothing
         mailmend repair messages --dry-run             say what a repair would mend
         mailmend repair messages                       mend it

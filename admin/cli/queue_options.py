@@ -178,7 +178,7 @@ def queue_settings(
         if check:
             check(others, context)
         connection = CONNECTION.build(own, others, context)
-        local = _local_for(connection)
+        local = local_for(connection)
         return QueueSettings(
             connection,
             _queue_named(own, others, context) if named else QueueName(QUEUE_DEFAULT),
@@ -270,7 +270,7 @@ def _contacts(local: Local, kind: str, lacking: str, mend: str) -> Mapping[str, 
     return contacts
 
 
-def _local_for(connection: ConnectionSettings) -> Local:
+def local_for(connection: ConnectionSettings) -> Local:
     """Local servers only for a cluster on this machine; another cluster's mail is not put into them unasked."""
     return local_service if all(map(is_here, connection.hosts)) else lambda _: None
 

@@ -124,8 +124,14 @@ def _refuse(context: click.Context, name: str, why: str) -> None:
 
 def place_of(context: click.Context, name: str) -> str | None:
     """File and line of a setting, or None when no settings file holds it."""
-    file, text = context.find_root().meta.get(_FILE, (None, ""))
+    file, text = settings_file_of(context)
     return f"{file}, line {line_of(text, name)}" if file is not None else None
+
+
+def settings_file_of(context: click.Context) -> tuple[Path | None, str]:
+    """The settings file that was read, and its text."""
+    found: tuple[Path | None, str] = context.find_root().meta.get(_FILE, (None, ""))
+    return found
 
 
 def _cqlshrc(environment: Mapping[str, str], home: Path) -> dict[str, Any]:

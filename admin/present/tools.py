@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from admin.advice.doctor import PartFound, PartState
 from admin.local import LOCAL_DC, ClusterState, ClusterStatus, LocalStatus, ServerState
 from admin.local.server_kind import ServerStatus
-from admin.present.document import Document, Grid, Markdown, Part, Verbatim
+from admin.present.document import Document, Grid, Line, Markdown, Part, Styled, Verbatim
 from admin.present.values import fields_json, plain
 from admin.services.demo import DemoResult
+from admin.services.doctor import DoctorResult
 from admin.services.export import ExportResult
 from admin.services.load import LoadResult
 from admin.services.local_servers import CleanResult, LocalResult
@@ -39,6 +41,28 @@ def versions_document(found: Versions) -> Document:
     ]
     json = {**found.packages, **fields_json(found, "python", "system", "connector", "java", "server", "unanswered")}
     return Document(json, (Grid("Versions", ("part", "version"), rows, frozenset({"version"})),))
+
+
+_STYLES = {
+    PartState.OK: "green",
+    PartState.TO_CHANGE: "bold yellow",
+    PartState.NOT_CONFIGURED: "dim",
+    PartState.CANNOT_REACH: "bold red",
+}
+
+
+_WORDS = {one: one.value.lower().replace("_", " ") for one in PartState} | {PartState.OK: "OK"}
+
+
+def doctor_document(result: DoctorResult) -> Document:
+    rows = [fields_json(one, "part", "state", "seen", "next") for one in result.parts]
+    return Document({"parts": rows, "exit": int(result.exit)}, tuple(map(_part_line, result.parts)), result.exit)
+
+
+def _part_line(found: PartFound) -> Line:
+    state = Styled(f"{_WORDS[found.state]:<15}", _STYLES[found.state])
+    says = " ".join(f"{found.seen}. Next: {found.next}".split() if found.next else found.seen.split())
+    return Line((state, f"{found.part:<11}{says}"))
 
 
 def load_document(result: LoadResult) -> Document:

@@ -144,13 +144,14 @@ def broker_behind(settings: BrokerSettings, clock: Clock) -> Broker:
     return broker
 
 
-def blobs_behind(settings: BlobsSettings, tables: AsyncTables, clock: Clock) -> Blobs:
+def blobs_behind(settings: BlobsSettings, tables: AsyncTables | None, clock: Clock, *, makes: bool = True) -> Blobs:
+    """The store; without `makes` a folder that is not there is not made. Only blobs in tables need the tables."""
     address, bucket = settings
     storage = import_or_name_extra("mailqueue.blobs.object_storage")
     found: Blobs
     match address.store:
         case Store.FILES:
-            found = storage.open_files(address.folder.expanduser(), clock, address.naming)
+            found = storage.open_files(address.folder.expanduser(), clock, address.naming, makes=makes)
         case Store.S3:
             found = storage.open_s3(bucket, clock, address.naming)
         case Store.CASSANDRA:

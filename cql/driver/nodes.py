@@ -46,8 +46,18 @@ class CassandraNodes:
     cluster: CassandraCluster
 
     def schema_versions(self) -> Mapping[str, UUID | None]:
-        answers = ask_every_node(self.cluster, "SELECT schema_version FROM system.local")
-        return {one.node: one.rows[0]["schema_version"] if one.rows else None for one in answers}
+        return self._of_each("SELECT schema_version FROM system.local")
+
+    def releases(self) -> Mapping[str, str | None]:
+        """The release of every node that is up, by address; None where it does not answer."""
+        return self._of_each("SELECT release_version FROM system.local")
+
+    def _of_each(self, text: str) -> Mapping[str, Any]:
+        """The one value that each node has."""
+        return {
+            one.node: next(iter(one.rows[0].values())) if one.rows else None
+            for one in ask_every_node(self.cluster, text)
+        }
 
     def nodes_down(self) -> Sequence[str]:
         return sorted(str(host.address) for host in self.cluster.session.cluster.metadata.all_hosts() if not host.is_up)

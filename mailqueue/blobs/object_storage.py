@@ -82,15 +82,18 @@ _MADE_ALREADY: Final = frozenset({"BucketAlreadyOwnedByYou", "BucketAlreadyExist
 _CAUSE_LENGTH_MAX: Final = 200
 
 
-def open_files(root: Path, clock: Clock | None = None, naming: BlobNaming | None = None) -> NamedBlobs:
-    """Blobs as files of a folder, which is made where there is none.
+def open_files(
+    root: Path, clock: Clock | None = None, naming: BlobNaming | None = None, *, makes: bool = True
+) -> NamedBlobs:
+    """Blobs as files of a folder, which is made where there is none, if `makes`.
 
     Raises:
         BlobsUnreachable: it cannot be made.
     """
     clock = clock or SystemClock()
     store = FileStore(root, clock)
-    store.create()
+    if makes:
+        store.create()
     return NamedBlobs(store, clock, naming)
 
 

@@ -73,6 +73,9 @@ class SchemaTwin(SchemaServer):
     def schema_versions(self) -> Mapping[str, UUID | None]:
         return {"10.0.0.1": UUID(int=1)}
 
+    def releases(self) -> Mapping[str, str | None]:
+        return {"10.0.0.1": self.release_version}
+
     def nodes_down(self) -> Sequence[str]:
         return ()
 

@@ -1,0 +1,65 @@
+"""Declaration of doctor."""
+
+import re
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import click
+
+from admin.cli.command import Command, Shared, Values
+from admin.cli.options import connection_of, local_instance
+from admin.cli.queue_options import blobs_of, broker_of, local_for, queue_settings
+from admin.cli.settings_file import settings_file_of
+from admin.services.doctor import DoctorSettings
+from model.errors import MailmendError
+
+T = TypeVar("T")
+
+_SECRET_FILES: Final = ("password_file", "broker_password_file", "s3_keys_file", "tls_key", "broker_tls_key")
+_HOLDS_SECRETS: Final = re.compile(r"(?m)^\s*[\w-]*(?:password|secret[-_]key|session[-_]token)\s*=")
+_EVERYTHING: Final = queue_settings(broker=lambda _: True, blobs=lambda _: True)
+
+
+def _build(own: Values, others: Values, context: click.Context) -> DoctorSettings:  # noqa: ARG001 - a Shared's signature
+    """What is named, and for each part that is named badly the reason: the others are looked at all the same."""
+    refused = dict[str, MailmendError]()
+
+    def tried(part: str, make: Callable[[], T]) -> T | None:
+        try:
+            return make()
+        except MailmendError as error:
+            refused[part] = error
+            return None
+
+    named = own["host"] or local_instance()
+    connection = tried("cluster", lambda: connection_of(own, context)) if named else None
+    local = local_for(connection) if connection else lambda _: None
+    broker_named, blobs_named = own["broker"] or local("rabbitmq"), own["blobs"] or local("s3")
+    file, text = settings_file_of(context)
+    secrets = [own[name] for name in _SECRET_FILES if own[name]]
+    return DoctorSettings(
+        own["queue"],
+        connection,
+        tried("broker", lambda: broker_of(own, context, local)) if broker_named else None,
+        tried("blobs", lambda: blobs_of(own, context, local)) if blobs_named else None,
+        refused,
+        file,
+        [*secrets, file] if file and _HOLDS_SECRETS.search(text) else secrets,
+    )
+
+
+DOCTOR: Final = Command(
+    name="doctor",
+    summary="What is well with this installation, and what to change.",
+    about="""One line each for Python, driver, libraries, Java, Spark, Scala, connector, settings, cluster, clocks,
+    keyspace, ledger, broker and blobs: OK, to change, not configured, or cannot be reached; with the next command where
+    there is one. Nothing is written anywhere, and no Spark is started.""",
+    service="admin.services.doctor:doctor",
+    present="admin.present.tools:doctor_document",
+    shared=(Shared("settings", _EVERYTHING.groups, _build),),
+    examples="""
+        mailmend doctor
+        mailmend doctor --host cassandra-1 --broker amqp://rabbit-1 --blobs cassandra: --json""",
+    exits="0 all is well, 1 something is to be changed, 2 wrong use (a settings file that cannot be read), 4 something "
+    "cannot be reached.",
+)

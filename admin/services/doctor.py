@@ -1,0 +1,251 @@
+"""Looks at everything that mailmend needs, here and on the servers that are named, and says what to change."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, metadata, requires, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from uuid import uuid4
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from admin.advice.doctor import ClusterFound, Installed, PartFound, ServersFound, UnfitPackage, exit_of, judged
+from admin.event_loop import run_async
+from admin.extras import import_or_name_extra
+from admin.local.java import SPARK, find_java, wheel_home
+from admin.services.versions import Versions, versions
+from admin.settings import BlobsSettings, ConnectionSettings, Store
+from admin.wiring import queues
+from admin.wiring.cluster import OpenCluster, open_cluster
+from cql.introspect import keyspace_exists, live_schema
+from cql.lint_sources import release_of
+from mailqueue.rabbitmq.broker.settings import BrokerSettings
+from model.catalog.james_tables import BLOB_PARTS, BLOBS
+from model.catalog.mail import FAMILIES
+from model.errors import BucketMissing, ExitCode, MailmendError, SchemaMismatch
+from model.ids import BlobId, QueueName
+from model.ports import Blobs
+from model.projections.binding import missing_columns, missing_tables
+from model.queue.messages import Depth
+from repair.clock import SystemClock, read_clocks
+
+T = TypeVar("T")
+
+EXTRAS: Final = ("", "cassandra", "scylla", "spark", "queue", "java")
+ANSWER_SECONDS_MAX: Final = 20
+_SCALA: Final = re.compile(r"scala-library-(\d+\.\d+\.\d+)\.jar")
+_FOREIGN: Final = 0o007
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorSettings:
+    """What is named, as far as its settings can be read; None: it is not named.
+
+    Attributes:
+        refused: why the settings of a part (cluster, broker, blobs) cannot be used.
+        settings: the settings file.
+        secrets: files that hold passwords or keys.
+    """
+
+    queue: QueueName
+    connection: ConnectionSettings | None = None
+    broker: BrokerSettings | None = None
+    blobs: BlobsSettings | None = None
+    refused: Mapping[str, MailmendError] = field(default_factory=dict)
+    settings: Path | None = None
+    secrets: Sequence[Path] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorResult:
+    """A line for each part."""
+
+    parts: Sequence[PartFound]
+
+    @property
+    def exit(self) -> ExitCode:
+        return exit_of(self.parts)
+
+
+def doctor(settings: DoctorSettings) -> DoctorResult:
+    """Ask everything once; nothing is written anywhere."""
+    return DoctorResult(judged(installed(), _servers(settings)))
+
+
+def installed() -> Installed:
+    """What this machine has, whichever servers are named."""
+    found = versions()
+    java = _tried(lambda: find_java(SPARK, os.environ))
+    wanted = metadata("mailmend")["Requires-Python"] or ""
+    connector = _connector(found)
+    return Installed(
+        python=found.python,
+        python_wanted=wanted,
+        python_serves=found.python in SpecifierSet(wanted),
+        packages=found.packages,
+        unfit=unfit(_version_here, requires("mailmend") or ()),
+        java=java if isinstance(java, MailmendError) else f"{java.major} ({java.executable})",
+        java_of_wheel=not isinstance(java, MailmendError) and java.home == wheel_home(),
+        scala=_scala(),
+        connector=connector,
+        connector_here=isinstance(connector, str) and _spark_session().jars_are_here(),
+        executors_python=_version_of(os.environ.get("PYSPARK_PYTHON")),
+    )
+
+
+def unfit(version_here: Callable[[str], str | None], requirements: Sequence[str]) -> list[UnfitPackage]:
+    """The packages that do not fit their requirements; one of an extra may be missing altogether."""
+    found = list[UnfitPackage]()
+    for one in map(Requirement, requirements):
+        extra = next((name for name in EXTRAS if one.marker is None or one.marker.evaluate({"extra": name})), None)
+        here = version_here(one.name)
+        fits = one.specifier.contains(here, prereleases=True) if here else bool(extra)
+        if extra is not None and not fits:
+            found.append(UnfitPackage(one.name, here, str(one.specifier), extra))
+    return found
+
+
+def _version_here(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _connector(found: Versions) -> str | MailmendError | None:
+    pyspark = found.packages["pyspark"]
+    return None if pyspark is None else _tried(lambda: str(_spark_session().connector_coordinates(pyspark)))
+
+
+def _spark_session() -> Any:
+    return import_or_name_extra("spark_repair.session")
+
+
+def _scala() -> str | None:
+    """The version of the Scala library that PySpark brings."""
+    spec = find_spec("pyspark")
+    jars = Path(spec.origin).parent / "jars" if spec and spec.origin else Path()
+    return next((found[1] for jar in jars.glob("scala-library-*.jar") if (found := _SCALA.fullmatch(jar.name))), None)
+
+
+def _version_of(python: str | None) -> str | None:
+    """None where none is named, or it is not on this machine: then it is one of the cluster's."""
+    path = shutil.which(python) if python else None
+    if path is None:
+        return None
+    asked = [path, "-c", "import platform; print(platform.python_version())"]
+    try:
+        answer = subprocess.run(asked, capture_output=True, text=True, timeout=ANSWER_SECONDS_MAX, check=True)  # noqa: S603 - the person's own Python
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip() or None
+
+
+def _servers(settings: DoctorSettings) -> ServersFound:
+    refused, clock = settings.refused, SystemClock()
+    cluster: ClusterFound | MailmendError | None = refused.get("cluster")
+    broker: tuple[str, Depth, bool] | MailmendError | None = refused.get("broker")
+    blobs: str | MailmendError | None = refused.get("blobs")
+    if (connection := settings.connection) is not None:
+        cluster = _tried(lambda: _cluster_at(connection))
+    if (at := settings.broker) is not None:
+        broker = _tried(lambda: broker_found(at, settings.queue, clock))
+    if (store := settings.blobs) is not None:
+        in_tables = store.address.store is Store.CASSANDRA
+        blobs = _blobs_in_tables(cluster) if in_tables else _tried(lambda: blobs_found(store, clock))
+    return ServersFound(
+        cluster=cluster,
+        broker=broker,
+        blobs=blobs,
+        settings=settings.settings,
+        open_files=[file for file in settings.secrets if _is_open(file)],
+    )
+
+
+def _cluster_at(connection: ConnectionSettings) -> ClusterFound:
+    with open_cluster(connection) as opened:
+        return cluster_found(opened)
+
+
+def _blobs_in_tables(cluster: ClusterFound | MailmendError | None) -> str | MailmendError | None:
+    if not isinstance(cluster, ClusterFound):
+        return cluster
+    if not cluster.holds_blobs:
+        return SchemaMismatch(cluster.keyspace, (BLOBS.spelling, BLOB_PARTS.spelling))
+    return f"in {BLOBS.spelling} and {BLOB_PARTS.spelling} of {cluster.keyspace}"
+
+
+def _tried(ask: Callable[[], T]) -> T | MailmendError:
+    try:
+        return ask()
+    except MailmendError as error:
+        return error
+
+
+def _is_open(file: Path) -> bool:
+    try:
+        return bool(file.expanduser().stat().st_mode & _FOREIGN)
+    except OSError:
+        return False
+
+
+def cluster_found(opened: OpenCluster) -> ClusterFound:
+    cluster, connection = opened.cluster, opened.connection
+    nodes = import_or_name_extra("cql.driver.nodes").CassandraNodes(cluster)
+    schemas = nodes.schema_versions().values()
+    lacking, holds_blobs = None, False
+    if keyspace_exists(cluster, connection.keyspace):
+        live = live_schema(cluster, connection.keyspace)
+        holds_blobs = all(live.table(table.name) is not None for table in (BLOBS, BLOB_PARTS))
+        lacking = [*missing_tables(live, FAMILIES), *map(str, missing_columns(live, FAMILIES))]
+    return ClusterFound(
+        place=connection.place,
+        title=release_of(cluster).title,
+        releases=nodes.releases(),
+        down=nodes.nodes_down(),
+        schemas=len({one for one in schemas if one}),
+        clocks=read_clocks(opened.clock, cluster),
+        keyspace=connection.keyspace,
+        lacking=lacking,
+        holds_blobs=holds_blobs,
+        ledger=connection.ledger_keyspace,
+        ledger_there=keyspace_exists(cluster, connection.ledger_keyspace),
+    )
+
+
+def broker_found(settings: BrokerSettings, queue: QueueName, clock: SystemClock) -> tuple[str, Depth, bool]:
+    broker = queues.broker_behind(settings, clock)
+
+    async def asked() -> Depth:
+        try:
+            return await broker.depth(queue)
+        finally:
+            await broker.close()
+
+    return settings.place, run_async(asked()), settings.management is not None
+
+
+def blobs_found(settings: BlobsSettings, clock: SystemClock) -> str:
+    """Where they are, once a blob that is not there was asked for; a folder or bucket is not made by that."""
+    address, bucket = settings
+    absent = f"{address.place} is not there yet: the first mail makes it"
+    if address.store is Store.FILES and not address.folder.expanduser().is_dir():
+        return absent
+    blobs = queues.blobs_behind(settings, None, clock, makes=False)
+    try:
+        run_async(_asked_for(blobs))
+    except BucketMissing:
+        if not (bucket and bucket.create_bucket):
+            raise
+        return absent
+    return f"{address.place} answers"
+
+
+async def _asked_for(blobs: Blobs) -> bool:
+    return await blobs.exists(BlobId(f"1_0_{uuid4()}"))

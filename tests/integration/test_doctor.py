@@ -1,0 +1,82 @@
+"""`mailmend doctor` on real servers: each part where all is well, and with parts that are broken on purpose."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model.catalog.mail import MESSAGES
+from tests.support.brokers import Broker
+from tests.support.commands import CommandLine, Ended
+from tests.support.keyspaces import LEDGER, created
+from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on
+from tests.support.object_stores import S3
+from tests.support.servers import CassandraServer
+
+pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]
+
+
+@pytest.fixture
+def keyspace(cassandra: CassandraServer) -> Iterator[MailKeyspace]:
+    with keyspace_of_its_own(cassandra, "doctor") as keyspace:
+        created(keyspace.tables.cluster, f"{keyspace.name}_ledger", LEDGER)
+        yield keyspace
+
+
+@pytest.fixture
+def doctor(  # noqa: PLR0917 - pytest gives them by name
+    cassandra: CassandraServer, rabbitmq: Broker, vhost: str, s3: S3, keyspace: MailKeyspace, tmp_path: Path
+) -> CommandLine:
+    shell = shell_on(cassandra, keyspace, tmp_path)
+    environment = {
+        **shell.environment,
+        "MAILMEND_BROKER": f"amqp://{rabbitmq.host}:{rabbitmq.port}/{vhost}",
+        "MAILMEND_BROKER_MANAGEMENT": f"http://{rabbitmq.host}:{rabbitmq.management_port}",
+        "MAILMEND_BLOBS": f"s3://{s3.bucket().bucket}?endpoint={s3.endpoint}",
+        "MAILMEND_S3_ACCESS_KEY": s3.access_key,
+        "MAILMEND_S3_SECRET_KEY": s3.secret_key,
+    }
+    return CommandLine(tmp_path, environment)
+
+
+def parts(ended: Ended) -> dict[str, dict[str, Any]]:
+    return {one["part"]: one for one in ended.json["parts"]}
+
+
+def test_where_all_is_well_nothing_is_to_be_done(doctor: CommandLine, cassandra: CassandraServer) -> None:
+    ended = doctor("doctor", "--json")
+
+    found = parts(ended)
+    assert (ended.code, {one["state"] for one in found.values()} - {"NOT_CONFIGURED"}) == (0, {"OK"}), ended.out
+    assert all(found[part]["state"] == "OK" for part in ("driver", "cluster", "clocks", "keyspace", "broker", "blobs"))
+    assert "1 of 1 nodes up" in found["cluster"]["seen"]
+
+
+def test_what_is_broken_is_named_with_the_next_step(
+    doctor: CommandLine, keyspace: MailKeyspace, s3: S3, tmp_path: Path
+) -> None:
+    """A table is gone, the broker is away, the bucket is another's, others may read the keys: each its own line."""
+    lost = MESSAGES.filters[0].table
+    keyspace.tables.cluster.execute_ddl(f"DROP TABLE {keyspace.name}.{lost.spelling}")
+    keys = tmp_path / "keys"
+    keys.write_text(f"{s3.access_key}\nwrong\n")
+    keys.chmod(0o644)
+
+    ended = doctor("doctor", "--s3-keys-file", str(keys), "--json", MAILMEND_BROKER="amqp://127.0.0.1:1")
+    cluster_away = doctor("doctor", "--json", MAILMEND_PORT="1")
+
+    found = parts(ended)
+    assert ended.code == 4, ended.out
+    assert {name: one["state"] for name, one in found.items() if one["next"]} == {
+        "keyspace": "TO_CHANGE",
+        "settings": "TO_CHANGE",
+        "broker": "CANNOT_REACH",
+        "blobs": "CANNOT_REACH",
+    }
+    assert lost.spelling in found["keyspace"]["seen"]
+    assert found["keyspace"]["next"] == f"mailmend schema verify --keyspace {keyspace.name}"
+    assert "Check the access key" in found["blobs"]["next"]
+    assert not any(secret in ended.out + ended.err for secret in (s3.access_key, s3.secret_key, "wrong"))
+    assert (cluster_away.code, parts(cluster_away)["cluster"]["state"]) == (4, "CANNOT_REACH")
+    assert parts(cluster_away)["broker"]["state"] == "OK", "the others are looked at all the same"
