@@ -60,7 +60,8 @@ class MemoryTables:
     def read(self, read: Read) -> Sequence[Seen]:
         keys = [(*read.key, one) for one in dict.fromkeys(read.among)] if read.among else [read.key]
         seen: Sequence[Seen] = self._surrounded(
-            read, lambda: [seen for key in keys for seen in self._read(read.table, key, times=read.times)]
+            read,
+            lambda: [_narrowed(read, seen) for key in keys for seen in self._read(read.table, key, times=read.times)],
         )
         return seen
 
@@ -204,6 +205,13 @@ class MemoryTables:
 
     def _seconds(self) -> int:
         return self._micros() // MICROS
+
+
+def _narrowed(read: Read, seen: Seen) -> Seen:
+    if read.columns is None:
+        return seen
+    wanted = (*(column.name for column in read.table.key), *read.columns)
+    return Seen({name: seen.row[name] for name in wanted}, seen.written_at)
 
 
 def _equal(one: Any, other: Any) -> bool:

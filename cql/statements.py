@@ -33,8 +33,8 @@ def shape_of(operation: Operation) -> Hashable:  # noqa: PLR0911 - one for each 
     match operation:
         case Put(table, row, at, clear, ttl):
             return (Put, id(table), *row, at is None, clear, ttl is None)
-        case Read(table, key, level, times, among):
-            return (Read, id(table), len(key), level, times, bool(among))
+        case Read(table, key, level, times, among, _, columns):
+            return (Read, id(table), len(key), level, times, bool(among), columns)
         case Change(table, key, assign, add, take, at):
             return (Change, id(table), len(key), *assign, "+", *add, "-", *take, at is None)
         case Remove(table, key, at):
@@ -82,8 +82,9 @@ def values_of(operation: Operation, unset: object) -> tuple[Any, ...]:  # noqa: 
 def selection_of(read: Read | Scan, *, collection_times: bool) -> Selection:
     """What the read selects. Times of collections can be read from Cassandra 5 on only."""
     match read:
-        case Read(table, _, _, times):
-            return Selection(table.columns, tuple(_timed(table, collection_times=collection_times)) if times else ())
+        case Read(table, _, _, times, columns=columns):
+            wanted = table.columns if columns is None else (*table.key, *map(table.column, columns))
+            return Selection(wanted, tuple(_timed(table, collection_times=collection_times)) if times else ())
         case Scan(table, columns):
             return Selection(tuple(table.column(name) for name in columns))
 

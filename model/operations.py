@@ -46,7 +46,8 @@ class Read:
 
     Or of several partitions at once: `among` then holds values for the column after `key`. This saves requests, but one
     partition without an answer fails them all; so ask for few. A `joinable` read brings few and small rows: an adapter
-    may answer several such reads by one request.
+    may answer several such reads by one request. With `columns` it brings the key and these columns only, but the times
+    of all.
     """
 
     table: Table
@@ -55,6 +56,7 @@ class Read:
     times: bool = False  # also read WRITETIMEs
     among: Key = ()
     joinable: bool = False
+    columns: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ def _group(read: Read, replica_of: Callable[[Read], Hashable], place: int) -> Ha
     if not read.joinable or read.among or read.level is Level.SERIAL:
         return place
     whole_partition = len(read.key) == len(read.table.partition)
-    return (id(read.table), read.key[:-1], read.level, read.times, whole_partition and replica_of(read))
+    return (id(read.table), read.key[:-1], read.level, read.times, read.columns, whole_partition and replica_of(read))
 
 
 def _parted(request: JoinedRead, reads: Sequence[Read], answer: Answer) -> dict[int, Answer]:

@@ -366,7 +366,8 @@ class Keyspace:
         purpose, statement = purpose_of(operation), copy.copy(prepared)
         statement.consistency_level = _level(operation)
         statement.serial_consistency_level = ConsistencyLevel.SERIAL
-        statement.fetch_size = PAGE_ROWS
+        # With pages, a node reads the partitions of an IN one after the other, each as a read of its own.
+        statement.fetch_size = None if isinstance(operation, Read) and operation.among else PAGE_ROWS
         statement.is_idempotent = purpose is not Purpose.ONCE
         statement.retry_policy = FallthroughRetryPolicy() if purpose is Purpose.ONCE else None
         adaptations = [adaptation_of(column.type) for column in statement.column_metadata]

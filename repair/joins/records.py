@@ -127,6 +127,7 @@ class Forms:
         self._conditions = family.conditions
         self._accept_torn = accept_torn
         self._place_columns = tuple(truth for _, truth in mirror.key)
+        self._place_of = packing(self._place_columns)
         for one in family.filters:
             assert {truth for _, truth in one.key} == set(self._place_columns), "a filter is keyed as its mirror is"
         self._keys = _KeysOfTruth(
@@ -151,6 +152,10 @@ class Forms:
             tuple(groups),
             tuple([tuple(row[column] or ()) for column in self._unions]),
         )
+
+    def compared(self, truth: Row) -> tuple[Packed, bytes]:
+        """Of a truth row only what `mirror` gives of the row that stands for it."""
+        return self._place_of(truth), self._truth_mark(truth)
 
     def mirror(self, row: Row) -> tuple[Packed, bytes]:
         return self._mirror_key(row), self._mirror_mark(row)

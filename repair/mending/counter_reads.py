@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import chain, islice
-from typing import Any
 
 from model.errors import MailmendError
 from model.operations import Level, Read, Scan, Seen
@@ -20,12 +19,12 @@ from model.projections.findings import RepairPolicy
 from model.projections.groups import Counts
 from model.schema.table import Key, Row
 from repair.joins.records import Forms, Packed, Record, Spill, Workshop, packing, unpacked_key
-from repair.ledger.before_images import key_text
 
 ROWS_MAX = 50_000
 """Mirror rows of one group that are held in memory; those of a larger group go through files."""
 
 _READS_AT_ONCE = 500
+_DIGEST_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,8 @@ class Tally:
         row: the group's own row, or None.
         sure: what the truth demands of each counter.
         uncertain: what torn truths, or those without content, may add.
-        settled: mirror and truth agree in each row of the group; else its counters are not touched.
+        contents: whether contents were read; else a truth without content counts as any other.
+        settled: mirror and truth were compared and agree in each row of the group; else its counters are not touched.
         digest: equal for two looks with the same truth rows and write times, and no new change between them.
     """
 
@@ -45,6 +45,7 @@ class Tally:
     uncertain: Mapping[str, int]
     settled: bool
     digest: bytes
+    contents: bool = True
 
     def same_as(self, other: "Tally") -> bool:
         """Whether nothing changed between two looks: truth rows, their versions, counters."""
@@ -57,10 +58,22 @@ class Tally:
         return {name: row.get(name) or 0 for name in self.sure}
 
     @property
+    def asks_for_contents(self) -> bool:
+        """Whether contents could change the deltas: truths without content demand less, which only matters below."""
+        return not self.contents and any(value < self.sure[name] for name, value in self.counters.items())
+
+    @property
     def deltas(self) -> dict[str, int]:
         """The least change of each counter that the truth allows; empty where all are right."""
         within = {name: _nearest(value, self.sure[name], self.uncertain[name]) for name, value in self.counters.items()}
         return {name: within[name] - value for name, value in self.counters.items() if within[name] != value}
+
+
+@dataclass(frozen=True, slots=True)
+class _Depth:
+    level: Level
+    compare: bool
+    contents: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,53 +86,84 @@ class Tallies:
     policy: RepairPolicy
     beside: Mapping[Key, tuple[Key, ...]] = field(default_factory=dict)
     _forms: Forms = field(init=False)
+    _counted: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_forms", Forms(self.family, accept_torn=self.policy.accept_torn))
+        wanted = self.counts.truth_columns.union(self.family.mirror.required)
+        counted = tuple(column.name for column in self.family.truth.regular if column.name in wanted)
+        object.__setattr__(self, "_counted", counted)
 
-    def look(self, group: Key, level: Level = Level.QUORUM) -> Tally:
-        """Look at one group: counters, then mirror, then truth; its generators before and after.
+    def first(self, group: Key, wanted: Mapping[str, int] | None = None) -> Tally:
+        """A look that compares nothing, and reads contents only where they could change the deltas.
 
-        The truth is read at `level`: SERIAL finishes what a conditional write left open, by a request for each row.
+        What a scan wanted of the counters, where it is known, mostly spares looking twice.
+        """
+        row = self._row(group)
+        below = any((row.row.get(name) or 0 if row else 0) < least for name, least in (wanted or {}).items())
+        alone = self.look(group, compare=False, contents=below or self.family.content is None)
+        return self.look(group, compare=False) if alone.asks_for_contents else alone
+
+    def look(self, group: Key, level: Level = Level.QUORUM, *, compare: bool = True, contents: bool = True) -> Tally:
+        """Look at one group: counters, then mirror, then contents, then truth; its generators before and after.
+
+        Args:
+            group: key of the counters.
+            level: of the truth; SERIAL finishes what a conditional write left open, by a request for each row.
+            compare: else only keys are read of the mirror, and of the truth what is counted and every cell's time.
+            contents: else only those of truths that the mirror may not lead to are read.
         """
         before = self._generated(group)
-        row = next(iter(self.mail.read(Read(self.counts.table, group))), None)
-        tally = self._sum(group, row, self._parts(group), level)
-        return replace(tally, digest=tally.digest + before + self._generated(group))
+        tally = self._sum(group, self._row(group), _Depth(level, compare, contents))
+        return replace(tally, digest=tally.digest + before + self._generated(group), contents=contents)
+
+    def _row(self, group: Key) -> Seen | None:
+        return next(iter(self.mail.read(Read(self.counts.table, group))), None)
 
     def _generated(self, group: Key) -> bytes:
         """The state of the group's generators. Any change that begins between two looks moves them."""
         answers = self.mail.read_all([Read(table, group) for table in self.counts.generators])
         return repr([sorted(seen.row.items(), key=str) for answer in answers for seen in _known(answer)]).encode()
 
-    def _sum(self, group: Key, row: Seen | None, parts: Iterable[Sequence[Record]], level: Level) -> Tally:
+    def _sum(self, group: Key, row: Seen | None, depth: _Depth) -> Tally:
         names = [name for name, _ in self.counts.counters]
         sure, uncertain = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
-        digest, settled = blake2b(digest_size=16), True
-        for part in parts:
+        digest, settled = 0, depth.compare
+        for part in self._parts(group, compare=depth.compare):
             mirrored = {record[1]: record[2] for record in part if len(record) > 1}
-            for truth, has_content in self._truths(group, self._leads(part), level):
+            for truth, has_content in self._truths(group, self._leads(part), depth):
                 doubtful = not has_content or not (self.policy.accept_torn or self.family.mirror.whole(truth.row))
-                settled = self._agrees(truth.row, mirrored, doubtful=doubtful) and settled
+                if depth.compare:
+                    settled = self._agrees(truth.row, mirrored, doubtful=doubtful) and settled
+                counted = uncertain if doubtful else sure
                 for name, delta in self.counts.deltas_of(truth.row).items():
-                    (uncertain if doubtful else sure)[name] += delta
-                digest.update(_mark(self.family.truth.key_of(truth.row), truth, doubtful=doubtful))
+                    counted[name] += delta
+                digest += self._mark(truth, doubtful=doubtful)
             settled = settled and not mirrored
-        return Tally(row, sure, uncertain, settled, digest.digest())
+        return Tally(row, sure, uncertain, settled, digest.to_bytes(_DIGEST_BYTES + 8))
 
     def _agrees(self, truth: Row, mirrored: dict[Packed, bytes], *, doubtful: bool) -> bool:
         """Whether the mirror agrees, or lacks a doubtful truth; removes the compared row from `mirrored`."""
-        record = self._forms.truth(truth)
-        shown = mirrored.pop(record.place, None)
-        return doubtful if shown is None else shown == record.fingerprint
+        place, fingerprint = self._forms.compared(truth)
+        shown = mirrored.pop(place, None)
+        return doubtful if shown is None else shown == fingerprint
+
+    def _mark(self, truth: Seen, *, doubtful: bool) -> int:
+        """A truth row's part of the digest: key, each cell's time (its version), and how it is counted.
+
+        The parts are added up, so the order in which rows are read does not matter.
+        """
+        key, table = truth.row, self.family.truth
+        cells = [key[column.name] for column in table.key], [truth.written_at.get(name) for name in table.names]
+        return int.from_bytes(blake2b(f"{cells} {doubtful}".encode(), digest_size=_DIGEST_BYTES).digest())
 
     def _leads(self, part: Iterable[Record]) -> list[Key]:
         packed = dict.fromkeys(record[0] for record in part if None not in record[0])
         return [unpacked_key(self.family.truth.partition, lead) for lead in packed]
 
-    def _parts(self, group: Key) -> Iterator[Sequence[Record]]:
+    def _parts(self, group: Key, *, compare: bool) -> Iterator[Sequence[Record]]:
         """The group's mirror rows and the truths that the scan saw elsewhere, grouped by truth partition."""
-        records = chain(self._mirror_records(group), self._beside_records(group))
+        records = chain(self._mirror_records(group, compare=compare), self._beside_records(group))
         first = list(islice(records, ROWS_MAX + 1))
         if len(first) <= ROWS_MAX:
             yield first
@@ -131,48 +175,51 @@ class Tallies:
             first.clear()
             yield from spill.parts()
 
-    def _mirror_records(self, group: Key) -> Iterator[Record]:
-        """The mirror's rows of a group (its partition key): truth partition, place, fingerprint."""
+    def _mirror_records(self, group: Key, *, compare: bool) -> Iterator[Record]:
+        """The mirror's rows of a group (its partition key): truth partition and, to compare, place and fingerprint."""
         mirror = self.family.mirror
         own = mirror.own_names
-        lead_of = packing(own.get(column.name, column.name) for column in self.family.truth.partition)
-        for row in self.mail.scan(Scan(mirror.table, mirror.read_columns, Level.QUORUM, under=group)):
-            yield (lead_of(row), *self._forms.mirror(row))
+        leads = [own.get(column.name, column.name) for column in self.family.truth.partition]
+        lead_of, form_of = packing(leads), self._forms.mirror if compare else _nothing
+        columns = mirror.read_columns if compare else tuple(leads)
+        for row in self.mail.scan(Scan(mirror.table, columns, Level.QUORUM, under=group)):
+            yield (lead_of(row), *form_of(row))
 
     def _beside_records(self, group: Key) -> Iterator[Record]:
         names = [column.name for column in self.family.truth.partition]
         pack = packing(names)
         return ((pack(dict(zip(names, lead, strict=True))),) for lead in self.beside.get(group, ()))
 
-    def _truths(self, group: Key, leads: Iterable[Key], level: Level) -> Iterator[tuple[Seen, bool]]:
-        """The group's truth rows, each with whether its content exists; partitions in a fixed order."""
-        waiting = iter(sorted(leads, key=key_text))
+    def _truths(self, group: Key, leads: Iterable[Key], depth: _Depth) -> Iterator[tuple[Seen, bool]]:
+        """The group's truth rows, each with whether its content exists, where that was asked."""
+        truth, waiting, beside = self.family.truth, iter(leads), set(self.beside.get(group, ()))
+        columns = None if depth.compare else self._counted
         while some := list(islice(waiting, _READS_AT_ONCE)):
-            contents = self._contents(some)
-            reads = [Read(self.family.truth, lead, level, times=True, joinable=True) for lead in some]
-            answers = self.mail.read_all(reads)
-            for answer, has_content in zip(answers, contents, strict=True):
+            lost = self._lost([lead for lead in some if depth.contents or lead in beside])
+            reads = [Read(truth, lead, depth.level, times=True, joinable=True, columns=columns) for lead in some]
+            for lead, answer in zip(some, self.mail.read_all(reads), strict=True):
+                has_content = lead not in lost
                 yield from ((seen, has_content) for seen in _known(answer) if self.counts.key_of(seen.row) == group)
 
-    def _contents(self, leads: Sequence[Key]) -> list[bool]:
+    def _lost(self, leads: Sequence[Key]) -> set[Key]:
+        """Those whose content is missing."""
         content = self.family.content
         if content is None:
-            return [True] * len(leads)
+            return set()
         keys = [content.key_of(self.family.truth.key_row(lead)) for lead in leads]
-        reads = [Read(content.table, key, joinable=True) for key in keys]
-        return [bool(_known(answer)) for answer in self.mail.read_all(reads)]
+        reads = [Read(content.table, key, joinable=True, columns=()) for key in keys]
+        answers = zip(leads, self.mail.read_all(reads), strict=True)
+        return {lead for lead, answer in answers if not _known(answer)}
+
+
+def _nothing(_: Row) -> tuple[()]:
+    return ()
 
 
 def _known(answer: Sequence[Seen] | MailmendError) -> Sequence[Seen]:
     if isinstance(answer, MailmendError):
         raise answer
     return answer
-
-
-def _mark(key: Key, truth: Seen, *, doubtful: bool) -> bytes:
-    """A truth row's part of the digest: key, each cell's time (its version), and how it is counted."""
-    times: list[tuple[str, Any]] = sorted(truth.written_at.items())
-    return f"{key_text(key)} {times} {doubtful}\n".encode()
 
 
 def _nearest(value: int, least: int, room: int) -> int:

@@ -196,7 +196,7 @@ class _Round:
         if self.breaker.open:
             return replace(visit, finding=self.breaker.left(visit.suspect))
         try:
-            first = self.tallies.look(visit.suspect.key)
+            first = self.tallies.first(visit.suspect.key, visit.suspect.wanted if self.rule is mending else None)
             settled = self.rule is mending and not first.deltas
             finding = self._carried_out(visit, first, Ruling(Verdict.AGREE)) if settled else None
             return replace(visit, first=first, finding=finding)
@@ -208,7 +208,9 @@ class _Round:
         if self.breaker.open:
             return self.breaker.left(visit.suspect)
         try:
-            second = self.tallies.look(visit.suspect.key, Level.SERIAL if self._writes else Level.QUORUM)
+            level = Level.SERIAL if self._writes else Level.QUORUM
+            key, contents = visit.suspect.key, visit.first.contents
+            second = self.tallies.look(key, level, compare=self.rule is mending, contents=contents)
             ruling = self.rule(visit.suspect, visit.first, second)
             finding = self._carried_out(visit, second, ruling)
         except MailmendError as error:

@@ -115,7 +115,8 @@ def _content_reads(look: Look) -> list[Read]:
     if content is None or not look.projection.needs_content:
         return []
     truth = look.family.truth
-    return [Read(content.table, content.key_of(truth.key_row(lead)), joinable=True) for lead in look.leads]
+    keys = [content.key_of(truth.key_row(lead)) for lead in look.leads]
+    return [Read(content.table, key, joinable=True, columns=()) for key in keys]  # whether it is there
 
 
 def _with_content(look: Look, answers: Answers) -> Look:

@@ -213,7 +213,7 @@ class _FamilyLook:
             beside = truths_beside(self.family, counts, groups, self.found.suspects())
             tallies = Tallies(self.engine.mail, self.family, counts, self.policy, beside)
             for group in groups:
-                tally = tallies.look(group)
+                tally = tallies.first(group)
                 if tally.deltas:
                     self.found.keep(Suspect(counts.name, group, Verdict.AMEND if tally.row else Verdict.PROJECT))
 

@@ -64,6 +64,17 @@ class TestRead:
         tables.write(Put(CELLS, cell(k, v="x"), at=10))
         assert [seen.written_at for seen in tables.read(Read(CELLS, (k,)))] == [{}]
 
+    @pytest.mark.parametrize(("columns", "cells"), [(("n",), {"n": None}), (("tags", "v"), {"v": "x"}), ((), {})])
+    def test_few_columns_bring_the_key_and_all_times(
+        self, tables: Tables, k: str, columns: tuple[str, ...], cells: Row
+    ) -> None:
+        """A row is there even when none of its cells is asked for."""
+        tables.write(Change(CELLS, (k, 1, D), {"v": "x"}, at=10))
+        absent = dict.fromkeys(columns)
+        for key in ((k,), (k, 1, D)):
+            seen = tables.read(Read(CELLS, key, times=True, columns=columns))
+            assert list(seen) == [Seen({**cell(k), **absent, **cells}, {"v": 10})]
+
     def test_each_cell_has_its_own_time(self, tables: Tables, k: str) -> None:
         tables.write(Put(CELLS, cell(k, v="x", n=1), at=10))
         tables.write(Change(CELLS, (k, 1, D), {"n": 2}, at=20))

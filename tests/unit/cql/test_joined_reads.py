@@ -42,7 +42,13 @@ def marks(*keys: tuple[object, ...]) -> list[Read]:
 
 KEYS = st.tuples(st.sampled_from("abcdef")) | st.tuples(st.sampled_from("abcdef"), st.integers(0, 4))
 READS = st.builds(
-    Read, st.just(MARKS), KEYS, st.sampled_from([Level.QUORUM, Level.SERIAL]), st.booleans(), joinable=st.booleans()
+    Read,
+    st.just(MARKS),
+    KEYS,
+    st.sampled_from([Level.QUORUM, Level.SERIAL]),
+    st.booleans(),
+    joinable=st.booleans(),
+    columns=st.sampled_from([None, ()]),
 )
 
 

@@ -134,9 +134,8 @@ def test_counters_that_settled_by_themselves_are_left() -> None:
 
 
 @pytest.mark.parametrize(("changes", "confirmed"), [({}, 3), ({"run": None}, 0), ({"serial": False}, 0)])
-def test_only_the_look_that_decides_a_delta_reads_the_truth_at_serial(
-    world: Counting, changes: dict[str, Any], confirmed: int
-) -> None:
+def test_only_the_look_that_decides_a_delta_reads_the_truth_at_serial(changes: dict[str, Any], confirmed: int) -> None:
+    world = three_messages(5, 3)
     levels: list[Level] = []
 
     def watch(operation: Operation, carry_out: Callable[[], Any]) -> Any:

@@ -1,12 +1,16 @@
 """One look at a mailbox's counters: as a plain sum over its truth rows would have it, and comparable with the next."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cql.memory import MemoryTables
+from cql.statements import Operation
 from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3, MESSAGES
 from model.errors import TimedOut
 from model.operations import Change, Count, Put, Read, Scan
@@ -17,6 +21,7 @@ from tests.support.clock import START, uuid_at
 from tests.support.repairing import MAILBOX, World, message, mirror_row, place, truth_row
 
 COUNTS = MESSAGES.counts[0]
+BESIDE = {(MAILBOX,): tuple((message(number),) for number in range(1, 8))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +55,20 @@ def mailbox_of(letters: list[Letter], counters: tuple[int, int] | None = None) -
 
 def look(world: World, letters: int = 7, *, accept_torn: bool = False) -> Tally:
     """A look that knows every truth, projected or not, as a scan would tell it."""
-    beside = {(MAILBOX,): tuple((message(number),) for number in range(1, letters + 1))}
+    beside = {group: leads[:letters] for group, leads in BESIDE.items()}
     return Tallies(world.mail, MESSAGES, COUNTS, world.policy(accept_torn=accept_torn), beside).look((MAILBOX,))
+
+
+def asked_of(world: World) -> list[Any]:
+    """Whatever is asked of the mail keyspace from now on."""
+    asked = list[Any]()
+
+    def noted(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        asked.append(operation)
+        return carry_out()
+
+    cast("MemoryTables", world.mail).surround = noted
+    return asked
 
 
 @given(LETTERS, st.none() | st.tuples(st.integers(0, 9), st.integers(0, 9)), st.booleans())
@@ -87,6 +104,61 @@ def test_a_large_mailbox_is_summed_from_files_as_from_memory(
 
     assert (spilled.sure, spilled.uncertain, spilled.settled) == (held.sure, held.uncertain, held.settled)
     assert spilled.same_as(again)
+
+
+@given(LETTERS, st.booleans())
+def test_a_look_that_does_not_compare_counts_the_same_from_fewer_cells(letters: list[Letter], spilled: bool) -> None:
+    world = mailbox_of(letters, (1, 1))
+    whole, asked = look(world), asked_of(world)
+    with pytest.MonkeyPatch.context() as patched:
+        if spilled:
+            patched.setattr(tallies, "ROWS_MAX", 1)
+            patched.setattr(tallies, "Spill", partial(Spill, part_bytes_max=300))
+        few = Tallies(world.mail, MESSAGES, COUNTS, world.policy(), BESIDE).look((MAILBOX,), compare=False)
+
+    assert few.same_as(whole)
+    assert (few.sure, few.uncertain, few.settled) == (whole.sure, whole.uncertain, False)
+    assert {one.table.name: one.columns for one in asked if one.table in (MESSAGE_ID, MESSAGE_V3, IMAP_UID)} == {
+        "messageidtable": ("messageid",),
+        "messagev3": (),
+        "imapuidtable": ("modseq", "flagseen", "internaldate", "bodystartoctet", "fullcontentoctets", "headercontent"),
+    }
+
+
+@given(LETTERS, st.none() | st.tuples(st.integers(0, 9), st.integers(0, 9)))
+def test_a_first_look_reads_contents_only_where_they_could_change_the_deltas(
+    letters: list[Letter], counters: tuple[int, int] | None
+) -> None:
+    world = mailbox_of(letters, counters)
+    whole, asked = look(world), asked_of(world)
+    first = Tallies(world.mail, MESSAGES, COUNTS, world.policy(), {}).first((MAILBOX,))
+    known = {one.key[0] for one in asked if one.table is IMAP_UID}
+    contents = sum(one.table is MESSAGE_V3 for one in asked)
+
+    if all(letter.projected for letter in letters):
+        assert (first.deltas, first.counters) == (whole.deltas, whole.counters)
+    assert contents == (len(known) if first.contents else 0)
+    whole_ones = [letter for letter in letters if letter.whole and letter.projected]
+    most = (len(whole_ones), sum(not letter.seen for letter in whole_ones))
+    assert first.contents == any(value < wanted for value, wanted in zip(counters or (0, 0), most, strict=True))
+
+
+@pytest.mark.parametrize(("wanted", "looks"), [({}, 2), ({"count": 2, "unseen": 2}, 1), ({"count": 1}, 2)])
+def test_what_a_scan_wanted_spares_a_second_reading(wanted: dict[str, int], looks: int) -> None:
+    world = mailbox_of([Letter(), Letter()], (1, 1))
+    asked = asked_of(world)
+    tally = Tallies(world.mail, MESSAGES, COUNTS, world.policy(), {}).first((MAILBOX,), wanted)
+
+    assert (tally.contents, tally.deltas) == (True, {"count": 1, "unseen": 1})
+    assert sum(one.table is IMAP_UID for one in asked) == 2 * looks
+
+
+def test_contents_of_truths_that_the_mirror_lacks_are_read_all_the_same() -> None:
+    """Only so is a mailbox settled whose lost message is rightly not projected."""
+    world = mailbox_of([Letter(), Letter(content=False, projected=False)], (3, 3))
+    tally = Tallies(world.mail, MESSAGES, COUNTS, world.policy(), BESIDE).look((MAILBOX,), contents=False)
+
+    assert (tally.settled, tally.deltas) == (True, {"count": -1, "unseen": -1})
 
 
 @given(LETTERS)
