@@ -7,15 +7,16 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 DRIVER ?= cassandra
+SPARK  ?= spark
 VENV   ?= .venv
 UV     := .uv/bin/uv
 RUN    := $(VENV)/bin
-# Which driver and which Python the environment holds; installing another one takes the place of the one before.
-STAMP  := $(VENV)/.installed-$(DRIVER)-$(shell $(PYTHON) -c 'import platform; print(platform.python_version())')
+# Which driver, Spark and Python the environment holds; installing another one takes the place of the one before.
+STAMP  := $(VENV)/.installed-$(DRIVER)-$(patsubst %,%-,$(filter-out spark,$(SPARK)))$(shell $(PYTHON) -c 'import platform; print(platform.python_version())')
 
 TESTS = $(if $(ARGS),$(RUN)/pytest $(1) $(ARGS),$(RUN)/python -m tests.lanes $(1))
 
-.PHONY: help demo test test-all check verify mutate bench format zip clean
+.PHONY: help demo test test-all environment check verify mutate bench format zip clean
 
 help: ## Say what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -25,7 +26,7 @@ $(UV):
 	.uv/bin/pip install --quiet --disable-pip-version-check 'uv>=0.13,<0.14'
 
 $(STAMP): pyproject.toml uv.lock | $(UV)
-	UV_PROJECT_ENVIRONMENT=$(VENV) $(UV) sync --quiet --locked --python $(PYTHON) --extra $(DRIVER) --extra spark --extra queue
+	UV_PROJECT_ENVIRONMENT=$(VENV) $(UV) sync --quiet --locked --python $(PYTHON) --extra $(DRIVER) --extra $(SPARK) --extra queue
 	@rm -f $(VENV)/.installed-* && touch $@
 
 demo: $(STAMP) ## Write mail, break it, find it, mend it, prove it, undo and redo it
@@ -34,8 +35,12 @@ demo: $(STAMP) ## Write mail, break it, find it, mend it, prove it, undo and red
 test: check ## Check, then every claim, in three lanes (on a real Cassandra, Spark, RabbitMQ and S3)
 	$(call TESTS)
 
-test-all: check ## The same with whole matrices, long runs and more examples: before a release
+test-all: check ## The same, whole: long runs, more examples, then with ScyllaDB's driver and with Spark 4: before a release
+	$(if $(ARGS),,@$(MAKE) --no-print-directory DRIVER=scylla VENV=$(VENV)-scylla environment)
+	$(if $(ARGS),,@$(MAKE) --no-print-directory SPARK=spark4 VENV=$(VENV)-spark4 environment)
 	$(call TESTS,--all)
+
+environment: $(STAMP)
 
 check: $(STAMP) verify ## Lint, types, layers and doors; seconds
 	$(RUN)/ruff format --check
@@ -67,4 +72,4 @@ format: $(STAMP) ## Put the source into its one form
 	$(RUN)/ruff format
 
 clean: ## Remove what was built
-	rm -rf $(VENV) .uv dist build bench-results .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-scylla $(VENV)-spark4 .uv dist build bench-results .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

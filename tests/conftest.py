@@ -1,6 +1,8 @@
 """The servers that tests share: started when the first test asks, ended with the session."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from importlib.metadata import distributions
+from platform import python_version
 
 import pytest
 
@@ -8,7 +10,7 @@ from admin.local import ClusterRequest
 from tests.support.brokers import Broker, one_rabbitmq
 from tests.support.guarded import GuardedNode, guarded_node
 from tests.support.object_stores import S3, one_s3
-from tests.support.servers import CassandraServer, ThreeNodes, local_node, one_node, three_local_nodes
+from tests.support.servers import CassandraServer, ThreeNodes, demanded, local_node, one_node, three_local_nodes
 from tests.support.spark import spark
 from tests.support.thorough import ALL, LEFT_TO_ALL, SEED, configure, left_out, seeds_of
 
@@ -18,6 +20,7 @@ _NEEDS = {
     "cassandra": {"cassandra", "cassandra41", "guarded", "three_nodes", "throwaway"},
     "broker": {"rabbitmq"},
     "object_store": {"s3"},
+    "spark": {"spark", "standalone"},
 }
 """Every marker of a server, and the fixtures that start one."""
 
@@ -34,6 +37,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Before Hypothesis reads its options."""
     configure(config)
+
+
+def pytest_report_header() -> str:
+    """What this lane has: the driver that is imported, Spark, Python."""
+    names = ("cassandra-driver", "scylla-driver", "pyspark")
+    parts = {one.name.lower(): one.version for name in names for one in distributions(name=name)}
+    return ", ".join((*(f"{name} {parts[name]}" for name in names if name in parts), f"Python {python_version()}"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Where every part must be there, a test that would be skipped for want of one fails."""
+    return demanded((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """So does a file."""
+    return demanded((yield))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
