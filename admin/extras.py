@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any, Final
 
-from model.errors import WrongUse
+from model.errors import MissingExtra
 
 EXTRAS: Final = {
     "cassandra": "cassandra",
@@ -40,8 +40,8 @@ def library_of(error: ModuleNotFoundError) -> str:
     return (error.name or "").split(".")[0]
 
 
-def missing_extra(library: str) -> WrongUse:
-    return WrongUse(
+def missing_extra(library: str) -> MissingExtra:
+    return MissingExtra(
         f"this needs the Python package {library!r}, which is not installed",
         mend=f"Install it with: pip install 'mailmend[{EXTRAS[library]}]'",
     )

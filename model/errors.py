@@ -56,6 +56,10 @@ class WrongUse(MailmendError):
     exit_code = ExitCode.WRONG_USE
 
 
+class MissingExtra(WrongUse):
+    """A Python package that comes with an extra is not installed."""
+
+
 class BadSettings(WrongUse):
     """A settings file, cqlshrc or environment variable that cannot be read."""
 

@@ -103,7 +103,7 @@ def findings_of(place: Workplace, batches: Iterable[pa.RecordBatch]) -> Iterator
 
 def _fixer(place: Workplace) -> Fixer:
     clock = SystemClock()
-    cluster = _cluster(place.contact)
+    cluster = open_here(place.contact)
     pace = Pace(share(place.policy.rows_per_second, place.workers), clock)
     tables = pace.over(cluster.keyspace(place.ledger)) if place.ledger else MemoryTables(clock.micros)
     journal = Ledger(tables, clock, place.keep)
@@ -112,7 +112,8 @@ def _fixer(place: Workplace) -> Fixer:
     return Fixer(mail, journal, clock, place.families, place.policy, breaker)
 
 
-def _cluster(contact: Contact) -> CassandraCluster:
+def open_here(contact: Contact) -> CassandraCluster:
+    """The cluster as this worker process has it open."""
     if contact not in _clusters:
         _clusters[contact] = connect(contact)
     return _clusters[contact]

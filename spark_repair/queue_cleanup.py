@@ -1,34 +1,49 @@
 """One scan of the tables of all queues by Spark: rows and marks joined by mail; counts, and marks when asked for.
 
 Implements `mailqueue.maintenance.cleanup_scan.QueueScanner`; which partition is over is decided from the counts, by the
-same rule for every scanner. What the driver holds is one line for each partition, never one for a mail.
+same rule for every scanner. What the driver holds is one line for each partition, never one for a mail. Marks are
+removed by the executors, each over its own session.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from uuid import UUID
 
+import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from cql.driver.contact import Contact
-from mailqueue.maintenance.cleanup_scan import MARK_COLUMNS, ROW_COLUMNS, Mark
+from mailqueue.maintenance.cleanup_scan import (
+    MARK_COLUMNS,
+    ROW_COLUMNS,
+    Mark,
+    MarksGone,
+    MarksWanted,
+    batches,
+    goes,
+    removed,
+)
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
 from model.ids import EnqueueId, QueueName
 from model.operations import Level
 from model.ports import Progress
 from model.queue.cleanup import QueuePartition, RowCounts
-from model.queue.slices import EPOCH
-from spark_repair.connector import Source
+from repair.clock import SystemClock
+from repair.mending.limits import Pace, share
+from spark_repair.connector import Source, tasks_at_once
 from spark_repair.failures import translated
+from spark_repair.fixing import open_here
 from spark_repair.interruption import end_session, is_over
 from spark_repair.message_inconsistencies import rows_read, watched
 
 _QUEUE, _MAIL, _PLACES, _MARKED = "queuename", "enqueueid", "places", "marked"
 _SLICE, _BUCKET = "slice", "bucket"
+_GONE = "queue string, gone long, failed long, error string"
+_GONE_SCHEMA = pa.schema([("queue", pa.string()), ("gone", pa.int64()), ("failed", pa.int64()), ("error", pa.string())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +79,67 @@ class SparkQueueScan:
     marks: Mapping[QueueName, int]
     orphan_marks: Mapping[QueueName, int]
 
-    def marks_without(self, standing: Collection[QueuePartition]) -> Iterator[Mark]:
-        places = sf.array(*(_place(sf.lit(_millis(one)), sf.lit(one.bucket)) for one in standing))
-        needed = sf.arrays_overlap(_PLACES, places) if standing else sf.lit(False)  # noqa: FBT003 - a literal of SQL
+    def marks_without_rows(self, wanted: MarksWanted) -> Mapping[QueueName, int]:
+        return {queue: gone.marks for queue, gone in self._visited(wanted, None).items()}
+
+    def remove_marks(self, wanted: MarksWanted, progress: Progress) -> Mapping[QueueName, MarksGone]:
+        scanner = self.scanner
+        pace = share(scanner.rows_per_second, tasks_at_once(scanner.session))
+        gone = self._visited(wanted, _Remover(scanner.contact, scanner.keyspace, wanted.as_of, pace))
+        progress.advance(sum(one.marks + one.failed for one in gone.values()))
+        return gone
+
+    def _visited(self, wanted: MarksWanted, remover: "_Remover | None") -> Mapping[QueueName, MarksGone]:
+        def visit(some: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            yield _visited(some, wanted, remover)
+
+        gone: defaultdict[QueueName, MarksGone] = defaultdict(MarksGone)
         with translated(self.scanner.contact, self.scanner.keyspace):
-            for queue, one in self.mails.where(sf.col(_MARKED) & ~needed).select(_QUEUE, _MAIL).toLocalIterator():
-                yield QueueName(queue), EnqueueId(UUID(one))
+            marks = self.mails.where(sf.col(_MARKED)).select(_QUEUE, _MAIL, _PLACES)
+            for queue, number, failed, error in marks.mapInArrow(visit, _GONE).collect():
+                gone[QueueName(queue)].add(MarksGone(number, failed, error))
+        return gone
 
     def close(self) -> None:
         if not is_over(self.scanner.session):
             self.mails.unpersist()
+
+
+@dataclass(frozen=True, slots=True)
+class _Remover:
+    """Removes marks where it is called; plain data until then."""
+
+    contact: Contact
+    keyspace: str
+    as_of: int
+    rows_per_second: float | None
+
+    def remove(self, marks: Iterator[Mark]) -> Iterator[dict[QueueName, MarksGone]]:
+        clock = SystemClock()
+        tables = Pace(self.rows_per_second, clock).over(open_here(self.contact).keyspace(self.keyspace))
+        for some in batches(marks):
+            yield removed(some, self.as_of, tables, clock)
+
+
+def _visited(some: Iterable[pa.RecordBatch], wanted: MarksWanted, remover: _Remover | None) -> pa.RecordBatch:
+    """How many marks of each queue go, of one task; with a remover they are gone then."""
+    marks = (
+        (QueueName(row[_QUEUE]), EnqueueId(UUID(row[_MAIL])))
+        for batch in some
+        for row in batch.to_pylist()
+        if goes(wanted, row[_QUEUE], ((place[_SLICE], place[_BUCKET]) for place in row[_PLACES]))
+    )
+    gone: defaultdict[QueueName, MarksGone] = defaultdict(MarksGone)
+    if remover is None:
+        gone.update({queue: MarksGone(number) for queue, number in Counter(queue for queue, _ in marks).items()})
+    else:
+        for part in remover.remove(marks):
+            for queue, one in part.items():
+                gone[queue].add(one)
+    rows = [
+        {"queue": queue, "gone": one.marks, "failed": one.failed, "error": one.error} for queue, one in gone.items()
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=_GONE_SCHEMA)
 
 
 def _by_mail(rows: DataFrame, marks: DataFrame) -> DataFrame:
@@ -99,14 +165,8 @@ def _counted(
     orphan = sf.when(sf.size(_PLACES) == 0, one).otherwise(0)
     by_queue = mails.groupBy(_QUEUE).agg(sf.sum(one), sf.sum(orphan)).collect()
     partitions = {
-        QueuePartition(QueueName(queue), EPOCH + timedelta(milliseconds=place[_SLICE]), place[_BUCKET]): RowCounts(
-            *counts
-        )
+        QueuePartition.at_millis(queue, place[_SLICE], place[_BUCKET]): RowCounts(*counts)
         for queue, place, *counts in by_partition
     }
     marks = {QueueName(queue): found for queue, found, _ in by_queue}
     return partitions, marks, {QueueName(queue): orphans for queue, _, orphans in by_queue}
-
-
-def _millis(partition: QueuePartition) -> int:
-    return (partition.slice_start - EPOCH) // timedelta(milliseconds=1)

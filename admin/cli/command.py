@@ -63,7 +63,7 @@ class Command:
     Attributes:
         about: split into paragraphs by empty lines.
         item: what makes JSON of each item that the service gives to the caller: a line on stdout.
-        alone: options beside which others say nothing; those are refused where they are typed.
+        alone: options (or `argument=value`) beside which others say nothing; those are refused where they are typed.
     """
 
     name: str
@@ -211,10 +211,12 @@ def run(command: Command, values: Values) -> int:
 
 def _refuse_beside(command: Command, values: Values, context: click.Context) -> None:
     """Refuse typed options that would have no effect; the settings file may hold them."""
-    for option, others in command.alone.items():
-        for name in others if values[option] else ():
+    for given, others in command.alone.items():
+        option, _, value = given.partition("=")
+        for name in others if (values[option] == value if value else values[option]) else ():
             if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-                raise WrongUse(f"{_typed(name)} says nothing beside {_typed(option)}", mend="Leave one of them out.")
+                beside = value or _typed(option)
+                raise WrongUse(f"{_typed(name)} says nothing beside {beside}", mend="Leave one of them out.")
 
 
 def _typed(name: str) -> str:

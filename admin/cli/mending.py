@@ -9,10 +9,11 @@ from admin.cli.command import JSON, Command, CommandGroup
 from admin.cli.completion import completed_runs
 from admin.cli.kinds import DELAY, KEEP, SPARK_SETTING, VERDICT_NAMES, VERDICTS, Duration, duration_text
 from admin.cli.options import CONNECTION, FINDINGS, REPORT, flag, option
-from admin.cli.queue_options import AGE_MAX, queue_settings, unless
+from admin.cli.queue_options import AGE_MAX, CHECKED_BLOBS, queue_settings, unless
 from admin.nodetool import NODETOOL
 from model.catalog.ledger import KEEP as KEEP_DEFAULT
 from model.operations import Level
+from model.projections.verdicts import QUEUE_VERDICTS
 from model.queue.cleanup import MarksRule
 from repair.clock import MARGIN_SECONDS, SKEW_SECONDS
 
@@ -85,12 +86,12 @@ _REPAIR_EXITS: Final = (
 CHECK: Final = Command(
     name="check",
     summary="Find drift, without writing anything.",
-    about="""WHAT is `messages` (the tables that follow from the source of truth, imapUidTable), `all` (the paths of
-    mailboxes too; the default), or `queues` (rows and marks of all mail queues: what `repair queues` would clean).
-    Every table is read once. What looks wrong is looked at again after the delay; only what is still wrong is
-    drift.""",
-    service="admin.services.queue.cleanup:check",
-    present="admin.present.queue_cleanup:check_document",
+    about="""WHAT is `messages` (the tables that follow from the source of truth, imapUidTable), `queues` (rows, marks,
+    starts and counts of all mail queues), or `all` (the default): both, where the keyspace has queues, and the paths
+    of mailboxes. Every table is read once. What looks wrong is looked at again after the delay; only what is still
+    wrong is drift. Whether mails that wait have their blobs is looked at where --blobs names their store.""",
+    service="admin.services.checking:check",
+    present="admin.present.mending:document_of",
     options=(
         click.Argument(["what"], type=click.Choice(["messages", "queues", "all"]), default="all"),
         *_TIMING,
@@ -98,12 +99,13 @@ CHECK: Final = Command(
         flag("--no-recheck", "Report raw suspects, without waiting and looking again."),
         *_SCANNING,
     ),
-    shared=(CONNECTION,),
+    shared=(CHECKED_BLOBS, CONNECTION),
     output=_RESULTS,
+    alone={"what=queues": ("torn", "without", "no_writers")},
     examples="""
-        mailmend check                                     every denormalised table of the keyspace
+        mailmend check                                     every denormalised table of the keyspace, and its queues
         mailmend check messages --engine local             without Spark
-        mailmend check queues                              what the sweep of the queues has left
+        mailmend check queues                              what sweeps have left, and what is wrong with queues
         mailmend check --report drift.html --findings drift.jsonl
         mailmend check --no-recheck --json | jq .findings  raw suspects, at once""",
     exits="0 no drift (leaks are reported and do not count), 1 confirmed drift, 2 wrong use, 3 some suspects could not "
@@ -208,14 +210,19 @@ _REPAIR_LAGS: Final = Command(
     exits=_REPAIR_EXITS,
 )
 
+_QUEUE_VERDICTS: Final = "\b\n    " + "\n    ".join(
+    f"{verdict.value:<17} {one.meaning}" for verdict, one in QUEUE_VERDICTS.items()
+)
 _REPAIR_QUEUES: Final = Command(
     name="queues",
     summary="Remove what the sweep of the mail queues has left.",
-    about="""Of every queue of the keyspace: rows of finished mails in slices that nobody browses, also before the
-    content start, where no sweep looks; their blobs; starts that could move on. Both tables are read whole, twice, the
-    delay apart; a partition goes only if it was finished both times, and nothing goes that was written after the first
-    look began. James, workers and sweeps may run meanwhile. Mails that wait are never touched. Removed rows do not
-    come back: begin with --dry-run.
+    about=f"""Of every queue of the keyspace: rows of finished mails in slices that nobody browses, also before the
+    content start, where no sweep looks; their blobs; starts that could move on; counts that are wrong. Both tables are
+    read whole, twice, the delay apart; a partition goes only if it was finished both times, and nothing goes that was
+    written after the first look began. James, workers and sweeps may run meanwhile. Mails that wait are never touched.
+    Removed rows do not come back: begin with --dry-run.
+
+    {_QUEUE_VERDICTS}
 
     Marks hide what the broker may still deliver. Where they have no time to live (tables that James made) they stay,
     unless --marks says what proves that no delivery needs them: `empty`, the broker holds no message of the queue at
@@ -226,7 +233,7 @@ _REPAIR_QUEUES: Final = Command(
     anything is done: bytes, and seconds by one SSTable that is rewritten. Interrupted, the node at work goes on:
     nodetool stop GARBAGE_COLLECT.""",
     service="admin.services.queue.cleanup:repair_queues",
-    present="admin.present.queue_cleanup:cleanup_document",
+    present="admin.present.mending:document_of",
     options=(
         *_TIMING,
         flag("--dry-run", "Look twice, say what would be removed, write nothing."),
@@ -253,9 +260,11 @@ _REPAIR_QUEUES: Final = Command(
         queue_settings(
             broker=lambda given: given["marks"] == MarksRule.EMPTY.value,
             blobs=unless("dry_run", "no_blobs"),
+            blobs_if_named=unless("no_blobs"),
             named=False,
         ),
     ),
+    output=_RESULTS,
     examples="""
         mailmend repair queues --dry-run                      what would be removed
         mailmend repair queues

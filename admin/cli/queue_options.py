@@ -161,6 +161,7 @@ def queue_settings(
     *,
     broker: Needs | None = None,
     blobs: Needs | None = None,
+    blobs_if_named: Needs | None = None,
     named: bool = True,
     check: Callable[[Values, click.Context], None] | None = None,
 ) -> Shared:
@@ -169,6 +170,7 @@ def queue_settings(
     Args:
         broker: when it talks to the broker; None: never, and it has no options for it.
         blobs: when it reads or writes contents; None likewise.
+        blobs_if_named: when it does, too, but only where a store is known.
         named: whether it is about one queue.
         check: refuses options that contradict each other.
     """
@@ -178,15 +180,35 @@ def queue_settings(
         if check:
             check(others, context)
         connection = CONNECTION.build(own, others, context)
-        local = local_for(connection)
+        local, store = local_for(connection), None
+        if blobs and blobs(others):
+            store = blobs_of(own, context, local)
+        elif blobs_if_named and blobs_if_named(others):
+            store = blobs_of(own, context, local) if own["blobs"] else None
         return QueueSettings(
             connection,
             _queue_named(own, others, context) if named else QueueName(QUEUE_DEFAULT),
             broker_of(own, context, local) if broker and broker(others) else None,
-            blobs_of(own, context, local) if blobs and blobs(others) else None,
+            store,
         )
 
     return Shared("settings", {**groups, **CONNECTION.groups}, build)
+
+
+def _checked_blobs(own: Values, others: Values, context: click.Context) -> BlobsSettings | None:
+    """None where the settings beside the command line do not suffice: then it is said that blobs were not looked at."""
+    if own["blobs"] is None or others["what"] == "messages":
+        return None
+    try:
+        return blobs_of(own, context, lambda _name: None)
+    except BadSettings:
+        if context.get_parameter_source("blobs") is ParameterSource.COMMANDLINE:
+            raise
+        return None
+
+
+CHECKED_BLOBS: Final = Shared("blobs", {"Blobs": _BLOBS}, _checked_blobs)
+"""Where the contents of mails in queues are, if that is known."""
 
 
 def _message_blobs(own: Values, _: Values, context: click.Context) -> BlobsSettings | None:

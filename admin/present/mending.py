@@ -8,18 +8,20 @@ from pathlib import Path
 from typing import Any, Final
 
 from admin.present.document import Document, Grid, Part, Styled
-from admin.present.values import plain, shown
+from admin.present.queue_cleanup import about_queues, queue_lines, queues_grid, queues_json
+from admin.present.values import NOTHING_WRITTEN, counts_json, plain, shown
 from admin.services.examples import EXAMPLES_MAX, Example
 from admin.services.mending import MendingResult
 from admin.services.runs import RunResult, RunsResult
 from admin.whole_files import named_when_refused, whole_file
 from cql.rows import encode
 from model.catalog.mail import FAMILIES
+from model.catalog.mail_queue import QUEUE_TABLES
 from model.errors import ExitCode
 from model.operations import Seen
 from model.projections.findings import Finding
 from model.projections.reasons import Why
-from model.projections.verdicts import DETECTED, MENDABLE, Verdict
+from model.projections.verdicts import DETECTED, HARMLESS, MENDABLE, QUEUE_VERDICTS, Verdict
 from model.schema.table import Key, Row, Table
 from repair.ledger.runs import Run
 from repair.mending.runner import RepairResult
@@ -37,22 +39,25 @@ MEANINGS: Mapping[Verdict, str] = {
     Verdict.AHEAD: "written by a clock that runs ahead: left until time has passed it",
     Verdict.FIXED: "mended, and read back so",
     Verdict.HIDDEN: "mended, but a later tombstone hides it: journalled",
+    **{verdict: one.meaning for verdict, one in QUEUE_VERDICTS.items()},
 }
 """Every verdict in a few words."""
 
 STYLES: Mapping[Verdict, str] = {
     **dict.fromkeys((Verdict.AGREE, Verdict.FIXED), "green"),
     **dict.fromkeys((Verdict.PROJECT, Verdict.AMEND, Verdict.WITHDRAW, Verdict.MOVED, Verdict.AHEAD), "yellow"),
-    Verdict.LEAK: "dim",
     **dict.fromkeys((Verdict.CLASH, Verdict.LOST_CONTENT, Verdict.TORN, Verdict.HIDDEN), "red"),
+    **dict.fromkeys(QUEUE_VERDICTS, "yellow"),
+    **dict.fromkeys((Verdict.STRANDED, Verdict.OVERSTAYED, Verdict.BLOBS_GONE), "red"),
+    **dict.fromkeys(HARMLESS, "dim"),
 }
 
 
 def document_of(result: MendingResult) -> Document:
     summary = result.summary
     return Document(
-        json=summary_json(summary),
-        body=tuple(_body(summary, result.examples, result.options)),
+        json=summary_json(summary) | queues_json(result),
+        body=tuple(_body(result)),
         exit=ExitCode(summary.exit),
         remarks=(summary.unseen,) if summary.unseen else (),
         title=f"{summary.command} of keyspace {summary.keyspace}",
@@ -71,31 +76,30 @@ def summary_json(summary: RepairResult) -> dict[str, Any]:
     }
 
 
-def counts_json(counts: Mapping[Verdict, int]) -> dict[str, int]:
-    """Counts by verdict name, without zeros, in the order of the verdicts."""
-    return {verdict.value: counts[verdict] for verdict in Verdict if counts.get(verdict)}
-
-
-def _body(summary: RepairResult, examples: Sequence[Example], options: str) -> Iterator[Part]:
+def _body(result: MendingResult) -> Iterator[Part]:
+    summary = result.summary
     if summary.missing_columns or summary.missing_tables:
         rows = [(table, "all of it", _NOT_LOOKED_AT) for table in summary.missing_tables]
         rows += [(one.table, one.column, _NOT_COMPARED) for one in summary.missing_columns]
         yield Grid(f"Missing in {summary.keyspace}", ("table", "column", "meaning"), rows)
     if summary.findings:
         yield _findings(summary)
+    if result.queues:
+        yield queues_grid(result.queues, removed=summary.run is not None)
     if summary.run:
         yield _mended(summary)
     if stays := _left_and_why(summary):
         yield Grid("Left, and why", ("verdict", "rows", "why"), stays)
-    yield from example_lines(examples)
-    yield from closing_lines(summary, options)
+    yield from queue_lines(result)
+    yield from example_lines(result.examples)
+    yield from closing_lines(summary, result.options)
 
 
 def _findings(summary: RepairResult) -> Grid:
     rows = [
         (name, Styled(verdict.value, STYLES[verdict]), f"{counts[verdict]:,}", MEANINGS[verdict])
         for name, counts in sorted(summary.findings.items())
-        for verdict in (*DETECTED, Verdict.MOVED, Verdict.AHEAD)
+        for verdict in (*DETECTED, Verdict.MOVED, Verdict.AHEAD, *QUEUE_VERDICTS)
         if counts.get(verdict)
     ]
     return Grid(f"Findings in {summary.keyspace}", ("projection", "verdict", "count", "meaning"), rows)
@@ -166,6 +170,9 @@ def next_lines(summary: RepairResult, options: str = "") -> list[str]:
     asked = keyspace + (f" {options}" if options else "")
     if summary.command.startswith("check"):
         lines = _after_check(summary, keyspace, asked)
+    elif summary.command == "repair queues":
+        nothing = [] if summary.run else [NOTHING_WRITTEN]
+        return nothing + about_queues(summary.left, keyspace, again=not summary.run) or ["No drift is left."]
     elif summary.command == "undo":
         lines = [] if summary.run else [f"Nothing was written. {summary.due.total():,} would be put back."]
     else:
@@ -185,11 +192,12 @@ _NOT_LOOKED_AT: Final = "the keyspace lacks it: what follows from the source of 
 def _after_check(summary: RepairResult, keyspace: str, asked: str) -> list[str]:
     if summary.missing_columns or summary.missing_tables:
         return [f"Next: mailmend schema verify{keyspace} (it names the statement that adds what is missing)"]
-    found = _found(summary)
+    found, lines = _found(summary), list[str]()
     if any(found[verdict] for verdict in MENDABLE):
-        return [f"Next: mailmend repair messages{asked} --dry-run"]
-    drift = any(found[verdict] for verdict in DETECTED if verdict is not Verdict.LEAK)
-    return [] if drift or summary.failed or summary.untried else ["No drift."]
+        lines.append(f"Next: mailmend repair messages{asked} --dry-run")
+    lines += about_queues(found, keyspace, again=True)
+    drift = any(number for verdict, number in found.items() if verdict not in HARMLESS)
+    return lines if lines or drift or summary.failed or summary.untried else ["No drift."]
 
 
 def _after_repair(summary: RepairResult, again: str) -> list[str]:
@@ -270,7 +278,10 @@ def _text(value: Any) -> str:
     return ", ".join(map(_text, value)) if isinstance(value, list) else str(value)
 
 
-_TABLES: Mapping[str, Table] = {p.name: p.table for family in FAMILIES for p in family.projections}
+_TABLES: Mapping[str, Table] = {
+    **{p.name: p.table for family in FAMILIES for p in family.projections},
+    **{table.spelling: table for table in QUEUE_TABLES},
+}
 
 
 @contextmanager

@@ -1,51 +1,31 @@
-"""What a cleanup of all queues found and did, as a document."""
+"""What was found of all mail queues and done about it: the parts of a document beside those of messages."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from admin.present import mending
-from admin.present.document import Document, Grid, Part
-from admin.present.values import NOTHING_WRITTEN, plain, shown
+from admin.present.document import Grid
+from admin.present.values import counts_json, plain, shown
 from admin.services.mending import MendingResult
-from admin.services.queue.cleanup import CleanupResult, summary_of
-from admin.services.queue.garbage_collection import CollectedNode, GarbageCollection
-from mailqueue.maintenance.cleanup import CleanedQueue
 from model.advice.queue_settings import MIB
-from model.queue.cleanup import QueueDrift
+from model.projections.verdicts import HARMLESS, QUEUE_VERDICTS, Verdict
 
-MEANINGS: Mapping[QueueDrift, str] = {
-    QueueDrift.OVER: "rows of finished mails in slices that nobody browses",
-    QueueDrift.STRANDED: "mails that wait before the browse start: no listing shows them",
-    QueueDrift.ORPHAN_MARK: "marks without a row, which never expire (does not fail a check)",
-    QueueDrift.START_BEHIND: "the browse start may move on: every listing reads what is finished",
-    QueueDrift.START_MOVED_BACK: "somebody put the browse start back",
-    QueueDrift.NO_BROWSE_START: "rows, and no browse start: listings show none of them",
-    QueueDrift.NO_CONTENT_START: "no content start: nothing says up to where it was cleaned",
-}
+if TYPE_CHECKING:  # their libraries come with an extra of their own
+    from admin.services.queue.garbage_collection import CollectedNode, GarbageCollection
+    from mailqueue.maintenance.cleanup_writes import CleanedQueue
 
 
-def check_document(result: MendingResult | CleanupResult) -> Document:
-    return cleanup_document(result) if isinstance(result, CleanupResult) else mending.document_of(result)
-
-
-def cleanup_document(result: CleanupResult) -> Document:
-    json = {
-        "keyspace": result.keyspace,
-        "run": plain(result.run),
-        **summary_of(result),
-        "findings": {one.queue: plain(one.found) for one in result.queues if one.found},
-        "queues": [_queue_json(one) for one in result.queues],
+def queues_json(result: MendingResult) -> dict[str, Any]:
+    return {
+        "queues": None if result.queues is None else list(map(_queue_json, result.queues)),
         "garbagecollect": _garbage_json(result.garbage) if result.garbage else None,
-        "seconds": round(result.seconds, 3),
-        "exit": int(result.exit),
     }
-    return Document(json, tuple(_body(result)), result.exit)
 
 
-def _queue_json(one: CleanedQueue) -> dict[str, Any]:
+def _queue_json(one: "CleanedQueue") -> dict[str, Any]:
     scanned = one.judged.scanned
     return {
         "queue": one.queue,
+        "findings": counts_json(one.found),
         "rows": scanned.rows,
         "waiting": scanned.waiting,
         "marks": scanned.marks,
@@ -57,12 +37,13 @@ def _queue_json(one: CleanedQueue) -> dict[str, Any]:
         "removed_rows": one.rows,
         "removed_blobs": one.blobs,
         "removed_marks": one.marks,
+        "marks_due": one.marks_due,
         "marks_stay": one.marks_stay,
-        "failed": list(one.failed),
+        "failed": [found.error for found in one.findings.values() if found.error],
     }
 
 
-def _garbage_json(garbage: GarbageCollection) -> dict[str, Any]:
+def _garbage_json(garbage: "GarbageCollection") -> dict[str, Any]:
     return {
         "seconds_about": plain(garbage.seconds_about),
         "nodes": [
@@ -81,37 +62,25 @@ def _garbage_json(garbage: GarbageCollection) -> dict[str, Any]:
     }
 
 
-def _body(result: CleanupResult) -> Iterator[Part]:
-    rows = [
-        (one.queue, kind.value, f"{number:,}", MEANINGS[kind])
-        for one in result.queues
-        for kind, number in one.found.items()
-    ]
-    if rows:
-        yield Grid(f"Findings in the queues of {result.keyspace}", ("queue", "finding", "count", "meaning"), rows)
-    if result.run is None:
-        yield NOTHING_WRITTEN
-    for one in result.queues:
-        yield _line(one, wrote=result.run is not None)
+def queues_grid(queues: "Sequence[CleanedQueue]", *, removed: bool) -> Grid:
+    columns = ["queue", "begins at", "waiting", "finished", "marks"]
+    rows = []
+    for one in queues:
+        scanned, begins = one.judged.scanned, one.judged.browse_start
+        numbers = [scanned.waiting, scanned.rows - scanned.waiting, scanned.marks]
+        numbers += [one.rows, one.blobs, one.marks] if removed else []
+        rows.append((one.queue, shown(begins) if begins else "nowhere", *(f"{number:,}" for number in numbers)))
+    return Grid("Queues", (*columns, *(("rows gone", "blobs gone", "marks gone") if removed else ())), rows)
+
+
+def queue_lines(result: MendingResult) -> Iterator[str]:
+    for one in result.queues or ():
         if one.marks_stay:
             yield f"The {one.judged.scanned.marks:,} marks of {one.queue} never expire, and stay: {one.marks_stay}."
-        yield from one.failed
     yield from map(_collected, result.garbage.nodes if result.garbage else ())
-    yield from _next(result)
 
 
-def _line(one: CleanedQueue, *, wrote: bool) -> str:
-    scanned = one.judged.scanned
-    begins = f"begins at {shown(one.judged.browse_start)}" if one.judged.browse_start else "has no beginning"
-    holds = (
-        f"{one.queue} {begins}: {scanned.waiting:,} mails wait, {scanned.rows - scanned.waiting:,} rows are finished"
-    )
-    if not wrote:
-        return f"{holds}, {scanned.marks:,} marks."
-    return f"{holds}. Removed {one.rows:,} rows, {one.blobs:,} blobs, {one.marks:,} marks."
-
-
-def _collected(one: CollectedNode) -> str:
+def _collected(one: "CollectedNode") -> str:
     before = f"{one.node}: rows and marks take {one.before.bytes / MIB:,.1f} MiB in {one.before.sstables:,} SSTables"
     if one.failed:
         return f"{before}, whose garbage was not collected: {one.failed}"
@@ -120,12 +89,7 @@ def _collected(one: CollectedNode) -> str:
     return f"{before} before, {one.after.bytes / MIB:,.1f} MiB after garbage collection, in {one.seconds:,.1f} s."
 
 
-def _next(result: CleanupResult) -> Iterator[str]:
-    keyspace = f" --keyspace {result.keyspace}"
-    found = {kind for one in result.queues for kind in one.found}
-    if QueueDrift.STRANDED in found:
-        yield f"Next: mailmend queue sweep QUEUE{keyspace} (it puts mails back where listings show them)"
-    if result.run is None and found - {QueueDrift.STRANDED, QueueDrift.NO_BROWSE_START}:
-        yield f"Next: mailmend repair queues{keyspace}"
-    if not found:
-        yield "No drift."
+def about_queues(found: Mapping[Verdict, int], keyspace: str, *, again: bool) -> list[str]:
+    """The commands that mend what was found in queues; `again`: also those that this one is a dry run of."""
+    names = (one.mended for verdict, one in QUEUE_VERDICTS.items() if found.get(verdict) and verdict not in HARMLESS)
+    return [f"Next: mailmend {name}{keyspace}" for name in dict.fromkeys(names) if again or name != "repair queues"]

@@ -19,6 +19,7 @@ from admin.wiring.queues import MailContent
 from mailqueue.health import days
 from mailqueue.rabbitmq.codec import priority_of
 from model.errors import ExitCode
+from model.projections.verdicts import Verdict
 from model.queue.filters import NULL_SENDER
 from model.queue.mails import Listed
 
@@ -52,6 +53,11 @@ def queue_document(
     request = result.request
     document = {"keyspace": request.keyspace, "queue": request.queue, **plain(json), "exit": int(result.exit)}
     return Document(document, body, result.exit, remarks)
+
+
+def counts_json(counts: Mapping[Verdict, int]) -> dict[str, int]:
+    """Counts by verdict name, without zeros, in the order of the verdicts."""
+    return {verdict.value: counts[verdict] for verdict in Verdict if counts.get(verdict)}
 
 
 def plain(value: Any) -> Any:

@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from admin.services.caller import Caller
 from admin.services.examples import Example, Examples
-from admin.settings import ConnectionSettings, format_duration
+from admin.settings import BlobsSettings, ConnectionSettings, format_duration
 from admin.wiring.cluster import (
     EngineWanted,
     OpenCluster,
@@ -31,14 +31,17 @@ from model.projections.family import Family
 from model.projections.findings import Finding, RepairPolicy
 from model.projections.verdicts import MENDABLE, Verdict
 from repair.clock import MARGIN_SECONDS, SKEW_SECONDS, STAMP_AGE_SECONDS, Timing
-from repair.decisions.engines import EngineChoice
 from repair.mending import lag_repair, runner
 from repair.mending.engine import DELAY_SECONDS, RepairSettings
 from repair.mending.limits import Pace
 from repair.mending.runner import RepairResult
-from repair.mending.undo import UndoSettings
+from repair.mending.undo import UndoSettings, undoable
 from repair.mending.undo import undo as undo_run
 from repair.scanners.lookup import Target, TargetMailboxes, TargetMessages, mailboxes_of, refuse_unknown
+
+if TYPE_CHECKING:
+    from admin.services.queue.garbage_collection import GarbageCollection
+    from mailqueue.maintenance.cleanup_writes import CleanedQueue  # its libraries come with an extra of their own
 
 DELAY = timedelta(seconds=DELAY_SECONDS)
 SKEW = timedelta(seconds=SKEW_SECONDS)
@@ -76,10 +79,15 @@ class ScanRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRequest(ScanRequest):
-    """`what` is "messages" or "all" (the paths of mailboxes too)."""
+    """`what` is "messages", "queues" or "all" (the paths of mailboxes too).
+
+    Attributes:
+        blobs: where the contents of mails in queues are; None: not looked at.
+    """
 
     what: str = "all"
     no_recheck: bool = False
+    blobs: BlobsSettings | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,11 +141,19 @@ class UndoRequest:
 
 @dataclass(frozen=True, slots=True)
 class MendingResult:
-    """The totals of a check, a repair or an undo, and a few of the findings."""
+    """The totals of a check, a repair or an undo, and a few of the findings.
+
+    Attributes:
+        options: what a person gave besides the connection, as a command line.
+        queues: each mail queue; None where they were not looked at.
+        garbage: what a garbage collection of their tables costs, or came to; None where none was asked for.
+    """
 
     summary: RepairResult
     examples: tuple[Example, ...] = ()
-    options: str = ""  # what a person gave besides the connection, as a command line
+    options: str = ""
+    queues: "tuple[CleanedQueue, ...] | None" = None
+    garbage: "GarbageCollection | None" = None
 
 
 def check(request: CheckRequest, caller: Caller) -> MendingResult:
@@ -162,10 +178,10 @@ def check(request: CheckRequest, caller: Caller) -> MendingResult:
         )
         # Nothing is written, so any margin that covers the skew will do for the two looks at counters.
         counters = Timing(skew + STAMP_AGE_SECONDS + 1, skew, no_writers=request.no_writers)
-        engine = _engine(request, opened, caller)
+        engine = chosen_engine(opened, request.engine_wanted, caller.remark)
         wanted = replace(request.engine_wanted, name=engine.name)
         with repair_tools(opened, wanted, settings, caller.progress, timing=counters) as tools:
-            summary = runner.check(settings, tools, _both(examples, caller))
+            summary = runner.check(settings, tools, both_of(examples, caller))
     summary.unseen, summary.engine = _unseen(request, bound), engine
     return MendingResult(summary, examples.sorted(), given(request))
 
@@ -185,7 +201,7 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
         settings = _settings_of(request, bound.whole(opened.mail.name), opened.mail.name, target)
         if isinstance(target, TargetMessages):
             refuse_unknown(Pace(request.rows_per_second, opened.clock).over(opened.mail), settings.families[0], target)
-        engine = None if target else _engine(request, opened, caller)
+        engine = None if target else chosen_engine(opened, request.engine_wanted, caller.remark)
         wanted = replace(request.engine_wanted, target=target)
         if engine:
             wanted = replace(wanted, name=engine.name)
@@ -193,7 +209,7 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
         keep = None if request.dry_run else request.keep
         with repair_tools(opened, wanted, settings, caller.progress, keep=keep) as tools:
             go_on = None if request.dry_run else caller.ask
-            summary = runner.repair(settings, replace(tools, go_on=go_on), _both(examples, caller))
+            summary = runner.repair(settings, replace(tools, go_on=go_on), both_of(examples, caller))
     summary.unseen, summary.engine = _unseen(request, bound, target), engine
     return MendingResult(summary, examples.sorted(), given(request))
 
@@ -213,7 +229,7 @@ def repair_lags(request: LagsRequest, caller: Caller) -> MendingResult:
             options={"lags": True, "delay": _plain(request.delay), "margin": _plain(request.margin)},
         )
         journal, tools = lag_tools(opened, settings, caller.progress, request.keep)
-        summary = lag_repair.repair_lags(journal, opened.mail, settings, tools, _both(examples, caller))
+        summary = lag_repair.repair_lags(journal, opened.mail, settings, tools, both_of(examples, caller))
     summary.unseen = _unseen(request, bound)
     return MendingResult(summary, examples.sorted(), given(request))
 
@@ -226,8 +242,8 @@ def undo(request: UndoRequest, caller: Caller) -> MendingResult:
     """
     examples = Examples()
     with open_cluster(request.connection) as opened:
+        undoable(opened.known_ledger(request.run), request.run, opened.mail.name)
         families = opened.bound((MESSAGES,)).whole(opened.mail.name, may_leave_out=False)
-        opened.known_ledger(request.run)
         settings = UndoSettings(
             RunId(request.run),
             opened.mail.name,
@@ -237,16 +253,8 @@ def undo(request: UndoRequest, caller: Caller) -> MendingResult:
             options={"run": str(request.run), "no_writers": request.no_writers},
         )
         tools = undo_tools(opened, families, caller.progress, no_writers=request.no_writers)
-        summary = undo_run(settings, tools, _both(examples, caller))
+        summary = undo_run(settings, tools, both_of(examples, caller))
     return MendingResult(summary, examples.sorted())
-
-
-def _engine(request: ScanRequest, opened: OpenCluster, caller: Caller) -> EngineChoice:
-    """The engine that scans; which one was chosen for the person is said."""
-    engine = chosen_engine(opened, request.engine_wanted)
-    if request.engine == "auto":
-        caller.remark(f"Engine: {engine.name} ({engine.why}).")
-    return engine
 
 
 def _unseen(
@@ -270,7 +278,7 @@ def target_of(opened: OpenCluster, request: RepairRequest) -> Target | None:
     return TargetMailboxes(everywhere, scan=request.scan) if everywhere else None
 
 
-def _both(examples: Examples, caller: Caller) -> Callable[[Finding], None]:
+def both_of(examples: Examples, caller: Caller) -> Callable[[Finding], None]:
     def take(finding: Finding) -> None:
         examples.add(finding)
         caller.finding(finding)
@@ -320,7 +328,7 @@ def _recorded_options(request: RepairRequest) -> Mapping[str, Any]:
     return {name: _plain(value) for name, value in given.items() if value not in (None, False, ())}
 
 
-_NOT_REPEATED = frozenset({"connection", "what", "dry_run", "no_recheck"})
+_NOT_REPEATED = frozenset({"connection", "what", "dry_run", "no_recheck", "blobs"})
 
 
 def given(request: CheckRequest | RepairRequest | LagsRequest) -> str:

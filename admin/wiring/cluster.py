@@ -4,7 +4,7 @@ import getpass
 import os
 import socket
 import ssl
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -24,6 +24,7 @@ from cql.memory import MemoryTables
 from mailqueue.maintenance.cleanup_scan import LocalQueueScanner, QueueScanner
 from model.catalog.ledger import KEEP
 from model.catalog.mail import FAMILIES, MESSAGES
+from model.catalog.mail_queue import JAMES_QUEUE_TABLES
 from model.errors import BadSettings, JavaMissing, UnknownRun
 from model.operations import Level
 from model.ports import Progress, Tables
@@ -72,6 +73,12 @@ class OpenCluster:
         """
         mail = self.mail
         return bound(mail.name, live_schema(self.cluster, mail.name), wanted, left_out(without))
+
+    @property
+    def has_queues(self) -> bool:
+        """Whether the keyspace has any of James's tables of queues."""
+        schema = live_schema(self.cluster, self.mail.name)
+        return any(schema.table(table.name) for table in JAMES_QUEUE_TABLES)
 
     def sizes(self) -> Mapping[str, TableSize]:
         """Estimates of the mail tables' sizes, by name."""
@@ -232,11 +239,11 @@ def _spark(wanted: EngineWanted) -> Iterator[Any]:
 
 @contextmanager
 def queue_scanner(
-    opened: OpenCluster, wanted: EngineWanted, level: Level, rows_per_second: int | None
+    opened: OpenCluster, wanted: EngineWanted, level: Level, pace: Pace, rows_per_second: int | None
 ) -> Iterator[QueueScanner]:
-    """What reads the tables of all queues whole."""
+    """What reads the tables of all queues whole; this process keeps the pace, Spark's workers one of as many rows."""
     if wanted.name == "local":
-        yield LocalQueueScanner(Pace(rows_per_second, opened.clock).over(opened.mail), level)
+        yield LocalQueueScanner(pace.over(opened.mail), opened.clock, level)
         return
     cleanup = import_or_name_extra("spark_repair.queue_cleanup")
     with _spark(wanted) as started:
@@ -244,13 +251,18 @@ def queue_scanner(
         yield cleanup.SparkQueueScanner(started, contact, opened.mail.name, level, rows_per_second)
 
 
-def chosen_engine(opened: OpenCluster, wanted: EngineWanted, largest: Table = MESSAGES.truth) -> EngineChoice:
-    """The engine of a scan of the whole keyspace; only `auto` asks the nodes how large that table is."""
+def chosen_engine(
+    opened: OpenCluster, wanted: EngineWanted, remark: Callable[[str], None], largest: Table = MESSAGES.truth
+) -> EngineChoice:
+    """The engine of a scan of the whole keyspace; only `auto` asks the nodes how large that table is, and is told."""
 
     def rows() -> int | None:
         return estimated_rows(opened.sizes().get(largest.name))
 
-    return choose_engine(wanted.name, wanted.of_spark, rows, _lacking_for_spark)
+    engine = choose_engine(wanted.name, wanted.of_spark, rows, _lacking_for_spark)
+    if wanted.name == "auto":
+        remark(f"Engine: {engine.name} ({engine.why}).")
+    return engine
 
 
 def _lacking_for_spark() -> str | None:

@@ -75,7 +75,10 @@ class QueueConnections:
 
     @property
     def view(self) -> QueueView:
-        return QueueView(self.tables, self.clock, self.own)
+        return self.view_over(self.tables)
+
+    def view_over(self, tables: AsyncTables) -> QueueView:
+        return QueueView(tables, self.clock, self.own)
 
     @asynccontextmanager
     async def open(

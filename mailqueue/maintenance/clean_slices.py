@@ -6,7 +6,7 @@ with that slice: whoever gets the first message of it may have found it gone.
 """
 
 import logging
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
@@ -69,15 +69,34 @@ class Cleaned:
 
 
 @dataclass(frozen=True, slots=True)
-class _Page:
-    """Rows of a partition that the browse start has passed: how many; the blobs of those that are marked; the others.
+class MarkedPage:
+    """Rows of a partition: how many; the blobs of those that are marked; the others, each with its blobs.
 
     A blob that a row does not name is left out.
     """
 
     rows: int
     blobs: tuple[BlobId, ...]
-    unmarked: tuple[EnqueueId, ...]
+    unmarked: Mapping[EnqueueId, tuple[BlobId, ...]]
+
+
+async def marked_pages(slices: Slices, marks: Marks, partition: Partition) -> AsyncGenerator[MarkedPage]:
+    async with aclosing(slices.pages(partition, _NEEDED)) as pages:
+        async for page in pages:
+            rows = {
+                EnqueueId(row["enqueueid"]): tuple(BlobId(row[name]) for name in _BLOBS if row[name]) for row in page
+            }
+            marked = await marks.among(partition[0], rows)
+            blobs = tuple(blob for one in marked for blob in rows[one])
+            yield MarkedPage(len(page), blobs, {one: named for one, named in rows.items() if one not in marked})
+
+
+async def delete_blobs(store: Blobs, blobs: Sequence[BlobId]) -> None:
+    """Delete them; those that are gone already are fine."""
+    try:
+        await store.delete_all(blobs)
+    except BadPayload as error:
+        _LOG.warning("a row that is cleaned away names a blob that cannot be: %s", error.what)
 
 
 class Cleaner:
@@ -135,7 +154,7 @@ class Cleaner:
         async with aclosing(self._pages(partition)) as pages:
             async for page in pages:
                 if not dry_run:
-                    await self._delete(page.blobs)
+                    await delete_blobs(self._blobs, page.blobs)
                 cleaned += Cleaned(page.rows, len(page.blobs), suspects=len(page.unmarked))
         if cleaned.rows and not cleaned.suspects and not dry_run:
             await self._remove(partition)
@@ -146,19 +165,15 @@ class Cleaner:
         rescued = Cleaned()
         async with aclosing(self._pages(partition)) as pages:
             async for page in pages:
-                ids = page.unmarked if dry_run else await self._put_back(partition, page.unmarked)
+                unmarked = list(page.unmarked)
+                ids = unmarked if dry_run else await self._put_back(partition, unmarked)
                 rescued += Cleaned(rescued=len(ids), rescued_ids=tuple(ids[:NAMED_MAX]))
         if not dry_run:
             await self._remove(partition)
         return rescued
 
-    async def _pages(self, partition: Partition) -> AsyncGenerator[_Page]:
-        async with aclosing(self._slices.pages(partition, _NEEDED)) as pages:
-            async for page in pages:
-                rows = {EnqueueId(row["enqueueid"]): row for row in page}
-                marked = await self._marks.among(partition[0], rows)
-                blobs = [BlobId(blob) for one in marked for blob in (rows[one][name] for name in _BLOBS) if blob]
-                yield _Page(len(page), tuple(blobs), tuple(one for one in rows if one not in marked))
+    def _pages(self, partition: Partition) -> AsyncGenerator[MarkedPage]:
+        return marked_pages(self._slices, self._marks, partition)
 
     async def _remove(self, partition: Partition) -> None:
         await self._view.write(Remove(ENQUEUED_MAILS, partition))
@@ -179,13 +194,6 @@ class Cleaner:
             return
         slice_start = await self._view.rows.placement(queue, one.queued, one.enqueued_at).settle_at_start()
         await publish_mail(self._broker, queue, one.queued, slice_start)
-
-    async def _delete(self, blobs: Sequence[BlobId]) -> None:
-        """Delete them; those that are gone already are fine."""
-        try:
-            await self._blobs.delete_all(blobs)
-        except BadPayload as error:
-            _LOG.warning("a row that is swept names a blob that cannot be: %s", error.what)
 
 
 def _sum(some: Iterable[Cleaned]) -> Cleaned:

@@ -7,45 +7,47 @@ Each step may be the last one of a process; the next run begins again with what 
 """
 
 import asyncio
-import logging
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
 
 from mailqueue.concurrency import all_of
-from mailqueue.maintenance.cleanup_scan import Mark, QueueScan, QueueScanner
-from mailqueue.maintenance.sweep import Moved, Sweeper
+from mailqueue.maintenance.clean_slices import marked_pages
+from mailqueue.maintenance.cleanup_scan import MarksGone, MarksWanted, QueueScan, QueueScanner
+from mailqueue.maintenance.cleanup_writes import MENDED, CleanedQueue, FindingsRecord, QueueCleaning
+from mailqueue.maintenance.sweep import Sweeper
+from mailqueue.rabbitmq.view.marks import answered
 from mailqueue.rabbitmq.view.queue_view import QueueView
-from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
-from model.errors import BadPayload, CannotReach, MailmendError
+from model.catalog.mail_queue import ENQUEUED_MAILS
+from model.errors import BadPayload, CannotReach
 from model.ids import BlobId, EnqueueId, QueueName
-from model.operations import Remove
+from model.operations import Read
 from model.ports import Blobs, Broker, Progress
+from model.projections.findings import Finding
+from model.projections.verdicts import Verdict
 from model.queue.cleanup import (
     BrokerSide,
     JudgedQueue,
     MarksRule,
-    QueueDrift,
+    Place,
     QueuePartition,
     QueueStarts,
+    RowCounts,
     ScannedQueue,
     confirmed,
+    findings_of,
+    found_twice,
     judged,
     why_marks_stay,
 )
 from model.queue.slices import Slicing
 
-PARTITIONS_AT_ONCE: Final = 4
-MARKS_TOGETHER: Final = 1_000
-"""How many marks are removed before more are: each is a partition of its own."""
+BLOBS_AT_ONCE: Final = 32
+"""Of how many waiting mails the blobs are asked for at once."""
 
-_MENDED_BY_MOVING: Final = (QueueDrift.START_BEHIND, QueueDrift.START_MOVED_BACK, QueueDrift.NO_CONTENT_START)
-_BLOBS: Final = ("headerblobid", "bodyblobid")
-_LOG: Final = logging.getLogger("mailmend.queue")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,66 +57,25 @@ class CleanupSettings:
     Attributes:
         as_of: T, in microseconds: nothing that was written later is removed.
         marks_age: under `MarksRule.OLD` only marks written longer ago are removed.
+        recheck: whether there is a second look; without one nothing may be written.
     """
 
     as_of: int
     delay_seconds: float
     marks: MarksRule = MarksRule.KEEP
     marks_age: timedelta = timedelta()
+    recheck: bool = True
 
     @property
     def marks_as_of(self) -> int:
         return self.as_of - self.marks_age // timedelta(microseconds=1)
 
 
-@dataclass(frozen=True, slots=True)
-class CleanedQueue:
-    """What was found of a queue, and what was done.
-
-    Attributes:
-        judged: the second look, or the first where that found nothing.
-        over: partitions that were over both times; after a cleanup, those that were removed.
-        found: drift that both looks showed.
-        rows, blobs: of the partitions that were removed; blobs as often as they were named.
-        marks: that were removed.
-        marks_stay: why marks that never expire were left, where they were; None else.
-        failed: what could not be done, in sentences.
-    """
-
-    queue: QueueName
-    judged: JudgedQueue
-    over: frozenset[QueuePartition] = frozenset()
-    found: Mapping[QueueDrift, int] = field(default_factory=dict)
-    rows: int = 0
-    blobs: int = 0
-    marks: int = 0
-    marks_stay: str | None = None
-    failed: tuple[str, ...] = ()
-
-    @property
-    def left(self) -> Counter[QueueDrift]:
-        """What a run that wrote leaves of what it found."""
-        left = Counter(self.found)
-        left[QueueDrift.OVER] -= self.rows
-        left[QueueDrift.ORPHAN_MARK] -= self.marks
-        if not self.failed:
-            left -= Counter({kind: left[kind] for kind in _MENDED_BY_MOVING})
-        return +left
-
-
-@dataclass(frozen=True, slots=True)
-class _Removed:
-    """How many blobs a partition named; whether nothing is left of it: what was written after T is."""
-
-    blobs: int
-    whole: bool
-
-
 class QueueCleanup:
     """Cleans every queue of a keyspace.
 
     Args:
-        blobs: where the bytes of finished mails are deleted once more; None: they are left.
+        blobs: where the bytes of mails are; None: they are neither looked at nor deleted.
         broker: asked under `MarksRule.EMPTY` only.
     """
 
@@ -129,118 +90,99 @@ class QueueCleanup:
         self._view, self._scanner, self._progress = view, scanner, progress
         self._blobs, self._broker = blobs, broker
 
-    async def run(self, settings: CleanupSettings, sweeper: Sweeper | None = None) -> list[CleanedQueue]:
+    async def run(
+        self, settings: CleanupSettings, sweeper: Sweeper | None = None, record: FindingsRecord | None = None
+    ) -> list[CleanedQueue]:
         """Look, wait, look again, clean; `sweeper` moves the browse starts: without one, nothing is written."""
         slicing = await self._view.slicing()
+        record = record or FindingsRecord(settings.as_of)
         scan, first = await self._look(slicing)
-        scan.close()
-        if not any(one.drift for one in first.values()):
-            return [CleanedQueue(queue, one) for queue, one in first.items()]
-        sides = {queue: [await self._broker_side(queue, settings)] for queue in first}
-        self._progress.stage("waiting", round(settings.delay_seconds))
-        await self._view.clock.pause(settings.delay_seconds)
-        scan, second = await self._look(slicing)
+        second, recut = first, False
         try:
-            recut = await self._view.slicing() != slicing
+            sides = {queue: [await self._broker_side(queue, settings)] for queue in first}
+            if settings.recheck and any(self._is_looked_at_again(one, settings) for one in first.values()):
+                scan.close()
+                self._progress.stage("waiting", round(settings.delay_seconds))
+                await self._view.clock.pause(settings.delay_seconds)
+                scan, second = await self._look(slicing)
+                recut = await self._view.slicing() != slicing
             cleaned = []
             for queue, before in first.items():
                 now = second.get(queue, before)
                 over = frozenset() if recut else confirmed(before, now)
-                one = CleanedQueue(queue, now, over, in_both(before, now, over))
-                if sweeper is not None:
-                    one = await self._cleaned(one, before, slicing, settings, sweeper)
+                found = {**found_twice(before, now, over), **await self._without_content(now)}
+                one = CleanedQueue(queue, now, over, findings_of(found, now.scanned), sum(before.found.values()))
+                if sweeper is None:
+                    one = one.with_findings(replace(found, due=True) for found in one.are(*MENDED))
+                else:
+                    blobs, progress = self._blobs, self._progress
+                    cleaning = QueueCleaning(self._view, sweeper, slicing, progress, blobs, record)
+                    one = await cleaning.carried_out(one, before)
                 sides[queue].append(await self._broker_side(queue, settings))
-                stay = await self._why_marks_stay(now, sides[queue], settings)
-                cleaned.append(replace(one, marks_stay=stay))
-            return cleaned if sweeper is None else await self._without_marks(scan, cleaned, settings)
+                cleaned.append(replace(one, marks_stay=await self._why_marks_stay(now, sides[queue], settings)))
+            return await self._without_marks(scan, cleaned, settings, None if sweeper is None else record)
         finally:
             scan.close()
 
+    def _is_looked_at_again(self, first: JudgedQueue, settings: CleanupSettings) -> bool:
+        return first.is_drift or (settings.marks is not MarksRule.KEEP and first.scanned.orphan_marks > 0)
+
     async def _look(self, slicing: Slicing) -> tuple[QueueScan, dict[QueueName, JudgedQueue]]:
-        now, starts = self._view.now, self._view.starts
-        named = await starts.queues()
-        try:
-            scan = await asyncio.to_thread(self._scanner.scan, self._progress)
-        except asyncio.CancelledError:
-            self._scanner.interrupt()
-            raise
+        view, now, starts = self._view, self._view.now, self._view.starts
+        named, told = await starts.queues(), await view.tallies.exact()
+        scan = await self._aside(lambda: self._scanner.scan(self._progress))
+        of_queue: dict[QueueName, dict[QueuePartition, RowCounts]] = {}
+        for place, counts in scan.partitions.items():
+            of_queue.setdefault(place.queue, {})[place] = counts
         found: dict[QueueName, JudgedQueue] = {}
-        for queue in sorted({*named, *(one.queue for one in scan.partitions), *scan.marks}):
+        for queue in sorted({*named, *of_queue, *scan.marks}):
             state = await starts.state(queue)
             scanned = ScannedQueue(
                 queue,
                 QueueStarts(await starts.browse_start(queue), await starts.content_start(queue), state.furthest_start),
-                {one: counts for one, counts in scan.partitions.items() if one.queue == queue},
+                of_queue.get(queue, {}),
                 scan.marks.get(queue, 0),
                 scan.orphan_marks.get(queue, 0),
+                told.get(queue, {}),
             )
-            found[queue] = judged(scanned, now, slicing.window, marks_expire=self._view.own.marks_expire)
+            row_ttl = timedelta(seconds=view.own.row_ttl_seconds)
+            found[queue] = judged(scanned, now, slicing.window, marks_expire=view.own.marks_expire, row_ttl=row_ttl)
         return scan, found
 
-    async def _cleaned(
-        self, one: CleanedQueue, before: JudgedQueue, slicing: Slicing, settings: CleanupSettings, sweeper: Sweeper
-    ) -> CleanedQueue:
-        """Browse start, partitions, content start, in this order."""
-        starts, to = one.judged.scanned.starts, one.judged.browse_start
-        if starts.browse is None or to is None or before.browse_start is None:
-            return one
-        state = await self._view.starts.state(one.queue)
-        back = QueueDrift.START_MOVED_BACK in one.judged.drift
-        moved = await sweeper.advance(
-            one.queue, Moved(starts.browse, min(to, before.browse_start), back, state), slicing
-        )
-        assert moved.after is not None, "a start that was found never goes"
-        gone = [partition for partition in sorted(one.over) if partition.slice_start < moved.after]
-        self._progress.stage(f"clean {one.queue}", len(gone))
-
-        async def remove(partition: QueuePartition) -> _Removed | MailmendError:
-            return await self._removed(partition, settings)
-
-        answers = await all_of(gone, remove, PARTITIONS_AT_ONCE)
-        errors = tuple(str(answer) for answer in answers if isinstance(answer, MailmendError))
-        done = {place: found for place, found in zip(gone, answers, strict=True) if isinstance(found, _Removed)}
-        removed = frozenset(place for place, found in done.items() if found.whole)
-        if not errors:
-            await self._move_content_start(one.judged, removed, slicing)
-        rows = sum(one.judged.scanned.partitions[place].rows for place in removed)
-        return replace(one, over=removed, rows=rows, blobs=sum(found.blobs for found in done.values()), failed=errors)
-
-    async def _removed(self, partition: QueuePartition, settings: CleanupSettings) -> "_Removed | MailmendError":
-        """Remove the partition as of T, its blobs first, and read it back."""
+    async def _aside(self, call: Callable[[], T]) -> T:
+        """What the scanner does in a thread of its own; it ends there when this is cancelled."""
         try:
-            blobs = await self._without_blobs(partition) if self._blobs else 0
-            await self._view.write(Remove(ENQUEUED_MAILS, partition, settings.as_of))
-            async with aclosing(self._view.slices.pages(partition, ("enqueueid",))) as pages:
-                whole = not await anext(pages)
-        except MailmendError as error:
-            return error
-        self._progress.advance(1)
-        return _Removed(blobs, whole)
+            return await asyncio.to_thread(call)
+        except asyncio.CancelledError:
+            self._scanner.interrupt()
+            raise
 
-    async def _without_blobs(self, partition: QueuePartition) -> int:
-        """Delete the blobs of its marked rows: a mail may have come since the scan."""
+    async def _without_content(self, now: JudgedQueue) -> dict[Place, int]:
+        """The mails that wait and whose blobs are gone: neither marked nor removed after that was seen."""
+        if self._blobs is None:
+            return {}
+        view, scanned, gone = self._view, now.scanned, dict[Place, int]()
+        self._progress.stage(f"blobs of {scanned.queue}", scanned.waiting)
+        for partition in sorted(place for place, counts in scanned.partitions.items() if counts.waiting):
+            async with aclosing(marked_pages(view.slices, view.marks, partition)) as pages:
+                async for page in pages:
+                    lacking = [one for one in await all_of(page.unmarked.items(), self._lacking, BLOBS_AT_ONCE) if one]
+                    marked = await view.marks.among(scanned.queue, lacking)
+                    reads = [Read(ENQUEUED_MAILS, (*partition, one)) for one in lacking if one not in marked]
+                    still = zip(reads, await answered(view.tables, view.retries, reads), strict=True)
+                    gone |= {(Verdict.BLOBS_GONE, read.key): 1 for read, seen in still if seen}
+                    self._progress.advance(len(page.unmarked))
+        return gone
+
+    async def _lacking(self, mail: tuple[EnqueueId, tuple[BlobId, ...]]) -> EnqueueId | None:
+        """The mail, where one of its blobs is gone, or is none."""
         assert self._blobs is not None
-        named = 0
-        async with aclosing(self._view.slices.pages(partition, ("enqueueid", *_BLOBS))) as pages:
-            async for page in pages:
-                marked = await self._view.marks.among(partition.queue, [EnqueueId(row["enqueueid"]) for row in page])
-                done = [row for row in page if row["enqueueid"] in marked]
-                blobs = [BlobId(row[name]) for row in done for name in _BLOBS if row[name]]
-                try:
-                    await self._blobs.delete_all(blobs)
-                except BadPayload as error:
-                    _LOG.warning("a row that is cleaned away names a blob that cannot be: %s", error.what)
-                named += len(blobs)
-        return named
-
-    async def _move_content_start(self, one: JudgedQueue, gone: Collection[QueuePartition], slicing: Slicing) -> None:
-        queue, starts, to = one.scanned.queue, self._view.starts, one.first_left(gone, slicing.window)
-        if to is None:
-            return
-        standing = one.scanned.starts.content or await starts.begin_content(queue, to)
-        await starts.advance_content_start(queue, standing, to)
-        for slice_start in {place.slice_start for place in gone if place.slice_start < to}:
-            await self._view.tallies.forget(queue, slice_start)
+        enqueue_id, named = mail
+        try:
+            there = [await self._blobs.exists(blob) for blob in named]
+        except BadPayload:
+            return enqueue_id
+        return None if all(there) else enqueue_id
 
     async def _broker_side(self, queue: QueueName, settings: CleanupSettings) -> BrokerSide:
         if settings.marks is not MarksRule.EMPTY or self._broker is None:
@@ -271,33 +213,39 @@ class QueueCleanup:
             return await anext(mails, None) is not None
 
     async def _without_marks(
-        self, scan: QueueScan, cleaned: Sequence[CleanedQueue], settings: CleanupSettings
+        self, scan: QueueScan, cleaned: Sequence[CleanedQueue], settings: CleanupSettings, record: FindingsRecord | None
     ) -> list[CleanedQueue]:
         """Remove the marks of mails that have no row any more, of the queues whose marks need not stay."""
-        done = {one.queue: one for one in cleaned}
-        free = {one.queue for one in cleaned if one.judged.scanned.marks and one.marks_stay is None}
+        free = frozenset(one.queue for one in cleaned if one.judged.scanned.marks and one.marks_stay is None)
         if self._view.own.marks_expire or not free:
             return list(cleaned)
         gone = {place for one in cleaned for place in one.over}
-        marks = (mark for mark in scan.marks_without(scan.partitions.keys() - gone) if mark[0] in free)
-        self._progress.stage("remove marks")
-        while some := await asyncio.to_thread(_next, marks):
-            removals = [Remove(DELETED_MAILS, mark, settings.marks_as_of) for mark in some]
-            errors = await self._view.retries.write_all(self._view.tables, removals)
-            for (queue, _), error in zip(some, errors, strict=True):
-                one = done[queue]
-                failed = (*one.failed, str(error)) if error and not one.failed else one.failed
-                done[queue] = replace(one, marks=one.marks + (error is None), failed=failed)
-            self._progress.advance(len(some))
-        return list(done.values())
+        wanted = MarksWanted(free, frozenset(scan.partitions.keys() - gone), settings.marks_as_of)
+        self._progress.stage("remove marks" if record else "count marks")
+        if record is None:
+            due = await self._aside(lambda: scan.marks_without_rows(wanted))
+            return [_with_marks_due(one, due.get(one.queue, 0)) for one in cleaned]
+        removed = await self._aside(lambda: scan.remove_marks(wanted, self._progress))
+        ended = [_with_marks_gone(one, removed.get(one.queue, MarksGone())) for one in cleaned]
+        await record.keep([found for one in ended for found in one.are(Verdict.ORPHAN_MARK)])
+        return ended
 
 
-def in_both(first: JudgedQueue, second: JudgedQueue, over: Collection[QueuePartition]) -> dict[QueueDrift, int]:
-    """The drift that both looks showed, as far as it was the same."""
-    same = {kind: min(number, first.drift.get(kind, 0)) for kind, number in second.drift.items()}
-    same[QueueDrift.OVER] = sum(second.scanned.partitions[one].rows for one in over)
-    return {kind: same[kind] for kind in QueueDrift if same.get(kind)}
+def _with_marks_due(one: CleanedQueue, marks: int) -> CleanedQueue:
+    found = _orphans(one, marks)
+    return replace(one, marks_due=marks).with_findings([replace(found, number=marks, due=True)] if marks else [])
 
 
-def _next(marks: Iterator[Mark]) -> list[Mark]:
-    return list(islice(marks, MARKS_TOGETHER))
+def _with_marks_gone(one: CleanedQueue, gone: MarksGone) -> CleanedQueue:
+    if not (gone.marks or gone.failed):
+        return one
+    found = replace(_orphans(one, gone.marks), number=gone.marks, result=Verdict.FIXED if gone.marks else None)
+    if gone.failed:
+        found = replace(found, error=f"{gone.failed:,} marks could not be removed: {gone.error}")
+    return replace(one, marks=gone.marks).with_findings([found])
+
+
+def _orphans(one: CleanedQueue, marks: int) -> Finding:
+    """The finding on its marks: those of rows that go are without a row then, too."""
+    place: Place = (Verdict.ORPHAN_MARK, (one.queue,))
+    return one.findings.get(place) or findings_of({place: marks}, one.judged.scanned)[place]

@@ -5,28 +5,55 @@ Marks are read before rows: what is finished meanwhile looks as if it waited, an
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from itertools import islice
 from threading import Event
-from typing import Protocol
+from typing import Final, Protocol
 from uuid import UUID
 
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
 from model.ids import EnqueueId, QueueName
-from model.operations import Level, Scan
-from model.ports import Progress, Tables
-from model.queue.cleanup import QueuePartition, RowCounts
-from model.queue.slices import EPOCH
+from model.operations import Level, Remove, Scan
+from model.ports import Clock, Progress, Tables
+from model.queue.cleanup import QueuePartition, RowCounts, millis_of
 from model.schema.table import Row
 from repair.joins.records import PART_BYTES_MAX, Record, Spill, Workshop
+from repair.retries import Retries
 
 ROW_COLUMNS = ("queuename", "timerangestart", "bucketid", "enqueueid")
 MARK_COLUMNS = ("queuename", "enqueueid")
-_MILLISECOND = timedelta(milliseconds=1)
 _REPORTED_ROWS = 1_000
+MARKS_TOGETHER: Final = 1_000
+"""How many marks are removed before more are: each is a partition of its own."""
 
 Mark = tuple[QueueName, EnqueueId]
+
+
+@dataclass(frozen=True, slots=True)
+class MarksWanted:
+    """Which marks are to go: those of these queues whose mails have no row in the partitions that stand.
+
+    Attributes:
+        as_of: in microseconds; marks that were written later stay.
+    """
+
+    queues: frozenset[QueueName]
+    standing: frozenset[QueuePartition]
+    as_of: int
+
+
+@dataclass(slots=True)
+class MarksGone:
+    """How many marks of a queue were removed (or would be), and why others could not be."""
+
+    marks: int = 0
+    failed: int = 0
+    error: str | None = None
+
+    def add(self, other: "MarksGone") -> None:
+        self.marks, self.failed = self.marks + other.marks, self.failed + other.failed
+        self.error = self.error or other.error
 
 
 class QueueScan(Protocol):
@@ -46,8 +73,12 @@ class QueueScan(Protocol):
     @property
     def orphan_marks(self) -> Mapping[QueueName, int]: ...
 
-    def marks_without(self, standing: Collection[QueuePartition]) -> Iterator[Mark]:
-        """The marks of mails that have no row in the partitions that stand."""
+    def marks_without_rows(self, wanted: MarksWanted) -> Mapping[QueueName, int]:
+        """How many marks would go. Of this and `remove_marks` one, once; both block."""
+        ...
+
+    def remove_marks(self, wanted: MarksWanted, progress: Progress) -> Mapping[QueueName, MarksGone]:
+        """Remove them."""
         ...
 
     def close(self) -> None: ...
@@ -70,18 +101,19 @@ class LocalQueueScanner:
     """Scans with this process alone. Implements `QueueScanner`."""
 
     tables: Tables
+    clock: Clock
     level: Level = Level.LOCAL_QUORUM
     part_bytes_max: int = PART_BYTES_MAX
-    _interrupted: Event = field(default_factory=Event)
+    interrupted: Event = field(default_factory=Event)
 
     def scan(self, progress: Progress) -> "LocalQueueScan":
-        found = LocalQueueScan(part_bytes_max=self.part_bytes_max)
+        found = LocalQueueScan(self)
         try:
             pairs = found.spill("pairs")
             for row in self._rows(Scan(DELETED_MAILS, MARK_COLUMNS, self.level), progress):
                 pairs.add(((row["queuename"], row["enqueueid"].bytes),))
             for row in self._rows(Scan(ENQUEUED_MAILS, ROW_COLUMNS, self.level), progress):
-                place = (row["timerangestart"] - EPOCH) // _MILLISECOND, row["bucketid"]
+                place = millis_of(row["timerangestart"]), row["bucketid"]
                 pairs.add(((row["queuename"], row["enqueueid"].bytes), place))
             progress.stage("compare")
             for part in pairs.parts():
@@ -96,19 +128,19 @@ class LocalQueueScanner:
         for number, row in enumerate(self.tables.scan(scan), start=1):
             yield row
             if number % _REPORTED_ROWS == 0:
-                if self._interrupted.is_set():
+                if self.interrupted.is_set():
                     raise InterruptedError
                 progress.advance(_REPORTED_ROWS)
 
     def interrupt(self) -> None:
-        self._interrupted.set()
+        self.interrupted.set()
 
 
 @dataclass(slots=True)
 class LocalQueueScan:
     """Counts in memory, marks on disk."""
 
-    part_bytes_max: int = PART_BYTES_MAX
+    scanner: LocalQueueScanner
     partitions: dict[QueuePartition, RowCounts] = field(default_factory=dict)
     marks: Counter[QueueName] = field(default_factory=Counter)
     orphan_marks: Counter[QueueName] = field(default_factory=Counter)
@@ -119,7 +151,7 @@ class LocalQueueScan:
         self._marked = self.spill("marks")
 
     def spill(self, name: str) -> Spill:
-        return Spill(self._workshop, name, part_bytes_max=self.part_bytes_max)
+        return Spill(self._workshop, name, part_bytes_max=self.scanner.part_bytes_max)
 
     def take(self, part: list[Record]) -> None:
         """Count the records of one part, and keep its marks, each with the places of its mail."""
@@ -129,7 +161,7 @@ class LocalQueueScan:
         marked = {key for key, *place in part if not place}
         for (queue, one), found in places.items():
             is_marked = (queue, one) in marked
-            for partition in {_partition(queue, place) for place in found}:
+            for partition in {QueuePartition.at_millis(queue, *place) for place in found}:
                 rows, before = self.partitions.get(partition, RowCounts(0, 0))
                 self.partitions[partition] = RowCounts(rows + 1, before + is_marked)
             if is_marked:
@@ -137,17 +169,45 @@ class LocalQueueScan:
                 self.orphan_marks[QueueName(queue)] += not found
                 self._marked.add(((queue, one), tuple(found)))
 
-    def marks_without(self, standing: Collection[QueuePartition]) -> Iterator[Mark]:
+    def marks_without_rows(self, wanted: MarksWanted) -> Mapping[QueueName, int]:
+        return Counter(queue for queue, _ in self._marks(wanted))
+
+    def remove_marks(self, wanted: MarksWanted, progress: Progress) -> Mapping[QueueName, MarksGone]:
+        gone: defaultdict[QueueName, MarksGone] = defaultdict(MarksGone)
+        for some in batches(self._marks(wanted)):
+            if self.scanner.interrupted.is_set():
+                raise InterruptedError
+            for queue, one in removed(some, wanted.as_of, self.scanner.tables, self.scanner.clock).items():
+                gone[queue].add(one)
+            progress.advance(len(some))
+        return gone
+
+    def _marks(self, wanted: MarksWanted) -> Iterator[Mark]:
         """Once: each part is gone after it was read."""
         for part in self._marked.parts():
             for (queue, one), places in part:
-                if not any(_partition(queue, place) in standing for place in places):
+                if goes(wanted, queue, places):
                     yield QueueName(queue), EnqueueId(UUID(bytes=one))
 
     def close(self) -> None:
         self._workshop.close()
 
 
-def _partition(queue: str, place: tuple[int, int]) -> QueuePartition:
-    millis, bucket = place
-    return QueuePartition(QueueName(queue), EPOCH + millis * _MILLISECOND, bucket)
+def goes(wanted: MarksWanted, queue: str, places: Iterable[tuple[int, int]]) -> bool:
+    """Whether the mark of a mail is to go; `places` are its rows': the slice in milliseconds, and the bucket."""
+    standing = wanted.standing
+    return queue in wanted.queues and not any(QueuePartition.at_millis(queue, *place) in standing for place in places)
+
+
+def batches(marks: Iterator[Mark]) -> Iterator[list[Mark]]:
+    while some := list(islice(marks, MARKS_TOGETHER)):
+        yield some
+
+
+def removed(marks: list[Mark], as_of: int, tables: Tables, clock: Clock) -> dict[QueueName, MarksGone]:
+    """Remove marks by their own keys; what fails is tried again, and told."""
+    gone: defaultdict[QueueName, MarksGone] = defaultdict(MarksGone)
+    removals = [Remove(DELETED_MAILS, mark, as_of) for mark in marks]
+    for (queue, _), error in zip(marks, Retries(clock).write_all(tables, removals), strict=True):
+        gone[queue].add(MarksGone(failed=1, error=str(error)) if error else MarksGone(1))
+    return gone

@@ -184,6 +184,7 @@ class Finding:
         condition: a conditional change of the truth that the writes wait for, or None.
         beside: the before-images of other rows that the writes change.
         reason: why it stays as it is, where it does.
+        number: how many rows it stands for: findings in queues are told by partition.
     """
 
     suspect: Suspect
@@ -200,6 +201,7 @@ class Finding:
     condition: Conditional | None = None
     beside: tuple["Finding", ...] = ()
     reason: Reason | None = None
+    number: int = 1
 
     @property
     def newest(self) -> int | None:

@@ -1,4 +1,6 @@
-"""What a pair of rows can mean. Each kind of projection has its own total table from symptoms to verdicts.
+"""What a pair of rows can mean, and what a scan of mail queues can find.
+
+Each kind of projection has its own total table from symptoms to verdicts.
 
 Source: seed ADR-22 (insert, remove), DESIGN section 4 "Verdicts". `spark_repair.suspects` generates native columns from
 the same tables, indexed by the same bits.
@@ -7,7 +9,7 @@ the same tables, indexed by the same bits.
 from collections.abc import Callable, Mapping
 from enum import Enum
 from itertools import product
-from typing import Any, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 S = TypeVar("S", bound=tuple[Any, ...])
 
@@ -27,6 +29,73 @@ class Verdict(Enum):
     AHEAD = "AHEAD"  # a cell from the future: left until T passes it
     FIXED = "FIXED"  # mended, and read back so
     HIDDEN = "HIDDEN"  # mended, yet not visible so: journalled
+    OVER = "OVER"  # the rest is of mail queues: see QUEUE_VERDICTS
+    BEFORE_CONTENT = "BEFORE_CONTENT"
+    FINISHED = "FINISHED"
+    STRANDED = "STRANDED"
+    OVERSTAYED = "OVERSTAYED"
+    BLOBS_GONE = "BLOBS_GONE"
+    ORPHAN_MARK = "ORPHAN_MARK"
+    START_BEHIND = "START_BEHIND"
+    START_MOVED_BACK = "START_MOVED_BACK"
+    NO_BROWSE_START = "NO_BROWSE_START"
+    NO_CONTENT_START = "NO_CONTENT_START"
+    TALLY_DIFFERS = "TALLY_DIFFERS"
+
+
+class QueueVerdict(NamedTuple):
+    """The table that a verdict on a mail queue is found in, what it counts, and the command that mends it."""
+
+    table: str
+    meaning: str
+    mended: str
+
+
+_BY_REPAIR: Final = "repair queues"
+QUEUE_VERDICTS: Final[Mapping[Verdict, QueueVerdict]] = {
+    Verdict.OVER: QueueVerdict(
+        "enqueuedMailsV4", "rows of finished mails that a sweep should have removed: all of their slice are", _BY_REPAIR
+    ),
+    Verdict.BEFORE_CONTENT: QueueVerdict(
+        "enqueuedMailsV4", "the same before the content start, where no sweep ever looks", _BY_REPAIR
+    ),
+    Verdict.FINISHED: QueueVerdict(
+        "enqueuedMailsV4", "rows of finished mails in slices that are not over (does not fail a check)", ""
+    ),
+    Verdict.STRANDED: QueueVerdict(
+        "enqueuedMailsV4",
+        "mails that wait before the browse start: no listing shows them",
+        "queue sweep QUEUE",
+    ),
+    Verdict.OVERSTAYED: QueueVerdict(
+        "enqueuedMailsV4",
+        "mails that wait for longer than a row lives: only a sweep's renewals keep them",
+        "queue reconcile QUEUE",
+    ),
+    Verdict.BLOBS_GONE: QueueVerdict(
+        "enqueuedMailsV4", "mails that wait, and whose header or body no blob store has", "queue reconcile QUEUE"
+    ),
+    Verdict.ORPHAN_MARK: QueueVerdict(
+        "deletedMailsV2",
+        "marks without a row, which never expire (does not fail a check)",
+        "repair queues --marks empty",
+    ),
+    Verdict.START_BEHIND: QueueVerdict(
+        "browseStart", "the browse start is stuck: every listing reads what is finished", _BY_REPAIR
+    ),
+    Verdict.START_MOVED_BACK: QueueVerdict("browseStart", "somebody put the browse start back", _BY_REPAIR),
+    Verdict.NO_BROWSE_START: QueueVerdict("browseStart", "rows and no browse start: no listing shows them", _BY_REPAIR),
+    Verdict.NO_CONTENT_START: QueueVerdict(
+        "contentStart", "no content start: nothing says up to where it was cleaned", _BY_REPAIR
+    ),
+    Verdict.TALLY_DIFFERS: QueueVerdict(
+        "sliceTallies", "mails by which a size that calls itself exact is wrong, slice by slice", _BY_REPAIR
+    ),
+}
+"""What a scan of the queues can find; Spark and the local engine count, `model.queue.cleanup` judges."""
+
+HARMLESS = frozenset({Verdict.LEAK, Verdict.FINISHED, Verdict.ORPHAN_MARK})
+"""What only takes room: it is told, is never left undone, and never fails a check."""
 
 
 DETECTED = (

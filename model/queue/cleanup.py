@@ -5,15 +5,24 @@ content start, and marks without any row. Both judge by the same rules (`model.q
 the browse start may pass it and each of its rows is marked: then it goes whole. Source: ADR-32, facts on James's queue.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple, Self
 
 from model.ids import QueueName
-from model.queue.slices import slice_of
+from model.operations import Seen
+from model.projections.findings import Finding, Suspect
+from model.projections.verdicts import HARMLESS, QUEUE_VERDICTS, Verdict
+from model.queue.slices import EPOCH, slice_of
 from model.queue.starts import moved_back, next_browse_start
+from model.schema.table import Key
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_KEY_NAMES: Final = ("queuename", "timerangestart", "bucketid")
+OVER_VERDICTS: Final = frozenset({Verdict.OVER, Verdict.BEFORE_CONTENT})
 
 
 class QueuePartition(NamedTuple):
@@ -23,6 +32,11 @@ class QueuePartition(NamedTuple):
     slice_start: datetime
     bucket: int
 
+    @classmethod
+    def at_millis(cls, queue: str, millis: int, bucket: int) -> Self:
+        """By the slice's start as scanners hold it: in milliseconds since 1970."""
+        return cls(QueueName(queue), EPOCH + millis * _MILLISECOND, bucket)
+
 
 class RowCounts(NamedTuple):
     """How many rows a partition has, and how many of them are marked."""
@@ -30,17 +44,13 @@ class RowCounts(NamedTuple):
     rows: int
     marked: int
 
+    @property
+    def waiting(self) -> int:
+        return self.rows - self.marked
 
-class QueueDrift(Enum):
-    """What a scan may find of a queue; each is counted in its own unit."""
 
-    OVER = "OVER"  # rows: marked, in slices that nobody browses
-    STRANDED = "STRANDED"  # rows: not marked, before the browse start, so that no listing shows them
-    ORPHAN_MARK = "ORPHAN_MARK"  # marks without a row, where marks never expire
-    START_BEHIND = "START_BEHIND"  # 1: the browse start may move on
-    START_MOVED_BACK = "START_MOVED_BACK"  # 1: somebody put it back
-    NO_BROWSE_START = "NO_BROWSE_START"  # 1: rows, and nothing that says where listings begin
-    NO_CONTENT_START = "NO_CONTENT_START"  # 1: nothing says up to where the sweep has cleaned
+Place = tuple[Verdict, Key]
+"""A verdict and what it is on: a queue, one of its slices or partitions, or a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +64,18 @@ class QueueStarts:
 
 @dataclass(frozen=True, slots=True)
 class ScannedQueue:
-    """What one scan showed of a queue."""
+    """What one scan showed of a queue.
+
+    Attributes:
+        told: how many mails wait in a slice by its tallies, where a size would call that exact.
+    """
 
     queue: QueueName
     starts: QueueStarts = QueueStarts()
     partitions: Mapping[QueuePartition, RowCounts] = field(default_factory=dict)
     marks: int = 0
     orphan_marks: int = 0
+    told: Mapping[datetime, int] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -69,7 +84,7 @@ class ScannedQueue:
     @property
     def waiting(self) -> int:
         """Rows without a mark."""
-        return self.rows - sum(one.marked for one in self.partitions.values())
+        return sum(one.waiting for one in self.partitions.values())
 
     @property
     def first_live(self) -> datetime | None:
@@ -78,9 +93,14 @@ class ScannedQueue:
         live = (
             one.slice_start
             for one, counts in self.partitions.items()
-            if counts.marked < counts.rows and (begin is None or one.slice_start >= begin)
+            if counts.waiting and (begin is None or one.slice_start >= begin)
         )
         return min(live, default=None)
+
+    def counts_in(self, slice_start: datetime) -> RowCounts:
+        """Of all buckets of the slice."""
+        found = [counts for one, counts in self.partitions.items() if one.slice_start == slice_start]
+        return RowCounts(sum(one.rows for one in found), sum(one.marked for one in found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +110,17 @@ class JudgedQueue:
     Attributes:
         browse_start: where it belongs; None where there is none.
         over: partitions that may be removed whole.
-        drift: how much of each kind there is, without zeros.
+        found: how much of what there is, and where, without zeros; in rows, or 1 for what is wrong once.
     """
 
     scanned: ScannedQueue
     browse_start: datetime | None
     over: frozenset[QueuePartition]
-    drift: Mapping[QueueDrift, int]
+    found: Mapping[Place, int]
+
+    @property
+    def is_drift(self) -> bool:
+        return any(verdict not in HARMLESS for verdict, _ in self.found)
 
     def first_left(self, gone: Iterable[QueuePartition], window: timedelta) -> datetime | None:
         """Where the content start belongs once those partitions are gone: at the first rows, or the browse start."""
@@ -107,7 +131,9 @@ class JudgedQueue:
         return slice_of(min(first, self.browse_start), window)
 
 
-def judged(scanned: ScannedQueue, now: datetime, window: timedelta, *, marks_expire: bool) -> JudgedQueue:
+def judged(
+    scanned: ScannedQueue, now: datetime, window: timedelta, *, marks_expire: bool, row_ttl: timedelta = timedelta()
+) -> JudgedQueue:
     """The judgement on a queue.
 
     Args:
@@ -115,28 +141,85 @@ def judged(scanned: ScannedQueue, now: datetime, window: timedelta, *, marks_exp
         now: when the scan began.
         window: the slice window.
         marks_expire: whether marks have a time to live: then they need no cleanup.
+        row_ttl: how long rows live; zero: for ever.
     """
     starts = scanned.starts
     after = starts.browse and next_browse_start(starts.browse, scanned.first_live, now, window)
     edge = after and slice_of(after, window)
     passed = {one: counts for one, counts in scanned.partitions.items() if edge is not None and one.slice_start < edge}
-    over = frozenset(one for one, counts in passed.items() if counts.marked == counts.rows)
-    drift = {
-        QueueDrift.OVER: sum(passed[one].rows for one in over),
-        QueueDrift.STRANDED: sum(counts.rows - counts.marked for counts in passed.values()),
-        QueueDrift.ORPHAN_MARK: 0 if marks_expire else scanned.orphan_marks,
-        QueueDrift.START_BEHIND: int(after != starts.browse),
-        QueueDrift.START_MOVED_BACK: int(moved_back(starts.browse, starts.furthest)),
-        QueueDrift.NO_BROWSE_START: int(starts.browse is None and bool(scanned.partitions)),
-        QueueDrift.NO_CONTENT_START: int(starts.browse is not None and starts.content is None),
+    over = frozenset(one for one, counts in passed.items() if not counts.waiting)
+    swept_to = starts.content and slice_of(starts.content, window)
+    found: dict[Place, int] = {}
+    for one in over:
+        beyond = swept_to is not None and one.slice_start < swept_to
+        found[Verdict.BEFORE_CONTENT if beyond else Verdict.OVER, one] = passed[one].rows
+    found |= {(Verdict.STRANDED, one): counts.waiting for one, counts in passed.items()}
+    if row_ttl:
+        aged = {one: counts for one, counts in scanned.partitions.items() if one.slice_start + window < now - row_ttl}
+        found |= {(Verdict.OVERSTAYED, one): counts.waiting for one, counts in aged.items()}
+    found |= {(Verdict.TALLY_DIFFERS, (scanned.queue, at)): off for at, off in _miscounted(scanned, edge).items()}
+    of_queue = {
+        Verdict.FINISHED: sum(counts.marked for one, counts in scanned.partitions.items() if one not in over),
+        Verdict.ORPHAN_MARK: 0 if marks_expire else scanned.orphan_marks,
+        Verdict.START_BEHIND: int(after != starts.browse),
+        Verdict.START_MOVED_BACK: int(moved_back(starts.browse, starts.furthest)),
+        Verdict.NO_BROWSE_START: int(starts.browse is None and bool(scanned.partitions)),
+        Verdict.NO_CONTENT_START: int(starts.browse is not None and starts.content is None),
     }
-    return JudgedQueue(scanned, after, over, {kind: number for kind, number in drift.items() if number})
+    found |= {(verdict, (scanned.queue,)): number for verdict, number in of_queue.items()}
+    return JudgedQueue(scanned, after, over, {place: number for place, number in found.items() if number})
+
+
+def _miscounted(scanned: ScannedQueue, edge: datetime | None) -> dict[datetime, int]:
+    """By how many mails the tallies of slices that are browsed differ from their rows."""
+    waiting: Counter[datetime] = Counter()
+    for one, counts in scanned.partitions.items():
+        waiting[one.slice_start] += counts.waiting
+    return {at: abs(told - waiting[at]) for at, told in scanned.told.items() if edge is not None and at >= edge}
+
+
+def millis_of(slice_start: datetime) -> int:
+    return (slice_start - EPOCH) // _MILLISECOND
 
 
 def confirmed(first: JudgedQueue, second: JudgedQueue) -> frozenset[QueuePartition]:
     """The partitions that were over at both looks, with the same rows: nobody writes to them any more."""
     before, now = first.scanned.partitions, second.scanned.partitions
     return frozenset(one for one in first.over & second.over if before[one] == now[one])
+
+
+def found_twice(first: JudgedQueue, second: JudgedQueue, over: Collection[QueuePartition]) -> dict[Place, int]:
+    """What both looks showed, as far as it was the same; of partitions that are over, those that are confirmed."""
+    same: dict[Place, int] = {}
+    for place, number in second.found.items():
+        verdict, key = place
+        if verdict in OVER_VERDICTS:
+            same[place] = number if key in over else 0
+        elif verdict is Verdict.TALLY_DIFFERS:
+            same[place] = number if _stands_still(first, second, key) else 0
+        else:
+            same[place] = min(number, first.found.get(place, 0))
+    return {place: number for place, number in same.items() if number}
+
+
+def _stands_still(first: JudgedQueue, second: JudgedQueue, key: Key) -> bool:
+    """Whether neither rows nor tallies of the slice changed between the looks: else one was only ahead of the other."""
+    before, now, at = first.scanned, second.scanned, key[1]
+    return before.told.get(at) == now.told.get(at) and before.counts_in(at) == now.counts_in(at)
+
+
+def findings_of(found: Mapping[Place, int], scanned: ScannedQueue) -> dict[Place, Finding]:
+    """Each with what was there before: counts of a partition, or the starts."""
+    starts = scanned.starts
+    before = {"browsestart": starts.browse, "contentstart": starts.content, "furtheststart": starts.furthest}
+    findings = {}
+    for (verdict, key), number in found.items():
+        row = scanned.partitions[QueuePartition(*key)]._asdict() if verdict in OVER_VERDICTS else before
+        told = verdict in OVER_VERDICTS or len(key) == 1
+        image = Seen({**dict(zip(_KEY_NAMES, key, strict=False)), **row}) if told else None
+        suspect = Suspect(QUEUE_VERDICTS[verdict].table, key, verdict)
+        findings[verdict, key] = Finding(suspect, verdict, projected=image, number=number)
+    return findings
 
 
 class MarksRule(Enum):

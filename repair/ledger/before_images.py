@@ -90,6 +90,7 @@ def image_text(finding: Finding) -> str:
             "truths": [_seen(truth) for truth in finding.truths],
             "projected": None if finding.projected is None else _seen(finding.projected),
             "last_trace": finding.last_trace,
+            **({"number": finding.number} if finding.number > 1 else {}),
         }
     )
 
@@ -104,6 +105,7 @@ def image_from(text: str, *, result: Verdict | None = None, error: str | None = 
         projected=None if fields["projected"] is None else _seen_of(fields["projected"]),
         last_trace=fields["last_trace"],
         error=error,
+        number=fields.get("number", 1),
     )
 
 

@@ -32,7 +32,7 @@ def mended_so_far(ledger: Ledger, run: Run, mail: Tables, families: Iterable[Fam
     unsettled: list[Finding] = []
     for finding in ledger.findings(run.id):
         if finding.result is Verdict.FIXED:
-            fixed[finding.verdict] += 1
+            fixed[finding.verdict] += finding.number
         elif finding.result is None and _is_own(finding, rows.get(finding.suspect.projection)):
             unsettled.append(finding)
     projections = {name: one for name, (_, one) in rows.items()}

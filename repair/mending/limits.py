@@ -1,7 +1,7 @@
 """Limits of a repair: rows per second, and failures in a row."""
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TypeVar
@@ -9,7 +9,7 @@ from typing import TypeVar
 from model.errors import MailmendError
 from model.instants import MICROS
 from model.operations import Applied, Conditional, Read, Scan, Seen, Write
-from model.ports import Clock, Tables
+from model.ports import AsyncTables, Clock, Tables
 from model.projections.findings import Finding, Suspect
 from model.schema.table import Row
 
@@ -44,12 +44,16 @@ class Pace:
 
     def take(self, rows: int) -> None:
         """Wait until `rows` more are due."""
+        if seconds := self.seconds_until(rows):
+            self.clock.sleep(seconds)
+
+    def seconds_until(self, rows: int) -> float:
+        """How long to wait until `rows` more are due, which are granted with that."""
         if self.rows_per_second is None or rows <= 0:
-            return
+            return 0.0
         now = self.clock.micros()
         self._until = granted_until(self._until, now, rows, self.rows_per_second)
-        if self._until > now:
-            self.clock.sleep((self._until - now) / MICROS)
+        return max(0, self._until - now) / MICROS
 
     def over(self, tables: Tables) -> Tables:
         """The same tables at this pace."""
@@ -115,6 +119,47 @@ class PacedTables:
         left = iter(items)
         while some := list(islice(left, self.at_once)):
             yield some
+
+
+@dataclass(frozen=True, slots=True)
+class PacedAsyncTables:
+    """The same in an event loop. Implements `model.ports.AsyncTables`."""
+
+    tables: AsyncTables
+    pace: Pace
+
+    async def read(self, read: Read) -> Sequence[Seen]:
+        await self._take(1)
+        rows = await self.tables.read(read)
+        await self._take(len(rows) - 1)
+        return rows
+
+    async def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:
+        await self._take(len(reads))
+        found = await self.tables.read_all(reads)
+        await self._take(sum(len(one) - 1 for one in found if one and not isinstance(one, MailmendError)))
+        return found
+
+    async def scan(self, scan: Scan) -> AsyncIterator[Row]:
+        async for row in self.tables.scan(scan):
+            await self._take(1)
+            yield row
+
+    async def write(self, write: Write) -> None:
+        await self._take(1)
+        await self.tables.write(write)
+
+    async def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
+        await self._take(len(writes))
+        return await self.tables.write_all(writes)
+
+    async def attempt(self, write: Conditional) -> Applied:
+        await self._take(1)
+        return await self.tables.attempt(write)
+
+    async def _take(self, rows: int) -> None:
+        if seconds := self.pace.seconds_until(rows):
+            await self.pace.clock.pause(seconds)
 
 
 @dataclass(slots=True)

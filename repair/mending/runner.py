@@ -20,7 +20,7 @@ from model.projections.family import Family
 from model.projections.findings import Finding, RepairPolicy, Suspect, counts_of
 from model.projections.projection import Projection
 from model.projections.reasons import Reason, Why
-from model.projections.verdicts import BY_POLICY, Verdict
+from model.projections.verdicts import BY_POLICY, HARMLESS, Verdict
 from repair.clock import read_clocks, take_as_of
 from repair.decisions.engines import EngineChoice
 from repair.decisions.reasons import reason_of
@@ -74,7 +74,7 @@ class RepairResult:
             self.reasons.setdefault(finding.result or finding.verdict, Counter())[finding.reason.why] += 1
         match finding.result:
             case Verdict.FIXED:
-                self.fixed[finding.verdict] += 1
+                self.fixed[finding.verdict] += finding.number
             case Verdict.MOVED:
                 self.moved += 1
                 return
@@ -82,12 +82,12 @@ class RepairResult:
                 self.left[result] += 1
             case _ if finding.error or finding.verdict is Verdict.AGREE:
                 return
-            case _ if finding.verdict is not Verdict.LEAK:
-                self.left[finding.verdict] += 1
+            case _ if finding.verdict not in HARMLESS:
+                self.left[finding.verdict] += finding.number
             case _:
                 pass
-        self.findings.setdefault(finding.suspect.projection, Counter())[finding.verdict] += 1
-        self.due[finding.verdict] += finding.due
+        self.findings.setdefault(finding.suspect.projection, Counter())[finding.verdict] += finding.number
+        self.due[finding.verdict] += finding.due * finding.number
         self.last_traces += finding.last_trace
 
     @property
@@ -226,6 +226,13 @@ def recorded(
         raise
     with suppress(CannotReach) if result.untried else nullcontext():
         ledger.finish(run, result.kept, RunState.FAILED if result.untried else RunState.DONE)
+
+
+def close_killed(ledger: Ledger, keyspace: str, command: str, mail: Tables) -> None:
+    """Close earlier runs that nobody works on any more, with what they mended; call it under the command's lease."""
+    for run in ledger.runs(keyspace):
+        if run.command == command and run.state is RunState.RUNNING:
+            ledger.interrupt(run, {"fixed": _named(mended_so_far(ledger, run, mail, ()))})
 
 
 @dataclass(slots=True)

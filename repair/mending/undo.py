@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
+from uuid import UUID
 
 from model.errors import ExitCode, MailmendError, WrongUse
 from model.ids import RunId
@@ -69,17 +70,7 @@ def undo(settings: UndoSettings, tools: UndoTools, sink: Sink) -> RepairResult:
         WrongUse: it was a run of another keyspace, or one that kept no before-images.
         LeaseHeld: a repair of the keyspace is running.
     """
-    undone = tools.ledger.get(settings.run)
-    if undone.keyspace != settings.keyspace:
-        raise WrongUse(
-            f"run {undone.id} belongs to keyspace {undone.keyspace!r}, not to {settings.keyspace!r}",
-            mend=f"Give --keyspace {undone.keyspace}.",
-        )
-    if undone.command in _NOT_UNDONE:
-        raise WrongUse(
-            f"run {undone.id} was `mailmend {undone.command}`: it removes what is finished, and keeps no images of it",
-            mend="A mail that an operator removed comes back with: mailmend queue restore FILE",
-        )
+    undone = undoable(tools.ledger, settings.run, settings.keyspace)
     result = RepairResult(settings.keyspace, "undo")
     if settings.dry_run:
         return _Undoing(settings, tools, sink, undone, result, None).all()
@@ -91,6 +82,28 @@ def undo(settings: UndoSettings, tools: UndoTools, sink: Sink) -> RepairResult:
         result.run = run.id
         with recorded(tools.ledger, run, result, tools.mail, settings.families):
             return _Undoing(settings, tools, sink, undone, result, held).all()
+
+
+def undoable(ledger: Ledger, run: UUID, keyspace: str) -> Run:
+    """The run, where it may be undone; docs/adr/0025 says why a cleanup of queues is not.
+
+    Raises:
+        UnknownRun, WrongUse: as `undo` does.
+    """
+    undone = ledger.get(run)
+    if undone.keyspace != keyspace:
+        raise WrongUse(
+            f"run {undone.id} belongs to keyspace {undone.keyspace!r}, not to {keyspace!r}",
+            mend=f"Give --keyspace {undone.keyspace}.",
+        )
+    if undone.command in _NOT_UNDONE:
+        raise WrongUse(
+            f"run {undone.id} was `mailmend {undone.command}`, which removes what is finished: its mails are gone, "
+            "their blobs went with the rows, and starts never go back",
+            mend=f"What it removed is listed by: mailmend runs show {undone.id} --findings. A mail that an operator "
+            "removed comes back with: mailmend queue restore FILE",
+        )
+    return undone
 
 
 def known_again(image: Finding, mirror: Mirror) -> Suspect:

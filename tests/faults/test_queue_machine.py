@@ -318,7 +318,7 @@ class QueueMachine(RuleBasedStateMachine):
         async def cleaned(worker: Worker) -> None:
             view, fortune = worker.queue.view, worker.fortune
             blobs, broker = WiredBlobs(self.twin.blobs, fortune), WiredBroker(self.twin.broker, fortune)
-            scanner = LocalQueueScanner(self.twin.memory)
+            scanner = LocalQueueScanner(self.twin.memory, self.twin.clock)
             sweeper = Sweeper(view, blobs, broker)
             await QueueCleanup(view, scanner, SilentProgress(), blobs, broker).run(settings, sweeper)
 

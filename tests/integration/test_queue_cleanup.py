@@ -1,6 +1,9 @@
 """`check queues` and `repair queues` on real servers: tables as James makes them, a past that no sweep has seen."""
 
+import json
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -9,11 +12,13 @@ from uuid import uuid4
 import pytest
 from pyspark.sql import SparkSession
 
-from mailqueue.maintenance.cleanup_scan import LocalQueueScanner
+from mailqueue.maintenance.cleanup_scan import LocalQueueScanner, MarksGone, MarksWanted
 from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS
+from model.ids import QueueName
 from model.operations import Put, Scan, Write
 from model.queue.slices import slice_of
 from model.schema.table import Table
+from repair.clock import SystemClock
 from spark_repair.queue_cleanup import SparkQueueScanner
 from tests.support.brokers import Broker
 from tests.support.commands import contact_of
@@ -60,22 +65,52 @@ def number_of(queue: RealQueue, table: Table) -> int:
 def test_a_past_that_nobody_swept_goes_and_what_waits_stays(queue: RealQueue) -> None:
     lived_through(queue)
     queue.put("waits")
+    file = queue.line.home / "found.jsonl"
 
-    checked = queue.line("check", "queues", "--engine", "local", "--delay", "0s", "--json")
+    checked = queue.line("check", "queues", "--engine", "local", "--delay", "0s", "--json", "--findings", str(file))
     assert checked.code == 1, checked.err
-    assert checked.json["findings"] == {"spool": {"OVER": SLICES * MAILS, "ORPHAN_MARK": ORPHANS, "START_BEHIND": 1}}
+    assert checked.json["findings"] == {
+        "enqueuedMailsV4": {"OVER": (SLICES - 1) * MAILS, "BEFORE_CONTENT": MAILS},
+        "deletedMailsV2": {"ORPHAN_MARK": ORPHANS},
+        "browseStart": {"START_BEHIND": 1},
+    }
+    assert checked.json["scanned"] == {
+        "enqueuedMailsV4": SLICES * MAILS + 1,
+        "deletedMailsV2": SLICES * MAILS + ORPHANS,
+    }
+    assert (checked.json["run"], checked.json["unseen"]) == (None, None)
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert Counter(one["verdict"] for one in lines) == {
+        "OVER": SLICES - 1,
+        "BEFORE_CONTENT": 1,
+        "ORPHAN_MARK": 1,
+        "START_BEHIND": 1,
+    }
     assert queue.line("repair", "queues", *AT_ONCE, "--dry-run").json["findings"] == checked.json["findings"]
     assert number_of(queue, ENQUEUED_MAILS) == SLICES * MAILS + 1
 
     repaired = queue.line("repair", "queues", *AT_ONCE)
-    assert (repaired.code, repaired.json["left"]) == (0, {"ORPHAN_MARK": ORPHANS}), repaired.err
+    assert (repaired.code, repaired.json["left"]) == (0, {}), repaired.err
+    assert repaired.json["fixed"] == {"OVER": (SLICES - 1) * MAILS, "BEFORE_CONTENT": MAILS, "START_BEHIND": 1}
+    assert "--no-blobs" in repaired.json["unseen"]
     assert number_of(queue, ENQUEUED_MAILS) == 1
     assert number_of(queue, DELETED_MAILS) == SLICES * MAILS + ORPHANS
     assert queue.names() == ["waits"]
 
-    runs = queue.line("runs", "list", "--json").json["runs"]
-    assert [(one["command"], one["state"]) for one in runs] == [("repair queues", "DONE")]
-    assert queue.line("undo", runs[0]["run"]).code == 2
+    (run,) = queue.line("runs", "list", "--json").json["runs"]
+    assert (run["command"], run["state"], run["summary"]["fixed"]) == ("repair queues", "DONE", repaired.json["fixed"])
+    told = queue.line("runs", "show", run["run"], "--findings").out.splitlines()
+    kept = [json.loads(line) for line in told]
+    assert sorted((one["verdict"], one["result"]) for one in kept) == [
+        ("BEFORE_CONTENT", "FIXED"),
+        *[("OVER", "FIXED")] * (SLICES - 1),
+        ("START_BEHIND", "FIXED"),
+    ]
+    assert {one["projected"]["row"]["marked"] for one in kept if "projected" in one and one["verdict"] == "OVER"} == {
+        MAILS
+    }
+    refused = queue.line("undo", run["run"])
+    assert (refused.code, "removes what is finished" in refused.err) == (2, True), refused.err
 
 
 def test_marks_go_once_the_broker_is_seen_empty(queue: RealQueue) -> None:
@@ -87,25 +122,49 @@ def test_marks_go_once_the_broker_is_seen_empty(queue: RealQueue) -> None:
 
     assert queue("purge", "--yes").code == 0
     queue.lose_messages()
+    told = queue.line("repair", "queues", *AT_ONCE, "--marks", "empty", "--dry-run")
+    assert told.json["queues"][0]["marks_due"] == SLICES * MAILS + ORPHANS
     emptied = queue.line("repair", "queues", *AT_ONCE, "--marks", "empty")
     assert emptied.json["queues"][0]["removed_marks"] == SLICES * MAILS + ORPHANS, emptied.out
+    assert emptied.json["fixed"]["ORPHAN_MARK"] == SLICES * MAILS + ORPHANS
     assert number_of(queue, DELETED_MAILS) == 1  # the purged mail's own: it is younger than the look
 
 
+def test_a_waiting_mail_without_its_blobs_is_told_and_options_of_messages_are_refused(queue: RealQueue) -> None:
+    queue.put("kept", "lost")
+    blobs = [file for file in (queue.line.home / "blobs").rglob("*") if file.is_file()]
+    body = min(blobs, key=lambda file: file.stat().st_size)
+    body.unlink()
+    checked = queue.line("check", "queues", "--engine", "local", "--delay", "0s", "--json")
+    assert (checked.code, checked.json["findings"]) == (1, {"enqueuedMailsV4": {"BLOBS_GONE": 1}}), checked.err
+    assert checked.json["queues"][0]["waiting"] == 2
+    unasked = queue.line("check", "queues", "--no-recheck", "--engine", "local", "--json", MAILMEND_BLOBS="")
+    assert (unasked.code, unasked.json["findings"]) == (0, {}), unasked.err
+    assert "no store is known" in unasked.json["unseen"]
+    refused = queue.line("check", "queues", "--torn", "accept")
+    assert (refused.code, "--torn says nothing beside queues" in refused.err) == (2, True)
+
+
 @pytest.mark.spark
-def test_spark_sees_what_the_local_scan_sees(queue: RealQueue, spark: SparkSession, cassandra: CassandraServer) -> None:
+def test_spark_sees_what_the_local_scan_sees_and_removes_the_same_marks(
+    queue: RealQueue, spark: SparkSession, cassandra: CassandraServer
+) -> None:
     first = lived_through(queue)
     scanners: tuple[Any, Any] = (
-        LocalQueueScanner(queue.keyspace),
-        SparkQueueScanner(spark, contact_of(cassandra), queue.keyspace.name),
+        LocalQueueScanner(queue.keyspace, SystemClock()),
+        SparkQueueScanner(spark, contact_of(cassandra), queue.keyspace.name, rows_per_second=10_000),
     )
     local, parallel = (scanner.scan(SilentProgress()) for scanner in scanners)
     try:
         assert dict(parallel.partitions) == local.partitions
         assert (parallel.marks, parallel.orphan_marks) == (dict(local.marks), dict(local.orphan_marks))
-        standing = [one for one in local.partitions if one.slice_start > first]
-        assert set(parallel.marks_without(standing)) == set(local.marks_without(standing))
-        assert len(set(parallel.marks_without([]))) == SLICES * MAILS + ORPHANS
+        standing = frozenset(one for one in local.partitions if one.slice_start > first)
+        wanted = MarksWanted(frozenset({queue.name}), standing, SystemClock().micros())
+        going = {queue.name: MAILS + ORPHANS}
+        assert parallel.marks_without_rows(wanted) == local.marks_without_rows(wanted) == going
+        assert parallel.marks_without_rows(replace(wanted, queues=frozenset({QueueName("other")}))) == {}
+        assert parallel.remove_marks(wanted, SilentProgress()) == {queue.name: MarksGone(MAILS + ORPHANS)}
+        assert number_of(queue, DELETED_MAILS) == (SLICES - 1) * MAILS
     finally:
         local.close()
         parallel.close()

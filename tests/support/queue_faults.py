@@ -30,6 +30,7 @@ from cql.driver.contact import Contact
 from cql.driver.session import Keyspace, connect
 from mailqueue.blobs.object_storage import open_s3
 from mailqueue.blobs.s3 import S3Settings
+from mailqueue.maintenance.cleanup_scan import LocalQueueScanner
 from mailqueue.maintenance.move_due import DueLeases
 from mailqueue.queue import Dequeued
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
@@ -42,8 +43,9 @@ from model.queue.filters import MailFilter
 from model.queue.mails import Listed, Whereabouts
 from model.queue.slices import Slicing
 from repair.clock import SystemClock
-from tests.support.queue_wires import Errors, Side, WiredBlobs, WiredBroker, WiredTables
+from tests.support.queue_wires import Errors, Side, WiredBlobs, WiredBroker, WiredTables, name_of
 from tests.support.queues import CONTENT, listed, mail, parts_of
+from tests.support.surrounded import SurroundedTables
 
 T = TypeVar("T")
 
@@ -145,6 +147,13 @@ class Doomed:
         self.comes_to(what)
         answer = await carry_out()
         self.comes_to(f"done {what}")
+        return answer
+
+    def surround(self, operation: Any, carry_out: Callable[[], T]) -> T:
+        """The same for tables that block."""
+        self.comes_to(name_of(operation))
+        answer = carry_out()
+        self.comes_to(f"done {name_of(operation)}")
         return answer
 
     def came(self, what: str) -> None:
@@ -345,6 +354,11 @@ def typed(order: Order) -> None:
     patched: list[tuple[ModuleType, str, Callable[..., object]]] = [
         (wiring_cluster, "SystemClock", lambda: Ahead(order.ahead_seconds)),
         (queues, "tables_of", lambda keyspace: WiredTables(AsyncKeyspace(keyspace), life)),
+        (
+            wiring_cluster,
+            "LocalQueueScanner",
+            lambda tables, *given: LocalQueueScanner(SurroundedTables(tables, life.surround), *given),
+        ),
         (queues, "broker_behind", lambda *given: WiredBroker(broker_behind(*given), life)),
         (queues, "blobs_behind", lambda *given: WiredBlobs(blobs_behind(*given), life)),
     ]

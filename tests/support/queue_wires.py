@@ -88,7 +88,7 @@ class WiredTables:
 
     async def write(self, write: Write) -> None:
         stamped = self.stamped(write)
-        await self.wire.step(Side.WRITES, _name(write), lambda: self.tables.write(stamped), _no_answer)
+        await self.wire.step(Side.WRITES, name_of(write), lambda: self.tables.write(stamped), _no_answer)
 
     async def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
         """One after the other, so that the process may die between two."""
@@ -96,7 +96,7 @@ class WiredTables:
 
     async def attempt(self, write: Conditional) -> Applied:
         stamped = self.stamped(write)
-        return await self.wire.step(Side.WRITES, _name(write), lambda: self.tables.attempt(stamped), _doubtful)
+        return await self.wire.step(Side.WRITES, name_of(write), lambda: self.tables.attempt(stamped), _doubtful)
 
 
 @dataclass(slots=True)
@@ -217,7 +217,7 @@ async def _caught(carry_out: Callable[[Any], Awaitable[T]], operation: Any) -> "
         return error
 
 
-def _name(write: Write | Conditional) -> str:
+def name_of(write: Write | Conditional) -> str:
     return f"{type(write).__name__} {write.table.spelling}"
 
 

@@ -1,34 +1,36 @@
-"""Check and repair of all queues of a keyspace: what the online sweep has not reached, and marks that never expire."""
+"""Look at all queues of a keyspace, and clean away what no sweep has reached, and marks that never expire."""
 
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
-from uuid import UUID
+from typing import Final
 
 from admin.nodetool import NODETOOL
-from admin.services import mending
 from admin.services.caller import Caller
-from admin.services.mending import CheckRequest, MendingResult
-from admin.services.queue.garbage_collection import GarbageCollection, agreed, collector_for
-from admin.settings import QUEUE_DEFAULT, QueueSettings
-from admin.wiring.cluster import EngineWanted, chosen_engine, owner_name, queue_scanner
+from admin.services.examples import Examples
+from admin.services.mending import CheckRequest, MendingResult, both_of
+from admin.services.queue.garbage_collection import agreed, collector_for
+from admin.settings import QUEUE_DEFAULT, QueueSettings, format_duration
+from admin.wiring.cluster import EngineWanted, OpenCluster, chosen_engine, owner_name, queue_scanner
 from admin.wiring.queues import QueueConnections, with_queues
-from mailqueue.maintenance.cleanup import CleanedQueue, CleanupSettings, QueueCleanup
+from mailqueue.maintenance.cleanup import CleanupSettings, QueueCleanup
+from mailqueue.maintenance.cleanup_writes import CleanedQueue, FindingsRecord
 from mailqueue.maintenance.sweep import Sweeper
 from model.catalog.ledger import KEEP
-from model.catalog.mail_queue import DELETED_MAILS
-from model.errors import ExitCode, WrongUse, came_of_interruption
+from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
+from model.errors import ExitCode, WrongUse
 from model.ids import QueueName
 from model.instants import MICROS
 from model.operations import Level
-from model.queue.cleanup import MarksRule, QueueDrift
+from model.projections.findings import Finding
+from model.queue.cleanup import MarksRule
 from repair.clock import MARGIN_SECONDS, SKEW_SECONDS, Timing, take_as_of
-from repair.ledger.runs import RunState
 from repair.mending.engine import DELAY_SECONDS
+from repair.mending.limits import Pace, PacedAsyncTables
+from repair.mending.runner import RepairResult, close_killed, recorded
 
-COMMAND = "repair queues"
+COMMAND: Final = "repair queues"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +47,9 @@ class CleanupRequest:
     clock_skew: timedelta = timedelta(seconds=SKEW_SECONDS)
     margin: timedelta = timedelta(seconds=MARGIN_SECONDS)
     keep: timedelta = KEEP
+    command: str = COMMAND
     dry_run: bool = False
+    no_recheck: bool = False
     marks: str = MarksRule.KEEP.value
     marks_age: timedelta | None = None
     no_blobs: bool = False
@@ -58,120 +62,105 @@ class CleanupRequest:
         return EngineWanted(self.engine, self.master, dict(self.spark_conf))
 
 
-@dataclass(frozen=True, slots=True)
-class CleanupResult:
-    """What was found of every queue, and done about it; `run` is None where nothing could be written.
-
-    `garbage` is None where no garbage was to be collected.
-    """
-
-    keyspace: str
-    queues: tuple[CleanedQueue, ...] = ()
-    run: UUID | None = None
-    seconds: float = 0.0
-    exit: ExitCode = ExitCode.FINE
-    left: Counter[QueueDrift] = field(default_factory=Counter)
-    garbage: GarbageCollection | None = None
-
-
-def check(request: CheckRequest, caller: Caller) -> MendingResult | CleanupResult:
-    """What `mailmend check` looks at: messages, or all queues."""
-    if request.what != "queues":
-        return mending.check(request, caller)
-    settings = QueueSettings(request.connection, QueueName(QUEUE_DEFAULT))
-    names = ("engine", "master", "spark_conf", "rows_per_second", "level", "delay", "clock_skew")
+def check_queues(request: CheckRequest, caller: Caller) -> MendingResult:
+    settings = QueueSettings(request.connection, QueueName(QUEUE_DEFAULT), None, request.blobs)
+    names = ("engine", "master", "spark_conf", "rows_per_second", "level", "delay", "clock_skew", "no_recheck")
     looks = {name: getattr(request, name) for name in names}
-    return repair_queues(CleanupRequest(settings=settings, dry_run=True, **looks), caller)
+    return repair_queues(CleanupRequest(settings=settings, command="check", dry_run=True, **looks), caller)
 
 
-def repair_queues(request: CleanupRequest, caller: Caller) -> CleanupResult:
+def repair_queues(request: CleanupRequest, caller: Caller) -> MendingResult:
     """Look twice, remove what nobody needs; with `dry_run`, or as a check, only look.
 
     Raises:
         WrongUse: marks are to be removed by age, and no age is named, or the other way round.
         LeaseHeld: another cleanup of the keyspace is at work.
     """
-    rule = MarksRule(request.marks)
-    if (rule is MarksRule.OLD) != (request.marks_age is not None):
+    if (request.marks == MarksRule.OLD.value) != (request.marks_age is not None):
         raise WrongUse(
             "--marks old and --marks-age belong together",
             mend="Name an age that no message at the broker has reached, its dead letters too: --marks-age 30d.",
         )
 
-    async def both(connections: QueueConnections) -> CleanupResult:
+    async def both(connections: QueueConnections) -> MendingResult:
         collector = collector_for(request.nodetool, connections) if request.garbagecollect else None
         if collector is None:
             if request.garbagecollect:
                 caller.remark("No garbage is collected: rows and marks expire here, and their SSTables go whole.")
-            return await cleaned(connections)
+            return await _cleaned(request, connections, caller)
         cost = await agreed(collector, connections, caller, dry_run=request.dry_run, yes=request.yes)
-        result = await cleaned(connections)
+        result = await _cleaned(request, connections, caller)
         if not request.dry_run:
             cost = await collector.collect(cost, lambda node: caller.progress.stage(f"garbage collection on {node}"))
-        ended = ExitCode.PARTLY_FAILED if cost.failed else result.exit
-        return replace(result, garbage=cost, exit=ended)
-
-    async def cleaned(connections: QueueConnections) -> CleanupResult:
-        opened, view = connections.cluster, connections.view
-        timing = Timing(request.margin.total_seconds(), request.clock_skew.total_seconds())
-        as_of = take_as_of(opened.clock, opened.cluster, timing)
-        settings = CleanupSettings(as_of, request.delay.total_seconds(), rule, request.marks_age or timedelta())
-        blobs = None if request.dry_run or request.no_blobs else connections.blobs
-        began = opened.clock.micros()
-        engine = chosen_engine(opened, request.engine_wanted, DELETED_MAILS)
-        if request.engine == "auto":
-            caller.remark(f"Engine: {engine.name} ({engine.why}).")
-        wanted = replace(request.engine_wanted, name=engine.name)
-        with queue_scanner(opened, wanted, request.level, request.rows_per_second) as scanner:
-            cleanup = QueueCleanup(view, scanner, caller.progress, blobs, connections.broker)
-            if request.dry_run:
-                result = result_of(opened.mail.name, await cleanup.run(settings), wrote=False)
-            else:
-                sweeper = Sweeper(view, connections.blobs, connections.broker)
-                result = await _recorded(request, connections, as_of, lambda: cleanup.run(settings, sweeper))
-        return replace(result, seconds=(opened.clock.micros() - began) / MICROS)
+        if cost.failed:
+            result.summary.exit = ExitCode.PARTLY_FAILED
+        return replace(result, garbage=cost)
 
     return with_queues(request.settings, both)
 
 
-async def _recorded(
-    request: CleanupRequest, connections: QueueConnections, as_of: int, run: Callable[[], Any]
-) -> CleanupResult:
-    """Run under a lease, with its sums in the ledger."""
+async def _cleaned(request: CleanupRequest, connections: QueueConnections, caller: Caller) -> MendingResult:
     opened = connections.cluster
+    skew, dates = request.clock_skew.total_seconds(), request.command == COMMAND
+    timing = Timing(request.margin.total_seconds() if dates else 0, skew, no_writers=not dates)
+    as_of, began = take_as_of(opened.clock, opened.cluster, timing), opened.clock.micros()
+    engine = chosen_engine(opened, request.engine_wanted, caller.remark, DELETED_MAILS)
+    settings = CleanupSettings(
+        as_of,
+        request.delay.total_seconds(),
+        MarksRule(request.marks),
+        request.marks_age or timedelta(),
+        recheck=not request.no_recheck,
+    )
+    result, examples = RepairResult(opened.mail.name, request.command, engine=engine), Examples()
+    wanted, pace = replace(request.engine_wanted, name=engine.name), Pace(request.rows_per_second, opened.clock)
+    view = connections.view_over(PacedAsyncTables(connections.tables, pace))
+    with queue_scanner(opened, wanted, request.level, pace, request.rows_per_second) as scanner:
+        blobs = connections.blobs if request.settings.blobs else None
+        cleanup = QueueCleanup(view, scanner, caller.progress, blobs, connections.broker)
+        if request.dry_run:
+            queues = await cleanup.run(settings)
+            _sum_up(result, queues, both_of(examples, caller))
+        else:
+            with _recorded(request, opened, as_of, result) as record:
+                sweeper = Sweeper(view, connections.blobs, connections.broker)
+                queues = await cleanup.run(settings, sweeper, record)
+                _sum_up(result, queues, both_of(examples, caller))
+    if blobs is None and any(one.judged.scanned.waiting for one in queues):
+        why = "--no-blobs" if request.no_blobs else "no store is known (--blobs)"
+        result.unseen = f"Whether mails that wait have their blobs was not looked at: {why}."
+    result.seconds = {"queues": (opened.clock.micros() - began) / MICROS}
+    return MendingResult(result, examples.sorted(), queues=tuple(queues))
+
+
+@contextmanager
+def _recorded(
+    request: CleanupRequest, opened: OpenCluster, as_of: int, result: RepairResult
+) -> Iterator[FindingsRecord]:
+    """A run under a lease, in the ledger: the choices, then the findings, then the sums."""
     ledger, name = opened.ledger(request.keep), opened.mail.name
-    options = {"marks": request.marks, "marks_age": str(request.marks_age or ""), "engine": request.engine}
-    with opened.leases().held(f"{COMMAND} {name}", COMMAND):
-        started = ledger.start(name, COMMAND, as_of, options, owner=owner_name())
-        try:
-            result = result_of(name, await run(), wrote=True)
-        except BaseException as error:
-            state = RunState.INTERRUPTED if came_of_interruption(error) else RunState.FAILED
-            ledger.finish(started, {}, state)
-            raise
-        result = replace(result, run=started.id)
-        ledger.finish(started, summary_of(result))
-    return result
-
-
-def result_of(keyspace: str, queues: list[CleanedQueue], *, wrote: bool) -> CleanupResult:
-    """The totals: 3 where something could not be done, 1 where drift is left; marks without a row only take room."""
-    left: Counter[QueueDrift] = Counter()
-    for one in queues:
-        left.update(one.left if wrote else one.found)
-    failed = any(one.failed for one in queues)
-    drift = ExitCode.DRIFT if +left - Counter({QueueDrift.ORPHAN_MARK: left.total()}) else ExitCode.FINE
-    return CleanupResult(keyspace, tuple(queues), exit=ExitCode.PARTLY_FAILED if failed else drift, left=+left)
-
-
-def summary_of(result: CleanupResult) -> dict[str, Any]:
-    """The sums as the ledger keeps them; `fixed` and `left` as for messages."""
-    fixed: Counter[str] = Counter()
-    for one in result.queues:
-        fixed.update({QueueDrift.OVER.value: one.rows, "MARK": one.marks})
-    return {
-        "fixed": dict(+fixed),
-        "left": {kind.value: number for kind, number in result.left.items()},
-        "queues": {one.queue: {"rows": one.rows, "blobs": one.blobs, "marks": one.marks} for one in result.queues},
-        "exit": int(result.exit),
+    options = {
+        "marks": request.marks,
+        "marks_age": format_duration(request.marks_age) if request.marks_age else "",
+        "engine": result.engine.name if result.engine else request.engine,
     }
+    with opened.leases().held(f"{COMMAND} {name}", COMMAND):
+        close_killed(ledger, name, COMMAND, opened.mail)
+        run = ledger.start(name, COMMAND, as_of, options, owner=owner_name())
+        result.run = run.id
+        with recorded(ledger, run, result, opened.mail, ()):
+            yield FindingsRecord(as_of, ledger, run.id)
+
+
+def _sum_up(result: RepairResult, queues: Sequence[CleanedQueue], take: Callable[[Finding], None]) -> None:
+    scanned = [one.judged.scanned for one in queues]
+    result.scanned = {
+        ENQUEUED_MAILS.spelling: sum(one.rows for one in scanned),
+        DELETED_MAILS.spelling: sum(one.marks for one in scanned),
+    }
+    for one in queues:
+        result.suspects += one.suspects
+        for found in one.findings.values():
+            result.count(found)
+            take(found)
+    result.exit = result.exit_code

@@ -26,9 +26,10 @@ from model.catalog.queue_tables import OwnTables
 from model.errors import MailmendError
 from model.ids import QueueName
 from model.instants import MICROS, instant_of
-from model.operations import Put, Read, Remove
+from model.operations import Level, Put, Read, Remove, Scan
 from model.ports import AsyncTables, Clock
-from model.queue.size import WriterTally, due_ttl_seconds, is_of_due
+from model.queue.size import WriterTally, due_ttl_seconds, is_of_due, tallied
+from model.schema.table import Row
 from repair.retries import AsyncRetries
 
 FLUSH_SECONDS: Final = 0.5
@@ -127,6 +128,7 @@ class SliceTallies:
 
     def __init__(self, tables: AsyncTables, clock: Clock, own: OwnTables) -> None:
         self._tables, self._clock, self._kept = tables, clock, own.tallies
+        self._shared = own.shared
         self._retries = AsyncRetries(clock)
         self._sums: dict[_Place, _Sums] = {}
 
@@ -180,6 +182,25 @@ class SliceTallies:
             for seen in answer:
                 found[seen.row["timerangestart"]].append(WriterTally.of(seen.row))
         return list(found.values())
+
+    async def exact(self) -> dict[QueueName, dict[datetime, int]]:
+        """How many mails wait in each slice, as far as tallies say so and a size would call that exact."""
+        if not self._kept or self._shared:
+            return {}
+        scan = Scan(SLICE_TALLIES, SLICE_TALLIES.names, Level.QUORUM)
+
+        async def rows() -> list[Row]:
+            return [row async for row in self._tables.scan(scan)]
+
+        told: dict[_Place, list[WriterTally]] = {}
+        for row in await self._retries.call(rows):
+            told.setdefault((row["queuename"], row["timerangestart"]), []).append(WriterTally.of(row))
+        exact: dict[QueueName, dict[datetime, int]] = {}
+        for (queue, at), tallies in told.items():
+            summed = None if is_of_due(at) else tallied(tallies)
+            if summed is not None and summed.exact:
+                exact.setdefault(queue, {})[at] = summed.mails
+        return exact
 
     async def rows_of(self, queue: QueueName, slice_start: datetime) -> list[TallyRow]:
         """The tallies of every process for the slice, and their times."""

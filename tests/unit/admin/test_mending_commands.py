@@ -14,6 +14,7 @@ from admin.services.mending import CheckRequest, RepairRequest, given
 from admin.settings import ConnectionSettings
 from cql.statements import Operation
 from model.catalog.mail import IMAP_UID, MAILBOX, MAILBOX_COUNTERS, MAILBOX_PATH, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from model.catalog.mail_queue import BROWSE_START, CONTENT_START, ENQUEUED_MAILS, JAMES_QUEUE_TABLES
 from model.errors import ExitCode, TimedOut
 from model.instants import MICROS
 from model.operations import Change, Count, Level, Put, Read, Remove, Scan
@@ -25,6 +26,7 @@ from tests.support.clock import START
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine, Ended
 from tests.support.mail_states import MailKeyspace
+from tests.support.queues import NOON
 from tests.support.repairing import DAY_SECONDS, Meter, content_row, message, mirror_row, mirror_suspect
 from tests.support.schemas import columns_of, with_columns, without_tables
 from tests.support.writing import Faults
@@ -373,7 +375,55 @@ def test_rows_per_second_are_rows_of_the_mail_and_of_its_images(
     assert ended.json["suspects"] >= 20
     assert meter.rows >= 3 * 20
     seconds = (cluster.clock.micros() - began) / MICROS
-    assert seconds >= (meter.rows + 2 * sum(ended.json["fixed"].values())) / 10 - 4 * BURST_SECONDS
+    assert seconds >= (meter.rows + 2 * sum(ended.json["fixed"].values())) / 10 - 5 * BURST_SECONDS
+
+
+class TestQueues:
+    """`check` looks at mail queues too, where the keyspace has their tables."""
+
+    def stranded(self, mail: MailKeyspace) -> None:
+        """A mail before the browse start, which nobody will ever list."""
+        row = {"queuename": "spool", "timerangestart": NOON, "bucketid": 0, "enqueueid": UUID(int=1)}
+        mail.tables.write(Put(ENQUEUED_MAILS, row))
+        for table, column in ((BROWSE_START, "browsestart"), (CONTENT_START, "contentstart")):
+            mail.tables.write(Put(table, {"queuename": "spool", column: NOON + timedelta(days=9000)}))
+
+    def test_their_findings_stand_beside_those_of_messages(self, mailmend: CommandLine, mail: MailKeyspace) -> None:
+        self.stranded(mail)
+        mail.lose_projection(mail.truths[0])
+        both, messages, queues = (
+            mailmend("check", *what, *QUICK, "--json") for what in ((), ("messages",), ("queues",))
+        )
+        assert [one.code for one in (both, messages, queues)] == [1, 1, 1]
+        assert messages.json["findings"] == {"messageIdTable": {"PROJECT": 1}}
+        assert queues.json["findings"] == {"enqueuedMailsV4": {"STRANDED": 1}}
+        assert both.json["findings"] == messages.json["findings"] | queues.json["findings"]
+        assert both.json["scanned"] == both.json["scanned"] | messages.json["scanned"] | {
+            "enqueuedMailsV4": 1,
+            "deletedMailsV2": 0,
+        }
+        assert both.json["queues"] == queues.json["queues"]
+        assert messages.json["queues"] is None
+        assert both.json["left"] == {"PROJECT": 1, "STRANDED": 1}
+        shown = mailmend("check", *QUICK)
+        assert "Next: mailmend queue sweep QUEUE --keyspace mail" in shown.out
+        assert "Next: mailmend repair messages" in shown.out
+
+    def test_a_keyspace_without_queues_is_checked_as_before(self, mailmend: CommandLine, cluster: ClusterTwin) -> None:
+        lacking = {table.name for table in JAMES_QUEUE_TABLES}
+        cluster.keyspaces["mail"] = without_tables(cluster.keyspaces["mail"], *lacking)
+        ended = mailmend("check", *QUICK, "--json")
+        assert (ended.code, ended.json["queues"], ended.json["unseen"]) == (0, None, None)
+
+    def test_queues_that_cannot_be_looked_at_are_told_and_hide_no_message(
+        self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin
+    ) -> None:
+        cluster.keyspaces["mail"] = without_tables(cluster.keyspaces["mail"], CONTENT_START.name)
+        mail.lose_projection(mail.truths[0])
+        ended = mailmend("check", *QUICK, "--json")
+        assert (ended.code, ended.json["findings"]) == (3, {"messageIdTable": {"PROJECT": 1}})
+        assert "The mail queues were not looked at: keyspace 'mail' lacks contentStart" in ended.json["unseen"]
+        assert mailmend("check", "messages", *QUICK).code == 1
 
 
 class TestMailbox:
@@ -792,7 +842,7 @@ class TestResults:
         mail.lose_projection(mail.truths[0])
 
         raw = mailmend("check", "--engine", "local", "--no-recheck", "--delay", "90s", "--json")
-        assert (raw.code, set(raw.json["seconds"]), cluster.clock.slept) == (1, {"scan"}, [])
+        assert (raw.code, set(raw.json["seconds"]), cluster.clock.slept) == (1, {"scan", "queues"}, [])
 
         looked = mailmend("check", "--engine", "local", "--delay", "90s", "--json")
         assert (looked.code, looked.json["seconds"]["delay"], sum(cluster.clock.slept)) == (1, 90.0, 90.0)

@@ -150,9 +150,11 @@ class TestEngines:
         monkeypatch.setattr("admin.local.java.candidates", lambda _: found)
         monkeypatch.setattr(wiring_cluster, "find_java", lambda program, env: find_java(program, env, lambda _: 17))
 
-        choice = chosen_engine(opened, EngineWanted("auto"))
+        said: list[str] = []
+        choice = chosen_engine(opened, EngineWanted("auto"), said.append)
 
         assert f"{choice.name}: {choice.why}" == chosen
+        assert said == [f"Engine: {choice.name} ({choice.why})."]
 
     @pytest.mark.parametrize(
         ("wanted", "submitted", "why"),
@@ -174,7 +176,7 @@ class TestEngines:
         if submitted:
             monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "4040")
 
-        assert chosen_engine(opened, wanted) == EngineChoice("spark", why)
+        assert chosen_engine(opened, wanted, lambda _: None) == EngineChoice("spark", why)
 
 
 class TestContact:
@@ -234,7 +236,7 @@ def test_state_lies_under_the_users_data_folder(monkeypatch: pytest.MonkeyPatch,
 
 def test_what_works_on_messages_needs_no_library_of_the_queue() -> None:
     """They come with an extra of their own."""
-    code = "import sys, admin.services.mending; print({'prometheus_client', 'aio_pika', 'obstore'} & set(sys.modules))"
+    code = "import sys, admin.services.checking; print({'prometheus_client', 'aio_pika', 'obstore'} & set(sys.modules))"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert ended.stdout == "set()\n"

@@ -1,19 +1,26 @@
 """Which rows and marks of a queue nobody needs, from the counts of a scan."""
 
-from datetime import timedelta
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from model.projections.verdicts import QUEUE_VERDICTS, Verdict
 from model.queue.cleanup import (
     BrokerSide,
-    QueueDrift,
+    Place,
     QueuePartition,
     QueueStarts,
     RowCounts,
     ScannedQueue,
     confirmed,
+    findings_of,
+    found_twice,
     judged,
     why_marks_stay,
 )
@@ -27,45 +34,101 @@ def place(hours: int, bucket: int = 0) -> QueuePartition:
     return QueuePartition(QUEUE, NOON + hours * HOUR, bucket)
 
 
-def scanned(browse: int | None, partitions: dict[int, tuple[int, int]], **more: int) -> ScannedQueue:
+def scanned(browse: int | None, partitions: dict[int, tuple[int, int]], **more: Any) -> ScannedQueue:
     """A queue whose slices, by hours after noon, have so many rows, and so many marked ones."""
     start = None if browse is None else NOON + browse * HOUR
     counts = {place(hours): RowCounts(*pair) for hours, pair in partitions.items()}
     return ScannedQueue(QUEUE, QueueStarts(start, start), counts, **more)
 
 
+def sums(found: Mapping[Place, int]) -> dict[Verdict, int]:
+    counted: Counter[Verdict] = Counter()
+    for (verdict, _), number in found.items():
+        counted[verdict] += number
+    return dict(counted)
+
+
+UNSWEPT = QueueStarts(NOON, None)
+
+
 class TestJudged:
     """What a scan comes to."""
 
-    def test_finished_slices_before_the_first_waiting_mail_are_over(self) -> None:
-        found = judged(scanned(0, {-2: (3, 3), 0: (2, 2), 1: (2, 1), 2: (4, 4)}), NOW, HOUR, marks_expire=True)
-        assert found.over == {place(-2), place(0)}
-        assert found.browse_start == NOON + HOUR
-        assert found.drift == {QueueDrift.OVER: 5, QueueDrift.START_BEHIND: 1}
+    @pytest.mark.parametrize(
+        ("queue", "now", "over", "found"),
+        [
+            pytest.param(
+                scanned(0, {-2: (3, 3), 0: (2, 2), 1: (2, 1), 2: (4, 4)}),
+                NOW,
+                {-2, 0},
+                {Verdict.BEFORE_CONTENT: 3, Verdict.OVER: 2, Verdict.START_BEHIND: 1, Verdict.FINISHED: 5},
+                id="finished slices before the first waiting mail are over",
+            ),
+            pytest.param(
+                scanned(3, {1: (2, 1), 2: (1, 1), 3: (1, 0)}),
+                NOW,
+                {2},
+                {Verdict.BEFORE_CONTENT: 1, Verdict.STRANDED: 1, Verdict.FINISHED: 1},
+                id="a waiting mail before the browse start is stranded and keeps its partition",
+            ),
+            pytest.param(
+                scanned(None, {0: (2, 2)}),
+                NOW,
+                set(),
+                {Verdict.NO_BROWSE_START: 1, Verdict.FINISHED: 2},
+                id="nothing is over without a browse start",
+            ),
+            pytest.param(
+                ScannedQueue(QUEUE, QueueStarts(NOON, NOON, NOON + HOUR)),
+                NOON + HOUR,
+                set(),
+                {Verdict.START_MOVED_BACK: 1},
+                id="a start that somebody put back",
+            ),
+            pytest.param(
+                ScannedQueue(QUEUE, UNSWEPT, {place(-1): RowCounts(2, 2)}),
+                NOON + HOUR,
+                {-1},
+                {Verdict.NO_CONTENT_START: 1, Verdict.OVER: 2},
+                id="a missing content start",
+            ),
+            pytest.param(
+                scanned(8, {8: (5, 2), 9: (1, 0)}, told={NOON + 7 * HOUR: 9, NOON + 8 * HOUR: 5, NOON + 9 * HOUR: 1}),
+                NOON + 9 * HOUR,
+                set(),
+                {Verdict.FINISHED: 2, Verdict.TALLY_DIFFERS: 2},
+                id="tallies of slices that are browsed differ from their rows",
+            ),
+            pytest.param(
+                scanned(8, {8: (1, 0)}, told={NOON + 9 * HOUR: 4}),
+                NOON + 9 * HOUR,
+                set(),
+                {Verdict.TALLY_DIFFERS: 4},
+                id="tallies of a slice without rows",
+            ),
+        ],
+    )
+    def test_what_a_scan_shows_is_found(
+        self, queue: ScannedQueue, now: datetime, over: set[int], found: dict[Verdict, int]
+    ) -> None:
+        judgement = judged(queue, now, HOUR, marks_expire=True)
+        assert (set(judgement.over), sums(judgement.found)) == ({place(hours) for hours in over}, found)
 
-    def test_a_waiting_mail_before_the_browse_start_is_stranded_and_keeps_its_partition(self) -> None:
-        found = judged(scanned(3, {1: (2, 1), 2: (1, 1), 3: (1, 0)}), NOW, HOUR, marks_expire=True)
-        assert found.over == {place(2)}
-        assert found.drift == {QueueDrift.OVER: 1, QueueDrift.STRANDED: 1}
-        assert found.first_left(found.over, HOUR) == NOON + HOUR
+    def test_a_mail_that_waits_for_longer_than_rows_live_is_told(self) -> None:
+        queue = scanned(0, {0: (3, 1), 4: (1, 0)})
+        for row_ttl, overstayed in ((5 * HOUR, 2), (9 * HOUR, 0), (timedelta(), 0)):
+            found = judged(queue, NOW, HOUR, marks_expire=True, row_ttl=row_ttl).found
+            assert found.get((Verdict.OVERSTAYED, place(0)), 0) == overstayed
 
-    def test_nothing_is_over_without_a_browse_start(self) -> None:
-        found = judged(scanned(None, {0: (2, 2)}), NOW, HOUR, marks_expire=True)
-        assert (found.over, found.drift) == (frozenset(), {QueueDrift.NO_BROWSE_START: 1})
-
-    def test_orphan_marks_are_drift_only_where_they_never_expire(self) -> None:
+    def test_orphan_marks_are_told_only_where_they_never_expire_and_are_no_drift(self) -> None:
         queue = scanned(9, {}, marks=5, orphan_marks=4)
-        assert judged(queue, NOON + 9 * HOUR, HOUR, marks_expire=False).drift == {QueueDrift.ORPHAN_MARK: 4}
-        assert judged(queue, NOON + 9 * HOUR, HOUR, marks_expire=True).drift == {}
+        lasting, expiring = (judged(queue, NOON + 9 * HOUR, HOUR, marks_expire=expire) for expire in (False, True))
+        assert (sums(lasting.found), expiring.found) == ({Verdict.ORPHAN_MARK: 4}, {})
+        assert not lasting.is_drift
 
-    def test_a_start_that_somebody_put_back_is_told(self) -> None:
-        starts = QueueStarts(NOON, NOON, NOON + HOUR)
-        found = judged(ScannedQueue(QUEUE, starts), NOON + HOUR, HOUR, marks_expire=True)
-        assert found.drift == {QueueDrift.START_MOVED_BACK: 1}
-
-    def test_a_missing_content_start_is_told(self) -> None:
-        found = judged(ScannedQueue(QUEUE, QueueStarts(NOON)), NOON + HOUR, HOUR, marks_expire=True)
-        assert found.drift == {QueueDrift.NO_CONTENT_START: 1}
+    def test_the_content_start_stops_before_what_is_left(self) -> None:
+        found = judged(scanned(3, {1: (2, 1), 2: (1, 1), 3: (1, 0)}), NOW, HOUR, marks_expire=True)
+        assert found.first_left(found.over, HOUR) == NOON + HOUR
 
     @given(
         st.integers(-5, 12),
@@ -87,6 +150,35 @@ def test_only_what_was_over_twice_with_the_same_rows_is_confirmed() -> None:
     first = judged(scanned(5, {0: (2, 2), 1: (2, 2), 2: (2, 2)}), NOW, HOUR, marks_expire=True)
     second = judged(scanned(5, {0: (2, 2), 1: (3, 3), 2: (2, 1)}), NOW, HOUR, marks_expire=True)
     assert confirmed(first, second) == {place(0)}
+
+
+def test_what_both_looks_showed_is_found_as_far_as_it_was_the_same() -> None:
+    counts = {0: (2, 2), 1: (2, 1), 4: (3, 0), 8: (2, 0)}
+    told = {NOON + 8 * HOUR: 9, NOON + 9 * HOUR: 9}
+    looks = [judged(scanned(5, counts | {9: (more, 0)}, told=told), NOW, HOUR, marks_expire=True) for more in (1, 2)]
+    looks[1] = replace(looks[1], found={**looks[1].found, (Verdict.STRANDED, place(4)): 1})
+    before, after = looks
+    assert found_twice(before, after, confirmed(before, after)) == {
+        (Verdict.BEFORE_CONTENT, place(0)): 2,
+        (Verdict.STRANDED, place(1)): 1,
+        (Verdict.STRANDED, place(4)): 1,
+        (Verdict.FINISHED, (QUEUE,)): 1,
+        (Verdict.TALLY_DIFFERS, (QUEUE, NOON + 8 * HOUR)): 7,
+        (Verdict.START_BEHIND, (QUEUE,)): 1,
+    }
+
+
+def test_every_verdict_on_queues_ends_in_a_finding_with_what_was_there() -> None:
+    queue = ScannedQueue(QUEUE, QueueStarts(NOON, NOON), {place(0): RowCounts(2, 2)})
+    keys = {Verdict.TALLY_DIFFERS: (QUEUE, NOON), Verdict.BLOBS_GONE: (*place(0), QUEUE)}
+    of_queue = {Verdict.FINISHED, Verdict.ORPHAN_MARK, *(one for one in QUEUE_VERDICTS if "START" in one.value)}
+    found = {(one, (QUEUE,) if one in of_queue else keys.get(one, place(0))): 2 for one in QUEUE_VERDICTS}
+    ended = findings_of(found, queue)
+    assert {one.suspect.projection for one in ended.values()} == {one.table for one in QUEUE_VERDICTS.values()}
+    over, start = ended[Verdict.OVER, place(0)].projected, ended[Verdict.START_BEHIND, (QUEUE,)].projected
+    assert over is not None
+    assert start is not None
+    assert (over.row["marked"], start.row["browsestart"], ended[Verdict.OVER, place(0)].number) == (2, NOON, 2)
 
 
 EMPTY = BrokerSide(0, 0, 0)

@@ -1,0 +1,60 @@
+"""A check of messages, of all mail queues, or of both; what cannot be looked at is said, and hides nothing else."""
+
+from dataclasses import replace
+from typing import Final
+
+from admin.extras import import_or_name_extra
+from admin.services import mending
+from admin.services.caller import Caller
+from admin.services.mending import CheckRequest, MendingResult
+from admin.wiring.cluster import open_cluster
+from model.errors import AccessDenied, ExitCode, MailmendError, MissingExtra, ResultUnwritten
+
+_QUEUES: Final = "admin.services.queue.cleanup"
+"""A service whose libraries come with an extra of their own."""
+
+
+def check(request: CheckRequest, caller: Caller) -> MendingResult:
+    """What `mailmend check` looks at: messages, all queues, or both, as far as the keyspace has them."""
+    if request.what == "queues":
+        found: MendingResult = import_or_name_extra(_QUEUES).check_queues(request, caller)
+        return found
+    messages = mending.check(request, caller)
+    if request.what == "messages":
+        return messages
+    with open_cluster(request.connection) as opened:
+        if not opened.has_queues:
+            return messages
+    try:
+        service = import_or_name_extra(_QUEUES)
+        return _joined(messages, service.check_queues(request, caller))
+    except ResultUnwritten:
+        raise
+    except (MissingExtra, AccessDenied) as error:  # nobody meant this process to look at queues
+        return _with_unseen(messages, error, ExitCode.FINE)
+    except MailmendError as error:
+        return _with_unseen(messages, error, ExitCode.PARTLY_FAILED)
+
+
+def _joined(messages: MendingResult, queues: MendingResult) -> MendingResult:
+    """Both in one result: the fields of messages stay, those of queues come beside them."""
+    one, other = messages.summary, queues.summary
+    summary = replace(
+        one,
+        scanned=one.scanned | other.scanned,
+        findings=one.findings | other.findings,
+        suspects=one.suspects + other.suspects,
+        due=one.due + other.due,
+        left=one.left + other.left,
+        failed=one.failed + other.failed,
+        seconds=one.seconds | other.seconds,
+        unseen=" ".join(filter(None, (one.unseen, other.unseen))) or None,
+        exit=max(one.exit, other.exit),
+    )
+    return replace(messages, summary=summary, examples=messages.examples + queues.examples, queues=queues.queues)
+
+
+def _with_unseen(messages: MendingResult, error: MailmendError, code: ExitCode) -> MendingResult:
+    one = messages.summary
+    told = " ".join(filter(None, (one.unseen, f"The mail queues were not looked at: {error.what}.")))
+    return replace(messages, summary=replace(one, unseen=told, exit=max(one.exit, code)))
