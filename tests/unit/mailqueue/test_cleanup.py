@@ -2,21 +2,27 @@
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from uuid import UUID
 
 import pytest
 
+from cql.memory import MemoryTables
 from mailqueue.maintenance.cleanup import CleanupSettings, QueueCleanup
 from mailqueue.maintenance.cleanup_scan import LocalQueueScan, LocalQueueScanner, QueueScanner
-from mailqueue.maintenance.cleanup_writes import CleanedQueue
+from mailqueue.maintenance.cleanup_writes import CleanedQueue, FindingsRecord
 from mailqueue.rabbitmq.codec import row_of
-from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS
+from mailqueue.rabbitmq.view.queue_view import QueueView
+from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, SLICE_TALLIES
 from model.instants import MICROS
 from model.operations import Put
 from model.ports import Progress
 from model.projections.verdicts import HARMLESS, Verdict
 from model.queue.cleanup import MarksRule
 from model.schema.table import Row
+from repair.ledger.runs import Ledger, RunState
+from repair.mending.limits import Pace, PacedAsyncTables
+from repair.mending.runner import close_killed
 from tests.support.progress import SilentProgress
 from tests.support.queue_world import Fortune, outlived
 from tests.support.queues import (
@@ -25,6 +31,7 @@ from tests.support.queues import (
     MINUTE,
     NOON,
     OF_JAMES,
+    QUEUE,
     Process,
     TwinQueue,
     mail,
@@ -149,6 +156,86 @@ async def test_a_mail_before_the_browse_start_is_told_and_left(twin: TwinQueue, 
     assert (rows_left(twin), twin.content_start) == (1, NOON)
 
 
+async def test_tallies_that_differ_from_rows_are_told_and_set_right(twin: TwinQueue, process: Process) -> None:
+    """As a killed process leaves them: a size that calls itself exact would be wrong for as long as the slice is."""
+    await fill(twin, process, range(1))
+    await process.view.tallies.flush()
+    twin.clock.advance(MINUTE.total_seconds())
+    await process.view.tables.write(Put(SLICE_TALLIES, tally(NOON, enqueued=5)))
+    told = await cleaned(twin, twin.parts(), dry_run=True)
+    assert told.found == {Verdict.TALLY_DIFFERS: 5}
+    done = await cleaned(twin, twin.parts())
+    assert [(one.verdict, one.result) for one in done.findings.values()] == [(Verdict.TALLY_DIFFERS, Verdict.FIXED)]
+    assert not (await cleaned(twin, twin.parts(), dry_run=True)).findings
+
+
+async def test_rows_without_a_start_get_one_and_are_listed(twin: TwinQueue, process: Process) -> None:
+    twin.put_row(row_of(twin.name, NOON, 0, NOON, queued(0)))
+    for blob in (queued(0).blobs.header, queued(0).blobs.body):
+        await twin.blobs.keep(blob, b"content")
+    twin.clock.advance(HOUR.total_seconds())
+    one = await cleaned(twin, process)
+    assert (one.found[Verdict.NO_BROWSE_START], left(one), twin.browse_start) == (1, {}, NOON)
+    assert await names_of(process.view.browse(twin.name)) == ["mail-0"]
+
+
+async def test_a_waiting_mail_without_its_bytes_is_told_and_a_finished_one_is_not(
+    twin: TwinQueue, process: Process
+) -> None:
+    await fill(twin, process, range(3))
+    await finish(process, range(1))
+    for number in range(2):
+        await twin.blobs.delete(queued(number).blobs.body)
+    one = await cleaned(twin, process, dry_run=True)
+    gone = [found.suspect.key for found in one.are(Verdict.BLOBS_GONE)]
+    assert gone == [(twin.name, NOON + HOUR, 0, queued(1).enqueue_id)]
+
+
+async def test_findings_are_in_the_ledger_with_what_was_there_and_what_became_of_it(
+    twin: TwinQueue, process: Process
+) -> None:
+    await fill(twin, process, range(4))
+    await finish(process, range(3))
+    ledger = Ledger(MemoryTables(twin.clock.micros), twin.clock)
+    run = ledger.start("mail", "repair queues", twin.clock.micros() - 30 * MICROS, {})
+    scanner = LocalQueueScanner(twin.memory, twin.clock)
+    cleanup = QueueCleanup(process.view, scanner, SilentProgress(), twin.blobs, twin.broker)
+    settings = replace(SETTINGS, as_of=run.as_of)
+    await cleanup.run(settings, process.sweeper, FindingsRecord(run.as_of, ledger, run.id))
+    kept = sorted(ledger.findings(run.id), key=lambda one: (one.verdict.value, one.suspect.key))
+    assert [(one.verdict, one.result, one.number) for one in kept] == [
+        *[(Verdict.OVER, Verdict.FIXED, 1)] * 3,
+        (Verdict.START_BEHIND, Verdict.FIXED, 1),
+    ]
+    assert [one.projected and one.projected.row.get("marked") for one in kept] == [1, 1, 1, None]
+    close_killed(ledger, "mail", "repair queues", twin.memory)
+    closed = ledger.get(run.id)
+    assert (closed.state, closed.summary["fixed"]) == (RunState.INTERRUPTED, {"OVER": 3, "START_BEHIND": 1})
+
+
+async def test_removals_keep_the_pace_of_rows(twin: TwinQueue) -> None:
+    await fill(twin, twin.parts(), range(6))
+    await finish(twin.parts(), range(6))
+    twin.clock.advance(20 * HOUR.total_seconds())
+    seconds = []
+    for rows_per_second in (None, 10):
+        process, pace = twin.parts(), Pace(rows_per_second, twin.clock)
+        paced = QueueView(PacedAsyncTables(process.view.tables, pace), twin.clock, twin.own)
+        cleanup = QueueCleanup(paced, LocalQueueScanner(twin.memory, twin.clock), SilentProgress(), twin.blobs)
+        settings = CleanupSettings(twin.clock.micros() - 30 * MICROS, delay_seconds=0)
+        began = twin.clock.micros()
+        await cleanup.run(settings, process.sweeper if rows_per_second else None)
+        seconds.append((twin.clock.micros() - began) / MICROS)
+    assert rows_left(twin) == 0
+    assert seconds[0] == 0
+    assert seconds[1] >= 6 * 3 / 10
+
+
+def tally(at: datetime, *, enqueued: int) -> Row:
+    counts = {"enqueued": enqueued, "marked": 0, "settled": True, "isforeign": False}
+    return {"queuename": QUEUE, "timerangestart": at, "writer": UUID(int=7), **counts}
+
+
 class TestMarks:
     """In tables of James marks never expire."""
 
@@ -186,6 +273,13 @@ class TestMarks:
         one = await cleaned(twin, process, replace(SETTINGS, marks=MarksRule.OLD, marks_age=timedelta(hours=5)))
         assert one.rows == 2
         assert twin.marked == {queued(1).enqueue_id}
+
+    async def test_a_dry_run_counts_those_that_would_go(self, twin: TwinQueue, process: Process) -> None:
+        await self._finished(twin, process)
+        told = await cleaned(twin, process, replace(SETTINGS, marks=MarksRule.EMPTY), dry_run=True)
+        assert (told.marks_due, told.marks, len(twin.marked)) == (4, 0, 4)
+        kept = await cleaned(twin, process, dry_run=True)
+        assert kept.marks_due == 0
 
     async def test_the_mark_of_a_row_that_stands_stays(self, twin: TwinQueue, process: Process) -> None:
         """Else its mail would wait again."""
