@@ -12,7 +12,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -26,13 +26,13 @@ from mailqueue.blobs.s3 import (
     EXPIRED,
     NO_BUCKET,
     NO_BULK,
-    NO_KEYS,
     NO_OBJECT,
     S3Settings,
     code_in,
     failure,
     refuse_compressed,
 )
+from mailqueue.blobs.s3_keys import FoundKeys, found_keys
 from mailqueue.blobs.stores import NamedBlobs
 from mailqueue.concurrency import all_of
 from model.errors import BadSettings, BlobMissing, BlobsUnreachable, BucketMissing
@@ -72,9 +72,6 @@ THREADS: Final = 8
 PAGE_KEYS: Final = 1000
 """How many keys a page of a listing has; no store gives more."""
 
-KEYS_VALID_FOR: Final = timedelta(minutes=1)
-"""What obstore is told of keys that are found: it asks before each request then, ten times a second at most."""
-
 KEYS_AGAIN_SECONDS: Final = 0.2
 
 _MADE_ALREADY: Final = frozenset({"BucketAlreadyOwnedByYou", "BucketAlreadyExists"})
@@ -111,75 +108,12 @@ async def create_bucket(settings: S3Settings) -> bool:
     return await ExactRequests(settings).create_bucket()
 
 
-class FoundKeys:
-    """Keys that botocore finds: in the environment, a profile, by web identity, single sign-on, a process or a role.
-
-    It renews those that end. What it renews not, a file, is read again where the store calls the token expired.
-    """
-
-    def __init__(self, settings: S3Settings) -> None:
-        self._settings = settings
-        self._looking = threading.Lock()
-        self._session: Any = None
-
-    def __call__(self) -> "S3Credential":
-        """The keys of now; may take seconds, in which it asks a server.
-
-        Raises:
-            BlobsUnreachable: there are none, or who gives them refuses.
-        """
-        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - see above
-
-        place = self._settings.place
-        try:
-            found = self.session().get_credentials()
-            keys = found.get_frozen_credentials() if found else None
-        except (BotoCoreError, ClientError, OSError, ValueError) as error:
-            raise BlobsUnreachable(f"the keys to {place} cannot be had: {_trouble(error)}", mend=NO_KEYS) from None
-        if keys is None:
-            raise BlobsUnreachable(f"no keys to {place} are found", mend=NO_KEYS)
-        return {
-            "access_key_id": keys.access_key,
-            "secret_access_key": keys.secret_key,
-            "token": keys.token,
-            "expires_at": datetime.now(UTC) + KEYS_VALID_FOR,
-        }
-
-    def session(self) -> Any:
-        from botocore.session import Session  # noqa: PLC0415 - see above
-
-        with self._looking:
-            if self._session is None:
-                session = Session(profile=self._settings.profile or None)
-                if session.get_config_variable("region") is None:  # who gives keys may need one
-                    session.set_config_variable("region", self._settings.region)
-                self._session = session
-        return self._session
-
-    def forget(self) -> None:
-        self._session = None
-
-
-def _trouble(error: Exception) -> str:
-    """What failed, without texts of others: a process may have printed a key."""
-    if isinstance(error, OSError) and error.filename:
-        return f"{error.filename}: {error.strerror}"
-    answer, beside = getattr(error, "response", {}), getattr(error, "kwargs", {})
-    named = answer.get("Error", {}).get("Code") or beside.get("provider") or beside.get("profile")
-    return f"{type(error).__name__} ({named})" if named else type(error).__name__
-
-
-def _keys_of(settings: S3Settings) -> FoundKeys | None:
-    """None where they are given."""
-    return None if settings.access_key else FoundKeys(settings)
-
-
 class ExactRequests:
     """Requests about one bucket; its client is made by the first of them."""
 
     def __init__(self, settings: S3Settings, keys: FoundKeys | None = None) -> None:
         self._settings = settings
-        self._keys = keys or _keys_of(settings)
+        self._keys = keys or found_keys(settings)
         self._made: Any = None
         self._making = threading.Lock()
         self._turns = asyncio.Semaphore(THREADS)
@@ -299,7 +233,7 @@ class S3Bucket:
 
     def __init__(self, settings: S3Settings) -> None:
         self._settings = settings
-        self._keys = _keys_of(settings)
+        self._keys = found_keys(settings)
         self._store = _quick_store(settings, self._keys)
         self._exactly = ExactRequests(settings, self._keys)
         self._turns = asyncio.Semaphore(REQUESTS_AT_ONCE)

@@ -1,5 +1,6 @@
 """What the doctor makes of what it found: each part, well and unwell, and how the command ends."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from admin.advice.doctor import (
     exit_of,
     judged,
 )
+from admin.services import doctor as service
 from admin.services.doctor import unfit
 from model.errors import BlobsUnreachable, BrokerUnreachable, CannotReach, ExitCode, JavaMissing, WrongUse
 from model.queue.messages import Depth
@@ -197,8 +199,23 @@ def test_packages_are_held_against_what_ours_asks_for() -> None:
     ]
 
 
+def test_this_machine_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it has: the tests run, so there is a Python that serves, and a driver."""
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+
+    found = service.installed()
+
+    assert found.python_serves
+    assert found.executors_python in {found.python, None}
+    assert of_part("driver", judged(found, ALONE)).state is OK
+
+
 class TestCommand:
     """`mailmend doctor`, on a cluster in memory."""
+
+    @pytest.fixture(autouse=True)
+    def _well_here(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(service, "installed", lambda: HERE)
 
     def test_each_part_is_one_line(self, mailmend: CommandLine) -> None:
         told, shown = mailmend("doctor", "--json"), mailmend("doctor")

@@ -1,0 +1,77 @@
+"""Keys of a bucket that nobody gave us: found and renewed by botocore, for both libraries (docs/adr/0017)."""
+
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from mailqueue.blobs.s3 import NO_KEYS, S3Settings
+from model.errors import BlobsUnreachable
+
+if TYPE_CHECKING:
+    from obstore.store import S3Credential
+
+KEYS_VALID_FOR: Final = timedelta(minutes=1)
+"""What obstore is told of keys that are found: it asks before each request then, ten times a second at most."""
+
+
+class FoundKeys:
+    """Keys that botocore finds: in the environment, a profile, by web identity, single sign-on, a process or a role.
+
+    It renews those that end. What it renews not, a file, is read again where the store calls the token expired.
+    """
+
+    def __init__(self, settings: S3Settings) -> None:
+        self._settings = settings
+        self._looking = threading.Lock()
+        self._session: Any = None
+
+    def __call__(self) -> "S3Credential":
+        """The keys of now; may take seconds, in which it asks a server.
+
+        Raises:
+            BlobsUnreachable: there are none, or who gives them refuses.
+        """
+        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - only where keys are to be found
+
+        place = self._settings.place
+        try:
+            found = self.session().get_credentials()
+            keys = found.get_frozen_credentials() if found else None
+        except (BotoCoreError, ClientError, OSError, ValueError) as error:
+            raise BlobsUnreachable(f"the keys to {place} cannot be had: {_trouble(error)}", mend=NO_KEYS) from None
+        if keys is None:
+            raise BlobsUnreachable(f"no keys to {place} are found", mend=NO_KEYS)
+        return {
+            "access_key_id": keys.access_key,
+            "secret_access_key": keys.secret_key,
+            "token": keys.token,
+            "expires_at": datetime.now(UTC) + KEYS_VALID_FOR,
+        }
+
+    def session(self) -> Any:
+        from botocore.session import Session  # noqa: PLC0415 - only where keys are to be found
+
+        with self._looking:
+            if self._session is None:
+                session = Session(profile=self._settings.profile or None)
+                if session.get_config_variable("region") is None:  # who gives keys may need one
+                    session.set_config_variable("region", self._settings.region)
+                self._session = session
+        return self._session
+
+    def forget(self) -> None:
+        self._session = None
+
+
+def _trouble(error: Exception) -> str:
+    """What failed, without texts of others: a process may have printed a key."""
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    answer, beside = getattr(error, "response", {}), getattr(error, "kwargs", {})
+    named = answer.get("Error", {}).get("Code") or beside.get("provider") or beside.get("profile")
+    return f"{type(error).__name__} ({named})" if named else type(error).__name__
+
+
+def found_keys(settings: S3Settings) -> FoundKeys | None:
+    """None where they are given."""
+    return None if settings.access_key else FoundKeys(settings)
