@@ -25,6 +25,7 @@ from model.projections.verdicts import DETECTED, HARMLESS, MENDABLE, QUEUE_VERDI
 from model.schema.table import Key, Row, Table
 from repair.ledger.runs import Run
 from repair.mending.runner import RepairResult
+from repair.mending.undo import NOT_UNDONE
 
 MEANINGS: Mapping[Verdict, str] = {
     Verdict.AGREE: "nothing to mend",
@@ -255,7 +256,9 @@ def run_document(result: RunResult) -> Document:
         cells = [(one.projection, one.verdict.value, one.key, one.result) for one in result.examples[:EXAMPLES_SHOWN]]
         columns = ("projection", "verdict", "key", "ended")
         body.append(Grid("Findings, for example", columns, cells, frozenset({"ended"})))
-    return Document(json, (*body, f"To put it back: mailmend undo {run.id} --keyspace {run.keyspace}"))
+    if run.command not in NOT_UNDONE:
+        body.append(f"To put it back: mailmend undo {run.id} --keyspace {run.keyspace}")
+    return Document(json, tuple(body))
 
 
 def run_json(run: Run) -> dict[str, Any]:

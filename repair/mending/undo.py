@@ -33,7 +33,7 @@ from repair.mending.fixer import BATCH_SUSPECTS, Mending, SecondLook
 from repair.mending.limits import Breaker
 from repair.mending.runner import RepairResult, Sink, lease_name, recorded
 
-_NOT_UNDONE = frozenset({"repair queues"})
+NOT_UNDONE = frozenset({"repair queues"})
 USED_SINCE = Reason(Why.USED_SINCE)
 
 
@@ -96,7 +96,7 @@ def undoable(ledger: Ledger, run: UUID, keyspace: str) -> Run:
             f"run {undone.id} belongs to keyspace {undone.keyspace!r}, not to {keyspace!r}",
             mend=f"Give --keyspace {undone.keyspace}.",
         )
-    if undone.command in _NOT_UNDONE:
+    if undone.command in NOT_UNDONE:
         raise WrongUse(
             f"run {undone.id} was `mailmend {undone.command}`, which removes what is finished: its mails are gone, "
             "their blobs went with the rows, and starts never go back",

@@ -10,17 +10,20 @@ from uuid import UUID
 
 import pytest
 
+from admin.extras import missing_extra
+from admin.services import checking
 from admin.services.mending import CheckRequest, RepairRequest, given
 from admin.settings import ConnectionSettings
 from cql.statements import Operation
 from model.catalog.mail import IMAP_UID, MAILBOX, MAILBOX_COUNTERS, MAILBOX_PATH, MESSAGE_ID, MESSAGE_V3, MESSAGES
 from model.catalog.mail_queue import BROWSE_START, CONTENT_START, ENQUEUED_MAILS, JAMES_QUEUE_TABLES
-from model.errors import ExitCode, TimedOut
+from model.errors import AccessDenied, ExitCode, MailmendError, TimedOut
 from model.instants import MICROS
 from model.operations import Change, Count, Level, Put, Read, Remove, Scan
 from model.projections.verdicts import Verdict
 from model.schema.table import Table
 from repair.ledger.lags import LagJournal
+from repair.ledger.runs import Ledger
 from repair.mending.limits import BURST_SECONDS
 from tests.support.clock import START
 from tests.support.cluster_twin import ClusterTwin
@@ -424,6 +427,29 @@ class TestQueues:
         assert (ended.code, ended.json["findings"]) == (3, {"messageIdTable": {"PROJECT": 1}})
         assert "The mail queues were not looked at: keyspace 'mail' lacks contentStart" in ended.json["unseen"]
         assert mailmend("check", "messages", *QUICK).code == 1
+
+    @pytest.mark.parametrize("refusal", [missing_extra("prometheus_client"), AccessDenied("no SELECT on browseStart")])
+    def test_whoever_is_not_meant_to_look_at_queues_hears_so_and_has_the_exit_of_messages(
+        self, mailmend: CommandLine, mail: MailKeyspace, monkeypatch: pytest.MonkeyPatch, refusal: MailmendError
+    ) -> None:
+        def refused(_: str) -> None:
+            raise refusal
+
+        monkeypatch.setattr(checking, "import_or_name_extra", refused)
+        fine = mailmend("check", *QUICK, "--json")
+        assert (fine.code, fine.json["queues"]) == (0, None)
+        assert f"The mail queues were not looked at: {refusal.what}" in fine.json["unseen"]
+        mail.lose_projection(mail.truths[0])
+        assert mailmend("check", *QUICK).code == 1
+
+    def test_a_run_that_removed_what_is_finished_is_not_offered_an_undo(
+        self, mailmend: CommandLine, cluster: ClusterTwin, mend: Mend
+    ) -> None:
+        run = mend().json["run"]
+        assert f"mailmend undo {run}" in mailmend("runs", "show", run).out
+        ledger = Ledger(cluster.keyspace("mailmend"), cluster.clock)
+        cleanup = ledger.finish(ledger.start("mail", "repair queues", cluster.clock.micros(), {}), {})
+        assert "mailmend undo" not in mailmend("runs", "show", str(cleanup.id)).out
 
 
 class TestMailbox:
