@@ -22,6 +22,7 @@ from tests.bench import (
     checking,
     mending,
     population,
+    queue_cleanup,
     queue_delays,
     queue_history,
     queue_past,
@@ -38,6 +39,7 @@ from tests.support.servers import one_node
 
 QUEUE = Schema((), (*QUEUE_TABLES, EVENT_STORE))
 RESULTS = Path("bench-results/bench.json")
+PARTS = ("writing", "schema", "queue", "cleanup", "check", "scanning")
 GROWTH = 10
 """The smaller of the two sizes is this much smaller."""
 
@@ -58,6 +60,8 @@ def main() -> None:
             results["schema"] = _schema(contact)
         if not arguments.only or arguments.only == "queue":
             results |= _queue(contact, arguments.mails)
+        if not arguments.only or arguments.only == "cleanup":
+            results["cleanup"] = _cleanup(contact, arguments.mails)
         if not arguments.only or arguments.only == "check":
             results["check"] = _check(contact, min(arguments.messages, checking.MESSAGES))
         if not arguments.only or arguments.only == "scanning":
@@ -72,7 +76,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--messages", type=int, default=1_000_000, help="the larger of the two sizes that are checked")
     parser.add_argument("--writes", type=int, default=2_000, help="messages that the store adds and flags per round")
     parser.add_argument("--mails", type=int, default=1_000_000, help="mails that have gone through the largest queue")
-    parser.add_argument("--only", choices=["writing", "schema", "queue", "check", "scanning"], help="a part only")
+    parser.add_argument("--only", choices=PARTS, help="a part only")
     return parser.parse_args()
 
 
@@ -127,6 +131,20 @@ def _delays_of_the_queue(keyspace: Keyspace) -> list[dict[str, Any]]:
         print(one, flush=True)
         measured.append(one)
     return queue_delays.as_json(measured)
+
+
+def _cleanup(contact: Contact, mails: int) -> list[dict[str, Any]]:
+    print("== The cleanup of all queues against how much has gone through one")
+    measured = []
+    with connect(contact) as cluster:
+        keyspace = created(cluster, "bench_cleanup", queue_past.SCHEMA)
+        for one in queue_cleanup.measure(contact, keyspace, mails):
+            print(one, flush=True)
+            measured.append(one)
+        dropped(cluster, ("bench_cleanup", "bench_cleanup_ledger"))
+    small, large = measured
+    print(f"{large.mails / small.mails:.0f} x the mails take {large.cleanup / small.cleanup:.1f} x the time")
+    return queue_cleanup.as_json(measured)
 
 
 def _spark(contact: Contact, messages: int) -> dict[str, Any]:

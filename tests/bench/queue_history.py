@@ -124,14 +124,14 @@ async def _measured(keyspace: Keyspace, mails: int) -> Measured:
         write(keyspace, past.tallies(marked=True))
         for _ in range(PENDING):
             await queue.enqueue(MAIL, b"Subject: bench\r\n\r\n")
-        sweep = await _swept(keyspace, queue, past)
+        sweep = await sweep_past(keyspace, queue, past)
         browse = sorted([await _seconds(_count(queue, PENDING)) for _ in range(LOOKS)])[LOOKS // 2]
-        row_by_row = await _row_by_row(keyspace, queue, past) if mails <= CONTROL_MAX else None
+        row_by_row = await clean_row_by_row(keyspace, queue, past) if mails <= CONTROL_MAX else None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     return Measured(mails, size, counted, browse, sweep, row_by_row, peak)
 
 
-async def _swept(keyspace: Keyspace, queue: RabbitMailQueue, past: Past) -> Cleaned:
+async def sweep_past(keyspace: Keyspace, queue: RabbitMailQueue, past: Past) -> Cleaned:
     before = flushed_mebibytes(keyspace)
     begun = time.perf_counter()
     swept = await queue.sweep()
@@ -141,7 +141,7 @@ async def _swept(keyspace: Keyspace, queue: RabbitMailQueue, past: Past) -> Clea
     return Cleaned(seconds, len(past.slices), flushed_mebibytes(keyspace) - before)
 
 
-async def _row_by_row(keyspace: Keyspace, queue: RabbitMailQueue, past: Past) -> Cleaned:
+async def clean_row_by_row(keyspace: Keyspace, queue: RabbitMailQueue, past: Past) -> Cleaned:
     """Another past of the same size, cleaned the other way."""
     again = Past(QueueName(f"again-{past.mails}"), past.mails, past.until)
     write(keyspace, again.rows())

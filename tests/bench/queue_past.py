@@ -70,24 +70,24 @@ class Past:
         count = -(-self.mails // PER_SLICE)
         return [self.until - WINDOW * (count + 2 - number) for number in range(count)]
 
-    def starts(self) -> Iterator[Write]:
+    def starts(self) -> Iterator[Put]:
         """Where listings and sweeps begin."""
         first = self.slices[0]
         yield Put(BROWSE_START, {"queuename": self.queue, "browsestart": first})
         yield Put(CONTENT_START, {"queuename": self.queue, "contentstart": first})
 
-    def rows(self) -> Iterator[Write]:
+    def rows(self) -> Iterator[Put]:
         """One of each mail, slice by slice."""
         for start, enqueue_id in self._ids():
             blobs = MailBlobs(BlobId(f"1_692_{enqueue_id}"), BlobId(f"2_692_{enqueue_id}"))
             yield Put(ENQUEUED_MAILS, row_of(self.queue, start, 0, start, QueuedMail(enqueue_id, MAIL, blobs)))
 
-    def marks(self) -> Iterator[Write]:
+    def marks(self) -> Iterator[Put]:
         """One of each mail."""
         for _, enqueue_id in self._ids():
             yield Put(DELETED_MAILS, {"queuename": self.queue, "enqueueid": enqueue_id})
 
-    def tallies(self, *, marked: bool) -> Iterator[Write]:
+    def tallies(self, *, marked: bool) -> Iterator[Put]:
         """One of each slice, of one process that has told all that it did."""
         left = self.mails
         for start in self.slices:
@@ -102,7 +102,7 @@ class Past:
             yield first + WINDOW * (number // PER_SLICE), EnqueueId(UUID(int=drawn.getrandbits(128), version=4))
 
 
-def write(keyspace: Keyspace, writes: Iterator[Write]) -> None:
+def write(keyspace: Keyspace, writes: Iterator[Put]) -> None:
     """All of them, in batches; one that fails would make the rest meaningless."""
     flying: list[Any] = []
     bound = _binder(keyspace)

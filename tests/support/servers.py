@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 from uuid import uuid4
 
@@ -54,12 +55,14 @@ class CassandraServer:
 
     Attributes:
         jmx_port: where nodetool reaches it; None: nowhere.
+        sstables: the folder of its data files; None: elsewhere.
     """
 
     host: str
     port: int
     local_dc: str = LOCAL_DC
     jmx_port: int | None = None
+    sstables: Path | None = None
 
     def keyspace(self) -> str:
         return f"t_{uuid4().hex[:12]}"
@@ -147,7 +150,8 @@ def local_node(wishes: ClusterRequest) -> Iterator[CassandraServer]:
     properties = {**(wishes.properties or {}), "cassandra.jmx.local.port": str(jmx_port)}
     with throwaway_cluster() as cluster:
         port = _up(cluster, replace(wishes, properties=properties))
-        yield CassandraServer("127.0.0.1", port, jmx_port=jmx_port)
+        sstables = cluster.layout.root / "node1" / "data" / "sstables"
+        yield CassandraServer("127.0.0.1", port, jmx_port=jmx_port, sstables=sstables)
 
 
 @contextmanager
