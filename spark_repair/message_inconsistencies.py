@@ -31,10 +31,12 @@ from model.projections.verdicts import Verdict
 from repair.mending.engine import Detection, RepairSettings
 from spark_repair import fixing
 from spark_repair import suspects as native
-from spark_repair.connector import Source, tasks_at_once
+from spark_repair.connector import Source
+from spark_repair.executors import runs_here, tasks_at_once
 from spark_repair.failures import translated
 from spark_repair.interruption import ended_when_interrupted, is_over
 from spark_repair.suspects import columns_read, filter_frame, mirror_frame, truth_frame
+from spark_repair.tls import contact_of_executors
 
 IN_DRIVER_MAX = 20_000
 """Up to so many suspects are kept and looked at again in this process, where Spark runs in it too (`local[*]`).
@@ -63,7 +65,7 @@ class SparkEngine:
 
     @property
     def is_local(self) -> bool:
-        return str(self.session.sparkContext.master).startswith("local")
+        return runs_here(str(self.session.sparkContext.master))
 
     def detect(self, settings: RepairSettings, progress: Progress) -> "SparkDetection":
         detection = SparkDetection(self, settings)
@@ -168,7 +170,7 @@ class SparkDetection(Detection):
     def _workplace(self, policy: RepairPolicy) -> fixing.Workplace:
         engine = self._engine
         return fixing.Workplace(
-            contact=engine.contact,
+            contact=contact_of_executors(engine.session, engine.contact),
             keyspace=engine.keyspace,
             ledger=engine.ledger if policy.run else None,
             keep=engine.keep,

@@ -34,11 +34,13 @@ from model.ports import Progress
 from model.queue.cleanup import QueuePartition, RowCounts
 from repair.clock import SystemClock
 from repair.mending.limits import Pace, share
-from spark_repair.connector import Source, tasks_at_once
+from spark_repair.connector import Source
+from spark_repair.executors import tasks_at_once
 from spark_repair.failures import translated
 from spark_repair.fixing import open_here
 from spark_repair.interruption import end_session, is_over
 from spark_repair.message_inconsistencies import rows_read, watched
+from spark_repair.tls import contact_of_executors
 
 _QUEUE, _MAIL, _PLACES, _MARKED = "queuename", "enqueueid", "places", "marked"
 _SLICE, _BUCKET = "slice", "bucket"
@@ -85,7 +87,8 @@ class SparkQueueScan:
     def remove_marks(self, wanted: MarksWanted, progress: Progress) -> Mapping[QueueName, MarksGone]:
         scanner = self.scanner
         pace = share(scanner.rows_per_second, tasks_at_once(scanner.session))
-        gone = self._visited(wanted, _Remover(scanner.contact, scanner.keyspace, wanted.as_of, pace))
+        contact = contact_of_executors(scanner.session, scanner.contact)
+        gone = self._visited(wanted, _Remover(contact, scanner.keyspace, wanted.as_of, pace))
         progress.advance(sum(one.marks + one.failed for one in gone.values()))
         return gone
 

@@ -2,11 +2,6 @@
 
 The connector is resolved once per user by Spark's own Ivy and read from disk afterwards, without any network. Secrets
 never reach a command line: what the JVM is launched with is public, a cluster's password is given to each read.
-
-Nobody has to install mailmend on a cluster: our packages are zipped as they are imported here, and sent along with the
-session. What executors must bring in their own Python is what they need from others: the Cassandra driver, tenacity,
-and what Spark itself asks for. A pace is shared among the executors' cores, so the session waits until they are there:
-without the wait a scan would begin with the first that comes, and where none ever comes, Spark would wait for ever.
 """
 
 import json
@@ -14,24 +9,22 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from importlib.resources import files
-from importlib.resources.abc import Traversable
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import IO, Any, Final
-from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from pyspark import SparkConf, SparkContext, SparkFiles
+from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from model.errors import CannotReach, JavaMissing, WrongUse
-from model.ports import Clock
 from repair.clock import SystemClock
+from spark_repair.executors import await_executors, runs_here, ship_packages
 from spark_repair.interruption import ended_when_interrupted, is_over, own_interrupts
+from spark_repair.tls import remove_stores
 
 CONNECTOR_CLASS: Final = "com.datastax.spark.connector.datasource.CassandraCatalog"
 CONNECTORS: Final[Mapping[str, str]] = {
@@ -160,6 +153,7 @@ def session_for_a_command(settings: SparkSettings) -> Iterator[SparkSession]:
             yield session
     finally:
         if before is None and not is_over(session):
+            remove_stores(session)
             session.stop()
 
 
@@ -289,89 +283,3 @@ def _check_connector(session: SparkSession) -> None:
             "the running Spark session has no Cassandra connector",
             mend=f"Give it to spark-submit: --packages {connector_coordinates(version('pyspark'))}",
         ) from None
-
-
-PACKAGES: Final = ("cql", "mailqueue", "model", "repair", "spark_repair")
-"""This package and those that it may import; the command line stays with the driver."""
-
-ZIP: Final = "mailmend-packages.zip"
-
-
-def runs_here(master: str) -> bool:
-    """Whether the executors are threads of the driver, which can import what the driver can."""
-    return master == "local" or master.startswith("local[")
-
-
-def ship_packages(context: SparkContext) -> None:
-    """Send our packages to every executor, also to later ones; once, and only where they are missing.
-
-    The zip lies in the driver's temporary folder of Spark and is removed with the session.
-    """
-    if not (runs_here(str(context.master)) or _are_shipped(context)):
-        context.addPyFile(str(write_zip(Path(SparkFiles.getRootDirectory()) / ZIP)))
-
-
-def write_zip(file: Path) -> Path:
-    """Zip the packages' files without compiled ones; the same packages always give the same bytes."""
-    with ZipFile(file, "w") as archive:
-        for package in PACKAGES:
-            for name, content in _contents(files(package), package):
-                archive.writestr(ZipInfo(name), content, ZIP_DEFLATED)
-    return file
-
-
-def _contents(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
-    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if entry.is_file():
-            yield f"{name}/{entry.name}", entry.read_bytes()
-        elif entry.name != "__pycache__":
-            yield from _contents(entry, f"{name}/{entry.name}")
-
-
-def _are_shipped(context: SparkContext) -> bool:
-    """True after an earlier call, or under spark-submit: this very file was then read from a zip given to it."""
-    given = (context.getConf().get("spark.submit.pyFiles") or "").split(",")
-    names = {PurePath(path).name for path in (*context.listFiles, *given) if path}
-    return not names.isdisjoint((ZIP, *Path(__file__).parts))
-
-
-LOOK_SECONDS: Final = 0.5
-STEADY_LOOKS: Final = 4
-"""After this many equal counts in a row, the executors that start at once have started."""
-
-WAIT_SECONDS_MAX: Final = 300.0
-"""How long the first executor may take; a busy YARN queue can need minutes."""
-
-_MEND: Final = (
-    "See the master's page: are there free workers, and do executors fit into them (--spark-conf "
-    "spark.executor.memory=2g)? Without Spark: --engine local."
-)
-
-
-def await_executors(context: SparkContext, clock: Clock) -> None:
-    """Wait until the executors are there and their number is steady; returns at once for a local master."""
-    if not runs_here(str(context.master)):
-        jvm: Any = context._jsc  # noqa: SLF001 - no public name
-        steady_number(lambda: _number(jvm.sc(), str(context.master)), str(context.master), clock)
-
-
-def steady_number(number: Callable[[], int], master: str, clock: Clock) -> int:
-    """The number of executors once it is positive and steady, or the last one seen at the time limit."""
-    last, same = 0, 0
-    for _ in range(int(WAIT_SECONDS_MAX / LOOK_SECONDS)):
-        now = number()
-        same = same + 1 if now == last else 0
-        last = now
-        if now and same >= STEADY_LOOKS:
-            return now
-        clock.sleep(LOOK_SECONDS)
-    if not last:
-        raise CannotReach(f"{master} gave no executor within {WAIT_SECONDS_MAX:g} s", mend=_MEND)
-    return last
-
-
-def _number(context: Any, master: str) -> int:
-    """The executors without the driver, which Spark counts too."""
-    if context.isStopped():
-        raise CannotReach(f"{master} ended our application: its executors could not start", mend=_MEND)
-    return int(context.getExecutorMemoryStatus().size()) - 1

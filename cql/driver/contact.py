@@ -3,9 +3,14 @@
 Separate from the session, so that settings can be checked without any driver.
 """
 
+import os
 import socket
 import ssl
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Final
 
 from cql.statements import Operation
@@ -24,6 +29,7 @@ class Contact:
     Attributes:
         local_dc: the data centre to talk to; None takes that of the first host which answers.
         tls_ca, tls_cert, tls_key: paths of PEM files; any of them turns TLS on.
+        tls_texts: what these files hold, each by its path, for a process on a host that does not have them.
         tls_hostnames: also demand that certificates name the address that was dialled.
         write_seconds: the longest wait for the answer to one write: several waits fit between a stamp and the moment
             after which nothing is sent under it any more (`repair.writing.truth_writes.WriterSettings.send_micros`).
@@ -38,6 +44,7 @@ class Contact:
     tls_ca: str | None = None
     tls_cert: str | None = None
     tls_key: str | None = None
+    tls_texts: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     tls_hostnames: bool = False
     request_seconds: float = 10.0
     write_seconds: float = 4.0
@@ -56,18 +63,45 @@ class Contact:
         return bool(self.tls_ca or self.tls_cert)
 
 
+def with_tls_texts(contact: Contact) -> Contact:
+    """The same contact for a process on another host."""
+    paths = sorted({path for path in (contact.tls_ca, contact.tls_cert, contact.tls_key) if path})
+    with _our_errors(contact):
+        return replace(contact, tls_texts=tuple((path, Path(path).read_text()) for path in paths))
+
+
 def tls_context(contact: Contact) -> ssl.SSLContext | None:
     """Certificates are always checked; host names only on request, as nodes are found by address."""
     if not contact.tls:
         return None
-    try:
-        context = ssl.create_default_context(cafile=contact.tls_ca)
+    with _our_errors(contact), ExitStack() as files:
+        here = {path: files.enter_context(_off_disk(text)) for path, text in contact.tls_texts}
+        authority, certificate, key = (
+            here.get(path or "", path) for path in (contact.tls_ca, contact.tls_cert, contact.tls_key)
+        )
+        context = ssl.create_default_context(cafile=authority)
         context.check_hostname = contact.tls_hostnames
-        if contact.tls_cert:
-            context.load_cert_chain(contact.tls_cert, contact.tls_key)
+        if certificate:
+            context.load_cert_chain(certificate, key)
+    return context
+
+
+@contextmanager
+def _off_disk(text: str) -> Iterator[str]:
+    """The path of a file without a name, in memory where the system can (Linux): OpenSSL takes keys from files only."""
+    with os.fdopen(os.memfd_create("tls"), "wb") if hasattr(os, "memfd_create") else TemporaryFile() as file:
+        file.write(text.encode())
+        file.flush()
+        file.seek(0)
+        yield f"/dev/fd/{file.fileno()}"
+
+
+@contextmanager
+def _our_errors(contact: Contact) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:  # ssl's errors are OSErrors too
         paths = ", ".join(path for path in (contact.tls_ca, contact.tls_cert, contact.tls_key) if path)
         raise BadSettings(
             f"the TLS files cannot be used: {error} ({paths})", mend="Check --tls-ca, --tls-cert and --tls-key."
         ) from error
-    return context

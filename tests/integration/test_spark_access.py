@@ -12,8 +12,9 @@ from cql.driver.session import connect
 from model.errors import AccessDenied, BadSettings, CannotReach
 from model.operations import Put
 from model.schema.keyspace import Schema
-from spark_repair.connector import Source, tls_options
+from spark_repair.connector import Source
 from spark_repair.failures import translated
+from spark_repair.tls import tls_options
 from tests.support.guarded import GuardedNode
 from tests.support.keyspaces import created, dropped
 from tests.support.tables import MARKS
@@ -70,6 +71,6 @@ def test_files_that_are_no_pem_are_refused_by_name(spark: SparkSession, tmp_path
 def test_stores_are_this_users_alone(spark: SparkSession, guarded: GuardedNode) -> None:
     options = tls_options(spark, guarded.contact())
     store = Path(options["spark.cassandra.connection.ssl.trustStore.path"])
-    assert store.parent.stat().st_mode & 0o077 == 0
+    assert (store.stat().st_mode | store.parent.stat().st_mode) & 0o077 == 0
     assert options["spark.cassandra.connection.ssl.trustStore.password"] not in str(store)
     assert tls_options(spark, Contact()) == {}

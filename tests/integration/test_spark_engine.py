@@ -22,7 +22,8 @@ from repair.ledger.runs import Ledger
 from repair.mending.engine import RepairSettings
 from repair.mending.limits import BURST_SECONDS
 from spark_repair import message_inconsistencies
-from spark_repair.connector import paced, tasks_at_once
+from spark_repair.connector import paced
+from spark_repair.executors import tasks_at_once
 from spark_repair.fixing import Workplace, finding_from, revisited
 from spark_repair.message_inconsistencies import SparkEngine
 from spark_repair.suspects import KEY, PROJECTION, TRUTH_IDS, VERDICT, WANTED

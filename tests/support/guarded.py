@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 from admin.local import ClusterRequest
+from admin.local.probes import unverified
 from cql.driver.contact import Contact
 from tests.support.certificates import STORE_PASSWORD, Authority, Signed, authority
 from tests.support.commands import CommandLine
@@ -25,15 +27,24 @@ _QUICK = {"cassandra.unsafesystem": "true", "cassandra.auth_bcrypt_gensalt_log2_
 
 @dataclass(frozen=True, slots=True)
 class GuardedNode:
-    """The node, who signed its certificate, and an authority that did not."""
+    """The node, who signed its certificate, an authority that did not, and what a client shows where it must."""
 
     server: CassandraServer
     authority: Authority
     stranger: Authority
+    client: Signed | None = None
 
     def contact(self, username: str = SUPERUSER, password: str = SUPERUSER) -> Contact:
+        own = self.client
         return Contact(
-            (self.server.host,), self.server.port, self.server.local_dc, username, password, self.authority.file
+            (self.server.host,),
+            self.server.port,
+            self.server.local_dc,
+            username,
+            password,
+            self.authority.file,
+            str(own.certificate) if own else None,
+            str(own.key) if own else None,
         )
 
     def shell(
@@ -45,18 +56,25 @@ class GuardedNode:
 
 
 @contextmanager
-def guarded_node(folder: Path) -> Iterator[GuardedNode]:
+def guarded_node(folder: Path, *, clients: bool = False) -> Iterator[GuardedNode]:
+    """With `clients` they too must show a certificate that the node's authority has signed."""
     ours, stranger = authority(folder, "authority"), authority(folder, "stranger")
     store = ours.signed("node", "IP:127.0.0.1").store()
     tls = {"enabled": True, "optional": False, "keystore": str(store), "keystore_password": STORE_PASSWORD}
+    if clients:
+        tls |= {"require_client_auth": True, "truststore": str(ours.own.store()), "truststore_password": STORE_PASSWORD}
     yaml = {
         "authorizer": "CassandraAuthorizer",
         "client_encryption_options": {**tls, "store_type": "PKCS12"},
         **dict.fromkeys(_AT_ONCE, "0ms"),
     }
     wishes = ClusterRequest(heap_mib=400, authenticator="PasswordAuthenticator", yaml=yaml, properties=_QUICK)
-    with local_node(wishes) as server:
-        yield GuardedNode(server, ours, stranger)
+    client = ours.signed("client", "DNS:client") if clients else None
+    shown = unverified()
+    if client:
+        shown.load_cert_chain(client.certificate, client.key)
+    with patch("admin.local.probes.unverified", lambda: shown), local_node(wishes) as server:
+        yield GuardedNode(server, ours, stranger, client)
 
 
 @contextmanager

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from cassandra.connection import Connection
 
-from cql.driver.contact import tls_context
+from cql.driver.contact import tls_context, with_tls_texts
 from cql.driver.session import Contact, Keyspace, connect
 from model.errors import BadSettings, CannotReach
 from model.operations import Read, Remove
+from tests.support.certificates import authority
 from tests.support.tables import CELLS
 
 
@@ -116,6 +117,18 @@ def test_a_file_that_is_no_certificate_is_named(tmp_path: Path) -> None:
     for contact in (Contact(tls_ca=str(nonsense)), Contact(tls_cert=str(nonsense))):
         with pytest.raises(BadSettings, match=r"nonsense\.pem"):
             tls_context(contact)
+
+
+def test_a_contact_takes_its_tls_files_to_a_host_that_lacks_them(tmp_path: Path) -> None:
+    own = authority(tmp_path, "authority").own
+    key = own.key.read_text()
+    contact = with_tls_texts(Contact(tls_ca=str(own.certificate), tls_cert=str(own.certificate), tls_key=str(own.key)))
+    for file in tmp_path.iterdir():
+        file.unlink()
+    context = tls_context(pickle.loads(pickle.dumps(contact)))
+    assert context is not None
+    assert len(context.get_ca_certs()) == 1
+    assert key.splitlines()[1] not in repr(contact)
 
 
 @pytest.mark.parametrize("hostnames", [False, True])

@@ -9,17 +9,9 @@ from zipfile import ZipFile
 
 import pytest
 
-from spark_repair import session
-from spark_repair.session import (
-    PACKAGES,
-    ZIP,
-    SparkSettings,
-    executors_python,
-    launch_options,
-    runs_here,
-    ship_packages,
-    write_zip,
-)
+from spark_repair import executors
+from spark_repair.executors import PACKAGES, ZIP, runs_here, ship_packages, write_zip
+from spark_repair.session import SparkSettings, executors_python, launch_options
 
 
 @dataclass
@@ -92,7 +84,7 @@ def test_one_process_is_sent_nothing(folder: Path, master: str) -> None:
 
 
 def test_what_spark_submit_was_given_is_not_sent_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "__file__", "/spark/files/mailmend.zip/spark_repair/session.py")
+    monkeypatch.setattr(executors, "__file__", "/spark/files/mailmend.zip/spark_repair/executors.py")
     ours: Any = Context("yarn", submitted="file:/home/me/mailmend.zip")
     listed: Any = Context("yarn", files=["spark://driver:1/files/mailmend.zip"])
     others: Any = Context("yarn", submitted="file:/home/me/others.zip,hdfs:/x.py")
