@@ -325,7 +325,7 @@ def test_cycles_are_looked_for_less_often_only_while_it_scans() -> None:
     tables.surround = broken
     with pytest.raises(NotEnoughReplicas):
         engine(tables, clock).detect(RepairSettings("mail", FAMILIES), SilentProgress())
-    assert during[0] > 100 * before[0]
+    assert during[0] >= 100 * before[0]  # which Python has raised: 700, from 3.13 on 2,000
     assert gc.get_threshold() == before
 
 
