@@ -236,6 +236,14 @@ class LeaseLost(MailmendError):
     """The lease went to another owner, or its state could not be settled, while work was going on."""
 
 
+class SourceUnread(MailmendError):
+    """A place that refers to blobs cannot be read whole, so that no blob is safe to remove; nothing was removed."""
+
+    def __init__(self, source: str, why: str, *, mend: str = "") -> None:
+        super().__init__(f"{source} cannot be read whole, so nothing was removed: {why}", mend=mend)
+        self.source = source
+
+
 class FixLimit(MailmendError):
     """More fixes are due than --max-fixes allows; nothing was written."""
 

@@ -10,8 +10,9 @@ import click
 
 from admin.cli.command import CommandGroup, DeclaredGroup, Late, made
 from admin.cli.endings import PipeClosed, ending_of, heed_termination, quiet_libraries
-from admin.cli.mending import CHECK, REPAIR, RUNS, UNDO
+from admin.cli.mending import CHECK, REPAIR, UNDO
 from admin.cli.options import CONFIG, PROFILE
+from admin.cli.runs import RUNS
 from admin.cli.tools import DEMO, RUNBOOK, VERSION
 from model.errors import WrongUse
 

@@ -1,15 +1,15 @@
 """Declarations of check, repair, undo and runs."""
 
-from pathlib import Path
 from typing import Final
 
 import click
 
+from admin.cli.blobs import BLOBS_WANTED
 from admin.cli.command import JSON, Command, CommandGroup
 from admin.cli.completion import completed_runs
 from admin.cli.kinds import DELAY, KEEP, SPARK_SETTING, VERDICT_NAMES, VERDICTS, Duration, duration_text
-from admin.cli.options import CONNECTION, FINDINGS, REPORT, flag, option
-from admin.cli.queue_options import AGE_MAX, CHECKED_BLOBS, queue_settings, unless
+from admin.cli.options import CONNECTION, FILE, FINDINGS, REPORT, flag, option
+from admin.cli.queue_options import AGE_MAX, queue_settings, unless
 from admin.nodetool import NODETOOL
 from model.catalog.ledger import KEEP as KEEP_DEFAULT
 from model.operations import Level
@@ -76,7 +76,7 @@ _WRITING: Final = (
     option("--keep", "How long before-images are kept.", type=KEEP, default=duration_text(KEEP_DEFAULT)),
 )
 _COUNTERS_AT_ONCE: Final = flag("--no-writers", "Declare that nobody writes: counters are looked at twice at once.")
-_RUN: Final = click.Argument(["run"], type=click.UUID, shell_complete=completed_runs)
+RUN_ARGUMENT: Final = click.Argument(["run"], type=click.UUID, shell_complete=completed_runs)
 _RESULTS: Final = (JSON, REPORT, FINDINGS)
 _REPAIR_EXITS: Final = (
     "0 nothing is left to mend, 1 drift is left (after --dry-run: there is drift), 2 wrong use, 3 some fixes failed "
@@ -87,25 +87,27 @@ CHECK: Final = Command(
     name="check",
     summary="Find drift, without writing anything.",
     about="""WHAT is `messages` (the tables that follow from the source of truth, imapUidTable), `queues` (rows, marks,
-    starts and counts of all mail queues), or `all` (the default): both, where the keyspace has queues, and the paths
-    of mailboxes. Every table is read once. What looks wrong is looked at again after the delay; only what is still
-    wrong is drift. Whether mails that wait have their blobs is looked at where --blobs names their store.""",
-    service="admin.services.checking:check",
-    present="admin.present.mending:document_of",
+    starts and counts of all mail queues), `blobs` (what `repair blobs` would collect, and what is missing), or `all`
+    (the default): messages, queues where the keyspace has them, and the paths of mailboxes. Every table is read once.
+    What looks wrong is looked at again after the delay; only what is still wrong is drift. Whether mails that wait have
+    their blobs is looked at where --blobs names their store.""",
+    service="admin.services.blobs:check",
+    present="admin.present.blobs:check_document",
     options=(
-        click.Argument(["what"], type=click.Choice(["messages", "queues", "all"]), default="all"),
+        click.Argument(["what"], type=click.Choice(["messages", "queues", "blobs", "all"]), default="all"),
         *_TIMING,
         _COUNTERS_AT_ONCE,
         flag("--no-recheck", "Report raw suspects, without waiting and looking again."),
         *_SCANNING,
     ),
-    shared=(CHECKED_BLOBS, CONNECTION),
+    shared=(BLOBS_WANTED, CONNECTION),
     output=_RESULTS,
     alone={"what=queues": ("torn", "without", "no_writers")},
     examples="""
         mailmend check                                     every denormalised table of the keyspace, and its queues
         mailmend check messages --engine local             without Spark
         mailmend check queues                              what sweeps have left, and what is wrong with queues
+        mailmend check blobs --missing missing.jsonl       what nothing refers to, and what is not there
         mailmend check --report drift.html --findings drift.jsonl
         mailmend check --no-recheck --json | jq .findings  raw suspects, at once""",
     exits="0 no drift (leaks are reported and do not count), 1 confirmed drift, 2 wrong use, 3 some suspects could not "
@@ -276,10 +278,38 @@ _REPAIR_QUEUES: Final = Command(
     "reach; the same command goes on.",
 )
 
+_REPAIR_BLOBS: Final = Command(
+    name="blobs",
+    summary="Collect the blobs that nothing refers to any more.",
+    about="""The store is listed, then everything that may refer to it is read: every column of the keyspace whose name
+    says so, before-images, mails kept on this machine, dead letters at the broker, and what --references declare. The
+    references are read again after the delay; what nothing refers to either time goes, once its generation and the next
+    are over and it is a day old. Where a source cannot be read whole, nothing goes. What goes is listed in a file
+    first. It does not come back: begin with --dry-run.
+
+    Blobs that are referred to and not there are told with who refers to them.""",
+    service="admin.services.blobs:repair_blobs",
+    present="admin.present.blobs:blobs_document",
+    options=(
+        *_TIMING,
+        flag("--dry-run", "Look twice, say what would be removed, write nothing."),
+        option("--removed", "The list of what went. [default: a file of this user's own]", type=FILE, metavar="FILE"),
+        *(one for one in _WRITING if one.name != "no_writers"),
+        *(one for one in _SCANNING if one.name in {"rows_per_second", "level"}),
+    ),
+    shared=(BLOBS_WANTED, CONNECTION),
+    examples="""
+        mailmend repair blobs --dry-run --blobs s3://mail --oldest-message 7d     what would go
+        mailmend repair blobs --blobs s3://mail --oldest-message 7d --removed went.jsonl
+        mailmend repair blobs --blobs cassandra: --no-broker                      no queue ever used this store""",
+    exits="0 nothing is missing, 1 blobs are missing, 2 wrong use, 3 a source or the listing was not read whole, "
+    "or some blobs could not be removed, 4 cannot reach; the same command goes on.",
+)
+
 REPAIR: Final = CommandGroup(
     name="repair",
-    summary="Mend drift: messages, journalled lags, what queues have left.",
-    commands=(_REPAIR_MESSAGES, _REPAIR_LAGS, _REPAIR_QUEUES),
+    summary="Mend drift: messages, journalled lags, what queues have left, blobs.",
+    commands=(_REPAIR_MESSAGES, _REPAIR_LAGS, _REPAIR_QUEUES, _REPAIR_BLOBS),
 )
 
 UNDO: Final = Command(
@@ -289,7 +319,7 @@ UNDO: Final = Command(
     moved. The undo is a run of its own, so it can be undone as well.""",
     service="admin.services.mending:undo",
     present="admin.present.mending:document_of",
-    options=(_RUN, flag("--dry-run", "Say what would be put back, write nothing."), _COUNTERS_AT_ONCE),
+    options=(RUN_ARGUMENT, flag("--dry-run", "Say what would be put back, write nothing."), _COUNTERS_AT_ONCE),
     shared=(CONNECTION,),
     output=_RESULTS,
     examples="""
@@ -299,52 +329,4 @@ UNDO: Final = Command(
         mailmend undo UNDO_RUN              put the undo back: the repair's state again""",
     exits="0 all of it was put back, 1 some rows have been used since and were left, 2 wrong use, 3 some rows failed, "
     "4 the cluster cannot be reached.",
-)
-
-RUNS: Final = CommandGroup(
-    name="runs",
-    summary="What ran, and what it found.",
-    about="Kept for 30 days unless a repair said otherwise (`--keep`).",
-    commands=(
-        Command(
-            name="list",
-            summary="List the runs, newest first.",
-            service="admin.services.runs:list_runs",
-            present="admin.present.mending:runs_document",
-            options=(
-                flag("--all", "The runs of every mail keyspace, not only of --keyspace.", "everything"),
-                option(
-                    "--since",
-                    "How far to look back; a repair's own --keep may be longer.",
-                    type=KEEP,
-                    default=duration_text(KEEP_DEFAULT),
-                ),
-            ),
-            shared=(CONNECTION,),
-        ),
-        Command(
-            name="show",
-            summary="Show one run: what was asked for, its sums, some findings.",
-            service="admin.services.runs:show_run",
-            present="admin.present.mending:run_document",
-            options=(_RUN,),
-            shared=(CONNECTION,),
-            output=(
-                JSON,
-                option(
-                    "--findings",
-                    "Write every finding as a line of JSON: keys, rows, times; without FILE on stdout, and "
-                    "nothing else goes there.",
-                    is_flag=False,
-                    flag_value="-",
-                    type=click.Path(path_type=Path),
-                    metavar="[FILE]",
-                ),
-            ),
-        ),
-    ),
-    examples="""
-        mailmend runs list
-        mailmend runs show 6e0ab5e0-8d1c-11f0-9a5e-0242ac120002
-        mailmend runs show RUN --findings | jq .key""",
 )

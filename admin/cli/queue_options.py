@@ -92,7 +92,7 @@ _QUEUE: Final = _option(
     default=QUEUE_DEFAULT,
     metavar="NAME",
 )
-_BROKER: Final = (
+BROKER_OPTIONS: Final = (
     _option(
         "--broker",
         "amqp://user@host:5672/vhost, or amqps://. Password: MAILMEND_BROKER_PASSWORD.",
@@ -123,7 +123,7 @@ _BROKER: Final = (
         metavar="N",
     ),
 )
-_BLOBS: Final = (
+BLOB_OPTIONS: Final = (
     _option(
         "--blobs",
         "s3://bucket?endpoint=URL, file:///folder, or cassandra: (tables of the mail keyspace).",
@@ -141,7 +141,7 @@ _BLOBS: Final = (
     _file("--s3-tls-ca", "Authority that signed the S3 server's certificate."),
 )
 _SECRETS: Final = ("broker_password", "s3_access_key", "s3_secret_key", "s3_session_token")
-SETTINGS_NAMES: Final = frozenset({*(str(one.name) for one in (_QUEUE, *_BROKER, *_BLOBS)), *_SECRETS})
+SETTINGS_NAMES: Final = frozenset({*(str(one.name) for one in (_QUEUE, *BROKER_OPTIONS, *BLOB_OPTIONS)), *_SECRETS})
 """What the table [queue] may hold beside the tables of its commands."""
 
 Needs = Callable[[Mapping[str, Any]], bool]
@@ -174,7 +174,11 @@ def queue_settings(
         named: whether it is about one queue.
         check: refuses options that contradict each other.
     """
-    groups = {"": (_QUEUE,) if named else (), "Broker": _BROKER if broker else (), "Blobs": _BLOBS if blobs else ()}
+    groups = {
+        "": (_QUEUE,) if named else (),
+        "Broker": BROKER_OPTIONS if broker else (),
+        "Blobs": BLOB_OPTIONS if blobs else (),
+    }
 
     def build(own: Values, others: Values, context: click.Context) -> QueueSettings:
         if check:
@@ -207,7 +211,7 @@ def _checked_blobs(own: Values, others: Values, context: click.Context) -> Blobs
         return None
 
 
-CHECKED_BLOBS: Final = Shared("blobs", {"Blobs": _BLOBS}, _checked_blobs)
+CHECKED_BLOBS: Final = Shared("blobs", {"Blobs": BLOB_OPTIONS}, _checked_blobs)
 """Where the contents of mails in queues are, if that is known."""
 
 
@@ -215,7 +219,7 @@ def _message_blobs(own: Values, _: Values, context: click.Context) -> BlobsSetti
     return blobs_of(own, context, lambda _name: None) if own["blobs"] is not None else None
 
 
-MESSAGE_BLOBS: Final = Shared("blobs", {"Blobs": _BLOBS}, _message_blobs)
+MESSAGE_BLOBS: Final = Shared("blobs", {"Blobs": BLOB_OPTIONS}, _message_blobs)
 """Where the contents of messages are, where a store is named, as `blobs` of the request."""
 
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from admin.services.caller import Caller
 from admin.services.examples import Example, Examples
-from admin.settings import BlobsSettings, ConnectionSettings, format_duration
+from admin.settings import ConnectionSettings, format_duration
 from admin.wiring.cluster import (
     EngineWanted,
     OpenCluster,
@@ -79,15 +79,15 @@ class ScanRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRequest(ScanRequest):
-    """`what` is "messages", "queues" or "all" (the paths of mailboxes too).
+    """`what` is "messages", "queues", "blobs" or "all" (the paths of mailboxes too).
 
     Attributes:
-        blobs: where the contents of mails in queues are; None: not looked at.
+        blobs: where the contents of mails in queues are; None: not looked at. Of blobs: a `BlobsWanted`.
     """
 
     what: str = "all"
     no_recheck: bool = False
-    blobs: BlobsSettings | None = None
+    blobs: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

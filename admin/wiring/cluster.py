@@ -21,6 +21,7 @@ from cql.applying import ensure_ledger
 from cql.driver.contact import Contact
 from cql.introspect import keyspace_exists, live_schema
 from cql.memory import MemoryTables
+from mailqueue.maintenance.blob_scan import BlobScanner, LocalBlobScanner
 from mailqueue.maintenance.cleanup_scan import LocalQueueScanner, QueueScanner
 from model.catalog.ledger import KEEP
 from model.catalog.mail import FAMILIES, MESSAGES
@@ -249,6 +250,11 @@ def queue_scanner(
     with _spark(wanted) as started:
         contact = contact_of(opened.connection)
         yield cleanup.SparkQueueScanner(started, contact, opened.mail.name, level, rows_per_second)
+
+
+def blob_scanner(opened: OpenCluster, level: Level, rows_per_second: int | None) -> BlobScanner:
+    """What reads every reference to blobs, and the tables of blobs, whole."""
+    return LocalBlobScanner(Pace(rows_per_second, opened.clock).over(opened.mail), level)
 
 
 def chosen_engine(

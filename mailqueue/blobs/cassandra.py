@@ -6,6 +6,7 @@ goes first when a blob is removed. Source: James's `CassandraBlobStoreDAO` and `
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -14,7 +15,7 @@ from model.catalog.james_tables import BLOB_PARTS, BLOBS
 from model.errors import BlobMissing, BlobsUnreachable, CannotReach, MailmendError
 from model.ids import BlobId
 from model.instants import instant_of
-from model.operations import Put, Read, Remove, Scan, Seen
+from model.operations import Level, Put, Read, Remove, Scan, Seen
 from model.ports import AsyncTables, Clock
 from model.queue.blob_ids import BlobNaming, is_deduplicated
 from model.queue.messages import StoredBlob
@@ -76,14 +77,27 @@ class CassandraStore:
             await self._tables.write(Remove(_COUNTS, (blob_id,)))
             await self._tables.write(Remove(BLOB_PARTS, (blob_id,)))
 
-    async def remove_all(self, blob_ids: Sequence[BlobId]) -> None:
+    async def remove_all(self, blob_ids: Sequence[BlobId], as_of: int | None = None) -> None:
+        """Remove what was written until `as_of`, in microseconds: what is stored again later stays whole."""
         with _our_errors():
             for table in (_COUNTS, BLOB_PARTS):
-                _raise_first(await self._tables.write_all([Remove(table, (blob_id,)) for blob_id in blob_ids]))
+                _raise_first(await self._tables.write_all([Remove(table, (blob_id,), as_of) for blob_id in blob_ids]))
 
     async def exists(self, blob_id: BlobId) -> bool:
         with _our_errors():
             return await self._count(blob_id) is not None
+
+    async def is_whole(self, blob_id: BlobId) -> bool:
+        """Whether there are as many parts as were counted."""
+        with _our_errors():
+            count = await self._count(blob_id)
+            parts = self._tables.scan(Scan(BLOB_PARTS, ("chunknumber",), Level.QUORUM, under=(blob_id,)))
+            return count is not None and sum([1 async for _ in parts]) >= count
+
+    async def stored_at(self, blob_id: BlobId) -> datetime | None:
+        with _our_errors():
+            seen = await self._tables.read(Read(BLOB_PARTS, (blob_id, 0), times=True))
+        return instant_of(seen[0].newest or 0) if seen else None
 
     async def scan(self) -> AsyncIterator[StoredBlob]:
         """Every blob that has parts, with or without its count: what a crash left is listed too."""

@@ -101,7 +101,11 @@ class FileStore:
             await self._in_thread(partial(self._unlinked, paths[first : first + PAGE_FILES]))
 
     async def exists(self, blob_id: BlobId) -> bool:
-        return await self._in_thread(lambda: self._of_store((self._root / file_name(blob_id)).stat)) is not None
+        return await self.stored_at(blob_id) is not None
+
+    async def stored_at(self, blob_id: BlobId) -> datetime | None:
+        stat = await self._in_thread(lambda: self._of_store((self._root / file_name(blob_id)).stat))
+        return stat and instant_of(stat.st_mtime_ns // 1000)
 
     async def scan(self) -> AsyncIterator[StoredBlob]:
         await self._in_thread(self._unfinished.stat)

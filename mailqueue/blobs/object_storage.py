@@ -12,7 +12,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -29,6 +29,7 @@ from mailqueue.blobs.s3 import (
     NO_OBJECT,
     S3Settings,
     code_in,
+    cut_off,
     failure,
     refuse_compressed,
 )
@@ -127,11 +128,23 @@ class ExactRequests:
     async def remove(self, key: BlobId) -> None:
         await self._ask(lambda: self._client().delete_object(Key=key, **self._bucket))
 
+    async def stored_at(self, key: BlobId) -> datetime:
+        answer = await self._ask(lambda: self._client().head_object(Key=key, **self._bucket), key)
+        stored_at: datetime = answer["LastModified"]
+        return stored_at
+
     async def page(self, after: str) -> tuple[list[StoredBlob], str]:
-        """Some objects, and the key to continue after; that key is empty at the end."""
+        """Some objects, and the token of the next page; that is empty at the end.
+
+        Raises:
+            BlobsUnreachable: the page is not the last one, and does not say how to go on.
+        """
         more = {"ContinuationToken": after} if after else {}
         answer = await self._ask(lambda: self._client().list_objects_v2(MaxKeys=PAGE_KEYS, **more, **self._bucket))
-        return list(_listed(answer.get("Contents", ()))), answer.get("NextContinuationToken", "")
+        token = answer.get("NextContinuationToken", "")
+        if answer.get("IsTruncated", False) and token in {"", after}:
+            raise cut_off(self._settings)
+        return list(_listed(answer.get("Contents", ()))), token
 
     async def create_bucket(self) -> bool:
         """False where it exists already."""
@@ -281,6 +294,15 @@ class S3Bucket:
         except BlobMissing:
             return False
         return True
+
+    async def stored_at(self, blob_id: BlobId) -> datetime | None:
+        try:
+            if _needs_exactness(blob_id):
+                return await self._exactly.stored_at(blob_id)
+            found = await self._ask(lambda: obstore.head_async(self._store, blob_id), blob_id)
+        except BlobMissing:
+            return None
+        return found["last_modified"]
 
     async def scan(self) -> AsyncIterator[StoredBlob]:
         page, after = await self._exactly.page("")

@@ -154,6 +154,13 @@ def failure(settings: S3Settings, code: str, cause: str = "") -> BlobsUnreachabl
     )
 
 
+def cut_off(settings: S3Settings) -> BlobsUnreachable:
+    return BlobsUnreachable(
+        f"the listing of {settings.place} ends in the middle: a page says that there are more, and not how to go on",
+        mend="Ask again; where that does not help, the store, or a proxy before it, does not list as S3 does.",
+    )
+
+
 def refuse_compressed(settings: S3Settings, blob_id: str, metadata: Mapping[str, str]) -> None:
     """Newer Jameses compress blobs, and say so in the object's metadata.
 

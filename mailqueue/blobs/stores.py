@@ -9,6 +9,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Final, Protocol
 
 from mailqueue.concurrency import ended, finished
@@ -45,6 +46,10 @@ class BlobStore(Protocol):
 
     async def exists(self, blob_id: BlobId) -> bool:
         """Whether there are bytes."""
+        ...
+
+    async def stored_at(self, blob_id: BlobId) -> datetime | None:
+        """When the bytes were stored last, by the store's clock; None where there are none."""
         ...
 
     def scan(self) -> AsyncIterator[StoredBlob]:

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Final
 
 from mailqueue.concurrency import in_order
-from mailqueue.maintenance.comparison import IDS_MAX, Drained, LiveMail, TablesSide, refuse_too_many
+from mailqueue.maintenance.comparison import DRAIN_MAX, IDS_MAX, Drained, LiveMail, TablesSide, refuse_too_many
 from mailqueue.queue import DELAYED
 from mailqueue.rabbitmq.codec import BrokenRow, queued_of, read_row
 from mailqueue.rabbitmq.view.queue_view import QueueView
@@ -189,7 +189,7 @@ async def drained(  # noqa: PLR0917 - whom, when, which, how many
 
 
 @dataclass(slots=True)
-class _Named:
+class NamedMessages:
     """What the messages of a queue tell of."""
 
     ids: set[EnqueueId] = field(default_factory=set)
@@ -199,11 +199,17 @@ class _Named:
     taken: int = 0
 
 
+async def dead_letters_named(broker: Broker, clock: Clock, queue: QueueName, dead: int) -> NamedMessages:
+    """Take every dead letter without an ack, name its mail, and return it; `dead` of them are counted."""
+    async with broker.dead_letters(queue, DRAIN_MAX) as deliveries:
+        return await _named(deliveries, clock, dead, ())
+
+
 async def _named(
     deliveries: AsyncIterator[Delivery], clock: Clock, expected: int, wanted: Collection[EnqueueId]
-) -> _Named:
+) -> NamedMessages:
     """Read all messages. They stay unacked, so none comes twice."""
-    named = _Named()
+    named = NamedMessages()
     while (delivery := await next_within(deliveries, clock, patience(named.taken, expected))) is not None:
         named.taken += 1
         try:

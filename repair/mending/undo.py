@@ -33,7 +33,7 @@ from repair.mending.fixer import BATCH_SUSPECTS, Mending, SecondLook
 from repair.mending.limits import Breaker
 from repair.mending.runner import RepairResult, Sink, lease_name, recorded
 
-NOT_UNDONE = frozenset({"repair queues"})
+NOT_UNDONE = frozenset({"repair queues", "repair blobs"})
 USED_SINCE = Reason(Why.USED_SINCE)
 
 

@@ -353,3 +353,12 @@ def s3_bucket(s3: S3) -> S3Settings:
 
 async def _awaited(asked: Awaitable[Any]) -> Any:
     return await asked
+
+
+@pytest.mark.parametrize("pages", [0, 1])
+async def test_a_listing_that_does_not_say_how_to_go_on_is_no_end(twin: S3Twin, pages: int) -> None:
+    twin.objects = dict.fromkeys(MANY, b"") | {f"2{one}": b"" for one in MANY}
+    twin.pages_until_cut_off = pages
+
+    with pytest.raises(BlobsUnreachable, match="ends in the middle"):
+        await _scan(open_s3(twin.settings()))

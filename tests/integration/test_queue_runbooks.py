@@ -10,7 +10,7 @@ from model.catalog.mail_queue import DELETED_MAILS
 from model.operations import Scan
 from tests.support.brokers import Broker
 from tests.support.nodetool import nodetool_of
-from tests.support.queue_pages import QUEUE_PAGES, filled, walk
+from tests.support.queue_pages import QUEUE_PAGES, blobs_of, filled, rows, walk
 from tests.support.real_queue import RealQueue, real_queue
 from tests.support.servers import CassandraServer
 
@@ -22,7 +22,8 @@ def servers(
     cassandra: CassandraServer, rabbitmq: Broker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RealQueue]:
     home = tmp_path_factory.mktemp("home")
-    at_once = {"MAILMEND_CHECK_DELAY": "0", "MAILMEND_REPAIR_QUEUES_DELAY": "0"}
+    delayed = ("CHECK", "REPAIR_QUEUES", "REPAIR_BLOBS")
+    at_once = {f"MAILMEND_{command}_DELAY": "0" for command in delayed}
     nodetool = {"MAILMEND_REPAIR_QUEUES_NODETOOL": nodetool_of(cassandra, home)}
     with real_queue(
         cassandra, rabbitmq, home, {"MAILMEND_BLOBS": f"file://{home}/blobs", **at_once, **nodetool}
@@ -41,6 +42,19 @@ def test_every_command_does_what_its_page_says(servers: RealQueue, name: str) ->
     mails = servers("browse", "--json").json["mails"]
 
     walk(servers, page_named(name).commands(), mails[0]["id"] if mails else "")
+
+
+def test_what_nothing_refers_to_is_gone_at_the_end_of_its_page(servers: RealQueue) -> None:
+    servers.empty()
+    QUEUE_PAGES["collect-unreferenced-blobs"](servers)
+    (mail,) = rows(servers)
+    young = {file.name for file in blobs_of(servers).iterdir() if file.stat().st_mtime}
+
+    for command in page_named("collect-unreferenced-blobs").commands("Do"):
+        assert servers.line(*filled(servers, command, "")).code == 0
+
+    assert {mail["headerblobid"], mail["bodyblobid"]} < young
+    assert {file.name for file in blobs_of(servers).iterdir()} == young | {"backup.tar"}
 
 
 def test_a_removed_mail_is_back_at_the_end_of_its_page(servers: RealQueue) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -73,6 +74,10 @@ class MemoryStore:
     async def exists(self, blob_id: BlobId) -> bool:
         there: bool = await self._surrounded(BlobVerb.EXISTS, blob_id, lambda: blob_id in self._kept)
         return there
+
+    async def stored_at(self, blob_id: BlobId) -> datetime | None:
+        await asyncio.sleep(0)
+        return self._kept[blob_id][1].stored_at if blob_id in self._kept else None
 
     async def scan(self) -> AsyncIterator[StoredBlob]:
         for _, blob in await self._surrounded(BlobVerb.SCAN, None, lambda: list(self._kept.values())):

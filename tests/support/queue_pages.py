@@ -1,11 +1,14 @@
 """The states that the queue's runbook pages describe, brought about on real servers, and a walk through a page."""
 
+import os
 import re
 import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS
 from model.instants import MICROS
@@ -86,6 +89,25 @@ def tables_of_james(queue: RealQueue) -> None:
     make_older(queue, 5 * HOUR)
 
 
+def store_holds_too_much(queue: RealQueue) -> None:
+    """A mail waits; three blobs of a mail of years ago are left, and a file that is no blob of ours."""
+    queue.put("waits")
+    for name in (f"1_600_{uuid4()}", f"1_600_{uuid4()}", f"{uuid4()}", "backup.tar"):
+        file = blobs_of(queue) / name
+        file.write_bytes(b"left")
+        os.utime(file, (0, 0))
+
+
+def blob_is_gone(queue: RealQueue) -> None:
+    queue.put("broken")
+    (row,) = rows(queue)
+    (blobs_of(queue) / row["bodyblobid"]).unlink()
+
+
+def blobs_of(queue: RealQueue) -> Path:
+    return Path(queue.line.environment["MAILMEND_BLOBS"].removeprefix("file://"))
+
+
 QUEUE_PAGES: Mapping[str, Callable[[RealQueue], None]] = {
     "queue-does-not-drain": does_not_drain,
     "mail-must-be-removed-now": one_is_to_go,
@@ -94,6 +116,8 @@ QUEUE_PAGES: Mapping[str, Callable[[RealQueue], None]] = {
     "listing-is-slow": listing_is_slow,
     "queue-tables-grow": tables_of_james,
     "marks-never-expire": tables_of_james,
+    "collect-unreferenced-blobs": store_holds_too_much,
+    "blob-is-missing": blob_is_gone,
 }
 """Each page, and what brings its state about; they are executed by `tests/integration/test_queue_runbooks.py`."""
 

@@ -44,6 +44,7 @@ class S3Twin:
         refusals: status and code of the next answers, before it serves again; `HANG_UP` and `STALL` are no answers.
         has_bulk: whether it deletes many objects in one request, as not every store does.
         kept_from_us: keys that are not deleted with many others.
+        pages_until_cut_off: after so many pages of a listing one does not say how to go on; None: all do.
         go_on: what stalled requests wait for.
     """
 
@@ -56,6 +57,7 @@ class S3Twin:
     asked: list[Asked] = field(default_factory=list)
     has_bulk: bool = True
     kept_from_us: set[str] = field(default_factory=set)
+    pages_until_cut_off: int | None = None
     go_on: threading.Event = field(default_factory=threading.Event)
     stalled: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
 
@@ -76,6 +78,9 @@ class S3Twin:
         )
         more = len(keys) > most
         token = f"<NextContinuationToken>{escape(keys[most - 1])}</NextContinuationToken>" if more else ""
+        if more and self.pages_until_cut_off is not None:
+            token = token if self.pages_until_cut_off else ""
+            self.pages_until_cut_off -= 1
         cut = f"<IsTruncated>{str(more).lower()}</IsTruncated>{token}"
         return f"<ListBucketResult>{cut}{rows}</ListBucketResult>".encode()
 

@@ -37,7 +37,7 @@ def test_a_help_begins_with_the_commands_own_options(mailmend: CommandLine, comm
     titles = re.findall(r"^(\w+):$", mailmend(*command.split(), "-h").out, re.MULTILINE)
     assert titles[0] == "Options"
     assert titles[-1] == "Output"
-    wanted = {"check": {"Connection", "Blobs"}, "queue reconcile": {"Connection", "Broker", "Blobs"}}
+    wanted = {"check": {"Connection", "Broker", "Blobs"}, "queue reconcile": {"Connection", "Broker", "Blobs"}}
     assert set(titles[1:-1]) == wanted.get(command, {"Connection"})
 
 

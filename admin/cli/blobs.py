@@ -1,0 +1,92 @@
+"""Options of check and repair of blobs: where they are, and who may refer to them."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from admin.cli.command import Shared, Values
+from admin.cli.kinds import Duration, duration_text
+from admin.cli.options import FILE, flag, option
+from admin.cli.queue_options import (
+    AGE_MAX,
+    BLOB_OPTIONS,
+    BROKER_OPTIONS,
+    CHECKED_BLOBS,
+    MESSAGE_BLOBS,
+    QUEUE_NAME,
+    broker_of,
+)
+from admin.extras import imported
+from model.blob_collection import AGE_MIN
+from model.queue.blob_ids import BlobNaming
+
+_READ: Final = click.Path(path_type=Path, exists=True, dir_okay=False)
+_OWN: Final = (
+    option(
+        "--references",
+        "A column of the keyspace that holds ids of blobs too, beside those that are found by their names; may be "
+        "given again.",
+        multiple=True,
+        metavar="TABLE.COLUMN",
+    ),
+    option(
+        "--references-file",
+        "Ids of blobs that something else needs, one on each line; may be given again.",
+        type=_READ,
+        multiple=True,
+        metavar="FILE",
+    ),
+    option(
+        "--queues",
+        "A queue that no table names: its dead letters are read too; may be given again.",
+        type=QUEUE_NAME,
+        multiple=True,
+        metavar="NAME",
+    ),
+    option(
+        "--oldest-message",
+        "No message at the broker is older, dead letters apart; younger blobs stay. Without it the queues must be "
+        "empty.",
+        type=Duration(AGE_MAX, zero=False),
+    ),
+    flag("--no-broker", "No broker ever held a mail of this store."),
+    option(
+        "--min-age",
+        "Blobs that were stored later stay; a day at least.",
+        type=Duration(AGE_MAX, zero=False),
+        default=duration_text(AGE_MIN),
+    ),
+    option(
+        "--generation",
+        "How long a generation of ids is: James's deduplication.gc.generation.duration.",
+        type=Duration(AGE_MAX, zero=False),
+        default=duration_text(BlobNaming().generation),
+    ),
+    option(
+        "--family",
+        "The family of ids: James's deduplication.gc.generation.family; all others stay.",
+        type=click.IntRange(min=1),
+        default=BlobNaming().family,
+        metavar="N",
+    ),
+    option(
+        "--missing",
+        "Write every blob that is missing, and who refers to it, as a line of JSON.",
+        type=FILE,
+        metavar="FILE",
+    ),
+)
+
+
+def _build(own: Values, others: Values, context: click.Context) -> Any:
+    if others.get("what", "blobs") != "blobs":
+        return CHECKED_BLOBS.build(own, others, context)
+    broker = broker_of(own, context, lambda _name: None) if own["broker"] and not own["no_broker"] else None
+    names = (str(one.name) for one in _OWN)
+    wanted = imported("admin.services.blobs:BlobsWanted")
+    return wanted(store=MESSAGE_BLOBS.build(own, others, context), broker=broker, **{name: own[name] for name in names})
+
+
+BLOBS_WANTED: Final = Shared("blobs", {"Blobs": (*BLOB_OPTIONS, *_OWN), "Broker": BROKER_OPTIONS}, _build)
+"""Which blobs are looked at, and who may refer to them, as `blobs: BlobsWanted` of the request."""

@@ -1,0 +1,60 @@
+"""Declarations of runs: what was done, and what it found."""
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from admin.cli.command import JSON, Command, CommandGroup
+from admin.cli.kinds import KEEP, duration_text
+from admin.cli.mending import RUN_ARGUMENT
+from admin.cli.options import CONNECTION, flag, option
+from model.catalog.ledger import KEEP as KEEP_DEFAULT
+
+RUNS: Final = CommandGroup(
+    name="runs",
+    summary="What ran, and what it found.",
+    about="Kept for 30 days unless a repair said otherwise (`--keep`).",
+    commands=(
+        Command(
+            name="list",
+            summary="List the runs, newest first.",
+            service="admin.services.runs:list_runs",
+            present="admin.present.mending:runs_document",
+            options=(
+                flag("--all", "The runs of every mail keyspace, not only of --keyspace.", "everything"),
+                option(
+                    "--since",
+                    "How far to look back; a repair's own --keep may be longer.",
+                    type=KEEP,
+                    default=duration_text(KEEP_DEFAULT),
+                ),
+            ),
+            shared=(CONNECTION,),
+        ),
+        Command(
+            name="show",
+            summary="Show one run: what was asked for, its sums, some findings.",
+            service="admin.services.runs:show_run",
+            present="admin.present.mending:run_document",
+            options=(RUN_ARGUMENT,),
+            shared=(CONNECTION,),
+            output=(
+                JSON,
+                option(
+                    "--findings",
+                    "Write every finding as a line of JSON: keys, rows, times; without FILE on stdout, and "
+                    "nothing else goes there.",
+                    is_flag=False,
+                    flag_value="-",
+                    type=click.Path(path_type=Path),
+                    metavar="[FILE]",
+                ),
+            ),
+        ),
+    ),
+    examples="""
+        mailmend runs list
+        mailmend runs show 6e0ab5e0-8d1c-11f0-9a5e-0242ac120002
+        mailmend runs show RUN --findings | jq .key""",
+)

@@ -1,0 +1,89 @@
+"""What a check or a collection of blobs found and did, as a document."""
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Final
+
+from admin.present import mending
+from admin.present.document import Document, Grid, Part
+from admin.present.values import IDS_SHOWN, NOTHING_WRITTEN, plain
+from admin.services.blobs import BlobsResult, summary_of
+from admin.services.mending import MendingResult
+from model.blob_collection import BlobVerdict
+
+MEANINGS: Final[Mapping[BlobVerdict, str]] = {
+    BlobVerdict.KEEP: "something refers to it",
+    BlobVerdict.COLLECT: "nothing refers to it, at both looks: it only takes room (does not fail a check)",
+    BlobVerdict.TOO_YOUNG: "nothing refers to it yet; it stays until nobody can",
+    BlobVerdict.UNKNOWN_PREFIX: "nothing refers to it, and its id is of another family or of no known kind: it stays",
+    BlobVerdict.MISSING: "something refers to it, and it is not there, or not whole",
+}
+_MEBIBYTE: Final = 1 << 20
+
+
+def check_document(result: MendingResult | BlobsResult) -> Document:
+    return blobs_document(result) if isinstance(result, BlobsResult) else mending.document_of(result)
+
+
+def blobs_document(result: BlobsResult) -> Document:
+    found = result.found
+    json = {
+        "keyspace": result.keyspace,
+        "store": result.place,
+        "run": plain(result.run),
+        **summary_of(result),
+        "listed": found.listed,
+        "listed_bytes": found.bytes,
+        "references": dict(found.references),
+        "findings": {kind.value: found.verdicts[kind] for kind in BlobVerdict if found.verdicts[kind]},
+        "collect_bytes": found.collect_bytes,
+        "removed": found.removed,
+        "removed_list": plain(result.removed_list),
+        "missing": [one._asdict() for one in found.missing],
+        "unknown": found.examples.get(BlobVerdict.UNKNOWN_PREFIX, []),
+        "broker_asked": result.broker_asked,
+        "failed": list(found.failed),
+        "seconds": round(result.seconds, 3),
+    }
+    return Document(json, tuple(_body(result)), result.exit)
+
+
+def _body(result: BlobsResult) -> Iterator[Part]:
+    found = result.found
+    rows = [(kind.value, f"{found.verdicts[kind]:,}", MEANINGS[kind]) for kind in BlobVerdict if found.verdicts[kind]]
+    yield f"{found.listed:,} blobs{_size(found.bytes)} in {result.place}."
+    read = ", ".join(f"{name} {number:,}" for name, number in found.references.items())
+    yield f"References: {read}."
+    if rows:
+        yield Grid("Blobs", ("verdict", "count", "meaning"), rows)
+    if found.missing:
+        missing = [(one.blob_id, one.source, one.referrer) for one in found.missing[:IDS_SHOWN]]
+        yield Grid("Missing", ("blob", "named by", "row"), missing, frozenset({"blob", "row"}))
+    unknown = found.examples.get(BlobVerdict.UNKNOWN_PREFIX, [])
+    if unknown:
+        yield f"Not known, such as: {', '.join(unknown[:3])}"
+    if not result.broker_asked:
+        yield "Messages at the broker were not looked at: they may refer to blobs that nothing else refers to."
+    yield from found.failed
+    if result.run is None:
+        yield NOTHING_WRITTEN
+    else:
+        yield f"Removed {found.removed:,} blobs."
+    if result.removed_list:
+        yield f"What went is in {result.removed_list}"
+    yield from _next(result)
+
+
+def _size(size_bytes: int | None) -> str:
+    return "" if size_bytes is None else f" of {size_bytes / _MEBIBYTE:,.1f} MiB"
+
+
+def _next(result: BlobsResult) -> Iterator[str]:
+    verdicts, keyspace = result.found.verdicts, f" --keyspace {result.keyspace}"
+    if result.run is None and verdicts[BlobVerdict.COLLECT]:
+        yield f"Next: mailmend repair blobs{keyspace}"
+    if verdicts[BlobVerdict.MISSING]:
+        yield "Next: mailmend runbook show blob-is-missing"
+    if verdicts[BlobVerdict.TOO_YOUNG]:
+        days = (2 * result.rule.generation) / timedelta(days=1)
+        yield f"What is too young goes once its generation and the next are over: {days:g} days at most."

@@ -1,0 +1,305 @@
+"""Check and repair of the blobs of a keyspace: what nothing refers to any more, and what is referred to and missing."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import IO, Any, Final, cast
+from uuid import UUID
+
+from admin.event_loop import run_async
+from admin.services import checking
+from admin.services.caller import Caller
+from admin.services.mending import MARGIN, CheckRequest, MendingResult, ScanRequest
+from admin.services.queue.removed_mails import read_removed_mails
+from admin.settings import BlobsSettings
+from admin.whole_files import refuse_unwritable, whole_file
+from admin.wiring.cluster import (
+    OpenCluster,
+    blob_scanner,
+    open_cluster,
+    owner_name,
+    state_folder,
+)
+from admin.wiring.queues import blobs_behind, broker_behind, tables_of
+from cql.introspect import live_schema
+from mailqueue.blobs.cassandra import CassandraStore
+from mailqueue.blobs.stores import NamedBlobs
+from mailqueue.maintenance.blob_collection import (
+    BlobCollection,
+    CollectableStore,
+    CollectedBlobs,
+    ListedStore,
+    RemovedList,
+    Removing,
+    TablesStore,
+)
+from mailqueue.maintenance.blob_references import (
+    BeforeImages,
+    IdsFile,
+    KnownReferences,
+    Reference,
+    ReferenceSource,
+    table_references,
+)
+from mailqueue.maintenance.broker_references import broker_references
+from mailqueue.rabbitmq.broker.settings import BrokerSettings
+from mailqueue.rabbitmq.view.queue_view import QueueView
+from model.blob_collection import AGE_MIN, BlobVerdict, CollectionRule, MissingBlob
+from model.catalog.ledger import KEEP
+from model.catalog.queue_tables import queue_tables_of
+from model.errors import ExitCode, WrongUse, came_of_interruption
+from model.ids import QueueName
+from model.instants import MICROS, instant_of
+from model.ports import Broker
+from model.queue.blob_ids import BlobNaming
+from repair.clock import Timing, take_as_of
+from repair.ledger.runs import Ledger, Run, RunState
+
+COMMAND: Final = "repair blobs"
+OF_JAMES: Final = (QueueName("spool"), QueueName("outgoing"))
+"""Queues that a James has, whether or not its keyspace says so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlobsWanted:
+    """Which blobs are looked at, and who may refer to them; the names are those of the options.
+
+    Attributes:
+        broker: None: it is not asked.
+        references: `TABLE.COLUMN`, beside the columns that are found by their names.
+        queues: beside those that the keyspace names, and James's own.
+        oldest_message: how old messages at the broker may be; None: the queues must be empty.
+        missing: a file for every blob that is missing.
+    """
+
+    store: BlobsSettings
+    broker: BrokerSettings | None = None
+    no_broker: bool = False
+    references: tuple[str, ...] = ()
+    references_file: tuple[Path, ...] = ()
+    queues: tuple[QueueName, ...] = ()
+    oldest_message: timedelta | None = None
+    min_age: timedelta = AGE_MIN
+    generation: timedelta = BlobNaming().generation
+    family: int = BlobNaming().family
+    missing: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlobsRequest(ScanRequest):
+    """How they are looked at, and whether they go; `removed` is a file for the list of what went."""
+
+    blobs: BlobsWanted
+    margin: timedelta = MARGIN
+    keep: timedelta = KEEP
+    dry_run: bool = False
+    removed: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlobsResult:
+    """What was found, and done about it; `run` is None where nothing could be removed.
+
+    Attributes:
+        place: where the blobs are.
+        broker_asked: whether messages at the broker were looked at.
+        removed_list: the file of what went; None where nothing did.
+    """
+
+    keyspace: str
+    place: str
+    found: CollectedBlobs
+    rule: CollectionRule
+    run: UUID | None = None
+    broker_asked: bool = True
+    removed_list: Path | None = None
+    seconds: float = 0.0
+
+    @property
+    def left(self) -> Counter[BlobVerdict]:
+        """What is still to do."""
+        verdicts = self.found.verdicts
+        return +Counter(
+            {
+                BlobVerdict.COLLECT: verdicts[BlobVerdict.COLLECT] - self.found.removed,
+                BlobVerdict.MISSING: verdicts[BlobVerdict.MISSING],
+            }
+        )
+
+    @property
+    def exit(self) -> ExitCode:
+        """Blobs that nothing refers to only take room: they do not fail a check."""
+        if self.found.failed:
+            return ExitCode.PARTLY_FAILED
+        return ExitCode.DRIFT if self.left[BlobVerdict.MISSING] else ExitCode.FINE
+
+
+def check(request: CheckRequest, caller: Caller) -> MendingResult | BlobsResult:
+    """What `mailmend check` looks at: blobs, queues or messages."""
+    if request.what != "blobs":
+        return checking.check(request, caller)
+    assert isinstance(request.blobs, BlobsWanted), "the command line names them"
+    looks = {one.name: getattr(request, one.name) for one in fields(ScanRequest)}
+    return repair_blobs(BlobsRequest(blobs=request.blobs, dry_run=True, **looks), caller)
+
+
+def repair_blobs(request: BlobsRequest, caller: Caller) -> BlobsResult:
+    """Look twice, remove what nothing refers to; with `dry_run`, or as a check, only look.
+
+    Raises:
+        SourceUnread: a source of references cannot be read whole; nothing was removed.
+        LeaseHeld: another collection of the keyspace is at work.
+    """
+    if not (request.dry_run or request.blobs.no_broker or request.blobs.broker):
+        raise WrongUse(
+            "messages at the broker may refer to blobs, and no broker is named",
+            mend="Name it with --broker; or say --no-broker where none ever held a mail of this store.",
+        )
+    if request.engine == "spark":
+        raise WrongUse("blobs are looked at by this process alone, not by Spark", mend="Leave --engine out.")
+    for path in (request.removed, request.blobs.missing):
+        if path:
+            refuse_unwritable(path)
+    with open_cluster(request.connection) as opened:
+        return run_async(_with_broker(opened, request, caller))
+
+
+async def _with_broker(opened: OpenCluster, request: BlobsRequest, caller: Caller) -> BlobsResult:
+    settings = request.blobs.broker
+    broker = broker_behind(settings, opened.clock) if settings else None
+    try:
+        return await _looked(opened, request, caller, broker)
+    finally:
+        if broker:
+            await broker.close()
+
+
+async def _looked(opened: OpenCluster, request: BlobsRequest, caller: Caller, broker: Broker | None) -> BlobsResult:
+    began, store = opened.clock.micros(), request.blobs.store
+    as_of = take_as_of(opened.clock, opened.cluster, _timing(request))
+    min_age = max(request.blobs.min_age, request.blobs.oldest_message or timedelta())
+    rule = CollectionRule(instant_of(as_of), request.blobs.family, request.blobs.generation, min_age)
+    sources = _Sources(opened, request, broker)
+    with _lines_of_missing(request.blobs.missing) as on_missing:
+        collection = BlobCollection(
+            _collectable(store, opened),
+            blob_scanner(opened, request.level, request.rows_per_second),
+            sources.opened_anew,
+            rule,
+            opened.clock,
+            caller.progress,
+            request.delay.total_seconds(),
+            on_missing,
+        )
+        if request.dry_run:
+            result = BlobsResult(opened.mail.name, store.address.place, await collection.run(), rule)
+        else:
+            result = await _recorded(opened, request, collection, as_of)
+    seconds = (opened.clock.micros() - began) / MICROS
+    return replace(result, broker_asked=broker is not None or request.blobs.no_broker, seconds=seconds)
+
+
+def _timing(request: BlobsRequest) -> Timing:
+    return Timing(request.margin.total_seconds(), request.clock_skew.total_seconds())
+
+
+def _collectable(settings: BlobsSettings, opened: OpenCluster) -> CollectableStore:
+    blobs = cast("NamedBlobs", blobs_behind(settings, tables_of(opened.mail), opened.clock))
+    return TablesStore(blobs.store) if isinstance(blobs.store, CassandraStore) else ListedStore(blobs.store)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """Every place that may refer to the blobs."""
+
+    opened: OpenCluster
+    request: BlobsRequest
+    broker: Broker | None
+
+    async def opened_anew(self) -> Sequence[ReferenceSource]:
+        """Those in memory first: what leaves them is in the tables by then."""
+        opened, request, wanted = self.opened, self.request, self.request.blobs
+        schema = live_schema(opened.cluster, opened.mail.name)
+        found: list[ReferenceSource] = []
+        if self.broker:
+            queues = await self._queues()
+            age_known = wanted.oldest_message is not None
+            found.append(await broker_references(self.broker, opened.clock, queues, age_known=age_known))
+        found.append(KnownReferences("kept mails of this machine", list(_kept_mails(state_folder("queue")))))
+        found += [IdsFile(path) for path in wanted.references_file]
+        if ledger := opened.existing_ledger():
+            found.append(BeforeImages(ledger.tables, request.level))
+        return [*found, *table_references(schema, opened.mail, request.level, wanted.references)]
+
+    async def _queues(self) -> list[QueueName]:
+        opened = self.opened
+        named = {*OF_JAMES, *self.request.blobs.queues}
+        schema = live_schema(opened.cluster, opened.mail.name)
+        if schema.table("browsestart") is not None:
+            own = queue_tables_of(schema, opened.mail.name)
+            named |= {*await QueueView(tables_of(opened.mail), opened.clock, own).starts.queues()}
+        return sorted(named)
+
+
+def _kept_mails(folder: Path) -> Iterator[Reference]:
+    """Mails that were kept without their bytes: a restore refers to the blobs again."""
+    for path in sorted(folder.glob("*.jsonl.gz")):
+        for one in read_removed_mails(path, on_torn=lambda: None):
+            if one.content is None:
+                yield from (Reference(blob, path.name) for blob in (one.queued.blobs.header, one.queued.blobs.body))
+
+
+@contextmanager
+def _lines_of_missing(path: Path | None) -> Iterator[Any]:
+    if path is None:
+        yield lambda _: None
+        return
+    with whole_file(path) as stream:
+        yield lambda one: _write_missing(stream, one)
+
+
+def _write_missing(stream: IO[str], one: MissingBlob) -> None:
+    stream.write(json.dumps(one._asdict()) + "\n")
+
+
+async def _recorded(opened: OpenCluster, request: BlobsRequest, collection: BlobCollection, as_of: int) -> BlobsResult:
+    """Run under a lease, with its sums in the ledger."""
+    ledger, name, wanted = opened.ledger(request.keep), opened.mail.name, request.blobs
+    place = wanted.store.address.place
+    options = {
+        "store": place,
+        "min_age": str(wanted.min_age),
+        "oldest_message": str(wanted.oldest_message or ""),
+        "no_broker": wanted.no_broker,
+        "references": list(wanted.references),
+    }
+    with opened.leases().held(f"{COMMAND} {name}", COMMAND) as lease:
+        started = ledger.start(name, COMMAND, as_of, options, owner=owner_name())
+        path = request.removed or state_folder("blobs") / f"removed-{started.id}.jsonl"
+        result = BlobsResult(name, place, CollectedBlobs(), collection.rule, started.id)
+        found = await _run(ledger, started, collection, Removing(RemovedList(path), lease.check))
+        result = replace(result, found=found, removed_list=path if found.removed else None)
+        ledger.finish(started, summary_of(result))
+    return result
+
+
+async def _run(ledger: Ledger, started: Run, collection: BlobCollection, removing: Removing) -> CollectedBlobs:
+    try:
+        return await collection.run(removing)
+    except BaseException as error:
+        state = RunState.INTERRUPTED if came_of_interruption(error) else RunState.FAILED
+        ledger.finish(started, {}, state)
+        raise
+
+
+def summary_of(result: BlobsResult) -> dict[str, Any]:
+    """The sums as the ledger keeps them; `fixed` and `left` as for messages."""
+    return {
+        "fixed": {BlobVerdict.COLLECT.value: result.found.removed} if result.found.removed else {},
+        "left": {kind.value: number for kind, number in result.left.items()},
+        "exit": int(result.exit),
+    }

@@ -1,0 +1,235 @@
+"""Who refers to blobs: one source for each place, each read whole or not at all.
+
+One reference too many leaves a leak, one too few loses mail. So every row counts, a mail's that is marked and not swept
+too, and every text column of the keyspace whose name says that it may hold ids of blobs, James's own or not. What is
+not there is told only of rows that need it: a blob of a marked mail is gone on purpose.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+from model.catalog.ledger import REPAIR_FINDING
+from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
+from model.errors import WrongUse
+from model.operations import Level, Scan
+from model.ports import Tables
+from model.queue.blob_ids import is_blob_id
+from model.schema.keyspace import Schema
+from model.schema.table import Row, Table
+from repair.joins.records import Record, Spill, Workshop
+from repair.ledger.before_images import image_from
+
+_CONTENT_COLUMNS: Final = frozenset({"headercontent", "bodycontent"})
+"""Columns with ids of blobs whose names do not say so: those of messageV3."""
+
+_STORES: Final = frozenset({"blobs", "blobparts"})
+"""Tables that are a store of blobs, and refer to none."""
+
+_NEED: Final = frozenset({"messagev3", "attachmentv2", "duemails", "mailrepositorycontentv2", ENQUEUED_MAILS.name})
+"""Tables whose rows need their blobs in this store; others may mean another store, or copy what these say."""
+
+_TEXTS: Final = frozenset({"text", "varchar", "ascii"})
+_COLLECTION: Final = re.compile(r"(?:frozen<)?(?:set|list)<(?:text|varchar|ascii)>>?")
+
+
+class Reference(NamedTuple):
+    """A blob's id, and who refers to it; whether it must be there."""
+
+    blob_id: str
+    referrer: str
+    needed: bool = False
+
+
+class ReferenceSource(Protocol):
+    """A place that refers to blobs. Adapters: those below, and what a service has read of the broker."""
+
+    @property
+    def name(self) -> str: ...
+
+    def references(self) -> Iterator[Reference]:
+        """All of them; blocks. Raises some `MailmendError` where not all can be read."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TableReferences:
+    """The rows of a table; `columns` hold ids, or sets or lists of them."""
+
+    table: Table
+    columns: tuple[str, ...]
+    tables: Tables
+    level: Level = Level.LOCAL_QUORUM
+    needed: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.table.spelling
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that name a row to a person; without instants."""
+        return tuple(column.name for column in self.table.key if column.type != "timestamp")
+
+    @property
+    def marks(self) -> bool:
+        """Whether a row counts as finished once its mail is marked."""
+        return self.table.name == ENQUEUED_MAILS.name
+
+    def references(self) -> Iterator[Reference]:
+        rows = self.tables.scan(Scan(self.table, tuple(dict.fromkeys((*self.keys, *self.columns))), self.level))
+        if self.marks:
+            return self._joined(rows)
+        return (one for row in rows for one in self._of(row, needed=self.needed))
+
+    def _of(self, row: Row, *, needed: bool) -> Iterator[Reference]:
+        referrer = referrer_of(row[name] for name in self.keys)
+        for column in self.columns:
+            cell = row[column]
+            for one in (cell,) if isinstance(cell, str) else cell or ():
+                yield Reference(one, referrer, needed)
+
+    def _joined(self, rows: Iterable[Row]) -> Iterator[Reference]:
+        """Rows of the queue, each with whether it is marked; joined on disk."""
+        with Workshop() as workshop:
+            spill = Spill(workshop, "mails")
+            for row in rows:
+                spill.add((_mail_key(row), *((one.blob_id, one.referrer) for one in self._of(row, needed=True))))
+            for mark in self.tables.scan(Scan(DELETED_MAILS, ("queuename", "enqueueid"), self.level)):
+                spill.add((_mail_key(mark), None))
+            for part in spill.parts():
+                yield from _unless_marked(part)
+
+
+def _mail_key(row: Row) -> tuple[str, bytes]:
+    return (row["queuename"], row["enqueueid"].bytes)
+
+
+def _unless_marked(part: list[Record]) -> Iterator[Reference]:
+    marked = {key for key, *found in part if found == [None]}
+    for key, *found in part:
+        for one in found:
+            if one is not None:
+                yield Reference(one[0], one[1], key not in marked)
+
+
+def referrer_of(key: Iterable[Any]) -> str:
+    """A row's key as one line."""
+    return " ".join(map(str, key))
+
+
+def table_references(
+    schema: Schema, tables: Tables, level: Level = Level.LOCAL_QUORUM, declared: Iterable[str] = ()
+) -> list[TableReferences]:
+    """Every table that may refer to blobs. Delayed mails come twice, so that none is missed while it moves.
+
+    Args:
+        schema: the live keyspace.
+        tables: its rows.
+        level: of the scans.
+        declared: `table.column` as an operator names them; their rows need their blobs.
+
+    Raises:
+        WrongUse: such a column is not there, or of a type that holds no ids in a form that is known.
+    """
+    named = dict[str, list[str]]()
+    for text in declared:
+        table, column = _declared(schema, text)
+        named.setdefault(table.name, []).append(column)
+    found = []
+    for table in schema.tables:
+        columns = tuple(dict.fromkeys((*_blob_columns(table), *named.get(table.name, ()))))
+        if columns:
+            needed = table.name in _NEED or table.name in named
+            found.append(TableReferences(table, columns, tables, level, needed))
+    due = [one for one in found if one.table.name == DUE_MAILS.name]
+    waiting = [one for one in found if one.marks]
+    others = [one for one in found if one not in due and one not in waiting]
+    return [*others, *due, *waiting, *due]
+
+
+def _blob_columns(table: Table) -> Iterator[str]:
+    if table.name in _STORES:
+        return
+    for column in table.columns:
+        if "blob" in column.name or column.name in _CONTENT_COLUMNS:
+            if _holds_ids(column.type):
+                yield column.name
+            elif _TEXTS & set(re.findall(r"\w+", column.type)):
+                raise WrongUse(
+                    f"{table.spelling}.{column.spelling} may refer to blobs, and its type {column.type} is not read",
+                    mend="Text, and sets and lists of text, are: without that column no blob is safe.",
+                )
+
+
+def _holds_ids(kind: str) -> bool:
+    return kind in _TEXTS or bool(_COLLECTION.fullmatch(kind.replace(" ", "")))
+
+
+def _declared(schema: Schema, text: str) -> tuple[Table, str]:
+    name, _, column = (part.lower() for part in text.partition("."))
+    for table in schema.tables:
+        for one in table.columns:
+            if (table.name, one.name) == (name, column) and _holds_ids(one.type):
+                return table, column
+    raise WrongUse(
+        f"--references {text} is no column of text in the keyspace", mend="Name it as TABLE.COLUMN; in no case."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class BeforeImages:
+    """Before-images that have not expired: an undo puts their rows back, and these refer to blobs."""
+
+    ledger: Tables
+    level: Level = Level.LOCAL_QUORUM
+    name: str = "before-images"
+
+    def references(self) -> Iterator[Reference]:
+        for row in self.ledger.scan(Scan(REPAIR_FINDING, ("run", "before"), self.level)):
+            if not row["before"]:
+                continue
+            image = image_from(row["before"])
+            for seen in (*image.truths, *((image.projected,) if image.projected else ())):
+                for column, cell in seen.row.items():
+                    if isinstance(cell, str) and ("blob" in column or column in _CONTENT_COLUMNS):
+                        yield Reference(cell, f"run {row['run']}")
+
+
+@dataclass(frozen=True, slots=True)
+class IdsFile:
+    """Ids that an operator declares, one on each line; what follows after a space says who refers to it."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return str(self.path)
+
+    def references(self) -> Iterator[Reference]:
+        try:
+            with self.path.open(encoding="utf-8") as lines:
+                for number, line in enumerate(lines, start=1):
+                    yield from self._of(line.rstrip("\r\n"), number)
+        except (OSError, UnicodeDecodeError) as error:
+            raise WrongUse(f"{self.path} cannot be read: {error}", mend="It has one id on each line.") from error
+
+    def _of(self, line: str, number: int) -> Iterator[Reference]:
+        blob_id, _, referrer = line.strip().partition(" ")
+        if blob_id:
+            if not is_blob_id(blob_id):
+                raise WrongUse(f"{self.path}, line {number}: {blob_id[:80]!r} is not the id of a blob")
+            yield Reference(blob_id, referrer or f"line {number}", needed=True)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownReferences:
+    """What was read before: of the broker, say."""
+
+    name: str
+    found: Sequence[Reference]
+
+    def references(self) -> Iterator[Reference]:
+        return iter(self.found)

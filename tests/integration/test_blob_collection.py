@@ -1,0 +1,177 @@
+"""`check blobs` and `repair blobs` on real servers: a reference of each kind, blobs in tables and in a bucket."""
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from uuid import UUID, uuid1, uuid4
+
+import pytest
+
+from cql.driver.session import Keyspace, connect
+from model.catalog.james_tables import ATTACHMENT, BLOB_PARTS, BLOBS, EVENT_STORE
+from model.catalog.ledger import REPAIR_FINDING, day_of
+from model.catalog.mail import MESSAGE_V3, SCHEMA
+from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, QUEUE_TABLES
+from model.ids import RunId
+from model.operations import Put, Scan, Seen, Write
+from model.projections.findings import Finding, Suspect
+from model.projections.verdicts import Verdict
+from model.schema.keyspace import Schema
+from model.schema.table import Table, columns
+from repair.ledger.before_images import image_text
+from tests.support.commands import CommandLine, command_line, contact_of
+from tests.support.keyspaces import LEDGER, created, dropped
+from tests.support.s3_twin import S3Twin, s3_twin
+from tests.support.servers import CassandraServer
+
+pytestmark = [pytest.mark.cassandra]
+
+REPOSITORY = Table(
+    "mailRepositoryContentV2", columns("url text, mailKey text", regular="headerBlobId text, bodyBlobId text")
+)
+NOTES = Table("notes", columns("id uuid", regular="body text"))
+TABLES = Schema(
+    SCHEMA.types,
+    (*SCHEMA.tables, *(one for one in (EVENT_STORE, *QUEUE_TABLES) if one not in SCHEMA.tables), REPOSITORY, NOTES),
+)
+MONTH_AGO = datetime.now(UTC) - timedelta(days=30)
+WRITTEN = round(MONTH_AGO.timestamp() * 1e6)
+AT_ONCE = ("--delay", "0s", "--no-broker", "--json")
+
+
+def blob_id(content: str, generation: int | None = 600) -> str:
+    digest = base64.urlsafe_b64encode(hashlib.sha256(content.encode()).digest()).decode()
+    return digest if generation is None else f"1_{generation}_{digest}"
+
+
+@dataclass(slots=True)
+class Ground:
+    """A keyspace in which something of each kind refers to a blob, and a store that holds them."""
+
+    keyspace: Keyspace
+    ledger: Keyspace
+    line: CommandLine
+    twin: S3Twin | None
+    needed: set[str] = field(default_factory=set)
+
+    def store(self, *ids: str, at: int | None = WRITTEN, parts: int = 1) -> None:
+        if self.twin:
+            self.twin.objects |= dict.fromkeys(ids, b"x" * 10)
+            return
+        writes: list[Write] = []
+        for one in ids:
+            writes += [
+                Put(BLOB_PARTS, {"id": one, "chunknumber": number, "data": b"x"}, at=at) for number in range(parts)
+            ]
+            writes.append(Put(BLOBS.with_columns(BLOBS.key), {"id": one, "position": parts}, at=at))
+        assert not any(self.keyspace.write_all(writes))
+
+    def ids(self) -> set[str]:
+        if self.twin:
+            return set(self.twin.objects)
+        tables = (BLOBS, BLOB_PARTS)
+        return {row["id"] for table in tables for row in self.keyspace.scan(Scan(table, ("id",)))}
+
+    def refer(self) -> None:
+        """From every source once, each to blobs of its own; a finished mail's are gone."""
+        when, mail = datetime.now(UTC), {"queuename": "spool", "enqueueid": uuid4()}
+        finished = {"queuename": "spool", "enqueueid": uuid4()}
+        place = {"timerangestart": MONTH_AGO, "bucketid": 0}
+        due = {"queuename": "spool", "dueslice": when, "bucketid": 0, "dueat": when, "enqueueid": uuid4()}
+        writes: list[Write] = [
+            Put(MESSAGE_V3, {"messageid": uuid1(), "headercontent": self.kept("mh"), "bodycontent": self.kept("mb")}),
+            Put(ATTACHMENT, {"idasuuid": uuid4(), "blobid": self.kept("at")}),
+            Put(ENQUEUED_MAILS, {**mail, **place, "headerblobid": self.kept("qh"), "bodyblobid": self.kept("qb")}),
+            Put(ENQUEUED_MAILS, {**finished, **place, "headerblobid": "1_600_gone", "bodyblobid": "1_600_gone"}),
+            Put(DELETED_MAILS, finished),
+            Put(DUE_MAILS, {**due, "headerblobid": self.kept("dh"), "bodyblobid": self.kept("db")}),
+            Put(
+                REPOSITORY,
+                {"url": "u", "mailkey": "k", "headerblobid": self.kept("rh"), "bodyblobid": self.kept("rb")},
+            ),
+            Put(NOTES, {"id": uuid4(), "body": self.kept("note")}),
+        ]
+        assert not any(self.keyspace.write_all(writes))
+        image = {"messageid": uuid1(), "headercontent": self.kept("ih"), "bodycontent": self.kept("ib")}
+        suspect = Suspect("messageV3", (image["messageid"],), Verdict.LEAK)
+        line = image_text(Finding(suspect, Verdict.LEAK, projected=Seen(image)))
+        run = RunId(uuid1())
+        key = {"day": day_of(run), "run": run, "bucket": 0, "projection": "messageV3", "rowkey": "k"}
+        self.ledger.write(Put(REPAIR_FINDING, {**key, "before": line}))
+        (self.line.home / "ids").write_text(f"{self.kept('file')} the archive\n\n")
+        self.store(*self.needed, f"recovery/{blob_id('mh')}")
+
+    def kept(self, content: str) -> str:
+        self.needed.add(blob_id(content))
+        return blob_id(content)
+
+    def declared(self) -> tuple[str, ...]:
+        return ("--references", "notes.body", "--references-file", str(self.line.home / "ids"))
+
+
+@pytest.fixture(params=["cassandra:", "s3"])
+def ground(request: pytest.FixtureRequest, cassandra: CassandraServer, tmp_path: Path) -> Iterator[Ground]:
+    name = f"g_blobs_{uuid4().hex[:8]}"
+    with connect(contact_of(cassandra)) as cluster, s3_twin() as twin:
+        tables, ledger = created(cluster, name, TABLES), created(cluster, f"{name}_ledger", LEDGER)
+        in_bucket = request.param == "s3"
+        line = command_line(
+            tmp_path,
+            cassandra,
+            MAILMEND_KEYSPACE=name,
+            MAILMEND_LEDGER_KEYSPACE=ledger.name,
+            MAILMEND_BLOBS=f"s3://twin?endpoint={twin.endpoint}" if in_bucket else request.param,
+            MAILMEND_S3_ACCESS_KEY="AKIATEST",
+            MAILMEND_S3_SECRET_KEY="secret",
+        )
+        try:
+            yield Ground(tables, ledger, line, twin if in_bucket else None)
+        finally:
+            dropped(cluster, (name, ledger.name))
+
+
+def test_what_nothing_refers_to_goes_and_all_else_stays(ground: Ground) -> None:
+    ground.refer()
+    stays = ground.ids()
+    young, unknown = blob_id("young", generation=99_999), "backup/of-mine.tar"
+    ground.store(young, unknown)
+    gone = {blob_id(f"gone {number}") for number in range(3)} | {f"recovery/{blob_id('gone 0')}"}
+    gone.add(blob_id("gone", generation=None))
+    ground.store(*gone)
+    findings = {"KEEP": len(stays), "COLLECT": len(gone), "TOO_YOUNG": 1, "UNKNOWN_PREFIX": 1}
+    how = (*AT_ONCE, *ground.declared())
+
+    checked = ground.line("check", "blobs", *how)
+    assert (checked.code, checked.json["findings"]) == (0, findings), checked.err
+    assert checked.json["unknown"] == [unknown]
+    assert ground.line("repair", "blobs", "--dry-run", *how).json["findings"] == findings
+    assert ground.ids() == stays | gone | {young, unknown}
+
+    file = ground.line.home / "went.jsonl"
+    repaired = ground.line("repair", "blobs", "--removed", str(file), *how)
+    assert (repaired.code, repaired.json["removed"], repaired.json["left"]) == (0, len(gone), {}), repaired.err
+    assert ground.ids() == stays | {young, unknown}
+    assert {json.loads(line)["blob_id"] for line in file.read_text().splitlines()} == gone
+
+    run = ground.line("runs", "list", "--json").json["runs"][0]
+    assert (run["command"], run["state"]) == ("repair blobs", "DONE")
+    assert ground.line("undo", run["run"]).code == 2
+
+
+def test_what_is_missing_is_told_with_who_refers_to_it(ground: Ground) -> None:
+    message, lost = UUID("6e0ab5e0-8d1c-11f0-9a5e-0242ac120002"), blob_id("lost")
+    ground.refer()
+    ground.keyspace.write(Put(MESSAGE_V3, {"messageid": message, "headercontent": lost, "bodycontent": blob_id("mb")}))
+    file = ground.line.home / "missing.jsonl"
+
+    checked = ground.line("check", "blobs", *AT_ONCE, *ground.declared(), "--missing", str(file))
+
+    assert checked.code == 1, checked.err
+    missing = {"blob_id": lost, "source": "messagev3", "referrer": str(message)}
+    assert checked.json["missing"] == [missing]
+    assert json.loads(file.read_text()) == missing
+    assert checked.json["findings"]["MISSING"] == 1
