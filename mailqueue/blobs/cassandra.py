@@ -31,6 +31,9 @@ PARTS_AT_ONCE: Final = 16
 PAGE_BLOBS: Final = 32
 """How many blobs are looked at together while they are listed: two parts of each, 6.4 MB at most."""
 
+REMOVED_AT_ONCE: Final = 32
+"""How many blobs are removed together: a cleanup names thousands, of several partitions at once."""
+
 _COUNTS: Final = BLOBS.with_columns(column for column in BLOBS.columns if column.in_key)
 """Without what older generations of the table do not have."""
 
@@ -81,7 +84,9 @@ class CassandraStore:
         """Remove what was written until `as_of`, in microseconds: what is stored again later stays whole."""
         with _our_errors():
             for table in (_COUNTS, BLOB_PARTS):
-                _raise_first(await self._tables.write_all([Remove(table, (blob_id,), as_of) for blob_id in blob_ids]))
+                removals = (Remove(table, (blob_id,), as_of) for blob_id in blob_ids)
+                for group in grouped(removals, REMOVED_AT_ONCE):
+                    _raise_first(await self._tables.write_all(group))
 
     async def exists(self, blob_id: BlobId) -> bool:
         with _our_errors():
