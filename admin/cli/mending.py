@@ -295,7 +295,7 @@ _REPAIR_BLOBS: Final = Command(
         flag("--dry-run", "Look twice, say what would be removed, write nothing."),
         option("--removed", "The list of what went. [default: a file of this user's own]", type=FILE, metavar="FILE"),
         *(one for one in _WRITING if one.name != "no_writers"),
-        *(one for one in _SCANNING if one.name in {"rows_per_second", "level"}),
+        *(one for one in _SCANNING if one.name not in {"torn", "without"}),
     ),
     shared=(BLOBS_WANTED, CONNECTION),
     examples="""

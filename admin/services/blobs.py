@@ -20,6 +20,7 @@ from admin.whole_files import refuse_unwritable, whole_file
 from admin.wiring.cluster import (
     OpenCluster,
     blob_scanner,
+    chosen_engine,
     open_cluster,
     owner_name,
     state_folder,
@@ -159,8 +160,6 @@ def repair_blobs(request: BlobsRequest, caller: Caller) -> BlobsResult:
             "messages at the broker may refer to blobs, and no broker is named",
             mend="Name it with --broker; or say --no-broker where none ever held a mail of this store.",
         )
-    if request.engine == "spark":
-        raise WrongUse("blobs are looked at by this process alone, not by Spark", mend="Leave --engine out.")
     for path in (request.removed, request.blobs.missing):
         if path:
             refuse_unwritable(path)
@@ -183,11 +182,16 @@ async def _looked(opened: OpenCluster, request: BlobsRequest, caller: Caller, br
     as_of = take_as_of(opened.clock, opened.cluster, _timing(request))
     min_age = max(request.blobs.min_age, request.blobs.oldest_message or timedelta())
     rule = CollectionRule(instant_of(as_of), request.blobs.family, request.blobs.generation, min_age)
+    engine = chosen_engine(opened, request.engine_wanted, caller.remark)
+    wanted = replace(request.engine_wanted, name=engine.name)
     sources = _Sources(opened, request, broker)
-    with _lines_of_missing(request.blobs.missing) as on_missing:
+    with (
+        blob_scanner(opened, wanted, request.level, request.rows_per_second) as scanner,
+        _lines_of_missing(request.blobs.missing) as on_missing,
+    ):
         collection = BlobCollection(
             _collectable(store, opened),
-            blob_scanner(opened, request.level, request.rows_per_second),
+            scanner,
             sources.opened_anew,
             rule,
             opened.clock,

@@ -252,9 +252,18 @@ def queue_scanner(
         yield cleanup.SparkQueueScanner(started, contact, opened.mail.name, level, rows_per_second)
 
 
-def blob_scanner(opened: OpenCluster, level: Level, rows_per_second: int | None) -> BlobScanner:
+@contextmanager
+def blob_scanner(
+    opened: OpenCluster, wanted: EngineWanted, level: Level, rows_per_second: int | None
+) -> Iterator[BlobScanner]:
     """What reads every reference to blobs, and the tables of blobs, whole."""
-    return LocalBlobScanner(Pace(rows_per_second, opened.clock).over(opened.mail), level)
+    if wanted.name == "local":
+        yield LocalBlobScanner(Pace(rows_per_second, opened.clock).over(opened.mail), level)
+        return
+    collection = import_or_name_extra("spark_repair.blob_collection")
+    with _spark(wanted) as started:
+        contact = contact_of(opened.connection)
+        yield collection.SparkBlobScanner(started, contact, opened.mail.name, level, rows_per_second)
 
 
 def chosen_engine(

@@ -105,7 +105,7 @@ class BlobLook(Protocol):
 
 
 class BlobScanner(Protocol):
-    """Adapter: `LocalBlobScanner`."""
+    """Adapters: `LocalBlobScanner`, `spark_repair.blob_collection.SparkBlobScanner`."""
 
     def first(self, listing: BlobLines | None, sources: Sequence[ReferenceSource], progress: Progress) -> BlobLook:
         """Listing and references whole; None: the blobs are in the tables of the keyspace. Blocks."""

@@ -7,24 +7,31 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid1, uuid4
 
 import pytest
+from pyspark.sql import SparkSession
 
 from cql.driver.session import Keyspace, connect
+from mailqueue.maintenance.blob_references import BeforeImages, table_references
+from mailqueue.maintenance.blob_scan import BlobLines, LocalBlobScanner, Wanted
+from model.blob_collection import ListedBlob
 from model.catalog.james_tables import ATTACHMENT, BLOB_PARTS, BLOBS, EVENT_STORE
 from model.catalog.ledger import REPAIR_FINDING, day_of
 from model.catalog.mail import MESSAGE_V3, SCHEMA
 from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, QUEUE_TABLES
-from model.ids import RunId
+from model.ids import BlobId, RunId
 from model.operations import Put, Scan, Seen, Write
 from model.projections.findings import Finding, Suspect
 from model.projections.verdicts import Verdict
 from model.schema.keyspace import Schema
 from model.schema.table import Table, columns
 from repair.ledger.before_images import image_text
+from spark_repair.blob_collection import SparkBlobScanner
 from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.keyspaces import LEDGER, created, dropped
+from tests.support.progress import SilentProgress
 from tests.support.s3_twin import S3Twin, s3_twin
 from tests.support.servers import CassandraServer
 
@@ -40,7 +47,7 @@ TABLES = Schema(
 )
 MONTH_AGO = datetime.now(UTC) - timedelta(days=30)
 WRITTEN = round(MONTH_AGO.timestamp() * 1e6)
-AT_ONCE = ("--delay", "0s", "--no-broker", "--json")
+AT_ONCE = ("--engine", "local", "--delay", "0s", "--no-broker", "--json")
 
 
 def blob_id(content: str, generation: int | None = 600) -> str:
@@ -175,3 +182,34 @@ def test_what_is_missing_is_told_with_who_refers_to_it(ground: Ground) -> None:
     assert checked.json["missing"] == [missing]
     assert json.loads(file.read_text()) == missing
     assert checked.json["findings"]["MISSING"] == 1
+
+
+@pytest.mark.spark
+def test_spark_sees_what_the_local_look_sees(
+    ground: Ground, spark: SparkSession, cassandra: CassandraServer, tmp_path: Path
+) -> None:
+    ground.refer()
+    free, lost = blob_id("free"), blob_id("lost")
+    ground.store(free, f"recovery/{free}")
+    ground.keyspace.write(Put(MESSAGE_V3, {"messageid": uuid1(), "headercontent": lost, "bodycontent": free + "x"}))
+    listing = BlobLines(tmp_path / "listing")
+    for one in ground.ids():
+        listing.add_blob(ListedBlob(BlobId(one), MONTH_AGO, 10))
+    listing.close()
+    wanted = Wanted(listing, BlobLines(tmp_path / "missing"))
+    wanted.missing.add(lost)
+    wanted.missing.close()
+    sources = [BeforeImages(ground.ledger), *table_references(TABLES, ground.keyspace, declared=["notes.body"])]
+    scanners: tuple[Any, Any] = (
+        LocalBlobScanner(ground.keyspace),
+        SparkBlobScanner(spark, contact_of(cassandra), ground.keyspace.name),
+    )
+    seen = []
+    for scanner in scanners:
+        first = scanner.first(listing if ground.twin else None, sources, SilentProgress())
+        second = scanner.second(wanted, sources, SilentProgress())
+        counts = (first.listed, first.bytes, dict(first.references), {one.blob_id for one in first.missing()})
+        seen.append((counts, set(first.unreferenced()), set(second.unreferenced()), set(second.missing())))
+        first.close()
+        second.close()
+    assert seen[0] == seen[1]

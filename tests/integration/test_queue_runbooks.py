@@ -24,6 +24,7 @@ def servers(
     home = tmp_path_factory.mktemp("home")
     delayed = ("CHECK", "REPAIR_QUEUES", "REPAIR_BLOBS")
     at_once = {f"MAILMEND_{command}_DELAY": "0" for command in delayed}
+    at_once |= {"MAILMEND_CHECK_ENGINE": "local", "MAILMEND_REPAIR_BLOBS_ENGINE": "local"}
     nodetool = {"MAILMEND_REPAIR_QUEUES_NODETOOL": nodetool_of(cassandra, home)}
     with real_queue(
         cassandra, rabbitmq, home, {"MAILMEND_BLOBS": f"file://{home}/blobs", **at_once, **nodetool}
@@ -32,11 +33,14 @@ def servers(
 
 
 @pytest.mark.parametrize("name", QUEUE_PAGES)
-def test_every_command_does_what_its_page_says(servers: RealQueue, name: str) -> None:
+def test_every_command_does_what_its_page_says(
+    servers: RealQueue, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Walked from top to bottom, each command ends with the code that the page promises.
 
     The broker's own counts lag behind what was done by a second or two, so a command that reads them gets the time.
     """
+    monkeypatch.chdir(tmp_path)
     servers.empty()
     QUEUE_PAGES[name](servers)
     mails = servers("browse", "--json").json["mails"]

@@ -91,7 +91,7 @@ def _parse(command: click.Command, words: list[str], parent: click.Context | Non
     if not isinstance(command, click.Group):
         command.make_context(command.name, words, parent=parent)
         return
-    with click.Context(command, parent=parent, info_name=command.name) as context:
+    with click.Context(command, parent=parent, info_name=command.name, **command.context_settings) as context:
         _, found, rest = command.resolve_command(context, words)
         assert found is not None
         _parse(found, rest, context)
