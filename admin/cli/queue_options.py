@@ -185,6 +185,7 @@ def queue_settings(
             check(others, context)
         connection = CONNECTION.build(own, others, context)
         local, store = local_for(connection), None
+        carrier = broker_of(own, context, local) if broker and broker(others) else None
         if blobs and blobs(others):
             store = blobs_of(own, context, local)
         elif blobs_if_named and blobs_if_named(others):
@@ -192,7 +193,7 @@ def queue_settings(
         return QueueSettings(
             connection,
             _queue_named(own, others, context) if named else QueueName(QUEUE_DEFAULT),
-            broker_of(own, context, local) if broker and broker(others) else None,
+            carrier,
             store,
         )
 
