@@ -29,6 +29,7 @@ SMALL = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.executor.memory": "512m",
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.shuffle.readHostLocalDisk": "false",  # of another user here, of another host elsewhere
 }
 DAMAGE = {"PROJECT": 19, "AMEND": 127, "WITHDRAW": 36}
 LOST = {"LOST_CONTENT": 18}
