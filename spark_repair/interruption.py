@@ -3,6 +3,7 @@
 Then nobody writes any more when the run's sums are taken, and no call to Java waits for an answer that never comes.
 """
 
+import logging
 import signal
 import threading
 from collections.abc import Iterator
@@ -17,6 +18,9 @@ STOP_SECONDS_MAX: Final = 10.0
 
 END_SECONDS_MAX: Final = 10.0
 """How long the JVM may take to end before it is killed."""
+
+_PY4J: Final = logging.getLogger("py4j")
+"""It logs, with a traceback, whatever an interruption breaks off, and raises it as well."""
 
 
 @contextmanager
@@ -33,6 +37,7 @@ def own_interrupts() -> Iterator[None]:
 @contextmanager
 def ended_when_interrupted(session: SparkSession) -> Iterator[None]:
     """End the jobs, and the session where it is ours, when the block is interrupted."""
+    _PY4J.setLevel(logging.CRITICAL)
     try:
         yield
     except KeyboardInterrupt:

@@ -1,5 +1,6 @@
 """Ctrl-C while Spark works: its JVM ends before anything else is done, and PySpark's own handler is not used."""
 
+import logging
 import signal
 import subprocess
 import sys
@@ -77,3 +78,9 @@ def test_the_handler_of_ctrl_c_stays_ours() -> None:
     with own_interrupts():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_what_py4j_logs_of_an_interruption_is_not_shown() -> None:
+    interrupted(_Session())
+
+    assert not logging.getLogger("py4j.clientserver").isEnabledFor(logging.ERROR)
