@@ -42,17 +42,18 @@ class Lane:
         return str(Path(f"{sys.prefix}{self.environment}", "bin", "python")) if self.environment else sys.executable
 
 
-INTEGRATION = ("tests/integration", "tests/equivalence", "tests/drills")
+INTEGRATION = ("tests/integration", "tests/equivalence")
+DRILLS = "tests/drills"
 FAULTS = ("tests/faults", "tests/conformance")
 LANES = (
     Lane("integration", (*INTEGRATION, *(f"--ignore={file}" for file in WITHOUT_CASSANDRA))),
     Lane("faults", FAULTS),
-    Lane("unit", ("tests/unit", *WITHOUT_CASSANDRA)),
+    Lane("unit, drills", ("tests/unit", *WITHOUT_CASSANDRA, DRILLS)),
 )
 """The last one is shown while it runs."""
 
 OTHER_LANES = (
-    Lane("integration, ScyllaDB's driver", (*INTEGRATION, "-m", "cassandra"), "-scylla"),
+    Lane("integration, ScyllaDB's driver", (*INTEGRATION, DRILLS, "-m", "cassandra"), "-scylla"),
     Lane("faults, ScyllaDB's driver", (*FAULTS, "-m", "cassandra"), "-scylla"),
     Lane("all with Spark, Spark 4", ("tests", "-m", "spark"), "-spark4"),
     Lane("unit, ScyllaDB's driver", ("tests/unit/cql", "tests/unit/repair/test_client_timeouts.py"), "-scylla"),

@@ -185,6 +185,7 @@ def test_what_is_missing_is_told_with_who_refers_to_it(ground: Ground) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("ground", ["cassandra:", pytest.param("s3", marks=pytest.mark.thorough)], indirect=True)
 def test_spark_sees_what_the_local_look_sees(
     ground: Ground, spark: SparkSession, cassandra: CassandraServer, tmp_path: Path
 ) -> None:
