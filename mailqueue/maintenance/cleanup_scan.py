@@ -13,8 +13,9 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
+from model.errors import MailmendError
 from model.ids import EnqueueId, QueueName
-from model.operations import Level, Remove, Scan
+from model.operations import Level, Read, Remove, Scan
 from model.ports import Clock, Progress, Tables
 from model.queue.cleanup import QueuePartition, RowCounts, millis_of
 from model.schema.table import Row
@@ -205,9 +206,14 @@ def batches(marks: Iterator[Mark]) -> Iterator[list[Mark]]:
 
 
 def removed(marks: list[Mark], as_of: int, tables: Tables, clock: Clock) -> dict[QueueName, MarksGone]:
-    """Remove marks by their own keys; what fails is tried again, and told."""
+    """Remove marks by their own keys, and read them back: those that were written later stay.
+
+    What fails is tried again, and told.
+    """
     gone: defaultdict[QueueName, MarksGone] = defaultdict(MarksGone)
-    removals = [Remove(DELETED_MAILS, mark, as_of) for mark in marks]
-    for (queue, _), error in zip(marks, Retries(clock).write_all(tables, removals), strict=True):
-        gone[queue].add(MarksGone(failed=1, error=str(error)) if error else MarksGone(1))
+    errors = Retries(clock).write_all(tables, [Remove(DELETED_MAILS, mark, as_of) for mark in marks])
+    left = tables.read_all([Read(DELETED_MAILS, mark, joinable=True) for mark in marks])
+    for (queue, _), error, found in zip(marks, errors, left, strict=True):
+        unknown = error or (found if isinstance(found, MailmendError) else None)
+        gone[queue].add(MarksGone(failed=1, error=str(unknown)) if unknown else MarksGone(int(not found)))
     return gone
