@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 from model.errors import CannotReach, ExitCode, FixLimit, MailmendError, came_of_interruption
 from model.ids import RunId
@@ -148,6 +148,8 @@ class Excess:
         return sum(counts.total() for counts in self.counts.values())
 
 
+COMMAND: Final = "repair"
+
 GoOn = Callable[[Excess], bool]
 """Asks a person whether to go on."""
 
@@ -198,8 +200,10 @@ def repair(settings: RepairSettings, tools: RepairTools, sink: Sink) -> RepairRe
         return result
     lease = tools.leases.held(lease_name(settings.keyspace), "repair") if tools.leases else nullcontext()
     with lease as held:
+        if held and tools.mail:
+            close_killed(tools.ledger, settings.keyspace, COMMAND, tools.mail, settings.families)
         as_of = take_as_of(tools.clock, tools.nodes, settings.timing)
-        run = tools.ledger.start(settings.keyspace, "repair", as_of, settings.options, owner=settings.owner)
+        run = tools.ledger.start(settings.keyspace, COMMAND, as_of, settings.options, owner=settings.owner)
         result.run = run.id
         with recorded(tools.ledger, run, result, tools.mail, settings.families):
             _Stages(settings, tools, sink, settings.policy_of(as_of, run.id), result, held).go_through()
@@ -228,11 +232,11 @@ def recorded(
         ledger.finish(run, result.kept, RunState.FAILED if result.untried else RunState.DONE)
 
 
-def close_killed(ledger: Ledger, keyspace: str, command: str, mail: Tables) -> None:
+def close_killed(ledger: Ledger, keyspace: str, command: str, mail: Tables, families: Sequence[Family] = ()) -> None:
     """Close earlier runs that nobody works on any more, with what they mended; call it under the command's lease."""
     for run in ledger.runs(keyspace):
         if run.command == command and run.state is RunState.RUNNING:
-            ledger.interrupt(run, {"fixed": _named(mended_so_far(ledger, run, mail, ()))})
+            ledger.interrupt(run, {"fixed": _named(mended_so_far(ledger, run, mail, families))})
 
 
 @dataclass(slots=True)

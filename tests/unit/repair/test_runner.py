@@ -167,6 +167,15 @@ class TestRepair:
         )
         assert run.as_of == START - 30 * MICROS
 
+    def test_a_run_that_was_killed_is_closed_by_the_next_one(self, world: World) -> None:
+        killed = world.ledger.start("mail", "repair", START, {})
+        other = world.ledger.start("mail", "repair queues", START, {})
+
+        repair(ORDER, means(world, mail=world.mail), no_sink)
+
+        states = [world.ledger.get(run.id).state for run in (killed, other)]
+        assert states == [RunState.INTERRUPTED, RunState.RUNNING]
+
     def test_counters_are_mended_with_the_rest(self, world: World) -> None:
         world.message(truth_row())
         alone = means(world, leases=None)  # a heartbeat beats in real time, which stands still here
