@@ -51,9 +51,15 @@ class Declared:
         self._known -= {topology.work_queue, topology.dead_letter_queue}
 
     async def counts(self, queues: Sequence[str]) -> list[DeclaredQueue | None]:
-        """The counts of each queue; None: there is no such queue. All are asked at once."""
+        """The counts of each queue; None: there is no such queue. All are asked at once.
+
+        Where several are missing, aiormq may give a channel's number to another while the broker still closes the one:
+        that ends the connection, and they are asked one after the other.
+        """
         found = await asyncio.gather(*map(self._count, queues), return_exceptions=True)
         errors = [one for one in found if isinstance(one, BaseException)]
+        if any("CHANNEL_ERROR" in str(one) for one in errors):
+            return [await self._count(queue) for queue in queues]
         if errors:  # where a limit closes the connection, one call gets the error, the others wait in vain
             raise next((one for one in errors if not isinstance(one.__cause__, TimeoutError)), errors[0])
         return [one for one in found if not isinstance(one, BaseException)]
