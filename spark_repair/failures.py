@@ -27,7 +27,9 @@ from spark_repair.session import log_place
 _NO_KEYSPACE: Final = re.compile(
     r"Couldn't find keyspace|or any similarly named keyspaces|NoSuchNamespaceException|NoSuchDatabaseException"
 )
-_NO_TABLE: Final = re.compile(r"Couldn't find table (\w+)|unconfigured table (\w+)")
+_NO_TABLE: Final = re.compile(
+    r"Couldn't find table (\w+)|Couldn't find \w+\.(\w+) or any similarly named|unconfigured table (\w+)"
+)
 _NO_COLUMN: Final = re.compile(r"UNRESOLVED_COLUMN.* with name `(\w+)`")
 _NO_CENTRE: Final = re.compile(r"Could not determine suitable nodes in local DC")
 _DENIED: Final = re.compile(r"AuthenticationException|UnauthorizedException|Provided username .* incorrect")

@@ -70,7 +70,14 @@ def test_a_table_that_was_created_just_now_is_asked_for_again() -> None:
     assert clock.micros() > before
 
 
-@pytest.mark.parametrize(("text", "looks"), [("Couldn't find table rows", 7), ("no such host", 1)])
+@pytest.mark.parametrize(
+    ("text", "looks"),
+    [
+        ("Couldn't find table rows", 7),
+        ("Couldn't find mail.rows or any similarly named keyspace and table pairs", 7),
+        ("no such host", 1),
+    ],
+)
 def test_what_stays_unknown_is_reported_and_nothing_else_is_repeated(text: str, looks: int) -> None:
     reader = _Reader(unknown=100, text=text)
 

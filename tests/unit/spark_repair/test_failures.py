@@ -35,6 +35,11 @@ Caused by: {cause}
         ("Couldn't find keyspace mail or any similarly named keyspaces", UnknownKeyspace, ExitCode.WRONG_USE),
         ("java.lang.ClassNotFoundException: x.NoSuchNamespaceException$", UnknownKeyspace, ExitCode.WRONG_USE),
         ("Couldn't find table imapuidtable in mail", SchemaMismatch, ExitCode.WRONG_USE),
+        (
+            "Couldn't find mail.imapuidtable or any similarly named keyspace and table pairs",
+            SchemaMismatch,
+            ExitCode.WRONG_USE,
+        ),
         ("com.x.AuthenticationException: Provided username me incorrect", AccessDenied, ExitCode.CANNOT_REACH),
         ("com.x.UnauthorizedException: no SELECT permission", AccessDenied, ExitCode.CANNOT_REACH),
         ("com.x.UnavailableException: Not enough replicas available", NotEnoughReplicas, ExitCode.CANNOT_REACH),
