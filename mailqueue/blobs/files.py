@@ -169,6 +169,21 @@ def _remove_older(folder: Path, than: datetime) -> None:
                 path.unlink()
 
 
+def append_synced(path: Path, content: bytes) -> None:
+    """Add to a file for its owner alone, which is made where there is none; on the disk when this returns.
+
+    Raises:
+        OSError: the disk refused it.
+    """
+    is_new = not path.exists()
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, _FILE_MODE), "ab") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    if is_new:
+        _sync_folder(path.parent)
+
+
 def _sync_folder(folder: Path) -> None:
     """A new name is on disk only after its folder is synced."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -12,7 +12,6 @@ only what is older than that.
 
 import asyncio
 import json
-import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
 from mailqueue.blobs.cassandra import CassandraStore
+from mailqueue.blobs.files import append_synced
 from mailqueue.blobs.stores import BlobStore
 from mailqueue.concurrency import all_of
 from mailqueue.maintenance.blob_references import ReferenceSource
@@ -124,11 +124,7 @@ class RemovedList:
         lines = "".join(json.dumps(_removed_line(blob)) + "\n" for blob in blobs)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            with os.fdopen(handle, "a", encoding="utf-8") as stream:
-                stream.write(lines)
-                stream.flush()
-                os.fsync(stream.fileno())
+            append_synced(self.path, lines.encode())
         except OSError as error:
             raise StateUnwritable(
                 f"{self.path} cannot be written: {error.strerror or error}; the blobs were left",

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
+from mailqueue.blobs.files import append_synced
 from mailqueue.rabbitmq.codec import payload_of, queued_of
 from model.errors import BadPayload, StateUnwritable, WrongUse
 from model.ids import EnqueueId, QueueName
@@ -91,11 +92,7 @@ class RemovedMailsFile:
     def _append(self, lines: Sequence[str]) -> None:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            with os.fdopen(handle, "ab") as stream:
-                stream.write(gzip.compress("".join(lines).encode()))
-                stream.flush()
-                os.fsync(stream.fileno())
+            append_synced(self.path, gzip.compress("".join(lines).encode()))
         except OSError as error:
             raise StateUnwritable(
                 f"{self.path} cannot be written: {error.strerror or error}; the mail was left in its queue",
@@ -146,11 +143,7 @@ class RestoredLog:
         return frozenset(one for line in self.path.read_text(encoding="utf-8").splitlines() if (one := _noted(line)))
 
     def note(self, was: EnqueueId, now: EnqueueId) -> None:
-        handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        with os.fdopen(handle, "a", encoding="utf-8") as stream:
-            stream.write(f"{was} {now}\n")
-            stream.flush()
-            os.fsync(stream.fileno())
+        append_synced(self.path, f"{was} {now}\n".encode())
 
 
 def _noted(line: str) -> EnqueueId | None:
