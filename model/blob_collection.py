@@ -8,12 +8,13 @@ Source: facts on James's blob ids and its collection (`GenerationAwareBlobId`, `
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final, NamedTuple
 
 from model.errors import WrongUse
 from model.ids import BlobId
+from model.queue.slices import EPOCH
 
 AGE_MIN: Final = timedelta(days=1)
 """What is younger is never collected, whatever its id says."""
@@ -21,7 +22,6 @@ AGE_MIN: Final = timedelta(days=1)
 SIDE_CAR: Final = "recovery/"
 """Before a header's id: a blob that holds the id of the body, for James's recovery without tables (JAMES-4209)."""
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 # SHA-256 in the spellings that James's `james.blob.id.hash.encoding` knows.
 _HASH: Final = "[A-Za-z0-9_-]{43}=?|[A-Za-z0-9+/]{43}=?|[0-9a-fA-F]{64}|[0-9A-Z]{52}(?:={4})?"
@@ -123,7 +123,7 @@ class CollectionRule:
         """Whether it is only too young because nobody said when it was stored."""
         if blob.stored_at is not None or self.verdict(blob) is not BlobVerdict.TOO_YOUNG:
             return False
-        return self.verdict(blob._replace(stored_at=_EPOCH)) is BlobVerdict.COLLECT
+        return self.verdict(blob._replace(stored_at=EPOCH)) is BlobVerdict.COLLECT
 
     def may_come_again(self, blob: ListedBlob) -> bool:
         """Whether a writer may make that id at any time: a name of its content, and no generation to end it.
@@ -138,7 +138,7 @@ class CollectionRule:
 
     @property
     def _current(self) -> int:
-        return (self.now - _EPOCH) // self.generation
+        return (self.now - EPOCH) // self.generation
 
     def _end_of(self, generation: int) -> datetime:
-        return _EPOCH + (generation + 1) * self.generation
+        return EPOCH + (generation + 1) * self.generation

@@ -14,20 +14,19 @@ from typing import Any
 
 from pyspark import StorageLevel
 from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame, Observation, SparkSession, Window
+from pyspark.sql import DataFrame, Observation, Window
 from pyspark.sql import functions as sf
 
-from cql.driver.contact import Contact
 from mailqueue.maintenance.blob_references import ReferenceSource, TableReferences
 from mailqueue.maintenance.blob_scan import REFERRERS_MAX, BlobLines, Wanted, blob_of
 from model.blob_collection import SIDE_CAR, ListedBlob, MissingBlob
 from model.catalog.james_tables import BLOB_PARTS, BLOBS
 from model.catalog.mail_queue import DELETED_MAILS
 from model.ids import BlobId
-from model.operations import Level
 from model.ports import Progress
 from repair.joins.records import Workshop
 from spark_repair.connector import Source
+from spark_repair.executors import runs_here
 from spark_repair.failures import translated
 from spark_repair.interruption import end_session, is_over
 from spark_repair.message_inconsistencies import rows_read, watched
@@ -46,11 +45,7 @@ _KEY_CHARS_MAX = 1_024
 class SparkBlobScanner:
     """Looks through the Cassandra connector."""
 
-    session: SparkSession
-    contact: Contact
-    keyspace: str
-    level: Level = Level.LOCAL_QUORUM
-    rows_per_second: int | None = None
+    source: Source
 
     def first(self, listing: BlobLines | None, sources: Sequence[ReferenceSource], progress: Progress) -> "SparkLook":
         with self._look(sources, progress) as look:
@@ -88,18 +83,15 @@ class SparkBlobScanner:
             return look
 
     def interrupt(self) -> None:
-        end_session(self.session)
-
-    @property
-    def source(self) -> Source:
-        return Source(self.session, self.contact, self.keyspace, self.level, self.rows_per_second)
+        end_session(self.source.session)
 
     @contextmanager
     def _look(self, sources: Sequence[ReferenceSource], progress: Progress) -> "Iterator[SparkLook]":
         progress.stage("scan")
-        look = SparkLook(self, [one.name for one in sources])
+        source = self.source
+        look = SparkLook(source, [one.name for one in sources])
         try:
-            with translated(self.contact, self.keyspace), watched(rows_read(self.session), progress):
+            with translated(source.contact, source.keyspace), watched(rows_read(source.session), progress):
                 yield look
         except BaseException:
             look.close()
@@ -120,7 +112,7 @@ class SparkBlobScanner:
 class SparkLook:
     """What one look found, kept by the executors. Implements `mailqueue.maintenance.blob_scan.BlobLook`."""
 
-    scanner: SparkBlobScanner
+    source: Source
     sources: list[str]
     free: DataFrame | None = None
     lacking: DataFrame | None = None
@@ -150,7 +142,7 @@ class SparkLook:
 
     def close(self) -> None:
         self._workshop.close()
-        if not is_over(self.scanner.session):
+        if not is_over(self.source.session):
             for one in self._kept:
                 one.unpersist()
 
@@ -169,7 +161,7 @@ class SparkLook:
         """One row for each reference. Also sizes the shuffles that follow, by the largest table."""
         tables = [self._rows_of(one) for one in sources if isinstance(one, TableReferences)]
         if tables:
-            self.scanner.source.size_shuffles(tables)
+            self.source.size_shuffles(tables)
         found = [self.counted(number + 1, self._of(number, source)) for number, source in enumerate(sources)]
         return reduce(DataFrame.unionByName, found)
 
@@ -180,8 +172,8 @@ class SparkLook:
 
     def lines_of(self, lines: BlobLines) -> DataFrame:
         """The lines as arrays of text. A cluster's executors cannot open a file of this machine."""
-        session = self.scanner.session
-        if str(session.sparkContext.master).startswith("local"):
+        session = self.source.session
+        if runs_here(str(session.sparkContext.master)):
             texts = session.read.text(str(lines.path))
         else:
             texts = reduce(DataFrame.union, self._portions(lines), session.createDataFrame([], f"{_LINE} string"))
@@ -191,7 +183,7 @@ class SparkLook:
         """Each is with the executors, and no longer here, before the next is read."""
         with lines.path.open(encoding="utf-8") as stream:
             while some := [(line.rstrip("\n"),) for line in islice(stream, PORTION)]:
-                frame = self.scanner.session.createDataFrame(some, f"{_LINE} string")
+                frame = self.source.session.createDataFrame(some, f"{_LINE} string")
                 yield frame.localCheckpoint()
 
     def _of(self, number: int, source: ReferenceSource) -> DataFrame:
@@ -208,7 +200,7 @@ class SparkLook:
         rows = self._rows_of(source)
         needed = sf.lit(source.needed)
         if source.marks:
-            marks = self.scanner.source.scan(DELETED_MAILS, _MARK).withColumn(_NUMBER, sf.lit(number))
+            marks = self.source.scan(DELETED_MAILS, _MARK).withColumn(_NUMBER, sf.lit(number))
             rows = rows.join(marks, list(_MARK), "left")
             needed = sf.col(_NUMBER).isNull()
         types = dict(rows.dtypes)
@@ -222,12 +214,12 @@ class SparkLook:
         name = source.table.name
         if name not in self._tables:
             wanted = dict.fromkeys((*source.keys, *source.columns))
-            self._tables[name] = self.scanner.source.scan(source.table, wanted)
+            self._tables[name] = self.source.scan(source.table, wanted)
         return self._tables[name]
 
     def _rows(self, frame: DataFrame | None) -> Iterator[Sequence[Any]]:
         assert frame is not None, "a look is made before it is asked"
-        with translated(self.scanner.contact, self.scanner.keyspace):
+        with translated(self.source.contact, self.source.keyspace):
             yield from frame.toLocalIterator()
 
 

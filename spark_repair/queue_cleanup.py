@@ -13,7 +13,7 @@ from uuid import UUID
 import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from cql.driver.contact import Contact
@@ -29,7 +29,6 @@ from mailqueue.maintenance.cleanup_scan import (
 )
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
 from model.ids import EnqueueId, QueueName
-from model.operations import Level
 from model.ports import Progress
 from model.queue.cleanup import QueuePartition, RowCounts
 from repair.clock import SystemClock
@@ -52,30 +51,26 @@ _GONE_SCHEMA = pa.schema([("queue", pa.string()), ("gone", pa.int64()), ("failed
 class SparkQueueScanner:
     """Scans through the Cassandra connector."""
 
-    session: SparkSession
-    contact: Contact
-    keyspace: str
-    level: Level = Level.LOCAL_QUORUM
-    rows_per_second: int | None = None
+    source: Source
 
     def scan(self, progress: Progress) -> "SparkQueueScan":
-        source = Source(self.session, self.contact, self.keyspace, self.level, self.rows_per_second)
+        source = self.source
         progress.stage("scan")
-        with translated(self.contact, self.keyspace), watched(rows_read(self.session), progress):
+        with translated(source.contact, source.keyspace), watched(rows_read(source.session), progress):
             rows = source.scan(ENQUEUED_MAILS, ROW_COLUMNS)
             source.size_shuffles([rows])
             mails = _by_mail(rows, source.scan(DELETED_MAILS, MARK_COLUMNS)).persist(StorageLevel.DISK_ONLY)
-            return SparkQueueScan(self, mails, *_counted(mails))
+            return SparkQueueScan(source, mails, *_counted(mails))
 
     def interrupt(self) -> None:
-        end_session(self.session)
+        end_session(self.source.session)
 
 
 @dataclass(frozen=True, slots=True)
 class SparkQueueScan:
     """The mails of one scan, kept by the executors."""
 
-    scanner: SparkQueueScanner
+    source: Source
     mails: DataFrame
     partitions: Mapping[QueuePartition, RowCounts]
     marks: Mapping[QueueName, int]
@@ -85,10 +80,10 @@ class SparkQueueScan:
         return {queue: gone.marks for queue, gone in self._visited(wanted, None).items()}
 
     def remove_marks(self, wanted: MarksWanted, progress: Progress) -> Mapping[QueueName, MarksGone]:
-        scanner = self.scanner
-        pace = share(scanner.rows_per_second, tasks_at_once(scanner.session))
-        contact = contact_of_executors(scanner.session, scanner.contact)
-        gone = self._visited(wanted, _Remover(contact, scanner.keyspace, wanted.as_of, pace))
+        source = self.source
+        pace = share(source.rows_per_second, tasks_at_once(source.session))
+        contact = contact_of_executors(source.session, source.contact)
+        gone = self._visited(wanted, _Remover(contact, source.keyspace, wanted.as_of, pace))
         progress.advance(sum(one.marks + one.failed for one in gone.values()))
         return gone
 
@@ -97,14 +92,14 @@ class SparkQueueScan:
             yield _visited(some, wanted, remover)
 
         gone: defaultdict[QueueName, MarksGone] = defaultdict(MarksGone)
-        with translated(self.scanner.contact, self.scanner.keyspace):
+        with translated(self.source.contact, self.source.keyspace):
             marks = self.mails.where(sf.col(_MARKED)).select(_QUEUE, _MAIL, _PLACES)
             for queue, number, failed, error in marks.mapInArrow(visit, _GONE).collect():
                 gone[QueueName(queue)].add(MarksGone(number, failed, error))
         return gone
 
     def close(self) -> None:
-        if not is_over(self.scanner.session):
+        if not is_over(self.source.session):
             self.mails.unpersist()
 
 

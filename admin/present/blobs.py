@@ -9,6 +9,7 @@ from admin.present.document import Document, Grid, Part
 from admin.present.values import IDS_SHOWN, NOTHING_WRITTEN, plain
 from admin.services.blobs import BlobsResult, summary_of
 from admin.services.mending import MendingResult
+from model.advice.queue_settings import MIB
 from model.blob_collection import BlobVerdict
 
 MEANINGS: Final[Mapping[BlobVerdict, str]] = {
@@ -18,7 +19,6 @@ MEANINGS: Final[Mapping[BlobVerdict, str]] = {
     BlobVerdict.UNKNOWN_PREFIX: "nothing refers to it, and its id is of another family or of no known kind: it stays",
     BlobVerdict.MISSING: "something refers to it, and it is not there, or not whole",
 }
-_MEBIBYTE: Final = 1 << 20
 
 
 def check_document(result: MendingResult | BlobsResult) -> Document:
@@ -75,7 +75,7 @@ def _body(result: BlobsResult) -> Iterator[Part]:
 
 
 def _size(size_bytes: int | None) -> str:
-    return "" if size_bytes is None else f" of {size_bytes / _MEBIBYTE:,.1f} MiB"
+    return "" if size_bytes is None else f" of {size_bytes / MIB:,.1f} MiB"
 
 
 def _next(result: BlobsResult) -> Iterator[str]:

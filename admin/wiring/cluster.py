@@ -246,10 +246,8 @@ def queue_scanner(
     if wanted.name == "local":
         yield LocalQueueScanner(pace.over(opened.mail), opened.clock, level)
         return
-    cleanup = import_or_name_extra("spark_repair.queue_cleanup")
-    with _spark(wanted) as started:
-        contact = contact_of(opened.connection)
-        yield cleanup.SparkQueueScanner(started, contact, opened.mail.name, level, rows_per_second)
+    with _spark_source(opened, wanted, level, rows_per_second) as source:
+        yield import_or_name_extra("spark_repair.queue_cleanup").SparkQueueScanner(source)
 
 
 @contextmanager
@@ -260,10 +258,18 @@ def blob_scanner(
     if wanted.name == "local":
         yield LocalBlobScanner(Pace(rows_per_second, opened.clock).over(opened.mail), level)
         return
-    collection = import_or_name_extra("spark_repair.blob_collection")
+    with _spark_source(opened, wanted, level, rows_per_second) as source:
+        yield import_or_name_extra("spark_repair.blob_collection").SparkBlobScanner(source)
+
+
+@contextmanager
+def _spark_source(
+    opened: OpenCluster, wanted: EngineWanted, level: Level, rows_per_second: int | None
+) -> Iterator[Any]:
+    """The mail keyspace as Spark reads it."""
+    connector = import_or_name_extra("spark_repair.connector")
     with _spark(wanted) as started:
-        contact = contact_of(opened.connection)
-        yield collection.SparkBlobScanner(started, contact, opened.mail.name, level, rows_per_second)
+        yield connector.Source(started, contact_of(opened.connection), opened.mail.name, level, rows_per_second)
 
 
 def chosen_engine(

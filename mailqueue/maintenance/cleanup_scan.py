@@ -17,7 +17,8 @@ from model.errors import MailmendError
 from model.ids import EnqueueId, QueueName
 from model.operations import Level, Read, Remove, Scan
 from model.ports import Clock, Progress, Tables
-from model.queue.cleanup import QueuePartition, RowCounts, millis_of
+from model.queue.cleanup import QueuePartition, RowCounts
+from model.queue.slices import millis_of
 from model.schema.table import Row
 from repair.joins.records import PART_BYTES_MAX, Record, Spill, Workshop
 from repair.retries import Retries

@@ -13,11 +13,12 @@ from datetime import datetime
 from typing import Final
 
 from mailqueue.concurrency import in_order
+from mailqueue.maintenance.blob_references import STORES, delayed_twice, may_name_blobs
 from mailqueue.maintenance.comparison import DRAIN_MAX, IDS_MAX, Drained, LiveMail, TablesSide, refuse_too_many
 from mailqueue.queue import DELAYED
 from mailqueue.rabbitmq.codec import BrokenRow, queued_of, read_row
 from mailqueue.rabbitmq.view.queue_view import QueueView
-from model.catalog.mail_queue import DUE_MAILS, ENQUEUED_MAILS
+from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import BadPayload
 from model.ids import BlobId, EnqueueId, QueueName
 from model.instants import instant_of
@@ -35,12 +36,6 @@ PATIENCE_SECONDS: Final = 5.0
 
 LAST_LOOK_SECONDS: Final = 0.3
 """How long it waits for one that may have come since."""
-
-_BLOB_COLUMNS: Final = frozenset({"headercontent", "bodycontent"})
-"""Columns with ids of blobs whose names do not say so: those of messageV3."""
-
-_STORES: Final = frozenset({"blobs", "blobparts"})
-"""AsyncTables that are a store of blobs, and refer to none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,24 +138,15 @@ async def without_references(
 def references_in(schema: Schema) -> Sequence[References]:
     """Every text column of any table whose name says that it may refer to blobs.
 
-    One column too many leaves a leak, one too few loses mail. Delayed mails come twice, before and after the waiting
-    ones, so that none is missed while it moves.
+    One column too many leaves a leak, one too few loses mail.
     """
-    found = [References(table, columns) for table in schema.tables if (columns := _blob_columns(table))]
-    due = [one for one in found if one.table.name == DUE_MAILS.name]
-    waiting = [one for one in found if one.table.name == ENQUEUED_MAILS.name]
-    others = [one for one in found if one not in due and one not in waiting]
-    return (*others, *due, *waiting, *due)
+    return delayed_twice([References(table, columns) for table in schema.tables if (columns := _blob_columns(table))])
 
 
 def _blob_columns(table: Table) -> tuple[str, ...]:
-    if table.name in _STORES:
+    if table.name in STORES:
         return ()
-    return tuple(
-        column.name
-        for column in table.columns
-        if column.type == "text" and ("blob" in column.name or column.name in _BLOB_COLUMNS)
-    )
+    return tuple(column.name for column in table.columns if column.type == "text" and may_name_blobs(column.name))
 
 
 async def drained(  # noqa: PLR0917 - whom, when, which, how many

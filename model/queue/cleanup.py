@@ -178,10 +178,6 @@ def _miscounted(scanned: ScannedQueue, edge: datetime | None) -> dict[datetime, 
     return {at: abs(told - waiting[at]) for at, told in scanned.told.items() if edge is not None and at >= edge}
 
 
-def millis_of(slice_start: datetime) -> int:
-    return (slice_start - EPOCH) // _MILLISECOND
-
-
 def confirmed(first: JudgedQueue, second: JudgedQueue) -> frozenset[QueuePartition]:
     """The partitions that were over at both looks, with the same rows: nobody writes to them any more."""
     before, now = first.scanned.partitions, second.scanned.partitions

@@ -6,11 +6,11 @@ Sources: the output of `nodetool tablestats`, `getsstables` and `compactionhisto
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from model.errors import BadPayload
-from model.queue.slices import EPOCH
+from model.queue.slices import millis_of
 from model.schema.table import Key
 
 
@@ -71,7 +71,7 @@ def key_text(partition: Key) -> str:
 
 
 def _part(value: object) -> str:
-    return str((value - EPOCH) // timedelta(milliseconds=1)) if isinstance(value, datetime) else str(value)
+    return str(millis_of(value)) if isinstance(value, datetime) else str(value)
 
 
 def _object(answer: str) -> Any:

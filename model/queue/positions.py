@@ -12,7 +12,7 @@ from uuid import UUID
 from model.errors import WrongUse
 from model.ids import EnqueueId
 from model.queue.mails import Listed, Whereabouts
-from model.queue.slices import EPOCH
+from model.queue.slices import EPOCH, millis_of
 
 _MILLISECOND = timedelta(milliseconds=1)
 _LETTERS = {Whereabouts.WAITING: "w", Whereabouts.DELAYED: "d"}
@@ -59,8 +59,8 @@ class ListingPosition:
         return ".".join(
             (
                 _LETTERS[self.whereabouts],
-                f"{_millis(self.stretch):x}",
-                f"{_millis(self.enqueued_at):x}",
+                f"{millis_of(self.stretch):x}",
+                f"{millis_of(self.enqueued_at):x}",
                 self.enqueue_id.hex,
             )
         )
@@ -77,10 +77,6 @@ class ListingPosition:
 
 def is_behind(listed: Listed, position: ListingPosition | None) -> bool:
     return position is None or ListingPosition.of(listed).order > position.order
-
-
-def _millis(at: datetime) -> int:
-    return (at - EPOCH) // _MILLISECOND
 
 
 def _instant(millis: str) -> datetime:

@@ -12,6 +12,7 @@ from typing import Final
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 SECOND: Final = timedelta(seconds=1)
+_MILLISECOND: Final = timedelta(milliseconds=1)
 _WORD: Final = 2**32
 
 
@@ -27,6 +28,11 @@ def slice_of(at: datetime, window: timedelta) -> datetime:
     """The start of the slice that contains the time."""
     seconds, step = (at - EPOCH) // SECOND, window // SECOND
     return EPOCH + timedelta(seconds=seconds // step * step)
+
+
+def millis_of(at: datetime) -> int:
+    """Milliseconds since 1970, as Cassandra and James's messages have them."""
+    return (at - EPOCH) // _MILLISECOND
 
 
 def slices_between(start: datetime, end: datetime, window: timedelta) -> Iterator[datetime]:

@@ -193,12 +193,12 @@ def repair(settings: RepairSettings, tools: RepairTools, sink: Sink) -> RepairRe
         LeaseHeld: another repair of the keyspace is running.
         FixLimit: more would be mended than `max_fixes` allows, and nobody agreed; nothing was written.
     """
-    result = RepairResult(settings.keyspace, "repair")
+    result = RepairResult(settings.keyspace, COMMAND)
     if settings.dry_run or tools.ledger is None:
         as_of = take_as_of(tools.clock, tools.nodes, settings.timing)
         _Stages(settings, tools, sink, settings.policy_of(as_of, None), result).go_through()
         return result
-    lease = tools.leases.held(lease_name(settings.keyspace), "repair") if tools.leases else nullcontext()
+    lease = tools.leases.held(lease_name(settings.keyspace), COMMAND) if tools.leases else nullcontext()
     with lease as held:
         if held and tools.mail:
             close_killed(tools.ledger, settings.keyspace, COMMAND, tools.mail, settings.families)

@@ -29,6 +29,7 @@ from model.schema.keyspace import Schema
 from model.schema.table import Table, columns
 from repair.ledger.before_images import image_text
 from spark_repair.blob_collection import SparkBlobScanner
+from spark_repair.connector import Source
 from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.keyspaces import LEDGER, created, dropped
 from tests.support.progress import SilentProgress
@@ -203,7 +204,7 @@ def test_spark_sees_what_the_local_look_sees(
     sources = [BeforeImages(ground.ledger), *table_references(TABLES, ground.keyspace, declared=["notes.body"])]
     scanners: tuple[Any, Any] = (
         LocalBlobScanner(ground.keyspace),
-        SparkBlobScanner(spark, contact_of(cassandra), ground.keyspace.name),
+        SparkBlobScanner(Source(spark, contact_of(cassandra), ground.keyspace.name)),
     )
     seen = []
     for scanner in scanners:

@@ -19,6 +19,7 @@ from model.operations import Put, Scan, Write
 from model.queue.slices import slice_of
 from model.schema.table import Table
 from repair.clock import SystemClock
+from spark_repair.connector import Source
 from spark_repair.queue_cleanup import SparkQueueScanner
 from tests.support.brokers import Broker
 from tests.support.commands import contact_of
@@ -152,7 +153,7 @@ def test_spark_sees_what_the_local_scan_sees_and_removes_the_same_marks(
     first = lived_through(queue)
     scanners: tuple[Any, Any] = (
         LocalQueueScanner(queue.keyspace, SystemClock()),
-        SparkQueueScanner(spark, contact_of(cassandra), queue.keyspace.name, rows_per_second=10_000),
+        SparkQueueScanner(Source(spark, contact_of(cassandra), queue.keyspace.name, rows_per_second=10_000)),
     )
     local, parallel = (scanner.scan(SilentProgress()) for scanner in scanners)
     try:

@@ -28,9 +28,7 @@ from model.queue.james_json import (
 )
 from model.queue.mails import Mail, MailBlobs, QueuedMail, RecipientHeader
 from model.queue.messages import ATTEMPTS_HEADER, SLICE_HEADER, Message
-from model.queue.slices import EPOCH
-
-_MILLI: Final = timedelta(milliseconds=1)
+from model.queue.slices import EPOCH, millis_of
 
 BODY_BYTES_MAX: Final = 128 * 2**20
 """No broker takes messages that big unless configured to; such a body is not even looked into."""
@@ -87,7 +85,7 @@ def sender_of(value: Any) -> str | None:
 def message_of(queued: QueuedMail, slice_start: datetime | None, attempts: int = 0) -> Message:
     headers: dict[str, int | str] = {}
     if slice_start is not None:
-        headers[SLICE_HEADER] = (slice_start - EPOCH) // _MILLI
+        headers[SLICE_HEADER] = millis_of(slice_start)
     if attempts:
         headers[ATTEMPTS_HEADER] = attempts
     return Message(payload_of(queued), headers)
