@@ -59,6 +59,7 @@ from model.ports import Broker
 from model.queue.blob_ids import BlobNaming
 from repair.clock import Timing, take_as_of
 from repair.ledger.runs import Ledger, Run, RunState
+from repair.mending.runner import close_killed
 
 COMMAND: Final = "repair blobs"
 OF_JAMES: Final = (QueueName("spool"), QueueName("outgoing"))
@@ -282,6 +283,7 @@ async def _recorded(opened: OpenCluster, request: BlobsRequest, collection: Blob
         "references": list(wanted.references),
     }
     with opened.leases().held(f"{COMMAND} {name}", COMMAND) as lease:
+        close_killed(ledger, name, COMMAND, opened.mail)
         started = ledger.start(name, COMMAND, as_of, options, owner=owner_name())
         path = request.removed or state_folder("blobs") / f"removed-{started.id}.jsonl"
         result = BlobsResult(name, place, CollectedBlobs(), collection.rule, started.id)

@@ -27,7 +27,9 @@ from model.projections.findings import Finding, Suspect
 from model.projections.verdicts import Verdict
 from model.schema.keyspace import Schema
 from model.schema.table import Table, columns
+from repair.clock import SystemClock
 from repair.ledger.before_images import image_text
+from repair.ledger.runs import Ledger
 from spark_repair.blob_collection import SparkBlobScanner
 from spark_repair.connector import Source
 from tests.support.commands import CommandLine, command_line, contact_of
@@ -159,14 +161,16 @@ def test_what_nothing_refers_to_goes_and_all_else_stays(ground: Ground) -> None:
     assert ground.line("repair", "blobs", "--dry-run", *how).json["findings"] == findings
     assert ground.ids() == stays | gone | {young, unknown}
 
+    killed = Ledger(ground.ledger, SystemClock()).start(ground.keyspace.name, "repair blobs", WRITTEN, {})
     file = ground.line.home / "went.jsonl"
     repaired = ground.line("repair", "blobs", "--removed", str(file), *how)
     assert (repaired.code, repaired.json["removed"], repaired.json["left"]) == (0, len(gone), {}), repaired.err
     assert ground.ids() == stays | {young, unknown}
     assert {json.loads(line)["blob_id"] for line in file.read_text().splitlines()} == gone
 
-    run = ground.line("runs", "list", "--json").json["runs"][0]
+    run, before = ground.line("runs", "list", "--json").json["runs"]
     assert (run["command"], run["state"]) == ("repair blobs", "DONE")
+    assert (before["run"], before["state"]) == (str(killed.id), "INTERRUPTED")
     assert ground.line("undo", run["run"]).code == 2
 
 
