@@ -186,10 +186,8 @@ async def _looked(opened: OpenCluster, request: BlobsRequest, caller: Caller, br
     engine = chosen_engine(opened, request.engine_wanted, caller.remark)
     wanted = replace(request.engine_wanted, name=engine.name)
     sources = _Sources(opened, request, broker)
-    with (
-        blob_scanner(opened, wanted, request.level, request.rows_per_second) as scanner,
-        _lines_of_missing(request.blobs.missing) as on_missing,
-    ):
+    scanner = blob_scanner(opened, wanted, request.level, request.rows_per_second)
+    with _lines_of_missing(request.blobs.missing) as on_missing:
         collection = BlobCollection(
             _collectable(store, opened),
             scanner,

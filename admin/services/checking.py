@@ -1,13 +1,14 @@
 """A check of messages, of all mail queues, or of both; what cannot be looked at is said, and hides nothing else."""
 
 from dataclasses import replace
+from functools import cache
 from typing import Final
 
 from admin.extras import import_or_name_extra
 from admin.services import mending
 from admin.services.caller import Caller
 from admin.services.mending import CheckRequest, MendingResult
-from admin.wiring.cluster import open_cluster
+from admin.wiring.cluster import OpenCluster, open_cluster
 from model.errors import AccessDenied, ExitCode, MailmendError, MissingExtra, ResultUnwritten
 
 _QUEUES: Final = "admin.services.queue.cleanup"
@@ -16,24 +17,31 @@ _QUEUES: Final = "admin.services.queue.cleanup"
 
 def check(request: CheckRequest, caller: Caller) -> MendingResult:
     """What `mailmend check` looks at: messages, all queues, or both, as far as the keyspace has them."""
-    if request.what == "queues":
-        found: MendingResult = import_or_name_extra(_QUEUES).check_queues(request, caller)
-        return found
-    messages = mending.check(request, caller)
-    if request.what == "messages":
-        return messages
     with open_cluster(request.connection) as opened:
-        if not opened.has_queues:
-            return messages
-    try:
-        service = import_or_name_extra(_QUEUES)
-        return _joined(messages, service.check_queues(request, caller))
-    except ResultUnwritten:
-        raise
-    except (MissingExtra, AccessDenied) as error:  # nobody meant this process to look at queues
-        return _with_unseen(messages, error, ExitCode.FINE)
-    except MailmendError as error:
-        return _with_unseen(messages, error, ExitCode.PARTLY_FAILED)
+        if request.what == "queues":
+            found: MendingResult = import_or_name_extra(_QUEUES).check_queues(request, caller, opened)
+            return found
+        if request.what == "messages" or not opened.has_queues:
+            return mending.check(request, caller, opened)
+        return _check_both(request, caller, opened)
+
+
+def _check_both(request: CheckRequest, caller: Caller, opened: OpenCluster) -> MendingResult:
+    """Messages, and queues while lags of messages are waited for: their delays pass at the same time."""
+
+    @cache
+    def queues() -> MendingResult | MailmendError:
+        try:
+            found: MendingResult = import_or_name_extra(_QUEUES).check_queues(request, caller, opened)
+        except ResultUnwritten:
+            raise
+        except MailmendError as error:
+            return error
+        return found
+
+    messages = mending.check(request, caller, opened, queues)
+    found = queues()
+    return _with_unseen(messages, found) if isinstance(found, MailmendError) else _joined(messages, found)
 
 
 def _joined(messages: MendingResult, queues: MendingResult) -> MendingResult:
@@ -54,7 +62,8 @@ def _joined(messages: MendingResult, queues: MendingResult) -> MendingResult:
     return replace(messages, summary=summary, examples=messages.examples + queues.examples, queues=queues.queues)
 
 
-def _with_unseen(messages: MendingResult, error: MailmendError, code: ExitCode) -> MendingResult:
-    one = messages.summary
+def _with_unseen(messages: MendingResult, error: MailmendError) -> MendingResult:
+    nobody_meant_it = isinstance(error, MissingExtra | AccessDenied)
+    one, code = messages.summary, ExitCode.FINE if nobody_meant_it else ExitCode.PARTLY_FAILED
     told = " ".join(filter(None, (one.unseen, f"The mail queues were not looked at: {error.what}.")))
     return replace(messages, summary=replace(one, unseen=told, exit=max(one.exit, code)))

@@ -156,32 +156,29 @@ class MendingResult:
     garbage: "GarbageCollection | None" = None
 
 
-def check(request: CheckRequest, caller: Caller) -> MendingResult:
-    """Find drift, without writing anything.
-
-    Raises:
-        CannotReach: the cluster does not answer.
-    """
+def check(
+    request: CheckRequest, caller: Caller, opened: OpenCluster, meanwhile: Callable[[], object] | None = None
+) -> MendingResult:
+    """Find drift, without writing anything; `meanwhile` is called once, where lags are waited for."""
     examples, skew = Examples(), request.clock_skew.total_seconds()
-    with open_cluster(request.connection) as opened:
-        bound = opened.bound((MESSAGES,) if request.what == "messages" else FAMILIES, request.without)
-        settings = RepairSettings(
-            keyspace=opened.mail.name,
-            families=bound.families,
-            missing_columns=bound.missing_columns,
-            missing_tables=bound.missing_tables,
-            level=request.level,
-            delay_seconds=request.delay.total_seconds(),
-            timing=Timing(0, skew, no_writers=True),
-            recheck=not request.no_recheck,
-            policy=RepairPolicy(accept_torn=request.torn == "accept", rows_per_second=request.rows_per_second),
-        )
-        # Nothing is written, so any margin that covers the skew will do for the two looks at counters.
-        counters = Timing(skew + STAMP_AGE_SECONDS + 1, skew, no_writers=request.no_writers)
-        engine = chosen_engine(opened, request.engine_wanted, caller.remark)
-        wanted = replace(request.engine_wanted, name=engine.name)
-        with repair_tools(opened, wanted, settings, caller.progress, timing=counters) as tools:
-            summary = runner.check(settings, tools, both_of(examples, caller))
+    bound = opened.bound((MESSAGES,) if request.what == "messages" else FAMILIES, request.without)
+    settings = RepairSettings(
+        keyspace=opened.mail.name,
+        families=bound.families,
+        missing_columns=bound.missing_columns,
+        missing_tables=bound.missing_tables,
+        level=request.level,
+        delay_seconds=request.delay.total_seconds(),
+        timing=Timing(0, skew, no_writers=True),
+        recheck=not request.no_recheck,
+        policy=RepairPolicy(accept_torn=request.torn == "accept", rows_per_second=request.rows_per_second),
+    )
+    # Nothing is written, so any margin that covers the skew will do for the two looks at counters.
+    counters = Timing(skew + STAMP_AGE_SECONDS + 1, skew, no_writers=request.no_writers)
+    engine = chosen_engine(opened, request.engine_wanted, caller.remark)
+    wanted = replace(request.engine_wanted, name=engine.name)
+    tools = repair_tools(opened, wanted, settings, caller.progress, timing=counters)
+    summary = runner.check(settings, replace(tools, meanwhile=meanwhile), both_of(examples, caller))
     summary.unseen, summary.engine = _unseen(request, bound), engine
     return MendingResult(summary, examples.sorted(), given(request))
 
@@ -207,9 +204,9 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
             wanted = replace(wanted, name=engine.name)
             settings = replace(settings, options={**settings.options, "engine": engine.name})
         keep = None if request.dry_run else request.keep
-        with repair_tools(opened, wanted, settings, caller.progress, keep=keep) as tools:
-            go_on = None if request.dry_run else caller.ask
-            summary = runner.repair(settings, replace(tools, go_on=go_on), both_of(examples, caller))
+        tools = repair_tools(opened, wanted, settings, caller.progress, keep=keep)
+        go_on = None if request.dry_run else caller.ask
+        summary = runner.repair(settings, replace(tools, go_on=go_on), both_of(examples, caller))
     summary.unseen, summary.engine = _unseen(request, bound, target), engine
     return MendingResult(summary, examples.sorted(), given(request))
 

@@ -5,7 +5,7 @@ import os
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from importlib.util import find_spec
@@ -52,11 +52,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OpenCluster:
-    """An open cluster, its mail keyspace, and the ledger keyspace beside it."""
+    """An open cluster, its mail keyspace, and the ledger keyspace beside it.
+
+    Attributes:
+        with_it: what was opened since, like Spark, and is closed before it.
+    """
 
     connection: ConnectionSettings
     cluster: "CassandraCluster"
     clock: SystemClock
+    with_it: ExitStack = field(default_factory=ExitStack)
 
     @property
     def mail(self) -> "Keyspace":
@@ -140,11 +145,10 @@ def open_cluster(connection: ConnectionSettings) -> Iterator[OpenCluster]:
     """Connect, and close everything at the end."""
     session = import_or_name_extra("cql.driver.session")
     cluster: Any = session.connect(contact_of(connection))
-    with cluster:
-        yield OpenCluster(connection, cluster, SystemClock())
+    with cluster, ExitStack() as with_it:
+        yield OpenCluster(connection, cluster, SystemClock(), with_it)
 
 
-@contextmanager
 def repair_tools(
     opened: OpenCluster,
     wanted: EngineWanted,
@@ -153,7 +157,7 @@ def repair_tools(
     *,
     keep: timedelta | None = None,
     timing: Timing | None = None,
-) -> Iterator[RepairTools]:
+) -> RepairTools:
     """Tools of a check or a repair.
 
     Args:
@@ -170,12 +174,12 @@ def repair_tools(
     counters = CounterMender(
         mail, settings.keyspace, settings.families, opened.clock, timing or settings.timing, images, leases
     )
-    with _engine(opened, wanted, mail, images, writes=writes) as engine:
-        tools = RepairTools(engine, opened.clock, opened.cluster, progress, counters)
-        if writes:
-            counters = replace(counters, lags=_lags_in(opened, ledger))
-            tools = replace(tools, counters=counters, ledger=ledger, leases=leases, mail=opened.mail)
-        yield tools
+    engine = _engine(opened, wanted, mail, images, writes=writes)
+    tools = RepairTools(engine, opened.clock, opened.cluster, progress, counters)
+    if not writes:
+        return tools
+    counters = replace(counters, lags=_lags_in(opened, ledger))
+    return replace(tools, counters=counters, ledger=ledger, leases=leases, mail=opened.mail)
 
 
 def lag_tools(
@@ -213,63 +217,47 @@ def _in_memory(opened: OpenCluster) -> tuple[Ledger, Leases]:
     return Ledger(nowhere, opened.clock), Leases(nowhere, opened.clock, owner_name())
 
 
-@contextmanager
-def _engine(
-    opened: OpenCluster, wanted: EngineWanted, mail: Tables, ledger: Ledger, *, writes: bool = False
-) -> Iterator[Engine]:
+def _engine(opened: OpenCluster, wanted: EngineWanted, mail: Tables, ledger: Ledger, *, writes: bool) -> Engine:
     if wanted.target is not None:
-        yield Targeted(mail, ledger, opened.clock, wanted.target)
-        return
+        return Targeted(mail, ledger, opened.clock, wanted.target)
     if wanted.name == "local":
-        yield LocalEngine(mail, ledger, opened.clock)
-        return
-    spark = import_or_name_extra("spark_repair.message_inconsistencies")
+        return LocalEngine(mail, ledger, opened.clock)
+    engine: Callable[..., Engine] = import_or_name_extra("spark_repair.message_inconsistencies").SparkEngine
     ledger_keyspace = opened.connection.ledger_keyspace if writes else None
-    with _spark(wanted) as started:
-        yield spark.SparkEngine(started, contact_of(opened.connection), opened.mail.name, ledger_keyspace, ledger.keep)
+    return engine(_spark(opened, wanted), contact_of(opened.connection), opened.mail.name, ledger_keyspace, ledger.keep)
 
 
-@contextmanager
-def _spark(wanted: EngineWanted) -> Iterator[Any]:
+def _spark(opened: OpenCluster, wanted: EngineWanted) -> Any:
+    """The session: the first who asks starts it, and it runs until the cluster is closed."""
     session = import_or_name_extra("spark_repair.session")
     master = wanted.master or "local[*]"
     settings = session.SparkSettings(master, java_home=_java_home_of_spark(), options=wanted.spark_conf)
-    with session.session_for_a_command(settings) as started:
-        yield started
+    return opened.with_it.enter_context(session.session_for_a_command(settings))
 
 
-@contextmanager
 def queue_scanner(
     opened: OpenCluster, wanted: EngineWanted, level: Level, pace: Pace, rows_per_second: int | None
-) -> Iterator[QueueScanner]:
+) -> QueueScanner:
     """What reads the tables of all queues whole; this process keeps the pace, Spark's workers one of as many rows."""
     if wanted.name == "local":
-        yield LocalQueueScanner(pace.over(opened.mail), opened.clock, level)
-        return
-    with _spark_source(opened, wanted, level, rows_per_second) as source:
-        yield import_or_name_extra("spark_repair.queue_cleanup").SparkQueueScanner(source)
+        return LocalQueueScanner(pace.over(opened.mail), opened.clock, level)
+    scanner: Callable[[Any], QueueScanner] = import_or_name_extra("spark_repair.queue_cleanup").SparkQueueScanner
+    return scanner(_spark_source(opened, wanted, level, rows_per_second))
 
 
-@contextmanager
-def blob_scanner(
-    opened: OpenCluster, wanted: EngineWanted, level: Level, rows_per_second: int | None
-) -> Iterator[BlobScanner]:
+def blob_scanner(opened: OpenCluster, wanted: EngineWanted, level: Level, rows_per_second: int | None) -> BlobScanner:
     """What reads every reference to blobs, and the tables of blobs, whole."""
     if wanted.name == "local":
-        yield LocalBlobScanner(Pace(rows_per_second, opened.clock).over(opened.mail), level)
-        return
-    with _spark_source(opened, wanted, level, rows_per_second) as source:
-        yield import_or_name_extra("spark_repair.blob_collection").SparkBlobScanner(source)
+        return LocalBlobScanner(Pace(rows_per_second, opened.clock).over(opened.mail), level)
+    scanner: Callable[[Any], BlobScanner] = import_or_name_extra("spark_repair.blob_collection").SparkBlobScanner
+    return scanner(_spark_source(opened, wanted, level, rows_per_second))
 
 
-@contextmanager
-def _spark_source(
-    opened: OpenCluster, wanted: EngineWanted, level: Level, rows_per_second: int | None
-) -> Iterator[Any]:
+def _spark_source(opened: OpenCluster, wanted: EngineWanted, level: Level, rows_per_second: int | None) -> Any:
     """The mail keyspace as Spark reads it."""
     connector = import_or_name_extra("spark_repair.connector")
-    with _spark(wanted) as started:
-        yield connector.Source(started, contact_of(opened.connection), opened.mail.name, level, rows_per_second)
+    spark = _spark(opened, wanted)
+    return connector.Source(spark, contact_of(opened.connection), opened.mail.name, level, rows_per_second)
 
 
 def chosen_engine(

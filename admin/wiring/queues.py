@@ -4,7 +4,7 @@ The rest is `Lacking`, which refuses every call with a message. Libraries of an 
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
@@ -112,9 +112,13 @@ class QueueConnections:
             return MailContent(None, blobs.body if is_blob_id(blobs.header) else blobs.header)
 
 
-def with_queues(settings: QueueSettings, carry_out: Callable[[QueueConnections], Awaitable[T]]) -> T:
-    """Connect, run `carry_out`, and close every connection at the end."""
-    with open_cluster(settings.connection) as opened:
+def with_queues(
+    settings: QueueSettings,
+    carry_out: Callable[[QueueConnections], Awaitable[T]],
+    cluster: OpenCluster | None = None,
+) -> T:
+    """Connect to what is not open yet, run `carry_out`, and close at the end what was opened here."""
+    with nullcontext(cluster) if cluster else open_cluster(settings.connection) as opened:
         schema = live_schema(opened.cluster, opened.mail.name)
         own = queue_tables_of(schema, opened.mail.name)
         clock, tables = opened.clock, tables_of(opened.mail)

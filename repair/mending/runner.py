@@ -163,6 +163,7 @@ class RepairTools:
         ledger, leases: needed to write; a check and a dry run have none.
         mail: read for the sums of a run that was cut short; without it they are those reported until then.
         go_on: asked when more is due than `max_fixes` allows; None where nobody can be asked.
+        meanwhile: called where lags are waited for; what it takes is part of the delay.
     """
 
     engine: Engine
@@ -174,6 +175,7 @@ class RepairTools:
     leases: Leases | None = None
     mail: Tables | None = None
     go_on: GoOn | None = None
+    meanwhile: Callable[[], object] | None = None
 
 
 def check(settings: RepairSettings, tools: RepairTools, sink: Sink) -> RepairResult:
@@ -280,10 +282,15 @@ class _Stages:
         found = {verdict for counts in detection.counts.values() for verdict, number in counts.items() if number}
         if not (found if collected else found - {Verdict.LEAK}) or self.settings.delay_seconds <= 0:
             return
+        clock, meanwhile = self.tools.clock, self.tools.meanwhile
+        until = clock.monotonic() + self.settings.delay_seconds
+        if meanwhile:
+            meanwhile()
         with self._timed("delay"):
-            self.tools.progress.stage("waiting", round(self.settings.delay_seconds))
-            for seconds in _portions(self.settings.delay_seconds):
-                self.tools.clock.sleep(seconds)
+            left = max(0.0, until - clock.monotonic())
+            self.tools.progress.stage("waiting", round(left))
+            for seconds in _portions(left):
+                clock.sleep(seconds)
                 self.tools.progress.advance(1)
 
     def _recounted(self, detection: Detection) -> Iterator[Finding]:

@@ -62,15 +62,15 @@ class CleanupRequest:
         return EngineWanted(self.engine, self.master, dict(self.spark_conf))
 
 
-def check_queues(request: CheckRequest, caller: Caller) -> MendingResult:
+def check_queues(request: CheckRequest, caller: Caller, opened: OpenCluster) -> MendingResult:
     settings = QueueSettings(request.connection, QueueName(QUEUE_DEFAULT), None, request.blobs)
     names = ("engine", "master", "spark_conf", "rows_per_second", "level", "delay", "clock_skew", "no_recheck")
     looks = {name: getattr(request, name) for name in names}
-    return repair_queues(CleanupRequest(settings=settings, command="check", dry_run=True, **looks), caller)
+    return repair_queues(CleanupRequest(settings=settings, command="check", dry_run=True, **looks), caller, opened)
 
 
-def repair_queues(request: CleanupRequest, caller: Caller) -> MendingResult:
-    """Look twice, remove what nobody needs; with `dry_run`, or as a check, only look.
+def repair_queues(request: CleanupRequest, caller: Caller, opened: OpenCluster | None = None) -> MendingResult:
+    """Look twice, remove what nobody needs; with `dry_run`, or as a check, only look; connects where nobody has.
 
     Raises:
         WrongUse: marks are to be removed by age, and no age is named, or the other way round.
@@ -96,7 +96,7 @@ def repair_queues(request: CleanupRequest, caller: Caller) -> MendingResult:
             result.summary.exit = ExitCode.PARTLY_FAILED
         return replace(result, garbage=cost)
 
-    return with_queues(request.settings, both)
+    return with_queues(request.settings, both, opened)
 
 
 async def _cleaned(request: CleanupRequest, connections: QueueConnections, caller: Caller) -> MendingResult:
@@ -115,17 +115,17 @@ async def _cleaned(request: CleanupRequest, connections: QueueConnections, calle
     result, examples = RepairResult(opened.mail.name, request.command, engine=engine), Examples()
     wanted, pace = replace(request.engine_wanted, name=engine.name), Pace(request.rows_per_second, opened.clock)
     view = connections.view_over(PacedAsyncTables(connections.tables, pace))
-    with queue_scanner(opened, wanted, request.level, pace, request.rows_per_second) as scanner:
-        blobs = connections.blobs if request.settings.blobs else None
-        cleanup = QueueCleanup(view, scanner, caller.progress, blobs, connections.broker)
-        if request.dry_run:
-            queues = await cleanup.run(settings)
+    scanner = queue_scanner(opened, wanted, request.level, pace, request.rows_per_second)
+    blobs = connections.blobs if request.settings.blobs else None
+    cleanup = QueueCleanup(view, scanner, caller.progress, blobs, connections.broker)
+    if request.dry_run:
+        queues = await cleanup.run(settings)
+        _sum_up(result, queues, both_of(examples, caller))
+    else:
+        with _recorded(request, opened, as_of, result) as record:
+            sweeper = Sweeper(view, connections.blobs, connections.broker)
+            queues = await cleanup.run(settings, sweeper, record)
             _sum_up(result, queues, both_of(examples, caller))
-        else:
-            with _recorded(request, opened, as_of, result) as record:
-                sweeper = Sweeper(view, connections.blobs, connections.broker)
-                queues = await cleanup.run(settings, sweeper, record)
-                _sum_up(result, queues, both_of(examples, caller))
     if blobs is None and any(one.judged.scanned.waiting for one in queues):
         why = "--no-blobs" if request.no_blobs else "no store is known (--blobs)"
         result.unseen = f"Whether mails that wait have their blobs was not looked at: {why}."

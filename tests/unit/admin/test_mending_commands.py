@@ -14,6 +14,7 @@ from admin.extras import missing_extra
 from admin.services import checking
 from admin.services.mending import CheckRequest, RepairRequest, given
 from admin.settings import ConnectionSettings
+from cql.driver import session
 from cql.statements import Operation
 from model.catalog.mail import IMAP_UID, MAILBOX, MAILBOX_COUNTERS, MAILBOX_PATH, MESSAGE_ID, MESSAGE_V3, MESSAGES
 from model.catalog.mail_queue import BROWSE_START, CONTENT_START, ENQUEUED_MAILS, JAMES_QUEUE_TABLES
@@ -411,6 +412,37 @@ class TestQueues:
         shown = mailmend("check", *QUICK)
         assert "Next: mailmend queue sweep QUEUE --keyspace mail" in shown.out
         assert "Next: mailmend repair messages" in shown.out
+
+    @pytest.mark.parametrize(
+        ("messages_drift", "queues_drift", "slept"),
+        [(True, True, 90), (True, False, 90), (False, True, 90), (False, False, 0)],
+    )
+    def test_both_wait_at_the_same_time_over_one_connection(  # noqa: PLR0917 - the twins, and the columns of the table above
+        self,
+        mailmend: CommandLine,
+        mail: MailKeyspace,
+        cluster: ClusterTwin,
+        monkeypatch: pytest.MonkeyPatch,
+        messages_drift: bool,
+        queues_drift: bool,
+        slept: int,
+    ) -> None:
+        """The second look at each is a whole delay after its first; the seconds of the parts are those of the whole."""
+        connected = list[object]()
+
+        def connect(contact: object) -> ClusterTwin:
+            connected.append(contact)
+            return cluster
+
+        monkeypatch.setattr(session, "connect", connect)
+        if messages_drift:
+            mail.lose_projection(mail.truths[0])
+        if queues_drift:
+            self.stranded(mail)
+        ended = mailmend("check", "--engine", "local", "--delay", "90s", "--json")
+        assert ended.code == (messages_drift or queues_drift)
+        assert (len(connected), sum(cluster.clock.slept)) == (1, slept)
+        assert sum(ended.json["seconds"].values()) == slept
 
     def test_a_keyspace_without_queues_is_checked_as_before(self, mailmend: CommandLine, cluster: ClusterTwin) -> None:
         lacking = {table.name for table in JAMES_QUEUE_TABLES}

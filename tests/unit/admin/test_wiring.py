@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +21,18 @@ from admin.wiring.cluster import (
     contact_of,
     open_cluster,
     owner_name,
+    queue_scanner,
     repair_tools,
     state_folder,
 )
 from model.catalog.mail import MAILBOX_PATH, MESSAGES
 from model.errors import BadSettings, SchemaMismatch, UnknownKeyspace, UnknownRun, WrongUse
-from model.operations import Put
+from model.operations import Level, Put
 from repair.decisions.engines import EngineChoice
 from repair.mending.engine import RepairSettings
+from repair.mending.limits import Pace
 from repair.scanners.lookup import Target, Targeted, TargetMailboxes, TargetMessages
+from spark_repair import session as spark_session
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.mail_states import MailKeyspace
 from tests.support.progress import SilentProgress
@@ -112,14 +117,34 @@ class TestKeyspaces:
         """Its ledger and leases are in memory; a named target needs no engine that scans."""
         order = RepairSettings("mail", opened.families((MESSAGES,)))
 
-        with repair_tools(opened, EngineWanted("spark", target=TargetMessages(())), order, SilentProgress()) as tools:
-            assert isinstance(tools.engine, Targeted)
-            assert (tools.ledger, tools.leases) == (None, None)
+        tools = repair_tools(opened, EngineWanted("spark", target=TargetMessages(())), order, SilentProgress())
+        assert isinstance(tools.engine, Targeted)
+        assert (tools.ledger, tools.leases) == (None, None)
         assert cluster.carried_out == []
 
 
 class TestEngines:
     """Which engine scans a whole keyspace."""
+
+    @pytest.mark.usefixtures("mail", "cluster")
+    def test_spark_runs_until_the_cluster_is_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Else the second part of a check would start it again."""
+        told = []
+
+        @contextmanager
+        def started(_: object) -> Iterator[str]:
+            told.append("taken")
+            yield "spark"
+            told.append("given back")
+
+        monkeypatch.setattr(spark_session, "session_for_a_command", started)
+        monkeypatch.setattr(wiring_cluster, "_java_home_of_spark", lambda: None)
+        with open_cluster(ConnectionSettings(keyspace="mail")) as opened:
+            order = RepairSettings("mail", opened.families((MESSAGES,)))
+            repair_tools(opened, EngineWanted("spark"), order, SilentProgress())
+            queue_scanner(opened, EngineWanted("spark"), Level.ONE, Pace(None, opened.clock), None)
+            told.append("both looked")
+        assert told == ["taken", "taken", "both looked", "given back", "given back"]
 
     @pytest.mark.parametrize(
         ("rows", "without", "chosen"),
