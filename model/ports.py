@@ -279,6 +279,10 @@ class Broker(Protocol):
         """How many messages there are; some seconds old for `unacked`."""
         ...
 
+    async def product(self) -> str:
+        """Its name and version, as it tells whoever connects, such as `RabbitMQ 4.0.5`."""
+        ...
+
     async def close(self) -> None:
         """Close every connection."""
         ...

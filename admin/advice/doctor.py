@@ -3,6 +3,7 @@
 Each part has one line. An error of ours is a finding too: what cannot be reached, or what its settings lack.
 """
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -12,7 +13,6 @@ from typing import Final
 from cql.render import parse_version
 from model.errors import CannotReach, ExitCode, MailmendError
 from model.instants import MICROS
-from model.queue.messages import Depth
 from repair.clock import SKEW_SECONDS, ClockReading
 
 
@@ -99,20 +99,44 @@ class ClusterFound:
     schemas: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class BrokerFound:
+    """What answers as the broker.
+
+    Attributes:
+        product: its name and version.
+        alarms: what it is short of.
+        has_api: whether its HTTP API was asked.
+    """
+
+    place: str
+    product: str
+    alarms: Sequence[str] = ()
+    has_api: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SparkClusterFound:
+    """What the page of a cluster's master tells; no version: it does not answer, or is another page."""
+
+    page: str
+    version: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServersFound:
     """What answers; None: it is not configured. An error: what cannot be reached, or is badly set.
 
     Attributes:
-        broker: where it is, what it told of the queue, and whether its HTTP API was asked.
         blobs: where they are, once they were asked for one.
         settings: the file that was read.
         open_files: files with secrets that others may read.
     """
 
     cluster: ClusterFound | MailmendError | None = None
-    broker: tuple[str, Depth, bool] | MailmendError | None = None
+    broker: BrokerFound | MailmendError | None = None
     blobs: str | MailmendError | None = None
+    spark: SparkClusterFound | None = None
     settings: Path | None = None
     open_files: Sequence[Path] = field(default_factory=tuple)
 
@@ -120,7 +144,13 @@ class ServersFound:
 DRIVERS: Final = ("cassandra-driver", "scylla-driver")
 OLDEST_SERVER: Final = (4, 0)
 NEWEST_SERVER: Final = 5
+OLDEST_SPARK: Final = (3, 5)
+NEWEST_SPARK: Final = 4
+OLDEST_RABBITMQ: Final = (3, 8)
+"""Quorum queues with a delivery limit, and alarms over the HTTP API."""
+
 _UPGRADE: Final = "pip install --upgrade 'mailmend{extra}'"
+_NUMBERS: Final = re.compile(r"\d+")
 _OK, _CHANGE, _NONE = PartState.OK, PartState.TO_CHANGE, PartState.NOT_CONFIGURED
 
 
@@ -132,6 +162,7 @@ def judged(installed: Installed, servers: ServersFound) -> list[PartFound]:
         _libraries(installed),
         _java(installed),
         *_spark(installed),
+        *_spark_cluster(servers.spark, installed.packages.get("pyspark")),
         _settings(servers),
         *_cluster(servers.cluster),
         _broker(servers.broker),
@@ -218,6 +249,27 @@ def _spark(found: Installed) -> Iterator[PartFound]:
     yield PartFound("connector", _OK, f"{connector}; {here}")
 
 
+def _spark_cluster(found: SparkClusterFound | None, pyspark: str | None) -> Iterator[PartFound]:
+    """An application runs on a cluster of its own Spark's version only, but for the last number."""
+    if found is None:
+        return
+    cluster, here = (tuple(map(int, _NUMBERS.findall(one or "")[:2])) for one in (found.version, pyspark))
+    if not cluster:
+        silent, look = (
+            f"{found.page} tells no version of Spark",
+            "Name the page of its master: --master http://HOST:PORT",
+        )
+        yield PartFound("Spark cluster", PartState.CANNOT_REACH, silent, look)
+    elif cluster[0] != NEWEST_SPARK and cluster != OLDEST_SPARK:
+        seen = f"{found.version} at {found.page}"
+        yield PartFound("Spark cluster", _CHANGE, seen, "mailmend is made for clusters of Spark 3.5 and 4")
+    elif here and cluster != here:
+        seen = f"{found.version} at {found.page}, and PySpark here is {pyspark}"
+        yield PartFound("Spark cluster", _CHANGE, seen, f"pip install pyspark=={found.version}")
+    else:
+        yield PartFound("Spark cluster", _OK, f"{found.version} at {found.page}")
+
+
 def _settings(found: ServersFound) -> PartFound:
     if found.open_files:
         files = " ".join(map(str, found.open_files))
@@ -285,21 +337,24 @@ def _keyspaces(found: ClusterFound) -> Iterator[PartFound]:
         yield PartFound("ledger", _NONE, f"{found.ledger} does not exist", "The first repair or apply makes it.")
 
 
-def _broker(found: tuple[str, Depth, bool] | MailmendError | None) -> PartFound:
+def _broker(found: BrokerFound | MailmendError | None) -> PartFound:
     if found is None:
         return PartFound(
             "broker", _NONE, "none is named", "For the mail queue: --broker amqp://host, or MAILMEND_BROKER"
         )
     if isinstance(found, MailmendError):
         return of_error("broker", found)
-    place, depth, has_api = found
-    if depth.alarms:
-        short = f"{place} is short of {', '.join(depth.alarms)}"
+    seen = f"{found.product} at {found.place}"
+    name, _, version = found.product.partition(" ")
+    if name != "RabbitMQ" or not tuple(map(int, _NUMBERS.findall(version)[:2])) >= OLDEST_RABBITMQ:
+        return PartFound("broker", _CHANGE, seen, "mailmend is made for RabbitMQ 3.8 or later, and tested with 4.0")
+    if found.alarms:
+        short = f"{seen} is short of {', '.join(found.alarms)}"
         return PartFound("broker", _CHANGE, short, "mailmend runbook show queue-does-not-drain")
-    if not has_api:
-        without = f"{place} answers; without its HTTP API nobody tells how many messages are unacked"
+    if not found.has_api:
+        without = f"{seen} answers; without its HTTP API nobody tells how many messages are unacked"
         return PartFound("broker", _OK, without, "Name it with --broker-management http://host:15672")
-    return PartFound("broker", _OK, f"{place} answers, and so does its HTTP API")
+    return PartFound("broker", _OK, f"{seen} answers, and so does its HTTP API")
 
 
 def _blobs(found: str | MailmendError | None) -> PartFound:

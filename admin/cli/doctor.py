@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 import click
 
 from admin.cli.command import Command, Shared, Values
-from admin.cli.options import connection_of, local_instance
+from admin.cli.options import connection_of, local_instance, option
 from admin.cli.queue_options import blobs_of, broker_of, local_for, queue_settings
 from admin.cli.settings_file import settings_file_of
 from admin.services.doctor import DoctorSettings
@@ -17,6 +17,11 @@ T = TypeVar("T")
 
 _SECRET_FILES: Final = ("password_file", "broker_password_file", "s3_keys_file", "tls_key", "broker_tls_key")
 _HOLDS_SECRETS: Final = re.compile(r"(?m)^\s*[\w-]*(?:password|secret[-_]key|session[-_]token)\s*=")
+_MASTER: Final = option(
+    "--master",
+    "Spark's master, spark://HOST:PORT, whose version is told at http://HOST:8080; or its page, where that is another.",
+    metavar="URL",
+)
 _EVERYTHING: Final = queue_settings(broker=lambda _: True, blobs=lambda _: True)
 
 
@@ -45,18 +50,19 @@ def _build(own: Values, others: Values, context: click.Context) -> DoctorSetting
         refused,
         file,
         [*secrets, file] if file and _HOLDS_SECRETS.search(text) else secrets,
+        own["master"],
     )
 
 
 DOCTOR: Final = Command(
     name="doctor",
     summary="What is well with this installation, and what to change.",
-    about="""One line each for Python, driver, libraries, Java, Spark, Scala, connector, settings, cluster, clocks,
-    keyspace, ledger, broker and blobs: OK, to change, not configured, or cannot be reached; with the next command where
-    there is one. Nothing is written anywhere, and no Spark is started.""",
+    about="""One line each for Python, driver, libraries, Java, Spark, Scala, connector, a Spark cluster that is named,
+    settings, cluster, clocks, keyspace, ledger, broker and blobs: OK, to change, not configured, or cannot be reached;
+    with the next command where there is one. Nothing is written anywhere, and no Spark is started.""",
     service="admin.services.doctor:doctor",
     present="admin.present.tools:doctor_document",
-    shared=(Shared("settings", _EVERYTHING.groups, _build),),
+    shared=(Shared("settings", {**_EVERYTHING.groups, "Spark": [_MASTER]}, _build),),
     examples="""
         mailmend doctor
         mailmend doctor --host cassandra-1 --broker amqp://rabbit-1 --blobs cassandra: --json""",

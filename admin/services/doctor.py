@@ -10,15 +10,27 @@ from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from admin.advice.doctor import ClusterFound, Installed, PartFound, ServersFound, UnfitPackage, exit_of, judged
+from admin.advice.doctor import (
+    BrokerFound,
+    ClusterFound,
+    Installed,
+    PartFound,
+    ServersFound,
+    SparkClusterFound,
+    UnfitPackage,
+    exit_of,
+    judged,
+)
 from admin.event_loop import run_async
 from admin.extras import import_or_name_extra
 from admin.local.java import SPARK, find_java, wheel_home
+from admin.local.probes import http_answer
 from admin.services.versions import Versions, versions
 from admin.settings import BlobsSettings, ConnectionSettings, Store
 from admin.wiring import queues
@@ -32,7 +44,6 @@ from model.errors import BucketMissing, ExitCode, MailmendError, SchemaMismatch
 from model.ids import BlobId, QueueName
 from model.ports import Blobs
 from model.projections.binding import missing_columns, missing_tables
-from model.queue.messages import Depth
 from repair.clock import SystemClock, read_clocks
 
 T = TypeVar("T")
@@ -41,6 +52,8 @@ EXTRAS: Final = ("", "cassandra", "scylla", "spark", "queue", "java")
 ANSWER_SECONDS_MAX: Final = 20
 _SCALA: Final = re.compile(r"scala-library-(\d+\.\d+\.\d+)\.jar")
 _FOREIGN: Final = 0o007
+MASTER_PAGE_PORT: Final = 8080
+_VERSION_ON_PAGE: Final = re.compile(r'class="version[^>]*>\s*(\d[^<\s]*)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +64,7 @@ class DoctorSettings:
         refused: why the settings of a part (cluster, broker, blobs) cannot be used.
         settings: the settings file.
         secrets: files that hold passwords or keys.
+        master: of a Spark cluster (spark://HOST:PORT), or its page.
     """
 
     queue: QueueName
@@ -60,6 +74,7 @@ class DoctorSettings:
     refused: Mapping[str, MailmendError] = field(default_factory=dict)
     settings: Path | None = None
     secrets: Sequence[Path] = ()
+    master: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +165,7 @@ def _version_of(python: str | None) -> str | None:
 def _servers(settings: DoctorSettings) -> ServersFound:
     refused, clock = settings.refused, SystemClock()
     cluster: ClusterFound | MailmendError | None = refused.get("cluster")
-    broker: tuple[str, Depth, bool] | MailmendError | None = refused.get("broker")
+    broker: BrokerFound | MailmendError | None = refused.get("broker")
     blobs: str | MailmendError | None = refused.get("blobs")
     if (connection := settings.connection) is not None:
         cluster = _tried(lambda: _cluster_at(connection))
@@ -163,6 +178,7 @@ def _servers(settings: DoctorSettings) -> ServersFound:
         cluster=cluster,
         broker=broker,
         blobs=blobs,
+        spark=spark_cluster_found(settings.master) if settings.master else None,
         settings=settings.settings,
         open_files=[file for file in settings.secrets if _is_open(file)],
     )
@@ -219,16 +235,26 @@ def cluster_found(opened: OpenCluster) -> ClusterFound:
     )
 
 
-def broker_found(settings: BrokerSettings, queue: QueueName, clock: SystemClock) -> tuple[str, Depth, bool]:
+def spark_cluster_found(master: str) -> SparkClusterFound:
+    """What its page tells: the one that is named, or, of spark://HOST:PORT, the one where it is by itself."""
+    parts = urlsplit(master.partition(",")[0])
+    host, port = parts.hostname or "", MASTER_PAGE_PORT if parts.scheme == "spark" else parts.port or 80
+    _, page = http_answer(host, port, parts.path or "/", {})
+    version = _VERSION_ON_PAGE.search(page.decode(errors="replace"))
+    return SparkClusterFound(f"http://{host}:{port}", version and version[1])
+
+
+def broker_found(settings: BrokerSettings, queue: QueueName, clock: SystemClock) -> BrokerFound:
     broker = queues.broker_behind(settings, clock)
 
-    async def asked() -> Depth:
+    async def asked() -> BrokerFound:
         try:
-            return await broker.depth(queue)
+            alarms, has_api = (await broker.depth(queue)).alarms, settings.management is not None
+            return BrokerFound(settings.place, await broker.product(), alarms, has_api=has_api)
         finally:
             await broker.close()
 
-    return settings.place, run_async(asked()), settings.management is not None
+    return run_async(asked())
 
 
 def blobs_found(settings: BlobsSettings, clock: SystemClock) -> str:

@@ -69,6 +69,10 @@ async def wait_for(broker: Broker, *, ready: int, dead: int = 0) -> Depth:
     return found
 
 
+async def test_it_tells_its_name_and_version(scene: Scene) -> None:
+    assert len((await scene.client().product()).split()) > 1
+
+
 # Delivering
 
 

@@ -1,5 +1,6 @@
 """`mailmend doctor` on real servers: each part where all is well, and with parts that are broken on purpose."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,7 @@ def test_where_all_is_well_nothing_is_to_be_done(doctor: CommandLine) -> None:
     servers = ("settings", "cluster", "clocks", "keyspace", "ledger", "broker", "blobs")
     assert {part: found[part]["state"] for part in servers} == dict.fromkeys(servers, "OK"), ended.out
     assert (found["driver"]["state"], "1 of 1 nodes up" in found["cluster"]["seen"]) == ("OK", True)
+    assert re.match(r"RabbitMQ \d+\.\d+\S* at 127", found["broker"]["seen"]), found["broker"]
     assert ended.code == any(one["state"] == "TO_CHANGE" for one in found.values())
 
 

@@ -145,6 +145,11 @@ class MemoryBroker:
             dead_limit=self._delivery_limit if held.ready((_DEAD,)) else None,
         )
 
+    async def product(self) -> str:
+        if self.away:
+            raise _unreachable()
+        return "a broker of no version"
+
     async def close(self) -> None:
         """Requeue unacked messages; the broker may be used again."""
         await asyncio.sleep(0)

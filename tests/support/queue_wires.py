@@ -169,6 +169,9 @@ class WiredBroker:
     async def depth(self, queue: QueueName) -> Depth:
         return await self.broker.depth(queue)
 
+    async def product(self) -> str:
+        return await self.broker.product()
+
     async def close(self) -> None:
         """Whoever has made the broker closes it."""
 

@@ -95,6 +95,9 @@ class RabbitBroker:
             counted=facts.counted if facts else None,
         )
 
+    async def product(self) -> str:
+        return await self._in.product()
+
     async def close(self) -> None:
         await self._publishing.close()
         await self._in.close()

@@ -229,6 +229,10 @@ class Link:
                 raise
         return await step()
 
+    async def product(self) -> str:
+        told: Mapping[str, Any] = (await self._connected()).server_properties
+        return f"{told.get('product', 'a broker')} {told.get('version', 'of no version')}"
+
     async def takes(self, seconds: float = 0) -> bool:
         """Whether the broker accepts publishes within so many seconds; True where there is no connection yet.
 

@@ -9,11 +9,13 @@ from uuid import uuid4
 import pytest
 
 from admin.advice.doctor import (
+    BrokerFound,
     ClusterFound,
     Installed,
     PartFound,
     PartState,
     ServersFound,
+    SparkClusterFound,
     UnfitPackage,
     exit_of,
     judged,
@@ -21,7 +23,6 @@ from admin.advice.doctor import (
 from admin.services import doctor as service
 from admin.services.doctor import unfit
 from model.errors import BlobsUnreachable, BrokerUnreachable, CannotReach, ExitCode, JavaMissing, WrongUse
-from model.queue.messages import Depth
 from repair.clock import ClockReading
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine
@@ -53,7 +54,8 @@ CLUSTER = ClusterFound(
     ledger="mailmend",
     ledger_there=True,
 )
-SERVERS = ServersFound(cluster=CLUSTER, broker=("rabbit:5672", Depth(0, 0, 1, 0), True), blobs="the bucket x answers")
+BROKER = BrokerFound("rabbit:5672", "RabbitMQ 4.0.5")
+SERVERS = ServersFound(cluster=CLUSTER, broker=BROKER, blobs="the bucket x answers")
 ALONE = ServersFound()
 
 
@@ -125,6 +127,10 @@ def cluster(**changed: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("part", "changed", "state", "seen", "next_is"),
     [
+        ("Spark cluster", {"spark": SparkClusterFound("http://m:8080", None)}, AWAY, "no version", "--master"),
+        ("Spark cluster", {"spark": SparkClusterFound("http://m:8080", "3.5.1")}, OK, "3.5.1 at http://m:8080", ""),
+        ("Spark cluster", {"spark": SparkClusterFound("http://m:8080", "4.1.2")}, CHANGE, "3.5.9", "pyspark==4.1.2"),
+        ("Spark cluster", {"spark": SparkClusterFound("http://m:8080", "3.4.4")}, CHANGE, "3.4.4", "3.5 and 4"),
         ("settings", {"settings": Path("/etc/m.toml")}, OK, "/etc/m.toml", ""),
         ("settings", {"open_files": [Path("/etc/keys")]}, CHANGE, "every user", "chmod o-rwx /etc/keys"),
         ("cluster", {"cluster": None}, NONE, "no host is named", "mailmend local up"),
@@ -145,7 +151,10 @@ def cluster(**changed: Any) -> dict[str, Any]:
         ("ledger", cluster(ledger_there=False), NONE, "mailmend does not exist", "The first repair"),
         ("broker", {"broker": None}, NONE, "none is named", "MAILMEND_BROKER"),
         ("broker", {"broker": BrokerUnreachable("rabbit is away", mend="Start it")}, AWAY, "is away", "Start it"),
-        ("broker", {"broker": ("rabbit", Depth(0, 0, 0, 0, alarms=("memory",)), True)}, CHANGE, "memory", "runbook"),
+        ("broker", {"broker": replace(BROKER, alarms=("memory",))}, CHANGE, "memory", "runbook"),
+        ("broker", {"broker": replace(BROKER, product="RabbitMQ 3.8.0+1")}, OK, "RabbitMQ 3.8.0+1 at rabbit:5672", ""),
+        ("broker", {"broker": replace(BROKER, product="RabbitMQ 3.7.28")}, CHANGE, "3.7.28", "RabbitMQ 3.8 or later"),
+        ("broker", {"broker": replace(BROKER, product="a broker of no version")}, CHANGE, "no version", "RabbitMQ 3.8"),
         ("blobs", {"blobs": None}, NONE, "no store is named", "MAILMEND_BLOBS"),
         ("blobs", {"blobs": BlobsUnreachable("the bucket is away", mend="Look")}, AWAY, "is away", "Look"),
     ],
@@ -159,7 +168,7 @@ def test_what_the_servers_tell(part: str, changed: dict[str, Any], state: PartSt
 
 
 def test_a_broker_without_its_http_api_is_well_enough() -> None:
-    found = of_part("broker", judged(HERE, replace(SERVERS, broker=("rabbit", Depth(0, None, 1, 0), False))))
+    found = of_part("broker", judged(HERE, replace(SERVERS, broker=replace(BROKER, has_api=False))))
 
     assert (found.state, "--broker-management" in found.next) == (OK, True)
 
@@ -208,6 +217,22 @@ def test_this_machine_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.python_serves
     assert found.executors_python in {found.python, None}
     assert of_part("driver", judged(found, ALONE)).state is OK
+
+
+def test_a_spark_cluster_is_asked_at_the_page_of_its_master(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[object]()
+    page = b'<span class="version" style="margin-right: 15px;">3.5.9</span> Spark Master at spark://m:7077'
+
+    def answered(*given: object) -> tuple[int, bytes]:
+        asked.append(given[:3])
+        return 200, page
+
+    monkeypatch.setattr(service, "http_answer", answered)
+    named = ("spark://m:7077,n:7077", "http://m:8081/proxy/")
+    found = [service.spark_cluster_found(one) for one in named]
+
+    assert found == [SparkClusterFound("http://m:8080", "3.5.9"), SparkClusterFound("http://m:8081", "3.5.9")]
+    assert asked == [("m", 8080, "/"), ("m", 8081, "/proxy/")]
 
 
 class TestCommand:
