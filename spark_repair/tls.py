@@ -36,6 +36,18 @@ _KEY: Final = "keyStore"
 _TYPE: Final = "PKCS12"
 _BEGIN, _END = "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----"
 _ALGORITHMS: Final = ("RSA", "EC")
+_SUITES: Final = (
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_AES_128_GCM_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_RSA_WITH_AES_256_CBC_SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA",
+)
+"""The best first. By itself the connector offers the last two only, which a careful node refuses."""
+
 REMOVE_SECONDS_MAX: Final = 20.0
 _OF_THIS_JVM: Final = "datastax-java-driver.advanced.ssl-engine-factory.{}-path"
 """A property with which the Java driver of one JVM overrides the path that the connector was given."""
@@ -54,7 +66,7 @@ def tls_options(session: SparkSession, contact: Contact) -> dict[str, str]:
 @cache
 def _options(session: SparkSession, authority: str | None, certificate: str | None, key: str | None) -> dict[str, str]:
     stores = _stores(session)
-    options = {f"{_SSL}.enabled": "true"}
+    options = {f"{_SSL}.enabled": "true", f"{_SSL}.enabledAlgorithms": ",".join(_SUITES)}
     made = {}
     if authority:
         made[_TRUST] = stores.trusting(authority)

@@ -21,6 +21,9 @@ SUPERUSER = "cassandra"
 _AT_ONCE = ("permissions_validity", "roles_validity")
 """What a role may do is otherwise remembered for two seconds."""
 
+_SUITES = ["TLS_AES_256_GCM_SHA384", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"]
+"""Those of today; what is without forward secrecy is refused."""
+
 _QUICK = {"cassandra.unsafesystem": "true", "cassandra.auth_bcrypt_gensalt_log2_rounds": "4"}
 """Tables that only a crash would lose, and passwords that are cheap to compare: every connection brings one."""
 
@@ -60,7 +63,8 @@ def guarded_node(folder: Path, *, clients: bool = False) -> Iterator[GuardedNode
     """With `clients` they too must show a certificate that the node's authority has signed."""
     ours, stranger = authority(folder, "authority"), authority(folder, "stranger")
     store = ours.signed("node", "IP:127.0.0.1").store()
-    tls = {"enabled": True, "optional": False, "keystore": str(store), "keystore_password": STORE_PASSWORD}
+    tls: dict[str, object] = {"enabled": True, "optional": False, "cipher_suites": _SUITES}
+    tls |= {"keystore": str(store), "keystore_password": STORE_PASSWORD}
     if clients:
         tls |= {"require_client_auth": True, "truststore": str(ours.own.store()), "truststore_password": STORE_PASSWORD}
     yaml = {
