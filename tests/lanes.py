@@ -17,12 +17,17 @@ from pathlib import Path
 
 from tests.support.thorough import ALL, LEFT_TO_ALL
 
-WITHOUT_CASSANDRA = sorted(
+WITH_UNIT = sorted(
     str(file)
-    for names in ("rabbitmq*", "object_stor*", "blob_files", "services", "local_jars", "local_pieces", "wheel")
+    for names in ("rabbitmq*", "object_stor*", "blob_files", "services", "local_[!e]*", "wheel")
     for file in Path("tests/integration").glob(f"test_{names}.py")
 )
-"""What is quick to start goes with the unit tests, so that the lanes are of a length."""
+"""What needs no Cassandra, or nodes of its own, goes with the unit tests, so that the lanes are of a length."""
+
+WITH_FAULTS = ("tests/integration/test_queue_runbooks.py",)
+"""What needs Cassandra, RabbitMQ and S3 at once goes where all of them are."""
+
+WITH_SPARK = ("tests/drills/test_column_was_dropped.py", "tests/faults/test_check_writes_nothing.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +50,16 @@ class Lane:
 INTEGRATION = ("tests/integration", "tests/equivalence")
 DRILLS = "tests/drills"
 FAULTS = ("tests/faults", "tests/conformance")
+
+
+def _without(*files: str) -> tuple[str, ...]:
+    return tuple(f"--ignore={file}" for file in files)
+
+
 LANES = (
-    Lane("integration", (*INTEGRATION, *(f"--ignore={file}" for file in WITHOUT_CASSANDRA))),
-    Lane("faults", FAULTS),
-    Lane("unit, drills", ("tests/unit", *WITHOUT_CASSANDRA, DRILLS)),
+    Lane("integration", (*INTEGRATION, *_without(*WITH_UNIT, *WITH_FAULTS), *WITH_SPARK)),
+    Lane("faults", (*FAULTS, *WITH_FAULTS, *_without(*WITH_SPARK))),
+    Lane("unit, drills", ("tests/unit", *WITH_UNIT, DRILLS, *_without(*WITH_SPARK))),
 )
 """The last one is shown while it runs."""
 

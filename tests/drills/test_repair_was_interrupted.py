@@ -43,8 +43,10 @@ def mended(mail: MailKeyspace) -> int:
 @pytest.mark.parametrize(
     "how",
     [
-        pytest.param((ON_EXECUTORS, SPARK, signal.SIGINT), id="executors", marks=pytest.mark.spark),
-        pytest.param((MAILMEND, SPARK, signal.SIGTERM), id="driver", marks=(pytest.mark.spark, pytest.mark.thorough)),
+        pytest.param(
+            (ON_EXECUTORS, SPARK, signal.SIGTERM), id="executors", marks=(pytest.mark.spark, pytest.mark.thorough)
+        ),
+        pytest.param((MAILMEND, SPARK, signal.SIGINT), id="driver", marks=pytest.mark.spark),
         pytest.param((MAILMEND, ("--engine", "local"), signal.SIGTERM), id="local"),
     ],
 )

@@ -161,7 +161,8 @@ def test_a_node_that_is_down_or_paused(three_nodes: ThreeNodes, tmp_path: Path) 
     ledger = f"{name}_ledger"
     server = CassandraServer(three_nodes.hosts[0], three_nodes.port)
     mailmend = command_line(tmp_path, server, MAILMEND_KEYSPACE=name, MAILMEND_LEDGER_KEYSPACE=ledger)
-    apply = ("schema", "apply", "--migrations", str(shop), "--agreement-timeout", "2s")
+    patient = ("schema", "apply", "--migrations", str(shop))
+    apply = (*patient, "--agreement-timeout", "2s")
     with opened(three_nodes) as cluster:
         cluster.execute_ddl(EVERYWHERE.format(name))
         ensure_ledger(cluster, ledger, name)
@@ -183,6 +184,7 @@ def test_a_node_that_is_down_or_paused(three_nodes: ThreeNodes, tmp_path: Path) 
         assert "mailmend runbook show schema-disagreement" in paused.err
         assert live_schema(cluster, name).table("places") is None
     three_nodes.start_all()
-    assert mailmend(*apply).code == 0
+    ended = mailmend(*patient)
+    assert ended.code == 0, ended.err
     with opened(three_nodes) as cluster:
         assert live_schema(cluster, name).table("places") is not None

@@ -27,7 +27,7 @@ from model.schema.table import Compaction, Row, Table
 from repair.clock import SystemClock
 from tests.support.servers import CassandraServer
 
-pytestmark = [pytest.mark.cassandra]
+pytestmark = [pytest.mark.cassandra, pytest.mark.thorough]
 
 QUEUE = "spool"
 SLICES, MAILS, OCTETS = 4, 256, 8_192
