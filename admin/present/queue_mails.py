@@ -23,7 +23,7 @@ from admin.services.queue.remove import RemoveResult
 from admin.services.queue.request import QueueAnswer, QueueRequest
 from admin.services.queue.restore import RestoredMails, RestoreRequest
 from admin.wiring.queues import MailContent
-from mailqueue.metrics import gauges_text
+from mailqueue.prometheus import gauges_text
 from model.queue.size import CountedBy, Size, SizeKind
 
 _ORDER: Final = (

@@ -10,7 +10,8 @@ from admin.services.queue.request import QueueAnswer, QueueRequest
 from admin.whole_files import refuse_unwritable, whole_file
 from admin.wiring.queues import QueueConnections, with_queues
 from mailqueue.health import HealthReason, QueueFigures, judged, marks_that_stay
-from mailqueue.metrics import QueueRates, gauges_text
+from mailqueue.metrics import QueueRates
+from mailqueue.prometheus import gauges_text
 from mailqueue.rabbitmq.figures import figures_of, pace_between, sums_of
 from model.errors import ExitCode
 

@@ -16,7 +16,7 @@ from admin.whole_files import refuse_unwritable, whole_file
 from admin.wiring.queues import QueueConnections, with_queues
 from mailqueue.background import paused
 from mailqueue.maintenance.sweep import Swept
-from mailqueue.metrics import PrometheusCounts, gauges_text
+from mailqueue.prometheus import PrometheusCounts, gauges_text
 from mailqueue.queue import DELAYED, delays
 from mailqueue.rabbitmq.figures import TrafficSums, pace_between
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue

@@ -3,7 +3,8 @@
 from datetime import UTC, datetime, timedelta
 
 from mailqueue.health import QueueFigures
-from mailqueue.metrics import PrometheusCounts, QueueCount, QueueRates, gauges_text
+from mailqueue.metrics import QueueCount, QueueRates
+from mailqueue.prometheus import PrometheusCounts, gauges_text
 from model.ids import QueueName
 from model.queue.messages import Depth
 
