@@ -10,7 +10,7 @@ from model.ids import BlobId, QueueName
 from model.operations import Applied, Conditional, Read, Scan, Seen, Write
 from model.projections.findings import Suspect
 from model.queue.mails import PRIORITY_NORMAL
-from model.queue.messages import BlobKind, Depth, Message, StoredBlob
+from model.queue.messages import BlobKind, Depth, Message
 from model.schema.table import Row
 
 
@@ -327,8 +327,4 @@ class Blobs(Protocol):
 
     async def exists(self, blob_id: BlobId) -> bool:
         """Whether there are bytes under the id."""
-        ...
-
-    def scan(self) -> AsyncIterator[StoredBlob]:
-        """Every blob, in the store's own order."""
         ...

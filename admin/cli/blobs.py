@@ -7,14 +7,14 @@ import click
 
 from admin.cli.command import Shared, Values
 from admin.cli.kinds import Duration, duration_text
-from admin.cli.options import FILE, flag, option
+from admin.cli.options import FILE, flag, option, typed
 from admin.cli.queue_options import (
     AGE_MAX,
     BLOB_OPTIONS,
     BROKER_OPTIONS,
     CHECKED_BLOBS,
-    MESSAGE_BLOBS,
     QUEUE_NAME,
+    blobs_of,
     broker_of,
 )
 from admin.extras import imported
@@ -85,7 +85,12 @@ def _build(own: Values, others: Values, context: click.Context) -> Any:
     broker = broker_of(own, context, lambda _name: None) if own["broker"] and not own["no_broker"] else None
     names = (str(one.name) for one in _OWN)
     wanted = imported("admin.services.blobs:BlobsWanted")
-    return wanted(store=MESSAGE_BLOBS.build(own, others, context), broker=broker, **{name: own[name] for name in names})
+    return wanted(
+        store=blobs_of(own, context, lambda _name: None),
+        broker=broker,
+        typed=typed(context, (*BLOB_OPTIONS, *BROKER_OPTIONS)),
+        **{name: own[name] for name in names},
+    )
 
 
 BLOBS_WANTED: Final = Shared("blobs", {"Blobs": (*BLOB_OPTIONS, *_OWN), "Broker": BROKER_OPTIONS}, _build)

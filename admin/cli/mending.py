@@ -102,7 +102,10 @@ CHECK: Final = Command(
     ),
     shared=(BLOBS_WANTED, CONNECTION),
     output=_RESULTS,
-    alone={"what=queues": ("torn", "without", "no_writers")},
+    alone={
+        "what=queues": ("torn", "without", "no_writers"),
+        "what=blobs": ("torn", "without", "no_writers", "no_recheck", "findings"),
+    },
     examples="""
         mailmend check                                     every denormalised table of the keyspace, and its queues
         mailmend check messages --engine local             without Spark

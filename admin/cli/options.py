@@ -7,7 +7,7 @@ a running `mailmend local up` is used, so that a first try needs no option at al
 import os
 import shlex
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -46,6 +46,9 @@ def option(name: str, text: str, field: str | None = None, **settings: Any) -> c
     return click.Option([name, *([field] if field else [])], help=text, **shown, **settings)
 
 
+_TYPED: Final = "mailmend.typed"
+
+
 class SharedOption(click.Option):
     """An option that a table of the settings file may hold once for all commands below it; "" is the top level."""
 
@@ -55,12 +58,20 @@ class SharedOption(click.Option):
 
     def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, ParameterSource]:
         value, source = super().consume_value(ctx, opts)
+        if source is ParameterSource.COMMANDLINE:
+            ctx.meta.setdefault(_TYPED, {})[self] = value
         settings = settings_table(ctx, self.table)
         if source is ParameterSource.DEFAULT and self.name in settings:
             value, source = settings[self.name], ParameterSource.DEFAULT_MAP
         if source is ParameterSource.DEFAULT_MAP and self.multiple and isinstance(value, str):
             value = [value]
         return value, source
+
+
+def typed(context: click.Context, options: Sequence[click.Option]) -> str:
+    """Those of the shared options that a person typed, as typed; no secret is taken from a command line."""
+    words: Mapping[click.Option, Any] = context.meta.get(_TYPED, {})
+    return " ".join(f"{one.opts[0]} {shlex.quote(str(words[one]))}" for one in options if one in words)
 
 
 def settings_table(context: click.Context, name: str) -> Mapping[str, Any]:

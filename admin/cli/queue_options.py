@@ -19,6 +19,7 @@ from admin.cli.command import Shared, Values
 from admin.cli.completion import completed_queues
 from admin.cli.kinds import Duration, ParsedValue
 from admin.cli.options import CONNECTION, flag, option, settings_table, shared_file, shared_option
+from admin.extras import imported
 from admin.services.queue.request import MailSelection
 from admin.settings import (
     GUEST,
@@ -204,12 +205,16 @@ def _checked_blobs(own: Values, others: Values, context: click.Context) -> Blobs
     """None where the settings beside the command line do not suffice: then it is said that blobs were not looked at."""
     if own["blobs"] is None or others["what"] == "messages":
         return None
+    is_typed = context.get_parameter_source("blobs") is ParameterSource.COMMANDLINE
     try:
-        return blobs_of(own, context, lambda _name: None)
-    except BadSettings:
-        if context.get_parameter_source("blobs") is ParameterSource.COMMANDLINE:
+        found = blobs_of(own, context, lambda _name: None)
+        if is_typed or others["what"] == "all":
+            imported("admin.wiring.queues:refuse_missing_folder")(found.address)
+    except (BadSettings, WrongUse):
+        if is_typed:
             raise
         return None
+    return found
 
 
 CHECKED_BLOBS: Final = Shared("blobs", {"Blobs": BLOB_OPTIONS}, _checked_blobs)

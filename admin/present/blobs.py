@@ -79,9 +79,9 @@ def _size(size_bytes: int | None) -> str:
 
 
 def _next(result: BlobsResult) -> Iterator[str]:
-    verdicts, keyspace = result.found.verdicts, f" --keyspace {result.keyspace}"
+    verdicts = result.found.verdicts
     if result.run is None and verdicts[BlobVerdict.COLLECT]:
-        yield f"Next: mailmend repair blobs{keyspace}"
+        yield f"Next: mailmend repair blobs --keyspace {result.keyspace} {result.options}".rstrip()
     if verdicts[BlobVerdict.MISSING]:
         yield "Next: mailmend runbook show blob-is-missing"
     if verdicts[BlobVerdict.TOO_YOUNG]:

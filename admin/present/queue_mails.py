@@ -21,7 +21,7 @@ from admin.services.queue.health import HealthRequest, Measured, MetricsRequest,
 from admin.services.queue.listing import BrowsedMail, BrowseResult, QueueOverview, SizeRequest
 from admin.services.queue.remove import RemoveResult
 from admin.services.queue.request import QueueAnswer, QueueRequest
-from admin.services.queue.restore import RestoredMails, RestoreRequest
+from admin.services.queue.restore import RestoredMails
 from admin.wiring.queues import MailContent
 from mailqueue.prometheus import gauges_text
 from model.queue.size import CountedBy, Size, SizeKind
@@ -95,16 +95,12 @@ def remove_document(result: RemoveResult) -> Document:
     return queue_document(result, json, body, [f"not removed: {one.enqueue_id}: {one.why}" for one in failed])
 
 
-def restore_document(result: RestoredMails | QueueAnswer[RestoreRequest, int]) -> Document:
+def restore_document(result: RestoredMails) -> Document:
     request = result.request
-    head = {"keyspace": request.keyspace, "file": str(request.file)}
-    if isinstance(result, QueueAnswer):
-        json = {**head, "dry_run": request.dry_run, "restored_blobs": 0 if request.dry_run else result.found, "exit": 0}
-        would = f"{NOTHING_WRITTEN} {result.found:,} blobs would go back."
-        return Document(json, (would if request.dry_run else f"Put {result.found:,} blobs back.",))
     plan = result.plan
     json = {
-        **head,
+        "keyspace": request.keyspace,
+        "file": str(request.file),
         "queues": sorted(plan.missing),
         "dry_run": request.dry_run,
         "restored": result.restored,

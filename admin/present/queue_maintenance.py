@@ -169,12 +169,7 @@ def reconcile_document(result: ReconcileResult) -> Document:
 
 def _json(result: ReconcileResult) -> dict[str, Any]:
     found, mended = result.found, result.mended
-    tables, blobs, drained = found.tables, found.blobs, found.drained
-    orphans = (
-        [{"id": one.blob_id, "bytes": one.size_bytes, "stored_at": one.stored_at} for one in blobs.orphans]
-        if blobs
-        else []
-    )
+    tables, missing, drained = found.tables, found.missing, found.drained
     return {
         "broker": found.depth,
         "table": {
@@ -187,7 +182,7 @@ def _json(result: ReconcileResult) -> dict[str, Any]:
                 for row in tables.broken
             ],
         },
-        "blobs": blobs and {"missing": blobs.missing, "orphans": orphans, "orphans_kept_because": blobs.unsure},
+        "blobs": None if missing is None else {"missing": missing},
         "lacking": found.lacking,
         "surplus": found.surplus,
         "drained": drained
@@ -225,11 +220,9 @@ def _sides(found: Reconciled) -> list[tuple[str, str, str]]:
 
 
 def _named_lines(found: Reconciled) -> list[str]:
-    blobs = found.blobs
     kinds: dict[QueueFinding, list[str]] = {
         QueueFinding.BROKEN_ROW: [f"{row.enqueue_id} ({row.why})" for row in found.tables.broken],
-        QueueFinding.BLOB_MISSING: plain(blobs.missing) if blobs else [],
-        QueueFinding.ORPHAN_BLOB: [one.blob_id for one in blobs.orphans] if blobs else [],
+        QueueFinding.BLOB_MISSING: plain(found.missing or frozenset()),
         QueueFinding.LACKS_MESSAGE: plain(found.without_message),
         QueueFinding.ONLY_IN_BROKER: plain(found.only_in_broker),
     }
@@ -245,8 +238,6 @@ def _notes(found: Reconciled) -> list[str]:
         )
     if found.tables.delayed_beyond:
         lines.append(f"{found.tables.delayed_beyond:,} delayed mails beyond --ids-max are counted, and not named.")
-    if found.blobs and found.blobs.orphans and found.blobs.unsure:
-        lines.append(f"Orphan blobs are left where they are: {found.blobs.unsure}.")
     return lines
 
 
@@ -256,8 +247,6 @@ def _mended_lines(result: ReconcileResult) -> list[str]:
         lines.append(f"published {mended.republished:,} mails again.")
     if request.mark:
         lines.append(f"marked {len(mended.marked):,} mails.")
-    if request.remove_orphan_blobs:
-        lines.append(f"removed {mended.removed_blobs:,} orphan blobs.")
     lines = [f"Would have {line}" if request.dry_run else line.capitalize() for line in lines]
     if result.without_content:
         lines.append(f"Of {result.without_content:,} of them the envelope is kept, and no bytes.")
@@ -272,7 +261,6 @@ def _next_lines(result: ReconcileResult) -> list[str]:
         QueueFinding.LACKS_MESSAGE: f"To deliver what lacks its message: {command} --drain --republish",
         QueueFinding.BLOB_MISSING: f"To take out what has lost its bytes: {command} --mark ID",
         QueueFinding.BROKEN_ROW: f"To take out what cannot be read: {command} --mark ID",
-        QueueFinding.ORPHAN_BLOB: f"To remove orphans: {command} --remove-orphan-blobs --dry-run",
         QueueFinding.ONLY_IN_BROKER: f"To drop what has no row: {command} --drain --mark ID",
         QueueFinding.DEAD_LETTER: "Dead letters: mailmend runbook show queue-does-not-drain",
     }

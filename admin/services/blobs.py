@@ -13,10 +13,11 @@ from uuid import UUID
 from admin.event_loop import run_async
 from admin.services import checking
 from admin.services.caller import Caller
-from admin.services.mending import MARGIN, CheckRequest, MendingResult, ScanRequest
+from admin.services.mending import MARGIN, CheckRequest, MendingResult, ScanRequest, given
 from admin.services.queue.removed_mails import read_removed_mails
 from admin.settings import BlobsSettings
 from admin.whole_files import refuse_unwritable, whole_file
+from admin.wiring import queues
 from admin.wiring.cluster import (
     OpenCluster,
     blob_scanner,
@@ -25,7 +26,6 @@ from admin.wiring.cluster import (
     owner_name,
     state_folder,
 )
-from admin.wiring.queues import blobs_behind, broker_behind, tables_of
 from cql.introspect import live_schema
 from mailqueue.blobs.cassandra import CassandraStore
 from mailqueue.blobs.stores import NamedBlobs
@@ -62,6 +62,9 @@ from repair.ledger.runs import Ledger, Run, RunState
 from repair.mending.runner import close_killed
 
 COMMAND: Final = "repair blobs"
+OF_MESSAGES: Final = frozenset({"torn", "without", "no_writers"})
+"""What a scan of blobs has no use for."""
+
 OF_JAMES: Final = (QueueName("spool"), QueueName("outgoing"))
 """Queues that a James has, whether or not its keyspace says so."""
 
@@ -76,6 +79,7 @@ class BlobsWanted:
         queues: beside those that the keyspace names, and James's own.
         oldest_message: how old messages at the broker may be; None: the queues must be empty.
         missing: a file for every blob that is missing.
+        typed: store and broker as they were typed, without secrets.
     """
 
     store: BlobsSettings
@@ -89,6 +93,7 @@ class BlobsWanted:
     generation: timedelta = BlobNaming().generation
     family: int = BlobNaming().family
     missing: Path | None = None
+    typed: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +115,7 @@ class BlobsResult:
         place: where the blobs are.
         broker_asked: whether messages at the broker were looked at.
         removed_list: the file of what went; None where nothing did.
+        options: what a person gave besides the connection, as a command line.
     """
 
     keyspace: str
@@ -120,6 +126,7 @@ class BlobsResult:
     broker_asked: bool = True
     removed_list: Path | None = None
     seconds: float = 0.0
+    options: str = ""
 
     @property
     def left(self) -> Counter[BlobVerdict]:
@@ -145,7 +152,7 @@ def check(request: CheckRequest, caller: Caller) -> MendingResult | BlobsResult:
     if request.what != "blobs":
         return checking.check(request, caller)
     assert isinstance(request.blobs, BlobsWanted), "the command line names them"
-    looks = {one.name: getattr(request, one.name) for one in fields(ScanRequest)}
+    looks = {one.name: getattr(request, one.name) for one in fields(ScanRequest) if one.name not in OF_MESSAGES}
     return repair_blobs(BlobsRequest(blobs=request.blobs, dry_run=True, **looks), caller)
 
 
@@ -170,7 +177,7 @@ def repair_blobs(request: BlobsRequest, caller: Caller) -> BlobsResult:
 
 async def _with_broker(opened: OpenCluster, request: BlobsRequest, caller: Caller) -> BlobsResult:
     settings = request.blobs.broker
-    broker = broker_behind(settings, opened.clock) if settings else None
+    broker = queues.broker_behind(settings, opened.clock) if settings else None
     try:
         return await _looked(opened, request, caller, broker)
     finally:
@@ -203,7 +210,9 @@ async def _looked(opened: OpenCluster, request: BlobsRequest, caller: Caller, br
         else:
             result = await _recorded(opened, request, collection, as_of)
     seconds = (opened.clock.micros() - began) / MICROS
-    return replace(result, broker_asked=broker is not None or request.blobs.no_broker, seconds=seconds)
+    options = " ".join(filter(None, (request.blobs.typed, given(request.blobs), given(request))))
+    asked = broker is not None or request.blobs.no_broker
+    return replace(result, broker_asked=asked, seconds=seconds, options=options)
 
 
 def _timing(request: BlobsRequest) -> Timing:
@@ -211,7 +220,8 @@ def _timing(request: BlobsRequest) -> Timing:
 
 
 def _collectable(settings: BlobsSettings, opened: OpenCluster) -> CollectableStore:
-    blobs = cast("NamedBlobs", blobs_behind(settings, tables_of(opened.mail), opened.clock))
+    tables = queues.tables_of(opened.mail)
+    blobs = cast("NamedBlobs", queues.blobs_behind(settings, tables, opened.clock, makes=False))
     return TablesStore(blobs.store) if isinstance(blobs.store, CassandraStore) else ListedStore(blobs.store)
 
 
@@ -229,9 +239,9 @@ class _Sources:
         schema = live_schema(opened.cluster, opened.mail.name)
         found: list[ReferenceSource] = []
         if self.broker:
-            queues = await self._queues()
+            names = await self._queues()
             age_known = wanted.oldest_message is not None
-            found.append(await broker_references(self.broker, opened.clock, queues, age_known=age_known))
+            found.append(await broker_references(self.broker, opened.clock, names, age_known=age_known))
         found.append(KnownReferences("kept mails of this machine", list(_kept_mails(state_folder("queue")))))
         found += [IdsFile(path) for path in wanted.references_file]
         if ledger := opened.existing_ledger():
@@ -244,7 +254,7 @@ class _Sources:
         schema = live_schema(opened.cluster, opened.mail.name)
         if schema.table("browsestart") is not None:
             own = queue_tables_of(schema, opened.mail.name)
-            named |= {*await QueueView(tables_of(opened.mail), opened.clock, own).starts.queues()}
+            named |= {*await QueueView(queues.tables_of(opened.mail), opened.clock, own).starts.queues()}
         return sorted(named)
 
 

@@ -325,10 +325,12 @@ def _recorded_options(request: RepairRequest) -> Mapping[str, Any]:
     return {name: _plain(value) for name, value in given.items() if value not in (None, False, ())}
 
 
-_NOT_REPEATED = frozenset({"connection", "what", "dry_run", "no_recheck", "blobs"})
+_NOT_REPEATED = frozenset(
+    {"connection", "what", "dry_run", "no_recheck", "blobs", "store", "broker", "typed", "missing"}
+)
 
 
-def given(request: CheckRequest | RepairRequest | LagsRequest) -> str:
+def given(request: Any) -> str:
     """The options that are not as they are by themselves, to be typed again with a repair."""
     left = _NOT_REPEATED | ({"no_writers"} if isinstance(request, CheckRequest) else set())
     typed = (

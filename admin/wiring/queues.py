@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
 from admin.event_loop import run_async
 from admin.extras import import_or_name_extra
-from admin.settings import BlobsSettings, ConnectionSettings, QueueSettings, Store
+from admin.settings import BlobsAddress, BlobsSettings, ConnectionSettings, QueueSettings, Store
 from admin.wiring.cluster import OpenCluster, open_cluster
 from cql.driver.asynchronous import AsyncKeyspace
 from cql.introspect import live_schema
@@ -116,8 +116,13 @@ def with_queues(
     settings: QueueSettings,
     carry_out: Callable[[QueueConnections], Awaitable[T]],
     cluster: OpenCluster | None = None,
+    *,
+    makes: bool = True,
 ) -> T:
-    """Connect to what is not open yet, run `carry_out`, and close at the end what was opened here."""
+    """Connect to what is not open yet, run `carry_out`, and close at the end what was opened here.
+
+    `makes` is as for `blobs_behind`.
+    """
     with nullcontext(cluster) if cluster else open_cluster(settings.connection) as opened:
         schema = live_schema(opened.cluster, opened.mail.name)
         own = queue_tables_of(schema, opened.mail.name)
@@ -125,7 +130,9 @@ def with_queues(
 
         async def connected() -> T:
             broker = broker_behind(settings.broker, clock) if settings.broker else cast("Broker", _NO_BROKER)
-            blobs = blobs_behind(settings.blobs, tables, clock) if settings.blobs else cast("Blobs", _NO_BLOBS)
+            blobs = cast("Blobs", _NO_BLOBS)
+            if settings.blobs:
+                blobs = blobs_behind(settings.blobs, tables, clock, makes=makes)
             try:
                 return await carry_out(QueueConnections(settings, opened, schema, own, tables, broker, blobs, clock))
             finally:
@@ -152,12 +159,18 @@ def broker_behind(settings: BrokerSettings, clock: Clock) -> Broker:
 
 
 def blobs_behind(settings: BlobsSettings, tables: AsyncTables | None, clock: Clock, *, makes: bool = True) -> Blobs:
-    """The store; without `makes` a folder that is not there is not made. Only blobs in tables need the tables."""
+    """The store; only blobs in tables need the tables.
+
+    Raises:
+        WrongUse: it is a folder that is not there, and not to be made.
+    """
     address, bucket = settings
     storage = import_or_name_extra("mailqueue.blobs.object_storage")
     found: Blobs
     match address.store:
         case Store.FILES:
+            if not makes:
+                refuse_missing_folder(address)
             found = storage.open_files(address.folder.expanduser(), clock, address.naming, makes=makes)
         case Store.S3:
             found = storage.open_s3(bucket, clock, address.naming)
@@ -165,6 +178,15 @@ def blobs_behind(settings: BlobsSettings, tables: AsyncTables | None, clock: Clo
             cassandra = import_or_name_extra("mailqueue.blobs.cassandra")
             found = cassandra.open_cassandra(tables, clock, address.naming)
     return found
+
+
+def refuse_missing_folder(address: BlobsAddress) -> None:
+    """Refuse a store that is a folder which is not there; who stores nothing makes none."""
+    if address.store is Store.FILES and not address.folder.expanduser().is_dir():
+        raise WrongUse(
+            f"there is no folder {address.folder}, where blobs are to be read",
+            mend="See --blobs, MAILMEND_BLOBS or the settings file: is it the right one, and its disk mounted?",
+        )
 
 
 class Lacking:

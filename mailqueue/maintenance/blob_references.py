@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol
 
 from model.catalog.ledger import REPAIR_FINDING
 from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
@@ -25,7 +25,7 @@ from repair.ledger.before_images import image_from
 _CONTENT_COLUMNS: Final = frozenset({"headercontent", "bodycontent"})
 """Columns with ids of blobs whose names do not say so: those of messageV3."""
 
-STORES: Final = frozenset({"blobs", "blobparts"})
+_STORES: Final = frozenset({"blobs", "blobparts"})
 """Tables that are a store of blobs, and refer to none."""
 
 _NEED: Final = frozenset({"messagev3", "attachmentv2", "duemails", "mailrepositorycontentv2", ENQUEUED_MAILS.name})
@@ -144,20 +144,10 @@ def table_references(
         if columns:
             needed = table.name in _NEED or table.name in named
             found.append(TableReferences(table, columns, tables, level, needed))
-    return delayed_twice(found)
+    return _delayed_twice(found)
 
 
-class OfTable(Protocol):
-    """What is read of one table."""
-
-    @property
-    def table(self) -> Table: ...
-
-
-R = TypeVar("R", bound=OfTable)
-
-
-def delayed_twice(found: Sequence[R]) -> list[R]:
+def _delayed_twice(found: Sequence[TableReferences]) -> list[TableReferences]:
     """In the order of reading: delayed mails before and after those that wait, so that none is missed as it moves."""
     due = [one for one in found if one.table.name == DUE_MAILS.name]
     waiting = [one for one in found if one.table.name == ENQUEUED_MAILS.name]
@@ -165,16 +155,16 @@ def delayed_twice(found: Sequence[R]) -> list[R]:
     return [*others, *due, *waiting, *due]
 
 
-def may_name_blobs(column: str) -> bool:
+def _may_name_blobs(column: str) -> bool:
     """Whether the name of a column says that it may hold ids of blobs."""
     return "blob" in column or column in _CONTENT_COLUMNS
 
 
 def _blob_columns(table: Table) -> Iterator[str]:
-    if table.name in STORES:
+    if table.name in _STORES:
         return
     for column in table.columns:
-        if may_name_blobs(column.name):
+        if _may_name_blobs(column.name):
             if _holds_ids(column.type):
                 yield column.name
             elif _TEXTS & set(re.findall(r"\w+", column.type)):
@@ -214,7 +204,7 @@ class BeforeImages:
             image = image_from(row["before"])
             for seen in (*image.truths, *((image.projected,) if image.projected else ())):
                 for column, cell in seen.row.items():
-                    if isinstance(cell, str) and may_name_blobs(column):
+                    if isinstance(cell, str) and _may_name_blobs(column):
                         yield Reference(cell, f"run {row['run']}")
 
 

@@ -13,23 +13,22 @@ from typing import Final, Self
 
 from mailqueue.rabbitmq.codec import BrokenRow
 from model.errors import UnsafeRequest
-from model.ids import BlobId, EnqueueId, QueueName
+from model.ids import EnqueueId, QueueName
 from model.queue.mails import Listed, MailBlobs, QueuedMail
-from model.queue.messages import SETTLING, Depth, StoredBlob
+from model.queue.messages import SETTLING, Depth
 
 IDS_MAX: Final = 500_000
-"""How many mails or blobs are held in memory at once, about half a KiB each; more is refused."""
+"""How many mails are held in memory at once, about half a KiB each; more is refused."""
 
 DRAIN_MAX: Final = 50_000
 """How many messages a drain holds unacked at once: AMQP counts what is unacked in 16 bits."""
 
 
 class QueueFinding(Enum):
-    """What a comparison may find; each is one mail, blob or message."""
+    """What a comparison may find; each is one mail or message."""
 
     BROKEN_ROW = "broken_row"
     BLOB_MISSING = "blob_missing"
-    ORPHAN_BLOB = "orphan_blob"
     LACKS_MESSAGE = "lacks_message"
     ONLY_IN_BROKER = "only_in_broker"
     BAD_MESSAGE = "bad_message"
@@ -39,7 +38,6 @@ class QueueFinding(Enum):
 MEANINGS: Final[Mapping[QueueFinding, str]] = {
     QueueFinding.BROKEN_ROW: "a row that no mail can be read from",
     QueueFinding.BLOB_MISSING: "waits, but its bytes are gone",
-    QueueFinding.ORPHAN_BLOB: "a blob that nothing refers to",
     QueueFinding.LACKS_MESSAGE: "waits, but the broker will not deliver it",
     QueueFinding.ONLY_IN_BROKER: "a message whose mail has neither row nor mark",
     QueueFinding.BAD_MESSAGE: "a message that no mail can be read from",
@@ -83,21 +81,6 @@ class TablesSide:
 
 
 @dataclass(frozen=True, slots=True)
-class BlobsSide:
-    """What the store of blobs holds, held against who refers to it.
-
-    Attributes:
-        missing: live mails whose header or body is gone.
-        orphans: blobs of random id, old enough, that nothing in the keyspace refers to.
-        unsure: why they may be needed all the same, and are neither a finding nor removed; None: they are orphans.
-    """
-
-    missing: frozenset[EnqueueId] = frozenset()
-    orphans: tuple[StoredBlob, ...] = ()
-    unsure: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Drained:
     """Every message of the broker, named.
 
@@ -105,10 +88,8 @@ class Drained:
         began_at: in UTC; a mail enqueued later than `SETTLING` before it is not called lost.
         ids: of the mails that the messages tell of.
         bad: messages, and dead letters, that no mail could be read from.
-        unseen: messages, and dead letters, that the broker had counted before and did not give.
         marked: of `ids`, those that are marked: their messages will be dropped.
         delayed: of `ids`, those that are delayed, whether or not `TablesSide` holds them.
-        blobs: that messages and dead letters refer to.
         dead: mails of the dead letters. James leaves their rows as they are, so they look as if they waited.
         mails: those of all that somebody wanted to see.
     """
@@ -119,9 +100,7 @@ class Drained:
     marked: frozenset[EnqueueId] = frozenset()
     delayed: frozenset[EnqueueId] = frozenset()
     dead: frozenset[EnqueueId] = frozenset()
-    blobs: frozenset[BlobId] = frozenset()
     mails: Mapping[EnqueueId, QueuedMail] = field(default_factory=dict)
-    unseen: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +108,7 @@ class Reconciled:
     """The three sides of a queue, compared.
 
     Attributes:
+        missing: live mails whose header or body is gone; None: not looked at.
         lacking: how many live mails surely have no message; None where the broker does not say what is unacked.
         surplus: how many messages surely belong to no row; None likewise.
         without_message: exactly which mails lack theirs; known after a drain only.
@@ -139,7 +119,7 @@ class Reconciled:
     at: datetime
     tables: TablesSide
     depth: Depth | None = None
-    blobs: BlobsSide | None = None
+    missing: frozenset[EnqueueId] | None = None
     drained: Drained | None = None
     lacking: int | None = None
     surplus: int | None = None
@@ -158,7 +138,7 @@ def compared(
     tables: TablesSide,
     *,
     depth: Depth | None = None,
-    blobs: BlobsSide | None = None,
+    missing: frozenset[EnqueueId] | None = None,
     drained: Drained | None = None,
 ) -> Reconciled:
     without, only = _named(tables, drained)
@@ -166,14 +146,13 @@ def compared(
     surplus = len(only) if drained else _surplus(tables, depth)
     counts = {
         QueueFinding.BROKEN_ROW: len(tables.broken),
-        QueueFinding.BLOB_MISSING: len(blobs.missing) if blobs else 0,
-        QueueFinding.ORPHAN_BLOB: len(removable(blobs)) if blobs else 0,
+        QueueFinding.BLOB_MISSING: len(missing or ()),
         QueueFinding.LACKS_MESSAGE: lacking or 0,
         QueueFinding.ONLY_IN_BROKER: surplus if drained and surplus else 0,
         QueueFinding.BAD_MESSAGE: drained.bad if drained else 0,
         QueueFinding.DEAD_LETTER: depth.dead if depth else 0,
     }
-    return Reconciled(queue, at, tables, depth, blobs, drained, lacking, surplus, without, only, counts)
+    return Reconciled(queue, at, tables, depth, missing, drained, lacking, surplus, without, only, counts)
 
 
 def _named(tables: TablesSide, drained: Drained | None) -> tuple[tuple[EnqueueId, ...], tuple[EnqueueId, ...]]:
@@ -266,39 +245,6 @@ def republishable(found: Reconciled, older_than: timedelta) -> frozenset[Enqueue
     return None if found.lacking else frozenset()
 
 
-def removable(blobs: BlobsSide) -> tuple[StoredBlob, ...]:
-    """The orphans that `--remove-orphan-blobs` removes: all or none."""
-    return () if blobs.unsure else blobs.orphans
-
-
-def why_unsure(depths: Mapping[QueueName, Depth], drained: Mapping[QueueName, Drained]) -> str | None:
-    """Why an unreferenced blob may still be needed: a message whose row is lost may refer to it.
-
-    Counts cannot tell: a lost row and a lost message cancel out. A queue refers to no such blob only if it has no
-    messages, or all its messages and dead letters were named.
-
-    Args:
-        depths: of every queue of the keyspace, for the store is one for all.
-        drained: what was named, by queue; where some were counted and not seen, they may be anybody's.
-    """
-    for name, depth in sorted(depths.items()):
-        in_hand = depth.in_hands
-        if in_hand is None:
-            return "the broker does not tell what is in consumers' hands (--broker-management)"
-        if in_hand:
-            return f"{in_hand:,} messages of {name} are in consumers' hands, and may refer to them"
-        if (depth.ready or depth.dead) and name not in drained:
-            return (
-                f"{depth.ready:,} messages and {depth.dead:,} dead letters of {name} may refer to them "
-                "(with --remove-orphan-blobs, --drain names those of every queue)"
-            )
-        if name in drained and drained[name].unseen:
-            return f"{drained[name].unseen:,} messages of {name} were counted and not seen, and may refer to them"
-        if name in drained and drained[name].bad:
-            return f"{drained[name].bad:,} messages of {name} cannot be read, and may refer to them"
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class Mended:
     """What was done about what was found (or would be, after a dry run).
@@ -313,19 +259,16 @@ class Mended:
     republished: int = 0
     marked: frozenset[EnqueueId] = frozenset()
     unkept: frozenset[EnqueueId] = frozenset()
-    removed_blobs: int = 0
     failed: tuple[str, ...] = ()
 
 
 def left_after(found: Reconciled, mended: Mended) -> Mapping[QueueFinding, int]:
     """What of each kind is left, without zeros."""
     broken = {row.enqueue_id for row in found.tables.broken}
-    missing = found.blobs.missing if found.blobs else frozenset()
     lacked = set(found.without_message) if found.drained else found.tables.live.keys()
     settled = {
         QueueFinding.BROKEN_ROW: len(broken & mended.marked),
-        QueueFinding.BLOB_MISSING: len(missing & mended.marked),
-        QueueFinding.ORPHAN_BLOB: mended.removed_blobs,
+        QueueFinding.BLOB_MISSING: len((found.missing or frozenset()) & mended.marked),
         QueueFinding.LACKS_MESSAGE: mended.republished + len(lacked & mended.marked),
         QueueFinding.ONLY_IN_BROKER: len(set(found.only_in_broker) & mended.marked),
     }

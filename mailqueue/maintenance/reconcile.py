@@ -1,19 +1,15 @@
 """Reads a queue's three sides without stopping traffic, for `comparison` to compare. Writes nothing.
 
-The order of looks is what makes them safe. Blobs are listed before their references are read, so that a blob put later
-is not called an orphan; delayed mails are read on both sides of those that wait, so that none slips past between two
-tables; and what is younger than an age is left out of it.
+Delayed mails are read before those that wait, so that none slips past on its way into the queue.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Final
 
 from mailqueue.concurrency import in_order
-from mailqueue.maintenance.blob_references import STORES, delayed_twice, may_name_blobs
 from mailqueue.maintenance.comparison import DRAIN_MAX, IDS_MAX, Drained, LiveMail, TablesSide, refuse_too_many
 from mailqueue.queue import DELAYED
 from mailqueue.rabbitmq.codec import BrokenRow, queued_of, read_row
@@ -23,12 +19,10 @@ from model.errors import BadPayload
 from model.ids import BlobId, EnqueueId, QueueName
 from model.instants import instant_of
 from model.operations import Level, Scan
-from model.ports import AsyncTables, Blobs, Broker, Clock, Delivery
-from model.queue.blob_ids import is_deduplicated
+from model.ports import Blobs, Broker, Clock, Delivery
 from model.queue.mails import QueuedMail
-from model.queue.messages import Depth, StoredBlob
-from model.schema.keyspace import Schema
-from model.schema.table import Row, Table
+from model.queue.messages import Depth
+from model.schema.table import Row
 
 BLOBS_AT_ONCE: Final = 32
 PATIENCE_SECONDS: Final = 5.0
@@ -36,14 +30,6 @@ PATIENCE_SECONDS: Final = 5.0
 
 LAST_LOOK_SECONDS: Final = 0.3
 """How long it waits for one that may have come since."""
-
-
-@dataclass(frozen=True, slots=True)
-class References:
-    """Columns of a table that hold ids of blobs."""
-
-    table: Table
-    columns: tuple[str, ...]
 
 
 async def tables_side(view: QueueView, queue: QueueName, ids_max: int = IDS_MAX) -> TablesSide:
@@ -110,45 +96,6 @@ async def missing_among(blobs: Blobs, mails: Mapping[EnqueueId, LiveMail]) -> fr
         return frozenset([one async for _, one in found if one is not None])
 
 
-async def blobs_stored_before(blobs: Blobs, before: datetime, ids_max: int = IDS_MAX) -> dict[BlobId, StoredBlob]:
-    """Blobs of random id that were stored before then, which may be orphans.
-
-    Blobs whose id is made of their bytes are left out: others may refer to them, and only a collector can tell.
-    """
-    candidates: dict[BlobId, StoredBlob] = {}
-    async for blob in blobs.scan():
-        if blob.stored_at < before and not is_deduplicated(blob.blob_id):
-            refuse_too_many(len(candidates) + 1, "blobs that may be orphans", ids_max)
-            candidates[blob.blob_id] = blob
-    return candidates
-
-
-async def without_references(
-    candidates: Mapping[BlobId, StoredBlob], tables: AsyncTables, schema: Schema
-) -> tuple[StoredBlob, ...]:
-    """The blobs that no row of the keyspace refers to."""
-    left = dict(candidates)
-    for references in references_in(schema):
-        async for row in tables.scan(Scan(references.table, references.columns, Level.QUORUM)):
-            for column in references.columns:
-                left.pop(row[column], None)
-    return tuple(left.values())
-
-
-def references_in(schema: Schema) -> Sequence[References]:
-    """Every text column of any table whose name says that it may refer to blobs.
-
-    One column too many leaves a leak, one too few loses mail.
-    """
-    return delayed_twice([References(table, columns) for table in schema.tables if (columns := _blob_columns(table))])
-
-
-def _blob_columns(table: Table) -> tuple[str, ...]:
-    if table.name in STORES:
-        return ()
-    return tuple(column.name for column in table.columns if column.type == "text" and may_name_blobs(column.name))
-
-
 async def drained(  # noqa: PLR0917 - whom, when, which, how many
     broker: Broker,
     clock: Clock,
@@ -168,9 +115,7 @@ async def drained(  # noqa: PLR0917 - whom, when, which, how many
         frozenset(waiting.ids),
         waiting.bad + dead.bad,
         dead=frozenset(dead.ids),
-        blobs=frozenset(waiting.blobs | dead.blobs),
         mails=dead.mails | waiting.mails,
-        unseen=max(0, depth.ready - waiting.taken) + max(0, depth.dead - dead.taken),
     )
 
 

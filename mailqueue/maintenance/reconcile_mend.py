@@ -1,6 +1,6 @@
 """Repairs what a comparison of a queue's sides found, and only what the request asks for.
 
-Each mail, row or blob goes to `keeping` before it is removed; if that fails, nothing is changed. Killed at any step,
+Each mail or row goes to `keeping` before it is removed; if that fails, nothing is changed. Killed at any step,
 the same request can run again: something may be kept twice, and is never removed unkept.
 """
 
@@ -9,39 +9,31 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
-from mailqueue.concurrency import all_of
-from mailqueue.maintenance.comparison import Mended, Reconciled, removable, republishable
+from mailqueue.maintenance.comparison import Mended, Reconciled, republishable
 from mailqueue.maintenance.redrive import republish
 from mailqueue.rabbitmq.codec import BrokenRow
 from mailqueue.rabbitmq.parts import Parts
 from mailqueue.rabbitmq.remove import remove
 from model.catalog.mail_queue import ENQUEUED_MAILS
-from model.errors import BlobMissing, MailmendError
 from model.ids import EnqueueId, QueueName
 from model.operations import Read
-from model.ports import Blobs
 from model.queue.filters import EVERYTHING, MailFilter
 from model.queue.mails import Listed
-from model.queue.messages import StoredBlob
 from model.schema.table import Key, Row
-
-AT_ONCE: Final = 16
 
 LISTINGS: Final = 2
 """How often mails that are to be marked are looked for: one that becomes due meanwhile may slip past the first time."""
 
 KeepMail = Callable[[Listed], Awaitable[None]]
 KeepRow = Callable[[Row], Awaitable[None]]
-KeepBlob = Callable[[StoredBlob], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """Callbacks for each mail, each unreadable row and each blob before it is removed."""
+    """Callbacks for each mail and each unreadable row before it is removed."""
 
     mail: KeepMail
     row: KeepRow
-    blob: KeepBlob
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +42,15 @@ class MendRequest:
 
     Attributes:
         republish: whether mails that lack their message are published again; only those older than `older_than`.
-        remove_orphans: whether blobs that nothing refers to are removed.
     """
 
     republish: bool = False
     older_than: timedelta = timedelta(hours=1)
     mark: frozenset[EnqueueId] = frozenset()
-    remove_orphans: bool = False
 
     @property
     def nothing(self) -> bool:
-        return not (self.republish or self.mark or self.remove_orphans)
+        return not (self.republish or self.mark)
 
 
 def would_mend(found: Reconciled, request: MendRequest) -> Mended:
@@ -68,7 +58,6 @@ def would_mend(found: Reconciled, request: MendRequest) -> Mended:
     return Mended(
         republished=_republished_count(found, request) if request.republish else 0,
         marked=request.mark,
-        removed_blobs=len(removable(found.blobs)) if request.remove_orphans and found.blobs else 0,
     )
 
 
@@ -78,8 +67,6 @@ async def mended(parts: Parts, found: Reconciled, request: MendRequest, keeping:
         done = replace(done, republished=await _republished(parts, found, request))
     if request.mark:
         done = await _marked(parts, found, request.mark, keeping, done)
-    if request.remove_orphans and found.blobs:
-        done = await _removed(parts.blobs, removable(found.blobs), keeping.blob, done)
     return done
 
 
@@ -152,18 +139,3 @@ async def _marked_unlisted(parts: Parts, found: Reconciled, unlisted: Collection
 
 def _key(queue: QueueName, row: BrokenRow) -> Key:
     return (queue, row.slice_start, row.bucket, row.enqueue_id)
-
-
-async def _removed(blobs: Blobs, orphans: Collection[StoredBlob], keep: KeepBlob, done: Mended) -> Mended:
-    async def remove(orphan: StoredBlob) -> str | None:
-        try:
-            await keep(orphan)
-            await blobs.delete(orphan.blob_id)
-        except BlobMissing:
-            return None  # somebody else has removed it
-        except MailmendError as error:
-            return f"the blob {orphan.blob_id} could not be removed: {error.what}"
-        return None
-
-    failed = tuple(why for why in await all_of(orphans, remove, AT_ONCE) if why)
-    return replace(done, removed_blobs=len(orphans) - len(failed), failed=(*done.failed, *failed))

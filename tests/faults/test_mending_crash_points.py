@@ -10,15 +10,14 @@ from pathlib import Path
 import pytest
 
 from admin.services.queue.removed_mails import read_removed_mails
-from mailqueue.blobs.files import blob_id_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.mail_queue import DUE_MAILS, ENQUEUED_MAILS
-from model.ids import BlobId, EnqueueId
+from model.ids import EnqueueId
 from model.operations import Change, Remove, Scan
 from tests.support.commands import Ended
 from tests.support.mortal_commands import Shells, killed
 from tests.support.queue_commands import KEYSPACE, QueueShell
-from tests.support.queue_reconciled import row_of, stray_blob
+from tests.support.queue_reconciled import row_of
 from tests.support.queues import CONTENT, all_delivered, next_of
 from tests.support.thorough import first_of
 
@@ -50,18 +49,13 @@ def kept(queue: QueueShell) -> dict[str, bytes | None]:
 
 
 def nothing_is_left(queue: QueueShell) -> None:
-    """No row, no message, no dead letter; of the bytes what a kill may have left is named, and removed on request."""
+    """No row, no message, no dead letter; of the bytes what a kill may have left, which nothing refers to any more."""
     queue.pass_time(hours=9)
     assert queue("sweep").code == 0
     assert queue.delivers_nothing()
     assert queue.broker.dead(queue.name) == []
-    assert queue("reconcile", "--remove-orphan-blobs", "--yes").code == 0
-    assert not queue.blobs.ids
-
-
-def blobs_aside(queue: QueueShell) -> set[BlobId | None]:
-    folders = (queue.line.home / "data").rglob("*-orphan-blobs-*")
-    return {blob_id_of(file.name) for folder in folders for file in folder.iterdir() if file.is_file()}
+    found = queue.line("check", "blobs", "--engine", "local", "--json").json
+    assert set(found["findings"]) <= {"TOO_YOUNG"}
 
 
 Meanwhile = Callable[[QueueShell], list[str]]
@@ -191,7 +185,7 @@ def test_what_reconcile_marks_is_kept_and_never_comes(shells: Shells) -> None:
         assert hidden <= {name for name, content in kept(queue).items() if content == CONTENT}
         again = queue(*command, "--json")
 
-        assert set(again.json["left"]) <= {"orphan_blob"}
+        assert again.json["left"] == {}
         assert kept(queue) == dict.fromkeys([*NAMES, "rowless", "broken"], CONTENT)
         assert not {row["enqueueid"] for row in tables.scan(Scan(DUE_MAILS, DUE_MAILS.names))} & set(ids)
         assert queue.names() == ["stays"]
@@ -220,31 +214,3 @@ def test_what_lacks_its_message_is_published_again(shells: Shells) -> None:
         return first
 
     assert shells.each_step(story) >= 2
-
-
-def test_orphan_blobs_are_kept_and_those_of_mails_stay(shells: Shells) -> None:
-    """Mails that wait, delayed ones, dead letters and mails that only a message tells of keep their bytes."""
-
-    def story(queue: QueueShell, after: int) -> Ended | None:
-        queue.put("dead")
-        assert queue("dequeue", "--exec", "false").code == 1
-        *_, rowless = [*filled(queue), *queue.put("rowless")]
-        tables = queue.cluster.keyspace(KEYSPACE)
-        tables.write(Remove(ENQUEUED_MAILS, ENQUEUED_MAILS.key_of(row_of(queue, rowless))))
-        needed = set(queue.blobs.ids)
-        strays = {stray_blob(queue, content) for content in (b"a", b"b", b"c")}
-        queue.pass_time(hours=2)
-        command = ("reconcile", "--drain", "--remove-orphan-blobs", "--yes")
-
-        first = killed(queue, after, *command)
-        assert strays - queue.blobs.ids <= blobs_aside(queue)
-        again = queue(*command, "--json")
-
-        assert set(again.json["left"]) == {"only_in_broker", "dead_letter"}
-        assert set(queue.blobs.ids) == needed
-        assert strays <= blobs_aside(queue)
-        assert queue("redrive").code == 0
-        assert sorted(came(queue)) == sorted([*NAMES, "dead", "rowless"])
-        return first
-
-    assert shells.each_step(story) >= 6

@@ -10,8 +10,7 @@ import pytest
 
 from admin.services.queue.removed_mails import RemovedMailsFile, RestoredLog
 from admin.wiring import queues
-from mailqueue.blobs.files import FileStore
-from model.ids import BlobId, EnqueueId
+from model.ids import EnqueueId
 from tests.support.commands import Ended
 from tests.support.in_turn import InTurn
 from tests.support.queue_commands import QueueShell, queue_shell
@@ -25,10 +24,9 @@ def mortal(shell: QueueShell, life: Fortune) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(queues, "tables_of", lambda keyspace: WiredTables(InTurn(keyspace), life))
         patch.setattr(queues, "broker_behind", lambda *_: WiredBroker(shell.broker, life))
-        patch.setattr(queues, "blobs_behind", lambda *_: WiredBlobs(shell.blobs, life))
+        patch.setattr(queues, "blobs_behind", lambda *_, **__: WiredBlobs(shell.blobs, life))
         patch.setattr(RemovedMailsFile, "_append", _tearing(life, RemovedMailsFile._append))
         patch.setattr(RestoredLog, "note", _noting(life, RestoredLog.note))
-        patch.setattr(FileStore, "keep", _filing(life, FileStore.keep))
         yield
 
 
@@ -86,13 +84,5 @@ def _noting(life: Fortune, note: Callable[[RestoredLog, EnqueueId, EnqueueId], N
     def carry_out(restored: RestoredLog, was: EnqueueId, now: EnqueueId) -> None:
         life.meets(Side.BLOBS, "note")
         note(restored, was, now)
-
-    return carry_out
-
-
-def _filing(life: Fortune, keep: Callable[..., object]) -> Callable[..., object]:
-    async def carry_out(store: FileStore, blob_id: BlobId, content: bytes) -> None:
-        life.meets(Side.BLOBS, "keep blob")
-        await keep(store, blob_id, content)  # type: ignore[misc]
 
     return carry_out

@@ -148,7 +148,7 @@ def queue_shell(monkeypatch: pytest.MonkeyPatch, home: Path, schema: Schema = OU
     monkeypatch.setattr(queues, "tables_of", InTurn)
     counting = Counting(broker)
     monkeypatch.setattr(queues, "broker_behind", lambda _settings, _clock: counting)
-    monkeypatch.setattr(queues, "blobs_behind", lambda _settings, _tables, _clock: blobs)
+    monkeypatch.setattr(queues, "blobs_behind", lambda *_, **__: blobs)
     where = {"MAILMEND_HOST": "127.0.0.1", "MAILMEND_KEYSPACE": KEYSPACE}
     sides = {"MAILMEND_BROKER": "amqp://127.0.0.1", "MAILMEND_BLOBS": f"file://{home}/blobs"}
     line = command_line(home, None, **where, **sides)

@@ -360,7 +360,7 @@ def typed(order: Order) -> None:
             lambda tables, *given: LocalQueueScanner(SurroundedTables(tables, life.surround), *given),
         ),
         (queues, "broker_behind", lambda *given: WiredBroker(broker_behind(*given), life)),
-        (queues, "blobs_behind", lambda *given: WiredBlobs(blobs_behind(*given), life)),
+        (queues, "blobs_behind", lambda *given, **how: WiredBlobs(blobs_behind(*given, **how), life)),
     ]
     for module, name, mortal in patched:
         setattr(module, name, mortal)

@@ -8,13 +8,14 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from uuid import uuid4
 
 import pytest
 
 from admin.wiring import cluster as wiring_cluster
 from cql.driver.session import Keyspace, connect
+from mailqueue.blobs.stores import NamedBlobs
 from mailqueue.queue import Dequeued
 from mailqueue.rabbitmq.codec import queued_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
@@ -106,7 +107,8 @@ class Ground:
     def blobs(self) -> set[BlobId]:
 
         async def story(process: RabbitMailQueue) -> set[BlobId]:
-            return {blob.blob_id async for blob in parts_of(process).blobs.scan()}
+            blobs = cast("NamedBlobs", parts_of(process).blobs)
+            return {blob.blob_id async for blob in blobs.scan()}
 
         return self.told("of-no-matter", story)
 
@@ -135,6 +137,12 @@ class QueueLine:
 
     def __call__(self, *arguments: str) -> Ended:
         return self.line("queue", *arguments)
+
+    def unreferenced(self) -> dict[str, int]:
+        """What a check of all blobs finds; what is TOO_YOUNG has nothing that refers to it."""
+        how = ("--engine", "local", "--delay", "0s", "--oldest-message", "1m", "--json")
+        found: dict[str, int] = self.line("check", "blobs", *how).json["findings"]
+        return found
 
     def reconciled(self, queue: str, *options: str, code: int) -> dict[str, Any]:
         """What a comparison tells, with the exit code that is expected; the broker's counts may lag for a while."""
@@ -198,7 +206,7 @@ async def swept(queue: RabbitMailQueue) -> None:
 
 
 async def dead_letters(queue: RabbitMailQueue) -> list[str]:
-    """The ids of the dead letters; taken away, or they would be asked for by whoever looks for orphans."""
+    """The ids of the dead letters; taken away, for their blobs are needed as long as they are there."""
     ids = list[str]()
     count = (await parts_of(queue).broker.depth(queue.name)).dead
     async with parts_of(queue).broker.dead_letters(queue.name, count or 1) as letters:

@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 from cql.statements import Operation
-from mailqueue.blobs.stores import NamedBlobs
 from mailqueue.rabbitmq.codec import message_of
 from mailqueue.rabbitmq.codec import row_of as codec_row
 from model.catalog.mail_queue import DUE_MAILS, ENQUEUED_MAILS
@@ -37,8 +36,8 @@ def row_of(queue: QueueShell, enqueue_id: EnqueueId) -> dict[str, Any]:
     return row
 
 
-def stray_blob(queue: QueueShell, content: bytes = b"stray", blobs: NamedBlobs | None = None) -> BlobId:
-    return asyncio.run((blobs or queue.blobs).put(content, BlobKind.BODY))
+def stray_blob(queue: QueueShell) -> BlobId:
+    return asyncio.run(queue.blobs.put(b"stray", BlobKind.BODY))
 
 
 class Moving:

@@ -22,7 +22,7 @@ from model.ids import BlobId, QueueName
 from model.operations import Applied, Conditional, Read, Scan, Seen, Write
 from model.ports import AsyncTables, Blobs, Broker, Delivery, unheard
 from model.queue.mails import PRIORITY_NORMAL
-from model.queue.messages import BlobKind, Depth, Message, StoredBlob
+from model.queue.messages import BlobKind, Depth, Message
 from model.schema.table import Row
 
 T = TypeVar("T")
@@ -202,9 +202,6 @@ class WiredBlobs:
 
     async def exists(self, blob_id: BlobId) -> bool:
         return await self.wire.step(Side.READS, "look for blob", lambda: self.blobs.exists(blob_id), _no_blobs)
-
-    def scan(self) -> AsyncIterator[StoredBlob]:
-        return self.blobs.scan()
 
 
 class _LostConnection(BrokerUnreachable):

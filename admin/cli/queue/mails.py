@@ -183,8 +183,7 @@ RESTORE: Final = Command(
     its old one; one whose time is still to come is delayed again. What is back is written down beside the file, so a
     restore that was interrupted goes on where it stopped. One that is still listed under its old id, because its
     removal was interrupted, stays as it is. --id restores only the mails that it names, by the ids they had; one that
-    the file does not hold is refused before anything is put back. A folder is one of orphan blobs that
-    `queue reconcile` removed: each goes back under its old id.""",
+    the file does not hold is refused before anything is put back.""",
     service="admin.services.queue.restore:restore",
     present="admin.present.queue_mails:restore_document",
     options=(

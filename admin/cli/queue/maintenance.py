@@ -6,8 +6,19 @@ import click
 
 from admin.cli.command import Command
 from admin.cli.kinds import Duration
-from admin.cli.options import FILE, flag, option
-from admin.cli.queue_options import AGE_MAX, ALL, DRY_RUN, FILTERS, QUEUE_ARGUMENT, YES, queue_settings, unless
+from admin.cli.options import FILE, flag, option, typed
+from admin.cli.queue_options import (
+    AGE_MAX,
+    ALL,
+    BLOB_OPTIONS,
+    BROKER_OPTIONS,
+    DRY_RUN,
+    FILTERS,
+    QUEUE_ARGUMENT,
+    YES,
+    queue_settings,
+    unless,
+)
 from mailqueue.maintenance.comparison import IDS_MAX
 from model.errors import WrongUse
 
@@ -89,12 +100,30 @@ TEND: Final = Command(
     "longer and longer between its tries, and says so on stderr).",
 )
 
+
+def _refuse_removing_blobs(others: dict[str, Any], context: click.Context) -> None:
+    if others.pop("remove_orphan_blobs"):
+        given = context.params
+        stores = typed(context, (*BLOB_OPTIONS, *BROKER_OPTIONS))
+        words = [
+            "repair blobs --keyspace",
+            given["keyspace"],
+            stores,
+            "--queues",
+            given["queue_named"] or given["queue"],
+        ]
+        raise WrongUse(
+            "--remove-orphan-blobs is gone: blobs that nothing refers to are collected by a command of their own",
+            mend=f"Look first: mailmend {' '.join(filter(None, words))} --dry-run",
+        )
+
+
 RECONCILE: Final = Command(
     name="reconcile",
     summary="Compare broker, tables and blobs; mend.",
     about="""Without stopping traffic; mends only what is asked for. The table's live mails against the broker's counts
-    and against their blobs; rows that cannot be read; blobs that nothing refers to (of random ids only: others may be
-    shared). Nothing is written without a mending option.
+    and against their blobs; rows that cannot be read. Nothing is written without a mending option. Blobs that nothing
+    refers to: `mailmend check blobs`.
 
     Without --drain the broker's side is counts, for it cannot be searched. --republish then publishes every live mail
     older than --older-than, if some surely lack their message, and none if not; with --drain exactly those that lack
@@ -113,26 +142,21 @@ RECONCILE: Final = Command(
         option(
             "--mark", "Take this mail out of the queue; may be repeated.", type=click.UUID, multiple=True, metavar="ID"
         ),
-        flag(
-            "--remove-orphan-blobs",
-            "Remove blobs that nothing refers to; asks. Where messages wait, it needs --drain: of every queue.",
-        ),
-        option("--min-age", "A younger blob is no orphan yet.", type=Duration(AGE_MAX), default="1h"),
+        click.Option(["--remove-orphan-blobs"], is_flag=True, hidden=True),
         flag("--no-blobs", "Leave the blobs out: two requests for each live mail."),
         _ids_max(
-            "How many live mails, or blobs, are held in memory, about half a KiB each; more is refused. Delayed mails "
-            "beyond that are counted, and not named."
+            "How many live mails are held in memory, about half a KiB each; more is refused. Delayed mails beyond that "
+            "are counted, and not named."
         ),
         DRY_RUN,
         YES,
     ),
-    shared=(queue_settings(broker=unless(), blobs=unless("no_blobs")),),
+    shared=(queue_settings(broker=unless(), blobs=unless("no_blobs"), check=_refuse_removing_blobs),),
     examples="""
         mailmend queue reconcile                                    look only; traffic goes on
         mailmend queue reconcile --drain --yes                      name what is only in the broker or only in the table
         mailmend queue reconcile --drain --republish --dry-run      who would be published again
-        mailmend queue reconcile --mark ID                          take one mail out, whatever is wrong with it
-        mailmend queue reconcile --remove-orphan-blobs --dry-run""",
+        mailmend queue reconcile --mark ID                          take one mail out, whatever is wrong with it""",
     exits="0 nothing was found, or all of it was mended; 1 something is found, or left; 2 wrong use, or a guard "
     "refused; 3 some of it could not be mended (each is named); 4 cannot reach.",
 )

@@ -96,7 +96,7 @@ def repair_queues(request: CleanupRequest, caller: Caller, opened: OpenCluster |
             result.summary.exit = ExitCode.PARTLY_FAILED
         return replace(result, garbage=cost)
 
-    return with_queues(request.settings, both, opened)
+    return with_queues(request.settings, both, opened, makes=False)
 
 
 async def _cleaned(request: CleanupRequest, connections: QueueConnections, caller: Caller) -> MendingResult:

@@ -127,7 +127,7 @@ def browse(request: BrowseRequest, caller: Caller) -> BrowseResult:
                     found.append(mail)
         return BrowseResult(request, tuple(found), None, tuple(broken))
 
-    return with_queues(request.settings, browsed)
+    return with_queues(request.settings, browsed, makes=False)
 
 
 async def _with_content(

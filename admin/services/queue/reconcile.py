@@ -13,34 +13,28 @@ from admin.services.queue.removed_mails import RemovedMailsFile, removed_mails_p
 from admin.services.queue.request import DryRunRequest, confirm
 from admin.wiring.cluster import state_folder
 from admin.wiring.queues import QueueConnections, with_queues
-from mailqueue.blobs.files import FileStore
 from mailqueue.maintenance.comparison import (
     DRAIN_MAX,
     IDS_MAX,
-    BlobsSide,
     Drained,
     Mended,
     QueueFinding,
     Reconciled,
-    TablesSide,
     compared,
     left_after,
     refuse_drain,
-    why_unsure,
 )
 from mailqueue.maintenance.reconcile import (
-    blobs_stored_before,
     drained,
     missing_among,
     tables_side,
     with_lookups,
-    without_references,
 )
 from mailqueue.maintenance.reconcile_mend import Keeping, MendRequest, would_mend
 from model.errors import BadPayload, BlobMissing, ExitCode, WrongUse
 from model.ids import BlobId, EnqueueId, QueueName
 from model.queue.mails import Listed
-from model.queue.messages import Depth, StoredBlob
+from model.queue.messages import Depth
 from model.schema.table import Row
 
 _BLOB_COLUMNS: Final = ("headerblobid", "bodyblobid")
@@ -55,17 +49,13 @@ class ReconcileRequest(DryRunRequest):
     republish: bool = False
     older_than: timedelta = timedelta(hours=1)
     mark: tuple[UUID, ...] = ()
-    remove_orphan_blobs: bool = False
-    min_age: timedelta = timedelta(hours=1)
     no_blobs: bool = False
     ids_max: int = IDS_MAX
     yes: bool = False
 
     @property
     def mending(self) -> MendRequest:
-        return MendRequest(
-            self.republish, self.older_than, frozenset(map(EnqueueId, self.mark)), self.remove_orphan_blobs
-        )
+        return MendRequest(self.republish, self.older_than, frozenset(map(EnqueueId, self.mark)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +64,7 @@ class ReconcileResult:
 
     Attributes:
         left: how many findings of each kind are left.
-        kept: files and folders with what was removed.
+        kept: files with what was removed.
         without_content: how many mails were kept without their bytes, which are missing.
     """
 
@@ -99,17 +89,12 @@ def reconcile(request: ReconcileRequest, caller: Caller) -> ReconcileResult:
         WrongUse: options that contradict each other.
         UnsafeRequest: no person agreed, or a guard refused.
     """
-    if request.remove_orphan_blobs and request.no_blobs:
-        raise WrongUse("--remove-orphan-blobs needs the blobs", mend="Leave --no-blobs out.")
     if request.force and not request.drain:
         raise WrongUse("--force is for --drain", mend="Say both, or neither.")
     if request.drain:
-        which = "every queue" if request.remove_orphan_blobs else request.queue
-        question = f"Take every message of {which} unacked for a moment? Consumers must be paused."
+        question = f"Take every message of {request.queue} unacked for a moment? Consumers must be paused."
         confirm(question, caller, yes=request.yes)
-    if request.remove_orphan_blobs and not request.dry_run:
-        confirm("Remove blobs that nothing in the keyspace refers to?", caller, yes=request.yes)
-    return with_queues(request.settings, lambda connections: _reconciled(connections, request, caller))
+    return with_queues(request.settings, lambda connections: _reconciled(connections, request, caller), makes=False)
 
 
 async def _reconciled(connections: QueueConnections, request: ReconcileRequest, caller: Caller) -> ReconcileResult:
@@ -121,7 +106,7 @@ async def _reconciled(connections: QueueConnections, request: ReconcileRequest, 
     removed = _Removed.of(connections, request)
     try:
         async with connections.open() as queue:
-            keeping = Keeping(removed.keep_mail, removed.keep_row, removed.keep_blob)
+            keeping = Keeping(removed.keep_mail, removed.keep_row)
             done = await queue.mend(found, request.mending, keeping)
     except BaseException:
         for path in removed.paths:
@@ -135,10 +120,10 @@ async def _compared(connections: QueueConnections, request: ReconcileRequest) ->
     depth = await connections.broker.depth(name)
     named = await _drained(connections, name, depth, request) if request.drain else None
     tables = await tables_side(view, name, request.ids_max)
-    blobs = None if request.no_blobs else await _blobs_side(connections, tables, named, request)
+    missing = None if request.no_blobs else await missing_among(connections.blobs, tables.live)
     if named is not None:
         named = await with_lookups(view, name, named, tables)
-    return compared(name, connections.now, tables, depth=depth, blobs=blobs, drained=named)
+    return compared(name, connections.now, tables, depth=depth, missing=missing, drained=named)
 
 
 async def _drained(connections: QueueConnections, queue: QueueName, depth: Depth, request: ReconcileRequest) -> Drained:
@@ -146,58 +131,24 @@ async def _drained(connections: QueueConnections, queue: QueueName, depth: Depth
     return await drained(connections.broker, connections.clock, queue, depth, DRAIN_MAX, request.mending.mark)
 
 
-async def _blobs_side(
-    connections: QueueConnections, tables: TablesSide, named: Drained | None, request: ReconcileRequest
-) -> BlobsSide:
-    """Blobs are listed first, references read after that: a blob stored meanwhile is no orphan."""
-    missing = await missing_among(connections.blobs, tables.live)
-    candidates = await blobs_stored_before(connections.blobs, connections.now - request.min_age, request.ids_max)
-    unsure, needed = None, frozenset[BlobId]()
-    if candidates:
-        unsure, needed = await _needed_by_messages(connections, named, request)
-    candidates = {one: blob for one, blob in candidates.items() if one not in needed}
-    return BlobsSide(missing, await without_references(candidates, connections.tables, connections.schema), unsure)
-
-
-async def _needed_by_messages(
-    connections: QueueConnections, named: Drained | None, request: ReconcileRequest
-) -> tuple[str | None, frozenset[BlobId]]:
-    """A reason why other blobs may be needed too, and the blobs that messages of any queue refer to.
-
-    The blob store is one for all queues.
-    """
-    own = request.queue
-    depths = {name: await connections.broker.depth(name) for name in {own, *await connections.view.starts.queues()}}
-    drains = {own: named} if named else {}
-    if request.drain and request.remove_orphan_blobs:
-        for name, depth in depths.items():
-            if name != own:
-                drains[name] = await _drained(connections, name, depth, request)
-    return why_unsure(depths, drains), frozenset().union(*(one.blobs for one in drains.values()))
-
-
 @dataclass(slots=True)
 class _Removed:
-    """Keeps a copy before anything is removed: mails and unreadable rows in a file, blobs in a folder."""
+    """Keeps a copy in a file before anything is removed: of mails, and of unreadable rows."""
 
     connections: QueueConnections
     with_content: bool
     mails: RemovedMailsFile
-    blobs: FileStore
-    folder: Path
     without_content: int = 0
 
     @classmethod
     def of(cls, connections: QueueConnections, request: ReconcileRequest) -> "_Removed":
         state, now = state_folder("queue"), connections.now
         mails = RemovedMailsFile(removed_mails_path(state, request.queue, now, "mark"), request.queue)
-        folder = removed_mails_path(state, request.queue, now, "orphan-blobs").with_suffix("").with_suffix("")
-        return cls(connections, not request.no_blobs, mails, FileStore(folder, connections.clock), folder)
+        return cls(connections, not request.no_blobs, mails)
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        kept = ((self.mails.path, self.mails.count), (self.folder, self.folder.exists()))
-        return tuple(path for path, something in kept if something)
+        return (self.mails.path,) if self.mails.count else ()
 
     async def keep_mail(self, listed: Listed) -> None:
         content = (await self.connections.content_of(listed)).content if self.with_content else None
@@ -211,7 +162,3 @@ class _Removed:
             with suppress(BlobMissing, BadPayload):
                 blobs[column] = await self.connections.blobs.get(BlobId(row[column] or ""))
         await self.mails.keep_row(row, blobs)
-
-    async def keep_blob(self, orphan: StoredBlob) -> None:
-        self.blobs.create()
-        await self.blobs.keep(orphan.blob_id, await self.connections.blobs.get(orphan.blob_id))

@@ -1,17 +1,15 @@
-"""Put removed mails back into their queues, and removed blobs back into the blob store."""
+"""Put removed mails back into their queues."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self, cast
+from typing import Self
 from uuid import UUID
 
 from admin.services.caller import Caller
 from admin.services.queue.removed_mails import RemovedMailRecord, RestoredLog, read_removed_mails
-from admin.services.queue.request import DryRunRequest, QueueAnswer
+from admin.services.queue.request import DryRunRequest
 from admin.wiring.queues import QueueConnections, with_queues
-from mailqueue.blobs.files import FileStore
-from mailqueue.blobs.stores import NamedBlobs
 from mailqueue.queue import MailQueue, RemovedMail, RestoreResult, Restoring
 from model.errors import CannotReach, ExitCode, MailmendError, UnsafeRequest, WrongUse
 from model.ids import EnqueueId, QueueName, restored_id
@@ -20,7 +18,7 @@ from model.queue.mails import Listed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRequest(DryRunRequest):
-    """Put back what a file of removed mails, or a folder of removed blobs, holds; `ids`: only these mails."""
+    """Put back what a file of removed mails holds; `ids`: only these mails."""
 
     file: Path
     again: bool = False
@@ -121,7 +119,7 @@ class RestoredMails:
         return ExitCode.PARTLY_FAILED if self.failed or self.without_content else ExitCode.FINE
 
 
-def restore(request: RestoreRequest, caller: Caller) -> RestoredMails | QueueAnswer[RestoreRequest, int]:
+def restore(request: RestoreRequest, caller: Caller) -> RestoredMails:
     """Put back what is missing; an interrupted restore goes on from there.
 
     Raises:
@@ -129,10 +127,6 @@ def restore(request: RestoreRequest, caller: Caller) -> RestoredMails | QueueAns
         WrongUse: not a file of removed mails, a mail is not in it, or James could not read such a mail.
         UnsafeRequest: all of its mails were put back before.
     """
-    if request.file.is_dir():
-        if request.ids:
-            raise WrongUse(f"{request.file} is a folder of blobs, and --id names mails", mend="Leave --id out.")
-        return with_queues(request.settings, lambda connections: _blobs_restored(connections, request))
     plan = RestorePlan.of(request.file, again=request.again, ids=request.ids)
     if request.dry_run or not plan.missing:
         return RestoredMails(request, plan)
@@ -190,13 +184,3 @@ class _Returning:
         if self.request.again:
             return await queue.enqueue(removed.mail, removed.content, at=removed.due_at), RestoreResult.PUT
         return restored_id(removed.was, queue.name), await found.restore(removed)
-
-
-async def _blobs_restored(connections: QueueConnections, request: RestoreRequest) -> QueueAnswer[RestoreRequest, int]:
-    kept, count = FileStore(request.file, connections.clock), 0
-    async for blob in kept.scan():
-        count += 1
-        if not request.dry_run:
-            content = await kept.get(blob.blob_id)
-            await cast("NamedBlobs", connections.blobs).store.keep(blob.blob_id, content)
-    return QueueAnswer(request, count)

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from admin.cli import COMMANDS
+from admin.cli.command import Command, CommandGroup, Late
+from admin.extras import EXTRAS, imported
 from admin.local.java import find_java
 from admin.services.mending import RepairRequest, target_of
 from admin.settings import ConnectionSettings, Tls
@@ -34,6 +37,7 @@ from repair.mending.limits import Pace
 from repair.scanners.lookup import Target, Targeted, TargetMailboxes, TargetMessages
 from spark_repair import session as spark_session
 from tests.support.cluster_twin import ClusterTwin
+from tests.support.commands import CommandLine
 from tests.support.mail_states import MailKeyspace
 from tests.support.progress import SilentProgress
 from tests.support.repairing import MAILBOX, message
@@ -259,9 +263,51 @@ def test_state_lies_under_the_users_data_folder(monkeypatch: pytest.MonkeyPatch,
     assert state_folder("spool") == tmp_path / "mailmend" / "spool"
 
 
-def test_what_works_on_messages_needs_no_library_of_the_queue() -> None:
-    """They come with an extra of their own."""
-    code = "import sys, admin.services.checking; print({'prometheus_client', 'aio_pika', 'obstore'} & set(sys.modules))"
+def places(group: CommandGroup) -> Iterator[str]:
+    """Where what a command needs is imported from, but for those of the queue."""
+    for one in group.commands:
+        found = imported(one.place) if isinstance(one, Late) and one.name != "queue" else one
+        if isinstance(found, CommandGroup):
+            yield from places(found)
+        elif isinstance(found, Command):
+            yield from (found.service.partition(":")[0], found.present.partition(":")[0])
+
+
+def test_only_commands_of_the_queue_need_its_libraries() -> None:
+    """They come with an extra of their own; all others begin and end without it."""
+    modules = sorted(set(places(COMMANDS)))
+    libraries = [library for library, extra in EXTRAS.items() if extra == "queue"]
+    code = f"import sys, {', '.join(modules)}; print([one for one in {libraries} if one in sys.modules])"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert ended.stdout == "set()\n"
+    assert {"admin.present.mending", "admin.services.doctor", "admin.services.blobs"} <= set(modules)
+    assert ended.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("check", "blobs", "--no-broker"),
+        ("repair", "blobs", "--no-broker"),
+        ("check", "--delay", "0s"),
+        ("check", "queues"),
+        ("repair", "queues", "--dry-run"),
+        ("queue", "browse", "--with-content"),
+        ("queue", "reconcile", "--broker", "amqp://127.0.0.1:1"),
+    ],
+    ids=" ".join,
+)
+def test_who_only_reads_blobs_makes_no_folder_for_them(
+    mailmend: CommandLine, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    ended = mailmend(*command, "--blobs", f"file://{tmp_path}/typo")
+
+    assert (ended.code, f"there is no folder {tmp_path}/typo" in ended.err) == (2, True), ended.err
+    assert "--blobs, MAILMEND_BLOBS or the settings file" in ended.err
+    assert not (tmp_path / "typo").exists()
+
+
+def test_a_check_of_all_does_without_a_folder_that_no_mail_has_made_yet(mailmend: CommandLine, tmp_path: Path) -> None:
+    """Where it stands in the settings: the queues of a new host have none."""
+    assert mailmend("check", "--delay", "0s", MAILMEND_BLOBS=f"file://{tmp_path}/later").code == 0
+    assert not (tmp_path / "later").exists()

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from mailqueue.maintenance.comparison import (
     DRAIN_MAX,
     MEANINGS,
-    BlobsSide,
     Drained,
     LiveMail,
     Mended,
@@ -23,15 +22,13 @@ from mailqueue.maintenance.comparison import (
     left_after,
     refuse_drain,
     refuse_too_many,
-    removable,
     republishable,
-    why_unsure,
 )
 from mailqueue.rabbitmq.codec import BrokenRow
 from model.errors import UnsafeRequest
 from model.ids import BlobId, EnqueueId, QueueName
 from model.queue.mails import MailBlobs
-from model.queue.messages import SETTLING, Depth, StoredBlob
+from model.queue.messages import SETTLING, Depth
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -66,7 +63,7 @@ def drained(*numbers: int, dead: Collection[EnqueueId] = (), marked: Collection[
 def test_three_sides_that_agree_are_clean() -> None:
     """Marked rows that wait for their sweep and delayed mails are no finding."""
     found = compared(
-        SPOOL, NOW, tables(1, 2, marked=ids(3), delayed=ids(4)), depth=depth(1, unacked=1), blobs=BlobsSide()
+        SPOOL, NOW, tables(1, 2, marked=ids(3), delayed=ids(4)), depth=depth(1, unacked=1), missing=frozenset()
     )
 
     assert (found.clean, found.lacking, found.surplus) == (True, 0, 0)
@@ -117,13 +114,12 @@ def test_copies_of_messages_are_no_finding() -> None:
 
 def test_every_finding_is_counted_and_has_a_meaning() -> None:
     side = TablesSide({mail_id(1): live()}, broken=(BrokenRow(mail_id(2), NOW, 0, "no name"),))
-    orphan = StoredBlob(BlobId("1_1_x"), 10, NOW - HOUR)
     found = compared(
         SPOOL,
         NOW,
         side,
         depth=depth(1, dead=1),
-        blobs=BlobsSide(ids(1), (orphan,)),
+        missing=ids(1),
         drained=Drained(NOW, ids(9), bad=1),
     )
 
@@ -168,54 +164,17 @@ class TestMending:
         assert republishable(self.found(tables(1, 2), depth(2)), HOUR) == frozenset()
         assert republishable(self.found(tables(1, 2), depth(0, unacked=None, consumers=1)), HOUR) == frozenset()
 
-    def test_orphans_are_removed_all_or_none(self) -> None:
-        orphan = StoredBlob(BlobId("1_1_x"), 10, NOW - HOUR)
-
-        assert removable(BlobsSide(orphans=(orphan,))) == (orphan,)
-        assert removable(BlobsSide(orphans=(orphan,), unsure="dead letters")) == ()
-
-    @pytest.mark.parametrize(
-        ("broker", "names", "reason"),
-        [
-            (depth(0), None, None),
-            (depth(2), drained(1, 2), None),
-            (depth(2, dead=1), drained(1, 2, dead=ids(3)), None),
-            (depth(2), None, "2 messages and 0 dead letters of spool"),
-            (depth(0, dead=1), None, "0 messages and 1 dead letters of spool"),
-            (depth(0, unacked=None, consumers=1), None, "--broker-management"),
-            (depth(0, unacked=None), None, None),
-            (depth(0, unacked=3), drained(1), "3 messages of spool are in consumers' hands"),
-            (depth(1), Drained(NOW, ids(1), bad=1), "1 messages of spool cannot be read"),
-            (depth(2), Drained(NOW, ids(1), unseen=1), "1 messages of spool were counted and not seen"),
-        ],
-    )
-    def test_blobs_stay_while_something_unseen_may_refer_to_them(
-        self, broker: Depth, names: Drained | None, reason: str | None
-    ) -> None:
-        """Counts cannot tell that nothing does: only names, or an empty broker."""
-        said = why_unsure({SPOOL: broker}, {SPOOL: names} if names else {})
-
-        assert said is None if reason is None else reason in str(said)
-
-    def test_every_queue_counts(self) -> None:
-        other = QueueName("outgoing")
-
-        assert why_unsure({SPOOL: depth(1), other: depth(0)}, {SPOOL: drained(1)}) is None
-        assert "outgoing" in str(why_unsure({SPOOL: depth(1), other: depth(1)}, {SPOOL: drained(1)}))
-
 
 class TestWhatIsLeft:
     """After mending."""
 
     SIDE = TablesSide({mail_id(1): live(), mail_id(2): live()}, broken=(BrokenRow(mail_id(3), NOW, 0, "no name"),))
-    ORPHAN = StoredBlob(BlobId("1_1_x"), 10, NOW - HOUR)
 
     def found(self) -> Reconciled:
-        blobs = BlobsSide(ids(1), (self.ORPHAN,))
-        return compared(SPOOL, NOW, self.SIDE, blobs=blobs, drained=drained(1, 9))
+        return compared(SPOOL, NOW, self.SIDE, missing=ids(1), drained=drained(1, 9))
 
     def test_what_was_mended_is_not_left(self) -> None:
-        mended = Mended(republished=1, marked=ids(1, 3, 9), removed_blobs=1)
+        mended = Mended(republished=1, marked=ids(1, 3, 9))
 
         assert left_after(self.found(), mended) == {}
 
@@ -223,7 +182,6 @@ class TestWhatIsLeft:
         assert left_after(self.found(), Mended()) == {
             QueueFinding.BROKEN_ROW: 1,
             QueueFinding.BLOB_MISSING: 1,
-            QueueFinding.ORPHAN_BLOB: 1,
             QueueFinding.LACKS_MESSAGE: 1,
             QueueFinding.ONLY_IN_BROKER: 1,
         }

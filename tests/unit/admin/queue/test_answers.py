@@ -43,7 +43,7 @@ ASKED = [
     "tend --all --dry-run",
     "tend --once",
     "reconcile",
-    "reconcile --republish --remove-orphan-blobs --dry-run",
+    "reconcile --republish --dry-run",
     "reconcile --drain --yes",
     "republish --dry-run",
     "republish",

@@ -6,20 +6,13 @@ from typing import Any
 
 import pytest
 
-from mailqueue.blobs.stores import NamedBlobs
 from mailqueue.rabbitmq.codec import message_of
-from model.catalog.mail import MESSAGE_V3
 from model.catalog.mail_queue import ENQUEUED_MAILS
-from model.ids import QueueName
 from model.operations import Change, Put, Remove
-from model.queue.blob_ids import BlobNaming, BlobsMode
 from model.queue.messages import Message
 from tests.support.queue_commands import KEYSPACE, QueueShell
-from tests.support.queue_reconciled import found, row_of, settled, stray_blob
+from tests.support.queue_reconciled import found, row_of, settled
 from tests.support.queues import parts_of
-from tests.support.repairing import content_row, message
-
-OUTGOING = QueueName("outgoing")
 
 
 class TestLooking:
@@ -256,107 +249,29 @@ class TestRepublish:
         assert sorted(queue.delivered(2)) == ["one", "two"]
 
 
-class TestOrphans:
-    """Blobs that nothing refers to."""
-
-    def test_they_are_found_and_removed_on_request(self, queue: QueueShell) -> None:
-        """Kept aside first; everything that a row or a message of any queue refers to stays."""
-        settled(queue, "one")
-        queue.put_later("later", timedelta(hours=9))
-        (rowless,) = queue.put("rowless", queue=OUTGOING)
-        queue.cluster.keyspace(KEYSPACE).write(Remove(ENQUEUED_MAILS, ENQUEUED_MAILS.key_of(row_of(queue, rowless))))
-        kept = set(queue.blobs.ids)
-        stray = stray_blob(queue)
-        queue.pass_time(hours=2)
-
-        unsure = found(queue, code=0)["blobs"]
-        assert stray in [one["id"] for one in unsure["orphans"]]
-        assert "may refer to them" in unsure["orphans_kept_because"]
-
-        answer = found(queue, "--remove-orphan-blobs", "--drain", "--yes", code=0)
-        assert [one["id"] for one in answer["blobs"]["orphans"]] == [stray]
-        assert (answer["mended"]["removed_blobs"], set(queue.blobs.ids)) == (1, kept)
-
-        (folder,) = answer["kept"]
-        assert queue("restore", folder).code == 0
-        assert set(queue.blobs.ids) == {*kept, stray}
-
-    def test_without_messages_no_drain_is_needed(self, queue: QueueShell) -> None:
-        """Nothing in the broker refers to anything: it is a finding, and can be removed at once."""
-        settled(queue, "one")
-        queue.delivered(1)
-        stray_blob(queue)
-        queue.pass_time(hours=2)
-
-        assert found(queue)["findings"] == {"orphan_blob": 1}
-        assert found(queue, "--remove-orphan-blobs", "--yes", code=0)["mended"]["removed_blobs"] == 1
-
-    def test_a_young_one_is_not_called_one(self, queue: QueueShell) -> None:
-        settled(queue, "one")
-        stray_blob(queue)
-
-        assert found(queue, code=0)["blobs"]["orphans"] == []
-        queue.pass_time(seconds=2)
-        assert len(found(queue, "--min-age", "1s", code=0)["blobs"]["orphans"]) == 1
-
-    def test_a_deduplicated_one_is_never_called_one(self, queue: QueueShell) -> None:
-        named = NamedBlobs(queue.blobs.store, queue.clock, BlobNaming(BlobsMode.DEDUPLICATED))
-        stray_blob(queue, b"shared", named)
-        queue.pass_time(hours=2)
-
-        assert found(queue, code=0)["blobs"]["orphans"] == []
-
-    def test_what_a_message_refers_to_is_none(self, queue: QueueShell) -> None:
-        """The store of a small James holds both: any table of the keyspace that names a blob saves it."""
-        stray = stray_blob(queue)
-        row = {**content_row(message(1)), "headercontent": stray}
-        queue.cluster.keyspace(KEYSPACE).write(Put(MESSAGE_V3, row))
-        queue.pass_time(hours=2)
-
-        assert found(queue, code=0)["blobs"]["orphans"] == []
-
-    def test_they_stay_while_a_dead_letter_may_refer_to_them(self, queue: QueueShell) -> None:
-        """Of any queue of the keyspace: the rejected mail's own bytes look like orphans, and are not removed."""
-        queue.put("bad", queue=OUTGOING)
-        queue("dequeue", "--queue", "outgoing", "--exec", "false", "--limit", "1")
-        queue.pass_time(hours=2)
-
-        answer = found(queue, "--remove-orphan-blobs", "--yes", code=0)
-
-        assert (answer["mended"]["removed_blobs"], len(answer["blobs"]["orphans"])) == (0, 2)
-        assert "1 dead letters of outgoing" in answer["blobs"]["orphans_kept_because"]
-        assert len(queue.blobs.ids) == 2
-
-    def test_they_stay_while_a_message_without_row_may_refer_to_them(self, queue: QueueShell) -> None:
-        """Cassandra was restored from an old state, and the broker knows more."""
-        (one,) = settled(queue, "one")
-        queue.cluster.keyspace(KEYSPACE).write(Remove(ENQUEUED_MAILS, ENQUEUED_MAILS.key_of(row_of(queue, one))))
-
-        answer = found(queue, "--remove-orphan-blobs", "--yes", code=0)
-
-        assert "1 messages and 0 dead letters of spool" in answer["blobs"]["orphans_kept_because"]
-        assert len(queue.blobs.ids) == 2
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("--drain",), "--yes"),
         (("--drain", "--dry-run"), "--yes"),
-        (("--remove-orphan-blobs",), "--yes"),
-        (("--remove-orphan-blobs", "--no-blobs"), "needs the blobs"),
         (("--force",), "--force is for --drain"),
     ],
 )
-def test_nobody_drains_or_removes_by_accident(queue: QueueShell, arguments: tuple[str, ...], said: str) -> None:
+def test_nobody_drains_by_accident(queue: QueueShell, arguments: tuple[str, ...], said: str) -> None:
     """A person has to agree, also to taking messages unacked; options that contradict each other are wrong use."""
     ended = queue("reconcile", *arguments)
 
     assert (ended.code, said in ended.err, queue.asked) == (2, True, [])
 
 
-def test_a_dry_run_removes_no_blobs_and_asks_nobody(queue: QueueShell) -> None:
-    assert queue("reconcile", "--remove-orphan-blobs", "--dry-run").code == 0
+def test_who_would_remove_blobs_hears_of_the_command_that_does(queue: QueueShell) -> None:
+    """With the store and the broker as they were typed; nothing is asked of them."""
+    stores = ("--broker", "amqp://ann@rabbit/mail", "--blobs", "file:///of mails")
+
+    ended = queue("reconcile", "outgoing", "--remove-orphan-blobs", "--dry-run", *stores)
+
+    words = "--keyspace mail --blobs 'file:///of mails' --broker amqp://ann@rabbit/mail --queues outgoing --dry-run"
+    assert (ended.code, f"mailmend repair blobs {words}\n" in ended.err, queue.asked) == (2, True, []), ended.err
 
 
 @pytest.mark.parametrize("side", ["broker", "blobs"])

@@ -1,0 +1,81 @@
+"""`mailmend check blobs` and `repair blobs` beside a queue: what the queue needs stays, and what to type next."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+
+from mailqueue.rabbitmq.codec import queued_of
+from model.catalog.mail_queue import ENQUEUED_MAILS
+from model.ids import BlobId, EnqueueId
+from model.operations import Remove
+from tests.support.queue_commands import KEYSPACE, QueueShell
+from tests.support.queue_reconciled import row_of, stray_blob
+
+AT_ONCE = ("--engine", "local", "--delay", "0s", "--generation", "1h")
+
+
+def without_row(queue: QueueShell, mail: EnqueueId) -> None:
+    queue.cluster.keyspace(KEYSPACE).write(Remove(ENQUEUED_MAILS, ENQUEUED_MAILS.key_of(row_of(queue, mail))))
+
+
+def test_what_a_queue_needs_stays(queue: QueueShell) -> None:
+    """Rows, a dead letter without row, a mail kept without its bytes, and what is younger than the oldest message."""
+    (dead,) = queue.put("dead")
+    without_row(queue, dead)
+    assert queue("dequeue", "--exec", "false").code == 1
+    _, lost = queue.put("waits", "lost")
+    header = BlobId(row_of(queue, lost)["headerblobid"])
+    queue.lose_content(lost)
+    assert queue("delete", "--name", "lost", "--json").json["kept_without_content"] == 1
+    without_row(queue, lost)
+    asyncio.run(queue.blobs.keep(header, b"put back from a backup"))
+    stray = stray_blob(queue)
+    queue.pass_time(days=4)
+    without_row(queue, *queue.put("rowless"))
+    queue.pass_time(days=2)
+    needed = queue.blobs.ids - {stray}
+
+    ended = queue.line("repair", "blobs", *AT_ONCE, "--oldest-message", "3d", "--json")
+
+    assert (ended.code, ended.json["removed"], queue.blobs.ids) == (0, 1, needed), ended.err
+    assert ended.json["findings"] == {"KEEP": 5, "COLLECT": 1, "TOO_YOUNG": 2}
+    (letter,) = queue.broker.dead(queue.name)
+    assert queued_of(letter.body).enqueue_id == dead
+
+
+def test_what_is_to_be_typed_next_has_what_was_typed(queue: QueueShell) -> None:
+    """Store, broker, and every option that a repair takes too; no secret, which no command line holds."""
+    stray_blob(queue)
+    queue.pass_time(days=9)
+    stores = ("--blobs", "s3://mail?endpoint=https://s3.example.org", "--broker", "amqp://ann@rabbit/mail")
+    wanted = ("--references", "messagev3.bodycontent", "--queues", "a", "--queues", "b", "--oldest-message", "7d")
+    keys = {"MAILMEND_S3_ACCESS_KEY": "AK", "MAILMEND_S3_SECRET_KEY": "geheim"}
+
+    ended = queue.line("check", "blobs", *AT_ONCE, *stores, *wanted, MAILMEND_BROKER_PASSWORD="hunter2", **keys)
+
+    kept = "--keyspace mail --blobs 's3://mail?endpoint=https://s3.example.org' --broker amqp://ann@rabbit/mail"
+    own = "--references messagev3.bodycontent --queues a --queues b --oldest-message 7d --generation 1h"
+    assert f"Next: mailmend repair blobs {kept} {own} --engine local --delay 0s\n" in ended.out, ended.err
+    assert not re.search("hunter2|geheim", ended.out + ended.err)
+    alone = queue.line("check", "blobs", *AT_ONCE, "--no-broker", "--references-file", str(empty(queue.line.home)))
+    assert f"blobs --keyspace mail --no-broker --references-file {queue.line.home}/ids" in alone.out.replace("\n", "")
+
+
+def empty(home: Path) -> Path:
+    (home / "ids").touch()
+    return home / "ids"
+
+
+@pytest.mark.parametrize("option", ["--no-recheck", "--no-writers", "--findings=f", "--torn=accept", "--without=x"])
+def test_what_says_nothing_of_blobs_is_refused(queue: QueueShell, option: str) -> None:
+    ended = queue.line("check", "blobs", option)
+
+    assert (ended.code, f"{option.partition('=')[0]} says nothing beside blobs" in ended.err) == (2, True)
+
+
+def test_without_a_store_it_is_asked_for(queue: QueueShell) -> None:
+    for command in (("check", "blobs"), ("repair", "blobs", "--dry-run")):
+        ended = queue.line(*command, MAILMEND_BLOBS="")
+        assert (ended.code, "--blobs file:///folder" in ended.err) == (2, True), ended.err
