@@ -9,6 +9,7 @@ from admin.wiring.cluster import OpenCluster, open_cluster
 from cql.applying import ledger_steps
 from cql.granting import create_role_cql, drop_role_cql, grant_cql, holding_of, login_cql, revoke_cql
 from cql.introspect import live_schema
+from model.blob_collection import naming_blobs
 from model.errors import ExitCode, WrongUse
 from model.schema.grants import (
     ROLES,
@@ -138,4 +139,5 @@ def _live(opened: OpenCluster, *, ledger_too: bool) -> Keyspaces:
     ledger = opened.connection.ledger_keyspace
     there = frozenset(one.name for one in live_schema(opened.cluster, ledger).tables) if ledger_too else None
     mail = live_schema(opened.cluster, opened.mail.name)
-    return Keyspaces(opened.mail.name, ledger, frozenset(one.name for one in mail.tables), there)
+    referring = frozenset(one.name for one in mail.tables if naming_blobs(one))
+    return Keyspaces(opened.mail.name, ledger, frozenset(one.name for one in mail.tables), there, referring)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
+from model.blob_collection import TEXTS, may_name_blobs, naming_blobs
 from model.catalog.ledger import REPAIR_FINDING
 from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
 from model.errors import WrongUse
@@ -22,16 +23,9 @@ from model.schema.table import Row, Table
 from repair.joins.records import Record, Spill, Workshop
 from repair.ledger.before_images import image_from
 
-_CONTENT_COLUMNS: Final = frozenset({"headercontent", "bodycontent"})
-"""Columns with ids of blobs whose names do not say so: those of messageV3."""
-
-_STORES: Final = frozenset({"blobs", "blobparts"})
-"""Tables that are a store of blobs, and refer to none."""
-
 _NEED: Final = frozenset({"messagev3", "attachmentv2", "duemails", "mailrepositorycontentv2", ENQUEUED_MAILS.name})
 """Tables whose rows need their blobs in this store; others may mean another store, or copy what these say."""
 
-_TEXTS: Final = frozenset({"text", "varchar", "ascii"})
 _COLLECTION: Final = re.compile(r"(?:frozen<)?(?:set|list)<(?:text|varchar|ascii)>>?")
 
 
@@ -155,27 +149,18 @@ def _delayed_twice(found: Sequence[TableReferences]) -> list[TableReferences]:
     return [*others, *due, *waiting, *due]
 
 
-def _may_name_blobs(column: str) -> bool:
-    """Whether the name of a column says that it may hold ids of blobs."""
-    return "blob" in column or column in _CONTENT_COLUMNS
-
-
 def _blob_columns(table: Table) -> Iterator[str]:
-    if table.name in _STORES:
-        return
-    for column in table.columns:
-        if _may_name_blobs(column.name):
-            if _holds_ids(column.type):
-                yield column.name
-            elif _TEXTS & set(re.findall(r"\w+", column.type)):
-                raise WrongUse(
-                    f"{table.spelling}.{column.spelling} may refer to blobs, and its type {column.type} is not read",
-                    mend="Text, and sets and lists of text, are: without that column no blob is safe.",
-                )
+    for column in naming_blobs(table):
+        if not _holds_ids(column.type):
+            raise WrongUse(
+                f"{table.spelling}.{column.spelling} may refer to blobs, and its type {column.type} is not read",
+                mend="Text, and sets and lists of text, are: without that column no blob is safe.",
+            )
+        yield column.name
 
 
 def _holds_ids(kind: str) -> bool:
-    return kind in _TEXTS or bool(_COLLECTION.fullmatch(kind.replace(" ", "")))
+    return kind in TEXTS or bool(_COLLECTION.fullmatch(kind.replace(" ", "")))
 
 
 def _declared(schema: Schema, text: str) -> tuple[Table, str]:
@@ -204,7 +189,7 @@ class BeforeImages:
             image = image_from(row["before"])
             for seen in (*image.truths, *((image.projected,) if image.projected else ())):
                 for column, cell in seen.row.items():
-                    if isinstance(cell, str) and _may_name_blobs(column):
+                    if isinstance(cell, str) and may_name_blobs(column):
                         yield Reference(cell, f"run {row['run']}")
 
 

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
+from model.blob_collection import naming_blobs
 from model.catalog.james_tables import BLOB_PARTS, BLOBS, EVENT_STORE, SCHEMA_VERSION
-from model.catalog.ledger import HISTORY_TABLES, LEDGER_TABLES, REPAIR_LAG, REPAIR_LEASE
+from model.catalog.ledger import HISTORY_TABLES, LEDGER_TABLES, REPAIR_FINDING, REPAIR_LAG, REPAIR_LEASE, REPAIR_RUN
 from model.catalog.mail import (
     FAMILIES,
     IMAP_UID,
@@ -19,8 +20,9 @@ from model.catalog.mail import (
     MESSAGE_ID,
     MESSAGES,
     MODSEQ,
+    SCHEMA,
 )
-from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, QUEUE_TABLES
+from model.catalog.mail_queue import BROWSE_START, DELETED_MAILS, ENQUEUED_MAILS, QUEUE_TABLES
 from model.projections.family import Family
 from model.schema.names import spelled
 from model.schema.table import Table
@@ -79,11 +81,16 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Permissions on some tables of one keyspace; without tables on the keyspace itself."""
+    """Permissions on some tables of one keyspace; without tables on the keyspace itself.
+
+    Attributes:
+        referring: on every other table of the live keyspace, too, that may refer to blobs.
+    """
 
     where: GrantScope
     permissions: tuple[Permission, ...]
     tables: tuple[str, ...] = ()
+    referring: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +142,11 @@ HISTORY = _names(HISTORY_TABLES)
 LEDGER = tuple(name for name in _names(LEDGER_TABLES) if name not in HISTORY)
 QUEUED = _names((*QUEUE_TABLES, EVENT_STORE))
 """The tables of the distributed mail queue, and the one that its configuration is kept in."""
+
+REFERRING = _names(
+    (*(table for table in SCHEMA.tables if naming_blobs(table)), DELETED_MAILS, BROWSE_START),
+)
+"""The tables that tell which blobs are needed."""
 
 MEASURED = _names((IMAP_UID, MESSAGE_ID, MESSAGE_COUNTER, MODSEQ, EVENT_STORE, ENQUEUED_MAILS, BROWSE_START))
 """The tables that traffic is measured by."""
@@ -200,6 +212,16 @@ QUEUE = Role(
     (Need(GrantScope.MAIL, _BOTH, QUEUED),),
     only_with=ENQUEUED_MAILS.name,
 )
+COLLECTOR = Role(
+    "collector",
+    "check blobs, repair blobs; the store, where it is none of tables, and the broker have permissions of their own",
+    (
+        Need(GrantScope.MAIL, _READS, REFERRING, referring=True),
+        Need(GrantScope.MAIL, _BOTH, _names((BLOBS, BLOB_PARTS))),
+        Need(GrantScope.LEDGER, _READS, (REPAIR_FINDING.name,)),
+        Need(GrantScope.LEDGER, _BOTH, _names((REPAIR_RUN, REPAIR_LEASE))),
+    ),
+)
 
 REMARKS = (
     "Cassandra counts TRUNCATE as MODIFY. Of 4.1 and later, drop_truncate_table_enabled: false in cassandra.yaml",
@@ -210,18 +232,23 @@ REMARKS = (
 """What grants cannot say."""
 
 ROLES: Mapping[str, Role] = {
-    role.name: role for role in (READER, REPAIRER, LOADER, MIGRATOR, ADVISER, QUEUE_READER, QUEUE)
+    role.name: role for role in (READER, REPAIRER, LOADER, MIGRATOR, ADVISER, QUEUE_READER, QUEUE, COLLECTOR)
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Keyspaces:
-    """The keyspaces by whose they are, and the tables that are there; None: taken to be all there."""
+    """The keyspaces by whose they are, and the tables that are there; None: taken to be all there.
+
+    Attributes:
+        referring: tables of the mail keyspace that may refer to blobs.
+    """
 
     mail: str
     ledger: str
     mail_tables: frozenset[str] | None = None
     ledger_tables: frozenset[str] | None = None
+    referring: frozenset[str] = frozenset()
 
     def name(self, where: GrantScope) -> str:
         return {GrantScope.MAIL: self.mail, GrantScope.LEDGER: self.ledger}.get(where, where.value)
@@ -252,7 +279,7 @@ def absent(role: Role, keyspaces: Keyspaces) -> frozenset[Resource]:
 
 def _grants(need: Need, keyspaces: Keyspaces) -> Iterator[Grant]:
     keyspace = keyspaces.name(need.where)
-    for table in need.tables or ("",):
+    for table in (*(need.tables or ("",)), *(keyspaces.referring if need.referring else ())):
         yield from (Grant(Resource(keyspace, table), permission.value) for permission in need.permissions)
 
 

@@ -32,9 +32,11 @@ from repair.ledger.before_images import image_text
 from repair.ledger.runs import Ledger
 from spark_repair.blob_collection import SparkBlobScanner
 from spark_repair.connector import Source
+from tests.support.brokers import Broker
 from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.keyspaces import LEDGER, created, dropped
 from tests.support.progress import SilentProgress
+from tests.support.real_queue import real_queue
 from tests.support.s3_twin import S3Twin, s3_twin
 from tests.support.servers import CassandraServer
 
@@ -187,6 +189,41 @@ def test_what_is_missing_is_told_with_who_refers_to_it(ground: Ground) -> None:
     assert checked.json["missing"] == [missing]
     assert json.loads(file.read_text()) == missing
     assert checked.json["findings"]["MISSING"] == 1
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("ground", ["s3"], indirect=True)
+def test_what_only_a_dead_letter_or_a_kept_mail_names_stays(
+    ground: Ground, cassandra: CassandraServer, rabbitmq: Broker
+) -> None:
+    """Neither has a row any more; the kept mail had lost a blob, so its file holds no bytes."""
+    assert ground.twin
+    objects, name, home = ground.twin.objects, ground.keyspace.name, ground.line.home
+    store = {one: text for one, text in ground.line.environment.items() if "BLOBS" in one or "S3" in one}
+    with real_queue(cassandra, rabbitmq, home, store, name) as queue:
+        (dead,) = queue.put("dead")
+        assert queue("dequeue", "--exec", "false", "--limit", "1", "--wait", "20s").code == 1
+        (lost,) = queue.put("lost")
+        (listed,) = queue("browse", "--json").json["mails"]
+        header = objects[listed["header_blob"]]
+        del objects[listed["body_blob"]]
+        assert queue("delete", "--name", "lost", "--json").json["kept_without_content"] == 1
+        objects[listed["header_blob"]] = header
+        for one in (dead, lost):
+            queue.lose_row(one)
+        needed, stray = set(objects), f"1_600_{uuid4()}"
+        ground.store(stray)
+        how = ("--engine", "local", "--delay", "0s", "--generation", "1h", "--oldest-message", "1m", "--json")
+
+        repaired = queue.line("repair", "blobs", *how)
+
+        assert repaired.json["findings"] == {"KEEP": 3, "COLLECT": 1}, repaired.err
+        assert (
+            repaired.json["references"].items()
+            >= {"messages at the broker": 2, "kept mails of this machine": 2}.items()
+        )
+        assert set(objects) == needed
+        assert queue.line("check", "blobs", *how).json["findings"] == {"KEEP": 3}
 
 
 @pytest.mark.spark

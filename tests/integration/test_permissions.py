@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from pyspark.sql import SparkSession
@@ -16,6 +17,7 @@ from model.catalog.mail_queue import QUEUE_TABLES
 from model.errors import AccessDenied
 from model.ids import MailboxId
 from model.messages.flags import FlagsChange, FlagsMode, parse_flags
+from model.operations import Put, Scan
 from model.schema.grants import ROLES
 from model.schema.keyspace import Schema
 from model.schema.table import Column, Kind, Table
@@ -38,6 +40,7 @@ pytestmark = [pytest.mark.cassandra]
 
 KEYSPACE, LEDGER, ELSEWHERE = "h_mail", "h_ledger", "h_elsewhere"
 PASSWORD = "Tr0ub4dor-of-the-test"
+DAY_MICROS = 86_400_000_000
 TO_INBOX = ("--user", "ann", "--mailbox", "INBOX")
 QUICK = ("--engine", "local", "--delay", "0")
 LETTER = "From ann Thu Jan  1 00:00:00 2026\nSubject: one\n\nhello\n\n"
@@ -54,7 +57,10 @@ LOOKING = (
 )
 """What `mailmend schema` says without changing anything."""
 
-MAIL_TABLES = (*MAIL.tables, BLOBS, BLOB_PARTS, *QUEUE_TABLES, EVENT_STORE)
+LETTERS = Table("letters", (Column("k", "text", Kind.PARTITION), Column("blobId", "text")))
+"""Somebody else's table in the mail keyspace, whose column says that it may refer to blobs."""
+
+MAIL_TABLES = (*MAIL.tables, BLOBS, BLOB_PARTS, *QUEUE_TABLES, EVENT_STORE, LETTERS)
 OTHERS = Table("others", (Column("k", "text", Kind.PARTITION), Column("v", "text")))
 TABLES = {
     table.spelling: (keyspace, table)
@@ -247,6 +253,26 @@ def test_an_adviser_reads_what_it_measures(granted: Granted, mail: MailKeyspace,
     assert ended.code == 0, ended.err
     assert "permission" not in ended.out + ended.err
     said_what_is_missing(mailmend("check", *QUICK), "mailmend_adviser", KEYSPACE)
+
+
+def test_a_collector_collects(granted: Granted, mail: MailKeyspace, tmp_path: Path) -> None:
+    """What nothing refers to, James's own tables or anybody's; a before-image counts. It can mend no message."""
+    mailmend, old = granted.shell(tmp_path, "collector"), SystemClock().micros() - 30 * DAY_MICROS
+    tables = granted.superuser.keyspace(KEYSPACE)
+    ids = [f"1_600_{uuid4()}" for _ in range(3)]
+    parts = [Put(BLOB_PARTS, {"id": one, "chunknumber": 0, "data": b"x"}, at=old) for one in ids]
+    counts = [Put(BLOBS.with_columns(BLOBS.key), {"id": one, "position": 1}, at=old) for one in ids]
+    assert not any(tables.write_all([*parts, *counts, Put(LETTERS, {"k": "one", "blobid": ids[0]})]))
+    blobs = ("blobs", *QUICK, "--blobs", "cassandra:", "--no-broker", "--json")
+
+    checked = mailmend("check", *blobs)
+    assert checked.json["findings"]["COLLECT"] == 2, checked.err
+    repaired = mailmend("repair", *blobs)
+    assert repaired.json["removed"] == 2, repaired.err
+    assert {row["id"] for row in tables.scan(Scan(BLOBS, ("id",)))} & set(ids) == {ids[0]}
+
+    said_what_is_missing(mailmend("repair", "messages", *QUICK), "mailmend_collector", "")
+    said_what_is_missing(granted.shell(tmp_path, "reader")("check", *blobs), "mailmend_reader", KEYSPACE)
 
 
 def test_a_migrator_applies_and_then_holds_too_much(granted: Granted, tmp_path: Path) -> None:

@@ -11,38 +11,39 @@ from model.operations import Remove
 from model.schema.table import Table
 
 PERMISSIONS = """
-                    reader  repairer  loader  migrator  adviser  queue_reader  queue
-imapUidTable        S       SM        SM      -         S        -             -
-messageIdTable      S       SM        SM      -         S        -             -
-messageV3           S       S         SM      -         -        -             -
-messageCounter      S       S         SM      -         S        -             -
-modseq              S       S         SM      -         S        -             -
-mailboxCounters     S       SM        SM      -         -        -             -
-firstUnseen         S       SM        SM      -         -        -             -
-mailboxRecents      S       SM        SM      -         -        -             -
-messageDeleted      S       SM        SM      -         -        -             -
-applicableFlag      S       SM        SM      -         -        -             -
-mailbox             S       S         SM      -         -        -             -
-mailboxPathV3       S       S         SM      -         -        -             -
-blobs               -       -         SM      -         -        -             -
-blobParts           -       -         SM      -         -        -             -
-enqueuedMailsV4     -       -         -       -         S        S             SM
-deletedMailsV2      -       -         -       -         -        S             SM
-browseStart         -       -         -       -         S        S             SM
-contentStart        -       -         -       -         -        S             SM
-dueMails            -       -         -       -         -        S             SM
-sliceTallies        -       -         -       -         -        S             SM
-queueState          -       -         -       -         -        S             SM
-eventStore          -       -         -       -         S        S             SM
-others              -       -         -       -         -        -             -
-repair_run          -       SM        -       -         -        -             -
-repair_finding      -       SM        -       -         -        -             -
-repair_lag          -       SM        M       -         -        -             -
-repair_lease        S       SM        -       SM        -        -             -
-schema_migration    S       S         -       SM        -        -             -
-schema_statement    S       S         -       SM        -        -             -
-schema_unlock       S       S         -       SM        -        -             -
-schema_baseline     S       S         -       SM        -        -             -
+                    reader  repairer  loader  migrator  adviser  queue_reader  queue  collector
+imapUidTable        S       SM        SM      -         S        -             -      S
+messageIdTable      S       SM        SM      -         S        -             -      S
+messageV3           S       S         SM      -         -        -             -      S
+messageCounter      S       S         SM      -         S        -             -      -
+modseq              S       S         SM      -         S        -             -      -
+mailboxCounters     S       SM        SM      -         -        -             -      -
+firstUnseen         S       SM        SM      -         -        -             -      -
+mailboxRecents      S       SM        SM      -         -        -             -      -
+messageDeleted      S       SM        SM      -         -        -             -      -
+applicableFlag      S       SM        SM      -         -        -             -      -
+mailbox             S       S         SM      -         -        -             -      -
+mailboxPathV3       S       S         SM      -         -        -             -      -
+blobs               -       -         SM      -         -        -             -      SM
+blobParts           -       -         SM      -         -        -             -      SM
+enqueuedMailsV4     -       -         -       -         S        S             SM     S
+deletedMailsV2      -       -         -       -         -        S             SM     S
+browseStart         -       -         -       -         S        S             SM     S
+contentStart        -       -         -       -         -        S             SM     -
+dueMails            -       -         -       -         -        S             SM     S
+sliceTallies        -       -         -       -         -        S             SM     -
+queueState          -       -         -       -         -        S             SM     -
+eventStore          -       -         -       -         S        S             SM     -
+letters             -       -         -       -         -        -             -      S
+others              -       -         -       -         -        -             -      -
+repair_run          -       SM        -       -         -        -             -      SM
+repair_finding      -       SM        -       -         -        -             -      S
+repair_lag          -       SM        M       -         -        -             -      -
+repair_lease        S       SM        -       SM        -        -             -      SM
+schema_migration    S       S         -       SM        -        -             -      -
+schema_statement    S       S         -       SM        -        -             -      -
+schema_unlock       S       S         -       SM        -        -             -      -
+schema_baseline     S       S         -       SM        -        -             -      -
 """
 """S: SELECT, M: MODIFY (which is TRUNCATE as well). Only the migrator alters and drops, and only in its keyspaces."""
 

@@ -8,11 +8,13 @@ from hypothesis import strategies as st
 
 from cql.statistics import VIEWS
 from cql.traffic import BROWSE_START, ENQUEUED, EVENTS
+from model.blob_collection import naming_blobs
 from model.catalog.ledger import HISTORY_TABLES, LEDGER_TABLES, REPAIR_LEASE
-from model.catalog.mail import FAMILIES, MESSAGES
+from model.catalog.mail import FAMILIES, MESSAGES, SCHEMA
 from model.catalog.mail_queue import QUEUE_TABLES
 from model.schema.grants import (
     ADVISER,
+    COLLECTOR,
     LOADER,
     LOOKED_AT,
     MENDED,
@@ -111,6 +113,24 @@ def test_a_worker_of_the_queue_writes_its_tables_and_no_other() -> None:
     assert on(QUEUE, Permission.MODIFY) == on(QUEUE, Permission.SELECT) == queue
     assert on(QUEUE_READER, Permission.SELECT) == queue
     assert on(QUEUE_READER, Permission.MODIFY) == set()
+
+
+def test_a_collector_reads_what_refers_to_blobs_and_removes_blobs_alone() -> None:
+    """Of a live keyspace every table that may refer to them, not the declared ones alone."""
+    live = replace(PLACES, referring=frozenset({"messagev3", "mailrepositorycontentv2"}))
+    reads = {grant.on.table for grant in grants_of(COLLECTOR, live) if grant.on.keyspace == "mail"}
+
+    stores = {"blobs", "blobparts"}
+    assert reads - stores == {table.name for table in SCHEMA.tables if naming_blobs(table)} | {
+        "mailrepositorycontentv2",
+        "deletedmailsv2",
+        "browsestart",
+    }
+    assert on(COLLECTOR, Permission.MODIFY) == {
+        *tables(*stores),
+        "TABLE ledger.repair_run",
+        "TABLE ledger.repair_lease",
+    }
 
 
 def test_queue_workers_have_work_only_where_there_is_a_queue() -> None:
