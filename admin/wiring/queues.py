@@ -162,17 +162,18 @@ def blobs_behind(settings: BlobsSettings, tables: AsyncTables | None, clock: Clo
     """The store; only blobs in tables need the tables.
 
     Raises:
-        WrongUse: it is a folder that is not there, and not to be made.
+        WrongUse: without `makes`, it is a folder that is not there.
     """
     address, bucket = settings
-    storage = import_or_name_extra("mailqueue.blobs.object_storage")
     found: Blobs
     match address.store:
         case Store.FILES:
             if not makes:
                 refuse_missing_folder(address)
+            storage = import_or_name_extra("mailqueue.blobs.object_storage")
             found = storage.open_files(address.folder.expanduser(), clock, address.naming, makes=makes)
         case Store.S3:
+            storage = import_or_name_extra("mailqueue.blobs.object_storage")
             found = storage.open_s3(bucket, clock, address.naming)
         case Store.CASSANDRA:
             cassandra = import_or_name_extra("mailqueue.blobs.cassandra")

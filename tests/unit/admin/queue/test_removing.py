@@ -263,11 +263,6 @@ class TestRestore:
 
         assert (ended.code, f"holds no mail {stranger}" in ended.err, queue.names()) == (2, True, [])
 
-    def test_ids_are_not_for_a_folder_of_blobs(self, queue: QueueShell, tmp_path: Path) -> None:
-        ended = queue("restore", str(tmp_path), "--id", str(uuid4()))
-
-        assert (ended.code, "Leave --id out" in ended.err) == (2, True)
-
     def test_one_that_was_interrupted_goes_on(self, queue: QueueShell) -> None:
         file = self.removed(queue)
         queue.broker.go_away()
