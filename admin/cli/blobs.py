@@ -88,7 +88,7 @@ def _build(own: Values, others: Values, context: click.Context) -> Any:
     return wanted(
         store=blobs_of(own, context, lambda _name: None),
         broker=broker,
-        typed=typed(context, (*BLOB_OPTIONS, *BROKER_OPTIONS)),
+        typed=" ".join(typed(context, (*BLOB_OPTIONS, *BROKER_OPTIONS))),
         **{name: own[name] for name in names},
     )
 

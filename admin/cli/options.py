@@ -28,6 +28,7 @@ from admin.settings import (
     ConnectionSettings,
     Tls,
     first_line,
+    has_password,
     parse_hosts,
 )
 from model.errors import BadSettings
@@ -59,7 +60,7 @@ class SharedOption(click.Option):
     def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, ParameterSource]:
         value, source = super().consume_value(ctx, opts)
         if source is ParameterSource.COMMANDLINE:
-            ctx.meta.setdefault(_TYPED, {})[self] = value
+            ctx.meta.setdefault(_TYPED, {})[self] = str(value)
         settings = settings_table(ctx, self.table)
         if source is ParameterSource.DEFAULT and self.name in settings:
             value, source = settings[self.name], ParameterSource.DEFAULT_MAP
@@ -68,10 +69,11 @@ class SharedOption(click.Option):
         return value, source
 
 
-def typed(context: click.Context, options: Sequence[click.Option]) -> str:
-    """Those of the shared options that a person typed, as typed; no secret is taken from a command line."""
-    words: Mapping[click.Option, Any] = context.meta.get(_TYPED, {})
-    return " ".join(f"{one.opts[0]} {shlex.quote(str(words[one]))}" for one in options if one in words)
+def typed(context: click.Context, options: Sequence[click.Option]) -> list[str]:
+    """The words of those shared options that a person typed; of none with a password, which is refused elsewhere."""
+    given: Mapping[click.Option, str] = context.meta.get(_TYPED, {})
+    shown = [one for one in options if one in given and not has_password(given[one])]
+    return [word for one in shown for word in (one.opts[0], shlex.quote(given[one]))]
 
 
 def settings_table(context: click.Context, name: str) -> Mapping[str, Any]:

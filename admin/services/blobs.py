@@ -62,7 +62,7 @@ from repair.ledger.runs import Ledger, Run, RunState
 from repair.mending.runner import close_killed
 
 COMMAND: Final = "repair blobs"
-OF_MESSAGES: Final = frozenset({"torn", "without", "no_writers"})
+_OF_MESSAGES: Final = frozenset({"torn", "without", "no_writers"})
 """What a scan of blobs has no use for."""
 
 OF_JAMES: Final = (QueueName("spool"), QueueName("outgoing"))
@@ -152,7 +152,7 @@ def check(request: CheckRequest, caller: Caller) -> MendingResult | BlobsResult:
     if request.what != "blobs":
         return checking.check(request, caller)
     assert isinstance(request.blobs, BlobsWanted), "the command line names them"
-    looks = {one.name: getattr(request, one.name) for one in fields(ScanRequest) if one.name not in OF_MESSAGES}
+    looks = {one.name: getattr(request, one.name) for one in fields(ScanRequest) if one.name not in _OF_MESSAGES}
     return repair_blobs(BlobsRequest(blobs=request.blobs, dry_run=True, **looks), caller)
 
 

@@ -40,6 +40,7 @@ from repair.mending.undo import undo as undo_run
 from repair.scanners.lookup import Target, TargetMailboxes, TargetMessages, mailboxes_of, refuse_unknown
 
 if TYPE_CHECKING:
+    from admin.services.blobs import BlobsWanted
     from admin.services.queue.garbage_collection import GarbageCollection
     from mailqueue.maintenance.cleanup_writes import CleanedQueue  # its libraries come with an extra of their own
 
@@ -330,7 +331,7 @@ _NOT_REPEATED = frozenset(
 )
 
 
-def given(request: Any) -> str:
+def given(request: "ScanRequest | LagsRequest | BlobsWanted") -> str:
     """The options that are not as they are by themselves, to be typed again with a repair."""
     left = _NOT_REPEATED | ({"no_writers"} if isinstance(request, CheckRequest) else set())
     typed = (

@@ -103,18 +103,11 @@ TEND: Final = Command(
 
 def _refuse_removing_blobs(others: dict[str, Any], context: click.Context) -> None:
     if others.pop("remove_orphan_blobs"):
-        given = context.params
-        stores = typed(context, (*BLOB_OPTIONS, *BROKER_OPTIONS))
-        words = [
-            "repair blobs --keyspace",
-            given["keyspace"],
-            stores,
-            "--queues",
-            given["queue_named"] or given["queue"],
-        ]
+        given, stores = context.params, typed(context, (*BLOB_OPTIONS, *BROKER_OPTIONS))
+        words = ("--keyspace", given["keyspace"], *stores, "--queues", given["queue_named"] or given["queue"])
         raise WrongUse(
             "--remove-orphan-blobs is gone: blobs that nothing refers to are collected by a command of their own",
-            mend=f"Look first: mailmend {' '.join(filter(None, words))} --dry-run",
+            mend=f"Look first: mailmend repair blobs {' '.join(words)} --dry-run",
         )
 
 

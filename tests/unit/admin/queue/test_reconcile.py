@@ -272,6 +272,8 @@ def test_who_would_remove_blobs_hears_of_the_command_that_does(queue: QueueShell
 
     words = "--keyspace mail --blobs 'file:///of mails' --broker amqp://ann@rabbit/mail --queues outgoing --dry-run"
     assert (ended.code, f"mailmend repair blobs {words}\n" in ended.err, queue.asked) == (2, True, []), ended.err
+    secret = queue("reconcile", "--remove-orphan-blobs", "--broker", "amqp://ann:hunter2@rabbit/mail").err
+    assert "repair blobs --keyspace mail --queues spool --dry-run" in secret
 
 
 @pytest.mark.parametrize("side", ["broker", "blobs"])
