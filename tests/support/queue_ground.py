@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import pytest
@@ -29,6 +29,7 @@ from tests.support.commands import CommandLine, Ended, command_line
 from tests.support.keyspaces import created, dropped
 from tests.support.object_stores import S3
 from tests.support.queue_faults import COMMAND, Ahead, Order, Servers, asked, ledger_of, opened
+from tests.support.queue_wires import WiredBlobs
 from tests.support.queues import CONTENT, listed, mail, parts_of
 from tests.support.servers import CassandraServer, ThreeNodes
 
@@ -107,8 +108,10 @@ class Ground:
     def blobs(self) -> set[BlobId]:
 
         async def story(process: RabbitMailQueue) -> set[BlobId]:
-            blobs = cast("NamedBlobs", parts_of(process).blobs)
-            return {blob.blob_id async for blob in blobs.scan()}
+            wired = parts_of(process).blobs
+            assert isinstance(wired, WiredBlobs)
+            assert isinstance(wired.blobs, NamedBlobs)
+            return {blob.blob_id async for blob in wired.blobs.scan()}
 
         return self.told("of-no-matter", story)
 
