@@ -144,6 +144,12 @@ class Ledger:
         """The run's finding of one suspect, or None."""
         return next(_findings(self.tables.read(Read(REPAIR_FINDING, _finding_key(run, suspect)))), None)
 
+    def recalled(self, run: RunId, suspects: Sequence[Suspect]) -> list[Finding | None]:
+        """The run's finding of each suspect; None where there is none, or nobody answered."""
+        reads = [Read(REPAIR_FINDING, _finding_key(run, one), joinable=True) for one in suspects]
+        answers = self.tables.read_all(reads)
+        return [None if isinstance(one, MailmendError) else next(_findings(one), None) for one in answers]
+
     def get(self, run: UUID) -> Run:
         """The run.
 

@@ -22,7 +22,7 @@ from model.projections.verdicts import Verdict
 from model.schema.table import Key, Row, rows_agree
 from repair.decisions.recheck import judge, older_than_a_day, rule
 from repair.ledger.runs import Ledger
-from repair.mending.limits import Breaker
+from repair.mending.limits import Breaker, batches_at_once, side_by_side
 
 Answers = list[Sequence[Seen]]
 
@@ -279,14 +279,22 @@ class Fixer:
     def revisit(self, suspects: Iterable[Suspect]) -> Iterator[Finding]:
         """One finding for each suspect, in no particular order; counters are skipped (`repair.mending.counters`)."""
         visited = (suspect for suspect in suspects if self._looks.visits(suspect))
-        while not self._breaker.open and (batch := list(islice(visited, self._at_once))):
-            now = self._clock.micros()
-            yield from (Finding(one, one.verdict) for one in batch if self._is_only_reported(one, now))
-            doubtful = [one for one in batch if not self._is_only_reported(one, now)]
-            findings = list(self._revisit(sorted(doubtful, key=_by_partition)))
-            self._breaker.note(findings)
+        batches = batches_at_once(self._policy.rows_per_second)
+        for findings in side_by_side(self._visited, self._batches(visited), batches):
             yield from findings
         yield from map(self._breaker.left, visited)
+
+    def _batches(self, visited: Iterator[Suspect]) -> Iterator[list[Suspect]]:
+        while not self._breaker.open and (batch := list(islice(visited, self._at_once))):
+            yield batch
+
+    def _visited(self, batch: Sequence[Suspect]) -> list[Finding]:
+        now = self._clock.micros()
+        reported = [Finding(one, one.verdict) for one in batch if self._is_only_reported(one, now)]
+        doubtful = [one for one in batch if not self._is_only_reported(one, now)]
+        findings = list(self._revisit(sorted(doubtful, key=_by_partition)))
+        self._breaker.note(findings)
+        return reported + findings
 
     def _is_only_reported(self, suspect: Suspect, now: int) -> bool:
         """A leak that nothing is done about, and that no truth on its way can explain: content is written first."""
@@ -295,7 +303,7 @@ class Fixer:
 
     def _revisit(self, batch: Sequence[Suspect]) -> Iterator[Finding]:
         ruled = self._ruled(batch)
-        yield from (self._recalled(one) for one in ruled if not one.is_pending)
+        yield from self._recalled([one for one in ruled if not one.is_pending])
         if due := [one for one in ruled if one.is_pending]:
             assert self._policy.run is not None, "a fix without a run was decided"
             mending = Mending(self._mail, self._ledger, self._policy.run, self._policy.as_of, self._explain)
@@ -324,15 +332,17 @@ class Fixer:
             else rule(whole, self._policy, self._clock.micros())
         )
 
-    def _recalled(self, found: Finding) -> Finding:
-        """A finding of agreement as FIXED, where an earlier attempt of this task made the fix."""
-        if self._policy.run is None or found.verdict is not Verdict.AGREE or found.error:
-            return found
-        try:
-            recorded = self._ledger.finding(self._policy.run, found.suspect)
-        except MailmendError:
-            return found
-        return replace(recorded, result=Verdict.FIXED, error=None) if recorded else found
+    def _recalled(self, ruled: Sequence[Finding]) -> list[Finding]:
+        """Those of agreement are FIXED, where an earlier attempt of this task made the fix."""
+        if self._policy.run is None:
+            return list(ruled)
+        agreed = [one for one in ruled if one.verdict is Verdict.AGREE and not one.error]
+        images = self._ledger.recalled(self._policy.run, [one.suspect for one in agreed])
+        own = [
+            replace(image, result=Verdict.FIXED, error=None) if image else one
+            for one, image in zip(agreed, images, strict=True)
+        ]
+        return [*own, *(one for one in ruled if one.verdict is not Verdict.AGREE or one.error)]
 
     def _explain(self, hidden: Sequence[Finding]) -> list[Verdict]:
         """Look again: MOVED where the pair now agrees or changed (another's write), else HIDDEN."""

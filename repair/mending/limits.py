@@ -1,10 +1,11 @@
-"""Limits of a repair: rows per second, and failures in a row."""
+"""Limits of a repair: rows per second, batches under way, and failures in a row."""
 
 import threading
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from model.errors import MailmendError
 from model.instants import MICROS
@@ -15,6 +16,9 @@ from model.schema.table import Row
 
 BURST_SECONDS = 0.25
 """After a pause this many seconds' worth of rows may be taken at once."""
+
+BATCHES_AT_ONCE: Final = 2
+"""While one batch waits for the nodes, another is decided on. Each row is in one batch, and keeps the order there."""
 
 UNREACHED_MAX = 500
 """After this many unreached suspects in a row the rest is skipped; each batch has waited for its timeout."""
@@ -63,7 +67,20 @@ class Pace:
 
 
 _T = TypeVar("_T")
+_R = TypeVar("_R")
 _AT_ONCE_MAX = 1_000
+
+
+def batches_at_once(rows_per_second: int | None) -> int:
+    """One under a pace, which is kept by one thread."""
+    return BATCHES_AT_ONCE if rows_per_second is None else 1
+
+
+def side_by_side(work: Callable[[_T], _R], batches: Iterator[_T], at_once: int) -> Iterator[_R]:
+    """The result for each batch, in order. Nothing is under way while the caller has one, nor after an error."""
+    with ThreadPoolExecutor(at_once, "mailmend-batch") as threads:
+        while some := list(islice(batches, at_once)):
+            yield from list(threads.map(work, some))
 
 
 @dataclass(frozen=True, slots=True)

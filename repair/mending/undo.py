@@ -30,7 +30,7 @@ from repair.ledger.leases import Leases, TakenLease
 from repair.ledger.runs import Ledger, Run
 from repair.mending.counters import CounterMender
 from repair.mending.fixer import BATCH_SUSPECTS, Mending, SecondLook
-from repair.mending.limits import Breaker
+from repair.mending.limits import Breaker, batches_at_once, side_by_side
 from repair.mending.runner import RepairResult, Sink, lease_name, recorded
 
 NOT_UNDONE = frozenset({"repair queues", "repair blobs"})
@@ -152,9 +152,10 @@ class _Undoing:
         started = self.tools.clock.micros()
         self.tools.progress.stage("undo")
         images = self._rows(self.tools.ledger.findings(self.undone.id))
-        while batch := list(islice(images, BATCH_SUSPECTS)):
-            self._take(self._undone(batch))
-            self.tools.progress.advance(len(batch))
+        batches = iter(lambda: list(islice(images, BATCH_SUSPECTS)), [])
+        for findings in side_by_side(self._undone, batches, batches_at_once(None)):
+            self._take(findings)
+            self.tools.progress.advance(len(findings))
         if self.tools.counters is not None and self.counted:
             self._take(self.tools.counters.undo(self.counted, self.policy, self.held))
         self.result.seconds["undo"] = (self.tools.clock.micros() - started) / MICROS
@@ -168,19 +169,17 @@ class _Undoing:
             else:
                 self.counted.append(image)
 
-    def _undone(self, batch: Sequence[Finding]) -> Iterator[Finding]:
+    def _undone(self, batch: Sequence[Finding]) -> list[Finding]:
         if self.breaker.open:
-            yield from (self.breaker.left(image.suspect) for image in batch)
-            return
+            return [self.breaker.left(image.suspect) for image in batch]
         looks = self.looks.confirmed(self.looks.at([self._known_again(image) for image in batch]))
         ruled = [self._rule(image, look) for image, look in zip(batch, looks, strict=True)]
-        yield from (one for one in ruled if not one.is_pending)
+        kept = [one for one in ruled if not one.is_pending]
         due = [one for one in ruled if one.is_pending]
         if self.result.run is None:
-            yield from (replace(one.ended(), due=True) for one in due)
-        else:
-            as_of = self.policy.as_of
-            yield from Mending(self.tools.mail, self.tools.ledger, self.result.run, as_of, self._explain).mend(due)
+            return [*kept, *(replace(one.ended(), due=True) for one in due)]
+        mending = Mending(self.tools.mail, self.tools.ledger, self.result.run, self.policy.as_of, self._explain)
+        return [*kept, *mending.mend(due)]
 
     def _known_again(self, image: Finding) -> Suspect:
         for family in self.settings.families:

@@ -79,7 +79,8 @@ class Gone:
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    """An empty mail keyspace; a breaker that opens after one batch of four."""
+    """An empty mail keyspace; a breaker that opens after one batch of four, of which one is under way at a time."""
+    monkeypatch.setattr(limits, "BATCHES_AT_ONCE", 1)
     monkeypatch.setattr("repair.mending.fixer.BATCH_SUSPECTS", 4)
     monkeypatch.setattr("repair.mending.undo.BATCH_SUSPECTS", 4)
     monkeypatch.setattr(limits.Breaker.__init__, "__defaults__", (4,))

@@ -371,6 +371,24 @@ class TestTrouble:
         assert sorted(one.suspect.key[1] for one in outcomes) == [truth["uid"] for truth in truths]
         assert {one.result for one in outcomes} == {Verdict.FIXED}
 
+    def test_what_an_earlier_attempt_mended_is_asked_of_the_ledger_by_joinable_reads(self, world: World) -> None:
+        truths = [truth_row(number) for number in range(1, 6)]
+        suspects = [mirror_suspect(truth, Verdict.WITHDRAW, known=False) for truth in truths]
+        for truth in truths:
+            world.project(truth)
+        world.revisit(suspects)
+        asked: list[object] = []
+
+        def noted(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            asked.append(operation)
+            return carry_out()
+
+        world.kept.surround = noted
+        again = world.revisit(suspects)
+
+        assert [(one.verdict, one.result) for one in again] == [(Verdict.WITHDRAW, Verdict.FIXED)] * 5
+        assert [isinstance(one, Read) and one.joinable for one in asked] == [True] * 5
+
     def test_under_a_pace_no_more_than_a_seconds_suspects_wait_for_each_other(self, world: World) -> None:
         truths = [world.message(truth_row(number), projected=False) for number in range(1, 31)]
         policy = world.policy(rows_per_second=10)
@@ -385,7 +403,7 @@ class TestTrouble:
         truths = [world.message(truth_row(number), projected=False) for number in range(1, BATCH_SUSPECTS + 52)]
         pace, meter = Pace(100, world.clock), world.metered()
         ledger = replace(world.ledger, tables=pace.over(world.ledger.tables))
-        fixer = Fixer(pace.over(world.mail), ledger, world.clock, (MESSAGES,), world.policy())
+        fixer = Fixer(pace.over(world.mail), ledger, world.clock, (MESSAGES,), world.policy(rows_per_second=100))
 
         outcomes = list(fixer.revisit(mirror_suspect(truth, Verdict.PROJECT) for truth in truths))
 

@@ -1,5 +1,6 @@
-"""--max-fixes: what is due is what would be written, and nobody is asked below the limit."""
+"""--max-fixes: what is due is what would be written, nobody is asked below it; batches that are under way together."""
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ from model.ports import Progress
 from model.projections.findings import Finding, RepairPolicy, Suspect, counts_of
 from model.projections.verdicts import Verdict
 from repair.mending.engine import Detection, RepairSettings
+from repair.mending.limits import batches_at_once, side_by_side
 from repair.mending.runner import Excess, excess_over, stop_at_limit
 from tests.support.clock import START
 from tests.support.repairing import DAY_SECONDS, MAILBOX, message
@@ -141,3 +143,39 @@ def test_whoever_is_asked_decides(answer: bool) -> None:
     assert (ask(1), asked) == (True, [])
     assert ask(0) is answer
     assert [one.total for one in asked] == [1]
+
+
+class TestBatchesSideBySide:
+    """Rounds of as many batches as are under way at once."""
+
+    def test_two_are_under_way_together_and_none_while_the_caller_has_a_result(self) -> None:
+        together, under_way = threading.Barrier(2, timeout=10), set[int]()
+
+        def work(number: int) -> int:
+            under_way.add(number)
+            together.wait()  # breaks where it stands alone
+            under_way.remove(number)
+            return number * 10
+
+        taken = [(result, len(under_way)) for result in side_by_side(work, iter(range(4)), batches_at_once(None))]
+
+        assert taken == [(0, 0), (10, 0), (20, 0), (30, 0)]
+
+    def test_an_error_comes_when_the_others_are_done_and_ends_the_work(self) -> None:
+        begun, failed, done = threading.Event(), threading.Event(), list[int]()
+
+        def work(number: int) -> None:
+            if number == 0:
+                begun.wait(10)
+                failed.set()
+                raise ZeroDivisionError
+            begun.set()
+            failed.wait(10)
+            done.append(number)
+
+        with pytest.raises(ZeroDivisionError):
+            list(side_by_side(work, iter(range(4)), 2))
+        assert done == [1]
+
+    def test_a_pace_is_kept_by_one(self) -> None:
+        assert batches_at_once(1000) == 1
