@@ -1,13 +1,15 @@
 """Joins within one part of a spill: content with truths, truths with mirror and filters, groups with their sums.
 
 Each function takes records of one part, which has all records of its keys, and yields suspects by the tables of
-verdicts. What truths demand of a group is added up in memory while it fits, and goes to a spill otherwise. Pure.
+verdicts. Places are joined in memory while they fit, what truths demand of a group is added up there while it fits; the
+rest goes to a spill.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache, partial
 from operator import add
 from typing import Any, NamedTuple
 
@@ -17,7 +19,7 @@ from model.projections.findings import Suspect
 from model.projections.groups import Counts, Group, GroupSymptoms, Union, within
 from model.projections.mirror import Mirror, MirrorSymptoms
 from model.projections.verdicts import Verdict
-from repair.joins.records import STANDS, WHOLE, Forms, Packed, Record, TruthRecord, unpacked_key
+from repair.joins.records import STANDS, WHOLE, Forms, Packed, Record, Spill, TruthRecord, unpacked_key
 
 
 class Tag(IntEnum):
@@ -73,11 +75,22 @@ class PlaceRows:
         filters: a bit for each filter that has a row.
     """
 
-    truths: set[Packed] = field(default_factory=set)
+    truths: tuple[Packed, ...] = ()
     fingerprint: bytes = b""
     bits: int = WHOLE | STANDS
     mirrored: bytes | None = None
     filters: int = 0
+
+    def add(self, record: Record) -> None:
+        tag = record[1]
+        if tag == Tag.TRUTH:
+            if record[2] not in self.truths:
+                self.truths += (record[2],)
+            self.fingerprint, self.bits = record[3:]
+        elif tag == Tag.BESIDE:
+            self.mirrored = record[2]
+        else:
+            self.filters |= 1 << (tag - Tag.FILTER)
 
     @property
     def kind(self) -> PlaceKind:
@@ -93,36 +106,66 @@ def place_record(truth: TruthRecord, *, has_content: bool) -> Record:
 def by_place(records: Iterable[Record]) -> dict[Packed, PlaceRows]:
     found: dict[Packed, PlaceRows] = {}
     for record in records:
-        key, tag = record[0], record[1]
-        place = found.get(key)
+        place = found.get(record[0])
         if place is None:
-            place = found[key] = PlaceRows()
-        if tag == Tag.TRUTH:
-            place.truths.add(record[2])
-            place.fingerprint, place.bits = record[3:]
-        elif tag == Tag.BESIDE:
-            place.mirrored = record[2]
-        else:
-            place.filters |= 1 << (tag - Tag.FILTER)
+            place = found[record[0]] = PlaceRows()
+        place.add(record)
     return found
 
 
-def place_suspects(forms: Forms, found: dict[Packed, PlaceRows]) -> Iterator[Suspect]:
+def place_suspects(forms: Forms, found: Iterable[tuple[Packed, PlaceRows]]) -> Iterator[Suspect]:
     """What is wrong at each place. There are few kinds of places, so each kind is judged once."""
-    mirror, judged = forms.family.mirror, dict[PlaceKind, _Judged]()
-    for key, place in found.items():
-        kind = place.kind
-        if kind not in judged:
-            judged[kind] = _judged(forms, kind)
-        in_mirror, in_filters = judged[kind]
+    mirror, judge = forms.family.mirror, cache(partial(_judged, forms))
+    for key, place in found:
+        in_mirror, in_filters = judge(place.kind)
         if in_mirror is not None:
             yield Suspect(mirror.name, unpacked_key(mirror.table.key, key), in_mirror, forms.truth_ids(place.truths))
         for one, verdict in in_filters:
             yield Suspect(one.name, forms.filter_key(one, key), verdict, forms.truth_ids(place.truths))
 
 
+class Places:
+    """Places joined in memory while there are few of them; what comes to further ones goes to the spill.
+
+    Where truth and projections agree only the truth's key is kept, for another truth would clash with it. So the truth
+    must come last.
+    """
+
+    def __init__(self, forms: Forms, spill: Spill, most: int) -> None:
+        self._forms, self._spill, self._most = forms, spill, most
+        self._held: dict[Packed, PlaceRows | Packed] = {}
+        self._judge = cache(partial(_judged, forms))
+
+    def add(self, record: Record) -> None:
+        key = record[0]
+        place = self._held.get(key)
+        if type(place) is tuple:  # it agreed
+            if record[2] == place:
+                return  # and is read twice
+            place = self._held[key] = PlaceRows((place,))
+        elif place is None:
+            if len(self._held) >= self._most:
+                self._spill.add(record)
+                return
+            place = self._held[key] = PlaceRows()
+        assert isinstance(place, PlaceRows)
+        place.add(record)
+        if record[1] == Tag.TRUTH and self._judge(place.kind) == _AGREED:
+            self._held[key] = record[2]
+
+    def parts(self) -> Iterator[tuple[Iterator[Suspect], int]]:
+        """Suspects, and how many places or records were joined for them."""
+        wrong = ((key, place) for key, place in self._held.items() if isinstance(place, PlaceRows))
+        yield place_suspects(self._forms, wrong), len(self._held)
+        self._held = {}
+        for part in self._spill.parts():
+            yield place_suspects(self._forms, by_place(part).items()), len(part)
+
+
 _Judged = tuple[Verdict | None, tuple[tuple[Filter, Verdict], ...]]
 """What is wrong in the mirror, if anything, and in which filters."""
+
+_AGREED: _Judged = (None, ())
 
 
 def _judged(forms: Forms, kind: PlaceKind) -> _Judged:
@@ -152,31 +195,27 @@ Elements = dict[str, Packed]
 """For each element that a union must have, the smallest truth that demands it."""
 
 
-def group_records(forms: Forms, truth: TruthRecord, *, has_content: bool) -> Iterator[Record]:
-    """A truth's record for each group that it belongs to.
-
-    A union must have each truth's elements (a superset is fine); a counter may or may not count a doubtful truth.
-    """
-    sure = has_content and bool(truth.bits & WHOLE)
-    for number, (group, key) in enumerate(zip(forms.groups, truth.groups, strict=True)):
-        match group:
-            case Union():
-                for element in truth.elements[number]:
-                    yield ((number, key), int(Tag.TRUTH), element, truth.truth)
-            case Counts():
-                deltas = _deltas(forms, group, truth.bits)
-                none = (0,) * len(deltas)
-                yield ((number, key), int(Tag.TRUTH), deltas if sure else none, none if sure else deltas)
-
-
 class GroupSums:
     """What truths demand of groups, so far."""
 
     def __init__(self, forms: Forms) -> None:
+        self._forms = forms
         self._groups = forms.groups
         self._size = 0
+        self._alike: dict[tuple[tuple[Packed, ...], int], int] = {}
         self.elements: dict[Packed, Elements] = {}
         self.counted: dict[Packed, Counted] = {}
+
+    def count(self, truth: TruthRecord, *, has_content: bool) -> None:
+        """Add a truth to each group that it belongs to: one number for all that are alike.
+
+        A union must have each truth's elements (a superset is fine); a counter may or may not count a doubtful truth.
+        """
+        alike = truth.groups, truth.bits | STANDS if has_content else truth.bits
+        self._alike[alike] = self._alike.get(alike, 0) + 1
+        for number, elements in enumerate(truth.elements):
+            for element in elements:
+                self._add_element((number, truth.groups[number]), element, truth.truth)
 
     def add(self, record: Record) -> None:
         key, _, one, other = record
@@ -187,15 +226,25 @@ class GroupSums:
 
     @property
     def full(self) -> bool:
-        return self._size > SUMS_MAX
+        return self._size + len(self._alike) > SUMS_MAX
 
     def take(self) -> Iterator[Record]:
-        """The sums as records of the same kind; resets them."""
+        """The sums as records; resets them."""
+        for (keys, bits), rows in self._alike.items():
+            self._count_alike(keys, bits, rows)
         for key, elements in self.elements.items():
             yield from ((key, int(Tag.TRUTH), element, truth) for element, truth in elements.items())
         for key, (sure, uncertain) in self.counted.items():
             yield (key, int(Tag.TRUTH), sure, uncertain)
-        self.elements, self.counted, self._size = {}, {}, 0
+        self._alike, self.elements, self.counted, self._size = {}, {}, {}, 0
+
+    def _count_alike(self, keys: tuple[Packed, ...], bits: int, rows: int) -> None:
+        sure = bits & WHOLE and bits & STANDS
+        for number, (group, key) in enumerate(zip(self._groups, keys, strict=True)):
+            if isinstance(group, Counts):
+                deltas = tuple([rows * one for one in _deltas(self._forms, group, bits)])
+                none = (0,) * len(deltas)
+                self._add_counted((number, key), deltas if sure else none, none if sure else deltas)
 
     def _add_element(self, key: Packed, element: str, truth: Packed) -> None:
         elements = self.elements.setdefault(key, {})

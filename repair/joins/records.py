@@ -36,6 +36,8 @@ STANDS = 2
 """The bit of one whose content stands, once that is known. Conditions follow, one bit each."""
 
 _FINGERPRINT_BYTES = 16
+_BY_VALUE = 2
+"""The last form of marshal whose bytes follow from the values alone, not from how often an object is referred to."""
 
 Packed = tuple[Any, ...]
 """A key in a record: UUIDs as bytes, other types that marshal does not take as a line of text."""
@@ -98,8 +100,8 @@ def fingerprinting(columns: Iterable[Column], sources: Mapping[str, str]) -> Cal
     ]
 
     def of(row: Row) -> bytes:
-        text = repr((plain(row), *map(bool, flags(row)), *[form(row) for form in others]))
-        return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_FINGERPRINT_BYTES).digest()
+        forms = (plain(row), *map(bool, flags(row)), *[form(row) for form in others])
+        return blake2b(marshal.dumps(forms, _BY_VALUE), digest_size=_FINGERPRINT_BYTES).digest()
 
     return of
 
@@ -125,6 +127,7 @@ class Forms:
         self.family = family
         self.groups: tuple[Union | Counts, ...] = (*family.unions, *family.counts)
         self._conditions = family.conditions
+        self._held = [(self.condition_bit(one), one.column, one.value) for one in self._conditions]
         self._accept_torn = accept_torn
         self._place_columns = tuple(truth for _, truth in mirror.key)
         self._place_of = packing(self._place_columns)
@@ -181,8 +184,9 @@ class Forms:
 
     def _bits(self, row: Row) -> int:
         bits = WHOLE if self._accept_torn or self.family.mirror.whole(row) else 0
-        for place, condition in enumerate(self._conditions, start=2):
-            bits |= condition.holds(row) << place
+        for bit, column, value in self._held:
+            if bool(row[column]) is value:
+                bits |= bit
         return bits
 
 
@@ -222,7 +226,7 @@ def _is_plain(column: Column) -> bool:
 
 
 def _cell_form(column: Column, name: str, beside: str) -> Callable[[Row], Any]:
-    """A function to a cell's canonical form (`canonical_value`), with a distinct repr for each value."""
+    """A function to a cell's canonical form (`canonical_value`), distinct for each value, as marshal takes it."""
     match column.canonical:
         case Canonical.NUMBER:
             return lambda row: row[name] or 0
@@ -237,7 +241,7 @@ def _cell_form(column: Column, name: str, beside: str) -> Callable[[Row], Any]:
 
 
 def _stable(value: Any) -> Any:
-    """The value in a form whose repr is fast and always the same."""
+    """The value in a form that marshal takes, always the same for equal values."""
     match value:
         case UUID():
             return value.int
@@ -245,8 +249,10 @@ def _stable(value: Any) -> Any:
             return sorted(map(repr, value))
         case Mapping():
             return sorted((repr(name), repr(item)) for name, item in value.items())
-        case _:
+        case None | int() | float() | str() | bytes():
             return value
+        case _:
+            return repr(value)
 
 
 class Workshop:

@@ -24,15 +24,13 @@ from model.projections.projection import Projection
 from model.schema.table import Row, Table
 from repair.joins.parts import (
     GroupSums,
+    Places,
     Tag,
     by_content,
-    by_place,
     content_record,
     content_suspects,
-    group_records,
     group_suspects,
     place_record,
-    place_suspects,
 )
 from repair.joins.records import (
     PART_BYTES_MAX,
@@ -54,6 +52,9 @@ _NEW_OBJECTS = 200_000
 CONTENTS_MAX = 250_000
 """Keys of content that are held in memory, which takes some 50 MB."""
 
+PLACES_MAX = 250_000
+"""Places that are joined in memory, which takes some 100 MB."""
+
 _REPORTED_ROWS = 1000
 """After this many rows, progress is reported."""
 
@@ -68,6 +69,7 @@ class LocalEngine:
         folder: for files while the result is held; None: the system's temporary folder.
         part_bytes_max: the size of one join, in bytes on disk; memory is a small multiple of it.
         contents_max: how many keys of content may be held in memory.
+        places_max: how many places are joined in memory.
     """
 
     mail: Tables
@@ -76,6 +78,7 @@ class LocalEngine:
     folder: Path | None = None
     part_bytes_max: int = PART_BYTES_MAX
     contents_max: int = CONTENTS_MAX
+    places_max: int = PLACES_MAX
 
     def detect(self, settings: RepairSettings, progress: Progress) -> "LocalDetection":
         detection = LocalDetection(self, settings)
@@ -133,7 +136,7 @@ class _FamilyScan:
     name: str
     forms: Forms = field(init=False)
     contents: Spill = field(init=False)
-    places: Spill = field(init=False)
+    places: Places = field(init=False)
     groups: Spill = field(init=False)
     sums: GroupSums = field(init=False)
     standing: set[Packed] | None = field(default_factory=set)
@@ -141,7 +144,8 @@ class _FamilyScan:
 
     def __post_init__(self) -> None:
         self.forms = Forms(self.family, accept_torn=self.settings.policy.accept_torn)
-        self.contents, self.places, self.groups = map(self._spill, ("contents", "places", "groups"))
+        self.contents, self.groups = self._spill("contents"), self._spill("groups")
+        self.places = Places(self.forms, self._spill("places"), self.engine.places_max)
         self.sums = GroupSums(self.forms)
 
     def run(self) -> None:
@@ -159,8 +163,8 @@ class _FamilyScan:
             self._join_contents(family.content)
         self.standing, self.unnamed = None, set()
         self._keep_sums()
-        for part in self.places.parts():
-            self._found(place_suspects(self.forms, by_place(part)), len(part))
+        for suspects, joined in self.places.parts():
+            self._found(suspects, joined)
         for part in self.groups.parts():
             self._found(group_suspects(self.forms, part), len(part))
 
@@ -234,8 +238,7 @@ class _FamilyScan:
 
     def _place(self, truth: TruthRecord, *, has_content: bool) -> None:
         self.places.add(place_record(truth, has_content=has_content))
-        for record in group_records(self.forms, truth, has_content=has_content):
-            self.sums.add(record)
+        self.sums.count(truth, has_content=has_content)
         if self.sums.full:
             self._keep_sums()
 

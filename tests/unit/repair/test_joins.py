@@ -1,6 +1,6 @@
 """Joins of the local scan: every combination of what can be seen at one place gives the verdict of the one table."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Any
 
@@ -16,17 +16,17 @@ from model.projections.verdicts import Verdict
 from model.schema.table import Row
 from repair.joins.parts import (
     GroupSums,
+    Places,
     Tag,
     by_content,
     by_place,
     content_record,
     content_suspects,
-    group_records,
     group_suspects,
     place_record,
     place_suspects,
 )
-from repair.joins.records import Forms, packing_key
+from repair.joins.records import Forms, Spill, Workshop, packing_key
 from tests.support.clock import uuid_at
 from tests.support.repairing import MAILBOX, message, mirror_row, truth_row
 
@@ -55,12 +55,24 @@ def at_one_place(  # noqa: PLR0917 - one for each thing that can be seen
         yield (place, UNSEEN)
 
 
+def in_memory(records: Iterable[tuple[Any, ...]]) -> list[Suspect]:
+    """What is wrong by a join in memory, which takes the truth last."""
+    with Workshop() as workshop:
+        places = Places(FORMS, Spill(workshop, "places"), 1)
+        for record in sorted(records, key=lambda record: record[1] == Tag.TRUTH):
+            places.add(record)
+        return [suspect for suspects, _ in places.parts() for suspect in suspects]
+
+
 @pytest.mark.parametrize(
     "seen", list(product((False, True), repeat=8)), ids=lambda bits: "".join("01"[bit] for bit in bits)
 )
 def test_every_combination_is_judged_by_the_one_table(seen: tuple[bool, ...]) -> None:
     in_truth, clash, mirrored, agree, has_content, whole, unseen, listed = seen
-    found = {one.projection: one for one in place_suspects(FORMS, by_place(at_one_place(*seen)))}
+    found = {one.projection: one for one in place_suspects(FORMS, by_place(at_one_place(*seen)).items())}
+    assert {one.projection: one.verdict for one in in_memory(at_one_place(*seen))} == {
+        name: one.verdict for name, one in found.items()
+    }
 
     clash = clash and in_truth
     expected = {
@@ -96,9 +108,10 @@ def test_a_row_that_was_read_twice_is_no_clash() -> None:
     record = truth_record(truth_row(1))
     place, mark = FORMS.mirror(mirror_row(truth_row(1)))
 
-    records = [record, record, (place, int(Tag.BESIDE), mark), (place, UNSEEN)]
+    records = [(place, int(Tag.BESIDE), mark), (place, UNSEEN), record, record]
 
-    assert list(place_suspects(FORMS, by_place(records))) == []
+    assert in_memory(records) == []
+    assert list(place_suspects(FORMS, by_place(records).items())) == []
 
 
 def test_content_is_a_leak_exactly_where_no_truth_names_it() -> None:
@@ -121,13 +134,6 @@ FLAGS = st.frozensets(st.sampled_from("abc"))
 TRUTHS = st.lists(st.tuples(FLAGS, st.booleans(), st.booleans()), max_size=6)
 
 
-def asked(told: list[tuple[frozenset[str], bool, bool]]) -> Iterator[tuple[Any, ...]]:
-    """What truths (with keywords, seen or not, with content or not) ask of their mailbox."""
-    for number, (flags, seen, has_content) in enumerate(told, start=1):
-        truth = FORMS.truth(truth_row(number, userflags=flags, flagseen=seen))
-        yield from group_records(FORMS, truth, has_content=has_content)
-
-
 def rows(flags: frozenset[str] | None, counters: tuple[int, int] | None) -> Iterator[tuple[Any, ...]]:
     """The mailbox's own rows, where there are any."""
     own = {APPLICABLE_FLAG.name: {"userflags": flags}, MAILBOX_COUNTERS.name: counters}
@@ -148,8 +154,8 @@ def test_groups_are_judged_as_a_plain_sum_would(
     portion: int,
 ) -> None:
     sums, spilled = GroupSums(FORMS), list[tuple[Any, ...]]()
-    for number, record in enumerate(asked(told), start=1):
-        sums.add(record)
+    for number, (keywords, seen, has_content) in enumerate(told, start=1):
+        sums.count(FORMS.truth(truth_row(number, userflags=keywords, flagseen=seen)), has_content=has_content)
         if number % portion == 0:
             spilled += sums.take()
     spilled += sums.take()

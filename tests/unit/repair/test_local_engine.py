@@ -139,11 +139,13 @@ def _mirrored(draw: st.DrawFn, place: tuple[Any, int], truth: Row | None) -> lis
 
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(keyspaces(), st.booleans(), st.sampled_from([(1, 1), (1, 100), (1 << 20, 0), (1 << 20, 100)]))
-def test_the_suspects_are_those_of_the_oracle(rows: Rows, accept_torn: bool, room: tuple[int, int]) -> None:
-    """However little room there is: for one part, and for the keys of content."""
-    part, contents = room
-    found = detected([MESSAGES], rows, accept_torn=accept_torn, part_bytes_max=part, contents_max=contents)
+@given(keyspaces(), st.booleans(), st.sampled_from([(1, 1, 2), (1, 100, 0), (1 << 20, 0, 100), (1 << 20, 100, 3)]))
+def test_the_suspects_are_those_of_the_oracle(rows: Rows, accept_torn: bool, room: tuple[int, int, int]) -> None:
+    """However little room there is: for one part, for the keys of content, for places."""
+    part, contents, places = room
+    found = detected(
+        [MESSAGES], rows, accept_torn=accept_torn, part_bytes_max=part, contents_max=contents, places_max=places
+    )
     assert ordered(found) == ordered(list(expected_suspects(MESSAGES, rows, accept_torn=accept_torn)))
 
 
