@@ -53,7 +53,7 @@ class BlobStore(Protocol):
         ...
 
     def scan(self) -> AsyncIterator[StoredBlob]:
-        """Every blob, page by page, in the store's own order."""
+        """Every blob, page by page, in no order."""
         ...
 
 

@@ -168,7 +168,8 @@ class _Answering(BaseHTTPRequestHandler):
             self.of.buckets.add(bucket)
             self._send(200, b"", {})
         else:
-            after, most = query.get("continuation-token", [""])[0], int(query.get("max-keys", ["1000"])[0])
+            after = query.get("continuation-token", query.get("start-after", [""]))[0]
+            most = int(query.get("max-keys", ["1000"])[0])
             self._send(200, self.of.listing(after, most), {"Content-Type": "application/xml"})
 
     def _delete_all(self, body: bytes) -> None:
