@@ -74,23 +74,23 @@ class TableReferences:
 
     def references(self) -> Iterator[Reference]:
         rows = self.tables.scan(Scan(self.table, tuple(dict.fromkeys((*self.keys, *self.columns))), self.level))
-        if self.marks:
-            return self._joined(rows)
-        return (one for row in rows for one in self._of(row, needed=self.needed))
+        return self._joined(rows) if self.marks else self._of(rows, needed=self.needed)
 
-    def _of(self, row: Row, *, needed: bool) -> Iterator[Reference]:
-        referrer = referrer_of(row[name] for name in self.keys)
-        for column in self.columns:
-            cell = row[column]
-            for one in (cell,) if isinstance(cell, str) else cell or ():
-                yield Reference(one, referrer, needed)
+    def _of(self, rows: Iterable[Row], *, needed: bool) -> Iterator[Reference]:
+        keys = self.keys
+        for row in rows:
+            referrer = referrer_of([row[name] for name in keys])
+            for column in self.columns:
+                cell = row[column]
+                for one in (cell,) if isinstance(cell, str) else cell or ():
+                    yield Reference(one, referrer, needed)
 
     def _joined(self, rows: Iterable[Row]) -> Iterator[Reference]:
         """Rows of the queue, each with whether it is marked; joined on disk."""
         with Workshop() as workshop:
             spill = Spill(workshop, "mails")
             for row in rows:
-                spill.add((_mail_key(row), *((one.blob_id, one.referrer) for one in self._of(row, needed=True))))
+                spill.add((_mail_key(row), *((one.blob_id, one.referrer) for one in self._of((row,), needed=True))))
             for mark in self.tables.scan(Scan(DELETED_MAILS, ("queuename", "enqueueid"), self.level)):
                 spill.add((_mail_key(mark), None))
             for part in spill.parts():

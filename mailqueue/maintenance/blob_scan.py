@@ -20,7 +20,7 @@ from model.ids import BlobId
 from model.operations import Level, Scan
 from model.ports import Progress, Tables
 from model.schema.table import Row
-from repair.joins.records import PART_BYTES_MAX, Record, Spill, Workshop
+from repair.joins.records import PART_BYTES_MAX, Record, Spill, Workshop, few_collections
 
 REFERRERS_MAX = 10
 """How many rows are named that refer to one missing blob."""
@@ -122,25 +122,39 @@ class BlobScanner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LocalBlobScanner:
-    """Looks with this process alone. Implements `BlobScanner`."""
+    """Looks with this process alone. Implements `BlobScanner`.
+
+    Attributes:
+        ids_max: a second look at so few keeps their ids in memory, and what is no reference to them off the disk.
+    """
 
     tables: Tables
     level: Level = Level.LOCAL_QUORUM
     part_bytes_max: int = PART_BYTES_MAX
+    ids_max: int = 100_000
     _interrupted: Event = field(default_factory=Event)
 
     def first(self, listing: BlobLines | None, sources: Sequence[ReferenceSource], progress: Progress) -> "LocalLook":
         records = self._table_records(progress) if listing is None else _listing_records(listing)
-        return self._look(records, sources, progress, all_missing=True)
+        return self._look(records, sources, progress)
 
     def second(self, wanted: Wanted, sources: Sequence[ReferenceSource], progress: Progress) -> "LocalLook":
-        return self._look(_wanted_records(wanted), sources, progress, all_missing=False)
+        few = wanted.candidates.count + wanted.missing.count <= self.ids_max
+        only = frozenset(record[0] for record in _wanted_records(wanted)) if few else None
+        return self._look(_wanted_records(wanted), sources, progress, only, all_missing=False)
 
     def interrupt(self) -> None:
         self._interrupted.set()
 
+    @few_collections()
     def _look(
-        self, records: Iterable[Record], sources: Sequence[ReferenceSource], progress: Progress, *, all_missing: bool
+        self,
+        records: Iterable[Record],
+        sources: Sequence[ReferenceSource],
+        progress: Progress,
+        only: frozenset[str] | None = None,
+        *,
+        all_missing: bool = True,
     ) -> "LocalLook":
         look = LocalLook([one.name for one in sources], all_missing=all_missing)
         try:
@@ -151,7 +165,8 @@ class LocalBlobScanner:
                 progress.stage(f"read {source.name}")
                 count = 0
                 for count, one in enumerate(self._reported(source.references(), progress), start=1):  # noqa: B007
-                    spill.add((one.blob_id, _REFERENCE, number, one.referrer, one.needed))
+                    if only is None or one.blob_id in only:
+                        spill.add((one.blob_id, _REFERENCE, number, one.referrer, one.needed))
                 look.references[source.name] = count
             progress.stage("compare")
             for part in spill.parts():
@@ -195,26 +210,26 @@ class _Seen:
 
     blobs: dict[str, tuple[str | None, int | None]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
-    parts: Counter[str] = field(default_factory=Counter)
+    parts: dict[str, int] = field(default_factory=dict)
     referrers: list[tuple[int, str]] = field(default_factory=list)
     referred: bool = False
     wanted: bool = False
 
-    def take(self, tag: int, fields: Sequence[Any]) -> None:
-        match tag:
-            case _ if tag == _BLOB:
-                self.blobs[fields[0]] = (fields[1], fields[2])
-            case _ if tag == _COUNT:
-                self.counts[fields[0]] = min(fields[1], self.counts.get(fields[0], fields[1]))
-            case _ if tag == _PART:
-                self.parts[fields[0]] += 1
-            case _ if tag == _WANTED:
-                self.wanted = True
-            case _:
-                self.referred = True
-                number, referrer, needed = fields
-                if needed and len(self.referrers) < REFERRERS_MAX and (number, referrer) not in self.referrers:
-                    self.referrers.append((number, referrer))
+    def take(self, record: Record) -> None:
+        tag = record[1]
+        if tag == _REFERENCE:
+            self.referred = True
+            _, _, number, referrer, needed = record
+            if needed and len(self.referrers) < REFERRERS_MAX and (number, referrer) not in self.referrers:
+                self.referrers.append((number, referrer))
+        elif tag == _PART:
+            self.parts[record[2]] = self.parts.get(record[2], 0) + 1
+        elif tag == _COUNT:
+            self.counts[record[2]] = min(record[3], self.counts.get(record[2], record[3]))
+        elif tag == _BLOB:
+            self.blobs[record[2]] = record[3:]
+        else:
+            self.wanted = True
 
     def listed(self) -> Iterator[ListedBlob]:
         for blob_id, (stored_at, size_bytes) in self.blobs.items():
@@ -224,7 +239,9 @@ class _Seen:
 
     def is_whole(self, blob_id: str) -> bool:
         """In tables: as many parts as the row that counts them says; of two sizes, the first row, as in James."""
-        return blob_id in self.blobs or (blob_id in self.counts and self.parts[blob_id] >= self.counts[blob_id])
+        if blob_id not in self.counts:
+            return blob_id in self.blobs
+        return self.parts.get(blob_id, 0) >= self.counts[blob_id]
 
 
 @dataclass(slots=True)
@@ -246,8 +263,10 @@ class LocalLook:
 
     def take(self, part: list[Record]) -> None:
         found: dict[str, _Seen] = {}
-        for blob_id, tag, *fields in part:
-            found.setdefault(blob_id, _Seen()).take(tag, fields)
+        for record in part:
+            if (seen := found.get(record[0])) is None:
+                seen = found[record[0]] = _Seen()
+            seen.take(record)
         for blob_id, seen in found.items():
             for blob in seen.listed():
                 self.listed += 1

@@ -20,7 +20,7 @@ from model.ports import Clock, Progress, Tables
 from model.queue.cleanup import QueuePartition, RowCounts
 from model.queue.slices import millis_of
 from model.schema.table import Row
-from repair.joins.records import PART_BYTES_MAX, Record, Spill, Workshop
+from repair.joins.records import PART_BYTES_MAX, Record, Spill, Workshop, few_collections
 from repair.retries import Retries
 
 ROW_COLUMNS = ("queuename", "timerangestart", "bucketid", "enqueueid")
@@ -108,6 +108,7 @@ class LocalQueueScanner:
     part_bytes_max: int = PART_BYTES_MAX
     interrupted: Event = field(default_factory=Event)
 
+    @few_collections()
     def scan(self, progress: Progress) -> "LocalQueueScan":
         found = LocalQueueScan(self)
         try:

@@ -5,10 +5,8 @@ key are then joined one part at a time, so a million messages or a hundred milli
 and disk grow. The projections are read before the truth: what is read last is never older.
 """
 
-import gc
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -41,13 +39,11 @@ from repair.joins.records import (
     SuspectFile,
     TruthRecord,
     Workshop,
+    few_collections,
     packing_key,
 )
 from repair.ledger.runs import Ledger
 from repair.mending.engine import LocalSuspects, RepairSettings
-
-_NEW_OBJECTS = 200_000
-"""Python looks for cycles after so many new objects, instead of 700."""
 
 CONTENTS_MAX = 250_000
 """Keys of content that are held in memory, which takes some 50 MB."""
@@ -83,27 +79,13 @@ class LocalEngine:
     def detect(self, settings: RepairSettings, progress: Progress) -> "LocalDetection":
         detection = LocalDetection(self, settings)
         try:
-            with _few_collections():
+            with few_collections():
                 for number, family in enumerate(settings.families):
                     _FamilyScan(self, settings, progress, detection, family, str(number)).run()
         except BaseException:
             detection.close()
             raise
         return detection
-
-
-@contextmanager
-def _few_collections() -> Iterator[None]:
-    """Let Python look for cycles less often: millions of records come and go, and none of them is in a cycle.
-
-    Looking through them again and again took a third of a scan's time.
-    """
-    before = gc.get_threshold()
-    gc.set_threshold(_NEW_OBJECTS, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 class LocalDetection(LocalSuspects):

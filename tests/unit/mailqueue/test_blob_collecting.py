@@ -110,25 +110,28 @@ def went(removing: Removing) -> set[str]:
     return {json.loads(line)["blob_id"] for line in path.read_text().splitlines()} if path.exists() else set()
 
 
-async def test_more_than_one_group_goes_and_each_is_on_the_list(removing: Removing) -> None:
+@pytest.mark.parametrize("ids_max", [0, 3 * GROUP])
+async def test_more_than_one_group_goes_and_each_is_on_the_list(ids_max: int, removing: Removing) -> None:
     scene, ids = Scene(), [numbered(one) for one in range(300, 300 + 2 * GROUP + 7)]
     await scene.stored(*ids)
     scene.clock.advance(MONTH_SECONDS)
+    scanner = LocalBlobScanner(scene.tables, part_bytes_max=1_000, ids_max=ids_max)
 
-    found = await scene.collection(scanner=LocalBlobScanner(scene.tables, part_bytes_max=1_000)).run(removing)
+    found = await scene.collection(scanner=scanner).run(removing)
 
     assert (found.removed, scene.objects.ids, went(removing)) == (len(ids), set(), set(ids))
 
 
+@pytest.mark.parametrize("ids_max", [0, 9])
 @pytest.mark.parametrize("looks", [1, 2])
-async def test_what_is_referred_to_at_either_look_stays(looks: int, removing: Removing) -> None:
+async def test_what_is_referred_to_at_either_look_stays(looks: int, ids_max: int, removing: Removing) -> None:
     scene, one = Scene(), numbered(1)
     reads = iter(range(1, 9))
     scene.sources = [Asked(lambda: [Reference(one, "row")] if next(reads) == looks else [])]
     await scene.stored(one)
     scene.clock.advance(MONTH_SECONDS)
 
-    found = await scene.collection().run(removing)
+    found = await scene.collection(scanner=LocalBlobScanner(scene.tables, ids_max=ids_max)).run(removing)
 
     assert scene.objects.ids == {one}
     assert +found.verdicts == {BlobVerdict.KEEP: 1}
