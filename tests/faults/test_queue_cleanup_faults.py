@@ -13,16 +13,16 @@ from cql.driver.session import Keyspace, connect
 from cql.render import keyspace_cql, schema_cql
 from cql.replication import in_every_data_centre
 from model.catalog.james_tables import EVENT_STORE
-from model.catalog.ledger import REPAIR_LEASE
 from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS, QUEUE_TABLES
 from model.instants import MICROS
-from model.operations import Put, Remove, Scan, Write
+from model.operations import Put, Scan, Write
 from model.queue.slices import slice_of
 from model.schema.keyspace import Schema
 from model.schema.table import Table
 from repair.clock import SystemClock
 from tests.support.brokers import Broker
 from tests.support.commands import Ended, command_line
+from tests.support.keyspaces import end_leases
 from tests.support.object_stores import S3
 from tests.support.queue_faults import Servers
 from tests.support.queue_ground import Ground, delivered, queue_ground, servers_of
@@ -111,9 +111,7 @@ def test_a_cleanup_that_is_killed(james_made: Ground, tmp_path: Path, name: str)
     held = cleaned(ground.servers, tmp_path, *OLD_MARKS)
     assert (held.code, "is held by" in held.err) == (3, True)
     with connect(ground.servers.contact) as cluster:
-        ledger = cluster.keyspace(f"{ground.keyspace.name}_ledger")
-        for row in ledger.scan(Scan(REPAIR_LEASE, REPAIR_LEASE.names)):
-            ledger.write(Remove(REPAIR_LEASE, REPAIR_LEASE.key_of(row)))
+        end_leases(cluster.keyspace(f"{ground.keyspace.name}_ledger"))
     ended = cleaned(ground.servers, tmp_path, *OLD_MARKS)
 
     assert ended.code == 0, f"{ended.out}\n{ended.err}"

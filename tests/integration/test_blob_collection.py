@@ -34,11 +34,15 @@ from spark_repair.blob_collection import SparkBlobScanner
 from spark_repair.connector import Source
 from tests.support.brokers import Broker
 from tests.support.commands import CommandLine, command_line, contact_of
-from tests.support.keyspaces import LEDGER, created, dropped
+from tests.support.keyspaces import LEDGER, created, dropped, end_leases
 from tests.support.progress import SilentProgress
+from tests.support.queue_faults import Servers
+from tests.support.queue_ground import Ground as QueueGround
+from tests.support.queue_ground import program
 from tests.support.real_queue import real_queue
 from tests.support.s3_twin import S3Twin, s3_twin
 from tests.support.servers import CassandraServer
+from tests.support.thorough import first_of
 
 pytestmark = [pytest.mark.cassandra]
 
@@ -174,6 +178,52 @@ def test_what_nothing_refers_to_goes_and_all_else_stays(ground: Ground) -> None:
     assert (run["command"], run["state"]) == ("repair blobs", "DONE")
     assert (before["run"], before["state"]) == (str(killed.id), "INTERRUPTED")
     assert ground.line("undo", run["run"]).code == 2
+
+
+KILLS = [
+    ("cassandra:", "done Remove blobs", 2),
+    ("cassandra:", "first look", 1),
+    ("cassandra:", "second look", 1),
+    ("cassandra:", "list", 1),
+    ("cassandra:", "done list", 1),
+    ("cassandra:", "done Remove blobParts", 3),
+    ("cassandra:", "close", 1),
+    ("s3", "first look", 1),
+    ("s3", "second look", 1),
+    ("s3", "done list", 1),
+    ("s3", "close", 1),
+]
+
+
+@pytest.mark.parametrize(("ground", "at", "nth"), first_of(KILLS), indirect=["ground"])
+def test_a_collection_that_is_killed(ground: Ground, at: str, nth: int, tmp_path: Path) -> None:
+    """What went is on a list; the next one removes the rest, once the lease of the killed one is over."""
+    ground.refer()
+    stays, gone = ground.ids(), {blob_id(f"gone {number}") for number in range(5)}
+    ground.store(*gone)
+    command = ("blobs", *AT_ONCE, *ground.declared())
+
+    with program() as forks:
+        doomed = QueueGround(Servers((), 0, "", 0, "", "", "", "", ""), ground.keyspace, forks, tmp_path)
+        doomed.typed(tmp_path, *command, group="repair", at=at, nth=nth, variables=ground.line.environment)
+    left = ground.ids()
+    assert stays <= left
+    assert gone - left <= went(tmp_path) <= gone
+    held = ground.line("repair", *command)
+    assert (held.code, "is held by" in held.err) == (3, True)
+    end_leases(ground.ledger)
+    ended = ground.line("repair", *command)
+
+    assert (ended.code, ended.json["left"]) == (0, {}), ended.err
+    assert ground.ids() == stays
+    assert went(tmp_path) == gone
+    assert [run["state"] for run in ground.line("runs", "list", "--json").json["runs"]] == ["DONE", "INTERRUPTED"]
+
+
+def went(home: Path) -> set[str]:
+    """What the lists of all runs say, where no option names them."""
+    lists = home.rglob("removed-*.jsonl")
+    return {json.loads(line)["blob_id"] for one in lists for line in one.read_text().splitlines()}
 
 
 def test_what_is_missing_is_told_with_who_refers_to_it(ground: Ground) -> None:

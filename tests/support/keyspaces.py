@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from cql.driver.session import CassandraCluster, Keyspace
 from cql.render import keyspace_cql, schema_cql
 from cql.replication import in_every_data_centre
-from model.catalog.ledger import LEDGER_TABLES
+from model.catalog.ledger import LEDGER_TABLES, REPAIR_LEASE
 from model.catalog.mail import MAIL_TABLES, MAIL_TYPES
+from model.operations import Remove, Scan
 from model.schema.keyspace import Schema
 
 MAIL = Schema(MAIL_TYPES, MAIL_TABLES)
@@ -24,3 +25,9 @@ def created(cluster: CassandraCluster, name: str, schema: Schema) -> Keyspace:
 def dropped(cluster: CassandraCluster, names: Iterable[str]) -> None:
     for name in names:
         cluster.execute_ddl(f"DROP KEYSPACE IF EXISTS {name}")
+
+
+def end_leases(ledger: Keyspace) -> None:
+    """As their time does where their holder was killed."""
+    for row in ledger.scan(Scan(REPAIR_LEASE, REPAIR_LEASE.names)):
+        ledger.write(Remove(REPAIR_LEASE, REPAIR_LEASE.key_of(row)))

@@ -23,6 +23,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from admin.cli import run
+from admin.services import blobs as blobs_service
 from admin.wiring import cluster as wiring_cluster
 from admin.wiring import queues
 from cql.driver.asynchronous import AsyncKeyspace
@@ -30,6 +31,8 @@ from cql.driver.contact import Contact
 from cql.driver.session import Keyspace, connect
 from mailqueue.blobs.object_storage import open_s3
 from mailqueue.blobs.s3 import S3Settings
+from mailqueue.maintenance.blob_collection import RemovedList
+from mailqueue.maintenance.blob_scan import LocalBlobScanner
 from mailqueue.maintenance.cleanup_scan import LocalQueueScanner
 from mailqueue.maintenance.move_due import DueLeases
 from mailqueue.queue import Dequeued
@@ -43,6 +46,7 @@ from model.queue.filters import MailFilter
 from model.queue.mails import Listed, Whereabouts
 from model.queue.slices import Slicing
 from repair.clock import SystemClock
+from repair.ledger.runs import Ledger
 from tests.support.queue_wires import Errors, Side, WiredBlobs, WiredBroker, WiredTables, name_of
 from tests.support.queues import CONTENT, listed, mail, parts_of
 from tests.support.surrounded import SurroundedTables
@@ -151,10 +155,18 @@ class Doomed:
 
     def surround(self, operation: Any, carry_out: Callable[[], T]) -> T:
         """The same for tables that block."""
-        self.comes_to(name_of(operation))
-        answer = carry_out()
-        self.comes_to(f"done {name_of(operation)}")
-        return answer
+        return self.mortal(name_of(operation), carry_out)()
+
+    def mortal(self, what: str, carry_out: Callable[..., T]) -> Callable[..., T]:
+        """A method that blocks, as a step."""
+
+        def step(*given: Any, **named: Any) -> T:
+            self.comes_to(what)
+            answer = carry_out(*given, **named)
+            self.comes_to(f"done {what}")
+            return answer
+
+        return step
 
     def came(self, what: str) -> None:
         self.comes_to(f"done {what}")
@@ -351,7 +363,7 @@ def typed(order: Order) -> None:
     """A whole command, whose every step may be its last."""
     life = Doomed(at=order.at, nth=order.nth, armed=True)
     broker_behind, blobs_behind = queues.broker_behind, queues.blobs_behind
-    patched: list[tuple[ModuleType, str, Callable[..., object]]] = [
+    patched: list[tuple[ModuleType | type, str, Callable[..., object]]] = [
         (wiring_cluster, "SystemClock", lambda: Ahead(order.ahead_seconds)),
         (queues, "tables_of", lambda keyspace: WiredTables(AsyncKeyspace(keyspace), life)),
         (
@@ -361,6 +373,11 @@ def typed(order: Order) -> None:
         ),
         (queues, "broker_behind", lambda *given: WiredBroker(broker_behind(*given), life)),
         (queues, "blobs_behind", lambda *given, **how: WiredBlobs(blobs_behind(*given, **how), life)),
+        (blobs_service, "tables_of", lambda keyspace: WiredTables(AsyncKeyspace(keyspace), life)),
+        (LocalBlobScanner, "first", life.mortal("first look", LocalBlobScanner.first)),
+        (LocalBlobScanner, "second", life.mortal("second look", LocalBlobScanner.second)),
+        (RemovedList, "add", life.mortal("list", RemovedList.add)),
+        (Ledger, "finish", life.mortal("close", Ledger.finish)),
     ]
     for module, name, mortal in patched:
         setattr(module, name, mortal)

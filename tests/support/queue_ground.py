@@ -4,7 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -67,10 +67,18 @@ class Ground:
         return ledger_of(ledger)
 
     def typed(
-        self, home: Path, *arguments: str, at: str, nth: int = 1, ahead_seconds: float = 0, group: str = "queue"
+        self,
+        home: Path,
+        *arguments: str,
+        at: str,
+        nth: int = 1,
+        ahead_seconds: float = 0,
+        group: str = "queue",
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         """Type `mailmend`, the group and the arguments: a command that kills itself at that step, which it comes to."""
-        environment = {**self.servers.environment, "HOME": str(home), "XDG_DATA_HOME": str(home / "data")}
+        where = variables or self.servers.environment
+        environment = {**where, "HOME": str(home), "XDG_DATA_HOME": str(home / "data")}
         wishes = {"at": at, "nth": nth, "ahead_seconds": ahead_seconds}
         pid, _ = self.begin(COMMAND, "", arguments=(group, *arguments), environment=environment, **wishes)
         assert self.wait(pid) == KILLED, f"{arguments} never came to {at}"
