@@ -4,6 +4,7 @@ Ratios count, not seconds: everything that is compared runs in turn on the same 
 """
 
 import argparse
+import asyncio
 import json
 import platform
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from model.catalog.mail_queue import QUEUE_TABLES
 from model.schema.keyspace import Schema
 from spark_repair.session import SparkSettings, session_for_a_command
 from tests.bench import (
+    blob_collecting,
     checking,
     mending,
     population,
@@ -39,7 +41,7 @@ from tests.support.servers import one_node
 
 QUEUE = Schema((), (*QUEUE_TABLES, EVENT_STORE))
 RESULTS = Path("bench-results/bench.json")
-PARTS = ("writing", "schema", "queue", "cleanup", "check", "scanning")
+PARTS = ("writing", "schema", "queue", "cleanup", "blobs", "check", "scanning")
 GROWTH = 10
 """The smaller of the two sizes is this much smaller."""
 
@@ -62,6 +64,8 @@ def main() -> None:
             results |= _queue(contact, arguments.mails)
         if not arguments.only or arguments.only == "cleanup":
             results["cleanup"] = _cleanup(contact, arguments.mails)
+        if not arguments.only or arguments.only == "blobs":
+            results["blobs"] = _blobs(contact, arguments.blobs)
         if not arguments.only or arguments.only == "check":
             results["check"] = _check(contact, min(arguments.messages, checking.MESSAGES))
         if not arguments.only or arguments.only == "scanning":
@@ -76,6 +80,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--messages", type=int, default=1_000_000, help="the larger of the two sizes that are checked")
     parser.add_argument("--writes", type=int, default=2_000, help="messages that the store adds and flags per round")
     parser.add_argument("--mails", type=int, default=1_000_000, help="mails that have gone through the largest queue")
+    parser.add_argument("--blobs", type=int, default=100_000, help="blobs of the largest store that is collected")
     parser.add_argument("--only", choices=PARTS, help="a part only")
     return parser.parse_args()
 
@@ -145,6 +150,34 @@ def _cleanup(contact: Contact, mails: int) -> list[dict[str, Any]]:
     small, large = measured
     print(f"{large.mails / small.mails:.0f} x the mails take {large.cleanup / small.cleanup:.1f} x the time")
     return queue_cleanup.as_json(measured)
+
+
+def _blobs(contact: Contact, blobs: int) -> list[dict[str, Any]]:
+    print("== The collection of blobs beside the bare listing and the scans of what refers to them")
+    measured = []
+    settings = SparkSettings(master="local[2]", driver_memory="2g")
+    sizes = (blobs // GROWTH, blobs)
+    with connect(contact) as cluster, session_for_a_command(settings) as session:
+        for size in sizes:
+            keyspace = created(cluster, f"bench_blobs_{size}", blob_collecting.TABLES)
+            ground = blob_collecting.Ground(session, contact, keyspace, size)
+            _told("written", ground.populate)
+            for one in blob_collecting.measure_tables(ground):
+                print(one, flush=True)
+                measured.append(one)
+            if size == max(one for one in sizes if one <= blob_collecting.BUCKET_MAX):
+                measured.append(_blobs_of_a_bucket(ground))
+            dropped(cluster, (keyspace.name,))
+    return blob_collecting.as_json(measured)
+
+
+def _blobs_of_a_bucket(ground: blob_collecting.Ground) -> blob_collecting.Collecting:
+    with one_s3() as store:
+        bucket = store.bucket()
+        _told("put", lambda: asyncio.run(blob_collecting.fill(bucket, ground.blobs)))
+        one = blob_collecting.measure_bucket(ground, bucket)
+    print(one, flush=True)
+    return one
 
 
 def _spark(contact: Contact, messages: int) -> dict[str, Any]:
