@@ -83,8 +83,9 @@ class Put:
 
     `at` None lets the driver stamp the write now. A retry of the same value is the same write.
 
-    `joinable` says, here and in `Change` and `Remove`, that an adapter may send such writes of one partition as one
-    request, all of which succeeds or fails: for writes that nothing depends on one by one.
+    `joinable` says, here and in `Change` and `Remove`, that an adapter may send such writes of one partition, or
+    removals of whole partitions, as one request and give them one answer: for writes that nothing depends on one by
+    one.
     """
 
     table: Table

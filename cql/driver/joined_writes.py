@@ -1,8 +1,8 @@
-"""Small writes of one partition, joined into few requests as unlogged batches; pure.
+"""Small writes of one partition, and removals of partitions on one replica, joined into few requests; pure.
 
-A request costs more than the small row that it carries, on both sides. A batch of one partition is one mutation: a node
-neither logs it apart nor limits its size as it does with batches over partitions. Only writes that say so
-(`Put.joinable`) are joined.
+A request costs more than the small row that it carries, on both sides. An unlogged batch of one partition is one
+mutation: a node neither logs it apart nor limits its size as it does with batches over partitions. Only writes that say
+so (`Put.joinable`) are joined.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -10,31 +10,38 @@ from dataclasses import dataclass
 
 from cql.statements import values_of
 from model.errors import CannotReach, MailmendError
-from model.operations import Put, Write
+from model.operations import Put, Remove, Write
 
 WRITES_MAX = 50
 BYTES_MAX = 32 * 1024
 """Of the values of one request, roughly; more only where a single write has more."""
 
+PARTITIONS_MAX = 10
+"""Of one request: for more, a node warns (`unlogged_batch_across_partitions_warn_threshold`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class JoinedWrite:
-    """Writes of one partition that are sent as one request."""
+    """Writes of one partition, or of partitions on one replica, that are sent as one request."""
 
     writes: tuple[Write, ...]
 
 
 def write_joined(
-    writes: Sequence[Write], send: Callable[[Sequence[Write | JoinedWrite]], list[MailmendError | None]]
+    writes: Sequence[Write],
+    send: Callable[[Sequence[Write | JoinedWrite]], list[MailmendError | None]],
+    replica_of: Callable[[Write], Hashable],
 ) -> list[MailmendError | None]:
     """The error of each write, or None, in order; `send` sends requests and gives theirs.
+
+    Only removals of whole partitions that `replica_of` finds on the same replica are joined over partitions.
 
     A request without an answer is not sent again write by write: they would go to the same replicas. One that is
     refused is, so that each write has its own answer.
     """
     if not any(_is_joinable(write) for write in writes):
         return send(writes)
-    groups = list(_groups(writes))
+    groups = list(_groups(writes, replica_of))
     requests = [JoinedWrite(tuple(writes[at] for at in some)) if len(some) > 1 else writes[some[0]] for some in groups]
     answers: dict[int, MailmendError | None] = {}
     for places, answer in zip(groups, send(requests), strict=True):
@@ -45,20 +52,22 @@ def write_joined(
     return [answers[place] for place in range(len(writes))]
 
 
-def _groups(writes: Sequence[Write]) -> Iterator[list[int]]:
+def _groups(writes: Sequence[Write], replica_of: Callable[[Write], Hashable]) -> Iterator[list[int]]:
     """The places of the writes that share a request."""
     growing: dict[Hashable, tuple[list[int], int]] = {}
     for place, write in enumerate(writes):
         if not _is_joinable(write):
             yield [place]
             continue
-        partition, size = _partition_of(write), _size_of(values_of(write, None))
-        places, total = growing.get(partition, ([], 0))
-        if places and (len(places) == WRITES_MAX or total + size > BYTES_MAX):
+        whole = isinstance(write, Remove) and len(write.key) == len(write.table.partition)
+        group = (id(write.table), replica_of(write)) if whole else _partition_of(write)
+        most, size = (PARTITIONS_MAX if whole else WRITES_MAX), _size_of(values_of(write, None))
+        places, total = growing.get((whole, group), ([], 0))
+        if places and (len(places) == most or total + size > BYTES_MAX):
             yield places
             places, total = [], 0
         places.append(place)
-        growing[partition] = (places, total + size)
+        growing[whole, group] = (places, total + size)
     yield from (places for places, _ in growing.values())
 
 

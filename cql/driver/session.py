@@ -295,7 +295,7 @@ class Keyspace:
         self._one(write)
 
     def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
-        return write_joined(writes, self._each)
+        return write_joined(writes, self._each, self._replica_of)
 
     def attempt(self, write: Conditional) -> Applied:
         applied: Applied = self._one(write)
@@ -341,12 +341,15 @@ class Keyspace:
         answers.extend(request.result() for request in pending)
         return answers
 
-    def _replica_of(self, read: Read) -> Hashable:
-        """The node that is asked first for the read's partition; one name where there is only one node."""
+    def _replica_of(self, operation: Read | Write) -> Hashable:
+        """The node that is asked first for the partition; one name where there is only one node."""
         metadata = self.cluster.metadata
         if len(metadata.all_hosts()) < 2:  # noqa: PLR2004 - nothing to choose
             return True
-        replicas = metadata.get_replicas(self.name, self._bound(self._shape(read), read).routing_key)
+        try:
+            replicas = metadata.get_replicas(self.name, self._bound(self._shape(operation), operation).routing_key)
+        except MailmendError:  # its request will say so
+            return True
         return replicas[0].endpoint if replicas else True
 
     def _shape(self, operation: Operation) -> PreparedShape:
@@ -376,7 +379,7 @@ class Keyspace:
         return PreparedShape(operation.table, statement, purpose, answer, adapted, seconds)
 
     def _batch(self, joined: JoinedWrite) -> Any:
-        """One partition's writes, each under its own stamp: the node applies them as one, without a batch log."""
+        """The writes, each under its own stamp, without a batch log: a node applies those of one partition as one."""
         batch = BatchStatement(BatchType.UNLOGGED, consistency_level=ConsistencyLevel.QUORUM)
         batch.is_idempotent = True
         for write in joined.writes:

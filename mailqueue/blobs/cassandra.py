@@ -84,7 +84,7 @@ class CassandraStore:
         """Remove what was written until `as_of`, in microseconds: what is stored again later stays whole."""
         with _our_errors():
             for table in (_COUNTS, BLOB_PARTS):
-                removals = (Remove(table, (blob_id,), as_of) for blob_id in blob_ids)
+                removals = (Remove(table, (blob_id,), as_of, joinable=True) for blob_id in blob_ids)
                 for group in grouped(removals, REMOVED_AT_ONCE):
                     _raise_first(await self._tables.write_all(group))
 

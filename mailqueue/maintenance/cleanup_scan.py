@@ -26,8 +26,8 @@ from repair.retries import Retries
 ROW_COLUMNS = ("queuename", "timerangestart", "bucketid", "enqueueid")
 MARK_COLUMNS = ("queuename", "enqueueid")
 _REPORTED_ROWS = 1_000
-MARKS_TOGETHER: Final = 1_000
-"""How many marks are removed before more are: each is a partition of its own."""
+MARKS_TOGETHER: Final = 400
+"""How many marks are removed before more are: in forty requests, of ten partitions each."""
 
 Mark = tuple[QueueName, EnqueueId]
 
@@ -208,12 +208,12 @@ def batches(marks: Iterator[Mark]) -> Iterator[list[Mark]]:
 
 
 def removed(marks: list[Mark], as_of: int, tables: Tables, clock: Clock) -> dict[QueueName, MarksGone]:
-    """Remove marks by their own keys, and read them back: those that were written later stay.
+    """Remove marks by their own keys, in groups by replica, and read them back: those that were written later stay.
 
     What fails is tried again, and told.
     """
     gone: defaultdict[QueueName, MarksGone] = defaultdict(MarksGone)
-    errors = Retries(clock).write_all(tables, [Remove(DELETED_MAILS, mark, as_of) for mark in marks])
+    errors = Retries(clock).write_all(tables, [Remove(DELETED_MAILS, mark, as_of, joinable=True) for mark in marks])
     left = tables.read_all([Read(DELETED_MAILS, mark, joinable=True) for mark in marks])
     for (queue, _), error, found in zip(marks, errors, left, strict=True):
         unknown = error or (found if isinstance(found, MailmendError) else None)
