@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any, Final
@@ -31,9 +32,8 @@ from tests.support.queues import HOURLY
 from tests.support.real_queue import RealQueue, real_queue
 from tests.support.servers import CassandraServer
 
-pytestmark = [pytest.mark.broker, pytest.mark.thorough]
-
 MAILS: Final = int(os.environ.get("MAILMEND_JAMES_MAILS", "400"))
+pytestmark = [pytest.mark.broker, pytest.mark.thorough, pytest.mark.timeout(600 + MAILS // 25)]
 HOURS_AGO: Final = range(30, 20, -1)
 WAITING: Final = 40
 PREFETCH: Final = 20
@@ -66,9 +66,16 @@ def number_of(queue: RealQueue, table: Table) -> int:
 
 
 def worked_off(james: JamesItself, mails: int) -> list[str]:
-    """The names of what James takes out of its queue until it has so many."""
+    """The names of what James takes out of its queue until it has so many; it may take long, but not stop."""
     james.consume(at_once=16, at_most=mails, whole=False)
-    eventually(lambda: james.ask("count") >= mails, max(60.0, mails / 50))
+
+    def more_than(before: int) -> int | None:
+        count: int = james.ask("count")
+        return count if count > before else None
+
+    taken = 0
+    while taken < mails:
+        taken = eventually(partial(more_than, taken), 60)
     return james.taken_names()
 
 
