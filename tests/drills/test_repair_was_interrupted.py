@@ -20,7 +20,7 @@ pytestmark = pytest.mark.cassandra
 
 CHECKOUT = Path(__file__).parents[2]
 MESSAGES = 3_000
-SECONDS_MAX = 240
+SECONDS_MAX = 400
 MAILMEND = "from admin.cli import main; main()"
 ON_EXECUTORS = f"from spark_repair import message_inconsistencies as it; it.IN_DRIVER_MAX = 0; {MAILMEND}"
 SPARK = ("--engine", "spark", "--master", "local[2]")
@@ -88,7 +88,7 @@ def _stopped(
     began = time.monotonic()
     while process.poll() is None and not mended(mail):
         assert time.monotonic() - began < SECONDS_MAX, "it mended nothing"
-        time.sleep(0.05)
+        time.sleep(0.2)
     os.killpg(process.pid, stop)
     _, err = process.communicate(timeout=60)
     _all_gone(process.pid)
