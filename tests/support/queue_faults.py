@@ -23,7 +23,6 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from admin.cli import run
-from admin.services import blobs as blobs_service
 from admin.wiring import cluster as wiring_cluster
 from admin.wiring import queues
 from cql.driver.asynchronous import AsyncKeyspace
@@ -373,7 +372,6 @@ def typed(order: Order) -> None:
         ),
         (queues, "broker_behind", lambda *given: WiredBroker(broker_behind(*given), life)),
         (queues, "blobs_behind", lambda *given, **how: WiredBlobs(blobs_behind(*given, **how), life)),
-        (blobs_service, "tables_of", lambda keyspace: WiredTables(AsyncKeyspace(keyspace), life)),
         (LocalBlobScanner, "first", life.mortal("first look", LocalBlobScanner.first)),
         (LocalBlobScanner, "second", life.mortal("second look", LocalBlobScanner.second)),
         (RemovedList, "add", life.mortal("list", RemovedList.add)),

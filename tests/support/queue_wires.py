@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequ
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
+from mailqueue.blobs.stores import BlobStore, NamedBlobs
 from model.errors import (
     BlobsUnreachable,
     BrokerUnreachable,
@@ -187,6 +188,11 @@ class WiredBlobs:
 
     blobs: Blobs
     wire: QueueWire
+
+    @property
+    def store(self) -> BlobStore:
+        """Of a collection, whose steps in tables are those of the tables."""
+        return cast("NamedBlobs", self.blobs).store
 
     async def put(self, data: bytes, kind: BlobKind) -> BlobId:
         return await self.wire.step(Side.BLOBS, "put blob", lambda: self.blobs.put(data, kind), _no_blobs)
