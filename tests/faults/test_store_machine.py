@@ -54,7 +54,7 @@ from tests.support.repairing import Workplace
 from tests.support.servers import CassandraServer
 from tests.support.skewed import SkewedClock
 from tests.support.store_stories import HARMLESS, MISHAPS, MOMENTS, WISHES, Wish
-from tests.support.thorough import run_stories, seeds_of
+from tests.support.thorough import ALL, run_stories, seeds_of
 from tests.support.writing import mail
 
 SKEWS_SECONDS = (-2.0, 2.0)
@@ -355,7 +355,8 @@ def test_stories_on_a_real_server(cassandra: CassandraServer, pytestconfig: pyte
                 return _real_arena(cluster, mail_tables, ledger)
 
         try:
-            run_stories(RealMachine, seeds_of(pytestconfig)[-1], stories=12, steps=10)
+            stories = 12 if pytestconfig.getoption(ALL) else 4  # of which a fourth is told
+            run_stories(RealMachine, seeds_of(pytestconfig)[-1], stories=stories, steps=10)
         finally:
             dropped(cluster, names)
 

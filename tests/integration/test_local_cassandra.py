@@ -28,7 +28,6 @@ from admin.local.throwaway import sweep
 from model.errors import ExitCode, LocalServerError, UnsafeRequest, WrongUse
 from repair.clock import SystemClock
 from tests.support.brokers import Broker
-from tests.support.guarded import GuardedNode
 from tests.support.servers import PREFIX, CassandraServer, ThreeNodes, throwaway_cluster
 
 OFFLINE = "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1 -Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=1"
@@ -311,17 +310,6 @@ def test_down_where_nothing_is_is_fine(tmp_path: Path, capsys: pytest.CaptureFix
     assert "mailmend local up" in capsys.readouterr().out
 
 
-def test_passwords_and_tls_are_asked_for_where_requested(guarded: GuardedNode) -> None:
-    host, port = guarded.server.host, guarded.server.port
-
-    assert probes.speaks_cql(host, port, tls=True)
-    assert probes.logs_in(host, port, "cassandra", "cassandra", tls=True)
-    assert not probes.logs_in(host, port, "cassandra", "wrong", tls=True)
-    assert not probes.speaks_cql(host, port)
-    assert not probes.logs_in(host, port, "cassandra", "cassandra")
-    assert not probes.reaches_all(host, port)
-
-
 @pytest.mark.thorough
 def test_three_nodes_know_each_other(three_nodes: ThreeNodes) -> None:
     for host in three_nodes.hosts:
@@ -340,20 +328,6 @@ def test_a_killed_node_of_three_comes_back(three_nodes: ThreeNodes) -> None:
     # And when it is started again, everything is whole
     three_nodes.start(3)
     assert all(probes.reaches_all(host, three_nodes.port) for host in three_nodes.hosts)
-
-
-def test_cassandra_4_1_runs_too(cassandra41: CassandraServer) -> None:
-    keyspace = cassandra41.keyspace()
-    _make_table(cassandra41.port, keyspace, "older")
-    rows = ask(
-        cassandra41.host,
-        cassandra41.port,
-        f"UPDATE {keyspace}.kept SET value = 'newer' WHERE id = 1 IF value = 'older'",
-        f"SELECT value FROM {keyspace}.kept",
-        "SELECT release_version FROM system.local",
-    )
-    assert rows[0].release_version == "4.1.10"
-    assert _kept(cassandra41.port, keyspace) == "newer"
 
 
 def test_the_sessions_server_gives_every_test_its_own_keyspace(cassandra: CassandraServer) -> None:

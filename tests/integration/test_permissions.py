@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 from pyspark.sql import SparkSession
 
+from admin.local import probes
 from cql.driver.session import CassandraCluster, connect
 from model.catalog.james_tables import BLOB_PARTS, BLOBS, EVENT_STORE
 from model.catalog.ledger import LEDGER_TABLES
@@ -458,3 +459,14 @@ def everybodys_words() -> str:
         with suppress(OSError):
             found.append(process.read_text(encoding="utf-8", errors="replace"))
     return "\n".join(found)
+
+
+def test_passwords_and_tls_are_asked_for_where_requested(guarded: GuardedNode) -> None:
+    host, port = guarded.server.host, guarded.server.port
+
+    assert probes.speaks_cql(host, port, tls=True)
+    assert probes.logs_in(host, port, "cassandra", "cassandra", tls=True)
+    assert not probes.logs_in(host, port, "cassandra", "wrong", tls=True)
+    assert not probes.speaks_cql(host, port)
+    assert not probes.logs_in(host, port, "cassandra", "cassandra")
+    assert not probes.reaches_all(host, port)
