@@ -8,7 +8,7 @@ import asyncio
 import json
 import platform
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -157,9 +157,11 @@ def _blobs(contact: Contact, blobs: int) -> list[dict[str, Any]]:
     measured = []
     settings = SparkSettings(master="local[2]", driver_memory="2g")
     sizes = (blobs // GROWTH, blobs)
-    with connect(contact) as cluster, session_for_a_command(settings) as session:
-        for size in sizes:
-            keyspace = created(cluster, f"bench_blobs_{size}", blob_collecting.TABLES)
+    with ExitStack() as stack:
+        cluster = stack.enter_context(connect(contact))
+        keyspaces = [created(cluster, f"bench_blobs_{size}", blob_collecting.TABLES) for size in sizes]
+        session = stack.enter_context(session_for_a_command(settings))  # it would not see tables made later at once
+        for size, keyspace in zip(sizes, keyspaces, strict=True):
             ground = blob_collecting.Ground(session, contact, keyspace, size)
             _told("written", ground.populate)
             for one in blob_collecting.measure_tables(ground):
