@@ -209,11 +209,11 @@ def _encoding(answer: Row) -> dict[str, str]:
 
 def _instant(text: str) -> datetime:
     """A listing's instants without botocore's own parser, which takes twice as long as all the rest of a page."""
-    from botocore.utils import parse_timestamp  # noqa: PLC0415 - see above
-
     try:
         return datetime.fromisoformat(text)
     except (TypeError, ValueError):  # those of headers, and of who gives keys
+        from botocore.utils import parse_timestamp  # noqa: PLC0415 - see above
+
         return cast("datetime", parse_timestamp(text))
 
 

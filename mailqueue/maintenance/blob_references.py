@@ -144,7 +144,7 @@ def table_references(
 def _delayed_twice(found: Sequence[TableReferences]) -> list[TableReferences]:
     """In the order of reading: delayed mails before and after those that wait, so that none is missed as it moves."""
     due = [one for one in found if one.table.name == DUE_MAILS.name]
-    waiting = [one for one in found if one.table.name == ENQUEUED_MAILS.name]
+    waiting = [one for one in found if one.marks]
     others = [one for one in found if one not in due and one not in waiting]
     return [*others, *due, *waiting, *due]
 

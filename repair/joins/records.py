@@ -131,7 +131,6 @@ class Forms:
         self.family = family
         self.groups: tuple[Union | Counts, ...] = (*family.unions, *family.counts)
         self._conditions = family.conditions
-        self._held = [(self.condition_bit(one), one.column, one.value) for one in self._conditions]
         self._accept_torn = accept_torn
         self._place_columns = tuple(truth for _, truth in mirror.key)
         self._place_of = packing(self._place_columns)
@@ -188,9 +187,8 @@ class Forms:
 
     def _bits(self, row: Row) -> int:
         bits = WHOLE if self._accept_torn or self.family.mirror.whole(row) else 0
-        for bit, column, value in self._held:
-            if bool(row[column]) is value:
-                bits |= bit
+        for place, condition in enumerate(self._conditions, start=2):
+            bits |= condition.holds(row) << place
         return bits
 
 
