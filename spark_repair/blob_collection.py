@@ -8,9 +8,10 @@ whose keys never leave it; files; before-images) it writes to a file: executors 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import reduce
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 from pyspark import StorageLevel
 from pyspark.sql import Column as Expression
@@ -18,12 +19,13 @@ from pyspark.sql import DataFrame, Observation, Window
 from pyspark.sql import functions as sf
 
 from mailqueue.maintenance.blob_references import ReferenceSource, TableReferences
-from mailqueue.maintenance.blob_scan import REFERRERS_MAX, BlobLines, Wanted, blob_of
+from mailqueue.maintenance.blob_scan import REFERRERS_MAX, BlobLines, Wanted
 from model.blob_collection import SIDE_CAR, ListedBlob, MissingBlob
 from model.catalog.james_tables import BLOB_PARTS, BLOBS
 from model.catalog.mail_queue import DELETED_MAILS
 from model.ids import BlobId
 from model.ports import Progress
+from model.queue.slices import EPOCH
 from repair.joins.records import Workshop
 from spark_repair.connector import Source
 from spark_repair.executors import runs_here
@@ -34,11 +36,16 @@ from spark_repair.message_inconsistencies import rows_read, watched
 PORTION = 100_000
 """How many lines go to executors on other hosts at once."""
 
-_ID, _STORED, _SIZE, _WHOLE, _KEY = "id", "stored_at", "size_bytes", "whole", "blob_id"
+FEW = 20_000
+"""Up to so many rows of a look are fetched at once; else part by part, each of them a job of Spark's."""
+
+_KEY, _SIDE, _STORED, _SIZE = "blob_id", "side", "stored_micros", "size_bytes"
+_ID, _THERE, _WHOLE, _COUNTED, _PARTS = "id", "there", "whole", "position", "parts"
 _SOURCE, _REFERRER, _NEEDED, _LINE = "source", "referrer", "needed", "value"
-_BLOB, _BY, _NUMBER = "blob", "by", "number"
+_NUMBER = "number"
 _MARK = ("queuename", "enqueueid")
-_KEY_CHARS_MAX = 1_024
+_ID_CHARS_MAX = 1_024
+_NAMES: Final = {False: "own", True: "side_car"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,38 +55,35 @@ class SparkBlobScanner:
     source: Source
 
     def first(self, listing: BlobLines | None, sources: Sequence[ReferenceSource], progress: Progress) -> "SparkLook":
+        """One aggregation by id, of columns of a fixed width: with texts in it Spark would sort all that was read."""
         with self._look(sources, progress) as look:
             listed = self._of_tables() if listing is None else look.blobs_in(listing)
-            known = look.counted(0, listed).select(
-                _KEY,
-                sf.struct(_ID, _STORED, _SIZE).alias(_BLOB),
-                (sf.col(_WHOLE) & (sf.col(_ID) == sf.col(_KEY))).alias(_WHOLE),
-            )
-            named = look.references_of(sources).select(_KEY, sf.struct(_NEEDED, _SOURCE, _REFERRER).alias(_BY))
-            found = known.unionByName(named, allowMissingColumns=True).groupBy(_KEY)
-            judged = found.agg(
-                sf.collect_list(_BLOB).alias(_BLOB),
-                sf.coalesce(sf.max(_WHOLE), sf.lit(False)).alias(_WHOLE),  # noqa: FBT003 - a literal of SQL
-                sf.max(_BY).alias(_BY),  # one that needs it, where any does
-            )
-            kept = look.keep(judged.where(sf.col(_BY).isNull() | (sf.col(f"{_BY}.{_NEEDED}") & ~sf.col(_WHOLE))))
-            look.free = kept.where(sf.col(_BY).isNull()).select(sf.explode(_BLOB).alias(_BLOB)).select(f"{_BLOB}.*")
-            look.lacking = kept.where(sf.col(_BY).isNotNull()).select(_KEY, f"{_BY}.{_SOURCE}", f"{_BY}.{_REFERRER}")
+            named = look.references_of(sources, (_KEY, _NEEDED))
+            by_key = listed.unionByName(named, allowMissingColumns=True).groupBy(_KEY)
+            found = by_key.agg(_is_whole(), sf.max(_NEEDED).alias(_NEEDED), *(_told(side) for side in (False, True)))
+            count = sum((sf.count(f"{name}.{_THERE}") for name in _NAMES.values()), sf.lit(0))
+            own, side = (sf.col(f"{name}.{_SIZE}") for name in _NAMES.values())
+            judged = look.counted(0, found, count, sf.sum(sf.coalesce(own + side, own, side)))
+            look.keep(judged.where(sf.col(_NEEDED).isNull() | (sf.col(_NEEDED) & ~sf.col(_WHOLE))))
+            free = look.kept.where(sf.col(_NEEDED).isNull())
+            look.free = _blobs(free.select(_KEY, sf.inline(sf.array(*_NAMES.values()))).where(_THERE))
+            look.lacking = look.kept.where(_NEEDED).select(_KEY)
             return look
 
     def second(self, wanted: Wanted, sources: Sequence[ReferenceSource], progress: Progress) -> "SparkLook":
         with self._look(sources, progress) as look:
-            candidates, missing = (
-                look.blobs_in(wanted.candidates),
-                look.lines_of(wanted.missing).select(_field(0, _KEY)),
-            )
+            candidates = look.blobs_in(wanted.candidates)
+            missing = look.lines_of(wanted.missing).select(_field(0, _KEY))
             ids = candidates.select(_KEY).unionByName(missing).distinct()
-            kept = look.keep(look.references_of(sources).join(ids, _KEY, "left_semi"))
-            look.free = candidates.join(kept, _KEY, "left_anti").select(_ID, _STORED, _SIZE)
-            named = kept.where(_NEEDED).select(_KEY, _SOURCE, _REFERRER).distinct().join(missing, _KEY, "left_semi")
-            number = sf.row_number().over(Window.partitionBy(_KEY).orderBy(_SOURCE, _REFERRER))
-            few = named.withColumn(_NUMBER, number).where(sf.col(_NUMBER) <= REFERRERS_MAX)
-            look.lacking = few.orderBy(_KEY, _NUMBER).select(_KEY, _SOURCE, _REFERRER)
+            references = look.references_of(sources, (_KEY, _SOURCE, _REFERRER, _NEEDED))
+            look.keep(references.join(ids, _KEY, "left_semi"))
+            look.few &= wanted.candidates.count <= FEW
+            look.free = _blobs(candidates.join(look.kept, _KEY, "left_anti"))
+            if wanted.missing.count:
+                named = look.kept.where(_NEEDED).drop(_NEEDED).distinct().join(missing, _KEY, "left_semi")
+                number = sf.row_number().over(Window.partitionBy(_KEY).orderBy(_SOURCE, _REFERRER))
+                some = named.withColumn(_NUMBER, number).where(sf.col(_NUMBER) <= REFERRERS_MAX)
+                look.lacking = some.orderBy(_KEY, _NUMBER).select(_KEY, _SOURCE, _REFERRER)
             return look
 
     def interrupt(self) -> None:
@@ -98,14 +102,12 @@ class SparkBlobScanner:
             raise
 
     def _of_tables(self) -> DataFrame:
-        """Each id, and whether it has as many parts as were counted; of two counts the first, as in James."""
-        rows, parts = (self.source.scan(BLOBS, (_ID, "position")), self.source.scan(BLOB_PARTS, (_ID,)))
-        counted = rows.withColumn("parts", sf.lit(0))
-        together = counted.unionByName(parts.withColumn("parts", sf.lit(1)), allowMissingColumns=True)
-        by_id = together.groupBy(_ID).agg(sf.min("position").alias("position"), sf.sum("parts").alias("parts"))
-        whole = sf.coalesce(sf.col("parts") >= sf.col("position"), sf.lit(False))  # noqa: FBT003 - a literal of SQL
-        unknown = sf.lit(None).cast("string").alias(_STORED), sf.lit(None).cast("bigint").alias(_SIZE)
-        return by_id.select(_referred_as(_ID), _ID, *unknown, whole.alias(_WHOLE))
+        """Of each id its counts of parts, and its parts; sizes and ages are not told."""
+        counts = self.source.scan(BLOBS, (_ID, _COUNTED)).withColumn(_PARTS, sf.lit(0))
+        parts = self.source.scan(BLOB_PARTS, (_ID,)).withColumn(_PARTS, sf.lit(1))
+        unknown = (sf.lit(None).cast("bigint").alias(name) for name in (_STORED, _SIZE))
+        rows = counts.unionByName(parts, allowMissingColumns=True)
+        return rows.select(*_named(), _COUNTED, _PARTS, *unknown)
 
 
 @dataclass(slots=True)
@@ -116,7 +118,8 @@ class SparkLook:
     sources: list[str]
     free: DataFrame | None = None
     lacking: DataFrame | None = None
-    _kept: list[DataFrame] = field(default_factory=list)
+    few: bool = True
+    _kept: DataFrame | None = None
     _tables: dict[str, DataFrame] = field(default_factory=dict)
     _counts: dict[int, Observation] = field(default_factory=dict)
     _workshop: Workshop = field(default_factory=Workshop)
@@ -134,41 +137,52 @@ class SparkLook:
     def references(self) -> Mapping[str, int]:
         return {name: int(self._counts[number].get["count"]) for number, name in enumerate(self.sources, start=1)}
 
+    @property
+    def kept(self) -> DataFrame:
+        assert self._kept is not None, "a look is made before it is asked"
+        return self._kept
+
     def unreferenced(self) -> Iterator[ListedBlob]:
-        return (blob_of(*row) for row in self._rows(self.free))
+        for blob_id, micros, size in self._rows(self.free):
+            yield ListedBlob(BlobId(blob_id), None if micros is None else EPOCH + timedelta(microseconds=micros), size)
+
+    def missing_ids(self) -> Iterator[BlobId]:
+        return (BlobId(one) for one, *_ in self._rows(self.lacking))
 
     def missing(self) -> Iterator[MissingBlob]:
         return (MissingBlob(BlobId(one), self.sources[at], referrer) for one, at, referrer in self._rows(self.lacking))
 
     def close(self) -> None:
         self._workshop.close()
-        if not is_over(self.source.session):
-            for one in self._kept:
-                one.unpersist()
+        if self._kept is not None and not is_over(self.source.session):
+            self._kept.unpersist()
 
-    def keep(self, found: DataFrame) -> DataFrame:
+    def keep(self, found: DataFrame) -> None:
         """The rows, kept on the executors' disks; everything was read and counted by then."""
-        self._kept.append(found.persist(StorageLevel.DISK_ONLY))
-        found.count()
-        return found
+        self._kept = found.persist(StorageLevel.DISK_ONLY)
+        self.few = found.count() <= FEW
 
-    def counted(self, number: int, rows: DataFrame) -> DataFrame:
+    def counted(
+        self, number: int, rows: DataFrame, count: Expression | None = None, size: Expression | None = None
+    ) -> DataFrame:
         self._counts[number] = Observation()
-        size = sf.sum(_SIZE) if _SIZE in rows.columns else sf.lit(None)
-        return rows.observe(self._counts[number], sf.count(sf.lit(1)).alias("count"), size.alias("bytes"))
+        count, size = sf.count(sf.lit(1)) if count is None else count, sf.lit(None) if size is None else size
+        return rows.observe(self._counts[number], count.alias("count"), size.alias("bytes"))
 
-    def references_of(self, sources: Sequence[ReferenceSource]) -> DataFrame:
+    def references_of(self, sources: Sequence[ReferenceSource], columns: Sequence[str]) -> DataFrame:
         """One row for each reference. Also sizes the shuffles that follow, by the largest table."""
         tables = [self._rows_of(one) for one in sources if isinstance(one, TableReferences)]
         if tables:
             self.source.size_shuffles(tables)
-        found = [self.counted(number + 1, self._of(number, source)) for number, source in enumerate(sources)]
-        return reduce(DataFrame.unionByName, found)
+        found = (self._of(number, source).select(*columns) for number, source in enumerate(sources))
+        return reduce(DataFrame.unionByName, (self.counted(number, one) for number, one in enumerate(found, start=1)))
 
     def blobs_in(self, lines: BlobLines) -> DataFrame:
-        fields = (_field(0, _ID), _field(1, _STORED), _field(2, _SIZE, "bigint"))
-        whole = sf.lit(True).alias(_WHOLE)  # noqa: FBT003 - a literal of SQL
-        return self.lines_of(lines).select(*fields).select(_referred_as(_ID), _ID, _STORED, _SIZE, whole)
+        """Listed blobs: whole, so of no parts none is missing."""
+        stored = sf.unix_micros(sf.to_timestamp(sf.col(_LINE)[1])).alias(_STORED)
+        none = (sf.lit(0).alias(name) for name in (_COUNTED, _PARTS))
+        rows = self.lines_of(lines).select(_field(0, _ID), stored, _field(2, _SIZE, "bigint"))
+        return rows.select(*_named(), _STORED, _SIZE, *none)
 
     def lines_of(self, lines: BlobLines) -> DataFrame:
         """The lines as arrays of text. A cluster's executors cannot open a file of this machine."""
@@ -218,15 +232,37 @@ class SparkLook:
         return self._tables[name]
 
     def _rows(self, frame: DataFrame | None) -> Iterator[Sequence[Any]]:
-        assert frame is not None, "a look is made before it is asked"
+        if frame is None:
+            return
         with translated(self.source.contact, self.source.keyspace):
-            yield from frame.toLocalIterator()
+            yield from frame.collect() if self.few else frame.toLocalIterator()
 
 
-def _referred_as(name: str) -> Expression:
-    """As `model.blob_collection.referred_as`."""
-    one = sf.col(name)
-    return sf.when(one.startswith(SIDE_CAR), one.substr(len(SIDE_CAR) + 1, _KEY_CHARS_MAX)).otherwise(one).alias(_KEY)
+def _named() -> tuple[Expression, ...]:
+    """The id as `model.blob_collection.referred_as` has it, and whether it was that of a side-car."""
+    one = sf.col(_ID)
+    side = one.startswith(SIDE_CAR)
+    plain = sf.when(side, one.substr(len(SIDE_CAR) + 1, _ID_CHARS_MAX)).otherwise(one)
+    return plain.alias(_KEY), side.alias(_SIDE)
+
+
+def _told(side: bool) -> Expression:  # noqa: FBT001 - a value, not a switch
+    """What the rows of one id tell of its blob, or of its side-car."""
+    of = sf.col(_SIDE) == side
+    there = sf.max(sf.when(of, of)).alias(_THERE)
+    facts = (sf.max(sf.when(of, sf.col(name))).alias(name) for name in (_STORED, _SIZE))
+    return sf.struct(sf.lit(side).alias(_SIDE), there, *facts).alias(_NAMES[side])
+
+
+def _is_whole() -> Expression:
+    """Of each id: as many parts as were counted; of two counts the first, as in James."""
+    parts, counted = (sf.when(~sf.col(_SIDE), sf.col(name)) for name in (_PARTS, _COUNTED))
+    return sf.coalesce(sf.sum(parts) >= sf.min(counted), sf.lit(False)).alias(_WHOLE)  # noqa: FBT003 - a literal of SQL
+
+
+def _blobs(rows: DataFrame) -> DataFrame:
+    prefix = sf.when(sf.col(_SIDE), SIDE_CAR).otherwise("")
+    return rows.select(sf.concat(prefix, _KEY), _STORED, _SIZE)
 
 
 def _field(number: int, name: str, kind: str = "string") -> Expression:

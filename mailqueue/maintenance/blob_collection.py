@@ -246,11 +246,8 @@ class BlobCollection:
                 else:
                     found.judge(blob, verdict)
         found.verdicts[BlobVerdict.KEEP] = look.listed - count
-        last = None
-        for one in look.missing():
-            if one.blob_id != last:
-                wanted.missing.add(one.blob_id)
-            last = one.blob_id
+        for blob_id in look.missing_ids():
+            wanted.missing.add(blob_id)
         wanted.candidates.close()
         wanted.missing.close()
         return wanted

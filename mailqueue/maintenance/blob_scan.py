@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from threading import Event
 from typing import IO, Any, Protocol
@@ -97,8 +99,12 @@ class BlobLook(Protocol):
 
     def unreferenced(self) -> Iterator[ListedBlob]: ...
 
+    def missing_ids(self) -> Iterator[BlobId]:
+        """Of a first look: what is referred to, must be there, and is not, or not whole."""
+        ...
+
     def missing(self) -> Iterator[MissingBlob]:
-        """Of each id at most `REFERRERS_MAX`, one after the other."""
+        """Of a second look: who refers to it; of each id at most `REFERRERS_MAX`, one after the other."""
         ...
 
     def close(self) -> None: ...
@@ -284,6 +290,9 @@ class LocalLook:
 
     def unreferenced(self) -> Iterator[ListedBlob]:
         return self._unreferenced.blobs()
+
+    def missing_ids(self) -> Iterator[BlobId]:
+        return (BlobId(blob_id) for blob_id, _ in groupby(self._missing, itemgetter(0)))
 
     def missing(self) -> Iterator[MissingBlob]:
         return (MissingBlob(BlobId(blob_id), source, referrer) for blob_id, source, referrer in self._missing)

@@ -304,7 +304,7 @@ def test_spark_sees_what_the_local_look_sees(
     for scanner in scanners:
         first = scanner.first(listing if ground.twin else None, sources, SilentProgress())
         second = scanner.second(wanted, sources, SilentProgress())
-        counts = (first.listed, first.bytes, dict(first.references), {one.blob_id for one in first.missing()})
+        counts = (first.listed, first.bytes, dict(first.references), set(first.missing_ids()))
         seen.append((counts, set(first.unreferenced()), set(second.unreferenced()), set(second.missing())))
         first.close()
         second.close()
