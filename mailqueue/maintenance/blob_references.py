@@ -70,7 +70,7 @@ class TableReferences:
     @property
     def marks(self) -> bool:
         """Whether a row counts as finished once its mail is marked."""
-        return self.table.name == ENQUEUED_MAILS.name
+        return self.table.name in {ENQUEUED_MAILS.name, DUE_MAILS.name}
 
     def references(self) -> Iterator[Reference]:
         rows = self.tables.scan(Scan(self.table, tuple(dict.fromkeys((*self.keys, *self.columns))), self.level))
@@ -144,8 +144,8 @@ def table_references(
 def _delayed_twice(found: Sequence[TableReferences]) -> list[TableReferences]:
     """In the order of reading: delayed mails before and after those that wait, so that none is missed as it moves."""
     due = [one for one in found if one.table.name == DUE_MAILS.name]
-    waiting = [one for one in found if one.marks]
-    others = [one for one in found if one not in due and one not in waiting]
+    waiting = [one for one in found if one.marks and one not in due]
+    others = [one for one in found if not one.marks]
     return [*others, *due, *waiting, *due]
 
 

@@ -28,7 +28,7 @@ from tests.support.servers import CassandraServer, unavailable
 
 MAILS, WAITING = int(os.environ.get("MAILMEND_SPACE_MAILS", "100000")), 5_000
 SHARE_MAX = 1.2
-LIVE_SECONDS = 100 + MAILS // 400
+LIVE_SECONDS = 100 + MAILS // 800
 """After so long what was processed expires, all at once, where tables expire; written, and cleaned, before that."""
 
 pytestmark = [
@@ -125,12 +125,12 @@ def test_once_its_windows_are_over_a_cleaned_table_takes_what_waits(disks: tuple
 
     CLOCK.sleep(left)
 
-    wanted, taken = SHARE_MAX * alone.flushed(), [full]
+    taken = [full]
 
     def small() -> bool:
         worked.goes_on()
         taken.append(worked.flushed())
-        return taken[-1] <= wanted
+        return taken[-1] <= SHARE_MAX * alone.flushed()  # asked each time: what a flush writes may be there in part
 
     try:
         eventually(small, 180)

@@ -152,7 +152,9 @@ class QueueLine:
     def unreferenced(self) -> dict[str, int]:
         """What a check of all blobs finds; what is TOO_YOUNG has nothing that refers to it."""
         how = ("--engine", "local", "--delay", "0s", "--oldest-message", "1m", "--json")
-        found: dict[str, int] = self.line("check", "blobs", *how).json["findings"]
+        told = self.line("check", "blobs", *how).json
+        assert not told["missing"], told["missing"]
+        found: dict[str, int] = told["findings"]
         return found
 
     def reconciled(self, queue: str, *options: str, code: int) -> dict[str, Any]:

@@ -1,8 +1,15 @@
 """Where blobs are referred to: every column that may name one, delayed mails before and after others."""
 
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pytest
+
 from cql.memory import MemoryTables
 from mailqueue.maintenance.blob_references import table_references
 from model.catalog.mail import SCHEMA
+from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
+from model.operations import Put
 from model.schema.keyspace import Schema
 from model.schema.table import Column, Kind, Table
 from tests.support.schemas import served
@@ -45,3 +52,19 @@ def test_delayed_mails_are_read_on_both_sides_of_those_that_wait() -> None:
     waiting = order.index("enqueuedmailsv4")
 
     assert order[waiting - 1] == order[waiting + 1] == "duemails"
+
+
+@pytest.mark.parametrize("table", [ENQUEUED_MAILS, DUE_MAILS])
+def test_a_marked_mail_does_not_need_its_blobs(table: Table) -> None:
+    """They went on purpose; the row is still to go, the delayed one of a retry too whose process was killed."""
+    tables, marked, waits = MemoryTables(lambda: 0), UUID(int=1), UUID(int=2)
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    key = {"queuename": "out", "timerangestart": noon, "dueslice": noon, "dueat": noon, "bucketid": 0}
+    for one in (marked, waits):
+        row = {name: cell for name, cell in key.items() if name in {column.name for column in table.columns}}
+        tables.write(Put(table, {**row, "enqueueid": one, "bodyblobid": f"blob{one.int}"}))
+    tables.write(Put(DELETED_MAILS, {"queuename": "out", "enqueueid": marked}))
+
+    (source,) = table_references(Schema((), (table,)), tables)[:1]
+
+    assert {one.blob_id: one.needed for one in source.references()} == {"blob1": False, "blob2": True}
