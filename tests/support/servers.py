@@ -132,7 +132,7 @@ class ThreeNodes:
 
 
 @contextmanager
-def one_node() -> Iterator[CassandraServer]:
+def one_node(java_options: tuple[str, ...] = _SHORT_LIFE) -> Iterator[CassandraServer]:
     if given := os.environ.get(GIVEN):
         host, _, port = given.rpartition(":")
         yield CassandraServer(host, int(port))
@@ -140,7 +140,7 @@ def one_node() -> Iterator[CassandraServer]:
         with _container() as server:
             yield server
     else:
-        with local_node(ClusterRequest(properties=_FAST_DDL, yaml=_VIEWS)) as server:
+        with local_node(ClusterRequest(properties=_FAST_DDL, yaml=_VIEWS, java_options=java_options)) as server:
             yield server
 
 
@@ -193,8 +193,9 @@ def unavailable(reason: object) -> NoReturn:
 
 def _up(cluster: LocalCluster, wishes: ClusterRequest) -> int:
     port = free_port(hosts_of(wishes.nodes or 1))
+    java_options = _SHORT_LIFE if wishes.java_options is None else wishes.java_options
     try:
-        cluster.up(replace(wishes, native_port=port, java_options=_SHORT_LIFE))
+        cluster.up(replace(wishes, native_port=port, java_options=java_options))
     except JavaMissing as error:
         unavailable(error)
     except LocalServerError as error:
