@@ -13,8 +13,8 @@ import click
 from rich.console import Console
 
 from admin.present.document import Document, Grid, Part, Styled
-from admin.present.mending import MEANINGS
 from admin.present.presenter import show
+from admin.present.verdicts import MEANINGS
 from admin.progress import Terminal
 from admin.services.caller import Question
 from admin.services.examples import key_text

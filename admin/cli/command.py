@@ -223,7 +223,7 @@ def _typed(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-OUTPUT_NAMES: Final = ("as_json", "report", "findings")
+OUTPUT_NAMES: Final = ("as_json", "report", "findings", "anonymous")
 
 
 def _settings_of(command: click.Command, context: click.Context) -> set[str]:

@@ -8,7 +8,7 @@ from admin.cli.blobs import BLOBS_WANTED
 from admin.cli.command import JSON, Command, CommandGroup
 from admin.cli.completion import completed_runs
 from admin.cli.kinds import DELAY, KEEP, SPARK_SETTING, VERDICT_NAMES, VERDICTS, Duration, duration_text
-from admin.cli.options import CONNECTION, FILE, FINDINGS, REPORT, flag, option
+from admin.cli.options import ANONYMOUS, CONNECTION, FILE, FINDINGS, REPORT, flag, option
 from admin.cli.queue_options import AGE_MAX, queue_settings, unless
 from admin.nodetool import NODETOOL
 from model.catalog.ledger import KEEP as KEEP_DEFAULT
@@ -77,7 +77,7 @@ _WRITING: Final = (
 )
 _COUNTERS_AT_ONCE: Final = flag("--no-writers", "Declare that nobody writes: counters are looked at twice at once.")
 RUN_ARGUMENT: Final = click.Argument(["run"], type=click.UUID, shell_complete=completed_runs)
-_RESULTS: Final = (JSON, REPORT, FINDINGS)
+_RESULTS: Final = (JSON, REPORT, ANONYMOUS, FINDINGS)
 _REPAIR_EXITS: Final = (
     "0 nothing is left to mend, 1 drift is left (after --dry-run: there is drift), 2 wrong use, 3 some fixes failed "
     "(the rest stands), 4 the cluster cannot be reached, 130 interrupted: run it again."
@@ -103,8 +103,8 @@ CHECK: Final = Command(
     shared=(BLOBS_WANTED, CONNECTION),
     output=_RESULTS,
     alone={
-        "what=queues": ("torn", "without", "no_writers"),
-        "what=blobs": ("torn", "without", "no_writers", "no_recheck", "findings"),
+        "what=queues": ("torn", "without", "no_writers", "anonymous"),
+        "what=blobs": ("torn", "without", "no_writers", "no_recheck", "findings", "anonymous"),
     },
     examples="""
         mailmend check                                     every denormalised table of the keyspace, and its queues
@@ -269,7 +269,7 @@ _REPAIR_QUEUES: Final = Command(
             named=False,
         ),
     ),
-    output=_RESULTS,
+    output=(JSON, REPORT, FINDINGS),
     examples="""
         mailmend repair queues --dry-run                      what would be removed
         mailmend repair queues

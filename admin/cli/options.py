@@ -256,6 +256,7 @@ def _typed_password(username: str | None) -> str | None:
 
 
 REPORT: Final = option("--report", "Write a report as one HTML file.", type=FILE, metavar="FILE.html")
+ANONYMOUS: Final = flag("--anonymous", "Name no user and no path of a mailbox: ids only.")
 FINDINGS: Final = option(
     "--findings",
     "Write every finding as a line of JSON: keys, rows, times; - is stdout, and nothing else goes there.",

@@ -28,12 +28,14 @@ class Output:
     """The output forms that were asked for.
 
     Attributes:
+        anonymous: whether users and their mailboxes' paths are left out.
         findings: where every finding goes as a line of JSON; on stdout (-) nothing else does.
     """
 
     as_json: bool = False
     report: Path | None = None
     findings: Path | None = None
+    anonymous: bool = False
 
     @contextmanager
     def caller(self, item_json: Callable[[Any], Any] | None = None) -> Iterator[Caller]:
@@ -51,11 +53,12 @@ class Output:
             yield Caller(
                 progress,
                 finding,
-                examples=not self.as_json or self.report is not None,
                 item=(lambda item: write_json(item_json(item))) if item_json else ignore,
                 remark=lambda line: click.echo(line, err=True),
                 ask=asking_on(progress, console),
                 number=None if self.as_json else number_on(progress),
+                report=self.report is not None,
+                anonymous=self.anonymous,
                 stdout_is_json=self.as_json,
             )
 

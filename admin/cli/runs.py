@@ -8,7 +8,7 @@ import click
 from admin.cli.command import JSON, Command, CommandGroup
 from admin.cli.kinds import KEEP, duration_text
 from admin.cli.mending import RUN_ARGUMENT
-from admin.cli.options import CONNECTION, flag, option
+from admin.cli.options import ANONYMOUS, CONNECTION, REPORT, flag, option
 from model.catalog.ledger import KEEP as KEEP_DEFAULT
 
 RUNS: Final = CommandGroup(
@@ -20,7 +20,7 @@ RUNS: Final = CommandGroup(
             name="list",
             summary="List the runs, newest first.",
             service="admin.services.runs:list_runs",
-            present="admin.present.mending:runs_document",
+            present="admin.present.runs:runs_document",
             options=(
                 flag("--all", "The runs of every mail keyspace, not only of --keyspace.", "everything"),
                 option(
@@ -34,13 +34,15 @@ RUNS: Final = CommandGroup(
         ),
         Command(
             name="show",
-            summary="Show one run: what was asked for, its sums, some findings.",
+            summary="Show one run: what was asked for, its sums, whose mail it found, some findings with both rows.",
             service="admin.services.runs:show_run",
-            present="admin.present.mending:run_document",
+            present="admin.present.runs:run_document",
             options=(RUN_ARGUMENT,),
             shared=(CONNECTION,),
             output=(
                 JSON,
+                REPORT,
+                ANONYMOUS,
                 option(
                     "--findings",
                     "Write every finding as a line of JSON: keys, rows, times; without FILE on stdout, and "

@@ -13,6 +13,12 @@ NUMERIC = frozenset({"count", "fixed", "left", "rows"})
 PROSE = frozenset({"meaning", "how it came about", "why"})
 """Columns of sentences: they may take several lines."""
 
+COMMANDS = frozenset({"next"})
+"""Columns of commands to type."""
+
+DIFFERS = "bold red"
+"""The style of what differs from what stands beside it."""
+
 
 class Styled(NamedTuple):
     """A piece of text that a terminal shows in a style of rich's, like "red" or "bold"."""
@@ -34,6 +40,19 @@ class Wrapped(NamedTuple):
     text: str
 
 
+class Heading(NamedTuple):
+    """Above the parts that follow; the lower the level, the greater."""
+
+    text: str
+    level: int = 2
+
+
+class Link(NamedTuple):
+    """The name of a runbook's page; a report brings the page along and leads there."""
+
+    runbook: str
+
+
 class Markdown(NamedTuple):
     """A page: rendered on a terminal, as it is elsewhere."""
 
@@ -46,7 +65,7 @@ class Verbatim(NamedTuple):
     text: str
 
 
-Cell = str | Styled
+Cell = str | Styled | Link
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +75,7 @@ class Grid:
     Attributes:
         wrapped: columns that may take several lines, besides those of `PROSE`.
         paper_columns: its width without a terminal.
+        level: of its title as a heading.
     """
 
     title: str
@@ -63,9 +83,10 @@ class Grid:
     rows: Sequence[Sequence[Cell]]
     wrapped: frozenset[str] = frozenset()
     paper_columns: int = 120
+    level: int = 2
 
 
-Part = str | Styled | Line | Wrapped | Markdown | Verbatim | Grid
+Part = str | Styled | Line | Wrapped | Heading | Markdown | Verbatim | Grid
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +98,8 @@ class Document:
         body: what a person reads, in this order, on stdout.
         remarks: sentences on stderr, in every form.
         hints: sentences on stderr that scripts do not get.
-        title, details: of a report; the details stand nowhere else.
+        title: of a report.
+        report: what a report has in place of the body; None: the body.
         files: texts to write besides.
     """
 
@@ -87,5 +109,5 @@ class Document:
     remarks: Sequence[str] = ()
     hints: Sequence[str] = ()
     title: str = ""
-    details: Sequence[Part] = ()
+    report: Sequence[Part] | None = None
     files: Mapping[Path, str] = field(default_factory=dict)

@@ -7,51 +7,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from admin.present.affected import findings_parts, mailboxes_part
 from admin.present.document import Document, Grid, Part, Styled
 from admin.present.queue_cleanup import about_queues, queue_lines, queues_grid, queues_json
-from admin.present.values import NOTHING_WRITTEN, counts_json, plain, shown
-from admin.services.examples import EXAMPLES_MAX, Example
+from admin.present.values import NOTHING_WRITTEN, counts_json, plain
+from admin.present.verdicts import MEANINGS, STYLES, kinds, steps_grid
+from admin.services.examples import EXAMPLES_MAX, Affected, Example
 from admin.services.mending import MendingResult
-from admin.services.runs import RunResult, RunsResult
 from admin.whole_files import named_when_refused, whole_file
 from cql.rows import encode
-from model.catalog.mail import FAMILIES
+from model.catalog.mail import PROJECTIONS
 from model.catalog.mail_queue import QUEUE_TABLES
 from model.errors import ExitCode
 from model.operations import Seen
 from model.projections.findings import Finding
 from model.projections.reasons import Why
-from model.projections.verdicts import DETECTED, HARMLESS, MENDABLE, QUEUE_VERDICTS, Verdict
+from model.projections.verdicts import HARMLESS, MENDABLE, Verdict
 from model.schema.table import Key, Row, Table
-from repair.ledger.runs import Run
 from repair.mending.runner import RepairResult
-from repair.mending.undo import NOT_UNDONE
-
-MEANINGS: Mapping[Verdict, str] = {
-    Verdict.AGREE: "nothing to mend",
-    Verdict.PROJECT: "in the source of truth, not in the denormalised table",
-    Verdict.AMEND: "in both, but different",
-    Verdict.WITHDRAW: "in the denormalised table, not in the source of truth",
-    Verdict.CLASH: "two rows of the source of truth claim one place",
-    Verdict.LOST_CONTENT: "in the source of truth, but its content is gone",
-    Verdict.TORN: "half a row of truth: columns that every insert writes are missing",
-    Verdict.LEAK: "content that no row of truth names (does not fail a check)",
-    Verdict.MOVED: "changed meanwhile: left to the next run",
-    Verdict.AHEAD: "written by a clock that runs ahead: left until time has passed it",
-    Verdict.FIXED: "mended, and read back so",
-    Verdict.HIDDEN: "mended, but a later tombstone hides it: journalled",
-    **{verdict: one.meaning for verdict, one in QUEUE_VERDICTS.items()},
-}
-"""Every verdict in a few words."""
-
-STYLES: Mapping[Verdict, str] = {
-    **dict.fromkeys((Verdict.AGREE, Verdict.FIXED), "green"),
-    **dict.fromkeys((Verdict.PROJECT, Verdict.AMEND, Verdict.WITHDRAW, Verdict.MOVED, Verdict.AHEAD), "yellow"),
-    **dict.fromkeys((Verdict.CLASH, Verdict.LOST_CONTENT, Verdict.TORN, Verdict.HIDDEN), "red"),
-    **dict.fromkeys(QUEUE_VERDICTS, "yellow"),
-    **dict.fromkeys((Verdict.STRANDED, Verdict.OVERSTAYED, Verdict.BLOBS_GONE), "red"),
-    **dict.fromkeys(HARMLESS, "dim"),
-}
 
 
 def document_of(result: MendingResult) -> Document:
@@ -62,7 +35,7 @@ def document_of(result: MendingResult) -> Document:
         exit=ExitCode(summary.exit),
         remarks=(summary.unseen,) if summary.unseen else (),
         title=f"{summary.command} of keyspace {summary.keyspace}",
-        details=(_details(summary),),
+        report=tuple(_report(result)),
     )
 
 
@@ -78,30 +51,43 @@ def summary_json(summary: RepairResult) -> dict[str, Any]:
 
 
 def _body(result: MendingResult) -> Iterator[Part]:
+    yield from _sums(result, _findings(result.summary))
+    yield from queue_lines(result)
+    yield from example_lines(result.examples)
+    yield from closing_lines(result.summary, result.options)
+
+
+def _report(result: MendingResult) -> Iterator[Part]:
+    """What to do comes first; then whose mail it is, and the rows themselves."""
+    summary, affected = result.summary, result.affected or Affected()
+    yield from closing_lines(summary, result.options)
+    yield from _sums(result, steps_grid(summary.findings, summary.keyspace, result.options))
+    yield from queue_lines(result)
+    yield from mailboxes_part(affected, summary.keyspace)
+    yield from findings_parts(result.examples, affected, summary.keyspace, whole=True)
+    yield _details(summary)
+
+
+def _sums(result: MendingResult, findings: Grid) -> Iterator[Part]:
     summary = result.summary
     if summary.missing_columns or summary.missing_tables:
         rows = [(table, "all of it", _NOT_LOOKED_AT) for table in summary.missing_tables]
         rows += [(one.table, one.column, _NOT_COMPARED) for one in summary.missing_columns]
         yield Grid(f"Missing in {summary.keyspace}", ("table", "column", "meaning"), rows)
     if summary.findings:
-        yield _findings(summary)
+        yield findings
     if result.queues:
         yield queues_grid(result.queues, removed=summary.run is not None)
     if summary.run:
         yield _mended(summary)
     if stays := _left_and_why(summary):
         yield Grid("Left, and why", ("verdict", "rows", "why"), stays)
-    yield from queue_lines(result)
-    yield from example_lines(result.examples)
-    yield from closing_lines(summary, result.options)
 
 
 def _findings(summary: RepairResult) -> Grid:
     rows = [
-        (name, Styled(verdict.value, STYLES[verdict]), f"{counts[verdict]:,}", MEANINGS[verdict])
-        for name, counts in sorted(summary.findings.items())
-        for verdict in (*DETECTED, Verdict.MOVED, Verdict.AHEAD, *QUEUE_VERDICTS)
-        if counts.get(verdict)
+        (name, Styled(verdict.value, STYLES[verdict]), f"{count:,}", MEANINGS[verdict])
+        for name, verdict, count in kinds(summary.findings)
     ]
     return Grid(f"Findings in {summary.keyspace}", ("projection", "verdict", "count", "meaning"), rows)
 
@@ -232,57 +218,8 @@ def _details(summary: RepairResult) -> Grid:
     return Grid("The run", ("field", "value"), rows)
 
 
-EXAMPLES_SHOWN: Final = 20
-"""How many findings `runs show` lists; `--findings` gives all."""
-
-
-def runs_document(result: RunsResult) -> Document:
-    json = {"runs": [run_json(run) for run in result.runs]}
-    if not result.runs:
-        return Document(json, ("No run is kept: nothing was repaired yet, or it has expired.",))
-    columns = ("run", "started", "command", "state", "fixed", "left")
-    table = Grid(f"Runs of {result.keyspace}", columns, [_cells(run) for run in result.runs])
-    return Document(json, (table, f"Next: mailmend runs show {result.runs[0].id}"))
-
-
-def run_document(result: RunResult) -> Document:
-    run, json = result.run, run_json(result.run)
-    fields = {name: value for name, value in json.items() if name not in {"options", "summary"}}
-    fields |= {f"option {name}": value for name, value in run.options.items()}
-    fields |= {name: value for name, value in run.summary.items() if name not in fields}
-    rows = [(name, _text(value)) for name, value in fields.items() if value not in (None, {}, "")]
-    body: list[Part] = [Grid(f"Run {run.id}", ("field", "value"), rows, frozenset({"value"}))]
-    if result.examples:
-        cells = [(one.projection, one.verdict.value, one.key, one.result) for one in result.examples[:EXAMPLES_SHOWN]]
-        columns = ("projection", "verdict", "key", "ended")
-        body.append(Grid("Findings, for example", columns, cells, frozenset({"ended"})))
-    if run.command not in NOT_UNDONE:
-        body.append(f"To put it back: mailmend undo {run.id} --keyspace {run.keyspace}")
-    return Document(json, tuple(body))
-
-
-def run_json(run: Run) -> dict[str, Any]:
-    fields = plain(run)
-    return {"run": fields.pop("id"), **fields}
-
-
-def _cells(run: Run) -> tuple[str, ...]:
-    return (str(run.id), shown(run.started_at), run.command, run.state.value, _sum(run, "fixed"), _sum(run, "left"))
-
-
-def _sum(run: Run, name: str) -> str:
-    counts = run.summary.get(name)
-    return f"{sum(counts.values()):,}" if isinstance(counts, dict) else ""
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_text(inner)}" for name, inner in value.items())
-    return ", ".join(map(_text, value)) if isinstance(value, list) else str(value)
-
-
 _TABLES: Mapping[str, Table] = {
-    **{p.name: p.table for family in FAMILIES for p in family.projections},
+    **{name: one.table for name, one in PROJECTIONS.items()},
     **{table.spelling: table for table in QUEUE_TABLES},
 }
 

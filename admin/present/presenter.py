@@ -18,18 +18,23 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from admin.present.document import (
+    COMMANDS,
+    DIFFERS,
     NUMERIC,
     PROSE,
     Cell,
     Document,
     Grid,
+    Heading,
     Line,
+    Link,
     Markdown,
     Part,
     Styled,
     Verbatim,
     Wrapped,
 )
+from admin.services.runbooks import page_named
 from admin.whole_files import to_stdout, write_text
 from model.errors import ExitCode
 from model.instants import MICROS
@@ -41,6 +46,9 @@ _WORD_COLUMNS_MAX = 60
 """Longer words of prose are broken."""
 
 _WIDTH_MAX = 100_000
+
+_GROUP = 3
+"""The level of headings above which a terminal leaves a line free."""
 
 _COLUMNS_MIN = 40
 """Paragraphs are not broken more narrowly than this."""
@@ -83,6 +91,8 @@ def _show_part(part: Part, console: Console) -> None:
         case Wrapped():
             for line in wrapped_lines(part, console.width):
                 console.print(line, soft_wrap=True, markup=False)
+        case Heading():
+            console.print(Text(f"\n{part.text}" if part.level == _GROUP else part.text, "bold"), soft_wrap=True)
         case Markdown() if console.is_terminal:
             console.print(markdown.Markdown(part.text))
         case Markdown() | Verbatim():
@@ -94,7 +104,13 @@ def _show_part(part: Part, console: Console) -> None:
 
 
 def _text(cell: Cell) -> Text:
-    return Text(cell.text, cell.style) if isinstance(cell, Styled) else Text(cell)
+    match cell:
+        case Styled(text, style):
+            return Text(text, style)
+        case Link(runbook):
+            return Text(runbook)
+        case str():
+            return Text(cell)
 
 
 def wrapped_lines(part: Wrapped, width: int) -> list[str]:
@@ -137,13 +153,19 @@ def write_report(file: Path, document: Document, now_micros: int) -> None:
 
 def html_of(document: Document, now_micros: int) -> str:
     """The document as HTML; all text from the keyspace is escaped."""
-    pages = Environment(
+    templates = Environment(
         loader=PackageLoader("admin.present", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    return pages.get_template("report.html").render(
+    parts = document.body if document.report is None else document.report
+    cells = (cell for part in parts if isinstance(part, Grid) for row in part.rows for cell in row)
+    named = dict.fromkeys(cell.runbook for cell in cells if isinstance(cell, Link))
+    return templates.get_template("report.html").render(
         document=document,
-        parts=[_html_part(part) for part in (*document.body, *document.details)],
+        parts=[_html_part(part) for part in parts],
+        pages=[page_named(name) for name in named],
         numeric=NUMERIC,
+        commands=COMMANDS,
+        differs=DIFFERS,
         outcome=exit_meaning(document.exit),
         written_at=datetime.fromtimestamp(now_micros / MICROS, UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
         version=version("mailmend"),
@@ -151,11 +173,21 @@ def html_of(document: Document, now_micros: int) -> str:
 
 
 def _html_part(part: Part) -> dict[str, Any]:
-    if isinstance(part, Grid):
-        return {"table": part, "rows": [[_text(cell).plain for cell in row] for row in part.rows]}
-    if isinstance(part, Line):
-        return {"table": None, "text": "".join(_text(piece).plain for piece in part.pieces)}
-    return {"table": None, "text": part if isinstance(part, str) else part.text}
+    found: dict[str, Any] = {"table": None, "heading": None}
+    match part:
+        case Grid():
+            return found | {"table": part, "rows": [[_html_cell(cell) for cell in row] for row in part.rows]}
+        case Heading():
+            return found | {"heading": part}
+        case Line():
+            return found | {"text": "".join(_text(piece).plain for piece in part.pieces)}
+        case _:
+            return found | {"text": part if isinstance(part, str) else part.text}
+
+
+def _html_cell(cell: Cell) -> dict[str, str]:
+    style = cell.style if isinstance(cell, Styled) else ""
+    return {"text": _text(cell).plain, "style": style, "runbook": cell.runbook if isinstance(cell, Link) else ""}
 
 
 def exit_meaning(code: int) -> str:

@@ -23,19 +23,21 @@ class Caller:
     Attributes:
         progress: receives the progress of long work.
         finding: receives every finding as it comes; a result holds only a few examples.
-        examples: whether examples are shown; if not, they need not be read.
         item: receives each item of a long listing as it comes.
         remark: receives a sentence about an event during the work.
         ask: whether to go on; None where nobody can answer.
         number: asks for a number from 1 to a maximum; None likewise.
+        report: whether a report is written, which tells in whose mailboxes the findings are.
+        anonymous: whether nobody is to be named, neither in it nor elsewhere.
         stdout_is_json: whether stdout holds one JSON object, and nothing that a child process prints.
     """
 
     progress: Progress = field(default_factory=Silent)
     finding: Callable[[Finding], None] = ignore
-    examples: bool = True
     item: Callable[[Any], None] = ignore
     remark: Callable[[str], None] = ignore
     ask: Callable[[Question], bool] | None = None
     number: Callable[[str, int], int] | None = None
+    report: bool = False
+    anonymous: bool = False
     stdout_is_json: bool = False

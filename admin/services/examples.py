@@ -1,45 +1,149 @@
-"""A few examples of each finding, kept while findings are streamed: a person sees keys and not only counts."""
+"""What a person sees of findings: a few of each kind, in whose mailboxes they are, and when their rows were written.
+
+Kept while findings are streamed, within bounds: a report stays small whatever was found.
+"""
 
 from bisect import insort
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+from uuid import UUID
 
+from admin.services.caller import Caller
+from admin.services.owners import Owner, owner_in, owners_of
+from model.catalog.mail import PATHS, PROJECTIONS
+from model.instants import MICROS
+from model.ports import Tables
+from model.projections.comparison import TRUTHS_SHOWN, mailbox_in
 from model.projections.findings import Finding
 from model.projections.reasons import Why
-from model.projections.verdicts import Verdict
+from model.projections.verdicts import MENDABLE, Verdict
 from model.schema.table import Key
 
-EXAMPLES_MAX = 5
-"""Examples kept per projection and verdict; a report stays small whatever was found."""
+EXAMPLES_MAX: Final = 5
+"""Examples kept per projection and verdict."""
+
+MAILBOXES_MAX: Final = 10_000
+"""Mailboxes whose findings are counted apart: the first that come."""
+
+MAILBOXES_SHOWN: Final = 100
+"""Of these, those with the most findings are told."""
+
+HOURS_MAX: Final = 20_000
+"""Hours in which rows of findings were written that are counted apart: more than two years without a gap."""
+
+_HOUR: Final = 3600 * MICROS
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One example: its projection, key, verdict and result."""
+    """One finding that is shown, without what it would have written."""
 
-    projection: str
-    verdict: Verdict
-    key: str
-    result: str
+    finding: Finding
+
+    @property
+    def projection(self) -> str:
+        return self.finding.suspect.projection
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.finding.verdict
+
+    @property
+    def key(self) -> str:
+        return key_text(self.finding.suspect.key)
+
+    @property
+    def result(self) -> str:
+        return result_text(self.finding)
+
+    @property
+    def mailbox(self) -> UUID | None:
+        return mailbox_in(self.finding, PROJECTIONS.get(self.projection))
+
+
+@dataclass(frozen=True, slots=True)
+class MailboxFindings:
+    """The findings in one mailbox by verdict, those of them that are not mended, and what of these a repair mends."""
+
+    counts: Counter[Verdict] = field(default_factory=Counter)
+    left: Counter[Verdict] = field(default_factory=Counter)
+    due: set[Verdict] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Affected:
+    """In whose mailboxes findings are, and when their rows were written.
+
+    Attributes:
+        mailboxes: those with the most findings first.
+        elsewhere: findings in mailboxes besides.
+        hours: findings by the hour (since 1970) of the newest write of their rows, and verdict.
+        owners: of these mailboxes and of those of the examples, as far as they are known.
+        anonymous: whether nobody is to be named.
+    """
+
+    mailboxes: Mapping[UUID, MailboxFindings] = field(default_factory=dict)
+    elsewhere: int = 0
+    hours: Mapping[tuple[int, Verdict], int] = field(default_factory=dict)
+    owners: Mapping[UUID, Owner] = field(default_factory=dict)
+    anonymous: bool = False
 
 
 @dataclass(slots=True)
 class Examples:
-    """A few outcomes of each kind: the first by their keys, in whatever order an engine finds them."""
+    """A few outcomes of each kind: the first by their keys, in whatever order an engine finds them; and sums."""
 
-    kept: dict[tuple[str, str], list[Example]] = field(default_factory=dict)
+    kept: dict[tuple[str, str], list[tuple[str, Example]]] = field(default_factory=dict)
+    mailboxes: dict[UUID, MailboxFindings] = field(default_factory=dict)
+    elsewhere: int = 0
+    hours: Counter[tuple[int, Verdict]] = field(default_factory=Counter)
 
     def add(self, outcome: Finding) -> None:
         if outcome.verdict is Verdict.AGREE and outcome.error is None:
             return
-        name, verdict = outcome.suspect.projection, outcome.verdict
-        seen = self.kept.setdefault((name, verdict.value), [])
-        insort(
-            seen, Example(name, verdict, key_text(outcome.suspect.key), result_text(outcome)), key=lambda one: one.key
-        )
-        del seen[EXAMPLES_MAX:]
+        self._count(outcome)
+        name, key = outcome.suspect.projection, key_text(outcome.suspect.key)
+        seen = self.kept.setdefault((name, outcome.verdict.value), [])
+        if len(seen) < EXAMPLES_MAX or key < seen[-1][0]:
+            few = outcome.truths[:TRUTHS_SHOWN]
+            kept = replace(outcome, truths=few, writes=(), condition=None, beside=())
+            insort(seen, (key, Example(kept)), key=lambda one: one[0])
+            del seen[EXAMPLES_MAX:]
+
+    def _count(self, outcome: Finding) -> None:
+        mailbox = mailbox_in(outcome, PROJECTIONS.get(outcome.suspect.projection))
+        if mailbox in self.mailboxes or (mailbox is not None and len(self.mailboxes) < MAILBOXES_MAX):
+            found = self.mailboxes.setdefault(mailbox, MailboxFindings())
+            found.counts[outcome.verdict] += outcome.number
+            if outcome.result is not Verdict.FIXED:
+                found.left[outcome.verdict] += outcome.number
+                if outcome.verdict in MENDABLE and outcome.suspect.projection != PATHS.mirror.name:
+                    found.due.add(outcome.verdict)
+        elif mailbox is not None:
+            self.elsewhere += outcome.number
+        if (newest := outcome.newest) is not None:
+            hour = (newest // _HOUR, outcome.verdict)
+            if hour in self.hours or len(self.hours) < HOURS_MAX:
+                self.hours[hour] += outcome.number
 
     def sorted(self) -> tuple[Example, ...]:
-        return tuple(one for kind in sorted(self.kept) for one in self.kept[kind])
+        return tuple(one for kind in sorted(self.kept) for _, one in self.kept[kind])
+
+    def affected(self, mail: Callable[[], Tables], caller: Caller) -> Affected:
+        """The sums; with the owners, unless the caller wants nobody named. Who cannot be asked for stays an id."""
+        most = sorted(self.mailboxes.items(), key=lambda one: (-one[1].counts.total(), str(one[0])))
+        shown = dict(most[:MAILBOXES_SHOWN])
+        beyond = sum(found.counts.total() for _, found in most[MAILBOXES_SHOWN:])
+        owners: dict[UUID, Owner] = {}
+        if not caller.anonymous:
+            examples = self.sorted()
+            ids = (*shown, *(one.mailbox for one in examples if one.mailbox))
+            owners = owners_of(mail, ids, caller.remark)
+            paths = ((one.mailbox, one.finding.truths) for one in examples if one.projection == PATHS.mirror.name)
+            owners |= {mailbox: owner_in(truths[0].row) for mailbox, truths in paths if mailbox and truths}
+        return Affected(shown, self.elsewhere + beyond, self.hours, owners, caller.anonymous)
 
 
 def key_text(key: Key) -> str:

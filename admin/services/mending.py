@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from admin.services.caller import Caller
-from admin.services.examples import Example, Examples
+from admin.services.examples import Affected, Example, Examples
 from admin.settings import ConnectionSettings, format_duration
 from admin.wiring.cluster import (
     EngineWanted,
@@ -148,6 +148,7 @@ class MendingResult:
         options: what a person gave besides the connection, as a command line.
         queues: each mail queue; None where they were not looked at.
         garbage: what a garbage collection of their tables costs, or came to; None where none was asked for.
+        affected: in whose mailboxes the findings are; None where no report tells it.
     """
 
     summary: RepairResult
@@ -155,6 +156,7 @@ class MendingResult:
     options: str = ""
     queues: "tuple[CleanedQueue, ...] | None" = None
     garbage: "GarbageCollection | None" = None
+    affected: Affected | None = None
 
 
 def check(
@@ -181,7 +183,11 @@ def check(
     tools = repair_tools(opened, wanted, settings, caller.progress, timing=counters)
     summary = runner.check(settings, replace(tools, meanwhile=meanwhile), both_of(examples, caller))
     summary.unseen, summary.engine = _unseen(request, bound), engine
-    return MendingResult(summary, examples.sorted(), given(request))
+    return MendingResult(summary, examples.sorted(), given(request), affected=affected(examples, opened, caller))
+
+
+def affected(examples: Examples, opened: OpenCluster, caller: Caller) -> Affected | None:
+    return examples.affected(lambda: opened.mail, caller) if caller.report else None
 
 
 def repair(request: RepairRequest, caller: Caller) -> MendingResult:
@@ -208,8 +214,10 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
         tools = repair_tools(opened, wanted, settings, caller.progress, keep=keep)
         go_on = None if request.dry_run else caller.ask
         summary = runner.repair(settings, replace(tools, go_on=go_on), both_of(examples, caller))
+        told = affected(examples, opened, caller)
     summary.unseen, summary.engine = _unseen(request, bound, target), engine
-    return MendingResult(summary, examples.sorted(), given(request))
+    typed = replace(request, user=("NAME",) * len(request.user)) if caller.anonymous else request
+    return MendingResult(summary, examples.sorted(), given(typed), affected=told)
 
 
 def repair_lags(request: LagsRequest, caller: Caller) -> MendingResult:
@@ -228,8 +236,9 @@ def repair_lags(request: LagsRequest, caller: Caller) -> MendingResult:
         )
         journal, tools = lag_tools(opened, settings, caller.progress, request.keep)
         summary = lag_repair.repair_lags(journal, opened.mail, settings, tools, both_of(examples, caller))
+        told = affected(examples, opened, caller)
     summary.unseen = _unseen(request, bound)
-    return MendingResult(summary, examples.sorted(), given(request))
+    return MendingResult(summary, examples.sorted(), given(request), affected=told)
 
 
 def undo(request: UndoRequest, caller: Caller) -> MendingResult:
@@ -252,7 +261,8 @@ def undo(request: UndoRequest, caller: Caller) -> MendingResult:
         )
         tools = undo_tools(opened, families, caller.progress, no_writers=request.no_writers)
         summary = undo_run(settings, tools, both_of(examples, caller))
-    return MendingResult(summary, examples.sorted())
+        told = affected(examples, opened, caller)
+    return MendingResult(summary, examples.sorted(), affected=told)
 
 
 def _unseen(
@@ -311,18 +321,20 @@ def _settings_of(
         ),
         max_fixes=request.max_fixes,
         owner=owner_name(),
-        options=_recorded_options(request),
+        options=_recorded_options(request, target),
     )
 
 
-_NOT_RECORDED = frozenset({"connection", "master", "spark_conf"})
+_NOT_RECORDED = frozenset({"connection", "master", "spark_conf", "user"})
 
 
-def _recorded_options(request: RepairRequest) -> Mapping[str, Any]:
-    """The request as the ledger keeps it, under the names of the options."""
+def _recorded_options(request: RepairRequest, target: Target | None) -> Mapping[str, Any]:
+    """The request as the ledger keeps it, under the names of the options; users by their mailboxes' ids."""
     given = {one.name: getattr(request, one.name) for one in fields(request) if one.name not in _NOT_RECORDED}
     if request.only:
         given["only"] = sorted(verdict.value for verdict in request.verdicts)
+    if request.user and target:
+        given["mailbox"] = target.mailboxes if isinstance(target, TargetMessages) else target.ids
     return {name: _plain(value) for name, value in given.items() if value not in (None, False, ())}
 
 

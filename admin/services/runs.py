@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from uuid import UUID
 
-from admin.services.caller import Caller, ignore
-from admin.services.examples import Example, Examples
+from admin.services.caller import Caller
+from admin.services.examples import Affected, Example, Examples
 from admin.settings import ConnectionSettings
 from admin.wiring.cluster import open_cluster
 from model.catalog.ledger import KEEP
-from model.catalog.mail import FAMILIES
+from model.catalog.mail import PROJECTIONS
 from model.instants import MICROS
 from model.projections.findings import Finding, RepairPolicy
 from model.projections.verdicts import Verdict
@@ -29,10 +29,11 @@ class RunsResult:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """A run and a few of its findings."""
+    """A run, a few of its findings, and in whose mailboxes they are."""
 
     run: Run
     examples: tuple[Example, ...]
+    affected: Affected
 
 
 def list_runs(connection: ConnectionSettings, since: timedelta = KEEP, *, everything: bool = False) -> RunsResult:
@@ -46,11 +47,10 @@ def list_runs(connection: ConnectionSettings, since: timedelta = KEEP, *, everyt
 def _explainer(run: Run) -> Callable[[Finding], Finding]:
     """Adds the reason to what a run left after it had recorded it: the rest is in its summary."""
     policy = RepairPolicy(run.id, run.as_of)
-    projections = {one.name: one for family in FAMILIES for one in family.projections}
     now = round((run.ended_at or run.started_at).timestamp() * MICROS)
 
     def explained(finding: Finding) -> Finding:
-        projection = projections.get(finding.suspect.projection)
+        projection = PROJECTIONS.get(finding.suspect.projection)
         if finding.result is None or projection is None:
             return finding
         if run.undoes is not None and finding.result is Verdict.MOVED:
@@ -70,8 +70,8 @@ def show_run(connection: ConnectionSettings, run: UUID, caller: Caller) -> RunRe
     with open_cluster(connection) as opened:
         ledger = opened.known_ledger(run)
         found = ledger.get(run)
-        if caller.examples or caller.finding is not ignore:
-            for outcome in map(_explainer(found), ledger.findings(found.id)):
-                examples.add(outcome)
-                caller.finding(outcome)
-    return RunResult(found, examples.sorted())
+        for outcome in map(_explainer(found), ledger.findings(found.id)):
+            examples.add(outcome)
+            caller.finding(outcome)
+        affected = examples.affected(lambda: opened.cluster.keyspace(found.keyspace), caller)
+    return RunResult(found, examples.sorted(), affected)

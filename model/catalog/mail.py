@@ -17,7 +17,7 @@ from model.projections.family import Family
 from model.projections.filters import Filter
 from model.projections.groups import Counts, Union
 from model.projections.mirror import Mirror
-from model.projections.projection import Condition
+from model.projections.projection import Condition, Projection
 from model.schema.keyspace import Schema
 from model.schema.table import Canonical, Column, Compaction, Table, UserType, columns
 
@@ -229,3 +229,6 @@ PATHS = Family(
 """The paths of mailboxes: reported only, for now."""
 
 FAMILIES = (MESSAGES, PATHS)
+
+PROJECTIONS: Mapping[str, Projection] = {one.name: one for family in FAMILIES for one in family.projections}
+"""Every projection by its name in findings."""

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from model.operations import Conditional, Read
+from model.operations import Conditional, Read, Seen
 from model.projections.projection import Condition, Moved, Projection
 from model.projections.verdicts import Verdict, table_of
-from model.schema.table import Key
+from model.schema.table import Key, Row
 
 if TYPE_CHECKING:
     from model.projections.family import Family
@@ -65,6 +65,23 @@ class Filter(Projection):
             whole=look.whole,
         )
         return self.verdicts[symptoms]
+
+    def told(self, finding: "Finding") -> tuple[Seen, ...]:
+        """The place, and the column that decides whether a row stands there."""
+        asked = self.when.column
+        return tuple(
+            Seen(
+                {own: seen.row.get(theirs) for own, theirs in self.key} | {asked: seen.row.get(asked)},
+                {name: at for name, at in seen.written_at.items() if name == asked},
+            )
+            for seen in finding.truths
+        )
+
+    def differing(self, told: Row, other: Row) -> frozenset[str]:
+        """The row says by being there that the condition holds."""
+        asked = self.when.column
+        demanded = asked not in other or self.when.holds(other)
+        return frozenset() if self.when.holds(told) is demanded else frozenset({asked})
 
     def fix(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":  # noqa: ARG002 - a mirror asks both
         return self.key_row(finding, at)

@@ -87,6 +87,11 @@ class Union(Group):
         carried = frozenset[Any]().union(*(self.elements(seen) for seen in look.truths))
         return carried <= self.elements(look.projected)
 
+    def differing(self, told: Row, other: Row) -> frozenset[str]:
+        """A superset is fine."""
+        missing = set(told.get(self.column) or ()) - set(other.get(self.column) or ())
+        return frozenset({self.column}) if missing else frozenset()
+
     def wanted(self, look: "Look") -> dict[str, Any]:
         return {self.column: self.elements(look.truths[0])}
 
@@ -147,6 +152,17 @@ class Counts(Group):
     def covered(self, look: "Look") -> bool:
         sure, open_ = self._totals(look.truths), self._totals(look.uncertain)
         return within(sure, open_, look.projected.row if look.projected else {})
+
+    def told(self, finding: "Finding") -> tuple[Seen, ...]:
+        """The counters as they are by the truth; none while its rows differ, for then they are not counted."""
+        wanted, now = finding.suspect.wanted, finding.projected.row if finding.projected else {}
+        counted = {name: wanted[name] for name, _ in self.counters if name in wanted}
+        if all((now.get(name) or 0) == number for name, number in counted.items()):
+            return ()
+        return (Seen(self.table.key_row(finding.suspect.key) | counted),)
+
+    def differing(self, told: Row, other: Row) -> frozenset[str]:
+        return frozenset(name for name, _ in self.counters if (told.get(name) or 0) != (other.get(name) or 0))
 
     def _totals(self, truths: Sequence[Seen]) -> dict[str, int]:
         deltas = [self.deltas_of(seen.row) for seen in truths]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from model.operations import Conditional, Put, PutIfAbsent, Remove, RemoveIf, Seen
 from model.projections.projection import Moved, Projection
 from model.projections.verdicts import Verdict, table_of
-from model.schema.table import Column, Row, Table, rows_agree
+from model.schema.table import Column, Row, Table, canonical_value, rows_agree
 
 if TYPE_CHECKING:
     from model.projections.findings import Finding, Look, RepairPolicy
@@ -95,6 +95,17 @@ class Mirror(Projection):
     def agree(self, truth: Row, projection: Row) -> bool:
         """Whether all compared columns are equal, in canonical form."""
         return rows_agree(self.compared, self.row_of(truth), projection)
+
+    def told(self, finding: "Finding") -> tuple[Seen, ...]:
+        times = (({name: seen.written_at.get(source) for name, source in self.sources}) for seen in finding.truths)
+        return tuple(
+            Seen(self.row_of(seen.row), {name: at for name, at in written.items() if at is not None})
+            for seen, written in zip(finding.truths, times, strict=True)
+        )
+
+    def differing(self, told: Row, other: Row) -> frozenset[str]:
+        compared = (*self.table.key, *self.compared)
+        return frozenset(one.name for one in compared if canonical_value(one, told) != canonical_value(one, other))
 
     def whole(self, truth: Row) -> bool:
         """Whether the truth row has every column that an insert writes."""

@@ -107,6 +107,14 @@ class Projection:
         """The finding with the writes that mend it, stamped `at`; None where it can only be reported."""
         raise NotImplementedError
 
+    def told(self, finding: "Finding") -> tuple[Seen, ...]:
+        """What the truth tells of the row, under the names that stand beside it in the projection's own row."""
+        return finding.truths
+
+    def differing(self, told: Row, other: Row) -> frozenset[str]:  # noqa: ARG002 - each kind knows what it compares
+        """The columns by which two rows of a finding differ, as a verdict compares them."""
+        return frozenset()
+
     def key_row(self, finding: "Finding", at: int) -> "Finding":
         """The fix of a row that is all key: put or removed."""
         if finding.verdict is Verdict.PROJECT:

@@ -134,6 +134,11 @@ def _flag_update_was_lost(scene: Scene) -> None:
     scene.mail.lose_flag_update(scene.mail.truths[0])
 
 
+def _a_check_found_both(scene: Scene) -> None:
+    scene.mail.lose_projection(scene.mail.truths[0])
+    scene.mail.lose_flag_update(scene.mail.truths[1])
+
+
 def _repair_was_interrupted(scene: Scene) -> None:
     first, second = scene.mail.truths[:2]
     scene.mail.lose_projection(first)
@@ -193,6 +198,7 @@ STATES: Mapping[str, State] = {
     "schema-disagreement": _migration_is_pending,
     "choose-compaction": _compaction_is_open,
     "message-in-jmap-not-in-imap": _message_lost_its_projection,
+    "check-found-inconsistencies": _a_check_found_both,
     "flags-differ": _flag_update_was_lost,
     "repair-was-interrupted": _repair_was_interrupted,
     "projection-lags": _projection_lags,

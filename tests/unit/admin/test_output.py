@@ -7,9 +7,10 @@ import pytest
 from rich.console import Console
 
 from admin.present.document import Document, Grid
-from admin.present.mending import MEANINGS, STYLES, closing_lines, document_of, next_lines, summary_json
+from admin.present.mending import closing_lines, document_of, next_lines, summary_json
 from admin.present.presenter import exit_meaning, grid_of, show, write_json
 from admin.present.values import counts_json
+from admin.present.verdicts import MEANINGS, STYLES
 from admin.services.examples import EXAMPLES_MAX, Examples
 from admin.services.mending import MendingResult
 from model.errors import ExitCode

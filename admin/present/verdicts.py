@@ -1,0 +1,111 @@
+"""What a verdict means to a person: in words, in a colour, as a runbook's page and as the next command to type."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from admin.present.document import Grid, Link, Styled
+from model.catalog.mail import MESSAGES, PATHS
+from model.projections.verdicts import HARMLESS, MENDABLE, QUEUE_VERDICTS, Verdict
+
+MEANINGS: Mapping[Verdict, str] = {
+    Verdict.AGREE: "nothing to mend",
+    Verdict.PROJECT: "in the source of truth, not in the denormalised table",
+    Verdict.AMEND: "in both, but different",
+    Verdict.WITHDRAW: "in the denormalised table, not in the source of truth",
+    Verdict.CLASH: "two rows of the source of truth claim one place",
+    Verdict.LOST_CONTENT: "in the source of truth, but its content is gone",
+    Verdict.TORN: "half a row of truth: columns that every insert writes are missing",
+    Verdict.LEAK: "content that no row of truth names (does not fail a check)",
+    Verdict.MOVED: "changed meanwhile: left to the next run",
+    Verdict.AHEAD: "written by a clock that runs ahead: left until time has passed it",
+    Verdict.FIXED: "mended, and read back so",
+    Verdict.HIDDEN: "mended, but a later tombstone hides it: journalled",
+    **{verdict: one.meaning for verdict, one in QUEUE_VERDICTS.items()},
+}
+"""Every verdict in a few words."""
+
+STYLES: Mapping[Verdict, str] = {
+    **dict.fromkeys((Verdict.AGREE, Verdict.FIXED), "green"),
+    **dict.fromkeys((Verdict.PROJECT, Verdict.AMEND, Verdict.WITHDRAW, Verdict.MOVED, Verdict.AHEAD), "yellow"),
+    **dict.fromkeys((Verdict.CLASH, Verdict.LOST_CONTENT, Verdict.TORN, Verdict.HIDDEN), "red"),
+    **dict.fromkeys(QUEUE_VERDICTS, "yellow"),
+    **dict.fromkeys((Verdict.STRANDED, Verdict.OVERSTAYED, Verdict.BLOBS_GONE), "red"),
+    **dict.fromkeys(HARMLESS, "dim"),
+}
+
+_EACH_VERDICT: Final = "check-found-inconsistencies"
+_FLAGS: Final = "flags-differ"
+
+RUNBOOKS: Mapping[Verdict, str] = {
+    **{verdict: _EACH_VERDICT for verdict in Verdict if verdict not in (Verdict.AGREE, Verdict.FIXED)},
+    **dict.fromkeys((Verdict.PROJECT, Verdict.WITHDRAW), "message-in-jmap-not-in-imap"),
+    Verdict.AMEND: _FLAGS,
+    Verdict.LOST_CONTENT: "content-is-lost",
+    **dict.fromkeys((Verdict.OVER, Verdict.BEFORE_CONTENT, Verdict.FINISHED), "queue-tables-grow"),
+    **dict.fromkeys((Verdict.STRANDED, Verdict.START_BEHIND, Verdict.START_MOVED_BACK), "browse-start-is-stuck"),
+    **dict.fromkeys((Verdict.NO_BROWSE_START, Verdict.NO_CONTENT_START), "browse-start-is-stuck"),
+    **dict.fromkeys((Verdict.OVERSTAYED, Verdict.TALLY_DIFFERS), "queue-does-not-drain"),
+    Verdict.BLOBS_GONE: "blob-is-missing",
+    Verdict.ORPHAN_MARK: "marks-never-expire",
+}
+"""The page for each verdict that asks something of a person."""
+
+_MENDED_WITH: Mapping[Verdict, str] = {
+    **dict.fromkeys(MENDABLE | {Verdict.MOVED, Verdict.AHEAD}, ""),
+    Verdict.LOST_CONTENT: " --only LOST_CONTENT --orphans quarantine",
+    Verdict.TORN: " --torn accept",
+    Verdict.LEAK: " --only LEAK --leaks collect",
+}
+"""What a repair is told besides, so that it mends what has this verdict."""
+
+
+def kinds(findings: Mapping[str, Mapping[Verdict, int]]) -> Iterator[tuple[str, Verdict, int]]:
+    """Projection, verdict and number of each kind of findings, in one order everywhere."""
+    for name, counts in sorted(findings.items()):
+        for verdict in Verdict:
+            if counts.get(verdict):
+                yield name, verdict, counts[verdict]
+
+
+def steps_grid(findings: Mapping[str, Mapping[Verdict, int]], keyspace: str, options: str) -> Grid:
+    """Findings of a report: what each kind means, its runbook, and the next command."""
+    rows = [
+        (
+            name,
+            Styled(verdict.value, STYLES[verdict]),
+            f"{count:,}",
+            MEANINGS[verdict],
+            Link(page) if (page := runbook_of(name, verdict)) else "",
+            next_command(name, verdict, keyspace, options),
+        )
+        for name, verdict, count in kinds(findings)
+    ]
+    return Grid(f"Findings in {keyspace}", ("projection", "verdict", "count", "meaning", "runbook", "next"), rows)
+
+
+def runbook_of(projection: str, verdict: Verdict) -> str:
+    """The page on such a finding; "" where nothing is to be done."""
+    if verdict in MENDABLE and projection == PATHS.mirror.name:
+        return _EACH_VERDICT
+    if verdict in MENDABLE and projection != MESSAGES.mirror.name:
+        return _FLAGS
+    return RUNBOOKS.get(verdict, "")
+
+
+def next_command(projection: str, verdict: Verdict, keyspace: str, options: str = "") -> str:
+    """What a person types next about such findings; it writes nothing yet. "" where no command of ours mends them.
+
+    `options` are those that were typed with the command that found them.
+    """
+    on = f" --keyspace {keyspace}"
+    asked = on + (f" {options}" if options else "")
+    if projection == PATHS.mirror.name:
+        return ""
+    if verdict in QUEUE_VERDICTS:
+        mended = QUEUE_VERDICTS[verdict].mended
+        return f"mailmend {mended}{on}" + (" --dry-run" if mended.startswith("repair") else "") if mended else ""
+    if verdict is Verdict.CLASH:
+        return f"mailmend check messages{asked} --findings clashes.jsonl"
+    if verdict is Verdict.HIDDEN:
+        return f"mailmend repair lags{on} --dry-run"
+    return f"mailmend repair messages{asked}{_MENDED_WITH[verdict]} --dry-run" if verdict in _MENDED_WITH else ""
