@@ -11,6 +11,16 @@ from admin.cli.mending import RUN_ARGUMENT
 from admin.cli.options import ANONYMOUS, CONNECTION, REPORT, flag, option
 from model.catalog.ledger import KEEP as KEEP_DEFAULT
 
+_WHICH: Final = (
+    flag("--all", "The runs of every mail keyspace, not only of --keyspace.", "everything"),
+    option(
+        "--since",
+        "How far to look back; a repair's own --keep may be longer.",
+        type=KEEP,
+        default=duration_text(KEEP_DEFAULT),
+    ),
+)
+
 RUNS: Final = CommandGroup(
     name="runs",
     summary="What ran, and what it found.",
@@ -21,16 +31,19 @@ RUNS: Final = CommandGroup(
             summary="List the runs, newest first.",
             service="admin.services.runs:list_runs",
             present="admin.present.runs:runs_document",
-            options=(
-                flag("--all", "The runs of every mail keyspace, not only of --keyspace.", "everything"),
-                option(
-                    "--since",
-                    "How far to look back; a repair's own --keep may be longer.",
-                    type=KEEP,
-                    default=duration_text(KEEP_DEFAULT),
-                ),
-            ),
+            options=_WHICH,
             shared=(CONNECTION,),
+        ),
+        Command(
+            name="trend",
+            summary="What was found, fixed and left by verdict, run after run, the oldest first.",
+            about="""Whether drift comes back, and whether repairs keep up with it. A check writes nothing, so it is not
+            among the runs; its report shows them beside what it found.""",
+            service="admin.services.runs:list_runs",
+            present="admin.present.runs:trend_document",
+            options=_WHICH,
+            shared=(CONNECTION,),
+            output=(JSON, REPORT),
         ),
         Command(
             name="show",
@@ -58,5 +71,6 @@ RUNS: Final = CommandGroup(
     examples="""
         mailmend runs list
         mailmend runs show 6e0ab5e0-8d1c-11f0-9a5e-0242ac120002
-        mailmend runs show RUN --findings | jq .key""",
+        mailmend runs show RUN --findings | jq .key
+        mailmend runs trend --report trend.html""",
 )

@@ -64,8 +64,8 @@ def mailboxes_part(affected: Affected, keyspace: str) -> Iterator[Part]:
         for mailbox in mailboxes
     ]
     names = () if affected.anonymous else ("user", "mailbox")
-    columns = (*names, "mailbox id", "found", "still so", "next")
-    yield Grid("Whose mail it is", columns, rows, frozenset({"user", "mailbox", "found", "still so"}))
+    columns = (*names, "mailbox id", "findings", "still so", "next")
+    yield Grid("Whose mail it is", columns, rows, frozenset({"user", "mailbox", "findings", "still so"}))
     if affected.elsewhere:
         yield f"And {affected.elsewhere:,} findings in other mailboxes."
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from admin.present.charts import Chart
 from model.errors import ExitCode
 
-NUMERIC = frozenset({"count", "fixed", "left", "rows"})
+NUMERIC = frozenset({"count", "found", "fixed", "left", "rows"})
 """Columns of numbers: aligned to the right."""
 
 PROSE = frozenset({"meaning", "how it came about", "why"})
@@ -86,7 +87,7 @@ class Grid:
     level: int = 2
 
 
-Part = str | Styled | Line | Wrapped | Heading | Markdown | Verbatim | Grid
+Part = str | Styled | Line | Wrapped | Heading | Markdown | Verbatim | Grid | Chart
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ class Document:
 
     Attributes:
         json: one object for scripts; its names are a contract (DESIGN section 5). None: nothing is written.
-        body: what a person reads, in this order, on stdout.
+        body: what a person reads, in this order, on stdout; charts stand in reports only.
         remarks: sentences on stderr, in every form.
         hints: sentences on stderr that scripts do not get.
         title: of a report.

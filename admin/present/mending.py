@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from admin.present.affected import findings_parts, mailboxes_part
+from admin.present.charts import by_time, by_verdict
 from admin.present.document import Document, Grid, Part, Styled
 from admin.present.queue_cleanup import about_queues, queue_lines, queues_grid, queues_json
+from admin.present.runs import trend_parts
 from admin.present.values import NOTHING_WRITTEN, counts_json, plain
 from admin.present.verdicts import MEANINGS, STYLES, kinds, steps_grid
 from admin.services.examples import EXAMPLES_MAX, Affected, Example
@@ -63,8 +65,11 @@ def _report(result: MendingResult) -> Iterator[Part]:
     yield from closing_lines(summary, result.options)
     yield from _sums(result, steps_grid(summary.findings, summary.keyspace, result.options))
     yield from queue_lines(result)
+    yield from by_verdict(counts_json(_found(summary)))
+    yield from by_time(affected.hours)
     yield from mailboxes_part(affected, summary.keyspace)
     yield from findings_parts(result.examples, affected, summary.keyspace, whole=True)
+    yield from trend_parts(affected.runs)
     yield _details(summary)
 
 

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from admin.present.charts import Chart
 from admin.present.document import (
     COMMANDS,
     DIFFERS,
@@ -97,6 +98,8 @@ def _show_part(part: Part, console: Console) -> None:
             console.print(markdown.Markdown(part.text))
         case Markdown() | Verbatim():
             console.file.write(part.text)
+        case Chart():
+            pass
         case Line():
             console.print(Text.assemble(*(_text(piece) for piece in part.pieces)), soft_wrap=True)
         case _:
@@ -173,12 +176,14 @@ def html_of(document: Document, now_micros: int) -> str:
 
 
 def _html_part(part: Part) -> dict[str, Any]:
-    found: dict[str, Any] = {"table": None, "heading": None}
+    found: dict[str, Any] = {"table": None, "heading": None, "chart": None}
     match part:
         case Grid():
             return found | {"table": part, "rows": [[_html_cell(cell) for cell in row] for row in part.rows]}
         case Heading():
             return found | {"heading": part}
+        case Chart():
+            return found | {"chart": part}
         case Line():
             return found | {"text": "".join(_text(piece).plain for piece in part.pieces)}
         case _:

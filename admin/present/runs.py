@@ -1,13 +1,20 @@
 """Runs of the ledger as documents: their list, one of them, and how findings change over them."""
 
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from admin.present.affected import affected_json, findings_parts, mailboxes_part
+from admin.present.charts import by_time, by_verdict, in_order, over_runs
 from admin.present.document import Document, Grid, Part
 from admin.present.values import plain, shown
 from admin.services.runs import RunResult, RunsResult
 from repair.ledger.runs import Run
 from repair.mending.undo import NOT_UNDONE
+
+_NO_RUN: Final = "No run is kept: nothing was repaired yet, or it has expired."
+
+_SUMS: Final = ("findings", "fixed", "left")
 
 EXAMPLES_SHOWN: Final = 20
 """How many findings `runs show` lists; `--findings` gives all."""
@@ -16,10 +23,46 @@ EXAMPLES_SHOWN: Final = 20
 def runs_document(result: RunsResult) -> Document:
     json = {"runs": [run_json(run) for run in result.runs]}
     if not result.runs:
-        return Document(json, ("No run is kept: nothing was repaired yet, or it has expired.",))
+        return Document(json, (_NO_RUN,))
     columns = ("run", "started", "command", "state", "fixed", "left")
     table = Grid(f"Runs of {result.keyspace}", columns, [_cells(run) for run in result.runs])
     return Document(json, (table, f"Next: mailmend runs show {result.runs[0].id}"))
+
+
+def trend_document(result: RunsResult) -> Document:
+    names = ("run", "started_at", "command", "state")
+    runs = [
+        {**{name: run_json(run)[name] for name in names}, **{name: run.summary.get(name) or {} for name in _SUMS}}
+        for run in reversed(result.runs)
+    ]
+    return Document(
+        {"keyspace": result.keyspace, "runs": runs},
+        tuple(trend_parts(result.runs)) or (_NO_RUN,),
+        title=f"Trend of keyspace {result.keyspace}",
+    )
+
+
+def trend_parts(runs: Sequence[Run]) -> Iterator[Part]:
+    """What was found, fixed and left by verdict, the oldest run first; given the newest first."""
+    told = [(run, {name: by_name(run, name) for name in _SUMS}) for run in reversed(runs)]
+    rows = [
+        (shown(run.started_at), str(run.id), run.command, verdict, *(f"{sums[name][verdict]:,}" for name in _SUMS))
+        for run, sums in told
+        for verdict in in_order(name for counts in sums.values() for name in counts) or ("",)
+    ]
+    if rows:
+        yield Grid("Run after run", ("started", "run", "command", "verdict", "found", "fixed", "left"), rows)
+    repairs = [(f"{shown(run.started_at)}, {run.command}", sums) for run, sums in told if run.undoes is None]
+    yield from over_runs("Found, run after run", [(label, sums["findings"]) for label, sums in repairs])
+    yield from over_runs("Left, run after run", [(label, sums["left"]) for label, sums in repairs])
+
+
+def by_name(run: Run, name: str) -> Counter[str]:
+    """One of a run's sums by verdict, over all projections; nothing for a run that was killed."""
+    sums, found = run.summary.get(name), Counter[str]()
+    for verdict, number in sums.items() if isinstance(sums, dict) else ():
+        found.update(number if isinstance(number, dict) else {verdict: number})
+    return found
 
 
 def run_document(result: RunResult) -> Document:
@@ -29,14 +72,21 @@ def run_document(result: RunResult) -> Document:
     fields |= {name: value for name, value in run.summary.items() if name not in fields}
     rows = [(name, _text(value)) for name, value in fields.items() if value not in (None, {}, "")]
     body: list[Part] = [Grid(f"Run {run.id}", ("field", "value"), rows, frozenset({"value"}))]
-    body += mailboxes_part(result.affected, run.keyspace)
+    whose = tuple(mailboxes_part(result.affected, run.keyspace))
     few = result.examples[:EXAMPLES_SHOWN]
     back = [] if run.command in NOT_UNDONE else [f"To put it back: mailmend undo {run.id} --keyspace {run.keyspace}"]
     return Document(
         json | affected_json(result.affected),
-        (*body, *findings_parts(few, result.affected, run.keyspace, whole=False), *back),
+        (*body, *whose, *findings_parts(few, result.affected, run.keyspace, whole=False), *back),
         title=f"{run.command} of keyspace {run.keyspace}",
-        report=(*body, *findings_parts(result.examples, result.affected, run.keyspace, whole=True), *back),
+        report=(
+            *body,
+            *by_verdict(by_name(run, "findings")),
+            *by_time(result.affected.hours),
+            *whose,
+            *findings_parts(result.examples, result.affected, run.keyspace, whole=True),
+            *back,
+        ),
     )
 
 
@@ -46,12 +96,8 @@ def run_json(run: Run) -> dict[str, Any]:
 
 
 def _cells(run: Run) -> tuple[str, ...]:
-    return (str(run.id), shown(run.started_at), run.command, run.state.value, _sum(run, "fixed"), _sum(run, "left"))
-
-
-def _sum(run: Run, name: str) -> str:
-    counts = run.summary.get(name)
-    return f"{sum(counts.values()):,}" if isinstance(counts, dict) else ""
+    sums = (f"{by_name(run, name).total():,}" if name in run.summary else "" for name in _SUMS[1:])
+    return (str(run.id), shown(run.started_at), run.command, run.state.value, *sums)
 
 
 def _text(value: Any) -> str:

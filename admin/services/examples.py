@@ -20,6 +20,7 @@ from model.projections.findings import Finding
 from model.projections.reasons import Why
 from model.projections.verdicts import MENDABLE, Verdict
 from model.schema.table import Key
+from repair.ledger.runs import Run
 
 EXAMPLES_MAX: Final = 5
 """Examples kept per projection and verdict."""
@@ -80,6 +81,7 @@ class Affected:
         mailboxes: those with the most findings first.
         elsewhere: findings in mailboxes besides.
         hours: findings by the hour (since 1970) of the newest write of their rows, and verdict.
+        runs: of the ledger, the newest first.
         owners: of these mailboxes and of those of the examples, as far as they are known.
         anonymous: whether nobody is to be named.
     """
@@ -89,6 +91,7 @@ class Affected:
     hours: Mapping[tuple[int, Verdict], int] = field(default_factory=dict)
     owners: Mapping[UUID, Owner] = field(default_factory=dict)
     anonymous: bool = False
+    runs: tuple[Run, ...] = ()
 
 
 @dataclass(slots=True)
@@ -123,7 +126,7 @@ class Examples:
                     found.due.add(outcome.verdict)
         elif mailbox is not None:
             self.elsewhere += outcome.number
-        if (newest := outcome.newest) is not None:
+        if (newest := outcome.newest) is not None and outcome.result is not Verdict.AHEAD:
             hour = (newest // _HOUR, outcome.verdict)
             if hour in self.hours or len(self.hours) < HOURS_MAX:
                 self.hours[hour] += outcome.number
