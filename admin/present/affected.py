@@ -116,7 +116,7 @@ def findings_parts(examples: Sequence[Example], affected: Affected, keyspace: st
 
 def _place_text(affected: Affected, mailbox: UUID | None) -> str:
     if mailbox is None:
-        return "In no mailbox"
+        return "Without a mailbox"
     owner = None if affected.anonymous else affected.owners.get(mailbox)
     return f"{printable(owner.user)}, {printable(owner.path)} ({mailbox})" if owner else f"Mailbox {mailbox}"
 

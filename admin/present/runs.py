@@ -8,7 +8,9 @@ from admin.present.affected import affected_json, findings_parts, mailboxes_part
 from admin.present.charts import by_time, by_verdict, in_order, over_runs
 from admin.present.document import Document, Grid, Part
 from admin.present.values import plain, shown
+from admin.present.verdicts import steps_grid, steps_lines
 from admin.services.runs import RunResult, RunsResult
+from model.projections.verdicts import Verdict
 from repair.ledger.runs import Run
 from repair.mending.undo import NOT_UNDONE
 
@@ -73,14 +75,22 @@ def run_document(result: RunResult) -> Document:
     rows = [(name, _text(value)) for name, value in fields.items() if value not in (None, {}, "")]
     body: list[Part] = [Grid(f"Run {run.id}", ("field", "value"), rows, frozenset({"value"}))]
     whose = tuple(mailboxes_part(result.affected, run.keyspace))
+    found = {name: _by_verdict(counts) for name, counts in run.summary.get("findings", {}).items()}
     few = result.examples[:EXAMPLES_SHOWN]
     back = [] if run.command in NOT_UNDONE else [f"To put it back: mailmend undo {run.id} --keyspace {run.keyspace}"]
     return Document(
         json | affected_json(result.affected),
-        (*body, *whose, *findings_parts(few, result.affected, run.keyspace, whole=False), *back),
+        (
+            *body,
+            *steps_lines(_by_verdict(by_name(run, "left")), run.keyspace),
+            *whose,
+            *findings_parts(few, result.affected, run.keyspace, whole=False),
+            *back,
+        ),
         title=f"{run.command} of keyspace {run.keyspace}",
         report=(
             *body,
+            *([steps_grid(found, run.keyspace)] if found else []),
             *by_verdict(by_name(run, "findings")),
             *by_time(result.affected.hours),
             *whose,
@@ -93,6 +103,12 @@ def run_document(result: RunResult) -> Document:
 def run_json(run: Run) -> dict[str, Any]:
     fields = plain(run)
     return {"run": fields.pop("id"), **fields}
+
+
+def _by_verdict(counts: Any) -> dict[Verdict, int]:
+    """Those that this version knows; blobs have names of their own."""
+    names = Verdict.__members__
+    return {names[name]: number for name, number in counts.items() if name in names} if isinstance(counts, dict) else {}
 
 
 def _cells(run: Run) -> tuple[str, ...]:

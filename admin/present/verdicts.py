@@ -67,7 +67,7 @@ def kinds(findings: Mapping[str, Mapping[Verdict, int]]) -> Iterator[tuple[str, 
                 yield name, verdict, counts[verdict]
 
 
-def steps_grid(findings: Mapping[str, Mapping[Verdict, int]], keyspace: str, options: str) -> Grid:
+def steps_grid(findings: Mapping[str, Mapping[Verdict, int]], keyspace: str, options: str = "") -> Grid:
     """Findings of a report: what each kind means, its runbook, and the next command."""
     rows = [
         (
@@ -81,6 +81,16 @@ def steps_grid(findings: Mapping[str, Mapping[Verdict, int]], keyspace: str, opt
         for name, verdict, count in kinds(findings)
     ]
     return Grid(f"Findings in {keyspace}", ("projection", "verdict", "count", "meaning", "runbook", "next"), rows)
+
+
+def steps_lines(left: Mapping[Verdict, int], keyspace: str) -> Iterator[str]:
+    """The same for what a run left, as lines to be read and copied on a terminal."""
+    for verdict, count in left.items():
+        if page := RUNBOOKS.get(verdict):
+            command = next_command(MESSAGES.mirror.name, verdict, keyspace)
+            yield f"Left, {verdict.value} {count:,}: mailmend runbook show {page}" + (
+                f"; next: {command}" if command else ""
+            )
 
 
 def runbook_of(projection: str, verdict: Verdict) -> str:

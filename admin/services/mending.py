@@ -10,6 +10,7 @@ from uuid import UUID
 
 from admin.services.caller import Caller
 from admin.services.examples import Affected, Example, Examples
+from admin.services.runs import affected
 from admin.settings import ConnectionSettings, format_duration
 from admin.wiring.cluster import (
     EngineWanted,
@@ -23,7 +24,7 @@ from admin.wiring.cluster import (
 )
 from model.catalog.ledger import KEEP
 from model.catalog.mail import FAMILIES, MESSAGES
-from model.errors import MailmendError, UnsafeRequest, WrongUse
+from model.errors import UnsafeRequest, WrongUse
 from model.ids import MailboxId, MessageId, RunId
 from model.operations import Level
 from model.projections.binding import Bound
@@ -31,7 +32,6 @@ from model.projections.family import Family
 from model.projections.findings import Finding, RepairPolicy
 from model.projections.verdicts import MENDABLE, Verdict
 from repair.clock import MARGIN_SECONDS, SKEW_SECONDS, STAMP_AGE_SECONDS, Timing
-from repair.ledger.runs import Run
 from repair.mending import lag_repair, runner
 from repair.mending.engine import DELAY_SECONDS, RepairSettings
 from repair.mending.limits import Pace
@@ -185,19 +185,6 @@ def check(
     summary = runner.check(settings, replace(tools, meanwhile=meanwhile), both_of(examples, caller))
     summary.unseen, summary.engine = _unseen(request, bound), engine
     return MendingResult(summary, examples.sorted(), given(request), affected=affected(examples, opened, caller))
-
-
-def affected(examples: Examples, opened: OpenCluster, caller: Caller) -> Affected | None:
-    """What only a report tells: whose mail the findings are in, and the runs of the ledger."""
-    if not caller.report:
-        return None
-    runs: tuple[Run, ...] = ()
-    try:
-        ledger = opened.existing_ledger()
-        runs = tuple(ledger.runs(opened.mail.name)) if ledger else ()
-    except MailmendError as error:
-        caller.remark(f"The runs before are not known: {error.what}.")
-    return replace(examples.affected(lambda: opened.mail, caller), runs=runs)
 
 
 def repair(request: RepairRequest, caller: Caller) -> MendingResult:

@@ -8,9 +8,10 @@ from uuid import UUID
 from admin.services.caller import Caller
 from admin.services.examples import Affected, Example, Examples
 from admin.settings import ConnectionSettings
-from admin.wiring.cluster import open_cluster
+from admin.wiring.cluster import OpenCluster, open_cluster
 from model.catalog.ledger import KEEP
 from model.catalog.mail import PROJECTIONS
+from model.errors import MailmendError
 from model.instants import MICROS
 from model.projections.findings import Finding, RepairPolicy
 from model.projections.verdicts import Verdict
@@ -75,3 +76,16 @@ def show_run(connection: ConnectionSettings, run: UUID, caller: Caller) -> RunRe
             caller.finding(outcome)
         affected = examples.affected(lambda: opened.cluster.keyspace(found.keyspace), caller)
     return RunResult(found, examples.sorted(), affected)
+
+
+def affected(examples: Examples, opened: OpenCluster, caller: Caller) -> Affected | None:
+    """What only a report tells: whose mail the findings are in, and the runs of the ledger."""
+    if not caller.report:
+        return None
+    runs: tuple[Run, ...] = ()
+    try:
+        ledger = opened.existing_ledger()
+        runs = tuple(ledger.runs(opened.mail.name)) if ledger else ()
+    except MailmendError as error:
+        caller.remark(f"The runs before are not known: {error.what}.")
+    return replace(examples.affected(lambda: opened.mail, caller), runs=runs)

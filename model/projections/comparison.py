@@ -8,7 +8,6 @@ from uuid import UUID
 from model.operations import Seen
 from model.projections.findings import Finding
 from model.projections.projection import Projection
-from model.schema.table import Row
 
 TRUTHS_SHOWN: Final = 3
 """Rows of truth that are shown of those that claim one place."""
@@ -71,7 +70,5 @@ def _column(name: str, rows: Sequence[Seen | None], projection: Projection, *, d
 
 def mailbox_in(finding: Finding, projection: Projection | None) -> UUID | None:
     """The mailbox that the finding's place is in; None where it is in none, as content and mails in queues are."""
-    key: Row = (
-        dict(zip((truth for _, truth in projection.key), finding.suspect.key, strict=False)) if projection else {}
-    )
-    return key.get(_MAILBOX)
+    parts = zip(projection.key, finding.suspect.key, strict=False) if projection else ()
+    return next((value for (_, truth), value in parts if truth == _MAILBOX), None)

@@ -15,8 +15,11 @@ from uuid import uuid4
 
 import pytest
 
+from model.catalog.mail import MESSAGE_ID
+from model.operations import Put
 from tests.support.commands import CommandLine, Ended
-from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on
+from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, register, shell_on
+from tests.support.repairing import message, mirror_row, truth_row
 from tests.support.servers import CassandraServer
 
 pytestmark = pytest.mark.cassandra
@@ -77,6 +80,25 @@ def test_check_repair_undo_and_redo(mailmend: CommandLine, mail: MailKeyspace) -
 
     assert mailmend("undo", undone.json["run"]).code == 0
     assert mailmend("check", *QUICK).code == 0
+
+
+def test_reports_and_runs_say_whose_mail_it_is(mailmend: CommandLine, mail: MailKeyspace, tmp_path: Path) -> None:
+    """From the fields of a user type, which the server tells as one value."""
+    register(mail, 1, "INBOX", row_says="INBOX", mailbox=mail.mailbox)
+    register(mail, 2, "Letters", row_says="Letters")
+    mail.lose_flag_update(mail.truths[1])
+    mail.tables.write(Put(MESSAGE_ID, mirror_row(truth_row(9, mailboxid=message(2)))))
+
+    found = mailmend("check", "messages", *QUICK, "--report", str(tmp_path / "r.html"))
+    run = mailmend("repair", "messages", *QUICK, "--json").json["run"]
+
+    assert found.code == 1
+    shown = mailmend("runs", "show", run)
+    for named in (f"bob, INBOX ({mail.mailbox})", f"bob, Letters ({message(2)})"):
+        assert named in (tmp_path / "r.html").read_text(), found.err
+        assert named in shown.out, shown.err
+    assert "≠ flagFlagged" in shown.out
+    assert run in [one["run"] for one in mailmend("runs", "trend", "--json").json["runs"]]
 
 
 def _refused(ended: Ended, code: int, *said: str) -> None:

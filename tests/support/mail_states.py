@@ -11,13 +11,14 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 from cql.driver.session import CassandraCluster, Keyspace, connect
+from model.catalog import mail as catalog
 from model.catalog.james_tables import BLOB_PARTS, BLOBS
 from model.catalog.mail import APPLICABLE_FLAG, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3, MESSAGES
 from model.operations import Change, Count, Put, Read, Remove, Scan, Write
 from model.schema.table import Key, Row, Table
 from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.keyspaces import MAIL, created, dropped
-from tests.support.repairing import MAILBOX, content_row, mirror_row, truth_row
+from tests.support.repairing import MAILBOX, content_row, message, mirror_row, truth_row
 from tests.support.servers import CassandraServer
 
 QUIET: Mapping[str, str] = {
@@ -108,6 +109,21 @@ def shell_on(server: CassandraServer, mail: MailKeyspace, home: Path) -> Command
     """A shell that knows the cluster and both keyspaces, with a home of its own."""
     names = {"MAILMEND_KEYSPACE": mail.name, "MAILMEND_LEDGER_KEYSPACE": f"{mail.name}_ledger"}
     return command_line(home, server, **names, **QUIET)
+
+
+def register(mail: MailKeyspace, number: int, name: str, *, row_says: str | None, mailbox: UUID | None = None) -> None:
+    """A mailbox path of bob's, and what the mailbox row says (None: there is none)."""
+    at = mailbox or message(number)
+    path = {"namespace": "#private", "user": "bob", "mailboxname": name, "mailboxid": at, "uidvalidity": 1}
+    mail.tables.write(Put(catalog.MAILBOX_PATH, path))
+    if row_says is not None:
+        row = {
+            "id": at,
+            "mailboxbase": {"namespace": "#private", "user": "bob"},
+            "name": row_says,
+            "uidvalidity": 1,
+        }
+        mail.tables.write(Put(catalog.MAILBOX, row))
 
 
 def _message(truth: Row) -> list[Write]:

@@ -30,12 +30,13 @@ from model.projections.findings import Finding, Suspect
 from model.projections.verdicts import MENDABLE, QUEUE_VERDICTS, Verdict
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine
-from tests.support.mail_states import MailKeyspace
+from tests.support.mail_states import MailKeyspace, register
 from tests.support.repairing import message
 from tests.support.writing import Faults
 from tests.unit.admin import outcomes
 from tests.unit.admin.outcomes import outcome
-from tests.unit.admin.test_mending_commands import QUICK, register
+
+QUICK = ("--engine", "local", "--delay", "0")
 
 
 def name_mailbox(tables: MemoryTables, mailbox: UUID, user: str, name: str, namespace: str = "#private") -> None:
@@ -207,6 +208,19 @@ class TestRunsShow:
         assert f"bob, INBOX ({drift})" in shown
         assert re.search(r"≠ flagFlagged +true +2026-\S+ \S+ +false +2026-\S+ \S+", shown)
         assert "flagSeen" not in shown.split("AMEND in messageIdTable")[1].split("PROJECT in")[0]  # does not differ
+
+    def test_what_was_left_leads_to_its_page_and_the_next_command(
+        self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, tmp_path: Path
+    ) -> None:
+        mail.lose_content(mail.truths[2])
+        cluster.clock.advance(1)
+        run = mailmend("repair", "messages", *QUICK, "--json").json["run"]
+
+        shown = mailmend("runs", "show", run, "--report", str(tmp_path / "r.html")).out
+
+        next_ = "mailmend repair messages --keyspace mail --only LOST_CONTENT --orphans quarantine --dry-run"
+        assert f"Left, LOST_CONTENT 1: mailmend runbook show content-is-lost; next: {next_}" in shown
+        assert '<a href="#runbook-content-is-lost">' in text_of(tmp_path / "r.html")
 
     def test_a_script_gets_mailboxes_and_what_is_left(self, mailmend: CommandLine, run: str, drift: UUID) -> None:
         shown = mailmend("runs", "show", run, "--json").json

@@ -19,8 +19,8 @@ from tests.support.commands import CommandLine
 from tests.support.mail_states import MailKeyspace
 from tests.support.repairing import DAY_SECONDS
 from tests.support.writing import Faults
-from tests.unit.admin.test_mending_commands import QUICK
 
+QUICK = ("--engine", "local", "--delay", "0")
 HOUR_2026 = 490_000
 HOURS = st.dictionaries(
     st.tuples(

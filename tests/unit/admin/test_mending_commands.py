@@ -29,7 +29,7 @@ from repair.mending.limits import BURST_SECONDS
 from tests.support.clock import START
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine, Ended
-from tests.support.mail_states import MailKeyspace
+from tests.support.mail_states import MailKeyspace, register
 from tests.support.queues import NOON
 from tests.support.repairing import DAY_SECONDS, Meter, content_row, message, mirror_row, mirror_suspect
 from tests.support.schemas import columns_of, with_columns, without_tables
@@ -125,21 +125,6 @@ class TestCheck:
         assert mend().code == 0
         assert mail.get(MAILBOX, (message(1),)) is None
         assert mailmend("check", *QUICK).code == 1
-
-
-def register(mail: MailKeyspace, number: int, name: str, *, row_says: str | None, mailbox: UUID | None = None) -> None:
-    """A mailbox path of bob's, and what the mailbox row says (None: there is none)."""
-    at = mailbox or message(number)
-    path = {"namespace": "#private", "user": "bob", "mailboxname": name, "mailboxid": at, "uidvalidity": 1}
-    mail.tables.write(Put(MAILBOX_PATH, path))
-    if row_says is not None:
-        row = {
-            "id": at,
-            "mailboxbase": {"namespace": "#private", "user": "bob"},
-            "name": row_says,
-            "uidvalidity": 1,
-        }
-        mail.tables.write(Put(MAILBOX, row))
 
 
 def drop_flag(cluster: ClusterTwin) -> None:

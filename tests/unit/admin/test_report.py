@@ -65,7 +65,7 @@ def write_report(file: Path, text: str) -> None:
 
 
 def text_in(file: Path) -> str:
-    found = re.search("<pre>(.*)</pre>", file.read_text())
+    found = re.search('<p class="line">(.*)</p>', file.read_text())
     return found[1] if found else ""
 
 
