@@ -15,8 +15,8 @@ from model.errors import MailmendError, ResultUnwritten, WrongUse
 
 
 @contextmanager
-def whole_file(file: Path, opener: Callable[..., IO[str]] = os.fdopen) -> Iterator[IO[str]]:
-    """A text file that appears in its place only when everything was written.
+def whole_file(file: Path, opener: Callable[..., IO[str]] = os.fdopen, mode: int = 0o644) -> Iterator[IO[str]]:
+    """A text file that appears in its place only when everything was written, with at most these permissions.
 
     A device or a pipe has no place to be moved into: it is written to as it stands.
     """
@@ -33,7 +33,7 @@ def whole_file(file: Path, opener: Callable[..., IO[str]] = os.fdopen) -> Iterat
         with named_when_refused(file):
             stream.flush()
             os.fsync(stream.fileno())
-            part.chmod(0o644 & ~_mask())
+            part.chmod(mode & ~_mask())
             part.replace(file)
     finally:
         with suppress(OSError):

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from model.migrations.history import digests, fingerprint_of
 from model.ports import SchemaServer
 from model.schema.cql_types import normal_type
 from model.schema.difference import option_text
@@ -52,6 +53,14 @@ def live_schema(server: SchemaServer, keyspace: str) -> Schema:
         tuple(_index(row) for row in rows["indexes"]),
         tuple(_view(row, columns[row["view_name"]]) for row in rows["views"]),
     )
+
+
+def identity_of(server: SchemaServer, keyspace: str, tables: Iterable[str]) -> str:
+    """Tells these tables from those of another cluster, and from themselves made anew or with other columns."""
+    text = "SELECT table_name, id FROM system_schema.tables WHERE keyspace_name = ?"
+    ids = {row["table_name"]: row["id"] for row in server.query(text, (_own_name(keyspace),))}
+    columns = digests(live_schema(server, keyspace))
+    return fingerprint_of({name: f"{ids.get(name)} {columns.get(f'table {name}')}" for name in tables})
 
 
 _PARTS = {

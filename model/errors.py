@@ -175,6 +175,10 @@ class UnsafeRequest(WrongUse):
     """A request that a guard refuses: what it would risk is in the message."""
 
 
+class PlanRefused(WrongUse):
+    """A plan that is not applied: not as it was written, too old, of another keyspace, cluster or format."""
+
+
 class CannotReach(MailmendError):
     """No node answered, or it answered that it would not serve."""
 

@@ -12,6 +12,7 @@ from admin.cli.command import CommandGroup, DeclaredGroup, Late, made
 from admin.cli.endings import PipeClosed, ending_of, heed_termination, quiet_libraries
 from admin.cli.mending import CHECK, REPAIR, UNDO
 from admin.cli.options import CONFIG, PROFILE
+from admin.cli.plans import APPLY
 from admin.cli.runs import RUNS
 from admin.cli.tools import DEMO, RUNBOOK, VERSION
 from model.errors import WrongUse
@@ -33,6 +34,7 @@ COMMANDS: Final = CommandGroup(
     commands=(
         CHECK,
         REPAIR,
+        APPLY,
         UNDO,
         RUNS,
         Late("load", "Read mbox, Maildir or .eml files into a mailbox.", "admin.cli.load:LOAD"),

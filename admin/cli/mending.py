@@ -65,6 +65,9 @@ _SCANNING: Final = (
     ),
     WITHOUT,
 )
+KEEP_OPTION: Final = option(
+    "--keep", "How long before-images are kept.", type=KEEP, default=duration_text(KEEP_DEFAULT)
+)
 _WRITING: Final = (
     option(
         "--margin",
@@ -73,12 +76,12 @@ _WRITING: Final = (
         default=f"{MARGIN_SECONDS:g}s",
     ),
     flag("--no-writers", "Declare that nobody writes: no margin, and any delay will do."),
-    option("--keep", "How long before-images are kept.", type=KEEP, default=duration_text(KEEP_DEFAULT)),
+    KEEP_OPTION,
 )
-_COUNTERS_AT_ONCE: Final = flag("--no-writers", "Declare that nobody writes: counters are looked at twice at once.")
+COUNTERS_AT_ONCE: Final = flag("--no-writers", "Declare that nobody writes: counters are looked at twice at once.")
 RUN_ARGUMENT: Final = click.Argument(["run"], type=click.UUID, shell_complete=completed_runs)
-_RESULTS: Final = (JSON, REPORT, ANONYMOUS, FINDINGS)
-_REPAIR_EXITS: Final = (
+RESULTS: Final = (JSON, REPORT, ANONYMOUS, FINDINGS)
+REPAIR_EXITS: Final = (
     "0 nothing is left to mend, 1 drift is left (after --dry-run: there is drift), 2 wrong use, 3 some fixes failed "
     "(the rest stands), 4 the cluster cannot be reached, 130 interrupted: run it again."
 )
@@ -96,12 +99,12 @@ CHECK: Final = Command(
     options=(
         click.Argument(["what"], type=click.Choice(["messages", "queues", "blobs", "all"]), default="all"),
         *_TIMING,
-        _COUNTERS_AT_ONCE,
+        COUNTERS_AT_ONCE,
         flag("--no-recheck", "Report raw suspects, without waiting and looking again."),
         *_SCANNING,
     ),
     shared=(BLOBS_WANTED, CONNECTION),
-    output=_RESULTS,
+    output=RESULTS,
     alone={
         "what=queues": ("torn", "without", "no_writers", "anonymous"),
         "what=blobs": ("torn", "without", "no_writers", "no_recheck", "findings", "anonymous"),
@@ -131,6 +134,12 @@ _REPAIR_MESSAGES: Final = Command(
     options=(
         *_TIMING,
         flag("--dry-run", "Look twice, say what would be mended, write nothing."),
+        option(
+            "--plan",
+            "Write what would be mended to this file, and nothing anywhere else; `mailmend apply` then does it.",
+            type=FILE,
+            metavar="FILE",
+        ),
         option(
             "--only",
             f"Mend these only, separated by commas: {VERDICT_NAMES} (the last two with --orphans and --leaks).",
@@ -181,16 +190,18 @@ _REPAIR_MESSAGES: Final = Command(
         *_SCANNING,
     ),
     shared=(CONNECTION,),
-    output=_RESULTS,
+    output=RESULTS,
+    alone={"plan": ("max_fixes", "yes", "keep")},
     examples="""
         mailmend repair messages --dry-run                      what would be mended
+        mailmend repair messages --plan plan.jsonl              the same, to be approved: then mailmend apply plan.jsonl
         mailmend repair messages                                mend it
         mailmend repair messages --only PROJECT --max-fixes 1000
         mailmend repair messages --message 6e0ab5e0-8d1c-...    one message, at once, without Spark
         mailmend repair messages --message 6e0ab5e0-8d1c-... --user bob    and what bob's mailboxes tell of it
         mailmend repair messages --mailbox 6e0ab5e0-8d1c-...    what the mailbox's own rows show
         mailmend repair messages --orphans quarantine           take rows without content out of mailboxes""",
-    exits=_REPAIR_EXITS,
+    exits=REPAIR_EXITS,
 )
 
 _REPAIR_LAGS: Final = Command(
@@ -208,11 +219,11 @@ _REPAIR_LAGS: Final = Command(
         ROWS_PER_SECOND,
     ),
     shared=(CONNECTION,),
-    output=_RESULTS,
+    output=RESULTS,
     examples="""
         mailmend repair lags --dry-run      how many there are, and which
         mailmend repair lags                mend exactly them; safe to schedule every few minutes""",
-    exits=_REPAIR_EXITS,
+    exits=REPAIR_EXITS,
 )
 
 _QUEUE_VERDICTS: Final = "\b\n    " + "\n    ".join(
@@ -322,9 +333,9 @@ UNDO: Final = Command(
     moved. The undo is a run of its own, so it can be undone as well.""",
     service="admin.services.mending:undo",
     present="admin.present.mending:document_of",
-    options=(RUN_ARGUMENT, flag("--dry-run", "Say what would be put back, write nothing."), _COUNTERS_AT_ONCE),
+    options=(RUN_ARGUMENT, flag("--dry-run", "Say what would be put back, write nothing."), COUNTERS_AT_ONCE),
     shared=(CONNECTION,),
-    output=_RESULTS,
+    output=RESULTS,
     examples="""
         mailmend runs list                  which runs there were
         mailmend undo RUN --dry-run         what would return

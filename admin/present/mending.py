@@ -1,6 +1,7 @@
 """Results of a check, a repair or an undo, as documents."""
 
 import json
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -56,13 +57,13 @@ def _body(result: MendingResult) -> Iterator[Part]:
     yield from _sums(result, _findings(result.summary))
     yield from queue_lines(result)
     yield from example_lines(result.examples)
-    yield from closing_lines(result.summary, result.options)
+    yield from closing_lines(result.summary, result.options, result.plan)
 
 
 def _report(result: MendingResult) -> Iterator[Part]:
     """What to do comes first; then whose mail it is, and the rows themselves."""
     summary, affected = result.summary, result.affected or Affected()
-    yield from closing_lines(summary, result.options)
+    yield from closing_lines(summary, result.options, result.plan)
     yield from _sums(result, steps_grid(summary.findings, summary.keyspace, result.options))
     yield from queue_lines(result)
     yield from by_verdict(counts_json(_found(summary)))
@@ -130,7 +131,7 @@ def example_lines(examples: Sequence[Example]) -> Iterator[Styled]:
         yield Styled(f"    {one.key}" + (f"  ({one.result})" if one.result != "as found" else ""), "dim")
 
 
-def closing_lines(summary: RepairResult, options: str = "") -> list[str]:
+def closing_lines(summary: RepairResult, options: str = "", plan: Path | None = None) -> list[str]:
     rows = ", ".join(f"{name} {count:,}" for name, count in summary.scanned.items())
     seconds = sum(summary.seconds.values())
     lines = [f"Read {rows} in {seconds:.1f} s; {summary.suspects:,} suspects." if rows else f"{seconds:.1f} s."]
@@ -149,15 +150,15 @@ def closing_lines(summary: RepairResult, options: str = "") -> list[str]:
             f"{summary.untried:,} were left as they are: the cluster could not be reached any more. "
             "Once it answers, the same command goes on."
         )
-    return [*lines, *next_lines(summary, options)]
+    return [*lines, *next_lines(summary, options, plan)]
 
 
 def _again(seconds: int | None) -> str:
     return f"come again in {seconds} s" if seconds else "come again now"
 
 
-def next_lines(summary: RepairResult, options: str = "") -> list[str]:
-    """What to do next; a repair is named with the options that were given."""
+def next_lines(summary: RepairResult, options: str = "", plan: Path | None = None) -> list[str]:
+    """What to do next; a repair is named with the options that were given, a plan to be applied by its file."""
     keyspace = f" --keyspace {summary.keyspace}"
     asked = keyspace + (f" {options}" if options else "")
     if summary.command.startswith("check"):
@@ -168,8 +169,13 @@ def next_lines(summary: RepairResult, options: str = "") -> list[str]:
     elif summary.command == "undo":
         lines = [] if summary.run else [f"Nothing was written. {summary.due.total():,} would be put back."]
     else:
-        what = "lags" if summary.command == "repair lags" else "messages"
-        lines = _after_repair(summary, f"mailmend repair {what}{asked}")
+        again = f"mailmend repair {'lags' if summary.command == 'repair lags' else 'messages'}{asked}"
+        file = shlex.quote(str(plan))
+        lines = (
+            _after_repair(summary, f"{again} --plan {file}", f"mailmend apply {file}{keyspace}")
+            if plan
+            else _after_repair(summary, again, again)
+        )
     if summary.left.get(Verdict.LOST_CONTENT) or _found(summary)[Verdict.LOST_CONTENT]:
         lines.append("Content is lost: mailmend runbook show content-is-lost")
     if summary.run and summary.fixed:
@@ -192,13 +198,15 @@ def _after_check(summary: RepairResult, keyspace: str, asked: str) -> list[str]:
     return lines if lines or drift or summary.failed or summary.untried else ["No drift."]
 
 
-def _after_repair(summary: RepairResult, again: str) -> list[str]:
+def _after_repair(summary: RepairResult, again: str, done_by: str) -> list[str]:
+    """After a look: what does what would be done."""
     mendable = sum(summary.left.get(verdict, 0) for verdict in MENDABLE)
     if any(counts[Why.NEEDS_SCAN] for counts in summary.reasons.values()):
         return [f"Next: {again} --scan (it reads the whole source of truth, and mends what is left)"]
     if summary.run is None:
         nothing = f"Nothing was written. A repair would mend {summary.due.total():,}."
-        return [nothing, f"Next: {again}"] if summary.due.total() or summary.too_young else [nothing]
+        next_one = done_by if summary.due.total() else again
+        return [nothing, f"Next: {next_one}"] if summary.due.total() or summary.too_young else [nothing]
     if mendable or summary.moved or summary.left.get(Verdict.AHEAD):
         return [f"Next: {again} (a second run mends what moved or was left)"]
     return []

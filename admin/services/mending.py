@@ -1,14 +1,16 @@
 """Check, repair and undo: drift found, mended after a second look, and put back."""
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from admin.services.caller import Caller
+from admin.plan_files import head_of, plan_into
+from admin.services.caller import Caller, ignore
 from admin.services.examples import Affected, Example, Examples
 from admin.services.runs import affected
 from admin.settings import ConnectionSettings, format_duration
@@ -31,7 +33,7 @@ from model.projections.binding import Bound
 from model.projections.family import Family
 from model.projections.findings import Finding, RepairPolicy
 from model.projections.verdicts import MENDABLE, Verdict
-from repair.clock import MARGIN_SECONDS, SKEW_SECONDS, STAMP_AGE_SECONDS, Timing
+from repair.clock import MARGIN_SECONDS, SKEW_SECONDS, STAMP_AGE_SECONDS, Timing, take_as_of
 from repair.mending import lag_repair, runner
 from repair.mending.engine import DELAY_SECONDS, RepairSettings
 from repair.mending.limits import Pace
@@ -94,9 +96,14 @@ class CheckRequest(ScanRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairRequest(ScanRequest):
-    """What may be mended, and where; the names are those of the options."""
+    """What may be mended, and where; the names are those of the options.
+
+    Attributes:
+        plan: a file that what would be mended is written to, instead of mending it.
+    """
 
     dry_run: bool = False
+    plan: Path | None = None
     only: tuple[frozenset[Verdict], ...] = ()
     max_fixes: int | None = None
     orphans: str = "report"
@@ -114,6 +121,10 @@ class RepairRequest(ScanRequest):
     @property
     def verdicts(self) -> frozenset[Verdict]:
         return frozenset[Verdict]().union(*self.only) or MENDABLE
+
+    @property
+    def only_looks(self) -> bool:
+        return self.dry_run or self.plan is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +158,7 @@ class MendingResult:
 
     Attributes:
         options: what a person gave besides the connection, as a command line.
+        plan: the file of a plan that was made, or applied; None where there is none.
         queues: each mail queue; None where they were not looked at.
         garbage: what a garbage collection of their tables costs, or came to; None where none was asked for.
         affected: in whose mailboxes the findings are; None where no report tells it.
@@ -155,6 +167,7 @@ class MendingResult:
     summary: RepairResult
     examples: tuple[Example, ...] = ()
     options: str = ""
+    plan: Path | None = None
     queues: "tuple[CleanedQueue, ...] | None" = None
     garbage: "GarbageCollection | None" = None
     affected: Affected | None = None
@@ -183,12 +196,12 @@ def check(
     wanted = replace(request.engine_wanted, name=engine.name)
     tools = repair_tools(opened, wanted, settings, caller.progress, timing=counters)
     summary = runner.check(settings, replace(tools, meanwhile=meanwhile), both_of(examples, caller))
-    summary.unseen, summary.engine = _unseen(request, bound), engine
+    summary.unseen, summary.engine = unseen(request.without, bound), engine
     return MendingResult(summary, examples.sorted(), given(request), affected=affected(examples, opened, caller))
 
 
 def repair(request: RepairRequest, caller: Caller) -> MendingResult:
-    """Mend drift after a second look, as of a moment before the scan; a dry run only looks.
+    """Mend drift after a second look, as of a moment before the scan; a dry run only looks, a plan is written down.
 
     Raises:
         UnsafeRequest: what may bring back deleted messages was not agreed to.
@@ -207,14 +220,20 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
         if engine:
             wanted = replace(wanted, name=engine.name)
             settings = replace(settings, options={**settings.options, "engine": engine.name})
-        keep = None if request.dry_run else request.keep
+        keep = None if request.only_looks else request.keep
         tools = repair_tools(opened, wanted, settings, caller.progress, keep=keep)
-        go_on = None if request.dry_run else caller.ask
-        summary = runner.repair(settings, replace(tools, go_on=go_on), both_of(examples, caller))
+        typed = replace(request, user=("NAME",) * len(request.user)) if caller.anonymous else request
+        if request.plan is None:
+            go_on = None if request.dry_run else caller.ask
+            summary = runner.repair(settings, replace(tools, go_on=go_on), both_of(examples, caller))
+        else:
+            settings = replace(settings, as_of=take_as_of(opened.clock, opened.cluster, settings.timing))
+            head = head_of(settings, opened.identity(settings.families), given(typed), request.without)
+            with plan_into(request.plan, head) as plan:
+                summary = runner.repair(settings, tools, both_of(examples, caller, plan))
         told = affected(examples, opened, caller)
-    summary.unseen, summary.engine = _unseen(request, bound, target), engine
-    typed = replace(request, user=("NAME",) * len(request.user)) if caller.anonymous else request
-    return MendingResult(summary, examples.sorted(), given(typed), affected=told)
+    summary.unseen, summary.engine = unseen(request.without, bound, target), engine
+    return MendingResult(summary, examples.sorted(), given(typed), request.plan, affected=told)
 
 
 def repair_lags(request: LagsRequest, caller: Caller) -> MendingResult:
@@ -234,7 +253,7 @@ def repair_lags(request: LagsRequest, caller: Caller) -> MendingResult:
         journal, tools = lag_tools(opened, settings, caller.progress, request.keep)
         summary = lag_repair.repair_lags(journal, opened.mail, settings, tools, both_of(examples, caller))
         told = affected(examples, opened, caller)
-    summary.unseen = _unseen(request, bound)
+    summary.unseen = unseen(request.without, bound)
     return MendingResult(summary, examples.sorted(), given(request), affected=told)
 
 
@@ -262,11 +281,9 @@ def undo(request: UndoRequest, caller: Caller) -> MendingResult:
     return MendingResult(summary, examples.sorted(), affected=told)
 
 
-def _unseen(
-    request: CheckRequest | RepairRequest | LagsRequest, bound: Bound, target: Target | None = None
-) -> str | None:
+def unseen(without: Sequence[str], bound: Bound, target: Target | None = None) -> str | None:
     """What was not looked at, in a sentence or two; None where everything was."""
-    left = f"Neither compared nor written: {', '.join(request.without)}." if request.without else None
+    left = f"Neither compared nor written: {', '.join(without)}." if without else None
     lost = f"Not looked at: {', '.join(bound.unseen)}." if bound.unseen else None
     return " ".join(filter(None, (target.unseen if target else None, left, lost))) or None
 
@@ -283,10 +300,11 @@ def target_of(opened: OpenCluster, request: RepairRequest) -> Target | None:
     return TargetMailboxes(everywhere, scan=request.scan) if everywhere else None
 
 
-def both_of(examples: Examples, caller: Caller) -> Callable[[Finding], None]:
+def both_of(examples: Examples, caller: Caller, plan: Callable[[Finding], None] = ignore) -> Callable[[Finding], None]:
     def take(finding: Finding) -> None:
         examples.add(finding)
         caller.finding(finding)
+        plan(finding)
 
     return take
 
@@ -336,7 +354,7 @@ def _recorded_options(request: RepairRequest, target: Target | None) -> Mapping[
 
 
 _NOT_REPEATED = frozenset(
-    {"connection", "what", "dry_run", "no_recheck", "blobs", "store", "broker", "typed", "missing"}
+    {"connection", "what", "dry_run", "plan", "no_recheck", "blobs", "store", "broker", "typed", "missing"}
 )
 
 
@@ -378,17 +396,19 @@ def _plain(value: Any) -> Any:
 
 
 def _refuse_unasked_restore(request: RepairRequest, caller: Caller) -> None:
-    """Restoring may bring back a message whose delete was half carried out: a person has to agree.
+    """A row of truth is restored whole or not at all, so not without a column; and only where a person agrees."""
+    if request.dangling == "restore" and request.without:
+        raise UnsafeRequest("--dangling restore does not go with --without", mend="First add the missing column.")
+    if request.dangling == "restore" and not (request.yes or request.only_looks):
+        ask_to_restore(caller)
 
-    A row of truth is restored whole or not at all, so not without a column.
+
+def ask_to_restore(caller: Caller) -> None:
+    """Restoring may bring back a message whose delete was half carried out: a person has to agree.
 
     Raises:
         UnsafeRequest: nobody can be asked, or the answer was no.
     """
-    if request.dangling == "restore" and request.without:
-        raise UnsafeRequest("--dangling restore does not go with --without", mend="First add the missing column.")
-    if request.dangling != "restore" or request.yes or request.dry_run:
-        return
     risk = "--dangling restore may bring back messages that users deleted"
     if caller.ask is None:
         raise UnsafeRequest(risk, mend="Look first with --dry-run; then say --yes. Never schedule it.")

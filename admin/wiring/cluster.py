@@ -16,10 +16,11 @@ from uuid import UUID
 from admin.extras import import_or_name_extra
 from admin.local.folders import data_home
 from admin.local.java import SPARK, find_java
+from admin.plan_files import PlanFile
 from admin.settings import ConnectionSettings
 from cql.applying import ensure_ledger
 from cql.driver.contact import Contact
-from cql.introspect import keyspace_exists, live_schema
+from cql.introspect import identity_of, keyspace_exists, live_schema
 from cql.memory import MemoryTables
 from mailqueue.maintenance.blob_scan import BlobScanner, LocalBlobScanner
 from mailqueue.maintenance.cleanup_scan import LocalQueueScanner, QueueScanner
@@ -39,7 +40,7 @@ from repair.ledger.lags import LagJournal, Spool
 from repair.ledger.leases import Leases
 from repair.ledger.runs import Ledger
 from repair.mending.counters import CounterMender
-from repair.mending.engine import Engine, RepairSettings
+from repair.mending.engine import Engine, KnownSuspects, RepairSettings
 from repair.mending.limits import Pace
 from repair.mending.runner import RepairTools
 from repair.mending.undo import UndoTools
@@ -86,6 +87,10 @@ class OpenCluster:
         schema = live_schema(self.cluster, self.mail.name)
         return any(schema.table(table.name) for table in JAMES_QUEUE_TABLES)
 
+    def identity(self, families: tuple[Family, ...]) -> str:
+        """Tells the families' tables from those of any other cluster, and from themselves once they are altered."""
+        return identity_of(self.cluster, self.mail.name, {table.name for one in families for table in one.tables})
+
     def sizes(self) -> Mapping[str, TableSize]:
         """Estimates of the mail tables' sizes, by name."""
         from cql.driver.nodes import sizes_in  # noqa: PLC0415 - brings the driver
@@ -125,12 +130,16 @@ class OpenCluster:
 
 @dataclass(frozen=True, slots=True)
 class EngineWanted:
-    """The engine of a scan: "spark" (its master and settings), "local" or "auto"; with a target, only reads by key."""
+    """The engine of a scan: "spark" (its master and settings), "local" or "auto".
+
+    With a target it only reads by key; with a plan there is no scan.
+    """
 
     name: str
     master: str | None = None
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     target: Target | None = None
+    plan: PlanFile | None = None
 
     @property
     def of_spark(self) -> str | None:
@@ -174,7 +183,11 @@ def repair_tools(
     counters = CounterMender(
         mail, settings.keyspace, settings.families, opened.clock, timing or settings.timing, images, leases
     )
-    engine = _engine(opened, wanted, mail, images, writes=writes)
+    if plan := wanted.plan:
+        known = (settings.families, plan.counts, plan.suspects, "read the plan")
+        engine: Engine = KnownSuspects(mail, images, opened.clock, *known)
+    else:
+        engine = _engine(opened, wanted, mail, images, writes=writes)
     tools = RepairTools(engine, opened.clock, opened.cluster, progress, counters)
     if not writes:
         return tools

@@ -63,6 +63,7 @@ class Suspect:
         truth_ids: partition keys of the truth that the scan saw at this place (message ids), so that the second look
             finds the truth even where the projection cannot lead to it.
         wanted: for unions the elements that were missing; for counters the recounted values {counter: n}.
+        planned: the digest of the before-image that was approved in a plan; "" where there is no plan.
     """
 
     projection: str
@@ -70,6 +71,7 @@ class Suspect:
     verdict: Verdict
     truth_ids: tuple[UUID, ...] = ()
     wanted: Mapping[str, Any] = field(default_factory=dict)
+    planned: str = ""
 
 
 def counts_of(suspects: Iterable[Suspect]) -> dict[str, Counter[Verdict]]:

@@ -12,6 +12,7 @@ class Why(Enum):
     TOO_YOUNG = "too young"  # changed after T: the margin before the scan began
     CHANGED = "changed while it was looked at"
     USED_SINCE = "changed since that run"
+    OTHER_THAN_PLANNED = "not as the plan saw it"
     AHEAD = "written by a clock that is ahead: needs --beat-ahead, or time"
     HIDDEN = "written, and a later tombstone hides it"
     DUE = "a repair would mend it"

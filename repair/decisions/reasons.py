@@ -31,6 +31,8 @@ def reason_of(finding: Finding, policy: RepairPolicy, now: int, projection: Proj
 
 
 def _of_moved(finding: Finding, policy: RepairPolicy) -> Reason:
+    if finding.suspect.planned:
+        return Reason(Why.OTHER_THAN_PLANNED)
     newest = finding.newest
     if newest is None or newest <= policy.as_of:
         return Reason(Why.CHANGED)

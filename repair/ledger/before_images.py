@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time
 from decimal import Decimal
+from hashlib import blake2b
 from typing import Any
 from uuid import UUID
 
@@ -74,31 +75,49 @@ def key_from(text: str) -> Key:
 
 
 def suspect_text(suspect: Suspect) -> str:
-    return _line(_suspect(suspect))
+    return _line(suspect_json(suspect))
 
 
 def suspect_from(text: str) -> Suspect:
-    return _suspect_of(json.loads(text))
+    return suspect_of_json(json.loads(text))
+
+
+def suspect_json(suspect: Suspect) -> dict[str, Any]:
+    return {
+        "projection": suspect.projection,
+        "key": [packed(part) for part in suspect.key],
+        "verdict": suspect.verdict.value,
+        "truth_ids": [str(one) for one in suspect.truth_ids],
+        "wanted": packed(dict(suspect.wanted)),
+    }
+
+
+def suspect_of_json(fields: Mapping[str, Any]) -> Suspect:
+    return Suspect(
+        projection=fields["projection"],
+        key=tuple(unpacked(part) for part in fields["key"]),
+        verdict=Verdict(fields["verdict"]),
+        truth_ids=tuple(UUID(one) for one in fields["truth_ids"]),
+        wanted=unpacked(fields["wanted"]),
+    )
 
 
 def image_text(finding: Finding) -> str:
     """A suspect as seen before any write: one line, without its result."""
-    return _line(
-        {
-            "suspect": _suspect(finding.suspect),
-            "verdict": finding.verdict.value,
-            "truths": [_seen(truth) for truth in finding.truths],
-            "projected": None if finding.projected is None else _seen(finding.projected),
-            "last_trace": finding.last_trace,
-            **({"number": finding.number} if finding.number > 1 else {}),
-        }
-    )
+    number = {"number": finding.number} if finding.number > 1 else {}
+    return _line({"suspect": suspect_json(finding.suspect), **_image(finding), **number})
+
+
+def image_digest(finding: Finding) -> str:
+    """Equal for two looks at one place that saw the same rows, written at the same times, and came to the same."""
+    seen = {**_image(finding), "wanted": packed(dict(finding.suspect.wanted))}
+    return blake2b(json.dumps(seen, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def image_from(text: str, *, result: Verdict | None = None, error: str | None = None) -> Finding:
     fields = json.loads(text)
     return Finding(
-        suspect=_suspect_of(fields["suspect"]),
+        suspect=suspect_of_json(fields["suspect"]),
         verdict=Verdict(fields["verdict"]),
         result=result,
         truths=tuple(_seen_of(truth) for truth in fields["truths"]),
@@ -109,28 +128,17 @@ def image_from(text: str, *, result: Verdict | None = None, error: str | None = 
     )
 
 
-def _line(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=True)
-
-
-def _suspect(suspect: Suspect) -> dict[str, Any]:
+def _image(finding: Finding) -> dict[str, Any]:
     return {
-        "projection": suspect.projection,
-        "key": [packed(part) for part in suspect.key],
-        "verdict": suspect.verdict.value,
-        "truth_ids": [str(one) for one in suspect.truth_ids],
-        "wanted": packed(dict(suspect.wanted)),
+        "verdict": finding.verdict.value,
+        "truths": [_seen(truth) for truth in finding.truths],
+        "projected": None if finding.projected is None else _seen(finding.projected),
+        "last_trace": finding.last_trace,
     }
 
 
-def _suspect_of(fields: Mapping[str, Any]) -> Suspect:
-    return Suspect(
-        projection=fields["projection"],
-        key=tuple(unpacked(part) for part in fields["key"]),
-        verdict=Verdict(fields["verdict"]),
-        truth_ids=tuple(UUID(one) for one in fields["truth_ids"]),
-        wanted=unpacked(fields["wanted"]),
-    )
+def _line(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=True)
 
 
 def _seen(seen: Seen) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from repair.ledger.leases import Lease, Leases, TakenLease
 from repair.ledger.runs import Ledger
 from repair.mending.counter_reads import Tallies, Tally
 from repair.mending.limits import COUNTERS_UNREACHED_MAX, Breaker
+from repair.mending.planned import as_planned
 
 GROUPS_AT_ONCE = 200
 """Groups that share one wait between two looks."""
@@ -82,12 +83,16 @@ def taking_back(suspect: Suspect, first: Tally, second: Tally) -> Ruling:
 def truths_beside(
     family: Family, counts: Counts, groups: Iterable[Key], suspects: Iterable[Suspect]
 ) -> dict[Key, tuple[Key, ...]]:
-    """Partition keys of truths that a scan saw in these groups and that the mirror may not lead to."""
+    """Partition keys of truths that a scan saw in these groups and that the mirror may not lead to.
+
+    The suspect of a plan's counters names them itself: it may be the only one of its group that is planned.
+    """
     found: dict[Key, dict[Key, None]] = {group: {} for group in groups}
     mirror, theirs = family.mirror, [truth for _, truth in family.mirror.key]
     for suspect in suspects:
-        if suspect.projection == mirror.name and suspect.truth_ids:
-            group = counts.key_of(dict(zip(theirs, suspect.key, strict=True)))
+        if suspect.projection in {mirror.name, counts.name} and suspect.truth_ids:
+            own = suspect.projection == counts.name
+            group = suspect.key if own else counts.key_of(dict(zip(theirs, suspect.key, strict=True)))
             if group in found:
                 found[group].update(dict.fromkeys((one,) for one in suspect.truth_ids))
     return {group: tuple(leads) for group, leads in found.items() if leads}
@@ -220,9 +225,11 @@ class _Round:
 
     def _carried_out(self, visit: _Visit, second: Tally, ruling: Ruling) -> Finding:
         target = {name: value + ruling.deltas.get(name, 0) for name, value in second.counters.items()}
-        image = Finding(replace(visit.suspect, wanted=target), ruling.verdict, ruling.result, projected=second.row)
+        beside = tuple(lead for (lead,) in self.tallies.beside.get(visit.suspect.key, ()))
+        suspect = replace(visit.suspect, wanted=target, truth_ids=beside)
+        image = as_planned(Finding(suspect, ruling.verdict, ruling.result, projected=second.row))
         allowed = self.policy.all_truths and ruling.verdict in self.policy.only
-        asked = bool(ruling.deltas) and (allowed or self.rule is taking_back)
+        asked = bool(ruling.deltas) and image.result is None and (allowed or self.rule is taking_back)
         if not asked or self.policy.run is None:
             return replace(image, due=asked)
         return self._sent(visit, image, ruling.deltas)

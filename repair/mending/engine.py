@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -33,6 +33,7 @@ class RepairSettings:
         missing_columns, missing_tables: what ought to be compared and is not there: drift of its own.
         policy: what may be mended; its run, T and skew are set when the run begins.
         max_fixes: ask, or refuse to write, when more suspects than this would be mended.
+        as_of: T in microseconds where a plan says it; an earlier one is taken where the clocks ask for that.
         options: what the ledger keeps of the command line.
     """
 
@@ -47,6 +48,7 @@ class RepairSettings:
     dry_run: bool = False
     policy: RepairPolicy = field(default_factory=RepairPolicy)
     max_fixes: int | None = None
+    as_of: int | None = None
     owner: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -111,8 +113,38 @@ class LocalSuspects(Detection):
             yield finding
 
 
+class KnownSuspects(LocalSuspects):
+    """Suspects that are known without a scan, as an engine and what it found: journalled lags, or those of a plan.
+
+    Args:
+        counts: how many there are.
+        found: streams them; called repeatedly, and each time read to its end or left for good.
+        told: what reading them is called in the progress.
+    """
+
+    def __init__(  # noqa: PLR0917 - those of its parent come first
+        self,
+        mail: Tables,
+        ledger: Ledger,
+        clock: Clock,
+        families: tuple[Family, ...],
+        counts: Mapping[str, Counter[Verdict]],
+        found: Callable[[], Iterator[Suspect]],
+        told: str,
+    ) -> None:
+        super().__init__(mail, ledger, clock, families)
+        self.counts, self._found, self._told = dict(counts), found, told
+
+    def detect(self, settings: "RepairSettings", progress: Progress) -> "KnownSuspects":  # noqa: ARG002 - all is known
+        progress.stage(self._told, sum(one.total() for one in self.counts.values()))
+        return self
+
+    def suspects(self) -> Iterator[Suspect]:
+        return self._found()
+
+
 class Engine(Protocol):
-    """A scanner: `spark_repair`, `repair.scanners`, or the journalled lags of `lag_repair`."""
+    """A scanner: `spark_repair`, `repair.scanners`, or what is known without one."""
 
     def detect(self, settings: RepairSettings, progress: Progress) -> Detection:
         """Read each table of the families once and find the suspects."""

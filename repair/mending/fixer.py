@@ -23,6 +23,7 @@ from model.schema.table import Key, Row, rows_agree
 from repair.decisions.recheck import judge, older_than_a_day, rule
 from repair.ledger.runs import Ledger
 from repair.mending.limits import Breaker, batches_at_once, side_by_side
+from repair.mending.planned import as_planned
 
 Answers = list[Sequence[Seen]]
 
@@ -321,7 +322,7 @@ class Fixer:
     def _rule(self, suspect: Suspect, look: Look | MailmendError) -> Finding:
         if isinstance(look, MailmendError):
             return failed(suspect, look)
-        ruled = rule(look, self._policy, self._clock.micros())
+        ruled = as_planned(rule(look, self._policy, self._clock.micros()))
         removes_truth = ruled.is_pending and ruled.verdict is Verdict.LOST_CONTENT
         if not removes_truth:
             return ruled
@@ -329,7 +330,7 @@ class Fixer:
         return (
             failed(suspect, whole)
             if isinstance(whole, MailmendError)
-            else rule(whole, self._policy, self._clock.micros())
+            else as_planned(rule(whole, self._policy, self._clock.micros()))
         )
 
     def _recalled(self, ruled: Sequence[Finding]) -> list[Finding]:

@@ -4,19 +4,17 @@ The wait comes first here: a lag is as young as its change, and T must be after 
 rightly leave it alone (MOVED).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 
 from model.instants import MICROS
-from model.ports import Clock, Progress, Tables
-from model.projections.family import Family
-from model.projections.findings import Finding, Suspect, counts_of, merged
+from model.ports import Tables
+from model.projections.findings import Finding, counts_of, merged
 from model.projections.verdicts import Verdict
 from model.schema.table import Key
 from repair.ledger.lags import Lag, LagJournal
-from repair.ledger.runs import Ledger
-from repair.mending.engine import LocalSuspects, RepairSettings
+from repair.mending.engine import KnownSuspects, RepairSettings
 from repair.mending.limits import Pace
 from repair.mending.runner import RepairResult, RepairTools, Sink, repair
 
@@ -24,23 +22,6 @@ LAGS_MAX = 100_000
 """Lags that one run mends, the oldest first; the rest waits for the next run."""
 
 _DONE = frozenset({Verdict.AGREE, Verdict.FIXED})
-
-
-class JournalledLags(LocalSuspects):
-    """The journalled lags as an engine and its detection: each place once, at most LAGS_MAX in memory."""
-
-    def __init__(
-        self, mail: Tables, ledger: Ledger, clock: Clock, families: tuple[Family, ...], found: Sequence[Suspect]
-    ) -> None:
-        super().__init__(mail, ledger, clock, families)
-        self._found, self.counts = found, counts_of(found)
-
-    def detect(self, settings: RepairSettings, progress: Progress) -> "JournalledLags":  # noqa: ARG002 - all is known
-        progress.stage("read journalled lags", len(self._found))
-        return self
-
-    def suspects(self) -> Iterator[Suspect]:
-        return iter(self._found)
 
 
 def repair_lags(
@@ -66,7 +47,15 @@ def repair_lags(
     _wait(due, settings, tools)
     pace, found = Pace(settings.policy.rows_per_second, tools.clock), merged(lag.suspect for lag in due)
     ledger = replace(tools.ledger, tables=pace.over(tools.ledger.tables))
-    engine = JournalledLags(pace.over(mail), ledger, tools.clock, settings.families, found)
+    engine = KnownSuspects(
+        pace.over(mail),
+        ledger,
+        tools.clock,
+        settings.families,
+        counts_of(found),
+        lambda: iter(found),
+        "read journalled lags",
+    )
     settled: set[tuple[str, Key]] = set()
 
     def note(finding: Finding) -> None:

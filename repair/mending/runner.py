@@ -197,19 +197,25 @@ def repair(settings: RepairSettings, tools: RepairTools, sink: Sink) -> RepairRe
     """
     result = RepairResult(settings.keyspace, COMMAND)
     if settings.dry_run or tools.ledger is None:
-        as_of = take_as_of(tools.clock, tools.nodes, settings.timing)
+        as_of = _as_of(settings, tools)
         _Stages(settings, tools, sink, settings.policy_of(as_of, None), result).go_through()
         return result
     lease = tools.leases.held(lease_name(settings.keyspace), COMMAND) if tools.leases else nullcontext()
     with lease as held:
         if held and tools.mail:
             close_killed(tools.ledger, settings.keyspace, COMMAND, tools.mail, settings.families)
-        as_of = take_as_of(tools.clock, tools.nodes, settings.timing)
+        as_of = _as_of(settings, tools)
         run = tools.ledger.start(settings.keyspace, COMMAND, as_of, settings.options, owner=settings.owner)
         result.run = run.id
         with recorded(tools.ledger, run, result, tools.mail, settings.families):
             _Stages(settings, tools, sink, settings.policy_of(as_of, run.id), result, held).go_through()
     return result
+
+
+def _as_of(settings: RepairSettings, tools: RepairTools) -> int:
+    """T: now less the margin, or that of a plan. A smaller T is always safe: it only leaves more as MOVED."""
+    latest = take_as_of(tools.clock, tools.nodes, settings.timing)
+    return latest if settings.as_of is None else min(latest, settings.as_of)
 
 
 def lease_name(keyspace: str) -> str:

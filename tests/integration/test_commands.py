@@ -101,6 +101,44 @@ def test_reports_and_runs_say_whose_mail_it_is(mailmend: CommandLine, mail: Mail
     assert run in [one["run"] for one in mailmend("runs", "trend", "--json").json["runs"]]
 
 
+def test_plan_and_apply(mailmend: CommandLine, mail: MailKeyspace, tmp_path: Path) -> None:
+    """What went apart since is left, what changed since has moved, and the table's own ids tell another cluster."""
+    kept, changed, later, _ = mail.truths
+    plan = str(tmp_path / "plan.jsonl")
+    mail.lose_projection(kept)
+    mail.lose_flag_update(changed)
+
+    planned = mailmend("repair", "messages", *QUICK, "--plan", plan, "--json")
+    assert (planned.code, planned.json["due"], planned.json["run"]) == (1, {"PROJECT": 1, "AMEND": 1}, None)
+    mail.lose_projection(later)
+    mail.lose_flag_update(changed)
+
+    applied = mailmend("apply", plan, "--json")
+    assert (applied.code, applied.json["fixed"], applied.json["moved"]) == (0, {"PROJECT": 1}, 1), applied.err
+    assert (mail.mirror(kept) is None, mail.mirror(later)) == (False, None)
+    again = mailmend("apply", plan, "--json")
+    assert (again.code, again.json["fixed"], again.json["moved"]) == (0, {}, 1)
+    assert mailmend("undo", applied.json["run"]).code == 0
+    assert mail.mirror(kept) is None
+
+
+def test_a_plan_of_tables_that_were_made_anew_is_refused(
+    cassandra: CassandraServer, mailmend: CommandLine, tmp_path: Path
+) -> None:
+    plan = str(tmp_path / "plan.jsonl")
+    with keyspace_of_its_own(cassandra, "planned") as other:
+        other.refill()
+        other.lose_projection(other.truths[0])
+        named = ("--keyspace", other.name)
+        assert mailmend("repair", "messages", *QUICK, *named, "--plan", plan).code == 1
+        assert mailmend("apply", plan, *named, "--dry-run").code == 1
+        other.tables.cluster.execute_ddl(f"DROP TABLE {other.name}.firstunseen")
+        other.tables.cluster.execute_ddl(
+            f"CREATE TABLE {other.name}.firstunseen (mailboxid timeuuid, uid bigint, PRIMARY KEY (mailboxid, uid))"
+        )
+        _refused(mailmend("apply", plan, *named), 2, "made anew", "--plan FILE")
+
+
 def _refused(ended: Ended, code: int, *said: str) -> None:
     assert ended.code == code, ended
     assert ended.out == ""

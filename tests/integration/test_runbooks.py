@@ -200,6 +200,7 @@ STATES: Mapping[str, State] = {
     "message-in-jmap-not-in-imap": _message_lost_its_projection,
     "check-found-inconsistencies": _a_check_found_both,
     "flags-differ": _flag_update_was_lost,
+    "approve-a-plan": _message_lost_its_projection,
     "repair-was-interrupted": _repair_was_interrupted,
     "projection-lags": _projection_lags,
     "content-is-lost": _content_is_lost,

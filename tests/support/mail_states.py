@@ -25,6 +25,7 @@ QUIET: Mapping[str, str] = {
     "MAILMEND_CHECK_NO_WRITERS": "1",
     "MAILMEND_REPAIR_MESSAGES_NO_WRITERS": "1",
     "MAILMEND_REPAIR_LAGS_NO_WRITERS": "1",
+    "MAILMEND_APPLY_NO_WRITERS": "1",
     "MAILMEND_UNDO_NO_WRITERS": "1",
 }
 """Nobody else writes to a test's keyspace: no margin, and counters need not be looked at twice 21 seconds apart."""

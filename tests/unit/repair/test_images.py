@@ -13,6 +13,7 @@ from model.operations import Seen
 from model.projections.findings import Finding, Suspect
 from model.projections.verdicts import DETECTED, Verdict
 from repair.ledger.before_images import (
+    image_digest,
     image_from,
     image_text,
     key_from,
@@ -100,3 +101,4 @@ def test_an_image_keeps_what_was_seen_and_not_what_became_of_it(
     back = image_from(image_text(outcome))
     assert back == Finding(suspect, verdict, None, truths, projected, last_trace=last)
     assert image_from(image_text(outcome), result=Verdict.FIXED, error="x") == outcome
+    assert image_digest(back) == image_digest(outcome)  # wherever an executor has seen it

@@ -21,13 +21,11 @@ from model.projections.verdicts import Verdict
 from repair.clock import Timing
 from repair.ledger.before_images import suspect_from
 from repair.ledger.lags import LagJournal, Spool
-from repair.ledger.runs import Ledger as RunLedger
-from repair.mending.lag_repair import LAGS_MAX, JournalledLags, repair_lags
+from repair.mending.lag_repair import LAGS_MAX, repair_lags
 from repair.writing.message_store import MessageStore
 from tests.support.clock import VirtualClock, uuid_at
 from tests.support.disk import full_after
 from tests.support.memory_blobs import MemoryBlobs
-from tests.support.progress import SilentProgress
 from tests.support.repairing import Workplace
 from tests.support.writing import Desk, Faults, mail, on
 
@@ -326,8 +324,3 @@ def test_lags_of_one_place_are_one_suspect() -> None:
 
 def test_a_run_is_bounded() -> None:
     assert LAGS_MAX == 100_000
-    request = Shop().place.order(Timing())
-    desk = Desk()
-    engine = JournalledLags(desk.tables, RunLedger(desk.tables, VirtualClock()), VirtualClock(), request.families, [])
-    detection = engine.detect(request, SilentProgress())
-    assert (list(detection.suspects()), detection.counts, detection.scanned) == ([], {}, {})

@@ -1,0 +1,22 @@
+"""What was approved in a plan is done as it was approved, or not at all."""
+
+from dataclasses import replace
+
+from model.projections.findings import Finding
+from model.projections.verdicts import Verdict
+from repair.ledger.before_images import image_digest
+
+
+def as_planned(found: Finding) -> Finding:
+    """The finding; MOVED, with nothing to write, where its plan saw other rows, other times or another verdict.
+
+    Two applies of one plan have the same T: so T on a row does not tell which of them wrote it. Their ledgers do.
+    """
+    planned = found.suspect.planned
+    if not planned or found.error is not None:
+        return found
+    if found.verdict is Verdict.AGREE or found.result is Verdict.FIXED:
+        return replace(found, verdict=Verdict.AGREE, result=None)
+    if image_digest(found) == planned:
+        return found
+    return replace(found.ended(), result=Verdict.MOVED, due=False)

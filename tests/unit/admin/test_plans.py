@@ -1,0 +1,326 @@
+"""A repair that is planned and applied apart, as a person types it, against a cluster in memory."""
+
+import json
+import stat
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from admin.plan_files import PlanHead, plan_in, plan_into
+from cql.introspect import identity_of
+from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3
+from model.instants import MICROS
+from model.operations import Change, Count, Put, Read, Scan
+from model.projections.findings import Finding, RepairPolicy
+from model.projections.verdicts import Verdict
+from tests.support.clock import START
+from tests.support.cluster_twin import ClusterTwin
+from tests.support.commands import CommandLine, Ended
+from tests.support.mail_states import MailKeyspace
+from tests.support.repairing import DAY_SECONDS, content_row, message, mirror_row, mirror_suspect, truth_row
+from tests.support.schema_twin import SchemaTwin
+from tests.support.schemas import columns_of, with_columns
+from tests.support.writing import Faults
+
+Plan = Callable[..., Ended]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "plan.jsonl"
+
+
+@pytest.fixture
+def plan(mailmend: CommandLine, cluster: ClusterTwin, file: Path) -> Plan:
+    """`repair messages --plan` at once, a second after whatever happened before, and a second before what comes."""
+
+    def call(*arguments: str) -> Ended:
+        cluster.clock.advance(1)
+        quick = ("--engine", "local", "--delay", "0", "--json")
+        ended = mailmend("repair", "messages", *quick, "--plan", str(file), *arguments)
+        cluster.clock.advance(1)
+        return ended
+
+    return call
+
+
+@pytest.fixture
+def apply(mailmend: CommandLine, file: Path) -> Plan:
+    return lambda *arguments: mailmend("apply", str(file), "--json", *arguments)
+
+
+def lines_of(file: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_a_plan_writes_nothing_but_its_file_and_is_then_done_exactly(  # noqa: PLR0917 - fixtures
+    mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, plan: Plan, apply: Plan, file: Path
+) -> None:
+    """What went apart after the plan is none of it; undo, ledger and JSON are those of a repair."""
+    missing, wrong, later, _ = mail.truths
+    mail.lose_projection(missing)
+    mail.lose_flag_update(wrong)
+    asked = cluster.keyspace("mail").surround = Faults()
+
+    planned = plan()
+
+    assert (planned.code, planned.json["due"], planned.json["run"]) == (1, {"PROJECT": 1, "AMEND": 1}, None)
+    assert all(isinstance(one, Read | Scan) for one in asked.seen)
+    assert (cluster.carried_out, set(cluster.keyspaces)) == ([], {"mail"})
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+    mail.lose_projection(later)
+    dry = apply("--dry-run")
+    assert (dry.code, dry.json["due"], mail.mirror(missing)) == (1, {"PROJECT": 1, "AMEND": 1}, None)
+    asked.seen.clear()
+    applied = apply()
+
+    assert (applied.code, applied.json["fixed"], applied.json["left"]) == (0, {"PROJECT": 1, "AMEND": 1}, {})
+    assert (applied.json["command"], applied.json["scanned"], set(applied.json)) == ("apply", {}, set(planned.json))
+    assert not [one for one in asked.seen if isinstance(one, Scan)]
+    assert (mail.mirror(missing) is None, mail.mirror(later)) == (False, None)
+    (seen,) = mail.tables.read(Read(MESSAGE_ID, (missing["mailboxid"], missing["uid"]), times=True))
+    assert seen.newest == lines_of(file)[0]["policy"]["as_of"]  # type: ignore[index] # the head's
+    shown = mailmend("runs", "show", applied.json["run"], "--json").json
+    assert shown["options"]["seal"] == lines_of(file)[-1]["seal"]
+
+    assert mailmend("undo", applied.json["run"], "--json").json["fixed"] == {"PROJECT": 1, "AMEND": 1}
+    assert mail.mirror(missing) is None
+
+
+def test_what_is_not_as_it_was_seen_is_left(
+    mail: MailKeyspace, cluster: ClusterTwin, plan: Plan, apply: Plan, tmp_path: Path
+) -> None:
+    """Changed by a user, gone, mended meanwhile by another: no verdict is acted on that was not approved."""
+    changed, deleted, mended, same = mail.truths
+    for truth in mail.truths:
+        mail.lose_projection(truth)
+    assert plan().json["due"] == {"PROJECT": 4}
+
+    mail.lose_flag_update(changed)
+    mail.lose_truth(deleted)
+    mail.tables.write(Put(MESSAGE_ID, mirror_row(mended)))
+    cluster.clock.advance(DAY_SECONDS / 2)
+    findings = tmp_path / "findings.jsonl"
+    applied = apply("--findings", str(findings))
+
+    assert (applied.code, applied.json["fixed"], applied.json["moved"]) == (0, {"PROJECT": 1}, 1)
+    assert [mail.mirror(one) is None for one in (changed, deleted, mended, same)] == [True, True, False, False]
+    assert applied.json["reasons"] == {"MOVED": {"not as the plan saw it": 1}}
+    assert applied.json["too_young"] == 0
+
+
+def test_older_writes_that_arrive_late_are_another_before_image(
+    mail: MailKeyspace, cluster: ClusterTwin, plan: Plan, apply: Plan
+) -> None:
+    """T alone would not tell: their timestamps lie before it."""
+    truth = mail.truths[0]
+    mail.lose_projection(truth)
+    plan()
+    flagged = {"flagflagged": True, "modseq": 9}
+    at = cluster.clock.micros() - 2 * MICROS
+    mail.tables.write(Change(IMAP_UID, IMAP_UID.key_of(truth), assign=flagged, at=at - MICROS // 2))
+
+    assert (apply().json["moved"], mail.mirror(truth)) == (1, None)
+
+
+def test_a_plan_that_was_half_done_goes_on_and_a_done_one_does_nothing(
+    mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, plan: Plan, apply: Plan
+) -> None:
+    """Both runs have the same T, and yet each counts, and takes back, what it wrote itself."""
+    first = mail.truths[0]
+    mail.lose_projection(first)
+    plan()
+    half = apply().json
+    assert half["fixed"] == {"PROJECT": 1}
+
+    again = apply()
+
+    assert (again.code, again.json["fixed"], again.json["suspects"]) == (0, {}, 1)
+    assert mailmend("undo", half["run"]).code == 0
+    assert (apply().json["left"], mail.mirror(first)) == ({"HIDDEN": 1}, None)  # what was taken back stays so
+
+
+def test_counters_are_done_as_planned_or_left(mail: MailKeyspace, plan: Plan, apply: Plan) -> None:
+    mail.tables.write(Count(MAILBOX_COUNTERS, (mail.mailbox,), {"count": 3}))
+    assert plan().json["due"] == {"AMEND": 1}
+    assert apply().json["fixed"] == {"AMEND": 1}
+    assert mail.get(MAILBOX_COUNTERS, (mail.mailbox,)) == {"mailboxid": mail.mailbox, "count": 4, "unseen": 2}
+
+    assert (apply().json["moved"], apply().json["fixed"]) == (0, {})
+
+    mail.tables.write(Count(MAILBOX_COUNTERS, (mail.mailbox,), {"count": 3}))
+    plan()
+    mail.tables.write(Count(MAILBOX_COUNTERS, (mail.mailbox,), {"count": 1}))
+    assert (apply().json["moved"], apply().json["fixed"]) == (1, {})
+
+
+def test_memory_does_not_grow_with_a_plan(file: Path) -> None:
+    head = PlanHead(
+        keyspace="mail", tables="", options="", without=(), margin_seconds=30.0, policy=RepairPolicy(as_of=START)
+    )
+    number = 4_000
+    tracemalloc.start()
+    with plan_into(file, head) as add:
+        for uid in range(1, number + 1):
+            suspect = mirror_suspect(truth_row(1, uid=uid), Verdict.PROJECT)
+            add(Finding(suspect, Verdict.PROJECT, due=True))
+            add(Finding(suspect, Verdict.CLASH))
+    with plan_in(file) as plan:
+        keys = sum(len(one.key) for one in plan.suspects())
+        assert (plan.counts, plan.head) == ({"messageIdTable": {Verdict.PROJECT: number}}, head)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert (keys, file.stat().st_size > 800_000) == (2 * number, True)
+    assert peak < 400_000
+
+
+class TestRefused:
+    """Exit 2, what is wrong, what to do: and nothing was written, no ledger made."""
+
+    @pytest.fixture(autouse=True)
+    def _planned(self, mail: MailKeyspace, plan: Plan) -> None:
+        mail.lose_projection(mail.truths[0])
+        plan()
+
+    @pytest.fixture(autouse=True)
+    def _unwritten(self, mail: MailKeyspace, cluster: ClusterTwin, _planned: None) -> object:
+        yield
+        assert (mail.mirror(mail.truths[0]), set(cluster.keyspaces) - {"other"}) == (None, {"mail"})
+
+    def test_an_old_one(self, apply: Plan, cluster: ClusterTwin) -> None:
+        cluster.clock.advance(3 * 3600)
+        refused = apply("--max-age", "3h")
+        assert (refused.code, "more than 3h ago" in refused.err, "--max-age" in refused.err) == (2, True, True)
+        assert apply("--max-age", "4h", "--dry-run").code == 1
+        cluster.clock.advance(DAY_SECONDS)
+        assert apply().code == 2
+
+    def test_one_from_the_future(self, apply: Plan, cluster: ClusterTwin) -> None:
+        cluster.clock.advance(-3600)
+        refused = apply()
+        assert (refused.code, "in the future" in refused.err) == (2, True)
+
+    def test_one_of_another_keyspace(self, apply: Plan, cluster: ClusterTwin) -> None:
+        cluster.keyspaces["other"] = cluster.keyspaces["mail"]
+        refused = apply("--keyspace", "other")
+        assert (refused.code, "of keyspace 'mail', not of 'other'" in refused.err) == (2, True)
+
+    def test_one_made_before_a_table_was_altered(self, apply: Plan, cluster: ClusterTwin) -> None:
+        live = cluster.keyspaces["mail"]
+        more = (*columns_of(live, "imapuidtable"), columns_of(live, "mailboxcounters")[1])
+        cluster.keyspaces["mail"] = with_columns(live, "imapuidtable", more)
+        refused = apply()
+        assert (refused.code, "another cluster" in refused.err) == (2, True)
+
+    def test_one_that_is_not_as_it_was_written(self, apply: Plan, file: Path) -> None:
+        whole = file.read_text()
+        for edited, said in (
+            (whole.replace('"PROJECT"', '"AMEND"', 1), "edited"),
+            (whole.replace('"orphans":"report"', '"orphans":"quarantine"'), "edited"),
+            (whole.replace('{"PROJECT":1}', '{"PROJECT":2}'), "edited"),
+            ("".join(whole.splitlines(keepends=True)[:-1]), "not whole"),
+            (whole[: whole.index("before")], "not whole"),
+            (whole + "\n", "edited"),
+            (whole.replace('"format":1', '"format":2', 1), "format 2"),
+            ("", "not a plan"),
+            ("[]\n", "not a plan"),
+            ("\0\n", "not a plan"),
+        ):
+            file.write_text(edited)
+            refused = apply()
+            assert edited != whole
+            assert (refused.code, said in refused.err, "Traceback" in refused.err) == (2, True, False), refused.err
+
+    def test_one_that_is_not_there(self, mailmend: CommandLine, tmp_path: Path) -> None:
+        for place in (tmp_path, tmp_path / "none"):
+            assert (mailmend("apply", str(place)).code, "no file" in mailmend("apply", str(place)).err) == (2, True)
+
+
+class TestByName:
+    """What destroys was asked for when the plan was made; what may bring back is asked about again."""
+
+    def test_options_decide_where_the_plan_is_made(self, mail: MailKeyspace, plan: Plan, apply: Plan) -> None:
+        """A lost content is quarantined by a plan that says so, and by no other."""
+        mail.lose_content(mail.truths[0])
+        key = IMAP_UID.key_of(mail.truths[0])
+
+        assert (plan().json["due"], apply().json["fixed"], mail.get(IMAP_UID, key) is None) == ({}, {}, False)
+        assert plan("--orphans", "quarantine").json["due"] == {"LOST_CONTENT": 1}
+        assert (apply().json["fixed"], mail.get(IMAP_UID, key)) == ({"LOST_CONTENT": 1}, None)
+
+    def test_content_is_collected_by_a_plan_unless_a_truth_came(
+        self, mail: MailKeyspace, plan: Plan, apply: Plan
+    ) -> None:
+        for number in (7, 8):
+            mail.tables.write(Put(MESSAGE_V3, content_row(message(number)), at=1))
+        assert plan("--leaks", "collect").json["due"] == {"LEAK": 2}
+        mail.tables.write(Put(IMAP_UID, {**mail.truths[0], "messageid": message(7), "uid": 7}))
+
+        applied = apply().json
+
+        assert (applied["fixed"], applied["moved"]) == ({"LEAK": 1}, 0)
+        assert mail.get(MESSAGE_V3, (message(7),)) is not None
+
+    def test_restoring_asks_where_it_is_done(self, mail: MailKeyspace, plan: Plan, apply: Plan) -> None:
+        mail.lose_truth(mail.truths[0])
+        key = IMAP_UID.key_of(mail.truths[0])
+        assert plan("--dangling", "restore").json["due"]["WITHDRAW"] >= 1
+
+        refused = apply()
+        assert (refused.code, "--yes" in refused.err, mail.get(IMAP_UID, key)) == (2, True, None)
+        assert apply("--dry-run").code == 1
+        assert apply("--yes").code in {0, 1}
+        assert mail.get(IMAP_UID, key) is not None
+
+    def test_what_says_nothing_beside_a_plan_is_refused(self, plan: Plan, file: Path) -> None:
+        for words in (("--max-fixes", "1"), ("--yes",), ("--keep", "1d")):
+            assert (plan(*words).code, file.exists()) == (2, False)
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_scan(
+    mailmend: CommandLine, cluster: ClusterTwin, tmp_path: Path, mail: MailKeyspace
+) -> None:
+    mail.lose_projection(mail.truths[0])
+    cluster.clock.advance(1)
+    quick = ("repair", "messages", "--engine", "local", "--delay", "0")
+    asked = cluster.keyspace("mail").surround = Faults()
+
+    assert mailmend(*quick, "--plan", str(tmp_path / "no" / "plan")).code == 2
+    assert asked.seen == []
+    full = mailmend(*quick, "--plan", "/dev/full")
+    assert (full.code, "/dev/full cannot be written" in full.err) == (3, True)
+
+
+def test_people_are_told_what_comes_next(
+    mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, file: Path
+) -> None:
+    mail.lose_projection(mail.truths[0])
+    cluster.clock.advance(1)
+    quick = ("repair", "messages", "--engine", "local", "--delay", "0")
+
+    planned = mailmend(*quick, "--orphans", "quarantine", "--plan", str(file))
+    assert f"Next: mailmend apply {file} --keyspace mail" in planned.out
+    assert f"Next: mailmend apply {file} --keyspace mail" in mailmend("apply", str(file), "--dry-run").out
+    mail.lose_flag_update(mail.truths[0])
+
+    moved = mailmend("apply", str(file)).out
+    assert "Next: mailmend repair messages --keyspace mail --engine local --delay 0s" in moved
+    assert all(f" {words}" in moved for words in ("--orphans quarantine", "--no-writers", f"--plan {file} "))
+
+
+def test_a_table_made_anew_is_another() -> None:
+    """Two clusters may have the same names and columns: the ids of their tables differ."""
+
+    class Server(SchemaTwin):
+        ids = "a"
+
+        def query(self, text: str, _: object = ()) -> list[dict[str, object]]:
+            return [{"table_name": "t", "id": self.ids}] if " id " in text else []
+
+    one, other = Server(), Server()
+    other.ids = "b"
+    assert identity_of(one, "k", ("t",)) == identity_of(one, "k", {"t"}) != identity_of(other, "k", ("t",))
