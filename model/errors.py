@@ -18,6 +18,7 @@ class ExitCode(IntEnum):
     WRONG_USE = 2
     PARTLY_FAILED = 3
     CANNOT_REACH = 4
+    NOT_ALLOWED = 5
 
 
 class MailmendError(Exception):
@@ -173,6 +174,12 @@ class SchemaRefused(WrongUse):
 
 class UnsafeRequest(WrongUse):
     """A request that a guard refuses: what it would risk is in the message."""
+
+
+class RisksNotAllowed(MailmendError):
+    """A change of a schema risks what nobody agreed to; nothing was done."""
+
+    exit_code = ExitCode.NOT_ALLOWED
 
 
 class PlanRefused(WrongUse):

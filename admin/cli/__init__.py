@@ -24,6 +24,7 @@ Exit codes:
   2    wrong use: an option, a name, a file, a guard that refused
   3    partly failed: what succeeded stands, the rest is named
   4    the cluster cannot be reached, or will not serve
+  5    not allowed: the schema's plan risks what nobody agreed to; nothing was done
   130  interrupted; type the same command again to go on"""
 
 COMMANDS: Final = CommandGroup(

@@ -1,6 +1,6 @@
 """Kinds of option values: a wrong one is refused by the parser itself, with the option's name in the message."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
@@ -16,7 +16,8 @@ from admin.settings import (
     parse_spark_setting,
 )
 from model.errors import WrongUse
-from model.projections.verdicts import BY_POLICY, DETECTED, MENDABLE, Verdict
+from model.projections.verdicts import BY_POLICY, DETECTED, MENDABLE
+from model.schema.risk import Risk
 
 T = TypeVar("T")
 
@@ -53,22 +54,33 @@ class ParsedValue(click.ParamType[Any]):
         return _or_fail(self, param, ctx, lambda: self.parse(value))
 
 
-class Verdicts(click.ParamType[frozenset[Verdict]]):
-    """One or more verdicts that a repair can mend, separated by commas."""
+class Several(click.ParamType[frozenset[Any]]):
+    """One or more of some values by their names, separated by commas; case, hyphens and underscores do not matter.
 
-    name = "verdict"
+    Args:
+        name: of one of them.
+        known: the values by name.
+        what: they are, in an error.
+    """
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> frozenset[Verdict]:
+    def __init__(self, name: str, known: Mapping[str, Any], what: str) -> None:
+        self.name, self.what = name, what
+        self.shown = ", ".join(known)
+        self.known = {_normal(name): value for name, value in known.items()}
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> frozenset[Any]:
         if isinstance(value, frozenset):
             return value
         return frozenset(self._one(word, param, ctx) for word in str(value).split(","))
 
-    def _one(self, word: str, param: click.Parameter | None, ctx: click.Context | None) -> Verdict:
-        name = word.strip().upper().replace("-", "_")
-        for verdict in MENDABLE_ON_REQUEST:
-            if verdict.value == name:
-                return verdict
-        return self.fail(f"{word!r} is not a verdict that can be mended ({VERDICT_NAMES}).", param, ctx)
+    def _one(self, word: str, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if _normal(word) in self.known:
+            return self.known[_normal(word)]
+        return self.fail(f"{word!r} is not {self.what} ({self.shown}).", param, ctx)
+
+
+def _normal(name: str) -> str:
+    return name.strip().lower().replace("_", "-")
 
 
 def _port(value: Any) -> int:
@@ -81,7 +93,9 @@ PORT: Final = ParsedValue("port", _port)
 KEYSPACE: Final = ParsedValue("keyspace", lambda value: parse_keyspace(str(value)))
 DELAY: Final = Duration()
 KEEP: Final = Duration(KEEP_MAX, zero=False)
-VERDICTS: Final = Verdicts()
+VERDICTS: Final = Several("verdict", {one.value: one for one in MENDABLE_ON_REQUEST}, "a verdict that can be mended")
+RISKS: Final = Several("risk", {one.option: one for one in reversed(Risk) if one is not Risk.NONE}, "a risk of a plan")
+RISK_NAMES: Final = RISKS.shown
 SPARK_SETTING: Final = ParsedValue("setting", lambda value: parse_spark_setting(str(value)))
 
 

@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from admin.cli.command import Command, CommandGroup
-from admin.cli.kinds import Duration, ParsedValue, duration_text
+from admin.cli.kinds import RISK_NAMES, RISKS, Duration, ParsedValue, duration_text
 from admin.cli.options import CONNECTION, flag, option
 from admin.cli.schema_advice import ADVISE, EXPORT, GRANTS, LINT
 from admin.migrating import Patience
@@ -109,13 +109,22 @@ APPLY: Final = Command(
     about="""Statement by statement; then the tables are read back and compared. One apply at a time works on a
     keyspace (a lease in the ledger keyspace). Every statement waits for the nodes to agree on the schema, and is
     written down before and after: type the same command again after any interruption. A keyspace that James made is
-    left alone until `mailmend schema adopt`. Applying again changes nothing.""",
+    left alone until `mailmend schema adopt`. Applying again changes nothing.
+
+    What the plan marks as a risk is run after a yes on a terminal, or where --allow names it; else nothing is, and the
+    exit code is 5.""",
     service="admin.services.schema:apply",
     present="admin.present.schema:document_of",
     options=(
         *_MIGRATIONS,
         *_PATIENCE,
         option("--optional", "Run nothing but this upgrade note of James, or mail-queue.", metavar="NAME"),
+        option(
+            "--allow",
+            f"Risks that are agreed to, separated by commas, of those that the plan names: {RISK_NAMES}.",
+            type=RISKS,
+            metavar="RISK,...",
+        ),
         flag("--dry-run", "Print the CQL instead of running it."),
     ),
     alone={"optional": ("migrations", "to", "phase", "complete", "new_keyspace")},
@@ -126,10 +135,12 @@ APPLY: Final = Command(
         mailmend schema apply --phase pre                   before the new software is rolled out
         mailmend schema apply --to 0003                     no further than that
         mailmend schema apply --migrations db --keyspace shop --require-all-nodes
+        mailmend schema apply --phase post --allow data-loss,breaking    agreed to, by name
         mailmend schema apply --optional save-date          an upgrade note; schema adopt --dry-run lists them""",
     exits="0 done, and read back as expected; 1 read back, and not as expected; 2 wrong use (a file that cannot be "
     "run, or that was changed after it was applied); 3 a statement failed, the nodes do not agree, or another apply is "
-    "at work; 4 the cluster cannot be reached. After 3 and 4 the same command goes on where it stopped.",
+    "at work; 4 the cluster cannot be reached; 5 a risk that nobody agreed to, nothing was done. After 3 and 4 the "
+    "same command goes on where it stopped.",
 )
 
 HISTORY: Final = Command(

@@ -202,4 +202,5 @@ def exit_meaning(code: int) -> str:
         ExitCode.WRONG_USE: "wrong use",
         ExitCode.PARTLY_FAILED: "partly failed",
         ExitCode.CANNOT_REACH: "cannot reach",
+        ExitCode.NOT_ALLOWED: "not allowed",
     }[ExitCode(code)]

@@ -17,7 +17,7 @@ from model.migrations.upgrade_notes import OptionalMigration, note_adding
 from model.schema.difference import Aspect, Difference
 from model.schema.keyspace import Schema
 from model.schema.names import name_of
-from model.schema.risk import OPTION_DEFAULTS, Assessment, Risk
+from model.schema.risk import OPTION_DEFAULTS, Assessment, Risk, allow_text, risk_text
 
 
 def document_of(result: PlanResult | ModelPlan | ApplyResult | OptionalResult) -> Document:
@@ -125,8 +125,7 @@ def _statement_lines(planned: PlannedStatement, script: Spelling, sizes: TableSi
 
 
 def _risk_line(assessment: Assessment, estimate: str) -> str:
-    risks = ", ".join(risk.value for risk in assessment.risks)
-    return f"-- risk: {risks}. {assessment.why}" + (f" The table: {estimate}." if estimate else "")
+    return f"-- risk: {risk_text(assessment)}. {assessment.why}" + (f" The table: {estimate}." if estimate else "")
 
 
 def _closing_lines(rollout: RolloutPlan, keyspace: str) -> Iterator[str]:
@@ -137,6 +136,8 @@ def _closing_lines(rollout: RolloutPlan, keyspace: str) -> Iterator[str]:
         yield f"-- left: {', '.join(str(one.file) for one in plan.left)}" + (
             f" ({plan.stopped})" if plan.stopped else ""
         )
+    if plan.risky:
+        yield f"-- an apply asks about these risks on a terminal; elsewhere it takes --allow {allow_text(plan.risky)}"
     if rollout.empty and not rollout.withheld and not plan.left:
         yield f"-- {keyspace}: every migration is applied, nothing is missing"
 

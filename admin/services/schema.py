@@ -1,7 +1,7 @@
 """Plans and applies the schema: migrations, James's upgrade notes, and changes from a live keyspace to its model."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from cql.render import ServerVersion, ddl_cql, parse_version
 from cql.replication import COPIES_MAX, Replication, in_every_data_centre
 from model.catalog.generations import Recognition, gap_to_catalog, judge, recognise
 from model.catalog.mail import CompactionChoice
-from model.errors import ExitCode, LikeAnotherKeyspace, ReplicationNeeded, WrongUse
+from model.errors import ExitCode, LikeAnotherKeyspace, ReplicationNeeded, RisksNotAllowed, WrongUse
 from model.migrations.migration import Phase
 from model.migrations.plan import refuse_tampering
 from model.migrations.upgrade_notes import OptionalMigration, optional_migration
@@ -27,13 +27,16 @@ from model.schema.changes import Gap, Include, SchemaChange, changes
 from model.schema.difference import Difference
 from model.schema.keyspace import Schema
 from model.schema.names import name_of
-from model.schema.risk import Risk
+from model.schema.risk import Risk, Risky, allow_text, risk_text
 from model.schema.sizes import TableSize
 
 TableSizes = Mapping[str, TableSize]
 """What the nodes tell of the tables' sizes, by name."""
 
 _PATIENCE = Patience()
+
+RISKS_SHOWN = 5
+"""As many statements with risks are named in a question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,13 +92,18 @@ class PlanRequest(MigrationsRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyRequest(MigrationsRequest):
-    """With `optional`: that upgrade note of James and nothing else."""
+    """With `optional`: that upgrade note of James and nothing else.
+
+    Attributes:
+        allow: the risks that are agreed to; a person is asked about others.
+    """
 
     statement_timeout: timedelta = _PATIENCE.statement
     agreement_timeout: timedelta = _PATIENCE.agreement
     lease: timedelta = _PATIENCE.lease
     require_all_nodes: bool = False
     optional: str | None = None
+    allow: frozenset[Risk] | None = None
     dry_run: bool = False
 
     @property
@@ -215,34 +223,66 @@ def apply(request: ApplyRequest, caller: Caller) -> PlanResult | ApplyResult | O
     Raises:
         ReplicationNeeded: the keyspace is to be created on several nodes, without a replication factor.
         LeaseHeld: another apply is at work.
+        RisksNotAllowed: the plan has risks that nobody agreed to.
     """
     wanted, patience = request.rollout(), request.patience
+    consent = Consent(wanted.keyspace, request.allow or frozenset(), caller)
     with open_cluster(request.connection) as opened:
         if request.optional is not None:
-            return _apply_optional(opened, request, wanted, caller)
+            return _apply_optional(opened, request, wanted, consent)
         with migrator_of(opened, patience, caller.progress) as migrator:
-            rolled = _rolled_out(migrator, wanted, caller, dry_run=request.dry_run)
+            rolled = _rolled_out(migrator, wanted, consent, dry_run=request.dry_run)
         if request.dry_run:
             sizes = _sizes_for(opened, rolled.plan)
             return PlanResult(rolled.plan, wanted.spelling_for(opened.cluster), sizes, dry_run=True)
         return ApplyResult(wanted.keyspace, rolled, _read_back(opened, wanted, rolled))
 
 
-def _rolled_out(migrator: Migrator, wanted: RolloutRequest, caller: Caller, *, dry_run: bool) -> RolloutResult:
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """What was agreed to: risks on the command line, and statements, one by one, by a person since."""
+
+    keyspace: str
+    risks: frozenset[Risk]
+    caller: Caller
+    places: set[str] = field(default_factory=set)
+
+    def __call__(self, risky: Sequence[Risky]) -> None:
+        """Return where all of it is agreed to.
+
+        Raises:
+            RisksNotAllowed: nobody can be asked, or the answer was no.
+        """
+        left = [(place, what) for place, what in risky if place not in self.places and set(what.risks) - self.risks]
+        if not left:
+            return
+        told = [f"{risk_text(what)} ({place}): {what.why}" for place, what in left[:RISKS_SHOWN]]
+        more = f" And {len(left) - RISKS_SHOWN} more." if len(left) > RISKS_SHOWN else ""
+        what_risks = f"{self.keyspace} would be changed with risks: {' '.join(told)}{more}"
+        if self.caller.ask is None:
+            mend = f"Nothing was done. Look with --dry-run; then, if it is meant: --allow {allow_text(risky)}"
+            raise RisksNotAllowed(what_risks, mend=mend)
+        if not self.caller.ask(f"{what_risks} Do it?"):
+            raise RisksNotAllowed("the answer was no: nothing was done", mend="See all of it with --dry-run.")
+        self.places.update(place for place, _ in left)
+
+
+def _rolled_out(migrator: Migrator, wanted: RolloutRequest, consent: Consent, *, dry_run: bool) -> RolloutResult:
     """Roll out; ask a person whether a name is no typo, and for the number of copies, where it is needed."""
+    caller = consent.caller
     try:
-        return migrator.roll_out(wanted, dry_run=dry_run)
+        return migrator.roll_out(wanted, dry_run=dry_run, agree=consent)
     except LikeAnotherKeyspace as like:
         if caller.ask is None or not caller.ask(f"{like.what} Create {wanted.keyspace} all the same?"):
             raise
-        return _rolled_out(migrator, replace(wanted, new=True), caller, dry_run=dry_run)
+        return _rolled_out(migrator, replace(wanted, new=True), consent, dry_run=dry_run)
     except ReplicationNeeded as needed:
         if caller.number is None:
             raise
         caller.remark(str(needed))
         copies = caller.number("Copies in each data centre", COPIES_MAX)
         copied = replace(wanted, replication=in_every_data_centre(copies))
-        return _rolled_out(migrator, copied, caller, dry_run=dry_run)
+        return _rolled_out(migrator, copied, consent, dry_run=dry_run)
 
 
 def _read_back(
@@ -256,7 +296,7 @@ def _read_back(
 
 
 def _apply_optional(
-    opened: OpenCluster, request: ApplyRequest, wanted: RolloutRequest, caller: Caller
+    opened: OpenCluster, request: ApplyRequest, wanted: RolloutRequest, consent: Consent
 ) -> OptionalResult:
     migration, keyspace = optional_migration(request.optional or ""), opened.connection.keyspace
     opened.cluster.replication_of(keyspace)
@@ -264,8 +304,8 @@ def _apply_optional(
     replace(wanted, ours=True).refuse_others(live)
     sent: tuple[str, ...] = ()
     if tuple(migration.due(live)) and not request.dry_run:
-        with migrator_of(opened, request.patience, caller.progress) as migrator:
-            sent = migrator.run_optional(keyspace, migration)
+        with migrator_of(opened, request.patience, consent.caller.progress) as migrator:
+            sent = migrator.run_optional(keyspace, migration, consent)
     return OptionalResult(keyspace, migration, live, server, sent, request.dry_run)
 
 

@@ -24,9 +24,14 @@ from model.migrations.migration import Migration
 from model.migrations.plan import MigrationPlan, PlannedStatement, Way
 from model.migrations.upgrade_notes import OptionalMigration
 from model.ports import Clock, HeldLease, LeaseSource, Progress, SchemaServer
+from model.schema.risk import Risky
 
 STATEMENT_SECONDS = 30.0
 """How long one statement may take."""
+
+
+Agree = Callable[[Sequence[Risky]], None]
+"""Returns where somebody agrees to these statements, and raises otherwise."""
 
 
 @dataclass(slots=True)
@@ -64,8 +69,15 @@ class Migrator:
     leases: Callable[[], LeaseSource]
     statement_seconds: float = STATEMENT_SECONDS
 
-    def roll_out(self, request: RolloutRequest, *, dry_run: bool = False) -> RolloutResult:
+    def roll_out(
+        self, request: RolloutRequest, *, dry_run: bool = False, agree: Agree = lambda _: None
+    ) -> RolloutResult:
         """Take the keyspace to its migrations' state. A second call has nothing to do and writes nothing.
+
+        Args:
+            request: which migrations, and how.
+            dry_run: only plan.
+            agree: asked before anything is done, and again once the lease is held: the plan may be another one then.
 
         Raises:
             LeaseHeld: another applier holds the lease; the message says who.
@@ -79,17 +91,21 @@ class Migrator:
         if dry_run or result.plan.empty:
             result.nodes = self.agreement.look()
             return result
+        agree(result.plan.migrations.risky)
         self.agreement.wait("before anything was changed")
         history = self.open_history(result.plan.replication)
         self.agreement.wait("before the lease was taken")
         with self.leases().held(lease_name(request.keyspace), "schema apply") as held:
             record = history.record()
             result.plan = plan_rollout(self.server, record, request)
+            agree(result.plan.migrations.risky)
             _Applier(self, history, held, request.spelling_for(self.server), result).carry_out(record)
         result.nodes = self.agreement.look()
         return result
 
-    def run_optional(self, keyspace: str, migration: OptionalMigration) -> tuple[str, ...]:
+    def run_optional(
+        self, keyspace: str, migration: OptionalMigration, agree: Agree = lambda _: None
+    ) -> tuple[str, ...]:
         """Run the rest of an upgrade note; returns the statements that were sent.
 
         Each is first looked up in the live schema, so the same command can be repeated after an interruption.
@@ -100,10 +116,12 @@ class Migrator:
             WrongUse: the server refused a statement.
         """
         version = parse_version(self.server.release_version)
+        agree(migration.risky(live_schema(self.server, keyspace)))
         self.agreement.wait("before anything was changed")
         history = self.open_history(None)
         with self.leases().held(lease_name(keyspace), f"schema apply --optional {migration.name}") as held:
             live = live_schema(self.server, keyspace)
+            agree(migration.risky(live))
             nothing = MigrationPlan((), (), (), (), (), "", live)
             result = RolloutResult(RolloutPlan(None, None, nothing))
             applier = _Applier(self, history, held, Spelling(keyspace, version), result)

@@ -14,7 +14,7 @@ from model.migrations.history import LedgerRecord, StatementEntry, StatementStat
 from model.migrations.migration import Migration, Phase
 from model.schema.difference import Aspect, differences
 from model.schema.keyspace import EMPTY, Schema
-from model.schema.risk import Assessment, DroppedColumns
+from model.schema.risk import Assessment, DroppedColumns, Risky
 from model.schema.statements import Effect, Statement, apply_all
 
 
@@ -88,6 +88,12 @@ class MigrationPlan:
     @property
     def empty(self) -> bool:
         return not self.baseline and not self.due
+
+    @property
+    def risky(self) -> tuple[Risky, ...]:
+        """What somebody has to agree to: the risks of statements that are sent."""
+        sent = (one for one in self.statements if one.way is not Way.RECORD)
+        return tuple((one.place, one.assessment) for one in sent if one.assessment.is_risky)
 
     def of(self, migration: Migration) -> tuple[PlannedStatement, ...]:
         return tuple(one for one in self.statements if one.migration.number == migration.number)

@@ -14,6 +14,7 @@ from model.catalog.mail_queue import QUEUE_TABLES
 from model.catalog.queue_tables import time_to_live
 from model.errors import WrongUse
 from model.schema.keyspace import Schema
+from model.schema.risk import Risky
 from model.schema.statements import AddColumns, CreateTable, DropTable, Name, SetOptions, Statement
 from model.schema.table import Column, Kind
 
@@ -48,6 +49,11 @@ class OptionalMigration:
             return ()
         remaining = (_remaining(statement, live) for statement in self.statements)
         return tuple(one for one in remaining if one is not None)
+
+    def risky(self, live: Schema) -> tuple[Risky, ...]:
+        """What somebody has to agree to: the risks of statements that are due."""
+        due = ((f"{self.name}, {one.about}", one.assess(live)) for one in self.due(live))
+        return tuple((place, what) for place, what in due if what.is_risky)
 
 
 def due_migrations(live: Schema) -> tuple[OptionalMigration, ...]:

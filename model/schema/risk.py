@@ -4,7 +4,7 @@ A plan shows this beside every statement, before anything runs. The live schema 
 the plan itself creates is empty, so nothing of it can be lost and nothing of it takes long.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -24,6 +24,11 @@ class Risk(Enum):
     RESURRECTION = "resurrection"  # what was deleted may come back
     DATA_LOSS = "data loss"  # rows, or cells of them, are gone for good
 
+    @property
+    def option(self) -> str:
+        """Its name where it is allowed on a command line."""
+        return self.value.replace(" ", "-")
+
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
@@ -35,6 +40,24 @@ class Assessment:
     @property
     def worst(self) -> Risk:
         return self.risks[-1]
+
+    @property
+    def is_risky(self) -> bool:
+        return self.worst is not Risk.NONE
+
+
+Risky = tuple[str, Assessment]
+"""A statement's place, and what it may cost."""
+
+
+def allow_text(statements: Iterable[Risky]) -> str:
+    """What allows all of it on a command line, the worst first."""
+    found = {risk for _, what in statements for risk in what.risks}
+    return ",".join(risk.option for risk in reversed(Risk) if risk in found and risk is not Risk.NONE)
+
+
+def risk_text(assessment: Assessment) -> str:
+    return ", ".join(risk.value for risk in assessment.risks)
 
 
 DroppedColumns = frozenset[tuple[str, str]]

@@ -25,7 +25,7 @@ from model.schema.difference import differences
 from repair.clock import SystemClock
 from repair.ledger.leases import Leases
 from tests.support.commands import CommandLine, command_line, contact_of
-from tests.support.migrating import SHOP, folder, written
+from tests.support.migrating import EVERYTHING_ALLOWED, SHOP, folder, written
 from tests.support.servers import CassandraServer, ThreeNodes
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.thorough]
@@ -60,7 +60,14 @@ def started(host: str, nodes: ThreeNodes, home: Path, shop: Path, names: Mapping
             "--replication-factor",
             "3",
         ],
-        env={**os.environ, **names, "HOME": str(home), "MAILMEND_HOST": host, "MAILMEND_PORT": str(nodes.port)},
+        env={
+            **os.environ,
+            **names,
+            **EVERYTHING_ALLOWED,
+            "HOME": str(home),
+            "MAILMEND_HOST": host,
+            "MAILMEND_PORT": str(nodes.port),
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -90,6 +97,7 @@ def test_two_at_once_and_holders_killed_at_each_step(three_nodes: ThreeNodes, tm
             CassandraServer(three_nodes.hosts[1], three_nodes.port),
             MAILMEND_KEYSPACE=killed,
             MAILMEND_LEDGER_KEYSPACE=ledger,
+            **EVERYTHING_ALLOWED,
         )
         _applied_once_the_lease_has_ended(mailmend, shop)
         assert differences(declared_by(folder()), live_schema(cluster, killed)) == ()
@@ -160,7 +168,8 @@ def test_a_node_that_is_down_or_paused(three_nodes: ThreeNodes, tmp_path: Path) 
     shop, name = written(tmp_path / "shop"), three_nodes.keyspace()
     ledger = f"{name}_ledger"
     server = CassandraServer(three_nodes.hosts[0], three_nodes.port)
-    mailmend = command_line(tmp_path, server, MAILMEND_KEYSPACE=name, MAILMEND_LEDGER_KEYSPACE=ledger)
+    names = {"MAILMEND_KEYSPACE": name, "MAILMEND_LEDGER_KEYSPACE": ledger}
+    mailmend = command_line(tmp_path, server, **names, **EVERYTHING_ALLOWED)
     patient = ("schema", "apply", "--migrations", str(shop))
     apply = (*patient, "--agreement-timeout", "2s")
     with opened(three_nodes) as cluster:

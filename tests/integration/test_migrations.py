@@ -28,7 +28,7 @@ from repair.ledger.leases import Leases
 from tests.support.applying import apply_schema
 from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.keyspaces import dropped
-from tests.support.migrating import SHOP, folder, written
+from tests.support.migrating import EVERYTHING_ALLOWED, SHOP, folder, written
 from tests.support.migration_twin import Killed
 from tests.support.progress import SilentProgress
 from tests.support.servers import CassandraServer
@@ -68,7 +68,7 @@ def keyspace(cassandra: CassandraServer, cluster: CassandraCluster) -> Iterator[
 @pytest.fixture
 def mailmend(cassandra: CassandraServer, keyspace: str, ledger: str, tmp_path: Path) -> CommandLine:
     names = {"MAILMEND_KEYSPACE": keyspace, "MAILMEND_LEDGER_KEYSPACE": ledger}
-    return command_line(tmp_path, cassandra, **names, **ONE_COPY)
+    return command_line(tmp_path, cassandra, **names, **ONE_COPY, **EVERYTHING_ALLOWED)
 
 
 @pytest.fixture
@@ -96,7 +96,10 @@ def test_the_whole_way_as_an_operator_goes_it(
     risky = {one["cql"].split(" ")[0:5][-1]: one for one in mailmend("schema", "plan", *shop, "--json").json["plan"]}
     assert risky["total;"]["risk"] == "data loss"
 
-    rest = mailmend("schema", "apply", *shop)
+    nothing_allowed = dict.fromkeys(EVERYTHING_ALLOWED, "")
+    refused = mailmend("schema", "apply", *shop, **nothing_allowed)
+    assert (refused.code, "--allow data-loss,resurrection\n" in refused.err) == (5, True), refused.err
+    rest = mailmend("schema", "apply", *shop, "--allow", "data-loss,resurrection", **nothing_allowed)
     assert (rest.code, "applied 0004_pre_places.cql" in rest.out) == (0, True), rest.err
     assert "0003_post_no_totals.cql (of 2)" in rest.err
     told = mailmend("schema", "history", "--json").json

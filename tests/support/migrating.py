@@ -5,9 +5,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
+from admin.cli.kinds import RISK_NAMES
 from cql.language.parser import parse
 from model.migrations.history import Entry, MigrationState
 from model.migrations.migration import Migration, file_name, head_of, in_order
+
+EVERYTHING_ALLOWED: Mapping[str, str] = {"MAILMEND_SCHEMA_APPLY_ALLOW": RISK_NAMES}
+"""Of a shell whose tests are not about risks."""
 
 HEAD = "-- Why: a test wants it.\n-- Effect: what the statements say.\n-- Undo: drop the keyspace.\n\n"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import CommandLine, command_line
-from tests.support.migrating import written
+from tests.support.migrating import EVERYTHING_ALLOWED, written
 from tests.support.migration_cluster import MigrationCluster, migration_cluster
 
 
@@ -17,7 +17,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> MigrationCluster:
 
 @pytest.fixture
 def mailmend(tmp_path: Path) -> CommandLine:
-    return command_line(tmp_path, None, MAILMEND_HOST="10.0.0.1", MAILMEND_KEYSPACE="shop")
+    return command_line(tmp_path, None, MAILMEND_HOST="10.0.0.1", MAILMEND_KEYSPACE="shop", **EVERYTHING_ALLOWED)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from repair.ledger.leases import Leases
 from tests.support.commands import CommandLine, command_line
-from tests.support.migrating import SHOP
+from tests.support.migrating import EVERYTHING_ALLOWED, SHOP
 from tests.support.migration_cluster import MigrationCluster
 
 NAMES = list(SHOP)
@@ -16,7 +16,9 @@ NAMES = list(SHOP)
 @pytest.fixture
 def mailmend(tmp_path: Path) -> CommandLine:
     once = {f"MAILMEND_SCHEMA_{command}_REPLICATION_FACTOR": "1" for command in ("PLAN", "APPLY")}
-    return command_line(tmp_path, None, MAILMEND_HOST="10.0.0.1", MAILMEND_KEYSPACE="shop", **once)
+    return command_line(
+        tmp_path, None, MAILMEND_HOST="10.0.0.1", MAILMEND_KEYSPACE="shop", **once, **EVERYTHING_ALLOWED
+    )
 
 
 def test_a_plan_can_be_piped_into_cqlsh(
