@@ -20,6 +20,7 @@ from admin.whole_files import named_when_refused, whole_file
 from model.errors import PlanRefused
 from model.instants import MICROS, instant_of
 from model.projections.findings import Finding, RepairPolicy, Suspect
+from model.projections.reasons import Why
 from model.projections.verdicts import Verdict
 from repair.ledger.before_images import image_digest, suspect_json, suspect_of_json
 from repair.mending.engine import RepairSettings
@@ -107,7 +108,7 @@ def head_of(settings: RepairSettings, tables: str, options: str, without: tuple[
 
 @contextmanager
 def plan_into(file: Path, head: PlanHead) -> Iterator[Callable[[Finding], None]]:
-    """A function that adds a finding that would be mended; others are not part of a plan.
+    """A function that adds a finding that would be mended, at once or once rows agree; others are not part of a plan.
 
     The file is there when the block ends well, for its owner alone.
     """
@@ -121,7 +122,7 @@ def plan_into(file: Path, head: PlanHead) -> Iterator[Callable[[Finding], None]]
                 stream.write(line)
 
         def add(finding: Finding) -> None:
-            if finding.due:
+            if finding.due or (finding.reason and finding.reason.why is Why.ROWS_DIFFER):
                 counts.setdefault(finding.suspect.projection, Counter())[finding.verdict.value] += 1
                 seen = {"verdict": finding.verdict.value, "before": image_digest(finding)}
                 write({**seen, "suspect": suspect_json(finding.suspect)})

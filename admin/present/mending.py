@@ -172,7 +172,7 @@ def next_lines(summary: RepairResult, options: str = "", plan: Path | None = Non
         again = f"mailmend repair {'lags' if summary.command == 'repair lags' else 'messages'}{asked}"
         file = shlex.quote(str(plan))
         lines = (
-            _after_repair(summary, f"{again} --plan {file}", f"mailmend apply {file}{keyspace}")
+            [*_waiting(summary), *_after_repair(summary, f"{again} --plan {file}", f"mailmend apply {file}{keyspace}")]
             if plan
             else _after_repair(summary, again, again)
         )
@@ -210,6 +210,11 @@ def _after_repair(summary: RepairResult, again: str, done_by: str) -> list[str]:
     if mendable or summary.moved or summary.left.get(Verdict.AHEAD):
         return [f"Next: {again} (a second run mends what moved or was left)"]
     return []
+
+
+def _waiting(summary: RepairResult) -> list[str]:
+    number = sum(counts[Why.ROWS_DIFFER] for counts in summary.reasons.values())
+    return [f"The plan has {number:,} counters that wait until the rows of their mailboxes agree."] if number else []
 
 
 def _found(summary: RepairResult) -> Counter[Verdict]:

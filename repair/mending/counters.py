@@ -46,11 +46,16 @@ Suspects = Callable[[], Iterable[Suspect]]
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """The decision after two looks at a group: verdict, result if there is one, and deltas (empty: no write)."""
+    """The decision after two looks at a group: verdict, result if there is one, and deltas (empty: no write).
+
+    Attributes:
+        waits: the deltas are for later, once the rows of the group agree.
+    """
 
     verdict: Verdict
     result: Verdict | None = None
     deltas: Mapping[str, int] = field(default_factory=dict)
+    waits: bool = False
 
 
 Rule = Callable[[Suspect, Tally, Tally], Ruling]
@@ -63,7 +68,7 @@ def mending(_: Suspect, first: Tally, second: Tally) -> Ruling:
     verdict = Verdict.PROJECT if second.row is None else Verdict.AMEND
     if not first.same_as(second):
         return Ruling(verdict, Verdict.MOVED)
-    return Ruling(verdict, None, second.deltas if second.settled else {})
+    return Ruling(verdict, None, second.deltas, waits=not second.settled)
 
 
 def taking_back(suspect: Suspect, first: Tally, second: Tally) -> Ruling:
@@ -229,7 +234,8 @@ class _Round:
         suspect = replace(visit.suspect, wanted=target, truth_ids=beside)
         image = as_planned(Finding(suspect, ruling.verdict, ruling.result, projected=second.row))
         allowed = self.policy.all_truths and ruling.verdict in self.policy.only
-        asked = bool(ruling.deltas) and image.result is None and (allowed or self.rule is taking_back)
+        sent = bool(ruling.deltas) and not ruling.waits and image.result is None
+        asked = sent and (allowed or self.rule is taking_back)
         if not asked or self.policy.run is None:
             return replace(image, due=asked)
         return self._sent(visit, image, ruling.deltas)

@@ -157,6 +157,24 @@ def test_counters_are_done_as_planned_or_left(mail: MailKeyspace, plan: Plan, ap
     assert (apply().json["moved"], apply().json["fixed"]) == (1, {})
 
 
+def test_counters_wait_in_a_plan_until_the_rows_of_their_mailbox_agree(
+    mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, plan: Plan, apply: Plan
+) -> None:
+    """One approval for all that one repair would mend: rows first, then what they kept from being mended."""
+    mail.lose_projection(mail.truths[0])
+    mail.tables.write(Count(MAILBOX_COUNTERS, (mail.mailbox,), {"count": 3}))
+
+    planned = plan("--only", "AMEND,PROJECT")
+    assert (planned.json["due"], planned.json["left"]) == ({"PROJECT": 1}, {"PROJECT": 1, "AMEND": 1})
+    assert apply("--dry-run").json["reasons"]["AMEND"] == {
+        "rows of its mailbox differ: counters are mended once they agree": 1
+    }
+
+    applied = apply().json
+    assert (applied["fixed"], applied["left"]) == ({"PROJECT": 1, "AMEND": 1}, {})
+    assert mailmend("undo", applied["run"], "--json").json["fixed"] == {"PROJECT": 1, "AMEND": 1}
+
+
 def test_memory_does_not_grow_with_a_plan(file: Path) -> None:
     head = PlanHead(
         keyspace="mail", tables="", options="", without=(), margin_seconds=30.0, policy=RepairPolicy(as_of=START)

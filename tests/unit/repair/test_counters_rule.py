@@ -1,6 +1,7 @@
 """The rule of counters: the least delta that the truth allows, and none unless two looks are the same."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,7 +48,14 @@ def test_nothing_is_added_unless_two_looks_are_the_same(counters: tuple[int, int
     assert bool(ruling.deltas) == (one == other and counters == (1, 1))
 
 
+def test_a_delta_waits_for_the_rows_of_its_group() -> None:
+    look = tally((1, 1), (5, 5), (0, 0))
+    assert [mending(SUSPECT, look, replace(look, settled=one)).waits for one in (True, False)] == [False, True]
+
+
 def test_truths_beside_are_those_of_suspect_mailboxes_alone() -> None:
     ours, theirs = truth_row(1), truth_row(2, mailboxid=uuid_at(START, 99))
     suspects: Iterable[Suspect] = [mirror_suspect(ours, Verdict.TORN), mirror_suspect(theirs, Verdict.TORN), SUSPECT]
     assert truths_beside(MESSAGES, COUNTS, [(MAILBOX,)], suspects) == {(MAILBOX,): ((ours["messageid"],),)}
+    planned = replace(SUSPECT, truth_ids=(ours["messageid"],))
+    assert truths_beside(MESSAGES, COUNTS, [(MAILBOX,)], [planned]) == {(MAILBOX,): ((ours["messageid"],),)}
