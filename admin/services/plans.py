@@ -4,13 +4,13 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
-from admin.plan_files import plan_in
+from admin.plan_files import PlanFile, plan_in
 from admin.services.caller import Caller
 from admin.services.examples import Examples
 from admin.services.mending import MendingResult, ask_to_restore, both_of, unseen
 from admin.services.runs import affected
 from admin.settings import ConnectionSettings
-from admin.wiring.cluster import EngineWanted, open_cluster, owner_name, repair_tools
+from admin.wiring.cluster import EngineWanted, OpenCluster, open_cluster, owner_name, repair_tools
 from model.catalog.ledger import KEEP
 from model.catalog.mail import MESSAGES
 from repair.clock import Timing
@@ -19,6 +19,9 @@ from repair.mending.engine import RepairSettings
 
 PLAN_AGE_MAX = timedelta(days=1)
 """How old a plan may be, without `--max-age`."""
+
+_APART_MICROS = 1_000
+"""Between the Ts of a plan's runs: each has stamps of its own, and its undo some just above them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +66,7 @@ def apply(request: ApplyPlanRequest, caller: Caller) -> MendingResult:
                 timing=Timing(head.margin_seconds, policy.skew_seconds, no_writers=request.no_writers),
                 dry_run=request.dry_run,
                 policy=replace(policy, rows_per_second=request.rows_per_second or policy.rows_per_second),
-                as_of=policy.as_of,
+                as_of=policy.as_of - _APART_MICROS * _runs_of(plan, opened, request.keep),
                 owner=owner_name(),
                 options={"plan": str(request.plan), "seal": plan.seal, "options": head.options},
             )
@@ -74,3 +77,10 @@ def apply(request: ApplyPlanRequest, caller: Caller) -> MendingResult:
             told = affected(examples, opened, caller)
     summary.command, summary.unseen = "apply", unseen(head.without, bound)
     return MendingResult(summary, examples.sorted(), head.options, request.plan, affected=told)
+
+
+def _runs_of(plan: PlanFile, opened: OpenCluster, keep: timedelta) -> int:
+    """How often the plan was applied before, whole or in part."""
+    ledger = opened.existing_ledger(keep)
+    runs = ledger.runs(opened.mail.name) if ledger else ()
+    return sum(run.options.get("seal") == plan.seal for run in runs)

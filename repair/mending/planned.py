@@ -8,15 +8,10 @@ from repair.ledger.before_images import image_digest
 
 
 def as_planned(found: Finding) -> Finding:
-    """The finding; MOVED, with nothing to write, where its plan saw other rows, other times or another verdict.
-
-    Two applies of one plan have the same T: so T on a row does not tell which of them wrote it. Their ledgers do.
-    """
+    """The finding; MOVED, with nothing to write, where its plan saw other rows, other times or another verdict."""
     planned = found.suspect.planned
     if not planned or found.error is not None:
         return found
-    if found.verdict is Verdict.AGREE or found.result is Verdict.FIXED:
-        return replace(found, verdict=Verdict.AGREE, result=None)
-    if image_digest(found) == planned:
+    if found.verdict is Verdict.AGREE or found.result is Verdict.FIXED or image_digest(found) == planned:
         return found
     return replace(found.ended(), result=Verdict.MOVED, due=False)

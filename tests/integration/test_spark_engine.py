@@ -18,8 +18,10 @@ from model.ports import Tables
 from model.projections.findings import RepairPolicy, Suspect
 from model.projections.verdicts import MENDABLE, Verdict
 from repair.clock import SystemClock, Timing, take_as_of
+from repair.ledger.before_images import image_digest
 from repair.ledger.runs import Ledger
 from repair.mending.engine import RepairSettings
+from repair.mending.fixer import Fixer
 from repair.mending.limits import BURST_SECONDS
 from spark_repair import message_inconsistencies
 from spark_repair.connector import paced
@@ -106,6 +108,20 @@ def test_few_suspects_leave_spark_once(engine: SparkEngine) -> None:
     assert walks[0] == walks[1]
     assert len(outcomes) == len(walks[0]) > 200
     assert jobs_of(engine.session) == scan
+
+
+def test_what_executors_put_into_a_plan_is_known_again_here(
+    engine: SparkEngine, ledger: Ledger, cluster: CassandraCluster, mail: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before-images come from executors as text; whoever applies the plan reads the rows anew, and sees the same."""
+    monkeypatch.setattr(message_inconsistencies, "IN_DRIVER_MAX", 0)
+    detection = engine.detect(replace(SURVEY, families=SURVEY.families[:1]), SilentProgress())
+    looks = RepairPolicy(None, take_as_of(CLOCK, cluster, Timing(no_writers=True)), 5.0)
+    due = [one for one in detection.revisit(looks, SilentProgress()) if one.due]
+    detection.close()
+    planned = [replace(one.suspect, planned=image_digest(one)) for one in due]
+    again = list(Fixer(mail, ledger, CLOCK, SURVEY.families, looks).revisit(planned))
+    assert (len(again) >= 182, [one for one in again if not one.due]) == (True, [])
 
 
 @pytest.mark.usefixtures("mail")

@@ -5,11 +5,13 @@ import stat
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from admin.plan_files import PlanHead, plan_in, plan_into
 from cql.introspect import identity_of
+from cql.statements import Operation
 from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3
 from model.instants import MICROS
 from model.operations import Change, Count, Put, Read, Scan
@@ -129,18 +131,31 @@ def test_older_writes_that_arrive_late_are_another_before_image(
 def test_a_plan_that_was_half_done_goes_on_and_a_done_one_does_nothing(
     mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, plan: Plan, apply: Plan
 ) -> None:
-    """Both runs have the same T, and yet each counts, and takes back, what it wrote itself."""
-    first = mail.truths[0]
-    mail.lose_projection(first)
+    """Each of its runs counts, and takes back, what it wrote itself."""
+    first, second, *_ = mail.truths
+    for truth in (first, second):
+        mail.lose_projection(truth)
     plan()
-    half = apply().json
-    assert half["fixed"] == {"PROJECT": 1}
+    interruptions = [KeyboardInterrupt()]
 
-    again = apply()
+    def interrupt(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        answer = carry_out()
+        if isinstance(operation, Put) and operation.table.name == MESSAGE_ID.name and interruptions:
+            raise interruptions.pop()
+        return answer
 
-    assert (again.code, again.json["fixed"], again.json["suspects"]) == (0, {}, 1)
-    assert mailmend("undo", half["run"]).code == 0
-    assert (apply().json["left"], mail.mirror(first)) == ({"HIDDEN": 1}, None)  # what was taken back stays so
+    cluster.keyspace("mail").surround = interrupt
+    assert apply().code == 130
+    (half,) = mailmend("runs", "list", "--json").json["runs"]
+    rest, nothing = apply(), apply()
+
+    assert (half["summary"]["fixed"], rest.json["fixed"]) == ({"PROJECT": 1}, {"PROJECT": 1})
+    assert (nothing.code, nothing.json["fixed"], nothing.json["suspects"]) == (0, {}, 2)
+    assert mailmend("undo", half["run"], "--json").json["fixed"] == {"PROJECT": 1}
+    assert sorted(mail.mirror(one) is None for one in (first, second)) == [False, True]
+    assert mailmend("undo", rest.json["run"], "--json").json["fixed"] == {"PROJECT": 1}
+    assert apply().json["left"] == {"HIDDEN": 2}  # what was taken back stays so
+    assert [mail.mirror(one) for one in (first, second)] == [None, None]
 
 
 def test_counters_are_done_as_planned_or_left(mail: MailKeyspace, plan: Plan, apply: Plan) -> None:
