@@ -54,7 +54,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSettings:
-    """Which cluster, which role, and which keyspaces."""
+    """Which cluster, which role, and which keyspaces; and the declared job on whose behalf, "" by hand."""
 
     hosts: tuple[str, ...] = (LOOPBACK,)
     port: int = PORT_DEFAULT
@@ -64,6 +64,7 @@ class ConnectionSettings:
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     tls: Tls | None = None
+    job: str = ""
 
     def __post_init__(self) -> None:
         """Refuses one keyspace for both: mails and the ledger would mix their tables."""

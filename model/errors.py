@@ -21,6 +21,10 @@ class ExitCode(IntEnum):
     NOT_ALLOWED = 5
 
 
+INTERRUPTED = 130
+"""The exit status of a command that was ended before its own end; the same command goes on."""
+
+
 class MailmendError(Exception):
     """Something went wrong that a person can mend.
 

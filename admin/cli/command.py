@@ -94,7 +94,8 @@ class CommandGroup:
     """Commands under a noun.
 
     Attributes:
-        settings: names that the group's table of the settings file may hold, for all of its commands.
+        settings: names that the group's table of the settings file may hold, for all of its commands; None: it holds
+            tables that people name.
         epilog: what its help says after the examples.
     """
 
@@ -104,7 +105,7 @@ class CommandGroup:
     about: str = ""
     examples: str = ""
     epilog: str = ""
-    settings: frozenset[str] = frozenset()
+    settings: frozenset[str] | None = frozenset()
 
 
 class GroupedCommand(click.Command):
@@ -144,7 +145,8 @@ class DeclaredGroup(click.Group):
             found = imported(declared.place) if isinstance(declared, Late) else declared
             self.commands[cmd_name] = found if isinstance(found, click.Command) else made(found)
         command = self.commands[cmd_name]
-        refuse_unknown_settings(ctx, cmd_name, _settings_of(command, ctx))
+        if not isinstance(command, DeclaredGroup) or command.settings is not None:
+            refuse_unknown_settings(ctx, cmd_name, _settings_of(command, ctx))
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
@@ -230,7 +232,7 @@ def _settings_of(command: click.Command, context: click.Context) -> set[str]:
     known = {str(parameter.name) for parameter in command.params}
     if isinstance(command, click.Group):
         known |= {name.replace("-", "_") for name in command.list_commands(context)}
-        known |= getattr(command, "settings", frozenset())
+        known |= getattr(command, "settings", None) or frozenset()
     return known
 
 

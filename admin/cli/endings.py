@@ -7,8 +7,10 @@ import logging
 import os
 import signal
 import tempfile
+import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -19,9 +21,8 @@ from click.core import ParameterSource
 from admin.cli.settings_file import place_of
 from admin.extras import EXTRAS, library_of, missing_extra
 from admin.whole_files import drop_stdout
-from model.errors import ExitCode, MailmendError, came_of_interruption
+from model.errors import INTERRUPTED, ExitCode, MailmendError, came_of_interruption
 
-INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
 
 GO_ON: Final = (
@@ -68,6 +69,26 @@ def heed_termination() -> None:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, interrupt)
+
+
+@contextmanager
+def ended_after(seconds: float) -> Iterator[threading.Event]:
+    """End the command inside as SIGTERM does, once so much time has passed; the event says that it has."""
+    over, main, before = threading.Event(), threading.get_ident(), signal.getsignal(signal.SIGTERM)
+
+    def terminate() -> None:
+        over.set()
+        signal.pthread_kill(main, signal.SIGTERM)  # to the thread that waits for the network: it wakes up
+
+    timer = threading.Timer(seconds, terminate)
+    timer.daemon = True
+    heed_termination()
+    timer.start()
+    try:
+        yield over
+    finally:
+        timer.cancel()
+        signal.signal(signal.SIGTERM, before)
 
 
 def _interrupted() -> int:

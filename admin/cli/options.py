@@ -48,6 +48,8 @@ def option(name: str, text: str, field: str | None = None, **settings: Any) -> c
 
 
 _TYPED: Final = "mailmend.typed"
+JOB: Final = "mailmend.job"
+"""Where a context keeps the name of the job that runs in it."""
 
 
 class SharedOption(click.Option):
@@ -185,6 +187,7 @@ def connection_of(options: Mapping[str, Any], context: click.Context, *, asks: b
         username=options["username"],
         password=(known_password(options, context) or _typed_password(options["username"])) if asks else None,
         tls=_tls(options),
+        job=context.meta.get(JOB, ""),
     )
 
 

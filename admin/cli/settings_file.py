@@ -20,7 +20,7 @@ from model.errors import BadSettings
 
 _FILE: Final = "mailmend.settings_file"
 _NAMED: Final = "mailmend.settings_named"
-_PROFILE: Final = "mailmend.profile"
+PROFILE_NAME: Final = "mailmend.profile"
 PROFILES: Final = "profiles"
 _TOML_LINE: Final = re.compile(r"at line (\d+)")
 
@@ -51,7 +51,7 @@ def take_config(context: click.Context, _: click.Parameter, named: Path | None) 
 
 def take_profile(context: click.Context, _: click.Parameter, name: str | None) -> None:
     if name is not None:
-        context.find_root().meta[_PROFILE] = name
+        context.find_root().meta[PROFILE_NAME] = name
         _load(context)
 
 
@@ -71,7 +71,7 @@ def _below(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _settings(root: click.Context) -> dict[str, Any]:
-    named, profile = root.meta.get(_NAMED), root.meta.get(_PROFILE)
+    named, profile = root.meta.get(_NAMED), root.meta.get(PROFILE_NAME)
     file = (named or settings_path(os.environ, Path.home())).expanduser()
     settings: dict[str, Any] = {}
     if named is not None or file.exists():
@@ -167,6 +167,20 @@ def line_of(text: str, key: str) -> int:
     """The line number of a setting (its first mention), for messages."""
     wanted = re.compile(rf"\s*\[?[\w.\-]*\b{re.escape(key).replace('_', '[-_]')}\b")
     return next((number for number, line in enumerate(text.splitlines(), 1) if wanted.match(line)), 1)
+
+
+def line_in_table(text: str, table: str, key: str) -> int:
+    """The line number of a setting in a table, for messages; of the table where it does not stand in it."""
+    wanted, header, within = table.replace("_", "-"), 0, False
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.replace('"', "").replace("_", "-").split("#")[0].strip()
+        if words.startswith("["):
+            found = words.strip("[] ")
+            within = found == wanted or found.endswith(f".{wanted}")
+            header = header or (number if within else 0)
+        elif key and within and words.partition("=")[0].strip() == key.replace("_", "-"):
+            return number
+    return header or line_of(text, table.rpartition(".")[2])
 
 
 def parse_cqlshrc(text: str, file: Path) -> dict[str, Any]:

@@ -106,7 +106,7 @@ class Document:
 
     json: Mapping[str, Any] | None = None
     body: Sequence[Part] = ()
-    exit: ExitCode = ExitCode.FINE
+    exit: int = ExitCode.FINE
     remarks: Sequence[str] = ()
     hints: Sequence[str] = ()
     title: str = ""

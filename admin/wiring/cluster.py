@@ -24,18 +24,19 @@ from cql.introspect import identity_of, keyspace_exists, live_schema
 from cql.memory import MemoryTables
 from mailqueue.maintenance.blob_scan import BlobScanner, LocalBlobScanner
 from mailqueue.maintenance.cleanup_scan import LocalQueueScanner, QueueScanner
-from model.catalog.ledger import KEEP
+from model.catalog.ledger import JOB_PAUSE, KEEP
 from model.catalog.mail import FAMILIES, MESSAGES
 from model.catalog.mail_queue import JAMES_QUEUE_TABLES
 from model.errors import BadSettings, JavaMissing, UnknownRun
 from model.operations import Level
-from model.ports import Progress, Tables
+from model.ports import Clock, Progress, Tables
 from model.projections.binding import Bound, bound, left_out
 from model.projections.family import Family
 from model.schema.sizes import TableSize
 from model.schema.table import Table
 from repair.clock import SystemClock, Timing
 from repair.decisions.engines import EngineChoice, choose_engine, estimated_rows
+from repair.ledger.jobs import JobRuns
 from repair.ledger.lags import LagJournal, Spool
 from repair.ledger.leases import Leases
 from repair.ledger.runs import Ledger
@@ -105,7 +106,7 @@ class OpenCluster:
     def ledger(self, keep: timedelta = KEEP) -> Ledger:
         """The ledger; its keyspace and tables are created if missing."""
         ensure_ledger(self.cluster, self.connection.ledger_keyspace, self.connection.keyspace)
-        return Ledger(self.cluster.keyspace(self.connection.ledger_keyspace), self.clock, keep)
+        return Ledger(self.cluster.keyspace(self.connection.ledger_keyspace), self.clock, keep, self.connection.job)
 
     def existing_ledger(self, keep: timedelta = KEEP) -> Ledger | None:
         """The ledger if there is one; reading it creates nothing."""
@@ -124,8 +125,24 @@ class OpenCluster:
             )
         return ledger
 
+    def job_runs(self) -> JobRuns:
+        """The runs of jobs; the ledger is created if missing."""
+        ensure_ledger(self.cluster, self.connection.ledger_keyspace, self.connection.keyspace)
+        return self._job_runs
+
+    def existing_job_runs(self) -> JobRuns | None:
+        """The runs of jobs, if the ledger has a table of them; reading them creates nothing."""
+        ledger = live_schema(self.cluster, self.connection.ledger_keyspace)
+        return self._job_runs if ledger.table(JOB_PAUSE.name) else None
+
+    @property
+    def _job_runs(self) -> JobRuns:
+        tables = self.cluster.keyspace(self.connection.ledger_keyspace)
+        return JobRuns(tables, self.connection.keyspace, self.clock, owner_name())
+
     def leases(self) -> Leases:
-        return Leases(self.cluster.keyspace(self.connection.ledger_keyspace), self.clock, owner_name())
+        job = f", job {self.connection.job}" if self.connection.job else ""
+        return Leases(self.cluster.keyspace(self.connection.ledger_keyspace), self.clock, owner_name() + job)
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +321,11 @@ def _java_home_of_spark() -> str | None:
 
 def _is_submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def this_clock() -> Clock:
+    """The clock of what needs no cluster."""
+    return SystemClock()
 
 
 def contact_of(connection: ConnectionSettings) -> Contact:

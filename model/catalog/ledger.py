@@ -66,6 +66,23 @@ REPAIR_LEASE = Table(
     columns("name text", regular="claim timeuuid, owner text, purpose text, acquiredAt timestamp, expiresAt timestamp"),
     comment="Who may work where: one conditional row per lease, alive as long as its heartbeat",
 )
+JOB_RUN = Table(
+    "job_run",
+    columns(
+        "keyspaceName text, job text",
+        "run timeuuid DESC",
+        "command text, state text, startedAt timestamp, endsBy timestamp, endedAt timestamp, exitCode int, "
+        "owner text, reason text",
+    ),
+    comment="Runs of declared jobs, newest first; what they mended is in the runs that name the job",
+    compaction=_TWCS_DAYS,
+    options=_EXPIRES,
+)
+JOB_PAUSE = Table(
+    "job_pause",
+    columns("keyspaceName text, job text", regular="pausedAt timestamp, owner text, reason text"),
+    comment="Jobs that are not to run until somebody resumes them",
+)
 
 SCHEMA_MIGRATION = Table(
     "schema_migration",
@@ -104,7 +121,7 @@ SCHEMA_BASELINE = Table(
 HISTORY_TABLES = (SCHEMA_MIGRATION, SCHEMA_STATEMENT, SCHEMA_UNLOCK, SCHEMA_BASELINE)
 """The history of each keyspace's schema, which never expires."""
 
-LEDGER_TABLES = (REPAIR_RUN, REPAIR_FINDING, REPAIR_LAG, REPAIR_LEASE, *HISTORY_TABLES)
+LEDGER_TABLES = (REPAIR_RUN, REPAIR_FINDING, REPAIR_LAG, REPAIR_LEASE, JOB_RUN, JOB_PAUSE, *HISTORY_TABLES)
 
 
 def day_of(run: RunId | UUID) -> str:

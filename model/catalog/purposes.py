@@ -160,6 +160,19 @@ _IN_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "acquiredat": "since when",
         "expiresat": "when it ends without another heartbeat",
     },
+    "job_run": {
+        "job": "its name in the settings file",
+        "run": "this run; its time is when it began",
+        "command": "what ran",
+        "endsby": "when it is ended at the latest",
+        "exitcode": "exit code of the command",
+        "reason": "why it was ended before its end",
+    },
+    "job_pause": {
+        "job": "its name in the settings file",
+        "pausedat": "since when it does not run",
+        "reason": "why not",
+    },
     "schema_migration": {
         "number": "number of the migration",
         "name": "its name",

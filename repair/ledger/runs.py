@@ -51,7 +51,7 @@ class Run:
 
     Attributes:
         as_of: T of the run, in microseconds; its fixes carry this stamp.
-        options: of the command line, without secrets.
+        options: of the command line, without secrets; and the `job` that began it.
         summary: the final sums, by the names of `--json`.
         undoes: the run that this one undid, or None.
     """
@@ -76,11 +76,13 @@ class Ledger:
     Args:
         tables: the ledger keyspace (`model.catalog.ledger`).
         keep: how long runs and findings stay.
+        job: on whose behalf runs are started; "" by hand.
     """
 
     tables: Tables
     clock: Clock
     keep: timedelta = KEEP
+    job: str = ""
 
     def start(
         self,
@@ -102,7 +104,7 @@ class Ledger:
             as_of=as_of,
             started_at=instant_of(self.clock.micros()),
             owner=owner,
-            options=without_secrets(options),
+            options=without_secrets(options) | ({"job": self.job} if self.job else {}),
             undoes=undoes,
         )
         self._keep_run(run)

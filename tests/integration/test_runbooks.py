@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import pytest
 
+from admin.cli.settings_file import settings_path
 from admin.services.runbooks import RunbookPage, page_named, pages
 from cql.driver.session import Keyspace, connect
 from cql.introspect import live_schema
@@ -150,6 +151,15 @@ def _repair_was_interrupted(scene: Scene) -> None:
     scene.ledger.interrupt(run, mended.json)
 
 
+def _a_repair_is_declared(scene: Scene) -> None:
+    """As the page says, which both pages of jobs are about."""
+    _message_lost_its_projection(scene)
+    (declared,) = re.findall(r"```toml\n(.*?)```", page_named("schedule-a-repair").text, re.DOTALL)
+    settings = settings_path({"XDG_CONFIG_HOME": str(scene.mailmend.home / "config")}, scene.mailmend.home)
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    settings.write_text(declared)
+
+
 def _projection_lags(scene: Scene) -> None:
     truth = scene.mail.truths[0]
     scene.mail.lose_flag_update(truth)
@@ -202,6 +212,8 @@ STATES: Mapping[str, State] = {
     "flags-differ": _flag_update_was_lost,
     "approve-a-plan": _message_lost_its_projection,
     "repair-was-interrupted": _repair_was_interrupted,
+    "schedule-a-repair": _a_repair_is_declared,
+    "scheduled-repair-failed": _a_repair_is_declared,
     "projection-lags": _projection_lags,
     "content-is-lost": _content_is_lost,
 }

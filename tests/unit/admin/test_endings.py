@@ -1,5 +1,6 @@
 """Endings: each kind of error has its exit code and its one message; no traceback reaches the terminal."""
 
+import asyncio
 import errno
 import logging
 import signal
@@ -11,9 +12,10 @@ import click
 import pytest
 
 from admin.cli.command import CommandGroup, Late, made
-from admin.cli.endings import GO_ON, INTERRUPTED, PIPE_CLOSED, PipeClosed, ending_of, heed_termination, quiet_libraries
+from admin.cli.endings import GO_ON, PIPE_CLOSED, PipeClosed, ended_after, ending_of, heed_termination, quiet_libraries
+from admin.event_loop import run_async
 from admin.extras import import_or_name_extra
-from model.errors import AccessDenied, CannotReach, FixLimit, LeaseHeld, UnknownKeyspace, WrongUse
+from model.errors import INTERRUPTED, AccessDenied, CannotReach, FixLimit, LeaseHeld, UnknownKeyspace, WrongUse
 
 
 def _raises(error: BaseException) -> Callable[[], object]:
@@ -152,3 +154,24 @@ def test_libraries_do_not_speak_beside_us(capsys: pytest.CaptureFixture[str]) ->
     logging.getLogger("py4j").error("a long trace")
 
     assert "a long trace" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("within_a_loop", [False, True])
+def test_a_command_is_ended_once_its_time_is_over(*, within_a_loop: bool) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    def command() -> object:
+        return run_async(asyncio.sleep(10)) if within_a_loop else signal.sigtimedwait([], 10)
+
+    with ended_after(0.02) as over:
+        assert ending_of(command) == INTERRUPTED
+
+    assert over.is_set()
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_command_that_ends_in_its_time_is_left_alone() -> None:
+    with ended_after(60) as over:
+        assert ending_of(lambda: 1) == 1
+
+    assert not over.is_set()

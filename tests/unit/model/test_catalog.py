@@ -23,6 +23,7 @@ from model.catalog.generations import GENERATIONS, Generation
 from model.catalog.ledger import (
     FINDING_BUCKETS,
     HISTORY_TABLES,
+    JOB_PAUSE,
     KEEP,
     LAG_BUCKETS,
     LEDGER_TABLES,
@@ -60,8 +61,8 @@ from tests.support.james import ROWS
 from tests.support.schemas import served
 
 
-def test_everything_but_a_lease_expires_by_itself_in_windows_of_a_day() -> None:
-    staying = (REPAIR_LEASE, *HISTORY_TABLES)
+def test_everything_but_leases_and_pauses_expires_by_itself_in_windows_of_a_day() -> None:
+    staying = (REPAIR_LEASE, JOB_PAUSE, *HISTORY_TABLES)
     for table in LEDGER_TABLES:
         expires = table.options.get("default_time_to_live") == str(30 * 24 * 3600)
         windows = table.compaction is not None and "TimeWindow" in table.compaction.strategy

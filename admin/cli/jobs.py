@@ -1,0 +1,309 @@
+"""Declarations of `mailmend jobs`, and the jobs that the settings file declares."""
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import click
+from click.core import ParameterSource
+
+from admin.cli.command import Command, CommandGroup, Shared
+from admin.cli.endings import ended_after, ending_of
+from admin.cli.kinds import KEEP, duration_text
+from admin.cli.options import CONFIG, CONNECTION, FILE, JOB, PROFILE, flag, option, settings_table
+from admin.cli.settings_file import PROFILE_NAME, line_in_table, settings_file_of
+from admin.jobs.declaration import BadJob, Job, job_of
+from admin.jobs.units import RENDERED, UnitPlace
+from admin.services.jobs import Worked
+from model.catalog.ledger import KEEP as KEEP_DEFAULT
+from model.errors import WrongUse
+
+TABLE: Final = "jobs"
+_LIMITS: Final = {"--max-fixes": "max_fixes", "--rows-per-second": "rows_per_second"}
+_NONE_DECLARED: Final = "How to declare one: mailmend jobs --help"
+_NAME: Final = click.Argument(["name"])
+
+
+def declared_jobs(context: click.Context) -> dict[str, Job]:
+    """Every job of the settings file, by name.
+
+    Raises:
+        BadSettings: one of them cannot be carried out; with file, line, and what to write instead.
+    """
+    commands = {name.replace("-", "_") for name in _GROUP_NAMES}
+    declared = {name: one for name, one in settings_table(context, TABLE).items() if name not in commands}
+    jobs = {}
+    for spelled, table in declared.items():
+        name = spelled.replace("_", "-")
+        try:
+            jobs[name] = job_of(name, table)
+            parsed_command(jobs[name], context)
+        except BadJob as error:
+            raise error.at(_place(context, spelled, error.field), name) from error
+    return jobs
+
+
+def _place(context: click.Context, name: str, field: str) -> str:
+    file, text = settings_file_of(context)
+    return f"{file}, line {line_in_table(text, f'{TABLE}.{name}', field)}"
+
+
+def parsed_command(job: Job, context: click.Context, *more: str) -> click.Context:
+    """The job's command, with its options read as if they had been typed.
+
+    Args:
+        job: whose command.
+        context: of the command that asks.
+        more: further options, behind those of the job.
+
+    Raises:
+        BadJob: an option is not one of the command, or has a wrong value.
+    """
+    parent = context.find_root()
+    command, words = parent.command, [*job.arguments, *more]
+    try:
+        while isinstance(command, click.Group):
+            name = words.pop(0)
+            found = command.get_command(parent, name)
+            assert found is not None, "the declaration is one of COMMANDS"
+            if not isinstance(found, click.Group):
+                return found.make_context(name, words, parent=parent)
+            parent, command = click.Context(found, info_name=name, parent=parent), found
+    except click.UsageError as error:
+        limit = _LIMITS.get(_option_of(error), "") if _option_of(error) not in job.words else ""
+        raise BadJob(
+            limit or "command",
+            f"`mailmend {' '.join(job.words)}` cannot be run: {error.format_message()}",
+            mend=f"Its options: {error.ctx.command_path} --help" if error.ctx else "",
+        ) from error
+    raise AssertionError("a group is no command")
+
+
+def _option_of(error: click.UsageError) -> str:
+    match error:
+        case click.NoSuchOption():
+            return error.option_name
+        case click.BadParameter(param=click.Option(opts=[name, *_])):
+            return str(name)
+        case _:
+            return ""
+
+
+def _one_job(own: dict[str, Any], others: dict[str, Any], context: click.Context) -> Job:  # noqa: ARG001
+    name, jobs = str(others.pop("name")).replace("_", "-"), declared_jobs(context)
+    if name not in jobs:
+        known = f"Declared are: {', '.join(jobs)}." if jobs else _NONE_DECLARED
+        raise WrongUse(f"no job {name!r} is declared", mend=known)
+    return jobs[name]
+
+
+def _names(own: dict[str, Any], others: dict[str, Any], context: click.Context) -> list[str]:  # noqa: ARG001
+    named, jobs = others.pop("name"), declared_jobs(context)
+    return [str(named).replace("_", "-")] if named else list(jobs)
+
+
+def _work(own: dict[str, Any], others: dict[str, Any], context: click.Context) -> Callable[[float], Worked]:
+    job: Job = _one_job(own, {"name": others["name"]}, context)
+    command = parsed_command(job, context, *_typed_connection(context))
+    context.meta[JOB] = job.name
+
+    def work(seconds: float) -> Worked:
+        with ended_after(seconds) as over, command:
+            return Worked(ending_of(lambda: command.command.invoke(command)), time_over=over.is_set())
+
+    return work
+
+
+def _typed_connection(context: click.Context) -> Iterator[str]:
+    """The options of the connection that were typed, for the command of the job."""
+    for one in (one for options in CONNECTION.groups.values() for one in options):
+        if one.name and context.get_parameter_source(one.name) is ParameterSource.COMMANDLINE and one.expose_value:
+            value = context.params[one.name]
+            if one.is_flag:
+                yield one.opts[0] if value else one.secondary_opts[0]
+            for text in () if one.is_flag else value if one.multiple else (value,):
+                yield from (one.opts[0], str(text))
+
+
+_ONE: Final = Shared("job", {}, _one_job)
+_ALL: Final = Shared("jobs", {}, lambda _own, _others, context: list(declared_jobs(context).values()))
+_OF_ONE: Final = Shared("jobs", {}, lambda own, others, context: [_one_job(own, others, context)])
+
+_LIST: Final = Command(
+    name="list",
+    summary="List the declared jobs: their next runs, windows and states.",
+    about="""A state is WAITING for the next run, RUNNING, PAUSED, MISSED (the last one did not begin), or UNKNOWN where
+    the ledger cannot be read. Nothing is written.""",
+    service="admin.services.jobs:list_jobs",
+    present="admin.present.jobs:jobs_document",
+    shared=(_ALL, CONNECTION),
+    examples="""
+        mailmend jobs list
+        mailmend jobs list --json | jq -r '.jobs[] | select(.state == "MISSED").name'""",
+    exits="0 they were listed, 2 a declaration is wrong (file, line and what to write instead are said), 4 the ledger "
+    "could not be read: the list says so.",
+)
+_SHOW: Final = Command(
+    name="show",
+    summary="Show one job: what is declared, its next runs, how the last one ended.",
+    service="admin.services.jobs:list_jobs",
+    present="admin.present.jobs:job_document",
+    options=(_NAME,),
+    shared=(_OF_ONE, CONNECTION),
+    examples="mailmend jobs show nightly-repair",
+    exits="0 it was shown, 2 wrong use, 4 the ledger could not be read.",
+)
+_RUN: Final = Command(
+    name="run",
+    summary="Run a job now, in this process.",
+    about="""The same command as by hand, with what is declared for it: its limits; and the time it has. At the end of
+    its window, or of its longest duration, it is ended in good order, and the next run goes on. What a person types
+    counts more: the options of the connection.
+
+    Two repairs of a keyspace never run at once, nor does a job, whoever starts them: the second is refused (exit 3),
+    and says who is at work.
+
+    Schedulers give --scheduled; mailmend jobs install writes their units.""",
+    service="admin.services.jobs:run_job",
+    present="admin.present.jobs:ended_document",
+    options=(
+        _NAME,
+        flag(
+            "--scheduled",
+            "As schedulers start it: it waits for its jitter, and where it is paused or its window closed nothing "
+            "runs, and the exit is 0.",
+        ),
+        flag("--anyway", "Also where it is paused or its window closed."),
+    ),
+    shared=(Shared("work", {}, _work), _ONE, CONNECTION),
+    output=(),
+    examples="""
+        mailmend jobs run nightly-repair
+        mailmend jobs run nightly-repair --anyway         by day, though it has a window""",
+    exits="that of the command; 130 its time was over (the next run goes on), or it was interrupted; 2 also where it "
+    "is paused or its window closed; 4 also where the ledger cannot be reached.",
+)
+_PAUSE: Final = Command(
+    name="pause",
+    summary="Have no scheduler run a job until it is resumed.",
+    about="A run that is at work goes on to its end.",
+    service="admin.services.jobs:pause_job",
+    present="admin.present.jobs:paused_document",
+    options=(_NAME, option("--reason", "Told to whoever finds it paused.", metavar="TEXT")),
+    shared=(_ONE, CONNECTION),
+    examples="mailmend jobs pause nightly-repair --reason 'nodes are being replaced until Friday'",
+    exits="0 it is paused, 2 wrong use, 4 the cluster cannot be reached.",
+)
+_RESUME: Final = Command(
+    name="resume",
+    summary="Let a paused job run again, at its next time.",
+    service="admin.services.jobs:resume_job",
+    present="admin.present.jobs:resumed_document",
+    options=(_NAME,),
+    shared=(_ONE, CONNECTION),
+    examples="mailmend jobs resume nightly-repair",
+    exits="0 it is not paused any more, 2 wrong use, 4 the cluster cannot be reached.",
+)
+_HISTORY: Final = Command(
+    name="history",
+    summary="List the runs of jobs, newest first, with the repairs that they began.",
+    service="admin.services.jobs:history",
+    present="admin.present.jobs:history_document",
+    options=(
+        click.Argument(["name"], required=False),
+        option("--since", "How far to look back.", type=KEEP, default=duration_text(KEEP_DEFAULT)),
+    ),
+    shared=(Shared("names", {}, _names), CONNECTION),
+    examples="""
+        mailmend jobs history
+        mailmend jobs history nightly-repair --json | jq '.runs[0].exit_code'""",
+    exits="0 they were listed, 2 wrong use, 4 the cluster cannot be reached.",
+)
+
+
+def _kind(name: str, text: str) -> click.Option:
+    return click.Option([f"--{name}", "kind"], flag_value=name, help=text)
+
+
+def _place_there(own: dict[str, Any], others: dict[str, Any], context: click.Context) -> UnitPlace:  # noqa: ARG001
+    if others["kind"] is None:
+        raise WrongUse("no scheduler is named", mend=f"Name one: {', '.join(f'--{one}' for one in RENDERED)}.")
+    settings = others.pop("settings") or settings_file_of(context)[0]
+    place = UnitPlace(
+        program=(sys.executable, "-m", "mailmend"),
+        settings=str(settings.expanduser().absolute()) if settings else "",
+        profile=context.find_root().meta.get(PROFILE_NAME),
+        user=others.pop("user"),
+        image=others.pop("image"),
+    )
+    if not f"{place.settings}{place.user}{place.image}".isprintable():
+        raise WrongUse("there is a line break in --settings, --user or --image", mend="Units are made of lines.")
+    return place
+
+
+def _some_jobs(own: dict[str, Any], others: dict[str, Any], context: click.Context) -> list[Job]:
+    names, jobs = others.pop("names"), list(declared_jobs(context).values())
+    if not (names or jobs):
+        raise WrongUse("no job is declared", mend=_NONE_DECLARED)
+    return [_one_job(own, {"name": name}, context) for name in names] or jobs
+
+
+_INSTALL: Final = Command(
+    name="install",
+    summary="Write what systemd, cron, Kubernetes or Airflow need to run jobs.",
+    about="""Of the same declarations. Without --dir the files are shown, and nothing is written. Each starts `mailmend
+    jobs run NAME --scheduled`, ends what has not ended by itself, and never runs a job twice at once.""",
+    service="admin.services.jobs:install",
+    present="admin.present.jobs:units_document",
+    options=(
+        click.Argument(["names"], nargs=-1, metavar="[NAME]..."),
+        _kind("systemd", "A service and a timer for each job."),
+        _kind("cron", "A crontab with a line for each job."),
+        _kind("kubernetes", "A CronJob for each job."),
+        _kind("airflow", "A DAG for each job; Airflow 2.7 or later."),
+        option("--dir", "Write them there, in place of those of an earlier time.", "folder", type=FILE, metavar="DIR"),
+        option("--settings", "The settings file where they run. [default: the one that is read here]", type=FILE),
+        option("--user", "Whose process it is, for systemd.", default="mailmend", metavar="NAME"),
+        option("--image", "With mailmend in it, for Kubernetes.", default="mailmend", metavar="NAME"),
+    ),
+    shared=(
+        Shared("jobs", {}, _some_jobs),
+        Shared("place", {"Settings": (CONFIG, PROFILE)}, _place_there),
+    ),
+    examples="""
+        mailmend jobs install --systemd                                   shown
+        mailmend jobs install --systemd --dir /etc/systemd/system
+        mailmend jobs install --kubernetes nightly-repair --image registry.example.org/mailmend:1 --dir manifests""",
+    exits="0 they were written, or shown, 2 a declaration is wrong, no scheduler is named, or the folder cannot be "
+    "written to.",
+)
+
+JOBS: Final = CommandGroup(
+    name="jobs",
+    summary="Scheduled checks and repairs: when they run, and how they ended.",
+    about="""A job is a table of the settings file: a command of check, repair or queue sweep with its options, and when
+    it may run. Nothing runs where one of them is declared wrongly.""",
+    commands=(_LIST, _SHOW, _RUN, _PAUSE, _RESUME, _HISTORY, _INSTALL),
+    examples="""
+        mailmend jobs list                                what is declared, when it runs, how it stands
+        mailmend jobs run nightly-repair                  now
+        mailmend jobs history nightly-repair              how its runs ended
+        mailmend jobs install --systemd --dir /etc/systemd/system""",
+    epilog="""\b
+In the settings file (only command and schedule are needed):
+  [jobs.nightly-repair]
+  command = "repair messages --engine local"   # as it is typed behind `mailmend`
+  schedule = "30 1 * * *"           # minute, hour, day of month, month, day of week
+  time_zone = "Europe/Berlin"       # of schedule and window; UTC
+  jitter = "10m"                    # begins up to so much later; 0
+  window = "01:00-05:30"            # ended in good order at its end, goes on in the next one; always
+  longest = "4h"                    # ended in good order after so long; 12h
+  missed = "run"                    # what a missed run means: "run" as soon as it can, or "skip" it; "skip"
+  max_fixes = 100000                # limits, as the command's options of these names
+  rows_per_second = 20000
+  tell = "trouble"                  # after failures, drift and interruptions, or "always"; "trouble"
+  tell_command = "page-somebody"    # gets JSON on stdin
+  tell_webhook = "https://hooks.example.org/T0/B0"   # JSON is posted there, up to six times""",
+    settings=None,
+)
+_GROUP_NAMES: Final = tuple(one.name for one in JOBS.commands)

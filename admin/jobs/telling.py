@@ -1,0 +1,81 @@
+"""Who is told how a run of a job ended: a command that gets it on stdin, a web address that it is posted to.
+
+Telling changes nothing of the run: what cannot be told is a sentence for whoever reads the log. Only the standard
+library is used; no redirect is followed, and no message shows more of the address than its host, for the rest is often
+a secret.
+"""
+
+import http.client
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import SplitResult, urlsplit
+
+from admin.jobs.declaration import Tell, Telling
+from admin.settings import environment_of_others
+from model.errors import CannotReach, MailmendError
+from model.instants import MICROS
+from model.ports import Clock
+from repair.retries import Retries, RetryPolicy
+
+COMMAND_SECONDS: Final = 60
+ANSWER_SECONDS: Final = 10
+TELLING_SECONDS: Final = 180
+"""How long a web address is tried."""
+
+_POLICY: Final = RetryPolicy(retries=5, wait_seconds_min=1, wait_seconds_max=30)
+_LATER: Final = frozenset({408, 425, 429})
+
+
+def is_told(tell: Tell, *, trouble: bool) -> bool:
+    return bool(tell.command or tell.webhook) and (trouble or tell.on is Telling.ALWAYS)
+
+
+def told(tell: Tell, message: Mapping[str, Any], clock: Clock) -> Iterator[str]:
+    """Tell everybody, and say who could not be told."""
+    text = json.dumps(message)
+    for address, send in ((tell.command, _run), (tell.webhook, _post)):
+        try:
+            if address:
+                send(address, text, clock)
+        except MailmendError as error:
+            yield error.what
+
+
+def _run(words: Any, text: str, _: Clock) -> None:
+    try:
+        ended = subprocess.run(  # noqa: S603 - the person's own command
+            list(words), input=text, text=True, timeout=COMMAND_SECONDS, check=False, stdout=subprocess.DEVNULL,
+            env=environment_of_others(os.environ),
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise MailmendError(f"tell_command took longer than {COMMAND_SECONDS} s and was ended") from None
+    except OSError as error:
+        raise MailmendError(f"tell_command cannot be run: {error.strerror or error}") from error
+    if ended.returncode:
+        raise MailmendError(f"tell_command ended with {ended.returncode}")
+
+
+def _post(url: Any, text: str, clock: Clock) -> None:
+    parts = urlsplit(str(url))
+    deadline = clock.micros() + TELLING_SECONDS * MICROS
+    Retries(clock, _POLICY).call(lambda: _posted(parts, text), deadline)
+
+
+def _posted(parts: SplitResult, text: str) -> None:
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname or "", parts.port, timeout=ANSWER_SECONDS)
+    path = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
+    try:
+        connection.request("POST", path, text.encode(), {"Content-Type": "application/json"})
+        status = connection.getresponse().status
+    except (OSError, http.client.HTTPException) as error:
+        raise CannotReach(f"tell_webhook at {parts.hostname} does not answer: {error}") from error
+    finally:
+        connection.close()
+    if status in _LATER or status >= http.client.INTERNAL_SERVER_ERROR:
+        raise CannotReach(f"tell_webhook at {parts.hostname} answers {status}")
+    if not http.client.OK <= status < http.client.MULTIPLE_CHOICES:
+        raise MailmendError(f"tell_webhook at {parts.hostname} answers {status}")

@@ -1,0 +1,318 @@
+"""Declared jobs: when each runs and how its runs ended, a run of one now, pauses."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from admin.jobs.declaration import Job, Missed
+from admin.jobs.schedule import (
+    LATE,
+    Turn,
+    ends_at,
+    is_open,
+    missed_turn,
+    next_turns,
+    turn_meant,
+    window_ends_at,
+    window_opens_at,
+)
+from admin.jobs.telling import is_told, told
+from admin.jobs.units import RENDERED, UnitPlace
+from admin.services.caller import Caller
+from admin.settings import ConnectionSettings
+from admin.whole_files import refuse_unwritable
+from admin.wiring.cluster import open_cluster, this_clock
+from model.catalog.ledger import KEEP
+from model.errors import INTERRUPTED, CannotReach, ExitCode, MailmendError, UnsafeRequest
+from model.instants import instant_of
+from model.ports import Clock
+from repair.ledger.jobs import BY_SOMEBODY, JobPause, JobRun, JobRuns
+from repair.ledger.runs import Run, RunState
+
+PAGE: Final = "scheduled-repair-failed"
+"""The runbook's page for a run that needs a person."""
+
+TURNS: Final = 3
+"""As many of the next runs are told."""
+
+
+class JobState(Enum):
+    """What there is to say of a job now."""
+
+    WAITING = "WAITING"  # for its next run
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"  # until somebody resumes it
+    MISSED = "MISSED"  # its last run did not begin
+    UNKNOWN = "UNKNOWN"  # the ledger could not be read
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """A job as it stands.
+
+    Attributes:
+        turns: its next runs.
+        open_now: whether its window is open.
+        window_changes_at: when it closes or opens; None where there is none.
+        last: its newest run that is kept.
+        missed: the run that should have begun and has not.
+    """
+
+    job: Job
+    state: JobState
+    turns: Sequence[Turn]
+    open_now: bool
+    window_changes_at: datetime | None
+    last: JobRun | None = None
+    pause: JobPause | None = None
+    missed: Turn | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobsResult:
+    """Jobs as they stand; `unread` says why nothing is known of their runs, or is ""."""
+
+    jobs: Sequence[JobStatus]
+    unread: str = ""
+
+    @property
+    def exit(self) -> ExitCode:
+        return ExitCode.CANNOT_REACH if self.unread else ExitCode.FINE
+
+
+def list_jobs(connection: ConnectionSettings, jobs: Sequence[Job]) -> JobsResult:
+    """What is declared, and as far as the ledger can be read what became of it."""
+    now = instant_of(this_clock().micros())
+    try:
+        with open_cluster(connection) as opened:
+            runs = opened.existing_job_runs()
+            kept = {job.name: (_newest(runs, job), runs.pause_of(job.name) if runs else None) for job in jobs}
+    except CannotReach as error:
+        return JobsResult([status_of(job, now, known=False) for job in jobs], error.what)
+    return JobsResult([status_of(job, now, *kept[job.name]) for job in jobs])
+
+
+def _newest(runs: JobRuns | None, job: Job) -> JobRun | None:
+    found = runs.of(job.name) if runs else []
+    return found[0] if found else None
+
+
+def status_of(
+    job: Job, now: datetime, last: JobRun | None = None, pause: JobPause | None = None, *, known: bool = True
+) -> JobStatus:
+    missed, open_now = missed_turn(job, last.started_at if last else None, now), is_open(job, now)
+    if not known:
+        state = JobState.UNKNOWN
+    elif last and last.state is RunState.RUNNING:
+        state = JobState.RUNNING
+    elif pause:
+        state = JobState.PAUSED
+    else:
+        state = JobState.MISSED if missed else JobState.WAITING
+    changes_at = window_ends_at(job, now) if open_now else window_opens_at(job, now)
+    return JobStatus(job, state, next_turns(job, now, TURNS), open_now, changes_at, last, pause, missed)
+
+
+class Worked(NamedTuple):
+    """How a command ended: its exit code, and whether its time was over."""
+
+    exit_code: int
+    time_over: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRunRequest:
+    """A run of a job.
+
+    Attributes:
+        work: runs the command, and ends it after so many seconds.
+        scheduled: a scheduler starts it: it waits for its jitter, and a run that may not be is no failure.
+        anyway: also where the job is paused, or its window closed.
+    """
+
+    connection: ConnectionSettings
+    job: Job
+    work: Callable[[float], Worked]
+    scheduled: bool = False
+    anyway: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnded:
+    """How a run of a job ended; `skipped` says why there was none, or is ""."""
+
+    job: Job
+    exit: int
+    run: JobRun | None = None
+    skipped: str = ""
+
+
+def run_job(request: JobRunRequest, caller: Caller) -> JobEnded:
+    """Run the job's command in this process, until its own end or that of its time; tell who is to be told.
+
+    Raises:
+        UnsafeRequest: the job is paused, or its window closed, and a person started it.
+        LeaseHeld: it runs already.
+    """
+    try:
+        ended = _run(request, caller)
+    except UnsafeRequest:
+        raise
+    except MailmendError as error:
+        _tell(request, f"could not begin: {error.what}", None, int(error.exit_code), caller)
+        raise
+    if ended.run:
+        said = f"ended {ended.run.state.value} (exit {ended.exit})"
+        _tell(request, ": ".join(filter(None, (said, ended.run.reason))), ended.run, ended.exit, caller)
+    return ended
+
+
+def _run(request: JobRunRequest, caller: Caller) -> JobEnded:
+    job = request.job
+    with open_cluster(request.connection) as opened:
+        clock, runs = opened.clock, opened.job_runs()
+        turn = turn_meant(job, _now(clock))
+        if request.scheduled and turn.start_at > _now(clock):
+            caller.remark(f"Job {job.name!r} begins at {turn.start_at.astimezone(job.zone):%H:%M:%S}.")
+            clock.sleep((turn.start_at - _now(clock)).total_seconds())
+        hindrance = "" if request.anyway else _hindrance(request, turn, runs.pause_of(job.name), _now(clock))
+        if hindrance and request.scheduled:
+            return JobEnded(job, ExitCode.FINE, skipped=hindrance)
+        if hindrance:
+            raise UnsafeRequest(
+                f"job {job.name!r} {hindrance}", mend=f"To run it all the same: mailmend jobs run {job.name} --anyway"
+            )
+        # Repairs have a lease of their own; checks, lags and sweeps have none, and may not run twice at once either.
+        with opened.leases().held(f"job {request.connection.keyspace} {job.name}", job.command):
+            run = runs.start(job.name, job.command, ends_at(job, _now(clock)))
+            worked = Worked(ExitCode.PARTLY_FAILED)
+            try:
+                worked = request.work((run.ends_by - _now(clock)).total_seconds())
+            finally:
+                run = _finished(runs, run, worked, job, caller)
+    return JobEnded(job, worked.exit_code, run)
+
+
+def _tell(request: JobRunRequest, said: str, run: JobRun | None, exit_code: int, caller: Caller) -> None:
+    """Tell of a run, or that there was none; `text` is what chats show."""
+    job, keyspace, trouble = request.job, request.connection.keyspace, run is None or run.in_trouble
+    if not is_told(job.tell, trouble=trouble):
+        return
+    message = {
+        "text": f"mailmend: job {job.name} of keyspace {keyspace} {said}",
+        "job": job.name,
+        "keyspace": keyspace,
+        "command": job.command,
+        "run": str(run.id) if run else None,
+        "state": run.state.value if run else RunState.FAILED.value,
+        "exit_code": exit_code,
+        "reason": run.reason if run else said,
+        "runbook": PAGE if trouble else None,
+    }
+    for failure in told(job.tell, message, this_clock()):
+        caller.remark(f"Somebody was not told: {failure}.")
+
+
+def _now(clock: Clock) -> datetime:
+    return instant_of(clock.micros())
+
+
+def _hindrance(request: JobRunRequest, turn: Turn, pause: JobPause | None, now: datetime) -> str:
+    job = request.job
+    if pause:
+        why = f": {pause.reason}" if pause.reason else ""
+        return f"was paused by {pause.owner} at {pause.paused_at:%Y-%m-%d %H:%M} UTC{why}"
+    opens_at = None if is_open(job, now) else window_opens_at(job, now)
+    if opens_at:
+        local = opens_at.astimezone(job.zone)
+        return f"may run in its window only, {job.window}; it opens at {local:%Y-%m-%d %H:%M} {job.zone.key}"
+    if request.scheduled and job.missed is Missed.SKIP and now > turn.start_at + LATE:
+        return 'was due long ago, and a missed run is skipped: missed = "run" makes up for it'
+    return ""
+
+
+def _finished(runs: JobRuns, run: JobRun, worked: Worked, job: Job, caller: Caller) -> JobRun:
+    reason = ""
+    if worked.exit_code == INTERRUPTED:
+        in_time = run.ends_by < run.started_at + job.longest
+        over = "its window ended" if in_time else "its longest duration was over"
+        reason = over if worked.time_over else BY_SOMEBODY
+    ended = run.ended(_now(runs.clock), worked.exit_code, reason)
+    try:
+        runs.finish(ended)
+    except MailmendError as error:
+        caller.remark(f"The end of this run could not be recorded: {error.what}.")
+    return ended
+
+
+@dataclass(frozen=True, slots=True)
+class JobHistory:
+    """Runs of jobs, newest first, each with the repairs that it began."""
+
+    runs: Sequence[tuple[JobRun, Sequence[Run]]]
+
+
+def history(connection: ConnectionSettings, names: Sequence[str], since: timedelta = KEEP) -> JobHistory:
+    with open_cluster(connection) as opened:
+        kept, ledger = opened.existing_job_runs(), opened.existing_ledger(since)
+        if kept is None or ledger is None:
+            return JobHistory(())
+        first = _now(opened.clock) - since
+        runs = [run for name in names for run in kept.of(name) if run.started_at >= first]
+        repairs = ledger.runs() if runs else []
+    runs.sort(key=lambda run: run.started_at, reverse=True)
+    return JobHistory([(run, [one for one in repairs if began(run, one, connection.keyspace)]) for run in runs])
+
+
+def began(run: JobRun, repair: Run, keyspace: str) -> bool:
+    """Whether that repair is of this run of a job, whose command may name a keyspace of its own."""
+    until, here = run.ended_at or run.ends_by, repair.keyspace in (keyspace, *run.command.split())
+    return here and repair.options.get("job") == run.job and run.started_at <= repair.started_at <= until
+
+
+@dataclass(frozen=True, slots=True)
+class JobPaused:
+    """A job, and its pause: that which begins, or that which has ended; None where there was none."""
+
+    job: Job
+    pause: JobPause | None
+
+
+def pause_job(connection: ConnectionSettings, job: Job, reason: str | None) -> JobPaused:
+    with open_cluster(connection) as opened:
+        return JobPaused(job, opened.job_runs().pause(job.name, reason or ""))
+
+
+def resume_job(connection: ConnectionSettings, job: Job) -> JobPaused:
+    with open_cluster(connection) as opened:
+        runs = opened.existing_job_runs()
+        return JobPaused(job, runs.resume(job.name) if runs else None)
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledUnits:
+    """The files of a scheduler's units, with their texts.
+
+    Attributes:
+        folder: where they are to be; None: they are only shown.
+    """
+
+    kind: str
+    files: Mapping[str, str]
+    folder: Path | None = None
+
+
+def install(jobs: Sequence[Job], kind: str, place: UnitPlace, folder: Path | None) -> InstalledUnits:
+    """What the scheduler of that kind needs to run the jobs.
+
+    Raises:
+        WrongUse: the folder cannot be written to.
+    """
+    files = RENDERED[kind](jobs, place)
+    if folder:
+        for name in files:
+            refuse_unwritable(folder / name)
+    return InstalledUnits(kind, files, folder)

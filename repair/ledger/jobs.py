@@ -1,0 +1,153 @@
+"""The runs of declared jobs, and the jobs that are paused: one partition of the ledger for each job of a keyspace."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from model.catalog.ledger import JOB_PAUSE, JOB_RUN
+from model.errors import INTERRUPTED, ExitCode
+from model.instants import instant_of
+from model.operations import Put, Read, Remove
+from model.ports import Clock, Tables
+from model.schema.table import Row
+from repair.ledger.runs import RunState
+
+ENDING = timedelta(minutes=5)
+"""How long a run may take to end in good order."""
+
+
+BY_SOMEBODY = "it was interrupted"
+"""Why a run was ended before its time."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobRun:
+    """One run of a job.
+
+    Attributes:
+        command: what ran.
+        ends_by: when it is ended, if it has not come to its own end by then.
+        exit_code: of the command; None while it runs.
+        reason: why it was ended before its end.
+    """
+
+    id: UUID
+    job: str
+    command: str
+    state: RunState
+    started_at: datetime
+    ends_by: datetime
+    ended_at: datetime | None = None
+    exit_code: int | None = None
+    owner: str = ""
+    reason: str = ""
+
+    def at(self, now: datetime) -> "JobRun":
+        """The run as it stands now: one that should be over, and whose end nobody recorded, was killed."""
+        if self.state is not RunState.RUNNING or now <= self.ends_by + ENDING:
+            return self
+        return replace(self, state=RunState.INTERRUPTED, reason="its end was not recorded: killed, or its ledger lost")
+
+    def ended(self, at: datetime, exit_code: int, reason: str) -> "JobRun":
+        return replace(self, state=state_after(exit_code), ended_at=at, exit_code=exit_code, reason=reason)
+
+    @property
+    def in_trouble(self) -> bool:
+        """Whether a person should look: it failed, found or left drift, or was ended before its time."""
+        return self.state is RunState.FAILED or self.exit_code == ExitCode.DRIFT or self.reason == BY_SOMEBODY
+
+
+@dataclass(frozen=True, slots=True)
+class JobPause:
+    """Who paused a job, and why."""
+
+    job: str
+    paused_at: datetime
+    owner: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobRuns:
+    """The runs and pauses of one mail keyspace's jobs.
+
+    Args:
+        tables: the ledger keyspace.
+        keyspace: with the mail.
+        owner: this process, for people.
+    """
+
+    tables: Tables
+    keyspace: str
+    clock: Clock
+    owner: str
+
+    def start(self, job: str, command: str, ends_by: datetime) -> JobRun:
+        """Record a run before its command begins."""
+        started_at = instant_of(self.clock.micros())
+        run = JobRun(self.clock.new_uuid(), job, command, RunState.RUNNING, started_at, ends_by, owner=self.owner)
+        self._keep(run)
+        return run
+
+    def finish(self, ended: JobRun) -> None:
+        self._keep(ended)
+
+    def of(self, job: str) -> list[JobRun]:
+        """The kept runs of a job, newest first, as they stand now."""
+        now = instant_of(self.clock.micros())
+        return [_run_of(seen.row).at(now) for seen in self.tables.read(Read(JOB_RUN, (self.keyspace, job)))]
+
+    def pause(self, job: str, reason: str) -> JobPause:
+        pause = JobPause(job, instant_of(self.clock.micros()), self.owner, reason)
+        row = {"pausedat": pause.paused_at, "owner": pause.owner, "reason": reason}
+        self.tables.write(Put(JOB_PAUSE, JOB_PAUSE.key_row((self.keyspace, job)) | row))
+        return pause
+
+    def resume(self, job: str) -> JobPause | None:
+        """End its pause; returns it, or None where there was none."""
+        pause = self.pause_of(job)
+        if pause:
+            self.tables.write(Remove(JOB_PAUSE, (self.keyspace, job)))
+        return pause
+
+    def pause_of(self, job: str) -> JobPause | None:
+        seen: Sequence[Any] = self.tables.read(Read(JOB_PAUSE, (self.keyspace, job)))
+        row = seen[0].row if seen else None
+        return JobPause(job, row["pausedat"], row["owner"], row.get("reason") or "") if row else None
+
+    def _keep(self, run: JobRun) -> None:
+        cells = {
+            "command": run.command,
+            "state": run.state.value,
+            "startedat": run.started_at,
+            "endsby": run.ends_by,
+            "endedat": run.ended_at,
+            "exitcode": run.exit_code,
+            "owner": run.owner,
+            "reason": run.reason,
+        }
+        self.tables.write(Put(JOB_RUN, JOB_RUN.key_row((self.keyspace, run.job, run.id)) | cells))
+
+
+def state_after(exit_code: int) -> RunState:
+    """Drift that was found, or is left, is a result as any other."""
+    if exit_code == INTERRUPTED:
+        return RunState.INTERRUPTED
+    return RunState.DONE if exit_code in (ExitCode.FINE, ExitCode.DRIFT) else RunState.FAILED
+
+
+def _run_of(row: Row) -> JobRun:
+    return JobRun(
+        id=row["run"],
+        job=row["job"],
+        command=row["command"],
+        state=RunState(row["state"]),
+        started_at=row["startedat"],
+        ends_by=row["endsby"],
+        ended_at=row.get("endedat"),
+        exit_code=row.get("exitcode"),
+        owner=row.get("owner") or "",
+        reason=row.get("reason") or "",
+    )

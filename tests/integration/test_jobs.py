@@ -1,0 +1,106 @@
+"""Jobs on a real Cassandra, each a process of its own, begun by the very line of its systemd unit."""
+
+import re
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import CommandLine
+from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on
+from tests.support.servers import CassandraServer
+
+pytestmark = pytest.mark.cassandra
+
+SECONDS_MAX = 120
+JOB = """
+{connection}
+[jobs.nightly-repair]
+command = "repair messages --engine local --no-writers --delay {delay}"
+schedule = "0 0 1 1 *"
+missed = "run"
+longest = "{longest}"
+"""
+
+
+@pytest.fixture
+def mail(cassandra: CassandraServer) -> Iterator[MailKeyspace]:
+    with keyspace_of_its_own(cassandra, "jobs") as keyspace:
+        keyspace.refill()
+        keyspace.lose_projection(keyspace.truths[0])
+        yield keyspace
+
+
+@pytest.fixture
+def mailmend(cassandra: CassandraServer, mail: MailKeyspace, tmp_path: Path) -> CommandLine:
+    return shell_on(cassandra, mail, tmp_path)
+
+
+Begin = Callable[[str, str], "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def begin(mailmend: CommandLine) -> Iterator[Begin]:
+    """Begin the job as systemd does, with this delay and longest duration."""
+    begun: list[subprocess.Popen[str]] = []
+
+    def start(delay: str, longest: str) -> "subprocess.Popen[str]":
+        wanted = ("HOST", "PORT", "KEYSPACE", "LEDGER_KEYSPACE")
+        given = {
+            name: mailmend.environment[f"MAILMEND_{name}"]
+            for name in wanted
+            if f"MAILMEND_{name}" in mailmend.environment
+        }
+        connection = "\n".join(f'{name.lower()} = "{value}"' for name, value in given.items())
+        settings = mailmend.home / "config.toml"
+        settings.write_text(JOB.format(connection=connection, delay=delay, longest=longest))
+        unit = mailmend("jobs", "install", "--systemd", "--config", str(settings)).out
+        (line,) = re.findall(r"^ExecStart=(.*)$", unit, re.MULTILINE)
+        environment = {"HOME": str(mailmend.home), "XDG_DATA_HOME": str(mailmend.home)}
+        process = subprocess.Popen(shlex.split(line), env=environment, cwd="/", text=True, stdout=-1, stderr=-1)
+        begun.append(process)
+        return process
+
+    yield start
+    for process in begun:
+        process.kill()
+        process.communicate()
+
+
+def test_a_unit_mends_what_the_command_mends_and_its_run_is_kept(
+    mailmend: CommandLine, mail: MailKeyspace, begin: Begin
+) -> None:
+    process = begin("0s", "10m")
+
+    _, err = process.communicate(timeout=SECONDS_MAX)
+
+    assert process.returncode == 0, err
+    assert mail.mirror(mail.truths[0]) is not None
+    (run,) = mailmend("jobs", "history", "nightly-repair", "--json").json["runs"]
+    assert (run["state"], run["exit_code"]) == ("DONE", 0)
+    (repair,) = mailmend("runs", "list", "--json").json["runs"]
+    assert (run["repairs"], repair["options"]["job"]) == ([repair["run"]], "nightly-repair")
+
+
+def test_a_second_run_is_refused_by_the_lease_and_the_first_is_ended_when_its_time_is_over(
+    mailmend: CommandLine, mail: MailKeyspace, begin: Begin
+) -> None:
+    first = begin("10m", "12s")
+    while not any(run["state"] == "RUNNING" for run in mailmend("runs", "list", "--json").json["runs"]):
+        assert first.poll() is None, first.communicate()
+        time.sleep(0.5)
+    second = begin("10m", "12s")
+
+    (_, refused), (_, ended) = second.communicate(timeout=SECONDS_MAX), first.communicate(timeout=SECONDS_MAX)
+
+    assert (second.returncode, "job nightly-repair for repair messages" in refused) == (3, True), refused
+    assert (first.returncode, "its longest duration was over" in ended, "Traceback" in ended) == (130, True, False), (
+        ended
+    )
+    assert mail.mirror(mail.truths[0]) is None, "nothing was mended yet"
+    runs = mailmend("jobs", "history", "nightly-repair", "--json").json["runs"]
+    assert [run["state"] for run in runs] == ["INTERRUPTED"]
+    assert [run["state"] for run in mailmend("runs", "list", "--json").json["runs"]] == ["INTERRUPTED"]

@@ -1,0 +1,270 @@
+"""What other schedulers are given to run jobs, judged by themselves where they can be had: systemd, Kubernetes."""
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from admin.jobs.cron import parse_cron
+from admin.jobs.declaration import Job, job_of
+from admin.jobs.units import (
+    UnitPlace,
+    airflow_dags,
+    crontab,
+    kubernetes_cronjobs,
+    limit_seconds,
+    on_calendar,
+    systemd_units,
+)
+from tests.support.commands import CommandLine, command_line
+from tests.support.servers import unavailable
+
+NIGHTLY = job_of(
+    "nightly-repair",
+    {
+        "command": "repair messages --engine local --user 'a \"b\" 100%'",
+        "schedule": "30 1 * * mon-fri",
+        "time_zone": "Europe/Berlin",
+        "jitter": "10m",
+        "window": "01:00-05:30",
+        "longest": "4h",
+        "missed": "run",
+        "max_fixes": 100000,
+    },
+)
+CHECK = job_of("check", {"command": "check", "schedule": "*/15 * 1,15 * 5"})
+PLACE = UnitPlace(
+    program=(sys.executable, "-m", "mailmend"), settings='/etc/mail mend/$x 100% "quoted".toml', profile="night"
+)
+WORDS = PLACE.words(NIGHTLY)
+
+
+@pytest.fixture(scope="module")
+def systemd_analyze() -> str:
+    found = shutil.which("systemd-analyze")
+    return found or unavailable("systemd-analyze is not installed")
+
+
+def asked(*words: str) -> str:
+    ended = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout + ended.stderr
+
+
+def test_a_unit_starts_the_job_as_a_scheduler_does() -> None:
+    assert WORDS[3:] == [
+        *("jobs", "run", "nightly-repair", "--scheduled", "--config", PLACE.settings, "--profile", "night")
+    ]  # fmt: skip
+    assert limit_seconds(NIGHTLY) == 4 * 3600 + 600 + 300, "a scheduler ends it later than it would end by itself"
+
+
+# systemd
+
+
+def test_systemd_finds_nothing_wrong_with_its_units(systemd_analyze: str, tmp_path: Path) -> None:
+    files = systemd_units([NIGHTLY, CHECK], PLACE)
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+
+    told = asked(systemd_analyze, "verify", "--man=no", *(str(tmp_path / name) for name in files))
+
+    assert "mailmend" not in told
+    assert len(files) == 4
+
+
+def test_a_unit_is_as_locked_up_as_systemd_would_have_it(systemd_analyze: str, tmp_path: Path) -> None:
+    (tmp_path / "mailmend-check.service").write_text(systemd_units([CHECK], PLACE)["mailmend-check.service"])
+
+    asked(systemd_analyze, "security", "--offline=true", "--threshold=25", str(tmp_path / "mailmend-check.service"))
+
+
+def test_a_service_has_its_time_and_says_how_it_is_ended() -> None:
+    service = systemd_units([NIGHTLY], PLACE)["mailmend-nightly-repair.service"]
+
+    for line in ("Type=oneshot", "TimeoutStartSec=15300", "KillMode=mixed", "SuccessExitStatus=130", "User=mailmend"):
+        assert f"\n{line}\n" in service
+    (start,) = re.findall(r"^ExecStart=(.*)$", service, re.MULTILINE)
+    assert shlex.split(start.replace("%%", "%").replace("$$", "$")) == WORDS
+
+
+@pytest.mark.parametrize(("job", "persistent"), [(NIGHTLY, "true"), (CHECK, "false")])
+def test_a_timer_makes_up_for_what_was_missed_where_that_is_declared(job: Job, persistent: str) -> None:
+    assert f"\nPersistent={persistent}\n" in systemd_units([job], PLACE)[f"mailmend-{job.name}.timer"]
+
+
+@pytest.mark.parametrize(
+    ("text", "zone"),
+    [
+        ("30 2 * * *", "UTC"),
+        ("*/20 1-3 * jan,jul mon-fri", "Europe/Berlin"),
+        ("0 0 1,15 * FRI", "America/New_York"),
+        ("5,35 */6 28-31 * *", "Australia/Lord_Howe"),
+        ("30 2 * * *", "Europe/Berlin"),
+        ("0 12 * 2 7", "Asia/Kolkata"),
+    ],
+)
+def test_systemd_reads_a_schedule_as_it_is_meant(systemd_analyze: str, text: str, zone: str) -> None:
+    at, cron = datetime(2026, 10, 20, tzinfo=UTC), parse_cron(text)  # clocks change five days later
+    wanted = list(islice(cron.after(at, ZoneInfo(zone)), 8))
+
+    lines = [
+        asked(systemd_analyze, "calendar", "--iterations=8", f"--base-time={at:%Y-%m-%d %H:%M:%S} UTC", line)
+        for line in on_calendar(cron, zone)
+    ]
+
+    found = {datetime.fromisoformat(f"{one}+00:00") for told in lines for one in _elapses(told)}
+    assert sorted(found)[:8] == wanted
+
+
+def _elapses(told: str) -> Iterator[str]:
+    marks = r"(?:Next elapse|\(in UTC\)|Iter\. #\d+): "
+    found = re.findall(marks + r"\w{3} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC", told)
+    yield from found
+
+
+# cron
+
+
+def test_a_crontab_has_a_line_for_each_job_that_starts_it_within_its_time() -> None:
+    (text,) = crontab([NIGHTLY, CHECK], PLACE).values()
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+
+    assert lines[0::2] == ["CRON_TZ=Europe/Berlin", "CRON_TZ=UTC"]
+    for line, job in zip(lines[1::2], (NIGHTLY, CHECK), strict=True):
+        *fields, command = line.split(" ", 5)
+        assert parse_cron(" ".join(fields)).plain == job.schedule.plain
+        assert not re.search(r"(?<!\\)%", command), "an unescaped % ends cron's command"
+        limit = str(limit_seconds(job))
+        assert shlex.split(command.replace("\\%", "%")) == ["timeout", "--kill-after=300", limit, *PLACE.words(job)]
+
+
+# Kubernetes
+
+
+@pytest.mark.parametrize("job", [NIGHTLY, CHECK], ids=lambda one: one.name)
+@pytest.mark.parametrize("version", ["1.27", "1.37"])
+def test_kubernetes_own_schema_takes_a_cronjob(job: Job, version: str) -> None:
+    (text,) = kubernetes_cronjobs([job], PLACE).values()
+
+    kubernetes_validate.validate(yaml.safe_load(text), version, strict=True)
+
+
+def test_a_cronjob_never_runs_twice_at_once_and_has_a_deadline() -> None:
+    found = yaml.safe_load(kubernetes_cronjobs([NIGHTLY], PLACE)["mailmend-nightly-repair.yaml"])["spec"]
+    pod = found["jobTemplate"]["spec"]
+
+    assert (found["schedule"], found["timeZone"]) == ("30 1 * * 1,2,3,4,5", "Europe/Berlin")
+    assert (found["concurrencyPolicy"], pod["activeDeadlineSeconds"], pod["backoffLimit"]) == ("Forbid", 15300, 0)
+    assert found["startingDeadlineSeconds"] == 8 * 3600, "a missed run runs"
+    (container,) = pod["template"]["spec"]["containers"]
+    assert container["command"][:4] == ["mailmend", "jobs", "run", "nightly-repair"]
+
+
+# Airflow
+
+
+class _Told:
+    """Stands in for what a DAG imports: keeps what each is called with."""
+
+    calls: "dict[str, dict[str, Any]]" = {}  # noqa: RUF012 - one test reads it
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        self.calls[type(self).__name__] = {"given": given, **named}
+
+    def __enter__(self) -> None:
+        """As a DAG is entered."""
+
+    def __exit__(self, *_: object) -> None:
+        """As a DAG is left."""
+
+
+@pytest.mark.parametrize("operators", ["airflow.providers.standard.operators.bash", "airflow.operators.bash"])
+def test_a_dag_runs_the_job_once_at_a_time_and_within_its_time(monkeypatch: pytest.MonkeyPatch, operators: str) -> None:
+    ((name, text),) = airflow_dags([NIGHTLY], PLACE).items()
+    imported = {
+        "pendulum": "datetime",
+        "airflow": "DAG",
+        "airflow.timetables.trigger": "CronTriggerTimetable",
+        operators: "BashOperator",
+    }
+    for place, kind in imported.items():
+        module = ModuleType(place)
+        setattr(module, kind, type(kind, (_Told,), {}))
+        monkeypatch.setitem(sys.modules, place, module)
+
+    exec(compile(text, name, "exec"), {})
+
+    dag, operator = _Told.calls["DAG"], _Told.calls["BashOperator"]
+    assert name == "mailmend_nightly_repair.py"
+    assert (dag["dag_id"], dag["catchup"], dag["max_active_runs"]) == ("mailmend_nightly_repair", False, 1)
+    assert _Told.calls["CronTriggerTimetable"] == {"given": ("30 1 * * 1,2,3,4,5",), "timezone": "Europe/Berlin"}
+    assert operator["execution_timeout"] == timedelta(seconds=15300)
+    assert shlex.split(operator["bash_command"]) == ["exec", *WORDS]
+
+
+# The command
+
+
+@pytest.fixture
+def mailmend(tmp_path: Path) -> CommandLine:
+    folder = tmp_path / "config" / "mailmend"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text('[jobs.check]\ncommand = "check"\nschedule = "5 * * * *"\n')
+    return command_line(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("systemd", ["mailmend-check.service", "mailmend-check.timer"]),
+        ("cron", ["mailmend.crontab"]),
+        ("kubernetes", ["mailmend-check.yaml"]),
+        ("airflow", ["mailmend_check.py"]),
+    ],
+)
+def test_install_writes_the_files_or_shows_them(
+    mailmend: CommandLine, tmp_path: Path, kind: str, names: list[str]
+) -> None:
+    there = tmp_path / "units"
+    there.mkdir()
+
+    shown, written = (
+        mailmend("jobs", "install", f"--{kind}"),
+        mailmend("jobs", "install", f"--{kind}", "--dir", str(there)),
+    )
+
+    assert (shown.code, written.code) == (0, 0), written.err
+    assert sorted(one.name for one in there.iterdir()) == names
+    for name in names:
+        assert (there / name).read_text() in shown.out
+        assert f"Written: {there / name}" in written.out
+    assert str(tmp_path / "config" / "mailmend" / "config.toml") in shown.out or kind == "kubernetes"
+    assert set(json.loads(mailmend("jobs", "install", f"--{kind}", "--json").out)["files"]) == set(names)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "no scheduler is named\nName one: --systemd, --cron, --kubernetes, --airflow."),
+        (["--cron", "other"], "no job 'other' is declared\nDeclared are: check."),
+        (["--cron", "--dir", "/nowhere"], "there is no folder /nowhere"),
+        (["--systemd", "--user", "a\nb"], "a line break"),
+    ],
+)
+def test_what_cannot_be_installed_is_refused(mailmend: CommandLine, arguments: list[str], said: str) -> None:
+    ended = mailmend("jobs", "install", *arguments)
+
+    assert (ended.code, said in ended.err) == (2, True), ended.err
