@@ -20,6 +20,7 @@ from model.catalog.james_tables import SCHEMA_VERSION
 from model.catalog.ledger import SCHEMA_BASELINE, SCHEMA_MIGRATION
 from model.catalog.mail_queue import OWN_QUEUE_TABLES
 from model.catalog.queue_tables import queue_tables_of
+from model.errors import ExitCode
 from model.migrations.adoption import Standing
 from model.operations import Scan
 from model.schema.changes import Gap, Include, changes
@@ -159,12 +160,14 @@ def test_what_an_upgrade_note_left_to_do_is_listed_printed_and_run_by_name(
     assert tuning["risk"] == "rewrite"
     assert tuning["cql"].startswith(f"ALTER TABLE {james}.modseq WITH compaction")
 
-    # When one is run by its name, only that is done; a second time nothing is left of it
+    # When one is run by its name, with the risk that a dropped column returns, only that is done, and only once
     shown = mailmend("schema", "apply", "--optional", "attachment-message-id", "--dry-run", "--keyspace", james)
     assert f"ALTER TABLE {james}.attachmentV2 ADD message_id timeuuid;" in shown.out
-    ran = mailmend("schema", "apply", "--optional", "attachment-message-id", "--keyspace", james, "--json")
+    named = ("schema", "apply", "--optional", "attachment-message-id", "--keyspace", james)
+    assert mailmend(*named).code == ExitCode.NOT_ALLOWED
+    ran = mailmend(*named, "--allow", "data-loss", "--json")
     assert ran.json["sent"] == [f"ALTER TABLE {james}.attachmentV2 ADD message_id timeuuid;"], ran.err
-    again = mailmend("schema", "apply", "--optional", "attachment-message-id", "--keyspace", james)
+    again = mailmend(*named)
     assert "nothing of attachment-message-id is left" in again.out
     left = mailmend("schema", "adopt", "--dry-run", "--keyspace", james, "--json").json["optional"]
     assert {one["name"] for one in left} == set(optional) - {"attachment-message-id"}
