@@ -29,6 +29,7 @@ _NO_KEYSPACE: Final = re.compile(
 )
 _NO_TABLE: Final = re.compile(
     r"Couldn't find table (\w+)|Couldn't find \w+\.(\w+) or any similarly named|unconfigured table (\w+)"
+    r"|NoSuchTableException"
 )
 _NO_COLUMN: Final = re.compile(r"UNRESOLVED_COLUMN.* with name `(\w+)`")
 _NO_CENTRE: Final = re.compile(r"Could not determine suitable nodes in local DC")
@@ -65,7 +66,7 @@ def failure_of(text: str, contact: Contact, keyspace: str) -> MailmendError:  # 
     if _NO_KEYSPACE.search(text):
         return UnknownKeyspace(keyspace)
     if found := _NO_TABLE.search(text) or _NO_COLUMN.search(text):
-        return SchemaMismatch(keyspace, (found[found.lastindex or 0],))
+        return SchemaMismatch(keyspace, (found[found.lastindex] if found.lastindex else "a table",))
     if _DENIED.search(text):
         return permission_lacking(text, f"read {keyspace} with Spark") or AccessDenied(
             f"the cluster at {contact.address} refused Spark", mend="Check the user name, password and permissions."
