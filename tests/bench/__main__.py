@@ -148,7 +148,9 @@ def _cleanup(contact: Contact, mails: int) -> list[dict[str, Any]]:
             measured.append(one)
         dropped(cluster, ("bench_cleanup", "bench_cleanup_ledger"))
     small, large = measured
-    print(f"{large.mails / small.mails:.0f} x the mails take {large.cleanup / small.cleanup:.1f} x the time")
+    for less, more in zip(small.commands, large.commands, strict=True):
+        growth = more.seconds / less.seconds
+        print(f"{large.mails / small.mails:.0f} x the mails take {more.engine} {growth:.1f} x the time")
     return queue_cleanup.as_json(measured)
 
 

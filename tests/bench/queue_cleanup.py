@@ -1,9 +1,9 @@
 """The cleanup of all queues against how much mail has gone through one, beside the online sweep and row by row.
 
-The past is made as `queue_history` makes it. In this process: the cleanup without Spark and without its delay, then the
-sweep, then each row and each mark by itself. As whole commands, each a process of its own: `repair queues` with either
-engine. There the peak of the process's memory is told, and the peak of the JVM's heap, read from its log.
-Tables are emptied before each, since the cleanup reads them whole.
+The past is made as `queue_history` makes it. `repair queues` with either engine, without its delay, as a whole command
+in a process of its own: the peak of that process's memory is told, and the peak of the JVM's heap, read from its log.
+Then, in this process, the sweep, and each row and each mark by itself. Tables are emptied before each run: a cleanup
+reads them whole.
 """
 
 import asyncio
@@ -23,9 +23,6 @@ import psutil
 
 from cql.driver.asynchronous import AsyncKeyspace
 from cql.driver.session import Contact, Keyspace
-from mailqueue.maintenance.cleanup import CleanupSettings, QueueCleanup
-from mailqueue.maintenance.cleanup_scan import LocalQueueScanner
-from mailqueue.maintenance.sweep import Sweeper
 from mailqueue.rabbitmq.mail_queue import open_queue
 from model.catalog.mail_queue import QUEUE_TABLES
 from model.ids import QueueName
@@ -36,8 +33,6 @@ from tests.bench.queue_history import clean_row_by_row, sweep_past
 from tests.bench.queue_past import WINDOW, Past, write
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.memory_broker import MemoryBroker
-from tests.support.progress import SilentProgress
-from tests.support.queues import parts_of
 
 GROWTH: Final = 10
 ENGINES: Final = ("local", "spark")
@@ -68,17 +63,16 @@ class Measured:
     """Seconds for one number of processed mails."""
 
     mails: int
-    cleanup: float
     sweep: float
     row_by_row: float
     commands: tuple[Command, ...]
 
     def __str__(self) -> str:
-        lines = "".join(f"\n{'':>17}repair queues, {one}" for one in self.commands)
-        return (
-            f"{self.mails:>9,} mails: cleanup {self.cleanup:.1f} s, sweep {self.sweep:.1f} s, row by row "
-            f"{self.row_by_row:.1f} s = {self.row_by_row / self.cleanup:.1f} x the cleanup{lines}"
+        lines = "".join(
+            f"\n{'':>17}repair queues, {one}: row by row takes {self.row_by_row / one.seconds:.1f} x as long"
+            for one in self.commands
         )
+        return f"{self.mails:>9,} mails: sweep {self.sweep:.1f} s, row by row {self.row_by_row:.1f} s{lines}"
 
 
 def measure(contact: Contact, keyspace: Keyspace, mails: int) -> Iterator[Measured]:
@@ -93,13 +87,12 @@ def as_json(measured: Iterable[Measured]) -> list[dict[str, Any]]:
 
 
 def _measured(contact: Contact, keyspace: Keyspace, mails: int) -> Measured:
-    cleanup = asyncio.run(_cleaned(keyspace, _lived_through(keyspace, mails)))
     commands = []
     for engine in ENGINES:
         past = _lived_through(keyspace, mails)
         commands.append(_run(contact, keyspace.name, engine, past))
     past = _lived_through(keyspace, mails)
-    return Measured(mails, cleanup, *asyncio.run(_beside(keyspace, past)), tuple(commands))
+    return Measured(mails, *asyncio.run(_beside(keyspace, past)), tuple(commands))
 
 
 def _lived_through(keyspace: Keyspace, mails: int) -> Past:
@@ -111,20 +104,6 @@ def _lived_through(keyspace: Keyspace, mails: int) -> Past:
     for writes in (past.starts(), past.rows(), past.marks()):
         write(keyspace, (replace(one, at=at) for one in writes))
     return past
-
-
-async def _cleaned(keyspace: Keyspace, past: Past) -> float:
-    clock = SystemClock()
-    blobs, broker = MemoryBlobs(clock), MemoryBroker(clock)
-    async with await open_queue(past.queue, AsyncKeyspace(keyspace), broker, blobs, clock) as queue:
-        view = parts_of(queue).view
-        cleanup = QueueCleanup(view, LocalQueueScanner(keyspace, clock), SilentProgress(), blobs, broker)
-        begun = time.perf_counter()
-        (one,) = await cleanup.run(CleanupSettings(clock.micros(), 0), Sweeper(view, blobs, broker))
-        seconds = time.perf_counter() - begun
-    if one.rows != past.mails:
-        raise AssertionError(f"{one.rows} of {past.mails} rows were removed")
-    return seconds
 
 
 async def _beside(keyspace: Keyspace, past: Past) -> tuple[float, float]:
