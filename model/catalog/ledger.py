@@ -74,7 +74,7 @@ JOB_RUN = Table(
         "command text, state text, startedAt timestamp, endsBy timestamp, endedAt timestamp, exitCode int, "
         "owner text, reason text",
     ),
-    comment="Runs of declared jobs, newest first; what they mended is in the runs that name the job",
+    comment="Runs of declared jobs, newest first (what they mended is in the runs that name the job)",
     compaction=_TWCS_DAYS,
     options=_EXPIRES,
 )
