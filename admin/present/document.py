@@ -48,7 +48,7 @@ class Heading(NamedTuple):
     level: int = 2
 
 
-class Link(NamedTuple):
+class RunbookLink(NamedTuple):
     """The name of a runbook's page; a report brings the page along and leads there."""
 
     runbook: str
@@ -66,7 +66,7 @@ class Verbatim(NamedTuple):
     text: str
 
 
-Cell = str | Styled | Link
+Cell = str | Styled | RunbookLink
 
 
 @dataclass(frozen=True, slots=True)

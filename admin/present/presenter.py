@@ -28,9 +28,9 @@ from admin.present.document import (
     Grid,
     Heading,
     Line,
-    Link,
     Markdown,
     Part,
+    RunbookLink,
     Styled,
     Verbatim,
     Wrapped,
@@ -110,7 +110,7 @@ def _text(cell: Cell) -> Text:
     match cell:
         case Styled(text, style):
             return Text(text, style)
-        case Link(runbook):
+        case RunbookLink(runbook):
             return Text(runbook)
         case str():
             return Text(cell)
@@ -161,7 +161,7 @@ def html_of(document: Document, now_micros: int) -> str:
     )
     parts = document.body if document.report is None else document.report
     cells = (cell for part in parts if isinstance(part, Grid) for row in part.rows for cell in row)
-    named = dict.fromkeys(cell.runbook for cell in cells if isinstance(cell, Link))
+    named = dict.fromkeys(cell.runbook for cell in cells if isinstance(cell, RunbookLink))
     return templates.get_template("report.html").render(
         document=document,
         parts=[_html_part(part) for part in parts],
@@ -192,7 +192,7 @@ def _html_part(part: Part) -> dict[str, Any]:
 
 def _html_cell(cell: Cell) -> dict[str, str]:
     style = cell.style if isinstance(cell, Styled) else ""
-    return {"text": _text(cell).plain, "style": style, "runbook": cell.runbook if isinstance(cell, Link) else ""}
+    return {"text": _text(cell).plain, "style": style, "runbook": cell.runbook if isinstance(cell, RunbookLink) else ""}
 
 
 def exit_meaning(code: int) -> str:

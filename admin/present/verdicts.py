@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from admin.present.document import Grid, Link, Styled
+from admin.present.document import Grid, RunbookLink, Styled
 from model.catalog.mail import MESSAGES, PATHS
 from model.projections.verdicts import HARMLESS, MENDABLE, QUEUE_VERDICTS, Verdict
 
@@ -75,7 +75,7 @@ def steps_grid(findings: Mapping[str, Mapping[Verdict, int]], keyspace: str, opt
             Styled(verdict.value, STYLES[verdict]),
             f"{count:,}",
             MEANINGS[verdict],
-            Link(page) if (page := runbook_of(name, verdict)) else "",
+            RunbookLink(page) if (page := runbook_of(name, verdict)) else "",
             next_command(name, verdict, keyspace, options),
         )
         for name, verdict, count in kinds(findings)
