@@ -173,16 +173,8 @@ def crontab(jobs: Sequence[Job], place: UnitPlace) -> dict[str, str]:
     return {"mailmend.crontab": "\n".join(lines) + "\n"}
 
 
-def kubernetes_cronjobs(jobs: Sequence[Job], place: UnitPlace) -> dict[str, str]:
-    """A CronJob for each job; it wants two secrets and a volume claim, which it names."""
-    return {f"mailmend-{job.name}.yaml": _cronjob(job, place) for job in jobs}
-
-
-def _cronjob(job: Job, place: UnitPlace) -> str:
-    words = UnitPlace(program=["mailmend"], settings="/etc/mailmend/config.toml", profile=place.profile).words(job)
-    starting = _CATCH_UP_SECONDS if job.missed is Missed.RUN else int(LATE.total_seconds())
-    return f"""\
-# {_MADE.format(job=job.name)}
+_CRONJOB: Final = """\
+# {made}
 # It wants, in its namespace:
 #   kubectl create secret generic mailmend-settings --from-file=config.toml
 #   kubectl create secret generic mailmend-environment --from-literal=MAILMEND_PASSWORD=...   (where it needs one)
@@ -190,12 +182,12 @@ def _cronjob(job: Job, place: UnitPlace) -> str:
 apiVersion: batch/v1
 kind: CronJob
 metadata:
-  name: {json.dumps(f"mailmend-{job.name}")}
+  name: {name}
   labels:
     app.kubernetes.io/name: mailmend
 spec:
-  schedule: {json.dumps(job.schedule.plain)}
-  timeZone: {json.dumps(job.zone.key)}
+  schedule: {schedule}
+  timeZone: {zone}
   concurrencyPolicy: Forbid
   startingDeadlineSeconds: {starting}
   successfulJobsHistoryLimit: 3
@@ -203,14 +195,14 @@ spec:
   jobTemplate:
     spec:
       backoffLimit: 0
-      activeDeadlineSeconds: {limit_seconds(job)}
+      activeDeadlineSeconds: {limit}
       template:
         metadata:
           labels:
             app.kubernetes.io/name: mailmend
         spec:
           restartPolicy: Never
-          terminationGracePeriodSeconds: {_STOP_SECONDS}
+          terminationGracePeriodSeconds: {stop}
           automountServiceAccountToken: false
           securityContext:
             runAsNonRoot: true
@@ -220,8 +212,8 @@ spec:
               type: RuntimeDefault
           containers:
             - name: mailmend
-              image: {json.dumps(place.image)}
-              command: {json.dumps(words)}
+              image: {image}
+              command: {words}
               env:
                 - name: HOME
                   value: /var/lib/mailmend
@@ -258,6 +250,26 @@ spec:
             - name: tmp
               emptyDir: {{}}
 """
+
+
+def kubernetes_cronjobs(jobs: Sequence[Job], place: UnitPlace) -> dict[str, str]:
+    """A CronJob for each job; it wants two secrets and a volume claim, which it names."""
+    return {f"mailmend-{job.name}.yaml": _cronjob(job, place) for job in jobs}
+
+
+def _cronjob(job: Job, place: UnitPlace) -> str:
+    words = UnitPlace(program=["mailmend"], settings="/etc/mailmend/config.toml", profile=place.profile).words(job)
+    return _CRONJOB.format(
+        made=_MADE.format(job=job.name),
+        name=json.dumps(f"mailmend-{job.name}"),
+        schedule=json.dumps(job.schedule.plain),
+        zone=json.dumps(job.zone.key),
+        starting=_CATCH_UP_SECONDS if job.missed is Missed.RUN else int(LATE.total_seconds()),
+        limit=limit_seconds(job),
+        stop=_STOP_SECONDS,
+        image=json.dumps(place.image),
+        words=json.dumps(words),
+    )
 
 
 def airflow_dags(jobs: Sequence[Job], place: UnitPlace) -> dict[str, str]:

@@ -89,15 +89,12 @@ def list_jobs(connection: ConnectionSettings, jobs: Sequence[Job]) -> JobsResult
     try:
         with open_cluster(connection) as opened:
             runs = opened.existing_job_runs()
-            kept = {job.name: (_newest(runs, job), runs.pause_of(job.name) if runs else None) for job in jobs}
+            kept = {
+                job.name: (runs.newest(job.name), runs.pause_of(job.name)) if runs else (None, None) for job in jobs
+            }
     except CannotReach as error:
         return JobsResult([status_of(job, now, known=False) for job in jobs], error.what)
     return JobsResult([status_of(job, now, *kept[job.name]) for job in jobs])
-
-
-def _newest(runs: JobRuns | None, job: Job) -> JobRun | None:
-    found = runs.of(job.name) if runs else []
-    return found[0] if found else None
 
 
 def status_of(
