@@ -1,5 +1,6 @@
 """The servers that tests share: started when the first test asks, ended with the session."""
 
+import signal
 from collections.abc import Generator, Iterator
 from importlib.metadata import distributions
 from platform import python_version
@@ -35,8 +36,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Before Hypothesis reads its options."""
+    """Before Hypothesis reads its options; and Ctrl-C is heard in the background too, where shells have it ignored."""
     configure(config)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header() -> str:
