@@ -1,5 +1,6 @@
 """Options of check and repair of blobs: where they are, and who may refer to them."""
 
+import shlex
 from pathlib import Path
 from typing import Any, Final
 
@@ -7,7 +8,7 @@ import click
 
 from admin.cli.command import Shared, Values
 from admin.cli.kinds import Duration, duration_text
-from admin.cli.options import FILE, flag, option, typed
+from admin.cli.options import FILE, flag, option
 from admin.cli.queue_options import (
     AGE_MAX,
     BLOB_OPTIONS,
@@ -16,6 +17,7 @@ from admin.cli.queue_options import (
     QUEUE_NAME,
     blobs_of,
     broker_of,
+    typed_stores,
 )
 from admin.extras import imported
 from model.blob_collection import AGE_MIN
@@ -88,7 +90,7 @@ def _build(own: Values, others: Values, context: click.Context) -> Any:
     return wanted(
         store=blobs_of(own, context, lambda _name: None),
         broker=broker,
-        typed=" ".join(typed(context, (*BLOB_OPTIONS, *BROKER_OPTIONS))),
+        typed=shlex.join(typed_stores(context)),
         **{name: own[name] for name in names},
     )
 

@@ -1,16 +1,15 @@
 """Declarations of `mailmend jobs`, and the jobs that the settings file declares."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 import click
-from click.core import ParameterSource
 
 from admin.cli.command import Command, CommandGroup, Shared
 from admin.cli.endings import ended_after, ending_of
 from admin.cli.kinds import KEEP, duration_text
-from admin.cli.options import CONFIG, CONNECTION, FILE, JOB, PROFILE, flag, option, settings_table
+from admin.cli.options import CONFIG, CONNECTION, FILE, JOB, PROFILE, flag, option, settings_table, typed
 from admin.cli.settings_file import PROFILE_NAME, line_in_table, settings_file_of
 from admin.jobs.declaration import BadJob, Job, job_of
 from admin.jobs.units import RENDERED, UnitPlace
@@ -104,7 +103,7 @@ def _names(own: dict[str, Any], others: dict[str, Any], context: click.Context) 
 
 def _work(own: dict[str, Any], others: dict[str, Any], context: click.Context) -> Callable[[float], Worked]:
     job: Job = _one_job(own, {"name": others["name"]}, context)
-    command = parsed_command(job, context, *_typed_connection(context))
+    command = parsed_command(job, context, *typed(context, CONNECTION.groups["Connection"]))
     context.meta[JOB] = job.name
 
     def work(seconds: float) -> Worked:
@@ -112,17 +111,6 @@ def _work(own: dict[str, Any], others: dict[str, Any], context: click.Context) -
             return Worked(ending_of(lambda: command.command.invoke(command)), time_over=over.is_set())
 
     return work
-
-
-def _typed_connection(context: click.Context) -> Iterator[str]:
-    """The options of the connection that were typed, for the command of the job."""
-    for one in (one for options in CONNECTION.groups.values() for one in options):
-        if one.name and context.get_parameter_source(one.name) is ParameterSource.COMMANDLINE and one.expose_value:
-            value = context.params[one.name]
-            if one.is_flag:
-                yield one.opts[0] if value else one.secondary_opts[0]
-            for text in () if one.is_flag else value if one.multiple else (value,):
-                yield from (one.opts[0], str(text))
 
 
 _ONE: Final = Shared("job", {}, _one_job)

@@ -28,7 +28,6 @@ from admin.settings import (
     ConnectionSettings,
     Tls,
     first_line,
-    has_password,
     parse_hosts,
 )
 from model.errors import BadSettings
@@ -62,7 +61,7 @@ class SharedOption(click.Option):
     def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, ParameterSource]:
         value, source = super().consume_value(ctx, opts)
         if source is ParameterSource.COMMANDLINE:
-            ctx.meta.setdefault(_TYPED, {})[self] = str(value)
+            ctx.meta.setdefault(_TYPED, {})[ctx, self] = value  # `meta` is one for all commands below the root
         settings = settings_table(ctx, self.table)
         if source is ParameterSource.DEFAULT and self.name in settings:
             value, source = settings[self.name], ParameterSource.DEFAULT_MAP
@@ -72,10 +71,16 @@ class SharedOption(click.Option):
 
 
 def typed(context: click.Context, options: Sequence[click.Option]) -> list[str]:
-    """The words of those shared options that a person typed; of none with a password, which is refused elsewhere."""
-    given: Mapping[click.Option, str] = context.meta.get(_TYPED, {})
-    shown = [one for one in options if one in given and not has_password(given[one])]
-    return [word for one in shown for word in (one.opts[0], shlex.quote(given[one]))]
+    """The words of those shared options that a person typed for this command."""
+    given: Mapping[tuple[click.Context, click.Option], Any] = context.meta.get(_TYPED, {})
+    words: list[str] = []
+    for one in (one for one in options if (context, one) in given):
+        value = given[context, one]
+        if one.is_flag:
+            words.append((one.opts if value else one.secondary_opts)[0])
+        else:
+            words += (word for text in (value if one.multiple else (value,)) for word in (one.opts[0], text))
+    return words
 
 
 def settings_table(context: click.Context, name: str) -> Mapping[str, Any]:

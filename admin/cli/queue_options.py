@@ -18,7 +18,7 @@ from click.core import ParameterSource
 from admin.cli.command import Shared, Values
 from admin.cli.completion import completed_queues
 from admin.cli.kinds import Duration, ParsedValue
-from admin.cli.options import CONNECTION, flag, option, settings_table, shared_file, shared_option
+from admin.cli.options import CONNECTION, flag, option, settings_table, shared_file, shared_option, typed
 from admin.extras import imported
 from admin.services.queue.request import MailSelection
 from admin.settings import (
@@ -144,6 +144,13 @@ BLOB_OPTIONS: Final = (
 _SECRETS: Final = ("broker_password", "s3_access_key", "s3_secret_key", "s3_session_token")
 SETTINGS_NAMES: Final = frozenset({*(str(one.name) for one in (_QUEUE, *BROKER_OPTIONS, *BLOB_OPTIONS)), *_SECRETS})
 """What the table [queue] may hold beside the tables of its commands."""
+
+
+def typed_stores(context: click.Context) -> list[str]:
+    """The words of store and broker as a person typed them; no URL with a password, which is refused elsewhere."""
+    words = (typed(context, (one,)) for one in (*BLOB_OPTIONS, *BROKER_OPTIONS))
+    return [word for some in words if not any(map(has_password, some)) for word in some]
+
 
 Needs = Callable[[Mapping[str, Any]], bool]
 """Whether a command needs the broker, or the blobs, by its other options."""

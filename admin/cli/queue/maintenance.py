@@ -1,22 +1,22 @@
 """Declarations of the queue's maintenance: flush, sweep, tend, reconcile, republish, redrive."""
 
+import shlex
 from typing import Any, Final
 
 import click
 
 from admin.cli.command import Command
 from admin.cli.kinds import Duration
-from admin.cli.options import FILE, flag, option, typed
+from admin.cli.options import FILE, flag, option
 from admin.cli.queue_options import (
     AGE_MAX,
     ALL,
-    BLOB_OPTIONS,
-    BROKER_OPTIONS,
     DRY_RUN,
     FILTERS,
     QUEUE_ARGUMENT,
     YES,
     queue_settings,
+    typed_stores,
     unless,
 )
 from mailqueue.maintenance.comparison import IDS_MAX
@@ -103,11 +103,11 @@ TEND: Final = Command(
 
 def _refuse_removing_blobs(others: dict[str, Any], context: click.Context) -> None:
     if others.pop("remove_orphan_blobs"):
-        given, stores = context.params, typed(context, (*BLOB_OPTIONS, *BROKER_OPTIONS))
+        given, stores = context.params, typed_stores(context)
         words = ("--keyspace", given["keyspace"], *stores, "--queues", given["queue_named"] or given["queue"])
         raise WrongUse(
             "--remove-orphan-blobs is gone: blobs that nothing refers to are collected by a command of their own",
-            mend=f"Look first: mailmend repair blobs {' '.join(words)} --dry-run",
+            mend=f"Look first: mailmend repair blobs {shlex.join(words)} --dry-run",
         )
 
 

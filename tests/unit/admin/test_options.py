@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from admin.cli import options
 from admin.cli.command import Command, CommandGroup, made
 from admin.cli.endings import ending_of
-from admin.cli.options import CONFIG, CONNECTION, PROFILE
+from admin.cli.options import CONFIG, CONNECTION, PROFILE, typed
 from admin.present.document import Document
 from admin.services.caller import Caller
 from admin.settings import ConnectionSettings, first_line
@@ -284,6 +284,27 @@ def test_a_wrong_option_is_named(ask: Ask, arguments: tuple[str, ...], said: str
 
     assert (result.exit_code, said in result.stderr) == (2, True), result.output
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["--host", "a", "--host", "b", "--port", "1", "--keyspace", "k"],
+        ["--tls", "--tls-ca", "a b.pem", "--tls-hostnames"],
+        ["--no-tls", "--no-tls-hostnames"],
+    ],
+)
+def test_what_was_typed_is_known_as_it_was_typed(home: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
+    """Flags without a value, each of several; of this command, not of others, nor what the environment says."""
+    monkeypatch.setenv("MAILMEND_LOCAL_DC", "of the environment")
+    command = click.Command("look", params=list(CONNECTION.groups["Connection"]))
+    root = click.Context(group)
+
+    context = command.make_context("look", list(words), parent=root)
+    command.make_context("look", ["--username", "other"], parent=root)
+
+    assert typed(context, CONNECTION.groups["Connection"]) == words
 
 
 def test_a_settings_file_that_is_not_text_is_refused(ask: Ask, home: Path) -> None:
