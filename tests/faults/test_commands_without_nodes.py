@@ -6,13 +6,11 @@ import pytest
 
 from cql.driver.session import connect
 from cql.render import schema_cql
-from tests.support.commands import command_line, contact_of
+from tests.support.commands import QUICK, command_line, contact_of
 from tests.support.keyspaces import MAIL
 from tests.support.servers import CassandraServer, ThreeNodes
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.thorough]
-
-QUICK = ("--engine", "local", "--delay", "0")
 
 
 def test_half_of_the_ring_away(three_nodes: ThreeNodes, tmp_path: Path) -> None:

@@ -17,14 +17,13 @@ import pytest
 
 from model.catalog.mail import MESSAGE_ID
 from model.operations import Put
-from tests.support.commands import CommandLine, Ended
+from tests.support.commands import QUICK, CommandLine, Ended
 from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, register, shell_on
 from tests.support.repairing import message, mirror_row, truth_row
 from tests.support.servers import CassandraServer
 
 pytestmark = pytest.mark.cassandra
 
-QUICK = ("--engine", "local", "--delay", "0")
 CHECKOUT = Path(__file__).parents[2]
 
 

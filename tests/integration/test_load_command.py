@@ -11,7 +11,7 @@ from model.projections.verdicts import Verdict
 from repair.clock import SystemClock
 from repair.ledger.lags import LagJournal
 from repair.ledger.runs import Ledger
-from tests.support.commands import CommandLine
+from tests.support.commands import QUICK, CommandLine
 from tests.support.keyspaces import LEDGER, created
 from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on
 from tests.support.object_stores import S3
@@ -22,7 +22,6 @@ pytestmark = pytest.mark.cassandra
 
 LETTER = "From ann Thu Jan  1 00:00:00 2026\nSubject: one\n\nhello\n\n"
 TO_INBOX = ("--user", "ann", "--mailbox", "INBOX")
-QUICK = ("--engine", "local", "--delay", "0")
 
 
 @pytest.fixture(scope="module")

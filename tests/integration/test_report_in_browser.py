@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MESSAGE_ID
 from model.operations import Change, Put
 from tests.support.cluster_twin import cluster_in_memory
-from tests.support.commands import command_line
+from tests.support.commands import QUICK, command_line
 from tests.support.mail_states import QUIET, MailKeyspace, register
 from tests.support.repairing import DAY_SECONDS, message, mirror_row, truth_row
 from tests.support.servers import unavailable
@@ -24,7 +24,6 @@ from tests.support.servers import unavailable
 pytestmark = pytest.mark.thorough
 
 _NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "chrome")
-QUICK: Final = ("--engine", "local", "--delay", "0")
 _LONG: Final = "a-folder-with-a-name-that-does-not-end-" * 4 + "<b>&\N{RIGHT-TO-LEFT OVERRIDE}"
 
 _CONTRASTS: Final = """

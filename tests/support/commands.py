@@ -4,7 +4,7 @@ import contextlib
 import io
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -15,6 +15,8 @@ from cql.driver.contact import Contact
 from tests.support.servers import CassandraServer
 
 OURS = "MAILMEND_"
+QUICK = ("--engine", "local", "--delay", "0")
+"""A scan in this process, and no wait before the second look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,10 @@ class Ended:
     def json(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.out)
         return found
+
+
+Typed = Callable[..., Ended]
+"""A command that is typed with these words behind it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from model.errors import BlobsUnreachable, TimedOut
-from model.operations import Conditional, Read, Scan, Write
+from model.operations import Conditional, Put, Read, Scan, Write
 from model.schema.table import Table
 from tests.support.memory_blobs import BlobCall, BlobVerb
 from tests.support.queues import TwinQueue
@@ -84,13 +84,19 @@ class Refusing:
 
 
 def of(kinds: Any, *tables: Table) -> When:
-    """Operations of some kinds, on some tables or on any."""
-    return lambda operation: isinstance(operation, kinds) and (not tables or operation.table in tables)
+    """Operations of some kinds, on some tables (whole, or some of their columns) or on any."""
+    names = {table.name for table in tables}
+    return lambda operation: isinstance(operation, kinds) and (not tables or operation.table.name in names)
 
 
 def refusing(table: Table, *, done: bool = False) -> Strike:
     """Writes into a table get no answer; they may be done all the same."""
     return Strike(writes_of(table), TimedOut("no answer"), done)
+
+
+def interrupted_after(table: Table) -> Strike:
+    """Ctrl-C once, right after a row was put there: it is written, and nobody has noted so yet."""
+    return Strike(of(Put, table), KeyboardInterrupt(), done=True, times=1)
 
 
 def writes_of(table: Table) -> When:

@@ -29,14 +29,12 @@ from model.operations import Put, Read, Scan, Seen
 from model.projections.findings import Finding, Suspect
 from model.projections.verdicts import MENDABLE, QUEUE_VERDICTS, Verdict
 from tests.support.cluster_twin import ClusterTwin
-from tests.support.commands import CommandLine
+from tests.support.commands import QUICK, CommandLine
 from tests.support.mail_states import MailKeyspace, register
 from tests.support.repairing import message
 from tests.support.writing import Faults
 from tests.unit.admin import outcomes
 from tests.unit.admin.outcomes import outcome
-
-QUICK = ("--engine", "local", "--delay", "0")
 
 
 def name_mailbox(tables: MemoryTables, mailbox: UUID, user: str, name: str, namespace: str = "#private") -> None:

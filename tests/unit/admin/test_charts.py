@@ -15,12 +15,11 @@ from model.operations import Read
 from model.projections.verdicts import Verdict
 from repair.ledger.runs import Ledger
 from tests.support.cluster_twin import ClusterTwin
-from tests.support.commands import CommandLine
+from tests.support.commands import QUICK, CommandLine
 from tests.support.mail_states import MailKeyspace
 from tests.support.repairing import DAY_SECONDS
 from tests.support.writing import Faults
 
-QUICK = ("--engine", "local", "--delay", "0")
 HOUR_2026 = 490_000
 HOURS = st.dictionaries(
     st.tuples(

@@ -19,7 +19,7 @@ from model.queue.blob_ids import BlobNaming, BlobsMode, is_deduplicated
 from model.schema.table import Table
 from repair.ledger.lags import LagJournal, Spool
 from tests.support.cluster_twin import ClusterTwin
-from tests.support.commands import CommandLine
+from tests.support.commands import QUICK, CommandLine
 from tests.support.mail_states import MailKeyspace
 from tests.support.repairing import mirror_suspect
 from tests.support.schemas import without_tables
@@ -27,7 +27,6 @@ from tests.support.writing import Faults, on
 
 LETTER = "From ann Thu Jan  1 00:00:00 2026\nSubject: one\n\nhello\n\n"
 TO_INBOX = ("--user", "ann", "--mailbox", "INBOX")
-QUICK = ("--engine", "local", "--delay", "0")
 
 
 def count_of(mail: MailKeyspace, table: Table) -> int:

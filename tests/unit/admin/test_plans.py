@@ -3,15 +3,12 @@
 import json
 import stat
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from admin.plan_files import PlanHead, plan_in, plan_into
 from cql.introspect import identity_of
-from cql.statements import Operation
 from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3
 from model.instants import MICROS
 from model.operations import Change, Count, Put, Read, Scan
@@ -19,14 +16,13 @@ from model.projections.findings import Finding, RepairPolicy
 from model.projections.verdicts import Verdict
 from tests.support.clock import START
 from tests.support.cluster_twin import ClusterTwin
-from tests.support.commands import CommandLine, Ended
+from tests.support.commands import QUICK, CommandLine, Ended, Typed
 from tests.support.mail_states import MailKeyspace
 from tests.support.repairing import DAY_SECONDS, content_row, message, mirror_row, mirror_suspect, truth_row
 from tests.support.schema_twin import SchemaTwin
 from tests.support.schemas import columns_of, with_columns
+from tests.support.striking import interrupted_after
 from tests.support.writing import Faults
-
-Plan = Callable[..., Ended]
 
 
 @pytest.fixture
@@ -35,13 +31,12 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def plan(mailmend: CommandLine, cluster: ClusterTwin, file: Path) -> Plan:
+def plan(mailmend: CommandLine, cluster: ClusterTwin, file: Path) -> Typed:
     """`repair messages --plan` at once, a second after whatever happened before, and a second before what comes."""
 
     def call(*arguments: str) -> Ended:
         cluster.clock.advance(1)
-        quick = ("--engine", "local", "--delay", "0", "--json")
-        ended = mailmend("repair", "messages", *quick, "--plan", str(file), *arguments)
+        ended = mailmend("repair", "messages", *QUICK, "--json", "--plan", str(file), *arguments)
         cluster.clock.advance(1)
         return ended
 
@@ -49,7 +44,7 @@ def plan(mailmend: CommandLine, cluster: ClusterTwin, file: Path) -> Plan:
 
 
 @pytest.fixture
-def apply(mailmend: CommandLine, file: Path) -> Plan:
+def apply(mailmend: CommandLine, file: Path) -> Typed:
     return lambda *arguments: mailmend("apply", str(file), "--json", *arguments)
 
 
@@ -58,7 +53,7 @@ def lines_of(file: Path) -> list[dict[str, object]]:
 
 
 def test_a_plan_writes_nothing_but_its_file_and_is_then_done_exactly(  # noqa: PLR0917 - fixtures
-    mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, plan: Plan, apply: Plan, file: Path
+    mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, plan: Typed, apply: Typed, file: Path
 ) -> None:
     """What went apart after the plan is none of it; undo, ledger and JSON are those of a repair."""
     missing, wrong, later, _ = mail.truths
@@ -93,7 +88,7 @@ def test_a_plan_writes_nothing_but_its_file_and_is_then_done_exactly(  # noqa: P
 
 
 def test_what_is_not_as_it_was_seen_is_left(
-    mail: MailKeyspace, cluster: ClusterTwin, plan: Plan, apply: Plan, tmp_path: Path
+    mail: MailKeyspace, cluster: ClusterTwin, plan: Typed, apply: Typed, tmp_path: Path
 ) -> None:
     """Changed by a user, gone, mended meanwhile by another: no verdict is acted on that was not approved."""
     changed, deleted, mended, same = mail.truths
@@ -115,7 +110,7 @@ def test_what_is_not_as_it_was_seen_is_left(
 
 
 def test_older_writes_that_arrive_late_are_another_before_image(
-    mail: MailKeyspace, cluster: ClusterTwin, plan: Plan, apply: Plan
+    mail: MailKeyspace, cluster: ClusterTwin, plan: Typed, apply: Typed
 ) -> None:
     """T alone would not tell: their timestamps lie before it."""
     truth = mail.truths[0]
@@ -129,22 +124,14 @@ def test_older_writes_that_arrive_late_are_another_before_image(
 
 
 def test_a_plan_that_was_half_done_goes_on_and_a_done_one_does_nothing(
-    mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, plan: Plan, apply: Plan
+    mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, plan: Typed, apply: Typed
 ) -> None:
     """Each of its runs counts, and takes back, what it wrote itself."""
     first, second, *_ = mail.truths
     for truth in (first, second):
         mail.lose_projection(truth)
     plan()
-    interruptions = [KeyboardInterrupt()]
-
-    def interrupt(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        answer = carry_out()
-        if isinstance(operation, Put) and operation.table.name == MESSAGE_ID.name and interruptions:
-            raise interruptions.pop()
-        return answer
-
-    cluster.keyspace("mail").surround = interrupt
+    cluster.keyspace("mail").surround = interrupted_after(MESSAGE_ID)
     assert apply().code == 130
     (half,) = mailmend("runs", "list", "--json").json["runs"]
     rest, nothing = apply(), apply()
@@ -158,7 +145,7 @@ def test_a_plan_that_was_half_done_goes_on_and_a_done_one_does_nothing(
     assert [mail.mirror(one) for one in (first, second)] == [None, None]
 
 
-def test_counters_are_done_as_planned_or_left(mail: MailKeyspace, plan: Plan, apply: Plan) -> None:
+def test_counters_are_done_as_planned_or_left(mail: MailKeyspace, plan: Typed, apply: Typed) -> None:
     mail.tables.write(Count(MAILBOX_COUNTERS, (mail.mailbox,), {"count": 3}))
     assert plan().json["due"] == {"AMEND": 1}
     assert apply().json["fixed"] == {"AMEND": 1}
@@ -173,7 +160,7 @@ def test_counters_are_done_as_planned_or_left(mail: MailKeyspace, plan: Plan, ap
 
 
 def test_counters_wait_in_a_plan_until_the_rows_of_their_mailbox_agree(
-    mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, plan: Plan, apply: Plan
+    mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, plan: Typed, apply: Typed
 ) -> None:
     """One approval for all that one repair would mend: rows first, then what they kept from being mended."""
     mail.lose_projection(mail.truths[0])
@@ -215,7 +202,7 @@ class TestRefused:
     """Exit 2, what is wrong, what to do: and nothing was written, no ledger made."""
 
     @pytest.fixture(autouse=True)
-    def _planned(self, mail: MailKeyspace, plan: Plan) -> None:
+    def _planned(self, mail: MailKeyspace, plan: Typed) -> None:
         mail.lose_projection(mail.truths[0])
         plan()
 
@@ -224,7 +211,7 @@ class TestRefused:
         yield
         assert (mail.mirror(mail.truths[0]), set(cluster.keyspaces) - {"other"}) == (None, {"mail"})
 
-    def test_an_old_one(self, apply: Plan, cluster: ClusterTwin) -> None:
+    def test_an_old_one(self, apply: Typed, cluster: ClusterTwin) -> None:
         cluster.clock.advance(3 * 3600)
         refused = apply("--max-age", "3h")
         assert (refused.code, "more than 3h ago" in refused.err, "--max-age" in refused.err) == (2, True, True)
@@ -232,24 +219,24 @@ class TestRefused:
         cluster.clock.advance(DAY_SECONDS)
         assert apply().code == 2
 
-    def test_one_from_the_future(self, apply: Plan, cluster: ClusterTwin) -> None:
+    def test_one_from_the_future(self, apply: Typed, cluster: ClusterTwin) -> None:
         cluster.clock.advance(-3600)
         refused = apply()
         assert (refused.code, "in the future" in refused.err) == (2, True)
 
-    def test_one_of_another_keyspace(self, apply: Plan, cluster: ClusterTwin) -> None:
+    def test_one_of_another_keyspace(self, apply: Typed, cluster: ClusterTwin) -> None:
         cluster.keyspaces["other"] = cluster.keyspaces["mail"]
         refused = apply("--keyspace", "other")
         assert (refused.code, "of keyspace 'mail', not of 'other'" in refused.err) == (2, True)
 
-    def test_one_made_before_a_table_was_altered(self, apply: Plan, cluster: ClusterTwin) -> None:
+    def test_one_made_before_a_table_was_altered(self, apply: Typed, cluster: ClusterTwin) -> None:
         live = cluster.keyspaces["mail"]
         more = (*columns_of(live, "imapuidtable"), columns_of(live, "mailboxcounters")[1])
         cluster.keyspaces["mail"] = with_columns(live, "imapuidtable", more)
         refused = apply()
         assert (refused.code, "another cluster" in refused.err) == (2, True)
 
-    def test_one_that_is_not_as_it_was_written(self, apply: Plan, file: Path) -> None:
+    def test_one_that_is_not_as_it_was_written(self, apply: Typed, file: Path) -> None:
         whole = file.read_text()
         for edited, said in (
             (whole.replace('"PROJECT"', '"AMEND"', 1), "edited"),
@@ -276,7 +263,7 @@ class TestRefused:
 class TestByName:
     """What destroys was asked for when the plan was made; what may bring back is asked about again."""
 
-    def test_options_decide_where_the_plan_is_made(self, mail: MailKeyspace, plan: Plan, apply: Plan) -> None:
+    def test_options_decide_where_the_plan_is_made(self, mail: MailKeyspace, plan: Typed, apply: Typed) -> None:
         """A lost content is quarantined by a plan that says so, and by no other."""
         mail.lose_content(mail.truths[0])
         key = IMAP_UID.key_of(mail.truths[0])
@@ -286,7 +273,7 @@ class TestByName:
         assert (apply().json["fixed"], mail.get(IMAP_UID, key)) == ({"LOST_CONTENT": 1}, None)
 
     def test_content_is_collected_by_a_plan_unless_a_truth_came(
-        self, mail: MailKeyspace, plan: Plan, apply: Plan
+        self, mail: MailKeyspace, plan: Typed, apply: Typed
     ) -> None:
         for number in (7, 8):
             mail.tables.write(Put(MESSAGE_V3, content_row(message(number)), at=1))
@@ -298,7 +285,7 @@ class TestByName:
         assert (applied["fixed"], applied["moved"]) == ({"LEAK": 1}, 0)
         assert mail.get(MESSAGE_V3, (message(7),)) is not None
 
-    def test_restoring_asks_where_it_is_done(self, mail: MailKeyspace, plan: Plan, apply: Plan) -> None:
+    def test_restoring_asks_where_it_is_done(self, mail: MailKeyspace, plan: Typed, apply: Typed) -> None:
         mail.lose_truth(mail.truths[0])
         key = IMAP_UID.key_of(mail.truths[0])
         assert plan("--dangling", "restore").json["due"]["WITHDRAW"] >= 1
@@ -309,7 +296,7 @@ class TestByName:
         assert apply("--yes").code in {0, 1}
         assert mail.get(IMAP_UID, key) is not None
 
-    def test_what_says_nothing_beside_a_plan_is_refused(self, plan: Plan, file: Path) -> None:
+    def test_what_says_nothing_beside_a_plan_is_refused(self, plan: Typed, file: Path) -> None:
         for words in (("--max-fixes", "1"), ("--yes",), ("--keep", "1d")):
             assert (plan(*words).code, file.exists()) == (2, False)
 
@@ -319,12 +306,11 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_scan(
 ) -> None:
     mail.lose_projection(mail.truths[0])
     cluster.clock.advance(1)
-    quick = ("repair", "messages", "--engine", "local", "--delay", "0")
     asked = cluster.keyspace("mail").surround = Faults()
 
-    assert mailmend(*quick, "--plan", str(tmp_path / "no" / "plan")).code == 2
+    assert mailmend("repair", "messages", *QUICK, "--plan", str(tmp_path / "no" / "plan")).code == 2
     assert asked.seen == []
-    full = mailmend(*quick, "--plan", "/dev/full")
+    full = mailmend("repair", "messages", *QUICK, "--plan", "/dev/full")
     assert (full.code, "/dev/full cannot be written" in full.err) == (3, True)
 
 
@@ -333,9 +319,8 @@ def test_people_are_told_what_comes_next(
 ) -> None:
     mail.lose_projection(mail.truths[0])
     cluster.clock.advance(1)
-    quick = ("repair", "messages", "--engine", "local", "--delay", "0")
 
-    planned = mailmend(*quick, "--orphans", "quarantine", "--plan", str(file))
+    planned = mailmend("repair", "messages", *QUICK, "--orphans", "quarantine", "--plan", str(file))
     assert f"Next: mailmend apply {file} --keyspace mail" in planned.out
     assert f"Next: mailmend apply {file} --keyspace mail" in mailmend("apply", str(file), "--dry-run").out
     mail.lose_flag_update(mail.truths[0])

@@ -1,0 +1,232 @@
+"""check as a person types it, against a cluster in memory: it finds drift, in queues too, and writes nothing."""
+
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+from admin.extras import missing_extra
+from admin.services import checking
+from cql.driver import session
+from model.catalog.mail import MAILBOX
+from model.catalog.mail_queue import BROWSE_START, CONTENT_START, ENQUEUED_MAILS, JAMES_QUEUE_TABLES
+from model.errors import AccessDenied, ExitCode, MailmendError, TimedOut
+from model.operations import Put, Read, Scan
+from repair.ledger.runs import Ledger
+from tests.support.cluster_twin import ClusterTwin
+from tests.support.commands import QUICK, CommandLine, Typed
+from tests.support.mail_states import MailKeyspace, register
+from tests.support.queues import NOON
+from tests.support.repairing import message
+from tests.support.schemas import without_tables
+from tests.support.striking import Strike, of
+from tests.support.writing import Faults
+
+
+class TestCheck:
+    """Find drift without writing anything."""
+
+    def test_nothing_is_created_or_written_anywhere(
+        self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin
+    ) -> None:
+        """No row, no ledger keyspace: a check may be pointed at production without a thought."""
+        mail.lose_projection(mail.truths[0])
+        asked = cluster.keyspace("mail").surround = Faults()
+
+        ended = mailmend("check", *QUICK, "--json")
+
+        assert (ended.code, ended.json["findings"]) == (1, {"messageIdTable": {"PROJECT": 1}})
+        assert all(isinstance(one, Read | Scan) for one in asked.seen)
+        assert (cluster.carried_out, set(cluster.keyspaces)) == ([], {"mail"})
+
+    @pytest.mark.parametrize("skew", ["0s", "5s", "10s", "2m"])
+    def test_any_clock_skew_may_be_stated(self, mailmend: CommandLine, mail: MailKeyspace, skew: str) -> None:
+        """A check dates nothing, so no margin has to cover the skew; there is no option for one either."""
+        mail.lose_projection(mail.truths[0])
+
+        assert mailmend("check", *QUICK, "--clock-skew", skew, MAILMEND_CHECK_NO_WRITERS="0").code == 1
+
+    def test_a_look_that_failed_is_not_taken_for_no_drift(
+        self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin
+    ) -> None:
+        """Exit 3, the number of failures, the reason: and never the words of a clean keyspace."""
+        mail.lose_projection(mail.truths[0])
+        reads, key = of(Read), (mail.truths[0]["messageid"],)
+        silent = Strike(lambda one: reads(one) and one.key == key, TimedOut("no answer in time"))
+        cluster.keyspace("mail").surround = silent
+
+        ended = mailmend("check", "messages", *QUICK)
+
+        assert ended.code == ExitCode.PARTLY_FAILED
+        assert "1 failed" in ended.out
+        assert "no answer in time" in ended.out
+        assert "No drift" not in ended.out
+
+    def test_paths_of_mailboxes_are_checked_with_all_and_not_with_messages(
+        self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin
+    ) -> None:
+        """`mailbox` follows from mailboxPathV3: one row is missing, one says another name, one has no path."""
+        for number, name in enumerate(("missing", "renamed", "sound")):
+            register(mail, number, name, row_says={"missing": None, "renamed": "old name"}.get(name, name))
+        base = {"namespace": "#private", "user": "bob"}
+        mail.tables.write(Put(MAILBOX, {"id": message(9), "mailboxbase": base, "name": "stray"}))
+        cluster.clock.advance(1)
+
+        everything = mailmend("check", *QUICK, "--json")
+        messages = mailmend("check", "messages", *QUICK, "--json")
+
+        assert everything.json["findings"] == {"mailbox": {"PROJECT": 1, "AMEND": 1, "WITHDRAW": 1}}
+        assert (everything.code, everything.json["left"]) == (1, {"PROJECT": 1, "AMEND": 1, "WITHDRAW": 1})
+        assert (messages.code, messages.json["findings"]) == (0, {})
+
+    def test_paths_are_never_mended(self, mailmend: CommandLine, mail: MailKeyspace, mend: Typed) -> None:
+        """Report only: a repair neither touches them nor fails for them."""
+        register(mail, 1, "INBOX", row_says=None)
+
+        assert mend().code == 0
+        assert mail.get(MAILBOX, (message(1),)) is None
+        assert mailmend("check", *QUICK).code == 1
+
+
+class TestEngine:
+    """Which engine scans, where nobody asks for one."""
+
+    def test_a_small_keyspace_needs_no_spark_and_is_told_so(
+        self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin
+    ) -> None:
+        """On stderr, in the result, in the ledger; the "Next:" line repeats no engine that nobody typed."""
+        mail.lose_projection(mail.truths[0])
+        cluster.rows_recorded = 6
+        cluster.clock.advance(1)
+        why = "about 6 rows, Spark pays from 1,000,000"
+
+        checked = mailmend("check", "--delay", "0", "--json")
+        next_line = mailmend("check", "--delay", "0").out.splitlines()[-1]
+        repaired = mailmend("repair", "messages", "--delay", "0", "--json")
+
+        for ended, command in ((checked, "check"), (repaired, "repair")):
+            assert ended.json["command"] == command
+            assert ended.json["engine"] == {"name": "local", "why": why}
+            assert f"Engine: local ({why}).\n" in ended.err
+        assert "--engine" not in next_line
+        assert mailmend("runs", "show", repaired.json["run"], "--json").json["options"]["engine"] == "local"
+
+    def test_who_asks_for_one_is_told_nothing(self, mailmend: CommandLine) -> None:
+        ended = mailmend("check", *QUICK, "--json")
+
+        assert ended.json["engine"] == {"name": "local", "why": "asked for"}
+        assert "Engine:" not in ended.err
+
+    @pytest.mark.parametrize("command", [("repair", "lags"), ("repair", "messages", "--mailbox", str(message(1)))])
+    def test_targets_and_lags_need_none(
+        self, mailmend: CommandLine, cluster: ClusterTwin, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+    ) -> None:
+        monkeypatch.setattr("cql.driver.nodes.sizes_in", lambda *_: pytest.fail("nobody asks how large it is"))
+        cluster.clock.advance(1)
+
+        ended = mailmend(*command, "--delay", "0", "--json")
+
+        assert (ended.code, ended.json["engine"]) == (0, None)
+        assert "Engine:" not in ended.err
+
+
+class TestQueues:
+    """`check` looks at mail queues too, where the keyspace has their tables."""
+
+    def stranded(self, mail: MailKeyspace) -> None:
+        """A mail before the browse start, which nobody will ever list."""
+        row = {"queuename": "spool", "timerangestart": NOON, "bucketid": 0, "enqueueid": UUID(int=1)}
+        mail.tables.write(Put(ENQUEUED_MAILS, row))
+        for table, column in ((BROWSE_START, "browsestart"), (CONTENT_START, "contentstart")):
+            mail.tables.write(Put(table, {"queuename": "spool", column: NOON + timedelta(days=9000)}))
+
+    def test_their_findings_stand_beside_those_of_messages(self, mailmend: CommandLine, mail: MailKeyspace) -> None:
+        self.stranded(mail)
+        mail.lose_projection(mail.truths[0])
+        both, messages, queues = (
+            mailmend("check", *what, *QUICK, "--json") for what in ((), ("messages",), ("queues",))
+        )
+        assert [one.code for one in (both, messages, queues)] == [1, 1, 1]
+        assert messages.json["findings"] == {"messageIdTable": {"PROJECT": 1}}
+        assert queues.json["findings"] == {"enqueuedMailsV4": {"STRANDED": 1}}
+        assert both.json["findings"] == messages.json["findings"] | queues.json["findings"]
+        assert both.json["scanned"] == both.json["scanned"] | messages.json["scanned"] | {
+            "enqueuedMailsV4": 1,
+            "deletedMailsV2": 0,
+        }
+        assert both.json["queues"] == queues.json["queues"]
+        assert messages.json["queues"] is None
+        assert both.json["left"] == {"PROJECT": 1, "STRANDED": 1}
+        shown = mailmend("check", *QUICK)
+        assert "Next: mailmend queue sweep QUEUE --keyspace mail" in shown.out
+        assert "Next: mailmend repair messages" in shown.out
+
+    @pytest.mark.parametrize(
+        ("messages_drift", "queues_drift", "slept"),
+        [(True, True, 90), (True, False, 90), (False, True, 90), (False, False, 0)],
+    )
+    def test_both_wait_at_the_same_time_over_one_connection(  # noqa: PLR0917 - the twins, and the columns of the table above
+        self,
+        mailmend: CommandLine,
+        mail: MailKeyspace,
+        cluster: ClusterTwin,
+        monkeypatch: pytest.MonkeyPatch,
+        messages_drift: bool,
+        queues_drift: bool,
+        slept: int,
+    ) -> None:
+        """The second look at each is a whole delay after its first; the seconds of the parts are those of the whole."""
+        connected = list[object]()
+
+        def connect(contact: object) -> ClusterTwin:
+            connected.append(contact)
+            return cluster
+
+        monkeypatch.setattr(session, "connect", connect)
+        if messages_drift:
+            mail.lose_projection(mail.truths[0])
+        if queues_drift:
+            self.stranded(mail)
+        ended = mailmend("check", "--engine", "local", "--delay", "90s", "--json")
+        assert ended.code == (messages_drift or queues_drift)
+        assert (len(connected), sum(cluster.clock.slept)) == (1, slept)
+        assert sum(ended.json["seconds"].values()) == slept
+
+    def test_a_keyspace_without_queues_is_checked_as_before(self, mailmend: CommandLine, cluster: ClusterTwin) -> None:
+        lacking = {table.name for table in JAMES_QUEUE_TABLES}
+        cluster.keyspaces["mail"] = without_tables(cluster.keyspaces["mail"], *lacking)
+        ended = mailmend("check", *QUICK, "--json")
+        assert (ended.code, ended.json["queues"], ended.json["unseen"]) == (0, None, None)
+
+    def test_queues_that_cannot_be_looked_at_are_told_and_hide_no_message(
+        self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin
+    ) -> None:
+        cluster.keyspaces["mail"] = without_tables(cluster.keyspaces["mail"], CONTENT_START.name)
+        mail.lose_projection(mail.truths[0])
+        ended = mailmend("check", *QUICK, "--json")
+        assert (ended.code, ended.json["findings"]) == (3, {"messageIdTable": {"PROJECT": 1}})
+        assert "The mail queues were not looked at: keyspace 'mail' lacks contentStart" in ended.json["unseen"]
+        assert mailmend("check", "messages", *QUICK).code == 1
+
+    @pytest.mark.parametrize("refusal", [missing_extra("prometheus_client"), AccessDenied("no SELECT on browseStart")])
+    def test_whoever_is_not_meant_to_look_at_queues_hears_so_and_has_the_exit_of_messages(
+        self, mailmend: CommandLine, mail: MailKeyspace, monkeypatch: pytest.MonkeyPatch, refusal: MailmendError
+    ) -> None:
+        def refused(_: str) -> None:
+            raise refusal
+
+        monkeypatch.setattr(checking, "import_or_name_extra", refused)
+        fine = mailmend("check", *QUICK, "--json")
+        assert (fine.code, fine.json["queues"]) == (0, None)
+        assert f"The mail queues were not looked at: {refusal.what}" in fine.json["unseen"]
+        mail.lose_projection(mail.truths[0])
+        assert mailmend("check", *QUICK).code == 1
+
+    def test_a_run_that_removed_what_is_finished_is_not_offered_an_undo(
+        self, mailmend: CommandLine, cluster: ClusterTwin, mend: Typed
+    ) -> None:
+        run = mend().json["run"]
+        assert f"mailmend undo {run}" in mailmend("runs", "show", run).out
+        ledger = Ledger(cluster.keyspace("mailmend"), cluster.clock)
+        cleanup = ledger.finish(ledger.start("mail", "repair queues", cluster.clock.micros(), {}), {})
+        assert "mailmend undo" not in mailmend("runs", "show", str(cleanup.id)).out
