@@ -5,6 +5,7 @@ from contextlib import suppress
 
 from hypothesis import strategies as st
 
+from cql.language.parser import parse
 from model.errors import SchemaRefused
 from model.schema.keyspace import EMPTY, Index, Schema, View
 from model.schema.statements import (
@@ -26,6 +27,7 @@ from model.schema.statements import (
     SetViewOptions,
     Statement,
     Truncate,
+    apply_all,
 )
 from model.schema.table import Column, Compaction, Kind, Table, UserType
 
@@ -56,6 +58,33 @@ _OPTIONS = st.sampled_from(
         {"bloom_filter_fp_chance": "0.5", "compression": "{'class': 'ZstdCompressor'}"},
     )
 )
+
+
+BEFORE = apply_all(
+    parse(
+        """
+        CREATE TYPE place (street text, codes list<int>);
+        CREATE TYPE flat (number int);
+        CREATE TYPE house (at frozen<place>);
+        CREATE TABLE t (k int, c int, v text, f frozen<place>, u flat, m map<text, int>, s int STATIC,
+            PRIMARY KEY (k, c));
+        CREATE TABLE "T" (k frozen<flat> PRIMARY KEY, v text);
+        CREATE TABLE counts (k int PRIMARY KEY, n counter);
+        CREATE TABLE old (k int PRIMARY KEY) WITH COMPACT STORAGE;
+        CREATE TABLE base (k int, c int, v text, w text, PRIMARY KEY (k, c));
+        CREATE MATERIALIZED VIEW seen AS SELECT * FROM base WHERE k IS NOT NULL AND c IS NOT NULL PRIMARY KEY (c, k);
+        CREATE INDEX ON t (v);
+        CREATE INDEX by_c ON t (c);
+        ALTER TABLE t ADD gone text;
+        ALTER TABLE t DROP gone;
+        """
+    )
+)
+"""A bit of everything, of which statements may speak."""
+
+
+def after(text: str, schema: Schema = BEFORE) -> Schema:
+    return apply_all(parse(text), schema)
 
 
 @st.composite

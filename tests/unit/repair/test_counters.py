@@ -23,6 +23,7 @@ from repair.ledger.leases import Leases, TakenLease
 from repair.mending.counters import GROUPS_AT_ONCE, LEASE_SECONDS, CounterMender
 from tests.support.clock import START, VirtualClock, uuid_at
 from tests.support.repairing import MAILBOX, World, mirror_suspect, truth_row
+from tests.support.striking import Strike, of, passing
 from tests.support.writing import LagList
 
 COUNTS = MESSAGES.counts[0]
@@ -79,17 +80,11 @@ class Counting(World):
 
     def lose_counts(self) -> None:
         """No delta arrives from now on, and nobody says so."""
-        self.surround(_lost)
+        self.surround(Strike(of(Count), DoubtfulWrite("no answer in time")))
 
     def surround(self, surround: Callable[[Operation, Callable[[], Any]], Any]) -> None:
         """What happens to every operation on the mail keyspace."""
         cast("MemoryTables", self.mail).surround = surround
-
-
-def _lost(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-    if isinstance(operation, Count):
-        raise DoubtfulWrite("no answer in time")
-    return carry_out()
 
 
 def three_messages(count: int, unseen: int) -> Counting:
@@ -135,17 +130,10 @@ def test_counters_that_settled_by_themselves_are_left() -> None:
 
 @pytest.mark.parametrize(("changes", "confirmed"), [({}, 3), ({"run": None}, 0), ({"serial": False}, 0)])
 def test_only_the_look_that_decides_a_delta_reads_the_truth_at_serial(changes: dict[str, Any], confirmed: int) -> None:
-    world = three_messages(5, 3)
-    levels: list[Level] = []
-
-    def watch(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        if isinstance(operation, Read) and operation.table is IMAP_UID:
-            levels.append(operation.level)
-        return carry_out()
-
-    world.surround(watch)
+    world, reads = three_messages(5, 3), Strike(of(Read, IMAP_UID))
+    world.surround(reads)
     world.mend(**changes)
-    assert levels == [Level.QUORUM] * (6 - confirmed) + [Level.SERIAL] * confirmed
+    assert [one.level for one in reads.struck] == [Level.QUORUM] * (6 - confirmed) + [Level.SERIAL] * confirmed
 
 
 def test_a_second_run_finds_nothing_more() -> None:
@@ -258,23 +246,15 @@ def test_without_writers_nobody_waits(world: Counting) -> None:
 
 
 def test_a_doubtful_count_is_sent_once_and_reported(world: Counting) -> None:
-    sent: list[Operation] = []
-
-    def lose_the_answer(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        if isinstance(operation, Count):
-            sent.append(operation)
-            carry_out()
-            raise DoubtfulWrite("no answer in time")
-        return carry_out()
-
-    world.surround(lose_the_answer)
+    counts = Strike(of(Count), DoubtfulWrite("no answer in time"), done=True)
+    world.surround(counts)
     (outcome,) = world.mend()
     assert "may or may not" in (outcome.error or "")
-    assert len(sent) == 1
+    assert len(counts.struck) == 1
     (recorded,) = world.ledger.findings(world.run)
     assert recorded.error == outcome.error
     assert world.mend()[0].verdict is Verdict.AGREE
-    assert len(sent) == 1
+    assert len(counts.struck) == 1
 
 
 @pytest.mark.parametrize(("full", "by"), [(False, "repair lags"), (True, "next check")])
@@ -288,7 +268,7 @@ def test_a_doubtful_count_is_journalled_for_a_recount(world: Counting, full: boo
 
     assert by in (outcome.error or "")
     assert lags.suspects == ([] if full else [SUSPECT])
-    world.surround(lambda _, carry_out: carry_out())
+    world.surround(passing)
     assert [one.result for one in world.mender().revisit(lambda: lags.suspects, world.policy())] == (
         [] if full else [Verdict.FIXED]
     )
@@ -308,12 +288,7 @@ def test_a_doubtful_undo_is_not_journalled(world: Counting) -> None:
 
 
 def test_nothing_is_sent_when_its_before_image_is_not_safe(world: Counting) -> None:
-
-    def no_ledger(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        if "finding" in operation.table.name:
-            raise NotEnoughReplicas("two of three replicas are down")
-        return carry_out()
-
+    no_ledger = Strike(lambda one: "finding" in one.table.name, NotEnoughReplicas("two of three replicas are down"))
     cast("MemoryTables", world.ledger.tables).surround = no_ledger
     (outcome,) = world.mend()
     assert "before-image" in (outcome.error or "")
@@ -350,13 +325,10 @@ def test_a_lease_lost_half_way_stops_before_the_next_delta() -> None:
     world.count(7, 7, other)
     held = TakenLease(world.leases.acquire("repair mail", "repair"), world.clock)
 
-    def lost_after_a_count(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        answer = carry_out()
-        if isinstance(operation, Count):
-            held.lost = NotEnoughReplicas("the heartbeat got no answer for a minute")
-        return answer
+    def lose() -> None:
+        held.lost = NotEnoughReplicas("the heartbeat got no answer for a minute")
 
-    world.surround(lost_after_a_count)
+    world.surround(Strike(of(Count), then=lose))
     first, second = world.mend(Suspect(COUNTS.name, (other,), Verdict.AMEND), held=held)
     assert first.result is Verdict.FIXED
     assert "the heartbeat got no answer" in (second.error or "")
@@ -364,14 +336,9 @@ def test_a_lease_lost_half_way_stops_before_the_next_delta() -> None:
 
 
 def test_a_mailbox_that_cannot_be_read_stops_no_other(world: Counting) -> None:
-    other = uuid_at(START, 99)
-
-    def broken(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        if isinstance(operation, Read) and operation.key == (MAILBOX,):
-            raise NotEnoughReplicas("two of three replicas are down")
-        return carry_out()
-
-    world.surround(broken)
+    other, reads = uuid_at(START, 99), of(Read)
+    broken = NotEnoughReplicas("two of three replicas are down")
+    world.surround(Strike(lambda one: reads(one) and one.key == (MAILBOX,), broken))
     world.count(7, 7, other)
     first, second = world.mend(Suspect(COUNTS.name, (other,), Verdict.AMEND))
     assert first.error is not None
@@ -408,7 +375,7 @@ def test_undo_of_a_delta_that_never_arrived_changes_nothing(world: Counting) -> 
 
     world.lose_counts()
     world.mend()
-    world.surround(lambda _, carry_out: carry_out())
+    world.surround(passing)
     back = world.undo()
     assert (back.verdict, back.result) == (Verdict.AGREE, None)
     assert world.counters() == (5, 1)
