@@ -18,7 +18,6 @@ from mailqueue.rabbitmq.view.due_mails import DueMails
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from mailqueue.rabbitmq.view.tallies import SliceTallies
 from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, LIVES
-from model.catalog.queue_tables import OwnTables
 from model.ids import QueueName
 from model.instants import MICROS, instant_of
 from model.operations import Change, Put, Read, Scan
@@ -31,10 +30,8 @@ from model.queue.slices import slice_of
 from tests.support.clock import VirtualClock
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.memory_broker import MemoryBroker
-from tests.support.queues import HOUR, MINUTE, names_of, queued
+from tests.support.queues import EXPIRING, HOUR, MINUTE, names_of, queued
 from tests.support.tables import micros
-
-EXPIRING = OwnTables(row_ttl_seconds=LIVES.ttl_seconds, mark_ttl_seconds=LIVES.mark_ttl_seconds)
 
 
 @dataclass(slots=True)

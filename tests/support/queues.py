@@ -19,7 +19,7 @@ from mailqueue.rabbitmq.view.configuration import Configurations
 from mailqueue.rabbitmq.view.due_mails import DueMails
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from mailqueue.rabbitmq.view.tallies import SliceTallies
-from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS
+from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS, LIVES
 from model.catalog.queue_tables import OwnTables
 from model.ids import BlobId, EnqueueId, QueueName
 from model.operations import Change, Put, Scan
@@ -49,6 +49,7 @@ NOON = datetime(2026, 8, 29, 12, tzinfo=UTC)
 """Where a twin's clock begins: the start of a slice of an hour."""
 
 OF_JAMES = OwnTables(due=False, tallies=False, state=False)
+EXPIRING = OwnTables(row_ttl_seconds=LIVES.ttl_seconds, mark_ttl_seconds=LIVES.mark_ttl_seconds)
 
 HOURLY = QueueConfiguration(Slicing(timedelta(hours=1), 1), pace=1_000_000)
 """James's own cut, and nearly no sweep that nobody asked for."""
@@ -269,6 +270,33 @@ async def until(holds: Callable[[], bool]) -> None:
             return
         await asyncio.sleep(0)
     raise AssertionError("it never held")
+
+
+async def delayed(queue: MailQueue, delays: Mapping[str, timedelta]) -> None:
+    for name, delay in delays.items():
+        await queue.enqueue(mail(name), CONTENT, delay=delay)
+
+
+async def fill(twin: TwinQueue, process: Process, numbers: range, step: timedelta = HOUR) -> list[Any]:
+    """One mail after the other, with its blobs, as time goes by."""
+    placed = []
+    for number in numbers:
+        placed.append(await process.view.rows.place(QUEUE, queued(number)))
+        for blob in (queued(number).blobs.header, queued(number).blobs.body):
+            await twin.blobs.keep(blob, b"content")
+        twin.clock.advance(step.total_seconds())
+    return placed
+
+
+async def finish(process: Process, numbers: range, step: timedelta = HOUR) -> None:
+    for number in numbers:
+        await process.view.mark(QUEUE, queued(number).enqueue_id, NOON + number * step)
+
+
+async def turns(number: int = 400) -> None:
+    """What is under way goes on, for so many turns of the loop."""
+    for _ in range(number):
+        await asyncio.sleep(0)
 
 
 async def enqueued(queue: MailQueue, *mail_names: str) -> list[EnqueueId]:

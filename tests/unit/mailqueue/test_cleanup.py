@@ -34,12 +34,13 @@ from tests.support.queues import (
     QUEUE,
     Process,
     TwinQueue,
+    fill,
+    finish,
     mail,
     names_of,
     queued,
     twin_queue,
 )
-from tests.unit.mailqueue.test_sweeping import fill, finish
 
 MICROSECOND = timedelta(microseconds=1)
 SETTINGS = CleanupSettings(as_of=0, delay_seconds=60)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -11,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mailqueue.maintenance.move_due import CLOSE_AFTER, LATE, TTL_SECONDS, UNREADABLE_PAUSE, DueLease, DueLeases
+from mailqueue.maintenance.move_due import CLOSE_AFTER, LATE, UNREADABLE_PAUSE
 from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
-from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW, DuePartition, in_millis_after
+from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW, in_millis_after
 from model.catalog.mail_queue import DUE_MAILS
-from model.errors import BrokerUnreachable, DoubtfulWrite, LeaseHeld, MailmendError
-from model.operations import Change, ChangeIf, Remove, Scan
+from model.errors import BrokerUnreachable, MailmendError
+from model.operations import Change, Remove, Scan
 from model.queue.mails import Listed, Whereabouts
 from model.queue.slices import EPOCH, slice_of
 from tests.support.clock import VirtualClock
@@ -31,6 +30,7 @@ from tests.support.queues import (
     QUEUE,
     TwinQueue,
     all_delivered,
+    delayed,
     listed,
     mail,
     names,
@@ -43,20 +43,12 @@ from tests.support.striking import Strike, of
 T = TypeVar("T")
 
 
-async def delayed(queue: RabbitMailQueue, delays: dict[str, timedelta]) -> None:
-    for name, delay in delays.items():
-        await queue.enqueue(mail(name), CONTENT, delay=delay)
-
-
 async def partitions(twin: TwinQueue) -> list[datetime]:
     return [one.due_slice async for one in twin.due().partitions(QUEUE)]
 
 
 def rows(twin: TwinQueue) -> int:
     return len(list(twin.memory.scan(Scan(DUE_MAILS, ("dueat",)))))
-
-
-# In their time
 
 
 async def test_mails_come_in_their_time_and_not_before() -> None:
@@ -136,9 +128,6 @@ async def test_buckets_that_grew_are_all_moved() -> None:
             assert sorted(await all_delivered(new)) == list("abcdefgh")
 
 
-# Reading no more than there is
-
-
 async def test_a_round_reads_behind_what_was_moved(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """The tombstones of moved mails are not met again and again, but for those of the last seconds."""
     await delayed(queue, {"first": timedelta(seconds=1), "later": timedelta(seconds=400)})
@@ -184,9 +173,6 @@ async def test_the_due_start_only_grows(twin: TwinQueue) -> None:
     later = await due.close_before(QUEUE, twin.clock.now)
     assert await due.close_before(QUEUE, twin.clock.now - HOUR) == later
     assert await due.due_start(QUEUE) == later
-
-
-# Late
 
 
 def a_listed(twin: TwinQueue, due_at: datetime, name: str = "late") -> Listed:
@@ -268,9 +254,6 @@ async def test_a_row_that_was_written_late_is_found(seconds: int, twin: TwinQueu
         twin.clock.advance((DUE_WINDOW + CLOSE_AFTER).total_seconds())
         await queue.move_due()
         assert await names(queue) == ["in time", "late"]
-
-
-# Several movers, and those that die
 
 
 async def test_several_movers_publish_each_mail_once() -> None:
@@ -356,92 +339,6 @@ async def test_a_row_that_holds_no_mail_stays_until_somebody_looks(twin: TwinQue
     twin.clock.advance(UNREADABLE_PAUSE.total_seconds() + 1)
     await queue.move_due()
     assert not await partitions(twin)
-
-
-# Flush
-
-
-@pytest.mark.parametrize(("delay", "of_another_flush"), [(HOUR / 2, False), (9 * HOUR, True)])
-async def test_a_flush_waits_for_the_lease_of_the_dead(
-    delay: timedelta, of_another_flush: bool, twin: TwinQueue, queue: RabbitMailQueue
-) -> None:
-    """Of a mover or of another flush: it ends by time; one that lives and never lets go is told of."""
-
-    async def turn(leases: DueLeases) -> AbstractAsyncContextManager[DueLease | None]:
-        last = [one async for one in twin.due().partitions(QUEUE)][-1]
-        return leases.turn_of_flush() if of_another_flush else leases.turn(last)
-
-    await delayed(queue, {"a": delay})
-    dead = await turn(DueLeases(twin.tables, twin.clock, QUEUE))
-    assert await dead.__aenter__()
-    begun = twin.clock.now
-    assert await queue.flush() == 1
-    assert timedelta(seconds=TTL_SECONDS - 1) < twin.clock.now - begun < timedelta(seconds=TTL_SECONDS + 5)
-    await delayed(queue, {"b": delay})
-    async with await turn(DueLeases(twin.tables, twin.clock, QUEUE, ttl_seconds=3600)) as lease:
-        assert lease
-        with pytest.raises(LeaseHeld, match="mailmend queue flush --queue spool"):
-            await queue.flush()
-    assert len(await partitions(twin)) == 1, "what carries the lease of a flush is no partition"
-
-
-async def test_a_flush_has_one_lease_for_all_that_no_round_looks_at(twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    """However many slices: two conditional writes, and two more for each slice that begins within the hour."""
-    await delayed(queue, {f"{number}": number * HOUR for number in range(2, 40)})
-    await delayed(queue, {"soon": HOUR / 2})
-    leases = twin.memory.surround = Strike(of(ChangeIf, DUE_MAILS))
-    assert await queue.flush() == 39
-    assert len(leases.struck) == 4
-    assert sorted(await all_delivered(queue)) == sorted(["soon", *map(str, range(2, 40))])
-
-
-# Leases
-
-
-async def a_partition(twin: TwinQueue, queue: RabbitMailQueue) -> tuple[DueLeases, DuePartition]:
-    await delayed(queue, {"a": HOUR})
-    (partition,) = [one async for one in twin.due().partitions(QUEUE)]
-    return DueLeases(twin.tables, twin.clock, QUEUE), partition
-
-
-async def test_a_lease_has_one_holder_until_it_is_given_back(twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    leases, partition = await a_partition(twin, queue)
-    async with leases.turn(partition) as mine:
-        assert mine
-        async with leases.turn(partition) as yours:
-            assert yours is None
-    async with leases.turn(partition) as again:
-        assert again
-
-
-async def test_a_lease_is_renewed_in_time_and_known_to_be_lost(twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    """Half its life is kept as it is; what another holds by now cannot be kept."""
-    leases, partition = await a_partition(twin, queue)
-    async with leases.turn(partition) as lease:
-        assert lease
-        first = lease.until
-        assert await leases.keep(lease)
-        assert lease.until == first
-        twin.clock.advance(TTL_SECONDS / 2)
-        assert await leases.keep(lease)
-        assert lease.until > first
-        twin.clock.advance(TTL_SECONDS + 1)
-        async with leases.turn(partition) as other:
-            assert other, "it has expired"
-            assert not await leases.keep(lease)
-
-
-@pytest.mark.parametrize("applied", [False, True])
-async def test_a_doubtful_lease_is_settled_by_reading(applied: bool, twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    """The answer to the conditional write was lost: the row tells whose turn it is."""
-    leases, partition = await a_partition(twin, queue)
-    taking = of(ChangeIf)
-    twin.memory.surround = Strike(lambda one: taking(one) and one.assign.get("name"), DoubtfulWrite("no"), applied)
-    async with leases.turn(partition) as lease:
-        assert bool(lease) is applied
-
-
-# Clocks that differ
 
 
 async def test_a_slow_clock_deletes_what_a_fast_one_has_delayed(twin: TwinQueue) -> None:

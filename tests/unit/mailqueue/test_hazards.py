@@ -13,18 +13,27 @@ from cql.memory import MemoryTables
 from cql.statements import Operation
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, LIVES
-from model.catalog.queue_tables import OwnTables
 from model.operations import Read, Remove, Scan
 from model.queue.blob_ids import BlobNaming, BlobsMode
 from model.queue.mails import Whereabouts
 from model.queue.slices import EPOCH, slice_of
 from tests.support.james_beside import James
 from tests.support.queue_world import Worker, dead
-from tests.support.queues import QUEUE, TwinQueue, all_delivered, enqueued, listed, mail, names, next_of, twin_queue
+from tests.support.queues import (
+    EXPIRING,
+    HOUR,
+    QUEUE,
+    TwinQueue,
+    all_delivered,
+    enqueued,
+    listed,
+    mail,
+    names,
+    next_of,
+    twin_queue,
+)
 from tests.support.skewed import SkewedClock
 from tests.support.striking import Strike
-
-HOUR = timedelta(hours=1)
 
 
 async def sweep(queue: RabbitMailQueue) -> Any:
@@ -184,7 +193,7 @@ async def test_a_mail_that_is_tried_for_a_week_does_not_pin_the_browse_start(
 
 async def test_a_mail_that_nobody_takes_is_one_look_for_each_sweep() -> None:
     """(f) It does pin the browse start, for it must be seen; but no sweep reads the slices behind it again."""
-    twin = twin_queue(own=OwnTables(row_ttl_seconds=LIVES.ttl_seconds, mark_ttl_seconds=LIVES.mark_ttl_seconds))
+    twin = twin_queue(own=EXPIRING)
     async with await twin.process() as queue:
         await enqueued(queue, "stuck")
         for _ in range(14):

@@ -24,15 +24,23 @@ from model.queue.mails import Listed
 from model.queue.messages import Message
 from model.queue.slices import EPOCH, slice_of
 from model.queue.starts import GRACE_MIN, ageing_before, grace_of, mark_may_have_expired, rows_lapsed_before, slack_of
-from tests.support.queues import CONTENT, QUEUE, TwinQueue, all_delivered, enqueued, listed, mail, names, twin_queue
+from tests.support.queues import (
+    CONTENT,
+    EXPIRING,
+    HOUR,
+    QUEUE,
+    TwinQueue,
+    all_delivered,
+    enqueued,
+    listed,
+    mail,
+    names,
+    twin_queue,
+)
 from tests.support.striking import Strike, of
 
-HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 ROW_TTL, MARK_TTL = timedelta(seconds=LIVES.ttl_seconds), timedelta(seconds=LIVES.mark_ttl_seconds)
-
-EXPIRING = OwnTables(row_ttl_seconds=LIVES.ttl_seconds, mark_ttl_seconds=LIVES.mark_ttl_seconds)
-"""As the tables of the twin are."""
 
 
 def expiring_queue() -> TwinQueue:

@@ -20,10 +20,20 @@ from model.catalog.queue_tables import OwnTables
 from model.ids import EnqueueId
 from model.operations import Conditional, Remove, Write
 from model.queue.filters import MailFilter
-from tests.support.queues import CONTENT, HOUR, MINUTE, NOON, OF_JAMES, QUEUE, TwinQueue, mail, queued, twin_queue
+from tests.support.queues import (
+    CONTENT,
+    EXPIRING,
+    HOUR,
+    MINUTE,
+    NOON,
+    OF_JAMES,
+    QUEUE,
+    TwinQueue,
+    mail,
+    queued,
+    twin_queue,
+)
 from tests.support.striking import passing
-
-EXPIRING = OwnTables(row_ttl_seconds=LIVES.ttl_seconds, mark_ttl_seconds=LIVES.mark_ttl_seconds)
 
 OFF_THE_HOUR = 20 * MINUTE
 """So that neither slices nor lives end in the seconds that looking takes."""
