@@ -15,10 +15,10 @@ from model.catalog.mail_queue import BROWSE_START
 from model.operations import Change
 from model.queue.blob_ids import BlobsMode
 from model.queue.cleanup import MarksRule
-from tests.faults.test_queue_machine import FOR_EVER, HALF_A_DAY, OWN, QueueMachine
+from tests.faults.test_queue_machine import FOR_EVER, HALF_A_DAY, QueueMachine
 from tests.support.queue_wires import Trouble
 from tests.support.queue_world import DEATHS, QueueMishap
-from tests.support.queues import QUEUE
+from tests.support.queues import EXPIRING, QUEUE
 from tests.support.thorough import first_of
 
 Story = Callable[[QueueMachine, Sequence[QueueMishap]], None]
@@ -173,7 +173,7 @@ STORIES: Final[tuple[Story, ...]] = (
 
 def told(story: Story, mode: BlobsMode, *mishaps: QueueMishap) -> tuple[str, ...]:
     machine = QueueMachine()
-    own = FOR_EVER if story is clean_marks else OWN
+    own = FOR_EVER if story is clean_marks else EXPIRING
     machine.begin(far=timedelta(0), minutes=60, buckets=1, mode=mode, james=False, own=own, seed=0)
     try:
         story(machine, mishaps)
