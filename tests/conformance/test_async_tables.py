@@ -1,7 +1,7 @@
 """What every adapter of `AsyncTables` must do: the twin in turns, and a real Cassandra by its callbacks.
 
-What each operation means is told in test_tables; here it is that all of them come through, in order, page after page,
-with their errors, and that a cancelled task leaves the others alone.
+What each operation means is told in test_table_reads and test_table_writes; here it is that all of them come through,
+in order, page after page, with their errors, and that a cancelled task leaves the others alone.
 """
 
 import asyncio

@@ -5,12 +5,11 @@ time. Its clock and ours can be turned; all else is as in production.
 """
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from uuid import uuid4
 
 import pytest
@@ -36,7 +35,7 @@ from model.queue.slices import Slicing
 from model.schema.table import Row
 from repair.clock import SystemClock
 from tests.support.brokers import Broker as RabbitServer
-from tests.support.james_itself import TABLES, Given, JamesItself, JamesRefused, Place
+from tests.support.james_itself import MAILS, TABLES, Given, JamesItself, JamesRefused, Place
 from tests.support.keyspaces import created, dropped
 from tests.support.queues import HOURLY, listed
 from tests.support.servers import CassandraServer
@@ -332,58 +331,6 @@ REMOVALS = (("Sender", "ann@x.test"), ("Recipient", "bob@x.test"), ("Name", "c")
 
 def _mail(name: str, recipient: str = "to@x.test", sender: str = "from@x.test") -> Given:
     return Given(Mail(name, (recipient,), sender), f"Subject: {name}\r\n\r\nOf {name}.\r\n".encode())
-
-
-def _kinds() -> dict[str, str]:
-    """One attribute of each of James's kinds, those that it writes into rows and messages."""
-    one = {"serializer": "IntSerializer", "value": 1}
-    values: dict[str, object] = {
-        "Boolean": True,
-        "Bytes": "AAHI",
-        "Collection": [one, {"serializer": "StringSerializer", "value": "ü"}],
-        "Date": "2026-09-21T14:13:20.29Z",
-        "Double": 0.5,
-        "Float": 1.5,
-        "Int": -7,
-        "Long": 2**40,
-        "Map": {"k": one},
-        "Optional": one,
-        "String": 'vé "0" \N{SNOWMAN}',
-        "Url": "http://x.test/",
-    }
-    texts = ((kind, {"serializer": f"{kind}Serializer", "value": value}) for kind, value in values.items())
-    return {f"kind.{kind}": json.dumps(text, ensure_ascii=False, separators=(",", ":")) for kind, text in texts}
-
-
-MAILS: Sequence[Given] = (
-    Given(
-        Mail(
-            name="every kind",
-            recipients=("a@x.test", "b.c+d@y.test"),
-            state="transport",
-            error_message="no, thrice\nno \N{SNOWMAN}",
-            remote_addr="10.0.0.7",
-            remote_host="host.test",
-            last_updated=datetime(2026, 9, 21, 14, 13, 20, 290000, UTC),
-            attributes=_kinds(),
-            recipient_headers=(
-                RecipientHeader("a@x.test", "X-One", "o: é"),
-                RecipientHeader("a@x.test", "X-Two", "1"),
-                RecipientHeader("a@x.test", "X-Two", "2"),
-                RecipientHeader("b.c+d@y.test", "X-One", "other"),
-            ),
-        ),
-        b"From: <>\r\nSubject: =?utf-8?q?=C3=BC?=\r\nX: folded\r\n and on\r\n\r\n\x00\xff\xfe bytes\r\n.\r\nno end",
-    ),
-    Given(
-        Mail("ünï \N{SNOWMAN}", ("to@x.test",), "from@x.test", last_updated=datetime(2026, 9, 21, tzinfo=UTC)),
-        b"Subject: long\r\n\r\n" + b"0123456789abcde\n" * 16384,
-    ),
-    Given(
-        Mail("no body", ("to@x.test",), "from@x.test", last_updated=datetime(2026, 9, 21, tzinfo=UTC)),
-        b"Subject: no body\r\n\r\n",
-    ),
-)
 
 
 def _cut(*, minutes: int, buckets: int) -> QueueConfiguration:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,39 +10,46 @@ from pyspark.sql import SparkSession
 
 from admin.local import probes
 from cql.driver.session import CassandraCluster, connect
-from model.catalog.james_tables import BLOB_PARTS, BLOBS, EVENT_STORE
-from model.catalog.ledger import LEDGER_TABLES
+from model.catalog.james_tables import BLOB_PARTS, BLOBS
 from model.catalog.mail import FIRST_UNSEEN
-from model.catalog.mail_queue import QUEUE_TABLES
 from model.errors import AccessDenied
 from model.ids import MailboxId
 from model.messages.flags import FlagsChange, FlagsMode, parse_flags
 from model.operations import Put, Scan
 from model.schema.grants import ROLES
-from model.schema.keyspace import Schema
-from model.schema.table import Column, Kind, Table
 from repair.clock import SystemClock
 from repair.writing.message_store import MessageStore
 from repair.writing.truth_writes import StampSource, WriterSettings
 from spark_repair.connector import Source
 from spark_repair.failures import translated
-from tests.support.commands import CommandLine, Ended
+from tests.support.commands import QUICK
 from tests.support.guarded import SUPERUSER, GuardedNode, impostor
-from tests.support.keyspaces import MAIL, created, dropped
-from tests.support.mail_states import QUIET, MailKeyspace
+from tests.support.mail_states import MailKeyspace
 from tests.support.memory_blobs import MemoryBlobs
-from tests.support.roles import may_read, may_write, permitted, refused
+from tests.support.roles import (
+    ELSEWHERE,
+    KEYSPACE,
+    LEDGER,
+    LETTERS,
+    PASSWORD,
+    TABLES,
+    Granted,
+    granted_roles,
+    may_read,
+    may_write,
+    permitted,
+    refused,
+    run_as_cqlsh,
+    said_what_is_missing,
+)
 from tests.support.spark import LOCAL
 from tests.support.writing import LagList
 from tests.support.writing import mail as a_mail
 
 pytestmark = [pytest.mark.cassandra]
 
-KEYSPACE, LEDGER, ELSEWHERE = "h_mail", "h_ledger", "h_elsewhere"
-PASSWORD = "Tr0ub4dor-of-the-test"
 DAY_MICROS = 86_400_000_000
 TO_INBOX = ("--user", "ann", "--mailbox", "INBOX")
-QUICK = ("--engine", "local", "--delay", "0")
 LETTER = "From ann Thu Jan  1 00:00:00 2026\nSubject: one\n\nhello\n\n"
 
 AS_SUPERUSER = {"MAILMEND_USERNAME": SUPERUSER, "MAILMEND_PASSWORD": SUPERUSER}
@@ -58,48 +64,11 @@ LOOKING = (
 )
 """What `mailmend schema` says without changing anything."""
 
-LETTERS = Table("letters", (Column("k", "text", Kind.PARTITION), Column("blobId", "text")))
-"""Somebody else's table in the mail keyspace, whose column says that it may refer to blobs."""
-
-MAIL_TABLES = (*MAIL.tables, BLOBS, BLOB_PARTS, *QUEUE_TABLES, EVENT_STORE, LETTERS)
-OTHERS = Table("others", (Column("k", "text", Kind.PARTITION), Column("v", "text")))
-TABLES = {
-    table.spelling: (keyspace, table)
-    for keyspace, tables in ((KEYSPACE, MAIL_TABLES), (LEDGER, LEDGER_TABLES), (ELSEWHERE, (OTHERS,)))
-    for table in tables
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Granted:
-    """The node after a DBA ran what `schema grants` printed, and gave each role its password."""
-
-    node: GuardedNode
-    superuser: CassandraCluster
-    mail: MailKeyspace
-    script: Ended
-
-    def shell(self, home: Path, role: str, **environment: str) -> CommandLine:
-        names = {"MAILMEND_KEYSPACE": KEYSPACE, "MAILMEND_LEDGER_KEYSPACE": LEDGER}
-        shell = self.node.shell(home, f"mailmend_{role}", PASSWORD, **names, **QUIET)
-        return replace(shell, environment={**shell.environment, **environment})
-
 
 @pytest.fixture(scope="module")
 def granted(guarded: GuardedNode, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Granted]:
-    home = tmp_path_factory.mktemp("dba")
-    names = {"MAILMEND_KEYSPACE": KEYSPACE, "MAILMEND_LEDGER_KEYSPACE": LEDGER}
-    with connect(guarded.contact()) as superuser:
-        dropped(superuser, (KEYSPACE, LEDGER, ELSEWHERE))
-        tables = created(superuser, KEYSPACE, Schema(MAIL.types, MAIL_TABLES))
-        created(superuser, ELSEWHERE, Schema((), (OTHERS,)))
-        script = guarded.shell(home, **names)("schema", "grants", "--with-create-role")
-        run_as_cqlsh(superuser, script.out)
-        for role in ROLES:
-            run_as_cqlsh(superuser, f"ALTER ROLE mailmend_{role} WITH PASSWORD = '{PASSWORD}' AND LOGIN = true;")
-        yield Granted(guarded, superuser, MailKeyspace(KEYSPACE, tables), script)
-        dropped(superuser, (KEYSPACE, LEDGER, ELSEWHERE))
-        run_as_cqlsh(superuser, "".join(f"DROP ROLE IF EXISTS mailmend_{role};\n" for role in ROLES))
+    with granted_roles(guarded, tmp_path_factory.mktemp("dba")) as granted:
+        yield granted
 
 
 @pytest.fixture(scope="module")
@@ -112,12 +81,6 @@ def sessions(granted: Granted) -> Iterator[dict[str, CassandraCluster]]:
 def mail(granted: Granted) -> MailKeyspace:
     granted.mail.refill()
     return granted.mail
-
-
-def run_as_cqlsh(cluster: CassandraCluster, script: str) -> None:
-    text = "\n".join(line for line in script.splitlines() if not line.startswith("--"))
-    for statement in filter(str.strip, text.split(";")):
-        cluster.session.execute(statement)
 
 
 @pytest.mark.parametrize(("role", "table", "letters"), permitted())
@@ -434,17 +397,6 @@ def without_first_unseen(granted: Granted) -> Iterator[None]:
         yield
     finally:
         granted.superuser.session.execute(f"GRANT SELECT ON TABLE {KEYSPACE}.firstunseen TO mailmend_reader")
-
-
-def said_what_is_missing(ended: Ended, role: str, keyspace: str) -> None:
-    """Exit 4: the role, a permission, a resource, the command to type next; no trace, no secret."""
-    assert ended.code == 4, ended.err
-    assert role in ended.err
-    assert "it has no " in ended.err
-    assert keyspace in ended.err
-    assert "mailmend schema grants --check" in ended.err
-    assert "Traceback" not in ended.err
-    assert PASSWORD not in ended.out + ended.err
 
 
 def letters(folder: Path) -> Path:

@@ -260,3 +260,56 @@ def _given(told: Mapping[str, Any]) -> Given:
         recipient_headers=tuple(RecipientHeader(*one) for one in told["recipient_headers"]),
     )
     return Given(mail, base64.b64decode(told["content"]))
+
+
+def _kinds() -> dict[str, str]:
+    """One attribute of each of James's kinds, those that it writes into rows and messages."""
+    one = {"serializer": "IntSerializer", "value": 1}
+    values: dict[str, object] = {
+        "Boolean": True,
+        "Bytes": "AAHI",
+        "Collection": [one, {"serializer": "StringSerializer", "value": "ü"}],
+        "Date": "2026-09-21T14:13:20.29Z",
+        "Double": 0.5,
+        "Float": 1.5,
+        "Int": -7,
+        "Long": 2**40,
+        "Map": {"k": one},
+        "Optional": one,
+        "String": 'vé "0" \N{SNOWMAN}',
+        "Url": "http://x.test/",
+    }
+    texts = ((kind, {"serializer": f"{kind}Serializer", "value": value}) for kind, value in values.items())
+    return {f"kind.{kind}": json.dumps(text, ensure_ascii=False, separators=(",", ":")) for kind, text in texts}
+
+
+MAILS: Final[Sequence[Given]] = (
+    Given(
+        Mail(
+            name="every kind",
+            recipients=("a@x.test", "b.c+d@y.test"),
+            state="transport",
+            error_message="no, thrice\nno \N{SNOWMAN}",
+            remote_addr="10.0.0.7",
+            remote_host="host.test",
+            last_updated=datetime(2026, 9, 21, 14, 13, 20, 290000, UTC),
+            attributes=_kinds(),
+            recipient_headers=(
+                RecipientHeader("a@x.test", "X-One", "o: é"),
+                RecipientHeader("a@x.test", "X-Two", "1"),
+                RecipientHeader("a@x.test", "X-Two", "2"),
+                RecipientHeader("b.c+d@y.test", "X-One", "other"),
+            ),
+        ),
+        b"From: <>\r\nSubject: =?utf-8?q?=C3=BC?=\r\nX: folded\r\n and on\r\n\r\n\x00\xff\xfe bytes\r\n.\r\nno end",
+    ),
+    Given(
+        Mail("ünï \N{SNOWMAN}", ("to@x.test",), "from@x.test", last_updated=datetime(2026, 9, 21, tzinfo=UTC)),
+        b"Subject: long\r\n\r\n" + b"0123456789abcde\n" * 16384,
+    ),
+    Given(
+        Mail("no body", ("to@x.test",), "from@x.test", last_updated=datetime(2026, 9, 21, tzinfo=UTC)),
+        b"Subject: no body\r\n\r\n",
+    ),
+)
+"""Every kind of attribute, odd names and long contents: what each side must bring as the other put it."""

@@ -1,14 +1,26 @@
-"""What each role may do, as a table that people can read; and what one does to see whether it is so."""
+"""What each role may do, as a table that people can read; a node that was told so; what one does to see it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from cql.driver.session import CassandraCluster
+from cql.driver.session import CassandraCluster, connect
+from model.catalog.james_tables import BLOB_PARTS, BLOBS, EVENT_STORE
+from model.catalog.ledger import LEDGER_TABLES
+from model.catalog.mail_queue import QUEUE_TABLES
 from model.errors import AccessDenied
 from model.operations import Remove
-from model.schema.table import Table
+from model.schema.grants import ROLES
+from model.schema.keyspace import Schema
+from model.schema.table import Column, Kind, Table
+from tests.support.commands import CommandLine, Ended
+from tests.support.guarded import GuardedNode
+from tests.support.keyspaces import MAIL, created, dropped
+from tests.support.mail_states import QUIET, MailKeyspace
 
 PERMISSIONS = """
                     reader  repairer  loader  migrator  adviser  queue_reader  queue  collector
@@ -57,6 +69,57 @@ _SOME: Mapping[str, Any] = {
     "timestamp": datetime(2026, 1, 1, tzinfo=UTC),
 }
 
+KEYSPACE, LEDGER, ELSEWHERE = "h_mail", "h_ledger", "h_elsewhere"
+PASSWORD = "Tr0ub4dor-of-the-test"
+
+LETTERS = Table("letters", (Column("k", "text", Kind.PARTITION), Column("blobId", "text")))
+"""Somebody else's table in the mail keyspace, whose column says that it may refer to blobs."""
+
+MAIL_TABLES = (*MAIL.tables, BLOBS, BLOB_PARTS, *QUEUE_TABLES, EVENT_STORE, LETTERS)
+OTHERS = Table("others", (Column("k", "text", Kind.PARTITION), Column("v", "text")))
+TABLES = {
+    table.spelling: (keyspace, table)
+    for keyspace, tables in ((KEYSPACE, MAIL_TABLES), (LEDGER, LEDGER_TABLES), (ELSEWHERE, (OTHERS,)))
+    for table in tables
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The node after a DBA ran what `schema grants` printed, and gave each role its password."""
+
+    node: GuardedNode
+    superuser: CassandraCluster
+    mail: MailKeyspace
+    script: Ended
+
+    def shell(self, home: Path, role: str, **environment: str) -> CommandLine:
+        names = {"MAILMEND_KEYSPACE": KEYSPACE, "MAILMEND_LEDGER_KEYSPACE": LEDGER}
+        shell = self.node.shell(home, f"mailmend_{role}", PASSWORD, **names, **QUIET)
+        return replace(shell, environment={**shell.environment, **environment})
+
+
+@contextmanager
+def granted_roles(guarded: GuardedNode, home: Path) -> Iterator[Granted]:
+    names = {"MAILMEND_KEYSPACE": KEYSPACE, "MAILMEND_LEDGER_KEYSPACE": LEDGER}
+    with connect(guarded.contact()) as superuser:
+        dropped(superuser, (KEYSPACE, LEDGER, ELSEWHERE))
+        tables = created(superuser, KEYSPACE, Schema(MAIL.types, MAIL_TABLES))
+        created(superuser, ELSEWHERE, Schema((), (OTHERS,)))
+        script = guarded.shell(home, **names)("schema", "grants", "--with-create-role")
+        run_as_cqlsh(superuser, script.out)
+        for role in ROLES:
+            run_as_cqlsh(superuser, f"ALTER ROLE mailmend_{role} WITH PASSWORD = '{PASSWORD}' AND LOGIN = true;")
+        yield Granted(guarded, superuser, MailKeyspace(KEYSPACE, tables), script)
+        dropped(superuser, (KEYSPACE, LEDGER, ELSEWHERE))
+        run_as_cqlsh(superuser, "".join(f"DROP ROLE IF EXISTS mailmend_{role};\n" for role in ROLES))
+
+
+def run_as_cqlsh(cluster: CassandraCluster, script: str) -> None:
+    text = "\n".join(line for line in script.splitlines() if not line.startswith("--"))
+    for statement in filter(str.strip, text.split(";")):
+        cluster.session.execute(statement)
+
 
 def permitted() -> list[tuple[str, str, str]]:
     found: list[tuple[str, str, str]] = []
@@ -89,3 +152,14 @@ def may_write(cluster: CassandraCluster, keyspace: str, table: Table) -> bool:
     except AccessDenied:
         return False
     return True
+
+
+def said_what_is_missing(ended: Ended, role: str, keyspace: str) -> None:
+    """Exit 4: the role, a permission, a resource, the command to type next; no trace, no secret."""
+    assert ended.code == 4, ended.err
+    assert role in ended.err
+    assert "it has no " in ended.err
+    assert keyspace in ended.err
+    assert "mailmend schema grants --check" in ended.err
+    assert "Traceback" not in ended.err
+    assert PASSWORD not in ended.out + ended.err

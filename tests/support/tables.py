@@ -1,8 +1,13 @@
 """Tables with a bit of everything that the mail tables have, for tests of the adapters of `Tables`."""
 
 import time
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
 
-from model.schema.table import Column, Kind, Table
+from model.operations import Read, Seen
+from model.ports import Tables
+from model.schema.table import Column, Key, Kind, Row, Table
 
 CELLS = Table(
     "cells",
@@ -28,6 +33,29 @@ COUNTERS = Table(
 
 ALL = (CELLS, MARKS, COUNTERS)
 
+D, E = UUID("71158c60-e509-11f1-b512-b9fb9d6f173b"), UUID("7133c2c0-e509-11f1-b512-b9fb9d6f173b")
+
+DAY = datetime(2026, 11, 20, 17, 40, 18, 255000, tzinfo=UTC)
+
 
 def micros() -> int:
     return time.time_ns() // 1000
+
+
+def cell(k: str, c: int = 1, d: UUID = D, **columns: Any) -> Row:
+    return {"k": k, "c": c, "d": d, **columns}
+
+
+def see(tables: Tables, key: Key, table: Table = CELLS) -> list[Seen]:
+    return list(tables.read(Read(table, key, times=True)))
+
+
+def one(tables: Tables, k: str) -> Row | None:
+    rows = see(tables, (k,))
+    assert len(rows) <= 1
+    return rows[0].row if rows else None
+
+
+def value(tables: Tables, k: str, column: str = "v") -> Any:
+    row = one(tables, k)
+    return row[column] if row else None
