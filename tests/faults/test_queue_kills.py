@@ -61,7 +61,7 @@ def test_an_enqueuer_that_is_killed(ground: Ground, tmp_path: Path, monkeypatch:
         ground.told(name, swept, ahead_seconds=LATER)
     left = len(ground.blobs())
     assert left in {3, 4}  # the other put of a killed process may come to its end without it
-    assert ground.shell(tmp_path, monkeypatch, 0).unreferenced() == {"TOO_YOUNG": left}
+    assert ground.shell(tmp_path, monkeypatch, 0).unreferenced(*PUTS, "delayed") == {"TOO_YOUNG": left}
 
 
 TAKES = {

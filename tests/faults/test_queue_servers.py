@@ -222,4 +222,4 @@ def test_traffic_whose_processes_die(ground: Ground, tmp_path: Path, monkeypatch
     shell.reconciled("traffic", code=0)
     over = len(ground.blobs())
     assert over <= 2 * kills
-    assert ground.shell(tmp_path, monkeypatch, 0).unreferenced() == ({"TOO_YOUNG": over} if over else {})
+    assert ground.shell(tmp_path, monkeypatch, 0).unreferenced("traffic") == ({"TOO_YOUNG": over} if over else {})

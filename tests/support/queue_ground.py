@@ -149,11 +149,15 @@ class QueueLine:
     def __call__(self, *arguments: str) -> Ended:
         return self.line("queue", *arguments)
 
-    def unreferenced(self) -> dict[str, int]:
-        """What a check of all blobs finds; what is TOO_YOUNG has nothing that refers to it."""
+    def unreferenced(self, *queues: str) -> dict[str, int]:
+        """What a check of all blobs finds; what is TOO_YOUNG has nothing that refers to it.
+
+        No mail of these queues lacks a blob; other tests' mails in the same keyspace have theirs in other buckets.
+        """
         how = ("--engine", "local", "--delay", "0s", "--oldest-message", "1m", "--json")
         told = self.line("check", "blobs", *how).json
-        assert not told["missing"], told["missing"]
+        missing = [one for one in told["missing"] if one["referrer"].split()[0] in queues]
+        assert not missing, missing
         found: dict[str, int] = told["findings"]
         return found
 
