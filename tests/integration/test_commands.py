@@ -182,14 +182,6 @@ def test_something_listens_that_is_no_cassandra(mailmend: CommandLine) -> None:
             os.waitpid(pid, 0)
 
 
-def test_a_run_of_another_keyspace_is_not_undone_here(
-    cassandra: CassandraServer, mailmend: CommandLine, mail: MailKeyspace
-) -> None:
-    run = mailmend("repair", "messages", *QUICK, "--json").json["run"]
-    with keyspace_of_its_own(cassandra, "other") as other:
-        _refused(mailmend("undo", run, "--keyspace", other.name), 2, mail.name)
-
-
 def _shell(mailmend: CommandLine, command: str) -> "subprocess.Popen[str]":
     environment = {**os.environ, **mailmend.environment, "HOME": str(mailmend.home), "PYTHONPATH": str(CHECKOUT)}
     line = command.replace("mailmend", f"{sys.executable} -m mailmend", 1)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from model.errors import CannotReach
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine, Ended
 
@@ -23,6 +24,10 @@ Declare = Callable[[str], None]
 """The text of the settings file, from now on."""
 
 Shell = tuple[CommandLine, Declare, ClusterTwin]
+
+
+def unreachable(*_: object) -> None:
+    raise CannotReach("no node answered")
 
 
 def only(ended: Ended) -> dict[str, Any]:

@@ -277,15 +277,14 @@ async def delayed(queue: MailQueue, delays: Mapping[str, timedelta]) -> None:
         await queue.enqueue(mail(name), CONTENT, delay=delay)
 
 
-async def fill(twin: TwinQueue, process: Process, numbers: range, step: timedelta = HOUR) -> list[Any]:
-    """One mail after the other, with its blobs, as time goes by."""
-    placed = []
+async def fill(twin: TwinQueue, process: Process, numbers: range, step: timedelta = HOUR, *, done: int = 0) -> None:
+    """One mail after the other, with its blobs, as time goes by; then so many, from the first on, are done with."""
     for number in numbers:
-        placed.append(await process.view.rows.place(QUEUE, queued(number)))
+        await process.view.rows.place(QUEUE, queued(number))
         for blob in (queued(number).blobs.header, queued(number).blobs.body):
             await twin.blobs.keep(blob, b"content")
         twin.clock.advance(step.total_seconds())
-    return placed
+    await finish(process, numbers[:done], step)
 
 
 async def finish(process: Process, numbers: range, step: timedelta = HOUR) -> None:

@@ -72,8 +72,7 @@ def rows_left(twin: TwinQueue) -> int:
 
 
 async def test_finished_slices_go_and_waiting_mails_stay(twin: TwinQueue, process: Process) -> None:
-    await fill(twin, process, range(6))
-    await finish(process, range(4))
+    await fill(twin, process, range(6), done=4)
     one = await cleaned(twin, process)
     assert (one.rows, rows_left(twin)) == (4, 2)
     assert (twin.browse_start, twin.content_start) == (NOON + 4 * HOUR, NOON + 4 * HOUR)
@@ -83,8 +82,7 @@ async def test_finished_slices_go_and_waiting_mails_stay(twin: TwinQueue, proces
 
 async def test_slices_before_the_content_start_go_too(twin: TwinQueue, process: Process) -> None:
     """The online sweep never sees them."""
-    await fill(twin, process, range(4))
-    await finish(process, range(4))
+    await fill(twin, process, range(4), done=4)
     await process.view.starts.advance_browse_start(twin.name, NOON, NOON + 2 * HOUR)
     await process.view.starts.advance_content_start(twin.name, NOON, NOON + 2 * HOUR)
     twin.clock.advance(20 * HOUR.total_seconds())
@@ -93,8 +91,7 @@ async def test_slices_before_the_content_start_go_too(twin: TwinQueue, process: 
 
 
 async def test_a_dry_run_tells_the_same_and_writes_nothing(twin: TwinQueue, process: Process) -> None:
-    await fill(twin, process, range(6))
-    await finish(process, range(4))
+    await fill(twin, process, range(6), done=4)
     before = twin.rows(ENQUEUED_MAILS)
     told = await cleaned(twin, process, dry_run=True)
     assert told.found == {Verdict.OVER: 4, Verdict.START_BEHIND: 1}
@@ -123,8 +120,7 @@ class LateRow:
 
 
 async def test_a_mail_that_comes_after_the_last_scan_survives_with_its_bytes(twin: TwinQueue, process: Process) -> None:
-    await fill(twin, process, range(4))
-    await finish(process, range(4))
+    await fill(twin, process, range(4), done=4)
     twin.clock.advance(20 * HOUR.total_seconds())
     late = queued(9)
     await twin.blobs.keep(late.blobs.body, b"content")
@@ -183,8 +179,7 @@ async def test_rows_without_a_start_get_one_and_are_listed(twin: TwinQueue, proc
 async def test_a_waiting_mail_without_its_bytes_is_told_and_a_finished_one_is_not(
     twin: TwinQueue, process: Process
 ) -> None:
-    await fill(twin, process, range(3))
-    await finish(process, range(1))
+    await fill(twin, process, range(3), done=1)
     for number in range(2):
         await twin.blobs.delete(queued(number).blobs.body)
     one = await cleaned(twin, process, dry_run=True)
@@ -195,8 +190,7 @@ async def test_a_waiting_mail_without_its_bytes_is_told_and_a_finished_one_is_no
 async def test_findings_are_in_the_ledger_with_what_was_there_and_what_became_of_it(
     twin: TwinQueue, process: Process
 ) -> None:
-    await fill(twin, process, range(4))
-    await finish(process, range(3))
+    await fill(twin, process, range(4), done=3)
     ledger = Ledger(MemoryTables(twin.clock.micros), twin.clock)
     run = ledger.start("mail", "repair queues", twin.clock.micros() - 30 * MICROS, {})
     scanner = LocalQueueScanner(twin.memory, twin.clock)
@@ -266,8 +260,7 @@ class TestMarks:
         assert "1 messages" in str(one.marks_stay)
 
     async def test_a_named_age_spares_the_younger_ones(self, twin: TwinQueue, process: Process) -> None:
-        await fill(twin, process, range(2))
-        await finish(process, range(1))
+        await fill(twin, process, range(2), done=1)
         twin.clock.advance(10 * HOUR.total_seconds())
         await finish(process, range(1, 2))
         twin.clock.advance(20 * MINUTE.total_seconds())
@@ -290,16 +283,14 @@ class TestMarks:
         assert twin.marked == {queued(2).enqueue_id}
 
     async def _finished(self, twin: TwinQueue, process: Process) -> None:
-        await fill(twin, process, range(4))
-        await finish(process, range(4))
+        await fill(twin, process, range(4), done=4)
         twin.clock.advance(20 * HOUR.total_seconds())
 
 
 @pytest.mark.parametrize("step", range(12))
 async def test_it_may_die_before_any_write_and_the_next_run_completes_it(step: int, twin: TwinQueue) -> None:
     process = twin.parts()
-    await fill(twin, process, range(6))
-    await finish(process, range(4))
+    await fill(twin, process, range(6), done=4)
     doomed = twin.parts(wire=Fortune().dies_before(step))
     await outlived(cleaned(twin, doomed))
     assert await names_of(process.view.browse(twin.name)) == ["mail-4", "mail-5"]

@@ -30,8 +30,7 @@ class TestMove:
     """The browse start goes as far as it may, and no further."""
 
     async def test_it_stops_at_the_first_mail(self, twin: TwinQueue, process: Process) -> None:
-        await fill(twin, process, range(8))
-        await finish(process, range(3))
+        await fill(twin, process, range(8), done=3)
         await finish(process, range(5, 8))
         assert await process.sweeper.move(QUEUE) == Moved(NOON, NOON + 3 * HOUR)
         assert (twin.browse_start, twin.content_start) == (NOON + 3 * HOUR, NOON)
@@ -57,8 +56,7 @@ class TestMove:
         assert await process.view.starts.queues() == []
 
     async def test_a_clock_that_goes_back_moves_nothing_back(self, twin: TwinQueue, process: Process) -> None:
-        await fill(twin, process, range(5))
-        await finish(process, range(5))
+        await fill(twin, process, range(5), done=5)
         await process.sweeper.sweep(QUEUE)
         start = twin.browse_start
         behind = twin.parts(VirtualClock(micros_at(NOON - 50 * HOUR)))
@@ -75,30 +73,26 @@ class TestMove:
         assert twin.browse_start == NOON + 6 * HOUR
 
     async def test_one_that_is_overtaken_leaves_the_start_further_on(self, twin: TwinQueue, process: Process) -> None:
-        await fill(twin, process, range(8))
-        await finish(process, range(3))
+        await fill(twin, process, range(8), done=3)
         twin.memory.surround = Strike(of(ChangeIf), do=lambda: twin.put_start(BROWSE_START, NOON + 5 * HOUR), times=1)
         assert (await process.sweeper.move(QUEUE)).after == NOON + 5 * HOUR
         assert twin.browse_start == NOON + 5 * HOUR
 
     async def test_one_that_is_overtaken_half_way_goes_the_rest(self, twin: TwinQueue, process: Process) -> None:
-        await fill(twin, process, range(8))
-        await finish(process, range(5))
+        await fill(twin, process, range(8), done=5)
         twin.memory.surround = Strike(of(ChangeIf), do=lambda: twin.put_start(BROWSE_START, NOON + 2 * HOUR), times=1)
         assert (await process.sweeper.move(QUEUE)).after == NOON + 5 * HOUR
 
     @pytest.mark.parametrize("done", [False, True])
     async def test_a_doubtful_move_is_settled(self, done: bool, twin: TwinQueue, process: Process) -> None:
-        await fill(twin, process, range(5))
-        await finish(process, range(3))
+        await fill(twin, process, range(5), done=3)
         twin.memory.surround = Strike(of(ChangeIf), DoubtfulWrite("no answer"), done, times=1)
         assert (await process.sweeper.move(QUEUE)).after == NOON + 3 * HOUR
         assert twin.browse_start == NOON + 3 * HOUR
 
     async def test_a_backward_move_is_reported(self, twin: TwinQueue, process: Process) -> None:
         """James writes it without looking; how far it ever was stays known, and it moves forward again."""
-        await fill(twin, process, range(6))
-        await finish(process, range(5))
+        await fill(twin, process, range(6), done=5)
         await process.sweeper.sweep(QUEUE)
         twin.put_start(BROWSE_START, NOON + HOUR)
         assert (await twin.parts().sweeper.sweep(QUEUE)).moved_back
@@ -145,8 +139,7 @@ class TestMove:
     async def test_a_queue_that_is_cut_anew_meanwhile_is_left_to_the_next(self, twin: TwinQueue) -> None:
         await twin.cut(HOUR)
         process = twin.parts()
-        await fill(twin, process, range(4))
-        await finish(process, range(4))
+        await fill(twin, process, range(4), done=4)
         cutting: list[asyncio.Future[None]] = []
         twin.memory.surround = Strike(
             of(Scan, ENQUEUED_MAILS), do=lambda: cutting.append(asyncio.ensure_future(twin.cut(30 * MINUTE))), times=1

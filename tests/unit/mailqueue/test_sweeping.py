@@ -41,8 +41,7 @@ class TestClean:
         """Marks stay, so that nothing comes back; what is in sight stays as it is."""
         await twin.cut(buckets=3)
         process = twin.parts()
-        await fill(twin, process, range(8))
-        await finish(process, range(5))
+        await fill(twin, process, range(8), done=5)
         await process.tallies.flush()
         swept = await process.sweeper.sweep(QUEUE)
         at = NOON + 5 * HOUR
@@ -57,8 +56,7 @@ class TestClean:
         assert (await process.view.starts.state(QUEUE)).swept_at == twin.clock.now
 
     async def test_a_second_sweep_has_nothing_to_do(self, twin: TwinQueue, process: Process) -> None:
-        await fill(twin, process, range(8))
-        await finish(process, range(5))
+        await fill(twin, process, range(8), done=5)
         await process.sweeper.sweep(QUEUE)
         again = await process.sweeper.sweep(QUEUE)
         at = NOON + 5 * HOUR
@@ -81,8 +79,7 @@ class TestClean:
 
     async def test_what_james_sweeps_at_the_same_time_is_not_put_back(self, twin: TwinQueue, process: Process) -> None:
         """It removes the marks of a slice before the rows: in between mails that are done with look like lost ones."""
-        await fill(twin, process, range(8))
-        await finish(process, range(5))
+        await fill(twin, process, range(8), done=5)
         twin.put_start(BROWSE_START, NOON + 5 * HOUR)
         for number in range(1, 5):
             twin.memory.write(Remove(DELETED_MAILS, (QUEUE, queued(number).enqueue_id)))
@@ -131,8 +128,7 @@ class TestClean:
     async def test_a_missing_content_start_begins_with_the_browse_start(
         self, twin: TwinQueue, process: Process
     ) -> None:
-        await fill(twin, process, range(8))
-        await finish(process, range(5))
+        await fill(twin, process, range(8), done=5)
         twin.memory.write(Remove(CONTENT_START, (QUEUE,)))
         swept = await process.sweeper.sweep(QUEUE)
         assert (swept.slices, swept.content_start) == (5, NOON + 5 * HOUR)
@@ -140,8 +136,7 @@ class TestClean:
     async def test_in_a_keyspace_of_james_it_works_the_same(self) -> None:
         twin = twin_queue(own=OF_JAMES)
         process = twin.parts()
-        await fill(twin, process, range(8))
-        await finish(process, range(5))
+        await fill(twin, process, range(8), done=5)
         swept = await process.sweeper.sweep(QUEUE)
         assert (swept.slices, swept.rows, swept.content_start) == (5, 5, NOON + 5 * HOUR)
         assert (await process.view.starts.state(QUEUE)).swept_at is None
@@ -186,8 +181,7 @@ class TestOthers:
         for number in range(100):
             twin, fortune = twin_queue(), Fortune()
             process = twin.parts()
-            await fill(twin, process, range(4))
-            await finish(process, range(3))
+            await fill(twin, process, range(4), done=3)
             await process.tallies.flush()
             fortune.arm(QueueMishap(trouble, number))
             ended = await outlived(twin.parts(wire=fortune).sweeper.sweep(QUEUE))
@@ -206,8 +200,7 @@ class TestMaybe:
     async def test_chance_decides(self, twin: TwinQueue) -> None:
         await twin.cut(pace=10)
         process = twin.parts()
-        await fill(twin, process, range(5))
-        await finish(process, range(5))
+        await fill(twin, process, range(5), done=5)
         twin.clock.chances += [0.1, 0.99, 0.5]
         for _ in range(3):
             await process.sweeper.maybe(QUEUE)
@@ -221,8 +214,7 @@ class TestMaybe:
     async def test_one_at_a_time(self, twin: TwinQueue) -> None:
         await twin.cut(pace=1)
         process = twin.parts()
-        await fill(twin, process, range(5))
-        await finish(process, range(5))
+        await fill(twin, process, range(5), done=5)
         before = asyncio.all_tasks()
         for _ in range(9):
             await process.sweeper.maybe(QUEUE)
@@ -233,8 +225,7 @@ class TestMaybe:
     async def test_its_failure_is_nobodys(self, caplog: pytest.LogCaptureFixture, twin: TwinQueue) -> None:
         await twin.cut(pace=1)
         process = twin.parts()
-        await fill(twin, process, range(5))
-        await finish(process, range(5))
+        await fill(twin, process, range(5), done=5)
         twin.memory.surround = refusing(ENQUEUED_MAILS)
         await process.sweeper.maybe(QUEUE)
         await turns(2000)
@@ -244,8 +235,7 @@ class TestMaybe:
     async def test_closing_ends_what_is_under_way(self, twin: TwinQueue) -> None:
         await twin.cut(pace=1)
         process = twin.parts()
-        await fill(twin, process, range(5))
-        await finish(process, range(5))
+        await fill(twin, process, range(5), done=5)
         before = asyncio.all_tasks()
         await process.sweeper.maybe(QUEUE)
         await turns(5)

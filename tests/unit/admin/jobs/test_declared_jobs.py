@@ -7,10 +7,9 @@ import pytest
 
 from admin.jobs.declaration import FIELDS
 from cql.driver import session
-from model.errors import CannotReach
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine
-from tests.support.jobs import NIGHTLY, NOON, Declare, Shell, only
+from tests.support.jobs import NIGHTLY, NOON, Declare, Shell, only, unreachable
 
 CHECK = 'command = "check"\nschedule = "0 1 * * *"\n'
 
@@ -147,11 +146,8 @@ def test_a_list_tells_the_next_runs_the_window_and_the_state(
 def test_without_a_cluster_the_schedule_is_told_all_the_same(
     mailmend: CommandLine, declare: Declare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(_: object) -> None:
-        raise CannotReach("no node answered")
-
     declare(NIGHTLY)
-    monkeypatch.setattr(session, "connect", refused)
+    monkeypatch.setattr(session, "connect", unreachable)
 
     ended = mailmend("jobs", "list", "--json")
 

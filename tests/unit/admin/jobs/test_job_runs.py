@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from cql.driver import session
-from model.errors import CannotReach
 from repair.ledger.leases import TTL_SECONDS, Leases
 from repair.scanners.local import LocalEngine
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine
-from tests.support.jobs import NIGHTLY, NOON, Declare, Shell, only
+from tests.support.jobs import NIGHTLY, NOON, Declare, Shell, only, unreachable
 from tests.support.mail_states import MailKeyspace
 
 
@@ -277,11 +276,8 @@ def test_a_missed_run_is_made_up_for_only_where_that_is_declared(
 def test_an_end_that_cannot_be_recorded_does_not_change_the_exit(
     mailmend: CommandLine, declare: Declare, night: ClusterTwin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(*_: object) -> None:
-        raise CannotReach("no node answered")
-
     declare(NIGHTLY)
-    monkeypatch.setattr("repair.ledger.jobs.JobRuns.finish", refused)
+    monkeypatch.setattr("repair.ledger.jobs.JobRuns.finish", unreachable)
 
     ended = mailmend("jobs", "run", "nightly-repair")
 
@@ -322,12 +318,9 @@ def test_a_command_is_told_how_a_run_ended(
 def test_a_run_that_could_not_begin_is_told_of(
     mailmend: CommandLine, declare: Declare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(_: object) -> None:
-        raise CannotReach("no node answered")
-
     note = mailmend.home / "note"
     declare(f"{NIGHTLY}tell_command = \"sh -c 'cat > {note}'\"\n")
-    monkeypatch.setattr(session, "connect", refused)
+    monkeypatch.setattr(session, "connect", unreachable)
 
     assert mailmend("jobs", "run", "nightly-repair", "--scheduled").code == 4
     assert json.loads(note.read_text())["text"].endswith("could not begin: no node answered")
