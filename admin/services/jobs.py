@@ -234,7 +234,7 @@ def _hindrance(request: JobRunRequest, turn: Turn, pause: JobPause | None, now: 
 def _finished(runs: JobRuns, run: JobRun, worked: Worked, job: Job, caller: Caller) -> JobRun:
     reason = ""
     if worked.exit_code == INTERRUPTED:
-        in_time = run.ends_by < run.started_at + job.longest
+        in_time = ends_at(job, run.started_at) < run.started_at + job.longest
         over = "its window ended" if in_time else "its longest duration was over"
         reason = over if worked.time_over else BY_SOMEBODY
     ended = run.ended(_now(runs.clock), worked.exit_code, reason)
