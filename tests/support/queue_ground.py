@@ -158,8 +158,7 @@ class QueueLine:
         told = self.line("check", "blobs", *how).json
         missing = [one for one in told["missing"] if one["referrer"].split()[0] in queues]
         assert not missing, missing
-        found: dict[str, int] = told["findings"]
-        return found
+        return {verdict: number for verdict, number in told["findings"].items() if verdict != "MISSING"}
 
     def reconciled(self, queue: str, *options: str, code: int) -> dict[str, Any]:
         """What a comparison tells, with the exit code that is expected; the broker's counts may lag for a while."""
