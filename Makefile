@@ -53,6 +53,7 @@ verify: $(STAMP) ## What is generated is up to date
 	$(RUN)/python -m cql.export --check
 	$(RUN)/python -m admin.present.lint_page --check
 	$(RUN)/python -m admin.cli.reference --check
+	$(RUN)/python -m admin.metrics.reference --check
 	$(RUN)/mailmend schema lint --level note cql/schema.cql
 	$(RUN)/mailmend schema lint --level note cql/migrations
 	$(RUN)/mailmend schema export --check --dir docs --only page --only drawing --keyspace apache_james

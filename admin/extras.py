@@ -16,7 +16,6 @@ EXTRAS: Final = {
     "aiormq": "queue",
     "obstore": "queue",
     "botocore": "queue",
-    "prometheus_client": "queue",
 }
 
 

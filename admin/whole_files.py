@@ -15,8 +15,12 @@ from model.errors import MailmendError, ResultUnwritten, WrongUse
 
 
 @contextmanager
-def whole_file(file: Path, opener: Callable[..., IO[str]] = os.fdopen, mode: int = 0o644) -> Iterator[IO[str]]:
+def whole_file(
+    file: Path, opener: Callable[..., IO[str]] = os.fdopen, mode: int = 0o644, *, masked: bool = True
+) -> Iterator[IO[str]]:
     """A text file that appears in its place only when everything was written, with at most these permissions.
+
+    Not `masked`, it has all of them, whatever the umask: another user reads it.
 
     A device or a pipe has no place to be moved into: it is written to as it stands.
     """
@@ -33,7 +37,7 @@ def whole_file(file: Path, opener: Callable[..., IO[str]] = os.fdopen, mode: int
         with named_when_refused(file):
             stream.flush()
             os.fsync(stream.fileno())
-            part.chmod(mode & ~_mask())
+            part.chmod(mode & ~(_mask() if masked else 0))
             part.replace(file)
     finally:
         with suppress(OSError):
@@ -42,9 +46,9 @@ def whole_file(file: Path, opener: Callable[..., IO[str]] = os.fdopen, mode: int
             part.unlink()
 
 
-def write_text(file: Path, text: str) -> None:
+def write_text(file: Path, text: str, *, masked: bool = True) -> None:
     """Write a file whole."""
-    with whole_file(file) as stream, named_when_refused(file):
+    with whole_file(file, masked=masked) as stream, named_when_refused(file):
         stream.write(text)
 
 

@@ -1,18 +1,33 @@
-"""Counters of a queue, and gauges from its figures; the only module that imports Prometheus's library.
+"""Metrics in Prometheus's text format, and those of queues; the only module that imports Prometheus's library.
 
 `PrometheusCounts` has a registry of its own, so that two services in one process do not meet in the global one.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, Counter, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
 from mailqueue.health import HealthProblem, QueueFigures, judged
 from mailqueue.metrics import QueueCount, QueueRates
 from model.ids import QueueName
+from model.metrics import Metric, MetricKind, Sample
 from model.queue.messages import Depth
+
+CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
+"""Of all texts that are made here, for HTTP."""
+
+OF_STARTS: Final = (
+    HealthProblem.BROWSE_START_OLD,
+    HealthProblem.MOVED_BACK,
+    HealthProblem.NOT_SWEPT,
+    HealthProblem.MARKS_EXPIRE_FIRST,
+)
+"""What may be wrong with a queue, and is seen without a look at its mails or its broker."""
 
 
 class PrometheusCounts:
@@ -25,8 +40,8 @@ class PrometheusCounts:
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self._registry = registry or CollectorRegistry()
         self._counters = {
-            count: Counter(f"mailmend_queue_{count.word}", count.meaning, ("queue",), registry=self._registry)
-            for count in QueueCount
+            count: Counter(metric.name, metric.meaning, metric.labels, registry=self._registry)
+            for count, metric in COUNTS.items()
         }
 
     def add(self, name: QueueCount, queue: QueueName, n: int = 1) -> None:
@@ -36,34 +51,71 @@ class PrometheusCounts:
         return generate_latest(self._registry).decode()
 
 
-def gauges_text(looks: Iterable[tuple[QueueFigures, QueueRates | None]]) -> str:
-    """The figures in Prometheus's text format; figures that are None are left out."""
-    registry, found = CollectorRegistry(), list(looks)
-    for name, meaning, of_figures in _GAUGES:
-        _gauge(registry, name, meaning, ((one.queue, of_figures(one)) for one, _ in found))
-    for name, meaning, of_pace in _RATES:
-        _gauge(registry, name, meaning, ((one.queue, of_pace(pace) if pace else None) for one, pace in found))
-    _troubles(registry, (one for one, _ in found))
+class _Samples(Collector):
+    def __init__(self, samples: Iterable[Sample]) -> None:
+        self._families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
+        for (metric, labels), value in {(one.metric, one.labels): one.value for one in samples}.items():
+            kind = CounterMetricFamily if metric.kind is MetricKind.COUNTER else GaugeMetricFamily
+            family = self._families.setdefault(metric.name, kind(metric.name, metric.meaning, labels=metric.labels))
+            family.add_metric(labels, value)
+
+    def collect(self) -> Iterable[GaugeMetricFamily | CounterMetricFamily]:
+        return self._families.values()
+
+
+def metrics_text(samples: Iterable[Sample]) -> str:
+    """The samples in Prometheus's text format; of two that say the same, the last counts."""
+    registry = CollectorRegistry()
+    registry.register(_Samples(samples))
     return generate_latest(registry).decode()
 
 
-def _gauge(
-    registry: CollectorRegistry, name: str, meaning: str, values: Iterable[tuple[QueueName, float | None]]
-) -> None:
-    known = [(queue, value) for queue, value in values if value is not None]
-    if known:
-        gauge = Gauge(f"mailmend_queue_{name}", meaning, ("queue",), registry=registry)
-        for queue, value in known:
-            gauge.labels(queue=queue).set(value)
+def samples_in(text: str, metrics: Iterable[Metric]) -> Iterator[Sample]:
+    """The samples of those metrics in such a text.
+
+    Raises:
+        ValueError: it is no such text.
+    """
+    known = {metric.name: metric for metric in metrics}
+    try:
+        families = list(text_string_to_metric_families(text))
+    except (IndexError, TypeError, AttributeError) as error:  # of the library's parser, on some texts
+        raise ValueError("these are no metrics") from error
+    for family in families:
+        for name, labels, value, *_ in family.samples:
+            if metric := known.get(name):
+                yield Sample(metric, tuple(labels.get(label, "") for label in metric.labels), value)
 
 
-def _troubles(registry: CollectorRegistry, looks: Iterable[QueueFigures]) -> None:
-    """Every problem of every queue as 1 or 0, so that alerts need not wait for a series to appear."""
-    gauge = Gauge("mailmend_queue_trouble", "Whether this is wrong", ("queue", "trouble"), registry=registry)
-    for figures in looks:
-        present = {reason.trouble for reason in judged(figures)}
-        for trouble in HealthProblem:
-            gauge.labels(queue=figures.queue, trouble=trouble.value).set(trouble in present)
+def gauges_text(looks: Iterable[tuple[QueueFigures, QueueRates | None]]) -> str:
+    """The figures in Prometheus's text format; figures that are None are left out."""
+    return metrics_text(sample for figures, rates in looks for sample in queue_samples(figures, rates))
+
+
+def queue_samples(figures: QueueFigures, rates: QueueRates | None = None) -> Iterator[Sample]:
+    yield from _gauges(figures, _COUNTED)
+    yield from start_samples(figures, tuple(HealthProblem))
+    for metric, of_rates in _RATES if rates else ():
+        assert rates is not None
+        yield Sample(metric, (figures.queue,), of_rates(rates))
+
+
+def start_samples(figures: QueueFigures, troubles: Iterable[HealthProblem] = OF_STARTS) -> Iterator[Sample]:
+    """What the starts and the last sweep tell, without a look at any mail.
+
+    Every trouble of those is 1 or 0, so that alerts need not wait for a series to appear.
+    """
+    yield from _gauges(figures, _STARTS)
+    present = {reason.trouble for reason in judged(figures)}
+    for trouble in troubles:
+        yield Sample(TROUBLE, (figures.queue, trouble.value), trouble in present)
+
+
+def _gauges(figures: QueueFigures, table: "_Figures") -> Iterator[Sample]:
+    for metric, of_figures in table:
+        value = of_figures(figures)
+        if value is not None:
+            yield Sample(metric, (figures.queue,), value)
 
 
 def _of_depth(value: Callable[[Depth], int | None]) -> Callable[[QueueFigures], float | None]:
@@ -88,29 +140,62 @@ def _epoch(at: datetime | None) -> float | None:
     return None if at is None else at.timestamp()
 
 
-_GAUGES: Final[tuple[tuple[str, str, Callable[[QueueFigures], float | None]], ...]] = (
-    ("mails", "Mails that wait", lambda figures: figures.mails),
-    ("delayed_mails", "Mails that are not due yet", lambda figures: figures.delayed),
-    ("size_exact", "Whether the two numbers are counts (1) or estimates (0)", lambda figures: figures.exact),
-    ("oldest_age_seconds", "Age of the mail that has waited longest", lambda figures: _age(figures, figures.oldest_at)),
+_Figures = Sequence[tuple[Metric, Callable[[QueueFigures], float | None]]]
+
+
+def _metric(name: str, meaning: str) -> Metric:
+    return Metric(f"mailmend_queue_{name}", meaning, ("queue",))
+
+
+TROUBLE: Final = Metric("mailmend_queue_trouble", "Whether this is wrong", ("queue", "trouble"))
+COUNTS: Final[Mapping[QueueCount, Metric]] = {
+    count: Metric(f"mailmend_queue_{count.word}_total", count.meaning, ("queue",), MetricKind.COUNTER)
+    for count in QueueCount
+}
+_STARTS: Final[_Figures] = (
     (
-        "browse_start_age_seconds",
-        "Age of the browse start: what every listing reads",
+        _metric("browse_start_age_seconds", "Age of the browse start: what every listing reads"),
         lambda figures: _age(figures, figures.browse_start),
     ),
-    ("content_start_lag_seconds", "Slices before the browse start that are not swept yet, as time", _lag),
-    ("last_sweep_timestamp_seconds", "End of the last sweep", lambda figures: _epoch(figures.swept_at)),
-    ("last_sweep_age_seconds", "Time since the last sweep", lambda figures: _age(figures, figures.swept_at)),
-    ("broker_up", "Whether the broker answers, where it was asked", _answers),
-    ("broker_ready", "Messages that wait in the broker", _of_depth(lambda depth: depth.ready)),
-    ("broker_unacked", "Messages in consumers' hands", _of_depth(lambda depth: depth.unacked)),
-    ("broker_lacking", "Mails that wait and surely have no message", lambda figures: figures.lacking),
-    ("broker_consumers", "Consumers", _of_depth(lambda depth: depth.consumers)),
-    ("broker_alarms", "Alarms for which the broker takes no new messages", _of_depth(lambda depth: len(depth.alarms))),
-    ("broker_dead_letters", "Messages in the dead letter queue", _of_depth(lambda depth: depth.dead)),
-    ("looked_at_timestamp_seconds", "When this was looked at", lambda figures: _epoch(figures.at)),
+    (_metric("content_start_lag_seconds", "Slices before the browse start that are not swept yet, as time"), _lag),
+    (_metric("last_sweep_timestamp_seconds", "End of the last sweep"), lambda figures: _epoch(figures.swept_at)),
+    (
+        _metric("last_sweep_age_seconds", "Time since the last sweep"),
+        lambda figures: _age(figures, figures.swept_at),
+    ),
+    (
+        _metric("marks_expire", "Whether the marks of removed mails ever go by themselves"),
+        lambda figures: figures.marks_expire,
+    ),
+    (_metric("looked_at_timestamp_seconds", "When this was looked at"), lambda figures: _epoch(figures.at)),
 )
-_RATES: Final[tuple[tuple[str, str, Callable[[QueueRates], float]], ...]] = (
-    ("enqueued_per_second", "Mails that came, between two looks", lambda pace: pace.enqueued),
-    ("marked_per_second", "Mails that left, between two looks", lambda pace: pace.marked),
+_COUNTED: Final[_Figures] = (
+    (_metric("mails", "Mails that wait"), lambda figures: figures.mails),
+    (_metric("delayed_mails", "Mails that are not due yet"), lambda figures: figures.delayed),
+    (_metric("size_exact", "Whether the two numbers are counts (1) or estimates (0)"), lambda figures: figures.exact),
+    (
+        _metric("oldest_age_seconds", "Age of the mail that has waited longest"),
+        lambda figures: _age(figures, figures.oldest_at),
+    ),
+    (_metric("broker_up", "Whether the broker answers, where it was asked"), _answers),
+    (_metric("broker_ready", "Messages that wait in the broker"), _of_depth(lambda depth: depth.ready)),
+    (_metric("broker_unacked", "Messages in consumers' hands"), _of_depth(lambda depth: depth.unacked)),
+    (_metric("broker_lacking", "Mails that wait and surely have no message"), lambda figures: figures.lacking),
+    (_metric("broker_consumers", "Consumers"), _of_depth(lambda depth: depth.consumers)),
+    (
+        _metric("broker_alarms", "Alarms for which the broker takes no new messages"),
+        _of_depth(lambda depth: len(depth.alarms)),
+    ),
+    (_metric("broker_dead_letters", "Messages in the dead letter queue"), _of_depth(lambda depth: depth.dead)),
 )
+_RATES: Final[Sequence[tuple[Metric, Callable[[QueueRates], float]]]] = (
+    (_metric("enqueued_per_second", "Mails that came, between two looks"), lambda rates: rates.enqueued),
+    (_metric("marked_per_second", "Mails that left, between two looks"), lambda rates: rates.marked),
+)
+QUEUE_METRICS: Final = (
+    *(metric for metric, _ in (*_COUNTED, *_STARTS)),
+    *(metric for metric, _ in _RATES),
+    TROUBLE,
+    *COUNTS.values(),
+)
+"""Every metric of queues."""

@@ -369,6 +369,13 @@ class Delayed(WrongUse):
     """A delay was asked for where it cannot be kept: the keyspace has no table for delayed mails."""
 
 
+def exit_code_of(error: BaseException) -> int:
+    """The exit code of a command that ends with this error."""
+    if came_of_interruption(error):
+        return INTERRUPTED
+    return int(error.exit_code if isinstance(error, MailmendError) else ExitCode.PARTLY_FAILED)
+
+
 def came_of_interruption(error: BaseException | None) -> bool:
     """Whether Ctrl-C caused it, directly or through a failing clean-up (Spark's own, say)."""
     while error is not None:

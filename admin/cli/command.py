@@ -192,11 +192,18 @@ def run(command: Command, values: Values) -> int:
     context = click.get_current_context()
     _refuse_beside(command, values, context)
     output = imported("admin.cli.output:Output")(**{name: values.pop(name) for name in OUTPUT_NAMES if name in values})
-    given = [(one, {name: values.pop(name) for name in one.names}) for one in command.shared]
-    built = {one.field: one.build(own, values, context) for one, own in given}
+    with output.metrics_of(context) as metrics:
+        given = [(one, {name: values.pop(name) for name in one.names}) for one in command.shared]
+        built = {one.field: one.build(own, values, context) for one, own in given}
+        result, unwritten = _served(command, {**values, **built}, output)
+        code: int = output.show(imported(command.present)(result), unwritten, metrics)
+    return code
+
+
+def _served(command: Command, arguments: Values, output: Any) -> tuple[Any, Sequence[ResultUnwritten]]:
+    """What the service gives, and what of it could not be written while it came."""
     service: Callable[..., Any] = imported(command.service)
-    parameters, arguments = inspect.signature(service).parameters, {**values, **built}
-    results, unwritten = list[Any](), list[ResultUnwritten]()
+    parameters, results = inspect.signature(service).parameters, list[Any]()
     try:
         with output.caller(imported(command.item) if command.item else None) as caller:
             if "request" in parameters:
@@ -206,9 +213,8 @@ def run(command: Command, values: Values) -> int:
     except ResultUnwritten as error:
         if not results:
             raise
-        unwritten.append(error)
-    code: int = output.show(imported(command.present)(results[0]), unwritten)
-    return code
+        return results[0], [error]
+    return results[0], ()
 
 
 def _refuse_beside(command: Command, values: Values, context: click.Context) -> None:
@@ -225,7 +231,7 @@ def _typed(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-OUTPUT_NAMES: Final = ("as_json", "report", "findings", "anonymous")
+OUTPUT_NAMES: Final = ("as_json", "report", "findings", "anonymous", "metrics_file")
 
 
 def _settings_of(command: click.Command, context: click.Context) -> set[str]:

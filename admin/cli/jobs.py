@@ -9,10 +9,13 @@ import click
 from admin.cli.command import Command, CommandGroup, Shared
 from admin.cli.endings import ended_after, ending_of
 from admin.cli.kinds import KEEP, duration_text
-from admin.cli.options import CONFIG, CONNECTION, FILE, JOB, PROFILE, flag, option, settings_table, typed
+from admin.cli.options import CONFIG, CONNECTION, FILE, JOB, METRICS_FILE, PROFILE, flag, option, settings_table, typed
+from admin.cli.output import run_name
 from admin.cli.settings_file import PROFILE_NAME, line_in_table, settings_file_of
+from admin.extras import imported
 from admin.jobs.declaration import BadJob, Job, job_of
 from admin.jobs.units import RENDERED, UnitPlace
+from admin.services.caller import ignore
 from admin.services.jobs import Worked
 from model.catalog.ledger import KEEP as KEEP_DEFAULT
 from model.errors import WrongUse
@@ -101,10 +104,23 @@ def _names(own: dict[str, Any], others: dict[str, Any], context: click.Context) 
     return [str(named).replace("_", "-")] if named else list(jobs)
 
 
-def _work(own: dict[str, Any], others: dict[str, Any], context: click.Context) -> Callable[[float], Worked]:
-    job: Job = _one_job(own, {"name": others["name"]}, context)
-    command = parsed_command(job, context, *typed(context, CONNECTION.groups["Connection"]))
+def _command_of(others: dict[str, Any], context: click.Context) -> click.Context:
+    """The command of the job that is named, with what was typed for it; from here on it is this job's."""
+    job, file = _one_job({}, {"name": others["name"]}, context), context.params["metrics"]
     context.meta[JOB] = job.name
+    more = ("--metrics-file", str(file)) if file else ()
+    return parsed_command(job, context, *more, *typed(context, CONNECTION.groups["Connection"]))
+
+
+def _unbegun(_: dict[str, Any], others: dict[str, Any], context: click.Context) -> Callable[[int], None]:
+    others.pop("metrics")
+    command = _command_of(others, context)
+    file = command.params["metrics_file"]
+    return imported("admin.metrics.of_runs:unbegun")(file, *run_name(command)) if file else ignore
+
+
+def _work(_: dict[str, Any], others: dict[str, Any], context: click.Context) -> Callable[[float], Worked]:
+    command = _command_of(others, context)
 
     def work(seconds: float) -> Worked:
         with ended_after(seconds) as over, command:
@@ -114,7 +130,7 @@ def _work(own: dict[str, Any], others: dict[str, Any], context: click.Context) -
 
 
 _ONE: Final = Shared("job", {}, _one_job)
-_ALL: Final = Shared("jobs", {}, lambda _own, _others, context: list(declared_jobs(context).values()))
+ALL_JOBS: Final = Shared("jobs", {}, lambda _own, _others, context: list(declared_jobs(context).values()))
 _OF_ONE: Final = Shared("jobs", {}, lambda own, others, context: [_one_job(own, others, context)])
 
 _LIST: Final = Command(
@@ -124,7 +140,7 @@ _LIST: Final = Command(
     the ledger cannot be read. Nothing is written.""",
     service="admin.services.jobs:list_jobs",
     present="admin.present.jobs:jobs_document",
-    shared=(_ALL, CONNECTION),
+    shared=(ALL_JOBS, CONNECTION),
     examples="""
         mailmend jobs list
         mailmend jobs list --json | jq -r '.jobs[] | select(.state == "MISSED").name'""",
@@ -162,8 +178,9 @@ _RUN: Final = Command(
             "runs, and the exit is 0.",
         ),
         flag("--anyway", "Also where it is paused or its window closed."),
+        option("--metrics-file", str(METRICS_FILE.help), "metrics", type=FILE, metavar="FILE"),
     ),
-    shared=(Shared("work", {}, _work), _ONE, CONNECTION),
+    shared=(Shared("work", {}, _work), Shared("unbegun", {}, _unbegun), _ONE, CONNECTION),
     output=(),
     examples="""
         mailmend jobs run nightly-repair
@@ -291,7 +308,8 @@ In the settings file (only command and schedule are needed):
   rows_per_second = 20000
   tell = "trouble"                  # after failures, drift and interruptions, or "always"; "trouble"
   tell_command = "page-somebody"    # gets JSON on stdin
-  tell_webhook = "https://hooks.example.org/T0/B0"   # JSON is posted there, up to six times""",
+  tell_webhook = "https://hooks.example.org/T0/B0"   # JSON is posted there, up to six times
+  metrics_file = "/var/lib/node_exporter/nightly-repair.prom"   # as the command's --metrics-file""",
     settings=None,
 )
 _GROUP_NAMES: Final = tuple(one.name for one in JOBS.commands)

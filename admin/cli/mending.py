@@ -8,7 +8,7 @@ from admin.cli.blobs import BLOBS_WANTED
 from admin.cli.command import JSON, Command, CommandGroup
 from admin.cli.completion import completed_runs
 from admin.cli.kinds import DELAY, KEEP, SPARK_SETTING, VERDICT_NAMES, VERDICTS, Duration, duration_text
-from admin.cli.options import ANONYMOUS, CONNECTION, FILE, FINDINGS, REPORT, flag, option
+from admin.cli.options import ANONYMOUS, CONNECTION, FILE, FINDINGS, METRICS_FILE, REPORT, flag, option
 from admin.cli.queue_options import AGE_MAX, queue_settings, unless
 from admin.nodetool import NODETOOL
 from model.catalog.ledger import KEEP as KEEP_DEFAULT
@@ -81,6 +81,7 @@ _WRITING: Final = (
 COUNTERS_AT_ONCE: Final = flag("--no-writers", "Declare that nobody writes: counters are looked at twice at once.")
 RUN_ARGUMENT: Final = click.Argument(["run"], type=click.UUID, shell_complete=completed_runs)
 RESULTS: Final = (JSON, REPORT, ANONYMOUS, FINDINGS)
+MEASURED: Final = (*RESULTS, METRICS_FILE)
 REPAIR_EXITS: Final = (
     "0 nothing is left to mend, 1 drift is left (after --dry-run: there is drift), 2 wrong use, 3 some fixes failed "
     "(the rest stands), 4 the cluster cannot be reached, 130 interrupted: run it again."
@@ -104,7 +105,7 @@ CHECK: Final = Command(
         *_SCANNING,
     ),
     shared=(BLOBS_WANTED, CONNECTION),
-    output=RESULTS,
+    output=MEASURED,
     alone={
         "what=queues": ("torn", "without", "no_writers", "anonymous"),
         "what=blobs": ("torn", "without", "no_writers", "no_recheck", "findings", "anonymous"),
@@ -190,7 +191,7 @@ _REPAIR_MESSAGES: Final = Command(
         *_SCANNING,
     ),
     shared=(CONNECTION,),
-    output=RESULTS,
+    output=MEASURED,
     alone={"plan": ("max_fixes", "yes", "keep")},
     examples="""
         mailmend repair messages --dry-run                      what would be mended
@@ -219,7 +220,7 @@ _REPAIR_LAGS: Final = Command(
         ROWS_PER_SECOND,
     ),
     shared=(CONNECTION,),
-    output=RESULTS,
+    output=MEASURED,
     examples="""
         mailmend repair lags --dry-run      how many there are, and which
         mailmend repair lags                mend exactly them; safe to schedule every few minutes""",
@@ -280,7 +281,7 @@ _REPAIR_QUEUES: Final = Command(
             named=False,
         ),
     ),
-    output=(JSON, REPORT, FINDINGS),
+    output=(JSON, REPORT, FINDINGS, METRICS_FILE),
     examples="""
         mailmend repair queues --dry-run                      what would be removed
         mailmend repair queues
@@ -312,6 +313,7 @@ _REPAIR_BLOBS: Final = Command(
         *(one for one in _SCANNING if one.name not in {"torn", "without"}),
     ),
     shared=(BLOBS_WANTED, CONNECTION),
+    output=(JSON, METRICS_FILE),
     examples="""
         mailmend repair blobs --dry-run --blobs s3://mail --oldest-message 7d     what would go
         mailmend repair blobs --blobs s3://mail --oldest-message 7d --removed went.jsonl

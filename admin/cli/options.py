@@ -264,6 +264,12 @@ def _typed_password(username: str | None) -> str | None:
 
 
 REPORT: Final = option("--report", "Write a report as one HTML file.", type=FILE, metavar="FILE.html")
+METRICS_FILE: Final = option(
+    "--metrics-file",
+    "Write what the run tells for Prometheus's node_exporter: a file for this command alone, which ends in .prom.",
+    type=FILE,
+    metavar="FILE",
+)
 ANONYMOUS: Final = flag("--anonymous", "Name no user and no path of a mailbox: ids only.")
 FINDINGS: Final = option(
     "--findings",

@@ -5,11 +5,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from admin.cli.asking import asking_on, number_on
+from admin.cli.options import JOB
+from admin.extras import imported
 from admin.present.document import Document
 from admin.present.mending import finding_json, findings_file
 from admin.present.presenter import exit_meaning, show, stderr_console, write_json, write_report
@@ -19,6 +21,9 @@ from admin.whole_files import refuse_unwritable, write_text
 from model.errors import ExitCode, MailmendError, ResultUnwritten, WrongUse
 from model.projections.findings import Finding
 from repair.clock import SystemClock
+
+if TYPE_CHECKING:
+    from admin.metrics.of_runs import RunTextfile
 
 STDOUT: Final = Path("-")
 
@@ -30,12 +35,14 @@ class Output:
     Attributes:
         anonymous: whether users and their mailboxes' paths are left out.
         findings: where every finding goes as a line of JSON; on stdout (-) nothing else does.
+        metrics_file: where the run's metrics go, however it ends.
     """
 
     as_json: bool = False
     report: Path | None = None
     findings: Path | None = None
     anonymous: bool = False
+    metrics_file: Path | None = None
 
     @contextmanager
     def caller(self, item_json: Callable[[Any], Any] | None = None) -> Iterator[Caller]:
@@ -62,12 +69,24 @@ class Output:
                 stdout_is_json=self.as_json,
             )
 
-    def show(self, document: Document, unwritten: Sequence[MailmendError] = ()) -> int:
+    @contextmanager
+    def metrics_of(self, context: click.Context) -> Iterator["RunTextfile | None"]:
+        """The file of the run's metrics, where one was asked for; where the run fails, it says so."""
+        if self.metrics_file is None:
+            yield None
+            return
+        with imported("admin.metrics.of_runs:told_in")(self.metrics_file, *run_name(context)) as metrics:
+            yield metrics
+
+    def show(
+        self, document: Document, unwritten: Sequence[MailmendError] = (), metrics: "RunTextfile | None" = None
+    ) -> int:
         """Write the result wherever it was asked for; where a place refuses it, it stands on stderr.
 
         Args:
             document: the result.
             unwritten: what was refused already, while it came.
+            metrics: told last, with the exit code.
         """
         if self.as_json and document.json is None:
             raise WrongUse("what was asked for has no form as JSON", mend="Leave --json out.")
@@ -81,7 +100,10 @@ class Output:
             click.echo(f"Findings: {self.findings}", err=True)
         for line in (*document.remarks, *(() if self.as_json else document.hints)):
             click.echo(line, err=True)
-        return _on_stderr(document, refused) if refused else int(document.exit)
+        code = _on_stderr(document, refused) if refused else int(document.exit)
+        if metrics:
+            metrics.write(code, document.json)
+        return code
 
     def _writes(self, document: Document) -> Iterator[Callable[[], None]]:
         for file, text in document.files.items():
@@ -100,6 +122,15 @@ class Output:
         else:
             with findings_file(self.findings) as write:
                 yield write
+
+
+def run_name(context: click.Context) -> tuple[str, str, str]:
+    """The keyspace of a command, its words (with what it is about, and that it only looks), and the job it is of."""
+    given = context.params
+    about = (one.name for one in context.command.params if isinstance(one, click.Argument))
+    looks = ("--dry-run",) if given.get("dry_run") else ("--plan",) if given.get("plan") else ()
+    words = (*context.command_path.split()[1:], *(str(given[one]) for one in about if one and given[one]), *looks)
+    return given["keyspace"], " ".join(words), context.meta.get(JOB, "")
 
 
 def _write_report(file: Path, document: Document) -> None:

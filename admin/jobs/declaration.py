@@ -83,7 +83,7 @@ class Job:
         zone: of schedule and window.
         jitter: a run begins up to this much later than its schedule says.
         longest: after this time a run is ended in good order.
-        max_fixes, rows_per_second: limits, as the command's options of these names.
+        max_fixes, rows_per_second, metrics_file: as the command's options of these names.
     """
 
     name: str
@@ -97,12 +97,17 @@ class Job:
     max_fixes: int | None = None
     rows_per_second: int | None = None
     tell: Tell = Tell()
+    metrics_file: str | None = None
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The words, and its limits as options."""
-        limits = {"--max-fixes": self.max_fixes, "--rows-per-second": self.rows_per_second}
-        return (*self.words, *(text for name, one in limits.items() if one is not None for text in (name, str(one))))
+        """The words, and its limits and its file as options."""
+        more = {
+            "--max-fixes": self.max_fixes,
+            "--rows-per-second": self.rows_per_second,
+            "--metrics-file": self.metrics_file,
+        }
+        return (*self.words, *(text for name, one in more.items() if one is not None for text in (name, str(one))))
 
     @property
     def command(self) -> str:
@@ -261,6 +266,13 @@ def _webhook(value: object) -> str:
     return text
 
 
+def _metrics_file(value: object) -> str:
+    text = _text("metrics_file", value, "/var/lib/node_exporter/nightly-repair.prom")
+    if not text.startswith("/") or not text.isprintable():
+        raise BadJob("metrics_file", f"{text!r} is no whole path", mend="Begin it with a slash: jobs run anywhere.")
+    return text
+
+
 def _missed(value: object) -> Missed:
     text = _text("missed", value, Missed.SKIP.value)
     if text not in [one.value for one in Missed]:
@@ -292,5 +304,6 @@ _READ: Final[Mapping[str, Callable[[object], Any]]] = {
     "tell": _telling,
     "tell_command": _tell_command,
     "tell_webhook": _webhook,
+    "metrics_file": _metrics_file,
 }
 FIELDS: Final = tuple(_READ)

@@ -19,6 +19,7 @@ LATE: Final = timedelta(minutes=15)
 """A run that has not begun by then, after its jitter, was missed."""
 
 _MINUTE: Final = timedelta(minutes=1)
+_WEEK: Final = timedelta(weeks=1)
 _SCAN_MINUTES: Final = 3 * 24 * 60
 """A window opens and closes at least once in three days, also where the clocks leave its hours out on one."""
 
@@ -43,6 +44,17 @@ def turns_after(job: Job, at: datetime) -> Iterator[Turn]:
 
 def next_turns(job: Job, at: datetime, count: int) -> list[Turn]:
     return list(islice(turns_after(job, at), count))
+
+
+def longest_wait(job: Job, at: datetime) -> timedelta:
+    """The longest time between two runs that are due one after the other, within a week, or the next two."""
+    dues, longest = (due for due in job.schedule.after(at, job.zone) if is_open(job, due)), timedelta()
+    first = before = next(dues)
+    for due in dues:
+        longest, before = max(longest, due - before), due
+        if due - first > _WEEK:
+            return longest
+    raise AssertionError("schedules have no end")
 
 
 def last_turn(job: Job, at: datetime) -> Turn:

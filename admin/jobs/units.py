@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from textwrap import dedent
 from typing import Final
 
@@ -123,7 +124,7 @@ CapabilityBoundingSet=
 PrivateTmp=yes
 PrivateDevices=yes
 ProtectSystem=strict
-ProtectHome=read-only
+{_writable(job)}ProtectHome=read-only
 ProtectClock=yes
 ProtectHostname=yes
 ProtectControlGroups=yes
@@ -140,6 +141,12 @@ RemoveIPC=yes
 SystemCallArchitectures=native
 SystemCallFilter=@system-service
 """
+
+
+def _writable(job: Job) -> str:
+    """Where the job may write besides its own folder."""
+    folder = PurePath(job.metrics_file).parent if job.metrics_file else None
+    return f"ReadWritePaths={_systemd_word(f'-{folder}')}\n" if folder else ""
 
 
 def _escaped(text: str) -> str:

@@ -126,7 +126,7 @@ class _Fetched:
 
     def _unpack(self, staging: Path) -> None:
         environment = self.machine.environment
-        archive = _Debian(debian_uri(environment), staging / "apt", environment)
+        archive = DebianPackages(debian_uri(environment), staging / "apt", environment)
         archive.open()
         erlang = archive.closure("rabbitmq-server", r"erlang-[a-z0-9-]+")
         ssl = archive.dependency("erlang-crypto", r"libssl3(t64)?")
@@ -185,7 +185,7 @@ def _programs(root: Path) -> Iterator[Path]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Debian:
+class DebianPackages:
     """Debian's packages at `uri`, unpacked into a folder: no root, nothing installed, nothing replaced.
 
     apt-get gets sources, lists and a status file of its own in `folder`, so it neither reads nor changes what the

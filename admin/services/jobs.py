@@ -21,7 +21,7 @@ from admin.jobs.schedule import (
 )
 from admin.jobs.telling import is_told, told
 from admin.jobs.units import RENDERED, UnitPlace
-from admin.services.caller import Caller
+from admin.services.caller import Caller, ignore
 from admin.settings import ConnectionSettings
 from admin.whole_files import refuse_unwritable
 from admin.wiring.cluster import open_cluster, this_clock
@@ -128,6 +128,7 @@ class JobRunRequest:
         work: runs the command, and ends it after so many seconds.
         scheduled: a scheduler starts it: it waits for its jitter, and a run that may not be is no failure.
         anyway: also where the job is paused, or its window closed.
+        unbegun: tells, with the exit code, of a run that could not begin.
     """
 
     connection: ConnectionSettings
@@ -135,6 +136,7 @@ class JobRunRequest:
     work: Callable[[float], Worked]
     scheduled: bool = False
     anyway: bool = False
+    unbegun: Callable[[int], None] = ignore
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,7 @@ def run_job(request: JobRunRequest, caller: Caller) -> JobEnded:
     except UnsafeRequest:
         raise
     except MailmendError as error:
+        request.unbegun(int(error.exit_code))
         _tell(request, f"could not begin: {error.what}", None, int(error.exit_code), caller)
         raise
     if ended.run:

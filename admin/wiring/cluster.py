@@ -352,8 +352,8 @@ def state_folder(name: str) -> Path:
     return data_home(os.environ, Path.home()) / name
 
 
-def lag_journal(opened: OpenCluster) -> LagJournal:
-    return _lags_in(opened, opened.ledger())
+def lag_journal(opened: OpenCluster, ledger: Ledger | None = None) -> LagJournal:
+    return _lags_in(opened, ledger or opened.ledger())
 
 
 def _lags_in(opened: OpenCluster, ledger: Ledger) -> LagJournal:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -37,14 +37,25 @@ async def figures_of(view: QueueView, queue: QueueName, broker: Broker | None = 
     The broker is asked before the tables: a mail that is acked meanwhile is not taken for one that lacks its message.
     """
     depth, away = await _depth(broker, queue)
-    size, state = await view.size(queue), await view.starts.state(queue)
-    return QueueFigures(
-        queue,
-        view.now,
+    size = await view.size(queue)
+    return replace(
+        await starts_of(view, queue),
         mails=size.mails,
         delayed=size.delayed,
         exact=size.kind is SizeKind.EXACT,
         oldest_at=await _oldest_at(view, queue),
+        depth=depth,
+        lacking=await _lacking(view, queue, broker, depth, size),
+        broker_away=away,
+    )
+
+
+async def starts_of(view: QueueView, queue: QueueName) -> QueueFigures:
+    """The figures that need no look at any mail or at the broker: starts, and how long rows and marks live."""
+    state = await view.starts.state(queue)
+    return QueueFigures(
+        queue,
+        view.now,
         browse_start=await view.browse_start(queue),
         content_start=await view.starts.content_start(queue),
         furthest_start=state.furthest_start,
@@ -54,9 +65,6 @@ async def figures_of(view: QueueView, queue: QueueName, broker: Broker | None = 
         slack=slack_of(view.own),
         marks_outlive_rows=view.own.marks_outlive_rows,
         marks_expire=view.own.marks_expire,
-        depth=depth,
-        lacking=await _lacking(view, queue, broker, depth, size),
-        broker_away=away,
     )
 
 

@@ -169,7 +169,7 @@ READER = Role(
 )
 REPAIRER = Role(
     "repairer",
-    "repair messages, repair lags, apply, undo, runs, jobs; all that a reader does",
+    "repair messages, repair lags, apply, undo, runs, jobs, metrics; all that a reader does",
     (
         *READER.needs,
         Need(GrantScope.MAIL, _WRITES, MENDED),

@@ -1,6 +1,6 @@
 """The runs of declared jobs, and the jobs that are paused: one partition of the ledger for each job of a keyspace."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -100,9 +100,12 @@ class JobRuns:
         return [_run_of(seen.row).at(now) for seen in self.tables.read(Read(JOB_RUN, (self.keyspace, job)))]
 
     def newest(self, job: str) -> JobRun | None:
-        """The newest kept run alone: a job of every ten minutes has thousands."""
-        rows = self.tables.scan(Scan(JOB_RUN, JOB_RUN.names, Level.QUORUM, under=(self.keyspace, job), limit=1))
-        return next((_run_of(row).at(instant_of(self.clock.micros())) for row in rows), None)
+        return next(self.last(job, 1), None)
+
+    def last(self, job: str, limit: int) -> Iterator[JobRun]:
+        """The newest kept runs alone: a job of every ten minutes has thousands."""
+        rows = self.tables.scan(Scan(JOB_RUN, JOB_RUN.names, Level.QUORUM, under=(self.keyspace, job), limit=limit))
+        return (_run_of(row).at(instant_of(self.clock.micros())) for row in rows)
 
     def pause(self, job: str, reason: str) -> JobPause:
         pause = JobPause(job, instant_of(self.clock.micros()), self.owner, reason)

@@ -11,8 +11,11 @@ import logging
 import os
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import IO
 from uuid import UUID
@@ -20,7 +23,7 @@ from uuid import UUID
 from model.catalog.ledger import LAG_BUCKETS, REPAIR_LAG, bucket_of, day_of, days_back
 from model.errors import MailmendError, Unjournalled
 from model.ids import micros_of
-from model.operations import Put, Read, Remove
+from model.operations import Put, Read, Remove, Scan
 from model.ports import Clock, Tables
 from model.projections.findings import Suspect
 from model.schema.table import Key, Row
@@ -125,6 +128,24 @@ class LagJournal:
                     raise answer
                 lags = (_lag_of(seen.row) for seen in answer)
                 yield from (lag for lag in lags if lag.noticed_micros < before_micros)
+
+    def waiting(self, limit: int) -> tuple[int, int | None]:
+        """How many lags wait, counted up to a limit, and when the oldest was noticed, in microseconds since 1970.
+
+        Only their times are read, of each day's buckets side by side.
+        """
+        found: list[int] = []
+        with ThreadPoolExecutor(LAG_BUCKETS, "lags") as threads:
+            for day in reversed(days_back(self._clock.micros())):
+                found += chain.from_iterable(threads.map(partial(self._noticed, day, limit), range(LAG_BUCKETS)))
+                if len(found) >= limit:
+                    break
+        return min(len(found), limit), min(found, default=None)
+
+    def _noticed(self, day: str, limit: int, bucket: int) -> list[int]:
+        under = (self._keyspace, day, bucket)
+        rows = self._ledger.scan(Scan(REPAIR_LAG, ("noticed",), under=under, limit=limit))
+        return [micros_of(row["noticed"]) for row in rows]
 
     def remove(self, lags: Sequence[Lag]) -> None:
         """Remove mended lags. One that cannot be removed is looked at again, which does no harm."""

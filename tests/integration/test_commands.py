@@ -19,6 +19,7 @@ from model.catalog.mail import MESSAGE_ID
 from model.operations import Put
 from tests.support.commands import QUICK, CommandLine, Ended
 from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, register, shell_on
+from tests.support.metrics import Scraped, tells_its_json
 from tests.support.repairing import message, mirror_row, truth_row
 from tests.support.servers import CassandraServer
 
@@ -98,6 +99,28 @@ def test_reports_and_runs_say_whose_mail_it_is(mailmend: CommandLine, mail: Mail
         assert named in shown.out, shown.err
     assert "≠ flagFlagged" in shown.out
     assert run in [one["run"] for one in mailmend("runs", "trend", "--json").json["runs"]]
+
+
+def test_metrics_of_a_run_are_the_numbers_of_its_json(
+    mailmend: CommandLine, mail: MailKeyspace, tmp_path: Path
+) -> None:
+    """Written by the run, and told by the ledger afterwards."""
+    mail.lose_projection(mail.truths[0])
+    mail.lose_flag_update(mail.truths[1])
+    file = tmp_path / "run.prom"
+
+    found = mailmend("check", "messages", *QUICK, "--json", "--metrics-file", str(file))
+    assert found.json["findings"] == {"messageIdTable": {"PROJECT": 1, "AMEND": 1}}, found.err
+    tells_its_json(Scraped.of(file), found, command="check messages")
+
+    mended = mailmend("repair", "messages", *QUICK, "--json", "--metrics-file", str(file))
+    tells_its_json(Scraped.of(file), mended, command="repair messages")
+    shown = mailmend("metrics", "show")
+
+    told = Scraped.of(shown.out)
+    assert (shown.code, told.one("mailmend_ledger_up"), told.one("mailmend_lags_waiting")) == (0, 1, 0), shown.err
+    assert told.by("mailmend_run_fixed", "verdict", command="repair messages") == {("PROJECT",): 1, ("AMEND",): 1}
+    assert told.one("mailmend_run_moved", command="repair messages") == mended.json["moved"]
 
 
 def test_plan_and_apply(mailmend: CommandLine, mail: MailKeyspace, tmp_path: Path) -> None:

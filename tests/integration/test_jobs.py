@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.commands import CommandLine
 from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on
+from tests.support.metrics import Scraped
 from tests.support.servers import CassandraServer
 
 pytestmark = pytest.mark.cassandra
@@ -23,6 +24,7 @@ command = "repair messages --engine local --no-writers --delay {delay}"
 schedule = "0 0 1 1 *"
 missed = "run"
 longest = "{longest}"
+metrics_file = "{file}"
 """
 
 
@@ -56,7 +58,9 @@ def begin(mailmend: CommandLine) -> Iterator[Begin]:
         }
         connection = "\n".join(f'{name.lower()} = "{value}"' for name, value in given.items())
         settings = mailmend.home / "config.toml"
-        settings.write_text(JOB.format(connection=connection, delay=delay, longest=longest))
+        settings.write_text(
+            JOB.format(connection=connection, delay=delay, longest=longest, file=mailmend.home / "job.prom")
+        )
         unit = mailmend("jobs", "install", "--systemd", "--config", str(settings)).out
         (line,) = re.findall(r"^ExecStart=(.*)$", unit, re.MULTILINE)
         environment = {"HOME": str(mailmend.home), "XDG_DATA_HOME": str(mailmend.home)}
@@ -83,6 +87,8 @@ def test_a_unit_mends_what_the_command_mends_and_its_run_is_kept(
     assert (run["state"], run["exit_code"]) == ("DONE", 0)
     (repair,) = mailmend("runs", "list", "--json").json["runs"]
     assert (run["repairs"], repair["options"]["job"]) == ([repair["run"]], "nightly-repair")
+    told = Scraped.of(mailmend.home / "job.prom")
+    assert told.by("mailmend_run_fixed", "job_name", "verdict") == {("nightly-repair", "PROJECT"): 1}
 
 
 def test_a_second_run_is_refused_by_the_lease_and_the_first_is_ended_when_its_time_is_over(
@@ -104,3 +110,4 @@ def test_a_second_run_is_refused_by_the_lease_and_the_first_is_ended_when_its_ti
     runs = mailmend("jobs", "history", "nightly-repair", "--json").json["runs"]
     assert [run["state"] for run in runs] == ["INTERRUPTED"]
     assert [run["state"] for run in mailmend("runs", "list", "--json").json["runs"]] == ["INTERRUPTED"]
+    assert Scraped.of(mailmend.home / "job.prom").one("mailmend_run_exit_code") == 130

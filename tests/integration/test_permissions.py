@@ -154,6 +154,8 @@ def test_a_repairer_mends_takes_back_and_lists(granted: Granted, mail: MailKeysp
     listed = mailmend("runs", "list", "--json")
     assert {run["command"] for run in listed.json["runs"]} >= {"repair", "undo"}
     assert mailmend("runs", "show", mended.json["run"], "--findings").code == 0
+    assert 'mailmend_ledger_up{keyspace="' in mailmend("metrics", "show").out
+    assert mailmend("metrics", "show").code == 0
 
     said_what_is_missing(mailmend("load", str(letters(tmp_path)), *TO_INBOX), "mailmend_repairer", "")
     said_what_is_missing(mailmend("schema", "apply"), "mailmend_repairer", f"{LEDGER}.schema_migration")

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import click
 
-from admin.cli.command import Command
+from admin.cli.command import JSON, Command
 from admin.cli.kinds import Duration
-from admin.cli.options import FILE, flag, option
+from admin.cli.options import FILE, METRICS_FILE, flag, option
 from admin.cli.queue_options import (
     AGE_MAX,
     ALL,
@@ -58,6 +58,7 @@ SWEEP: Final = Command(
     present="admin.present.queue_maintenance:sweep_document",
     options=(QUEUE_ARGUMENT, flag("--move-only", "Only move the browse start."), DRY_RUN),
     shared=(queue_settings(broker=unless("move_only", "dry_run"), blobs=unless("move_only", "dry_run")),),
+    output=(JSON, METRICS_FILE),
     examples="""
         mailmend queue sweep --dry-run              how far it would go, what would be cleaned, put back and renewed
         mailmend queue sweep

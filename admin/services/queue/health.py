@@ -7,7 +7,7 @@ from pathlib import Path
 
 from admin.services.caller import Caller
 from admin.services.queue.request import QueueAnswer, QueueRequest
-from admin.whole_files import refuse_unwritable, whole_file
+from admin.whole_files import refuse_unwritable, write_text
 from admin.wiring.queues import QueueConnections, with_queues
 from mailqueue.health import HealthReason, QueueFigures, judged, marks_that_stay
 from mailqueue.metrics import QueueRates
@@ -82,6 +82,5 @@ def queue_metrics(request: MetricsRequest, _: Caller) -> QueueAnswer[MetricsRequ
         refuse_unwritable(request.output)
     answer = with_queues(request.settings, measured)
     if request.output:
-        with whole_file(request.output) as stream:
-            stream.write(gauges_text(answer.found))
+        write_text(request.output, gauges_text(answer.found), masked=False)
     return answer

@@ -12,7 +12,7 @@ from typing import Final
 from admin.event_loop import stop_signal
 from admin.services.caller import Caller
 from admin.services.queue.request import DryRunRequest, QueueAnswer
-from admin.whole_files import refuse_unwritable, whole_file
+from admin.whole_files import refuse_unwritable, write_text
 from admin.wiring.queues import QueueConnections, with_queues
 from mailqueue.background import paused
 from mailqueue.maintenance.sweep import Swept
@@ -158,6 +158,5 @@ class _Metrics:
             first = before.get(queue.name)
             sums[queue.name] = now = await queue.traffic_sums(first)
             figures.append((await queue.figures(), pace_between(first, now)))
-        with whole_file(self.file) as stream:
-            stream.write(self.counts.text() + gauges_text(figures))
+        write_text(self.file, self.counts.text() + gauges_text(figures), masked=False)
         return sums

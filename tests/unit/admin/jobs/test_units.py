@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
@@ -98,6 +99,15 @@ def test_a_service_has_its_time_and_says_how_it_is_ended() -> None:
         assert f"\n{line}\n" in service
     (start,) = re.findall(r"^ExecStart=(.*)$", service, re.MULTILINE)
     assert shlex.split(start.replace("%%", "%").replace("$$", "$")) == WORDS
+
+
+def test_a_service_may_write_its_metrics(systemd_analyze: str, tmp_path: Path) -> None:
+    job = replace(CHECK, metrics_file="/var/lib/node exporter/check.prom")
+    text = systemd_units([job], PLACE)["mailmend-check.service"]
+    (tmp_path / "mailmend-check.service").write_text(text)
+
+    assert 'ProtectSystem=strict\nReadWritePaths="-/var/lib/node exporter"\n' in text
+    assert "mailmend" not in asked(systemd_analyze, "verify", "--man=no", str(tmp_path / "mailmend-check.service"))
 
 
 @pytest.mark.parametrize(("job", "persistent"), [(NIGHTLY, "true"), (CHECK, "false")])

@@ -208,7 +208,7 @@ class TestQueues:
         assert "The mail queues were not looked at: keyspace 'mail' lacks contentStart" in ended.json["unseen"]
         assert mailmend("check", "messages", *QUICK).code == 1
 
-    @pytest.mark.parametrize("refusal", [missing_extra("prometheus_client"), AccessDenied("no SELECT on browseStart")])
+    @pytest.mark.parametrize("refusal", [missing_extra("obstore"), AccessDenied("no SELECT on browseStart")])
     def test_whoever_is_not_meant_to_look_at_queues_hears_so_and_has_the_exit_of_messages(
         self, mailmend: CommandLine, mail: MailKeyspace, monkeypatch: pytest.MonkeyPatch, refusal: MailmendError
     ) -> None:

@@ -1,0 +1,221 @@
+"""Alert rules: one for everything that a person has to do something about, with the runbook that says what.
+
+Data, rendered as a file of rules for Prometheus (`docs/monitoring/alerts.yml`, `mailmend metrics alerts`). Expressions
+name what they are about by their own labels, not by who was asked: several servers may tell the same.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+_DAY: Final = 86_400
+
+
+class Severity(Enum):
+    """How soon somebody has to look."""
+
+    WARNING = "warning"  # at the next working day
+    CRITICAL = "critical"  # now, by night too
+
+
+@dataclass(frozen=True, slots=True)
+class AlertRule:
+    """One alert.
+
+    Attributes:
+        lasting: for how long the expression has to hold, as Prometheus writes durations.
+        summary: a sentence, with `{{ $labels.NAME }}` and `{{ $value }}`.
+        runbook: the name of a page, which names the alert.
+    """
+
+    name: str
+    expression: str
+    lasting: str
+    severity: Severity
+    summary: str
+    runbook: str
+
+
+def _trouble(*troubles: str) -> str:
+    return f'max by (queue, trouble) (mailmend_queue_trouble{{trouble=~"{"|".join(troubles)}"}}) == 1'
+
+
+ALERTS: Final = (
+    AlertRule(
+        "MailmendJobHasNoSuccess",
+        "time() - max by (keyspace, job_name) (mailmend_job_last_success_timestamp_seconds)"
+        " > 2 * max by (keyspace, job_name) (mailmend_job_period_seconds)"
+        " unless on (keyspace, job_name) mailmend_job_paused == 1",
+        "15m",
+        Severity.WARNING,
+        "Job {{ $labels.job_name }} of {{ $labels.keyspace }} has not succeeded for two of its periods",
+        "scheduled-repair-failed",
+    ),
+    AlertRule(
+        "MailmendJobNeverRan",
+        "max by (keyspace, job_name) (changes(mailmend_job_next_run_timestamp_seconds[15d])) >= 2"
+        " unless on (keyspace, job_name) (mailmend_job_last_run_timestamp_seconds or mailmend_job_paused == 1)"
+        " unless on (keyspace) mailmend_ledger_up == 0",
+        "15m",
+        Severity.WARNING,
+        "Job {{ $labels.job_name }} of {{ $labels.keyspace }} was due, and nothing has ever started it",
+        "scheduled-repair-failed",
+    ),
+    AlertRule(
+        "MailmendJobFailed",
+        "max by (keyspace, job_name) (mailmend_job_last_run_exit_code) > 1 != 130",
+        "5m",
+        Severity.WARNING,
+        "The last run of job {{ $labels.job_name }} of {{ $labels.keyspace }} ended with {{ $value }}",
+        "scheduled-repair-failed",
+    ),
+    AlertRule(
+        "MailmendRunFailed",
+        "(max by (keyspace, command, job_name) (mailmend_run_exit_code) > 1 != 130)"
+        " unless on (keyspace, job_name) mailmend_job_last_run_exit_code",
+        "5m",
+        Severity.WARNING,
+        "{{ $labels.command }} of {{ $labels.keyspace }} ended with {{ $value }}",
+        "scheduled-repair-failed",
+    ),
+    AlertRule(
+        "MailmendLedgerUnreadable",
+        "max by (keyspace) (mailmend_ledger_up) == 0",
+        "15m",
+        Severity.WARNING,
+        "The ledger or the queues of {{ $labels.keyspace }} cannot be read: the other figures are missing",
+        "scheduled-repair-failed",
+    ),
+    AlertRule(
+        "MailmendLeaseHeldTooLong",
+        "time() - min by (keyspace, lease, owner)"
+        f' (mailmend_lease_acquired_timestamp_seconds{{lease!="serve"}}) > {_DAY}',
+        "5m",
+        Severity.WARNING,
+        "{{ $labels.owner }} has held the lease of {{ $labels.lease }} of {{ $labels.keyspace }} for a day",
+        "repair-was-interrupted",
+    ),
+    AlertRule(
+        "MailmendDriftStays",
+        'max by (keyspace, command, verdict) (mailmend_run_left{command=~"check.*",'
+        'verdict!~"COLLECT|LOST_CONTENT|MISSING"}) > 0',
+        "26h",
+        Severity.WARNING,
+        "{{ $labels.command }} of {{ $labels.keyspace }} has found {{ $labels.verdict }} for more than a day",
+        "check-found-inconsistencies",
+    ),
+    AlertRule(
+        "MailmendRepairLeavesSome",
+        f"time() - min by (keyspace, command, verdict) (mailmend_finding_oldest_timestamp_seconds) > {2 * _DAY}",
+        "5m",
+        Severity.WARNING,
+        "Every {{ $labels.command }} of {{ $labels.keyspace }} has left {{ $labels.verdict }} for more than two days",
+        "check-found-inconsistencies",
+    ),
+    AlertRule(
+        "MailmendContentLost",
+        'max by (keyspace) (mailmend_run_left{verdict="LOST_CONTENT"}) > 0',
+        "5m",
+        Severity.WARNING,
+        "{{ $value | humanize }} messages of {{ $labels.keyspace }} are listed and their content is lost",
+        "content-is-lost",
+    ),
+    AlertRule(
+        "MailmendBlobMissing",
+        'max by (keyspace) (mailmend_run_left{verdict="MISSING"}) > 0',
+        "5m",
+        Severity.WARNING,
+        "{{ $value | humanize }} blobs of {{ $labels.keyspace }} are referred to and not there",
+        "blob-is-missing",
+    ),
+    AlertRule(
+        "MailmendLagsWait",
+        "time() - min by (keyspace) (mailmend_lag_oldest_timestamp_seconds) > 3600",
+        "10m",
+        Severity.WARNING,
+        "A lag of {{ $labels.keyspace }} has waited for more than an hour to be mended",
+        "projection-lags",
+    ),
+    AlertRule(
+        "MailmendSweepBehind",
+        f"max by (queue) (mailmend_queue_content_start_lag_seconds) > {_DAY}",
+        "1h",
+        Severity.WARNING,
+        "A day of finished slices of queue {{ $labels.queue }} is not swept",
+        "queue-tables-grow",
+    ),
+    AlertRule(
+        "MailmendQueueNotSwept",
+        _trouble("not_swept"),
+        "30m",
+        Severity.CRITICAL,
+        "Nobody sweeps queue {{ $labels.queue }}: mails that wait will expire unless a sweep renews them",
+        "queue-tables-grow",
+    ),
+    AlertRule(
+        "MailmendBrowseStartStuck",
+        _trouble("browse_start_old", "moved_back"),
+        "30m",
+        Severity.WARNING,
+        "The browse start of queue {{ $labels.queue }} is old, or was moved back",
+        "browse-start-is-stuck",
+    ),
+    AlertRule(
+        "MailmendQueueDoesNotDrain",
+        _trouble("stays_too_long", "dead_letters", "no_consumer", "broker_alarm"),
+        "15m",
+        Severity.CRITICAL,
+        "Queue {{ $labels.queue }} is in trouble: {{ $labels.trouble }}",
+        "queue-does-not-drain",
+    ),
+    AlertRule(
+        "MailmendBrokerLacksMessages",
+        _trouble("lacks_message", "broker_away"),
+        "15m",
+        Severity.CRITICAL,
+        "The broker of queue {{ $labels.queue }} is away, or lacks messages of mails that wait",
+        "rabbitmq-was-lost",
+    ),
+    AlertRule(
+        "MailmendMarksExpireFirst",
+        _trouble("marks_expire_first"),
+        "15m",
+        Severity.CRITICAL,
+        "Marks of queue {{ $labels.queue }} expire before the rows that they hide: deleted mails come back",
+        "marks-never-expire",
+    ),
+    AlertRule(
+        "MailmendMarksGrow",
+        "max by (keyspace) (mailmend_queue_marks_kept) > 1000000"
+        " and max by (keyspace) (delta(mailmend_queue_marks_kept[7d])) > 0",
+        "1h",
+        Severity.WARNING,
+        "{{ $value | humanize }} marks of queues of {{ $labels.keyspace }} never expire, and they grow in number",
+        "marks-never-expire",
+    ),
+)
+
+_HEAD: Final = """\
+# Alerts of mailmend for Prometheus. Made by `mailmend metrics alerts`: to change one, write a rule of your own.
+# The annotation `runbook` names a page: mailmend runbook show NAME
+groups:
+  - name: mailmend
+    rules:
+"""
+
+
+def rules_file() -> str:
+    """The alerts as a file of rules; every text in YAML's double quotes, which are JSON's."""
+    return _HEAD + "".join(line + "\n" for alert in ALERTS for line in _lines(alert))
+
+
+def _lines(alert: AlertRule) -> Iterator[str]:
+    yield f"      - alert: {alert.name}"
+    yield f"        expr: {json.dumps(alert.expression)}"
+    yield f"        for: {alert.lasting}"
+    yield f"        labels: {{severity: {alert.severity.value}}}"
+    yield "        annotations:"
+    yield f"          summary: {json.dumps(alert.summary)}"
+    yield f"          runbook: {alert.runbook}"

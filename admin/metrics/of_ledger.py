@@ -1,0 +1,125 @@
+"""What ledger and declarations tell as metrics: jobs, repairs, leases."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from functools import lru_cache
+from typing import Final
+
+from admin.jobs.declaration import Job
+from admin.jobs.schedule import longest_wait, next_turns
+from admin.metrics.declared import (
+    FINDING_OLDEST,
+    JOB_DURATION,
+    JOB_EXIT_CODE,
+    JOB_LAST_RUN,
+    JOB_LAST_SUCCESS,
+    JOB_NEXT,
+    JOB_PAUSED,
+    JOB_PERIOD,
+    JOB_RUNNING,
+    LEASE,
+    RUN_END,
+)
+from admin.metrics.of_runs import RunName, ending_samples, result_samples
+from model.metrics import Sample
+from repair.ledger.jobs import JobRun
+from repair.ledger.leases import Lease
+from repair.ledger.runs import Run, RunState
+from repair.mending.runner import COMMAND
+
+_REPAIRS: Final[Mapping[str, str]] = {
+    COMMAND: "repair messages",
+    **{name: name for name in ("repair lags", "repair queues", "repair blobs")},
+}
+"""Commands that the ledger keeps the results of, as they are typed."""
+
+
+def schedule_samples(keyspace: str, job: Job, now: datetime) -> Iterator[Sample]:
+    labels = (keyspace, job.name)
+    yield Sample(JOB_NEXT, labels, next_turns(job, now, 1)[0].start_at.timestamp())
+    yield Sample(JOB_PERIOD, labels, _period_on(job, now.date()).total_seconds())
+
+
+@lru_cache(maxsize=256)
+def _period_on(job: Job, day: date) -> timedelta:
+    """A job of every minute has ten thousand runs a week: they are gone through once a day."""
+    return longest_wait(job, datetime.combine(day, time(), job.zone))
+
+
+def job_samples(keyspace: str, job: Job, last: Sequence[JobRun], *, paused: bool) -> Iterator[Sample]:
+    """How the job's last runs went, given the newest first; 0 where none of them was a success."""
+    labels, ended = (keyspace, job.name), [run for run in last if run.ended_at]
+    yield Sample(JOB_PAUSED, labels, paused)
+    yield Sample(JOB_RUNNING, labels, bool(last) and last[0].state is RunState.RUNNING)
+    if last:
+        yield Sample(JOB_LAST_RUN, labels, last[0].started_at.timestamp())
+        success = (run.ended_at.timestamp() for run in ended if run.state is RunState.DONE and run.ended_at)
+        yield Sample(JOB_LAST_SUCCESS, labels, next(success, 0))
+    for run in ended[:1]:
+        assert run.ended_at is not None
+        yield Sample(JOB_DURATION, labels, (run.ended_at - run.started_at).total_seconds())
+        if run.exit_code is not None:
+            yield Sample(JOB_EXIT_CODE, labels, run.exit_code)
+
+
+def repair_samples(keyspace: str, runs: Iterable[Run]) -> Iterator[Sample]:
+    """The newest result of each repair of the whole keyspace, and since when they have left what they left.
+
+    Args:
+        keyspace: with the mail.
+        runs: the newest first.
+    """
+    told, since = set[RunName](), dict[str, dict[str, datetime]]()
+    for run in runs:
+        if not _of_the_whole(run):
+            continue
+        name = RunName(keyspace, _REPAIRS[run.command], run.options.get("job", ""))
+        if name not in told:
+            told.add(name)
+            yield from _result_samples(name, run)
+        left = run.summary.get("left") or {}
+        stays = since.get(name.command, dict.fromkeys(left, run.started_at))
+        ended = {verdict: at for verdict, at in stays.items() if not left.get(verdict)}
+        for verdict, at in ended.items():
+            yield Sample(FINDING_OLDEST, (keyspace, name.command, verdict), at.timestamp())
+        since[name.command] = dict.fromkeys(stays.keys() - ended.keys(), run.started_at)
+    for command, verdicts in since.items():
+        for verdict, at in verdicts.items():
+            yield Sample(FINDING_OLDEST, (keyspace, command, verdict), at.timestamp())
+
+
+def _of_the_whole(run: Run) -> bool:
+    looks_at_some = {"message", "mailbox"} & run.options.keys()
+    return run.state is RunState.DONE and run.command in _REPAIRS and run.undoes is None and not looks_at_some
+
+
+def _result_samples(name: RunName, run: Run) -> Iterator[Sample]:
+    if run.ended_at:
+        seconds = (run.ended_at - run.started_at).total_seconds()
+        yield from ending_samples(name, int(run.summary.get("exit", 0)), run.ended_at.timestamp(), seconds)
+    yield from result_samples(name, run.summary)
+
+
+def newest_of_each_run(sources: Iterable[Iterable[Sample]]) -> Iterator[Sample]:
+    """Of several sources of metrics of runs, what the one says that saw the newest end of a run."""
+    by_run = defaultdict[tuple[str, ...], list[list[Sample]]](list)
+    for source in sources:
+        found = defaultdict[tuple[str, ...], list[Sample]](list)
+        for one in source:
+            found[one.labels[:3]].append(one)
+        for name, samples in found.items():
+            by_run[name].append(samples)
+    for told in by_run.values():
+        yield from max(told, key=_end)
+
+
+def _end(samples: Sequence[Sample]) -> float:
+    return max((one.value for one in samples if one.metric is RUN_END), default=0)
+
+
+def lease_samples(keyspace: str, leases: Mapping[str, Lease]) -> Iterator[Sample]:
+    """Who holds which lease, by what the lease is for; a process and its job are left out: their names never end."""
+    for purpose, lease in leases.items():
+        owner = lease.owner.split(" pid ")[0]
+        yield Sample(LEASE, (keyspace, purpose, owner), lease.acquired_at.timestamp())

@@ -1,0 +1,134 @@
+"""What a run tells as metrics: its result by the names of `--json`, and how it ended; written for node_exporter.
+
+A run that came to no result says how it ended, and leaves in its file what the run before it had told; when the last
+success was stays there until the next one. So an alert does not end because a check cannot be carried out any more.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from admin.metrics.declared import (
+    RUN_DURATION,
+    RUN_END,
+    RUN_EXIT_CODE,
+    RUN_FAILED,
+    RUN_FINDINGS,
+    RUN_FIXED,
+    RUN_LAST_SUCCESS,
+    RUN_LEFT,
+    RUN_MOVED,
+    RUN_QUEUE_MARKS,
+    RUN_ROWS_READ,
+    RUN_STAGE,
+    RUNS,
+)
+from admin.whole_files import refuse_unwritable, write_text
+from admin.wiring.cluster import this_clock
+from mailqueue.prometheus import metrics_text, samples_in
+from model.errors import ExitCode, MailmendError, exit_code_of
+from model.instants import MICROS
+from model.metrics import Metric, Sample
+
+
+class RunName(NamedTuple):
+    """Whose metrics these are; `job` is "" by hand."""
+
+    keyspace: str
+    command: str
+    job: str = ""
+
+
+def result_samples(name: RunName, json: Mapping[str, Any]) -> Iterator[Sample]:
+    """What a result says, by the names of `--json`; the ledger keeps the same ones."""
+    for metric, by in ((RUN_FIXED, "fixed"), (RUN_LEFT, "left"), (RUN_ROWS_READ, "scanned"), (RUN_STAGE, "seconds")):
+        found = json.get(by)
+        for label, value in found.items() if isinstance(found, Mapping) else ():
+            yield Sample(metric, (*name, label), value)
+    for projection, verdicts in _by_projection(json.get("findings") or {}):
+        for verdict, number in verdicts.items():
+            yield Sample(RUN_FINDINGS, (*name, projection, verdict), number)
+    for metric, field_name in ((RUN_MOVED, "moved"), (RUN_FAILED, "failed")):
+        told = json.get(field_name)
+        if told is not None:
+            yield Sample(metric, name, len(told) if isinstance(told, list) else told)
+    for queue in json.get("queues") or ():
+        yield Sample(RUN_QUEUE_MARKS, (*name, queue["queue"]), queue["marks"])
+
+
+def _by_projection(findings: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, int]]]:
+    """Findings of blobs have no projection."""
+    counts = {name: number for name, number in findings.items() if not isinstance(number, Mapping)}
+    yield "blobs", counts
+    yield from ((name, verdicts) for name, verdicts in findings.items() if name not in counts)
+
+
+def ending_samples(name: RunName, exit_code: int, ended: float, seconds: float) -> Iterator[Sample]:
+    """How a run ended, when (seconds since 1970), and how long it took."""
+    yield Sample(RUN_EXIT_CODE, name, exit_code)
+    yield Sample(RUN_END, name, ended)
+    yield Sample(RUN_DURATION, name, seconds)
+    if exit_code in (ExitCode.FINE, ExitCode.DRIFT):
+        yield Sample(RUN_LAST_SUCCESS, name, ended)
+
+
+@dataclass(slots=True)
+class RunTextfile:
+    """The file of one command; `json` is its result, once there is one."""
+
+    file: Path
+    name: RunName
+    began: int = field(default_factory=lambda: this_clock().micros())
+
+    def write(self, exit_code: int, json: Mapping[str, Any] | None = None) -> None:
+        """Say how the run ended, and what it told.
+
+        Raises:
+            ResultUnwritten: the file cannot be written; what stood there stays.
+        """
+        now = this_clock().micros()
+        ending = ending_samples(self.name, exit_code, now / MICROS, (now - self.began) / MICROS)
+        kept = {RUN_LAST_SUCCESS} if json is not None else set(RUNS)
+        told = result_samples(self.name, json or {})
+        write_textfile(self.file, [*self._before(kept), *ending, *told])
+
+    def _before(self, kept: set[Metric]) -> list[Sample]:
+        """What the file says of earlier runs; nothing where it cannot be read."""
+        with suppress(OSError, ValueError, KeyError):
+            if self.file.is_file():
+                return [one for one in samples_in(self.file.read_text(), kept) if one.labels[:3] == self.name]
+        return []
+
+
+def write_textfile(file: Path, samples: Iterable[Sample]) -> None:
+    write_text(file, metrics_text(samples), masked=False)  # node_exporter is another user
+
+
+@contextmanager
+def told_in(file: Path, *name: str) -> Iterator[RunTextfile]:
+    """The file of a run, which is written here only where the run fails.
+
+    Raises:
+        WrongUse: it cannot be written; nothing was done.
+    """
+    refuse_unwritable(file)
+    textfile = RunTextfile(file, RunName(*name))
+    try:
+        yield textfile
+    except BaseException as error:
+        with suppress(MailmendError):
+            textfile.write(exit_code_of(error))
+        raise
+
+
+def unbegun(file: Path, *name: str) -> Callable[[int], None]:
+    """Tells, with an exit code, of a run that could not begin."""
+    textfile = RunTextfile(file, RunName(*name))
+
+    def tell(exit_code: int) -> None:
+        with suppress(MailmendError):
+            textfile.write(exit_code)
+
+    return tell

@@ -1,0 +1,80 @@
+"""What is generated of the metrics: `docs/metrics.md`, and the files of alerts and dashboard in `docs/monitoring`.
+
+`python -m admin.metrics.reference` writes them; `python -m admin.metrics.reference --check` exits 1 when one of them
+is not up to date.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from admin.metrics.alerts import ALERTS, rules_file
+from admin.metrics.dashboard import dashboard_json
+from admin.metrics.declared import JOBS, LEDGER, RUNS
+from cql.generated import write_or_check
+from mailqueue.prometheus import QUEUE_METRICS
+from model.metrics import Metric
+
+DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
+
+_HEAD: Final = """\
+# Metrics, alerts, dashboard
+
+Generated from the declarations in `admin/metrics`: `python -m admin.metrics.reference` writes it anew.
+
+- `mailmend metrics show` prints what ledger, starts of queues and declared jobs tell now; with `--output FILE`, from
+  cron, for node_exporter.
+- `check`, `repair ...` and `queue sweep` write what they tell to `--metrics-file FILE`, however they end; a job to the
+  `metrics_file` of its declaration. A run without a result leaves in the file what the one before had told, and its
+  last success.
+- `mailmend queue tend --metrics FILE` and `queue metrics` tell of queues, their broker and their mails.
+- `mailmend metrics alerts` and `mailmend metrics dashboard` print the two files of [monitoring/](monitoring/).
+
+Each file is for one command alone, and no two may tell the same, for node_exporter then reports an error: `metrics
+show` has the newest repairs of the ledger and the starts of queues too. The label `job_name` is the declared job, ""
+by hand (`job` is Prometheus's own); no label names a message, a user or a mailbox.
+"""
+_TABLES: Final[Mapping[str, Sequence[Metric]]] = {
+    "Of a run": RUNS,
+    "Of declared jobs": JOBS,
+    "Of ledger and tables": LEDGER,
+    "Of queues": QUEUE_METRICS,
+}
+
+
+def page_text() -> str:
+    tables = (f"## {title}\n\n{_table(metrics)}\n" for title, metrics in _TABLES.items())
+    return "\n".join((_HEAD, *tables, f"## Alerts\n\n{_alerts()}"))
+
+
+def _table(metrics: Sequence[Metric]) -> str:
+    rows = (
+        f"| `{one.name}` | {one.kind.value} | {', '.join(f'`{label}`' for label in one.labels)} | {one.meaning} |\n"
+        for one in metrics
+    )
+    return "| metric | kind | labels | meaning |\n|---|---|---|---|\n" + "".join(rows)
+
+
+def _alerts() -> str:
+    rows = (
+        f"| {one.name} | {one.severity.value} | {one.lasting} | [{one.runbook}](../runbooks/{one.runbook}.md) |"
+        f" `{one.expression.replace('|', chr(92) + '|')}` |\n"
+        for one in ALERTS
+    )
+    return "| alert | severity | lasting | runbook | expression |\n|---|---|---|---|---|\n" + "".join(rows)
+
+
+def main(arguments: list[str]) -> int:
+    """With --check, exit 1 when one of them is out of date; else write them."""
+    files = {
+        DOCS / "metrics.md": page_text(),
+        DOCS / "monitoring" / "alerts.yml": rules_file(),
+        DOCS / "monitoring" / "dashboard.json": dashboard_json(),
+    }
+    otherwise = "is not what the declarations say: python -m admin.metrics.reference writes it anew"
+    return max(write_or_check(arguments, file, text, otherwise) for file, text in files.items())
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

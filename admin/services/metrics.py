@@ -1,0 +1,204 @@
+"""The metrics of a keyspace: what its ledger, the tables of its queues and its declared jobs tell now.
+
+Nothing is scanned: a few rows of each job, of the newest runs, of the journal of lags and of each queue's starts.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from admin.jobs.declaration import Job
+from admin.metrics.alerts import rules_file
+from admin.metrics.dashboard import dashboard_json
+from admin.metrics.declared import LAG_OLDEST, LAGS, LEDGER_UP, MARKS, RUNS
+from admin.metrics.of_ledger import (
+    job_samples,
+    lease_samples,
+    newest_of_each_run,
+    repair_samples,
+    schedule_samples,
+)
+from admin.metrics.of_runs import write_textfile
+from admin.settings import QUEUE_DEFAULT, ConnectionSettings, QueueSettings
+from admin.whole_files import refuse_unwritable
+from admin.wiring.cluster import OpenCluster, lag_journal, open_cluster, this_clock
+from admin.wiring.queues import QueueConnections, with_queues
+from cql.migrate.rollout import lease_name as schema_lease
+from mailqueue.prometheus import metrics_text, samples_in, start_samples
+from mailqueue.rabbitmq.figures import starts_of
+from model.errors import AccessDenied, CannotReach, ExitCode, MailmendError
+from model.ids import QueueName
+from model.instants import MICROS, instant_of
+from model.metrics import Sample
+from repair.mending.runner import lease_name as repair_lease
+
+LAGS_MAX: Final = 10_000
+"""So many lags are counted."""
+
+RUNS_MAX: Final = 2_000
+"""So many of the newest runs are looked through for the last of each repair."""
+
+JOB_RUNS_MAX: Final = 50
+"""So many of a job's runs are looked through for its last success."""
+
+QUEUES_MAX: Final = 100
+FRESH_MICROS: Final = 30 * MICROS
+"""For so long an answer is given again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExposedMetrics:
+    """Metrics in Prometheus's text format; `unread` says why ledger and tables tell nothing, or is ""."""
+
+    text: str
+    output: Path | None = None
+    unread: str = ""
+
+    @property
+    def exit(self) -> ExitCode:
+        return ExitCode.CANNOT_REACH if self.unread else ExitCode.FINE
+
+
+def show_metrics(connection: ConnectionSettings, jobs: Sequence[Job], output: Path | None = None) -> ExposedMetrics:
+    """What is known now, or of the declarations alone where the cluster cannot be reached.
+
+    Raises:
+        WrongUse: the file cannot be written; what lay there before is untouched.
+    """
+    if output:
+        refuse_unwritable(output)
+    try:
+        with open_cluster(connection) as opened:
+            samples, unread = measured(opened, jobs)
+    except CannotReach as error:
+        samples, unread = _together(connection.keyspace, jobs, (), error.what), error.what
+    if output:
+        write_textfile(output, samples)
+    return ExposedMetrics(metrics_text(samples), output, unread)
+
+
+@dataclass(frozen=True, slots=True)
+class ShippedFile:
+    """A file that comes with mailmend; `output` is None where it is only shown."""
+
+    text: str
+    output: Path | None = None
+
+
+def alerts(output: Path | None = None) -> ShippedFile:
+    return ShippedFile(rules_file(), output)
+
+
+def dashboard(output: Path | None = None) -> ShippedFile:
+    return ShippedFile(dashboard_json(), output)
+
+
+@dataclass(slots=True)
+class Exposition:
+    """What a server answers to `GET /metrics`; it blocks, and any thread may call it.
+
+    Args:
+        opened: the cluster.
+        jobs: those that are declared now.
+    """
+
+    opened: OpenCluster
+    jobs: Callable[[], Sequence[Job]]
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+    _text: bytes = b""
+    _measured_at: int = -FRESH_MICROS
+
+    def text(self) -> bytes:
+        """In Prometheus's text format, as of at most half a minute ago."""
+        with self._turn:
+            now = self.opened.clock.micros()
+            if not 0 <= now - self._measured_at < FRESH_MICROS:
+                samples, _ = measured(self.opened, self.jobs())
+                self._text, self._measured_at = metrics_text(samples).encode(), now
+            return self._text
+
+
+def measured(opened: OpenCluster, jobs: Sequence[Job]) -> tuple[Sequence[Sample], str]:
+    """Every metric that can be known now; and why some cannot, or ""."""
+    found, unread = list[Sample](), ""
+    for part in (_of_jobs, _of_ledger, _of_leases, _of_queues):
+        try:
+            found += part(opened, jobs)
+        except MailmendError as error:
+            unread = unread or error.what
+            if isinstance(error, CannotReach) and not isinstance(error, AccessDenied):
+                break
+    return _together(opened.connection.keyspace, jobs, found, unread), unread
+
+
+def _together(keyspace: str, jobs: Sequence[Job], found: Sequence[Sample], unread: str) -> Sequence[Sample]:
+    """What was read, what the declarations tell, and what the jobs' runs have written on this machine."""
+    now = instant_of(this_clock().micros())
+    runs = newest_of_each_run([[one for one in found if one.metric in RUNS], *map(_samples_of_file, jobs)])
+    return [
+        *(sample for job in jobs for sample in schedule_samples(keyspace, job, now)),
+        *(one for one in found if one.metric not in RUNS),
+        *runs,
+        Sample(LEDGER_UP, (keyspace,), not unread),
+    ]
+
+
+def _of_jobs(opened: OpenCluster, jobs: Sequence[Job]) -> Iterator[Sample]:
+    runs = opened.existing_job_runs()
+    for job in jobs:
+        if runs is None:
+            return
+        last, paused = list(runs.last(job.name, JOB_RUNS_MAX)), runs.pause_of(job.name) is not None
+        yield from job_samples(opened.connection.keyspace, job, last, paused=paused)
+
+
+def _of_ledger(opened: OpenCluster, _: Sequence[Job]) -> Iterator[Sample]:
+    ledger, keyspace = opened.existing_ledger(), opened.connection.keyspace
+    if ledger is None:
+        return
+    yield from repair_samples(keyspace, islice(ledger.newest_runs(keyspace), RUNS_MAX))
+    number, oldest = lag_journal(opened, ledger).waiting(LAGS_MAX)
+    yield Sample(LAGS, (keyspace,), number)
+    if oldest is not None:
+        yield Sample(LAG_OLDEST, (keyspace,), oldest / MICROS)
+
+
+def _of_leases(opened: OpenCluster, jobs: Sequence[Job]) -> Iterator[Sample]:
+    keyspace = opened.connection.keyspace
+    if opened.existing_ledger():
+        names = {"repair": repair_lease(keyspace), "schema": schema_lease(keyspace)}
+        names |= {one: f"{one} {keyspace}" for one in ("repair queues", "repair blobs", "serve")}
+        names |= {f"job {job.name}": f"job {keyspace} {job.name}" for job in jobs}
+        held = opened.leases().standing(list(names.values()))
+        yield from lease_samples(keyspace, {purpose: held[name] for purpose, name in names.items() if name in held})
+
+
+def _samples_of_file(job: Job) -> Sequence[Sample]:
+    """What the runs of a job have written on this machine: a check leaves no run in the ledger."""
+    with suppress(OSError, ValueError):
+        if job.metrics_file:
+            return list(samples_in(Path(job.metrics_file).read_text(encoding="utf-8"), RUNS))
+    return ()
+
+
+def _of_queues(opened: OpenCluster, _: Sequence[Job]) -> Sequence[Sample]:
+    """Nothing where the keyspace has none, or the role was not meant to look at them, as a repairer's."""
+    if not opened.has_queues:
+        return ()
+
+    async def looked(connections: QueueConnections) -> Sequence[Sample]:
+        view, found = connections.view, list[Sample]()
+        for name in (await connections.names(everything=True))[:QUEUES_MAX]:
+            found += start_samples(await starts_of(view, name))
+        about = None if connections.own.marks_expire else connections.marks_about
+        if about is not None:
+            found.append(Sample(MARKS, (opened.connection.keyspace,), about))
+        return found
+
+    with suppress(AccessDenied):
+        return with_queues(QueueSettings(opened.connection, QueueName(QUEUE_DEFAULT)), looked, opened)
+    return ()

@@ -1,0 +1,35 @@
+"""What a metric is, and one value of it; who shows them is `mailqueue.prometheus`."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+
+class MetricKind(Enum):
+    """Whether a metric only grows while its process lives."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric: one line of `docs/metrics.md`.
+
+    Attributes:
+        name: as it is exposed, in base units: a counter ends in `_total`.
+        labels: with few values each; never a message, a user or a mailbox.
+    """
+
+    name: str
+    meaning: str
+    labels: tuple[str, ...] = ()
+    kind: MetricKind = MetricKind.GAUGE
+
+
+class Sample(NamedTuple):
+    """One value of a metric; the labels' values are in the order of their names."""
+
+    metric: Metric
+    labels: tuple[str, ...]
+    value: float

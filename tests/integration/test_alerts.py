@@ -1,0 +1,236 @@
+"""Alerts as Prometheus's own tool evaluates them: when each comes, what it says, and when it does not."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from admin.metrics.alerts import ALERTS, rules_file
+from admin.metrics.dashboard import PANELS
+from tests.support.promtool import promtool
+
+STEP = "5m"  # a series without a sample for longer is gone
+DAY = 288
+RULES = {one.name: one for one in ALERTS}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Some series from the beginning of time (1970), and whether the alert is there after so many hours.
+
+    Attributes:
+        says: what it says; "" where it is not there.
+        labels: that it has.
+        series: values in promtool's own notation; a plain number stays what it is.
+    """
+
+    alert: str
+    hours: int
+    series: dict[str, str]
+    says: str = ""
+    labels: str = ""
+
+
+def trouble(alert: str, name: str, says: str) -> tuple[Case, Case]:
+    series = f'mailmend_queue_trouble{{queue="spool",trouble="{name}"}}'
+    labels = f"queue=spool trouble={name}"
+    return Case(alert, 1, {series: "1"}, says, labels), Case(alert, 1, {series: "0"})
+
+
+JOB = 'keyspace="mail",job_name="nightly"'
+OF_JOB = "keyspace=mail job_name=nightly"
+PERIOD = {f"mailmend_job_period_seconds{{{JOB}}}": "86400"}
+SUCCESS = f"mailmend_job_last_success_timestamp_seconds{{{JOB}}}"
+PAUSED = f"mailmend_job_paused{{{JOB}}}"
+NEXT = {f"mailmend_job_next_run_timestamp_seconds{{{JOB}}}": "86400+0x287 172800+0x287 259200+0x287"}
+BEGAN = f"mailmend_job_last_run_timestamp_seconds{{{JOB}}}"
+JOB_EXIT = f"mailmend_job_last_run_exit_code{{{JOB}}}"
+RUN_EXIT = 'mailmend_run_exit_code{keyspace="mail",command="check all"}'
+RUN_OF_JOB = f'mailmend_run_exit_code{{{JOB},command="check all"}}'
+UP = 'mailmend_ledger_up{keyspace="mail",instance="one"}'
+LEASE = 'mailmend_lease_acquired_timestamp_seconds{keyspace="mail",lease="repair",owner="bob@host"}'
+OLDEST = 'mailmend_finding_oldest_timestamp_seconds{keyspace="mail",command="repair messages",verdict="CLASH"}'
+LAG = 'mailmend_lag_oldest_timestamp_seconds{keyspace="mail"}'
+BEHIND = 'mailmend_queue_content_start_lag_seconds{queue="spool"}'
+MARKS = 'mailmend_queue_marks_kept{keyspace="mail"}'
+
+
+def left(verdict: str) -> str:
+    return f'mailmend_run_left{{keyspace="mail",command="check all",verdict="{verdict}"}}'
+
+
+NO_SUCCESS, NEVER, FAILED = "MailmendJobHasNoSuccess", "MailmendJobNeverRan", "MailmendJobFailed"
+TWO_PERIODS = "Job nightly of mail has not succeeded for two of its periods"
+CASES = (
+    Case(NO_SUCCESS, 49, {SUCCESS: "0", **PERIOD, PAUSED: "0"}, TWO_PERIODS, OF_JOB),
+    Case(NO_SUCCESS, 48, {SUCCESS: "0", **PERIOD, PAUSED: "0"}),
+    Case(NO_SUCCESS, 49, {SUCCESS: "0", **PERIOD, PAUSED: "1"}),
+    Case(NO_SUCCESS, 49, {SUCCESS: "0+300x900", **PERIOD, PAUSED: "0"}),
+    Case(NEVER, 50, NEXT | {UP: "1"}, "Job nightly of mail was due, and nothing has ever started it", OF_JOB),
+    Case(NEVER, 26, NEXT | {UP: "1"}),
+    Case(NEVER, 50, NEXT | {UP: "1", BEGAN: "7"}),
+    Case(NEVER, 50, NEXT | {UP: "1", PAUSED: "1"}),
+    Case(NEVER, 50, NEXT | {UP: "0"}),
+    Case(FAILED, 1, {JOB_EXIT: "3"}, "The last run of job nightly of mail ended with 3", OF_JOB),
+    *(Case(FAILED, 1, {JOB_EXIT: code}) for code in ("0", "1", "130")),
+    Case("MailmendRunFailed", 1, {RUN_EXIT: "4"}, "check all of mail ended with 4", "keyspace=mail command=check_all"),
+    *(Case("MailmendRunFailed", 1, {RUN_EXIT: code}) for code in ("0", "1", "130")),
+    Case("MailmendRunFailed", 1, {RUN_OF_JOB: "4", JOB_EXIT: "4"}),
+    Case(
+        "MailmendLedgerUnreadable",
+        1,
+        {UP: "0"},
+        "The ledger or the queues of mail cannot be read: the other figures are missing",
+        "keyspace=mail",
+    ),
+    Case("MailmendLedgerUnreadable", 1, {UP: "0", UP.replace("one", "two"): "1"}),
+    Case(
+        "MailmendLeaseHeldTooLong",
+        25,
+        {LEASE: "0"},
+        "bob@host has held the lease of repair of mail for a day",
+        "keyspace=mail lease=repair owner=bob@host",
+    ),
+    Case("MailmendLeaseHeldTooLong", 23, {LEASE: "0"}),
+    Case("MailmendLeaseHeldTooLong", 25, {LEASE.replace("repair", "serve"): "0"}),
+    Case(
+        "MailmendDriftStays",
+        27,
+        {left("PROJECT"): "2"},
+        "check all of mail has found PROJECT for more than a day",
+        "keyspace=mail command=check_all verdict=PROJECT",
+    ),
+    Case("MailmendDriftStays", 25, {left("PROJECT"): "2"}),
+    Case("MailmendDriftStays", 27, {left("COLLECT"): "2"}),
+    Case(
+        "MailmendRepairLeavesSome",
+        49,
+        {OLDEST: "0"},
+        "Every repair messages of mail has left CLASH for more than two days",
+        "keyspace=mail command=repair_messages verdict=CLASH",
+    ),
+    Case("MailmendRepairLeavesSome", 47, {OLDEST: "0"}),
+    Case(
+        "MailmendContentLost",
+        1,
+        {left("LOST_CONTENT"): "2"},
+        "2 messages of mail are listed and their content is lost",
+        "keyspace=mail",
+    ),
+    Case("MailmendContentLost", 1, {left("LEAK"): "2"}),
+    Case(
+        "MailmendBlobMissing",
+        1,
+        {left("MISSING"): "5"},
+        "5 blobs of mail are referred to and not there",
+        "keyspace=mail",
+    ),
+    Case("MailmendBlobMissing", 1, {left("COLLECT"): "5"}),
+    Case(
+        "MailmendLagsWait",
+        2,
+        {LAG: "0"},
+        "A lag of mail has waited for more than an hour to be mended",
+        "keyspace=mail",
+    ),
+    Case("MailmendLagsWait", 1, {LAG: "0"}),
+    Case(
+        "MailmendSweepBehind",
+        2,
+        {BEHIND: "90000"},
+        "A day of finished slices of queue spool is not swept",
+        "queue=spool",
+    ),
+    Case("MailmendSweepBehind", 2, {BEHIND: "80000"}),
+    *trouble(
+        "MailmendQueueNotSwept",
+        "not_swept",
+        "Nobody sweeps queue spool: mails that wait will expire unless a sweep renews them",
+    ),
+    *(
+        case
+        for name in ("browse_start_old", "moved_back")
+        for case in trouble(
+            "MailmendBrowseStartStuck", name, "The browse start of queue spool is old, or was moved back"
+        )
+    ),
+    *(
+        case
+        for name in ("stays_too_long", "dead_letters", "no_consumer", "broker_alarm")
+        for case in trouble("MailmendQueueDoesNotDrain", name, f"Queue spool is in trouble: {name}")
+    ),
+    *(
+        case
+        for name in ("lacks_message", "broker_away")
+        for case in trouble(
+            "MailmendBrokerLacksMessages",
+            name,
+            "The broker of queue spool is away, or lacks messages of mails that wait",
+        )
+    ),
+    *trouble(
+        "MailmendMarksExpireFirst",
+        "marks_expire_first",
+        "Marks of queue spool expire before the rows that they hide: deleted mails come back",
+    ),
+    Case(
+        "MailmendMarksGrow",
+        8,
+        {MARKS: "2000000+10x900"},
+        "2.001M marks of queues of mail never expire, and they grow in number",
+        "keyspace=mail",
+    ),
+    Case("MailmendMarksGrow", 8, {MARKS: "2000000"}),
+    Case("MailmendMarksGrow", 8, {MARKS: "1000+10x900"}),
+)
+
+
+def test_each_alert_is_seen_to_come_and_to_stay_away() -> None:
+    for comes in (True, False):
+        assert {case.alert for case in CASES if bool(case.says) is comes} == set(RULES)
+
+
+def test_alerts_come_when_they_should_and_say_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "alerts.yml").write_text(rules_file())
+    file = tmp_path / "test.yml"
+    file.write_text(
+        json.dumps(
+            {"rule_files": ["alerts.yml"], "evaluation_interval": STEP, "tests": [_test_of(case) for case in CASES]}
+        )
+    )
+
+    assert "SUCCESS" in promtool("test", "rules", str(file))
+
+
+def _test_of(case: Case) -> dict[str, object]:
+    """JSON is YAML; a blank in a label's value is an underscore in the table."""
+    rule, expected = RULES[case.alert], []
+    if case.says:
+        labels = dict(pair.split("=") for pair in case.labels.split())
+        labels = {name: text.replace("_", " ") if name == "command" else text for name, text in labels.items()}
+        annotations = {"summary": case.says, "runbook": rule.runbook}
+        expected.append({"exp_labels": labels | {"severity": rule.severity.value}, "exp_annotations": annotations})
+    lasting = 13 * case.hours
+    series = [
+        {"series": name, "values": values if "x" in values else f"{values}+0x{lasting}"}
+        for name, values in case.series.items()
+    ]
+    return {
+        "interval": STEP,
+        "input_series": series,
+        "alert_rule_test": [{"eval_time": f"{case.hours}h", "alertname": case.alert, "exp_alerts": expected}],
+    }
+
+
+def test_queries_of_the_dashboard_can_be_parsed(tmp_path: Path) -> None:
+    queries = [query.expression.replace("$keyspace", "mail") for panel in PANELS for query in panel.queries]
+    rules = [{"record": f"mailmend:query{place}", "expr": query} for place, query in enumerate(queries)]
+    file = tmp_path / "queries.yml"
+    file.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+
+    assert f"{len(queries)} rules found" in promtool("check", "rules", str(file))
+
+
+def test_the_file_in_the_docs_is_one_of_rules() -> None:
+    file = Path(__file__).parents[2] / "docs" / "monitoring" / "alerts.yml"
+
+    assert f"{len(ALERTS)} rules found" in promtool("check", "rules", str(file))

@@ -1,0 +1,123 @@
+"""Alerts and dashboard speak of metrics and labels that exist, and alerts and runbooks of each other."""
+
+import json
+import re
+from itertools import pairwise
+
+import pytest
+
+from admin.metrics.alerts import ALERTS, AlertRule
+from admin.metrics.dashboard import PANELS, DashboardPanel, dashboard_json
+from admin.metrics.declared import METRICS
+from admin.services.runbooks import RunbookPage, pages
+from mailqueue.health import HealthProblem
+from model.metrics import Metric, MetricKind
+from tests.support.commands import CommandLine
+
+DECLARED = {one.name: one for one in METRICS}
+_METRIC = re.compile(r"\bmailmend_\w+")
+_MATCHERS = re.compile(r"(mailmend_\w+)\{([^}]*)\}")
+_LABEL = re.compile(r'(\w+)\s*(?:=~|!~|!=|=)\s*"')
+_GROUPED = re.compile(r"\b(?:by|on|without|ignoring)\s*\(([^)]*)\)")
+_SHOWN = re.compile(r"\{\{\s*(?:\$labels\.)?(\w+)\s*\}\}")
+_UNBOUNDED = {"message", "user", "mailbox", "run", "key", "path", "job", "instance"}
+
+
+def wrong_in(query: str, *shown: str) -> set[str]:
+    """Metrics that are not in the table, and labels that those in the query do not have."""
+    names = set(_METRIC.findall(query))
+    known = {label for name in names & DECLARED.keys() for label in DECLARED[name].labels}
+    matched = {
+        f"{name}.{label}"
+        for name, matchers in _MATCHERS.findall(query)
+        for label in _LABEL.findall(matchers)
+        if name in DECLARED and label not in DECLARED[name].labels
+    }
+    grouped = {label.strip() for group in _GROUPED.findall(query) for label in group.split(",")}
+    named = {label for text in shown for label in _SHOWN.findall(text)}
+    return (names - DECLARED.keys()) | matched | ((grouped | named) - known)
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda one: one.name)
+def test_names_are_as_the_ecosystem_has_them(metric: Metric) -> None:
+    assert re.fullmatch(r"mailmend(_[a-z]+)+", metric.name)
+    assert (metric.kind is MetricKind.COUNTER) == metric.name.endswith("_total")
+    assert not re.search(r"_(ms|millis|minutes|hours|days|micros|kb|mib)(_|$)", metric.name), "base units"
+    assert not _UNBOUNDED & set(metric.labels)
+    assert metric.meaning
+    assert len([one for one in METRICS if one.name == metric.name]) == 1
+
+
+def test_a_wrong_query_is_found() -> None:
+    assert wrong_in('max by (verdict) (mailmend_run_left{verdic="X"})', "{{command}}") == {"mailmend_run_left.verdic"}
+    assert wrong_in("sum by (queue) (mailmend_run_left)") == {"queue"}
+    assert wrong_in("mailmend_run_lefts", "{{ $labels.verdict }}") == {"mailmend_run_lefts", "verdict"}
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda one: one.name)
+def test_an_alert_speaks_of_metrics_that_exist(alert: AlertRule) -> None:
+    assert wrong_in(alert.expression, alert.summary) == set()
+    assert re.fullmatch(r"Mailmend([A-Z][a-z]+)+", alert.name)
+    assert re.fullmatch(r"\d+[mh]", alert.lasting)
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_alerts_and_runbooks_name_each_other(page: RunbookPage) -> None:
+    named = set(re.findall(r"\bMailmend[A-Z]\w+", page.text))
+
+    assert named == {one.name for one in ALERTS if one.runbook == page.name}
+
+
+def test_every_alert_names_a_page() -> None:
+    assert {one.runbook for one in ALERTS} <= {page.name for page in pages()}
+
+
+def test_every_trouble_of_a_queue_has_its_alert() -> None:
+    in_alerts = [trouble for one in ALERTS for trouble in re.findall(r"[a-z_]+", _troubles(one.expression))]
+
+    assert sorted(in_alerts) == sorted(trouble.value for trouble in HealthProblem)
+
+
+def _troubles(expression: str) -> str:
+    found = re.search(r'trouble=~"([^"]*)"', expression)
+    return found[1] if found else ""
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda one: one.title)
+def test_a_panel_shows_metrics_that_exist(panel: DashboardPanel) -> None:
+    for query in panel.queries:
+        assert wrong_in(query.expression, query.legend) == set()
+
+
+def test_the_dashboard_shows_what_the_issue_asks_for() -> None:
+    """Findings, the oldest, rows a second, lags and the oldest, durations, last success, sweep, marks, leases."""
+    shown = dashboard_json()
+    wanted = "run_findings finding_oldest run_rows_read lags_waiting lag_oldest run_duration job_last_success"
+    more = "queue_browse_start_age queue_content_start_lag queue_marks_kept run_queue_marks lease_acquired"
+
+    assert [one for one in f"{wanted} {more}".split() if f"mailmend_{one}" not in shown] == []
+
+
+def test_panels_stand_side_by_side_and_not_upon_each_other() -> None:
+    document = json.loads(dashboard_json())
+    taken = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in document["panels"])
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+
+    assert len(taken) == len(set(taken))
+    assert max(x for x, _ in taken) < 24
+    assert all(before["id"] < after["id"] for before, after in pairwise(document["panels"]))
+    assert "query_result" not in dashboard_json()
+
+
+@pytest.mark.parametrize(("command", "begins"), [("alerts", "# Alerts of mailmend"), ("dashboard", "{")])
+def test_the_files_come_with_the_command(mailmend: CommandLine, command: str, begins: str) -> None:
+    file = mailmend.home / "file"
+
+    shown, written = mailmend("metrics", command), mailmend("metrics", command, "--output", str(file))
+
+    assert (shown.code, written.code, written.out, shown.out[: len(begins)]) == (0, 0, "", begins)
+    assert file.read_text() == shown.out
