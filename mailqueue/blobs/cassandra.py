@@ -19,6 +19,7 @@ from model.operations import Level, Put, Read, Remove, Scan, Seen
 from model.ports import AsyncTables, Clock
 from model.queue.blob_ids import BlobNaming, is_deduplicated
 from model.queue.messages import StoredBlob
+from repair.retries import AsyncRetries
 
 T = TypeVar("T")
 
@@ -42,14 +43,14 @@ _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 
 def open_cassandra(tables: AsyncTables, clock: Clock, naming: BlobNaming | None = None) -> NamedBlobs:
     """Blobs in the tables `blobs` and `blobParts` of a keyspace of James."""
-    return NamedBlobs(CassandraStore(tables), clock, naming)
+    return NamedBlobs(CassandraStore(tables, clock), clock, naming)
 
 
 class CassandraStore:
     """Bytes in rows. Implements `mailqueue.blobs.stores.BlobStore`."""
 
-    def __init__(self, tables: AsyncTables) -> None:
-        self._tables = tables
+    def __init__(self, tables: AsyncTables, clock: Clock) -> None:
+        self._tables, self._retries = tables, AsyncRetries(clock)
 
     async def keep(self, blob_id: BlobId, content: bytes) -> None:
         parts = parts_of(content)
@@ -77,8 +78,8 @@ class CassandraStore:
 
     async def remove(self, blob_id: BlobId) -> None:
         with _our_errors():
-            await self._tables.write(Remove(_COUNTS, (blob_id,)))
-            await self._tables.write(Remove(BLOB_PARTS, (blob_id,)))
+            for table in (_COUNTS, BLOB_PARTS):
+                await self._retries.write(self._tables, Remove(table, (blob_id,)))
 
     async def remove_all(self, blob_ids: Sequence[BlobId], as_of: int | None = None) -> None:
         """Remove what was written until `as_of`, in microseconds: what is stored again later stays whole."""
@@ -86,7 +87,7 @@ class CassandraStore:
             for table in (_COUNTS, BLOB_PARTS):
                 removals = (Remove(table, (blob_id,), as_of, joinable=True) for blob_id in blob_ids)
                 for group in grouped(removals, REMOVED_AT_ONCE):
-                    _raise_first(await self._tables.write_all(group))
+                    _raise_first(await self._retries.write_all(self._tables, group))
 
     async def exists(self, blob_id: BlobId) -> bool:
         with _our_errors():

@@ -130,7 +130,9 @@ def measure_tables(ground: Ground) -> Iterator[Collecting]:
     """Either engine; then all that is nobody's goes, and is counted."""
     tables: list[Columns] = [(BLOBS, ("id", "position")), (BLOB_PARTS, ("id", "chunknumber")), *ground.referring]
     local = LocalBlobScanner(ground.keyspace)
-    collect = partial(_collect, ground, lambda: TablesStore(CassandraStore(AsyncKeyspace(ground.keyspace))))
+    collect = partial(
+        _collect, ground, lambda: TablesStore(CassandraStore(AsyncKeyspace(ground.keyspace), SystemClock()))
+    )
     yield _in_turn("tables, local", ground, lambda: _read(ground.keyspace, tables), lambda: collect(local))
     spark = SparkBlobScanner(ground.source)
     yield _in_turn("tables, Spark", ground, lambda: _read_by_spark(ground.source, tables), lambda: collect(spark))

@@ -69,7 +69,7 @@ def blob_tables(cluster: CassandraCluster) -> Iterator[BlobStore]:
     """James's tables of blobs, as older ones have them, in a keyspace of these tests' own."""
     name = f"b_conformance_{uuid4().hex[:8]}"
     older = BLOBS.with_columns(column for column in BLOBS.columns if column.name != "metadata")
-    yield CassandraStore(AsyncKeyspace(created(cluster, name, Schema((), (older, BLOB_PARTS)))))
+    yield CassandraStore(AsyncKeyspace(created(cluster, name, Schema((), (older, BLOB_PARTS)))), CLOCK)
     dropped(cluster, (name,))
 
 
@@ -92,7 +92,7 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Kept:
             files.create()
             return Kept(files)
         case "memory_tables":
-            return Kept(CassandraStore(InTurn(MemoryTables(CLOCK.micros))))
+            return Kept(CassandraStore(InTurn(MemoryTables(CLOCK.micros)), CLOCK))
         case "exact_s3":
             return Kept(request.getfixturevalue("twin_bucket"))
         case "s3":

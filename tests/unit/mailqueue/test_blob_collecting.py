@@ -81,7 +81,7 @@ class Scene:
         for one in ids:
             await self.objects.keep(one, b"bytes")
         for one in ids[:9]:
-            await CassandraStore(InTurn(self.tables)).keep(one, b"bytes")
+            await CassandraStore(InTurn(self.tables), self.clock).keep(one, b"bytes")
 
     def collection(self, store: CollectableStore | None = None, **changed: Any) -> BlobCollection:
         async def sources() -> Sequence[ReferenceSource]:
@@ -162,7 +162,9 @@ async def test_bytes_that_are_stored_again_before_they_go_stay(in_tables: bool, 
     scene, one = Scene(), of_content("mail")
     await scene.stored(one)
     scene.clock.advance(3 * MONTH_SECONDS)
-    store = _StoredAgain(scene, one, TablesStore(CassandraStore(InTurn(scene.tables))) if in_tables else None)
+    store = _StoredAgain(
+        scene, one, TablesStore(CassandraStore(InTurn(scene.tables), scene.clock)) if in_tables else None
+    )
 
     await scene.collection(store).run(removing)
 
@@ -252,7 +254,7 @@ class TestTables:
         scene.tables.write(Remove(BLOBS if lacks == "count" else BLOB_PARTS, (one,)))
         scene.referred = [Reference(one, "row", needed=True)]
 
-        found = await scene.collection(TablesStore(CassandraStore(InTurn(scene.tables)))).run()
+        found = await scene.collection(TablesStore(CassandraStore(InTurn(scene.tables), scene.clock))).run()
 
         assert [(one.blob_id, one.referrer) for one in found.missing] == [(one, "row")]
 
@@ -262,7 +264,7 @@ class TestTables:
         scene.tables.write(Remove(BLOBS, (one,)))
         scene.clock.advance(MONTH_SECONDS)
 
-        await scene.collection(TablesStore(CassandraStore(InTurn(scene.tables)))).run(removing)
+        await scene.collection(TablesStore(CassandraStore(InTurn(scene.tables), scene.clock))).run(removing)
 
         assert not list(scene.tables.scan(Scan(BLOB_PARTS, ("id",))))
 

@@ -33,8 +33,9 @@ SHARED = BlobId("1_692_shared")
 
 
 def tables_and_store() -> tuple[MemoryTables, CassandraStore]:
-    tables = MemoryTables(VirtualClock().micros)
-    return tables, CassandraStore(InTurn(tables))
+    clock = VirtualClock()
+    tables = MemoryTables(clock.micros)
+    return tables, CassandraStore(InTurn(tables), clock)
 
 
 def rows(tables: MemoryTables, blob_id: BlobId) -> tuple[list[int], list[int]]:
@@ -121,6 +122,17 @@ class TestBreakingOff:
         await store.remove(OWN)
         assert rows(tables, OWN) == ([], [])
 
+    @pytest.mark.parametrize("done", [False, True])
+    async def test_a_removal_without_an_answer_is_made_again(self, done: bool) -> None:
+        """Of one blob, and of many; whether it was done or not."""
+        tables, store = tables_and_store()
+        for blob_id, removal in ((OWN, store.remove(OWN)), (SHARED, store.remove_all([SHARED]))):
+            tables.surround = passing
+            await store.keep(blob_id, b"x")
+            tables.surround = Strike(of(Remove), TimedOut("no answer"), done, times=5)
+            await removal
+            assert rows(tables, blob_id) == ([], [])
+
     async def test_a_part_that_is_lost_makes_the_blob_missing(self) -> None:
         tables, store = tables_and_store()
         await store.keep(OWN, b"x" * 3 * PART_BYTES)
@@ -173,7 +185,7 @@ class TestParts:
                 most.append(len(writes))
                 return await super().write_all(writes)
 
-        store = CassandraStore(Counting(tables))
+        store = CassandraStore(Counting(tables), VirtualClock())
         await store.keep(OWN, content)
         assert await store.get(OWN) == content
         assert max(most) == PARTS_AT_ONCE
