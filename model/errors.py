@@ -5,7 +5,7 @@ The command line maps each kind to an exit code (DESIGN section 5), so a kind is
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import Self
+from typing import ClassVar, Self
 
 from model.texts import Place
 
@@ -31,9 +31,13 @@ class MailmendError(Exception):
     Args:
         what: one sentence: what happened, to which object.
         mend: one sentence: what to do about it, naming the next command where there is one.
+
+    Attributes:
+        page: the runbook for whoever has to act on it; "" where the message says all.
     """
 
     exit_code: ExitCode = ExitCode.PARTLY_FAILED
+    page: ClassVar[str] = ""
 
     def __init__(self, what: str, *, mend: str = "") -> None:
         super().__init__(what)
@@ -41,7 +45,8 @@ class MailmendError(Exception):
         self.mend = mend
 
     def __str__(self) -> str:
-        return f"{self.what}\n{self.mend}" if self.mend else self.what
+        more = f"More: mailmend runbook show {self.page}" if self.page and "runbook show" not in self.mend else ""
+        return "\n".join(filter(None, (self.what, self.mend, more)))
 
     def __reduce__(self) -> tuple[object, ...]:
         """Keep both sentences when an executor pickles the error: exceptions pickle only their positional part."""
@@ -184,10 +189,13 @@ class RisksNotAllowed(MailmendError):
     """A change of a schema risks what nobody agreed to; nothing was done."""
 
     exit_code = ExitCode.NOT_ALLOWED
+    page = "apply-a-migration"
 
 
 class PlanRefused(WrongUse):
     """A plan that is not applied: not as it was written, too old, of another keyspace, cluster or format."""
+
+    page = "approve-a-plan"
 
 
 class CannotReach(MailmendError):
@@ -226,6 +234,8 @@ class UnknownKeyspace(WrongUse):
 class SchemaMismatch(WrongUse):
     """The live tables lack something that the work needs."""
 
+    page = "schema-differs"
+
     def __init__(self, keyspace: str, missing: tuple[str, ...], *, mend: str = "") -> None:
         super().__init__(
             f"keyspace {keyspace!r} lacks {', '.join(missing)}",
@@ -239,20 +249,26 @@ class ClocksDiffer(MailmendError):
     """The clocks that can be read differ by more than the margin allows."""
 
     exit_code = ExitCode.WRONG_USE
+    page = "clocks-differ"
 
 
 class LeaseHeld(MailmendError):
     """Another run holds the lease."""
 
     exit_code = ExitCode.PARTLY_FAILED
+    page = "repair-was-interrupted"
 
 
 class LeaseLost(MailmendError):
     """The lease went to another owner, or its state could not be settled, while work was going on."""
 
+    page = "repair-was-interrupted"
+
 
 class SourceUnread(MailmendError):
     """A place that refers to blobs cannot be read whole, so that no blob is safe to remove; nothing was removed."""
+
+    page = "collect-unreferenced-blobs"
 
     def __init__(self, source: str, why: str, *, mend: str = "") -> None:
         super().__init__(f"{source} cannot be read whole, so nothing was removed: {why}", mend=mend)
@@ -263,10 +279,25 @@ class FixLimit(MailmendError):
     """More fixes are due than --max-fixes allows; nothing was written."""
 
     exit_code = ExitCode.DRIFT
+    page = "check-found-inconsistencies"
 
 
 class UnknownRun(WrongUse):
     """The ledger holds no such run."""
+
+    page = "ledger-was-lost"
+
+
+class SparkUnreachable(CannotReach):
+    """Spark did not start, or its master gave it no executor."""
+
+    page = "spark-job-died"
+
+
+class SparkFailed(MailmendError):
+    """A job of Spark ended before its end; what was mended until then stands."""
+
+    page = "spark-job-died"
 
 
 class JavaMissing(CannotReach):
@@ -288,6 +319,8 @@ class ResultUnwritten(MailmendError):
 class Unjournalled(MailmendError):
     """A lag that neither the ledger nor the disk took: only a check finds it again."""
 
+    page = "projection-lags"
+
 
 class BadMail(WrongUse):
     """A file that is not the mail folder it was said to be."""
@@ -300,17 +333,25 @@ class UnknownMessage(WrongUse):
 class BadMigration(WrongUse):
     """A migration, or a folder of them, that cannot be run: the message names the file."""
 
+    page = "apply-a-migration"
+
 
 class HistoryMismatch(WrongUse):
     """The migrations are not those that were applied: nothing is run before they are the same again."""
+
+    page = "schema-differs"
 
 
 class SchemaDisagreement(MailmendError):
     """The nodes do not agree on the schema: nothing further may be changed before they do."""
 
+    page = "schema-disagreement"
+
 
 class MigrationFailed(MailmendError):
     """A statement of a migration was refused or gave no answer; what was done before it stands in the history."""
+
+    page = "migration-died-half-way"
 
 
 class Contended(MailmendError):
@@ -319,6 +360,8 @@ class Contended(MailmendError):
 
 class BrokerUnreachable(CannotReach):
     """The message broker does not answer, or not to these credentials."""
+
+    page = "queue-does-not-drain"
 
 
 class BrokerDenied(BrokerUnreachable, AccessDenied):
@@ -332,6 +375,8 @@ class PublishFailed(MailmendError):
         doubtful: whether the broker may hold the message all the same.
     """
 
+    page = "queue-does-not-drain"
+
     def __init__(self, what: str, *, mend: str = "", doubtful: bool = False) -> None:
         super().__init__(what, mend=mend)
         self.doubtful = doubtful
@@ -339,6 +384,8 @@ class PublishFailed(MailmendError):
 
 class TopologyMismatch(WrongUse):
     """A queue or exchange of that name is there with other arguments, and nothing may be published past it."""
+
+    page = "queue-does-not-drain"
 
 
 class BlobsUnreachable(CannotReach):
@@ -348,9 +395,13 @@ class BlobsUnreachable(CannotReach):
 class BucketMissing(BlobsUnreachable):
     """The blob store answers, but has no such bucket."""
 
+    page = "blob-is-missing"
+
 
 class BlobMissing(MailmendError):
     """The blob store holds nothing under an id."""
+
+    page = "blob-is-missing"
 
     def __init__(self, blob_id: str, *, mend: str = "") -> None:
         super().__init__(f"the blob {blob_id} is missing", mend=mend)
@@ -360,9 +411,13 @@ class BlobMissing(MailmendError):
 class BadPayload(MailmendError):
     """A message of the broker, or a row, that no mail can be made of; the message says which field."""
 
+    page = "queue-does-not-drain"
+
 
 class ConfigurationRefused(WrongUse):
     """A queue configuration that would lose sight of mails: the message says why and what would be allowed."""
+
+    page = "change-slice-window"
 
 
 class Delayed(WrongUse):

@@ -16,7 +16,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 from pyspark import SparkContext, SparkFiles
 from pyspark.sql import SparkSession
 
-from model.errors import CannotReach
+from model.errors import SparkUnreachable
 from model.ports import Clock
 
 PACKAGES: Final = ("cql", "mailqueue", "model", "repair", "spark_repair")
@@ -94,14 +94,14 @@ def steady_number(number: Callable[[], int], master: str, clock: Clock) -> int:
             return now
         clock.sleep(LOOK_SECONDS)
     if not last:
-        raise CannotReach(f"{master} gave no executor within {WAIT_SECONDS_MAX:g} s", mend=_MEND)
+        raise SparkUnreachable(f"{master} gave no executor within {WAIT_SECONDS_MAX:g} s", mend=_MEND)
     return last
 
 
 def _number(context: Any, master: str) -> int:
     """The executors without the driver, which Spark counts too."""
     if context.isStopped():
-        raise CannotReach(f"{master} ended our application: its executors could not start", mend=_MEND)
+        raise SparkUnreachable(f"{master} ended our application: its executors could not start", mend=_MEND)
     return int(context.getExecutorMemoryStatus().size()) - 1
 
 

@@ -17,6 +17,7 @@ from model.errors import (
     MailmendError,
     NotEnoughReplicas,
     SchemaMismatch,
+    SparkFailed,
     TimedOut,
     UnknownKeyspace,
     WrongUse,
@@ -79,7 +80,7 @@ def failure_of(text: str, contact: Contact, keyspace: str) -> MailmendError:  # 
         return TimedOut(f"a scan of {keyspace} got no answer in time", mend=_MEND_NODES)
     if _UNREACHED.search(text):
         return CannotReach(f"Spark reached no node at {contact.address}", mend=_MEND_NODES)
-    return MailmendError(f"Spark failed: {_first_sentence(text)}", mend=f"Its log says more: {log_place()}")
+    return SparkFailed(f"Spark failed: {_first_sentence(text)}", mend=f"Its log says more: {log_place()}")
 
 
 def _told_by_executor(name: str, what: str) -> MailmendError:

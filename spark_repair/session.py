@@ -20,7 +20,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from model.errors import CannotReach, JavaMissing, WrongUse
+from model.errors import JavaMissing, SparkUnreachable, WrongUse
 from repair.clock import SystemClock
 from spark_repair.executors import await_executors, runs_here, ship_packages
 from spark_repair.interruption import ended_when_interrupted, is_over, own_interrupts
@@ -129,7 +129,7 @@ def open_session(settings: SparkSettings) -> SparkSession:
 
     Raises:
         JavaMissing: no Java was found.
-        CannotReach: Spark did not start, or has no executors; the message says where to look.
+        SparkUnreachable: Spark did not start, or has no executors; the message says where to look.
         WrongUse: the running session lacks the connector.
     """
     running = SparkSession.getActiveSession()
@@ -230,8 +230,8 @@ def _reason(error: Exception) -> str:
     return next((line for line in lines if not line.startswith("An error occurred while")), type(error).__name__)
 
 
-def _start_failure(settings: SparkSettings, error: Exception) -> CannotReach:
-    return CannotReach(
+def _start_failure(settings: SparkSettings, error: Exception) -> SparkUnreachable:
+    return SparkUnreachable(
         f"Spark did not start on {settings.master}: {_reason(error)}",
         mend=f"Its log says more: {settings.log}. Without Spark: --engine local.",
     )

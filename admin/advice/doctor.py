@@ -318,7 +318,8 @@ def _clocks(reading: ClockReading) -> PartFound:
     seen = f"this machine and {len(reading.nodes)} nodes differ by {apart:.3f} s"
     if apart > SKEW_SECONDS:
         more = f"{seen}: more than the {SKEW_SECONDS:g} s that writes and repairs allow for"
-        return PartFound("clocks", _CHANGE, more, "Mend them on every node: chronyc tracking")
+        mend = "Mend them on every node: chronyc tracking. More: mailmend runbook show clocks-differ"
+        return PartFound("clocks", _CHANGE, more, mend)
     return PartFound("clocks", _OK, seen)
 
 

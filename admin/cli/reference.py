@@ -140,11 +140,17 @@ def _paragraphs(text: str | None) -> Iterator[str]:
 
 def _errors() -> str:
     kinds = sorted(_kinds_of(MailmendError), key=lambda kind: (kind.exit_code, kind.__name__))
-    rows = "\n".join(
-        f"| {kind.exit_code} | `{kind.__name__}` | {_plain(cleandoc(kind.__doc__ or '').splitlines()[0])} |"
-        for kind in kinds
-    )
-    return f"## Kinds of errors\n\nWhat ends a command.\n\n| exit code | kind | meaning |\n|---|---|---|\n{rows}\n"
+    rows = "\n".join(f"| {kind.exit_code} | `{kind.__name__}` | {_meaning(kind)} | {_page(kind)} |" for kind in kinds)
+    head = "| exit code | kind | meaning | runbook |\n|---|---|---|---|"
+    return f"## Kinds of errors\n\nWhat ends a command.\n\n{head}\n{rows}\n"
+
+
+def _meaning(kind: type[MailmendError]) -> str:
+    return _plain(cleandoc(kind.__doc__ or "").splitlines()[0])
+
+
+def _page(kind: type[MailmendError]) -> str:
+    return f"[{kind.page}](../runbooks/{kind.page}.md)" if kind.page else ""
 
 
 def _kinds_of(kind: type[MailmendError]) -> set[type[MailmendError]]:

@@ -35,12 +35,14 @@ STYLES: Mapping[Verdict, str] = {
 
 _EACH_VERDICT: Final = "check-found-inconsistencies"
 _FLAGS: Final = "flags-differ"
+_COUNTERS: Final = frozenset(one.name for one in MESSAGES.counts)
 
 RUNBOOKS: Mapping[Verdict, str] = {
     **{verdict: _EACH_VERDICT for verdict in Verdict if verdict not in (Verdict.AGREE, Verdict.FIXED)},
     **dict.fromkeys((Verdict.PROJECT, Verdict.WITHDRAW), "message-in-jmap-not-in-imap"),
     Verdict.AMEND: _FLAGS,
     Verdict.LOST_CONTENT: "content-is-lost",
+    **dict.fromkeys((Verdict.AHEAD, Verdict.HIDDEN), "clocks-differ"),
     **dict.fromkeys((Verdict.OVER, Verdict.BEFORE_CONTENT, Verdict.FINISHED), "queue-tables-grow"),
     **dict.fromkeys((Verdict.STRANDED, Verdict.START_BEHIND, Verdict.START_MOVED_BACK), "browse-start-is-stuck"),
     **dict.fromkeys((Verdict.NO_BROWSE_START, Verdict.NO_CONTENT_START), "browse-start-is-stuck"),
@@ -97,6 +99,8 @@ def runbook_of(projection: str, verdict: Verdict) -> str:
     """The page on such a finding; "" where nothing is to be done."""
     if verdict in MENDABLE and projection == PATHS.mirror.name:
         return _EACH_VERDICT
+    if verdict in MENDABLE and projection in _COUNTERS:
+        return "counters-never-settle"
     if verdict in MENDABLE and projection != MESSAGES.mirror.name:
         return _FLAGS
     return RUNBOOKS.get(verdict, "")

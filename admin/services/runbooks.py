@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path, PurePath
-from typing import Final
+from typing import Final, NamedTuple
 
 from model.errors import WrongUse
 
@@ -16,6 +16,13 @@ SECTIONS: Final = ("When", "Check", "Do", "Verify", "Undo")
 _FENCE: Final = re.compile(r"^```console[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _COMMAND: Final = re.compile(r"^\$ (.+)$")
 _PLACEHOLDER: Final = re.compile(r"\$([A-Z][A-Z_]*)")
+
+
+class RunbookStep(NamedTuple):
+    """A command of a page, and lines of its output as the page shows them."""
+
+    command: str
+    output: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +42,17 @@ class RunbookPage:
 
     def commands(self, section: str | None = None) -> tuple[str, ...]:
         """The commands in console blocks, of one section or of the whole page, in order."""
-        text = self.text if section is None else self._section(section)
-        return tuple(_commands(text))
+        return tuple(step.command for step in self.steps(section))
+
+    def steps(self, section: str | None = None) -> tuple["RunbookStep", ...]:
+        """The same, each with the lines of its output that stand below it."""
+        return tuple(_steps(self.text if section is None else self.section(section)))
 
     @property
     def placeholders(self) -> frozenset[str]:
         return frozenset(name for command in self.commands() for name in _PLACEHOLDER.findall(command))
 
-    def _section(self, name: str) -> str:
+    def section(self, name: str) -> str:
         parts = re.split(r"^## (.+)$", self.text, flags=re.MULTILINE)
         return dict(zip(parts[1::2], parts[2::2], strict=True)).get(name, "")
 
@@ -65,13 +75,13 @@ def page_named(name: str) -> RunbookPage:
     raise WrongUse(f"there is no runbook {name!r}", mend="List them with: mailmend runbook list")
 
 
-def _commands(text: str) -> Iterator[str]:
+def _steps(text: str) -> Iterator[RunbookStep]:
     """Lines that begin with `$ `; a backslash at the end continues the line."""
     for block in _FENCE.findall(text):
-        for line in block.replace("\\\n", " ").splitlines():
-            found = _COMMAND.match(line)
-            if found:
-                yield " ".join(found[1].split())
+        for part in re.split(r"^(?=\$ )", block.replace("\\\n", " "), flags=re.MULTILINE):
+            first, *lines = part.splitlines() or [""]
+            if found := _COMMAND.match(first):
+                yield RunbookStep(" ".join(found[1].split()), tuple(line for line in lines if line.strip()))
 
 
 def _is_page(name: str) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from admin.services.runbooks import page_named
+from admin.services.runbooks import RunbookStep, page_named
 from tests.support.brokers import Broker
 from tests.support.queue_pages import HOUR, filled, make_older, walk
 from tests.support.real_queue import RealQueue, real_queue
@@ -36,7 +36,7 @@ def test_mails_are_accepted_and_nothing_delivers_them(
     lose(servers)
 
     reconcile, health, *_ = page_named("queue-does-not-drain").commands("Check")
-    walk(servers, [reconcile])
+    walk(servers, [RunbookStep(reconcile, ())])
     ended = servers.line(*filled(servers, f"{health.partition('#')[0]} --json", ""))
     (found,) = ended.json["queues"]
     assert (ended.code, found["lacking"], found["broker"]["ready"]) == (1, 2, 0)
@@ -45,7 +45,7 @@ def test_mails_are_accepted_and_nothing_delivers_them(
 
     page = page_named("rabbitmq-was-lost")
     for section in ("Check", "Do", "Verify"):
-        walk(servers, page.commands(section))
+        walk(servers, page.steps(section))
 
     taken = servers("dequeue", "--to", str(tmp_path), "--wait", "4s", "--json")
     assert taken.json["acked"] == 2

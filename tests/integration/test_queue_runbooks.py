@@ -45,7 +45,7 @@ def test_every_command_does_what_its_page_says(
     QUEUE_PAGES[name](servers)
     mails = servers("browse", "--json").json["mails"]
 
-    walk(servers, page_named(name).commands(), mails[0]["id"] if mails else "")
+    walk(servers, page_named(name).steps(), mails[0]["id"] if mails else "")
 
 
 def test_what_nothing_refers_to_is_gone_at_the_end_of_its_page(servers: RealQueue) -> None:

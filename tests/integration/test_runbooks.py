@@ -22,9 +22,10 @@ from cql.migrate.rollout import lease_name
 from cql.render import schema_cql
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.ledger import SCHEMA_MIGRATION, SCHEMA_STATEMENT
-from model.catalog.mail import FIRST_UNSEEN, IMAP_UID
+from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID
+from model.instants import MICROS
 from model.migrations.plan import declared_by
-from model.operations import Put, Remove
+from model.operations import Count, Put, Remove
 from model.ports import Tables
 from model.projections.verdicts import Verdict
 from model.queue.configuration import AGGREGATE
@@ -37,8 +38,8 @@ from tests.support.commands import CommandLine, Ended, command_line, contact_of
 from tests.support.james_queue import james_queue_rows
 from tests.support.keyspaces import LEDGER, created, dropped
 from tests.support.mail_states import QUIET, MailKeyspace, mail_keyspace
-from tests.support.queue_pages import QUEUE_PAGES
-from tests.support.repairing import mirror_suspect
+from tests.support.queue_pages import QUEUE_PAGES, lacking
+from tests.support.repairing import mirror_row, mirror_suspect
 from tests.support.servers import CassandraServer
 
 _LAST = shipped()[-1]
@@ -117,9 +118,10 @@ class Scene:
     mailmend: CommandLine
 
     def run_of(self, verdict: str) -> str:
-        """The run that a person would pick: the newest repair that mended this, or the newest of all."""
+        """The run that a person would pick: the newest repair that mended this, or anything, or the newest of all."""
         repairs = [run for run in self.ledger.runs(self.mail.name) if run.command == "repair"]
-        mended = [run for run in repairs if verdict in run.summary.get("fixed", ())]
+        fixed = {run.id: run.summary.get("fixed") or {} for run in repairs}
+        mended = [run for run in repairs if verdict in fixed[run.id] or (not verdict and fixed[run.id])]
         return next((str(run.id) for run in (*mended, *repairs)), "")
 
 
@@ -167,6 +169,27 @@ def _projection_lags(scene: Scene) -> None:
     journal.journal([mirror_suspect(truth, Verdict.AMEND)], "no node answered")
 
 
+def _written_ahead(scene: Scene) -> None:
+    """By a clock that is half a minute ahead; of a message that no other page is about."""
+    ahead = SystemClock().micros() + 30 * MICROS
+    scene.mail.tables.write(Put(MESSAGE_ID, mirror_row(scene.mail.truths[3], modseq=9), at=ahead))
+
+
+def _counter_is_wrong(scene: Scene) -> None:
+    scene.mail.tables.write(Count(MAILBOX_COUNTERS, (scene.mail.mailbox,), {"unseen": 1}))
+
+
+def _drift_came_back(scene: Scene) -> None:
+    _message_lost_its_projection(scene)
+    assert scene.mailmend("repair", "messages", "--keyspace", scene.mail.name).code == 0
+    _message_lost_its_projection(scene)
+
+
+def _ledger_was_lost(scene: Scene) -> None:
+    _a_repair_is_declared(scene)
+    scene.mail.tables.cluster.execute_ddl(f"DROP KEYSPACE {scene.mailmend.environment['MAILMEND_LEDGER_KEYSPACE']}")
+
+
 def _content_is_lost(scene: Scene) -> None:
     scene.mail.lose_content(scene.mail.truths[0])
 
@@ -202,7 +225,7 @@ def _queue_was_configured(scene: Scene) -> None:
 STATES: Mapping[str, State] = {
     "change-slice-window": _queue_was_configured,
     "take-over-a-james-keyspace": _james_made_it,
-    "drift-found": _a_table_was_dropped,
+    "schema-differs": _a_table_was_dropped,
     "apply-a-migration": _migration_is_pending,
     "migration-died-half-way": _migration_died_half_way,
     "schema-disagreement": _migration_is_pending,
@@ -216,6 +239,12 @@ STATES: Mapping[str, State] = {
     "scheduled-repair-failed": _a_repair_is_declared,
     "projection-lags": _projection_lags,
     "content-is-lost": _content_is_lost,
+    "drift-comes-back": _drift_came_back,
+    "slow-down-a-repair": _a_repair_is_declared,
+    "clocks-differ": _written_ahead,
+    "counters-never-settle": _counter_is_wrong,
+    "ledger-was-lost": _ledger_was_lost,
+    "spark-job-died": _repair_was_interrupted,
 }
 
 
@@ -244,10 +273,11 @@ def test_every_command_does_what_its_page_says(
     scene.mail.refill()
     STATES[page.name](scene)
 
-    for command in page.commands():
+    for command, output in page.steps():
         ended = _typed(scene, page, command)
         promised = _PROMISED.search(command)
         assert ended.code == int(promised[1] if promised else 0), f"{command}\n{ended.out}\n{ended.err}"
+        assert not lacking(output, f"{ended.out}\n{ended.err}", scene.mail.name), f"{command}\n{ended.out}\n{ended.err}"
 
 
 def test_undoing_a_page_brings_the_damage_back(scene: Scene) -> None:
@@ -277,14 +307,14 @@ def test_quarantine_takes_the_row_out_and_undo_brings_it_back(scene: Scene) -> N
 
 
 def _typed(scene: Scene, page: RunbookPage, command: str) -> Ended:
-    filled = {
-        "$KEYSPACE": scene.mail.name,
-        "$MAILBOX": str(scene.mail.mailbox),
-        "$MESSAGE": str(scene.mail.truths[0]["messageid"]),
-        "$RUN": scene.run_of("LOST_CONTENT" if "content" in page.name else ""),
+    filled: Mapping[str, Callable[[], str]] = {
+        "$KEYSPACE": lambda: scene.mail.name,
+        "$MAILBOX": lambda: str(scene.mail.mailbox),
+        "$MESSAGE": lambda: str(scene.mail.truths[0]["messageid"]),
+        "$RUN": lambda: scene.run_of("LOST_CONTENT" if "content" in page.name else ""),
     }
     for placeholder, value in filled.items():
-        command = command.replace(placeholder, value)
+        command = command.replace(placeholder, value()) if placeholder in command else command
     words = shlex.split(command, comments=True)
     assert words[0] == "mailmend"
     return scene.mailmend(*words[1:])

@@ -4,12 +4,13 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from admin.services.runbooks import RunbookStep
 from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS
 from model.instants import MICROS
 from model.operations import Change, Put, Remove, Scan
@@ -122,14 +123,33 @@ QUEUE_PAGES: Mapping[str, Callable[[RealQueue], None]] = {
 """Each page, and what brings its state about; they are executed by `tests/integration/test_queue_runbooks.py`."""
 
 
-def walk(queue: RealQueue, commands: Iterable[str], mail: str = "") -> None:
+def walk(queue: RealQueue, steps: Iterable[RunbookStep], mail: str = "") -> None:
     """Each command ends with the code that the page promises.
 
     The broker's own counts lag behind what was done by a second or two, so a command that reads them gets the time.
     """
-    for command in commands:
+    for command, output in steps:
         promised = _PROMISED.search(command)
-        _end_with(queue, filled(queue, command, mail), int(promised[1] if promised else 0))
+        _end_with(queue, filled(queue, command, mail), int(promised[1] if promised else 0), output)
+
+
+_WILD = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[\d.,:]+")
+"""What differs from one day to another: ids, numbers and times."""
+
+
+def lacking(shown: Iterable[str], printed: str, keyspace: str, queue: str = "") -> list[str]:
+    """The lines that a page shows and that the command did not print, whatever its ids, numbers and spaces.
+
+    A line of a page may stand for a longer one, and then ends in three dots.
+    """
+    names = {"apache_james": keyspace, "spool": queue or "spool"}
+    lines = [_plain(line) for line in printed.splitlines()]
+    here = [re.sub("|".join(names), lambda found: names[found[0]], line) for line in shown]
+    return [line for line in here if not any(_plain(line) in one for one in lines)]
+
+
+def _plain(line: str) -> str:
+    return " ".join(_WILD.sub("#", line.removesuffix("...")).split())
 
 
 def filled(queue: RealQueue, command: str, mail: str) -> list[str]:
@@ -148,10 +168,14 @@ def filled(queue: RealQueue, command: str, mail: str) -> list[str]:
     return words
 
 
-def _end_with(queue: RealQueue, words: list[str], code: int) -> None:
+def _end_with(queue: RealQueue, words: list[str], code: int, output: Sequence[str]) -> None:
     deadline = time.monotonic() + (PATIENCE_SECONDS if _only_looks(words) else 0)
-    while (ended := queue.line(*words)).code != code:
-        assert time.monotonic() < deadline, f"{shlex.join(words)}\n{ended.code}\n{ended.out}\n{ended.err}"
+    while True:
+        ended = queue.line(*words)
+        lacks = lacking(output, f"{ended.out}\n{ended.err}", queue.keyspace.name, queue.name)
+        if ended.code == code and not lacks:
+            return
+        assert time.monotonic() < deadline, f"{shlex.join(words)}\n{ended.code} {lacks}\n{ended.out}\n{ended.err}"
         time.sleep(0.5)
 
 

@@ -1,13 +1,14 @@
 """Runbooks: every page has DESIGN's form, and its commands are commands that exist."""
 
 import shlex
+from collections.abc import Iterator
 
 import click
 import pytest
 
 from admin.cli import mailmend
 from admin.services.runbooks import SECTIONS, RunbookPage, page_named, pages
-from model.errors import WrongUse
+from model.errors import ClocksDiffer, MailmendError, WrongUse
 
 PAGE = RunbookPage(
     "x",
@@ -39,6 +40,7 @@ def test_a_page_knows_its_title_sections_commands_and_placeholders() -> None:
     assert PAGE.commands() == ("mailmend check --keyspace $KEYSPACE # exit 1", "one", "two $RUN")
     assert PAGE.commands("Do") == ("one", "two $RUN")
     assert PAGE.commands("Undo") == ()
+    assert [step.output for step in PAGE.steps()] == [("No drift.",), (), ()]
     assert PAGE.placeholders == {"KEYSPACE", "RUN"}
 
 
@@ -63,6 +65,47 @@ def test_every_page_has_the_form(page: RunbookPage) -> None:
     assert page.commands("Verify")
     for name in page.placeholders:
         assert f"`${name}`" in top
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_every_page_says_what_somebody_asks_at_night(page: RunbookPage) -> None:
+    """Who is hurt, how long it takes, whom to call, and what it looks like."""
+    when = " ".join(page.section("When").split())
+
+    for wanted in ("- Impact: ", "- Takes: ", "- Call somebody: "):
+        assert wanted in when
+    assert any(step.output for step in page.steps("Check")), "no command of Check shows what it prints"
+
+
+def test_every_error_names_a_page_or_says_all_itself() -> None:
+    """A new kind of error has to choose; what it names is there."""
+    kinds, names = set(_kinds_of(MailmendError)), {page.name for page in pages()}
+
+    assert {kind.page for kind in kinds if kind.page} <= names
+    assert {kind.__name__ for kind in kinds if not kind.page} == ERRORS_WITHOUT_PAGE
+    assert str(ClocksDiffer("x", mend="y")) == "x\ny\nMore: mailmend runbook show clocks-differ"
+    assert str(ClocksDiffer("x", mend="mailmend runbook show z")) == "x\nmailmend runbook show z"
+
+
+ERRORS_WITHOUT_PAGE = {
+    # Wrong use: the message says what to write instead.
+    *("WrongUse", "MissingExtra", "BadSettings", "ReplicationNeeded", "LikeAnotherKeyspace", "TablesOfOthers"),
+    *("BadIdentifier", "CqlSyntaxError", "SchemaRefused", "UnsafeRequest", "UnknownKeyspace", "BadMail"),
+    *("UnknownMessage", "Delayed"),
+    # The message names the server, and `mailmend doctor` looks at all of them.
+    *("CannotReach", "AccessDenied", "NotEnoughReplicas", "TimedOut", "DoubtfulWrite", "BlobsUnreachable"),
+    # This machine: the message names the file, or what to install.
+    *("JavaMissing", "LocalServerError", "StateUnwritable", "ResultUnwritten"),
+    # The same again.
+    "Contended",
+}
+
+
+def _kinds_of(kind: type[MailmendError]) -> Iterator[type[MailmendError]]:
+    for below in kind.__subclasses__():
+        if below.__module__ == MailmendError.__module__:
+            yield below
+        yield from _kinds_of(below)
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)

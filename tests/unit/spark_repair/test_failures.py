@@ -11,6 +11,7 @@ from model.errors import (
     MailmendError,
     NotEnoughReplicas,
     SchemaMismatch,
+    SparkFailed,
     TimedOut,
     UnknownKeyspace,
 )
@@ -47,7 +48,7 @@ Caused by: {cause}
         ("com.datastax.oss.driver.api.core.DriverTimeoutException: PT10S", TimedOut, ExitCode.CANNOT_REACH),
         ("java.io.IOException: Failed to open native connection to Cassandra", CannotReach, ExitCode.CANNOT_REACH),
         ("com.x.AllNodesFailedException: Could not reach any contact point", CannotReach, ExitCode.CANNOT_REACH),
-        ("java.lang.OutOfMemoryError: Java heap space", MailmendError, ExitCode.PARTLY_FAILED),
+        ("java.lang.OutOfMemoryError: Java heap space", SparkFailed, ExitCode.PARTLY_FAILED),
     ],
 )
 def test_each_failure_has_its_kind_and_exit_code(said: str, kind: type[MailmendError], code: ExitCode) -> None:
