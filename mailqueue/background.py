@@ -55,7 +55,7 @@ class BackgroundTasks:
         try:
             await work()
         except MailmendError as error:
-            _LOG.warning("left undone: %s", error.what)
+            _LOG.warning("left undone", extra={"error": error.what})
 
     def _let_go(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -143,9 +143,9 @@ async def _carried_out(queue: QueueName, job: BackgroundJob) -> bool:
     try:
         await job.carry_out()
     except MailmendError as error:
-        _LOG.warning("queue %s: %s: %s", queue, job.name, error.what)
+        _LOG.warning("background work failed", extra={"queue": queue, "work": job.name, "error": error.what})
     except Exception:  # noqa: BLE001 - logged with its trace
-        _LOG.exception("queue %s: %s", queue, job.name)
+        _LOG.exception("background work failed", extra={"queue": queue, "work": job.name})
     else:
         return True
     return False

@@ -79,7 +79,7 @@ async def finished(work: Coroutine[Any, Any, T]) -> T:
     except asyncio.CancelledError:
         await ended((task,))
         if not task.cancelled() and task.exception() is not None:
-            _LOG.warning("after its caller was cancelled: %s", task.exception())
+            _LOG.warning("failed after its caller was cancelled", extra={"error": str(task.exception())})
         raise
 
 

@@ -6,6 +6,7 @@ write may not either (its writer settles it by a SERIAL read). A write is never 
 since a repair counts on that (DESIGN idea 4, A).
 """
 
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -25,6 +26,8 @@ from model.operations import Count, Write
 from model.ports import AsyncTables, Clock, Tables
 
 T = TypeVar("T")
+
+_LOG = logging.getLogger("mailmend.retries")
 
 FOREVER = 2**63
 """A deadline that never comes, in microseconds."""
@@ -123,7 +126,9 @@ class AsyncRetries:
             min=self.policy.wait_seconds_min,
         )
         stop = stop_after_attempt(retries + 1) | _TooLate(self.clock, deadline)
-        loop = AsyncRetrying(sleep=self._pause, wait=waits, stop=stop, retry_error_callback=_last, **retry)
+        loop = AsyncRetrying(
+            sleep=self._pause, wait=waits, stop=stop, before_sleep=_told, retry_error_callback=_last, **retry
+        )
         return await loop(take)
 
     async def _pause(self, seconds: float) -> None:
@@ -189,6 +194,14 @@ class _TooLate(stop_base):
 def passes(error: BaseException | None) -> bool:
     """Whether a retry may succeed a moment later."""
     return isinstance(error, CannotReach) and not isinstance(error, AccessDenied)
+
+
+def _told(state: RetryCallState) -> None:
+    failed = state.outcome.exception() if state.outcome and state.outcome.failed else None
+    what = failed.what if isinstance(failed, MailmendError) else None
+    _LOG.info(
+        "tried again", extra={"tries": state.attempt_number, "after_seconds": state.upcoming_sleep, "error": what}
+    )
 
 
 def _last(state: RetryCallState) -> Any:

@@ -5,6 +5,7 @@ never reach a command line: what the JVM is launched with is public, a cluster's
 """
 
 import json
+import logging
 import os
 import re
 import shutil
@@ -33,6 +34,7 @@ CONNECTORS: Final[Mapping[str, str]] = {
 }
 """By PySpark's major version. Never with `spark.sql.extensions`: on Spark 4 they break every plan."""
 
+_LOG: Final = logging.getLogger("mailmend.spark")
 _LOOPBACK: Final = "127.0.0.1"
 _MASTER_ON_LOOPBACK: Final = re.compile(r"spark://(127[.]0[.]0[.]1|localhost)(:\d+)?")
 _SECRETS: Final = "(?i)secret|password|token|access[.]?key|username"
@@ -176,6 +178,8 @@ def _launched(settings: SparkSettings) -> SparkSession:
         except Exception as error:  # noqa: BLE001 - whatever kept Spark from starting, in Python or in Java
             raise _start_failure(settings, error) from None
     _remember_jars(session, settings)
+    told = {"master": settings.master, "application": session.sparkContext.applicationId, "log": str(settings.log)}
+    _LOG.info("spark started", extra=told)
     return session
 
 

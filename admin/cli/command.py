@@ -29,6 +29,7 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
+from admin.cli.logs import command_began
 from admin.cli.settings_file import refuse_unknown_settings
 from admin.extras import imported
 from model.errors import ResultUnwritten, WrongUse
@@ -174,8 +175,7 @@ def made(declared: Command | CommandGroup, **settings: Any) -> click.Command:
         for title, options in shared.groups.items():
             titled.setdefault(title, []).extend(options)
     own = titled.pop("", [])
-    if declared.output:
-        titled["Output"] = list(declared.output)
+    titled["Output"] = [*declared.output, *imported("admin.cli.options:LOG")]
     grouped = [option for options in titled.values() for option in options]
     exits = f"\b\n{textwrap.fill(f'Exit codes: {declared.exits}', 118)}" if declared.exits else ""
     return GroupedCommand(
@@ -190,6 +190,7 @@ def made(declared: Command | CommandGroup, **settings: Any) -> click.Command:
 
 def run(command: Command, values: Values) -> int:
     context = click.get_current_context()
+    command_began(context.command_path, values.pop("log_level"), values.pop("log_format"))
     _refuse_beside(command, values, context)
     output = imported("admin.cli.output:Output")(**{name: values.pop(name) for name in OUTPUT_NAMES if name in values})
     with output.metrics_of(context) as metrics:

@@ -18,6 +18,7 @@ from typing import Final
 import click
 from click.core import ParameterSource
 
+from admin.cli.logs import CommandLog, command_log
 from admin.cli.settings_file import place_of
 from admin.extras import EXTRAS, library_of, missing_extra
 from admin.whole_files import drop_stdout
@@ -35,7 +36,15 @@ class PipeClosed(Exception):
     """The reader of our output went away; not an OSError, or click would end with 1, which means drift."""
 
 
-def ending_of(command: Callable[[], object]) -> int:  # noqa: PLR0911 - one return for each kind of ending
+def ending_of(command: Callable[[], object]) -> int:
+    """Run the command; its exit code, which its log ends with."""
+    with command_log() as log:
+        code = _ending_of(lambda: log.noting(command), log)
+        log.ended(code)
+        return code
+
+
+def _ending_of(command: Callable[[], object], log: CommandLog) -> int:  # noqa: PLR0911 - one return for each kind of ending
     try:
         code = command()
     except (BrokenPipeError, PipeClosed):
@@ -50,7 +59,7 @@ def ending_of(command: Callable[[], object]) -> int:  # noqa: PLR0911 - one retu
     except (click.Abort, KeyboardInterrupt):
         return _interrupted()
     except Exception as error:  # noqa: BLE001 - every unexpected error ends here
-        return _interrupted() if came_of_interruption(error) else _unforeseen(error)
+        return _interrupted() if came_of_interruption(error) else _unforeseen(error, log)
     return code if isinstance(code, int) else int(ExitCode.FINE)
 
 
@@ -114,15 +123,16 @@ def _wrong_use(error: click.ClickException) -> int:
     return int(ExitCode.WRONG_USE)
 
 
-def _unforeseen(error: Exception) -> int:
+def _unforeseen(error: Exception, log: CommandLog) -> int:
     library = library_of(error) if isinstance(error, ModuleNotFoundError) else ""
     if library in EXTRAS:
         say(f"mailmend: {missing_extra(library)}")
         return int(ExitCode.WRONG_USE)
+    log.crash_log = _crash_log(error)
     first_line = (str(error).splitlines() or [""])[0][:200]
     say(
         f"mailmend: {type(error).__name__}: {first_line} - this should not happen. "
-        f"Details for a bug report are in {_crash_log(error)}"
+        f"Details for a bug report are in {log.crash_log}"
     )
     return int(ExitCode.PARTLY_FAILED)
 

@@ -9,7 +9,19 @@ import click
 from admin.cli.command import Command, CommandGroup, Shared
 from admin.cli.endings import ended_after, ending_of
 from admin.cli.kinds import KEEP, duration_text
-from admin.cli.options import CONFIG, CONNECTION, FILE, JOB, METRICS_FILE, PROFILE, flag, option, settings_table, typed
+from admin.cli.options import (
+    CONFIG,
+    CONNECTION,
+    FILE,
+    JOB,
+    LOG,
+    METRICS_FILE,
+    PROFILE,
+    flag,
+    option,
+    settings_table,
+    typed,
+)
 from admin.cli.output import run_name
 from admin.cli.settings_file import PROFILE_NAME, line_in_table, settings_file_of
 from admin.extras import imported
@@ -19,6 +31,7 @@ from admin.services.caller import ignore
 from admin.services.jobs import Worked
 from model.catalog.ledger import KEEP as KEEP_DEFAULT
 from model.errors import WrongUse
+from repair.log_fields import put_log_field
 
 TABLE: Final = "jobs"
 _LIMITS: Final = {"--max-fixes": "max_fixes", "--rows-per-second": "rows_per_second"}
@@ -108,8 +121,9 @@ def _command_of(others: dict[str, Any], context: click.Context) -> click.Context
     """The command of the job that is named, with what was typed for it; from here on it is this job's."""
     job, file = _one_job({}, {"name": others["name"]}, context), context.params["metrics"]
     context.meta[JOB] = job.name
+    put_log_field("job", job.name)
     more = ("--metrics-file", str(file)) if file else ()
-    return parsed_command(job, context, *more, *typed(context, CONNECTION.groups["Connection"]))
+    return parsed_command(job, context, *more, *typed(context, (*CONNECTION.groups["Connection"], *LOG)))
 
 
 def _unbegun(_: dict[str, Any], others: dict[str, Any], context: click.Context) -> Callable[[int], None]:

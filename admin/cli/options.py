@@ -18,6 +18,7 @@ from click.core import ParameterSource
 
 from admin.cli.command import Shared
 from admin.cli.kinds import KEYSPACE, PORT, Duration
+from admin.cli.logs import FORMATS, LEVELS
 from admin.cli.settings_file import take_config, take_profile
 from admin.extras import imported
 from admin.settings import (
@@ -123,6 +124,21 @@ CONFIG: Final = _eager(
 PROFILE: Final = _eager(
     "--profile", "Settings below [profiles.NAME] outweigh the rest of the settings file.", take_profile, metavar="NAME"
 )
+LOG: Final = (
+    shared_option(
+        "--log-level",
+        "From which level on events are logged on stderr, one line each.",
+        type=click.Choice(LEVELS, case_sensitive=False),
+        default="warning",
+    ),
+    shared_option(
+        "--log-format",
+        "How: text, or json with the same fields.",
+        type=click.Choice(FORMATS, case_sensitive=False),
+        default="text",
+    ),
+)
+"""How a command is logged; every one has them."""
 _CONNECTION: Final = (
     shared_option("--host", "A node to ask first; may be given again.", multiple=True, metavar="HOST"),
     shared_option("--port", f"The nodes' CQL port. [default: {PORT_DEFAULT}]", type=PORT, metavar="PORT"),

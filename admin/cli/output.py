@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from admin.cli.asking import asking_on, number_on
+from admin.cli.logs import log_finding, logged_progress
 from admin.cli.options import JOB
 from admin.extras import imported
 from admin.present.document import Document
@@ -58,8 +59,8 @@ class Output:
             finding = stack.enter_context(self._findings())
             progress = stack.enter_context(progress_on(console, SystemClock()))
             yield Caller(
-                progress,
-                finding,
+                stack.enter_context(logged_progress(progress, SystemClock())),
+                lambda one: _both(one, finding, log_finding),
                 item=(lambda item: write_json(item_json(item))) if item_json else ignore,
                 remark=lambda line: click.echo(line, err=True),
                 ask=asking_on(progress, console),
@@ -131,6 +132,11 @@ def run_name(context: click.Context) -> tuple[str, str, str]:
     looks = ("--dry-run",) if given.get("dry_run") else ("--plan",) if given.get("plan") else ()
     words = (*context.command_path.split()[1:], *(str(given[one]) for one in about if one and given[one]), *looks)
     return given["keyspace"], " ".join(words), context.meta.get(JOB, "")
+
+
+def _both(finding: Finding, *takers: Callable[[Finding], None]) -> None:
+    for take in takers:
+        take(finding)
 
 
 def _write_report(file: Path, document: Document) -> None:

@@ -39,7 +39,8 @@ CONNECTION_NAMES: Final = (
     "tls_key",
     "tls_hostnames",
 )
-"""What may stand above every table of the settings file, besides the password."""
+"""The connection in the settings file: above every table, with the password and the log."""
+LOG_NAMES: Final = ("log_level", "log_format")
 
 
 def take_config(context: click.Context, _: click.Parameter, named: Path | None) -> None:
@@ -102,7 +103,9 @@ def _refuse_unknown(root: click.Context, settings: Mapping[str, Any]) -> None:
     names = group.list_commands(root) if isinstance(group, click.Group) else []
     tables = {name.replace("-", "_") for name in names}
     for name, value in settings.items():
-        if name not in {*CONNECTION_NAMES, "password", *tables} or (name in tables) != isinstance(value, dict):
+        if name not in {*CONNECTION_NAMES, *LOG_NAMES, "password", *tables} or (name in tables) != isinstance(
+            value, dict
+        ):
             _refuse(root, name, "is not a setting")
 
 
@@ -118,7 +121,8 @@ def _refuse(context: click.Context, name: str, why: str) -> None:
     if place is not None:
         raise BadSettings(
             f"{place}: {name!r} {why}",
-            mend="Top-level settings are the connection options; each command has a table of its own, like [check].",
+            mend="Top-level settings are the options of connection and log; each command has a table of its own, "
+            "like [check].",
         )
 
 

@@ -54,6 +54,7 @@ EVERY_NODE = "every node"
 _SHAPES_MAX = 1000
 _COLLECTION_TIMES_SINCE = 5
 
+_LOG = logging.getLogger("mailmend.cluster")
 logging.getLogger("cassandra").addHandler(logging.NullHandler())  # what matters is raised
 
 
@@ -72,6 +73,8 @@ def connect(contact: Contact) -> "CassandraCluster":
         undo.callback(cluster.shutdown)
         connected = CassandraCluster(contact, cluster, cluster.connect())
         undo.pop_all()
+        told = {"hosts": contact.hosts, "port": contact.port, "tls": tls is not None}
+        _LOG.info("connected to the cluster", extra={**told, "release": connected.release_version})
         return connected
 
 

@@ -169,4 +169,4 @@ async def _unput_one(blobs: Blobs, blob_id: BlobId) -> None:
     try:
         await blobs.delete(blob_id)
     except MailmendError as failure:
-        _LOG.warning("a blob is left that nobody refers to: %s", failure.what)
+        _LOG.warning("a blob is left that nobody refers to", extra={"error": failure.what})

@@ -12,6 +12,7 @@ only what is older than that.
 
 import asyncio
 import json
+import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,6 +42,7 @@ GROUP: Final = 1_000
 ASKED_AT_ONCE: Final = 32
 EXAMPLES: Final = 20
 _PAGE: Final = 1_000
+_LOG: Final = logging.getLogger("mailmend.queue")
 
 
 class CollectableStore(Protocol):
@@ -302,7 +304,9 @@ class BlobCollection:
         await asyncio.to_thread(removing.may_go_on)
         await asyncio.to_thread(removing.removed.add, some)
         try:
-            found.removed += await self.store.remove(some, self.rule)
+            removed = await self.store.remove(some, self.rule)
+            found.removed += removed
+            _LOG.info("a batch of blobs was removed", extra={"blobs": removed})
         except MailmendError as error:
             found.failed.append(f"up to {len(some):,} blobs could not be removed: {error}")
 

@@ -96,7 +96,7 @@ async def delete_blobs(store: Blobs, blobs: Sequence[BlobId]) -> None:
     try:
         await store.delete_all(blobs)
     except BadPayload as error:
-        _LOG.warning("a row that is cleaned away names a blob that cannot be: %s", error.what)
+        _LOG.warning("a row that is cleaned away names a blob that cannot be", extra={"error": error.what})
 
 
 class Cleaner:
@@ -188,7 +188,7 @@ class Cleaner:
         return [EnqueueId(row["enqueueid"]) for row in rows]
 
     async def _rescue(self, queue: QueueName, one: Listed | BrokenRow, row: Row) -> None:
-        _LOG.warning("the mail %s of the queue %s lay before the browse start, and is put back", id_of(one), queue)
+        _LOG.warning("a mail before the browse start is put back", extra={"queue": queue, "mail": id_of(one)})
         if isinstance(one, BrokenRow):
             await self._view.rows.place_row(queue, row)
             return

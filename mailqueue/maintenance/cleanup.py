@@ -7,6 +7,7 @@ Each step may be the last one of a process; the next run begins again with what 
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -48,6 +49,8 @@ BLOBS_AT_ONCE: Final = 32
 """Of how many waiting mails the blobs are asked for at once."""
 
 T = TypeVar("T")
+
+_LOG: Final = logging.getLogger("mailmend.queue")
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +229,8 @@ class QueueCleanup:
             due = await self._aside(lambda: scan.marks_without_rows(wanted))
             return [_with_marks_due(one, due.get(one.queue, 0)) for one in cleaned]
         removed = await self._aside(lambda: scan.remove_marks(wanted, self._progress))
+        for queue, marks in removed.items():
+            _LOG.info("marks were removed", extra={"queue": queue, "marks": marks.marks, "left": marks.failed})
         ended = [_with_marks_gone(one, removed.get(one.queue, MarksGone())) for one in cleaned]
         await record.keep([found for one in ended for found in one.are(Verdict.ORPHAN_MARK)])
         return ended

@@ -1,6 +1,7 @@
 """The writes of a cleanup: each queue's starts, partitions and tallies, with its findings in the ledger beside them."""
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
@@ -23,6 +24,8 @@ from model.queue.cleanup import OVER_VERDICTS, JudgedQueue, Place, QueuePartitio
 from model.queue.slices import Slicing, slice_of
 from model.queue.starts import moved_back
 from repair.ledger.runs import Ledger
+
+_LOG: Final = logging.getLogger("mailmend.queue")
 
 RECORDED_TOGETHER: Final = 200
 """How many partitions are in the ledger before the first of them is removed."""
@@ -151,6 +154,8 @@ class QueueCleaning:
         for first in range(0, len(gone), RECORDED_TOGETHER):
             some, named = await self._removed_together(one, gone[first : first + RECORDED_TOGETHER])
             ended, blobs = ended + some, blobs + named
+            told = {"queue": queue, "partitions": len(some), "blobs": named}
+            _LOG.info("a batch of partitions was removed", extra=told)
         removed = {cast("QueuePartition", found.suspect.key): found for found in ended if found.result is Verdict.FIXED}
         if not any(found.error for found in ended):
             await self._move_content_start(one.judged, removed.keys())

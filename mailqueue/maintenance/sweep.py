@@ -140,7 +140,8 @@ class Sweeper:
         try:
             await self.sweep(queue)
         except MailmendError as error:
-            _LOG.warning("a sweep of the queue %s was cut short, the next completes it: %s", queue, error.what)
+            told = {"queue": queue, "error": error.what}
+            _LOG.warning("a sweep was cut short, the next completes it", extra=told)
 
     async def _swept(self, queue: QueueName, slicing: Slicing, *, dry_run: bool) -> Swept:
         view, moved = self._view, await self._moved(queue, slicing, dry_run=dry_run)
@@ -155,6 +156,8 @@ class Sweeper:
             content = max(content, moved.after)
         else:
             content = await view.starts.advance_content_start(queue, content, moved.after)
+            if content != standing:
+                _LOG.info("content start moved", extra={"queue": queue, "before": standing, "after": content})
         renewed = await self._renewal.renew(queue, moved.after, slicing, dry_run=dry_run)
         if not dry_run:
             await view.starts.remember(queue, swept=view.now)
@@ -182,12 +185,8 @@ class Sweeper:
         if found.before is None or found.after is None:
             return found
         if found.back:
-            _LOG.warning(
-                "somebody put the browse start of the queue %s back: it was %s, now %s",
-                queue,
-                found.state.furthest_start,
-                found.before,
-            )
+            told = {"queue": queue, "furthest": found.state.furthest_start, "found": found.before}
+            _LOG.warning("somebody put the browse start back", extra=told)
         await self._note_lapse(queue, found.before, found.state.swept_at, slicing)
         if await self._view.slicing() != slicing:  # there may be slices between those that were read
             return Moved(found.before, found.before, found.back)
@@ -195,6 +194,7 @@ class Sweeper:
         await self._view.starts.remember(queue, furthest=after)
         self._view.starts_seen[queue] = after
         if after > found.before:
+            _LOG.info("browse start moved", extra={"queue": queue, "before": found.before, "after": after})
             self._view.counts.add(QueueCount.BROWSE_START_MOVED, queue)
         return Moved(found.before, after, found.back)
 
@@ -205,12 +205,8 @@ class Sweeper:
         lapsed = self._renewal.lapsed_before(swept_at, slicing.window)
         if lapsed is None or before >= lapsed:
             return
-        _LOG.warning(
-            "nobody swept the queue %s since %s: rows from before %s may have expired, of mails that wait",
-            queue,
-            swept_at or "it began",
-            lapsed,
-        )
+        told = {"queue": queue, "swept": swept_at, "lapsed_before": lapsed}
+        _LOG.warning("nobody swept the queue: rows of mails that wait may have expired", extra=told)
         await self._view.starts.remember(queue, lapsed=lapsed)
 
     async def _found(self, queue: QueueName, slicing: Slicing) -> Moved:

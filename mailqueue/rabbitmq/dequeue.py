@@ -78,7 +78,7 @@ class DeliveryLookup:
         except MailmendError as error:
             return LookedUp(queued, silence=error.what)
         except Exception as error:  # noqa: BLE001 - no single mail ends the stream
-            _LOG.exception("queue %s: mail %s could not be looked up", self._queue, queued.enqueue_id)
+            _LOG.exception("a mail could not be looked up", extra={"queue": self._queue, "mail": queued.enqueue_id})
             return LookedUp(queued, silence=type(error).__name__)
 
     async def marked(self, queued: QueuedMail) -> bool:
@@ -201,7 +201,7 @@ class _Stream:
     def _taken(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            _LOG.error("queue %s: a delivery is left unacked", self._parts.queue, exc_info=task.exception())
+            _LOG.error("a delivery is left unacked", extra={"queue": self._parts.queue}, exc_info=task.exception())
 
     async def _take(self, delivery: Delivery) -> None:
         try:
@@ -244,9 +244,8 @@ class _Stream:
     async def _treat(self, verdict: DeliveryVerdict, found: LookedUp, delivery: Delivery) -> None:
         queue = self._parts.queue
         if verdict.log:
-            name = found.enqueue_id or "whose name is unknown"
-            because = f": {found.silence}" if found.silence else ""
-            _LOG.warning("queue %s: mail %s %s%s", queue, name, verdict.log, because)
+            told = {"queue": queue, "mail": found.enqueue_id, "error": found.silence or None}
+            _LOG.warning("a mail %s", verdict.log, extra=told)
         self._parts.counts.add(verdict.count, queue)
         sent = await self._tell(delivery, verdict.settling)
         if verdict.takes_row and found.queued and sent:
@@ -259,7 +258,7 @@ class _Stream:
         try:
             await _TELLING[settling](delivery)
         except BrokerUnreachable as error:
-            _LOG.info("queue %s: %s", self._parts.queue, error.what)
+            _LOG.info("the broker was not told", extra={"queue": self._parts.queue, "error": error.what})
             return False
         return True
 

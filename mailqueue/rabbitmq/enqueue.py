@@ -85,6 +85,8 @@ async def _undo(parts: Parts, queued: QueuedMail, error: BaseException, slice_st
 
 def _left(parts: Parts, error: BaseException, queued: QueuedMail, left: str) -> None:
     warning = f"The mail {queued.enqueue_id} was not undone in full: {left}."
-    _LOG.warning("queue %s: %s", parts.queue, warning)
+    _LOG.warning(
+        "a mail was not undone in full", extra={"queue": parts.queue, "mail": queued.enqueue_id, "error": left}
+    )
     if isinstance(error, MailmendError):
         error.mend = f"{warning} See: mailmend queue reconcile --queue {parts.queue}"

@@ -117,4 +117,5 @@ async def _forgotten(parts: Parts, contents: Sequence[MailBlobs]) -> None:
     try:
         await parts.blobs.delete_all([one for kept in contents for one in (kept.header, kept.body)])
     except MailmendError as error:
-        _LOG.warning("queue %s: blobs of some of %d removed mails are left: %s", parts.queue, len(contents), error.what)
+        told = {"queue": parts.queue, "mails": len(contents), "error": error.what}
+        _LOG.warning("blobs of some of the removed mails are left", extra=told)

@@ -155,7 +155,7 @@ class UnackedMail:
         try:
             await tell()
         except BrokerUnreachable:
-            _LOG.info("queue %s: mail %s will be delivered again", self._parts.queue, self.enqueue_id)
+            _LOG.info("a mail will be delivered again", extra={"queue": self._parts.queue, "mail": self.enqueue_id})
             return False
         return True
 
@@ -171,4 +171,5 @@ async def row_taken_back(parts: Parts, queued: QueuedMail, slice_start: datetime
         if slice_start is not None:
             await rows.take_back(parts.queue, slice_start, queued)
     except MailmendError as error:
-        _LOG.warning("queue %s: the row of mail %s stays: %s", parts.queue, queued.enqueue_id, error.what)
+        told = {"queue": parts.queue, "mail": queued.enqueue_id, "error": error.what}
+        _LOG.warning("the row of a mail stays", extra=told)

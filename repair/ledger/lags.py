@@ -189,7 +189,7 @@ class LagJournal:
             self._spool.append(lines)
         except OSError as error:
             for line in lines:
-                _LOG.error("unjournalled lag in %s: %s", self._keyspace, line)
+                _LOG.error("unjournalled lag", extra={"keyspace": self._keyspace, "lag": line})
             raise Unjournalled(
                 f"{len(rows)} lags in {self._keyspace} could not be journalled: {error.strerror}",
                 mend=f"Find and mend them with: mailmend repair messages --keyspace {self._keyspace}",

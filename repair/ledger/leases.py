@@ -6,6 +6,7 @@ to live (else the holder's name would expire), and a doubtful answer is settled 
 the conditional write left open. A killed holder's lease expires.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,9 @@ from model.operations import Applied, ChangeIf, Level, PutIfAbsent, Read, Remove
 from model.ports import Clock, Tables
 from model.schema.table import Row
 from repair.clock import SKEW_SECONDS
+from repair.log_fields import with_log_fields
+
+_LOG = logging.getLogger("mailmend.leases")
 
 TTL_SECONDS = 60
 """How long a lease outlives its last heartbeat."""
@@ -106,6 +110,7 @@ class Leases:
         answer = self._taken(PutIfAbsent(REPAIR_LEASE, _row_of(lease), ttl_seconds=self.ttl_seconds), lease)
         if not answer.applied:
             raise _held(name, answer.current)
+        _LOG.info("lease taken", extra={"lease": name, "purpose": purpose})
         return lease
 
     def renew(self, lease: Lease) -> Lease:
@@ -132,8 +137,9 @@ class Leases:
         """Release it; where it is no longer ours or the cluster does not answer, it expires."""
         try:
             self.tables.attempt(RemoveIf(REPAIR_LEASE, (lease.name,), {"claim": lease.token}))
-        except MailmendError:
-            return
+            _LOG.info("lease released", extra={"lease": lease.name})
+        except MailmendError as error:
+            _LOG.warning("lease left to expire", extra={"lease": lease.name, "error": error.what})
 
     def force_release(self, name: str, reason: str) -> Lease | None:
         """Take it from its holder, on a person's order; the holder notices at its next heartbeat.
@@ -166,7 +172,9 @@ class Leases:
         """
         held = TakenLease(self.acquire(name, purpose), self.clock)
         stopped = threading.Event()
-        thread = threading.Thread(target=self._beat, args=(held, stopped.wait), name=f"lease {name}", daemon=True)
+        thread = threading.Thread(
+            target=with_log_fields(self._beat), args=(held, stopped.wait), name=f"lease {name}", daemon=True
+        )
         if beating:
             thread.start()
         try:
@@ -205,6 +213,9 @@ def beat_once(leases: Leases, held: TakenLease) -> bool:
     except MailmendError as error:
         if held.lease.expires_at <= instant_of(leases.clock.micros()):
             held.lost = error
+        _LOG.info("lease not renewed just now", extra={"lease": held.lease.name, "error": error.what})
+    if held.lost:
+        _LOG.warning("lease lost", extra={"lease": held.lease.name, "error": held.lost.what})
     return held.lost is None
 
 

@@ -12,6 +12,7 @@ What became of a finding is written apart, under the session's own rising stamps
 """
 
 import json
+import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,8 +32,11 @@ from model.projections.findings import Finding, Suspect
 from model.projections.verdicts import Verdict
 from model.schema.table import Key, Row
 from repair.ledger.before_images import image_from, image_text, key_text
+from repair.log_fields import log_fields, put_log_field
 
 _BUCKETS_AT_ONCE = 16
+_SUMS_LOGGED = ("suspects", "fixed", "left", "moved", "failed", "untried")
+_LOG = logging.getLogger("mailmend.runs")
 _SECRET = re.compile(r"password|passwd|secret|token|credential", re.IGNORECASE)
 
 
@@ -108,11 +112,18 @@ class Ledger:
             undoes=undoes,
         )
         self._keep_run(run)
+        put_log_field("run", str(run_id))
+        _LOG.info("run began", extra={"keyspace": keyspace, "command": command, "as_of": as_of, "undoes": undoes})
         return run
 
     def finish(self, run: Run, summary: Mapping[str, Any], state: RunState = RunState.DONE) -> Run:
         closed = replace(run, state=state, ended_at=instant_of(self.clock.micros()), summary=summary)
         self._keep_run(closed)
+        if log_fields().get("run") == str(run.id):
+            _LOG.info("run ended", extra={"state": state.value, **{one: summary.get(one) for one in _SUMS_LOGGED}})
+            put_log_field("run", "")
+        else:
+            _LOG.info("an earlier run was closed", extra={"closed": run.id, "state": state.value})
         return closed
 
     def interrupt(self, run: Run, summary: Mapping[str, Any]) -> Run:

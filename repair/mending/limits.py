@@ -13,6 +13,7 @@ from model.operations import Applied, Conditional, Read, Scan, Seen, Write
 from model.ports import AsyncTables, Clock, Tables
 from model.projections.findings import Finding, Suspect
 from model.schema.table import Row
+from repair.log_fields import with_log_fields
 
 BURST_SECONDS = 0.25
 """After a pause this many seconds' worth of rows may be taken at once."""
@@ -80,7 +81,7 @@ def side_by_side(work: Callable[[_T], _R], batches: Iterator[_T], at_once: int) 
     """The result for each batch, in order. Nothing is under way while the caller has one, nor after an error."""
     with ThreadPoolExecutor(at_once, "mailmend-batch") as threads:
         while some := list(islice(batches, at_once)):
-            yield from list(threads.map(work, some))
+            yield from list(threads.map(with_log_fields(work), some))
 
 
 @dataclass(frozen=True, slots=True)

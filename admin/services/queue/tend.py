@@ -1,9 +1,8 @@
 """The background tasks of queues: due mails, sweeps, renewals, tallies; as a service, or one round."""
 
 import asyncio
-import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -62,8 +61,7 @@ def tend(request: TendRequest, caller: Caller) -> QueueAnswer[TendRequest, Seque
         metrics = _Metrics(connections, caller, PrometheusCounts(), request.metrics)
         if request.once:
             return QueueAnswer(request, await _once(connections, names, metrics))
-        with _log_to(caller.remark):
-            await _serve(connections, names, metrics, caller)
+        await _serve(connections, names, metrics, caller)
         return QueueAnswer(request, ())
 
     return with_queues(request.settings, tended)
@@ -101,30 +99,6 @@ async def _serve(
             if metrics.file:
                 tasks.create_task(metrics.keep_current(queues, stop))
     caller.remark("Stopped on request; what was under way is finished.")
-
-
-@contextmanager
-def _log_to(remark: Callable[[str], None]) -> Iterator[None]:
-    """The queue's log lines go to the caller, with their time."""
-    log, handler = logging.getLogger("mailmend.queue"), _Remarks(remark)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    level = log.level
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        log.removeHandler(handler)
-        log.setLevel(level)
-
-
-class _Remarks(logging.Handler):
-    def __init__(self, remark: Callable[[str], None]) -> None:
-        super().__init__()
-        self._remark = remark
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._remark(self.format(record))
 
 
 @dataclass(frozen=True, slots=True)

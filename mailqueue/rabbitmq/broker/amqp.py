@@ -27,6 +27,8 @@ from repair.retries import AsyncRetries
 
 T = TypeVar("T")
 
+_LOG = logging.getLogger("mailmend.queue")
+
 for _library in ("aio_pika", "aiormq"):
     logging.getLogger(_library).addHandler(logging.NullHandler())  # what they log is raised or logged by us
 
@@ -285,6 +287,8 @@ class Link:
                 reasons.append(error)
             else:
                 self.generation += 1
+                told = {"host": host.name, "port": host.port, "tls": self._settings.tls is not None}
+                _LOG.info("connected to the broker", extra={**told, "purpose": self._purpose})
                 return
         raise next((error for error in reasons if isinstance(error, BrokerDenied)), reasons[-1])
 

@@ -113,12 +113,12 @@ class _Shared:
         """A consumer is gone, unless we closed it ourselves."""
         if not self.link.is_closed:
             self.on_lost()
-        self.tell_once(f"the consumer of {name} was lost, and consumes anew", why)
+        self.tell_once("a consumer was lost, and consumes anew", name, why)
 
-    def tell_once(self, what: str, why: str) -> None:
+    def tell_once(self, what: str, name: str, why: str) -> None:
         if (self.link.generation, why) not in self.logged:
             self.logged.add((self.link.generation, why))
-            _LOG.warning("%s: %s", what, why)
+            _LOG.warning(what, extra={"of_broker": name, "error": why})
 
 
 class _Lane:
@@ -174,10 +174,10 @@ class _Lane:
                 if isinstance(error, BrokerDenied) or self._shared.link.is_closed:
                     raise
                 failures += 1
-                self._shared.tell_once(f"consuming from {self.name} anew failed, and is tried again", error.what)
+                self._shared.tell_once("consuming anew failed, and is tried again", self.name, error.what)
                 await self._shared.clock.pause(LOOK_AGAIN.wait(failures).total_seconds())
             else:
-                _LOG.info("consuming from %s again", self.name)
+                _LOG.info("consuming again", extra={"of_broker": self.name})
                 return
 
     def _receive(self, channel: Channel, found: Incoming) -> None:

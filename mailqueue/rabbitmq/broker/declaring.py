@@ -103,7 +103,7 @@ class Declared:
     async def _ensure_queue(self, name: str, arguments: Mapping[str, Argument]) -> None:
         if await (await self._channel()).find_queue(name) is not None:
             return
-        _LOG.info("declaring the queue %s", name)
+        _LOG.info("a queue is declared", extra={"of_broker": name})
         refused = await (await self._channel()).declare_queue(name, arguments)
         if refused and await (await self._channel()).find_queue(name) is None:  # else somebody was quicker
             raise _mismatch(f"the queue {name} with {dict(arguments)}", refused)

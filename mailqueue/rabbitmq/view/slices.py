@@ -186,7 +186,7 @@ def id_of(one: Listed | BrokenRow) -> EnqueueId:
 
 def _tell(queue: QueueName, one: Listed | BrokenRow) -> None:
     if isinstance(one, BrokenRow):
-        _LOG.warning("the row of %s in the queue %s cannot be read: %s", one.enqueue_id, queue, one.why)
+        _LOG.warning("a row cannot be read", extra={"queue": queue, "mail": one.enqueue_id, "error": one.why})
 
 
 def _order(listed: Listed) -> tuple[datetime, UUID]:

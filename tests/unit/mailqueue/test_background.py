@@ -17,6 +17,7 @@ from model.ids import BlobId
 from model.queue.mails import MailBlobs
 from model.queue.size import SizeKind
 from tests.support.clock import VirtualClock
+from tests.support.logs import logged
 from tests.support.memory_broker import Fate
 from tests.support.queues import CONTENT, QUEUE, TwinQueue, enqueued, mail, names, next_of, until
 
@@ -71,8 +72,8 @@ async def test_a_failing_job_ends_no_other_and_is_tried_seldom(caplog: pytest.Lo
     await run_jobs(QUEUE, clock, stop, (away, flawed, job("fine")))
     assert at["fine"] == list(map(float, range(40)))
     assert at["away"] == at["flawed"] == [0, 1, 3, 7, 15, 31]
-    assert "queue spool: away: nobody answers" in caplog.text
-    assert "a flaw" in caplog.text
+    assert 'background work failed queue=spool work=away error="nobody answers"' in logged(caplog)
+    assert "a flaw" in logged(caplog)
 
 
 async def test_asked_to_stop_it_stops_at_once() -> None:
@@ -119,8 +120,8 @@ async def test_what_fails_in_the_background_is_logged_and_fails_nobody(caplog: p
         await background_tasks.add(fail)
         await background_tasks.add(flawed)
         await background_tasks.close()
-    assert "left undone: the blobs do not answer" in caplog.text
-    assert "LookupError" in caplog.text
+    assert 'left undone error="the blobs do not answer"' in logged(caplog)
+    assert "LookupError" in logged(caplog)
 
 
 async def test_what_must_be_finished_is_finished_however_often_it_is_cancelled() -> None:
@@ -154,7 +155,7 @@ async def test_an_error_after_the_callers_cancellation_is_logged(caplog: pytest.
         working.cancel()
         with pytest.raises(asyncio.CancelledError):
             await working
-    assert "too late" in caplog.text
+    assert "too late" in logged(caplog)
 
 
 async def test_a_consumer_may_maintain_and_dequeue_in_one_process(twin: TwinQueue) -> None:

@@ -19,6 +19,7 @@ from model.queue.filters import MailFilter
 from model.queue.mails import Listed
 from model.queue.messages import SLICE_HEADER, Message
 from model.queue.size import SizeKind
+from tests.support.logs import logged
 from tests.support.memory_blobs import BlobVerb
 from tests.support.queues import (
     CONTENT,
@@ -177,7 +178,7 @@ async def test_what_is_no_mail_is_a_dead_letter(
     assert await all_delivered(queue) == ["a"]
     assert [message.body for message in twin.broker.dead(QUEUE)] == [body]
     assert twin.counted.of(QueueCount.BAD) == 1
-    assert "cannot be read; it is a dead letter now" in caplog.text
+    assert "cannot be read; it is a dead letter now" in logged(caplog)
 
 
 async def test_a_mail_without_its_bytes_is_a_dead_letter(
@@ -193,8 +194,8 @@ async def test_a_mail_without_its_bytes_is_a_dead_letter(
     assert await names(queue) == []
     assert (await queue.size()).mails == 0
     assert twin.counted.of(QueueCount.BLOB_MISSING) == 1
-    assert str(lost.queued.enqueue_id) in caplog.text
-    assert "example.org" not in caplog.text
+    assert str(lost.queued.enqueue_id) in logged(caplog)
+    assert "example.org" not in logged(caplog)
 
 
 async def test_a_mail_deleted_while_its_bytes_were_loaded_is_no_dead_letter(
@@ -272,7 +273,7 @@ async def test_a_delivery_from_a_swept_slice_is_gone(caplog: pytest.LogCaptureFi
         assert not twin.broker.ready(QUEUE)
         assert not twin.broker.dead(QUEUE)
         assert twin.counted.of(QueueCount.GONE) == 1
-    assert f"mail {shown.queued.enqueue_id} has left the queue" in caplog.text
+    assert f"mail={shown.queued.enqueue_id}" in logged(caplog)
 
 
 async def test_a_dead_letter_that_is_driven_back_is_not_gone(twin: TwinQueue, queue: RabbitMailQueue) -> None:

@@ -24,6 +24,7 @@ from model.queue.mails import Listed
 from model.queue.messages import Message
 from model.queue.slices import EPOCH, slice_of
 from model.queue.starts import GRACE_MIN, ageing_before, grace_of, mark_may_have_expired, rows_lapsed_before, slack_of
+from tests.support.logs import logged
 from tests.support.queues import (
     CONTENT,
     EXPIRING,
@@ -183,8 +184,8 @@ async def test_a_mail_whose_row_expired_while_nobody_swept_is_a_dead_letter(capl
             # And driven back it is delivered
             assert (await queue.redrive()).redriven == 1
             assert await all_delivered(queue) == ["forgotten"]
-    assert "nobody swept the queue spool" in caplog.text
-    assert "nobody knows whether it waits" in caplog.text
+    assert "nobody swept the queue: rows of mails that wait may have expired queue=spool" in logged(caplog)
+    assert "nobody knows whether it waits" in logged(caplog)
 
 
 async def test_after_a_lapse_what_is_younger_is_distinguished_again(twin: TwinQueue, queue: RabbitMailQueue) -> None:

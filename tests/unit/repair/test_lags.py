@@ -177,7 +177,7 @@ def test_a_lag_that_nobody_takes_is_reported(caplog: pytest.LogCaptureFixture, t
         with caplog.at_level(logging.ERROR, "mailmend.lags"), pytest.raises(Unjournalled, match="1 lags in mail"):
             ledger.journal.journal([SUSPECT], "no answer")
         (event,) = caplog.records
-        kept = json.loads(event.getMessage().partition(": ")[2])
+        kept = json.loads(vars(event)["lag"])
         assert (event.levelno, suspect_from(kept["suspect"]), kept["cause"]) == (logging.ERROR, SUSPECT, "no answer")
         caplog.clear()
 

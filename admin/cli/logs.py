@@ -1,0 +1,219 @@
+"""The log of a command: one line an event on stderr, as text or as JSON, from --log-level on.
+
+Only what mailmend itself logs is heard, below the logger `mailmend`: libraries' lines may hold secrets, and what
+matters of them is raised. An event is a fixed sentence; what it is about stands in fields (`extra` of the standard
+library): ids, names of tables and queues, counts, never a secret or anything of a mail. docs/adr/0030.
+"""
+
+import json
+import logging
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+from uuid import UUID
+
+import click
+
+from admin.cli.traces import Trace
+from model.ports import Clock, Progress
+from model.projections.findings import Finding
+from model.projections.verdicts import Verdict
+from repair.clock import SystemClock
+from repair.log_fields import log_fields, own_log_fields
+
+ROOT: Final = "mailmend"
+LEVELS: Final = ("debug", "info", "warning", "error")
+FORMATS: Final = ("text", "json")
+
+_COMMANDS: Final = logging.getLogger("mailmend.commands")
+_PHASES: Final = logging.getLogger("mailmend.phases")
+_FINDINGS: Final = logging.getLogger("mailmend.findings")
+
+_OWN: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+_TRACES: Final = logging.Formatter()
+_USER_OF_A_URL: Final = re.compile(r"://[^\s/]*@")
+_PLAIN: Final = re.compile(r"[\w.,:/@+-]+")
+_OF_A_FOLDER: Final = "loading "
+"""A stage of this name goes on with that of somebody's folder of mails."""
+
+
+def json_line(record: logging.LogRecord) -> str:
+    """The event as one JSON object: time (UTC), level, logger, event, run, and its fields."""
+    return json.dumps(_event(record), default=str)
+
+
+def text_line(record: logging.LogRecord) -> str:
+    """The event as one line: time (UTC), level, logger, event, and `name=value` for each field."""
+    event = _event(record)
+    head = [event.pop("time"), event.pop("level").upper(), event.pop("logger"), event.pop("event")]
+    return " ".join([*head, *(f"{name}={_shown(value)}" for name, value in event.items())])
+
+
+def _event(record: logging.LogRecord) -> dict[str, Any]:
+    at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    head = {"time": at, "level": record.levelname.lower(), "logger": record.name, "event": record.getMessage()}
+    given = {name: value for name, value in vars(record).items() if name not in _OWN and value is not None}
+    trace = {"exception": _TRACES.formatException(record.exc_info)} if record.exc_info else {}
+    event = {**head, **log_fields(), **given, **trace}
+    return {name: _without_user(value) if isinstance(value, str) else value for name, value in event.items()}
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list | tuple | dict):
+        return json.dumps(value, default=str, separators=(",", ":"))
+    text = str(value)
+    return text if _PLAIN.fullmatch(text) else json.dumps(text)
+
+
+def _without_user(text: str) -> str:
+    """A URL in the message of a library may hold a password."""
+    return _USER_OF_A_URL.sub("://***@", text)
+
+
+class _Lines(logging.Handler):
+    """Writes to stderr as it is now: a progress bar gives way there."""
+
+    def __init__(self, line_of: Callable[[logging.LogRecord], str]) -> None:
+        super().__init__()
+        self._line_of = line_of
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            click.echo(self._line_of(record), err=True)
+        except (OSError, ValueError):
+            return  # nobody hears it any more
+
+
+_LINES: Final = {"text": text_line, "json": json_line}
+
+
+@dataclass(slots=True)
+class CommandLog:
+    """The log of one command, from when its options are known to its exit code."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    name: str = ""
+    error: str | None = None
+    crash_log: str | None = None
+    began_at: float = 0.0
+    trace: Trace = field(default_factory=Trace)
+
+    def began(self, name: str, level: str, form: str) -> None:
+        log = logging.getLogger(ROOT)
+        # A command within a command: a job's. Each line is written once.
+        log.handlers[:] = [*(one for one in log.handlers if not isinstance(one, _Lines)), _Lines(_LINES[form])]
+        log.setLevel(level.upper())
+        self.name, self.began_at = name, self.clock.monotonic()
+        _COMMANDS.info("command began", extra={"command": name})
+        self.trace.began(name)
+
+    def noting(self, command: Callable[[], object]) -> object:
+        """What the command returns; the kind of error that it raises is kept, for the end."""
+        try:
+            return command()
+        except BaseException as error:
+            self.error = type(error).__name__
+            raise
+
+    def ended(self, exit_code: int) -> None:
+        if self.name:
+            seconds = round(self.clock.monotonic() - self.began_at, 3)
+            told = {"command": self.name, "exit": exit_code, "seconds": seconds, "error": self.error}
+            _COMMANDS.info("command ended", extra={**told, "crash_log": self.crash_log})
+            self.trace.ended(exit_code=exit_code, error=self.error)
+
+
+_AT_WORK: ContextVar[CommandLog | None] = ContextVar("mailmend_command_log", default=None)
+
+
+@contextmanager
+def command_log() -> Iterator[CommandLog]:
+    """The log of the command that runs in the block; afterwards everything is as it was."""
+    log, one = logging.getLogger(ROOT), CommandLog()
+    handlers, level, token = list(log.handlers), log.level, _AT_WORK.set(one)
+    try:
+        with own_log_fields():
+            yield one
+    finally:
+        _AT_WORK.reset(token)
+        log.handlers[:] = handlers
+        log.setLevel(level)
+
+
+def command_began(name: str, level: str, form: str) -> None:
+    if log := _AT_WORK.get():
+        log.began(name, level, form)
+
+
+@dataclass(slots=True)
+class LoggedProgress:
+    """Tells the phases of long work to the log too. Implements `model.ports.Progress`."""
+
+    shown: Progress
+    clock: Clock
+    trace: Trace = field(default_factory=Trace)
+    phase: str = ""
+    began_at: float = 0.0
+    steps: int = 0
+    suspects: int = 0
+
+    def stage(self, name: str, total: int | None = None) -> None:
+        self.close()
+        self.phase = _OF_A_FOLDER.strip() if name.startswith(_OF_A_FOLDER) else name
+        self.began_at, self.steps, self.suspects = self.clock.monotonic(), 0, 0
+        _PHASES.info("phase began", extra={"phase": self.phase, "total": total})
+        self.trace.phase_began(self.phase)
+        self.shown.stage(name, total)
+
+    def advance(self, steps: int, suspects: int = 0) -> None:
+        self.steps += steps
+        self.suspects += suspects
+        self.shown.advance(steps, suspects)
+
+    def close(self) -> None:
+        if self.phase:
+            seconds = round(self.clock.monotonic() - self.began_at, 3)
+            told = {"phase": self.phase, "steps": self.steps, "suspects": self.suspects, "seconds": seconds}
+            _PHASES.info("phase ended", extra=told)
+            self.trace.phase_ended(log_fields().get("run"), self.steps, self.suspects)
+        self.phase = ""
+
+
+@contextmanager
+def logged_progress(shown: Progress, clock: Clock) -> Iterator[Progress]:
+    at_work = _AT_WORK.get()
+    progress = LoggedProgress(shown, clock, at_work.trace if at_work else Trace())
+    try:
+        yield progress
+    finally:
+        progress.close()
+
+
+def log_finding(finding: Finding) -> None:
+    """What failed is a warning, what was left as it is an information; the rest is for looking closely."""
+    if finding.untried:
+        return
+    failed, left = bool(finding.error), finding.result not in {None, Verdict.FIXED}
+    level = logging.WARNING if failed else logging.INFO if left else logging.DEBUG
+    if not _FINDINGS.isEnabledFor(level):
+        return
+    told = {
+        "projection": finding.suspect.projection,
+        "key": [_id(one) for one in finding.suspect.key],
+        "truths": list(map(str, finding.suspect.truth_ids)) or None,
+        "verdict": finding.verdict.value,
+        "result": finding.result.value if finding.result else None,
+        "why": finding.reason.why.value if finding.reason else None,
+        "error": finding.error,
+    }
+    event = "a suspect could not be looked at or mended" if failed else "a suspect was left" if left else "a finding"
+    _FINDINGS.log(level, event, extra=told)
+
+
+def _id(part: object) -> str:
+    """Ids and numbers as they are; a text may be an address."""
+    return str(part) if isinstance(part, UUID | int | datetime) else "(text)"
