@@ -45,8 +45,13 @@ class MailmendError(Exception):
         self.mend = mend
 
     def __str__(self) -> str:
-        more = f"More: mailmend runbook show {self.page}" if self.page and "runbook show" not in self.mend else ""
-        return "\n".join(filter(None, (self.what, self.mend, more)))
+        return f"{self.what}\n{self.mend}" if self.mend else self.what
+
+    @property
+    def told(self) -> str:
+        """The message as it ends a command: with its runbook, where it does not name one itself."""
+        named = self.page and "runbook show" not in self.mend
+        return f"{self}\nMore: mailmend runbook show {self.page}" if named else str(self)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Keep both sentences when an executor pickles the error: exceptions pickle only their positional part."""
@@ -202,6 +207,7 @@ class CannotReach(MailmendError):
     """No node answered, or it answered that it would not serve."""
 
     exit_code = ExitCode.CANNOT_REACH
+    page = "servers-do-not-answer"
 
 
 class AccessDenied(CannotReach):
@@ -303,9 +309,13 @@ class SparkFailed(MailmendError):
 class JavaMissing(CannotReach):
     """No Java of a version that serves was found."""
 
+    page = ""
+
 
 class LocalServerError(CannotReach):
     """The embedded server did not start, or not stop; the message names its log."""
+
+    page = ""
 
 
 class StateUnwritable(MailmendError):

@@ -84,7 +84,7 @@ class _Lines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             click.echo(self._line_of(record), err=True)
-        except (OSError, ValueError):
+        except (OSError, ValueError, TypeError):
             return  # nobody hears it any more
 
 

@@ -147,7 +147,7 @@ def _write_report(file: Path, document: Document) -> None:
 def _on_stderr(document: Document, refused: Sequence[MailmendError]) -> int:
     show(document, stderr_console())
     for error in refused:
-        click.echo(f"mailmend: {error}", err=True)
+        click.echo(f"mailmend: {error.told}", err=True)
     code = int(document.exit)
     click.echo(f"The result stands above; written, it would have ended with {code} ({exit_meaning(code)}).", err=True)
     return int(ExitCode.PARTLY_FAILED)

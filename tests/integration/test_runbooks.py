@@ -245,6 +245,7 @@ STATES: Mapping[str, State] = {
     "counters-never-settle": _counter_is_wrong,
     "ledger-was-lost": _ledger_was_lost,
     "spark-job-died": _repair_was_interrupted,
+    "servers-do-not-answer": _message_lost_its_projection,
 }
 
 
