@@ -51,7 +51,7 @@ def does_not_drain(queue: RealQueue) -> None:
 
 
 def one_is_to_go(queue: RealQueue) -> None:
-    queue.put("mistake", "letter")
+    queue.put("mistake", "letter", options=("--sender", "ada@example.org"))
 
 
 def broker_was_lost(queue: RealQueue) -> None:
