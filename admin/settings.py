@@ -15,6 +15,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from uuid import UUID
 
 from mailqueue.blobs.s3 import S3Settings
 from mailqueue.rabbitmq.broker.settings import AMQP_PORT, BrokerSettings, BrokerTls, Host
@@ -54,7 +55,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSettings:
-    """Which cluster, which role, and which keyspaces; and the declared job on whose behalf, "" by hand."""
+    """Which cluster, which role, which keyspaces; and the declared job on whose behalf ("" by hand), with its run."""
 
     hosts: tuple[str, ...] = (LOOPBACK,)
     port: int = PORT_DEFAULT
@@ -65,6 +66,11 @@ class ConnectionSettings:
     password: str | None = field(default=None, repr=False)
     tls: Tls | None = None
     job: str = ""
+    job_run: UUID | None = None
+
+    def is_pressed(self, pace: str | None) -> bool:
+        """Whether a run slows down while the cluster suffers: with `auto`, and in a job unless it says `full`."""
+        return pace == "auto" or (pace is None and bool(self.job))
 
     def __post_init__(self) -> None:
         """Refuses one keyspace for both: mails and the ledger would mix their tables."""

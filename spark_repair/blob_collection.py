@@ -31,7 +31,8 @@ from spark_repair.connector import Source
 from spark_repair.executors import runs_here
 from spark_repair.failures import translated
 from spark_repair.interruption import end_session, is_over
-from spark_repair.message_inconsistencies import rows_read, watched
+from spark_repair.progress import rows_read, watched
+from spark_repair.throttled import throttled
 
 PORTION = 100_000
 """How many lines go to executors on other hosts at once."""
@@ -95,7 +96,8 @@ class SparkBlobScanner:
         source = self.source
         look = SparkLook(source, [one.name for one in sources])
         try:
-            with translated(source.contact, source.keyspace), watched(rows_read(source.session), progress):
+            looking = throttled(source.session, source.throttle)
+            with translated(source.contact, source.keyspace), watched(rows_read(source.session), progress), looking:
                 yield look
         except BaseException:
             look.close()

@@ -12,19 +12,16 @@ from cql.driver.contact import Contact
 from model.operations import Level
 from model.schema.table import Table
 from repair.clock import SystemClock
+from repair.mending.throttle import Throttle
 from repair.retries import Retries, RetryPolicy
-from spark_repair.executors import tasks_at_once
+from spark_repair.executor_pace import passed_on, place_of
+from spark_repair.executors import runs_here, tasks_at_once
 from spark_repair.failures import is_unknown
-from spark_repair.tls import tls_options
+from spark_repair.throttled import paced
+from spark_repair.tls import contact_of_executors, tls_options
 
 _FORMAT = "org.apache.spark.sql.cassandra"
 _PAGE_ROWS_MAX = 1000
-_PAUSE_MILLIS_MIN = 20
-"""Shorter pauses are less exact."""
-
-_ROW_BITS = (1 << 33) - 1
-"""The part of `monotonically_increasing_id` that counts a task's rows."""
-
 SHUFFLE_PARTS = "spark.sql.shuffle.partitions"
 _SCHEMA_LOOKS = 6
 _SCHEMA_PACE = RetryPolicy(wait_seconds_min=0.5, wait_seconds_max=2.0)
@@ -37,6 +34,7 @@ class Source:
 
     Attributes:
         rows_per_second: over all cores together, or None for as fast as the cluster answers.
+        throttle: changes that while rows are read.
     """
 
     session: SparkSession
@@ -44,13 +42,19 @@ class Source:
     keyspace: str
     level: Level = Level.LOCAL_QUORUM
     rows_per_second: int | None = None
+    throttle: Throttle | None = None
 
     def scan(self, table: Table, columns: Iterable[str]) -> DataFrame:
         """All rows of the table with these columns only; a field of a user type is named `column.field`."""
         reader = self.session.read.format(_FORMAT).options(**read_options(self))
         rows = opened(reader.options(keyspace=self.keyspace, table=table.name))
         wanted = rows.select(*(sf.col(name).alias(name) for name in columns))
-        return paced(wanted, self.rows_per_second, tasks_at_once(self.session))
+        held, session = paced(wanted, self.rows_per_second, self.throttle), self.session
+        if self.throttle is None or runs_here(str(session.sparkContext.master)):
+            return held
+        contact = contact_of_executors(session, self.contact)
+        place = place_of(self.throttle, contact, self.keyspace, tasks_at_once(session))
+        return passed_on(held, place)
 
     def size_shuffles(self, largest: Iterable[DataFrame]) -> None:
         """Shuffle in as many parts as the largest table's scan has: Spark's default is 200, for any size."""
@@ -103,22 +107,3 @@ def page_options(rows_per_second: int | None, tasks: int) -> dict[str, str]:
     if rows_per_second is None:
         return {}
     return {"spark.cassandra.input.fetch.sizeInRows": str(max(1, min(_PAGE_ROWS_MAX, rows_per_second // tasks)))}
-
-
-def pause_of(rows_per_second: int, tasks: int) -> tuple[int, int]:
-    """After how many rows each of so many tasks pauses, and for how many milliseconds: together they keep the pace."""
-    rows = max(1, rows_per_second * _PAUSE_MILLIS_MIN // (1000 * tasks))
-    return rows, -(-rows * 1000 * tasks // rows_per_second)
-
-
-def paced(rows: DataFrame, rows_per_second: int | None, tasks: int) -> DataFrame:
-    """The same rows, passed on no faster than that by so many tasks at once.
-
-    The connector's own limit (`readsPerSec`) holds for joins only, not for scans; so each task sleeps between its rows.
-    """
-    if rows_per_second is None:
-        return rows
-    between, millis = pause_of(rows_per_second, tasks)
-    number = f"(monotonically_increasing_id() & {_ROW_BITS})"
-    slept = f"CASE WHEN {number} % {between} = 0 THEN reflect('java.lang.Thread', 'sleep', {millis}L) END"
-    return rows.where(f"NOT (({slept}) <=> 'awake')")  # always true, which Spark cannot know

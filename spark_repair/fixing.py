@@ -19,7 +19,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from cql.driver.contact import Contact
-from cql.driver.session import CassandraCluster, connect
 from cql.memory import MemoryTables
 from cql.rows import decode
 from model.projections.family import Family
@@ -31,6 +30,8 @@ from repair.ledger.before_images import image_from, image_text
 from repair.ledger.runs import Ledger
 from repair.mending.fixer import Fixer
 from repair.mending.limits import Breaker, Pace, share
+from repair.mending.throttle import Throttle
+from spark_repair.executor_pace import ThrottledPlace, open_here
 from spark_repair.suspects import KEY, PROJECTION, TRUTH_IDS, VERDICT, WANTED
 
 SUSPECTS_PER_TASK = 2_000
@@ -38,9 +39,6 @@ TASKS_MAX = 2_000
 _FINDINGS_PER_BATCH = 200
 _FINDING = "finding"
 _SCHEMA = pa.schema([(_FINDING, pa.string())])
-
-_clusters: dict[Contact, CassandraCluster] = {}
-"""The open clusters of this worker process; they end with it."""
 
 _breakers: dict[tuple[Contact, str, RepairPolicy], Breaker] = {}
 """One for each policy of this worker process: a task need not learn anew what the one before it learnt."""
@@ -54,6 +52,7 @@ class Workplace:
         ledger: the keyspace of before-images; None where nothing may be written.
         keep: how long the ledger keeps what is recorded.
         workers: how many of them share the policy's pace.
+        throttled: where that pace may change while they work.
     """
 
     contact: Contact
@@ -63,6 +62,7 @@ class Workplace:
     families: tuple[Family, ...]
     policy: RepairPolicy
     workers: int
+    throttled: ThrottledPlace | None = None
 
     @property
     def projections(self) -> dict[str, Projection]:
@@ -82,9 +82,9 @@ def revisited(suspects: DataFrame, number: int, place: Workplace) -> DataFrame:
     return side_by_side.mapInArrow(visit, f"{_FINDING} string").persist(StorageLevel.DISK_ONLY)
 
 
-def revisited_here(suspects: Iterable[Suspect], place: Workplace) -> Iterator[Finding]:
+def revisited_here(suspects: Iterable[Suspect], place: Workplace, throttle: Throttle | None) -> Iterator[Finding]:
     """One finding for each row-wise suspect, looked at and mended by this process alone."""
-    return _fixer(replace(place, workers=1)).revisit(suspects)
+    return _fixer(replace(place, workers=1), throttle).revisit(suspects)
 
 
 def tasks_for(suspects: int, workers: int) -> int:
@@ -101,22 +101,17 @@ def findings_of(place: Workplace, batches: Iterable[pa.RecordBatch]) -> Iterator
         yield pa.RecordBatch.from_arrays([pa.array(some, pa.string())], schema=_SCHEMA)
 
 
-def _fixer(place: Workplace) -> Fixer:
+def _fixer(place: Workplace, throttle: Throttle | None = None) -> Fixer:
     clock = SystemClock()
     cluster = open_here(place.contact)
-    pace = Pace(share(place.policy.rows_per_second, place.workers), clock)
+    pace = Pace(share(place.policy.rows_per_second, place.workers), clock, throttle)
+    if throttle is None and place.throttled:
+        pace = place.throttled.pace(clock)
     tables = pace.over(cluster.keyspace(place.ledger)) if place.ledger else MemoryTables(clock.micros)
     journal = Ledger(tables, clock, place.keep)
     breaker = _breakers.setdefault((place.contact, place.keyspace, place.policy), Breaker())
     mail = pace.over(cluster.keyspace(place.keyspace))
     return Fixer(mail, journal, clock, place.families, place.policy, breaker)
-
-
-def open_here(contact: Contact) -> CassandraCluster:
-    """The cluster as this worker process has it open."""
-    if contact not in _clusters:
-        _clusters[contact] = connect(contact)
-    return _clusters[contact]
 
 
 def suspect_of(row: Mapping[str, Any], projections: Mapping[str, Projection]) -> Suspect:

@@ -5,15 +5,13 @@ while contents, places and groups are decided from it. Few suspects come to the 
 kept on the executors' disks and streamed.
 """
 
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import reduce
-from typing import Any
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -29,13 +27,17 @@ from model.projections.mirror import Mirror
 from model.projections.projection import Projection
 from model.projections.verdicts import Verdict
 from repair.mending.engine import Detection, RepairSettings
+from repair.mending.throttle import Throttle
 from spark_repair import fixing
 from spark_repair import suspects as native
 from spark_repair.connector import Source
+from spark_repair.executor_pace import place_of
 from spark_repair.executors import runs_here, tasks_at_once
 from spark_repair.failures import translated
 from spark_repair.interruption import ended_when_interrupted, is_over
+from spark_repair.progress import rows_read, share_of_tasks, watched
 from spark_repair.suspects import columns_read, filter_frame, mirror_frame, truth_frame
+from spark_repair.throttled import throttled
 from spark_repair.tls import contact_of_executors
 
 IN_DRIVER_MAX = 20_000
@@ -55,6 +57,7 @@ class SparkEngine:
     Args:
         ledger: the keyspace where fixes are recorded; a check needs none.
         keep: how long the ledger keeps what is recorded.
+        throttle: changes the pace of the run while it is at work.
     """
 
     session: SparkSession
@@ -62,6 +65,7 @@ class SparkEngine:
     keyspace: str
     ledger: str | None = None
     keep: timedelta = KEEP
+    throttle: Throttle | None = None
 
     @property
     def is_local(self) -> bool:
@@ -71,7 +75,8 @@ class SparkEngine:
         detection = SparkDetection(self, settings)
         progress.stage("scan")
         try:
-            with translated(self.contact, self.keyspace), watched(rows_read(self.session), progress):
+            looking = throttled(self.session, self.throttle)
+            with translated(self.contact, self.keyspace), watched(rows_read(self.session), progress), looking:
                 detection.size_shuffles()
                 threads = ThreadPoolExecutor(len(settings.families), "mailmend-family")
                 with threads, ended_when_interrupted(self.session):  # ended before the threads are waited for
@@ -138,7 +143,8 @@ class SparkDetection(Detection):
 
     def _source(self) -> Source:
         engine, settings = self._engine, self._settings
-        return Source(engine.session, engine.contact, engine.keyspace, settings.level, settings.policy.rows_per_second)
+        place = (engine.session, engine.contact, engine.keyspace, settings.level)
+        return Source(*place, settings.policy.rows_per_second, engine.throttle)
 
     def suspects(self) -> Iterator[Suspect]:
         for found in self._found:
@@ -163,20 +169,22 @@ class SparkDetection(Detection):
             if found.many is not None:
                 yield from self._findings(fixing.revisited(found.many, number, place), number, progress)
                 continue
-            for finding in fixing.revisited_here(found.few, place):
+            for finding in fixing.revisited_here(found.few, place, self._engine.throttle):
                 progress.advance(1)
                 yield finding
 
     def _workplace(self, policy: RepairPolicy) -> fixing.Workplace:
         engine = self._engine
+        contact, workers = contact_of_executors(engine.session, engine.contact), tasks_at_once(engine.session)
         return fixing.Workplace(
-            contact=contact_of_executors(engine.session, engine.contact),
+            contact=contact,
             keyspace=engine.keyspace,
             ledger=engine.ledger if policy.run else None,
             keep=engine.keep,
             families=self._settings.families,
             policy=policy,
-            workers=tasks_at_once(engine.session),
+            workers=workers,
+            throttled=place_of(engine.throttle, contact, engine.keyspace, workers) if engine.throttle else None,
         )
 
     def _findings(self, findings: DataFrame, number: int, progress: Progress) -> Iterator[Finding]:
@@ -326,77 +334,3 @@ def _truth_id(family: Family) -> str | None:
     partition = family.truth.partition
     single = len(partition) == 1 and partition[0].type in ("uuid", "timeuuid")
     return partition[0].name if single else None
-
-
-EVERY_SECONDS = 0.5
-
-Measure = Callable[[], int]
-"""How much is done since the measure was made."""
-
-
-@contextmanager
-def watched(measure: Measure, progress: Progress) -> Iterator[None]:
-    """Advance the progress by the measured value while the block runs."""
-    reported = _Reported(measure, progress)
-    done = threading.Event()
-    thread = threading.Thread(target=reported.until, args=(done,), name="mailmend-progress", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
-        reported.tell()
-
-
-class _Reported:
-    """What was reported already, so that only the difference is reported."""
-
-    def __init__(self, measure: Measure, progress: Progress) -> None:
-        self._measure = measure
-        self._progress = progress
-        self._steps = 0
-
-    def until(self, done: threading.Event) -> None:
-        while not done.wait(EVERY_SECONDS):
-            self.tell()
-
-    def tell(self) -> None:
-        """Report what is new; progress never goes back."""
-        with suppress(Exception):
-            steps = self._measure()
-            if steps > self._steps:
-                self._progress.advance(steps - self._steps)
-                self._steps = steps
-
-
-def rows_read(session: SparkSession) -> Measure:
-    """Rows that executors have read (also from kept frames), by their last report."""
-    context: Any = session.sparkContext._jsc  # noqa: SLF001 - PySpark has no public name for the rows read so far
-    store = context.sc().statusStore()
-    running: dict[int, int] = {}
-    ended = 0
-
-    def measure() -> int:
-        nonlocal ended
-        stages = store.activeStages()
-        now = {stage.stageId(): stage.inputRecords() for stage in map(stages.apply, range(stages.size()))}
-        for number in running.keys() - now.keys():
-            ended += store.lastStageAttempt(number).inputRecords()
-            del running[number]
-        running.update(now)
-        return ended + sum(running.values())
-
-    return measure
-
-
-def share_of_tasks(session: SparkSession, steps: int) -> Measure:
-    """`steps` times the share of finished tasks in the largest running stage."""
-    tracker = session.sparkContext.statusTracker()
-
-    def measure() -> int:
-        stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
-        largest = max((stage for stage in stages if stage), key=lambda stage: stage.numTasks, default=None)
-        return steps * largest.numCompletedTasks // largest.numTasks if largest else 0
-
-    return measure

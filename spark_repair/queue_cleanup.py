@@ -34,11 +34,12 @@ from model.queue.cleanup import QueuePartition, RowCounts
 from repair.clock import SystemClock
 from repair.mending.limits import Pace, share
 from spark_repair.connector import Source
+from spark_repair.executor_pace import open_here
 from spark_repair.executors import tasks_at_once
 from spark_repair.failures import translated
-from spark_repair.fixing import open_here
 from spark_repair.interruption import end_session, is_over
-from spark_repair.message_inconsistencies import rows_read, watched
+from spark_repair.progress import rows_read, watched
+from spark_repair.throttled import throttled
 from spark_repair.tls import contact_of_executors
 
 _QUEUE, _MAIL, _PLACES, _MARKED = "queuename", "enqueueid", "places", "marked"
@@ -56,7 +57,8 @@ class SparkQueueScanner:
     def scan(self, progress: Progress) -> "SparkQueueScan":
         source = self.source
         progress.stage("scan")
-        with translated(source.contact, source.keyspace), watched(rows_read(source.session), progress):
+        looking = throttled(source.session, source.throttle)
+        with translated(source.contact, source.keyspace), watched(rows_read(source.session), progress), looking:
             rows = source.scan(ENQUEUED_MAILS, ROW_COLUMNS)
             source.size_shuffles([rows])
             mails = _by_mail(rows, source.scan(DELETED_MAILS, MARK_COLUMNS)).persist(StorageLevel.DISK_ONLY)

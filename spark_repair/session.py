@@ -44,6 +44,7 @@ _FIXED: Final[Mapping[str, str]] = {
     "spark.ui.showConsoleProgress": "false",
     "spark.redaction.regex": _SECRETS,
     "spark.sql.redaction.options.regex": _SECRETS,
+    "spark.executor.heartbeatInterval": "1s",  # brings how many rows were read, which paces and progress follow
     "spark.speculation": "false",  # two copies of a task would mend the same rows at once
     "spark.python.worker.reuse": "true",  # a worker keeps its driver session from task to task
 }

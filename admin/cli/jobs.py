@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from typing import Any, Final
+from uuid import UUID
 
 import click
 
@@ -14,6 +15,7 @@ from admin.cli.options import (
     CONNECTION,
     FILE,
     JOB,
+    JOB_RUN,
     LOG,
     METRICS_FILE,
     PROFILE,
@@ -133,10 +135,11 @@ def _unbegun(_: dict[str, Any], others: dict[str, Any], context: click.Context) 
     return imported("admin.metrics.of_runs:unbegun")(file, *run_name(command)) if file else ignore
 
 
-def _work(_: dict[str, Any], others: dict[str, Any], context: click.Context) -> Callable[[float], Worked]:
+def _work(_: dict[str, Any], others: dict[str, Any], context: click.Context) -> Callable[[float, UUID], Worked]:
     command = _command_of(others, context)
 
-    def work(seconds: float) -> Worked:
+    def work(seconds: float, run: UUID) -> Worked:
+        context.meta[JOB_RUN] = run
         with ended_after(seconds) as over, command:
             return Worked(ending_of(lambda: command.command.invoke(command)), time_over=over.is_set())
 
@@ -223,6 +226,36 @@ _RESUME: Final = Command(
     examples="mailmend jobs resume nightly-repair",
     exits="0 it is not paused any more, 2 wrong use, 4 the cluster cannot be reached.",
 )
+_SET: Final = Command(
+    name="set",
+    summary="Change the limits of a run while it is at work.",
+    about="""NAME is that of a job which runs, or the id of a run that was started by hand (mailmend runs list). It
+    counts for this run alone: the next one has what is declared. The run hears of it within seconds wherever it reads
+    or writes, whatever its engine; --max-fixes when its scan is over, before it mends anything. Everything that was set
+    is on record: mailmend runs show.
+
+    A check that was started by hand is on no record, so it cannot be named: end it (Ctrl-C, it writes nothing), and
+    start it again with --rows-per-second.""",
+    service="admin.services.run_limits:set_limits",
+    present="admin.present.jobs:limit_document",
+    options=(
+        _NAME,
+        option(
+            "--rows-per-second",
+            "Read and write no faster, over all workers together.",
+            type=click.IntRange(min=1),
+            metavar="N",
+        ),
+        option(
+            "--max-fixes", "Ask, or mend nothing, when more would be mended.", type=click.IntRange(min=0), metavar="N"
+        ),
+    ),
+    shared=(CONNECTION,),
+    examples="""
+        mailmend jobs set nightly-repair --rows-per-second 2000
+        mailmend jobs set 6e0ab5e0-8d1c-11f0-9a5e-0242ac120002 --rows-per-second 500""",
+    exits="0 it is set, 2 wrong use, or nothing of that name runs, 4 the cluster cannot be reached.",
+)
 _HISTORY: Final = Command(
     name="history",
     summary="List the runs of jobs, newest first, with the repairs that they began.",
@@ -302,10 +335,11 @@ JOBS: Final = CommandGroup(
     summary="Scheduled checks and repairs: when they run, and how they ended.",
     about="""A job is a table of the settings file: a command of check, repair or queue sweep with its options, and when
     it may run. Nothing runs where one of them is declared wrongly.""",
-    commands=(_LIST, _SHOW, _RUN, _PAUSE, _RESUME, _HISTORY, _INSTALL),
+    commands=(_LIST, _SHOW, _RUN, _SET, _PAUSE, _RESUME, _HISTORY, _INSTALL),
     examples="""
         mailmend jobs list                                what is declared, when it runs, how it stands
         mailmend jobs run nightly-repair                  now
+        mailmend jobs set nightly-repair --rows-per-second 2000     slower, while it runs
         mailmend jobs history nightly-repair              how its runs ended
         mailmend jobs install --systemd --dir /etc/systemd/system""",
     epilog="""\b

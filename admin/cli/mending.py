@@ -27,6 +27,12 @@ _TIMING: Final = (
 ROWS_PER_SECOND: Final = option(
     "--rows-per-second", "Read and write no faster, over all workers together.", type=click.IntRange(min=1), metavar="N"
 )
+PACE: Final = option(
+    "--pace",
+    "auto: slow down while the cluster's answers are slow, time out, or compactions pile up; full: never. "
+    "[default: auto in a job, else full]",
+    type=click.Choice(["auto", "full"]),
+)
 WITHOUT: Final = option(
     "--without",
     "A column or a whole denormalised table that the keyspace lacks, or that is not to be touched: neither compared "
@@ -50,6 +56,7 @@ _SCANNING: Final = (
         metavar="NAME=VALUE",
     ),
     ROWS_PER_SECOND,
+    PACE,
     option(
         "--level",
         "Consistency of the scans.",
@@ -218,6 +225,7 @@ _REPAIR_LAGS: Final = Command(
         WITHOUT,
         *_WRITING,
         ROWS_PER_SECOND,
+        PACE,
     ),
     shared=(CONNECTION,),
     output=MEASURED,

@@ -51,6 +51,9 @@ _TYPED: Final = "mailmend.typed"
 JOB: Final = "mailmend.job"
 """Where a context keeps the name of the job that runs in it."""
 
+JOB_RUN: Final = "mailmend.job_run"
+"""And the id of that run."""
+
 
 class SharedOption(click.Option):
     """An option that a table of the settings file may hold once for all commands below it; "" is the top level."""
@@ -209,6 +212,7 @@ def connection_of(options: Mapping[str, Any], context: click.Context, *, asks: b
         password=(known_password(options, context) or _typed_password(options["username"])) if asks else None,
         tls=_tls(options),
         job=context.meta.get(JOB, ""),
+        job_run=context.meta.get(JOB_RUN),
     )
 
 

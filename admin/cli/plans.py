@@ -7,7 +7,7 @@ import click
 
 from admin.cli.command import Command
 from admin.cli.kinds import Duration, duration_text
-from admin.cli.mending import COUNTERS_AT_ONCE, KEEP_OPTION, REPAIR_EXITS, RESULTS, ROWS_PER_SECOND
+from admin.cli.mending import COUNTERS_AT_ONCE, KEEP_OPTION, PACE, REPAIR_EXITS, RESULTS, ROWS_PER_SECOND
 from admin.cli.options import CONNECTION, FILE, flag, option
 from admin.services.plans import PLAN_AGE_MAX
 
@@ -38,6 +38,7 @@ APPLY: Final = Command(
         COUNTERS_AT_ONCE,
         KEEP_OPTION,
         ROWS_PER_SECOND,
+        PACE,
     ),
     shared=(CONNECTION,),
     output=RESULTS,

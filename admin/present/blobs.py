@@ -44,6 +44,7 @@ def blobs_document(result: BlobsResult) -> Document:
         "broker_asked": result.broker_asked,
         "failed": list(found.failed),
         "seconds": round(result.seconds, 3),
+        "pace": result.pace,
     }
     return Document(json, tuple(_body(result)), result.exit)
 

@@ -9,6 +9,7 @@ from admin.jobs.schedule import Turn
 from admin.present.document import Document, Grid, Part, Verbatim
 from admin.present.values import instant_text, shown
 from admin.services.jobs import PAGE, InstalledUnits, JobEnded, JobHistory, JobPaused, JobsResult, JobState, JobStatus
+from admin.services.run_limits import LimitsSet
 from admin.settings import format_duration
 from repair.ledger.jobs import JobPause, JobRun
 from repair.ledger.runs import Run
@@ -85,6 +86,33 @@ def resumed_document(result: JobPaused) -> Document:
     return Document(
         {"job": result.job.name, "was_paused": _pause_json(result.pause)}, (f"Job {result.job.name} {said}.",)
     )
+
+
+def limit_document(result: LimitsSet) -> Document:
+    names = ("rows_per_second", "max_fixes")
+    json = {
+        "name": result.name,
+        "run": str(result.run),
+        "command": result.command,
+        "before": {name: getattr(result.before, name) for name in names},
+        "now": {name: getattr(result.now, name) for name in names},
+        "heard_within_seconds": result.heard_within_seconds,
+    }
+    rows = [
+        (f"--{name.replace('_', '-')}", *(_limit_text(getattr(one, name)) for one in (result.before, result.now)))
+        for name in names
+        if getattr(result.now, name) is not None
+    ]
+    told = f"The run hears of it within {result.heard_within_seconds:g} s, as soon as it reads or writes"
+    fixes = (
+        "; of --max-fixes when its scan is over, before it mends anything" if result.now.max_fixes is not None else ""
+    )
+    grid = Grid(f"Limits of {result.name}", ("limit", "before", "now"), rows)
+    return Document(json, (grid, f"{told}{fixes}. The next run has what is declared."))
+
+
+def _limit_text(limit: int | None) -> str:
+    return "none that is known" if limit is None else f"{limit:,}"
 
 
 def history_document(result: JobHistory) -> Document:

@@ -135,6 +135,7 @@ def closing_lines(summary: RepairResult, options: str = "", plan: Path | None = 
     rows = ", ".join(f"{name} {count:,}" for name, count in summary.scanned.items())
     seconds = sum(summary.seconds.values())
     lines = [f"Read {rows} in {seconds:.1f} s; {summary.suspects:,} suspects." if rows else f"{seconds:.1f} s."]
+    lines += pace_lines(summary.pace)
     if summary.last_traces:
         lines.append(
             f"{summary.last_traces:,} of the WITHDRAW are the last trace of a message whose content still exists."
@@ -151,6 +152,22 @@ def closing_lines(summary: RepairResult, options: str = "", plan: Path | None = 
             "Once it answers, the same command goes on."
         )
     return [*lines, *next_lines(summary, options, plan)]
+
+
+def pace_lines(pace: Mapping[str, Any] | None) -> list[str]:
+    """The rates of a run whose pace changes by itself, or was changed, in a sentence; else nothing."""
+    if not pace or not (pace["auto"] or pace["set"]):
+        return []
+    lowest, last, limit = (_rate(pace[name]) for name in ("lowest", "last", "limit"))
+    why = ", ".join(f"{reason} {number:,} times" for reason, number in pace["slowed"].items())
+    told = f"Pace: at the lowest {lowest}, at the end {last}"
+    told += f"; limit {limit}" if pace["limit"] else ""
+    told += f", set by {pace['set'][-1]['by']}" if pace["set"] else ""
+    return [f"{told}. It slowed down for {why}." if why else f"{told}."]
+
+
+def _rate(rows_per_second: int | None) -> str:
+    return "as fast as it can" if rows_per_second is None else f"{rows_per_second:,} rows/s"
 
 
 def _again(seconds: int | None) -> str:

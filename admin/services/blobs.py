@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
@@ -25,6 +25,7 @@ from admin.wiring.cluster import (
     open_cluster,
     owner_name,
     state_folder,
+    throttle_of,
 )
 from cql.introspect import live_schema
 from mailqueue.blobs.cassandra import CassandraStore
@@ -51,6 +52,7 @@ from mailqueue.rabbitmq.broker.settings import BrokerSettings
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from model.blob_collection import AGE_MIN, BlobVerdict, CollectionRule, MissingBlob
 from model.catalog.ledger import KEEP
+from model.catalog.mail import MESSAGE_V3
 from model.catalog.queue_tables import queue_tables_of
 from model.errors import ExitCode, WrongUse, came_of_interruption
 from model.ids import QueueName
@@ -59,7 +61,9 @@ from model.ports import Broker
 from model.queue.blob_ids import BlobNaming
 from repair.clock import Timing, take_as_of
 from repair.ledger.runs import Ledger, Run, RunState
+from repair.mending.limits import Pace
 from repair.mending.runner import close_killed
+from repair.mending.throttle import SmallRead, Throttle
 
 COMMAND: Final = "repair blobs"
 _OF_MESSAGES: Final = frozenset({"torn", "without", "no_writers"})
@@ -116,6 +120,7 @@ class BlobsResult:
         broker_asked: whether messages at the broker were looked at.
         removed_list: the file of what went; None where nothing did.
         options: what a person gave besides the connection, as a command line.
+        pace: the rates it had, and why; None where nothing could change them.
     """
 
     keyspace: str
@@ -127,6 +132,7 @@ class BlobsResult:
     removed_list: Path | None = None
     seconds: float = 0.0
     options: str = ""
+    pace: Mapping[str, Any] | None = None
 
     @property
     def left(self) -> Counter[BlobVerdict]:
@@ -193,7 +199,10 @@ async def _looked(opened: OpenCluster, request: BlobsRequest, caller: Caller, br
     engine = chosen_engine(opened, request.engine_wanted, caller.remark)
     wanted = replace(request.engine_wanted, name=engine.name)
     sources = _Sources(opened, request, broker)
-    scanner = blob_scanner(opened, wanted, request.level, request.rows_per_second)
+    pressed = request.connection.is_pressed(request.pace)
+    read = SmallRead(opened.mail, MESSAGE_V3, opened.clock, request.level) if pressed else None
+    throttle = throttle_of(opened, request.rows_per_second, read, writes=not request.dry_run)
+    scanner = blob_scanner(opened, wanted, request.level, Pace(request.rows_per_second, opened.clock, throttle))
     with _lines_of_missing(request.blobs.missing) as on_missing:
         collection = BlobCollection(
             _collectable(store, opened),
@@ -208,11 +217,12 @@ async def _looked(opened: OpenCluster, request: BlobsRequest, caller: Caller, br
         if request.dry_run:
             result = BlobsResult(opened.mail.name, store.address.place, await collection.run(), rule)
         else:
-            result = await _recorded(opened, request, collection, as_of)
+            result = await _recorded(opened, request, collection, as_of, throttle)
     seconds = (opened.clock.micros() - began) / MICROS
     options = " ".join(filter(None, (request.blobs.typed, given(request.blobs), given(request))))
     asked = broker is not None or request.blobs.no_broker
-    return replace(result, broker_asked=asked, seconds=seconds, options=options)
+    pace = throttle.told() if throttle else None
+    return replace(result, broker_asked=asked, seconds=seconds, options=options, pace=pace)
 
 
 def _timing(request: BlobsRequest) -> Timing:
@@ -279,7 +289,9 @@ def _write_missing(stream: IO[str], one: MissingBlob) -> None:
     stream.write(json.dumps(one._asdict()) + "\n")
 
 
-async def _recorded(opened: OpenCluster, request: BlobsRequest, collection: BlobCollection, as_of: int) -> BlobsResult:
+async def _recorded(
+    opened: OpenCluster, request: BlobsRequest, collection: BlobCollection, as_of: int, throttle: Throttle | None
+) -> BlobsResult:
     """Run under a lease, with its sums in the ledger."""
     ledger, name, wanted = opened.ledger(request.keep), opened.mail.name, request.blobs
     place = wanted.store.address.place
@@ -293,11 +305,13 @@ async def _recorded(opened: OpenCluster, request: BlobsRequest, collection: Blob
     with opened.leases().held(f"{COMMAND} {name}", COMMAND) as lease:
         close_killed(ledger, name, COMMAND, opened.mail)
         started = ledger.start(name, COMMAND, as_of, options, owner=owner_name())
+        if throttle:
+            throttle.hear_of(started.id)
         path = request.removed or state_folder("blobs") / f"removed-{started.id}.jsonl"
         result = BlobsResult(name, place, CollectedBlobs(), collection.rule, started.id)
         found = await _run(ledger, started, collection, Removing(RemovedList(path), lease.check))
         result = replace(result, found=found, removed_list=path if found.removed else None)
-        ledger.finish(started, summary_of(result))
+        ledger.finish(started, summary_of(result) | {"pace": throttle.told() if throttle else None})
     return result
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from model.errors import UnsafeRequest
 from model.ports import Progress, Silent
 from model.projections.findings import Finding
 from repair.mending.runner import Excess
@@ -41,3 +42,16 @@ class Caller:
     report: bool = False
     anonymous: bool = False
     stdout_is_json: bool = False
+
+
+def ask_to_restore(caller: Caller) -> None:
+    """Restoring may bring back a message whose delete was half carried out: a person has to agree.
+
+    Raises:
+        UnsafeRequest: nobody can be asked, or the answer was no.
+    """
+    risk = "--dangling restore may bring back messages that users deleted"
+    if caller.ask is None:
+        raise UnsafeRequest(risk, mend="Look first with --dry-run; then say --yes. Never schedule it.")
+    if not caller.ask(f"{risk}. Restore them?"):
+        raise UnsafeRequest("nothing was restored", mend="Without --dangling restore they are withdrawn or reported.")

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from pathlib import Path
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from admin.jobs.declaration import Job, Missed
 from admin.jobs.schedule import (
@@ -125,7 +126,7 @@ class JobRunRequest:
     """A run of a job.
 
     Attributes:
-        work: runs the command, and ends it after so many seconds.
+        work: runs the command, of that run, and ends it after so many seconds.
         scheduled: a scheduler starts it: it waits for its jitter, and a run that may not be is no failure.
         anyway: also where the job is paused, or its window closed.
         unbegun: tells, with the exit code, of a run that could not begin.
@@ -133,7 +134,7 @@ class JobRunRequest:
 
     connection: ConnectionSettings
     job: Job
-    work: Callable[[float], Worked]
+    work: Callable[[float, UUID], Worked]
     scheduled: bool = False
     anyway: bool = False
     unbegun: Callable[[int], None] = ignore
@@ -186,14 +187,18 @@ def _run(request: JobRunRequest, caller: Caller) -> JobEnded:
                 f"job {job.name!r} {hindrance}", mend=f"To run it all the same: mailmend jobs run {job.name} --anyway"
             )
         # Repairs have a lease of their own; checks, lags and sweeps have none, and may not run twice at once either.
-        with opened.leases().held(f"job {request.connection.keyspace} {job.name}", job.command):
+        with opened.leases().held(job_lease(request.connection, job.name), job.command):
             run = runs.start(job.name, job.command, ends_at(job, _now(clock)))
             worked = Worked(ExitCode.PARTLY_FAILED)
             try:
-                worked = request.work((run.ends_by - _now(clock)).total_seconds())
+                worked = request.work((run.ends_by - _now(clock)).total_seconds(), run.id)
             finally:
                 run = _finished(runs, run, worked, job, caller)
     return JobEnded(job, worked.exit_code, run)
+
+
+def job_lease(connection: ConnectionSettings, job: str) -> str:
+    return f"job {connection.keyspace} {job}"
 
 
 def _tell(request: JobRunRequest, said: str, run: JobRun | None, exit_code: int, caller: Caller) -> None:

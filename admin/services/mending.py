@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from admin.plan_files import head_of, plan_into
-from admin.services.caller import Caller, ignore
+from admin.services.caller import Caller, ask_to_restore, ignore
 from admin.services.examples import Affected, Example, Examples
 from admin.services.runs import affected
 from admin.settings import ConnectionSettings, format_duration
@@ -58,6 +58,7 @@ class ScanRequest:
 
     Attributes:
         engine: "auto", "spark" or "local".
+        pace: "auto" (slow down while the cluster suffers), "full", or None: auto in a job.
         torn: "report" or "accept".
         without: columns and tables that are neither compared nor written.
         delay: between the scan and the second look.
@@ -69,6 +70,7 @@ class ScanRequest:
     master: str | None = None
     spark_conf: tuple[tuple[str, str], ...] = ()
     rows_per_second: int | None = None
+    pace: str | None = None
     level: Level = Level.LOCAL_QUORUM
     torn: str = "report"
     without: tuple[str, ...] = ()
@@ -140,6 +142,7 @@ class LagsRequest:
     no_writers: bool = False
     keep: timedelta = KEEP
     rows_per_second: int | None = None
+    pace: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +191,7 @@ def check(
         delay_seconds=request.delay.total_seconds(),
         timing=Timing(0, skew, no_writers=True),
         recheck=not request.no_recheck,
+        pressed=request.connection.is_pressed(request.pace),
         policy=RepairPolicy(accept_torn=request.torn == "accept", rows_per_second=request.rows_per_second),
     )
     # Nothing is written, so any margin that covers the skew will do for the two looks at counters.
@@ -247,6 +251,7 @@ def repair_lags(request: LagsRequest, caller: Caller) -> MendingResult:
             timing=_timing(request),
             dry_run=request.dry_run,
             policy=RepairPolicy(rows_per_second=request.rows_per_second),
+            pressed=request.connection.is_pressed(request.pace),
             owner=owner_name(),
             options={"lags": True, "delay": _plain(request.delay), "margin": _plain(request.margin)},
         )
@@ -326,20 +331,18 @@ def _settings_of(
         dry_run=request.dry_run,
         policy=RepairPolicy(
             only=request.verdicts,
-            orphans=request.orphans,
-            dangling=request.dangling,
-            leaks=request.leaks,
-            beat_ahead=request.beat_ahead,
+            **{name: getattr(request, name) for name in _OF_POLICY},
             accept_torn=request.torn == "accept",
-            rows_per_second=request.rows_per_second,
             all_truths=all_truths,
         ),
+        pressed=request.connection.is_pressed(request.pace),
         max_fixes=request.max_fixes,
         owner=owner_name(),
         options=_recorded_options(request, target),
     )
 
 
+_OF_POLICY = ("orphans", "dangling", "leaks", "beat_ahead", "rows_per_second")
 _NOT_RECORDED = frozenset({"connection", "master", "spark_conf", "user"})
 
 
@@ -401,16 +404,3 @@ def _refuse_unasked_restore(request: RepairRequest, caller: Caller) -> None:
         raise UnsafeRequest("--dangling restore does not go with --without", mend="First add the missing column.")
     if request.dangling == "restore" and not (request.yes or request.only_looks):
         ask_to_restore(caller)
-
-
-def ask_to_restore(caller: Caller) -> None:
-    """Restoring may bring back a message whose delete was half carried out: a person has to agree.
-
-    Raises:
-        UnsafeRequest: nobody can be asked, or the answer was no.
-    """
-    risk = "--dangling restore may bring back messages that users deleted"
-    if caller.ask is None:
-        raise UnsafeRequest(risk, mend="Look first with --dry-run; then say --yes. Never schedule it.")
-    if not caller.ask(f"{risk}. Restore them?"):
-        raise UnsafeRequest("nothing was restored", mend="Without --dangling restore they are withdrawn or reported.")

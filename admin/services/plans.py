@@ -5,9 +5,9 @@ from datetime import timedelta
 from pathlib import Path
 
 from admin.plan_files import PlanFile, plan_in
-from admin.services.caller import Caller
+from admin.services.caller import Caller, ask_to_restore
 from admin.services.examples import Examples
-from admin.services.mending import MendingResult, ask_to_restore, both_of, unseen
+from admin.services.mending import MendingResult, both_of, unseen
 from admin.services.runs import affected
 from admin.settings import ConnectionSettings
 from admin.wiring.cluster import EngineWanted, OpenCluster, open_cluster, owner_name, repair_tools
@@ -40,6 +40,7 @@ class ApplyPlanRequest:
     no_writers: bool = False
     keep: timedelta = KEEP
     rows_per_second: int | None = None
+    pace: str | None = None
 
 
 def apply(request: ApplyPlanRequest, caller: Caller) -> MendingResult:
@@ -66,6 +67,7 @@ def apply(request: ApplyPlanRequest, caller: Caller) -> MendingResult:
                 timing=Timing(head.margin_seconds, policy.skew_seconds, no_writers=request.no_writers),
                 dry_run=request.dry_run,
                 policy=replace(policy, rows_per_second=request.rows_per_second or policy.rows_per_second),
+                pressed=request.connection.is_pressed(request.pace),
                 as_of=policy.as_of - _APART_MICROS * _runs_of(plan, opened, request.keep),
                 owner=owner_name(),
                 options={"plan": str(request.plan), "seal": plan.seal, "options": head.options},

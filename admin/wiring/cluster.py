@@ -39,11 +39,13 @@ from repair.decisions.engines import EngineChoice, choose_engine, estimated_rows
 from repair.ledger.jobs import JobRuns
 from repair.ledger.lags import LagJournal, Spool
 from repair.ledger.leases import Leases
+from repair.ledger.run_limits import RunLimits
 from repair.ledger.runs import Ledger
 from repair.mending.counters import CounterMender
 from repair.mending.engine import Engine, KnownSuspects, RepairSettings
 from repair.mending.limits import Pace
 from repair.mending.runner import RepairTools
+from repair.mending.throttle import SmallRead, Throttle
 from repair.mending.undo import UndoTools
 from repair.scanners.local import LocalEngine
 from repair.scanners.lookup import Target, Targeted
@@ -97,6 +99,12 @@ class OpenCluster:
         from cql.driver.nodes import sizes_in  # noqa: PLC0415 - brings the driver
 
         return sizes_in(self.cluster, self.connection.keyspace)
+
+    def pending_compactions(self) -> int | None:
+        """Those of the node that has most; None where no node says."""
+        from cql.driver.nodes import pending_compactions  # noqa: PLC0415 - brings the driver
+
+        return pending_compactions(self.cluster)
 
     def nodes(self) -> tuple[list[str], list[str]]:
         """The addresses of nodes that are up, and of those that are not."""
@@ -196,7 +204,8 @@ def repair_tools(
     """
     writes = keep is not None
     ledger, leases = (opened.ledger(keep), opened.leases()) if keep is not None else _in_memory(opened)
-    mail, images = _paced(opened, settings, ledger)
+    throttle = _throttle(opened, settings, writes=writes)
+    mail, images = _paced(opened, settings, ledger, throttle)
     counters = CounterMender(
         mail, settings.keyspace, settings.families, opened.clock, timing or settings.timing, images, leases
     )
@@ -204,8 +213,8 @@ def repair_tools(
         known = (settings.families, plan.counts, plan.suspects, "read the plan")
         engine: Engine = KnownSuspects(mail, images, opened.clock, *known)
     else:
-        engine = _engine(opened, wanted, mail, images, writes=writes)
-    tools = RepairTools(engine, opened.clock, opened.cluster, progress, counters)
+        engine = _engine(opened, wanted, mail, images, throttle, writes=writes)
+    tools = RepairTools(engine, opened.clock, opened.cluster, progress, counters, throttle=throttle)
     if not writes:
         return tools
     counters = replace(counters, lags=_lags_in(opened, ledger))
@@ -219,18 +228,48 @@ def lag_tools(
     ledger, leases = _in_memory(opened) if settings.dry_run else (opened.ledger(keep), opened.leases())
     if settings.dry_run:
         ledger = opened.existing_ledger() or ledger
-    mail, images = _paced(opened, settings, ledger)
+    throttle = _throttle(opened, settings, writes=not settings.dry_run)
+    mail, images = _paced(opened, settings, ledger, throttle)
     journal, engine = _lags_in(opened, ledger), LocalEngine(mail, ledger, opened.clock)
     counters = CounterMender(
         mail, settings.keyspace, settings.families, opened.clock, settings.timing, images, leases, lags=journal
     )
     held = None if settings.dry_run else leases
-    return journal, RepairTools(engine, opened.clock, opened.cluster, progress, counters, ledger, held, opened.mail)
+    parts = (engine, opened.clock, opened.cluster, progress, counters)
+    return journal, RepairTools(*parts, ledger, held, opened.mail, throttle=throttle)
 
 
-def _paced(opened: OpenCluster, settings: RepairSettings, ledger: Ledger) -> tuple[Tables, Ledger]:
+def throttle_of(
+    opened: OpenCluster, rows_per_second: int | None, read: SmallRead | None, *, writes: bool
+) -> Throttle | None:
+    """What changes the pace of a run; None: a look by hand that is not pressed, for it is on no record.
+
+    Args:
+        opened: the cluster.
+        rows_per_second: the operator's limit.
+        read: by which the run sees how the cluster does; None: it is not pressed.
+        writes: whether the run is on record.
+    """
+    job_run, clock = opened.connection.job_run, opened.clock
+    ledger = opened.ledger() if writes else opened.existing_ledger() if job_run else None
+    if not (read or ledger):
+        return None
+    heard = RunLimits(ledger.tables, clock, opened.connection.ledger_keyspace) if ledger else None
+    return Throttle(clock, rows_per_second, read, opened.pending_compactions if read else None, heard, job_run)
+
+
+def _throttle(opened: OpenCluster, settings: RepairSettings, *, writes: bool) -> Throttle | None:
+    read = None
+    if settings.pressed and settings.families:
+        read = SmallRead(opened.mail, settings.families[0].truth, opened.clock, settings.level)
+    return throttle_of(opened, settings.policy.rows_per_second, read, writes=writes)
+
+
+def _paced(
+    opened: OpenCluster, settings: RepairSettings, ledger: Ledger, throttle: Throttle | None
+) -> tuple[Tables, Ledger]:
     """The mail and the before-images, at the one pace of the run; who closes the run does not wait for it."""
-    pace = Pace(settings.policy.rows_per_second, opened.clock)
+    pace = Pace(settings.policy.rows_per_second, opened.clock, throttle)
     return pace.over(opened.mail), replace(ledger, tables=pace.over(ledger.tables))
 
 
@@ -247,14 +286,17 @@ def _in_memory(opened: OpenCluster) -> tuple[Ledger, Leases]:
     return Ledger(nowhere, opened.clock), Leases(nowhere, opened.clock, owner_name())
 
 
-def _engine(opened: OpenCluster, wanted: EngineWanted, mail: Tables, ledger: Ledger, *, writes: bool) -> Engine:
+def _engine(
+    opened: OpenCluster, wanted: EngineWanted, mail: Tables, ledger: Ledger, throttle: Throttle | None, *, writes: bool
+) -> Engine:
     if wanted.target is not None:
         return Targeted(mail, ledger, opened.clock, wanted.target)
     if wanted.name == "local":
         return LocalEngine(mail, ledger, opened.clock)
     engine: Callable[..., Engine] = import_or_name_extra("spark_repair.message_inconsistencies").SparkEngine
     ledger_keyspace = opened.connection.ledger_keyspace if writes else None
-    return engine(_spark(opened, wanted), contact_of(opened.connection), opened.mail.name, ledger_keyspace, ledger.keep)
+    place = (contact_of(opened.connection), opened.mail.name, ledger_keyspace, ledger.keep)
+    return engine(_spark(opened, wanted), *place, throttle)
 
 
 def _spark(opened: OpenCluster, wanted: EngineWanted) -> Any:
@@ -265,29 +307,28 @@ def _spark(opened: OpenCluster, wanted: EngineWanted) -> Any:
     return opened.with_it.enter_context(session.session_for_a_command(settings))
 
 
-def queue_scanner(
-    opened: OpenCluster, wanted: EngineWanted, level: Level, pace: Pace, rows_per_second: int | None
-) -> QueueScanner:
+def queue_scanner(opened: OpenCluster, wanted: EngineWanted, level: Level, pace: Pace) -> QueueScanner:
     """What reads the tables of all queues whole; this process keeps the pace, Spark's workers one of as many rows."""
     if wanted.name == "local":
         return LocalQueueScanner(pace.over(opened.mail), opened.clock, level)
     scanner: Callable[[Any], QueueScanner] = import_or_name_extra("spark_repair.queue_cleanup").SparkQueueScanner
-    return scanner(_spark_source(opened, wanted, level, rows_per_second))
+    return scanner(_spark_source(opened, wanted, level, pace))
 
 
-def blob_scanner(opened: OpenCluster, wanted: EngineWanted, level: Level, rows_per_second: int | None) -> BlobScanner:
+def blob_scanner(opened: OpenCluster, wanted: EngineWanted, level: Level, pace: Pace) -> BlobScanner:
     """What reads every reference to blobs, and the tables of blobs, whole."""
     if wanted.name == "local":
-        return LocalBlobScanner(Pace(rows_per_second, opened.clock).over(opened.mail), level)
+        return LocalBlobScanner(pace.over(opened.mail), level)
     scanner: Callable[[Any], BlobScanner] = import_or_name_extra("spark_repair.blob_collection").SparkBlobScanner
-    return scanner(_spark_source(opened, wanted, level, rows_per_second))
+    return scanner(_spark_source(opened, wanted, level, pace))
 
 
-def _spark_source(opened: OpenCluster, wanted: EngineWanted, level: Level, rows_per_second: int | None) -> Any:
+def _spark_source(opened: OpenCluster, wanted: EngineWanted, level: Level, pace: Pace) -> Any:
     """The mail keyspace as Spark reads it."""
     connector = import_or_name_extra("spark_repair.connector")
     spark = _spark(opened, wanted)
-    return connector.Source(spark, contact_of(opened.connection), opened.mail.name, level, rows_per_second)
+    rate = pace.rows_per_second if pace.throttle is None else pace.throttle.limit
+    return connector.Source(spark, contact_of(opened.connection), opened.mail.name, level, rate, pace.throttle)
 
 
 def chosen_engine(

@@ -102,6 +102,15 @@ def sstables_in(steps: Iterable[str]) -> int | None:
     return max([len(named), *merged])
 
 
+_COMPACTING = "SELECT pending_tasks FROM system_views.thread_pools WHERE name = 'CompactionExecutor'"
+
+
+def pending_compactions(cluster: CassandraCluster) -> int | None:
+    """Those of the node that has most, without those under way; None where no node says: before Cassandra 4.0."""
+    found = [int(row["pending_tasks"]) for rows in _rows(ask_every_node(cluster, _COMPACTING)) for row in rows]
+    return max(found, default=None)
+
+
 _ON_DISK = "SELECT table_name, mebibytes FROM system_views.disk_usage WHERE keyspace_name = ? ALLOW FILTERING"
 
 

@@ -83,6 +83,13 @@ JOB_PAUSE = Table(
     columns("keyspaceName text, job text", regular="pausedAt timestamp, owner text, reason text"),
     comment="Jobs that are not to run until somebody resumes them",
 )
+RUN_LIMIT = Table(
+    "run_limit",
+    columns("run timeuuid", "at timeuuid DESC", "rowsPerSecond int, maxFixes int, owner text"),
+    comment="Limits that were set for a run while it was at work, newest first",
+    compaction=_TWCS_DAYS,
+    options=_EXPIRES,
+)
 
 SCHEMA_MIGRATION = Table(
     "schema_migration",
@@ -121,7 +128,16 @@ SCHEMA_BASELINE = Table(
 HISTORY_TABLES = (SCHEMA_MIGRATION, SCHEMA_STATEMENT, SCHEMA_UNLOCK, SCHEMA_BASELINE)
 """The history of each keyspace's schema, which never expires."""
 
-LEDGER_TABLES = (REPAIR_RUN, REPAIR_FINDING, REPAIR_LAG, REPAIR_LEASE, JOB_RUN, JOB_PAUSE, *HISTORY_TABLES)
+LEDGER_TABLES = (
+    REPAIR_RUN,
+    REPAIR_FINDING,
+    REPAIR_LAG,
+    REPAIR_LEASE,
+    JOB_RUN,
+    JOB_PAUSE,
+    RUN_LIMIT,
+    *HISTORY_TABLES,
+)
 
 
 def day_of(run: RunId | UUID) -> str:

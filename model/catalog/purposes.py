@@ -173,6 +173,12 @@ _IN_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "pausedat": "since when it does not run",
         "reason": "why not",
     },
+    "run_limit": {
+        "run": "the run of a job, or of a repair by hand",
+        "at": "when it was set",
+        "rowspersecond": "rows read and written each second at most, over all workers; null: as it was started",
+        "maxfixes": "as many may be mended; null: as it was started",
+    },
     "schema_migration": {
         "number": "number of the migration",
         "name": "its name",

@@ -10,7 +10,15 @@ from enum import Enum, StrEnum
 
 from model.blob_collection import naming_blobs
 from model.catalog.james_tables import BLOB_PARTS, BLOBS, EVENT_STORE, SCHEMA_VERSION
-from model.catalog.ledger import HISTORY_TABLES, LEDGER_TABLES, REPAIR_FINDING, REPAIR_LAG, REPAIR_LEASE, REPAIR_RUN
+from model.catalog.ledger import (
+    HISTORY_TABLES,
+    LEDGER_TABLES,
+    REPAIR_FINDING,
+    REPAIR_LAG,
+    REPAIR_LEASE,
+    REPAIR_RUN,
+    RUN_LIMIT,
+)
 from model.catalog.mail import (
     FAMILIES,
     IMAP_UID,
@@ -218,7 +226,7 @@ COLLECTOR = Role(
     (
         Need(GrantScope.MAIL, _READS, REFERRING, referring=True),
         Need(GrantScope.MAIL, _BOTH, _names((BLOBS, BLOB_PARTS))),
-        Need(GrantScope.LEDGER, _READS, (REPAIR_FINDING.name,)),
+        Need(GrantScope.LEDGER, _READS, _names((REPAIR_FINDING, RUN_LIMIT))),
         Need(GrantScope.LEDGER, _BOTH, _names((REPAIR_RUN, REPAIR_LEASE))),
     ),
 )

@@ -32,6 +32,7 @@ class RepairSettings:
         dry_run: look, and report what would be mended.
         missing_columns, missing_tables: what ought to be compared and is not there: drift of its own.
         policy: what may be mended; its run, T and skew are set when the run begins.
+        pressed: slow down while the cluster suffers.
         max_fixes: ask, or refuse to write, when more suspects than this would be mended.
         as_of: T in microseconds where a plan says it; an earlier one is taken where the clocks ask for that.
         options: what the ledger keeps of the command line.
@@ -47,6 +48,7 @@ class RepairSettings:
     recheck: bool = True
     dry_run: bool = False
     policy: RepairPolicy = field(default_factory=RepairPolicy)
+    pressed: bool = False
     max_fixes: int | None = None
     as_of: int | None = None
     owner: str = ""

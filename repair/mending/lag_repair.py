@@ -45,7 +45,8 @@ def repair_lags(
         lags.drain()
     due = list(islice(lags.due(tools.clock.micros() + 1), LAGS_MAX))
     _wait(due, settings, tools)
-    pace, found = Pace(settings.policy.rows_per_second, tools.clock), merged(lag.suspect for lag in due)
+    pace = Pace(settings.policy.rows_per_second, tools.clock, tools.throttle)
+    found = merged(lag.suspect for lag in due)
     ledger = replace(tools.ledger, tables=pace.over(tools.ledger.tables))
     engine = KnownSuspects(
         pace.over(mail),

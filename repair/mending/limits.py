@@ -1,11 +1,12 @@
 """Limits of a repair: rows per second, batches under way, and failures in a row."""
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from model.errors import MailmendError
 from model.instants import MICROS
@@ -14,6 +15,7 @@ from model.ports import AsyncTables, Clock, Tables
 from model.projections.findings import Finding, Suspect
 from model.schema.table import Row
 from repair.log_fields import with_log_fields
+from repair.mending.throttle import Throttle
 
 BURST_SECONDS = 0.25
 """After a pause this many seconds' worth of rows may be taken at once."""
@@ -41,35 +43,90 @@ def share(rows_per_second: int | None, workers: int) -> float | None:
 
 @dataclass(slots=True)
 class Pace:
-    """A pace for one thread: `take` waits for rows that are read or written. Rate None: never waits."""
+    """A pace: `take` waits for rows that are read or written. Rate None: never waits.
+
+    With a throttle the rate is the throttle's, and several threads may keep it; else it is kept by one.
+    """
 
     rows_per_second: float | None
     clock: Clock
+    throttle: Throttle | None = None
     _until: int = field(default=0, init=False)
+    _lock: threading.RLock = field(default_factory=threading.RLock, init=False)
+
+    def __post_init__(self) -> None:
+        self._follow()
 
     def take(self, rows: int) -> None:
         """Wait until `rows` more are due."""
-        if seconds := self.seconds_until(rows):
-            self.clock.sleep(seconds)
+        if self.throttle is None:
+            if seconds := self.seconds_until(rows):
+                self.clock.sleep(seconds)
+            return
+        with self._lock:
+            self.look_if_due()
+            seconds = self.seconds_until(rows)
+            while seconds > 0:
+                self.clock.sleep(min(seconds, self.throttle.due_in()))
+                self.look_if_due()
+                self._follow()
+                seconds = max(0, self._until - self.clock.micros()) / MICROS
 
     def seconds_until(self, rows: int) -> float:
         """How long to wait until `rows` more are due, which are granted with that."""
+        if self.throttle:
+            self.throttle.note(max(0, rows))
+            self._follow()
         if self.rows_per_second is None or rows <= 0:
             return 0.0
         now = self.clock.micros()
         self._until = granted_until(self._until, now, rows, self.rows_per_second)
         return max(0, self._until - now) / MICROS
 
+    def note(self, answers: Sequence[Any]) -> None:
+        """Hear of the errors among answers."""
+        if self.throttle:
+            self.throttle.note(0, answers)
+
+    def look_if_due(self) -> None:
+        with self._lock:
+            if self.throttle and self.throttle.due_in() <= 0:
+                self.throttle.look()
+
+    def _follow(self) -> None:
+        """Where the throttle has changed the rate, what is left to wait changes with it."""
+        before = self.rows_per_second
+        if self.throttle is None or before == self.throttle.rows_per_second:
+            return
+        after, now = self.throttle.rows_per_second, self.clock.micros()
+        if before and self._until > now:
+            self._until = now + (round((self._until - now) * before / after) if after else 0)
+        self.rows_per_second = after
+
+    @property
+    def at_once(self) -> int:
+        """How many rows are asked for together at most: those of a second, or of a look."""
+        most = _PRESSED_AT_ONCE_MAX if self.throttle and self.throttle.read else _AT_ONCE_MAX
+        seconds = self.throttle.seconds if self.throttle else 1.0
+        return most if self.rows_per_second is None else max(1, min(most, int(self.rows_per_second * seconds)))
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether anything holds the run up, or may."""
+        return self.rows_per_second is not None or (self.throttle is not None and self.throttle.read is not None)
+
     def over(self, tables: Tables) -> Tables:
         """The same tables at this pace."""
-        if self.rows_per_second is None:
+        if self.rows_per_second is None and self.throttle is None:
             return tables
-        return PacedTables(tables, self, max(1, min(_AT_ONCE_MAX, int(self.rows_per_second))))
+        return PacedTables(tables, self)
 
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 _AT_ONCE_MAX = 1_000
+_PRESSED_AT_ONCE_MAX = 500
+"""Under pressure requests are small: others wait behind each of them."""
 
 
 def batches_at_once(rows_per_second: int | None) -> int:
@@ -91,12 +148,16 @@ class PacedTables:
     A read takes its turn as one row before it is sent, and afterwards as many more as it brought: nobody knows before.
 
     Attributes:
-        at_once: how many rows are asked for together at most: those of a second.
+        at_once_max: however fast the pace, no more are asked for together.
     """
 
     tables: Tables
     pace: Pace
-    at_once: int
+    at_once_max: int = _AT_ONCE_MAX
+
+    @property
+    def at_once(self) -> int:
+        return min(self.at_once_max, self.pace.at_once)
 
     def read(self, read: Read) -> Sequence[Seen]:
         self.pace.take(1)
@@ -106,15 +167,17 @@ class PacedTables:
 
     def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:
         answers: list[Sequence[Seen] | MailmendError] = []
-        for some in self._portions(reads):
+        for some in self._portions(reads, self.at_once if self.pace.is_kept else len(reads)):
             self.pace.take(len(some))
             found = self.tables.read_all(some)
+            self.pace.note(found)
             self.pace.take(sum(len(one) - 1 for one in found if one and not isinstance(one, MailmendError)))
             answers += found
         return answers
 
     def scan(self, scan: Scan) -> Iterator[Row]:
-        for some in self._portions(self.tables.scan(replace(scan, page_rows=self.at_once))):
+        page_rows = self.at_once if self.pace.is_kept else None
+        for some in self._portions(self.tables.scan(replace(scan, page_rows=page_rows)), None):
             self.pace.take(len(some))
             yield from some
 
@@ -124,18 +187,21 @@ class PacedTables:
 
     def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
         answers: list[MailmendError | None] = []
-        for some in self._portions(writes):
+        for some in self._portions(writes, self.at_once if self.pace.is_kept else len(writes)):
             self.pace.take(len(some))
-            answers += self.tables.write_all(some)
+            found = self.tables.write_all(some)
+            self.pace.note(found)
+            answers += found
         return answers
 
     def attempt(self, write: Conditional) -> Applied:
         self.pace.take(1)
         return self.tables.attempt(write)
 
-    def _portions(self, items: Iterable[_T]) -> Iterator[list[_T]]:
+    def _portions(self, items: Iterable[_T], rows: int | None) -> Iterator[list[_T]]:
+        """By so many, or as many as the pace says each time."""
         left = iter(items)
-        while some := list(islice(left, self.at_once)):
+        while some := list(islice(left, self.at_once if rows is None else rows)):
             yield some
 
 
@@ -176,6 +242,8 @@ class PacedAsyncTables:
         return await self.tables.attempt(write)
 
     async def _take(self, rows: int) -> None:
+        if self.pace.throttle and not self.pace.throttle.due_in():
+            await asyncio.to_thread(self.pace.look_if_due)
         if seconds := self.pace.seconds_until(rows):
             await self.pace.clock.pause(seconds)
 

@@ -30,6 +30,7 @@ from repair.ledger.runs import Ledger, Run, RunState
 from repair.mending.counters import CounterMender
 from repair.mending.engine import Detection, Engine, RepairSettings
 from repair.mending.interrupted import mended_so_far
+from repair.mending.throttle import Throttle
 
 SAMPLES_MAX = 5
 """Suspects that are shown to the person who is asked."""
@@ -61,6 +62,7 @@ class RepairResult:
     missing_tables: tuple[str, ...] = ()
     unseen: str | None = None  # a sentence on what a targeted look cannot see
     engine: EngineChoice | None = None  # what scanned the keyspace; None where nothing was scanned
+    pace: Mapping[str, Any] | None = None  # the rates it had, and why; None where nothing could change them
     exit: int = 0
 
     def count(self, finding: Finding) -> None:
@@ -124,6 +126,7 @@ class RepairResult:
             "reasons": {one.value: {why.value: n for why, n in found.items()} for one, found in self.reasons.items()},
             "again_seconds": self.again_seconds,
             "seconds": self.seconds,
+            "pace": self.pace,
             "exit": int(self.exit),
         }
 
@@ -163,6 +166,7 @@ class RepairTools:
         ledger, leases: needed to write; a check and a dry run have none.
         mail: read for the sums of a run that was cut short; without it they are those reported until then.
         go_on: asked when more is due than `max_fixes` allows; None where nobody can be asked.
+        throttle: changes the pace of the run while it is at work.
         meanwhile: called where lags are waited for; what it takes is part of the delay.
     """
 
@@ -175,6 +179,7 @@ class RepairTools:
     leases: Leases | None = None
     mail: Tables | None = None
     go_on: GoOn | None = None
+    throttle: Throttle | None = None
     meanwhile: Callable[[], object] | None = None
 
 
@@ -207,6 +212,8 @@ def repair(settings: RepairSettings, tools: RepairTools, sink: Sink) -> RepairRe
         as_of = _as_of(settings, tools)
         run = tools.ledger.start(settings.keyspace, COMMAND, as_of, settings.options, owner=settings.owner)
         result.run = run.id
+        if tools.throttle:
+            tools.throttle.hear_of(run.id)
         with recorded(tools.ledger, run, result, tools.mail, settings.families):
             _Stages(settings, tools, sink, settings.policy_of(as_of, run.id), result, held).go_through()
     return result
@@ -258,12 +265,15 @@ class _Stages:
     again_at: int = 0
 
     def go_through(self) -> None:
-        with self._timed("scan"):
-            detection = self.tools.engine.detect(self.settings, self.tools.progress)
         try:
-            self._follow_up(detection)
+            with self._timed("scan"):
+                detection = self.tools.engine.detect(self.settings, self.tools.progress)
+            try:
+                self._follow_up(detection)
+            finally:
+                detection.close()
         finally:
-            detection.close()
+            self.result.pace = self.tools.throttle.told() if self.tools.throttle else None
         if self.again_at:
             self.result.again_seconds = max(0, -((self.tools.clock.micros() - self.again_at) // MICROS))
         self.result.exit = self.result.exit_code
@@ -275,7 +285,10 @@ class _Stages:
             raw = Reason(Why.RAW)
             self._take(Finding(suspect, suspect.verdict, reason=raw) for suspect in detection.suspects())
             return
-        stop_at_limit(detection, self.settings, self.policy, self.tools.clock.micros(), self.tools.go_on)
+        settings, throttle = self.settings, self.tools.throttle
+        allowed = throttle.max_fixes(settings.max_fixes) if throttle else settings.max_fixes
+        now, go_on = self.tools.clock.micros(), self.tools.go_on
+        stop_at_limit(detection, replace(settings, max_fixes=allowed), self.policy, now, go_on)
         self._wait(detection)
         with self._timed("recheck"):
             self._take(detection.revisit(self.policy, self.tools.progress))

@@ -24,6 +24,7 @@ from tests.bench import (
     checking,
     mending,
     population,
+    pressure,
     queue_cleanup,
     queue_delays,
     queue_history,
@@ -41,7 +42,7 @@ from tests.support.servers import one_node
 
 QUEUE = Schema((), (*QUEUE_TABLES, EVENT_STORE))
 RESULTS = Path("bench-results/bench.json")
-PARTS = ("writing", "schema", "queue", "cleanup", "blobs", "check", "scanning")
+PARTS = ("writing", "schema", "queue", "cleanup", "blobs", "check", "pressure", "scanning")
 GROWTH = 10
 """The smaller of the two sizes is this much smaller."""
 
@@ -68,6 +69,8 @@ def main() -> None:
             results["blobs"] = _blobs(contact, arguments.blobs)
         if not arguments.only or arguments.only == "check":
             results["check"] = _check(contact, min(arguments.messages, checking.MESSAGES))
+        if not arguments.only or arguments.only == "pressure":
+            results["pressure"] = _pressure(contact, min(arguments.messages, pressure.MESSAGES))
         if not arguments.only or arguments.only == "scanning":
             results |= _spark(contact, arguments.messages)
     RESULTS.parent.mkdir(exist_ok=True)
@@ -223,6 +226,17 @@ def _check(contact: Contact, messages: int) -> dict[str, Any]:
     with connect(contact) as cluster:
         dropped(cluster, ("bench_check",))
     return {"lanes": checking.as_json(measured), "beside": checking.as_json(peers)}
+
+
+def _pressure(contact: Contact, messages: int) -> list[dict[str, Any]]:
+    print(f"== Readers and writers, {pressure.PER_SECOND} requests a second, beside a repair of {messages:,} messages")
+    checking.populate(contact, "bench_pressure", messages)
+    measured = pressure.measure(contact, "bench_pressure")
+    for one in measured:
+        print(one)
+    with connect(contact) as cluster:
+        dropped(cluster, ("bench_pressure", "bench_pressure_ledger"))
+    return pressure.as_json(measured)
 
 
 @contextmanager

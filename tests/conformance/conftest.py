@@ -53,7 +53,7 @@ def tables(request: pytest.FixtureRequest) -> Tables:
     if request.param == "memory":
         return MemoryTables(micros)
     if request.param == "paced":
-        return PacedTables(MemoryTables(micros), Pace(1e9, SystemClock()), at_once=3)
+        return PacedTables(MemoryTables(micros), Pace(1e9, SystemClock()), at_once_max=3)
     keyspace: Keyspace = request.getfixturevalue("keyspace")
     return keyspace
 

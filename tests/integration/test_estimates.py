@@ -1,11 +1,11 @@
-"""The sizes that real nodes tell of: what they have recorded, and what lies on their disks."""
+"""What real nodes tell of themselves: sizes that they have recorded, what lies on their disks, what waits."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from cql.driver.contact import Contact
-from cql.driver.nodes import sizes_in
+from cql.driver.nodes import pending_compactions, sizes_in
 from cql.driver.session import CassandraCluster, connect
 from tests.support.servers import CassandraServer
 
@@ -28,3 +28,7 @@ def test_a_keyspace_that_is_there_is_reported_from_every_node(cluster: Cassandra
 
 def test_a_keyspace_that_is_not_there_has_no_sizes(cluster: CassandraCluster) -> None:
     assert sizes_in(cluster, "no_such_keyspace") == {}
+
+
+def test_a_node_says_how_many_compactions_are_pending(cluster: CassandraCluster) -> None:
+    assert pending_compactions(cluster) == 0, "its few tables are small"

@@ -1,11 +1,13 @@
 """Jobs on a real Cassandra, each a process of its own, begun by the very line of its systemd unit."""
 
+import json
 import re
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -20,7 +22,7 @@ SECONDS_MAX = 120
 JOB = """
 {connection}
 [jobs.nightly-repair]
-command = "repair messages --engine local --no-writers --delay {delay}"
+command = "{command} --no-writers --delay {delay}"
 schedule = "0 0 1 1 *"
 missed = "run"
 longest = "{longest}"
@@ -41,15 +43,20 @@ def mailmend(cassandra: CassandraServer, mail: MailKeyspace, tmp_path: Path) -> 
     return shell_on(cassandra, mail, tmp_path)
 
 
-Begin = Callable[[str, str], "subprocess.Popen[str]"]
+REPAIR = "repair messages --engine local"
+
+
+class Begin(Protocol):
+    """Begins the job as systemd does, with this delay and longest duration."""
+
+    def __call__(self, delay: str, longest: str, command: str = REPAIR) -> "subprocess.Popen[str]": ...
 
 
 @pytest.fixture
 def begin(mailmend: CommandLine) -> Iterator[Begin]:
-    """Begin the job as systemd does, with this delay and longest duration."""
     begun: list[subprocess.Popen[str]] = []
 
-    def start(delay: str, longest: str) -> "subprocess.Popen[str]":
+    def start(delay: str, longest: str, command: str = REPAIR) -> "subprocess.Popen[str]":
         wanted = ("HOST", "PORT", "KEYSPACE", "LEDGER_KEYSPACE")
         given = {
             name: mailmend.environment[f"MAILMEND_{name}"]
@@ -59,7 +66,9 @@ def begin(mailmend: CommandLine) -> Iterator[Begin]:
         connection = "\n".join(f'{name.lower()} = "{value}"' for name, value in given.items())
         settings = mailmend.home / "config.toml"
         settings.write_text(
-            JOB.format(connection=connection, delay=delay, longest=longest, file=mailmend.home / "job.prom")
+            JOB.format(
+                connection=connection, delay=delay, longest=longest, command=command, file=mailmend.home / "job.prom"
+            )
         )
         unit = mailmend("jobs", "install", "--systemd", "--config", str(settings)).out
         (line,) = re.findall(r"^ExecStart=(.*)$", unit, re.MULTILINE)
@@ -111,3 +120,28 @@ def test_a_second_run_is_refused_by_the_lease_and_the_first_is_ended_when_its_ti
     assert [run["state"] for run in runs] == ["INTERRUPTED"]
     assert [run["state"] for run in mailmend("runs", "list", "--json").json["runs"]] == ["INTERRUPTED"]
     assert Scraped.of(mailmend.home / "job.prom").one("mailmend_run_exit_code") == 130
+
+
+@pytest.mark.parametrize(
+    ("engine", "seconds"),
+    [("local", 20), pytest.param("spark", 120, marks=[pytest.mark.thorough, pytest.mark.spark])],
+)
+def test_a_limit_that_is_set_reaches_a_running_check_within_seconds(
+    mailmend: CommandLine, mail: MailKeyspace, begin: Begin, *, engine: str, seconds: float
+) -> None:
+    """At a row a second, as it was declared, the check would take more than five minutes."""
+    mail.refill(100)
+    process = begin("0s", "10m", f"check messages --json --engine {engine} --rows-per-second 1")
+    if engine == "spark":
+        assert process.stderr is not None
+        assert next(line for line in process.stderr if line.startswith("scan: ")), "its tasks read"
+    while (set_now := mailmend("jobs", "set", "nightly-repair", "--rows-per-second", "50000", "--json")).code:
+        assert process.poll() is None, process.communicate()
+        assert "no job 'nightly-repair' runs" in set_now.err
+        time.sleep(0.5)
+    out, err = process.communicate(timeout=seconds)
+
+    assert process.returncode == 0, err
+    result = json.loads(out)
+    assert (result["run"], result["pace"]["limit"]) == (None, 50_000), "a check writes nothing"
+    assert set_now.json["before"]["rows_per_second"] == 1

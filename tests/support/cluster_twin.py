@@ -40,6 +40,7 @@ class ClusterTwin(SchemaTwin):
         self.clock = clock
         self.nodes_ahead_micros = 0
         self.rows_recorded = 0
+        self.compactions: int | None = None
         self._tables: dict[str, NamedTables] = {}
 
     def __enter__(self) -> Self:
@@ -69,6 +70,7 @@ def cluster_in_memory(monkeypatch: pytest.MonkeyPatch, keyspace: str = "mail") -
     monkeypatch.setattr(session, "connect", lambda _contact: twin)
     monkeypatch.setattr(driver_nodes, "CassandraNodes", lambda _cluster: twin)
     monkeypatch.setattr(driver_nodes, "sizes_in", twin.sizes)
+    monkeypatch.setattr(driver_nodes, "pending_compactions", lambda _cluster: twin.compactions)
     monkeypatch.setattr(wiring_cluster, "SystemClock", lambda: clock)
     monkeypatch.setattr(queues, "tables_of", InTurn)
     return twin

@@ -12,7 +12,7 @@ from admin.services.examples import Examples
 from admin.services.mending import CheckRequest, MendingResult, both_of
 from admin.services.queue.garbage_collection import agreed, collector_for
 from admin.settings import QUEUE_DEFAULT, QueueSettings, format_duration
-from admin.wiring.cluster import EngineWanted, OpenCluster, chosen_engine, owner_name, queue_scanner
+from admin.wiring.cluster import EngineWanted, OpenCluster, chosen_engine, owner_name, queue_scanner, throttle_of
 from admin.wiring.queues import QueueConnections, with_queues
 from mailqueue.maintenance.cleanup import CleanupSettings, QueueCleanup
 from mailqueue.maintenance.cleanup_writes import CleanedQueue, FindingsRecord
@@ -29,6 +29,7 @@ from repair.clock import MARGIN_SECONDS, SKEW_SECONDS, Timing, take_as_of
 from repair.mending.engine import DELAY_SECONDS
 from repair.mending.limits import Pace, PacedAsyncTables
 from repair.mending.runner import RepairResult, close_killed, recorded
+from repair.mending.throttle import SmallRead, Throttle
 
 COMMAND: Final = "repair queues"
 
@@ -42,6 +43,7 @@ class CleanupRequest:
     master: str | None = None
     spark_conf: tuple[tuple[str, str], ...] = ()
     rows_per_second: int | None = None
+    pace: str | None = None
     level: Level = Level.LOCAL_QUORUM
     delay: timedelta = timedelta(seconds=DELAY_SECONDS)
     clock_skew: timedelta = timedelta(seconds=SKEW_SECONDS)
@@ -64,7 +66,7 @@ class CleanupRequest:
 
 def check_queues(request: CheckRequest, caller: Caller, opened: OpenCluster) -> MendingResult:
     settings = QueueSettings(request.connection, QueueName(QUEUE_DEFAULT), None, request.blobs)
-    names = ("engine", "master", "spark_conf", "rows_per_second", "level", "delay", "clock_skew", "no_recheck")
+    names = ("engine", "master", "spark_conf", "rows_per_second", "pace", "level", "delay", "clock_skew", "no_recheck")
     looks = {name: getattr(request, name) for name in names}
     return repair_queues(CleanupRequest(settings=settings, command="check", dry_run=True, **looks), caller, opened)
 
@@ -100,7 +102,7 @@ def repair_queues(request: CleanupRequest, caller: Caller, opened: OpenCluster |
 
 
 async def _cleaned(request: CleanupRequest, connections: QueueConnections, caller: Caller) -> MendingResult:
-    opened = connections.cluster
+    opened, connection = connections.cluster, request.settings.connection
     skew, dates = request.clock_skew.total_seconds(), request.command == COMMAND
     timing = Timing(request.margin.total_seconds() if dates else 0, skew, no_writers=not dates)
     as_of, began = take_as_of(opened.clock, opened.cluster, timing), opened.clock.micros()
@@ -113,29 +115,33 @@ async def _cleaned(request: CleanupRequest, connections: QueueConnections, calle
         recheck=not request.no_recheck,
     )
     result, examples = RepairResult(opened.mail.name, request.command, engine=engine), Examples()
-    wanted, pace = replace(request.engine_wanted, name=engine.name), Pace(request.rows_per_second, opened.clock)
+    wanted, pressed = replace(request.engine_wanted, name=engine.name), connection.is_pressed(request.pace)
+    read = SmallRead(opened.mail, ENQUEUED_MAILS, opened.clock, request.level) if pressed else None
+    throttle = throttle_of(opened, request.rows_per_second, read, writes=not request.dry_run)
+    pace = Pace(request.rows_per_second, opened.clock, throttle)
     view = connections.view_over(PacedAsyncTables(connections.tables, pace))
-    scanner = queue_scanner(opened, wanted, request.level, pace, request.rows_per_second)
+    scanner = queue_scanner(opened, wanted, request.level, pace)
     blobs = connections.blobs if request.settings.blobs else None
     cleanup = QueueCleanup(view, scanner, caller.progress, blobs, connections.broker)
     if request.dry_run:
         queues = await cleanup.run(settings)
         _sum_up(result, queues, both_of(examples, caller))
     else:
-        with _recorded(request, opened, as_of, result) as record:
+        with _recorded(request, opened, as_of, result, throttle) as record:
             sweeper = Sweeper(view, connections.blobs, connections.broker)
             queues = await cleanup.run(settings, sweeper, record)
             _sum_up(result, queues, both_of(examples, caller))
     if blobs is None and any(one.judged.scanned.waiting for one in queues):
         why = "--no-blobs" if request.no_blobs else "no store is known (--blobs)"
         result.unseen = f"Whether mails that wait have their blobs was not looked at: {why}."
+    result.pace = throttle.told() if throttle else None
     result.seconds = {"queues": (opened.clock.micros() - began) / MICROS}
     return MendingResult(result, examples.sorted(), queues=tuple(queues))
 
 
 @contextmanager
 def _recorded(
-    request: CleanupRequest, opened: OpenCluster, as_of: int, result: RepairResult
+    request: CleanupRequest, opened: OpenCluster, as_of: int, result: RepairResult, throttle: Throttle | None
 ) -> Iterator[FindingsRecord]:
     """A run under a lease, in the ledger: the choices, then the findings, then the sums."""
     ledger, name = opened.ledger(request.keep), opened.mail.name
@@ -148,6 +154,8 @@ def _recorded(
         close_killed(ledger, name, COMMAND, opened.mail)
         run = ledger.start(name, COMMAND, as_of, options, owner=owner_name())
         result.run = run.id
+        if throttle:
+            throttle.hear_of(run.id)
         with recorded(ledger, run, result, opened.mail, ()):
             yield FindingsRecord(as_of, ledger, run.id)
 

@@ -146,7 +146,7 @@ class TestEngines:
         with open_cluster(ConnectionSettings(keyspace="mail")) as opened:
             order = RepairSettings("mail", opened.families((MESSAGES,)))
             repair_tools(opened, EngineWanted("spark"), order, SilentProgress())
-            queue_scanner(opened, EngineWanted("spark"), Level.ONE, Pace(None, opened.clock), None)
+            queue_scanner(opened, EngineWanted("spark"), Level.ONE, Pace(None, opened.clock))
             told.append("both looked")
         assert told == ["taken", "taken", "both looked", "given back", "given back"]
 

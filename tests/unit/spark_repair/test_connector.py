@@ -10,7 +10,8 @@ from pyspark.errors import AnalysisException
 
 from cql.driver.contact import Contact
 from repair.retries import Retries
-from spark_repair.connector import contact_options, opened, page_options, pause_of
+from spark_repair.connector import contact_options, opened, page_options
+from spark_repair.throttled import grain_of, nanos_of, pause_of
 from tests.support.clock import VirtualClock
 
 
@@ -46,6 +47,19 @@ def test_all_tasks_together_read_no_faster_than_asked(rows_per_second: int, task
 
     assert rows * 1000 * tasks <= rows_per_second * millis
     assert 1 <= page <= max(1, rows_per_second // tasks)
+
+
+@given(st.floats(1, 1e7), st.integers(1, 512), st.integers(1, 20))
+def test_all_tasks_together_read_no_faster_than_a_pace_that_changes(rate: float, tasks: int, grain: int) -> None:
+    assert tasks * grain * 1e9 / nanos_of(rate, tasks, grain) <= rate
+    assert nanos_of(None, tasks, grain) == 0
+
+
+@pytest.mark.parametrize(
+    ("declared", "tasks", "grain"), [(None, 64, 20), (100_000, 2, 20), (4, 2, 4), (1, 2, 1), (1, 64, 1)]
+)
+def test_a_slow_pace_is_cut_fine(declared: int | None, tasks: int, grain: int) -> None:
+    assert grain_of(declared, tasks) == grain
 
 
 class _Reader:

@@ -17,7 +17,7 @@ from model.operations import Seen
 from model.projections.findings import Finding, RepairPolicy, Suspect
 from model.projections.verdicts import MENDABLE, Verdict
 from repair.mending.limits import BURST_SECONDS, Breaker
-from spark_repair import fixing
+from spark_repair import executor_pace, fixing
 from spark_repair.fixing import TASKS_MAX, Workplace, finding_from, finding_text, findings_of, suspect_of, tasks_for
 from tests.support.clock import START
 from tests.support.repairing import MAILBOX, T, World, message, truth_row
@@ -115,9 +115,9 @@ def executor(monkeypatch: pytest.MonkeyPatch) -> World:
         def keyspace(self, name: str) -> Any:
             return {"mail": world.mail, "book": world.ledger.tables}[name]
 
-    monkeypatch.setattr(fixing, "connect", lambda _: Cluster())
+    monkeypatch.setattr(executor_pace, "connect", lambda _: Cluster())
     monkeypatch.setattr(fixing, "SystemClock", lambda: world.clock)
-    monkeypatch.setattr(fixing, "_clusters", {})
+    monkeypatch.setattr(executor_pace, "_clusters", {})
     monkeypatch.setattr(fixing, "_breakers", {})
     return world
 
@@ -188,7 +188,7 @@ def test_one_cluster_serves_all_tasks_of_a_worker(monkeypatch: pytest.MonkeyPatc
         opened.append(contact)
         return Cluster()
 
-    monkeypatch.setattr(fixing, "connect", connect)
+    monkeypatch.setattr(executor_pace, "connect", connect)
     for _ in range(3):
         outcomes(PLACE, _missing(executor, 1))
     assert len(opened) == 1

@@ -3,8 +3,8 @@
 import threading
 from collections.abc import Iterator
 
-from spark_repair import message_inconsistencies as engine
-from spark_repair.message_inconsistencies import watched
+from spark_repair import progress as engine
+from spark_repair.progress import watched
 from tests.support.progress import SilentProgress
 
 

@@ -37,9 +37,10 @@ def test_what_a_queue_needs_stays(queue: QueueShell) -> None:
     queue.pass_time(days=2)
     needed = queue.blobs.ids - {stray}
 
-    ended = queue.line("repair", "blobs", *AT_ONCE, "--oldest-message", "3d", "--json")
+    ended = queue.line("repair", "blobs", *AT_ONCE, "--oldest-message", "3d", "--pace", "auto", "--json")
 
     assert (ended.code, ended.json["removed"], queue.blobs.ids) == (0, 1, needed), ended.err
+    assert (ended.json["pace"]["auto"], ended.json["pace"]["last"]) == (True, None)
     assert ended.json["findings"] == {"KEEP": 5, "COLLECT": 1, "TOO_YOUNG": 2}
     (letter,) = queue.broker.dead(queue.name)
     assert queued_of(letter.body).enqueue_id == dead

@@ -1,0 +1,50 @@
+"""Limits that somebody sets for a run while it is at work: the newest counts, all stay on record."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from model.catalog.ledger import RUN_LIMIT
+from model.ids import micros_of
+from model.instants import instant_of
+from model.operations import Level, Put, Scan
+from model.ports import Clock, Tables
+from model.schema.table import Row
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimit:
+    """What somebody said; None: as the run was started. The time is that of the ledger's row."""
+
+    rows_per_second: int | None = None
+    max_fixes: int | None = None
+    set_at: datetime | None = None
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """The limits in the ledger keyspace, by the run of a job, or the run of a repair that no job began.
+
+    Args:
+        tables: the ledger keyspace.
+        keyspace: its name, for executors elsewhere.
+    """
+
+    tables: Tables
+    clock: Clock
+    keyspace: str = ""
+
+    def put(self, run: UUID, limit: RunLimit) -> RunLimit:
+        cells = {"rowspersecond": limit.rows_per_second, "maxfixes": limit.max_fixes, "owner": limit.owner}
+        row = RUN_LIMIT.key_row((run, self.clock.new_uuid())) | cells
+        self.tables.write(Put(RUN_LIMIT, row))
+        return _limit_of(row)
+
+    def newest(self, run: UUID) -> RunLimit | None:
+        rows = self.tables.scan(Scan(RUN_LIMIT, RUN_LIMIT.names, Level.QUORUM, under=(run,), limit=1))
+        return next(map(_limit_of, rows), None)
+
+
+def _limit_of(row: Row) -> RunLimit:
+    return RunLimit(row["rowspersecond"], row["maxfixes"], instant_of(micros_of(row["at"])), row["owner"] or "")

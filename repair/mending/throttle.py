@@ -1,0 +1,202 @@
+"""What changes the pace of a run while it is at work: how the cluster does, and what `jobs set` says.
+
+Whoever keeps a pace looks, so in a run that one thread carries out nobody else asks for the interpreter while a request
+is timed. A look that is due while rows are on their way waits for them, one that is due in a pause does not: so as
+many of the looks see the cluster at work for this run as the run is at work.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, Final
+from uuid import UUID
+
+from model.errors import AccessDenied, CannotReach, MailmendError, TimedOut
+from model.operations import Level, Scan
+from model.ports import Clock, Tables
+from model.schema.table import Table
+from repair.decisions.pressure import LOOK_SECONDS, Observation, Pressure, Strain
+from repair.ledger.run_limits import RunLimit, RunLimits
+
+HEAR_SECONDS: Final = 2.0
+"""How soon a run that reads or writes hears of a limit that was set."""
+
+_COMPACTIONS_SECONDS: Final = 5.0
+_CALM_LOOKS: Final = 8
+"""How the cluster answers before anything is asked of it."""
+
+_OWN: Final = 8
+"""The run's own rows per second are a mean over so many looks."""
+
+_TOLD_MAX: Final = 10
+"""As many of the limits that were set are told, the last ones; all are in the ledger."""
+
+_TOKENS: Final = 1 << 63
+
+
+@dataclass(frozen=True, slots=True)
+class SmallRead:
+    """A read of always the same kind: the first row behind a place of the table that is drawn anew each time."""
+
+    tables: Tables
+    table: Table
+    clock: Clock
+    level: Level = Level.LOCAL_QUORUM
+
+    def __call__(self) -> float:
+        """Its seconds."""
+        after = round((2 * self.clock.chance() - 1) * (_TOKENS - 1))
+        names = tuple(column.name for column in self.table.partition)
+        began = self.clock.monotonic()
+        for _ in self.tables.scan(Scan(self.table, names, self.level, tokens=(after, _TOKENS - 1), limit=1)):
+            pass
+        return self.clock.monotonic() - began
+
+
+@dataclass(slots=True)
+class Throttle:
+    """The rate of a run, looked at again and again by whoever keeps its pace. Not for two threads at once.
+
+    Attributes:
+        limit: the operator's, in rows per second of the whole run.
+        read: what is timed; None: the pace is not changed by pressure.
+        compactions: the most that are pending on one node; None where nobody knows.
+        limits: where `jobs set` writes; None: nothing can be heard.
+        run: whose limits are heard; None as long as nobody knows.
+        workers: how many throttles share the rate.
+        declared: the limit as the run was started.
+    """
+
+    clock: Clock
+    limit: int | None = None
+    read: Callable[[], float] | None = None
+    compactions: Callable[[], int | None] | None = None
+    limits: RunLimits | None = None
+    run: UUID | None = None
+    workers: int = 1
+    declared: int | None = field(default=None, init=False)
+    pressure: Pressure = field(default_factory=Pressure, init=False)
+    lowest: float = field(default=inf, init=False)
+    rows: int = field(default=0, init=False)
+    slowed: Counter[Strain] = field(default_factory=Counter, init=False)
+    heard: deque[RunLimit] = field(default_factory=lambda: deque(maxlen=_TOLD_MAX), init=False)
+    _rows: int = field(default=0, init=False)
+    _own: float = field(default=0.0, init=False)
+    _timeouts: int = field(default=0, init=False)
+    _overloads: int = field(default=0, init=False)
+    _looked: float | None = field(default=None, init=False)
+    _heard_at: float = field(default=-inf, init=False)
+    _counted_at: float = field(default=-inf, init=False)
+
+    def __post_init__(self) -> None:
+        self.declared = self.limit
+        self._limit_is(self.limit)
+
+    @property
+    def rows_per_second(self) -> float | None:
+        """This worker's part of the rate; None: as fast as it can."""
+        return None if self.pressure.rate == inf else self.pressure.rate / self.workers
+
+    @property
+    def seconds(self) -> float:
+        """Between two looks; longer where many workers look at one cluster."""
+        return HEAR_SECONDS if self.read is None else min(HEAR_SECONDS, LOOK_SECONDS * self.workers)
+
+    def hear_of(self, run: UUID) -> None:
+        """Of a run that no job began; the limits of a job's run count for all that it begins."""
+        self.run = self.run or run
+
+    def due_in(self) -> float:
+        """Seconds until the next look."""
+        return 0.0 if self._looked is None else max(0.0, self._looked + self.seconds - self.clock.monotonic())
+
+    def note(self, rows: int, answers: Sequence[Any] = ()) -> None:
+        """Count rows that are asked for, and the errors among answers."""
+        self.rows += rows
+        self._rows += rows
+        for one in answers:
+            self._timeouts += isinstance(one, TimedOut)
+            self._overloads += isinstance(one, CannotReach) and not isinstance(one, TimedOut | AccessDenied)
+
+    def look(self) -> None:
+        """Time the small read, hear what was set, and change the rate."""
+        self._hear()
+        for _ in range(1 if self._looked is not None else _CALM_LOOKS):
+            if self.read is not None:
+                self._feel(self.read)
+        self._looked = self.clock.monotonic()
+
+    def max_fixes(self, declared: int | None) -> int | None:
+        """How many may be mended, as it stands now."""
+        self._heard_at = -inf
+        self._hear()
+        said = self.heard[-1].max_fixes if self.heard else None
+        return declared if said is None else said
+
+    def told(self) -> dict[str, Any]:
+        """Of the rates for people and for the ledger, in rows per second of the whole run."""
+        return {
+            "auto": self.read is not None,
+            "rows": self.rows,
+            "limit": self.limit,
+            "lowest": None if self.lowest == inf else round(self.lowest),
+            "last": None if self.pressure.rate == inf else round(self.pressure.rate),
+            "slowed": {strain.value: number for strain, number in self.slowed.items()},
+            "set": [
+                {
+                    "at": f"{one.set_at:%Y-%m-%dT%H:%M:%SZ}",
+                    "by": one.owner,
+                    "rows_per_second": one.rows_per_second,
+                    "max_fixes": one.max_fixes,
+                }
+                for one in self.heard
+            ],
+        }
+
+    def _limit_is(self, limit: int | None) -> None:
+        self.limit = limit
+        self.pressure = self.pressure.limited(inf if limit is None else float(limit))
+        self.lowest = min(self.lowest, self.pressure.rate)
+
+    def _hear(self) -> None:
+        now = self.clock.monotonic()
+        if self.limits is None or self.run is None or now < self._heard_at + HEAR_SECONDS:
+            return
+        self._heard_at = now
+        try:
+            said = self.limits.newest(self.run)
+        except MailmendError:  # the limit stands as it was; whoever sets one sees the same error
+            return
+        if said and (not self.heard or said != self.heard[-1]):
+            self.heard.append(said)
+            if said.rows_per_second is not None:
+                self._limit_is(said.rows_per_second)
+
+    def _feel(self, read: Callable[[], float]) -> None:
+        seconds = None
+        try:
+            seconds = read()
+        except MailmendError as error:
+            if not isinstance(error, CannotReach) or isinstance(error, AccessDenied):
+                self.read = None  # the table is not there, or not ours to read: nothing can be told by it
+                return
+            self.note(0, [error])
+        since, now = self._looked, self.clock.monotonic()
+        if since is not None and now > since:
+            self._own += (self._rows * self.workers / (now - since) - self._own) / _OWN
+        seen = Observation(self._own, seconds, self._timeouts, self._overloads, self._compactions_now(now))
+        self._rows = self._timeouts = self._overloads = 0
+        self.pressure, strain = self.pressure.after(seen)
+        if strain:
+            self.slowed[strain] += 1
+        self.lowest = min(self.lowest, self.pressure.rate)
+
+    def _compactions_now(self, now: float) -> int | None:
+        if self.compactions is None or now < self._counted_at + _COMPACTIONS_SECONDS:
+            return None
+        self._counted_at = now
+        found = self.compactions()
+        if found is None:  # an older server, or a role that may not read it
+            self.compactions = None
+        return found

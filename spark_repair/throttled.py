@@ -1,0 +1,108 @@
+"""A pace that changes while executors read: those of a local master hear of it from a property of the one Java process.
+
+The connector's own limit (`readsPerSec`) holds for joins only, not for scans; so each task pauses between its rows. For
+how long is either part of the plan, or a system property that the tasks look up each time.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from math import ceil
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from repair.mending.throttle import Throttle
+from spark_repair.executors import runs_here, tasks_at_once
+from spark_repair.progress import rows_read
+
+_PAUSE_MILLIS_MIN: Final = 20
+"""Shorter pauses are less exact."""
+
+_ROW_BITS: Final = (1 << 33) - 1
+"""The part of `monotonically_increasing_id` that counts a task's rows."""
+
+_GRAIN_MAX: Final = 20
+"""After so many rows a task pauses, where that may change."""
+
+_PAUSE_SECONDS_MAX: Final = 2
+"""A pace that is slow from the start is cut finer, for a task that pauses hears nothing."""
+
+PAUSE: Final = "mailmend.pause.nanos"
+
+
+def pause_of(rows_per_second: int, tasks: int) -> tuple[int, int]:
+    """After how many rows each of so many tasks pauses, and for how many milliseconds: together they keep the pace."""
+    rows = max(1, rows_per_second * _PAUSE_MILLIS_MIN // (1000 * tasks))
+    return rows, -(-rows * 1000 * tasks // rows_per_second)
+
+
+def paced(rows: DataFrame, rows_per_second: int | None, throttle: Throttle | None) -> DataFrame:
+    """The same rows, passed on no faster than that by all tasks together."""
+    session = rows.sparkSession
+    tasks = tasks_at_once(session)
+    if throttle and runs_here(str(session.sparkContext.master)):
+        between = grain_of(throttle.declared, tasks)
+        nanos = f"CAST(reflect('java.lang.Long', 'getLong', '{PAUSE}', 0L) AS BIGINT)"
+        pause = f"reflect('java.util.concurrent.locks.LockSupport', 'parkNanos', {nanos})"
+    elif rows_per_second is not None:
+        between, millis = pause_of(rows_per_second, tasks)
+        pause = f"reflect('java.lang.Thread', 'sleep', {millis}L)"
+    else:
+        return rows
+    number = f"(monotonically_increasing_id() & {_ROW_BITS})"
+    paused = f"CASE WHEN {number} % {between} = 0 THEN {pause} END"
+    return rows.where(f"NOT (({paused}) <=> 'awake')")  # always true, which Spark cannot know
+
+
+def grain_of(declared: int | None, tasks: int) -> int:
+    """After how many rows a task pauses, where for how long may change."""
+    return _GRAIN_MAX if declared is None else max(1, min(_GRAIN_MAX, _PAUSE_SECONDS_MAX * declared // tasks))
+
+
+def nanos_of(rows_per_second: float | None, tasks: int, grain: int) -> int:
+    """For how long each task then pauses."""
+    return 0 if rows_per_second is None else ceil(grain * tasks * 1_000_000_000 / rows_per_second)
+
+
+@contextmanager
+def throttled(session: SparkSession, throttle: Throttle | None) -> Iterator[None]:
+    """Look, and have all tasks of a local master hear of it, while the block runs."""
+    if throttle is None or not runs_here(str(session.sparkContext.master)):
+        yield
+        return
+    done = threading.Event()
+    looking = _Looking(session, throttle)
+    looking.tell()
+    thread = threading.Thread(target=looking.until, args=(done,), name="mailmend-throttle", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+class _Looking:
+    def __init__(self, session: SparkSession, throttle: Throttle) -> None:
+        self._session, self._throttle = session, throttle
+        self._measure, self._rows, self._tasks = rows_read(session), 0, tasks_at_once(session)
+        self._grain = grain_of(throttle.declared, self._tasks)
+        self._told = -1
+
+    def until(self, done: threading.Event) -> None:
+        while not done.wait(self._throttle.due_in()):
+            with suppress(Exception):  # a session that ends; the tasks keep the pace that they have
+                rows = self._measure()
+                self._throttle.note(max(0, rows - self._rows))
+                self._rows = max(rows, self._rows)
+            self._throttle.look()
+            with suppress(Exception):
+                self.tell()
+
+    def tell(self) -> None:
+        nanos = nanos_of(self._throttle.rows_per_second, self._tasks, self._grain)
+        if nanos != self._told:
+            java: Any = self._session.sparkContext._jvm  # noqa: SLF001 - no public name
+            java.java.lang.System.setProperty(PAUSE, str(nanos))
+            self._told = nanos

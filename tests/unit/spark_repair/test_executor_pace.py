@@ -1,0 +1,70 @@
+"""Executors elsewhere keep their part of a rate, and hear of a new one by themselves."""
+
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pytest
+
+from cql.driver.contact import Contact
+from cql.memory import MemoryTables
+from model.operations import Level
+from repair.ledger.run_limits import RunLimit, RunLimits
+from repair.mending.throttle import HEAR_SECONDS, SmallRead, Throttle
+from spark_repair import executor_pace
+from spark_repair.executor_pace import ThrottledPlace, at_pace, place_of
+from tests.support.clock import VirtualClock
+from tests.support.tables import MARKS
+
+CONTACT = Contact(("node1",))
+
+
+@pytest.fixture
+def ground(monkeypatch: pytest.MonkeyPatch) -> "Ground":
+    found = Ground()
+    monkeypatch.setattr(executor_pace, "connect", lambda _: found)
+    monkeypatch.setattr(executor_pace, "_clusters", {})
+    monkeypatch.setattr(executor_pace, "_throttles", {})
+    return found
+
+
+class Ground:
+    """A cluster as an executor opens it."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.run: UUID = self.clock.new_uuid()
+        self.tables = {name: MemoryTables(self.clock.micros) for name in ("mail", "book")}
+        self.limits = RunLimits(self.tables["book"], self.clock, "book")
+
+    def keyspace(self, name: str) -> MemoryTables:
+        return self.tables[name]
+
+    def place(self, limit: int | None, workers: int = 4) -> ThrottledPlace:
+        read = SmallRead(self.tables["mail"], MARKS, self.clock, Level.ONE)
+        throttle = Throttle(self.clock, limit, read, limits=self.limits, run=self.run)
+        return place_of(throttle, CONTACT, "mail", workers)
+
+    def seconds(self, place: ThrottledPlace, rows: int) -> float:
+        began, table = self.clock.monotonic(), pa.table({"n": list(range(rows))})
+        passed = list(at_pace(place.pace(self.clock), table.to_batches(max_chunksize=200)))
+        assert [row for part in passed for row in part.to_pydict()["n"]] == list(range(rows)), "as they came"
+        return self.clock.monotonic() - began
+
+
+def test_four_workers_have_a_fourth_of_the_rate_each(ground: Ground) -> None:
+    assert ground.seconds(ground.place(1_000), 2_500) == pytest.approx(10, rel=0.05)
+
+
+def test_a_worker_hears_of_a_new_limit_in_the_midst_of_a_task(ground: Ground) -> None:
+    place = ground.place(None)
+    assert ground.seconds(place, 1_000) == 0
+    ground.limits.put(ground.run, RunLimit(rows_per_second=400))
+    ground.clock.advance(HEAR_SECONDS)
+    assert ground.seconds(place, 1_000) == pytest.approx(10, rel=0.05)
+
+
+def test_what_is_sent_to_workers_is_plain_data(ground: Ground) -> None:
+    place: Any = ground.place(1_000)
+    assert (place.limit, place.ledger, place.run, place.table) == (1_000, "book", ground.run, MARKS)
+    assert place_of(Throttle(ground.clock, 10), CONTACT, "mail", 2).table is None
