@@ -86,7 +86,7 @@ ALERTS: Final = (
         "15m",
         Severity.WARNING,
         "The ledger or the queues of {{ $labels.keyspace }} cannot be read: the other figures are missing",
-        "scheduled-repair-failed",
+        "servers-do-not-answer",
     ),
     AlertRule(
         "MailmendLeaseHeldTooLong",
@@ -95,24 +95,33 @@ ALERTS: Final = (
         "5m",
         Severity.WARNING,
         "{{ $labels.owner }} has held the lease of {{ $labels.lease }} of {{ $labels.keyspace }} for a day",
-        "repair-was-interrupted",
+        "slow-down-a-repair",
     ),
     AlertRule(
         "MailmendDriftStays",
-        'max by (keyspace, command, verdict) (mailmend_run_left{command=~"check.*",'
-        'verdict!~"COLLECT|LOST_CONTENT|MISSING"}) > 0',
-        "26h",
+        "time() - min by (keyspace, command, verdict) (mailmend_finding_oldest_timestamp_seconds"
+        f'{{command=~"check.*",verdict!~"COLLECT|LOST_CONTENT|MISSING"}}) > {_DAY + 7200}',
+        "5m",
         Severity.WARNING,
         "{{ $labels.command }} of {{ $labels.keyspace }} has found {{ $labels.verdict }} for more than a day",
         "check-found-inconsistencies",
     ),
     AlertRule(
         "MailmendRepairLeavesSome",
-        f"time() - min by (keyspace, command, verdict) (mailmend_finding_oldest_timestamp_seconds) > {2 * _DAY}",
+        "time() - min by (keyspace, command, verdict) (mailmend_finding_oldest_timestamp_seconds"
+        f'{{command=~"repair.*"}}) > {2 * _DAY}',
         "5m",
         Severity.WARNING,
         "Every {{ $labels.command }} of {{ $labels.keyspace }} has left {{ $labels.verdict }} for more than two days",
         "check-found-inconsistencies",
+    ),
+    AlertRule(
+        "MailmendDriftComesBack",
+        'max by (keyspace, command) (mailmend_run_fixed{command="repair messages"}) > 0',
+        "74h",
+        Severity.WARNING,
+        "Every {{ $labels.command }} of {{ $labels.keyspace }} has had something to mend for three days",
+        "drift-comes-back",
     ),
     AlertRule(
         "MailmendContentLost",

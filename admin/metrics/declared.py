@@ -26,6 +26,11 @@ RUN_FIXED: Final = Metric("mailmend_run_fixed", "What it mended", (*_RUN, "verdi
 RUN_LEFT: Final = Metric(
     "mailmend_run_left", "What it left as it was: of a check, all that a repair would look at", (*_RUN, "verdict")
 )
+FINDING_OLDEST: Final = Metric(
+    "mailmend_finding_oldest_timestamp_seconds",
+    "Since when every such run has left some of this verdict: the begin of the first of them",
+    (*_RUN, "verdict"),
+)
 RUN_MOVED: Final = Metric("mailmend_run_moved", "What changed meanwhile, and is left to the next run", _RUN)
 RUN_FAILED: Final = Metric("mailmend_run_failed", "What could not be mended or looked at again", _RUN)
 RUN_ROWS_READ: Final = Metric("mailmend_run_rows_read", "Rows that it read", (*_RUN, "table"))
@@ -40,6 +45,7 @@ RUNS: Final = (
     RUN_FINDINGS,
     RUN_FIXED,
     RUN_LEFT,
+    FINDING_OLDEST,
     RUN_MOVED,
     RUN_FAILED,
     RUN_ROWS_READ,
@@ -79,11 +85,6 @@ LAGS: Final = Metric(
 LAG_OLDEST: Final = Metric(
     "mailmend_lag_oldest_timestamp_seconds", "When the oldest of them was noticed", ("keyspace",)
 )
-FINDING_OLDEST: Final = Metric(
-    "mailmend_finding_oldest_timestamp_seconds",
-    "Since when every repair has left some of this verdict: the begin of the first of them",
-    ("keyspace", "command", "verdict"),
-)
 LEASE: Final = Metric(
     "mailmend_lease_acquired_timestamp_seconds",
     "Since when a lease is held; its owner is user and host",
@@ -94,7 +95,7 @@ MARKS: Final = Metric(
     "Marks of all queues, by the nodes' estimates, where none of them ever expires",
     ("keyspace",),
 )
-LEDGER: Final = (LEDGER_UP, LAGS, LAG_OLDEST, FINDING_OLDEST, LEASE, MARKS)
+LEDGER: Final = (LEDGER_UP, LAGS, LAG_OLDEST, LEASE, MARKS)
 """What ledger and tables tell of a keyspace."""
 
 METRICS: Final = (*RUNS, *JOBS, *LEDGER, *QUEUE_METRICS)

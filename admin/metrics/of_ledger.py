@@ -70,23 +70,22 @@ def repair_samples(keyspace: str, runs: Iterable[Run]) -> Iterator[Sample]:
         keyspace: with the mail.
         runs: the newest first.
     """
-    told, since = set[RunName](), dict[str, dict[str, datetime]]()
+    since = dict[RunName, dict[str, datetime]]()
     for run in runs:
         if not _of_the_whole(run):
             continue
-        name = RunName(keyspace, _REPAIRS[run.command], run.options.get("job", ""))
-        if name not in told:
-            told.add(name)
+        name, left = RunName(keyspace, _REPAIRS[run.command], run.options.get("job", "")), run.summary.get("left") or {}
+        if name not in since:
             yield from _result_samples(name, run)
-        left = run.summary.get("left") or {}
-        stays = since.get(name.command, dict.fromkeys(left, run.started_at))
-        ended = {verdict: at for verdict, at in stays.items() if not left.get(verdict)}
-        for verdict, at in ended.items():
-            yield Sample(FINDING_OLDEST, (keyspace, name.command, verdict), at.timestamp())
-        since[name.command] = dict.fromkeys(stays.keys() - ended.keys(), run.started_at)
-    for command, verdicts in since.items():
-        for verdict, at in verdicts.items():
-            yield Sample(FINDING_OLDEST, (keyspace, command, verdict), at.timestamp())
+        stays = since.get(name, dict.fromkeys(left, run.started_at))
+        yield from _since(name, {verdict: at for verdict, at in stays.items() if verdict not in left})
+        since[name] = dict.fromkeys(stays.keys() & left.keys(), run.started_at)
+    for name, stays in since.items():
+        yield from _since(name, stays)
+
+
+def _since(name: RunName, stays: Mapping[str, datetime]) -> Iterator[Sample]:
+    return (Sample(FINDING_OLDEST, (*name, verdict), at.timestamp()) for verdict, at in stays.items())
 
 
 def _of_the_whole(run: Run) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from admin.metrics.declared import (
+    FINDING_OLDEST,
     RUN_DURATION,
     RUN_END,
     RUN_EXIT_CODE,
@@ -30,7 +31,7 @@ from admin.wiring.cluster import this_clock
 from mailqueue.prometheus import metrics_text, samples_in
 from model.errors import ExitCode, MailmendError, exit_code_of
 from model.instants import MICROS
-from model.metrics import Metric, Sample
+from model.metrics import Sample
 
 
 class RunName(NamedTuple):
@@ -88,17 +89,25 @@ class RunTextfile:
         Raises:
             ResultUnwritten: the file cannot be written; what stood there stays.
         """
-        now = this_clock().micros()
+        now, before = this_clock().micros(), self._before()
         ending = ending_samples(self.name, exit_code, now / MICROS, (now - self.began) / MICROS)
-        kept = {RUN_LAST_SUCCESS} if json is not None else set(RUNS)
-        told = result_samples(self.name, json or {})
-        write_textfile(self.file, [*self._before(kept), *ending, *told])
+        told = before if json is None else [*self._since(before, json), *result_samples(self.name, json)]
+        success = (one for one in before if one.metric is RUN_LAST_SUCCESS)
+        write_textfile(self.file, [*told, *success, *ending])
 
-    def _before(self, kept: set[Metric]) -> list[Sample]:
+    def _since(self, before: Iterable[Sample], json: Mapping[str, Any]) -> Iterator[Sample]:
+        """Since when each verdict is left that this run has left too."""
+        known = {one.labels: one.value for one in before if one.metric is FINDING_OLDEST}
+        for verdict in json.get("left") or ():
+            labels = (*self.name, verdict)
+            yield Sample(FINDING_OLDEST, labels, known.get(labels, self.began / MICROS))
+
+    def _before(self) -> list[Sample]:
         """What the file says of earlier runs; nothing where it cannot be read."""
-        with suppress(OSError, ValueError, KeyError):
+        with suppress(OSError, ValueError):
             if self.file.is_file():
-                return [one for one in samples_in(self.file.read_text(), kept) if one.labels[:3] == self.name]
+                told = samples_in(self.file.read_text(encoding="utf-8"), RUNS)
+                return [one for one in told if one.labels[:3] == self.name]
         return []
 
 

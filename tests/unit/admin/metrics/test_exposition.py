@@ -163,7 +163,7 @@ def test_what_every_repair_leaves_is_as_old_as_the_first_of_them(cluster: Cluste
 
     told = list(repair_samples("mail", ledger.newest_runs("mail")))
 
-    oldest = {one.labels[2]: one.value for one in told if one.metric is FINDING_OLDEST}
+    oldest = {one.labels[3]: one.value for one in told if one.metric is FINDING_OLDEST}
     assert oldest == {"TORN": began[0], "CLASH": began[2], "AHEAD": began[3]}
     newest = {one.labels[3]: one.value for one in told if one.metric is RUN_LEFT}
     assert newest == {"TORN": 1, "CLASH": 1, "AHEAD": 1}

@@ -132,6 +132,28 @@ def test_a_run_that_was_refused_is_told(mailmend: CommandLine, file: Path) -> No
     assert Scraped.of(file).one("mailmend_run_exit_code", command="repair queues") == 2
 
 
+def test_a_finding_is_as_old_as_the_first_run_that_left_it(
+    mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, file: Path
+) -> None:
+    """Until a run finds none of its verdict."""
+    began = list[float]()
+
+    def oldest() -> dict[tuple[str, ...], float]:
+        cluster.clock.advance(3600)
+        began.append(cluster.clock.micros() / 1_000_000)
+        mailmend("check", "messages", *QUICK, "--metrics-file", str(file))
+        return Scraped.of(file).by("mailmend_finding_oldest_timestamp_seconds", "verdict")
+
+    mail.lose_projection(mail.truths[0])
+    assert oldest() == {("PROJECT",): began[0]}
+    mail.lose_flag_update(mail.truths[1])
+    assert oldest() == {("PROJECT",): began[0], ("AMEND",): began[1]}
+    mailmend("repair", "messages", *QUICK, "--only", "PROJECT")
+    assert oldest() == {("AMEND",): began[1]}
+    mail.lose_projection(mail.truths[2])
+    assert oldest() == {("PROJECT",): began[3], ("AMEND",): began[1]}
+
+
 def test_an_interrupted_run_is_told(mailmend: CommandLine, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
