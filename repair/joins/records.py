@@ -104,10 +104,14 @@ def fingerprinting(columns: Iterable[Column], sources: Mapping[str, str]) -> Cal
     ]
 
     def of(row: Row) -> bytes:
-        forms = (plain(row), *map(bool, flags(row)), *[form(row) for form in others])
-        return blake2b(marshal.dumps(forms, _BY_VALUE), digest_size=_FINGERPRINT_BYTES).digest()
+        return fingerprint((plain(row), *map(bool, flags(row)), *[form(row) for form in others]))
 
     return of
+
+
+def fingerprint(values: tuple[Any, ...]) -> bytes:
+    """Equal for equal values, which marshal takes."""
+    return blake2b(marshal.dumps(values, _BY_VALUE), digest_size=_FINGERPRINT_BYTES).digest()
 
 
 class _KeysOfTruth:

@@ -6,9 +6,8 @@ digest that compares two looks. The mirror's rows of a large group are joined wi
 disk, part by part.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from itertools import chain, islice
 
 from model.errors import MailmendError
@@ -18,13 +17,13 @@ from model.projections.family import Family
 from model.projections.findings import RepairPolicy
 from model.projections.groups import Counts
 from model.schema.table import Key, Row
-from repair.joins.records import Forms, Packed, Record, Spill, Workshop, packing, unpacked_key
+from repair.joins.records import Forms, Packed, Record, Spill, Workshop, fingerprint, packing, packing_key, unpacked_key
 
 ROWS_MAX = 50_000
 """Mirror rows of one group that are held in memory; those of a larger group go through files."""
 
 _READS_AT_ONCE = 500
-_DIGEST_BYTES = 16
+_DIGEST_BYTES = 24  # of a sum of fingerprints
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,22 +86,24 @@ class Tallies:
     beside: Mapping[Key, tuple[Key, ...]] = field(default_factory=dict)
     _forms: Forms = field(init=False)
     _counted: tuple[str, ...] = field(init=False)
+    _key_of: Callable[[Row], Packed] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_forms", Forms(self.family, accept_torn=self.policy.accept_torn))
         wanted = self.counts.truth_columns.union(self.family.mirror.required)
         counted = tuple(column.name for column in self.family.truth.regular if column.name in wanted)
         object.__setattr__(self, "_counted", counted)
+        object.__setattr__(self, "_key_of", packing_key(self.family.truth))
 
-    def first(self, group: Key, wanted: Mapping[str, int] | None = None) -> Tally:
-        """A look that compares nothing, and reads contents only where they could change the deltas.
+    def first(self, group: Key, wanted: Mapping[str, int] | None = None, *, compare: bool = False) -> Tally:
+        """A look that reads contents only where they could change the deltas.
 
         What a scan wanted of the counters, where it is known, mostly spares looking twice.
         """
         row = self._row(group)
         below = any((row.row.get(name) or 0 if row else 0) < least for name, least in (wanted or {}).items())
-        alone = self.look(group, compare=False, contents=below or self.family.content is None)
-        return self.look(group, compare=False) if alone.asks_for_contents else alone
+        alone = self.look(group, compare=compare, contents=below or self.family.content is None)
+        return self.look(group, compare=compare) if alone.asks_for_contents else alone
 
     def look(self, group: Key, level: Level = Level.QUORUM, *, compare: bool = True, contents: bool = True) -> Tally:
         """Look at one group: counters, then mirror, then contents, then truth; its generators before and after.
@@ -140,7 +141,7 @@ class Tallies:
                     counted[name] += delta
                 digest += self._mark(truth, doubtful=doubtful)
             settled = settled and not mirrored
-        return Tally(row, sure, uncertain, settled, digest.to_bytes(_DIGEST_BYTES + 8))
+        return Tally(row, sure, uncertain, settled, digest.to_bytes(_DIGEST_BYTES))
 
     def _agrees(self, truth: Row, mirrored: dict[Packed, bytes], *, doubtful: bool) -> bool:
         """Whether the mirror agrees, or lacks a doubtful truth; removes the compared row from `mirrored`."""
@@ -153,9 +154,8 @@ class Tallies:
 
         The parts are added up, so the order in which rows are read does not matter.
         """
-        key, table = truth.row, self.family.truth
-        cells = [key[column.name] for column in table.key], [truth.written_at.get(name) for name in table.names]
-        return int.from_bytes(blake2b(f"{cells} {doubtful}".encode(), digest_size=_DIGEST_BYTES).digest())
+        times = map(truth.written_at.get, self.family.truth.names)
+        return int.from_bytes(fingerprint((self._key_of(truth.row), *times, doubtful)))
 
     def _leads(self, part: Iterable[Record]) -> list[Key]:
         packed = dict.fromkeys(record[0] for record in part if None not in record[0])

@@ -23,7 +23,7 @@ from repair.ledger.before_images import key_text
 from repair.ledger.leases import Lease, Leases, TakenLease
 from repair.ledger.runs import Ledger
 from repair.mending.counter_reads import Tallies, Tally
-from repair.mending.limits import COUNTERS_UNREACHED_MAX, Breaker
+from repair.mending.limits import COUNTERS_UNREACHED_MAX, Breaker, batches_at_once, side_by_side
 from repair.mending.planned import as_planned
 
 GROUPS_AT_ONCE = 200
@@ -181,10 +181,11 @@ class _Round:
         """Take all leases and look; wait once for all; look again, and mend."""
         leased = [self._leased(suspect) for suspect in suspects]
         try:
-            visits = [self._looked(visit) for visit in leased]
+            at_once = batches_at_once(self.policy.rows_per_second)
+            visits = list(side_by_side(self._looked, iter(leased), at_once))
             if any(visit.finding is None for visit in visits):
                 self.mender.clock.sleep(self.mender.timing.look_gap_seconds)
-            return [visit.finding or self._ruled(visit) for visit in visits]
+            return list(side_by_side(self._ruled, iter(visits), 1 if self.policy.run is not None else at_once))
         finally:
             self._release(leased)
 
@@ -206,7 +207,8 @@ class _Round:
         if self.breaker.open:
             return replace(visit, finding=self.breaker.left(visit.suspect))
         try:
-            first = self.tallies.first(visit.suspect.key, visit.suspect.wanted if self.rule is mending else None)
+            wanted, compare = (visit.suspect.wanted, self._looks_once) if self.rule is mending else (None, False)
+            first = self.tallies.first(visit.suspect.key, wanted, compare=compare)
             settled = self.rule is mending and not first.deltas
             finding = self._carried_out(visit, first, Ruling(Verdict.AGREE)) if settled else None
             return replace(visit, first=first, finding=finding)
@@ -214,19 +216,23 @@ class _Round:
             return replace(visit, finding=self._failed(visit.suspect, error))
 
     def _ruled(self, visit: _Visit) -> Finding:
+        if visit.finding is not None:
+            return visit.finding
         assert visit.first is not None, "a visit without a finding was looked at"
         if self.breaker.open:
             return self.breaker.left(visit.suspect)
         try:
-            level = Level.SERIAL if self._writes else Level.QUORUM
-            key, contents = visit.suspect.key, visit.first.contents
-            second = self.tallies.look(key, level, compare=self.rule is mending, contents=contents)
+            second = visit.first if self._looks_once else self._second(visit.suspect.key, visit.first)
             ruling = self.rule(visit.suspect, visit.first, second)
             finding = self._carried_out(visit, second, ruling)
         except MailmendError as error:
             return self._failed(visit.suspect, error)
         self.breaker.note([finding])
         return finding
+
+    def _second(self, group: Key, first: Tally) -> Tally:
+        level = Level.SERIAL if self._writes else Level.QUORUM
+        return self.tallies.look(group, level, compare=self.rule is mending, contents=first.contents)
 
     def _carried_out(self, visit: _Visit, second: Tally, ruling: Ruling) -> Finding:
         target = {name: value + ruling.deltas.get(name, 0) for name, value in second.counters.items()}
@@ -291,6 +297,11 @@ class _Round:
         for visit in visits:
             if self._leases is not None and visit.lease is not None and not self.breaker.open:
                 self._leases.release(visit.lease)
+
+    @property
+    def _looks_once(self) -> bool:
+        """Where nobody writes, neither others nor this run, a second look would follow at once and see the same."""
+        return self.policy.run is None and not self.mender.timing.look_gap_seconds
 
     @property
     def _writes(self) -> bool:

@@ -1,5 +1,6 @@
 """Counters: mended only in a quiet moment, once, under a lease; never twice, and back again only if untouched."""
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -14,7 +15,7 @@ from cql.statements import Operation
 from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGES
 from model.errors import DoubtfulWrite, NotEnoughReplicas
 from model.ids import RunId
-from model.operations import Change, Count, Level, Read
+from model.operations import Change, Count, Level, Read, Scan
 from model.projections.findings import Finding, Suspect
 from model.projections.verdicts import Verdict
 from repair.clock import Timing
@@ -243,6 +244,53 @@ def test_without_writers_nobody_waits(world: Counting) -> None:
     (outcome,) = world.mender(Timing(no_writers=True)).revisit(lambda: [SUSPECT], world.policy())
     assert outcome.result is Verdict.FIXED
     assert sum(world.clock.slept) == 0
+
+
+@pytest.mark.parametrize(
+    ("no_writers", "writes", "looks"), [(True, False, 1), (True, True, 2), (False, False, 2)], ids=str
+)
+def test_who_writes_nothing_where_nobody_writes_looks_once(
+    world: Counting, no_writers: bool, writes: bool, looks: int
+) -> None:
+    """And sees the same: what is wrong, by how much, and whether its rows agree."""
+    asked, suspect = list[Operation](), replace(SUSPECT, wanted={"count": 3, "unseen": 2})
+
+    def noted(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        asked.append(operation)
+        return carry_out()
+
+    world.surround(noted)
+    policy = world.policy() if writes else world.policy(run=None)
+    (outcome,) = world.mender(Timing(no_writers=no_writers)).revisit(lambda: [suspect], policy)
+
+    assert sum(isinstance(one, Scan) for one in asked) == looks
+    assert (outcome.verdict, outcome.suspect.wanted, outcome.due) == (
+        Verdict.AMEND,
+        {"count": 3, "unseen": 2},
+        not writes,
+    )
+    world.project(truth_row(4))
+    (waiting,) = world.mender(Timing(no_writers=no_writers)).revisit(lambda: [SUSPECT], world.policy(run=None))
+    assert waiting.due is False
+
+
+def test_two_mailboxes_are_looked_at_side_by_side() -> None:
+    """While one waits for its answers, the other is summed up."""
+    world, both = Counting(), threading.Barrier(2, timeout=10)
+    mailboxes = [uuid_at(START, 1000 + number) for number in range(4)]
+    for number, mailbox in enumerate(mailboxes):
+        world.message(truth_row(number + 1, mailboxid=mailbox))
+
+    def meeting(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        if isinstance(operation, Scan):
+            both.wait()
+        return carry_out()
+
+    world.surround(meeting)
+    suspects = [Suspect(COUNTS.name, (mailbox,), Verdict.PROJECT) for mailbox in mailboxes]
+    found = world.mender().revisit(lambda: iter(suspects), world.policy(run=None))
+
+    assert [(one.suspect.key, one.error) for one in found] == [((mailbox,), None) for mailbox in mailboxes]
 
 
 def test_a_doubtful_count_is_sent_once_and_reported(world: Counting) -> None:
