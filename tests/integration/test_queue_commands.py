@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.brokers import Broker
+from tests.support.metrics import Scraped
 from tests.support.object_stores import S3
 from tests.support.real_queue import LETTER, RealQueue, real_queue
 from tests.support.servers import CassandraServer
@@ -119,10 +120,16 @@ def test_health_and_metrics(queue: RealQueue, tmp_path: Path) -> None:
     text = file.read_text()
     assert 'mailmend_queue_mails{queue="spool"} 1.0' in text
     assert 'mailmend_queue_trouble{queue="spool",trouble="no_consumer"} 1.0' in text
-    looked, swept = queue("sweep", "--dry-run", "--json"), queue("sweep", "--json")
-    assert (looked.code, swept.code) == (0, 0)
+    run = tmp_path / "sweep.prom"
+    looked, swept = queue("sweep", "--dry-run", "--json"), queue("sweep", "--json", "--metrics-file", str(run))
+    assert (looked.code, swept.code, Scraped.of(run).one("mailmend_run_exit_code", command="queue sweep")) == (0, 0, 0)
     assert {**looked.json, **swept.json, "dry_run": True} == looked.json
     assert queue("tend", "--once", "--all").code == 0
+
+    told = Scraped.of(queue.line("metrics", "show").out)
+    assert told.one("mailmend_queue_last_sweep_timestamp_seconds", queue="spool")
+    assert told.one("mailmend_queue_trouble", queue="spool", trouble="not_swept") == 0
+    assert told.by("mailmend_queue_mails", "queue") == {}, "no mail is counted"
 
 
 def test_a_service_ends_in_good_order(queue: RealQueue) -> None:
