@@ -10,7 +10,7 @@ import pytest
 
 from cql.driver.session import CassandraCluster, Contact, Keyspace, connect
 from model.catalog.ledger import REPAIR_LEASE
-from model.errors import LeaseHeld, LeaseLost
+from model.errors import LeaseLost
 from model.operations import Seen
 from model.projections.findings import Finding, Suspect
 from model.projections.verdicts import Verdict
@@ -85,16 +85,6 @@ def test_what_is_kept_expires_when_it_was_said_to(tables: Keyspace, cluster: Cas
     assert 3500 < row["t"] <= 3600
     (row,) = cluster.query(f"SELECT ttl(state) AS t FROM {NAME}.repair_run WHERE run = ? ALLOW FILTERING", (run,))
     assert 3500 < row["t"] <= 3600
-
-
-def test_contenders_hear_who_holds_a_lease(tables: Keyspace) -> None:
-    ours, theirs = Leases(tables, CLOCK, "us"), Leases(tables, CLOCK, "them")
-    lease = ours.acquire("contended", "repair messages")
-    with pytest.raises(LeaseHeld, match="held by us for repair messages"):
-        theirs.acquire("contended", "repair messages")
-    assert theirs.holder("contended") == lease
-    ours.release(lease)
-    theirs.release(theirs.acquire("contended", "repair messages"))
 
 
 def until(wanted: Any, seconds: float = 20) -> Any:

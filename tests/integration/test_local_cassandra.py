@@ -21,9 +21,8 @@ from cassandra.policies import WhiteListRoundRobinPolicy
 from admin.cli import run
 from admin.local import ClusterRequest, ClusterState, LocalCluster, ServerState, local_servers, probes
 from admin.local.cassandra_settings import ClusterSettings
-from admin.local.folders import write_json
 from admin.local.ports import free_port
-from admin.local.processes import RECORD, ServerRecord, this_process
+from admin.local.processes import this_process
 from admin.local.throwaway import sweep
 from model.errors import ExitCode, LocalServerError, UnsafeRequest, WrongUse
 from repair.clock import SystemClock
@@ -210,23 +209,6 @@ def test_a_killed_node_is_seen_dead_and_comes_back(one: One) -> None:
     assert _kept(one.port, "kept_over_kill") == "replayed"
 
 
-def test_a_reused_number_is_neither_running_nor_stopped(one: One) -> None:
-    # Given a record that names this very test's process, once with a wrong start and once with a wrong mark
-    (node,) = one.cluster.nodes
-    record, file = node.record, node.folder / RECORD
-    for impostor in (replace(this_process(), started_at=1.0), replace(this_process(), mark="no such word")):
-        write_json(file, asdict(ServerRecord(record.ports, {"server": impostor})))
-        # When it is looked at, taken down and killed
-        assert one.cluster.status().nodes[0].state is ServerState.DEAD
-        node.kill()
-        one.cluster.down()
-        # Then this test still lives
-        assert this_process().runs
-    # And the node, which was never meant, still answers
-    write_json(file, asdict(record))
-    assert one.cluster.status().state is ClusterState.UP
-
-
 def test_a_broken_configuration_names_the_reason_and_the_log() -> None:
     with throwaway_cluster() as cluster:
         # Given a setting that Cassandra does not know
@@ -248,33 +230,6 @@ def test_a_taken_port_is_named(capsys: pytest.CaptureFixture[str]) -> None:
         assert code == ExitCode.CANNOT_REACH
         assert f"port {port} on 127.0.0.1 is taken" in said
         assert "--port" in said
-        assert cluster.status().state is ClusterState.DOWN
-
-
-def test_a_node_that_does_not_answer_in_time_is_ended() -> None:
-    with throwaway_cluster() as cluster:
-        impatient = replace(cluster, ready_seconds_max=0.0)
-        with pytest.raises(LocalServerError, match="did not answer within 0 s"):
-            impatient.up(ClusterRequest(native_port=free_port(["127.0.0.1"])))
-        assert not cluster.nodes[0].record.processes
-
-
-class _Interrupted(SystemClock):
-    """The moment at which a person presses Ctrl-C: the first pause."""
-
-    def sleep(self, seconds: float) -> None:
-        raise KeyboardInterrupt(seconds)
-
-
-def test_ctrl_c_while_it_starts_leaves_no_process() -> None:
-    with throwaway_cluster() as cluster:
-        # When the wait for the node is interrupted
-        with pytest.raises(KeyboardInterrupt):
-            replace(cluster, machine=replace(cluster.machine, clock=_Interrupted())).up(
-                ClusterRequest(native_port=free_port(["127.0.0.1"]))
-            )
-        # Then the next look finds nothing running under this folder
-        cluster.down()
         assert cluster.status().state is ClusterState.DOWN
 
 

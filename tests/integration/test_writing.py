@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -206,12 +205,3 @@ def test_an_mbox_is_loaded(office: Office, tmp_path: Path) -> None:
     assert loaded.stored == len(mails) == len(contents)
     assert sum(map(len, contents)) == loaded.octets
     assert office.place.drift() == []
-
-
-def test_dates_are_kept_to_the_millisecond(office: Office) -> None:
-    inbox, date = office.mailbox(), datetime(1999, 12, 31, 23, 59, 59, 123_000, tzinfo=UTC)
-    with office.store() as store:
-        stored = store.add(inbox, replace(mail(), internal_date=date))
-    (content,) = office.mail.read(Read(MESSAGE_V3, (stored.message_id,)))
-    assert {office.rows(table, inbox)[0]["internaldate"] for table in (IMAP_UID, MESSAGE_ID)} == {date}
-    assert content.row["internaldate"] == date
