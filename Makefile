@@ -26,7 +26,7 @@ $(UV):
 	.uv/bin/pip install --quiet --disable-pip-version-check 'uv>=0.13,<0.14'
 
 $(STAMP): pyproject.toml uv.lock | $(UV)
-	UV_PROJECT_ENVIRONMENT=$(VENV) $(UV) sync --quiet --locked --python $(PYTHON) --extra $(DRIVER) --extra $(SPARK) --extra queue
+	UV_PROJECT_ENVIRONMENT=$(VENV) $(UV) sync --quiet --locked --python $(PYTHON) --extra $(DRIVER) --extra $(SPARK) --extra queue --extra serve
 	@rm -f $(VENV)/.installed-* && touch $@
 
 demo: $(STAMP) ## Write mail, break it, find it, mend it, prove it, undo and redo it
@@ -54,6 +54,7 @@ verify: $(STAMP) ## What is generated is up to date
 	$(RUN)/python -m admin.present.lint_page --check
 	$(RUN)/python -m admin.cli.reference --check
 	$(RUN)/python -m admin.metrics.reference --check
+	$(RUN)/python -m admin.api.reference --check
 	$(RUN)/mailmend schema lint --level note cql/schema.cql
 	$(RUN)/mailmend schema lint --level note cql/migrations
 	$(RUN)/mailmend schema export --check --dir docs --only page --only drawing --keyspace apache_james

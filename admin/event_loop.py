@@ -67,6 +67,21 @@ def stop_signal() -> Iterator[asyncio.Event]:
 
 
 @contextmanager
+def hangup_calls(reaction: Callable[[], None]) -> Iterator[None]:
+    """Have SIGHUP call this in place of ending the process."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGHUP)
+    loop.add_signal_handler(signal.SIGHUP, reaction)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGHUP)
+        signal.signal(signal.SIGHUP, before)
+
+
+@contextmanager
 def _signals_call(reactions: list[Callable[[], None]]) -> Iterator[None]:
     """Have the loop call them on a signal; the previous handlers are restored at the end."""
     if threading.current_thread() is not threading.main_thread():

@@ -16,6 +16,8 @@ EXTRAS: Final = {
     "aiormq": "queue",
     "obstore": "queue",
     "botocore": "queue",
+    "fastapi": "serve",
+    "uvicorn": "serve",
 }
 
 

@@ -151,11 +151,14 @@ async def _carried_out(queue: QueueName, job: BackgroundJob) -> bool:
     return False
 
 
-async def paused(clock: Clock, wait: timedelta, stop: asyncio.Event) -> None:
-    pausing, stopping = asyncio.ensure_future(clock.pause(wait.total_seconds())), asyncio.ensure_future(stop.wait())
+async def paused(clock: Clock, wait: timedelta, *until: asyncio.Event) -> None:
+    """Wait so long, or until one of the events."""
+    waiting = [
+        asyncio.ensure_future(one) for one in (clock.pause(wait.total_seconds()), *(one.wait() for one in until))
+    ]
     try:
-        await asyncio.wait((pausing, stopping), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for one in (pausing, stopping):
+        for one in waiting:
             one.cancel()
-        await asyncio.gather(pausing, stopping, return_exceptions=True)
+        await asyncio.gather(*waiting, return_exceptions=True)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import click
 
-from admin.cli.command import Command, CommandGroup, Shared
+from admin.cli.command import Command, CommandGroup, Late, Shared
 from admin.cli.endings import ended_after, ending_of
 from admin.cli.kinds import KEEP, duration_text
 from admin.cli.options import (
@@ -205,6 +205,8 @@ _RUN: Final = Command(
     exits="that of the command; 130 its time was over (the next run goes on), or it was interrupted; 2 also where it "
     "is paused or its window closed; 4 also where the ledger cannot be reached.",
 )
+
+
 _PAUSE: Final = Command(
     name="pause",
     summary="Have no scheduler run a job until it is resumed.",
@@ -335,12 +337,23 @@ JOBS: Final = CommandGroup(
     summary="Scheduled checks and repairs: when they run, and how they ended.",
     about="""A job is a table of the settings file: a command of check, repair or queue sweep with its options, and when
     it may run. Nothing runs where one of them is declared wrongly.""",
-    commands=(_LIST, _SHOW, _RUN, _SET, _PAUSE, _RESUME, _HISTORY, _INSTALL),
+    commands=(
+        _LIST,
+        _SHOW,
+        _RUN,
+        Late("serve", "Run the jobs at their times, until it is stopped.", "admin.cli.serve:SERVE"),
+        _SET,
+        _PAUSE,
+        _RESUME,
+        _HISTORY,
+        _INSTALL,
+    ),
     examples="""
         mailmend jobs list                                what is declared, when it runs, how it stands
         mailmend jobs run nightly-repair                  now
         mailmend jobs set nightly-repair --rows-per-second 2000     slower, while it runs
         mailmend jobs history nightly-repair              how its runs ended
+        mailmend jobs serve                               run them all at their times
         mailmend jobs install --systemd --dir /etc/systemd/system""",
     epilog="""\b
 In the settings file (only command and schedule are needed):

@@ -7,16 +7,17 @@ import functools
 import os
 import re
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from configparser import ConfigParser
 from configparser import Error as CqlshrcError
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from admin.settings import reason_of
-from model.errors import BadSettings
+from model.errors import BadSettings, MailmendError
 
 _FILE: Final = "mailmend.settings_file"
 _NAMED: Final = "mailmend.settings_named"
@@ -54,6 +55,19 @@ def take_profile(context: click.Context, _: click.Parameter, name: str | None) -
     if name is not None:
         context.find_root().meta[PROFILE_NAME] = name
         _load(context)
+
+
+@contextmanager
+def read_again(context: click.Context) -> Iterator[None]:
+    """Read the settings anew for what is within; where that fails, those of before count again."""
+    root = context.find_root()
+    before = root.default_map, context.default_map, root.meta.pop(_FILE, None)
+    try:
+        _load(context)
+        yield
+    except MailmendError:
+        root.default_map, context.default_map, root.meta[_FILE] = before
+        raise
 
 
 def _load(context: click.Context) -> None:

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Final
 
-from admin.jobs.declaration import Job
+from admin.jobs.declaration import Job, Missed
 
 EARLY: Final = timedelta(minutes=1)
 """So much may a scheduler's clock be ahead of ours."""
@@ -96,6 +96,20 @@ def missed_turn(job: Job, last_started_at: datetime | None, at: datetime) -> Tur
         return None
     turn = last_turn(job, at - LATE - job.jitter)
     return turn if turn.due_at > last_started_at else None
+
+
+def counts_from(job: Job, last_begun_at: datetime | None, at: datetime) -> datetime:
+    """A scheduler that begins at this instant begins what is due later than this: the rest was begun, or is missed."""
+    oldest = at - LATE - job.jitter
+    if last_begun_at is None:
+        return oldest
+    return last_begun_at if job.missed is Missed.RUN else max(last_begun_at, oldest)
+
+
+def due_turn(job: Job, since: datetime, at: datetime) -> Turn | None:
+    """The run to begin now: of several that were due since then, the last one."""
+    turn = last_turn(job, at)
+    return turn if turn.due_at > since else None
 
 
 def _turn(job: Job, due_at: datetime) -> Turn:

@@ -10,6 +10,7 @@ from admin.present.document import Document, Grid, Part, Verbatim
 from admin.present.values import instant_text, shown
 from admin.services.jobs import PAGE, InstalledUnits, JobEnded, JobHistory, JobPaused, JobsResult, JobState, JobStatus
 from admin.services.run_limits import LimitsSet
+from admin.services.serving import ServingEnded
 from admin.settings import format_duration
 from repair.ledger.jobs import JobPause, JobRun
 from repair.ledger.runs import Run
@@ -71,6 +72,10 @@ def ended_document(result: JobEnded) -> Document:
             remarks=(f"Job {name!r} was ended: {run.reason}. Its next run goes on with what is left.",),
         )
     return Document(exit=result.exit)
+
+
+def served_document(_: ServingEnded) -> Document:
+    return Document(remarks=("Stopped on request; what ran has ended.",))
 
 
 def paused_document(result: JobPaused) -> Document:

@@ -188,6 +188,9 @@ def _run(request: JobRunRequest, caller: Caller) -> JobEnded:
             )
         # Repairs have a lease of their own; checks, lags and sweeps have none, and may not run twice at once either.
         with opened.leases().held(job_lease(request.connection, job.name), job.command):
+            if request.scheduled and not request.anyway and (begun := runs.begin_turn(job.name, turn.due_at)):
+                said = f"began already at {begun.begun_at:%Y-%m-%d %H:%M:%S} UTC, by {begun.owner}"
+                return JobEnded(job, ExitCode.FINE, skipped=said)
             run = runs.start(job.name, job.command, ends_at(job, _now(clock)))
             worked = Worked(ExitCode.PARTLY_FAILED)
             try:

@@ -41,6 +41,7 @@ from repair.ledger.lags import LagJournal, Spool
 from repair.ledger.leases import Leases
 from repair.ledger.run_limits import RunLimits
 from repair.ledger.runs import Ledger
+from repair.ledger.tasks import AdminTasks
 from repair.mending.counters import CounterMender
 from repair.mending.engine import Engine, KnownSuspects, RepairSettings
 from repair.mending.limits import Pace
@@ -147,6 +148,11 @@ class OpenCluster:
     def _job_runs(self) -> JobRuns:
         tables = self.cluster.keyspace(self.connection.ledger_keyspace)
         return JobRuns(tables, self.connection.keyspace, self.clock, owner_name())
+
+    def admin_tasks(self) -> AdminTasks:
+        """The administrative tasks; the ledger is there already."""
+        tables = self.cluster.keyspace(self.connection.ledger_keyspace)
+        return AdminTasks(tables, self.connection.keyspace, self.clock, socket.gethostname())
 
     def leases(self) -> Leases:
         job = f", job {self.connection.job}" if self.connection.job else ""

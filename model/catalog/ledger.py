@@ -78,6 +78,13 @@ JOB_RUN = Table(
     compaction=_TWCS_DAYS,
     options=_EXPIRES,
 )
+JOB_TURN = Table(
+    "job_turn",
+    columns("keyspaceName text, job text", "dueAt timestamp DESC", "claim timeuuid, owner text, begunAt timestamp"),
+    comment="Planned runs of jobs that were begun: each of them once, whoever begins it",
+    compaction=_TWCS_DAYS,
+    options=_EXPIRES,
+)
 JOB_PAUSE = Table(
     "job_pause",
     columns("keyspaceName text, job text", regular="pausedAt timestamp, owner text, reason text"),
@@ -87,6 +94,19 @@ RUN_LIMIT = Table(
     "run_limit",
     columns("run timeuuid", "at timeuuid DESC", "rowsPerSecond int, maxFixes int, owner text"),
     comment="Limits that were set for a run while it was at work, newest first",
+    compaction=_TWCS_DAYS,
+    options=_EXPIRES,
+)
+ADMIN_TASK = Table(
+    "admin_task",
+    columns(
+        "keyspaceName text",
+        "task timeuuid DESC",
+        "type text, options text, status text, submittedAt timestamp, submittedFrom text, submittedBy text, "
+        "startedAt timestamp, executedOn text, endedAt timestamp, cancelledFrom text, cancelledBy text, "
+        "information text",
+    ),
+    comment="Administrative tasks that were asked for over HTTP, newest first: what, by whom, what became of them",
     compaction=_TWCS_DAYS,
     options=_EXPIRES,
 )
@@ -134,8 +154,10 @@ LEDGER_TABLES = (
     REPAIR_LAG,
     REPAIR_LEASE,
     JOB_RUN,
+    JOB_TURN,
     JOB_PAUSE,
     RUN_LIMIT,
+    ADMIN_TASK,
     *HISTORY_TABLES,
 )
 

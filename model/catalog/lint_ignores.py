@@ -6,7 +6,16 @@
 from typing import Final
 
 from model.catalog.james_tables import EMAIL_QUERY_VIEW
-from model.catalog.ledger import JOB_RUN, LEDGER_TABLES, REPAIR_FINDING, REPAIR_LAG, REPAIR_RUN
+from model.catalog.ledger import (
+    ADMIN_TASK,
+    JOB_RUN,
+    JOB_TURN,
+    LEDGER_TABLES,
+    REPAIR_FINDING,
+    REPAIR_LAG,
+    REPAIR_RUN,
+    RUN_LIMIT,
+)
 from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MAILBOX_RECENTS, MESSAGE_ID, MESSAGE_V3, SCHEMA
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, SLICE_TALLIES
 from model.schema.keyspace import Schema
@@ -15,7 +24,9 @@ from model.schema.lint.subject import window_of
 from model.schema.table import Table
 
 _BIG: Final = tuple(table.spelling for table in (IMAP_UID, MESSAGE_ID, MESSAGE_V3))
-_LEDGER: Final = tuple(table.spelling for table in (REPAIR_RUN, REPAIR_FINDING, REPAIR_LAG, JOB_RUN))
+_LEDGER: Final = tuple(
+    table.spelling for table in (REPAIR_RUN, REPAIR_FINDING, REPAIR_LAG, JOB_RUN, JOB_TURN, RUN_LIMIT, ADMIN_TASK)
+)
 
 _NO_TTL: Final = (
     "mail stays until its owner deletes it; the design asks for time windows here, and 30 days leave a dozen SSTables "

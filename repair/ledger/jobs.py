@@ -1,4 +1,4 @@
-"""The runs of declared jobs, and the jobs that are paused: one partition of the ledger for each job of a keyspace."""
+"""The runs of declared jobs, which planned ones were begun, which jobs are paused: partitions for each job."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from model.catalog.ledger import JOB_PAUSE, JOB_RUN
-from model.errors import INTERRUPTED, ExitCode
+from model.catalog.ledger import JOB_PAUSE, JOB_RUN, JOB_TURN
+from model.errors import INTERRUPTED, DoubtfulWrite, ExitCode
 from model.instants import instant_of
-from model.operations import Level, Put, Read, Remove, Scan
+from model.operations import Level, Put, PutIfAbsent, Read, Remove, Scan
 from model.ports import Clock, Tables
 from model.schema.table import Row
 from repair.ledger.runs import RunState
@@ -70,6 +70,15 @@ class JobPause:
 
 
 @dataclass(frozen=True, slots=True)
+class BegunTurn:
+    """Who began the run that was planned for a time."""
+
+    due_at: datetime
+    begun_at: datetime
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
 class JobRuns:
     """The runs and pauses of one mail keyspace's jobs.
 
@@ -93,6 +102,32 @@ class JobRuns:
 
     def finish(self, ended: JobRun) -> None:
         self._keep(ended)
+
+    def begin_turn(self, job: str, due_at: datetime) -> BegunTurn | None:
+        """Take the run that is planned for this time; None, or who has begun it already.
+
+        Whoever is killed afterwards leaves it begun: a planned run is run once at most.
+        """
+        claim, begun_at = self.clock.new_uuid(), instant_of(self.clock.micros())
+        row = JOB_TURN.key_row((self.keyspace, job, due_at))
+        put = PutIfAbsent(JOB_TURN, row | {"claim": claim, "owner": self.owner, "begunat": begun_at})
+        try:
+            answer = self.tables.attempt(put)
+            standing = None if answer.applied else answer.current
+        except DoubtfulWrite:
+            seen = self.tables.read(Read(JOB_TURN, (self.keyspace, job, due_at), Level.SERIAL))
+            if not seen:
+                raise
+            standing = None if seen[0].row["claim"] == claim else seen[0].row
+        return BegunTurn(due_at, standing["begunat"], standing["owner"]) if standing else None
+
+    def last_begun(self, job: str) -> datetime | None:
+        """When the newest run was due that a scheduler has begun; else when the newest of all began."""
+        turns = self.tables.scan(Scan(JOB_TURN, ("dueat",), Level.QUORUM, under=(self.keyspace, job), limit=1))
+        newest = next((row["dueat"] for row in turns), None)
+        if newest is None and (run := self.newest(job)):
+            return run.started_at
+        return newest
 
     def of(self, job: str) -> list[JobRun]:
         """The kept runs of a job, newest first, as they stand now."""

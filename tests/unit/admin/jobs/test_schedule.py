@@ -1,5 +1,6 @@
 """When a job runs, until when, and what was missed: tables of daylight saving both ways, and laws for any job."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
@@ -8,9 +9,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from admin.jobs.cron import parse_cron
-from admin.jobs.declaration import DailyWindow, Job
+from admin.jobs.declaration import DailyWindow, Job, Missed
 from admin.jobs.schedule import (
     LATE,
+    counts_from,
+    due_turn,
     ends_at,
     is_open,
     last_turn,
@@ -143,6 +146,39 @@ def test_a_run_was_missed_when_none_has_begun_since_it_was_due(
 )
 def test_a_scheduler_means_the_run_that_is_due_next_to_its_start(schedule: str, at: str, due: str) -> None:
     assert turn_meant(job(schedule), instant(at)).due_at == instant(due)
+
+
+@pytest.mark.parametrize(
+    ("missed", "last_begun", "since"),
+    [
+        (Missed.SKIP, None, "2026-08-30T11:35"),  # 15 minutes, and the jitter
+        (Missed.SKIP, "2026-08-20T23:30", "2026-08-30T11:35"),
+        (Missed.SKIP, "2026-08-30T11:50", "2026-08-30T11:50"),
+        (Missed.RUN, None, "2026-08-30T11:35"),  # it may have been declared just now
+        (Missed.RUN, "2026-08-20T23:30", "2026-08-20T23:30"),
+    ],
+)
+def test_a_scheduler_that_begins_counts_what_may_still_begin(
+    missed: Missed, last_begun: str | None, since: str
+) -> None:
+    one = replace(job(jitter=timedelta(minutes=10)), missed=missed)
+
+    assert counts_from(one, instant(last_begun) if last_begun else None, instant("2026-08-30T12:00")) == instant(since)
+
+
+@pytest.mark.parametrize(
+    ("since", "at", "due"),
+    [
+        ("2026-08-29T23:29", "2026-08-29T23:29:59", None),
+        ("2026-08-29T23:29", "2026-08-29T23:30", "2026-08-29T23:30"),
+        ("2026-08-29T23:30", "2026-08-30T12:00", None),
+        ("2026-08-20T12:00", "2026-08-30T12:00", "2026-08-29T23:30"),  # the last one of ten
+    ],
+)
+def test_of_what_was_due_since_then_the_last_one_begins(since: str, at: str, due: str | None) -> None:
+    turn = due_turn(job(), instant(since), instant(at))
+
+    assert (turn and turn.due_at) == (instant(due) if due else None)
 
 
 def test_jitter_is_spread_over_all_of_it_and_the_same_wherever_it_is_asked_for() -> None:

@@ -1,0 +1,296 @@
+"""The routes: James's own, as its operators' scripts call them, and health.
+
+Whoever adds routes makes an `APIRouter` and puts it into `ROUTERS`; `needs` says which role a call takes. The place of
+Prometheus's `GET /metrics` is there too.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Annotated, Any, Final, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi.responses import JSONResponse
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import AwareDatetime, Field
+from pydantic.json_schema import SkipJsonSchema
+
+from admin.api.access import Access, TokenRole
+from admin.api.bodies import (
+    CheckBody,
+    ErrorBody,
+    HealthBody,
+    StatusText,
+    TaskBody,
+    TaskIdBody,
+    error,
+    task_json,
+)
+from admin.services.tasks import TaskDesk
+from admin.settings import parse_duration
+from repair.ledger.tasks import AdminTask
+
+INT_MAX: Final = 2**31 - 1
+AWAIT_MAX: Final = timedelta(days=365)
+_TIMEOUT: Final = r"^([0-9]{1,6}(ms|s)?|[0-9]{1,5}m|[0-7]?[0-9]{1,3}h|[0-9]{1,2}d|[12][0-9]{2}d|3[0-5][0-9]d|36[0-5]d)$"
+_BEARER: Final = HTTPBearer(auto_error=False, description="A token of the server's file, with the role read or repair.")
+
+
+class MessagesTask(StrEnum):
+    """What can be done with all messages."""
+
+    SOLVE_INCONSISTENCIES = "SolveInconsistencies"
+
+
+class MailboxesTask(StrEnum):
+    """What can be done with all mailboxes."""
+
+    RECOMPUTE_MAILBOX_COUNTERS = "RecomputeMailboxCounters"
+    SOLVE_MESSAGE_DELETED_INCONSISTENCIES = "SolveMessageDeletedInconsistencies"
+    SOLVE_MESSAGE_RECENT_INCONSISTENCIES = "SolveMessageRecentInconsistencies"
+
+
+TASKS_OF: Final = {"/messages": tuple(MessagesTask), "/mailboxes": tuple(MailboxesTask)}
+"""The values of `task` by path."""
+
+
+def needs(role: TokenRole) -> Callable[..., str]:
+    """A dependency: the name of who calls, who must have that role."""
+
+    def caller(request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]) -> str:
+        access: Access = request.app.state.access
+        name = access.caller(
+            given.credentials if given else None,
+            role,
+            host=request.headers.get("host", ""),
+            origin=request.headers.get("origin"),
+        )
+        request.state.caller = name
+        return name
+
+    return caller
+
+
+def _desk(request: Request) -> TaskDesk:
+    desk: TaskDesk = request.app.state.desk
+    return desk
+
+
+Desk = Annotated[TaskDesk, Depends(_desk)]
+Reader = Annotated[str, Depends(needs(TokenRole.READ))]
+Repairer = Annotated[str, Depends(needs(TokenRole.REPAIR))]
+Count = Annotated[int, Field(ge=1, le=INT_MAX)] | SkipJsonSchema[None]
+TaskId = Annotated[UUID, Path(description="The taskId of the answer to the call that asked for the task.")]
+
+
+def _errors(**meanings: str) -> dict[int | str, dict[str, Any]]:
+    known = {"_401": "No known token was given.", "_403": "The token's role does not do.", "_503": "No ledger."}
+    return {
+        int(status[1:]): {"model": ErrorBody, "description": text} for status, text in {**known, **meanings}.items()
+    }
+
+
+_BAD: Final = "The query cannot be read."
+_TAKEN: Final[dict[int | str, dict[str, Any]]] = {
+    201: {
+        "model": TaskIdBody,
+        "description": "The task is recorded.",
+        "headers": {"Location": {"description": "Where the task is.", "schema": {"type": "string"}}},
+    },
+    **_errors(_400=_BAD, _429="Too many tasks wait."),
+}
+_TASK: Final[dict[int | str, dict[str, Any]]] = {200: {"model": TaskBody, "description": "The task."}}
+TASKS: Final = APIRouter(tags=["tasks"])
+HEALTH: Final = APIRouter(tags=["health"])
+
+
+async def _taken(desk: TaskDesk, kind: str, by: str, **options: Any) -> JSONResponse:
+    task = await desk.submit(kind, options, by)
+    return JSONResponse({"taskId": str(task.id)}, 201, {"Location": f"/tasks/{task.id}"})
+
+
+@TASKS.post("/messages", status_code=201, responses=_TAKEN, summary="Mend the tables of messages")
+async def messages(
+    *,
+    desk: Desk,
+    by: Repairer,
+    task: MessagesTask,  # noqa: ARG001 - there is one
+    messages_per_second: Annotated[Count, Query(alias="messagesPerSecond", description="Rows of a table.")] = None,
+    cleanup: Annotated[
+        bool,
+        Query(
+            alias="cleanupEntriesWithoutContent", description="Remove rows whose content is lost, a day old or more."
+        ),
+    ] = False,
+) -> Response:
+    """Solve the inconsistencies of messages: `mailmend repair messages`."""
+    given = {"messagesPerSecond": messages_per_second, "cleanupEntriesWithoutContent": cleanup}
+    return await _taken(desk, "solve-message-inconsistencies", by, **given)
+
+
+@TASKS.post("/mailboxes", status_code=201, responses=_TAKEN, summary="Mend what is kept of each mailbox")
+async def mailboxes(
+    *,
+    desk: Desk,
+    by: Repairer,
+    task: MailboxesTask,
+    trust: Annotated[  # noqa: ARG001 - the source of truth is always looked at
+        bool, Query(alias="trustMessageProjection", description="Of no effect: counts are those of imapUidTable.")
+    ] = False,
+) -> Response:
+    """Mend counters, or the list of messages that are deleted or recent: `mailmend repair messages --without ...`."""
+    match task:
+        case MailboxesTask.RECOMPUTE_MAILBOX_COUNTERS:
+            return await _taken(desk, "recompute-mailbox-counters", by)
+        case MailboxesTask.SOLVE_MESSAGE_DELETED_INCONSISTENCIES:
+            return await _taken(desk, "solve-mailbox-flag-inconsistencies", by, targetFlag="DELETED")
+        case MailboxesTask.SOLVE_MESSAGE_RECENT_INCONSISTENCIES:
+            return await _taken(desk, "solve-mailbox-flag-inconsistencies", by, targetFlag="RECENT")
+
+
+@TASKS.delete("/blobs", status_code=201, responses=_TAKEN, summary="Collect blobs that nothing refers to")
+async def blobs(
+    *,
+    desk: Desk,
+    by: Repairer,
+    scope: Literal["unreferenced"],  # noqa: ARG001 - there is one
+    expected: Annotated[Count, Query(alias="expectedBlobCount", description="Of James's filter; we need none.")] = None,
+    probability: Annotated[
+        Annotated[float, Field(gt=0, lt=1)] | SkipJsonSchema[None],
+        Query(alias="associatedProbability", description="Of James's filter; we need none."),
+    ] = None,
+    window: Annotated[Count, Query(alias="deletionWindowSize", description="Of no effect.")] = None,
+) -> Response:
+    """Collect them: `mailmend repair blobs`, with what the server's settings say of the store."""
+    given = {"expectedBlobCount": expected, "associatedProbability": probability, "deletionWindowSize": window}
+    return await _taken(desk, "BlobGCTask", by, **given)
+
+
+Moment = AwareDatetime | SkipJsonSchema[None]
+
+
+@TASKS.get(
+    "/tasks",
+    responses={200: {"model": list[TaskBody], "description": "The tasks."}, **_errors(_400=_BAD)},
+    summary="List tasks, the newest first",
+)
+async def tasks(
+    *,
+    desk: Desk,
+    _: Reader,
+    status: StatusText | SkipJsonSchema[None] = None,
+    kind: Annotated[str | SkipJsonSchema[None], Query(alias="type")] = None,
+    submitted_before: Annotated[Moment, Query(alias="submittedBefore")] = None,
+    submitted_after: Annotated[Moment, Query(alias="submittedAfter")] = None,
+    started_before: Annotated[Moment, Query(alias="startedBefore")] = None,
+    started_after: Annotated[Moment, Query(alias="startedAfter")] = None,
+    completed_before: Annotated[Moment, Query(alias="completedBefore")] = None,
+    completed_after: Annotated[Moment, Query(alias="completedAfter")] = None,
+    failed_before: Annotated[Moment, Query(alias="failedBefore")] = None,
+    failed_after: Annotated[Moment, Query(alias="failedAfter")] = None,
+    offset: Annotated[int, Query(ge=0, le=INT_MAX)] = 0,
+    limit: Annotated[int, Field(ge=0, le=INT_MAX)] | SkipJsonSchema[None] = None,
+) -> Response:
+    """Of the newest 1,000 that the ledger keeps, for 30 days."""
+    spans: list[tuple[Callable[[AdminTask], datetime | None], datetime | None, datetime | None]] = [
+        (lambda one: one.submitted_at, submitted_after, submitted_before),
+        (lambda one: one.started_at, started_after, started_before),
+        (lambda one: one.ended_at if one.status.value == "completed" else None, completed_after, completed_before),
+        (lambda one: one.ended_at if one.status.value == "failed" else None, failed_after, failed_before),
+    ]
+    found = [
+        one
+        for one in await desk.listed()
+        if status in (None, one.status.value)
+        and kind in (None, one.type)
+        and all(_within(at(one), after, before) for at, after, before in spans)
+    ]
+    some = found[offset:] if limit is None else found[offset : offset + limit]
+    return JSONResponse([task_json(one) for one in some])
+
+
+def _within(at: datetime | None, after: datetime | None, before: datetime | None) -> bool:
+    if after is None and before is None:
+        return True
+    return at is not None and (after is None or at > after) and (before is None or at < before)
+
+
+@TASKS.get(
+    "/tasks/{task_id}",
+    responses={**_TASK, **_errors(_400="That is no id.", _404="There is no such task.")},
+    summary="Look at a task",
+)
+async def task(desk: Desk, _: Reader, task_id: TaskId) -> Response:
+    """How it stands, and what it has done."""
+    return JSONResponse(task_json(await desk.get(task_id)))
+
+
+@TASKS.get(
+    "/tasks/{task_id}/await",
+    responses={
+        **_TASK,
+        **_errors(_400="That is no id, or no duration.", _404="There is none.", _408="It takes longer."),
+    },
+    summary="Wait until a task is over",
+)
+async def awaited(
+    desk: Desk,
+    _: Reader,
+    task_id: TaskId,
+    timeout: Annotated[  # noqa: ASYNC109 - James's name
+        str, Query(pattern=_TIMEOUT, description="Seconds, or like 500ms, 30s, 5m, 2h, 1d; at most 365d.")
+    ] = "365d",
+) -> Response:
+    """Wait for it as long as the timeout says, a year by itself."""
+    found = await desk.ended(task_id, parse_duration(timeout, maximum=AWAIT_MAX))
+    if found is None:
+        return error(408, "ServerError", "The timeout has been reached")
+    return JSONResponse(task_json(found))
+
+
+@TASKS.delete(
+    "/tasks/{task_id}",
+    status_code=204,
+    responses=_errors(_400="That is no id.", _404="There is no such task."),
+    summary="Cancel a task",
+)
+async def cancel(desk: Desk, by: Repairer, task_id: TaskId) -> Response:
+    """End it in good order; what it has mended stays, and `mailmend undo` takes it back."""
+    await desk.cancel(task_id, by)
+    return Response(status_code=204)
+
+
+@HEALTH.get(
+    "/healthcheck",
+    responses={
+        200: {"model": HealthBody, "description": "It works, or stands by."},
+        503: {"model": HealthBody, "description": "It cannot use the ledger."},
+    },
+    summary="The health of this server",
+)
+async def healthcheck(desk: Desk) -> Response:
+    """For probes: it takes no token, and asks no database."""
+    health = desk.health()
+    status: Literal["healthy", "unhealthy"] = "unhealthy" if health.unreached else "healthy"
+    checks = [
+        CheckBody(componentName="Ledger", escapedComponentName="Ledger", status=status, cause=_cause(health.unreached)),
+        CheckBody(
+            componentName="Jobs",
+            escapedComponentName="Jobs",
+            status="healthy",
+            cause="it leads" if health.leads else "it stands by",
+        ),
+    ]
+    body = HealthBody(status=status, checks=checks)
+    return JSONResponse(body.model_dump(exclude_none=True), 503 if health.unreached else 200)
+
+
+def _cause(unreached: str) -> str | None:
+    """Nothing of addresses: nobody has shown a token."""
+    return "the cluster does not answer" if unreached else None
+
+
+ROUTERS: Final = (TASKS, HEALTH)
+assert re.fullmatch(_TIMEOUT, "365d")

@@ -1,0 +1,77 @@
+"""The web server: uvicorn in the loop of the server of jobs, whose signals are not its own."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import uvicorn
+
+from admin.api.access import Listening
+from admin.api.application import application
+from admin.services.tasks import TaskDesk
+from model.errors import BadSettings, WrongUse
+
+CALLS_AT_ONCE = 100
+ENDING_SECONDS = 5
+"""How long calls that are under way may take once the server is told to stop; whoever awaits a task is sent away."""
+
+
+class _Uvicorn(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def listen(listening: Listening, desk: TaskDesk, stop: asyncio.Event) -> None:
+    """Answer until the event.
+
+    Raises:
+        WrongUse: nobody can listen there.
+        BadSettings: the certificate, or its key, is none.
+    """
+    server = _Uvicorn(_config(listening, desk))
+    with closing(_bound(listening)) as place:
+        serving = asyncio.create_task(server.serve(sockets=[place]))
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        server.should_exit = True
+        await serving
+
+
+def _config(listening: Listening, desk: TaskDesk) -> uvicorn.Config:
+    config = uvicorn.Config(
+        application(desk, listening.access),
+        log_config=None,
+        log_level="critical",  # errors are told by the application, without tracebacks
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        lifespan="off",
+        limit_concurrency=CALLS_AT_ONCE,
+        timeout_graceful_shutdown=ENDING_SECONDS,
+        ssl_certfile=listening.certificate,
+        ssl_keyfile=listening.key,
+    )
+    try:
+        config.load()
+    except (ssl.SSLError, OSError) as error:
+        raise BadSettings(
+            f"{listening.certificate} and {listening.key} cannot be used: {error.strerror or error}",
+            mend="They are a certificate and its key, in PEM, without a password.",
+        ) from error
+    return config
+
+
+def _bound(listening: Listening) -> socket.socket:
+    try:
+        found = socket.getaddrinfo(listening.host, listening.port, type=socket.SOCK_STREAM)
+        family, _, _, _, address = found[0]
+        return socket.create_server(address[:2], family=family, backlog=CALLS_AT_ONCE)
+    except OSError as error:
+        raise WrongUse(
+            f"nobody can listen on {listening.host} port {listening.port}: {error.strerror or error}",
+            mend="Is another server there? Name another port with --listen.",
+        ) from error

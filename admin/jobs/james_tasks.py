@@ -1,0 +1,227 @@
+"""James's administrative tasks as commands of ours, and what a command has done in James's words. Pure.
+
+Source: James's webadmin, as its code has it (type names, options, fields of `additionalInformation`). A run of ours
+mends more than James's task of that name: the row of messageIdTable comes first, whichever table is asked about.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from model.catalog.mail import APPLICABLE_FLAG, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGES
+from model.errors import ExitCode
+from model.projections.verdicts import Verdict
+from repair.mending.runner import lease_name
+
+SHOWN_MAX: Final = 250
+"""As many messages are listed as fixed, and as many as errors; the counts count all."""
+
+BLOB_COUNT_DEFAULT: Final = 1_000_000
+PROBABILITY_DEFAULT: Final = 0.01
+WINDOW_DEFAULT: Final = 1_000
+"""James's own options of its filter, and its defaults; we read every reference, and need none."""
+
+Options = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class MendedMessages:
+    """What the findings of a repair say, of messageIdTable and imapUidTable by verdict, of the rest by mailbox."""
+
+    added: int = 0
+    updated: int = 0
+    removed: int = 0
+    removed_truths: int = 0
+    fixed: list[dict[str, Any]] = field(default_factory=list)
+    errors: list[dict[str, Any]] = field(default_factory=list)
+    failed_mailboxes: dict[str, None] = field(default_factory=dict)
+
+    def take(self, finding: Mapping[str, Any]) -> None:
+        verdict, result = finding["verdict"], finding["result"]
+        if result == Verdict.FIXED.value:
+            if finding["projection"] == MESSAGE_ID.spelling:
+                self._count(verdict)
+                _add(self.fixed, _message(finding))
+        elif finding["error"] or (result != Verdict.MOVED.value and verdict not in _SETTLED):
+            message = _message(finding)
+            _add(self.errors, message)
+            if len(self.failed_mailboxes) < SHOWN_MAX and message["mailboxId"]:
+                self.failed_mailboxes[message["mailboxId"]] = None
+
+    def _count(self, verdict: str) -> None:
+        match Verdict(verdict):
+            case Verdict.PROJECT:
+                self.added += 1
+            case Verdict.AMEND:
+                self.updated += 1
+            case Verdict.WITHDRAW:
+                self.removed += 1
+            case Verdict.LOST_CONTENT:
+                self.removed_truths += 1
+            case _:
+                pass
+
+
+_SETTLED: Final = frozenset({Verdict.AGREE.value, Verdict.LEAK.value})
+
+
+def _add(messages: list[dict[str, Any]], message: dict[str, Any]) -> None:
+    if len(messages) < SHOWN_MAX:
+        messages.append(message)
+
+
+def _message(finding: Mapping[str, Any]) -> dict[str, Any]:
+    key = finding["key"] if isinstance(finding["key"], dict) else {}
+    rows = [seen["row"] for seen in (*finding["truths"], finding["projected"]) if seen]
+    named = next((row["messageid"] for row in rows if row.get("messageid")), key.get("messageid"))
+    return {"mailboxId": key.get("mailboxid") or key.get("id"), "messageId": named, "uid": key.get("uid")}
+
+
+def mended(lines: Iterable[str]) -> MendedMessages:
+    """The sums of a file of findings."""
+    found = MendedMessages()
+    for line in lines:
+        found.take(json.loads(line))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutcome:
+    """How a command ended: its exit code, the object that it printed ({} where it printed none), its findings.
+
+    Attributes:
+        said: the message that it ended with; "" without one.
+    """
+
+    code: int
+    result: Mapping[str, Any] = field(default_factory=dict)
+    mended: MendedMessages = field(default_factory=MendedMessages)
+    said: str = ""
+
+    @property
+    def is_complete(self) -> bool:
+        """James calls a task failed that had errors; so is one that leaves drift."""
+        return self.code == ExitCode.FINE
+
+    def scanned(self, table: str) -> int:
+        counts = {name.lower(): count for name, count in (self.result.get("scanned") or {}).items()}
+        return int(counts.get(table.lower(), 0))
+
+
+@dataclass(frozen=True, slots=True)
+class TaskKind:
+    """One of James's tasks.
+
+    Attributes:
+        type: James's word for it.
+        words: the command that does it.
+        information: James's fields, but for type and timestamp.
+        lease: what it needs for itself, in a keyspace of that name; tasks with different leases run side by side.
+        finds: whether the command has `--findings`.
+    """
+
+    type: str
+    words: Callable[[Options], Iterator[str]]
+    information: Callable[[Options, TaskOutcome], dict[str, Any]]
+    lease: Callable[[str], str] = lease_name
+    finds: bool = True
+
+
+def _solve_messages(options: Options) -> Iterator[str]:
+    yield from ("repair", "messages")
+    if options.get("messagesPerSecond"):
+        yield from ("--rows-per-second", str(options["messagesPerSecond"]))
+    if options.get("cleanupEntriesWithoutContent"):
+        yield from ("--orphans", "quarantine")
+
+
+def _messages_solved(options: Options, outcome: TaskOutcome) -> dict[str, Any]:
+    found = outcome.mended
+    return {
+        "processedImapUidEntries": outcome.scanned(IMAP_UID.spelling),
+        "processedMessageIdEntries": outcome.scanned(MESSAGE_ID.spelling),
+        "addedMessageIdEntries": found.added,
+        "updatedMessageIdEntries": found.updated,
+        "removedMessageIdEntries": found.removed,
+        "removedImapUidEntries": found.removed_truths,
+        "runningOptions": {
+            "messagesPerSecond": options.get("messagesPerSecond"),
+            "cleanupEntriesWithoutContent": bool(options.get("cleanupEntriesWithoutContent")),
+        },
+        "fixedInconsistencies": found.fixed,
+        "errors": found.errors,
+    }
+
+
+_SIDE_TABLES: Final = (
+    *(one.table.spelling for one in MESSAGES.filters),
+    APPLICABLE_FLAG.spelling,
+    MAILBOX_COUNTERS.spelling,
+)
+
+
+def _only(table: str) -> Iterator[str]:
+    yield from ("repair", "messages")
+    for other in _SIDE_TABLES:
+        if other != table:
+            yield from ("--without", other)
+
+
+def _counters_recomputed(_: Options, outcome: TaskOutcome) -> dict[str, Any]:
+    return {
+        "processedMailboxes": outcome.scanned(MAILBOX_COUNTERS.spelling),
+        "failedMailboxes": list(outcome.mended.failed_mailboxes),
+    }
+
+
+def _flags_solved(options: Options, outcome: TaskOutcome) -> dict[str, Any]:
+    return {
+        "processedMailboxEntries": outcome.scanned(_FLAG_TABLES[options["targetFlag"]]),
+        "errors": list(outcome.mended.failed_mailboxes),
+        "targetFlag": options["targetFlag"],
+    }
+
+
+_, _DELETED, _RECENT = (one.table.spelling for one in MESSAGES.filters)
+_FLAG_TABLES: Final = {"DELETED": _DELETED, "RECENT": _RECENT}
+
+
+def _blobs_collected(options: Options, outcome: TaskOutcome) -> dict[str, Any]:
+    result = outcome.result
+    return {
+        "referenceSourceCount": sum((result.get("references") or {}).values()),
+        "blobCount": result.get("listed") or 0,
+        "gcedBlobCount": result.get("removed") or 0,
+        "errorCount": len(result.get("failed") or ()),
+        "bloomFilterExpectedBlobCount": options.get("expectedBlobCount") or BLOB_COUNT_DEFAULT,
+        "bloomFilterAssociatedProbability": options.get("associatedProbability") or PROBABILITY_DEFAULT,
+        "deletionWindowSize": options.get("deletionWindowSize") or WINDOW_DEFAULT,
+    }
+
+
+KINDS: Final = {
+    kind.type: kind
+    for kind in (
+        TaskKind("solve-message-inconsistencies", _solve_messages, _messages_solved),
+        TaskKind("recompute-mailbox-counters", lambda _: _only(MAILBOX_COUNTERS.spelling), _counters_recomputed),
+        TaskKind(
+            "solve-mailbox-flag-inconsistencies",
+            lambda options: _only(_FLAG_TABLES[options["targetFlag"]]),
+            _flags_solved,
+        ),
+        TaskKind(
+            "BlobGCTask",
+            lambda _: iter(("repair", "blobs")),
+            _blobs_collected,
+            lambda keyspace: f"repair blobs {keyspace}",
+            finds=False,
+        ),
+    )
+}
+
+
+def information_of(kind: TaskKind, options: Options, outcome: TaskOutcome, timestamp: str) -> dict[str, Any]:
+    """James's fields, and some of ours: the run in the ledger, how the command ended, and why it failed."""
+    ours = {"run": outcome.result.get("run"), "exitCode": outcome.code, "failure": outcome.said or None}
+    return {"type": kind.type, "timestamp": timestamp, **kind.information(options, outcome), **ours}

@@ -1,0 +1,145 @@
+"""The server that leads runs the administrative tasks that wait, each as a command in a process of its own.
+
+A task that a killed server has left is begun again by whoever leads next: repairs converge. Tasks of one lease run one
+after another, and wait while anybody else holds it; others run side by side.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+from admin.jobs.children import Apart, Child, Say
+from admin.jobs.james_tasks import KINDS, TaskKind, TaskOutcome, information_of, mended
+from model.errors import INTERRUPTED, MailmendError
+from model.instants import instant_of
+from model.ports import Clock
+from repair.ledger.leases import Leases
+from repair.ledger.tasks import AdminTask, AdminTasks, TaskStatus
+
+_LOG: Final = logging.getLogger("mailmend.jobs")
+
+BeginCommand = Callable[[Iterable[str], Say, bytearray], Awaitable[Child]]
+"""Begins a command of ours, without the program; its stdout goes into the array."""
+
+
+@dataclass(slots=True, kw_only=True)
+class TaskRunner:
+    """Runs the tasks of a keyspace while this server leads.
+
+    Attributes:
+        folder: for files of findings, which nobody else may read; each goes with its task.
+        wake: called when a task has ended.
+    """
+
+    tasks: AdminTasks
+    leases: Leases
+    clock: Clock
+    begin: BeginCommand
+    folder: Path
+    apart: Apart
+    wake: Callable[[], None]
+    _working: dict[UUID, asyncio.Task[None]] = field(default_factory=dict)
+    _children: dict[UUID, Child] = field(default_factory=dict)
+    _leases: dict[UUID, str] = field(default_factory=dict)
+    _stopped: set[UUID] = field(default_factory=set)
+    _closing: bool = False
+
+    @property
+    def working(self) -> list[asyncio.Task[None]]:
+        return list(self._working.values())
+
+    async def look(self) -> None:
+        """Begin what waits, as far as leases allow, and end what is to be cancelled."""
+        mine = set(self._working)  # before it is read what is open: what ends meanwhile must not begin again
+        for task in await self.apart(self.tasks.open):
+            if task.type not in KINDS:
+                continue  # of another version
+            if task.cancelled_from:
+                await self._cancel(task, at_work=task.id in mine)
+            elif task.id not in mine and await self._is_free(task):
+                self._leases[task.id] = self._lease_of(task)
+                self._working[task.id] = asyncio.create_task(self._run(task))
+
+    def stop(self) -> None:
+        """End what runs in good order; another server goes on with it."""
+        self._closing = True
+        for child in self._children.values():
+            child.stop()
+
+    def kill(self) -> None:
+        for child in self._children.values():
+            child.kill()
+
+    def _lease_of(self, task: AdminTask) -> str:
+        return KINDS[task.type].lease(self.tasks.keyspace)
+
+    async def _is_free(self, task: AdminTask) -> bool:
+        name = self._lease_of(task)
+        return name not in self._leases.values() and await self.apart(self.leases.holder, name) is None
+
+    async def _cancel(self, task: AdminTask, *, at_work: bool) -> None:
+        if not at_work:
+            await self._end(task, TaskStatus.CANCELED, TaskOutcome(INTERRUPTED))
+        elif task.id in self._children and task.id not in self._stopped:
+            self._stopped.add(task.id)
+            self._children[task.id].stop()
+
+    async def _run(self, task: AdminTask) -> None:
+        kind, kept, said = KINDS[task.type], bytearray(), list[str]()
+        findings = self.folder / f"{task.id}.jsonl"
+        words = [*kind.words(task.options), "--json", *(("--findings", str(findings)) if kind.finds else ())]
+
+        def say(line: str) -> None:
+            said[:] = [line] if line.startswith("mailmend: ") else said
+            _LOG.info("a task says", extra={"task": task.id, "line": line})
+
+        try:
+            await self.apart(self.tasks.start, task.id)
+            _LOG.info("a task begins", extra={"task": task.id, "command": " ".join(kind.words(task.options))})
+            child = self._children[task.id] = await self.begin(words, say, kept)
+            if self._closing:
+                child.stop()
+            code = await child.wait()
+            outcome = await self.apart(_outcome, kind, code, bytes(kept), findings, "".join(said))
+            await self._conclude(task, outcome)
+        except (MailmendError, OSError) as error:
+            _LOG.warning("a task stays as it is, and is begun again", extra={"task": task.id, "error": str(error)})
+        finally:
+            findings.unlink(missing_ok=True)
+            for kept_of in (self._children, self._leases, self._working):
+                kept_of.pop(task.id, None)
+            self.wake()
+
+    async def _conclude(self, task: AdminTask, outcome: TaskOutcome) -> None:
+        if outcome.code == INTERRUPTED:
+            cancelled = (await self.apart(self.tasks.get, task.id)).cancelled_from
+            if self._closing and not cancelled:
+                await self.apart(self.tasks.put_back, task.id)
+                _LOG.info("a task is left to another server", extra={"task": task.id})
+                return
+            status = TaskStatus.CANCELED if cancelled else TaskStatus.FAILED
+        else:
+            status = TaskStatus.COMPLETED if outcome.is_complete else TaskStatus.FAILED
+        await self._end(task, status, outcome)
+
+    async def _end(self, task: AdminTask, status: TaskStatus, outcome: TaskOutcome) -> None:
+        at = f"{instant_of(self.clock.micros()):%Y-%m-%dT%H:%M:%S.%fZ}"
+        information = information_of(KINDS[task.type], task.options, outcome, at)
+        await self.apart(self.tasks.end, task.id, status, information)
+        _LOG.info("a task ended", extra={"task": task.id, "status": status.value, "exit": outcome.code})
+
+
+def _outcome(kind: TaskKind, code: int, printed: bytes, findings: Path, said: str) -> TaskOutcome:
+    result: Mapping[str, Any] = {}
+    with suppress(ValueError):  # nothing, or half of it: it was killed
+        result = json.loads(printed)
+    if not (kind.finds and findings.exists()):
+        return TaskOutcome(code, result, said=said)
+    with findings.open(encoding="utf-8") as lines:
+        return TaskOutcome(code, result, mended(lines), said)

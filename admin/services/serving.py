@@ -1,0 +1,133 @@
+"""A server that runs declared jobs at their times."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from admin.event_loop import hangup_calls, run_async, stop_signal
+from admin.jobs.children import PROGRAM, Child, ChildProcess, Say
+from admin.jobs.declaration import Job
+from admin.jobs.serving import JobServer
+from admin.jobs.tasks import TaskRunner
+from admin.services.caller import Caller
+from admin.services.tasks import TaskDesk, desk_of
+from admin.settings import ConnectionSettings
+from admin.whole_files import whole_file
+from admin.wiring.cluster import open_cluster
+
+Face = Callable[[TaskDesk, asyncio.Event], Coroutine[Any, Any, None]]
+"""Serves whoever asks at the desk, until the event."""
+
+
+class DeclaredJobs(NamedTuple):
+    """What the settings file says, and its text."""
+
+    jobs: Sequence[Job]
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeRequest:
+    """Serve until a signal says otherwise.
+
+    Attributes:
+        declared: reads the settings anew; raises what is wrong with them.
+        profile: of the settings.
+        typed: what was typed of the connection, for the commands of jobs.
+        face: what takes tasks from a network; None: nobody can ask for any here.
+    """
+
+    connection: ConnectionSettings
+    declared: Callable[[], DeclaredJobs]
+    profile: str | None = None
+    typed: Sequence[str] = ()
+    face: Face | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServingEnded:
+    """The server was told to stop, and has."""
+
+
+def serve(request: ServeRequest, caller: Caller) -> ServingEnded:
+    """Run jobs until SIGTERM or Ctrl-C; SIGHUP reads the settings again.
+
+    Raises:
+        CannotReach: the cluster, at the start; later it is waited for.
+    """
+    with open_cluster(request.connection) as opened, TemporaryDirectory(prefix="mailmend-serve-") as folder:
+        commands = Commands(request, Path(folder))
+        runs, leases, tasks = opened.job_runs(), opened.leases(), opened.admin_tasks()
+        server = JobServer(
+            runs=runs, leases=leases, clock=opened.clock, declared=commands.declared, begin=commands.begin
+        )
+        server.tasks = TaskRunner(
+            tasks=tasks,
+            leases=leases,
+            clock=opened.clock,
+            begin=commands.begin_task,
+            folder=commands.folder,
+            apart=server.apart,
+            wake=server.wake,
+        )
+        caller.remark("Serving until SIGTERM or Ctrl-C.")
+        with _heard():
+            run_async(_until_stopped(server, request.face, desk_of(server, tasks)))
+    return ServingEnded()
+
+
+@contextmanager
+def _heard() -> Iterator[None]:
+    """What the server does is logged whatever the level of the log: who called, too, is on record."""
+    log = logging.getLogger("mailmend.jobs")
+    level = log.level
+    log.setLevel(min(logging.INFO, log.getEffectiveLevel()))
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+
+
+async def _until_stopped(server: JobServer, face: Face | None, desk: TaskDesk) -> None:
+    with stop_signal() as stop, hangup_calls(server.reload):
+        async with asyncio.TaskGroup() as together:
+            together.create_task(server.serve(stop))
+            if face:
+                together.create_task(face(desk, stop))
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """The commands that a server begins: with the settings that it has accepted, whatever the file says meanwhile.
+
+    Args:
+        folder: for a copy of these settings, which nobody else may read: they may hold a password.
+    """
+
+    request: ServeRequest
+    folder: Path
+
+    @property
+    def settings(self) -> Path:
+        return self.folder / "config.toml"
+
+    def declared(self) -> Sequence[Job]:
+        found = self.request.declared()
+        with whole_file(self.settings, mode=0o600) as stream:
+            stream.write(found.text)
+        return found.jobs
+
+    async def begin(self, job: Job, say: Say) -> Child:
+        return await ChildProcess.begin(self.words("jobs", "run", job.name, "--scheduled"), say)
+
+    async def begin_task(self, command: Iterable[str], say: Say, printed: bytearray) -> Child:
+        return await ChildProcess.begin(self.words(*command), say, printed)
+
+    def words(self, *command: str) -> list[str]:
+        profile = ["--profile", self.request.profile] if self.request.profile else []
+        return [*PROGRAM, "--config", str(self.settings), *profile, *command, *self.request.typed]

@@ -1,0 +1,79 @@
+"""Administrative tasks for whoever asks over a network: taken, told, awaited, cancelled; the server runs them."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from admin.jobs.children import Apart
+from admin.jobs.serving import JobServer
+from mailqueue.background import paused
+from model.instants import MICROS
+from model.ports import Clock
+from repair.ledger.tasks import AdminTask, AdminTasks
+
+LOOK_EVERY: Final = timedelta(seconds=1)
+"""How often a task that is awaited is looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerHealth:
+    """How the server stands; `unreached` says why it cannot use the ledger, or is ""."""
+
+    leads: bool
+    unreached: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDesk:
+    """Where tasks are asked for.
+
+    Args:
+        wake: has this server look at them, in case it leads.
+        health: how it stands.
+    """
+
+    tasks: AdminTasks
+    clock: Clock
+    wake: Callable[[], None]
+    health: Callable[[], ServerHealth]
+    apart: Apart = asyncio.to_thread
+
+    async def submit(self, kind: str, options: Mapping[str, Any], by: str) -> AdminTask:
+        given = {name: value for name, value in options.items() if value is not None}
+        task: AdminTask = await self.apart(self.tasks.submit, kind, given, by)
+        self.wake()
+        return task
+
+    async def get(self, task: UUID) -> AdminTask:
+        found: AdminTask = await self.apart(self.tasks.get, task)
+        return found
+
+    async def listed(self) -> list[AdminTask]:
+        found: list[AdminTask] = await self.apart(self.tasks.listed)
+        return found
+
+    async def cancel(self, task: UUID, by: str) -> None:
+        await self.apart(self.tasks.ask_to_cancel, task, by)
+        self.wake()
+
+    async def ended(self, task: UUID, within: timedelta) -> AdminTask | None:
+        """The task once it is over; None when that took too long.
+
+        Raises:
+            UnknownTask: there is none.
+        """
+        until = self.clock.micros() + round(within.total_seconds() * MICROS)
+        while not (found := await self.get(task)).status.is_over:
+            left = timedelta(microseconds=until - self.clock.micros())
+            if left <= timedelta():
+                return None
+            await paused(self.clock, min(LOOK_EVERY, left))
+        return found
+
+
+def desk_of(server: JobServer, tasks: AdminTasks) -> TaskDesk:
+    health = lambda: ServerHealth(server.lease is not None, server.unreached)  # noqa: E731
+    return TaskDesk(tasks, server.clock, server.wake, health, server.apart)

@@ -1,0 +1,171 @@
+"""Administrative tasks: asked for over HTTP on any server, run by the one that leads; newest first.
+
+Each cell has one writer: who is asked for a task writes what it is, who leads how it stands, who is asked to cancel it
+that. So no write has a condition, and a server that is killed loses nothing that it has acknowledged.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from typing import Any, Final
+from uuid import UUID
+
+from model.catalog.ledger import ADMIN_TASK
+from model.errors import MailmendError, WrongUse
+from model.instants import instant_of
+from model.operations import Level, Put, Read, Scan
+from model.ports import Clock, Tables
+from model.schema.table import Row
+
+LISTED_MAX: Final = 1_000
+"""As many tasks are looked at, the newest: to be listed, and to be run."""
+
+OPEN_MAX: Final = 100
+"""As many may wait or be at work."""
+
+
+class TaskStatus(Enum):
+    """James's words; whatever is not one of the last three may still change."""
+
+    WAITING = "waiting"
+    IN_PROGRESS = "inProgress"
+    CANCEL_REQUESTED = "canceledRequested"
+    COMPLETED = "completed"
+    CANCELED = "canceled"
+    FAILED = "failed"
+
+    @property
+    def is_over(self) -> bool:
+        return self in (TaskStatus.COMPLETED, TaskStatus.CANCELED, TaskStatus.FAILED)
+
+
+class UnknownTask(WrongUse):
+    """The ledger keeps no task of that id (any more)."""
+
+
+class TooManyTasks(MailmendError):
+    """So many wait that no more are taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdminTask:
+    """One task.
+
+    Attributes:
+        type: James's, as `solve-message-inconsistencies`.
+        options: what was asked for besides.
+        submitted_by, cancelled_by: the names of tokens; "" where none is asked for.
+        information: what it has done, with James's names; empty where it was not read.
+    """
+
+    id: UUID
+    type: str
+    options: Mapping[str, Any]
+    status: TaskStatus
+    submitted_at: datetime
+    submitted_from: str
+    submitted_by: str = ""
+    started_at: datetime | None = None
+    executed_on: str | None = None
+    ended_at: datetime | None = None
+    cancelled_from: str | None = None
+    cancelled_by: str | None = None
+    information: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AdminTasks:
+    """The tasks of one mail keyspace.
+
+    Args:
+        tables: the ledger keyspace.
+        keyspace: with the mail.
+        host: this machine, for people.
+    """
+
+    tables: Tables
+    keyspace: str
+    clock: Clock
+    host: str
+
+    def submit(self, kind: str, options: Mapping[str, Any], by: str) -> AdminTask:
+        """Record that it is to be run.
+
+        Raises:
+            TooManyTasks: others wait already.
+        """
+        if len(self.open()) >= OPEN_MAX:
+            raise TooManyTasks(f"{OPEN_MAX} tasks wait already", mend="Cancel some, or wait for them.")
+        now = instant_of(self.clock.micros())
+        task = AdminTask(self.clock.new_uuid(), kind, options, TaskStatus.WAITING, now, self.host, by)
+        cells = {"type": kind, "options": json.dumps(dict(options)), "submittedat": now}
+        self._put(task.id, **cells, status=task.status.value, submittedfrom=self.host, submittedby=by)
+        return task
+
+    def get(self, task: UUID) -> AdminTask:
+        """The task.
+
+        Raises:
+            UnknownTask: none of that id is kept.
+        """
+        seen = self.tables.read(Read(ADMIN_TASK, (self.keyspace, task))) if task.version == 1 else ()
+        found = _task_of(seen[0].row) if seen else None
+        if found is None:
+            raise UnknownTask(f"{task} can not be found")
+        return found
+
+    def listed(self, *, whole: bool = True) -> list[AdminTask]:
+        """The newest tasks, the newest first; what they did is read only with `whole`."""
+        columns = ADMIN_TASK.names if whole else tuple(one for one in ADMIN_TASK.names if one != "information")
+        scan = Scan(ADMIN_TASK, columns, Level.QUORUM, under=(self.keyspace,), limit=LISTED_MAX)
+        return [task for row in self.tables.scan(scan) if (task := _task_of(row))]
+
+    def open(self) -> list[AdminTask]:
+        """Those that wait or are at work, the oldest first."""
+        return [one for one in reversed(self.listed(whole=False)) if not one.status.is_over]
+
+    def ask_to_cancel(self, task: UUID, by: str) -> None:
+        """Have it cancelled; nothing happens to one that is over."""
+        if not self.get(task).status.is_over:
+            self._put(task, cancelledfrom=self.host, cancelledby=by)
+
+    def start(self, task: UUID) -> None:
+        now = instant_of(self.clock.micros())
+        self._put(task, status=TaskStatus.IN_PROGRESS.value, startedat=now, executedon=self.host)
+
+    def put_back(self, task: UUID) -> None:
+        """Another server is to run it."""
+        self._put(task, status=TaskStatus.WAITING.value)
+
+    def end(self, task: UUID, status: TaskStatus, information: Mapping[str, Any]) -> None:
+        now = instant_of(self.clock.micros())
+        self._put(task, status=status.value, endedat=now, information=json.dumps(dict(information)))
+
+    def _put(self, task: UUID, **cells: Any) -> None:
+        self.tables.write(Put(ADMIN_TASK, ADMIN_TASK.key_row((self.keyspace, task)) | cells))
+
+
+def _task_of(row: Row) -> AdminTask | None:
+    """None where only late cells of a task are left that has expired."""
+    if not row.get("type") or not row.get("status"):
+        return None
+    status = TaskStatus(row["status"])
+    if row.get("cancelledfrom") and not status.is_over:
+        status = TaskStatus.CANCEL_REQUESTED
+    return AdminTask(
+        id=row["task"],
+        type=row["type"],
+        options=json.loads(row["options"]),
+        status=status,
+        submitted_at=row["submittedat"],
+        submitted_from=row["submittedfrom"],
+        submitted_by=row.get("submittedby") or "",
+        started_at=row.get("startedat"),
+        executed_on=row.get("executedon"),
+        ended_at=row.get("endedat"),
+        cancelled_from=row.get("cancelledfrom"),
+        cancelled_by=row.get("cancelledby"),
+        information=json.loads(row.get("information") or "{}"),
+    )

@@ -1,0 +1,633 @@
+"""The HTTP side as a client sees it, over a ledger in memory: James's routes, its errors, who may ask."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Mapping
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from admin.api import reference
+from admin.api.access import (
+    Access,
+    Listening,
+    TokenRole,
+    parse_listening,
+    parse_tokens,
+    read_tokens,
+)
+from admin.api.server import listen
+from admin.cli.logs import text_line
+from cql.memory import MemoryTables
+from model.errors import BadSettings, CannotReach, MailmendError, WrongUse
+from repair.ledger.tasks import OPEN_MAX
+from tests.support.task_desk import RUN, CommandTwin, TaskWorld
+
+READ, REPAIR = "r" * 32, "w" * 32
+TOKENS = parse_tokens([f"watcher read {READ}", f"nightly repair {REPAIR}  # of the script"], "tokens")
+MAILBOX, MESSAGE = "5b3b4b8a-8d1c-11f1-8003-0123456789ab", "6e0ab5e0-8d1c-11f1-8003-0123456789ab"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> TaskWorld:
+    return TaskWorld(tmp_path)
+
+
+def finding(verdict: str, result: str | None = "FIXED", projection: str = "messageIdTable", **more: Any) -> Any:
+    seen = {"row": {"messageid": MESSAGE, "mailboxid": MAILBOX, "uid": 7}, "written_at": {}}
+    key = {"mailboxid": MAILBOX, "uid": 7}
+    found = {"projection": projection, "verdict": verdict, "result": result, "key": key, "truths": [seen]}
+    return {**found, "projected": None, "last_trace": False, "reason": None, "error": None, **more}
+
+
+MENDED = {"mailboxId": MAILBOX, "messageId": MESSAGE, "uid": 7}
+
+
+# Tasks
+
+
+async def test_a_messages_task_ends_with_james_fields(world: TaskWorld) -> None:
+    world.next = CommandTwin(
+        result={"run": RUN, "scanned": {"imapUidTable": 12, "messageIdTable": 11}},
+        findings=[
+            finding("PROJECT"),
+            finding("AMEND"),
+            finding("WITHDRAW"),
+            finding("LOST_CONTENT"),
+            finding("PROJECT", projection="firstUnseen"),
+            finding("PROJECT", result="MOVED"),
+        ],
+    )
+    async with world.client() as client:
+        answer = await client.post("/messages?task=SolveInconsistencies&messagesPerSecond=50")
+        assert (answer.status_code, answer.headers["location"]) == (201, f"/tasks/{answer.json()['taskId']}")
+        waiting = (await client.get(answer.headers["location"])).json()
+        await world.work()
+        done = (await client.get(answer.headers["location"])).json()
+
+    assert (waiting["type"], waiting["status"]) == ("solve-message-inconsistencies", "waiting")
+    assert waiting["additionalInformation"]["processedImapUidEntries"] == 0
+    assert set(waiting) == {"taskId", "type", "status", "submittedFrom", "submitDate", "additionalInformation"}
+    assert waiting["submitDate"].endswith("+0000")
+    assert (done["status"], done["executedOn"]) == ("completed", "here")
+    assert set(done) == {*waiting, "executedOn", "startedDate", "completedDate"}
+    told = done["additionalInformation"]
+    assert told.pop("timestamp").endswith("Z")
+    assert told == {
+        "type": "solve-message-inconsistencies",
+        "processedImapUidEntries": 12,
+        "processedMessageIdEntries": 11,
+        "addedMessageIdEntries": 1,
+        "updatedMessageIdEntries": 1,
+        "removedMessageIdEntries": 1,
+        "removedImapUidEntries": 1,
+        "runningOptions": {"messagesPerSecond": 50, "cleanupEntriesWithoutContent": False},
+        "fixedInconsistencies": [MENDED] * 4,
+        "errors": [],
+        "run": RUN,
+        "exitCode": 0,
+        "failure": None,
+    }
+    assert list(world.folder.iterdir()) == [], "findings go with their task"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "kind", "words"),
+    [
+        ("POST", "/messages?task=SolveInconsistencies", "solve-message-inconsistencies", "repair messages"),
+        (
+            "POST",
+            "/messages?task=SolveInconsistencies&cleanupEntriesWithoutContent=true&messagesPerSecond=9",
+            "solve-message-inconsistencies",
+            "repair messages --rows-per-second 9 --orphans quarantine",
+        ),
+        (
+            "POST",
+            "/mailboxes?task=RecomputeMailboxCounters&trustMessageProjection=true",
+            "recompute-mailbox-counters",
+            (
+                "repair messages --without firstUnseen --without messageDeleted --without mailboxRecents "
+                "--without applicableFlag"
+            ),
+        ),
+        (
+            "POST",
+            "/mailboxes?task=SolveMessageDeletedInconsistencies",
+            "solve-mailbox-flag-inconsistencies",
+            (
+                "repair messages --without firstUnseen --without mailboxRecents --without applicableFlag "
+                "--without mailboxCounters"
+            ),
+        ),
+        (
+            "POST",
+            "/mailboxes?task=SolveMessageRecentInconsistencies",
+            "solve-mailbox-flag-inconsistencies",
+            (
+                "repair messages --without firstUnseen --without messageDeleted --without applicableFlag "
+                "--without mailboxCounters"
+            ),
+        ),
+        ("DELETE", "/blobs?scope=unreferenced&expectedBlobCount=5", "BlobGCTask", "repair blobs"),
+    ],
+)
+async def test_each_task_is_a_command_of_ours(world: TaskWorld, method: str, path: str, kind: str, words: str) -> None:
+    async with world.client() as client:
+        answer = await client.request(method, path)
+        await world.work()
+        (task,) = (await client.get("/tasks")).json()
+
+    assert (answer.status_code, task["type"], task["status"]) == (201, kind, "completed")
+    assert " ".join(world.begun[0]).startswith(f"{words} --json")
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/mailboxes?task=RecomputeMailboxCounters", {"processedMailboxes": 3, "failedMailboxes": [MAILBOX]}),
+        (
+            "/mailboxes?task=SolveMessageRecentInconsistencies",
+            {"processedMailboxEntries": 4, "errors": [MAILBOX], "targetFlag": "RECENT"},
+        ),
+        ("/messages?task=SolveInconsistencies", {"errors": [MENDED], "addedMessageIdEntries": 0, "failure": None}),
+    ],
+)
+async def test_what_is_left_is_told_and_the_task_failed(
+    world: TaskWorld, path: str, expected: Mapping[str, Any]
+) -> None:
+    world.next = CommandTwin(
+        code=1,
+        result={"scanned": {"mailboxCounters": 3, "mailboxRecents": 4}},
+        findings=[finding("TORN", result=None), finding("AGREE", result=None)],
+    )
+    async with world.client() as client:
+        await client.post(path)
+        await world.work()
+        (task,) = (await client.get("/tasks")).json()
+
+    assert (task["status"], "failedDate" in task) == ("failed", True)
+    assert task["additionalInformation"] | expected == task["additionalInformation"]
+
+
+async def test_a_collection_of_blobs_is_told_in_james_words(world: TaskWorld) -> None:
+    world.next = CommandTwin(result={"references": {"messageV3": 5, "dead letters": 1}, "listed": 9, "removed": 2})
+    async with world.client() as client:
+        await client.delete("/blobs?scope=unreferenced&associatedProbability=0.5&deletionWindowSize=10")
+        await world.work()
+        (task,) = (await client.get("/tasks")).json()
+
+    told = task["additionalInformation"]
+    expected = {
+        "referenceSourceCount": 6,
+        "blobCount": 9,
+        "gcedBlobCount": 2,
+        "errorCount": 0,
+        "bloomFilterExpectedBlobCount": 1_000_000,
+        "bloomFilterAssociatedProbability": 0.5,
+        "deletionWindowSize": 10,
+    }
+    assert told | expected == told
+
+
+async def test_a_command_that_could_not_begin_says_why(world: TaskWorld) -> None:
+    world.next = CommandTwin(code=2, said="mailmend: no store is named")
+    async with world.client() as client:
+        await client.delete("/blobs?scope=unreferenced")
+        await world.work()
+        (task,) = (await client.get("/tasks")).json()
+
+    assert (task["status"], task["additionalInformation"]["failure"]) == ("failed", "mailmend: no store is named")
+
+
+# Awaiting, cancelling, listing
+
+
+async def test_a_task_can_be_awaited(world: TaskWorld) -> None:
+    async with world.client() as client:
+        place = (await client.post("/messages?task=SolveInconsistencies")).headers["location"]
+        late = await client.get(f"{place}/await?timeout=30s")
+        awaiting = asyncio.create_task(client.get(f"{place}/await"))
+        await asyncio.sleep(0)
+        await world.work()
+        done = await awaiting
+
+    assert (late.status_code, late.json()["message"]) == (408, "The timeout has been reached")
+    assert (done.status_code, done.json()["status"]) == (200, "completed")
+
+
+async def test_a_task_at_work_is_cancelled_in_good_order(world: TaskWorld) -> None:
+    world.next = CommandTwin(waits=True)
+    async with world.client() as client:
+        place = (await client.post("/messages?task=SolveInconsistencies")).headers["location"]
+        await world.work()
+        at_work = (await client.get(place)).json()["status"]
+        cancelled = await client.delete(place)
+        asked = (await client.get(place)).json()
+        await world.work()
+        done = (await client.get(place)).json()
+        again = await client.delete(place)
+
+    assert (at_work, cancelled.status_code, cancelled.content) == ("inProgress", 204, b"")
+    assert (asked["status"], asked["cancelledFrom"]) == ("canceledRequested", "here")
+    assert (done["status"], "canceledDate" in done) == ("canceled", True)
+    assert again.status_code == 204, "no effect on one that is over"
+
+
+async def test_a_task_that_waits_is_cancelled_without_having_begun(world: TaskWorld) -> None:
+    async with world.client() as client:
+        place = (await client.post("/messages?task=SolveInconsistencies")).headers["location"]
+        await client.delete(place)
+        await world.work()
+        done = (await client.get(place)).json()
+
+    assert (done["status"], world.begun) == ("canceled", [])
+
+
+async def test_tasks_of_one_lease_run_one_after_another_others_side_by_side(world: TaskWorld) -> None:
+    twin = world.next = CommandTwin(waits=True)
+    async with world.client() as client:
+        for path in ("/messages?task=SolveInconsistencies", "/mailboxes?task=RecomputeMailboxCounters"):
+            await client.post(path)
+        await client.delete("/blobs?scope=unreferenced")
+        await world.work()
+        statuses = [one["status"] for one in (await client.get("/tasks")).json()]
+        twin.over.set()
+        await world.work()
+        await world.work()
+        after = {one["status"] for one in (await client.get("/tasks")).json()}
+
+    assert (statuses, after) == (["inProgress", "waiting", "inProgress"], {"completed"})
+
+
+async def test_a_repair_by_hand_is_waited_for(world: TaskWorld) -> None:
+    lease = world.leases.acquire("repair mail", "repair messages by hand")
+    async with world.client() as client:
+        await client.post("/messages?task=SolveInconsistencies")
+        await world.work()
+        assert world.begun == []
+        world.leases.release(lease)
+        await world.work()
+
+    assert len(world.begun) == 1
+
+
+async def test_a_killed_servers_tasks_and_those_of_one_that_ends_go_on_elsewhere(world: TaskWorld) -> None:
+    world.next = CommandTwin(waits=True)
+    async with world.client() as client:
+        place = (await client.post("/messages?task=SolveInconsistencies")).headers["location"]
+        await world.work()
+        killed, world.runner = world.runner, world.server()
+        await world.work()
+        assert len(world.begun) == 2
+        world.runner.stop()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert (await client.get(place)).json()["status"] == "waiting"
+        world.next, world.runner = CommandTwin(), world.server()
+        await world.work()
+        assert (await client.get(place)).json()["status"] == "completed"
+    for task in killed.working:
+        task.cancel()
+
+
+async def test_tasks_are_listed_and_chosen_as_james_does(world: TaskWorld) -> None:
+    async with world.client() as client:
+        await client.post("/messages?task=SolveInconsistencies")
+        await world.work()
+        between = world.clock.now + timedelta(seconds=1)
+        world.clock.advance(2)
+        await client.post("/mailboxes?task=RecomputeMailboxCounters")
+
+        async def chosen(query: str) -> list[str]:
+            return [one["status"] for one in (await client.get(f"/tasks{query}")).json()]
+
+        at = between.strftime("%Y-%m-%dT%H:%M:%SZ")
+        assert await chosen("") == ["waiting", "completed"]
+        assert await chosen("?status=completed") == ["completed"]
+        assert await chosen("?type=recompute-mailbox-counters") == ["waiting"]
+        assert await chosen("?offset=1") == await chosen("?offset=1&limit=5") == ["completed"]
+        assert await chosen("?limit=0") == []
+        assert await chosen(f"?submittedAfter={at}") == ["waiting"]
+        assert await chosen(f"?submittedBefore={at}") == await chosen(f"?completedBefore={at}") == ["completed"]
+        assert await chosen(f"?failedBefore={at}") == await chosen(f"?startedAfter={at}") == []
+
+
+async def test_no_more_tasks_are_taken_than_may_wait(world: TaskWorld) -> None:
+    for _ in range(OPEN_MAX):
+        world.tasks.submit("BlobGCTask", {}, "")
+    async with world.client() as client:
+        answer = await client.post("/messages?task=SolveInconsistencies")
+
+    assert (answer.status_code, answer.json()["type"]) == (429, "WrongState")
+
+
+# What cannot be answered
+
+_MESSAGES = "Supported values are [SolveInconsistencies]"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "message", "details"),
+    [
+        ("POST", "/messages", 400, None, f"'task' query parameter is compulsory. {_MESSAGES}"),
+        ("POST", "/messages?task=", 400, None, f"'task' query parameter cannot be empty or blank. {_MESSAGES}"),
+        (
+            "POST",
+            "/messages?task=nope",
+            400,
+            None,
+            f"Invalid value supplied for query parameter 'task': nope. {_MESSAGES}",
+        ),
+        (
+            "POST",
+            "/mailboxes?task=SolveInconsistencies",
+            400,
+            None,
+            (
+                "Invalid value supplied for query parameter 'task': SolveInconsistencies. Supported values are "
+                "[RecomputeMailboxCounters, SolveMessageDeletedInconsistencies, SolveMessageRecentInconsistencies]"
+            ),
+        ),
+        (
+            "POST",
+            "/messages?task=SolveInconsistencies&messagesPerSecond=abc",
+            400,
+            None,
+            (
+                "Illegal value supplied for query parameter 'messagesPerSecond', "
+                "expecting a strictly positive optional integer"
+            ),
+        ),
+        (
+            "POST",
+            "/messages?task=SolveInconsistencies&messagesPerSecond=0",
+            400,
+            None,
+            "'messagesPerSecond' must be strictly positive",
+        ),
+        ("DELETE", "/blobs", 400, None, "'scope' is missing or must be 'unreferenced'"),
+        ("DELETE", "/blobs?scope=all", 400, None, "'scope' is missing or must be 'unreferenced'"),
+        (
+            "DELETE",
+            "/blobs?scope=unreferenced&expectedBlobCount=x",
+            400,
+            None,
+            "'expectedBlobCount' must be numeric",
+        ),
+        (
+            "DELETE",
+            "/blobs?scope=unreferenced&associatedProbability=1",
+            400,
+            None,
+            "'associatedProbability' must be greater than 0.0 and smaller than 1.0",
+        ),
+        ("GET", "/tasks?status=done", 400, "Invalid status query parameter", ...),
+        ("GET", "/tasks/nothing", 400, "Invalid task id", ...),
+        ("GET", f"/tasks/{MESSAGE}", 404, f"{MESSAGE} can not be found", None),
+        ("GET", "/tasks/6e0ab5e0-8d1c-41f1-8003-0123456789ab/await", 404, ..., None),
+        ("GET", f"/tasks/{MESSAGE}/await?timeout=soon", 400, "Invalid timeout", ...),
+        ("GET", f"/tasks/{MESSAGE}/await?timeout=366d", 400, "Invalid timeout", ...),
+        ("DELETE", f"/tasks/{MESSAGE}", 404, ..., None),
+        ("GET", "/nowhere", 404, "Not Found", None),
+        ("PUT", "/messages", 405, "Method Not Allowed", None),
+    ],
+)
+async def test_bad_input_gets_james_error(
+    world: TaskWorld, method: str, path: str, status: int, *, message: Any, details: Any
+) -> None:
+    async with world.client() as client:
+        answer = await client.request(method, path)
+
+    body = answer.json()
+    assert (answer.status_code, body["statusCode"]) == (status, status)
+    assert body["type"] == ("notFound" if status == 404 else "InvalidArgument")
+    assert body["message"] == (message or "Invalid arguments supplied in the user request") or message is ...
+    assert details is ... or body["details"] == details
+    assert world.tasks.listed() == []
+
+
+@pytest.mark.parametrize(
+    ("raised", "status", "told"),
+    [
+        (CannotReach("no node answered at 10.0.0.1"), 503, "The cluster does not answer"),
+        (MailmendError("the ledger is odd"), 500, "the ledger is odd"),
+        (ValueError("secret"), 500, "This should not happen: the server's log says more"),
+    ],
+)
+async def test_what_goes_wrong_within_is_told_without_its_insides(
+    world: TaskWorld, monkeypatch: pytest.MonkeyPatch, raised: Exception, status: int, told: str
+) -> None:
+    def refused(*_: object) -> None:
+        raise raised
+
+    monkeypatch.setattr(MemoryTables, "scan", refused)
+    async with world.client() as client:
+        answer = await client.get("/tasks")
+
+    assert (answer.status_code, answer.json()["message"]) == (status, told)
+
+
+# Who may ask
+
+
+@pytest.mark.parametrize(
+    ("token", "method", "path", "status"),
+    [
+        (None, "GET", "/tasks", 401),
+        ("x" * 32, "GET", "/tasks", 401),
+        (READ[:-1], "GET", "/tasks", 401),
+        (READ, "GET", "/tasks", 200),
+        (REPAIR, "GET", "/tasks", 200),
+        (READ, "POST", "/messages?task=SolveInconsistencies", 403),
+        (READ, "DELETE", "/blobs?scope=unreferenced", 403),
+        (READ, "DELETE", f"/tasks/{MESSAGE}", 403),
+        (REPAIR, "POST", "/messages?task=SolveInconsistencies", 201),
+        (None, "POST", "/messages", 401),
+        (None, "GET", "/healthcheck", 200),
+        (None, "GET", "/openapi.json", 200),
+    ],
+)
+async def test_a_token_may_do_what_its_role_may(
+    world: TaskWorld, token: str | None, method: str, path: str, status: int
+) -> None:
+    async with world.client(Access(TOKENS), token, host="jobs.example.org") as client:
+        answer = await client.request(method, path)
+
+    assert answer.status_code == status
+    assert (answer.headers.get("www-authenticate") == "Bearer") == (status == 401)
+    if status in (401, 403):
+        assert answer.json()["statusCode"] == status
+
+
+@pytest.mark.parametrize(
+    ("host", "headers", "status"),
+    [
+        ("127.0.0.1:8000", {}, 200),
+        ("localhost", {}, 200),
+        ("[::1]:8000", {}, 200),
+        ("rebound.example.org", {}, 403),
+        ("127.0.0.1:8000", {"Origin": "https://example.org"}, 403),
+    ],
+)
+async def test_without_tokens_no_web_page_may_ask(
+    world: TaskWorld, host: str, headers: Mapping[str, str], status: int
+) -> None:
+    async with world.client(host=host) as client:
+        assert (await client.get("/tasks", headers=dict(headers))).status_code == status
+
+
+async def test_each_call_is_on_record_with_who_asked_and_no_secret(
+    world: TaskWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "mailmend.jobs")
+    async with world.client(Access(TOKENS), REPAIR) as client:
+        await client.post(f"/messages?task=SolveInconsistencies&token={REPAIR}")
+        await client.get("/nowhere%0Ainjected")
+        await client.get("/tasks", headers={"Authorization": "Bearer wrong"})
+        await client.delete("/blobs?scope=unreferenced", headers={"Authorization": f"Bearer {READ}"})
+
+    names = ("address", "caller", "method", "path", "status")
+    calls = [tuple(vars(one)[name] for name in names) for one in caplog.records if "path" in vars(one)]
+    assert calls == [
+        ("127.0.0.1", "nightly", "POST", "/messages", 201),
+        ("127.0.0.1", None, "GET", r"/nowhere\ninjected", 404),
+        ("127.0.0.1", None, "GET", "/tasks", 401),
+        ("127.0.0.1", "watcher", "DELETE", "/blobs", 403),
+    ]
+    assert not [one for one in caplog.records if REPAIR in text_line(one) or READ in text_line(one)]
+    assert world.tasks.listed()[0].submitted_by == "nightly"
+
+
+async def test_health_is_told_without_a_token(world: TaskWorld) -> None:
+    async with world.client(Access(TOKENS)) as client:
+        well = await client.get("/healthcheck")
+        world.unreached = "no node answered at 10.0.0.1"
+        ill = await client.get("/healthcheck")
+
+    assert (well.status_code, well.json()["status"]) == (200, "healthy")
+    assert (ill.status_code, ill.json()["status"]) == (503, "unhealthy")
+    assert "10.0.0.1" not in ill.text
+
+
+# Tokens and addresses
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("nightly repair", "line 1: this is not a token"),
+        (f"nightly admin {READ}", "line 1: this is not a token"),
+        ("nightly repair short", "shorter than 20 characters"),
+        (f"nightly repair {READ}\nnightly read {REPAIR}", "line 2: 'nightly' has a token already"),
+        ("# nothing", "holds no token"),
+    ],
+)
+def test_a_file_of_tokens_that_cannot_be_read_is_refused_without_showing_them(
+    tmp_path: Path, line: str, said: str
+) -> None:
+    file = tmp_path / "tokens"
+    file.write_text(line)
+    file.chmod(0o600)
+
+    with pytest.raises(MailmendError, match=said) as refused:
+        read_tokens(file, None)
+
+    assert READ not in str(refused.value)
+
+
+def test_a_file_of_tokens_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.write_text(f"nightly repair {REPAIR}")
+    file.chmod(0o640)
+
+    with pytest.raises(MailmendError, match="may be read by others"):
+        read_tokens(file, None)
+    file.chmod(0o600)
+    assert [(one.name, one.role) for one in read_tokens(file, None)] == [("nightly", TokenRole.REPAIR)]
+    assert read_tokens(None, f"a read {READ}")[0].name == "a"
+    assert REPAIR not in repr(TOKENS)
+
+
+@pytest.mark.parametrize(
+    ("where", "tokens", "tls", "said"),
+    [
+        ("127.0.0.1:8000", False, False, None),
+        ("[::1]:8000", False, False, None),
+        ("localhost:8000", True, False, None),
+        ("0.0.0.0:8000", True, True, None),
+        ("0.0.0.0:8000", True, False, "can be reached from elsewhere"),
+        ("0.0.0.0:8000", False, True, "can be reached from elsewhere"),
+        ("jobs.example.org:8000", False, False, "can be reached from elsewhere"),
+        ("127.0.0.1", True, True, "is not HOST:PORT"),
+        ("127.0.0.1:x", True, True, "is not HOST:PORT"),
+        ("127.0.0.1:99999", True, True, "is not HOST:PORT"),
+        ("http://127.0.0.1:80", True, True, "is not HOST:PORT"),
+    ],
+)
+def test_an_address_that_others_reach_needs_tokens_and_tls(
+    tmp_path: Path, where: str, said: str | None, *, tokens: bool, tls: bool
+) -> None:
+    file = tmp_path / "pem"
+    file.touch()
+    given = (TOKENS if tokens else (), file if tls else None, file if tls else None)
+
+    if said is None:
+        assert parse_listening(where, *given).port == 8000
+        return
+    with pytest.raises(MailmendError, match=said):
+        parse_listening(where, *given)
+
+
+def test_a_certificate_without_its_key_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(MailmendError, match="go together"):
+        parse_listening("127.0.0.1:8000", TOKENS, tmp_path / "cert", None)
+    with pytest.raises(MailmendError, match="does not exist"):
+        parse_listening("127.0.0.1:8000", TOKENS, tmp_path / "cert", tmp_path / "key")
+
+
+# The server
+
+
+async def test_it_answers_until_it_is_told_to_stop(world: TaskWorld) -> None:
+    stop, port = asyncio.Event(), _free_port()
+    serving = asyncio.create_task(listen(Listening("127.0.0.1", port), world.desk, stop))
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+        answer = await client.get("/healthcheck")
+        stop.set()
+        await serving
+
+    assert (answer.status_code, "server" in answer.headers) == (200, False)
+
+
+async def test_a_port_that_is_taken_is_told(world: TaskWorld) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(WrongUse, match=f"nobody can listen on 127.0.0.1 port {port}"):
+            await listen(Listening("127.0.0.1", port), world.desk, asyncio.Event())
+
+
+async def test_a_certificate_that_is_none_is_told(world: TaskWorld, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("no certificate")
+    listening = Listening("127.0.0.1", 0, Access(), file, file)
+
+    with pytest.raises(BadSettings, match="cannot be used"):
+        await listen(listening, world.desk, asyncio.Event())
+
+
+def _free_port() -> int:
+    with closing(socket.create_server(("127.0.0.1", 0))) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
+# The description
+
+
+def test_the_description_is_up_to_date() -> None:
+    assert reference.main(["--check"]) == 0
