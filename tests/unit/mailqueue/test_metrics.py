@@ -1,14 +1,38 @@
 """What the queue counts reaches Prometheus under names that do not meet."""
 
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mailqueue.health import QueueFigures
 from mailqueue.metrics import QueueCount, QueueRates
-from mailqueue.prometheus import PrometheusCounts, gauges_text
+from mailqueue.prometheus import PrometheusCounts, gauges_text, metrics_text, samples_in
 from model.ids import QueueName
+from model.metrics import Metric, Sample
 from model.queue.messages import Depth
 
 SPOOL, OUTGOING = QueueName("spool"), QueueName("outgoing")
+
+
+_METRIC = Metric("mailmend_shape", 'A "word", and \\ a stroke', ("one", "two"))
+
+
+@given(st.dictionaries(st.tuples(st.text(), st.text()), st.floats(allow_nan=False)))
+def test_what_was_written_is_read_again(values: dict[tuple[str, str], float]) -> None:
+    """Quotes, strokes and ends of lines in labels too: names of queues are other people's."""
+    samples = [Sample(_METRIC, labels, value) for labels, value in values.items()]
+
+    assert list(samples_in(metrics_text(samples), [_METRIC])) == samples
+
+
+@given(
+    st.text() | st.sampled_from(["mailmend_shape{", 'mailmend_shape{one="x"', 'mailmend_shape{one="x",} 1', "# HELP"])
+)
+def test_any_text_is_read_or_refused(text: str) -> None:
+    with suppress(ValueError):
+        list(samples_in(text, [_METRIC]))
 
 
 def test_counts_add_up_for_each_queue_alone() -> None:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from admin.metrics import of_runs
 from admin.metrics.declared import RUN_FAILED, RUN_FINDINGS, RUN_LEFT, RUN_QUEUE_MARKS, RUNS
 from admin.metrics.of_runs import RunName, result_samples
 from cql.driver import session
-from model.errors import CannotReach
+from model.errors import CannotReach, ResultUnwritten
 from model.metrics import Sample
 from repair.ledger.leases import Leases
 from repair.scanners.local import LocalEngine
@@ -189,6 +190,21 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(
 
     assert (ended.code, "none/x.prom cannot be written" in ended.err) == (2, True), ended.err
     assert mail.mirror(mail.truths[0]) is None
+
+
+def test_where_the_disk_is_full_the_result_stands_all_the_same(
+    mailmend: CommandLine, mail: MailKeyspace, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise ResultUnwritten(f"{file} cannot be written: No space left on device")
+
+    monkeypatch.setattr(of_runs, "write_text", full)
+    mail.lose_projection(mail.truths[0])
+
+    ended = mailmend("check", *QUICK, "--json", "--metrics-file", str(file))
+
+    assert (ended.code, "No space left on device" in ended.err, file.exists()) == (3, True, False), ended.err
+    assert ended.json["findings"] == {"messageIdTable": {"PROJECT": 1}}
 
 
 def test_metrics_are_those_of_the_table(mailmend: CommandLine, mail: MailKeyspace, file: Path) -> None:
