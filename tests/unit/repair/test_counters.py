@@ -1,100 +1,30 @@
-"""Counters: mended only in a quiet moment, once, under a lease; never twice, and back again only if untouched."""
+"""Counters: mended only in a quiet moment, once, under a lease."""
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, cast
-from uuid import UUID
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cql.memory import MemoryTables
 from cql.statements import Operation
-from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGES
+from model.catalog.mail import IMAP_UID
 from model.errors import DoubtfulWrite, NotEnoughReplicas
-from model.ids import RunId
 from model.operations import Change, Count, Level, Read, Scan
-from model.projections.findings import Finding, Suspect
+from model.projections.findings import Suspect
 from model.projections.verdicts import Verdict
 from repair.clock import Timing
 from repair.ledger.before_images import key_text
 from repair.ledger.leases import Leases, TakenLease
-from repair.mending.counters import GROUPS_AT_ONCE, LEASE_SECONDS, CounterMender
-from tests.support.clock import START, VirtualClock, uuid_at
-from tests.support.repairing import MAILBOX, World, mirror_suspect, truth_row
+from repair.mending.counters import GROUPS_AT_ONCE, LEASE_SECONDS
+from tests.support.clock import START, uuid_at
+from tests.support.counting import COUNTS, SUSPECT, Counting, three_messages
+from tests.support.repairing import MAILBOX, mirror_suspect, truth_row
 from tests.support.striking import Strike, of, passing
 from tests.support.writing import LagList
 
-COUNTS = MESSAGES.counts[0]
-SUSPECT = Suspect(COUNTS.name, (MAILBOX,), Verdict.AMEND)
 GAP = Timing().look_gap_seconds
-
-
-class EventfulClock(VirtualClock):
-    """While somebody sleeps, something may happen."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.meanwhile: Callable[[], None] = lambda: None
-
-    def sleep(self, seconds: float) -> None:
-        """Let the hand jump, and the thing happen."""
-        super().sleep(seconds)
-        self.meanwhile()
-
-
-@dataclass(slots=True)
-class Counting(World):
-    """A mail keyspace with a mender of counters."""
-
-    clock: EventfulClock = field(default_factory=EventfulClock)
-    leases: Leases = field(init=False)
-    undone_by: RunId = field(init=False)
-
-    def __post_init__(self) -> None:
-        World.__post_init__(self)
-        self.leases = Leases(self.ledger.tables, self.clock, "us@here")
-
-    def count(self, count: int, unseen: int, mailbox: UUID = MAILBOX) -> None:
-        self.mail.write(Count(MAILBOX_COUNTERS, (mailbox,), {"count": count, "unseen": unseen}))
-
-    def counters(self, mailbox: UUID = MAILBOX) -> tuple[int, int] | None:
-        rows = self.mail.read(Read(MAILBOX_COUNTERS, (mailbox,)))
-        return (rows[0].row["count"], rows[0].row["unseen"]) if rows else None
-
-    def mender(self, timing: Timing | None = None) -> CounterMender:
-        return CounterMender(self.mail, "mail", (MESSAGES,), self.clock, timing or Timing(), self.ledger, self.leases)
-
-    def mend(self, *suspects: Suspect, held: TakenLease | None = None, **policy: Any) -> list[Finding]:
-        """What becomes of suspects, besides the mailbox's own."""
-        seen = (SUSPECT, *suspects)
-        return list(self.mender().revisit(lambda: iter(seen), self.policy(**policy), held))
-
-    def undo(self, run: RunId | None = None) -> Finding:
-        """Take back the one delta of a run."""
-        images = self.ledger.findings(run or self.run)
-        self.undone_by = self.ledger.start("mail", "undo", START, {}, undoes=run or self.run).id
-        (back,) = self.mender().undo(images, self.policy(run=self.undone_by))
-        return back
-
-    def lose_counts(self) -> None:
-        """No delta arrives from now on, and nobody says so."""
-        self.surround(Strike(of(Count), DoubtfulWrite("no answer in time")))
-
-    def surround(self, surround: Callable[[Operation, Callable[[], Any]], Any]) -> None:
-        """What happens to every operation on the mail keyspace."""
-        cast("MemoryTables", self.mail).surround = surround
-
-
-def three_messages(count: int, unseen: int) -> Counting:
-    """Two unseen messages and a seen one, and counters that say otherwise."""
-    world = Counting()
-    for number in (1, 2, 3):
-        world.message(truth_row(number, flagseen=number == 3))
-    world.count(count, unseen)
-    return world
 
 
 @pytest.fixture
@@ -322,19 +252,6 @@ def test_a_doubtful_count_is_journalled_for_a_recount(world: Counting, full: boo
     )
 
 
-def test_a_doubtful_undo_is_not_journalled(world: Counting) -> None:
-    lags = LagList()
-    world.mend()
-    images = list(world.ledger.findings(world.run))
-    undoing = world.ledger.start("mail", "undo", world.as_of, {})
-
-    world.lose_counts()
-    (outcome,) = replace(world.mender(), lags=lags).undo(images, world.policy(run=undoing.id))
-
-    assert "next check" in (outcome.error or "")
-    assert lags.suspects == []
-
-
 def test_nothing_is_sent_when_its_before_image_is_not_safe(world: Counting) -> None:
     no_ledger = Strike(lambda one: "finding" in one.table.name, NotEnoughReplicas("two of three replicas are down"))
     cast("MemoryTables", world.ledger.tables).surround = no_ledger
@@ -393,59 +310,6 @@ def test_a_mailbox_that_cannot_be_read_stops_no_other(world: Counting) -> None:
     assert second.result is Verdict.FIXED
 
 
-def test_undo_adds_the_inverse_and_redo_the_delta_again(world: Counting) -> None:
-    world.mend()
-    back = world.undo()
-    assert back.result is Verdict.FIXED
-    assert world.counters() == (5, 1)
-    world.undo(world.undone_by)
-    assert world.counters() == (3, 2)
-
-
-def test_undo_of_a_projected_row_leaves_zeros() -> None:
-    world = Counting()
-    world.message(truth_row(1))
-    world.mend()
-    world.undo()
-    assert world.counters() == (0, 0)
-
-
-def test_undo_leaves_counters_that_were_used_since(world: Counting) -> None:
-    world.mend()
-    world.message(truth_row(4))
-    world.count(1, 1)
-    back = world.undo()
-    assert back.result is Verdict.MOVED
-    assert world.counters() == (4, 3)
-
-
-def test_undo_of_a_delta_that_never_arrived_changes_nothing(world: Counting) -> None:
-
-    world.lose_counts()
-    world.mend()
-    world.surround(passing)
-    back = world.undo()
-    assert (back.verdict, back.result) == (Verdict.AGREE, None)
-    assert world.counters() == (5, 1)
-
-
-def test_undoing_twice_takes_nothing_back_twice(world: Counting) -> None:
-    world.mend()
-    for _ in range(2):
-        back = world.undo()
-    assert (back.verdict, back.result) == (Verdict.AGREE, None)
-    assert world.counters() == (5, 1)
-
-
-def test_a_dry_run_of_an_undo_tells_the_delta_and_sends_none(world: Counting) -> None:
-    world.mend()
-    images = list(world.ledger.findings(world.run))
-    written = world.watch_writes()
-    (back,) = world.mender().undo(images, world.policy(run=None))
-    assert (back.verdict, back.due, written) == (Verdict.AMEND, True, [])
-    assert world.counters() == (3, 2)
-
-
 def test_a_mailboxs_lease_that_was_taken_over_between_the_looks_stops_the_delta(world: Counting) -> None:
     theirs = replace(Leases(world.ledger.tables, world.clock, "them@there"), ttl_seconds=LEASE_SECONDS)
     name = f"counters mail {COUNTS.name} {key_text((MAILBOX,))}"
@@ -477,18 +341,3 @@ def test_leases_are_given_back_when_a_person_stops_the_wait(world: Counting) -> 
         world.mend()
     world.clock.meanwhile = lambda: None
     assert world.mend()[0].result is Verdict.FIXED
-
-
-@given(
-    found=st.tuples(st.integers(-5, 20), st.integers(-5, 20)).filter(lambda found: found != (3, 2)),
-    used=st.tuples(st.integers(-3, 3), st.integers(-3, 3)),
-)
-def test_undo_brings_back_what_was_found_or_leaves_what_was_used(found: tuple[int, int], used: tuple[int, int]) -> None:
-    world = three_messages(*found)
-    world.mend()
-    mended = world.counters()
-    assert mended == (3, 2)
-    world.count(*used)
-    world.undo()
-    expected = {found} if used == (0, 0) else {(3 + used[0], 2 + used[1])}
-    assert world.counters() in expected

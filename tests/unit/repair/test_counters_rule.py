@@ -13,10 +13,9 @@ from model.projections.verdicts import Verdict
 from repair.mending.counter_reads import Tally
 from repair.mending.counters import mending, truths_beside
 from tests.support.clock import START, uuid_at
+from tests.support.counting import COUNTS, SUSPECT
 from tests.support.repairing import MAILBOX, mirror_suspect, truth_row
 
-COUNTS = MESSAGES.counts[0]
-SUSPECT = Suspect(COUNTS.name, (MAILBOX,), Verdict.AMEND)
 numbers = st.integers(0, 20)
 
 
