@@ -21,6 +21,7 @@ from repair.ledger.tasks import AdminTasks
 from tests.support.clock import VirtualClock
 
 RUN = "0d7b6ba4-a5f4-11f1-8003-0123456789ab"
+MAILBOX, MESSAGE = "5b3b4b8a-8d1c-11f1-8003-0123456789ab", "6e0ab5e0-8d1c-11f1-8003-0123456789ab"
 
 
 async def here(function: Callable[..., Any], *given: Any) -> Any:
