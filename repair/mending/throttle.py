@@ -5,6 +5,7 @@ is timed. A look that is due while rows are on their way waits for them, one tha
 many of the looks see the cluster at work for this run as the run is at work.
 """
 
+import logging
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ _TOLD_MAX: Final = 10
 """As many of the limits that were set are told, the last ones; all are in the ledger."""
 
 _TOKENS: Final = 1 << 63
+_LOG: Final = logging.getLogger("mailmend.runs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +172,8 @@ class Throttle:
             return
         if said and (not self.heard or said != self.heard[-1]):
             self.heard.append(said)
+            told = {"rows_per_second": said.rows_per_second, "max_fixes": said.max_fixes, "by": said.owner}
+            _LOG.info("limits were set", extra=told)
             if said.rows_per_second is not None:
                 self._limit_is(said.rows_per_second)
 
@@ -189,7 +193,11 @@ class Throttle:
         self._rows = self._timeouts = self._overloads = 0
         self.pressure, strain = self.pressure.after(seen)
         if strain:
+            level = (
+                logging.DEBUG if self.slowed[strain] else logging.INFO
+            )  # the first of each kind; more may come at once
             self.slowed[strain] += 1
+            _LOG.log(level, "slowed down", extra={"strain": strain.value, "rows_per_second": self.told()["last"]})
         self.lowest = min(self.lowest, self.pressure.rate)
 
     def _compactions_now(self, now: float) -> int | None:

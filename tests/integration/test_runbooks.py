@@ -23,7 +23,7 @@ from cql.render import schema_cql
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.ledger import SCHEMA_MIGRATION, SCHEMA_STATEMENT
 from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID
-from model.instants import MICROS
+from model.instants import MICROS, instant_of
 from model.migrations.plan import declared_by
 from model.operations import Count, Put, Remove
 from model.ports import Tables
@@ -31,6 +31,7 @@ from model.projections.verdicts import Verdict
 from model.queue.configuration import AGGREGATE
 from model.schema.keyspace import Schema
 from repair.clock import SystemClock
+from repair.ledger.jobs import JobRuns
 from repair.ledger.lags import LagJournal
 from repair.ledger.leases import Leases
 from repair.ledger.runs import Ledger
@@ -179,6 +180,14 @@ def _counter_is_wrong(scene: Scene) -> None:
     scene.mail.tables.write(Count(MAILBOX_COUNTERS, (scene.mail.mailbox,), {"unseen": 1}))
 
 
+def _job_is_at_work(scene: Scene) -> None:
+    _a_repair_is_declared(scene)
+    clock, owner = SystemClock(), "cron@mx-1 pid 1"
+    ends_by = instant_of(clock.micros() + 3600 * MICROS)
+    JobRuns(scene.ledger.tables, scene.mail.name, clock, owner).start("nightly-repair", "repair messages", ends_by)
+    Leases(scene.ledger.tables, clock, owner).acquire(f"job {scene.mail.name} nightly-repair", "repair messages")
+
+
 def _drift_came_back(scene: Scene) -> None:
     _message_lost_its_projection(scene)
     assert scene.mailmend("repair", "messages", "--keyspace", scene.mail.name).code == 0
@@ -240,7 +249,7 @@ STATES: Mapping[str, State] = {
     "projection-lags": _projection_lags,
     "content-is-lost": _content_is_lost,
     "drift-comes-back": _drift_came_back,
-    "slow-down-a-repair": _a_repair_is_declared,
+    "slow-down-a-repair": _job_is_at_work,
     "clocks-differ": _written_ahead,
     "counters-never-settle": _counter_is_wrong,
     "ledger-was-lost": _ledger_was_lost,

@@ -4,6 +4,7 @@ The clock is turned by hand, and by tables that take their time.
 """
 
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +27,7 @@ from repair.mending.throttle import HEAR_SECONDS, SmallRead, Throttle
 from repair.scanners.local import LocalEngine
 from tests.support.clock import START, VirtualClock
 from tests.support.in_turn import InTurn
+from tests.support.logs import logged
 from tests.support.progress import SilentProgress
 from tests.support.repairing import World, truth_row
 from tests.support.tables import MARKS
@@ -163,7 +165,9 @@ def test_reads_and_writes_that_fail_are_noted() -> None:
     assert ground.throttle.slowed[Strain.TIMEOUT] == 1, "at one look, both"
 
 
-def test_pending_compactions_slow_a_run_down() -> None:
+def test_pending_compactions_slow_a_run_down(caplog: pytest.LogCaptureFixture) -> None:
+    """The log tells of the first time, not of each."""
+    caplog.set_level(logging.INFO, "mailmend.runs")
     ground = Ground(compactions=0)
     ground.rows_in(10)
     ground.compactions = 500
@@ -172,6 +176,7 @@ def test_pending_compactions_slow_a_run_down() -> None:
     ground.rows_in(30)
     assert ground.rows_in(5) == pytest.approx(1_000, rel=0.05)
     assert set(ground.throttle.slowed) == {Strain.COMPACTIONS}
+    assert caplog.messages == ["slowed down"]
 
 
 def test_where_the_small_read_is_not_allowed_the_run_goes_on_at_its_limit() -> None:
@@ -198,7 +203,10 @@ def test_a_run_looks_four_times_a_second_also_while_it_waits() -> None:
     assert max(gaps) <= LOOK_SECONDS + 0.01
 
 
-def test_a_limit_that_was_set_is_heard_within_seconds_also_in_the_midst_of_a_wait() -> None:
+def test_a_limit_that_was_set_is_heard_within_seconds_also_in_the_midst_of_a_wait(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "mailmend.runs")
     ground = Ground(limit=1)
     ground.throttle.read = None
     ground.pace.take(1)
@@ -209,6 +217,8 @@ def test_a_limit_that_was_set_is_heard_within_seconds_also_in_the_midst_of_a_wai
 
     assert ground.clock.monotonic() - began <= HEAR_SECONDS + 2
     assert ground.throttle.told()["limit"] == 1_000
+    assert caplog.messages == ["limits were set"]
+    assert logged(caplog).endswith("rows_per_second=1000 by=bob")
 
 
 def test_a_limit_of_another_run_is_not_heard() -> None:
