@@ -19,10 +19,13 @@ def log_fields() -> Mapping[str, str]:
 
 
 def put_log_field(name: str, value: str) -> None:
-    """From now on every line has it, whichever thread of the command writes it; "" takes it away."""
+    """From now on every line of the command has it, whichever thread writes it; "" takes it away.
+
+    A program of somebody else's has no command, and may have several runs at once: there it is left out.
+    """
     fields = _FIELDS.get()
     if fields is None:
-        _FIELDS.set(fields := {})
+        return
     fields.pop(name, None)
     if value:
         fields[name] = value
@@ -40,8 +43,6 @@ def own_log_fields() -> Iterator[None]:
 
 def with_log_fields(function: Callable[P, T]) -> Callable[P, T]:
     """The same for another thread, whose lines then have the fields of this one's command."""
-    if _FIELDS.get() is None:
-        _FIELDS.set({})
     fields = _FIELDS.get()
 
     def called(*arguments: P.args, **named: P.kwargs) -> T:

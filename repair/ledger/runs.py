@@ -113,17 +113,17 @@ class Ledger:
         )
         self._keep_run(run)
         put_log_field("run", str(run_id))
-        _LOG.info("run began", extra={"keyspace": keyspace, "command": command, "as_of": as_of, "undoes": undoes})
+        told = {"run": str(run_id), "keyspace": keyspace, "command": command, "as_of": as_of, "undoes": undoes}
+        _LOG.info("run began", extra=told)
         return run
 
     def finish(self, run: Run, summary: Mapping[str, Any], state: RunState = RunState.DONE) -> Run:
         closed = replace(run, state=state, ended_at=instant_of(self.clock.micros()), summary=summary)
         self._keep_run(closed)
+        sums = {one: summary.get(one) for one in _SUMS_LOGGED}
+        _LOG.info("run ended", extra={"run": str(run.id), "state": state.value, **sums})
         if log_fields().get("run") == str(run.id):
-            _LOG.info("run ended", extra={"state": state.value, **{one: summary.get(one) for one in _SUMS_LOGGED}})
             put_log_field("run", "")
-        else:
-            _LOG.info("an earlier run was closed", extra={"closed": run.id, "state": state.value})
         return closed
 
     def interrupt(self, run: Run, summary: Mapping[str, Any]) -> Run:

@@ -266,3 +266,9 @@ class TestFields:
                 told()
             assert log_fields() == {"run": "1"}
         assert (seen, log_fields()) == (["1"], {})
+
+    def test_a_program_of_somebody_elses_keeps_none(self) -> None:
+        """It may have several runs at once, and no end at which the field would go."""
+        put_log_field("run", "1")
+
+        assert log_fields() == {}
