@@ -1,7 +1,6 @@
-"""The routes: James's own, as its operators' scripts call them, and health.
+"""The routes: James's own, as its operators' scripts call them, metrics and health.
 
-Whoever adds routes makes an `APIRouter` and puts it into `ROUTERS`; `needs` says which role a call takes. The place of
-Prometheus's `GET /metrics` is there too.
+Whoever adds routes makes an `APIRouter` and puts it into `ROUTERS`; `needs` says which role a call takes.
 """
 
 import re
@@ -30,6 +29,7 @@ from admin.api.bodies import (
 )
 from admin.services.tasks import TaskDesk
 from admin.settings import parse_duration
+from mailqueue.prometheus import CONTENT_TYPE
 from repair.ledger.tasks import AdminTask
 
 INT_MAX: Final = 2**31 - 1
@@ -103,6 +103,7 @@ _TAKEN: Final[dict[int | str, dict[str, Any]]] = {
 }
 _TASK: Final[dict[int | str, dict[str, Any]]] = {200: {"model": TaskBody, "description": "The task."}}
 TASKS: Final = APIRouter(tags=["tasks"])
+METRICS: Final = APIRouter(tags=["metrics"])
 HEALTH: Final = APIRouter(tags=["health"])
 
 
@@ -292,5 +293,19 @@ def _cause(unreached: str) -> str | None:
     return "the cluster does not answer" if unreached else None
 
 
-ROUTERS: Final = (TASKS, HEALTH)
+@METRICS.get(
+    "/metrics",
+    response_class=Response,
+    responses={
+        200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "In Prometheus's text format."},
+        **_errors(),
+    },
+    summary="Metrics for Prometheus",
+)
+async def metrics(desk: Desk, _: Reader) -> Response:
+    """As `mailmend metrics show` prints them, of at most half a minute ago."""
+    return Response(await desk.metrics(), media_type=CONTENT_TYPE)
+
+
+ROUTERS: Final = (TASKS, METRICS, HEALTH)
 assert re.fullmatch(_TIMEOUT, "365d")

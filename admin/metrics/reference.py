@@ -24,7 +24,7 @@ _HEAD: Final = """\
 Generated from the declarations in `admin/metrics`: `python -m admin.metrics.reference` writes it anew.
 
 - `mailmend metrics show` prints what ledger, starts of queues and declared jobs tell now; with `--output FILE`, from
-  cron, for node_exporter.
+  cron, for node_exporter. `jobs serve` answers `GET /metrics` with the same.
 - `check`, `repair ...` and `queue sweep` write what they tell to `--metrics-file FILE`, however they end; a job to the
   `metrics_file` of its declaration. A run without a result leaves in the file what the one before had told, and its
   last success.

@@ -15,6 +15,7 @@ from admin.jobs.declaration import Job
 from admin.jobs.serving import JobServer
 from admin.jobs.tasks import TaskRunner
 from admin.services.caller import Caller
+from admin.services.metrics import Exposition
 from admin.services.tasks import TaskDesk, desk_of
 from admin.settings import ConnectionSettings
 from admin.whole_files import whole_file
@@ -75,9 +76,10 @@ def serve(request: ServeRequest, caller: Caller) -> ServingEnded:
             apart=server.apart,
             wake=server.wake,
         )
+        exposition = Exposition(opened, lambda: server.jobs)
         caller.remark("Serving until SIGTERM or Ctrl-C.")
         with _heard():
-            run_async(_until_stopped(server, request.face, desk_of(server, tasks)))
+            run_async(_until_stopped(server, request.face, desk_of(server, tasks, exposition.text)))
     return ServingEnded()
 
 

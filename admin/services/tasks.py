@@ -33,6 +33,7 @@ class TaskDesk:
     Args:
         wake: has this server look at them, in case it leads.
         health: how it stands.
+        exposition: its metrics, in Prometheus's text format.
     """
 
     tasks: AdminTasks
@@ -40,6 +41,11 @@ class TaskDesk:
     wake: Callable[[], None]
     health: Callable[[], ServerHealth]
     apart: Apart = asyncio.to_thread
+    exposition: Callable[[], bytes] = bytes
+
+    async def metrics(self) -> bytes:
+        told: bytes = await self.apart(self.exposition)
+        return told
 
     async def submit(self, kind: str, options: Mapping[str, Any], by: str) -> AdminTask:
         given = {name: value for name, value in options.items() if value is not None}
@@ -74,6 +80,6 @@ class TaskDesk:
         return found
 
 
-def desk_of(server: JobServer, tasks: AdminTasks) -> TaskDesk:
+def desk_of(server: JobServer, tasks: AdminTasks, exposition: Callable[[], bytes]) -> TaskDesk:
     health = lambda: ServerHealth(server.lease is not None, server.unreached)  # noqa: E731
-    return TaskDesk(tasks, server.clock, server.wake, health, server.apart)
+    return TaskDesk(tasks, server.clock, server.wake, health, server.apart, exposition)

@@ -19,6 +19,7 @@ from repair.ledger.leases import TTL_SECONDS
 from tests.support.certificates import authority
 from tests.support.commands import CommandLine
 from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on
+from tests.support.metrics import Scraped
 from tests.support.servers import CassandraServer
 
 pytestmark = pytest.mark.cassandra
@@ -129,10 +130,14 @@ def test_james_task_over_tls_mends_a_damage_and_tells_it_in_james_words(
         refused = client.post("/messages?task=SolveInconsistencies", headers={"Authorization": f"Bearer {READ}"})
         posted = client.post("/messages?task=SolveInconsistencies&messagesPerSecond=1000")
         task = client.get(f"{posted.headers['location']}/await?timeout=100s").json()
+        scraped = Scraped.of(client.get("/metrics").text)
     server.send_signal(signal.SIGTERM)
 
     assert (refused.status_code, posted.status_code, task["status"]) == (403, 201, "completed"), task
     assert mail.mirror(mail.truths[0]) is not None
+    assert (scraped.one("mailmend_ledger_up"), scraped.one("mailmend_job_period_seconds", job_name="often")) == (1, 300)
+    assert ("serve",) in scraped.by("mailmend_lease_acquired_timestamp_seconds", "lease")
+    assert scraped.by("mailmend_run_fixed", "command", "verdict") == {("repair messages", "PROJECT"): 1}
     truth, told = mail.truths[0], task["additionalInformation"]
     fixed = {"mailboxId": str(truth["mailboxid"]), "messageId": str(truth["messageid"]), "uid": truth["uid"]}
     assert (told["addedMessageIdEntries"], told["fixedInconsistencies"], told["errors"]) == (1, [fixed], [])

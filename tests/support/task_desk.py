@@ -14,8 +14,11 @@ from admin.api.access import Access
 from admin.api.application import application
 from admin.jobs.children import Child, Say
 from admin.jobs.tasks import TaskRunner
+from admin.metrics.declared import LEDGER_UP
 from admin.services.tasks import ServerHealth, TaskDesk
 from cql.memory import MemoryTables
+from mailqueue.prometheus import metrics_text
+from model.metrics import Sample
 from repair.ledger.leases import Leases
 from repair.ledger.tasks import AdminTasks
 from tests.support.clock import VirtualClock
@@ -73,9 +76,10 @@ class TaskWorld:
         self.tasks = AdminTasks(self.tables, "mail", self.clock, "here")
         self.leases = Leases(self.tables, self.clock, "somebody")
         self.runner = self.server()
-        self.desk = TaskDesk(
-            self.tasks, self.clock, lambda: None, lambda: ServerHealth(leads=True, unreached=self.unreached), here
-        )
+        health = lambda: ServerHealth(leads=True, unreached=self.unreached)  # noqa: E731
+        metric = Sample(LEDGER_UP, ("mail",), 1)
+        told = metrics_text([metric]).encode()
+        self.desk = TaskDesk(self.tasks, self.clock, lambda: None, health, here, lambda: told)
 
     def server(self) -> TaskRunner:
         return TaskRunner(

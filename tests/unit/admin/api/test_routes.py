@@ -23,7 +23,9 @@ from admin.api.access import (
 from admin.api.server import listen
 from admin.cli.logs import text_line
 from cql.memory import MemoryTables
+from mailqueue.prometheus import CONTENT_TYPE
 from model.errors import BadSettings, CannotReach, MailmendError, WrongUse
+from tests.support.metrics import Scraped
 from tests.support.task_desk import MESSAGE, TaskWorld
 
 READ, REPAIR = "r" * 32, "w" * 32
@@ -136,6 +138,14 @@ async def test_what_goes_wrong_within_is_told_without_its_insides(
     assert (answer.status_code, answer.json()["message"]) == (status, told)
 
 
+async def test_metrics_are_in_prometheus_text_format(world: TaskWorld) -> None:
+    async with world.client() as client:
+        answer = await client.get("/metrics")
+
+    assert (answer.status_code, answer.headers["content-type"]) == (200, CONTENT_TYPE)
+    assert Scraped.of(answer.text).one("mailmend_ledger_up", keyspace="mail") == 1
+
+
 # Who may ask
 
 
@@ -152,6 +162,8 @@ async def test_what_goes_wrong_within_is_told_without_its_insides(
         (READ, "DELETE", f"/tasks/{MESSAGE}", 403),
         (REPAIR, "POST", "/messages?task=SolveInconsistencies", 201),
         (None, "POST", "/messages", 401),
+        (None, "GET", "/metrics", 401),
+        (READ, "GET", "/metrics", 200),
         (None, "GET", "/healthcheck", 200),
         (None, "GET", "/openapi.json", 200),
     ],
