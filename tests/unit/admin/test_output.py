@@ -44,6 +44,7 @@ def test_the_json_has_exactly_the_names_of_the_contract() -> None:
         "seconds",
         "again_seconds",
         "engine",
+        "pace",
         "missing_columns",
         "missing_tables",
         "reasons",
