@@ -12,7 +12,6 @@ from admin.cli.command import CommandGroup, DeclaredGroup, Late, made
 from admin.cli.endings import PipeClosed, ending_of, heed_termination, quiet_libraries
 from admin.cli.mending import CHECK, REPAIR, UNDO
 from admin.cli.options import CONFIG, PROFILE
-from admin.cli.plans import APPLY
 from admin.cli.runs import RUNS
 from admin.cli.tools import DEMO, RUNBOOK, VERSION
 from model.errors import WrongUse
@@ -35,7 +34,7 @@ COMMANDS: Final = CommandGroup(
     commands=(
         CHECK,
         REPAIR,
-        APPLY,
+        Late("apply", "Do exactly what a plan says.", "admin.cli.plans:APPLY"),
         UNDO,
         RUNS,
         Late("jobs", "Scheduled checks and repairs: when they run, and how they ended.", "admin.cli.jobs:JOBS"),
