@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from mailqueue.health import HealthProblem, QueueFigures, judged
 from mailqueue.metrics import QueueCount, QueueRates
 from model.ids import QueueName
-from model.metrics import Metric, MetricKind, Sample
+from model.metrics import Metric, MetricKind, MetricSample
 from model.queue.messages import Depth
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
@@ -52,7 +52,7 @@ class PrometheusCounts:
 
 
 class _Samples(Collector):
-    def __init__(self, samples: Iterable[Sample]) -> None:
+    def __init__(self, samples: Iterable[MetricSample]) -> None:
         self._families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
         for (metric, labels), value in {(one.metric, one.labels): one.value for one in samples}.items():
             kind = CounterMetricFamily if metric.kind is MetricKind.COUNTER else GaugeMetricFamily
@@ -63,14 +63,14 @@ class _Samples(Collector):
         return self._families.values()
 
 
-def metrics_text(samples: Iterable[Sample]) -> str:
+def metrics_text(samples: Iterable[MetricSample]) -> str:
     """The samples in Prometheus's text format; of two that say the same, the last counts."""
     registry = CollectorRegistry()
     registry.register(_Samples(samples))
     return generate_latest(registry).decode()
 
 
-def samples_in(text: str, metrics: Iterable[Metric]) -> Iterator[Sample]:
+def samples_in(text: str, metrics: Iterable[Metric]) -> Iterator[MetricSample]:
     """The samples of those metrics in such a text.
 
     Raises:
@@ -84,7 +84,7 @@ def samples_in(text: str, metrics: Iterable[Metric]) -> Iterator[Sample]:
     for family in families:
         for name, labels, value, *_ in family.samples:
             if metric := known.get(name):
-                yield Sample(metric, tuple(labels.get(label, "") for label in metric.labels), value)
+                yield MetricSample(metric, tuple(labels.get(label, "") for label in metric.labels), value)
 
 
 def gauges_text(looks: Iterable[tuple[QueueFigures, QueueRates | None]]) -> str:
@@ -92,15 +92,15 @@ def gauges_text(looks: Iterable[tuple[QueueFigures, QueueRates | None]]) -> str:
     return metrics_text(sample for figures, rates in looks for sample in queue_samples(figures, rates))
 
 
-def queue_samples(figures: QueueFigures, rates: QueueRates | None = None) -> Iterator[Sample]:
+def queue_samples(figures: QueueFigures, rates: QueueRates | None = None) -> Iterator[MetricSample]:
     yield from _gauges(figures, _COUNTED)
     yield from start_samples(figures, tuple(HealthProblem))
     for metric, of_rates in _RATES if rates else ():
         assert rates is not None
-        yield Sample(metric, (figures.queue,), of_rates(rates))
+        yield MetricSample(metric, (figures.queue,), of_rates(rates))
 
 
-def start_samples(figures: QueueFigures, troubles: Iterable[HealthProblem] = OF_STARTS) -> Iterator[Sample]:
+def start_samples(figures: QueueFigures, troubles: Iterable[HealthProblem] = OF_STARTS) -> Iterator[MetricSample]:
     """What the starts and the last sweep tell, without a look at any mail.
 
     Every trouble of those is 1 or 0, so that alerts need not wait for a series to appear.
@@ -108,14 +108,14 @@ def start_samples(figures: QueueFigures, troubles: Iterable[HealthProblem] = OF_
     yield from _gauges(figures, _STARTS)
     present = {reason.trouble for reason in judged(figures)}
     for trouble in troubles:
-        yield Sample(TROUBLE, (figures.queue, trouble.value), trouble in present)
+        yield MetricSample(TROUBLE, (figures.queue, trouble.value), trouble in present)
 
 
-def _gauges(figures: QueueFigures, table: "_Figures") -> Iterator[Sample]:
+def _gauges(figures: QueueFigures, table: "_Figures") -> Iterator[MetricSample]:
     for metric, of_figures in table:
         value = of_figures(figures)
         if value is not None:
-            yield Sample(metric, (figures.queue,), value)
+            yield MetricSample(metric, (figures.queue,), value)
 
 
 def _of_depth(value: Callable[[Depth], int | None]) -> Callable[[QueueFigures], float | None]:

@@ -27,7 +27,7 @@ class Metric:
     kind: MetricKind = MetricKind.GAUGE
 
 
-class Sample(NamedTuple):
+class MetricSample(NamedTuple):
     """One value of a metric; the labels' values are in the order of their names."""
 
     metric: Metric

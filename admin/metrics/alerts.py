@@ -13,7 +13,7 @@ from typing import Final
 _DAY: Final = 86_400
 
 
-class Severity(Enum):
+class AlertSeverity(Enum):
     """How soon somebody has to look."""
 
     WARNING = "warning"  # at the next working day
@@ -33,7 +33,7 @@ class AlertRule:
     name: str
     expression: str
     lasting: str
-    severity: Severity
+    severity: AlertSeverity
     summary: str
     runbook: str
 
@@ -49,7 +49,7 @@ ALERTS: Final = (
         " > 2 * max by (keyspace, job_name) (mailmend_job_period_seconds)"
         " unless on (keyspace, job_name) mailmend_job_paused == 1",
         "15m",
-        Severity.WARNING,
+        AlertSeverity.WARNING,
         "Job {{ $labels.job_name }} of {{ $labels.keyspace }} has not succeeded for two of its periods",
         "scheduled-repair-failed",
     ),
@@ -59,7 +59,7 @@ ALERTS: Final = (
         " unless on (keyspace, job_name) (mailmend_job_last_run_timestamp_seconds or mailmend_job_paused == 1)"
         " unless on (keyspace) mailmend_ledger_up == 0",
         "15m",
-        Severity.WARNING,
+        AlertSeverity.WARNING,
         "Job {{ $labels.job_name }} of {{ $labels.keyspace }} was due, and nothing has ever started it",
         "scheduled-repair-failed",
     ),
@@ -67,7 +67,7 @@ ALERTS: Final = (
         "MailmendJobFailed",
         "max by (keyspace, job_name) (mailmend_job_last_run_exit_code) > 1 != 130",
         "5m",
-        Severity.WARNING,
+        AlertSeverity.WARNING,
         "The last run of job {{ $labels.job_name }} of {{ $labels.keyspace }} ended with {{ $value }}",
         "scheduled-repair-failed",
     ),
@@ -76,7 +76,7 @@ ALERTS: Final = (
         "(max by (keyspace, command, job_name) (mailmend_run_exit_code) > 1 != 130)"
         " unless on (keyspace, job_name) mailmend_job_last_run_exit_code",
         "5m",
-        Severity.WARNING,
+        AlertSeverity.WARNING,
         "{{ $labels.command }} of {{ $labels.keyspace }} ended with {{ $value }}",
         "scheduled-repair-failed",
     ),
@@ -84,7 +84,7 @@ ALERTS: Final = (
         "MailmendLedgerUnreadable",
         "max by (keyspace) (mailmend_ledger_up) == 0",
         "15m",
-        Severity.WARNING,
+        AlertSeverity.WARNING,
         "The ledger or the queues of {{ $labels.keyspace }} cannot be read: the other figures are missing",
         "servers-do-not-answer",
     ),
@@ -93,7 +93,7 @@ ALERTS: Final = (
         "time() - min by (keyspace, lease, owner)"
         f' (mailmend_lease_acquired_timestamp_seconds{{lease!="serve"}}) > {_DAY}',
         "5m",
-        Severity.WARNING,
+        AlertSeverity.WARNING,
         "{{ $labels.owner }} has held the lease of {{ $labels.lease }} of {{ $labels.keyspace }} for a day",
         "slow-down-a-repair",
     ),
@@ -102,7 +102,7 @@ ALERTS: Final = (
         "time() - min by (keyspace, command, verdict) (mailmend_finding_oldest_timestamp_seconds"
         f'{{command=~"check.*",verdict!~"COLLECT|LOST_CONTENT|MISSING"}}) > {_DAY + 7200}',
         "5m",
-        Severity.WARNING,
+        AlertSeverity.WARNING,
         "{{ $labels.command }} of {{ $labels.keyspace }} has found {{ $labels.verdict }} for more than a day",
         "check-found-inconsistencies",
     ),
@@ -111,7 +111,7 @@ ALERTS: Final = (
         "time() - min by (keyspace, command, verdict) (mailmend_finding_oldest_timestamp_seconds"
         f'{{command=~"repair.*"}}) > {2 * _DAY}',
         "5m",
-        Severity.WARNING,
+        AlertSeverity.WARNING,
         "Every {{ $labels.command }} of {{ $labels.keyspace }} has left {{ $labels.verdict }} for more than two days",
         "check-found-inconsistencies",
     ),
@@ -119,7 +119,7 @@ ALERTS: Final = (
         "MailmendDriftComesBack",
         'max by (keyspace, command) (mailmend_run_fixed{command="repair messages"}) > 0',
         "74h",
-        Severity.WARNING,
+        AlertSeverity.WARNING,
         "Every {{ $labels.command }} of {{ $labels.keyspace }} has had something to mend for three days",
         "drift-comes-back",
     ),
@@ -127,7 +127,7 @@ ALERTS: Final = (
         "MailmendContentLost",
         'max by (keyspace) (mailmend_run_left{verdict="LOST_CONTENT"}) > 0',
         "5m",
-        Severity.WARNING,
+        AlertSeverity.WARNING,
         "{{ $value | humanize }} messages of {{ $labels.keyspace }} are listed and their content is lost",
         "content-is-lost",
     ),
@@ -135,7 +135,7 @@ ALERTS: Final = (
         "MailmendBlobMissing",
         'max by (keyspace) (mailmend_run_left{verdict="MISSING"}) > 0',
         "5m",
-        Severity.WARNING,
+        AlertSeverity.WARNING,
         "{{ $value | humanize }} blobs of {{ $labels.keyspace }} are referred to and not there",
         "blob-is-missing",
     ),
@@ -143,7 +143,7 @@ ALERTS: Final = (
         "MailmendLagsWait",
         "time() - min by (keyspace) (mailmend_lag_oldest_timestamp_seconds) > 3600",
         "10m",
-        Severity.WARNING,
+        AlertSeverity.WARNING,
         "A lag of {{ $labels.keyspace }} has waited for more than an hour to be mended",
         "projection-lags",
     ),
@@ -151,7 +151,7 @@ ALERTS: Final = (
         "MailmendSweepBehind",
         f"max by (queue) (mailmend_queue_content_start_lag_seconds) > {_DAY}",
         "1h",
-        Severity.WARNING,
+        AlertSeverity.WARNING,
         "A day of finished slices of queue {{ $labels.queue }} is not swept",
         "queue-tables-grow",
     ),
@@ -159,7 +159,7 @@ ALERTS: Final = (
         "MailmendQueueNotSwept",
         _trouble("not_swept"),
         "30m",
-        Severity.CRITICAL,
+        AlertSeverity.CRITICAL,
         "Nobody sweeps queue {{ $labels.queue }}: mails that wait will expire unless a sweep renews them",
         "queue-tables-grow",
     ),
@@ -167,7 +167,7 @@ ALERTS: Final = (
         "MailmendBrowseStartStuck",
         _trouble("browse_start_old", "moved_back"),
         "30m",
-        Severity.WARNING,
+        AlertSeverity.WARNING,
         "The browse start of queue {{ $labels.queue }} is old, or was moved back",
         "browse-start-is-stuck",
     ),
@@ -175,7 +175,7 @@ ALERTS: Final = (
         "MailmendQueueDoesNotDrain",
         _trouble("stays_too_long", "dead_letters", "no_consumer", "broker_alarm"),
         "15m",
-        Severity.CRITICAL,
+        AlertSeverity.CRITICAL,
         "Queue {{ $labels.queue }} is in trouble: {{ $labels.trouble }}",
         "queue-does-not-drain",
     ),
@@ -183,7 +183,7 @@ ALERTS: Final = (
         "MailmendBrokerLacksMessages",
         _trouble("lacks_message", "broker_away"),
         "15m",
-        Severity.CRITICAL,
+        AlertSeverity.CRITICAL,
         "The broker of queue {{ $labels.queue }} is away, or lacks messages of mails that wait",
         "rabbitmq-was-lost",
     ),
@@ -191,7 +191,7 @@ ALERTS: Final = (
         "MailmendMarksExpireFirst",
         _trouble("marks_expire_first"),
         "15m",
-        Severity.CRITICAL,
+        AlertSeverity.CRITICAL,
         "Marks of queue {{ $labels.queue }} expire before the rows that they hide: deleted mails come back",
         "marks-never-expire",
     ),
@@ -200,7 +200,7 @@ ALERTS: Final = (
         "max by (keyspace) (mailmend_queue_marks_kept) > 1000000"
         " and max by (keyspace) (delta(mailmend_queue_marks_kept[7d])) > 0",
         "1h",
-        Severity.WARNING,
+        AlertSeverity.WARNING,
         "{{ $value | humanize }} marks of queues of {{ $labels.keyspace }} never expire, and they grow in number",
         "marks-never-expire",
     ),

@@ -22,7 +22,7 @@ from admin.metrics.declared import (
     RUN_END,
 )
 from admin.metrics.of_runs import RunName, ending_samples, result_samples
-from model.metrics import Sample
+from model.metrics import MetricSample
 from repair.ledger.jobs import JobRun
 from repair.ledger.leases import Lease
 from repair.ledger.runs import Run, RunState
@@ -35,10 +35,10 @@ _REPAIRS: Final[Mapping[str, str]] = {
 """Commands that the ledger keeps the results of, as they are typed."""
 
 
-def schedule_samples(keyspace: str, job: Job, now: datetime) -> Iterator[Sample]:
+def schedule_samples(keyspace: str, job: Job, now: datetime) -> Iterator[MetricSample]:
     labels = (keyspace, job.name)
-    yield Sample(JOB_NEXT, labels, next_turns(job, now, 1)[0].start_at.timestamp())
-    yield Sample(JOB_PERIOD, labels, _period_on(job, now.date()).total_seconds())
+    yield MetricSample(JOB_NEXT, labels, next_turns(job, now, 1)[0].start_at.timestamp())
+    yield MetricSample(JOB_PERIOD, labels, _period_on(job, now.date()).total_seconds())
 
 
 @lru_cache(maxsize=256)
@@ -47,23 +47,23 @@ def _period_on(job: Job, day: date) -> timedelta:
     return longest_wait(job, datetime.combine(day, time(), job.zone))
 
 
-def job_samples(keyspace: str, job: Job, last: Sequence[JobRun], *, paused: bool) -> Iterator[Sample]:
+def job_samples(keyspace: str, job: Job, last: Sequence[JobRun], *, paused: bool) -> Iterator[MetricSample]:
     """How the job's last runs went, given the newest first; 0 where none of them was a success."""
     labels, ended = (keyspace, job.name), [run for run in last if run.ended_at]
-    yield Sample(JOB_PAUSED, labels, paused)
-    yield Sample(JOB_RUNNING, labels, bool(last) and last[0].state is RunState.RUNNING)
+    yield MetricSample(JOB_PAUSED, labels, paused)
+    yield MetricSample(JOB_RUNNING, labels, bool(last) and last[0].state is RunState.RUNNING)
     if last:
-        yield Sample(JOB_LAST_RUN, labels, last[0].started_at.timestamp())
+        yield MetricSample(JOB_LAST_RUN, labels, last[0].started_at.timestamp())
         success = (run.ended_at.timestamp() for run in ended if run.state is RunState.DONE and run.ended_at)
-        yield Sample(JOB_LAST_SUCCESS, labels, next(success, 0))
+        yield MetricSample(JOB_LAST_SUCCESS, labels, next(success, 0))
     for run in ended[:1]:
         assert run.ended_at is not None
-        yield Sample(JOB_DURATION, labels, (run.ended_at - run.started_at).total_seconds())
+        yield MetricSample(JOB_DURATION, labels, (run.ended_at - run.started_at).total_seconds())
         if run.exit_code is not None:
-            yield Sample(JOB_EXIT_CODE, labels, run.exit_code)
+            yield MetricSample(JOB_EXIT_CODE, labels, run.exit_code)
 
 
-def repair_samples(keyspace: str, runs: Iterable[Run]) -> Iterator[Sample]:
+def repair_samples(keyspace: str, runs: Iterable[Run]) -> Iterator[MetricSample]:
     """The newest result of each repair of the whole keyspace, and since when they have left what they left.
 
     Args:
@@ -84,8 +84,8 @@ def repair_samples(keyspace: str, runs: Iterable[Run]) -> Iterator[Sample]:
         yield from _since(name, stays)
 
 
-def _since(name: RunName, stays: Mapping[str, datetime]) -> Iterator[Sample]:
-    return (Sample(FINDING_OLDEST, (*name, verdict), at.timestamp()) for verdict, at in stays.items())
+def _since(name: RunName, stays: Mapping[str, datetime]) -> Iterator[MetricSample]:
+    return (MetricSample(FINDING_OLDEST, (*name, verdict), at.timestamp()) for verdict, at in stays.items())
 
 
 def _of_the_whole(run: Run) -> bool:
@@ -93,18 +93,18 @@ def _of_the_whole(run: Run) -> bool:
     return run.state is RunState.DONE and run.command in _REPAIRS and run.undoes is None and not looks_at_some
 
 
-def _result_samples(name: RunName, run: Run) -> Iterator[Sample]:
+def _result_samples(name: RunName, run: Run) -> Iterator[MetricSample]:
     if run.ended_at:
         seconds = (run.ended_at - run.started_at).total_seconds()
         yield from ending_samples(name, int(run.summary.get("exit", 0)), run.ended_at.timestamp(), seconds)
     yield from result_samples(name, run.summary)
 
 
-def newest_of_each_run(sources: Iterable[Iterable[Sample]]) -> Iterator[Sample]:
+def newest_of_each_run(sources: Iterable[Iterable[MetricSample]]) -> Iterator[MetricSample]:
     """Of several sources of metrics of runs, what the one says that saw the newest end of a run."""
-    by_run = defaultdict[tuple[str, ...], list[list[Sample]]](list)
+    by_run = defaultdict[tuple[str, ...], list[list[MetricSample]]](list)
     for source in sources:
-        found = defaultdict[tuple[str, ...], list[Sample]](list)
+        found = defaultdict[tuple[str, ...], list[MetricSample]](list)
         for one in source:
             found[one.labels[:3]].append(one)
         for name, samples in found.items():
@@ -113,12 +113,12 @@ def newest_of_each_run(sources: Iterable[Iterable[Sample]]) -> Iterator[Sample]:
         yield from max(told, key=_end)
 
 
-def _end(samples: Sequence[Sample]) -> float:
+def _end(samples: Sequence[MetricSample]) -> float:
     return max((one.value for one in samples if one.metric is RUN_END), default=0)
 
 
-def lease_samples(keyspace: str, leases: Mapping[str, Lease]) -> Iterator[Sample]:
+def lease_samples(keyspace: str, leases: Mapping[str, Lease]) -> Iterator[MetricSample]:
     """Who holds which lease, by what the lease is for; a process and its job are left out: their names never end."""
     for purpose, lease in leases.items():
         owner = lease.owner.split(" pid ")[0]
-        yield Sample(LEASE, (keyspace, purpose, owner), lease.acquired_at.timestamp())
+        yield MetricSample(LEASE, (keyspace, purpose, owner), lease.acquired_at.timestamp())

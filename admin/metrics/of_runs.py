@@ -31,7 +31,7 @@ from admin.wiring.cluster import this_clock
 from mailqueue.prometheus import metrics_text, samples_in
 from model.errors import ExitCode, MailmendError, exit_code_of
 from model.instants import MICROS
-from model.metrics import Sample
+from model.metrics import MetricSample
 
 
 class RunName(NamedTuple):
@@ -42,21 +42,21 @@ class RunName(NamedTuple):
     job: str = ""
 
 
-def result_samples(name: RunName, json: Mapping[str, Any]) -> Iterator[Sample]:
+def result_samples(name: RunName, json: Mapping[str, Any]) -> Iterator[MetricSample]:
     """What a result says, by the names of `--json`; the ledger keeps the same ones."""
     for metric, by in ((RUN_FIXED, "fixed"), (RUN_LEFT, "left"), (RUN_ROWS_READ, "scanned"), (RUN_STAGE, "seconds")):
         found = json.get(by)
         for label, value in found.items() if isinstance(found, Mapping) else ():
-            yield Sample(metric, (*name, label), value)
+            yield MetricSample(metric, (*name, label), value)
     for projection, verdicts in _by_projection(json.get("findings") or {}):
         for verdict, number in verdicts.items():
-            yield Sample(RUN_FINDINGS, (*name, projection, verdict), number)
+            yield MetricSample(RUN_FINDINGS, (*name, projection, verdict), number)
     for metric, field_name in ((RUN_MOVED, "moved"), (RUN_FAILED, "failed")):
         told = json.get(field_name)
         if told is not None:
-            yield Sample(metric, name, len(told) if isinstance(told, list) else told)
+            yield MetricSample(metric, name, len(told) if isinstance(told, list) else told)
     for queue in json.get("queues") or ():
-        yield Sample(RUN_QUEUE_MARKS, (*name, queue["queue"]), queue["marks"])
+        yield MetricSample(RUN_QUEUE_MARKS, (*name, queue["queue"]), queue["marks"])
 
 
 def _by_projection(findings: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, int]]]:
@@ -66,13 +66,13 @@ def _by_projection(findings: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[s
     yield from ((name, verdicts) for name, verdicts in findings.items() if name not in counts)
 
 
-def ending_samples(name: RunName, exit_code: int, ended: float, seconds: float) -> Iterator[Sample]:
+def ending_samples(name: RunName, exit_code: int, ended: float, seconds: float) -> Iterator[MetricSample]:
     """How a run ended, when (seconds since 1970), and how long it took."""
-    yield Sample(RUN_EXIT_CODE, name, exit_code)
-    yield Sample(RUN_END, name, ended)
-    yield Sample(RUN_DURATION, name, seconds)
+    yield MetricSample(RUN_EXIT_CODE, name, exit_code)
+    yield MetricSample(RUN_END, name, ended)
+    yield MetricSample(RUN_DURATION, name, seconds)
     if exit_code in (ExitCode.FINE, ExitCode.DRIFT):
-        yield Sample(RUN_LAST_SUCCESS, name, ended)
+        yield MetricSample(RUN_LAST_SUCCESS, name, ended)
 
 
 @dataclass(slots=True)
@@ -95,14 +95,14 @@ class RunTextfile:
         success = (one for one in before if one.metric is RUN_LAST_SUCCESS)
         write_textfile(self.file, [*told, *success, *ending])
 
-    def _since(self, before: Iterable[Sample], json: Mapping[str, Any]) -> Iterator[Sample]:
+    def _since(self, before: Iterable[MetricSample], json: Mapping[str, Any]) -> Iterator[MetricSample]:
         """Since when each verdict is left that this run has left too."""
         known = {one.labels: one.value for one in before if one.metric is FINDING_OLDEST}
         for verdict in json.get("left") or ():
             labels = (*self.name, verdict)
-            yield Sample(FINDING_OLDEST, labels, known.get(labels, self.began / MICROS))
+            yield MetricSample(FINDING_OLDEST, labels, known.get(labels, self.began / MICROS))
 
-    def _before(self) -> list[Sample]:
+    def _before(self) -> list[MetricSample]:
         """What the file says of earlier runs; nothing where it cannot be read."""
         with suppress(OSError, ValueError):
             if self.file.is_file():
@@ -111,7 +111,7 @@ class RunTextfile:
         return []
 
 
-def write_textfile(file: Path, samples: Iterable[Sample]) -> None:
+def write_textfile(file: Path, samples: Iterable[MetricSample]) -> None:
     write_text(file, metrics_text(samples), masked=False)  # node_exporter is another user
 
 

@@ -33,7 +33,7 @@ from mailqueue.rabbitmq.figures import starts_of
 from model.errors import AccessDenied, CannotReach, ExitCode, MailmendError
 from model.ids import QueueName
 from model.instants import MICROS, instant_of
-from model.metrics import Sample
+from model.metrics import MetricSample
 from repair.mending.runner import lease_name as repair_lease
 
 LAGS_MAX: Final = 10_000
@@ -122,9 +122,9 @@ class Exposition:
             return self._text
 
 
-def measured(opened: OpenCluster, jobs: Sequence[Job]) -> tuple[Sequence[Sample], str]:
+def measured(opened: OpenCluster, jobs: Sequence[Job]) -> tuple[Sequence[MetricSample], str]:
     """Every metric that can be known now; and why some cannot, or ""."""
-    found, unread = list[Sample](), ""
+    found, unread = list[MetricSample](), ""
     for part in (_of_jobs, _of_ledger, _of_leases, _of_queues):
         try:
             found += part(opened, jobs)
@@ -135,7 +135,7 @@ def measured(opened: OpenCluster, jobs: Sequence[Job]) -> tuple[Sequence[Sample]
     return _together(opened.connection.keyspace, jobs, found, unread), unread
 
 
-def _together(keyspace: str, jobs: Sequence[Job], found: Sequence[Sample], unread: str) -> Sequence[Sample]:
+def _together(keyspace: str, jobs: Sequence[Job], found: Sequence[MetricSample], unread: str) -> Sequence[MetricSample]:
     """What was read, what the declarations tell, and what the jobs' runs have written on this machine."""
     now = instant_of(this_clock().micros())
     runs = newest_of_each_run([[one for one in found if one.metric in RUNS], *map(_samples_of_file, jobs)])
@@ -143,11 +143,11 @@ def _together(keyspace: str, jobs: Sequence[Job], found: Sequence[Sample], unrea
         *(sample for job in jobs for sample in schedule_samples(keyspace, job, now)),
         *(one for one in found if one.metric not in RUNS),
         *runs,
-        Sample(LEDGER_UP, (keyspace,), not unread),
+        MetricSample(LEDGER_UP, (keyspace,), not unread),
     ]
 
 
-def _of_jobs(opened: OpenCluster, jobs: Sequence[Job]) -> Iterator[Sample]:
+def _of_jobs(opened: OpenCluster, jobs: Sequence[Job]) -> Iterator[MetricSample]:
     runs = opened.existing_job_runs()
     for job in jobs:
         if runs is None:
@@ -156,18 +156,18 @@ def _of_jobs(opened: OpenCluster, jobs: Sequence[Job]) -> Iterator[Sample]:
         yield from job_samples(opened.connection.keyspace, job, last, paused=paused)
 
 
-def _of_ledger(opened: OpenCluster, _: Sequence[Job]) -> Iterator[Sample]:
+def _of_ledger(opened: OpenCluster, _: Sequence[Job]) -> Iterator[MetricSample]:
     ledger, keyspace = opened.existing_ledger(), opened.connection.keyspace
     if ledger is None:
         return
     yield from repair_samples(keyspace, islice(ledger.newest_runs(keyspace), RUNS_MAX))
     number, oldest = lag_journal(opened, ledger).waiting(LAGS_MAX)
-    yield Sample(LAGS, (keyspace,), number)
+    yield MetricSample(LAGS, (keyspace,), number)
     if oldest is not None:
-        yield Sample(LAG_OLDEST, (keyspace,), oldest / MICROS)
+        yield MetricSample(LAG_OLDEST, (keyspace,), oldest / MICROS)
 
 
-def _of_leases(opened: OpenCluster, jobs: Sequence[Job]) -> Iterator[Sample]:
+def _of_leases(opened: OpenCluster, jobs: Sequence[Job]) -> Iterator[MetricSample]:
     keyspace = opened.connection.keyspace
     if opened.existing_ledger():
         names = {"repair": repair_lease(keyspace), "schema": schema_lease(keyspace)}
@@ -177,7 +177,7 @@ def _of_leases(opened: OpenCluster, jobs: Sequence[Job]) -> Iterator[Sample]:
         yield from lease_samples(keyspace, {purpose: held[name] for purpose, name in names.items() if name in held})
 
 
-def _samples_of_file(job: Job) -> Sequence[Sample]:
+def _samples_of_file(job: Job) -> Sequence[MetricSample]:
     """What the runs of a job have written on this machine: a check leaves no run in the ledger."""
     with suppress(OSError, ValueError):
         if job.metrics_file:
@@ -185,18 +185,18 @@ def _samples_of_file(job: Job) -> Sequence[Sample]:
     return ()
 
 
-def _of_queues(opened: OpenCluster, _: Sequence[Job]) -> Sequence[Sample]:
+def _of_queues(opened: OpenCluster, _: Sequence[Job]) -> Sequence[MetricSample]:
     """Nothing where the keyspace has none, or the role was not meant to look at them, as a repairer's."""
     if not opened.has_queues:
         return ()
 
-    async def looked(connections: QueueConnections) -> Sequence[Sample]:
-        view, found = connections.view, list[Sample]()
+    async def looked(connections: QueueConnections) -> Sequence[MetricSample]:
+        view, found = connections.view, list[MetricSample]()
         for name in (await connections.names(everything=True))[:QUEUES_MAX]:
             found += start_samples(await starts_of(view, name))
         about = None if connections.own.marks_expire else connections.marks_about
         if about is not None:
-            found.append(Sample(MARKS, (opened.connection.keyspace,), about))
+            found.append(MetricSample(MARKS, (opened.connection.keyspace,), about))
         return found
 
     with suppress(AccessDenied):

@@ -18,7 +18,7 @@ from admin.metrics.declared import LEDGER_UP
 from admin.services.tasks import ServerHealth, TaskDesk
 from cql.memory import MemoryTables
 from mailqueue.prometheus import metrics_text
-from model.metrics import Sample
+from model.metrics import MetricSample
 from repair.ledger.leases import Leases
 from repair.ledger.tasks import AdminTasks
 from tests.support.clock import VirtualClock
@@ -77,7 +77,7 @@ class TaskWorld:
         self.leases = Leases(self.tables, self.clock, "somebody")
         self.runner = self.server()
         health = lambda: ServerHealth(leads=True, unreached=self.unreached)  # noqa: E731
-        metric = Sample(LEDGER_UP, ("mail",), 1)
+        metric = MetricSample(LEDGER_UP, ("mail",), 1)
         told = metrics_text([metric]).encode()
         self.desk = TaskDesk(self.tasks, self.clock, lambda: None, health, here, lambda: told)
 

@@ -1,6 +1,8 @@
 """The generic names of our packages are ours alone in this environment (the price that DESIGN section 3 names)."""
 
+import ast
 import tomllib
+from collections import Counter
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -29,3 +31,11 @@ def test_every_module_and_test_of_mutation_testing_is_there() -> None:
     named = tomllib.loads(Path("pyproject.toml").read_text())["tool"]["mutants"]["tests"]
     assert [test for tests in named.values() for test in tests if not Path(test).is_file()] == []
     assert [module for module in named if not Path(*module.split(".")).with_suffix(".py").is_file()] == []
+
+
+def test_the_name_of_a_public_class_stands_for_one_thing() -> None:
+    """Whoever finds it in an error, or searches for it, need not ask which one is meant."""
+    files = [file for package in OURS for file in Path(package).rglob("*.py")]
+    nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text()))]
+    names = Counter(one.name for one in nodes if isinstance(one, ast.ClassDef) and not one.name.startswith("_"))
+    assert [name for name, number in names.items() if number > 1] == []

@@ -10,7 +10,7 @@ from mailqueue.health import QueueFigures
 from mailqueue.metrics import QueueCount, QueueRates
 from mailqueue.prometheus import PrometheusCounts, gauges_text, metrics_text, samples_in
 from model.ids import QueueName
-from model.metrics import Metric, Sample
+from model.metrics import Metric, MetricSample
 from model.queue.messages import Depth
 
 SPOOL, OUTGOING = QueueName("spool"), QueueName("outgoing")
@@ -22,7 +22,7 @@ _METRIC = Metric("mailmend_shape", 'A "word", and \\ a stroke', ("one", "two"))
 @given(st.dictionaries(st.tuples(st.text(), st.text()), st.floats(allow_nan=False)))
 def test_what_was_written_is_read_again(values: dict[tuple[str, str], float]) -> None:
     """Quotes, strokes and ends of lines in labels too: names of queues are other people's."""
-    samples = [Sample(_METRIC, labels, value) for labels, value in values.items()]
+    samples = [MetricSample(_METRIC, labels, value) for labels, value in values.items()]
 
     assert list(samples_in(metrics_text(samples), [_METRIC])) == samples
 

@@ -11,7 +11,7 @@ from admin.metrics.declared import RUN_FAILED, RUN_FINDINGS, RUN_LEFT, RUN_QUEUE
 from admin.metrics.of_runs import RunName, result_samples
 from cql.driver import session
 from model.errors import CannotReach, ResultUnwritten
-from model.metrics import Sample
+from model.metrics import MetricSample
 from repair.ledger.leases import Leases
 from repair.scanners.local import LocalEngine
 from tests.support.cluster_twin import ClusterTwin
@@ -230,7 +230,7 @@ def test_blobs_have_no_projection_and_queues_their_marks() -> None:
         (RUN_LEFT, ("MISSING",), 1),
         (RUN_FAILED, (), 2),
     }
-    assert Sample(RUN_QUEUE_MARKS, (*name, "spool"), 7) in list(result_samples(name, queues))
+    assert MetricSample(RUN_QUEUE_MARKS, (*name, "spool"), 7) in list(result_samples(name, queues))
 
 
 # Jobs
