@@ -63,7 +63,7 @@ from repair.clock import Timing, take_as_of
 from repair.ledger.runs import Ledger, Run, RunState
 from repair.mending.limits import Pace
 from repair.mending.runner import close_killed
-from repair.mending.throttle import SmallRead, Throttle
+from repair.mending.throttle import Throttle
 
 COMMAND: Final = "repair blobs"
 _OF_MESSAGES: Final = frozenset({"torn", "without", "no_writers"})
@@ -199,9 +199,9 @@ async def _looked(opened: OpenCluster, request: BlobsRequest, caller: Caller, br
     engine = chosen_engine(opened, request.engine_wanted, caller.remark)
     wanted = replace(request.engine_wanted, name=engine.name)
     sources = _Sources(opened, request, broker)
-    pressed = request.connection.is_pressed(request.pace)
-    read = SmallRead(opened.mail, MESSAGE_V3, opened.clock, request.level) if pressed else None
-    throttle = throttle_of(opened, request.rows_per_second, read, writes=not request.dry_run)
+    ledger = None if request.dry_run else opened.ledger(request.keep)
+    timed = MESSAGE_V3 if request.connection.is_pressed(request.pace) else None
+    throttle = throttle_of(opened, request.rows_per_second, timed, request.level, ledger)
     scanner = blob_scanner(opened, wanted, request.level, Pace(request.rows_per_second, opened.clock, throttle))
     with _lines_of_missing(request.blobs.missing) as on_missing:
         collection = BlobCollection(
@@ -214,10 +214,10 @@ async def _looked(opened: OpenCluster, request: BlobsRequest, caller: Caller, br
             request.delay.total_seconds(),
             on_missing,
         )
-        if request.dry_run:
+        if ledger is None:
             result = BlobsResult(opened.mail.name, store.address.place, await collection.run(), rule)
         else:
-            result = await _recorded(opened, request, collection, as_of, throttle)
+            result = await _recorded(opened, request, ledger, collection, as_of=as_of, throttle=throttle)
     seconds = (opened.clock.micros() - began) / MICROS
     options = " ".join(filter(None, (request.blobs.typed, given(request.blobs), given(request))))
     asked = broker is not None or request.blobs.no_broker
@@ -290,10 +290,16 @@ def _write_missing(stream: IO[str], one: MissingBlob) -> None:
 
 
 async def _recorded(
-    opened: OpenCluster, request: BlobsRequest, collection: BlobCollection, as_of: int, throttle: Throttle | None
+    opened: OpenCluster,
+    request: BlobsRequest,
+    ledger: Ledger,
+    collection: BlobCollection,
+    *,
+    as_of: int,
+    throttle: Throttle | None,
 ) -> BlobsResult:
     """Run under a lease, with its sums in the ledger."""
-    ledger, name, wanted = opened.ledger(request.keep), opened.mail.name, request.blobs
+    name, wanted = opened.mail.name, request.blobs
     place = wanted.store.address.place
     options = {
         "store": place,

@@ -187,7 +187,7 @@ def _run(request: JobRunRequest, caller: Caller) -> JobEnded:
                 f"job {job.name!r} {hindrance}", mend=f"To run it all the same: mailmend jobs run {job.name} --anyway"
             )
         # Repairs have a lease of their own; checks, lags and sweeps have none, and may not run twice at once either.
-        with opened.leases().held(job_lease(request.connection, job.name), job.command):
+        with opened.leases().held(job_lease(request.connection.keyspace, job.name), job.command):
             if request.scheduled and not request.anyway and (begun := runs.begin_turn(job.name, turn.due_at)):
                 said = f"began already at {begun.begun_at:%Y-%m-%d %H:%M:%S} UTC, by {begun.owner}"
                 return JobEnded(job, ExitCode.FINE, skipped=said)
@@ -200,8 +200,8 @@ def _run(request: JobRunRequest, caller: Caller) -> JobEnded:
     return JobEnded(job, worked.exit_code, run)
 
 
-def job_lease(connection: ConnectionSettings, job: str) -> str:
-    return f"job {connection.keyspace} {job}"
+def job_lease(keyspace: str, job: str) -> str:
+    return f"job {keyspace} {job}"
 
 
 def _tell(request: JobRunRequest, said: str, run: JobRun | None, exit_code: int, caller: Caller) -> None:

@@ -23,6 +23,7 @@ from admin.metrics.of_ledger import (
     schedule_samples,
 )
 from admin.metrics.of_runs import write_textfile
+from admin.services.jobs import job_lease
 from admin.settings import QUEUE_DEFAULT, ConnectionSettings, QueueSettings
 from admin.whole_files import refuse_unwritable
 from admin.wiring.cluster import OpenCluster, lag_journal, open_cluster, this_clock
@@ -172,7 +173,7 @@ def _of_leases(opened: OpenCluster, jobs: Sequence[Job]) -> Iterator[MetricSampl
     if opened.existing_ledger():
         names = {"repair": repair_lease(keyspace), "schema": schema_lease(keyspace)}
         names |= {one: f"{one} {keyspace}" for one in ("repair queues", "repair blobs", "serve")}
-        names |= {f"job {job.name}": f"job {keyspace} {job.name}" for job in jobs}
+        names |= {f"job {job.name}": job_lease(keyspace, job.name) for job in jobs}
         held = opened.leases().standing(list(names.values()))
         yield from lease_samples(keyspace, {purpose: held[name] for purpose, name in names.items() if name in held})
 

@@ -73,7 +73,7 @@ def _of_job(opened: OpenCluster, job: str) -> tuple[UUID, str, RunLimit]:
     newest = runs.newest(job) if runs else None
     if newest is None or newest.state is not RunState.RUNNING:
         raise WrongUse(f"no job {job!r} runs in keyspace {opened.connection.keyspace!r}", mend=_RUNNING)
-    _refuse_killed(opened, job_lease(opened.connection, job), f"the run of job {job!r}")
+    _refuse_killed(opened, job_lease(opened.connection.keyspace, job), f"the run of job {job!r}")
     return newest.id, newest.command, _declared(newest)
 
 

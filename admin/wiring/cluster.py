@@ -210,7 +210,7 @@ def repair_tools(
     """
     writes = keep is not None
     ledger, leases = (opened.ledger(keep), opened.leases()) if keep is not None else _in_memory(opened)
-    throttle = _throttle(opened, settings, writes=writes)
+    throttle = _throttle(opened, settings, ledger if writes else None)
     mail, images = _paced(opened, settings, ledger, throttle)
     counters = CounterMender(
         mail, settings.keyspace, settings.families, opened.clock, timing or settings.timing, images, leases
@@ -234,7 +234,7 @@ def lag_tools(
     ledger, leases = _in_memory(opened) if settings.dry_run else (opened.ledger(keep), opened.leases())
     if settings.dry_run:
         ledger = opened.existing_ledger() or ledger
-    throttle = _throttle(opened, settings, writes=not settings.dry_run)
+    throttle = _throttle(opened, settings, None if settings.dry_run else ledger)
     mail, images = _paced(opened, settings, ledger, throttle)
     journal, engine = _lags_in(opened, ledger), LocalEngine(mail, ledger, opened.clock)
     counters = CounterMender(
@@ -246,29 +246,31 @@ def lag_tools(
 
 
 def throttle_of(
-    opened: OpenCluster, rows_per_second: int | None, read: SmallRead | None, *, writes: bool
+    opened: OpenCluster, rows_per_second: int | None, table: Table | None, level: Level, ledger: Ledger | None
 ) -> Throttle | None:
     """What changes the pace of a run; None: a look by hand that is not pressed, for it is on no record.
 
     Args:
         opened: the cluster.
         rows_per_second: the operator's limit.
-        read: by which the run sees how the cluster does; None: it is not pressed.
-        writes: whether the run is on record.
+        table: of the small reads by which the run sees how the cluster does; None: it is not pressed.
+        level: of these reads.
+        ledger: which has the run on record; None: nothing is written.
     """
     job_run, clock = opened.connection.job_run, opened.clock
-    ledger = opened.ledger() if writes else opened.existing_ledger() if job_run else None
-    if not (read or ledger):
+    ledger = ledger or (opened.existing_ledger() if job_run else None)
+    if not (table or ledger):
         return None
+    read, compactions = (
+        (SmallRead(opened.mail, table, clock, level), opened.pending_compactions) if table else (None, None)
+    )
     heard = RunLimits(ledger.tables, clock, opened.connection.ledger_keyspace) if ledger else None
-    return Throttle(clock, rows_per_second, read, opened.pending_compactions if read else None, heard, job_run)
+    return Throttle(clock, rows_per_second, read, compactions, heard, job_run)
 
 
-def _throttle(opened: OpenCluster, settings: RepairSettings, *, writes: bool) -> Throttle | None:
-    read = None
-    if settings.pressed and settings.families:
-        read = SmallRead(opened.mail, settings.families[0].truth, opened.clock, settings.level)
-    return throttle_of(opened, settings.policy.rows_per_second, read, writes=writes)
+def _throttle(opened: OpenCluster, settings: RepairSettings, ledger: Ledger | None) -> Throttle | None:
+    truth = settings.families[0].truth if settings.pressed and settings.families else None
+    return throttle_of(opened, settings.policy.rows_per_second, truth, settings.level, ledger)
 
 
 def _paced(

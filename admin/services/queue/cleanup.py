@@ -26,10 +26,11 @@ from model.operations import Level
 from model.projections.findings import Finding
 from model.queue.cleanup import MarksRule
 from repair.clock import MARGIN_SECONDS, SKEW_SECONDS, Timing, take_as_of
+from repair.ledger.runs import Ledger
 from repair.mending.engine import DELAY_SECONDS
 from repair.mending.limits import Pace, PacedAsyncTables
 from repair.mending.runner import RepairResult, close_killed, recorded
-from repair.mending.throttle import SmallRead, Throttle
+from repair.mending.throttle import Throttle
 
 COMMAND: Final = "repair queues"
 
@@ -116,18 +117,18 @@ async def _cleaned(request: CleanupRequest, connections: QueueConnections, calle
     )
     result, examples = RepairResult(opened.mail.name, request.command, engine=engine), Examples()
     wanted, pressed = replace(request.engine_wanted, name=engine.name), connection.is_pressed(request.pace)
-    read = SmallRead(opened.mail, ENQUEUED_MAILS, opened.clock, request.level) if pressed else None
-    throttle = throttle_of(opened, request.rows_per_second, read, writes=not request.dry_run)
+    ledger, timed = None if request.dry_run else opened.ledger(request.keep), ENQUEUED_MAILS if pressed else None
+    throttle = throttle_of(opened, request.rows_per_second, timed, request.level, ledger)
     pace = Pace(request.rows_per_second, opened.clock, throttle)
     view = connections.view_over(PacedAsyncTables(connections.tables, pace))
     scanner = queue_scanner(opened, wanted, request.level, pace)
     blobs = connections.blobs if request.settings.blobs else None
     cleanup = QueueCleanup(view, scanner, caller.progress, blobs, connections.broker)
-    if request.dry_run:
+    if ledger is None:
         queues = await cleanup.run(settings)
         _sum_up(result, queues, both_of(examples, caller))
     else:
-        with _recorded(request, opened, as_of, result, throttle) as record:
+        with _recorded(request, opened, ledger, result, as_of=as_of, throttle=throttle) as record:
             sweeper = Sweeper(view, connections.blobs, connections.broker)
             queues = await cleanup.run(settings, sweeper, record)
             _sum_up(result, queues, both_of(examples, caller))
@@ -141,10 +142,16 @@ async def _cleaned(request: CleanupRequest, connections: QueueConnections, calle
 
 @contextmanager
 def _recorded(
-    request: CleanupRequest, opened: OpenCluster, as_of: int, result: RepairResult, throttle: Throttle | None
+    request: CleanupRequest,
+    opened: OpenCluster,
+    ledger: Ledger,
+    result: RepairResult,
+    *,
+    as_of: int,
+    throttle: Throttle | None,
 ) -> Iterator[FindingsRecord]:
     """A run under a lease, in the ledger: the choices, then the findings, then the sums."""
-    ledger, name = opened.ledger(request.keep), opened.mail.name
+    name = opened.mail.name
     options = {
         "marks": request.marks,
         "marks_age": format_duration(request.marks_age) if request.marks_age else "",
