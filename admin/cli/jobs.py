@@ -106,12 +106,16 @@ def _option_of(error: click.UsageError) -> str:
             return ""
 
 
-def _one_job(own: dict[str, Any], others: dict[str, Any], context: click.Context) -> Job:  # noqa: ARG001
-    name, jobs = str(others.pop("name")).replace("_", "-"), declared_jobs(context)
-    if name not in jobs:
+def _job_named(name: str, jobs: dict[str, Job]) -> Job:
+    spelled = name.replace("_", "-")
+    if spelled not in jobs:
         known = f"Declared are: {', '.join(jobs)}." if jobs else _NONE_DECLARED
-        raise WrongUse(f"no job {name!r} is declared", mend=known)
-    return jobs[name]
+        raise WrongUse(f"no job {spelled!r} is declared", mend=known)
+    return jobs[spelled]
+
+
+def _one_job(own: dict[str, Any], others: dict[str, Any], context: click.Context) -> Job:  # noqa: ARG001
+    return _job_named(others.pop("name"), declared_jobs(context))
 
 
 def _names(own: dict[str, Any], others: dict[str, Any], context: click.Context) -> list[str]:  # noqa: ARG001
@@ -121,7 +125,7 @@ def _names(own: dict[str, Any], others: dict[str, Any], context: click.Context) 
 
 def _command_of(others: dict[str, Any], context: click.Context) -> click.Context:
     """The command of the job that is named, with what was typed for it; from here on it is this job's."""
-    job, file = _one_job({}, {"name": others["name"]}, context), context.params["metrics"]
+    job, file = _job_named(others["name"], declared_jobs(context)), context.params["metrics"]
     context.meta[JOB] = job.name
     put_log_field("job", job.name)
     more = ("--metrics-file", str(file)) if file else ()
@@ -295,11 +299,11 @@ def _place_there(own: dict[str, Any], others: dict[str, Any], context: click.Con
     return place
 
 
-def _some_jobs(own: dict[str, Any], others: dict[str, Any], context: click.Context) -> list[Job]:
-    names, jobs = others.pop("names"), list(declared_jobs(context).values())
+def _some_jobs(own: dict[str, Any], others: dict[str, Any], context: click.Context) -> list[Job]:  # noqa: ARG001
+    names, jobs = others.pop("names"), declared_jobs(context)
     if not (names or jobs):
         raise WrongUse("no job is declared", mend=_NONE_DECLARED)
-    return [_one_job(own, {"name": name}, context) for name in names] or jobs
+    return [_job_named(name, jobs) for name in names] or list(jobs.values())
 
 
 _INSTALL: Final = Command(
