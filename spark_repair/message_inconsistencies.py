@@ -36,7 +36,7 @@ from spark_repair.executors import runs_here, tasks_at_once
 from spark_repair.failures import translated
 from spark_repair.interruption import ended_when_interrupted, is_over
 from spark_repair.progress import rows_read, share_of_tasks, watched
-from spark_repair.suspects import columns_read, filter_frame, mirror_frame, truth_frame
+from spark_repair.suspects import columns_read, truth_frame
 from spark_repair.throttled import throttled
 from spark_repair.tls import contact_of_executors
 
@@ -266,14 +266,9 @@ class _FamilyCheck:
         return [native.content_suspects(content, alone)], marked
 
     def _wrong(self, place: tuple[str, ...], projections: Sequence[Mirror | Filter], truth: DataFrame) -> DataFrame:
-        known = native.places(place, truth, [self._placed(projection) for projection in projections])
+        placed = [native.placed_frame(self.family, one, self.tables.scan(one.name)) for one in projections]
+        known = native.places(place, truth, placed)
         return self._hold(native.place_suspects(self.family, projections, known), StorageLevel.DISK_ONLY)
-
-    def _placed(self, projection: Mirror | Filter) -> DataFrame:
-        rows = self.tables.scan(projection.name)
-        if isinstance(projection, Mirror):
-            return mirror_frame(self.family, rows)
-        return filter_frame(self.family, projection, rows)
 
     def _group_suspects(self, truth: DataFrame) -> Iterator[DataFrame]:
         for counts in self.family.counts:

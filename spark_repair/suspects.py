@@ -151,21 +151,11 @@ def _lacks(mirror: Mirror) -> Expression:
     return lacking
 
 
-def mirror_frame(family: Family, rows: DataFrame) -> DataFrame:
-    """The compact mirror rows: key, bit and fingerprint."""
-    mirror = family.mirror
-    one, two = fingerprints(mirror.compared, {column.name: column.name for column in mirror.compared})
-    return _placed(RowBits(family), mirror, rows, one, two)
-
-
-def filter_frame(family: Family, filtered: Filter, rows: DataFrame) -> DataFrame:
-    """A filter's compact rows: key and bit."""
-    return _placed(RowBits(family), filtered, rows, sf.lit(0).cast("long"), sf.lit(0).cast("long"))
-
-
-def _placed(
-    layout: RowBits, projection: Mirror | Filter, rows: DataFrame, one: Expression, two: Expression
-) -> DataFrame:
+def placed_frame(family: Family, projection: Mirror | Filter, rows: DataFrame) -> DataFrame:
+    """The compact rows of a projection that has one at each place: key, bit, and a fingerprint of what is compared."""
+    layout, compared = RowBits(family), projection.compared
+    none = sf.lit(0).cast("long")
+    one, two = (none, none) if compared is None else fingerprints(compared, {one.name: one.name for one in compared})
     return rows.select(
         *(cell_of(ours).alias(theirs) for ours, theirs in projection.key),
         sf.lit(0).alias(TRUTHS),
@@ -258,13 +248,10 @@ def _place_verdict(layout: RowBits, projection: Mirror | Filter) -> Expression:
         "in_projection": bit(layout.present(projection)),
         "has_content": ~bit(layout.lost),
         "whole": ~bit(layout.torn),
+        "rows_agree": (cell_of(ONE) == 0) & (cell_of(TWO) == 0),
+        "wanted": sf.lit(True) if projection.when is None else bit(layout.holds(projection.when)),  # noqa: FBT003
     }
-    match projection:
-        case Mirror():
-            same = (cell_of(ONE) == 0) & (cell_of(TWO) == 0)
-            return verdict_column(Mirror.verdicts, {**symptoms, "rows_agree": same})
-        case Filter(when=when):
-            return verdict_column(Filter.verdicts, {**symptoms, "wanted": bit(layout.holds(when))})
+    return verdict_column(projection.verdicts, symptoms)
 
 
 def _verdict_of(projection: Projection) -> str:
@@ -377,9 +364,8 @@ def verdict_column(verdicts: Mapping[Any, Verdict], symptoms: Mapping[str, Expre
     """The name of the verdict on a row.
 
     Args:
-        verdicts: the `verdicts` of a kind; its keys are NamedTuples, in the order of
-        their bits.
-        symptoms: a boolean column, never null, for each field of those keys.
+        verdicts: the `verdicts` of a kind; its keys are NamedTuples, in the order of their bits.
+        symptoms: a boolean column, never null, for each field of those keys at least.
     """
     fields = next(iter(verdicts))._fields
     names = sf.array(*(sf.lit(verdict.value) for verdict in verdicts.values()))

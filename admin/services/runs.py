@@ -15,7 +15,7 @@ from model.errors import MailmendError
 from model.instants import MICROS
 from model.projections.findings import Finding, RepairPolicy
 from model.projections.verdicts import Verdict
-from repair.decisions.reasons import reason_of
+from repair.decisions.recheck import reason_of
 from repair.ledger.runs import Run
 from repair.mending.undo import USED_SINCE
 

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from model.projections.ages import DAY_MICROS, older_than_a_day, why_kept
 from model.projections.projection import Projection
+from model.projections.reasons import Reason, Why
 from model.projections.verdicts import Verdict, table_of
 from model.schema.table import Row
 
@@ -39,6 +41,18 @@ class Content(Projection):
 
     def asks_for(self, verdict: Verdict, policy: "RepairPolicy") -> bool:
         return verdict is Verdict.LEAK and policy.leaks == "collect"
+
+    def old_enough(self, look: "Look", verdict: Verdict, now: int) -> bool:
+        """Content goes only after a day, counted from when it was last written too."""
+        recent = look.newest is not None and look.newest > now - DAY_MICROS
+        return verdict is not Verdict.LEAK or (older_than_a_day(look.key, now) and not recent)
+
+    def why_left(self, finding: "Finding", policy: "RepairPolicy", now: int) -> Reason:
+        if finding.verdict is not Verdict.LEAK:
+            return Projection.why_left(self, finding, policy, now)
+        if policy.leaks == "report":
+            return Reason(Why.NEEDS_LEAKS)
+        return why_kept(finding.suspect.key, finding.newest, now)
 
     def fix(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":  # noqa: ARG002 - a mirror asks both
         return self.key_row(finding, at)

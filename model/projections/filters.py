@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from model.operations import Conditional, Read, Seen
+from model.operations import Conditional, Put, Read, Remove, Seen, Write
 from model.projections.projection import Condition, Moved, Projection
 from model.projections.verdicts import Verdict, table_of
 from model.schema.table import Key, Row
@@ -44,6 +44,8 @@ class Filter(Projection):
     when: Condition
 
     verdicts: ClassVar = table_of(FilterSymptoms, _judge)
+    compared: ClassVar[None] = None
+    """A row is its key: nothing in it is compared."""
 
     @property
     def truth_columns(self) -> frozenset[str]:
@@ -65,6 +67,15 @@ class Filter(Projection):
             whole=look.whole,
         )
         return self.verdicts[symptoms]
+
+    def write_for(self, before: Row | None, after: Row | None, stamp: int) -> Write | None:
+        was = before is not None and self.when.holds(before)
+        wanted = after is not None and self.when.holds(after)
+        if wanted and not was and after is not None:
+            return Put(self.table, self.table.key_row(self.key_of(after)), at=stamp)
+        if was and not wanted and before is not None:
+            return Remove(self.table, self.key_of(before), at=stamp)
+        return None
 
     def told(self, finding: "Finding") -> tuple[Seen, ...]:
         """The place, and the column that decides whether a row stands there."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from model.operations import Change, Read, Seen
+from model.operations import Change, Read, Seen, Write
 from model.projections.projection import Condition, Projection
 from model.projections.verdicts import Verdict, table_of
 from model.schema.table import Key, Row, Table
@@ -30,7 +30,11 @@ def _judge(seen: GroupSymptoms) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Group(Projection):
-    """A row for each group of truth rows."""
+    """A row for each group of truth rows.
+
+    What truth rows demand of it is told under names: each element of a union, each counter. A scan adds up demands of
+    one name in any order (`together`), and asks at the end what of them the group's row lacks.
+    """
 
     verdicts: ClassVar = table_of(GroupSymptoms, _judge)
 
@@ -45,6 +49,21 @@ class Group(Projection):
         """The gathered values in the group's own row."""
         raise NotImplementedError
 
+    def together(self, one: Any, other: Any) -> Any:
+        """Two demands of one name as one."""
+        raise NotImplementedError
+
+    def lacking(self, demands: Mapping[str, Any], held: tuple[Any, ...]) -> "Shortfall | None":
+        """What a row with these gathered values lacks; None where it has everything."""
+        raise NotImplementedError
+
+
+class Shortfall(NamedTuple):
+    """What a suspect group carries: `Suspect.wanted`, and the truth rows that demand it, where they are known."""
+
+    wanted: Mapping[str, Any]
+    truths: tuple[Any, ...] = ()
+
 
 @dataclass(frozen=True, slots=True)
 class Union(Group):
@@ -53,6 +72,7 @@ class Union(Group):
     column: str
 
     needs_content: ClassVar[bool] = False
+    counters: ClassVar[tuple[()]] = ()
 
     @property
     def truth_columns(self) -> frozenset[str]:
@@ -64,6 +84,15 @@ class Union(Group):
 
     def held(self, row: Row) -> tuple[Any, ...]:
         return tuple(row.get(self.column) or ())
+
+    def together(self, one: Any, other: Any) -> Any:
+        """One truth row that demands the element is enough: the smallest, whatever the order."""
+        return min(one, other)
+
+    def lacking(self, demands: Mapping[str, Any], held: tuple[Any, ...]) -> Shortfall | None:
+        missing = demands.keys() - set(held)
+        truths = tuple(demands[element] for element in missing)
+        return Shortfall({self.column: frozenset(missing)}, truths) if missing else None
 
     def elements(self, seen: Seen | None) -> frozenset[Any]:
         return frozenset((seen.row.get(self.column) if seen else None) or ())
@@ -94,6 +123,15 @@ class Union(Group):
 
     def wanted(self, look: "Look") -> dict[str, Any]:
         return {self.column: self.elements(look.truths[0])}
+
+    def owed(self, elements: Mapping[str, Any]) -> Mapping[str, Any]:
+        return elements
+
+    def write_for(self, before: Row | None, after: Row | None, stamp: int) -> Write | None:
+        if after is None:
+            return None
+        new = frozenset(after.get(self.column) or ()) - frozenset((before or {}).get(self.column) or ())
+        return Change(self.table, self.key_of(after), add={self.column: new}, at=stamp) if new else None
 
     def fix(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":  # noqa: ARG002 - a mirror asks for it
         missing = self.elements(look.truths[0]) - self.elements(look.projected)
@@ -144,6 +182,16 @@ class Counts(Group):
     def held(self, row: Row) -> tuple[Any, ...]:
         """The counters in their declared order."""
         return tuple(row.get(name) or 0 for name, _ in self.counters)
+
+    def together(self, one: Any, other: Any) -> Any:
+        """Sums of what is sure, and of what uncertain truth rows may add."""
+        return one[0] + other[0], one[1] + other[1]
+
+    def lacking(self, demands: Mapping[str, Any], held: tuple[Any, ...]) -> Shortfall | None:
+        names = [name for name, _ in self.counters]
+        sure, uncertain = ({name: demands.get(name, (0, 0))[part] for name in names} for part in (0, 1))
+        row = dict(zip(names, held, strict=False))
+        return None if within(sure, uncertain, row) else Shortfall(sure)
 
     def deltas_of(self, truth: Row) -> dict[str, int]:
         """What one truth row adds to each counter."""

@@ -1,13 +1,15 @@
 """A mirror: the whole truth row under another key; it decides about each row of the truth."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from model.operations import Conditional, Put, PutIfAbsent, Remove, RemoveIf, Seen
+from model.operations import Change, Conditional, Put, PutIfAbsent, Remove, RemoveIf, Seen, Write
+from model.projections.ages import older_than_a_day, why_kept
 from model.projections.projection import Moved, Projection
+from model.projections.reasons import Reason, Why
 from model.projections.verdicts import Verdict, table_of
-from model.schema.table import Column, Row, Table, canonical_value, rows_agree
+from model.schema.table import Column, Key, Row, Table, canonical_value, rows_agree
 
 if TYPE_CHECKING:
     from model.projections.findings import Finding, Look, RepairPolicy
@@ -58,6 +60,8 @@ class Mirror(Projection):
     """Each projection column that is written, with the truth column behind it."""
 
     verdicts: ClassVar = table_of(MirrorSymptoms, _judge)
+    when: ClassVar[None] = None
+    """Every truth row has its row here."""
 
     def __post_init__(self) -> None:
         theirs = self.truth_names
@@ -136,12 +140,48 @@ class Mirror(Projection):
             return False
         return scanned is Verdict.CLASH or not look.truths or self.verdict(look) is not Verdict.AGREE
 
+    def write_for(self, before: Row | None, after: Row | None, stamp: int) -> Write | None:
+        if after is None:
+            return Remove(self.table, self.key_of(before), at=stamp) if before is not None else None
+        row, old = self.row_of(after), self.row_of(before) if before is not None else {}
+        add, take = _elements(self.table, old, row)
+        if not add and not take:
+            return Put(self.table, {name: row[name] for name in self.table.plain if name in row}, at=stamp)
+        key = self.key_of(after)
+        assign = {name: row[name] for name in self.table.plain[len(key) :] if row.get(name) is not None}
+        return Change(self.table, key, assign, add, take, at=stamp)
+
     def asks_for(self, verdict: Verdict, policy: "RepairPolicy") -> bool:
         if self.report_only or (verdict is Verdict.WITHDRAW and policy.dangling == "report"):
             return False
         if verdict is Verdict.LOST_CONTENT:
             return policy.orphans == "quarantine"
         return Projection.asks_for(self, verdict, policy)
+
+    def old_enough(self, look: "Look", verdict: Verdict, now: int) -> bool:
+        """A truth row goes to quarantine only after a day."""
+        return verdict is not Verdict.LOST_CONTENT or older_than_a_day(self._births(look.truths), now)
+
+    def why_left(self, finding: "Finding", policy: "RepairPolicy", now: int) -> Reason:  # noqa: PLR0911 - one for each
+        match finding.verdict:
+            case Verdict.CLASH:
+                return Reason(Why.TWO_TRUTHS)
+            case Verdict.TORN:
+                return Reason(Why.HALF_A_TRUTH)
+            case Verdict.LOST_CONTENT if policy.orphans == "report":
+                return Reason(Why.NEEDS_ORPHANS)
+            case Verdict.LOST_CONTENT:
+                return why_kept(self._births(finding.truths) or finding.suspect.truth_ids, None, now)
+            case _ if self.report_only:
+                return Reason(Why.ONLY_REPORTED)
+            case Verdict.WITHDRAW if policy.dangling == "report" and Verdict.WITHDRAW in policy.only:
+                return Reason(Why.NEEDS_DANGLING)
+            case _:
+                return Projection.why_left(self, finding, policy, now)
+
+    def _births(self, truths: Sequence[Seen]) -> Key:
+        """The partition keys of truth rows, whose time-based UUIDs tell when they were made."""
+        return tuple(seen.row[column.name] for seen in truths for column in self.truth.partition)
 
     def fix(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":
         """Whole rows are overwritten, null columns too: a row that is half ours would agree with nothing."""
@@ -199,6 +239,17 @@ class Mirror(Projection):
         if image.verdict is Verdict.LOST_CONTENT:
             return origin is not None and any(rows_agree(columns, one.row, standing) for one in origin.truths)
         return rows_agree(columns, self.restored(image.projected.row if image.projected else {}), standing)
+
+
+def _elements(table: Table, old: Row, new: Row) -> tuple[dict[str, frozenset[Any]], dict[str, frozenset[Any]]]:
+    """All elements of the new row's sets, and those that only the old row has."""
+    add = {name: frozenset(new.get(name) or ()) for name in table.collections}
+    take = {name: frozenset(old.get(name) or ()) - add[name] for name in table.collections}
+    return _non_empty(add), _non_empty(take)
+
+
+def _non_empty(sets: Mapping[str, frozenset[Any]]) -> dict[str, frozenset[Any]]:
+    return {name: elements for name, elements in sets.items() if elements}
 
 
 def exactly(table: Table, row: Row) -> RemoveIf:

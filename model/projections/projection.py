@@ -5,11 +5,12 @@ that satisfy a condition), union (a set column gathered per group), counts (coun
 that every truth row must have beside it).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from model.operations import Conditional, Put, Read, Remove, Seen, Write
+from model.projections.reasons import Reason, Why
 from model.projections.verdicts import MENDABLE, Verdict
 from model.schema.table import Key, Row, Table
 
@@ -99,13 +100,42 @@ class Projection:
         """What a suspect carries of the truth, besides its keys."""
         return {}
 
+    def owed(self, elements: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG002 - only a union cannot ask later
+        """What the suspect of a write that failed carries of the elements that it would have added."""
+        return {}
+
+    def write_for(self, before: Row | None, after: Row | None, stamp: int) -> Write | None:  # noqa: ARG002
+        """What a change of one truth row demands of the projection; None where nothing, or nothing that has a stamp.
+
+        Args:
+            before: the truth row before the change, or None for an insert.
+            after: the truth row after it, or None for a delete.
+            stamp: microseconds; the time of the truth's change.
+        """
+        return None
+
     def asks_for(self, verdict: Verdict, policy: "RepairPolicy") -> bool:
         """Whether the policy would have such a finding mended, judged by its kind alone."""
         return verdict in MENDABLE & policy.only
 
+    def old_enough(self, look: "Look", verdict: Verdict, now: int) -> bool:  # noqa: ARG002 - truth and content have one
+        """Whether what the fix removes has an age at which nobody can still be writing it; a projection needs none."""
+        return True
+
     def fix(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":
         """The finding with the writes that mend it, stamped `at`; None where it can only be reported."""
         raise NotImplementedError
+
+    def why_left(self, finding: "Finding", policy: "RepairPolicy", now: int) -> Reason:  # noqa: ARG002 - ages need it
+        """Why a finding stays, where no time of writing on either side says it."""
+        if finding.verdict in MENDABLE - policy.only:
+            return Reason(Why.NEEDS_ONLY)
+        if not policy.all_truths:
+            return Reason(Why.NEEDS_SCAN)
+        if not self.by_row:
+            return Reason(Why.ROWS_DIFFER)
+        lacking = finding.last_trace and policy.dangling == "restore"
+        return Reason(Why.NO_WHOLE_ROW if lacking else Why.NOT_SETTLED)
 
     def told(self, finding: "Finding") -> tuple[Seen, ...]:
         """What the truth tells of the row, under the names that stand beside it in the projection's own row."""

@@ -112,8 +112,17 @@ DETECTED = (
 MENDABLE = frozenset({Verdict.PROJECT, Verdict.AMEND, Verdict.WITHDRAW})
 """What a repair mends without being asked further."""
 
+SETTLED = frozenset({Verdict.AGREE, Verdict.FIXED})
+"""How a look ends where nothing is left to do."""
+
 BY_POLICY = frozenset({Verdict.LOST_CONTENT, Verdict.LEAK})
 """Verdicts that remove what nothing can rebuild: only on demand, and only what is old enough."""
+
+
+def verdict_on(verdicts: Mapping[S, Verdict], symptoms: Mapping[str, bool]) -> Verdict:
+    """The verdict of a kind's table on what is seen, of which it takes the symptoms that it knows."""
+    known: type[S] = type(next(iter(verdicts)))
+    return verdicts[known(**{name: symptoms[name] for name in known._fields})]  # type: ignore[attr-defined]
 
 
 def table_of(symptoms: type[S], judge: Callable[[S], Verdict]) -> Mapping[S, Verdict]:

@@ -1,22 +1,19 @@
 """The second look's decision: what may be written once both sides were read again with their times.
 
-Pure. The order of the reads (projection first, truth last), the delay and the read-back are the fixer's; the rule of
-time is here (DESIGN idea 4; model-checked): a repair writes as of T, a moment before its scan began, so whatever a user
-changes from then on wins. A pair with a cell after T has MOVED and is left alone; cells at T are this run's own.
-Only a removal from the truth, or a return to it, is conditional on what was seen.
+Pure. What each kind of projection makes of its verdicts is in its own class; the order of the reads (projection first,
+truth last), the delay and the read-back are the fixer's; the rule of time is here (DESIGN idea 4; model-checked): a
+repair writes as of T, a moment before its scan began, so whatever a user changes from then on wins. A pair with a cell
+after T has MOVED and is left alone; cells at T are this run's own. Only a removal from the truth, or a return to it, is
+conditional on what was seen.
 """
 
 from dataclasses import replace
-from uuid import UUID
 
-from model.ids import micros_of
 from model.instants import MICROS
 from model.projections.findings import Finding, Look, RepairPolicy
-from model.projections.verdicts import BY_POLICY, MENDABLE, Verdict
-from model.schema.table import Key
-
-DAY_MICROS = 24 * 3600 * MICROS
-"""How old a truth row must be before it is quarantined, and content before it is collected."""
+from model.projections.projection import Projection
+from model.projections.reasons import Reason, Why
+from model.projections.verdicts import BY_POLICY, MENDABLE, SETTLED, Verdict
 
 
 def judge(look: Look, as_of: int, now: int, skew: int) -> Verdict:
@@ -65,15 +62,32 @@ def fixed_at(image: Finding, as_of: int) -> int:
     return as_of if newest <= as_of else newest + 1
 
 
-def older_than_a_day(key: Key, now: int) -> bool:
-    """Whether a version-1 UUID in the key is more than a day old."""
-    born = born_at(key)
-    return born is not None and born < now - DAY_MICROS
+def reason_of(finding: Finding, policy: RepairPolicy, now: int, projection: Projection) -> Reason | None:
+    """Why a run leaves a finding, whichever engine found it; None where nothing is left, or where an error says why."""
+    ended = finding.result or finding.verdict
+    if finding.error is not None or ended in SETTLED:
+        return None
+    if ended is Verdict.MOVED:
+        return _why_moved(finding, policy)
+    if ended is Verdict.AHEAD:
+        newest = finding.newest or now
+        return Reason(Why.AHEAD, max(newest - now, 0), newest + _margin(policy))
+    if ended is Verdict.HIDDEN:
+        return Reason(Why.HIDDEN)
+    return Reason(Why.DUE) if finding.due else projection.why_left(finding, policy, now)
 
 
-def born_at(key: Key) -> int | None:
-    """When the youngest version-1 UUID of a key was made; None where it has none."""
-    return max((micros_of(part) for part in key if isinstance(part, UUID) and part.version == 1), default=None)
+def _why_moved(finding: Finding, policy: RepairPolicy) -> Reason:
+    if finding.suspect.planned:
+        return Reason(Why.OTHER_THAN_PLANNED)
+    newest = finding.newest
+    if newest is None or newest <= policy.as_of:
+        return Reason(Why.CHANGED)
+    return Reason(Why.TOO_YOUNG, newest - policy.as_of, newest + _margin(policy))
+
+
+def _margin(policy: RepairPolicy) -> int:
+    return round(policy.margin_seconds * MICROS)
 
 
 def _found(look: Look, judged: Verdict) -> Finding:
@@ -92,16 +106,14 @@ def _found(look: Look, judged: Verdict) -> Finding:
 def _fixed(look: Look, found: Finding, policy: RepairPolicy, now: int) -> Finding | None:
     """The policy's fix, if the verdict stands (or is beaten) and all that it removes is old enough."""
     asked = look.projection.asks_for(found.verdict, policy)
-    if look.blind or not asked or _may_have_truth(look, policy) or not _old_enough(look, found.verdict, now):
+    if look.blind or not asked or _may_have_truth(look, policy):
         return None
-    match found.result:
-        case None:
-            return look.projection.fix(found, look, policy, policy.as_of)
-        case Verdict.AHEAD if policy.beat_ahead:
-            assert look.newest is not None, "only a visible time can lie ahead"
-            return look.projection.fix(replace(found, result=None), look, policy, look.newest + 1)
-        case _:
-            return None
+    if not look.projection.old_enough(look, found.verdict, now):
+        return None
+    if found.result is Verdict.AHEAD and policy.beat_ahead:
+        assert look.newest is not None, "only a visible time can lie ahead"
+        return look.projection.fix(replace(found, result=None), look, policy, look.newest + 1)
+    return look.projection.fix(found, look, policy, policy.as_of) if found.result is None else None
 
 
 def _may_have_truth(look: Look, policy: RepairPolicy) -> bool:
@@ -109,16 +121,3 @@ def _may_have_truth(look: Look, policy: RepairPolicy) -> bool:
     if policy.all_truths or look.truths:
         return False
     return not look.leads or look.projection is not look.family.mirror
-
-
-def _old_enough(look: Look, verdict: Verdict, now: int) -> bool:
-    """Truth and content are removed only when nobody can still be writing them."""
-    match verdict:
-        case Verdict.LOST_CONTENT:
-            births = tuple(look.truths[0].row[column.name] for column in look.family.truth.partition)
-            return older_than_a_day(births, now)
-        case Verdict.LEAK:
-            recent = look.newest is not None and look.newest > now - DAY_MICROS
-            return older_than_a_day(look.key, now) and not recent
-        case _:
-            return True

@@ -5,20 +5,19 @@ verdicts. Places are joined in memory while they fit, what truths demand of a gr
 rest goes to a spill.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache, partial
-from operator import add
 from typing import Any, NamedTuple
 
 from model.projections.content import Content, ContentSymptoms
-from model.projections.filters import Filter, FilterSymptoms
+from model.projections.filters import Filter
 from model.projections.findings import Suspect
-from model.projections.groups import Counts, Group, GroupSymptoms, Union, within
-from model.projections.mirror import Mirror, MirrorSymptoms
-from model.projections.verdicts import Verdict
+from model.projections.groups import Group, GroupSymptoms
+from model.projections.mirror import Mirror
+from model.projections.verdicts import Verdict, verdict_on
 from repair.joins.records import STANDS, WHOLE, Forms, Packed, Record, Spill, TruthRecord, unpacked_key
 
 
@@ -169,42 +168,38 @@ _AGREED: _Judged = (None, ())
 
 
 def _judged(forms: Forms, kind: PlaceKind) -> _Judged:
-    symptoms = {
+    seen = {
         "in_truth": kind.truths > 0,
         "clash": kind.truths > 1,
+        "rows_agree": kind.agree,
         "has_content": bool(kind.bits & STANDS),
         "whole": bool(kind.bits & WHOLE),
     }
-    seen = Mirror.verdicts[MirrorSymptoms(in_projection=kind.mirrored, rows_agree=kind.agree, **symptoms)]
+    in_mirror = verdict_on(Mirror.verdicts, seen | {"in_projection": kind.mirrored})
     filters = []
     for number, one in enumerate(forms.family.filters):
         present, wanted = bool(kind.filters >> number & 1), bool(kind.bits & forms.condition_bit(one.when))
-        verdict = Filter.verdicts[FilterSymptoms(in_projection=present, wanted=wanted, **symptoms)]
+        verdict = verdict_on(Filter.verdicts, seen | {"in_projection": present, "wanted": wanted})
         if verdict is not Verdict.AGREE:
             filters.append((one, verdict))
-    return None if seen is Verdict.AGREE else seen, tuple(filters)
+    return None if in_mirror is Verdict.AGREE else in_mirror, tuple(filters)
 
 
 SUMS_MAX = 100_000
-"""Sums (a counter pair, or one element of a union) that are held in memory before they go to the spill."""
+"""Demands (a counter's sums, or one element of a union) that are held in memory before they go to the spill."""
 
-Counted = tuple[tuple[int, ...], tuple[int, ...]]
-"""For each counter the sure sum, and what uncertain truths may add."""
-
-Elements = dict[str, Packed]
-"""For each element that a union must have, the smallest truth that demands it."""
+_Demands = dict[tuple[Packed, str], Any]
+"""What truths demand of a group, under the name of an element or counter (`Group.together`)."""
 
 
 class GroupSums:
     """What truths demand of groups, so far."""
 
     def __init__(self, forms: Forms) -> None:
-        self._forms = forms
         self._groups = forms.groups
-        self._size = 0
+        self._bits = {when: forms.condition_bit(when) for when in forms.family.conditions}
         self._alike: dict[tuple[tuple[Packed, ...], int], int] = {}
-        self.elements: dict[Packed, Elements] = {}
-        self.counted: dict[Packed, Counted] = {}
+        self._demands: _Demands = {}
 
     def count(self, truth: TruthRecord, *, has_content: bool) -> None:
         """Add a truth to each group that it belongs to: one number for all that are alike.
@@ -215,46 +210,38 @@ class GroupSums:
         self._alike[alike] = self._alike.get(alike, 0) + 1
         for number, elements in enumerate(truth.elements):
             for element in elements:
-                self._add_element((number, truth.groups[number]), element, truth.truth)
+                self._add((number, truth.groups[number]), element, truth.truth)
 
     def add(self, record: Record) -> None:
-        key, _, one, other = record
-        if isinstance(self._groups[key[0]], Union):
-            self._add_element(key, one, other)
-        else:
-            self._add_counted(key, one, other)
+        self._add(record[0], record[2], record[3])
 
     @property
     def full(self) -> bool:
-        return self._size + len(self._alike) > SUMS_MAX
+        return len(self._demands) + len(self._alike) > SUMS_MAX
 
     def take(self) -> Iterator[Record]:
-        """The sums as records; resets them."""
+        """The demands as records; resets them."""
         for (keys, bits), rows in self._alike.items():
             self._count_alike(keys, bits, rows)
-        for key, elements in self.elements.items():
-            yield from ((key, int(Tag.TRUTH), element, truth) for element, truth in elements.items())
-        for key, (sure, uncertain) in self.counted.items():
-            yield (key, int(Tag.TRUTH), sure, uncertain)
-        self._alike, self.elements, self.counted, self._size = {}, {}, {}, 0
+        yield from ((key, int(Tag.TRUTH), name, demand) for (key, name), demand in self._demands.items())
+        self._alike, self._demands = {}, {}
+
+    def by_group(self) -> dict[Packed, dict[str, Any]]:
+        found: dict[Packed, dict[str, Any]] = {}
+        for (key, name), demand in self._demands.items():
+            found.setdefault(key, {})[name] = demand
+        return found
 
     def _count_alike(self, keys: tuple[Packed, ...], bits: int, rows: int) -> None:
         sure = bits & WHOLE and bits & STANDS
         for number, (group, key) in enumerate(zip(self._groups, keys, strict=True)):
-            if isinstance(group, Counts):
-                deltas = tuple([rows * one for one in _deltas(self._forms, group, bits)])
-                none = (0,) * len(deltas)
-                self._add_counted((number, key), deltas if sure else none, none if sure else deltas)
+            for name, when in group.counters:
+                counted = rows if when is None or bits & self._bits[when] else 0
+                self._add((number, key), name, (counted, 0) if sure else (0, counted))
 
-    def _add_element(self, key: Packed, element: str, truth: Packed) -> None:
-        elements = self.elements.setdefault(key, {})
-        self._size += element not in elements
-        elements[element] = min(elements.get(element, truth), truth)
-
-    def _add_counted(self, key: Packed, sure: tuple[int, ...], uncertain: tuple[int, ...]) -> None:
-        before = self.counted.get(key)
-        self._size += before is None
-        self.counted[key] = (_plus(before[0], sure), _plus(before[1], uncertain)) if before else (sure, uncertain)
+    def _add(self, key: Packed, name: str, demand: Any) -> None:
+        before = self._demands.get((key, name))
+        self._demands[key, name] = demand if before is None else self._groups[key[0]].together(before, demand)
 
 
 def group_suspects(forms: Forms, records: Iterable[Record]) -> Iterator[Suspect]:
@@ -266,40 +253,11 @@ def group_suspects(forms: Forms, records: Iterable[Record]) -> Iterator[Suspect]
             rows[record[0]] = record[2]
         else:
             sums.add(record)
-    for key in sums.elements.keys() | sums.counted.keys() | rows.keys():
-        match forms.groups[key[0]]:
-            case Union() as union:
-                yield from _union_suspect(forms, union, key[1], sums.elements.get(key, {}), rows.get(key))
-            case Counts() as counts:
-                yield from _counts_suspect(counts, key[1], sums.counted.get(key), rows.get(key))
-
-
-def _union_suspect(
-    forms: Forms, union: Union, key: Packed, asked: Mapping[str, Packed], row: tuple[str, ...] | None
-) -> Iterator[Suspect]:
-    missing = asked.keys() - frozenset(row or ())
-    verdict = Group.verdicts[GroupSymptoms(in_projection=row is not None, covered=not missing)]
-    if verdict is not Verdict.AGREE:
-        truth_ids = forms.truth_ids(asked[element] for element in missing)
-        wanted = {union.column: frozenset(missing)}
-        yield Suspect(union.name, unpacked_key(union.table.key, key), verdict, truth_ids, wanted)
-
-
-def _counts_suspect(
-    counts: Counts, key: Packed, asked: Counted | None, row: tuple[int, ...] | None
-) -> Iterator[Suspect]:
-    names = [name for name, _ in counts.counters]
-    none = (0,) * len(names)
-    sure, uncertain = (dict(zip(names, sums, strict=True)) for sums in asked or (none, none))
-    covered = within(sure, uncertain, dict(zip(names, row or none, strict=True)))
-    verdict = Group.verdicts[GroupSymptoms(in_projection=row is not None, covered=covered)]
-    if verdict is not Verdict.AGREE:
-        yield Suspect(counts.name, unpacked_key(counts.table.key, key), verdict, wanted=sure)
-
-
-def _deltas(forms: Forms, counts: Counts, bits: int) -> tuple[int, ...]:
-    return tuple([int(when is None or bool(bits & forms.condition_bit(when))) for _, when in counts.counters])
-
-
-def _plus(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(map(add, one, other))
+    demanded = sums.by_group()
+    for key in demanded.keys() | rows.keys():
+        group = forms.groups[key[0]]
+        lacking = group.lacking(demanded.get(key, {}), rows.get(key, ()))
+        verdict = Group.verdicts[GroupSymptoms(in_projection=key in rows, covered=lacking is None)]
+        if lacking is not None and verdict is not Verdict.AGREE:
+            truth_ids = forms.truth_ids(lacking.truths)
+            yield Suspect(group.name, unpacked_key(group.table.key, key[1]), verdict, truth_ids, lacking.wanted)

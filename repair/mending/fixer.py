@@ -16,11 +16,12 @@ from model.ids import RunId
 from model.instants import MICROS
 from model.operations import Change, Conditional, Count, Level, Put, PutIfAbsent, Read, Remove, RemoveIf, Seen, Write
 from model.ports import Clock, Tables
+from model.projections.ages import older_than_a_day
 from model.projections.family import Family
 from model.projections.findings import Finding, Look, RepairPolicy, Suspect, failed
 from model.projections.verdicts import Verdict
 from model.schema.table import Key, Row, rows_agree
-from repair.decisions.recheck import judge, older_than_a_day, rule
+from repair.decisions.recheck import judge, rule
 from repair.ledger.runs import Ledger
 from repair.mending.limits import Breaker, batches_at_once, side_by_side
 from repair.mending.planned import as_planned

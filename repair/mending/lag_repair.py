@@ -11,7 +11,7 @@ from itertools import islice
 from model.instants import MICROS
 from model.ports import Tables
 from model.projections.findings import Finding, counts_of, merged
-from model.projections.verdicts import Verdict
+from model.projections.verdicts import SETTLED
 from model.schema.table import Key
 from repair.ledger.lags import Lag, LagJournal
 from repair.mending.engine import KnownSuspects, RepairSettings
@@ -20,8 +20,6 @@ from repair.mending.runner import RepairResult, RepairTools, Sink, repair
 
 LAGS_MAX = 100_000
 """Lags that one run mends, the oldest first; the rest waits for the next run."""
-
-_DONE = frozenset({Verdict.AGREE, Verdict.FIXED})
 
 
 def repair_lags(
@@ -60,7 +58,7 @@ def repair_lags(
     settled: set[tuple[str, Key]] = set()
 
     def note(finding: Finding) -> None:
-        if finding.error is None and (finding.result or finding.verdict) in _DONE:
+        if finding.error is None and (finding.result or finding.verdict) in SETTLED:
             settled.add((finding.suspect.projection, finding.suspect.key))
         sink(finding)
 

@@ -15,6 +15,7 @@ from model.errors import CannotReach, ExitCode, FixLimit, MailmendError, came_of
 from model.ids import RunId
 from model.instants import MICROS
 from model.ports import Clock, NodeClocks, Progress, Tables
+from model.projections.ages import older_than_a_day
 from model.projections.binding import MissingColumn
 from model.projections.family import Family
 from model.projections.findings import Finding, RepairPolicy, Suspect, counts_of
@@ -23,8 +24,7 @@ from model.projections.reasons import Reason, Why
 from model.projections.verdicts import BY_POLICY, HARMLESS, Verdict
 from repair.clock import read_clocks, take_as_of
 from repair.decisions.engines import EngineChoice
-from repair.decisions.reasons import reason_of
-from repair.decisions.recheck import older_than_a_day
+from repair.decisions.recheck import reason_of
 from repair.ledger.leases import Leases, TakenLease
 from repair.ledger.runs import Ledger, Run, RunState
 from repair.mending.counters import CounterMender
@@ -74,20 +74,15 @@ class RepairResult:
             self.failed += 1
         if finding.reason:
             self.reasons.setdefault(finding.result or finding.verdict, Counter())[finding.reason.why] += 1
-        match finding.result:
-            case Verdict.FIXED:
-                self.fixed[finding.verdict] += finding.number
-            case Verdict.MOVED:
-                self.moved += 1
-                return
-            case Verdict.HIDDEN | Verdict.AHEAD as result:
-                self.left[result] += 1
-            case _ if finding.error or finding.verdict is Verdict.AGREE:
-                return
-            case _ if finding.verdict not in HARMLESS:
-                self.left[finding.verdict] += finding.number
-            case _:
-                pass
+        if finding.result is Verdict.MOVED:
+            self.moved += 1
+            return
+        if finding.result is None and (finding.error or finding.verdict is Verdict.AGREE):
+            return
+        if finding.result is Verdict.FIXED:
+            self.fixed[finding.verdict] += finding.number
+        elif (left := finding.result or finding.verdict) not in HARMLESS:
+            self.left[left] += finding.number
         self.findings.setdefault(finding.suspect.projection, Counter())[finding.verdict] += finding.number
         self.due[finding.verdict] += finding.due * finding.number
         self.last_traces += finding.last_trace

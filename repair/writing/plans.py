@@ -10,16 +10,14 @@ element: assigning them would leave a range tombstone in the row each time (JAME
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 from model.operations import Change, Count, Put, Remove, Write
 from model.projections.family import Family
 from model.projections.filters import Filter
 from model.projections.findings import Suspect
-from model.projections.groups import Union
 from model.projections.mirror import Mirror
 from model.projections.projection import Projection
 from model.projections.verdicts import Verdict
@@ -45,8 +43,7 @@ class Consequence:
             case Remove():
                 return Suspect(self.projection.name, self.key, Verdict.WITHDRAW, ids)
             case Change(add=add):
-                wanted = add if isinstance(self.projection, Union) else {}
-                return Suspect(self.projection.name, self.key, Verdict.AMEND, ids, wanted)
+                return Suspect(self.projection.name, self.key, Verdict.AMEND, ids, self.projection.owed(add))
             case Count():
                 return Suspect(self.projection.name, self.key, Verdict.AMEND)
 
@@ -75,17 +72,8 @@ def writes_for(family: Family, before: Row | None, after: Row | None, stamp: int
         after: the truth row after it, or None for a delete.
         stamp: microseconds; the time of the truth's change.
     """
-    if before is None and after is None:
-        return ()
-    return (
-        Consequence(family.mirror, _mirror_write(family.mirror, before, after, stamp)),
-        *(
-            Consequence(filtered, write)
-            for filtered in family.filters
-            if (write := _filter_write(filtered, before, after, stamp))
-        ),
-        *(Consequence(union, write) for union in family.unions if (write := _union_write(union, before, after, stamp))),
-    )
+    asked = ((one, one.write_for(before, after, stamp)) for one in family.projections)
+    return tuple(Consequence(one, write) for one, write in asked if write is not None)
 
 
 def counts_for(family: Family, before: Row | None, after: Row | None) -> tuple[Consequence, ...]:
@@ -122,44 +110,3 @@ def merged_counts(consequences: Iterable[Consequence]) -> tuple[Consequence, ...
         for (_, key), (projection, table, total) in sums.items()
         if any(total.values())
     )
-
-
-def _mirror_write(mirror: Mirror, before: Row | None, after: Row | None, stamp: int) -> Write:
-    if after is None:
-        assert before is not None
-        return Remove(mirror.table, mirror.key_of(before), at=stamp)
-    row, old = mirror.row_of(after), mirror.row_of(before) if before is not None else {}
-    add, take = _elements(mirror.table, old, row)
-    if not add and not take:
-        return Put(mirror.table, {name: row[name] for name in mirror.table.plain if name in row}, at=stamp)
-    key = mirror.key_of(after)
-    assign = {name: row[name] for name in mirror.table.plain[len(key) :] if row.get(name) is not None}
-    return Change(mirror.table, key, assign, add, take, at=stamp)
-
-
-def _elements(table: Table, old: Row, new: Row) -> tuple[dict[str, frozenset[Any]], dict[str, frozenset[Any]]]:
-    """All elements of the new row's sets, and those that only the old row has."""
-    add = {name: frozenset(new.get(name) or ()) for name in table.collections}
-    take = {name: frozenset(old.get(name) or ()) - add[name] for name in table.collections}
-    return _non_empty(add), _non_empty(take)
-
-
-def _filter_write(filtered: Filter, before: Row | None, after: Row | None, stamp: int) -> Write | None:
-    was = before is not None and filtered.when.holds(before)
-    wanted = after is not None and filtered.when.holds(after)
-    if wanted and not was and after is not None:
-        return Put(filtered.table, filtered.table.key_row(filtered.key_of(after)), at=stamp)
-    if was and not wanted and before is not None:
-        return Remove(filtered.table, filtered.key_of(before), at=stamp)
-    return None
-
-
-def _union_write(union: Union, before: Row | None, after: Row | None, stamp: int) -> Write | None:
-    if after is None:
-        return None
-    new = frozenset(after.get(union.column) or ()) - frozenset((before or {}).get(union.column) or ())
-    return Change(union.table, union.key_of(after), add={union.column: new}, at=stamp) if new else None
-
-
-def _non_empty(sets: Mapping[str, frozenset[Any]]) -> dict[str, frozenset[Any]]:
-    return {name: elements for name, elements in sets.items() if elements}

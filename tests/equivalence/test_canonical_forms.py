@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 
 from model.catalog.mail import FAMILIES, IMAP_UID, MESSAGE_ID, MESSAGES
 from model.schema.table import Row, Table, canonical_value, rows_agree
-from spark_repair.suspects import BITS, ONE, TWO, RowBits, canonical, columns_read, mirror_frame, truth_frame
+from spark_repair.suspects import BITS, ONE, TWO, RowBits, canonical, columns_read, placed_frame, truth_frame
 
 pytestmark = pytest.mark.spark
 
@@ -96,7 +96,7 @@ def _told(value: Any) -> Any:
 def test_rows_agree_in_both_or_in_neither(spark: SparkSession, some: list[tuple[Row, Row]]) -> None:
     """The fingerprints of a truth and of its projection are equal exactly when `rows_agree` says so."""
     truths = truth_frame(MESSAGES, frame(spark, IMAP_UID, [one for one, _ in some]), accept_torn=False)
-    mirrored = mirror_frame(MESSAGES, frame(spark, MESSAGE_ID, [other for _, other in some]))
+    mirrored = placed_frame(MESSAGES, MESSAGES.mirror, frame(spark, MESSAGE_ID, [other for _, other in some]))
     for (truth, projection), ours, theirs in zip(some, truths.collect(), mirrored.collect(), strict=True):
         same = (ours[ONE], ours[TWO]) == (theirs[ONE], theirs[TWO])
         assert same == MESSAGES.mirror.agree(truth, projection), (truth, projection)
@@ -184,7 +184,7 @@ def test_a_dotted_column_is_one_column(spark: SparkSession) -> None:
     schema = StructType(
         [StructField(c.name, _SPARK[c.type]) for c in paths.mirror.table.columns if not c.type.startswith("frozen")]
     )
-    seen = mirror_frame(paths, spark.createDataFrame([tuple(row[name] for name in schema.names)], schema))
+    seen = placed_frame(paths, paths.mirror, spark.createDataFrame([tuple(row[name] for name in schema.names)], schema))
     truth = {"namespace": "#private", "user": "bob", "mailboxname": "INBOX", "mailboxid": "1", "uidvalidity": 1}
     table = paths.truth
     wanted = truth_frame(paths, frame(spark, table, [truth]), accept_torn=False)

@@ -9,8 +9,8 @@ from model.errors import SchemaRefused
 from model.schema.keyspace import EMPTY, Schema
 from model.schema.lint.knowledge import Knowledge, known_of
 from model.schema.lint.servers import ServerRelease
-from model.schema.names import name_of, pairs_of, short_class, text_of
-from model.schema.statements import AlterKeyspace, Batch, CreateKeyspace, DropKeyspace, Parsed, Use, Write
+from model.schema.names import name_of, short_class, text_of
+from model.schema.statements import Batch, Parsed, Use, Write
 from model.schema.table import Table
 
 TWCS: Final = "TimeWindowCompactionStrategy"
@@ -159,22 +159,15 @@ class _Keyspace:
         """Apply the next statement; one that a server would refuse changes nothing."""
         number, statement = len(self.statements), parsed.statement
         self.statements.append(parsed)
-        if isinstance(statement, CreateKeyspace | AlterKeyspace):
-            self._replicate(number, statement)
-        if isinstance(statement, DropKeyspace):
-            self.replication, self.replication_at = None, None
+        replication = statement.replication(self.replication)
+        if replication is not self.replication:
+            self.replication, self.replication_at = replication, None if replication is None else number
         try:
             self.schema = statement.apply(self.schema)
         except SchemaRefused as error:
             if self.made >= statement.needs():  # else statements that are not here may allow it
                 self.refused[number] = error.what
         self.made |= statement.makes()
-
-    def _replicate(self, number: int, statement: CreateKeyspace | AlterKeyspace) -> None:
-        stands = isinstance(statement, CreateKeyspace) and statement.if_not_exists and self.replication is not None
-        if "replication" in statement.options and not stands:
-            self.replication = pairs_of(statement.options["replication"])
-            self.replication_at = number
 
 
 def subjects_of(

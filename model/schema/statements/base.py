@@ -117,6 +117,14 @@ class Statement:
         """
         return schema
 
+    def replication(self, before: Mapping[str, str] | None) -> Mapping[str, str] | None:
+        """The keyspace's replication after the statement; None where it is not known.
+
+        Args:
+            before: its replication before, likewise.
+        """
+        return before
+
     def assess(self, live: Schema, dropped: DroppedColumns = frozenset()) -> Assessment:
         """What the statement may do to a keyspace that is as `live` says.
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from model.schema.keyspace import EMPTY, Schema
+from model.schema.names import pairs_of
 from model.schema.risk import Before, Danger, Risk, always
 from model.schema.statements.base import Statement
 
@@ -34,6 +35,10 @@ class CreateKeyspace(KeyspaceStatement):
     harmless = "A new keyspace is empty."
     unfit = f"{_KEYSPACE}: `mailmend schema apply --replication` creates it"
 
+    def replication(self, before: Mapping[str, str] | None) -> Mapping[str, str] | None:
+        stands = self.if_not_exists and before is not None
+        return before if stands else _replication_of(self.options, before)
+
 
 @dataclass(frozen=True, slots=True)
 class AlterKeyspace(KeyspaceStatement):
@@ -43,6 +48,9 @@ class AlterKeyspace(KeyspaceStatement):
     if_exists: bool = False
     harmless = "Only how commits are logged changes."
     unfit = f"{_KEYSPACE}: change it by hand, and repair afterwards"
+
+    def replication(self, before: Mapping[str, str] | None) -> Mapping[str, str] | None:
+        return _replication_of(self.options, before)
 
     def _changes_replication(self, _: Before) -> bool:
         return "replication" in self.options
@@ -68,6 +76,9 @@ class DropKeyspace(KeyspaceStatement):
     def apply(self, schema: Schema) -> Schema:
         return EMPTY
 
+    def replication(self, before: Mapping[str, str] | None) -> Mapping[str, str] | None:
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class Use(KeyspaceStatement):
@@ -75,3 +86,7 @@ class Use(KeyspaceStatement):
 
     harmless = "It only chooses the keyspace of the next statements."
     unfit = f"{_KEYSPACE}: write names without a keyspace"
+
+
+def _replication_of(options: Mapping[str, str], before: Mapping[str, str] | None) -> Mapping[str, str] | None:
+    return pairs_of(options["replication"]) if "replication" in options else before

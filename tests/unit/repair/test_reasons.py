@@ -9,12 +9,12 @@ from model.catalog.mail import MESSAGES, PATHS
 from model.ids import RunId
 from model.instants import MICROS
 from model.operations import Seen
+from model.projections.ages import DAY_MICROS
 from model.projections.findings import Finding, RepairPolicy, Suspect
 from model.projections.projection import Projection
 from model.projections.reasons import Reason, Why
 from model.projections.verdicts import Verdict
-from repair.decisions.reasons import reason_of
-from repair.decisions.recheck import DAY_MICROS
+from repair.decisions.recheck import reason_of
 from tests.support.clock import uuid_at
 
 NOW = 1_760_000_000 * MICROS
