@@ -67,6 +67,9 @@ _JAVA: Final = " ".join(
 Else it takes much of a short check's processor time, for code that runs for seconds only (docs/adr/0024).
 """
 
+_JAVA_BRIEF: Final = "-XX:TieredStopAtLevel=1"
+"""Its first compiler alone."""
+
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
@@ -78,6 +81,7 @@ class SparkSettings:
         java_home: the Java to use; None takes JAVA_HOME or the one on the PATH.
         cache: folder of the connector's jars and of Spark's log; None takes the user's own.
         options: further Spark settings, which win over ours; never secrets.
+        brief: that the scan is over before Java's second compiler pays.
     """
 
     master: str = "local[*]"
@@ -85,6 +89,7 @@ class SparkSettings:
     java_home: str | None = None
     cache: Path | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+    brief: bool = False
 
     @property
     def folder(self) -> Path:
@@ -119,7 +124,7 @@ def launch_options(settings: SparkSettings) -> dict[str, str]:
         **_SQL,
         "spark.master": settings.master,
         "spark.driver.memory": settings.driver_memory,
-        "spark.driver.extraJavaOptions": _JAVA,
+        "spark.driver.extraJavaOptions": _JAVA_BRIEF if settings.brief else _JAVA,
         **_connector_options(settings),
     }
     if runs_here(settings.master) or _MASTER_ON_LOOPBACK.fullmatch(settings.master):

@@ -197,7 +197,7 @@ async def _looked(opened: OpenCluster, request: BlobsRequest, caller: Caller, br
     min_age = max(request.blobs.min_age, request.blobs.oldest_message or timedelta())
     rule = CollectionRule(instant_of(as_of), request.blobs.family, request.blobs.generation, min_age)
     engine = chosen_engine(opened, request.engine_wanted, caller.remark)
-    wanted = replace(request.engine_wanted, name=engine.name)
+    wanted = request.engine_wanted.chosen(engine)
     sources = _Sources(opened, request, broker)
     ledger = None if request.dry_run else opened.ledger(request.keep)
     timed = MESSAGE_V3 if request.connection.is_pressed(request.pace) else None

@@ -197,7 +197,7 @@ def check(
     # Nothing is written, so any margin that covers the skew will do for the two looks at counters.
     counters = Timing(skew + STAMP_AGE_SECONDS + 1, skew, no_writers=request.no_writers)
     engine = chosen_engine(opened, request.engine_wanted, caller.remark)
-    wanted = replace(request.engine_wanted, name=engine.name)
+    wanted = request.engine_wanted.chosen(engine)
     tools = repair_tools(opened, wanted, settings, caller.progress, timing=counters)
     summary = runner.check(settings, replace(tools, meanwhile=meanwhile), both_of(examples, caller))
     summary.unseen, summary.engine = unseen(request.without, bound), engine
@@ -222,7 +222,7 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
         engine = None if target else chosen_engine(opened, request.engine_wanted, caller.remark)
         wanted = replace(request.engine_wanted, target=target)
         if engine:
-            wanted = replace(wanted, name=engine.name)
+            wanted = wanted.chosen(engine)
             settings = replace(settings, options={**settings.options, "engine": engine.name})
         keep = None if request.only_looks else request.keep
         tools = repair_tools(opened, wanted, settings, caller.progress, keep=keep)

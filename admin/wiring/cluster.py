@@ -163,7 +163,7 @@ class OpenCluster:
 class EngineWanted:
     """The engine of a scan: "spark" (its master and settings), "local" or "auto".
 
-    With a target it only reads by key; with a plan there is no scan.
+    With a target it only reads by key; with a plan there is no scan. `brief` is that of an `EngineChoice`.
     """
 
     name: str
@@ -171,6 +171,10 @@ class EngineWanted:
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     target: Target | None = None
     plan: PlanFile | None = None
+    brief: bool = False
+
+    def chosen(self, engine: EngineChoice) -> "EngineWanted":
+        return replace(self, name=engine.name, brief=engine.brief)
 
     @property
     def of_spark(self) -> str | None:
@@ -311,7 +315,8 @@ def _spark(opened: OpenCluster, wanted: EngineWanted) -> Any:
     """The session: the first who asks starts it, and it runs until the cluster is closed."""
     session = import_or_name_extra("spark_repair.session")
     master = wanted.master or "local[*]"
-    settings = session.SparkSettings(master, java_home=_java_home_of_spark(), options=wanted.spark_conf)
+    java, options = _java_home_of_spark(), wanted.spark_conf
+    settings = session.SparkSettings(master, java_home=java, options=options, brief=wanted.brief)
     return opened.with_it.enter_context(session.session_for_a_command(settings))
 
 
@@ -342,7 +347,7 @@ def _spark_source(opened: OpenCluster, wanted: EngineWanted, level: Level, pace:
 def chosen_engine(
     opened: OpenCluster, wanted: EngineWanted, remark: Callable[[str], None], largest: Table = MESSAGES.truth
 ) -> EngineChoice:
-    """The engine of a scan of the whole keyspace; only `auto` asks the nodes how large that table is, and is told."""
+    """The engine of a scan of the whole keyspace, by how large the nodes say that table is; `auto` is told."""
 
     def rows() -> int | None:
         return estimated_rows(opened.sizes().get(largest.name))

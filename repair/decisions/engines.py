@@ -19,10 +19,15 @@ _DISK_BYTES_OF_A_ROW: Final = 130
 
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
-    """Which engine scans ("spark" or "local"), and why."""
+    """Which engine scans ("spark" or "local"), and why.
+
+    Attributes:
+        brief: that Spark was asked for a keyspace so small that it is over before Java's slower compiler pays.
+    """
 
     name: str
     why: str
+    brief: bool = False
 
 
 def choose_engine(
@@ -33,16 +38,17 @@ def choose_engine(
     Args:
         asked: "auto", or the engine itself.
         given: that something was given which only Spark takes; None: nothing was.
-        rows: about how many rows the truth has; None where nobody tells. Asked only by `auto`.
+        rows: about how many rows the truth has; None where nobody tells. Not asked where the local engine is.
         lacking: why Spark cannot run here; None where it can. Asked only before Spark would be taken.
     """
-    if asked != "auto":
+    if asked == "local":
         return EngineChoice(asked, "asked for")
-    if given is not None:
-        return EngineChoice("spark", given)
     about = rows()
+    small = about is not None and about < SPARK_ROWS_MIN
+    if asked == "spark" or given is not None:
+        return EngineChoice("spark", "asked for" if asked == "spark" else str(given), brief=small)
     size = "of unknown size" if about is None else f"about {about:,} rows"
-    if about is not None and about < SPARK_ROWS_MIN:
+    if small:
         return EngineChoice("local", f"{size}, Spark pays from {SPARK_ROWS_MIN:,}")
     if lack := lacking():
         return EngineChoice("local", f"{size}, but {lack}")

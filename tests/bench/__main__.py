@@ -172,7 +172,7 @@ def _blobs(contact: Contact, blobs: int) -> list[dict[str, Any]]:
             for one in blob_collecting.measure_tables(ground):
                 print(one, flush=True)
                 measured.append(one)
-            if size == max(one for one in sizes if one <= blob_collecting.BUCKET_MAX):
+            if size == max((one for one in sizes if one <= blob_collecting.BUCKET_MAX), default=None):
                 measured.append(_blobs_of_a_bucket(ground))
             dropped(cluster, (keyspace.name,))
     return blob_collecting.as_json(measured)

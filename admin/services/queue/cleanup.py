@@ -116,7 +116,7 @@ async def _cleaned(request: CleanupRequest, connections: QueueConnections, calle
         recheck=not request.no_recheck,
     )
     result, examples = RepairResult(opened.mail.name, request.command, engine=engine), Examples()
-    wanted, pressed = replace(request.engine_wanted, name=engine.name), connection.is_pressed(request.pace)
+    wanted, pressed = request.engine_wanted.chosen(engine), connection.is_pressed(request.pace)
     ledger, timed = None if request.dry_run else opened.ledger(request.keep), ENQUEUED_MAILS if pressed else None
     throttle = throttle_of(opened, request.rows_per_second, timed, request.level, ledger)
     pace = Pace(request.rows_per_second, opened.clock, throttle)

@@ -205,7 +205,7 @@ class TestEngines:
         if submitted:
             monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "4040")
 
-        assert chosen_engine(opened, wanted, lambda _: None) == EngineChoice("spark", why)
+        assert chosen_engine(opened, wanted, lambda _: None) == EngineChoice("spark", why, brief=True)
 
 
 class TestContact:

@@ -12,9 +12,11 @@ SMALL, LARGE = SPARK_ROWS_MIN - 1, SPARK_ROWS_MIN
 @pytest.mark.parametrize(
     ("asked", "given", "rows", "lacking", "chosen"),
     [
-        ("spark", None, SMALL, NO_JAVA, EngineChoice("spark", "asked for")),
+        ("spark", None, SMALL, NO_JAVA, EngineChoice("spark", "asked for", brief=True)),
+        ("spark", None, LARGE, NO_JAVA, EngineChoice("spark", "asked for")),
+        ("spark", None, None, NO_JAVA, EngineChoice("spark", "asked for")),
         ("local", MASTER, LARGE, None, EngineChoice("local", "asked for")),
-        ("auto", MASTER, SMALL, NO_JAVA, EngineChoice("spark", MASTER)),
+        ("auto", MASTER, SMALL, NO_JAVA, EngineChoice("spark", MASTER, brief=True)),
         ("auto", None, SMALL, None, EngineChoice("local", "about 999,999 rows, Spark pays from 1,000,000")),
         ("auto", None, 0, None, EngineChoice("local", "about 0 rows, Spark pays from 1,000,000")),
         ("auto", None, LARGE, None, EngineChoice("spark", "about 1,000,000 rows, Spark pays from 1,000,000")),
@@ -33,9 +35,8 @@ def test_the_engine(asked: str, given: str | None, rows: int | None, lacking: st
     assert choose_engine(asked, given, lambda: rows, lambda: lacking) == chosen
 
 
-@pytest.mark.parametrize(("asked", "given"), [("spark", None), ("local", None), ("auto", MASTER)])
-def test_who_says_what_he_wants_makes_nobody_look(asked: str, given: str | None) -> None:
-    assert choose_engine(asked, given, _never, _never).why == (given or "asked for")
+def test_who_asks_for_the_local_engine_makes_nobody_look() -> None:
+    assert choose_engine("local", None, _never, _never).why == "asked for"
 
 
 def test_a_small_keyspace_makes_nobody_look_for_java() -> None:

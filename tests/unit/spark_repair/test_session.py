@@ -57,6 +57,11 @@ def test_only_what_stays_hot_is_compiled_twice(tmp_path: Path) -> None:
     assert launch_options(SparkSettings(cache=tmp_path, options=own))["spark.driver.extraJavaOptions"] == "-Dmine=1"
 
 
+def test_a_brief_scan_is_compiled_once(tmp_path: Path) -> None:
+    options = launch_options(SparkSettings(cache=tmp_path, brief=True))
+    assert options["spark.driver.extraJavaOptions"] == "-XX:TieredStopAtLevel=1"
+
+
 def test_the_connector_is_resolved_once_and_then_read_from_disk(tmp_path: Path) -> None:
     settings = SparkSettings(cache=tmp_path)
     assert "spark.jars.packages" in launch_options(settings)
