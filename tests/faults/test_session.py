@@ -8,7 +8,7 @@ from cql.driver.session import CassandraCluster, Contact, Keyspace, connect
 from cql.render import keyspace_cql, schema_cql
 from cql.replication import in_every_data_centre
 from model.errors import CannotReach, DoubtfulWrite, NotEnoughReplicas, SchemaDisagreement, TimedOut
-from model.operations import Applied, Change, ChangeIf, Count, Level, Put, PutIfAbsent, Read
+from model.operations import Applied, Change, ChangeIf, Count, Level, Put, PutIfAbsent, Read, Remove
 from model.schema.keyspace import Schema
 from tests.support.clock import uuid_at
 from tests.support.servers import ThreeNodes
@@ -46,8 +46,10 @@ def test_nodes_go_away_one_after_the_other(
     with three_nodes.paused(3):
         a_table_that_a_node_does_not_take_is_told_as_such(cluster, keyspace)
     cluster.execute_ddl(table(keyspace, 4))  # back, it takes what it missed
+    partitions_of_several_replicas_go_together(keyspace, "while all nodes are up")
     a_node_dies_under_conditional_writes(three_nodes, keyspace)
     one_node_less_changes_nothing(keyspace)
+    partitions_of_several_replicas_go_together(keyspace, "with one node less")
     three_nodes.stop(2)
     too_few_replicas_are_told_as_such(keyspace)
     assert [abs(told - micros()) < 5_000_000 for told in cluster.node_micros()] == [True]
@@ -85,6 +87,21 @@ def a_node_dies_under_conditional_writes(three_nodes: ThreeNodes, keyspace: Keys
     assert applied > 50
     assert doubts < 50
     assert keyspace.read(Read(CELLS, KEY, Level.SERIAL))[0].row["n"] >= applied
+
+
+def partitions_of_several_replicas_go_together(keyspace: Keyspace, when: str) -> None:
+    """Removals are joined by replica: each partition goes, but for what was written later than they say."""
+    partitions = [(f"{when} {number}",) for number in range(300)]
+    rows = [{**ROW, "k": name} for (name,) in partitions]
+    as_of = micros()
+    assert keyspace.write_all([Put(CELLS, row, at=as_of - 1) for row in rows]) == [None] * 300
+    assert keyspace.write_all([Put(CELLS, row, at=as_of + 1) for row in rows[:50]]) == [None] * 50
+
+    removals = [Remove(CELLS, partition, as_of, joinable=True) for partition in partitions]
+    assert keyspace.write_all(removals) == [None] * 300
+
+    left = keyspace.read_all([Read(CELLS, partition, joinable=True) for partition in partitions])
+    assert [bool(found) for found in left] == [True] * 50 + [False] * 250
 
 
 def one_node_less_changes_nothing(keyspace: Keyspace) -> None:
