@@ -29,7 +29,8 @@ ROWS_PER_SECOND: Final = option(
 )
 PACE: Final = option(
     "--pace",
-    "auto: slow down while the cluster's answers are slow, time out, or compactions pile up; full: never. "
+    "auto: pause three times as long as each request took, and slow down while the cluster's answers are slow, time "
+    "out, or compactions pile up; full: never. "
     "[default: auto in a job, else full]",
     type=click.Choice(["auto", "full"]),
 )

@@ -203,6 +203,20 @@ def test_a_run_looks_four_times_a_second_also_while_it_waits() -> None:
     assert max(gaps) <= LOOK_SECONDS + 0.01
 
 
+@pytest.mark.parametrize("work", [0.00005, 0.005])
+@pytest.mark.parametrize(("pressed", "share"), [(True, 0.25), (False, 1.0)])
+def test_a_run_that_makes_way_is_at_work_a_quarter_of_its_time(work: float, pressed: bool, share: float) -> None:
+    ground, worked = Ground(limit=None), 0.0
+    if not pressed:
+        ground.throttle.read = None
+    while ground.clock.monotonic() < START / MICROS + 5:
+        ground.pace.take(1)
+        ground.clock.advance(work)
+        worked += work
+
+    assert worked / 5 == pytest.approx(share, rel=0.06)
+
+
 def test_a_limit_that_was_set_is_heard_within_seconds_also_in_the_midst_of_a_wait(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
