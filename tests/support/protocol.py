@@ -72,12 +72,13 @@ class Setting:
         nodes: conditional writes are stamped by a node with a clock of its own, after the writer has asked it.
         changes: the kinds of changes that are drawn from.
         repairs: how many repairs overlap.
+        plans: how many repairs are planned, and applied later, once more, and perhaps killed in between.
         undo: whether one of them is taken back.
         lossy: whether projection writes may get lost or come twice.
         damages: the states that are drawn from for the beginning.
         scan_in_order: the scan reads the truth last, as the local engine does; else in any order, as Spark does.
         filters: whether firstUnseen is there too; without it every order can be tried in seconds.
-        variant: what is broken on purpose: "" | "truth first".
+        variant: what is broken on purpose: "" | "truth first" | "no digests" | "as of now".
     """
 
     skew: int = 3
@@ -91,6 +92,7 @@ class Setting:
     nodes: bool = False
     changes: tuple[str, ...] = ("insert", "flags", "delete")
     repairs: int = 1
+    plans: int = 0
     undo: bool = False
     lossy: bool = False
     damages: tuple[str, ...] = ("absent", "sound")
@@ -116,6 +118,7 @@ class Story:
     false_fixed: list[Finding] = field(default_factory=list)
     unsettled: dict[str, Verdict] = field(default_factory=dict)
     outcomes: list[Finding] = field(default_factory=list)
+    unapproved: list[Finding] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
 
 
@@ -171,6 +174,7 @@ class Actor:
     error: BaseException | None = None
     turn: Any = field(default_factory=threading.Lock)
     is_user: bool = True
+    writes_left: int | None = None  # after which it is killed
 
 
 @dataclass(slots=True)
@@ -289,6 +293,10 @@ class World:
             self.trace.append((operation, self.stamp))
         answer = carry_out()
         self._note(actor.name, operation)
+        if actor.writes_left is not None and not isinstance(operation, Read | Scan):
+            actor.writes_left -= 1
+            if actor.writes_left <= 0:
+                raise KeyboardInterrupt
         return answer
 
     def _ballot(self, actor: Actor) -> int:

@@ -23,6 +23,7 @@ from model.projections.findings import Finding, Look, RepairPolicy, Suspect
 from model.projections.projection import Projection
 from model.projections.verdicts import MENDABLE, Verdict
 from model.schema.table import Row, Table
+from repair.ledger.before_images import image_digest
 from repair.mending.fixer import Fixer, SecondLook, _near_reads, _truth_reads, _with_near
 from repair.mending.undo import UndoSettings, UndoTools, undo
 from repair.retries import Retries
@@ -51,6 +52,9 @@ from tests.support.protocol import (
     World,
 )
 from tests.support.thorough import KEPT
+
+APART = 1
+"""Ticks between the Ts of a plan's runs."""
 
 STAMPS = {"ours": StampSource.TRUTH, "floor": StampSource.FLOOR, "clock": StampSource.CLOCK}
 """The kinds of our writers."""
@@ -179,6 +183,41 @@ def repairer(world: World) -> Callable[[Actor], None]:
     return act
 
 
+def planner(world: World) -> Callable[[Actor], None]:
+    """A repair that is planned, and applied twice by others, sooner or later; the first may be killed at any write."""
+
+    def act(actor: Actor) -> None:
+        setting, clock = world.setting, world.clock_of(actor)
+        as_of = clock.micros() - setting.margin * TICK
+        suspects = scan(world)
+        clock.sleep(setting.delay * TICK / MICROS)
+        due = [one for one in revisit(world, clock, suspects, None, as_of) if one.due]
+        plan = [replace(one.suspect, planned=image_digest(one)) for one in due]
+        for runs in range(2):
+            clock.sleep(world.pick((0, 4, 20)) * TICK / MICROS)
+            actor.offset = world.pick((0, setting.skew))
+            actor.writes_left = world.pick((None, 1, 2)) if not runs else None
+            try:
+                _apply(world, clock, plan, as_of - runs * APART * TICK)
+            except KeyboardInterrupt:
+                world.story.log.append("killed")
+
+    return act
+
+
+def _apply(world: World, clock: ActorClock, plan: Sequence[Suspect], as_of: int) -> None:
+    """As `admin.services.plans` does it: the plan's T, less a little for each run before; or broken on purpose."""
+    story, variant = world.story, world.setting.variant
+    latest = clock.micros() - world.setting.margin * TICK
+    as_of = clock.micros() if variant == "as of now" else min(latest, as_of)
+    run = world.ledger.start("mail", "repair", as_of, {}).id
+    suspects = [replace(one, planned="") for one in plan] if variant == "no digests" else plan
+    outcomes = revisit(world, clock, suspects, run, as_of)
+    approved = {one.planned for one in plan}
+    story.outcomes += outcomes
+    story.unapproved += [one for one in outcomes if one.result is Verdict.FIXED and image_digest(one) not in approved]
+
+
 def take_back(world: World, clock: ActorClock, run: RunId) -> None:
     means = UndoTools(world.mail, world.ledger, clock, SilentProgress())
     undone = undo(UndoSettings(run, "mail", (world.setting.family,)), means, world.story.outcomes.append)
@@ -202,7 +241,7 @@ def scan(world: World) -> list[Suspect]:
     return found
 
 
-def revisit(world: World, clock: Any, suspects: Sequence[Suspect], run: RunId, as_of: int) -> list[Finding]:
+def revisit(world: World, clock: Any, suspects: Sequence[Suspect], run: RunId | None, as_of: int) -> list[Finding]:
     """The product's second look, or a variant of it that is broken on purpose."""
     policy = RepairPolicy(run, as_of, world.setting.skew * TICK / MICROS, MENDABLE)
     fixer = Fixer(world.mail, world.ledger, clock, (world.setting.family,), policy)
@@ -263,6 +302,8 @@ def tell(setting: Setting, chooser: Chooser) -> Story:
         world.add(f"{kind} {number}", user(kind, world))
     for number in range(setting.repairs):
         world.add(f"repair {number}", repairer(world), is_user=False)
+    for number in range(setting.plans):
+        world.add(f"plan {number}", planner(world), is_user=False)
     world.play()
     _judge(world)
     return world.story

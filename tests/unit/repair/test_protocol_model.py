@@ -56,6 +56,17 @@ SETTINGS |= {
     "floors beside James": replace(FLOOR, users=("floor", "james")),
 }
 
+PLANNED = replace(RULES, repairs=0, plans=1, horizon=40)
+"""A repair that is planned, and applied at once or long after, twice, perhaps killed in between, while users write."""
+
+SETTINGS |= {
+    "planned": replace(PLANNED, damages=DAMAGES),
+    "planned, clocks far ahead": replace(PLANNED, damages=FUTURE),
+    "planned, stamps grow old": replace(PLANNED, stamp_age=4, margin=8, damages=DAMAGES),
+    "two plans beside a repair": replace(PLANNED, plans=2, repairs=1, damages=DAMAGES),
+    "planned, three changes": replace(PLANNED, users=("ours", "james", "ours"), damages=("sound",)),
+}
+
 ALONE = Setting(users=("ours",) * 3, skew=3, stamp_age=1, nodes=True, repairs=0, damages=("sound", "absent"))
 """Nobody repairs: whatever is wrong in the end our own writers did."""
 
@@ -81,6 +92,7 @@ class TestRules:
             assert not story.false_fixed, text(story)
             assert not story.unsettled, text(story)
             assert not [one.error for one in story.outcomes if one.error], text(story)
+            assert not story.unapproved, text(story)
 
     @pytest.mark.parametrize(
         "setting",
@@ -112,21 +124,22 @@ class TestRules:
         for story in stories(replace(ALONE, users=users), 4 * STORIES, story_seed):
             assert not story.drift, text(story)
 
-    def test_the_stories_are_worth_telling(self) -> None:
+    @pytest.mark.parametrize(
+        "names", [("damaged", "clocks far ahead"), ("planned", "planned, clocks far ahead")], ids=["at once", "planned"]
+    )
+    def test_the_stories_are_worth_telling(self, names: tuple[str, str]) -> None:
         """Every kind of fix and of restraint occurs in them."""
         seen = {
             (one.verdict, one.result)
-            for setting in (SETTINGS["damaged"], SETTINGS["clocks far ahead"])
+            for setting in (SETTINGS[name] for name in names)
             for story in stories(setting, 2 * STORIES)
             for one in story.outcomes
         }
 
         kinds = {(verdict, Verdict.FIXED) for verdict in (Verdict.PROJECT, Verdict.AMEND, Verdict.WITHDRAW)}
-        kinds |= {
-            (Verdict.PROJECT, Verdict.MOVED),
-            (Verdict.WITHDRAW, Verdict.AHEAD),
-            (Verdict.WITHDRAW, Verdict.HIDDEN),
-        }
+        kinds |= {(Verdict.PROJECT, Verdict.MOVED), (Verdict.WITHDRAW, Verdict.HIDDEN)}
+        if "planned" not in names:  # what is ahead is not due, so no plan has it
+            kinds.add((Verdict.WITHDRAW, Verdict.AHEAD))
         assert kinds <= seen
 
 
@@ -160,6 +173,18 @@ class TestBrokenRules:
     def test_floors_need_their_age_in_the_margin(self) -> None:
         """A margin that forgets that a floor is born S old lets a repair overwrite a newer change."""
         setting = replace(FLOOR, margin=RULES.margin, damages=DAMAGES)
+
+        assert harmed(stories(setting, 16 * STORIES)) is not None
+
+    def test_a_plan_without_digests_does_what_nobody_approved(self) -> None:
+        """T alone keeps users' writes; it does not keep a verdict from turning into another one."""
+        setting = replace(SETTINGS["planned"], variant="no digests")
+
+        assert any(story.unapproved for story in stories(setting, 8 * STORIES))
+
+    def test_a_plan_that_is_applied_as_of_now_harms(self) -> None:
+        """Whoever applies it may have a fast clock: T is the plan's own, or lies before the looks of now."""
+        setting = replace(PLANNED, damages=DAMAGES, variant="as of now")
 
         assert harmed(stories(setting, 16 * STORIES)) is not None
 
