@@ -208,6 +208,10 @@ class BlobsSettings(NamedTuple):
     address: BlobsAddress
     bucket: S3Settings | None = None
 
+    @property
+    def place(self) -> str:
+        return self.address.place
+
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:

@@ -140,6 +140,11 @@ class CollectionRule:
             return BlobVerdict.TOO_YOUNG
         return BlobVerdict.COLLECT
 
+    def is_as_planned(self, blob: ListedBlob, stored_at: datetime) -> bool:
+        """Whether a blob of a plan may go; listings tell fractions of a second that a store's own answer leaves out."""
+        is_same = blob.stored_at is not None and abs(stored_at - blob.stored_at) < timedelta(seconds=1)
+        return is_same and self.verdict(blob) is BlobVerdict.COLLECT
+
     def depends_on_age(self, blob: ListedBlob) -> bool:
         """Whether it is only too young because nobody said when it was stored."""
         if blob.stored_at is not None or self.verdict(blob) is not BlobVerdict.TOO_YOUNG:

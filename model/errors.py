@@ -198,7 +198,7 @@ class RisksNotAllowed(MailmendError):
 
 
 class PlanRefused(WrongUse):
-    """A plan that is not applied: not as it was written, too old, of another keyspace, cluster or format."""
+    """A plan that is not applied: edited, too old, undone, or of another keyspace, cluster, broker, store or format."""
 
     page = "approve-a-plan"
 

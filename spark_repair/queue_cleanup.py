@@ -81,6 +81,15 @@ class SparkQueueScan:
     def marks_without_rows(self, wanted: MarksWanted) -> Mapping[QueueName, int]:
         return {queue: gone.marks for queue, gone in self._visited(wanted, None).items()}
 
+    def going(self, wanted: MarksWanted) -> Iterator[Mark]:
+        def visit(some: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for marks in batches(_going(some, wanted)):
+                yield pa.RecordBatch.from_pylist([{_QUEUE: queue, _MAIL: str(mail)} for queue, mail in marks])
+
+        with translated(self.source.contact, self.source.keyspace):
+            for queue, mail in self._marks.mapInArrow(visit, f"{_QUEUE} string, {_MAIL} string").toLocalIterator():
+                yield QueueName(queue), EnqueueId(UUID(mail))
+
     def remove_marks(self, wanted: MarksWanted, progress: Progress) -> Mapping[QueueName, MarksGone]:
         source = self.source
         pace = share(source.rows_per_second, tasks_at_once(source.session))
@@ -95,10 +104,13 @@ class SparkQueueScan:
 
         gone: defaultdict[QueueName, MarksGone] = defaultdict(MarksGone)
         with translated(self.source.contact, self.source.keyspace):
-            marks = self.mails.where(sf.col(_MARKED)).select(_QUEUE, _MAIL, _PLACES)
-            for queue, number, failed, error in marks.mapInArrow(visit, _GONE).collect():
+            for queue, number, failed, error in self._marks.mapInArrow(visit, _GONE).collect():
                 gone[QueueName(queue)].add(MarksGone(number, failed, error))
         return gone
+
+    @property
+    def _marks(self) -> DataFrame:
+        return self.mails.where(sf.col(_MARKED)).select(_QUEUE, _MAIL, _PLACES)
 
     def close(self) -> None:
         if not is_over(self.source.session):
@@ -123,12 +135,7 @@ class _Remover:
 
 def _visited(some: Iterable[pa.RecordBatch], wanted: MarksWanted, remover: _Remover | None) -> pa.RecordBatch:
     """How many marks of each queue go, of one task; with a remover they are gone then."""
-    marks = (
-        (QueueName(row[_QUEUE]), EnqueueId(UUID(row[_MAIL])))
-        for batch in some
-        for row in batch.to_pylist()
-        if goes(wanted, row[_QUEUE], ((place[_SLICE], place[_BUCKET]) for place in row[_PLACES]))
-    )
+    marks = _going(some, wanted)
     gone: defaultdict[QueueName, MarksGone] = defaultdict(MarksGone)
     if remover is None:
         gone.update({queue: MarksGone(number) for queue, number in Counter(queue for queue, _ in marks).items()})
@@ -140,6 +147,16 @@ def _visited(some: Iterable[pa.RecordBatch], wanted: MarksWanted, remover: _Remo
         {"queue": queue, "gone": one.marks, "failed": one.failed, "error": one.error} for queue, one in gone.items()
     ]
     return pa.RecordBatch.from_pylist(rows, schema=_GONE_SCHEMA)
+
+
+def _going(some: Iterable[pa.RecordBatch], wanted: MarksWanted) -> Iterator[Mark]:
+    assert wanted.planned is None, "one process applies a plan"
+    return (
+        (QueueName(row[_QUEUE]), EnqueueId(UUID(row[_MAIL])))
+        for batch in some
+        for row in batch.to_pylist()
+        if goes(wanted, row[_QUEUE], ((place[_SLICE], place[_BUCKET]) for place in row[_PLACES]))
+    )
 
 
 def _by_mail(rows: DataFrame, marks: DataFrame) -> DataFrame:

@@ -9,7 +9,7 @@ from admin.cli.command import JSON, Command, CommandGroup
 from admin.cli.completion import completed_runs
 from admin.cli.kinds import DELAY, KEEP, SPARK_SETTING, VERDICT_NAMES, VERDICTS, Duration, duration_text
 from admin.cli.options import ANONYMOUS, CONNECTION, FILE, FINDINGS, METRICS_FILE, REPORT, flag, option
-from admin.cli.queue_options import AGE_MAX, queue_settings, unless
+from admin.cli.queue_options import AGE_MAX, STORES_TYPED, queue_settings, unless
 from admin.nodetool import NODETOOL
 from model.catalog.ledger import KEEP as KEEP_DEFAULT
 from model.operations import Level
@@ -86,6 +86,12 @@ _WRITING: Final = (
     flag("--no-writers", "Declare that nobody writes: no margin, and any delay will do."),
     KEEP_OPTION,
 )
+PLAN: Final = option(
+    "--plan",
+    "Write what would be done to this file, and nothing anywhere else; `mailmend apply` then does it.",
+    type=FILE,
+    metavar="FILE",
+)
 COUNTERS_AT_ONCE: Final = flag("--no-writers", "Declare that nobody writes: counters are looked at twice at once.")
 RUN_ARGUMENT: Final = click.Argument(["run"], type=click.UUID, shell_complete=completed_runs)
 RESULTS: Final = (JSON, REPORT, ANONYMOUS, FINDINGS)
@@ -143,12 +149,7 @@ _REPAIR_MESSAGES: Final = Command(
     options=(
         *_TIMING,
         flag("--dry-run", "Look twice, say what would be mended, write nothing."),
-        option(
-            "--plan",
-            "Write what would be mended to this file, and nothing anywhere else; `mailmend apply` then does it.",
-            type=FILE,
-            metavar="FILE",
-        ),
+        PLAN,
         option(
             "--only",
             f"Mend these only, separated by commas: {VERDICT_NAMES} (the last two with --orphans and --leaks).",
@@ -263,6 +264,7 @@ _REPAIR_QUEUES: Final = Command(
     options=(
         *_TIMING,
         flag("--dry-run", "Look twice, say what would be removed, write nothing."),
+        PLAN,
         option(
             "--marks",
             "Which marks without a row go, where marks never expire.",
@@ -285,14 +287,17 @@ _REPAIR_QUEUES: Final = Command(
     shared=(
         queue_settings(
             broker=lambda given: given["marks"] == MarksRule.EMPTY.value,
-            blobs=unless("dry_run", "no_blobs"),
+            blobs=lambda given: not given["no_blobs"] and (given["plan"] is not None or not given["dry_run"]),
             blobs_if_named=unless("no_blobs"),
             named=False,
         ),
+        STORES_TYPED,
     ),
     output=(JSON, REPORT, FINDINGS, METRICS_FILE),
+    alone={"plan": ("garbagecollect", "yes", "keep")},
     examples="""
         mailmend repair queues --dry-run                      what would be removed
+        mailmend repair queues --plan plan.jsonl              the same, to be approved: then mailmend apply plan.jsonl
         mailmend repair queues
         mailmend repair queues --marks empty --dry-run        may marks go too? Stop what enqueues first
         mailmend repair queues --marks old --marks-age 30d    no message at the broker is older than 30 days
@@ -317,12 +322,14 @@ _REPAIR_BLOBS: Final = Command(
     options=(
         *_TIMING,
         flag("--dry-run", "Look twice, say what would be removed, write nothing."),
+        PLAN,
         option("--removed", "The list of what went. [default: a file of this user's own]", type=FILE, metavar="FILE"),
         *(one for one in _WRITING if one.name != "no_writers"),
         *(one for one in _SCANNING if one.name not in {"torn", "without"}),
     ),
     shared=(BLOBS_WANTED, CONNECTION),
     output=(JSON, METRICS_FILE),
+    alone={"plan": ("removed", "keep")},
     examples="""
         mailmend repair blobs --dry-run --blobs s3://mail --oldest-message 7d     what would go
         mailmend repair blobs --blobs s3://mail --oldest-message 7d --removed went.jsonl

@@ -8,23 +8,35 @@ import click
 from admin.cli.command import Command
 from admin.cli.kinds import Duration, duration_text
 from admin.cli.mending import COUNTERS_AT_ONCE, KEEP_OPTION, PACE, REPAIR_EXITS, RESULTS, ROWS_PER_SECOND
-from admin.cli.options import CONNECTION, FILE, flag, option
+from admin.cli.options import FILE, flag, option
+from admin.cli.queue_options import STORES_TYPED, Needs, queue_settings
+from admin.extras import imported
 from admin.services.plans import PLAN_AGE_MAX
 
 _LONGEST: Final = timedelta(days=30)
 
+
+def _planned(part: str) -> Needs:
+    """Broker and store are needed where the plan was made with them."""
+    return lambda given: bool(imported("admin.plan_files:needs_of")(given["plan"], part))
+
+
 APPLY: Final = Command(
     name="apply",
     summary="Do exactly what a plan says.",
-    about="""PLAN is a file that `mailmend repair messages --plan` has written and somebody has approved. Each finding
-    is looked at again; one that is not as the plan saw it, row by row and time by time, has MOVED, and is left. Nothing
-    is scanned, and nothing else is mended. Everything is written as of the plan's own T, under a lease, with
-    before-images: `mailmend undo` takes it back. Interrupted, the same command goes on.
+    about="""PLAN is a file that `mailmend repair messages`, `repair queues` or `repair blobs` has written with --plan,
+    and somebody has approved. Each finding is looked at again; one that is not as the plan saw it has MOVED, and is
+    left. Nothing else is mended or removed. Everything is written as of the plan's own T, under a lease. Interrupted,
+    the same command goes on.
 
-    A plan is refused that is older than --max-age, was edited, is of another keyspace or cluster, was made before these
-    tables were altered, or has another format. What it may mend, it says itself.""",
+    Of messages nothing is scanned; before-images are kept, and `mailmend undo` takes back what was done. The tables of
+    queues are read twice, as by `repair queues`: what the plan says is proved anew, marks included. Of blobs all
+    references are read once more. Name the broker and the store of blobs that the plan was made with.
+
+    A plan is refused that is older than --max-age, was edited or undone, is of another keyspace, cluster, broker or
+    store, was made before these tables were altered, or has another format. What it may mend, it says itself.""",
     service="admin.services.plans:apply",
-    present="admin.present.mending:document_of",
+    present="admin.present.blobs:check_document",
     options=(
         click.Argument(["plan"], type=FILE, metavar="PLAN"),
         flag("--dry-run", "Look again, say what would be mended, write nothing."),
@@ -40,12 +52,14 @@ APPLY: Final = Command(
         ROWS_PER_SECOND,
         PACE,
     ),
-    shared=(CONNECTION,),
+    shared=(queue_settings(broker=_planned("broker"), blobs=_planned("blobs"), named=False), STORES_TYPED),
     output=RESULTS,
     examples="""
         mailmend repair messages --plan plan.jsonl     write it; then have it approved
         mailmend apply plan.jsonl --dry-run            what of it would still be done
         mailmend apply plan.jsonl                      do it
+        mailmend repair blobs --plan old.jsonl --blobs s3://mail --oldest-message 7d
+        mailmend apply old.jsonl --blobs s3://mail     remove the blobs that it names
         mailmend undo RUN                              put it back""",
     exits=REPAIR_EXITS,
 )

@@ -5,6 +5,7 @@ of a running `mailmend local up --with rabbitmq,s3` are used.
 """
 
 import os
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -151,6 +152,9 @@ def typed_stores(context: click.Context) -> list[str]:
     words = (typed(context, (one,)) for one in (*BLOB_OPTIONS, *BROKER_OPTIONS))
     return [word for some in words if not any(map(has_password, some)) for word in some]
 
+
+STORES_TYPED: Final = Shared("typed", {}, lambda _own, _others, context: shlex.join(typed_stores(context)))
+"""Those words as `typed` of the request."""
 
 Needs = Callable[[Mapping[str, Any]], bool]
 """Whether a command needs the broker, or the blobs, by its other options."""

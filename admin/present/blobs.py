@@ -1,5 +1,6 @@
 """What a check or a collection of blobs found and did, as a document."""
 
+import shlex
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Final
@@ -38,6 +39,7 @@ def blobs_document(result: BlobsResult) -> Document:
         "findings": {kind.value: found.verdicts[kind] for kind in BlobVerdict if found.verdicts[kind]},
         "collect_bytes": found.collect_bytes,
         "removed": found.removed,
+        "moved": found.moved,
         "removed_list": plain(result.removed_list),
         "missing": [one._asdict() for one in found.missing],
         "unknown": found.examples.get(BlobVerdict.UNKNOWN_PREFIX, []),
@@ -70,6 +72,8 @@ def _body(result: BlobsResult) -> Iterator[Part]:
         yield NOTHING_WRITTEN
     else:
         yield f"Removed {found.removed:,} blobs."
+    if found.moved:
+        yield f"{found.moved:,} were changed meanwhile, or are referred to by now, and left."
     if result.removed_list:
         yield f"What went is in {result.removed_list}"
     yield from _next(result)
@@ -81,8 +85,10 @@ def _size(size_bytes: int | None) -> str:
 
 def _next(result: BlobsResult) -> Iterator[str]:
     verdicts = result.found.verdicts
-    if result.run is None and verdicts[BlobVerdict.COLLECT]:
-        yield f"Next: mailmend repair blobs --keyspace {result.keyspace} {result.options}".rstrip()
+    if result.run is None and verdicts[BlobVerdict.COLLECT] and not result.found.failed:
+        plan = result.plan and shlex.quote(str(result.plan))
+        next_one, words = (f"apply {plan}", result.stores) if plan else ("repair blobs", result.options)
+        yield f"Next: mailmend {next_one} --keyspace {result.keyspace} {words}".rstrip()
     if verdicts[BlobVerdict.MISSING]:
         yield "Next: mailmend runbook show blob-is-missing"
     if verdicts[BlobVerdict.TOO_YOUNG]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from admin.present.affected import findings_parts, mailboxes_part
 from admin.present.charts import by_time, by_verdict
 from admin.present.document import Document, Grid, Part, Styled
-from admin.present.queue_cleanup import about_queues, queue_lines, queues_grid, queues_json
+from admin.present.queue_cleanup import about_queues, after_a_plan, queue_lines, queues_grid, queues_json
 from admin.present.runs import trend_parts
 from admin.present.values import NOTHING_WRITTEN, counts_json, plain
 from admin.present.verdicts import MEANINGS, STYLES, kinds, steps_grid
@@ -57,13 +57,13 @@ def _body(result: MendingResult) -> Iterator[Part]:
     yield from _sums(result, _findings(result.summary))
     yield from queue_lines(result)
     yield from example_lines(result.examples)
-    yield from closing_lines(result.summary, result.options, result.plan)
+    yield from _closing(result)
 
 
 def _report(result: MendingResult) -> Iterator[Part]:
     """What to do comes first; then whose mail it is, and the rows themselves."""
     summary, affected = result.summary, result.affected or Affected()
-    yield from closing_lines(summary, result.options, result.plan)
+    yield from _closing(result)
     yield from _sums(result, steps_grid(summary.findings, summary.keyspace, result.options))
     yield from queue_lines(result)
     yield from by_verdict(counts_json(_found(summary)))
@@ -131,7 +131,20 @@ def example_lines(examples: Sequence[Example]) -> Iterator[Styled]:
         yield Styled(f"    {one.key}" + (f"  ({one.result})" if one.result != "as found" else ""), "dim")
 
 
+def _closing(result: MendingResult) -> list[str]:
+    summary, plan = result.summary, result.plan
+    if plan is None or result.queues is None:
+        return closing_lines(summary, result.options, plan)
+    keyspace, file = f" --keyspace {summary.keyspace}", shlex.quote(str(plan))
+    again, done_by = (f"{keyspace} {words}".rstrip() for words in (result.options, result.stores))
+    return [*sum_lines(summary), *after_a_plan(summary, again, file, f"mailmend apply {file}{done_by}")]
+
+
 def closing_lines(summary: RepairResult, options: str = "", plan: Path | None = None) -> list[str]:
+    return [*sum_lines(summary), *next_lines(summary, options, plan)]
+
+
+def sum_lines(summary: RepairResult) -> list[str]:
     rows = ", ".join(f"{name} {count:,}" for name, count in summary.scanned.items())
     seconds = sum(summary.seconds.values())
     lines = [f"Read {rows} in {seconds:.1f} s; {summary.suspects:,} suspects." if rows else f"{seconds:.1f} s."]
@@ -151,7 +164,7 @@ def closing_lines(summary: RepairResult, options: str = "", plan: Path | None = 
             f"{summary.untried:,} were left as they are: the cluster could not be reached any more. "
             "Once it answers, the same command goes on."
         )
-    return [*lines, *next_lines(summary, options, plan)]
+    return lines
 
 
 def pace_lines(pace: Mapping[str, Any] | None) -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from admin.present.document import Grid
-from admin.present.values import counts_json, plain, shown
+from admin.present.values import NOTHING_WRITTEN, counts_json, plain, shown
 from admin.services.mending import MendingResult
 from model.advice.queue_settings import MIB
 from model.projections.verdicts import HARMLESS, QUEUE_VERDICTS, Verdict
@@ -12,6 +12,7 @@ from model.projections.verdicts import HARMLESS, QUEUE_VERDICTS, Verdict
 if TYPE_CHECKING:  # their libraries come with an extra of their own
     from admin.services.queue.garbage_collection import CollectedNode, GarbageCollection
     from mailqueue.maintenance.cleanup_writes import CleanedQueue
+    from repair.mending.runner import RepairResult
 
 
 def queues_json(result: MendingResult) -> dict[str, Any]:
@@ -38,6 +39,7 @@ def _queue_json(one: "CleanedQueue") -> dict[str, Any]:
         "removed_blobs": one.blobs,
         "removed_marks": one.marks,
         "marks_due": one.marks_due,
+        "marks_moved": one.marks_moved,
         "marks_stay": one.marks_stay,
         "failed": [found.error for found in one.findings.values() if found.error],
     }
@@ -87,6 +89,18 @@ def _collected(one: "CollectedNode") -> str:
     if one.after is None:
         return f"{before}."
     return f"{before} before, {one.after.bytes / MIB:,.1f} MiB after garbage collection, in {one.seconds:,.1f} s."
+
+
+def after_a_plan(summary: "RepairResult", asked: str, file: str, done_by: str) -> list[str]:
+    """What to do next with a plan that was made, or applied."""
+    if summary.run is None:
+        due = summary.due.total()
+        return (
+            [f"Nothing was written. A repair would remove or mend {due:,}.", f"Next: {done_by}"]
+            if due
+            else [NOTHING_WRITTEN]
+        )
+    return [f"Next: mailmend repair queues{asked} --plan {file} (for what moved)"] if summary.moved else []
 
 
 def about_queues(found: Mapping[Verdict, int], keyspace: str, *, again: bool) -> list[str]:

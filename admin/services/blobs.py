@@ -2,8 +2,8 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import IO, Any, Final, cast
 from uuid import UUID
 
 from admin.event_loop import run_async
+from admin.plan_files import BLOBS, PlanFile, PlanHead, how_to_look, plan_into, seconds_of
 from admin.services import checking
 from admin.services.caller import Caller
 from admin.services.mending import MARGIN, CheckRequest, MendingResult, ScanRequest, given
@@ -47,10 +48,11 @@ from mailqueue.maintenance.blob_references import (
     ReferenceSource,
     table_references,
 )
+from mailqueue.maintenance.blob_scan import blob_fields, blob_of
 from mailqueue.maintenance.broker_references import broker_references
 from mailqueue.rabbitmq.broker.settings import BrokerSettings
 from mailqueue.rabbitmq.view.queue_view import QueueView
-from model.blob_collection import AGE_MIN, BlobVerdict, CollectionRule, MissingBlob
+from model.blob_collection import AGE_MIN, BlobVerdict, CollectionRule, ListedBlob, MissingBlob
 from model.catalog.ledger import KEEP
 from model.catalog.mail import MESSAGE_V3
 from model.catalog.queue_tables import queue_tables_of
@@ -65,7 +67,7 @@ from repair.mending.limits import Pace
 from repair.mending.runner import close_killed
 from repair.mending.throttle import Throttle
 
-COMMAND: Final = "repair blobs"
+COMMAND: Final = BLOBS
 _OF_MESSAGES: Final = frozenset({"torn", "without", "no_writers"})
 """What a scan of blobs has no use for."""
 
@@ -102,13 +104,24 @@ class BlobsWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlobsRequest(ScanRequest):
-    """How they are looked at, and whether they go; `removed` is a file for the list of what went."""
+    """How they are looked at, and whether they go; `removed` is a file for the list of what went.
+
+    Attributes:
+        plan: a file that what would go is written to, instead of removing it.
+        approved: a plan that is applied: nothing else goes.
+    """
 
     blobs: BlobsWanted
     margin: timedelta = MARGIN
     keep: timedelta = KEEP
     dry_run: bool = False
     removed: Path | None = None
+    plan: Path | None = None
+    approved: PlanFile | None = None
+
+    @property
+    def only_looks(self) -> bool:
+        return self.dry_run or self.plan is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +133,8 @@ class BlobsResult:
         broker_asked: whether messages at the broker were looked at.
         removed_list: the file of what went; None where nothing did.
         options: what a person gave besides the connection, as a command line.
+        plan: the file of a plan that was made, or applied; None where there is none.
+        stores: broker and store as they were typed.
         pace: the rates it had, and why; None where nothing could change them.
     """
 
@@ -132,6 +147,8 @@ class BlobsResult:
     removed_list: Path | None = None
     seconds: float = 0.0
     options: str = ""
+    plan: Path | None = None
+    stores: str = ""
     pace: Mapping[str, Any] | None = None
 
     @property
@@ -162,14 +179,14 @@ def check(request: CheckRequest, caller: Caller) -> MendingResult | BlobsResult:
     return repair_blobs(BlobsRequest(blobs=request.blobs, dry_run=True, **looks), caller)
 
 
-def repair_blobs(request: BlobsRequest, caller: Caller) -> BlobsResult:
-    """Look twice, remove what nothing refers to; with `dry_run`, or as a check, only look.
+def repair_blobs(request: BlobsRequest, caller: Caller, opened: OpenCluster | None = None) -> BlobsResult:
+    """Look twice, remove what nothing refers to; with `dry_run`, or as a check, only look; connects where nobody has.
 
     Raises:
         SourceUnread: a source of references cannot be read whole; nothing was removed.
         LeaseHeld: another collection of the keyspace is at work.
     """
-    if not (request.dry_run or request.blobs.no_broker or request.blobs.broker):
+    if not ((request.dry_run and not request.plan) or request.blobs.no_broker or request.blobs.broker):
         raise WrongUse(
             "messages at the broker may refer to blobs, and no broker is named",
             mend="Name it with --broker; or say --no-broker where none ever held a mail of this store.",
@@ -177,8 +194,8 @@ def repair_blobs(request: BlobsRequest, caller: Caller) -> BlobsResult:
     for path in (request.removed, request.blobs.missing):
         if path:
             refuse_unwritable(path)
-    with open_cluster(request.connection) as opened:
-        return run_async(_with_broker(opened, request, caller))
+    with nullcontext(opened) if opened else open_cluster(request.connection) as connected:
+        return run_async(_with_broker(connected, request, caller))
 
 
 async def _with_broker(opened: OpenCluster, request: BlobsRequest, caller: Caller) -> BlobsResult:
@@ -194,16 +211,18 @@ async def _with_broker(opened: OpenCluster, request: BlobsRequest, caller: Calle
 async def _looked(opened: OpenCluster, request: BlobsRequest, caller: Caller, broker: Broker | None) -> BlobsResult:
     began, store = opened.clock.micros(), request.blobs.store
     as_of = take_as_of(opened.clock, opened.cluster, _timing(request))
+    if request.approved:
+        as_of = min(as_of, request.approved.head.as_of)
     min_age = max(request.blobs.min_age, request.blobs.oldest_message or timedelta())
     rule = CollectionRule(instant_of(as_of), request.blobs.family, request.blobs.generation, min_age)
     engine = chosen_engine(opened, request.engine_wanted, caller.remark)
     wanted = request.engine_wanted.chosen(engine)
     sources = _Sources(opened, request, broker)
-    ledger = None if request.dry_run else opened.ledger(request.keep)
+    ledger = None if request.only_looks else opened.ledger(request.keep)
     timed = MESSAGE_V3 if request.connection.is_pressed(request.pace) else None
     throttle = throttle_of(opened, request.rows_per_second, timed, request.level, ledger)
     scanner = blob_scanner(opened, wanted, request.level, Pace(request.rows_per_second, opened.clock, throttle))
-    with _lines_of_missing(request.blobs.missing) as on_missing:
+    with _lines_of_missing(request.blobs.missing) as on_missing, _plan_of(request, opened, as_of) as on_planned:
         collection = BlobCollection(
             _collectable(store, opened),
             scanner,
@@ -213,16 +232,58 @@ async def _looked(opened: OpenCluster, request: BlobsRequest, caller: Caller, br
             caller.progress,
             request.delay.total_seconds(),
             on_missing,
+            on_planned,
         )
         if ledger is None:
-            result = BlobsResult(opened.mail.name, store.address.place, await collection.run(), rule)
+            found = await _carried_out(collection, request)
+            result = BlobsResult(opened.mail.name, store.place, found, rule)
         else:
             result = await _recorded(opened, request, ledger, collection, as_of=as_of, throttle=throttle)
     seconds = (opened.clock.micros() - began) / MICROS
-    options = " ".join(filter(None, (request.blobs.typed, given(request.blobs), given(request))))
+    options = request.approved.head.options if request.approved else _typed_again(request)
+    plan = request.approved.file if request.approved else request.plan
     asked = broker is not None or request.blobs.no_broker
     pace = throttle.told() if throttle else None
-    return replace(result, broker_asked=asked, seconds=seconds, options=options, pace=pace)
+    return replace(
+        result, broker_asked=asked, seconds=seconds, options=options, plan=plan, stores=request.blobs.typed, pace=pace
+    )
+
+
+def _typed_again(request: BlobsRequest) -> str:
+    return " ".join(filter(None, (request.blobs.typed, given(request.blobs), given(request))))
+
+
+async def _carried_out(
+    collection: BlobCollection, request: BlobsRequest, removing: Removing | None = None
+) -> CollectedBlobs:
+    if request.approved is None:
+        return await collection.run(removing)
+    return await collection.apply((blob_of(*fields) for fields in request.approved.values("blob")), removing)
+
+
+@contextmanager
+def _plan_of(request: BlobsRequest, opened: OpenCluster, as_of: int) -> Iterator[Callable[[ListedBlob], None] | None]:
+    """What adds a blob to the plan, where one is wanted."""
+    if request.plan is None:
+        yield None
+        return
+    wanted = request.blobs
+    policy = {
+        **how_to_look(request, as_of),
+        **seconds_of(wanted, ("min_age", "generation", "oldest_message")),
+        "family": wanted.family,
+        "no_broker": wanted.no_broker,
+        "references": list(wanted.references),
+        "references_file": [str(path.absolute()) for path in wanted.references_file],
+        "queues": list(wanted.queues),
+        "broker": wanted.broker.place if wanted.broker else "",
+        "blobs": wanted.store.place,
+    }
+    tables = opened.identity(live_schema(opened.cluster, opened.mail.name).tables)  # any may refer to blobs
+    options = _typed_again(request)
+    head = PlanHead(kind=BLOBS, keyspace=opened.mail.name, tables=tables, options=options, policy=policy)
+    with plan_into(request.plan, head) as plan:
+        yield lambda blob: plan.add_line("blobs", BlobVerdict.COLLECT.value, {"blob": blob_fields(blob)})
 
 
 def _timing(request: BlobsRequest) -> Timing:
@@ -300,13 +361,14 @@ async def _recorded(
 ) -> BlobsResult:
     """Run under a lease, with its sums in the ledger."""
     name, wanted = opened.mail.name, request.blobs
-    place = wanted.store.address.place
+    place = wanted.store.place
     options = {
         "store": place,
         "min_age": str(wanted.min_age),
         "oldest_message": str(wanted.oldest_message or ""),
         "no_broker": wanted.no_broker,
         "references": list(wanted.references),
+        **(request.approved.recorded if request.approved else {}),
     }
     with opened.leases().held(f"{COMMAND} {name}", COMMAND) as lease:
         close_killed(ledger, name, COMMAND, opened.mail)
@@ -315,15 +377,16 @@ async def _recorded(
             throttle.hear_of(started.id)
         path = request.removed or state_folder("blobs") / f"removed-{started.id}.jsonl"
         result = BlobsResult(name, place, CollectedBlobs(), collection.rule, started.id)
-        found = await _run(ledger, started, collection, Removing(RemovedList(path), lease.check))
+        removing = Removing(RemovedList(path), lease.check)
+        found = await _run(ledger, started, _carried_out(collection, request, removing))
         result = replace(result, found=found, removed_list=path if found.removed else None)
         ledger.finish(started, summary_of(result) | {"pace": throttle.told() if throttle else None})
     return result
 
 
-async def _run(ledger: Ledger, started: Run, collection: BlobCollection, removing: Removing) -> CollectedBlobs:
+async def _run(ledger: Ledger, started: Run, work: Awaitable[CollectedBlobs]) -> CollectedBlobs:
     try:
-        return await collection.run(removing)
+        return await work
     except BaseException as error:
         state = RunState.INTERRUPTED if came_of_interruption(error) else RunState.FAILED
         ledger.finish(started, {}, state)

@@ -44,6 +44,7 @@ from repair.scanners.lookup import Target, TargetMailboxes, TargetMessages, mail
 
 if TYPE_CHECKING:
     from admin.services.blobs import BlobsWanted
+    from admin.services.queue.cleanup import CleanupRequest
     from admin.services.queue.garbage_collection import GarbageCollection
     from mailqueue.maintenance.cleanup_writes import CleanedQueue  # its libraries come with an extra of their own
 
@@ -162,6 +163,7 @@ class MendingResult:
     Attributes:
         options: what a person gave besides the connection, as a command line.
         plan: the file of a plan that was made, or applied; None where there is none.
+        stores: broker and store as they were typed, where applying the plan needs them again.
         queues: each mail queue; None where they were not looked at.
         garbage: what a garbage collection of their tables costs, or came to; None where none was asked for.
         affected: in whose mailboxes the findings are; None where no report tells it.
@@ -174,6 +176,7 @@ class MendingResult:
     queues: "tuple[CleanedQueue, ...] | None" = None
     garbage: "GarbageCollection | None" = None
     affected: Affected | None = None
+    stores: str = ""
 
 
 def check(
@@ -232,9 +235,10 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
             summary = runner.repair(settings, replace(tools, go_on=go_on), both_of(examples, caller))
         else:
             settings = replace(settings, as_of=take_as_of(opened.clock, opened.cluster, settings.timing))
-            head = head_of(settings, opened.identity(settings.families), given(typed), request.without)
+            tables = opened.identity(table for one in settings.families for table in one.tables)
+            head = head_of(settings, tables, given(typed), request.without)
             with plan_into(request.plan, head) as plan:
-                summary = runner.repair(settings, tools, both_of(examples, caller, plan))
+                summary = runner.repair(settings, tools, both_of(examples, caller, plan.add))
         told = affected(examples, opened, caller)
     summary.unseen, summary.engine = unseen(request.without, bound, target), engine
     return MendingResult(summary, examples.sorted(), given(typed), request.plan, affected=told)
@@ -357,11 +361,14 @@ def _recorded_options(request: RepairRequest, target: Target | None) -> Mapping[
 
 
 _NOT_REPEATED = frozenset(
-    {"connection", "what", "dry_run", "plan", "no_recheck", "blobs", "store", "broker", "typed", "missing"}
+    {
+        *("connection", "what", "dry_run", "plan", "no_recheck", "blobs", "store", "broker", "typed", "missing"),
+        *("settings", "approved", "command"),
+    }
 )
 
 
-def given(request: "ScanRequest | LagsRequest | BlobsWanted") -> str:
+def given(request: "ScanRequest | LagsRequest | BlobsWanted | CleanupRequest") -> str:
     """The options that are not as they are by themselves, to be typed again with a repair."""
     left = _NOT_REPEATED | ({"no_writers"} if isinstance(request, CheckRequest) else set())
     typed = (

@@ -1,21 +1,33 @@
 """Apply a plan that was approved: exactly what it says, each finding looked at again, and nothing else."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from admin.plan_files import PlanFile, plan_in
+from admin.plan_files import BLOBS, LOOKS, QUEUES, PlanFile, plan_in, spans_in
 from admin.services.caller import Caller, ask_to_restore
 from admin.services.examples import Examples
 from admin.services.mending import MendingResult, both_of, unseen
 from admin.services.runs import affected
-from admin.settings import ConnectionSettings
+from admin.settings import QueueSettings
 from admin.wiring.cluster import EngineWanted, OpenCluster, open_cluster, owner_name, repair_tools
+from cql.introspect import live_schema
 from model.catalog.ledger import KEEP
 from model.catalog.mail import MESSAGES
+from model.catalog.mail_queue import QUEUE_TABLES
+from model.errors import PlanRefused, WrongUse
+from model.ids import QueueName
+from model.operations import Level
+from model.schema.table import Table
 from repair.clock import Timing
+from repair.ledger.runs import Run
 from repair.mending import runner
 from repair.mending.engine import RepairSettings
+
+if TYPE_CHECKING:
+    from admin.services.blobs import BlobsResult
 
 PLAN_AGE_MAX = timedelta(days=1)
 """How old a plan may be, without `--max-age`."""
@@ -29,10 +41,12 @@ class ApplyPlanRequest:
     """Which plan is applied; what it may mend, it says itself.
 
     Attributes:
+        settings: where; with the broker and the store of blobs that the plan names.
         rows_per_second: None: as fast as the plan says.
+        typed: broker and store as they were typed, without secrets.
     """
 
-    connection: ConnectionSettings
+    settings: QueueSettings
     plan: Path
     dry_run: bool = False
     max_age: timedelta = PLAN_AGE_MAX
@@ -41,48 +55,136 @@ class ApplyPlanRequest:
     keep: timedelta = KEEP
     rows_per_second: int | None = None
     pace: str | None = None
+    typed: str = ""
 
 
-def apply(request: ApplyPlanRequest, caller: Caller) -> MendingResult:
+def apply(request: ApplyPlanRequest, caller: Caller) -> "MendingResult | BlobsResult":
     """Mend what the plan names and is still as it was seen, as of the plan's T; a dry run only looks.
 
     Raises:
-        PlanRefused: the plan is old, edited, or of another keyspace, cluster or format.
+        PlanRefused: the plan is old, edited, undone, or of another keyspace, cluster, broker, store or format.
         UnsafeRequest: what may bring back deleted messages was not agreed to.
         LeaseHeld: another repair of the keyspace is at work.
     """
-    examples = Examples()
     with plan_in(request.plan) as plan:
-        head, policy = plan.head, plan.head.policy
-        if policy.dangling == "restore" and not (request.yes or request.dry_run):
-            ask_to_restore(caller)
-        with open_cluster(request.connection) as opened:
-            keyspace, bound = opened.mail.name, opened.bound((MESSAGES,), head.without)
-            head.refuse_elsewhere(keyspace, opened.identity(bound.families))
-            head.refuse_old(opened.clock.micros(), request.max_age)
-            settings = RepairSettings(
-                keyspace=keyspace,
-                families=bound.whole(keyspace),
-                delay_seconds=0.0,  # its suspects have waited, and were looked at twice
-                timing=Timing(head.margin_seconds, policy.skew_seconds, no_writers=request.no_writers),
-                dry_run=request.dry_run,
-                policy=replace(policy, rows_per_second=request.rows_per_second or policy.rows_per_second),
-                pressed=request.connection.is_pressed(request.pace),
-                as_of=policy.as_of - _APART_MICROS * _runs_of(plan, opened, request.keep),
-                owner=owner_name(),
-                options={"plan": str(request.plan), "seal": plan.seal, "options": head.options},
-            )
-            keep = None if request.dry_run else request.keep
-            wanted = EngineWanted("local", plan=plan)
-            tools = repair_tools(opened, wanted, settings, caller.progress, keep=keep)
-            summary = runner.repair(settings, tools, both_of(examples, caller))
-            told = affected(examples, opened, caller)
+        head = plan.head
+        if head.kind not in {QUEUES, BLOBS}:
+            if request.typed:
+                raise WrongUse(f"{request.typed} says nothing of a plan of messages", mend="Leave it out.")
+            return _messages(request, plan, caller)
+        if request.no_writers or request.yes:
+            raise WrongUse("--no-writers and --yes say nothing of a plan of queues or blobs", mend="Leave them out.")
+        for part, named in (("broker", request.settings.broker), ("blobs", request.settings.blobs)):
+            head.refuse_other(part, named.place if named else "")
+        with open_cluster(request.settings.connection) as opened:
+            tables = QUEUE_TABLES if head.kind == QUEUES else live_schema(opened.cluster, opened.mail.name).tables
+            _refuse(request, plan, opened, tables)
+            return (_queues if head.kind == QUEUES else _blobs)(request, plan, caller, opened)
+
+
+def _refuse(request: ApplyPlanRequest, plan: PlanFile, opened: OpenCluster, tables: Iterable[Table]) -> None:
+    plan.head.refuse_elsewhere(opened.mail.name, opened.identity(tables))
+    plan.head.refuse_old(opened.clock.micros(), request.max_age)
+
+
+def _messages(request: ApplyPlanRequest, plan: PlanFile, caller: Caller) -> MendingResult:
+    examples, head, policy = Examples(), plan.head, plan.head.repair_policy
+    connection = request.settings.connection
+    if policy.dangling == "restore" and not (request.yes or request.dry_run):
+        ask_to_restore(caller)
+    with open_cluster(connection) as opened:
+        keyspace, bound = opened.mail.name, opened.bound((MESSAGES,), head.without)
+        _refuse(request, plan, opened, (table for one in bound.families for table in one.tables))
+        runs = _runs_of(plan, opened, request.keep)
+        settings = RepairSettings(
+            keyspace=keyspace,
+            families=bound.whole(keyspace),
+            delay_seconds=0.0,  # its suspects have waited, and were looked at twice
+            timing=Timing(head.margin_seconds, policy.skew_seconds, no_writers=request.no_writers),
+            dry_run=request.dry_run,
+            policy=replace(policy, rows_per_second=request.rows_per_second or policy.rows_per_second),
+            pressed=connection.is_pressed(request.pace),
+            as_of=policy.as_of - _APART_MICROS * len(runs),
+            owner=owner_name(),
+            options=plan.recorded,
+        )
+        keep = None if request.dry_run else request.keep
+        wanted = EngineWanted("local", plan=plan)
+        tools = repair_tools(opened, wanted, settings, caller.progress, keep=keep)
+        summary = runner.repair(settings, tools, both_of(examples, caller))
+        told = affected(examples, opened, caller)
     summary.command, summary.unseen = "apply", unseen(head.without, bound)
     return MendingResult(summary, examples.sorted(), head.options, request.plan, affected=told)
 
 
-def _runs_of(plan: PlanFile, opened: OpenCluster, keep: timedelta) -> int:
-    """How often the plan was applied before, whole or in part."""
+def _runs_of(plan: PlanFile, opened: OpenCluster, keep: timedelta) -> list[Run]:
+    """The runs that applied the plan before, whole or in part.
+
+    Raises:
+        PlanRefused: one of them was undone: what it wrote again would be hidden by what the undo removed.
+    """
     ledger = opened.existing_ledger(keep)
-    runs = ledger.runs(opened.mail.name) if ledger else ()
-    return sum(run.options.get("seal") == plan.seal for run in runs)
+    every = ledger.runs(opened.mail.name) if ledger else []
+    runs = [one for one in every if one.options.get("seal") == plan.seal]
+    for one in runs:
+        if undo := undo_of(one, every):
+            raise PlanRefused(
+                f"the plan was applied by run {one.id}, and that was undone by run {undo.id}",
+                mend=f"To do it after all: mailmend undo {undo.id}, or make the plan anew.",
+            )
+    return runs
+
+
+def undo_of(run: Run, every: Sequence[Run]) -> Run | None:
+    """The run that undid a run, and was not undone itself."""
+    return next((one for one in every if one.undoes == run.id and not undo_of(one, every)), None)
+
+
+def _queues(request: ApplyPlanRequest, plan: PlanFile, caller: Caller, opened: OpenCluster) -> MendingResult:
+    from admin.services.queue.cleanup import CleanupRequest, repair_queues  # noqa: PLC0415 - only for such a plan
+
+    policy = plan.head.policy
+    spans, others = _approved(request, plan)
+    asked = CleanupRequest(
+        settings=request.settings,
+        typed=request.typed,
+        marks=policy["marks"],
+        no_blobs=policy["no_blobs"],
+        command="apply",
+        **spans,
+        **others,
+    )
+    return repair_queues(asked, caller, opened)
+
+
+def _blobs(request: ApplyPlanRequest, plan: PlanFile, caller: Caller, opened: OpenCluster) -> "BlobsResult":
+    from admin.services.blobs import BlobsRequest, BlobsWanted, repair_blobs  # noqa: PLC0415 - only for such a plan
+
+    policy, settings = plan.head.policy, request.settings
+    spans, others = _approved(request, plan)
+    assert settings.blobs is not None, "a plan of blobs names their store"
+    wanted = BlobsWanted(
+        store=settings.blobs,
+        broker=settings.broker,
+        typed=request.typed,
+        family=policy["family"],
+        no_broker=policy["no_broker"],
+        references=tuple(policy["references"]),
+        references_file=tuple(map(Path, policy["references_file"])),
+        queues=tuple(map(QueueName, policy["queues"])),
+        **{name: span for name, span in spans.items() if name not in LOOKS},
+    )
+    looks = {name: spans[name] for name in LOOKS if name in spans}
+    return repair_blobs(BlobsRequest(connection=settings.connection, blobs=wanted, **looks, **others), caller, opened)
+
+
+def _approved(request: ApplyPlanRequest, plan: PlanFile) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The durations that the plan names, and what else is asked of those who carry it out."""
+    policy = plan.head.policy
+    return spans_in(policy), {
+        **{name: getattr(request, name) for name in ("dry_run", "keep", "pace")},
+        "rows_per_second": request.rows_per_second or policy["rows_per_second"],
+        "level": Level(policy["level"]),
+        "approved": plan,
+        "engine": "local",
+    }

@@ -91,9 +91,9 @@ class OpenCluster:
         schema = live_schema(self.cluster, self.mail.name)
         return any(schema.table(table.name) for table in JAMES_QUEUE_TABLES)
 
-    def identity(self, families: tuple[Family, ...]) -> str:
-        """Tells the families' tables from those of any other cluster, and from themselves once they are altered."""
-        return identity_of(self.cluster, self.mail.name, {table.name for one in families for table in one.tables})
+    def identity(self, tables: Iterable[Table]) -> str:
+        """Tells tables from those of any other cluster, and from themselves once they are altered."""
+        return identity_of(self.cluster, self.mail.name, {table.name for table in tables})
 
     def sizes(self) -> Mapping[str, TableSize]:
         """Estimates of the mail tables' sizes, by name."""
@@ -220,7 +220,7 @@ def repair_tools(
         mail, settings.keyspace, settings.families, opened.clock, timing or settings.timing, images, leases
     )
     if plan := wanted.plan:
-        known = (settings.families, plan.counts, plan.suspects, "read the plan")
+        known = (settings.families, plan.verdicts, plan.suspects, "read the plan")
         engine: Engine = KnownSuspects(mail, images, opened.clock, *known)
     else:
         engine = _engine(opened, wanted, mail, images, throttle, writes=writes)

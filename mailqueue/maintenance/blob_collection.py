@@ -159,6 +159,7 @@ class CollectedBlobs:
         examples: some ids that are not known, or too young.
         missing: some of those that are missing, with who refers to them.
         removed: how many were removed.
+        moved: how many were left after all: they were stored again, or something refers to what a plan names.
         failed: what could not be done, in sentences.
     """
 
@@ -171,6 +172,7 @@ class CollectedBlobs:
     missing: list[MissingBlob] = field(default_factory=list)
     last_missing: BlobId | None = None
     removed: int = 0
+    moved: int = 0
     failed: list[str] = field(default_factory=list)
 
     def judge(self, blob: ListedBlob, verdict: BlobVerdict) -> None:
@@ -190,6 +192,7 @@ class BlobCollection:
     Attributes:
         sources: opens every source of references, for each look anew.
         on_missing: receives every blob that is missing, once for each that refers to it.
+        on_planned: receives every blob that would go, with its age, where nothing is removed; None: no plan is made.
     """
 
     store: CollectableStore
@@ -200,6 +203,7 @@ class BlobCollection:
     progress: Progress
     delay_seconds: float
     on_missing: Callable[[MissingBlob], None] = lambda _: None
+    on_planned: Callable[[ListedBlob], None] | None = None
 
     async def run(self, removing: Removing | None = None) -> CollectedBlobs:
         """Look, wait, look again; remove, unless that is None."""
@@ -216,15 +220,42 @@ class BlobCollection:
                 return found
             self.progress.stage("waiting", round(self.delay_seconds))
             await self.clock.pause(self.delay_seconds)
-            sources = await self.sources()
-            look = await self._looked(lambda: self.scanner.second(wanted, sources, self.progress))
-            try:
-                await self._missing(look, found)
-                await self._collected(look, found, removing)
-                found.verdicts[BlobVerdict.KEEP] += wanted.candidates.count - found.verdicts[BlobVerdict.COLLECT]
-            finally:
-                look.close()
+            await self._looked_again(wanted, found, removing)
+            found.verdicts[BlobVerdict.KEEP] += wanted.candidates.count - found.verdicts[BlobVerdict.COLLECT]
             return found
+
+    async def apply(self, planned: Iterator[ListedBlob], removing: Removing | None = None) -> CollectedBlobs:
+        """Remove what a plan names, if nothing refers to it now either and it is still what was planned.
+
+        The plan is the first look: its blobs were found twice, and long ago.
+        """
+        with Workshop() as workshop:
+            found = CollectedBlobs()
+            wanted = Wanted(BlobLines(workshop.path / "candidates"), BlobLines(workshop.path / "missing"))
+            self.progress.stage("ask the store")
+            while some := await asyncio.to_thread(_next, planned):
+                found.listed += len(some)
+                times = await all_of([blob.blob_id for blob in some], self.store.stored_at, ASKED_AT_ONCE)
+                for blob, stored_at in zip(some, times, strict=True):
+                    if stored_at is not None and self.rule.is_as_planned(blob, stored_at):
+                        wanted.candidates.add_blob(blob)
+                    found.moved += stored_at is not None
+            wanted.candidates.close()
+            wanted.missing.close()
+            if wanted.candidates.count:
+                await self._looked_again(wanted, found, removing)
+            found.moved -= found.verdicts[BlobVerdict.COLLECT]
+            return found
+
+    async def _looked_again(self, wanted: Wanted, found: CollectedBlobs, removing: Removing | None) -> None:
+        sources = await self.sources()
+        look = await self._looked(lambda: self.scanner.second(wanted, sources, self.progress))
+        try:
+            found.references = found.references or dict(look.references)
+            await self._missing(look, found)
+            await self._collected(look, found, removing)
+        finally:
+            look.close()
 
     async def _looked(self, look: Callable[[], BlobLook]) -> BlobLook:
         try:
@@ -298,14 +329,24 @@ class BlobCollection:
                 found.collect_bytes = (found.collect_bytes or 0) + sum(sizes)
             if removing and not found.failed:
                 await self._removed(some, found, removing)
+            if self.on_planned and not found.failed:
+                for blob in await self._aged(some):
+                    self.on_planned(blob)
             self.progress.advance(len(some))
+
+    async def _aged(self, blobs: Sequence[ListedBlob]) -> list[ListedBlob]:
+        """Those that are there, with when they were stored, where neither listing nor id needed to say."""
+        unknown = [blob.blob_id for blob in blobs if blob.stored_at is None]
+        times = dict(zip(unknown, await all_of(unknown, self.store.stored_at, ASKED_AT_ONCE), strict=True))
+        aged = (blob._replace(stored_at=times.get(blob.blob_id, blob.stored_at)) for blob in blobs)
+        return [blob for blob in aged if blob.stored_at is not None]
 
     async def _removed(self, some: list[ListedBlob], found: CollectedBlobs, removing: Removing) -> None:
         await asyncio.to_thread(removing.may_go_on)
         await asyncio.to_thread(removing.removed.add, some)
         try:
             removed = await self.store.remove(some, self.rule)
-            found.removed += removed
+            found.removed, found.moved = found.removed + removed, found.moved + len(some) - removed
             _LOG.info("a batch of blobs was removed", extra={"blobs": removed})
         except MailmendError as error:
             found.failed.append(f"up to {len(some):,} blobs could not be removed: {error}")

@@ -48,7 +48,7 @@ class BlobLines:
         self.count += 1
 
     def add_blob(self, blob: ListedBlob) -> None:
-        self.add(blob.blob_id, blob.stored_at and blob.stored_at.isoformat(), blob.size_bytes)
+        self.add(*blob_fields(blob))
 
     def close(self) -> None:
         try:
@@ -66,6 +66,11 @@ class BlobLines:
 
     def blobs(self) -> Iterator[ListedBlob]:
         return (blob_of(*fields) for fields in self)
+
+
+def blob_fields(blob: ListedBlob) -> tuple[str, str | None, int | None]:
+    """A blob in JSON's types: the way back is `blob_of`."""
+    return blob.blob_id, blob.stored_at.isoformat() if blob.stored_at else None, blob.size_bytes
 
 
 def blob_of(blob_id: str, stored_at: str | None, size_bytes: int | None) -> ListedBlob:

@@ -8,7 +8,8 @@ Each step may be the last one of a process; the next run begins again with what 
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -16,8 +17,9 @@ from typing import Final, TypeVar
 
 from mailqueue.concurrency import all_of
 from mailqueue.maintenance.clean_slices import marked_pages
-from mailqueue.maintenance.cleanup_scan import MarksGone, MarksWanted, QueueScan, QueueScanner
+from mailqueue.maintenance.cleanup_scan import Mark, MarksGone, MarksWanted, QueueScan, QueueScanner
 from mailqueue.maintenance.cleanup_writes import MENDED, CleanedQueue, FindingsRecord, QueueCleaning
+from mailqueue.maintenance.planned_cleanup import PlannedCleanup
 from mailqueue.maintenance.sweep import Sweeper
 from mailqueue.rabbitmq.view.marks import answered
 from mailqueue.rabbitmq.view.queue_view import QueueView
@@ -61,6 +63,7 @@ class CleanupSettings:
         as_of: T, in microseconds: nothing that was written later is removed.
         marks_age: under `MarksRule.OLD` only marks written longer ago are removed.
         recheck: whether there is a second look; without one nothing may be written.
+        planned: what was approved: nothing else is mended; None: all that is found.
     """
 
     as_of: int
@@ -68,6 +71,7 @@ class CleanupSettings:
     marks: MarksRule = MarksRule.KEEP
     marks_age: timedelta = timedelta()
     recheck: bool = True
+    planned: PlannedCleanup | None = None
 
     @property
     def marks_as_of(self) -> int:
@@ -80,6 +84,7 @@ class QueueCleanup:
     Args:
         blobs: where the bytes of mails are; None: they are neither looked at nor deleted.
         broker: asked under `MarksRule.EMPTY` only.
+        on_mark: receives each mark that would go, where nothing is written; None: they are only counted.
     """
 
     def __init__(
@@ -89,9 +94,11 @@ class QueueCleanup:
         progress: Progress,
         blobs: Blobs | None = None,
         broker: Broker | None = None,
+        *,
+        on_mark: Callable[[Mark], None] | None = None,
     ) -> None:
         self._view, self._scanner, self._progress = view, scanner, progress
-        self._blobs, self._broker = blobs, broker
+        self._blobs, self._broker, self._on_mark = blobs, broker, on_mark
 
     async def run(
         self, settings: CleanupSettings, sweeper: Sweeper | None = None, record: FindingsRecord | None = None
@@ -110,18 +117,23 @@ class QueueCleanup:
                 scan, second = await self._look(slicing)
                 recut = await self._view.slicing() != slicing
             cleaned = []
-            for queue, before in first.items():
+            for queue, earlier in first.items():
+                before, moved = earlier, list[Finding]()
                 now = second.get(queue, before)
                 over = frozenset() if recut else confirmed(before, now)
-                found = {**found_twice(before, now, over), **await self._without_content(now)}
+                found = found_twice(before, now, over)
+                found |= {} if settings.planned else await self._without_content(now)
                 one = CleanedQueue(queue, now, over, findings_of(found, now.scanned), sum(before.found.values()))
+                if settings.planned:
+                    one, before, moved = settings.planned.limited(one, before)
                 if sweeper is None:
                     one = one.with_findings(replace(found, due=True) for found in one.are(*MENDED))
-                else:
+                elif one.findings or settings.planned is None:
                     blobs, progress = self._blobs, self._progress
                     cleaning = QueueCleaning(self._view, sweeper, slicing, progress, blobs, record)
                     one = await cleaning.carried_out(one, before)
                 sides[queue].append(await self._broker_side(queue, settings))
+                one = one.with_findings(moved)
                 cleaned.append(replace(one, marks_stay=await self._why_marks_stay(now, sides[queue], settings)))
             return await self._without_marks(scan, cleaned, settings, None if sweeper is None else record)
         finally:
@@ -223,10 +235,11 @@ class QueueCleanup:
         if self._view.own.marks_expire or not free:
             return list(cleaned)
         gone = {place for one in cleaned for place in one.over}
-        wanted = MarksWanted(free, frozenset(scan.partitions.keys() - gone), settings.marks_as_of)
+        planned = settings.planned.marks if settings.planned else None
+        wanted = MarksWanted(free, frozenset(scan.partitions.keys() - gone), settings.marks_as_of, planned)
         self._progress.stage("remove marks" if record else "count marks")
         if record is None:
-            due = await self._aside(lambda: scan.marks_without_rows(wanted))
+            due = await self._aside(lambda: self._due(scan, wanted))
             return [_with_marks_due(one, due.get(one.queue, 0)) for one in cleaned]
         removed = await self._aside(lambda: scan.remove_marks(wanted, self._progress))
         for queue, marks in removed.items():
@@ -235,6 +248,15 @@ class QueueCleanup:
         await record.keep([found for one in ended for found in one.are(Verdict.ORPHAN_MARK)])
         return ended
 
+    def _due(self, scan: QueueScan, wanted: MarksWanted) -> Mapping[QueueName, int]:
+        if self._on_mark is None:
+            return scan.marks_without_rows(wanted)
+        due = Counter[QueueName]()
+        for mark in scan.going(wanted):
+            self._on_mark(mark)
+            due[mark[0]] += 1
+        return due
+
 
 def _with_marks_due(one: CleanedQueue, marks: int) -> CleanedQueue:
     found = _orphans(one, marks)
@@ -242,6 +264,7 @@ def _with_marks_due(one: CleanedQueue, marks: int) -> CleanedQueue:
 
 
 def _with_marks_gone(one: CleanedQueue, gone: MarksGone) -> CleanedQueue:
+    one = replace(one, marks_moved=gone.left)
     if not (gone.marks or gone.failed):
         return one
     found = replace(_orphans(one, gone.marks), number=gone.marks, result=Verdict.FIXED if gone.marks else None)

@@ -5,7 +5,7 @@ Marks are read before rows: what is finished meanwhile looks as if it waited, an
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from threading import Event
@@ -38,24 +38,27 @@ class MarksWanted:
 
     Attributes:
         as_of: in microseconds; marks that were written later stay.
+        planned: reads the only ones that may go; None: any.
     """
 
     queues: frozenset[QueueName]
     standing: frozenset[QueuePartition]
     as_of: int
+    planned: Callable[[], Iterator[Mark]] | None = None
 
 
 @dataclass(slots=True)
 class MarksGone:
-    """How many marks of a queue were removed (or would be), and why others could not be."""
+    """How many marks of a queue were removed (or would be), why others could not be, and how many stay."""
 
     marks: int = 0
     failed: int = 0
     error: str | None = None
+    left: int = 0
 
     def add(self, other: "MarksGone") -> None:
         self.marks, self.failed = self.marks + other.marks, self.failed + other.failed
-        self.error = self.error or other.error
+        self.left, self.error = self.left + other.left, self.error or other.error
 
 
 class QueueScan(Protocol):
@@ -76,7 +79,11 @@ class QueueScan(Protocol):
     def orphan_marks(self) -> Mapping[QueueName, int]: ...
 
     def marks_without_rows(self, wanted: MarksWanted) -> Mapping[QueueName, int]:
-        """How many marks would go. Of this and `remove_marks` one, once; both block."""
+        """How many marks would go. Of this, `going` and `remove_marks` one, once; they block."""
+        ...
+
+    def going(self, wanted: MarksWanted) -> Iterator[Mark]:
+        """The marks that would go."""
         ...
 
     def remove_marks(self, wanted: MarksWanted, progress: Progress) -> Mapping[QueueName, MarksGone]:
@@ -173,11 +180,11 @@ class LocalQueueScan:
                 self._marked.add(((queue, one), tuple(found)))
 
     def marks_without_rows(self, wanted: MarksWanted) -> Mapping[QueueName, int]:
-        return Counter(queue for queue, _ in self._marks(wanted))
+        return Counter(queue for queue, _ in self.going(wanted))
 
     def remove_marks(self, wanted: MarksWanted, progress: Progress) -> Mapping[QueueName, MarksGone]:
         gone: defaultdict[QueueName, MarksGone] = defaultdict(MarksGone)
-        for some in batches(self._marks(wanted)):
+        for some in batches(self.going(wanted, gone)):
             if self.scanner.interrupted.is_set():
                 raise InterruptedError
             for queue, one in removed(some, wanted.as_of, self.scanner.tables, self.scanner.clock).items():
@@ -185,12 +192,20 @@ class LocalQueueScan:
             progress.advance(len(some))
         return gone
 
-    def _marks(self, wanted: MarksWanted) -> Iterator[Mark]:
-        """Once: each part is gone after it was read."""
+    def going(self, wanted: MarksWanted, gone: Mapping[QueueName, MarksGone] | None = None) -> Iterator[Mark]:
+        """Once: each part is gone after it was read. Counts in `gone` what is planned, there, and to stay."""
+        for queue, mail in wanted.planned() if wanted.planned else ():
+            self._marked.add(((queue, mail.bytes), None))
         for part in self._marked.parts():
-            for (queue, one), places in part:
+            planned = {key for key, places in part if places is None}
+            for key, places in part:
+                if places is None or (wanted.planned and key not in planned):
+                    continue
+                queue = QueueName(key[0])
                 if goes(wanted, queue, places):
-                    yield QueueName(queue), EnqueueId(UUID(bytes=one))
+                    yield queue, EnqueueId(UUID(bytes=key[1]))
+                elif gone is not None and wanted.planned and queue in wanted.queues:
+                    gone[queue].left += 1
 
     def close(self) -> None:
         self._workshop.close()
@@ -217,5 +232,6 @@ def removed(marks: list[Mark], as_of: int, tables: Tables, clock: Clock) -> dict
     left = tables.read_all([Read(DELETED_MAILS, mark, joinable=True) for mark in marks])
     for (queue, _), error, found in zip(marks, errors, left, strict=True):
         unknown = error or (found if isinstance(found, MailmendError) else None)
-        gone[queue].add(MarksGone(failed=1, error=str(unknown)) if unknown else MarksGone(int(not found)))
+        told = MarksGone(failed=1, error=str(unknown)) if unknown else MarksGone(int(not found), left=int(bool(found)))
+        gone[queue].add(told)
     return gone

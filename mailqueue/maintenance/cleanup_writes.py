@@ -51,6 +51,7 @@ class CleanedQueue:
         rows, blobs: of the partitions that were removed; blobs as often as they were named.
         marks: that were removed.
         marks_due: that would be, by a run that may write; under `MarksRule.OLD` at most, for no scan sees their age.
+        marks_moved: that a plan names, and that stay: they have rows again, or were written later.
         marks_stay: why marks that never expire were left, where they were; None else.
     """
 
@@ -63,6 +64,7 @@ class CleanedQueue:
     blobs: int = 0
     marks: int = 0
     marks_due: int = 0
+    marks_moved: int = 0
     marks_stay: str | None = None
 
     @property
@@ -120,8 +122,8 @@ class QueueCleaning:
         """The queue with what became of its findings; where the ledger refuses, nothing is written."""
         others = await self.record.keep(one.are(*MENDED - OVER_VERDICTS))
         if any(found.error for found in others):
-            return one.with_findings(others)
-        mended = await self._begun(one.judged.scanned)
+            return replace(one, over=frozenset()).with_findings(others)
+        mended = await self._begun(one.judged.scanned) if one.are(Verdict.NO_BROWSE_START) else set[Verdict]()
         if one.judged.browse_start is not None and before.browse_start is not None:
             one, mended = await self._swept(one, min(one.judged.browse_start, before.browse_start))
         recounted = await self._recounted([found for found in others if found.verdict is Verdict.TALLY_DIFFERS], one)
@@ -131,8 +133,6 @@ class QueueCleaning:
 
     async def _begun(self, scanned: ScannedQueue) -> set[Verdict]:
         """Where rows have no start: begin at the first of them, so that all are listed."""
-        if scanned.starts.browse is not None or not scanned.partitions:
-            return set()
         first = min(place.slice_start for place in scanned.partitions)
         await self.view.starts.begin(scanned.queue, slice_of(first, self.slicing.window))
         return {Verdict.NO_BROWSE_START}

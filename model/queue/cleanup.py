@@ -18,7 +18,7 @@ from model.projections.findings import Finding, Suspect
 from model.projections.verdicts import HARMLESS, QUEUE_VERDICTS, Verdict
 from model.queue.slices import EPOCH, slice_of
 from model.queue.starts import moved_back, next_browse_start
-from model.schema.table import Key
+from model.schema.table import Key, Row
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _KEY_NAMES: Final = ("queuename", "timerangestart", "bucketid")
@@ -205,17 +205,26 @@ def _stands_still(first: JudgedQueue, second: JudgedQueue, key: Key) -> bool:
 
 
 def findings_of(found: Mapping[Place, int], scanned: ScannedQueue) -> dict[Place, Finding]:
-    """Each with what was there before: counts of a partition, or the starts."""
-    starts = scanned.starts
-    before = {"browsestart": starts.browse, "contentstart": starts.content, "furtheststart": starts.furthest}
+    """Each with what was there before: counts of a partition or a slice, or the starts."""
     findings = {}
     for (verdict, key), number in found.items():
-        row = scanned.partitions[QueuePartition(*key)]._asdict() if verdict in OVER_VERDICTS else before
-        told = verdict in OVER_VERDICTS or len(key) == 1
-        image = Seen({**dict(zip(_KEY_NAMES, key, strict=False)), **row}) if told else None
+        row = _before(verdict, key, scanned)
+        image = None if row is None else Seen({**dict(zip(_KEY_NAMES, key, strict=False)), **row})
         suspect = Suspect(QUEUE_VERDICTS[verdict].table, key, verdict)
         findings[verdict, key] = Finding(suspect, verdict, projected=image, number=number)
     return findings
+
+
+def _before(verdict: Verdict, key: Key, scanned: ScannedQueue) -> Row | None:
+    """What the scan showed of the place; None where findings only count."""
+    starts = scanned.starts
+    if verdict in OVER_VERDICTS:
+        return scanned.partitions[QueuePartition(*key)]._asdict()
+    if verdict is Verdict.TALLY_DIFFERS:
+        return {"told": scanned.told.get(key[1]), **scanned.counts_in(key[1])._asdict()}
+    if len(key) == 1:
+        return {"browsestart": starts.browse, "contentstart": starts.content, "furtheststart": starts.furthest}
+    return None
 
 
 class MarksRule(Enum):

@@ -73,9 +73,9 @@ class RepairResult:
         if finding.error:
             self.failed += 1
         if finding.reason:
-            self.reasons.setdefault(finding.result or finding.verdict, Counter())[finding.reason.why] += 1
+            self.reasons.setdefault(finding.result or finding.verdict, Counter())[finding.reason.why] += finding.number
         if finding.result is Verdict.MOVED:
-            self.moved += 1
+            self.moved += finding.number
             return
         if finding.result is None and (finding.error or finding.verdict is Verdict.AGREE):
             return

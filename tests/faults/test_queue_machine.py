@@ -4,8 +4,9 @@ Hypothesis makes up the stories and shortens those that go wrong. At the end of 
 acknowledged and not ended must then be delivered; what was acked, deleted or refused must never have come since.
 """
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -13,19 +14,23 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from mailqueue.maintenance.cleanup import CleanupSettings, QueueCleanup
-from mailqueue.maintenance.cleanup_scan import LocalQueueScanner
+from mailqueue.maintenance.cleanup_scan import LocalQueueScanner, Mark
+from mailqueue.maintenance.cleanup_writes import MENDED, CleanedQueue
+from mailqueue.maintenance.planned_cleanup import PlannedCleanup, planned_of
 from mailqueue.maintenance.sweep import Sweeper
 from mailqueue.queue import OnRemoved
 from mailqueue.rabbitmq.unacked import UnackedMail
+from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.catalog.queue_tables import OwnTables
 from model.errors import MailmendError
 from model.ids import EnqueueId
 from model.queue.blob_ids import BlobNaming, BlobsMode
-from model.queue.cleanup import MarksRule
+from model.queue.cleanup import OVER_VERDICTS, MarksRule
 from model.queue.filters import MailFilter
 from model.queue.mails import Listed
 from model.queue.size import SizeKind
 from model.queue.slices import EPOCH, Slicing
+from repair.ledger.before_images import image_digest
 from tests.support.memory_broker import Fate
 from tests.support.progress import SilentProgress
 from tests.support.queue_machine import SKEWS, TOO_FAR, ManyProcesses
@@ -97,6 +102,7 @@ class QueueMachine(ManyProcesses):
         at = datetime(2026, 8, 29, 12, tzinfo=EPOCH.tzinfo) + timedelta(minutes=17 * seed)
         slicing = Slicing(timedelta(minutes=minutes), buckets)
         self.long_waits = 0
+        self.planned: CleanupSettings | None = None
         self.checked: list[UnackedMail] = []
         self.open(james=james, own=own, naming=BlobNaming(mode), slicing=slicing, at=at, far=far)
         self.twin.broker.out_of_order = bool(seed % 2)
@@ -273,19 +279,55 @@ class QueueMachine(ManyProcesses):
     @rule(number=WORKERS, marks=st.sampled_from((MarksRule.KEEP, MarksRule.EMPTY)), mishaps=MISHAPS)
     def clean(self, number: int, marks: MarksRule, mishaps: Sequence[QueueMishap]) -> None:
         """A process cleans all queues, as of hours ago: what was published before then has arrived at the broker."""
+        self.cleaned(number, self.cleanup_of(marks), mishaps)
+
+    @rule(number=WORKERS, marks=st.sampled_from((MarksRule.KEEP, MarksRule.EMPTY)), mishaps=MISHAPS)
+    def plan(self, number: int, marks: MarksRule, mishaps: Sequence[QueueMishap]) -> None:
+        """A cleanup is written down, whole or not at all; whoever applies it does so once, twice or never."""
+        settings, named = self.cleanup_of(marks), list[Mark]()
+        if (found := self.cleaned(number, settings, mishaps, on_mark=named.append)) is not None:
+            due = [(planned_of(one, queue.judged), image_digest(one)) for queue in found for one in queue.are(*MENDED)]
+            suspects = {(one.verdict, one.key): replace(one, planned=digest) for one, digest in due}
+            self.planned = replace(settings, planned=PlannedCleanup(suspects, lambda: iter(named)))
+
+    @precondition(lambda self: self.planned is not None)
+    @rule(number=WORKERS, mishaps=MISHAPS)
+    def apply(self, number: int, mishaps: Sequence[QueueMishap]) -> None:
+        assert self.planned is not None
+        assert self.planned.planned is not None
+        rows, marks = self.twin.rows(ENQUEUED_MAILS), self.twin.marked
+        self.cleaned(number, self.planned, mishaps)
+        approved = {key for verdict, key in self.planned.planned.suspects if verdict in OVER_VERDICTS}
+        gone = [row for row in rows if row not in self.twin.rows(ENQUEUED_MAILS)]
+        assert {(row["queuename"], row["timerangestart"], row["bucketid"]) for row in gone} <= approved
+        assert marks - self.twin.marked <= {mail for _, mail in self.planned.planned.marks()}
+
+    def cleanup_of(self, marks: MarksRule) -> CleanupSettings:
         self.twin.broker.let_arrive()
         as_of = self.twin.clock.micros() - TOO_FAR // timedelta(microseconds=1)
-        settings = CleanupSettings(as_of, delay_seconds=60, marks=marks)
+        return CleanupSettings(as_of, delay_seconds=60, marks=marks)
 
-        async def cleaned(worker: Worker) -> None:
+    def cleaned(
+        self,
+        number: int,
+        settings: CleanupSettings,
+        mishaps: Sequence[QueueMishap],
+        on_mark: Callable[[Mark], None] | None = None,
+    ) -> list[CleanedQueue] | None:
+        """What it found; None where it died. With `on_mark` nothing is written."""
+
+        async def cleaned(worker: Worker) -> list[CleanedQueue]:
             view, fortune = worker.queue.view, worker.fortune
             blobs, broker = WiredBlobs(self.twin.blobs, fortune), WiredBroker(self.twin.broker, fortune)
             scanner = LocalQueueScanner(self.twin.memory, self.twin.clock)
-            sweeper = Sweeper(view, blobs, broker)
-            await QueueCleanup(view, scanner, SilentProgress(), blobs, broker).run(settings, sweeper)
+            sweeper = None if on_mark else Sweeper(view, blobs, broker)
+            cleanup = QueueCleanup(view, scanner, SilentProgress(), blobs, broker, on_mark=on_mark)
+            return await cleanup.run(settings, sweeper)
 
         with suppress(MailmendError, Died):
-            self.by(number, cleaned, mishaps)
+            found: list[CleanedQueue] = self.by(number, cleaned, mishaps)
+            return found
+        return None
 
     @rule(minutes=st.sampled_from((1, 11, 16, 61, 190)))
     def wait(self, minutes: int) -> None:

@@ -164,17 +164,25 @@ def test_what_nothing_refers_to_goes_and_all_else_stays(ground: Ground) -> None:
     checked = ground.line("check", "blobs", *how)
     assert (checked.code, checked.json["findings"]) == (0, findings), checked.err
     assert checked.json["unknown"] == [unknown]
-    assert ground.line("repair", "blobs", "--dry-run", *how).json["findings"] == findings
+    plan = str(ground.line.home / "plan.jsonl")
+    assert ground.line("repair", "blobs", "--plan", plan, *how).json["findings"] == findings
     assert ground.ids() == stays | gone | {young, unknown}
+
+    later = blob_id("free since")
+    ground.store(later)
+    applied = ground.line("apply", plan, "--json")
+    assert (applied.code, applied.json["removed"], applied.json["moved"]) == (0, len(gone), 0), applied.err
+    assert ground.ids() == stays | {young, unknown, later}
 
     killed = Ledger(ground.ledger, SystemClock()).start(ground.keyspace.name, "repair blobs", WRITTEN, {})
     file = ground.line.home / "went.jsonl"
     repaired = ground.line("repair", "blobs", "--removed", str(file), *how)
-    assert (repaired.code, repaired.json["removed"], repaired.json["left"]) == (0, len(gone), {}), repaired.err
+    assert (repaired.code, repaired.json["removed"], repaired.json["left"]) == (0, 1, {}), repaired.err
     assert ground.ids() == stays | {young, unknown}
-    assert {json.loads(line)["blob_id"] for line in file.read_text().splitlines()} == gone
+    assert {json.loads(line)["blob_id"] for line in file.read_text().splitlines()} == {later}
+    assert went(ground.line.home) == gone
 
-    run, before = ground.line("runs", "list", "--json").json["runs"]
+    run, before, _ = ground.line("runs", "list", "--json").json["runs"]
     assert (run["command"], run["state"]) == ("repair blobs", "DONE")
     assert (before["run"], before["state"]) == (str(killed.id), "INTERRUPTED")
     assert ground.line("undo", run["run"]).code == 2

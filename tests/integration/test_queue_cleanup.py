@@ -123,12 +123,17 @@ def test_marks_go_once_the_broker_is_seen_empty(queue: RealQueue) -> None:
 
     assert queue("purge", "--yes").code == 0
     queue.lose_messages()
-    told = queue.line("repair", "queues", *AT_ONCE, "--marks", "empty", "--dry-run")
-    assert told.json["queues"][0]["marks_due"] == SLICES * MAILS + ORPHANS
-    emptied = queue.line("repair", "queues", *AT_ONCE, "--marks", "empty")
+    plan = str(queue.line.home / "plan.jsonl")
+    told = queue.line("repair", "queues", *AT_ONCE, "--marks", "empty", "--plan", plan)
+    assert told.json["queues"][0]["marks_due"] == SLICES * MAILS + ORPHANS, told.err
+    later = {"queuename": queue.name, "enqueueid": uuid4()}
+    queue.keyspace.write(Put(DELETED_MAILS, later, at=1))  # it has the age to go, and nobody has approved it
+    emptied = queue.line("apply", plan, "--json")
     assert emptied.json["queues"][0]["removed_marks"] == SLICES * MAILS + ORPHANS, emptied.out
     assert emptied.json["fixed"]["ORPHAN_MARK"] == SLICES * MAILS + ORPHANS
-    assert number_of(queue, DELETED_MAILS) == 1  # the purged mail's own: it is younger than the look
+    assert number_of(queue, DELETED_MAILS) == 2  # with the purged mail's own: it is younger than the look
+    again = queue.line("apply", plan, "--json")
+    assert (again.code, again.json["fixed"], again.json["moved"]) == (0, {}, 0), again.err
 
 
 def test_a_waiting_mail_without_its_blobs_is_told_and_options_of_messages_are_refused(queue: RealQueue) -> None:
@@ -163,6 +168,9 @@ def test_spark_sees_what_the_local_scan_sees_and_removes_the_same_marks(
         wanted = MarksWanted(frozenset({queue.name}), standing, SystemClock().micros())
         going = {queue.name: MAILS + ORPHANS}
         assert parallel.marks_without_rows(wanted) == local.marks_without_rows(wanted) == going
+        again = scanners[0].scan(SilentProgress())
+        assert Counter(parallel.going(wanted)) == Counter(again.going(wanted))
+        again.close()
         assert parallel.marks_without_rows(replace(wanted, queues=frozenset({QueueName("other")}))) == {}
         assert parallel.remove_marks(wanted, SilentProgress()) == {queue.name: MarksGone(MAILS + ORPHANS)}
         assert number_of(queue, DELETED_MAILS) == (SLICES - 1) * MAILS

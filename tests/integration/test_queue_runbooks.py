@@ -48,7 +48,10 @@ def test_every_command_does_what_its_page_says(
     walk(servers, page_named(name).steps(), mails[0]["id"] if mails else "")
 
 
-def test_what_nothing_refers_to_is_gone_at_the_end_of_its_page(servers: RealQueue) -> None:
+def test_what_nothing_refers_to_is_gone_at_the_end_of_its_page(
+    servers: RealQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     servers.empty()
     QUEUE_PAGES["collect-unreferenced-blobs"](servers)
     (mail,) = rows(servers)

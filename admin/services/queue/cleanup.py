@@ -1,29 +1,37 @@
 """Look at all queues of a keyspace, and clean away what no sweep has reached, and marks that never expire."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
+from uuid import UUID
 
 from admin.nodetool import NODETOOL
+from admin.plan_files import QUEUES, PlanFile, PlanHead, PlanWriter, how_to_look, plan_into, seconds_of
 from admin.services.caller import Caller
 from admin.services.examples import Examples
-from admin.services.mending import CheckRequest, MendingResult, both_of
+from admin.services.mending import CheckRequest, MendingResult, both_of, given
 from admin.services.queue.garbage_collection import agreed, collector_for
 from admin.settings import QUEUE_DEFAULT, QueueSettings, format_duration
 from admin.wiring.cluster import EngineWanted, OpenCluster, chosen_engine, owner_name, queue_scanner, throttle_of
 from admin.wiring.queues import QueueConnections, with_queues
 from mailqueue.maintenance.cleanup import CleanupSettings, QueueCleanup
-from mailqueue.maintenance.cleanup_writes import CleanedQueue, FindingsRecord
+from mailqueue.maintenance.cleanup_scan import Mark
+from mailqueue.maintenance.cleanup_writes import MENDED, CleanedQueue, FindingsRecord
+from mailqueue.maintenance.planned_cleanup import PlannedCleanup, planned_of
 from mailqueue.maintenance.sweep import Sweeper
 from model.catalog.ledger import KEEP
-from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
+from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, QUEUE_TABLES
 from model.errors import ExitCode, WrongUse
-from model.ids import QueueName
+from model.ids import EnqueueId, QueueName
 from model.instants import MICROS
 from model.operations import Level
 from model.projections.findings import Finding
+from model.projections.reasons import Why
+from model.projections.verdicts import Verdict
 from model.queue.cleanup import MarksRule
 from repair.clock import MARGIN_SECONDS, SKEW_SECONDS, Timing, take_as_of
 from repair.ledger.runs import Ledger
@@ -32,12 +40,18 @@ from repair.mending.limits import Pace, PacedAsyncTables
 from repair.mending.runner import RepairResult, close_killed, recorded
 from repair.mending.throttle import Throttle
 
-COMMAND: Final = "repair queues"
+COMMAND: Final = QUEUES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanupRequest:
-    """How all queues of a keyspace are looked at, and what may be removed; the names are those of the options."""
+    """How all queues of a keyspace are looked at, and what may be removed; the names are those of the options.
+
+    Attributes:
+        plan: a file that what would be removed is written to, instead of removing it.
+        approved: a plan that is applied: nothing else is removed.
+        typed: store and broker as they were typed, without secrets.
+    """
 
     settings: QueueSettings
     engine: str = "auto"
@@ -52,6 +66,8 @@ class CleanupRequest:
     keep: timedelta = KEEP
     command: str = COMMAND
     dry_run: bool = False
+    plan: Path | None = None
+    approved: PlanFile | None = None
     no_recheck: bool = False
     marks: str = MarksRule.KEEP.value
     marks_age: timedelta | None = None
@@ -59,6 +75,11 @@ class CleanupRequest:
     garbagecollect: bool = False
     nodetool: str = NODETOOL
     yes: bool = False
+    typed: str = ""
+
+    @property
+    def only_looks(self) -> bool:
+        return self.dry_run or self.plan is not None
 
     @property
     def engine_wanted(self) -> EngineWanted:
@@ -91,9 +112,9 @@ def repair_queues(request: CleanupRequest, caller: Caller, opened: OpenCluster |
             if request.garbagecollect:
                 caller.remark("No garbage is collected: rows and marks expire here, and their SSTables go whole.")
             return await _cleaned(request, connections, caller)
-        cost = await agreed(collector, connections, caller, dry_run=request.dry_run, yes=request.yes)
+        cost = await agreed(collector, connections, caller, dry_run=request.only_looks, yes=request.yes)
         result = await _cleaned(request, connections, caller)
-        if not request.dry_run:
+        if not request.only_looks:
             cost = await collector.collect(cost, lambda node: caller.progress.stage(f"garbage collection on {node}"))
         if cost.failed:
             result.summary.exit = ExitCode.PARTLY_FAILED
@@ -104,9 +125,11 @@ def repair_queues(request: CleanupRequest, caller: Caller, opened: OpenCluster |
 
 async def _cleaned(request: CleanupRequest, connections: QueueConnections, caller: Caller) -> MendingResult:
     opened, connection = connections.cluster, request.settings.connection
-    skew, dates = request.clock_skew.total_seconds(), request.command == COMMAND
+    skew, dates = request.clock_skew.total_seconds(), request.command != "check"
     timing = Timing(request.margin.total_seconds() if dates else 0, skew, no_writers=not dates)
     as_of, began = take_as_of(opened.clock, opened.cluster, timing), opened.clock.micros()
+    if approved := request.approved:
+        as_of = min(as_of, approved.head.as_of)
     engine = chosen_engine(opened, request.engine_wanted, caller.remark, DELETED_MAILS)
     settings = CleanupSettings(
         as_of,
@@ -114,30 +137,83 @@ async def _cleaned(request: CleanupRequest, connections: QueueConnections, calle
         MarksRule(request.marks),
         request.marks_age or timedelta(),
         recheck=not request.no_recheck,
+        planned=_planned_in(approved) if approved else None,
     )
     result, examples = RepairResult(opened.mail.name, request.command, engine=engine), Examples()
     wanted, pressed = request.engine_wanted.chosen(engine), connection.is_pressed(request.pace)
-    ledger, timed = None if request.dry_run else opened.ledger(request.keep), ENQUEUED_MAILS if pressed else None
+    ledger, timed = None if request.only_looks else opened.ledger(request.keep), ENQUEUED_MAILS if pressed else None
     throttle = throttle_of(opened, request.rows_per_second, timed, request.level, ledger)
     pace = Pace(request.rows_per_second, opened.clock, throttle)
     view = connections.view_over(PacedAsyncTables(connections.tables, pace))
     scanner = queue_scanner(opened, wanted, request.level, pace)
     blobs = connections.blobs if request.settings.blobs else None
-    cleanup = QueueCleanup(view, scanner, caller.progress, blobs, connections.broker)
+    parts, take = (view, scanner, caller.progress, blobs, connections.broker), both_of(examples, caller)
     if ledger is None:
-        queues = await cleanup.run(settings)
-        _sum_up(result, queues, both_of(examples, caller))
+        with _plan_of(request, opened, as_of) as plan:
+            queues = await QueueCleanup(*parts, on_mark=_adder(plan) if plan else None).run(settings)
+            if plan:
+                _add_to(plan, queues)
+        _sum_up(result, queues, take)
     else:
         with _recorded(request, opened, ledger, result, as_of=as_of, throttle=throttle) as record:
             sweeper = Sweeper(view, connections.blobs, connections.broker)
-            queues = await cleanup.run(settings, sweeper, record)
-            _sum_up(result, queues, both_of(examples, caller))
-    if blobs is None and any(one.judged.scanned.waiting for one in queues):
+            queues = await QueueCleanup(*parts).run(settings, sweeper, record)
+            _sum_up(result, queues, take)
+    if not approved and blobs is None and any(one.judged.scanned.waiting for one in queues):
         why = "--no-blobs" if request.no_blobs else "no store is known (--blobs)"
         result.unseen = f"Whether mails that wait have their blobs was not looked at: {why}."
     result.pace = throttle.told() if throttle else None
     result.seconds = {"queues": (opened.clock.micros() - began) / MICROS}
-    return MendingResult(result, examples.sorted(), queues=tuple(queues))
+    options = approved.head.options if approved else _typed_again(request) if request.plan else ""
+    file = approved.file if approved else request.plan
+    return MendingResult(result, examples.sorted(), options, file, tuple(queues), stores=request.typed)
+
+
+def _typed_again(request: CleanupRequest) -> str:
+    return " ".join(filter(None, (request.typed, given(request))))
+
+
+def _adder(plan: PlanWriter) -> Callable[[Mark], None]:
+    def add(mark: Mark) -> None:
+        queue, mail = mark
+        plan.add_line(DELETED_MAILS.spelling, Verdict.ORPHAN_MARK.value, {"mark": [queue, str(mail)]})
+
+    return add
+
+
+def _add_to(plan: PlanWriter, queues: Sequence[CleanedQueue]) -> None:
+    for one in queues:
+        for found in one.are(*MENDED):
+            plan.add_seen(found, planned_of(found, one.judged))
+
+
+def _planned_in(plan: PlanFile) -> PlannedCleanup:
+    suspects = {(one.verdict, one.key): one for one in plan.suspects()}
+    return PlannedCleanup(
+        suspects,
+        lambda: ((QueueName(queue), EnqueueId(UUID(one))) for queue, one in plan.values("mark")),
+    )
+
+
+@contextmanager
+def _plan_of(request: CleanupRequest, opened: OpenCluster, as_of: int) -> Iterator[PlanWriter | None]:
+    """The plan to be filled, where one is wanted."""
+    if request.plan is None:
+        yield None
+        return
+    settings = request.settings
+    policy = {
+        **how_to_look(request, as_of),
+        **seconds_of(request, ("marks_age",)),
+        "marks": request.marks,
+        "no_blobs": request.no_blobs,
+        "broker": settings.broker.place if settings.broker else "",
+        "blobs": settings.blobs.place if settings.blobs else "",
+    }
+    tables, options = opened.identity(QUEUE_TABLES), _typed_again(request)
+    head = PlanHead(kind=QUEUES, keyspace=opened.mail.name, tables=tables, options=options, policy=policy)
+    with plan_into(request.plan, head) as plan:
+        yield plan
 
 
 @contextmanager
@@ -156,6 +232,7 @@ def _recorded(
         "marks": request.marks,
         "marks_age": format_duration(request.marks_age) if request.marks_age else "",
         "engine": result.engine.name if result.engine else request.engine,
+        **(request.approved.recorded if request.approved else {}),
     }
     with opened.leases().held(f"{COMMAND} {name}", COMMAND):
         close_killed(ledger, name, COMMAND, opened.mail)
@@ -175,6 +252,9 @@ def _sum_up(result: RepairResult, queues: Sequence[CleanedQueue], take: Callable
     }
     for one in queues:
         result.suspects += one.suspects
+        if one.marks_moved:
+            result.moved += one.marks_moved
+            result.reasons.setdefault(Verdict.MOVED, Counter())[Why.OTHER_THAN_PLANNED] += one.marks_moved
         for found in one.findings.values():
             result.count(found)
             take(found)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from admin.plan_files import PlanHead, plan_in, plan_into
+from admin.plan_files import MESSAGES, PlanHead, plan_in, plan_into
 from cql.introspect import identity_of
 from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3
 from model.instants import MICROS
 from model.operations import Change, Count, Put, Read, Scan
-from model.projections.findings import Finding, RepairPolicy
+from model.projections.findings import Finding
 from model.projections.verdicts import Verdict
 from tests.support.clock import START
 from tests.support.cluster_twin import ClusterTwin
@@ -138,11 +138,15 @@ def test_a_plan_that_was_half_done_goes_on_and_a_done_one_does_nothing(
 
     assert (half["summary"]["fixed"], rest.json["fixed"]) == ({"PROJECT": 1}, {"PROJECT": 1})
     assert (nothing.code, nothing.json["fixed"], nothing.json["suspects"]) == (0, {}, 2)
-    assert mailmend("undo", half["run"], "--json").json["fixed"] == {"PROJECT": 1}
+    undone = mailmend("undo", half["run"], "--json").json
+    assert undone["fixed"] == {"PROJECT": 1}
     assert sorted(mail.mirror(one) is None for one in (first, second)) == [False, True]
-    assert mailmend("undo", rest.json["run"], "--json").json["fixed"] == {"PROJECT": 1}
-    assert apply().json["left"] == {"HIDDEN": 2}  # what was taken back stays so
-    assert [mail.mirror(one) for one in (first, second)] == [None, None]
+    for refused in (apply(), apply("--dry-run")):  # what was taken back stays so, and is not hidden by the undo's time
+        assert (refused.code, f"mailmend undo {undone['run']}" in refused.err) == (2, True), refused.err
+    assert mailmend("undo", undone["run"], "--json").json["fixed"] == {"PROJECT": 1}
+    assert (apply().code, [mail.mirror(one) is None for one in (first, second)]) == (0, [False, False])
+    again = mailmend("undo", half["run"], "--json").json
+    assert f"mailmend undo {again['run']}" in apply().err
 
 
 def test_counters_are_done_as_planned_or_left(mail: MailKeyspace, plan: Typed, apply: Typed) -> None:
@@ -178,23 +182,24 @@ def test_counters_wait_in_a_plan_until_the_rows_of_their_mailbox_agree(
 
 
 def test_memory_does_not_grow_with_a_plan(file: Path) -> None:
-    head = PlanHead(
-        keyspace="mail", tables="", options="", without=(), margin_seconds=30.0, policy=RepairPolicy(as_of=START)
-    )
+    head = PlanHead(kind=MESSAGES, keyspace="mail", tables="", options="", policy={"as_of": START})
     number = 4_000
     tracemalloc.start()
-    with plan_into(file, head) as add:
+    with plan_into(file, head) as made:
         for uid in range(1, number + 1):
             suspect = mirror_suspect(truth_row(1, uid=uid), Verdict.PROJECT)
-            add(Finding(suspect, Verdict.PROJECT, due=True))
-            add(Finding(suspect, Verdict.CLASH))
+            made.add(Finding(suspect, Verdict.PROJECT, due=True))
+            made.add(Finding(suspect, Verdict.CLASH))
+            made.add_line("deletedMailsV2", "ORPHAN_MARK", {"mark": ["spool", str(message(uid))]})
     with plan_in(file) as plan:
         keys = sum(len(one.key) for one in plan.suspects())
-        assert (plan.counts, plan.head) == ({"messageIdTable": {Verdict.PROJECT: number}}, head)
+        marks = sum(1 for _ in plan.values("mark"))
+        counts = {"messageIdTable": {Verdict.PROJECT: number}, "deletedMailsV2": {Verdict.ORPHAN_MARK: number}}
+        assert (plan.verdicts, plan.head) == (counts, head)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 
-    assert (keys, file.stat().st_size > 800_000) == (2 * number, True)
+    assert (keys, marks, file.stat().st_size > 800_000) == (2 * number, number, True)
     assert peak < 400_000
 
 
@@ -295,6 +300,11 @@ class TestByName:
         assert apply("--dry-run").code == 1
         assert apply("--yes").code in {0, 1}
         assert mail.get(IMAP_UID, key) is not None
+
+    def test_stores_are_of_other_plans(self, plan: Typed, apply: Typed) -> None:
+        plan()
+        refused = apply("--broker", "amqp://rabbit")
+        assert (refused.code, "--broker amqp://rabbit says nothing of a plan of messages" in refused.err) == (2, True)
 
     def test_what_says_nothing_beside_a_plan_is_refused(self, plan: Typed, file: Path) -> None:
         for words in (("--max-fixes", "1"), ("--yes",), ("--keep", "1d")):

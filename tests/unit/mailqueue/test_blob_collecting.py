@@ -198,7 +198,8 @@ class _StoredAgain:
 
 
 async def test_a_listing_that_leaves_blobs_out_removes_nothing(removing: Removing) -> None:
-    scene, left_out, free = Scene(), numbered(1), numbered(2)
+    """Nor does a plan of it name anything."""
+    scene, left_out, free, plan = Scene(), numbered(1), numbered(2), list[ListedBlob]()
     scene.referred = [Reference(left_out, "row", needed=True)]
     await scene.stored(left_out, free)
     scene.clock.advance(MONTH_SECONDS)
@@ -211,6 +212,8 @@ async def test_a_listing_that_leaves_blobs_out_removes_nothing(removing: Removin
     assert scene.objects.ids == {left_out, free}
     assert "left out 1 blobs" in found.failed[0]
     assert not found.missing
+    await scene.collection(on_planned=plan.append).run()
+    assert not plan
 
 
 @pytest.mark.parametrize("strike", ["list", "lease", "remove"])
@@ -258,13 +261,18 @@ class TestTables:
 
         assert [(one.blob_id, one.referrer) for one in found.missing] == [(one, "row")]
 
-    async def test_what_a_crash_left_of_a_blob_goes_too(self, removing: Removing) -> None:
-        scene, one = Scene(), numbered(1)
+    @pytest.mark.parametrize("planned", [False, True])
+    async def test_what_a_crash_left_of_a_blob_goes_too(self, removing: Removing, *, planned: bool) -> None:
+        scene, one, plan = Scene(), numbered(1), list[ListedBlob]()
         await scene.stored(one)
         scene.tables.write(Remove(BLOBS, (one,)))
         scene.clock.advance(MONTH_SECONDS)
+        store, on_planned = TablesStore(CassandraStore(InTurn(scene.tables), scene.clock)), plan.append
+        collection = scene.collection(store, on_planned=on_planned if planned else None)
 
-        await scene.collection(TablesStore(CassandraStore(InTurn(scene.tables), scene.clock))).run(removing)
+        await collection.run(None if planned else removing)
+        if planned:
+            await collection.apply(iter(plan), removing)
 
         assert not list(scene.tables.scan(Scan(BLOB_PARTS, ("id",))))
 
@@ -315,10 +323,11 @@ class World:
                 pass  # nothing to refer to, or to forget
 
 
-@given(choices=st.lists(st.integers(0, 59), max_size=80), mode=st.sampled_from(BlobsMode))
+@given(choices=st.lists(st.integers(0, 59), max_size=80), mode=st.sampled_from(BlobsMode), planned=st.booleans())
 async def test_no_writer_loses_a_blob_that_it_refers_to(
-    choices: list[int], mode: BlobsMode, tmp_path_factory: pytest.TempPathFactory
+    choices: list[int], mode: BlobsMode, tmp_path_factory: pytest.TempPathFactory, *, planned: bool
 ) -> None:
+    """A plan of it may be applied months later, and once more."""
     scene = Scene()
     world = World(scene, BlobNaming(mode), iter(choices))
     removing = Removing(RemovedList(tmp_path_factory.mktemp("c") / "went"), world.live)
@@ -337,6 +346,14 @@ async def test_no_writer_loses_a_blob_that_it_refers_to(
         async def sources() -> Sequence[ReferenceSource]:
             return scene.sources
 
-        await scene.collection(rule=rule, sources=sources).run(removing)
+        if planned:
+            plan = list[ListedBlob]()
+            await scene.collection(rule=rule, sources=sources, on_planned=plan.append).run()
+            world.live()
+            await scene.collection(rule=rule, sources=sources).apply(iter(plan), removing)
+            world.live()
+            await scene.collection(rule=rule, sources=sources).apply(iter(plan), removing)
+        else:
+            await scene.collection(rule=rule, sources=sources).run(removing)
         assert {one.blob_id for one in scene.referred} <= scene.objects.ids
         assert set(world.pending) <= scene.objects.ids

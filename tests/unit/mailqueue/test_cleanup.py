@@ -13,6 +13,7 @@ from mailqueue.maintenance.cleanup_scan import LocalQueueScan, LocalQueueScanner
 from mailqueue.maintenance.cleanup_writes import CleanedQueue, FindingsRecord
 from mailqueue.rabbitmq.codec import row_of
 from mailqueue.rabbitmq.view.queue_view import QueueView
+from model.catalog.ledger import REPAIR_FINDING
 from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, SLICE_TALLIES
 from model.instants import MICROS
 from model.operations import Put
@@ -41,6 +42,7 @@ from tests.support.queues import (
     queued,
     twin_queue,
 )
+from tests.support.striking import refusing
 
 MICROSECOND = timedelta(microseconds=1)
 SETTINGS = CleanupSettings(as_of=0, delay_seconds=60)
@@ -281,6 +283,18 @@ class TestMarks:
         await finish(process, range(2, 3))
         await cleaned(twin, process, replace(SETTINGS, marks=MarksRule.OLD))
         assert twin.marked == {queued(2).enqueue_id}
+
+    async def test_marks_of_rows_that_the_ledger_keeps_from_going_stay(self, twin: TwinQueue, process: Process) -> None:
+        """It took no findings of starts, so nothing was written: without their marks the mails would wait again."""
+        await self._finished(twin, process)
+        ledger = Ledger(MemoryTables(twin.clock.micros, refusing(REPAIR_FINDING)), twin.clock)
+        run = ledger.start("mail", "repair queues", twin.clock.micros() - 30 * MICROS, {})
+        cleanup = QueueCleanup(
+            process.view, LocalQueueScanner(twin.memory, twin.clock), SilentProgress(), twin.blobs, twin.broker
+        )
+        settings = replace(SETTINGS, as_of=run.as_of, marks=MarksRule.EMPTY)
+        (one,) = await cleanup.run(settings, process.sweeper, FindingsRecord(run.as_of, ledger, run.id))
+        assert (one.marks, rows_left(twin), len(twin.marked)) == (0, 4, 4)
 
     async def _finished(self, twin: TwinQueue, process: Process) -> None:
         await fill(twin, process, range(4), done=4)

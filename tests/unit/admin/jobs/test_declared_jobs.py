@@ -173,8 +173,8 @@ def test_a_run_that_did_not_begin_is_told(mailmend: CommandLine, declare: Declar
         "check all --engine spark --master spark://spark1:7077",
         "repair messages --dangling report --only project,amend --no-writers",
         "repair lags --without threadid",
-        "repair queues --marks old --marks-age 30d",
-        "repair blobs --blobs s3://mail --oldest-message 7d",
+        "repair queues --marks old --marks-age 30d --plan queues.jsonl",
+        "repair blobs --blobs s3://mail --oldest-message 7d --plan blobs.jsonl",
         "queue sweep outgoing --move-only",
     ],
 )

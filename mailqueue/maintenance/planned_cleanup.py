@@ -1,0 +1,68 @@
+"""What was approved in a plan of a cleanup is done as it was approved, or not at all.
+
+A plan is one more look, hours before: of what two looks of now show, only that is mended which the plan has too, and
+which it saw with the same counts and starts. What only shows now is none of the plan, and is not told.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from mailqueue.maintenance.cleanup_scan import Mark
+from mailqueue.maintenance.cleanup_writes import CleanedQueue
+from model.projections.findings import Finding, Suspect
+from model.projections.reasons import Reason, Why
+from model.projections.verdicts import Verdict
+from model.queue.cleanup import OVER_VERDICTS, JudgedQueue, Place, QueuePartition
+from repair.ledger.before_images import image_digest
+
+_MOVES = frozenset({Verdict.START_BEHIND, Verdict.START_MOVED_BACK})
+_TO = "browsestart"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCleanup:
+    """What a plan names.
+
+    Attributes:
+        suspects: by place, as a scan's counts are: one for a partition, never one for a mail.
+        marks: reads those that may go, from the file; each time anew.
+    """
+
+    suspects: Mapping[Place, Suspect]
+    marks: Callable[[], Iterator[Mark]]
+
+    def limited(self, one: CleanedQueue, before: JudgedQueue) -> tuple[CleanedQueue, JudgedQueue, list[Finding]]:
+        """The queue as far as it is as planned, the first look with its browse start no further, and what moved."""
+        planned = {place: suspect for place, suspect in self.suspects.items() if suspect.key[0] == one.queue}
+        same = {place: one.findings[place] for place, suspect in planned.items() if _is_as_seen(one, place, suspect)}
+        others = (_moved(one, place, suspect) for place, suspect in planned.items() if place not in same)
+        over = frozenset(place for place in one.over if same.keys() & {(verdict, place) for verdict in OVER_VERDICTS})
+        now = one.judged.scanned.starts.browse
+        to = max((planned[place].wanted[_TO] for place in same if place[0] in _MOVES), default=now)
+        if before.browse_start is not None and to is not None:
+            before = replace(before, browse_start=min(before.browse_start, to))
+        return replace(one, over=over, findings=same, suspects=len(planned)), before, [one for one in others if one]
+
+
+def planned_of(found: Finding, one: JudgedQueue) -> Suspect:
+    """The suspect of a finding as a plan has it: the browse start goes no further than was approved."""
+    return replace(found.suspect, wanted={_TO: one.browse_start}) if found.verdict in _MOVES else found.suspect
+
+
+def _is_as_seen(one: CleanedQueue, place: Place, suspect: Suspect) -> bool:
+    """A browse start that others have moved since goes on to where it was planned to be."""
+    if place[0] in _MOVES:
+        browse = one.judged.scanned.starts.browse
+        return place in one.findings and browse is not None and browse < suspect.wanted[_TO]
+    return place in one.findings and image_digest(one.findings[place]) == suspect.planned
+
+
+def _moved(one: CleanedQueue, place: Place, suspect: Suspect) -> Finding | None:
+    """What is there and not as it was seen; None where nothing is left to do."""
+    partitions = one.judged.scanned.partitions
+    counts = partitions.get(QueuePartition(*suspect.key)) if place[0] in OVER_VERDICTS else None
+    if counts is None and (place not in one.findings or place[0] in _MOVES):
+        return None
+    number = counts.rows if counts else one.findings[place].number
+    why = Reason(Why.OTHER_THAN_PLANNED)
+    return Finding(suspect, suspect.verdict, result=Verdict.MOVED, reason=why, number=number)
