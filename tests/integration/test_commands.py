@@ -144,6 +144,34 @@ def test_plan_and_apply(mailmend: CommandLine, mail: MailKeyspace, tmp_path: Pat
     assert mail.mirror(kept) is None
 
 
+@pytest.mark.spark
+@pytest.mark.thorough
+@pytest.mark.usefixtures("spark")
+def test_what_spark_has_planned_one_process_applies(mailmend: CommandLine, mail: MailKeyspace, tmp_path: Path) -> None:
+    """Before-images of executors are those that this process sees; what was undone is not done again by the way."""
+    missing, wrong, changed, _ = mail.truths
+    stale, plan = mirror_row(truth_row(9)), str(tmp_path / "plan.jsonl")
+    mail.lose_projection(missing)
+    for truth in (wrong, changed):
+        mail.lose_flag_update(truth)
+    mail.tables.write(Put(MESSAGE_ID, stale))
+    due = {"PROJECT": 1, "AMEND": 2, "WITHDRAW": 1}
+
+    planned = mailmend("repair", "messages", "--engine", "spark", "--delay", "0", "--plan", plan, "--json")
+    assert (planned.code, planned.json["due"], planned.json["engine"]["name"]) == (1, due, "spark"), planned.err
+    assert mailmend("apply", plan, "--dry-run", "--json").json["due"] == due
+    mail.lose_flag_update(changed)
+
+    applied = mailmend("apply", plan, "--json")
+    assert (applied.code, applied.json["fixed"]) == (0, {**due, "AMEND": 1}), applied.err
+    assert (applied.json["moved"], applied.json["scanned"]) == (1, {})
+    assert (mail.mirror(missing) is None, mail.mirror(stale)) == (False, None)
+    undone = mailmend("undo", applied.json["run"], "--json").json["run"]
+    _refused(mailmend("apply", plan), 2, f"mailmend undo {undone}")
+    assert mailmend("undo", undone).code == 0
+    assert (mailmend("apply", plan, "--json").json["moved"], mail.mirror(missing) is None) == (1, False)
+
+
 def test_a_plan_of_tables_that_were_made_anew_is_refused(
     cassandra: CassandraServer, mailmend: CommandLine, tmp_path: Path
 ) -> None:
