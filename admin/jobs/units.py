@@ -280,7 +280,10 @@ def _cronjob(job: Job, place: UnitPlace) -> str:
 
 
 def airflow_dags(jobs: Sequence[Job], place: UnitPlace) -> dict[str, str]:
-    """A DAG for each job, for Airflow 2.7 and later; its workers run mailmend."""
+    """A DAG for each job, for Airflow 2.7 and later; its workers run mailmend.
+
+    Of an hour that occurs twice, Airflow takes the second (seen: 2.7 to 3.3), where we take the first.
+    """
     return {f"{_dag_id(job)}.py": _dag(job, place) for job in jobs}
 
 
