@@ -1,15 +1,25 @@
-"""What every line of the log says besides its event: the run at work, and the job on whose behalf.
+"""A line of the log, and what each says besides its event: the run at work, and the job on whose behalf.
 
-One set of fields for a command: whatever thread of it writes a line, the run is that of the ledger.
+One set of fields for a command: whatever thread or worker process of it writes a line, the run is that of the ledger.
 """
 
+import json
+import logging
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import ParamSpec, TypeVar
+from datetime import UTC, datetime
+from typing import Any, Final, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+ROOT: Final = "mailmend"
+_OWN: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+_TRACES: Final = logging.Formatter()
+_USER_OF_A_URL: Final = re.compile(r"://[^\s/]*@")
+_PLAIN: Final = re.compile(r"[\w.,:/@+-]+")
 
 _FIELDS: ContextVar[dict[str, str] | None] = ContextVar("mailmend_log_fields", default=None)
 
@@ -50,3 +60,73 @@ def with_log_fields(function: Callable[P, T]) -> Callable[P, T]:
         return function(*arguments, **named)
 
     return called
+
+
+def with_command_log(function: Callable[P, T]) -> Callable[P, T]:
+    """The same for a worker process elsewhere, which logs to its stderr as this command does, the run on each line."""
+    log = logging.getLogger(ROOT)
+    ours = (one.formatter for one in log.handlers if isinstance(one.formatter, LineFormatter))
+    form, level, fields = next((one.form for one in ours), None), log.level, dict(log_fields())
+
+    def called(*arguments: P.args, **named: P.kwargs) -> T:
+        if form:
+            _log_here(form, level, fields)
+        return function(*arguments, **named)
+
+    return called
+
+
+def _log_here(form: str, level: int, fields: dict[str, str]) -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(LineFormatter(form))
+    log = logging.getLogger(ROOT)
+    log.handlers[:] = [handler]
+    log.setLevel(level)
+    _FIELDS.set(fields)
+
+
+def json_line(record: logging.LogRecord) -> str:
+    """The event as one JSON object: time (UTC), level, logger, event, run, and its fields."""
+    return json.dumps(_event(record), default=str)
+
+
+def text_line(record: logging.LogRecord) -> str:
+    """The event as one line: time (UTC), level, logger, event, and `name=value` for each field."""
+    event = _event(record)
+    head = [event.pop("time"), event.pop("level").upper(), event.pop("logger"), event.pop("event")]
+    return " ".join([*head, *(f"{name}={_shown(value)}" for name, value in event.items())])
+
+
+def _event(record: logging.LogRecord) -> dict[str, Any]:
+    at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    head = {"time": at, "level": record.levelname.lower(), "logger": record.name, "event": record.getMessage()}
+    given = {name: value for name, value in vars(record).items() if name not in _OWN and value is not None}
+    trace = {"exception": _TRACES.formatException(record.exc_info)} if record.exc_info else {}
+    event = {**head, **log_fields(), **given, **trace}
+    return {name: _without_user(value) if isinstance(value, str) else value for name, value in event.items()}
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list | tuple | dict):
+        return json.dumps(value, default=str, separators=(",", ":"))
+    text = str(value)
+    return text if _PLAIN.fullmatch(text) else json.dumps(text)
+
+
+def _without_user(text: str) -> str:
+    """A URL in the message of a library may hold a password."""
+    return _USER_OF_A_URL.sub("://***@", text)
+
+
+LINES: Final = {"text": text_line, "json": json_line}
+
+
+class LineFormatter(logging.Formatter):
+    """One line an event, of that form."""
+
+    def __init__(self, form: str) -> None:
+        super().__init__()
+        self.form = form
+
+    def format(self, record: logging.LogRecord) -> str:
+        return LINES[self.form](record)

@@ -18,6 +18,7 @@ from model.ports import Clock
 from model.schema.table import Table
 from repair.clock import SystemClock
 from repair.ledger.run_limits import RunLimits
+from repair.log_fields import with_command_log
 from repair.mending.limits import Pace
 from repair.mending.throttle import SmallRead, Throttle
 
@@ -77,7 +78,7 @@ def passed_on(rows: DataFrame, place: ThrottledPlace) -> DataFrame:
     def passed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return at_pace(place.pace(SystemClock()), batches)
 
-    return rows.mapInArrow(passed, rows.schema)
+    return rows.mapInArrow(with_command_log(passed), rows.schema)
 
 
 def at_pace(pace: Pace, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -28,6 +28,7 @@ from model.projections.verdicts import Verdict
 from repair.clock import SystemClock
 from repair.ledger.before_images import image_from, image_text
 from repair.ledger.runs import Ledger
+from repair.log_fields import with_command_log
 from repair.mending.fixer import Fixer
 from repair.mending.limits import Breaker, Pace, share
 from repair.mending.throttle import Throttle
@@ -79,7 +80,7 @@ def revisited(suspects: DataFrame, number: int, place: Workplace) -> DataFrame:
     def visit(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         return findings_of(place, batches)
 
-    return side_by_side.mapInArrow(visit, f"{_FINDING} string").persist(StorageLevel.DISK_ONLY)
+    return side_by_side.mapInArrow(with_command_log(visit), f"{_FINDING} string").persist(StorageLevel.DISK_ONLY)
 
 
 def revisited_here(suspects: Iterable[Suspect], place: Workplace, throttle: Throttle | None) -> Iterator[Finding]:

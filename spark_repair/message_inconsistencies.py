@@ -26,6 +26,7 @@ from model.projections.findings import Finding, RepairPolicy, Suspect
 from model.projections.mirror import Mirror
 from model.projections.projection import Projection
 from model.projections.verdicts import Verdict
+from repair.log_fields import with_log_fields
 from repair.mending.engine import Detection, RepairSettings
 from repair.mending.throttle import Throttle
 from spark_repair import fixing
@@ -80,7 +81,7 @@ class SparkEngine:
                 detection.size_shuffles()
                 threads = ThreadPoolExecutor(len(settings.families), "mailmend-family")
                 with threads, ended_when_interrupted(self.session):  # ended before the threads are waited for
-                    found = list(threads.map(detection.found_in, settings.families))
+                    found = list(threads.map(with_log_fields(detection.found_in), settings.families))
         except BaseException:
             detection.close()
             raise

@@ -32,6 +32,7 @@ from model.ids import EnqueueId, QueueName
 from model.ports import Progress
 from model.queue.cleanup import QueuePartition, RowCounts
 from repair.clock import SystemClock
+from repair.log_fields import with_command_log
 from repair.mending.limits import Pace, share
 from spark_repair.connector import Source
 from spark_repair.executor_pace import open_here
@@ -87,7 +88,8 @@ class SparkQueueScan:
                 yield pa.RecordBatch.from_pylist([{_QUEUE: queue, _MAIL: str(mail)} for queue, mail in marks])
 
         with translated(self.source.contact, self.source.keyspace):
-            for queue, mail in self._marks.mapInArrow(visit, f"{_QUEUE} string, {_MAIL} string").toLocalIterator():
+            marks = self._marks.mapInArrow(with_command_log(visit), f"{_QUEUE} string, {_MAIL} string")
+            for queue, mail in marks.toLocalIterator():
                 yield QueueName(queue), EnqueueId(UUID(mail))
 
     def remove_marks(self, wanted: MarksWanted, progress: Progress) -> Mapping[QueueName, MarksGone]:
@@ -104,7 +106,7 @@ class SparkQueueScan:
 
         gone: defaultdict[QueueName, MarksGone] = defaultdict(MarksGone)
         with translated(self.source.contact, self.source.keyspace):
-            for queue, number, failed, error in self._marks.mapInArrow(visit, _GONE).collect():
+            for queue, number, failed, error in self._marks.mapInArrow(with_command_log(visit), _GONE).collect():
                 gone[QueueName(queue)].add(MarksGone(number, failed, error))
         return gone
 

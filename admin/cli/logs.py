@@ -5,15 +5,13 @@ matters of them is raised. An event is a fixed sentence; what it is about stands
 library): ids, names of tables and queues, counts, never a secret or anything of a mail. docs/adr/0030.
 """
 
-import json
 import logging
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any, Final
+from datetime import datetime
+from typing import Final
 from uuid import UUID
 
 import click
@@ -23,72 +21,27 @@ from model.ports import Clock, Progress
 from model.projections.findings import Finding
 from model.projections.verdicts import Verdict
 from repair.clock import SystemClock
-from repair.log_fields import log_fields, own_log_fields
+from repair.log_fields import LINES, ROOT, LineFormatter, log_fields, own_log_fields
 
-ROOT: Final = "mailmend"
 LEVELS: Final = ("debug", "info", "warning", "error")
-FORMATS: Final = ("text", "json")
+FORMATS: Final = tuple(LINES)
 
 _COMMANDS: Final = logging.getLogger("mailmend.commands")
 _PHASES: Final = logging.getLogger("mailmend.phases")
 _FINDINGS: Final = logging.getLogger("mailmend.findings")
 
-_OWN: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
-_TRACES: Final = logging.Formatter()
-_USER_OF_A_URL: Final = re.compile(r"://[^\s/]*@")
-_PLAIN: Final = re.compile(r"[\w.,:/@+-]+")
 _OF_A_FOLDER: Final = "loading "
 """A stage of this name goes on with that of somebody's folder of mails."""
-
-
-def json_line(record: logging.LogRecord) -> str:
-    """The event as one JSON object: time (UTC), level, logger, event, run, and its fields."""
-    return json.dumps(_event(record), default=str)
-
-
-def text_line(record: logging.LogRecord) -> str:
-    """The event as one line: time (UTC), level, logger, event, and `name=value` for each field."""
-    event = _event(record)
-    head = [event.pop("time"), event.pop("level").upper(), event.pop("logger"), event.pop("event")]
-    return " ".join([*head, *(f"{name}={_shown(value)}" for name, value in event.items())])
-
-
-def _event(record: logging.LogRecord) -> dict[str, Any]:
-    at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    head = {"time": at, "level": record.levelname.lower(), "logger": record.name, "event": record.getMessage()}
-    given = {name: value for name, value in vars(record).items() if name not in _OWN and value is not None}
-    trace = {"exception": _TRACES.formatException(record.exc_info)} if record.exc_info else {}
-    event = {**head, **log_fields(), **given, **trace}
-    return {name: _without_user(value) if isinstance(value, str) else value for name, value in event.items()}
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, list | tuple | dict):
-        return json.dumps(value, default=str, separators=(",", ":"))
-    text = str(value)
-    return text if _PLAIN.fullmatch(text) else json.dumps(text)
-
-
-def _without_user(text: str) -> str:
-    """A URL in the message of a library may hold a password."""
-    return _USER_OF_A_URL.sub("://***@", text)
 
 
 class _Lines(logging.Handler):
     """Writes to stderr as it is now: a progress bar gives way there."""
 
-    def __init__(self, line_of: Callable[[logging.LogRecord], str]) -> None:
-        super().__init__()
-        self._line_of = line_of
-
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            click.echo(self._line_of(record), err=True)
+            click.echo(self.format(record), err=True)
         except (OSError, ValueError, TypeError):
             return  # nobody hears it any more
-
-
-_LINES: Final = {"text": text_line, "json": json_line}
 
 
 @dataclass(slots=True)
@@ -103,9 +56,10 @@ class CommandLog:
     trace: Trace = field(default_factory=Trace)
 
     def began(self, name: str, level: str, form: str) -> None:
-        log = logging.getLogger(ROOT)
+        log, lines = logging.getLogger(ROOT), _Lines()
+        lines.setFormatter(LineFormatter(form))
         # A command within a command: a job's. Each line is written once.
-        log.handlers[:] = [*(one for one in log.handlers if not isinstance(one, _Lines)), _Lines(_LINES[form])]
+        log.handlers[:] = [*(one for one in log.handlers if not isinstance(one, _Lines)), lines]
         log.setLevel(level.upper())
         self.name, self.began_at = name, self.clock.monotonic()
         _COMMANDS.info("command began", extra={"command": name})

@@ -23,6 +23,7 @@ from tests.support.spark_cluster import HOME, SparkCluster, bare_python, small_e
 TOP = Path(__file__).parents[2]
 UV = TOP / ".uv" / "bin" / "uv"
 QUICK = ("--no-writers", "--delay", "0s", "--json")
+JSON_LOG = ("--log-level", "info", "--log-format", "json")
 # The first compiler only, in JVMs of a short life.
 SMALL = {
     "spark.driver.memory": "512m",
@@ -97,17 +98,24 @@ def test_the_workers_know_nothing_of_mailmend(standalone: SparkCluster, tmp_path
 def test_a_cluster_mends_what_one_process_does(
     standalone: SparkCluster, cassandra: CassandraServer, keyspace: str, tmp_path: Path
 ) -> None:
-    """Executors get mailmend from the driver: 182 mended, 18 lost contents and 83 leaks left, twice."""
+    """Executors get mailmend from the driver: 182 mended, 18 lost contents and 83 leaks left, twice.
+
+    Their logs name the run.
+    """
 
     def mailmend(*arguments: str) -> dict[str, Any]:
         where = ("--master", standalone.master, *settings("--spark-conf", SMALL), *place(cassandra, keyspace))
-        command = [sys.executable, "-m", "mailmend", *arguments, *QUICK, *where]
+        command = [sys.executable, "-m", "mailmend", *arguments, *QUICK, *JSON_LOG, *where]
         found: dict[str, Any] = json.loads(said(command, tmp_path, standalone.python, code=1))
         return found
 
     mended = mailmend("repair", "messages")
     assert mended["findings"] == {"messageIdTable": DAMAGE | LOST, "messageV3": LEAKS}
     assert (mended["fixed"], mended["left"], mended["failed"]) == (DAMAGE, LOST, 0)
+    lines = chain.from_iterable(
+        log.read_text().splitlines() for log in standalone.folder.glob("worker*/work/*/*/stderr")
+    )
+    assert {json.loads(line)["run"] for line in lines if '"connected to the cluster"' in line} == {mended["run"]}
     assert mailmend("check", "messages")["findings"] == {"messageIdTable": LOST, "messageV3": LEAKS}
 
 

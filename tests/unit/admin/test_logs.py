@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import subprocess
 import sys
 from contextlib import redirect_stderr
 from datetime import datetime, timedelta
@@ -13,14 +14,23 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark import cloudpickle
 
 from admin.cli.endings import ending_of
-from admin.cli.logs import LEVELS, command_began, json_line, log_finding, text_line
+from admin.cli.logs import LEVELS, command_began, command_log, log_finding
 from model.errors import LeaseHeld
 from model.operations import Put
 from model.projections.findings import Finding, Suspect
 from model.projections.verdicts import Verdict
-from repair.log_fields import log_fields, own_log_fields, put_log_field, with_log_fields
+from repair.log_fields import (
+    json_line,
+    log_fields,
+    own_log_fields,
+    put_log_field,
+    text_line,
+    with_command_log,
+    with_log_fields,
+)
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine
 from tests.support.mail_states import MailKeyspace
@@ -266,6 +276,20 @@ class TestFields:
                 told()
             assert log_fields() == {"run": "1"}
         assert (seen, log_fields()) == (["1"], {})
+
+    def test_a_worker_process_elsewhere_writes_the_commands_lines(self) -> None:
+        def work() -> None:
+            logging.getLogger("mailmend.cluster").info("connected to the cluster", extra={"port": 9042})
+
+        with command_log() as log, own_log_fields():
+            log.began("repair", "info", "json")
+            put_log_field("run", "1")
+            sent = cloudpickle.dumps(with_command_log(work))
+        worker = "import pickle, sys; pickle.load(sys.stdin.buffer)()"
+        ended = subprocess.run([sys.executable, "-c", worker], input=sent, capture_output=True, check=True)
+
+        (told,) = events(ended.stderr.decode())
+        assert (told["event"], told["run"], told["port"]) == ("connected to the cluster", "1", 9042)
 
     def test_a_program_of_somebody_elses_keeps_none(self) -> None:
         """It may have several runs at once, and no end at which the field would go."""

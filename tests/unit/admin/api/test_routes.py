@@ -21,10 +21,10 @@ from admin.api.access import (
     read_tokens,
 )
 from admin.api.server import listen
-from admin.cli.logs import text_line
 from cql.memory import MemoryTables
 from mailqueue.prometheus import CONTENT_TYPE
 from model.errors import BadSettings, CannotReach, MailmendError, WrongUse
+from repair.log_fields import text_line
 from tests.support.metrics import Scraped
 from tests.support.task_desk import MESSAGE, TaskWorld
 
