@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from model.ports import Progress
+from repair.log_fields import with_log_fields
 
 EVERY_SECONDS = 0.5
 
@@ -20,7 +21,9 @@ def watched(measure: Measure, progress: Progress) -> Iterator[None]:
     """Advance the progress by the measured value while the block runs."""
     reported = _Reported(measure, progress)
     done = threading.Event()
-    thread = threading.Thread(target=reported.until, args=(done,), name="mailmend-progress", daemon=True)
+    thread = threading.Thread(
+        target=with_log_fields(reported.until), args=(done,), name="mailmend-progress", daemon=True
+    )
     thread.start()
     try:
         yield

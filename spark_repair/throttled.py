@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
+from repair.log_fields import with_log_fields
 from repair.mending.throttle import Throttle
 from spark_repair.executors import runs_here, tasks_at_once
 from spark_repair.progress import rows_read
@@ -74,7 +75,9 @@ def throttled(session: SparkSession, throttle: Throttle | None) -> Iterator[None
     done = threading.Event()
     looking = _Looking(session, throttle)
     looking.tell()
-    thread = threading.Thread(target=looking.until, args=(done,), name="mailmend-throttle", daemon=True)
+    thread = threading.Thread(
+        target=with_log_fields(looking.until), args=(done,), name="mailmend-throttle", daemon=True
+    )
     thread.start()
     try:
         yield

@@ -6,6 +6,7 @@ library): ids, names of tables and queues, counts, never a secret or anything of
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -32,6 +33,9 @@ _FINDINGS: Final = logging.getLogger("mailmend.findings")
 
 _OF_A_FOLDER: Final = "loading "
 """A stage of this name goes on with that of somebody's folder of mails."""
+
+TOLD_SECONDS: Final = 5.0
+"""How often a phase says how far it is."""
 
 
 class _Lines(logging.Handler):
@@ -112,13 +116,16 @@ class LoggedProgress:
     trace: Trace = field(default_factory=Trace)
     phase: str = ""
     began_at: float = 0.0
+    told_at: float = 0.0
     steps: int = 0
     suspects: int = 0
+    fixed: dict[str, Counter[str]] = field(default_factory=dict)
 
     def stage(self, name: str, total: int | None = None) -> None:
         self.close()
         self.phase = _OF_A_FOLDER.strip() if name.startswith(_OF_A_FOLDER) else name
-        self.began_at, self.steps, self.suspects = self.clock.monotonic(), 0, 0
+        self.began_at = self.told_at = self.clock.monotonic()
+        self.steps = self.suspects = 0
         _PHASES.info("phase began", extra={"phase": self.phase, "total": total})
         self.trace.phase_began(self.phase)
         self.shown.stage(name, total)
@@ -127,18 +134,28 @@ class LoggedProgress:
         self.steps += steps
         self.suspects += suspects
         self.shown.advance(steps, suspects)
+        if self.clock.monotonic() >= self.told_at + TOLD_SECONDS:
+            self._tell("phase goes on")
+
+    def found(self, finding: Finding) -> None:
+        log_finding(finding)
+        if finding.result is Verdict.FIXED:
+            self.fixed.setdefault(finding.suspect.projection, Counter())[finding.verdict.value] += 1
+
+    def _tell(self, event: str) -> None:
+        self.told_at = self.clock.monotonic()
+        told = {"phase": self.phase, "steps": self.steps, "suspects": self.suspects, "fixed": self.fixed or None}
+        _PHASES.info(event, extra={**told, "seconds": round(self.told_at - self.began_at, 3)})
 
     def close(self) -> None:
         if self.phase:
-            seconds = round(self.clock.monotonic() - self.began_at, 3)
-            told = {"phase": self.phase, "steps": self.steps, "suspects": self.suspects, "seconds": seconds}
-            _PHASES.info("phase ended", extra=told)
+            self._tell("phase ended")
             self.trace.phase_ended(log_fields().get("run"), self.steps, self.suspects)
         self.phase = ""
 
 
 @contextmanager
-def logged_progress(shown: Progress, clock: Clock) -> Iterator[Progress]:
+def logged_progress(shown: Progress, clock: Clock) -> Iterator[LoggedProgress]:
     at_work = _AT_WORK.get()
     progress = LoggedProgress(shown, clock, at_work.trace if at_work else Trace())
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from admin.cli.asking import asking_on, number_on
-from admin.cli.logs import log_finding, logged_progress
+from admin.cli.logs import logged_progress
 from admin.cli.options import JOB
 from admin.extras import imported
 from admin.present.document import Document
@@ -58,9 +58,10 @@ class Output:
         with ExitStack() as stack:
             finding = stack.enter_context(self._findings())
             progress = stack.enter_context(progress_on(console, SystemClock()))
+            logged = stack.enter_context(logged_progress(progress, SystemClock()))
             yield Caller(
-                stack.enter_context(logged_progress(progress, SystemClock())),
-                lambda one: _both(one, finding, log_finding),
+                logged,
+                lambda one: _both(one, finding, logged.found),
                 item=(lambda item: write_json(item_json(item))) if item_json else ignore,
                 remark=lambda line: click.echo(line, err=True),
                 ask=asking_on(progress, console),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from model.catalog.james_tables import BLOB_PARTS, BLOBS
 from model.catalog.mail import APPLICABLE_FLAG, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGES
 from model.errors import ExitCode
 from model.projections.verdicts import Verdict
@@ -41,7 +42,7 @@ class MendedMessages:
         verdict, result = finding["verdict"], finding["result"]
         if result == Verdict.FIXED.value:
             if finding["projection"] == MESSAGE_ID.spelling:
-                self._count(verdict)
+                self.count(verdict)
                 _add(self.fixed, _message(finding))
         elif finding["error"] or (result != Verdict.MOVED.value and verdict not in _SETTLED):
             message = _message(finding)
@@ -49,16 +50,16 @@ class MendedMessages:
             if len(self.failed_mailboxes) < SHOWN_MAX and message["mailboxId"]:
                 self.failed_mailboxes[message["mailboxId"]] = None
 
-    def _count(self, verdict: str) -> None:
+    def count(self, verdict: str, number: int = 1) -> None:
         match Verdict(verdict):
             case Verdict.PROJECT:
-                self.added += 1
+                self.added += number
             case Verdict.AMEND:
-                self.updated += 1
+                self.updated += number
             case Verdict.WITHDRAW:
-                self.removed += 1
+                self.removed += number
             case Verdict.LOST_CONTENT:
-                self.removed_truths += 1
+                self.removed_truths += number
             case _:
                 pass
 
@@ -91,10 +92,11 @@ class TaskOutcome:
     """How a command ended: its exit code, the object that it printed ({} where it printed none), its findings.
 
     Attributes:
+        code: None while it is at work.
         said: the message that it ended with; "" without one.
     """
 
-    code: int
+    code: int | None
     result: Mapping[str, Any] = field(default_factory=dict)
     mended: MendedMessages = field(default_factory=MendedMessages)
     said: str = ""
@@ -107,6 +109,52 @@ class TaskOutcome:
     def scanned(self, table: str) -> int:
         counts = {name.lower(): count for name, count in (self.result.get("scanned") or {}).items()}
         return int(counts.get(table.lower(), 0))
+
+
+@dataclass(slots=True)
+class TaskProgress:
+    """What the log of a command at work tells; of the messages that it has mended only how many.
+
+    Attributes:
+        steps: of each phase; who reads a table a second time is not back at its beginning.
+        is_news: whether it told something since that was last asked.
+    """
+
+    run: str | None = None
+    steps: dict[str, int] = field(default_factory=dict)
+    scanned: Mapping[str, int] = field(default_factory=dict)
+    fixed: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    is_news: bool = False
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        if event["event"] == "scan ended":
+            self.scanned = event["scanned"]
+        elif phase := event.get("phase"):
+            self.steps[phase] = max(self.steps.get(phase, 0), event.get("steps", 0))
+            self.fixed = event.get("fixed", self.fixed)
+        else:
+            return
+        self.run, self.is_news = event.get("run"), True
+
+    @property
+    def outcome(self) -> TaskOutcome:
+        """As if it ended now, in the shape of what the command will print."""
+        read = {name.removeprefix(_READ): steps for name, steps in self.steps.items() if name.startswith(_READ)}
+        result = {
+            "run": self.run,
+            "scanned": {**read, **self.scanned},
+            "references": {name: rows for name, rows in read.items() if name not in _BLOB_TABLES},
+            "listed": self.steps.get("list blobs") or read.get(BLOBS.spelling),
+            "removed": self.steps.get("remove"),
+        }
+        mended = MendedMessages()
+        for verdict, number in self.fixed.get(MESSAGE_ID.spelling, {}).items():
+            mended.count(verdict, number)
+        return TaskOutcome(None, result, mended)
+
+
+_READ: Final = "read "
+_BLOB_TABLES: Final = (BLOBS.spelling, BLOB_PARTS.spelling)
 
 
 @dataclass(frozen=True, slots=True)

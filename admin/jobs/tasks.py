@@ -15,7 +15,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from admin.jobs.children import Apart, Child, Say
-from admin.jobs.james_tasks import KINDS, TaskKind, TaskOutcome, information_of, mended
+from admin.jobs.james_tasks import KINDS, TaskKind, TaskOutcome, TaskProgress, information_of, mended
 from model.errors import INTERRUPTED, MailmendError
 from model.instants import instant_of
 from model.ports import Clock
@@ -26,6 +26,9 @@ _LOG: Final = logging.getLogger("mailmend.jobs")
 
 BeginCommand = Callable[[Iterable[str], Say, bytearray], Awaitable[Child]]
 """Begins a command of ours, without the program; its stdout goes into the array."""
+
+_LOGGED: Final = ("--log-level", "info", "--log-format", "json")
+"""So it says how far it is."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,6 +50,8 @@ class TaskRunner:
     _working: dict[UUID, asyncio.Task[None]] = field(default_factory=dict)
     _children: dict[UUID, Child] = field(default_factory=dict)
     _leases: dict[UUID, str] = field(default_factory=dict)
+    _progress: dict[UUID, TaskProgress] = field(default_factory=dict)
+    _telling: asyncio.Lock = field(default_factory=asyncio.Lock)
     _stopped: set[UUID] = field(default_factory=set)
     _closing: bool = False
 
@@ -55,14 +60,16 @@ class TaskRunner:
         return list(self._working.values())
 
     async def look(self) -> None:
-        """Begin what waits, as far as leases allow, and end what is to be cancelled."""
+        """Begin what waits, as far as leases allow, end what is to be cancelled, and tell how far the others are."""
         mine = set(self._working)  # before it is read what is open: what ends meanwhile must not begin again
         for task in await self.apart(self.tasks.open):
             if task.type not in KINDS:
                 continue  # of another version
             if task.cancelled_from:
                 await self._cancel(task, at_work=task.id in mine)
-            elif task.id not in mine and await self._is_free(task):
+            elif task.id in mine:
+                await self._tell(task)
+            elif await self._is_free(task):
                 self._leases[task.id] = self._lease_of(task)
                 self._working[task.id] = asyncio.create_task(self._run(task))
 
@@ -90,29 +97,43 @@ class TaskRunner:
             self._stopped.add(task.id)
             self._children[task.id].stop()
 
+    async def _tell(self, task: AdminTask) -> None:
+        async with self._telling:
+            progress = self._progress.get(task.id)
+            if progress and progress.is_news:
+                progress.is_news = False
+                await self.apart(self.tasks.tell, task.id, self._information(task, progress.outcome))
+
     async def _run(self, task: AdminTask) -> None:
         kind, kept, said = KINDS[task.type], bytearray(), list[str]()
         findings = self.folder / f"{task.id}.jsonl"
         words = [*kind.words(task.options), "--json", *(("--findings", str(findings)) if kind.finds else ())]
+        progress = self._progress[task.id] = TaskProgress()
 
         def say(line: str) -> None:
+            event = _event(line)
+            if event.get("level") == "info":
+                progress.take(event)
+                return
             said[:] = [line] if line.startswith("mailmend: ") else said
             _LOG.info("a task says", extra={"task": task.id, "line": line})
 
         try:
             await self.apart(self.tasks.start, task.id)
             _LOG.info("a task begins", extra={"task": task.id, "command": " ".join(kind.words(task.options))})
-            child = self._children[task.id] = await self.begin(words, say, kept)
+            child = self._children[task.id] = await self.begin([*words, *_LOGGED], say, kept)
             if self._closing:
                 child.stop()
             code = await child.wait()
+            async with self._telling:  # what is being told is not to come after the end
+                del self._progress[task.id]
             outcome = await self.apart(_outcome, kind, code, bytes(kept), findings, "".join(said))
             await self._conclude(task, outcome)
         except (MailmendError, OSError) as error:
             _LOG.warning("a task stays as it is, and is begun again", extra={"task": task.id, "error": str(error)})
         finally:
             findings.unlink(missing_ok=True)
-            for kept_of in (self._children, self._leases, self._working):
+            for kept_of in (self._children, self._leases, self._progress, self._working):
                 kept_of.pop(task.id, None)
             self.wake()
 
@@ -129,10 +150,21 @@ class TaskRunner:
         await self._end(task, status, outcome)
 
     async def _end(self, task: AdminTask, status: TaskStatus, outcome: TaskOutcome) -> None:
-        at = f"{instant_of(self.clock.micros()):%Y-%m-%dT%H:%M:%S.%fZ}"
-        information = information_of(KINDS[task.type], task.options, outcome, at)
-        await self.apart(self.tasks.end, task.id, status, information)
+        await self.apart(self.tasks.end, task.id, status, self._information(task, outcome))
         _LOG.info("a task ended", extra={"task": task.id, "status": status.value, "exit": outcome.code})
+
+    def _information(self, task: AdminTask, outcome: TaskOutcome) -> dict[str, Any]:
+        at = f"{instant_of(self.clock.micros()):%Y-%m-%dT%H:%M:%S.%fZ}"
+        return information_of(KINDS[task.type], task.options, outcome, at)
+
+
+def _event(line: str) -> Mapping[str, Any]:
+    """An event of a command's log; empty for what is none."""
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return {}
+    return event if isinstance(event, dict) else {}
 
 
 def _outcome(kind: TaskKind, code: int, printed: bytes, findings: Path, said: str) -> TaskOutcome:

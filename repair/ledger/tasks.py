@@ -135,6 +135,10 @@ class AdminTasks:
         now = instant_of(self.clock.micros())
         self._put(task, status=TaskStatus.IN_PROGRESS.value, startedat=now, executedon=self.host)
 
+    def tell(self, task: UUID, information: Mapping[str, Any]) -> None:
+        """What it has done so far."""
+        self._put(task, information=json.dumps(dict(information)))
+
     def put_back(self, task: UUID) -> None:
         """Another server is to run it."""
         self._put(task, status=TaskStatus.WAITING.value)

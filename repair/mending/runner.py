@@ -4,6 +4,7 @@ The steps are the protocol's (DESIGN ideas 3 and 4): take T, scan, stop if more 
 and mend, sum up. The engine, the mender of counters and the progress display are arguments.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -31,6 +32,8 @@ from repair.mending.counters import CounterMender
 from repair.mending.engine import Detection, Engine, RepairSettings
 from repair.mending.interrupted import mended_so_far
 from repair.mending.throttle import Throttle
+
+_LOG: Final = logging.getLogger("mailmend.runs")
 
 SAMPLES_MAX = 5
 """Suspects that are shown to the person who is asked."""
@@ -275,6 +278,7 @@ class _Stages:
 
     def _follow_up(self, detection: Detection) -> None:
         self.result.scanned = dict(sorted(detection.scanned.items()))
+        _LOG.info("scan ended", extra={"scanned": self.result.scanned})
         self.result.suspects = sum(sum(counts.values()) for counts in detection.counts.values())
         if not self.settings.recheck and self.result.command == "check":
             raw = Reason(Why.RAW)

@@ -2,24 +2,28 @@
 
 import os
 import signal
-import socket
 import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
 
+from admin.local.ports import free_port
+from model.catalog.james_tables import BLOB_PARTS, BLOBS
+from model.operations import Put, Scan
 from repair.ledger.leases import TTL_SECONDS
 from tests.support.certificates import authority
 from tests.support.commands import CommandLine
 from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on
 from tests.support.metrics import Scraped
+from tests.support.repairing import content_row
 from tests.support.servers import CassandraServer
 
 pytestmark = pytest.mark.cassandra
@@ -33,6 +37,12 @@ schedule = "{schedule}"
 [repair.messages]
 engine = "local"
 delay = "0s"
+
+[repair.blobs]
+blobs = "cassandra:"
+engine = "local"
+delay = "0s"
+no-broker = true
 """
 READ, REPAIR = "r" * 40, "w" * 40
 
@@ -111,8 +121,7 @@ def test_james_task_over_tls_mends_a_damage_and_tells_it_in_james_words(
     tokens = tmp_path / "tokens"
     tokens.write_text(f"watcher read {READ}\nnightly repair {REPAIR}\n")
     tokens.chmod(0o600)
-    with closing(socket.create_server(("127.0.0.1", 0))) as free:
-        port = free.getsockname()[1]
+    port = free_port(["127.0.0.1"])
     server = serve(
         "log",
         *("--listen", f"127.0.0.1:{port}", "--tokens-file", str(tokens)),
@@ -149,6 +158,29 @@ def test_james_task_over_tls_mends_a_damage_and_tells_it_in_james_words(
     assert "caller=nightly method=POST path=/messages status=201" in said
     assert READ not in said
     assert REPAIR not in said
+
+
+@pytest.mark.thorough
+def test_james_collection_removes_the_blobs_that_nothing_refers_to(
+    mail: MailKeyspace, serve: Serve, tmp_path: Path
+) -> None:
+    needed = content_row(uuid4())["headercontent"]
+    stored_at = round((datetime.now(UTC) - timedelta(days=30)).timestamp() * 1e6)
+    for one in (needed, *(f"1_600_{number:043}" for number in range(3))):
+        mail.tables.write(Put(BLOB_PARTS, {"id": one, "chunknumber": 0, "data": b"x"}, at=stored_at))
+        mail.tables.write(Put(BLOBS.with_columns(BLOBS.key), {"id": one, "position": 1}, at=stored_at))
+    port = free_port(["127.0.0.1"])
+    serve("log", "--listen", f"127.0.0.1:{port}")
+
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=SECONDS_MAX) as client:
+        until(lambda: _answers(client))
+        posted = client.delete("/blobs?scope=unreferenced")
+        task = client.get(f"{posted.headers['location']}/await?timeout=100s").json()
+
+    told = task["additionalInformation"]
+    assert (posted.status_code, task["type"], task["status"]) == (201, "BlobGCTask", "completed"), task
+    assert (told["blobCount"], told["gcedBlobCount"], told["errorCount"]) == (4, 3, 0)
+    assert {row["id"] for row in mail.tables.scan(Scan(BLOBS, ("id",)))} == {needed}
 
 
 def _answers(client: httpx.Client) -> bool:

@@ -95,8 +95,8 @@ class TaskWorld:
     async def begin(self, words: Iterable[str], say: Say, printed: bytearray) -> Child:
         given, twin = list(words), self.next
         self.begun.append(given)
-        if twin.said:
-            say(twin.said)
+        for line in twin.said.splitlines():
+            say(line)
         if twin.code in (0, 1):
             printed += json.dumps(dict(twin.result)).encode()
         if "--findings" in given:

@@ -14,12 +14,13 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark import cloudpickle
+from pyspark.serializers import CloudPickleSerializer
 
 from admin.cli.endings import ending_of
-from admin.cli.logs import LEVELS, command_began, command_log, log_finding
+from admin.cli.logs import LEVELS, command_began, command_log, log_finding, logged_progress
 from model.errors import LeaseHeld
 from model.operations import Put
+from model.ports import Silent
 from model.projections.findings import Finding, Suspect
 from model.projections.verdicts import Verdict
 from repair.log_fields import (
@@ -31,6 +32,7 @@ from repair.log_fields import (
     with_command_log,
     with_log_fields,
 )
+from tests.support.clock import VirtualClock
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine
 from tests.support.mail_states import MailKeyspace
@@ -76,6 +78,21 @@ class TestARepair:
 
         (read,) = [one for one in told if one["event"] == "phase ended" and one["phase"] == "read imapUidTable"]
         assert read["steps"] == len(mail.truths)
+
+    def test_a_long_phase_tells_now_and_then_how_far_it_is(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level("INFO", "mailmend")
+        clock = VirtualClock()
+        with logged_progress(Silent(), clock) as progress:
+            progress.stage("look again", 1000)
+            for _ in range(24):
+                clock.advance(0.5)
+                progress.advance(10)
+            progress.found(Finding(Suspect("firstUnseen", (), Verdict.PROJECT), Verdict.PROJECT, Verdict.FIXED))
+
+        told = [json.loads(json_line(record)) for record in caplog.records]
+        assert [one["event"] for one in told] == ["phase began", "phase goes on", "phase goes on", "phase ended"]
+        assert [one.get("steps") for one in told] == [None, 100, 200, 240]
+        assert told[-1]["fixed"] == {"firstUnseen": {"PROJECT": 1}}
 
     def test_what_fails_is_told_by_its_ids(
         self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin
@@ -278,13 +295,15 @@ class TestFields:
         assert (seen, log_fields()) == (["1"], {})
 
     def test_a_worker_process_elsewhere_writes_the_commands_lines(self) -> None:
+        pickling: Any = CloudPickleSerializer()
+
         def work() -> None:
             logging.getLogger("mailmend.cluster").info("connected to the cluster", extra={"port": 9042})
 
         with command_log() as log, own_log_fields():
             log.began("repair", "info", "json")
             put_log_field("run", "1")
-            sent = cloudpickle.dumps(with_command_log(work))
+            sent = pickling.dumps(with_command_log(work))
         worker = "import pickle, sys; pickle.load(sys.stdin.buffer)()"
         ended = subprocess.run([sys.executable, "-c", worker], input=sent, capture_output=True, check=True)
 

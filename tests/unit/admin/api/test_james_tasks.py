@@ -1,6 +1,7 @@
 """James's administrative tasks over HTTP, on a ledger in memory: what each does, how it is told, awaited, cancelled."""
 
 import asyncio
+import json
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -165,6 +166,63 @@ async def test_a_collection_of_blobs_is_told_in_james_words(world: TaskWorld) ->
         "deletionWindowSize": 10,
     }
     assert told | expected == told
+
+
+def logged(event: str, **fields: Any) -> str:
+    return json.dumps({"level": "info", "event": event, "run": RUN, **fields})
+
+
+@pytest.mark.parametrize(
+    ("asked", "lines", "expected"),
+    [
+        (
+            ("POST", "/messages?task=SolveInconsistencies"),
+            [
+                logged("phase goes on", phase="read imapUidTable", steps=7),
+                logged("scan ended", scanned={"imapUidTable": 12, "messageIdTable": 11}),
+                logged(
+                    "phase goes on",
+                    phase="look again",
+                    steps=5,
+                    fixed={"messageIdTable": {"PROJECT": 2, "AMEND": 1}, "firstUnseen": {"PROJECT": 1}},
+                ),
+            ],
+            {"processedImapUidEntries": 12, "addedMessageIdEntries": 2, "updatedMessageIdEntries": 1, "run": RUN},
+        ),
+        (
+            ("POST", "/mailboxes?task=RecomputeMailboxCounters"),
+            [logged("phase goes on", phase="read mailboxCounters", steps=7), "not an event"],
+            {"processedMailboxes": 7, "exitCode": None},
+        ),
+        (
+            ("DELETE", "/blobs?scope=unreferenced"),
+            [
+                logged("phase ended", phase="list blobs", steps=9),
+                logged("phase ended", phase="read messageV3", steps=5),
+                logged("phase goes on", phase="remove", steps=2),
+                logged("phase began", phase="read messageV3"),
+            ],
+            {"blobCount": 9, "referenceSourceCount": 5, "gcedBlobCount": 2, "errorCount": 0},
+        ),
+    ],
+)
+async def test_the_counts_of_a_task_at_work_grow(
+    world: TaskWorld, asked: tuple[str, str], lines: list[str], expected: Mapping[str, Any]
+) -> None:
+    world.next = CommandTwin(waits=True, said="\n".join(lines))
+    async with world.client() as client:
+        place = (await client.request(*asked)).headers["location"]
+        await world.work()
+        told = []
+        for _ in range(2):
+            await world.work()
+            told.append((await client.get(place)).json()["additionalInformation"])
+            world.clock.advance(5)
+        world.next.over.set()
+        await world.work()
+
+    assert told[0] | expected == told[0]
+    assert told[0] == told[1], "nothing is written where there is no news"
 
 
 async def test_a_command_that_could_not_begin_says_why(world: TaskWorld) -> None:
