@@ -46,9 +46,9 @@ def whole_file(
             part.unlink()
 
 
-def write_text(file: Path, text: str, *, masked: bool = True) -> None:
+def write_text(file: Path, text: str, mode: int = 0o644, *, masked: bool = True) -> None:
     """Write a file whole."""
-    with whole_file(file, masked=masked) as stream, named_when_refused(file):
+    with whole_file(file, mode=mode, masked=masked) as stream, named_when_refused(file):
         stream.write(text)
 
 

@@ -283,7 +283,12 @@ def _typed_password(username: str | None) -> str | None:
     return hidden_password(username)
 
 
-REPORT: Final = option("--report", "Write a report as one HTML file.", type=FILE, metavar="FILE.html")
+REPORT: Final = option(
+    "--report",
+    "Write a report as one HTML file, for you alone (mode 0600) unless it was there.",
+    type=FILE,
+    metavar="FILE.html",
+)
 METRICS_FILE: Final = option(
     "--metrics-file",
     "Write what the run tells for Prometheus's node_exporter: a file for this command alone, which ends in .prom.",

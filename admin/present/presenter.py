@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from stat import S_IMODE
 from typing import Any, TextIO
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -148,10 +149,13 @@ def grid_of(grid: Grid) -> RichTable:
 def write_report(file: Path, document: Document, now_micros: int) -> None:
     """Write the document as one HTML file that opens anywhere, offline; whole, or not at all.
 
+    It may name people: a new file is for its owner alone, one that was there keeps its permissions.
+
     Raises:
         WrongUse, ResultUnwritten: it cannot be written there; what lay there before is untouched.
     """
-    write_text(file, html_of(document, now_micros))
+    mode = S_IMODE(file.stat().st_mode) if file.is_file() else 0o600
+    write_text(file, html_of(document, now_micros), mode, masked=False)
 
 
 def html_of(document: Document, now_micros: int) -> str:

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
+from stat import S_IMODE
 from typing import IO, Any
 
 import pytest
@@ -17,7 +18,7 @@ from admin.present.presenter import html_of
 from admin.present.presenter import write_report as write_document
 from admin.services.examples import Examples
 from admin.services.mending import MendingResult
-from admin.whole_files import refuse_unwritable, whole_file
+from admin.whole_files import refuse_unwritable, whole_file, write_text
 from model.errors import ResultUnwritten, WrongUse
 from model.projections.verdicts import Verdict
 from repair.mending.runner import RepairResult
@@ -137,12 +138,22 @@ def test_a_stop_half_way_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_permissions_are_those_of_any_other_file(tmp_path: Path) -> None:
-    (tmp_path / "plain").write_text("")
+def test_a_new_report_is_its_owners_alone_and_an_old_one_keeps_its_permissions(tmp_path: Path) -> None:
+    shown = tmp_path / "shown.html"
+    shown.touch()
+    shown.chmod(0o664)
 
-    write_report(tmp_path / "report.html", "x")
+    for file, mode in ((tmp_path / "report.html", 0o600), (shown, 0o664)):
+        write_report(file, "x")
+        assert S_IMODE(file.stat().st_mode) == mode
 
-    assert (tmp_path / "report.html").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+def test_other_files_have_the_permissions_of_any_file(tmp_path: Path) -> None:
+    (tmp_path / "plain").touch()
+
+    write_text(tmp_path / "findings.jsonl", "x")
+
+    assert (tmp_path / "findings.jsonl").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
 def test_a_device_or_a_pipe_is_written_to_and_never_replaced(tmp_path: Path) -> None:
