@@ -34,6 +34,12 @@ def keyspace_exists(server: SchemaServer, keyspace: str) -> bool:
     return bool(server.query("SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?", name))
 
 
+def tables_of(server: SchemaServer, keyspace: str) -> frozenset[str]:
+    """The names of the keyspace's tables; none where there is no such keyspace."""
+    text = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?"
+    return frozenset(row["table_name"] for row in server.query(text, (_own_name(keyspace),)))
+
+
 def keyspaces_of(server: SchemaServer) -> tuple[str, ...]:
     """The names of all keyspaces, as the server knows them."""
     return tuple(row["keyspace_name"] for row in server.query("SELECT keyspace_name FROM system_schema.keyspaces"))

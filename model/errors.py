@@ -222,6 +222,10 @@ class TimedOut(CannotReach):
     """A read or a plain write did not answer in time."""
 
 
+class TableOpening(CannotReach):
+    """A node is still making the table; a moment later it answers."""
+
+
 class DoubtfulWrite(TimedOut):
     """A conditional or counter write timed out: it may have been applied, now or later; only a SERIAL read tells."""
 

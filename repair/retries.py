@@ -71,12 +71,15 @@ class AsyncRetries:
         """
         return await self._send(tables.write_all, writes, deadline)
 
-    async def call(self, step: Callable[[], Awaitable[T]], deadline: int = FOREVER) -> T:
-        """The step's result; retried on CannotReach."""
+    async def call(
+        self, step: Callable[[], Awaitable[T]], deadline: int = FOREVER, kind: type[CannotReach] = CannotReach
+    ) -> T:
+        """The step's result; retried on errors of that kind."""
         try:
             return await step()
-        except CannotReach as error:
-            return await self._again(error, step, self.policy.retries, deadline, retry=retry_if_exception(passes))
+        except kind as error:
+            retry = retry_if_exception(lambda one: isinstance(one, kind) and passes(one))
+            return await self._again(error, step, self.policy.retries, deadline, retry=retry)
 
     async def rounds(self, step: Callable[[], Awaitable[T | None]], most: int, deadline: int = FOREVER) -> T | None:
         """The first result that is not None, in at most `most` rounds: for compare-and-set."""
@@ -155,8 +158,8 @@ class Retries:
 
         return _ended(self._blocking._send(send, writes, deadline))  # noqa: SLF001 - the other half of this module
 
-    def call(self, step: Callable[[], T], deadline: int = FOREVER) -> T:
-        return _ended(self._blocking.call(_awaitable(step), deadline))
+    def call(self, step: Callable[[], T], deadline: int = FOREVER, kind: type[CannotReach] = CannotReach) -> T:
+        return _ended(self._blocking.call(_awaitable(step), deadline, kind))
 
     def rounds(self, step: Callable[[], T | None], most: int, deadline: int = FOREVER) -> T | None:
         return _ended(self._blocking.rounds(_awaitable(step), most, deadline))

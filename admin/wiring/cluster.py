@@ -20,11 +20,11 @@ from admin.plan_files import PlanFile
 from admin.settings import ConnectionSettings
 from cql.applying import ensure_ledger
 from cql.driver.contact import Contact
-from cql.introspect import identity_of, keyspace_exists, live_schema
+from cql.introspect import identity_of, live_schema, tables_of
 from cql.memory import MemoryTables
 from mailqueue.maintenance.blob_scan import BlobScanner, LocalBlobScanner
 from mailqueue.maintenance.cleanup_scan import LocalQueueScanner, QueueScanner
-from model.catalog.ledger import JOB_PAUSE, KEEP
+from model.catalog.ledger import JOB_PAUSE, KEEP, REPAIR_RUN
 from model.catalog.mail import FAMILIES, MESSAGES
 from model.catalog.mail_queue import JAMES_QUEUE_TABLES
 from model.errors import BadSettings, JavaMissing, UnknownRun
@@ -88,8 +88,7 @@ class OpenCluster:
     @property
     def has_queues(self) -> bool:
         """Whether the keyspace has any of James's tables of queues."""
-        schema = live_schema(self.cluster, self.mail.name)
-        return any(schema.table(table.name) for table in JAMES_QUEUE_TABLES)
+        return not tables_of(self.cluster, self.mail.name).isdisjoint(table.name for table in JAMES_QUEUE_TABLES)
 
     def identity(self, tables: Iterable[Table]) -> str:
         """Tells tables from those of any other cluster, and from themselves once they are altered."""
@@ -118,9 +117,9 @@ class OpenCluster:
         return Ledger(self.cluster.keyspace(self.connection.ledger_keyspace), self.clock, keep, self.connection.job)
 
     def existing_ledger(self, keep: timedelta = KEEP) -> Ledger | None:
-        """The ledger if there is one; reading it creates nothing."""
+        """The ledger if there is one, with its table of runs; reading it creates nothing."""
         name = self.connection.ledger_keyspace
-        if not keyspace_exists(self.cluster, name):
+        if REPAIR_RUN.name not in tables_of(self.cluster, name):
             return None
         return Ledger(self.cluster.keyspace(name), self.clock, keep)
 
@@ -129,7 +128,7 @@ class OpenCluster:
         ledger = self.existing_ledger()
         if ledger is None:
             raise UnknownRun(
-                f"there is no run {run}: keyspace {self.connection.ledger_keyspace!r} does not exist",
+                f"there is no run {run}: keyspace {self.connection.ledger_keyspace!r} holds no ledger",
                 mend="Name the keyspace of the ledger with --ledger-keyspace.",
             )
         return ledger
@@ -141,8 +140,8 @@ class OpenCluster:
 
     def existing_job_runs(self) -> JobRuns | None:
         """The runs of jobs, if the ledger has a table of them; reading them creates nothing."""
-        ledger = live_schema(self.cluster, self.connection.ledger_keyspace)
-        return self._job_runs if ledger.table(JOB_PAUSE.name) else None
+        there = tables_of(self.cluster, self.connection.ledger_keyspace)
+        return self._job_runs if JOB_PAUSE.name in there else None
 
     @property
     def _job_runs(self) -> JobRuns:

@@ -16,6 +16,7 @@ from model.errors import (
     MailmendError,
     NotEnoughReplicas,
     SchemaMismatch,
+    TableOpening,
     TimedOut,
     UnknownKeyspace,
     WrongUse,
@@ -61,6 +62,7 @@ _MEND_DOUBT = "It may have been applied, or be applied yet: read it at SERIAL be
 
 _MEND_GRANTS = "See what it lacks, and the GRANT that mends it, with: mailmend schema grants --check"
 
+_OPENING = "Unknown CF"
 _NO_PERMISSION = re.compile(r"User (\S+) has no (\w+) permission on <([^>]*)> or any of its parents")
 _NO_TABLE = re.compile(r"(?:unconfigured table|table) (\w+)(?: does not exist)?")
 _NO_COLUMN = re.compile(r"(?:Undefined column name|Undefined name|Unknown identifier) \"?([\w.]+)\"?")
@@ -71,6 +73,8 @@ _CODE = re.compile(r".*message=\"(.*)\"", re.DOTALL)
 def failure_of(kind: DriverFailure, said: str, purpose: Purpose, keyspace: str, table: str) -> MailmendError:  # noqa: PLR0911 - one for each kind
     """Our error: what was asked, whether it may have happened, how to mend it."""
     request, said = f"{purpose.value} {keyspace}.{table}".strip("."), _plain(said)
+    if purpose is Purpose.READ and _OPENING in said:
+        return TableOpening(f"a node could not {request}, as it is still making it: {said}", mend=_MEND_NODES)
     match kind:
         case DriverFailure.DENIED:
             return permission_lacking(said, request) or AccessDenied(

@@ -18,12 +18,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum
-from itertools import chain
 from typing import Any
 from uuid import UUID
 
 from model.catalog.ledger import FINDING_BUCKETS, KEEP, REPAIR_FINDING, REPAIR_RUN, bucket_of, day_of, days_back
-from model.errors import MailmendError, UnknownRun
+from model.errors import MailmendError, TableOpening, UnknownRun
 from model.ids import RunId
 from model.instants import instant_of
 from model.operations import Put, Read, Seen
@@ -33,8 +32,10 @@ from model.projections.verdicts import Verdict
 from model.schema.table import Key, Row
 from repair.ledger.before_images import image_from, image_text, key_text
 from repair.log_fields import log_fields, put_log_field
+from repair.retries import Retries, RetryPolicy
 
 _BUCKETS_AT_ONCE = 16
+_WHILE_MADE = RetryPolicy(retries=8, wait_seconds_min=0.05)
 _SUMS_LOGGED = ("suspects", "fixed", "left", "moved", "failed", "untried")
 _LOG = logging.getLogger("mailmend.runs")
 _SECRET = re.compile(r"password|passwd|secret|token|credential", re.IGNORECASE)
@@ -176,16 +177,22 @@ class Ledger:
 
     def runs(self, keyspace: str | None = None) -> list[Run]:
         """The recorded runs, newest first; of one mail keyspace, or of all."""
-        reads = [Read(REPAIR_RUN, (day,)) for day in days_back(self.clock.micros(), self.keep)]
-        rows = chain.from_iterable(_answered(answer) for answer in self.tables.read_all(reads))
-        runs = (_run_of(seen.row) for seen in rows)
+        runs = self._begun_on(days_back(self.clock.micros(), self.keep))
         return [run for run in runs if keyspace is None or run.keyspace == keyspace]
 
     def newest_runs(self, keyspace: str) -> Iterator[Run]:
         """The same of one mail keyspace, read day by day, as far as somebody asks."""
         for day in days_back(self.clock.micros(), self.keep):
-            runs = (_run_of(seen.row) for seen in self.tables.read(Read(REPAIR_RUN, (day,))))
-            yield from (run for run in runs if run.keyspace == keyspace)
+            yield from (run for run in self._begun_on((day,)) if run.keyspace == keyspace)
+
+    def _begun_on(self, days: Sequence[str]) -> list[Run]:
+        """Those of the days; a node that is still making the table is asked again for some seconds."""
+        reads = [Read(REPAIR_RUN, (day,)) for day in days]
+
+        def read() -> list[Run]:
+            return [_run_of(seen.row) for answer in self.tables.read_all(reads) for seen in _answered(answer)]
+
+        return Retries(self.clock, _WHILE_MADE).call(read, kind=TableOpening)
 
     def _keep_run(self, run: Run) -> None:
         self.tables.write(Put(REPAIR_RUN, _row_of(run), ttl_seconds=self._ttl))

@@ -104,7 +104,8 @@ def test_a_second_run_is_refused_by_the_lease_and_the_first_is_ended_when_its_ti
     mailmend: CommandLine, mail: MailKeyspace, begin: Begin
 ) -> None:
     first = begin("10m", "12s")
-    while '"RUNNING"' not in mailmend("runs", "list", "--json").out:  # nothing, while a node makes the ledger's tables
+    while '"RUNNING"' not in (listed := mailmend("runs", "list", "--json")).out:
+        assert listed.code == 0, f"while a node makes the ledger's tables: {listed.err}"
         assert first.poll() is None, first.communicate()
         time.sleep(0.5)
     second = begin("10m", "12s")

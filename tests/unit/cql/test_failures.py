@@ -32,6 +32,7 @@ from model.errors import (
     MailmendError,
     NotEnoughReplicas,
     SchemaMismatch,
+    TableOpening,
     TimedOut,
     UnknownKeyspace,
     WrongUse,
@@ -75,6 +76,13 @@ def test_a_lost_answer_of_what_is_sent_once_is_a_doubt(failed: DriverFailure) ->
 )
 def test_what_never_began_is_no_doubt(failed: DriverFailure) -> None:
     assert not isinstance(failure(failed, Purpose.ONCE), DoubtfulWrite)
+
+
+@pytest.mark.parametrize("failed", [DriverFailure.NO_HOST, DriverFailure.BROKEN])
+def test_a_table_that_is_still_being_made_cannot_be_read_yet(failed: DriverFailure) -> None:
+    said = "java.lang.IllegalArgumentException: Unknown CF e3c96e9c-c19b-5360-aa48-beba682279d8"
+    assert type(failure(failed, said=said)) is TableOpening
+    assert isinstance(failure(DriverFailure.BROKEN, Purpose.ONCE, said=said), DoubtfulWrite)
 
 
 @pytest.mark.parametrize("purpose", [Purpose.READ, Purpose.WRITE])

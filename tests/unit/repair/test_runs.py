@@ -1,5 +1,6 @@
 """The ledger: runs are listed and shown, before-images survive retried tasks, secrets never get in."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from itertools import permutations
@@ -13,14 +14,15 @@ from hypothesis import strategies as st
 from cql.memory import MemoryTables
 from cql.statements import Operation
 from model.catalog.ledger import REPAIR_FINDING
-from model.errors import NotEnoughReplicas, UnknownRun
+from model.errors import CannotReach, NotEnoughReplicas, TableOpening, TimedOut, UnknownRun
 from model.ids import RunId
 from model.instants import MICROS
-from model.operations import Put, Seen
+from model.operations import Put, Read, Seen
 from model.projections.findings import Finding, Suspect
 from model.projections.verdicts import Verdict
 from repair.ledger.runs import Ledger, RunState, without_secrets
 from tests.support.clock import START, VirtualClock
+from tests.support.writing import Faults
 
 T = START - 30 * MICROS
 
@@ -44,6 +46,26 @@ def held_back(book: Ledger, tables: MemoryTables, run: RunId) -> list[Any]:
         book.record(run, T, [finding(flags=f"attempt {attempt}")])
     tables.surround = lambda _, carry_out: carry_out()
     return writes
+
+
+@pytest.mark.parametrize(
+    ("error", "times", "found"),
+    [
+        (TableOpening("still made"), 99, True),
+        (TableOpening("still made"), 9999, False),
+        (TimedOut("silence"), 1, False),
+    ],
+)
+def test_a_node_that_is_still_making_the_table_is_asked_again(error: CannotReach, times: int, *, found: bool) -> None:
+    clock, faults = VirtualClock(), Faults()
+    tables = MemoryTables(clock.micros, faults)
+    book = Ledger(tables, clock)
+    run = book.start("mail", "repair messages", T, {}, owner="op@host pid 1")
+    faults.fail(lambda one: isinstance(one, Read), error, times=times)
+
+    with nullcontext() if found else pytest.raises(type(error)):
+        assert book.runs() == [run]
+    assert clock.micros() - START < 10 * MICROS
 
 
 def test_a_run_is_known_from_its_start_to_its_end() -> None:
