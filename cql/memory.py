@@ -58,7 +58,7 @@ class MemoryTables:
         self._lock = threading.RLock()
 
     def read(self, read: Read) -> Sequence[Seen]:
-        keys = [(*read.key, one) for one in dict.fromkeys(read.among)] if read.among else [read.key]
+        keys = _among(read.key, read.among)
         seen: Sequence[Seen] = self._surrounded(
             read,
             lambda: [_narrowed(read, seen) for key in keys for seen in self._read(read.table, key, times=read.times)],
@@ -100,7 +100,7 @@ class MemoryTables:
         return in_clustering_order(table, rows)
 
     def _scan(self, scan: Scan) -> list[Row]:
-        within = [scan.under] if scan.under else self._partitions_in(scan)
+        within = _among(scan.under, scan.among) if scan.under or scan.among else self._partitions_in(scan)
         rows = [seen.row for key in within for seen in self._read(scan.table, key, times=False)]
         start, end = len(scan.under), len(scan.under) + len(scan.after)
         behind = [row for row in rows if not scan.after or scan.table.key_of(row)[start:end] > scan.after]
@@ -205,6 +205,10 @@ class MemoryTables:
 
     def _seconds(self) -> int:
         return self._micros() // MICROS
+
+
+def _among(key: Key, among: Key) -> list[Key]:
+    return [(*key, one) for one in dict.fromkeys(among)] if among else [key]
 
 
 def _narrowed(read: Read, seen: Seen) -> Seen:

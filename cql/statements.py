@@ -47,8 +47,9 @@ def shape_of(operation: Operation) -> Hashable:  # noqa: PLR0911 - one for each 
             return (ChangeIf, id(table), len(key), *expected, "=", *assign, "+", *add, "-", *take, ttl is None)
         case RemoveIf(table, key, expected):
             return (RemoveIf, id(table), len(key), *expected)
-        case Scan(table, columns, level, tokens, under, after, limit):
-            return (Scan, id(table), columns, level, tokens is None, len(under), len(after), limit is None)
+        case Scan(table, columns, level, tokens, under, after, limit, _, among):
+            kinds = (tokens is None, len(under), len(after), limit is None, bool(among))
+            return (Scan, id(table), columns, level, *kinds)
         case _:
             assert_never(operation)
 
@@ -73,8 +74,8 @@ def values_of(operation: Operation, unset: object) -> tuple[Any, ...]:  # noqa: 
             return (*_given(ttl), *assign.values(), *add.values(), *take.values(), *key, *expected.values())
         case RemoveIf(_, key, expected):
             return (*key, *expected.values())
-        case Scan(_, _, _, tokens, under, after, limit):
-            return (*(under or tokens or ()), *after, *_given(limit))
+        case Scan(_, _, _, tokens, under, after, limit, _, among):
+            return (*(under or tokens or ()), *after, *((among,) if among else ()), *_given(limit))
         case _:
             assert_never(operation)
 
@@ -139,8 +140,10 @@ def _render_time(column: Column) -> str:
 
 def _render_restriction(read: Read | Scan) -> str:
     match read:
-        case Read(table, key, among=among):
-            return f" WHERE {_render_among(table, key) if among else _render_key(table, key)}"
+        case Read(table, key, among=among) | Scan(table, under=key, among=among) if among:
+            return f" WHERE {_render_among(table, key)}"
+        case Read(table, key):
+            return f" WHERE {_render_key(table, key)}"
         case Scan(table, under=under, after=after) if under:
             return f" WHERE {_render_key(table, under)}{_render_after(table, len(under), len(after))}"
         case Scan(tokens=None):

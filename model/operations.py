@@ -64,7 +64,8 @@ class Scan:
     """Every row of a table (page by page), or of one token range: (after, up to].
 
     Or of one partition, in clustering order: `under` is its key, or any longer prefix of the primary key; `after` then
-    names the clustering values that the rows must come after, none of them descending.
+    names the clustering values that the rows must come after, none of them descending. Or of several partitions: then
+    `among` holds values for the last column of the partition's key, and `under` the rest of it.
     """
 
     table: Table
@@ -75,6 +76,7 @@ class Scan:
     after: Key = ()
     limit: int | None = None
     page_rows: int | None = None  # None: as many as the adapter likes
+    among: Key = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,8 @@ import logging
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import IO
 from uuid import UUID
@@ -132,20 +129,16 @@ class LagJournal:
     def waiting(self, limit: int) -> tuple[int, int | None]:
         """How many lags wait, counted up to a limit, and when the oldest was noticed, in microseconds since 1970.
 
-        Only their times are read, of each day's buckets side by side.
+        Only their times are read, of one day after the other.
         """
         found: list[int] = []
-        with ThreadPoolExecutor(LAG_BUCKETS, "lags") as threads:
-            for day in reversed(days_back(self._clock.micros())):
-                found += chain.from_iterable(threads.map(partial(self._noticed, day, limit), range(LAG_BUCKETS)))
-                if len(found) >= limit:
-                    break
+        buckets = tuple(range(LAG_BUCKETS))
+        for day in reversed(days_back(self._clock.micros())):
+            of_day = Scan(REPAIR_LAG, ("noticed",), under=(self._keyspace, day), among=buckets, limit=limit)
+            found += (micros_of(row["noticed"]) for row in self._ledger.scan(of_day))
+            if len(found) >= limit:
+                break
         return min(len(found), limit), min(found, default=None)
-
-    def _noticed(self, day: str, limit: int, bucket: int) -> list[int]:
-        under = (self._keyspace, day, bucket)
-        rows = self._ledger.scan(Scan(REPAIR_LAG, ("noticed",), under=under, limit=limit))
-        return [micros_of(row["noticed"]) for row in rows]
 
     def remove(self, lags: Sequence[Lag]) -> None:
         """Remove mended lags. One that cannot be removed is looked at again, which does no harm."""

@@ -1,5 +1,6 @@
 """What every adapter of `Tables` shows when it is read and scanned: one suite, the memory twin and a real Cassandra."""
 
+from dataclasses import replace
 from itertools import pairwise
 from uuid import UUID
 
@@ -143,6 +144,12 @@ class TestScan:
         assert [row["c"] for row in tables.scan(Scan(CELLS, names, under=(written[7],)))] == [1, 2]
         assert list(tables.scan(Scan(CELLS, names, under=(written[7], 2)))) == [{"k": written[7], "c": 2}]
         assert list(tables.scan(Scan(CELLS, names, under=("nowhere",)))) == []
+
+    def test_some_partitions_are_scanned_as_one(self, tables: Tables, written: list[str]) -> None:
+        scan = Scan(CELLS, ("k", "c"), among=(*written[3:5], "nowhere"))
+        expected = [(key, c) for key in written[3:5] for c in (1, 2)]
+        assert sorted((row["k"], row["c"]) for row in tables.scan(scan)) == expected
+        assert len(list(tables.scan(replace(scan, limit=3)))) == 3
 
     @pytest.mark.parametrize("limit", [None, 1, 3, 9])
     @pytest.mark.parametrize("after", [(), (1,), (1, D), (1, E), (2, D), (7,)])

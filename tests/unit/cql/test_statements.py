@@ -54,6 +54,11 @@ TEXTS: list[tuple[Operation, str, tuple[Any, ...]]] = [
     (Scan(T, ("uid", "modseq")), "SELECT uid, modseq FROM ks.sometable", ()),
     (Scan(T, ("uid",), under=(M,)), "SELECT uid FROM ks.sometable WHERE messageid = ?", (M,)),
     (
+        Scan(PAIRED, ("c",), under=("x",), among=("y", "z"), limit=5),
+        "SELECT c FROM ks.paired WHERE a = ? AND b IN ? LIMIT ?",
+        ("x", ("y", "z"), 5),
+    ),
+    (
         Scan(PAIRED, ("c",), under=("x", "y", 3)),
         "SELECT c FROM ks.paired WHERE a = ? AND b = ? AND c = ?",
         ("x", "y", 3),
@@ -228,6 +233,7 @@ operations: st.SearchStrategy[Operation] = st.one_of(
     st.builds(lambda key, at: Remove(T, key, at), st.sampled_from(((M,), (M, 7))), st.sampled_from((None, 5))),
     st.builds(lambda columns: Scan(T, tuple(columns)), _columns.filter(bool)),
     st.builds(lambda tokens: Scan(T, ("uid",), tokens=tokens), st.sampled_from((None, (1, 2)))),
+    st.builds(lambda among: Scan(T, ("uid",), among=among), st.sampled_from(((), (M,)))),
     st.builds(
         lambda expected, add, ttl: ChangeIf(T, (M, 7), dict.fromkeys(expected), {"modseq": 1}, add, {}, ttl),
         _columns,
