@@ -14,9 +14,8 @@ from cql.migrate.agreement import WAIT_SECONDS, Agreement
 from cql.migrate.files import read_folder, shipped
 from cql.migrate.history import History, record_of
 from cql.migrate.migrator import STATEMENT_SECONDS, Migrator
-from cql.migrate.rollout import lease_name
 from cql.replication import Replication
-from model.catalog.ledger import HISTORY_TABLES
+from model.catalog.ledger import HISTORY_TABLES, KeyspaceLease
 from model.errors import LeaseHeld, WrongUse
 from model.migrations.history import LedgerRecord, Unlock
 from model.migrations.migration import Migration
@@ -123,13 +122,13 @@ def standing_lease(opened: OpenCluster) -> Lease | None:
     """The lease of a schema change that runs now; None where there is none."""
     if history_of(opened) is None:
         return None
-    return opened.leases().holder(lease_name(opened.connection.keyspace))
+    return opened.leases().holder(KeyspaceLease.SCHEMA.of(opened.connection.keyspace))
 
 
 def unlock(opened: OpenCluster, reason: str) -> Unlock | None:
     """End the lease by force, and record whose it was, who ended it and why; None where there was no lease."""
     history = _history(opened)
-    ended = opened.leases().force_release(lease_name(opened.connection.keyspace), reason)
+    ended = opened.leases().force_release(KeyspaceLease.SCHEMA.of(opened.connection.keyspace), reason)
     if ended is None:
         return None
     since = f"{ended.acquired_at:%Y-%m-%d %H:%M:%S}"

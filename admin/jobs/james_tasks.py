@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from model.catalog.james_tables import BLOB_PARTS, BLOBS
+from model.catalog.ledger import KeyspaceLease
 from model.catalog.mail import APPLICABLE_FLAG, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGES
 from model.errors import ExitCode
 from model.projections.verdicts import Verdict
-from repair.mending.runner import lease_name
 
 SHOWN_MAX: Final = 250
 """As many messages are listed as fixed, and as many as errors; the counts count all."""
@@ -165,14 +165,14 @@ class TaskKind:
         type: James's word for it.
         words: the command that does it.
         information: James's fields, but for type and timestamp.
-        lease: what it needs for itself, in a keyspace of that name; tasks with different leases run side by side.
+        lease: what it needs for itself; tasks with different leases run side by side.
         finds: whether the command has `--findings`.
     """
 
     type: str
     words: Callable[[Options], Iterator[str]]
     information: Callable[[Options, TaskOutcome], dict[str, Any]]
-    lease: Callable[[str], str] = lease_name
+    lease: KeyspaceLease = KeyspaceLease.REPAIR
     finds: bool = True
 
 
@@ -262,7 +262,7 @@ KINDS: Final = {
             "BlobGCTask",
             lambda _: iter(("repair", "blobs")),
             _blobs_collected,
-            lambda keyspace: f"repair blobs {keyspace}",
+            KeyspaceLease.BLOBS,
             finds=False,
         ),
     )

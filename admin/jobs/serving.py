@@ -18,6 +18,7 @@ from admin.jobs.declaration import Job
 from admin.jobs.schedule import Turn, counts_from, due_turn, next_turns
 from admin.jobs.tasks import TaskRunner
 from mailqueue.background import paused
+from model.catalog.ledger import KeyspaceLease
 from model.errors import LeaseHeld, LeaseLost, MailmendError
 from model.instants import instant_of
 from model.ports import Clock
@@ -81,7 +82,7 @@ class JobServer:
 
     @property
     def name(self) -> str:
-        return f"serve {self.runs.keyspace}"
+        return KeyspaceLease.SERVE.of(self.runs.keyspace)
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Work until told to stop; what runs then is ended in good order."""

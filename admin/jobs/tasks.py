@@ -84,7 +84,7 @@ class TaskRunner:
             child.kill()
 
     def _lease_of(self, task: AdminTask) -> str:
-        return KINDS[task.type].lease(self.tasks.keyspace)
+        return KINDS[task.type].lease.of(self.tasks.keyspace)
 
     async def _is_free(self, task: AdminTask) -> bool:
         name = self._lease_of(task)

@@ -53,7 +53,7 @@ from mailqueue.maintenance.broker_references import broker_references
 from mailqueue.rabbitmq.broker.settings import BrokerSettings
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from model.blob_collection import AGE_MIN, BlobVerdict, CollectionRule, ListedBlob, MissingBlob
-from model.catalog.ledger import KEEP
+from model.catalog.ledger import KEEP, KeyspaceLease
 from model.catalog.mail import MESSAGE_V3
 from model.catalog.queue_tables import queue_tables_of
 from model.errors import ExitCode, WrongUse, came_of_interruption
@@ -370,7 +370,7 @@ async def _recorded(
         "references": list(wanted.references),
         **(request.approved.recorded if request.approved else {}),
     }
-    with opened.leases().held(f"{COMMAND} {name}", COMMAND) as lease:
+    with opened.leases().held(KeyspaceLease.BLOBS.of(name), COMMAND) as lease:
         close_killed(ledger, name, COMMAND, opened.mail)
         started = ledger.start(name, COMMAND, as_of, options, owner=owner_name())
         if throttle:

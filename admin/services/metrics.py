@@ -28,14 +28,13 @@ from admin.settings import QUEUE_DEFAULT, ConnectionSettings, QueueSettings
 from admin.whole_files import refuse_unwritable
 from admin.wiring.cluster import OpenCluster, lag_journal, open_cluster, this_clock
 from admin.wiring.queues import QueueConnections, with_queues
-from cql.migrate.rollout import lease_name as schema_lease
 from mailqueue.prometheus import metrics_text, samples_in, start_samples
 from mailqueue.rabbitmq.figures import starts_of
+from model.catalog.ledger import KeyspaceLease
 from model.errors import AccessDenied, CannotReach, ExitCode, MailmendError
 from model.ids import QueueName
 from model.instants import MICROS, instant_of
 from model.metrics import MetricSample
-from repair.mending.runner import lease_name as repair_lease
 
 LAGS_MAX: Final = 10_000
 """So many lags are counted."""
@@ -126,7 +125,7 @@ class Exposition:
 def measured(opened: OpenCluster, jobs: Sequence[Job]) -> tuple[Sequence[MetricSample], str]:
     """Every metric that can be known now; and why some cannot, or ""."""
     found, unread = list[MetricSample](), ""
-    for part in (_of_jobs, _of_ledger, _of_leases, _of_queues):
+    for part in (_of_jobs, _of_ledger, _of_queues):
         try:
             found += part(opened, jobs)
         except MailmendError as error:
@@ -157,7 +156,7 @@ def _of_jobs(opened: OpenCluster, jobs: Sequence[Job]) -> Iterator[MetricSample]
         yield from job_samples(opened.connection.keyspace, job, last, paused=paused)
 
 
-def _of_ledger(opened: OpenCluster, _: Sequence[Job]) -> Iterator[MetricSample]:
+def _of_ledger(opened: OpenCluster, jobs: Sequence[Job]) -> Iterator[MetricSample]:
     ledger, keyspace = opened.existing_ledger(), opened.connection.keyspace
     if ledger is None:
         return
@@ -166,16 +165,10 @@ def _of_ledger(opened: OpenCluster, _: Sequence[Job]) -> Iterator[MetricSample]:
     yield MetricSample(LAGS, (keyspace,), number)
     if oldest is not None:
         yield MetricSample(LAG_OLDEST, (keyspace,), oldest / MICROS)
-
-
-def _of_leases(opened: OpenCluster, jobs: Sequence[Job]) -> Iterator[MetricSample]:
-    keyspace = opened.connection.keyspace
-    if opened.existing_ledger():
-        names = {"repair": repair_lease(keyspace), "schema": schema_lease(keyspace)}
-        names |= {one: f"{one} {keyspace}" for one in ("repair queues", "repair blobs", "serve")}
-        names |= {f"job {job.name}": job_lease(keyspace, job.name) for job in jobs}
-        held = opened.leases().standing(list(names.values()))
-        yield from lease_samples(keyspace, {purpose: held[name] for purpose, name in names.items() if name in held})
+    names = {one.value: one.of(keyspace) for one in KeyspaceLease}
+    names |= {f"job {job.name}": job_lease(keyspace, job.name) for job in jobs}
+    held = opened.leases().standing(list(names.values()))
+    yield from lease_samples(keyspace, {purpose: held[name] for purpose, name in names.items() if name in held})
 
 
 def _samples_of_file(job: Job) -> Sequence[MetricSample]:

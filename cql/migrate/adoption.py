@@ -10,10 +10,9 @@ from uuid import UUID
 
 from cql.introspect import live_schema
 from cql.migrate.history import History, record_of
-from cql.migrate.rollout import lease_name
 from model.catalog.generations import Generation
 from model.catalog.james_tables import SCHEMA_VERSION
-from model.catalog.ledger import SCHEMA_MIGRATION
+from model.catalog.ledger import SCHEMA_MIGRATION, KeyspaceLease
 from model.errors import SchemaMismatch, UnsafeRequest
 from model.instants import instant_of
 from model.migrations.adoption import Adoption, Standing, VersionStep, decide_adoption, decide_version
@@ -46,7 +45,7 @@ def adopt(server: SchemaServer, history: History, leases: LeaseSource, migration
         UnsafeRequest: it is no longer adoptable.
     """
     keyspace = history.keyspace
-    with leases.held(lease_name(keyspace), "schema adopt") as held:
+    with leases.held(KeyspaceLease.SCHEMA.of(keyspace), "schema adopt") as held:
         adoption, standing = look_at(server, keyspace, history)
         if standing is not None:
             return standing
@@ -79,7 +78,7 @@ def forget(history: History, leases: LeaseSource) -> Baseline | None:
         UnsafeRequest: migrations were applied since, and their history would be lost.
     """
     keyspace = history.keyspace
-    with leases.held(lease_name(keyspace), "schema adopt --forget") as held:
+    with leases.held(KeyspaceLease.SCHEMA.of(keyspace), "schema adopt --forget") as held:
         entries, baseline = history.entries(), history.adoption()
         applied = [str(one.file) for one in entries if one.state is not MigrationState.BASELINE]
         if baseline is not None and applied:

@@ -14,10 +14,11 @@ from cql.applying import Step
 from cql.introspect import live_schema
 from cql.migrate.agreement import Agreement, NodeVersions
 from cql.migrate.history import History, record_of
-from cql.migrate.rollout import RolloutPlan, RolloutRequest, lease_name, plan_rollout
+from cql.migrate.rollout import RolloutPlan, RolloutRequest, plan_rollout
 from cql.migrate.spelling import Spelling
 from cql.render import ddl_cql, parse_version
 from cql.replication import Replication
+from model.catalog.ledger import KeyspaceLease
 from model.errors import CannotReach, MigrationFailed, WrongUse
 from model.migrations.history import Entry, LedgerRecord, StatementEntry
 from model.migrations.migration import Migration
@@ -95,7 +96,7 @@ class Migrator:
         self.agreement.wait("before anything was changed")
         history = self.open_history(result.plan.replication)
         self.agreement.wait("before the lease was taken")
-        with self.leases().held(lease_name(request.keyspace), "schema apply") as held:
+        with self.leases().held(KeyspaceLease.SCHEMA.of(request.keyspace), "schema apply") as held:
             record = history.record()
             result.plan = plan_rollout(self.server, record, request)
             agree(result.plan.migrations.risky)
@@ -119,7 +120,7 @@ class Migrator:
         agree(migration.risky(live_schema(self.server, keyspace)))
         self.agreement.wait("before anything was changed")
         history = self.open_history(None)
-        with self.leases().held(lease_name(keyspace), f"schema apply --optional {migration.name}") as held:
+        with self.leases().held(KeyspaceLease.SCHEMA.of(keyspace), f"schema apply --optional {migration.name}") as held:
             live = live_schema(self.server, keyspace)
             agree(migration.risky(live))
             nothing = MigrationPlan((), (), (), (), (), "", live)

@@ -184,7 +184,3 @@ def _lacking(server: SchemaServer, request: RolloutRequest, live: Schema) -> tup
     needed = compacted((table for table in schema.tables if table.name in names), request.compaction)
     wanted = Schema(schema.types, needed)
     return tuple(creations(request.keyspace, wanted, live, parse_version(server.release_version)))
-
-
-def lease_name(keyspace: str) -> str:
-    return f"schema {keyspace}"

@@ -7,6 +7,7 @@ up; a lease is one conditional row that lives as long as its heartbeat; the hist
 
 from collections.abc import Mapping
 from datetime import timedelta
+from enum import Enum
 from hashlib import blake2b
 from uuid import UUID
 
@@ -66,6 +67,21 @@ REPAIR_LEASE = Table(
     columns("name text", regular="claim timeuuid, owner text, purpose text, acquiredAt timestamp, expiresAt timestamp"),
     comment="Who may work where: one conditional row per lease, alive as long as its heartbeat",
 )
+
+
+class KeyspaceLease(Enum):
+    """What only one process at a time does in a mail keyspace; the value is how people are told of it."""
+
+    REPAIR = "repair"
+    QUEUES = "repair queues"
+    BLOBS = "repair blobs"
+    SCHEMA = "schema"
+    SERVE = "serve"
+
+    def of(self, keyspace: str) -> str:
+        return f"{self.value} {keyspace}"
+
+
 JOB_RUN = Table(
     "job_run",
     columns(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final
 
+from model.catalog.ledger import KeyspaceLease
 from model.errors import CannotReach, ExitCode, FixLimit, MailmendError, came_of_interruption
 from model.ids import RunId
 from model.instants import MICROS
@@ -203,7 +204,7 @@ def repair(settings: RepairSettings, tools: RepairTools, sink: Sink) -> RepairRe
         as_of = _as_of(settings, tools)
         _Stages(settings, tools, sink, settings.policy_of(as_of, None), result).go_through()
         return result
-    lease = tools.leases.held(lease_name(settings.keyspace), COMMAND) if tools.leases else nullcontext()
+    lease = tools.leases.held(KeyspaceLease.REPAIR.of(settings.keyspace), COMMAND) if tools.leases else nullcontext()
     with lease as held:
         if held and tools.mail:
             close_killed(tools.ledger, settings.keyspace, COMMAND, tools.mail, settings.families)
@@ -221,10 +222,6 @@ def _as_of(settings: RepairSettings, tools: RepairTools) -> int:
     """T: now less the margin, or that of a plan. A smaller T is always safe: it only leaves more as MOVED."""
     latest = take_as_of(tools.clock, tools.nodes, settings.timing)
     return latest if settings.as_of is None else min(latest, settings.as_of)
-
-
-def lease_name(keyspace: str) -> str:
-    return f"repair {keyspace}"
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any
 from uuid import UUID
 
+from model.catalog.ledger import KeyspaceLease
 from model.errors import ExitCode, MailmendError, WrongUse
 from model.ids import RunId
 from model.instants import MICROS
@@ -31,7 +32,7 @@ from repair.ledger.runs import Ledger, Run
 from repair.mending.counters import CounterMender
 from repair.mending.fixer import BATCH_SUSPECTS, Mending, SecondLook
 from repair.mending.limits import Breaker, batches_at_once, side_by_side
-from repair.mending.runner import RepairResult, Sink, lease_name, recorded
+from repair.mending.runner import RepairResult, Sink, recorded
 
 NOT_UNDONE = frozenset({"repair queues", "repair blobs"})
 USED_SINCE = Reason(Why.USED_SINCE)
@@ -74,7 +75,7 @@ def undo(settings: UndoSettings, tools: UndoTools, sink: Sink) -> RepairResult:
     result = RepairResult(settings.keyspace, "undo")
     if settings.dry_run:
         return _Undoing(settings, tools, sink, undone, result, None).all()
-    lease = tools.leases.held(lease_name(settings.keyspace), "undo") if tools.leases else nullcontext()
+    lease = tools.leases.held(KeyspaceLease.REPAIR.of(settings.keyspace), "undo") if tools.leases else nullcontext()
     with lease as held:
         run = tools.ledger.start(
             settings.keyspace, "undo", undone.as_of + 1, settings.options, owner=settings.owner, undoes=undone.id

@@ -18,10 +18,9 @@ from cql.driver.session import Keyspace, connect
 from cql.introspect import live_schema
 from cql.migrate.files import shipped
 from cql.migrate.history import History
-from cql.migrate.rollout import lease_name
 from cql.render import schema_cql
 from model.catalog.james_tables import EVENT_STORE
-from model.catalog.ledger import SCHEMA_MIGRATION, SCHEMA_STATEMENT
+from model.catalog.ledger import SCHEMA_MIGRATION, SCHEMA_STATEMENT, KeyspaceLease
 from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID
 from model.instants import MICROS, instant_of
 from model.migrations.plan import declared_by
@@ -70,7 +69,7 @@ def migration_interrupted(mail: Keyspace, ledger: Tables, mailmend: CommandLine)
         begun = history.begun(_LAST.number, position, _LAST.cql(position), _LAST.cql(position), clock.new_uuid())
         if position < len(_LAST.statements) - 1:
             history.done(begun)
-    Leases(ledger, clock, owner).acquire(lease_name(mail.name), "schema apply")
+    Leases(ledger, clock, owner).acquire(KeyspaceLease.SCHEMA.of(mail.name), "schema apply")
 
 
 def made_by_james(mail: Keyspace, ledger: Tables, mailmend: CommandLine) -> None:

@@ -23,7 +23,7 @@ from mailqueue.maintenance.cleanup_scan import Mark
 from mailqueue.maintenance.cleanup_writes import MENDED, CleanedQueue, FindingsRecord
 from mailqueue.maintenance.planned_cleanup import PlannedCleanup, planned_of
 from mailqueue.maintenance.sweep import Sweeper
-from model.catalog.ledger import KEEP
+from model.catalog.ledger import KEEP, KeyspaceLease
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, QUEUE_TABLES
 from model.errors import ExitCode, WrongUse
 from model.ids import EnqueueId, QueueName
@@ -234,7 +234,7 @@ def _recorded(
         "engine": result.engine.name if result.engine else request.engine,
         **(request.approved.recorded if request.approved else {}),
     }
-    with opened.leases().held(f"{COMMAND} {name}", COMMAND):
+    with opened.leases().held(KeyspaceLease.QUEUES.of(name), COMMAND):
         close_killed(ledger, name, COMMAND, opened.mail)
         run = ledger.start(name, COMMAND, as_of, options, owner=owner_name())
         result.run = run.id

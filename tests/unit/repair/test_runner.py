@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cql.memory import MemoryTables
+from model.catalog.ledger import KeyspaceLease
 from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3, MESSAGES
 from model.errors import ClocksDiffer, ExitCode, FixLimit, LeaseHeld, UnsafeRequest
 from model.instants import MICROS
@@ -19,7 +20,7 @@ from repair.ledger.leases import Leases
 from repair.ledger.runs import RunState
 from repair.mending.counters import CounterMender
 from repair.mending.engine import RepairSettings
-from repair.mending.runner import RepairTools, check, lease_name, repair
+from repair.mending.runner import RepairTools, check, repair
 from repair.scanners.local import LocalEngine
 from tests.support.clock import START
 from tests.support.progress import SilentProgress
@@ -280,14 +281,14 @@ class TestRepair:
 
     def test_the_lease_keeps_two_repairs_apart(self, world: World) -> None:
         leases = Leases(world.kept, world.clock, "somebody")
-        held = leases.acquire(lease_name("mail"), "repair")
+        held = leases.acquire(KeyspaceLease.REPAIR.of("mail"), "repair")
 
         with pytest.raises(LeaseHeld, match="somebody"):
             repair(ORDER, means(world), no_sink)
         leases.release(held)
 
         assert repair(ORDER, means(world), no_sink).exit is ExitCode.FINE
-        assert leases.holder(lease_name("mail")) is None
+        assert leases.holder(KeyspaceLease.REPAIR.of("mail")) is None
 
     def test_clocks_that_differ_too_much_are_refused(self, world: World) -> None:
         fast = MemoryTables(lambda: world.clock.micros() + 20 * MICROS)
