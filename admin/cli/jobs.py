@@ -1,7 +1,6 @@
 """Declarations of `mailmend jobs`, and the jobs that the settings file declares."""
 
 import sys
-from collections.abc import Callable
 from typing import Any, Final
 from uuid import UUID
 
@@ -30,7 +29,7 @@ from admin.extras import imported
 from admin.jobs.declaration import BadJob, Job, job_of
 from admin.jobs.units import RENDERED, UnitPlace
 from admin.services.caller import ignore
-from admin.services.jobs import Worked
+from admin.services.jobs import JobCommand, Worked
 from model.catalog.ledger import KEEP as KEEP_DEFAULT
 from model.errors import WrongUse
 from repair.log_fields import put_log_field
@@ -123,31 +122,23 @@ def _names(own: dict[str, Any], others: dict[str, Any], context: click.Context) 
     return [str(named).replace("_", "-")] if named else list(jobs)
 
 
-def _command_of(others: dict[str, Any], context: click.Context) -> click.Context:
-    """The command of the job that is named, with what was typed for it; from here on it is this job's."""
-    job, file = _job_named(others["name"], declared_jobs(context)), context.params["metrics"]
+def _command(_: dict[str, Any], others: dict[str, Any], context: click.Context) -> JobCommand:
+    """That of the job which is named, with what was typed for it; from here on it is this job's."""
+    job, file = _job_named(others.pop("name"), declared_jobs(context)), others.pop("metrics")
     context.meta[JOB] = job.name
     put_log_field("job", job.name)
     more = ("--metrics-file", str(file)) if file else ()
-    return parsed_command(job, context, *more, *typed(context, (*CONNECTION.groups["Connection"], *LOG)))
-
-
-def _unbegun(_: dict[str, Any], others: dict[str, Any], context: click.Context) -> Callable[[int], None]:
-    others.pop("metrics")
-    command = _command_of(others, context)
-    file = command.params["metrics_file"]
-    return imported("admin.metrics.of_runs:unbegun")(file, *run_name(command)) if file else ignore
-
-
-def _work(_: dict[str, Any], others: dict[str, Any], context: click.Context) -> Callable[[float, UUID], Worked]:
-    command = _command_of(others, context)
+    command = parsed_command(job, context, *more, *typed(context, (*CONNECTION.groups["Connection"], *LOG)))
 
     def work(seconds: float, run: UUID) -> Worked:
         context.meta[JOB_RUN] = run
         with ended_after(seconds) as over, command:
             return Worked(ending_of(lambda: command.command.invoke(command)), time_over=over.is_set())
 
-    return work
+    file = command.params["metrics_file"]
+    return JobCommand(
+        job, work, imported("admin.metrics.of_runs:unbegun")(file, *run_name(command)) if file else ignore
+    )
 
 
 _ONE: Final = Shared("job", {}, _one_job)
@@ -201,7 +192,7 @@ _RUN: Final = Command(
         flag("--anyway", "Also where it is paused or its window closed."),
         option("--metrics-file", str(METRICS_FILE.help), "metrics", type=FILE, metavar="FILE"),
     ),
-    shared=(Shared("work", {}, _work), Shared("unbegun", {}, _unbegun), _ONE, CONNECTION),
+    shared=(Shared("command", {}, _command), CONNECTION),
     output=(),
     examples="""
         mailmend jobs run nightly-repair

@@ -121,23 +121,33 @@ class Worked(NamedTuple):
     time_over: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class JobCommand:
+    """The command of a job.
+
+    Attributes:
+        work: runs it, of that run, and ends it after so many seconds.
+        unbegun: tells, with the exit code, of a run that could not begin.
+    """
+
+    job: Job
+    work: Callable[[float, UUID], Worked]
+    unbegun: Callable[[int], None] = ignore
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRunRequest:
     """A run of a job.
 
     Attributes:
-        work: runs the command, of that run, and ends it after so many seconds.
         scheduled: a scheduler starts it: it waits for its jitter, and a run that may not be is no failure.
         anyway: also where the job is paused, or its window closed.
-        unbegun: tells, with the exit code, of a run that could not begin.
     """
 
     connection: ConnectionSettings
-    job: Job
-    work: Callable[[float, UUID], Worked]
+    command: JobCommand
     scheduled: bool = False
     anyway: bool = False
-    unbegun: Callable[[int], None] = ignore
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +172,7 @@ def run_job(request: JobRunRequest, caller: Caller) -> JobEnded:
     except UnsafeRequest:
         raise
     except MailmendError as error:
-        request.unbegun(int(error.exit_code))
+        request.command.unbegun(int(error.exit_code))
         _tell(request, f"could not begin: {error.what}", None, int(error.exit_code), caller)
         raise
     if ended.run:
@@ -172,7 +182,7 @@ def run_job(request: JobRunRequest, caller: Caller) -> JobEnded:
 
 
 def _run(request: JobRunRequest, caller: Caller) -> JobEnded:
-    job = request.job
+    job = request.command.job
     with open_cluster(request.connection) as opened:
         clock, runs = opened.clock, opened.job_runs()
         turn = turn_meant(job, _now(clock))
@@ -194,7 +204,7 @@ def _run(request: JobRunRequest, caller: Caller) -> JobEnded:
             run = runs.start(job.name, job.command, ends_at(job, _now(clock)))
             worked = Worked(ExitCode.PARTLY_FAILED)
             try:
-                worked = request.work((run.ends_by - _now(clock)).total_seconds(), run.id)
+                worked = request.command.work((run.ends_by - _now(clock)).total_seconds(), run.id)
             finally:
                 run = _finished(runs, run, worked, job, caller)
     return JobEnded(job, worked.exit_code, run)
@@ -206,7 +216,7 @@ def job_lease(keyspace: str, job: str) -> str:
 
 def _tell(request: JobRunRequest, said: str, run: JobRun | None, exit_code: int, caller: Caller) -> None:
     """Tell of a run, or that there was none; `text` is what chats show."""
-    job, keyspace, trouble = request.job, request.connection.keyspace, run is None or run.in_trouble
+    job, keyspace, trouble = request.command.job, request.connection.keyspace, run is None or run.in_trouble
     if not is_told(job.tell, trouble=trouble):
         return
     message = {
@@ -229,7 +239,7 @@ def _now(clock: Clock) -> datetime:
 
 
 def _hindrance(request: JobRunRequest, turn: Turn, pause: JobPause | None, now: datetime) -> str:
-    job = request.job
+    job = request.command.job
     if pause:
         why = f": {pause.reason}" if pause.reason else ""
         return f"was paused by {pause.owner} at {pause.paused_at:%Y-%m-%d %H:%M} UTC{why}"
