@@ -20,8 +20,8 @@ from admin.services.caller import Question
 from admin.services.examples import key_text
 from model.errors import BadSettings
 from model.ports import Progress
+from model.projections.findings import Excess
 from model.projections.verdicts import Verdict
-from repair.mending.runner import Excess
 
 
 def somebody_types() -> bool:

@@ -6,8 +6,7 @@ from typing import Any
 
 from model.errors import UnsafeRequest
 from model.ports import Progress, Silent
-from model.projections.findings import Finding
-from repair.mending.runner import Excess
+from model.projections.findings import Excess, Finding
 
 Question = str | Excess
 """What a person is asked: a sentence, or more fixes than `--max-fixes` allows."""

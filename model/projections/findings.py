@@ -231,3 +231,23 @@ class Finding:
 
 def failed(suspect: Suspect, error: MailmendError) -> Finding:
     return Finding(suspect, suspect.verdict).failed(error)
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """More than `--max-fixes` allows: shown to a person before any write.
+
+    Attributes:
+        allowed: what `--max-fixes` said.
+        counts: suspects that would be mended, per projection and verdict.
+        samples: a few of them.
+    """
+
+    keyspace: str
+    allowed: int
+    counts: Mapping[str, Counter[Verdict]] = field(default_factory=dict)
+    samples: tuple[Suspect, ...] = ()
+
+    @property
+    def total(self) -> int:
+        return sum(counts.total() for counts in self.counts.values())

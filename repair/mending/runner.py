@@ -20,7 +20,7 @@ from model.ports import Clock, NodeClocks, Progress, Tables
 from model.projections.ages import older_than_a_day
 from model.projections.binding import MissingColumn
 from model.projections.family import Family
-from model.projections.findings import Finding, RepairPolicy, Suspect, counts_of
+from model.projections.findings import Excess, Finding, RepairPolicy, Suspect, counts_of
 from model.projections.projection import Projection
 from model.projections.reasons import Reason, Why
 from model.projections.verdicts import BY_POLICY, HARMLESS, Verdict
@@ -128,26 +128,6 @@ class RepairResult:
             "pace": self.pace,
             "exit": int(self.exit),
         }
-
-
-@dataclass(frozen=True, slots=True)
-class Excess:
-    """More than `--max-fixes` allows: shown to a person before any write.
-
-    Attributes:
-        allowed: what `--max-fixes` said.
-        counts: suspects that would be mended, per projection and verdict.
-        samples: a few of them.
-    """
-
-    keyspace: str
-    allowed: int
-    counts: Mapping[str, Counter[Verdict]] = field(default_factory=dict)
-    samples: tuple[Suspect, ...] = ()
-
-    @property
-    def total(self) -> int:
-        return sum(counts.total() for counts in self.counts.values())
 
 
 COMMAND: Final = "repair"

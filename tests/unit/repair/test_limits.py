@@ -12,11 +12,11 @@ from model.errors import ExitCode, FixLimit
 from model.ids import RunId
 from model.instants import MICROS
 from model.ports import Progress
-from model.projections.findings import Finding, RepairPolicy, Suspect, counts_of
+from model.projections.findings import Excess, Finding, RepairPolicy, Suspect, counts_of
 from model.projections.verdicts import Verdict
 from repair.mending.engine import Detection, RepairSettings
 from repair.mending.limits import batches_at_once, side_by_side
-from repair.mending.runner import Excess, excess_over, stop_at_limit
+from repair.mending.runner import excess_over, stop_at_limit
 from tests.support.clock import START
 from tests.support.repairing import DAY_SECONDS, MAILBOX, message
 
