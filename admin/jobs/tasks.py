@@ -25,10 +25,7 @@ from repair.ledger.tasks import AdminTask, AdminTasks, TaskStatus
 _LOG: Final = logging.getLogger("mailmend.jobs")
 
 BeginCommand = Callable[[Iterable[str], Say, bytearray], Awaitable[Child]]
-"""Begins a command of ours, without the program; its stdout goes into the array."""
-
-_LOGGED: Final = ("--log-level", "info", "--log-format", "json")
-"""So it says how far it is."""
+"""Begins a command of ours, without the program; its stdout goes into the array, and it logs events as JSON."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -121,7 +118,7 @@ class TaskRunner:
         try:
             await self.apart(self.tasks.start, task.id)
             _LOG.info("a task begins", extra={"task": task.id, "command": " ".join(kind.words(task.options))})
-            child = self._children[task.id] = await self.begin([*words, *_LOGGED], say, kept)
+            child = self._children[task.id] = await self.begin(words, say, kept)
             if self._closing:
                 child.stop()
             code = await child.wait()

@@ -9,6 +9,7 @@ from uuid import UUID
 from admin.services.jobs import began, job_lease
 from admin.settings import ConnectionSettings
 from admin.wiring.cluster import OpenCluster, open_cluster, owner_name
+from model.catalog.ledger import KeyspaceLease
 from model.errors import WrongUse
 from repair.ledger.jobs import JobRun
 from repair.ledger.run_limits import RunLimit, RunLimits
@@ -82,7 +83,7 @@ def _of_run(opened: OpenCluster, run: Run) -> tuple[UUID, str, RunLimit]:
         raise WrongUse(f"run {run.id} does not run any more: {run.state.value}", mend=_RUNNING)
     if run.command not in _COMMANDS:
         raise WrongUse(f"{run.command!r} has no limits", mend="It goes on as it is, or is ended with Ctrl-C.")
-    _refuse_killed(opened, f"{run.command} {run.keyspace}", f"run {run.id}")
+    _refuse_killed(opened, KeyspaceLease(run.command).of(run.keyspace), f"run {run.id}")
     runs, job = opened.existing_job_runs(), run.options.get("job")
     newest = runs.newest(job) if runs and job else None
     if newest and began(newest, run, opened.connection.keyspace):

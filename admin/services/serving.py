@@ -128,7 +128,9 @@ class Commands:
         return await ChildProcess.begin(self.words("jobs", "run", job.name, "--scheduled"), say)
 
     async def begin_task(self, command: Iterable[str], say: Say, printed: bytearray) -> Child:
-        return await ChildProcess.begin(self.words(*command), say, printed)
+        """Whatever level of log was typed for the server: so it says how far it is."""
+        logged = ("--log-level", "info", "--log-format", "json")
+        return await ChildProcess.begin([*self.words(*command), *logged], say, printed)
 
     def words(self, *command: str) -> list[str]:
         profile = ["--profile", self.request.profile] if self.request.profile else []

@@ -19,6 +19,8 @@ from admin.jobs.cron import parse_cron
 from admin.jobs.declaration import Job, Missed
 from admin.jobs.schedule import turn_meant
 from admin.jobs.serving import BEAT, TASKS_EVERY, JobServer
+from admin.services.serving import Commands, DeclaredJobs, ServeRequest
+from admin.settings import ConnectionSettings
 from cql.memory import MemoryTables
 from model.errors import CannotReach, MailmendError, WrongUse
 from repair.ledger.jobs import ENDING, JobRuns
@@ -436,6 +438,23 @@ async def test_a_child_is_stopped_as_a_service_manager_does_it() -> None:
 
 
 # Tasks beside jobs
+
+
+async def test_the_command_of_a_task_logs_what_is_read_whatever_was_typed_for_the_server(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    begun: list[str] = []
+
+    async def begin(words: list[str], *_: object) -> None:
+        begun.extend(words)
+
+    monkeypatch.setattr(ChildProcess, "begin", begin)
+    typed = ("--log-level", "error", "--log-format", "text")
+    request = ServeRequest(connection=ConnectionSettings(), declared=lambda: DeclaredJobs((), ""), typed=typed)
+
+    await Commands(request, tmp_path).begin_task(("repair", "blobs"), begun.append, bytearray())
+
+    assert begun[-4:] == ["--log-level", "info", "--log-format", "json"], "the last counts"
 
 
 async def test_who_leads_runs_tasks_and_ends_them_in_good_order(world: JobWorld, tmp_path: Path) -> None:
