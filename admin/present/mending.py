@@ -84,7 +84,7 @@ def _sums(result: MendingResult, findings: Grid) -> Iterator[Part]:
         yield findings
     if result.queues:
         yield queues_grid(result.queues, removed=summary.run is not None)
-    if summary.run:
+    if summary.run and (summary.fixed or summary.left):
         yield _mended(summary)
     if stays := _left_and_why(summary):
         yield Grid("Left, and why", ("verdict", "rows", "why"), stays)
@@ -148,6 +148,8 @@ def sum_lines(summary: RepairResult) -> list[str]:
     rows = ", ".join(f"{name} {count:,}" for name, count in summary.scanned.items())
     seconds = sum(summary.seconds.values())
     lines = [f"Read {rows} in {seconds:.1f} s; {summary.suspects:,} suspects." if rows else f"{seconds:.1f} s."]
+    if summary.run and not (summary.fixed or summary.left or summary.moved or summary.failed or summary.untried):
+        lines.append("Nothing had to be mended.")
     lines += pace_lines(summary.pace)
     if summary.last_traces:
         lines.append(
@@ -173,7 +175,7 @@ def pace_lines(pace: Mapping[str, Any] | None) -> list[str]:
         return []
     lowest, last, limit = (_rate(pace[name]) for name in ("lowest", "last", "limit"))
     why = ", ".join(f"{reason} {number:,} times" for reason, number in pace["slowed"].items())
-    told = f"Pace: at the lowest {lowest}, at the end {last}"
+    told = f"Pace: {last}" if lowest == last else f"Pace: at the lowest {lowest}, at the end {last}"
     told += f"; limit {limit}" if pace["limit"] else ""
     told += f", set by {pace['set'][-1]['by']}" if pace["set"] else ""
     return [f"{told}. It slowed down for {why}." if why else f"{told}."]

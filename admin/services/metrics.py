@@ -90,11 +90,17 @@ class ShippedFile:
 
 
 def alerts(output: Path | None = None) -> ShippedFile:
-    return ShippedFile(rules_file(), output)
+    return _shipped(rules_file(), output)
 
 
 def dashboard(output: Path | None = None) -> ShippedFile:
-    return ShippedFile(dashboard_json(), output)
+    return _shipped(dashboard_json(), output)
+
+
+def _shipped(text: str, output: Path | None) -> ShippedFile:
+    if output:
+        refuse_unwritable(output)
+    return ShippedFile(text, output)
 
 
 @dataclass(slots=True)

@@ -80,6 +80,8 @@ def test_a_plan_writes_nothing_but_its_file_and_is_then_done_exactly(  # noqa: P
     assert (mail.mirror(missing) is None, mail.mirror(later)) == (False, None)
     (seen,) = mail.tables.read(Read(MESSAGE_ID, (missing["mailboxid"], missing["uid"]), times=True))
     assert seen.newest == lines_of(file)[0]["policy"]["as_of"]  # type: ignore[index] # the head's
+    again = mailmend("apply", str(file))
+    assert ("Nothing had to be mended." in again.out, "What became of them" in again.out) == (True, False)
     shown = mailmend("runs", "show", applied.json["run"], "--json").json
     assert shown["options"]["seal"] == lines_of(file)[-1]["seal"]
 

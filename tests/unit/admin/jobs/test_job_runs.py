@@ -28,7 +28,7 @@ def test_a_run_does_what_its_command_does_and_is_kept(
     ended = mailmend("jobs", "run", "nightly_repair")
 
     assert ended.code == 0, ended.err
-    assert "What became of them" in ended.out
+    assert "Nothing had to be mended." in ended.out
     (run,) = mailmend("jobs", "history", "--json").json["runs"]
     assert (run["job"], run["state"], run["exit_code"]) == ("nightly-repair", "DONE", 0)
     assert run["command"] == "repair messages --engine local --delay 0 --max-fixes 100000"

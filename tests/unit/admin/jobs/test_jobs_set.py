@@ -119,7 +119,7 @@ def test_with_a_pace_of_auto_a_check_says_what_rates_it_had(mailmend: CommandLin
         "slowed": {},
         "set": [],
     }
-    assert "Pace: at the lowest 500 rows/s, at the end 500 rows/s; limit 500 rows/s." in mailmend(*gentle).out
+    assert "Pace: 500 rows/s; limit 500 rows/s." in mailmend(*gentle).out
 
 
 class TestRefused:

@@ -121,3 +121,4 @@ def test_the_files_come_with_the_command(mailmend: CommandLine, command: str, be
 
     assert (shown.code, written.code, written.out, shown.out[: len(begins)]) == (0, 0, "", begins)
     assert file.read_text() == shown.out
+    assert mailmend("metrics", command, "--output", "/nowhere/file").code == 2
