@@ -13,7 +13,7 @@ from admin.present.charts import by_time, by_verdict
 from admin.present.document import Document, Grid, Part, Styled
 from admin.present.queue_cleanup import about_queues, after_a_plan, queue_lines, queues_grid, queues_json
 from admin.present.runs import trend_parts
-from admin.present.values import NOTHING_WRITTEN, counts_json, plain
+from admin.present.values import NOTHING_WRITTEN, counts_json, fields_json, plain
 from admin.present.verdicts import MEANINGS, STYLES, kinds, steps_grid
 from admin.services.examples import EXAMPLES_MAX, Affected, Example
 from admin.services.mending import MendingResult
@@ -45,6 +45,7 @@ def document_of(result: MendingResult) -> Document:
 def summary_json(summary: RepairResult) -> dict[str, Any]:
     return {
         **plain(summary),
+        "engine": fields_json(summary.engine, "name", "why") if summary.engine else None,
         "findings": {name: counts_json(counts) for name, counts in summary.findings.items()},
         **{name: counts_json(getattr(summary, name)) for name in ("fixed", "left", "due")},
         "reasons": {one.value: {why.value: n for why, n in found.items()} for one, found in summary.reasons.items()},
