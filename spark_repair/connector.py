@@ -9,14 +9,17 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as sf
 
 from cql.driver.contact import Contact
-from model.operations import Level
+from model.operations import Level, Scan
 from model.schema.table import Table
 from repair.clock import SystemClock
+from repair.mending.limits import share
 from repair.mending.throttle import Throttle
 from repair.retries import Retries, RetryPolicy
+from repair.staging.area import StagingArea
 from spark_repair.executor_pace import passed_on, place_of
 from spark_repair.executors import runs_here, tasks_at_once
 from spark_repair.failures import is_unknown
+from spark_repair.staged import StagedSource
 from spark_repair.throttled import paced
 from spark_repair.tls import contact_of_executors, tls_options
 
@@ -35,6 +38,7 @@ class Source:
     Attributes:
         rows_per_second: over all cores together, or None for as fast as the cluster answers.
         throttle: changes that while rows are read.
+        staging: where they are kept, so that the next attempt goes on.
     """
 
     session: SparkSession
@@ -43,18 +47,28 @@ class Source:
     level: Level = Level.LOCAL_QUORUM
     rows_per_second: int | None = None
     throttle: Throttle | None = None
+    staging: StagingArea | None = None
 
     def scan(self, table: Table, columns: Iterable[str]) -> DataFrame:
         """All rows of the table with these columns only; a field of a user type is named `column.field`."""
+        if self.staging:
+            return self._staged(self.staging).rows(self.session, Scan(table, tuple(columns), self.level))
         reader = self.session.read.format(_FORMAT).options(**read_options(self))
         rows = opened(reader.options(keyspace=self.keyspace, table=table.name))
         wanted = rows.select(*(sf.col(name).alias(name) for name in columns))
-        held, session = paced(wanted, self.rows_per_second, self.throttle), self.session
-        if self.throttle is None or runs_here(str(session.sparkContext.master)):
+        held = paced(wanted, self.rows_per_second, self.throttle)
+        if self.throttle is None or runs_here(str(self.session.sparkContext.master)):
             return held
-        contact = contact_of_executors(session, self.contact)
-        place = place_of(self.throttle, contact, self.keyspace, tasks_at_once(session))
-        return passed_on(held, place)
+        return passed_on(held, place_of(self.throttle, self._contact, self.keyspace, tasks_at_once(self.session)))
+
+    def _staged(self, area: StagingArea) -> StagedSource:
+        contact, workers = self._contact, tasks_at_once(self.session)
+        place = place_of(self.throttle, contact, self.keyspace, workers) if self.throttle else None
+        return StagedSource(area, contact, self.keyspace, share(self.rows_per_second, workers), place)
+
+    @property
+    def _contact(self) -> Contact:
+        return contact_of_executors(self.session, self.contact)
 
     def size_shuffles(self, largest: Iterable[DataFrame]) -> None:
         """Shuffle in as many parts as the largest table's scan has: Spark's default is 200, for any size."""

@@ -29,6 +29,7 @@ from model.projections.verdicts import Verdict
 from repair.log_fields import with_log_fields
 from repair.mending.engine import Detection, RepairSettings
 from repair.mending.throttle import Throttle
+from repair.staging.area import StagingArea
 from spark_repair import fixing
 from spark_repair import suspects as native
 from spark_repair.connector import Source
@@ -37,7 +38,8 @@ from spark_repair.executors import runs_here, tasks_at_once
 from spark_repair.failures import translated
 from spark_repair.interruption import ended_when_interrupted, is_over
 from spark_repair.progress import rows_read, share_of_tasks, watched
-from spark_repair.suspects import columns_read, truth_frame
+from spark_repair.staged import segments_read
+from spark_repair.suspects import truth_frame
 from spark_repair.throttled import throttled
 from spark_repair.tls import contact_of_executors
 
@@ -59,6 +61,7 @@ class SparkEngine:
         ledger: the keyspace where fixes are recorded; a check needs none.
         keep: how long the ledger keeps what is recorded.
         throttle: changes the pace of the run while it is at work.
+        staging: where the rows of a scan are kept, so that the next attempt goes on.
     """
 
     session: SparkSession
@@ -67,6 +70,7 @@ class SparkEngine:
     ledger: str | None = None
     keep: timedelta = KEEP
     throttle: Throttle | None = None
+    staging: StagingArea | None = None
 
     @property
     def is_local(self) -> bool:
@@ -74,10 +78,15 @@ class SparkEngine:
 
     def detect(self, settings: RepairSettings, progress: Progress) -> "SparkDetection":
         detection = SparkDetection(self, settings)
-        progress.stage("scan")
+        measure, area = rows_read(self.session), self.staging
+        if area:
+            progress.stage(f"scan: segments ({area.kept} of {area.number} stood)", area.number - area.kept)
+            measure = segments_read(area)
+        else:
+            progress.stage("scan")
         try:
             looking = throttled(self.session, self.throttle)
-            with translated(self.contact, self.keyspace), watched(rows_read(self.session), progress), looking:
+            with translated(self.contact, self.keyspace), watched(measure, progress), looking:
                 detection.size_shuffles()
                 threads = ThreadPoolExecutor(len(settings.families), "mailmend-family")
                 with threads, ended_when_interrupted(self.session):  # ended before the threads are waited for
@@ -133,7 +142,7 @@ class SparkDetection(Detection):
     def size_shuffles(self) -> None:
         """Set the number of shuffle parts from the largest truth; call before anything is shuffled."""
         source = self._source()
-        read = [columns_read(family)[family.truth.spelling] for family in self._settings.families]
+        read = [family.columns_read[family.truth.spelling] for family in self._settings.families]
         source.size_shuffles(source.scan(table, columns) for table, columns in read)
 
     def keep(self, found: Sequence[_Found]) -> None:
@@ -145,7 +154,7 @@ class SparkDetection(Detection):
     def _source(self) -> Source:
         engine, settings = self._engine, self._settings
         place = (engine.session, engine.contact, engine.keyspace, settings.level)
-        return Source(*place, settings.policy.rows_per_second, engine.throttle)
+        return Source(*place, settings.policy.rows_per_second, engine.throttle, engine.staging)
 
     def suspects(self) -> Iterator[Suspect]:
         for found in self._found:
@@ -225,7 +234,7 @@ class _Counted:
     observed: dict[str, Observation] = field(default_factory=dict)
 
     def scan(self, name: str) -> DataFrame:
-        table, columns = columns_read(self.family)[name]
+        table, columns = self.family.columns_read[name]
         self.observed[name] = Observation(name)
         return self.source.scan(table, columns).observe(self.observed[name], sf.count(sf.lit(1)).alias("rows"))
 

@@ -25,7 +25,7 @@ from model.projections.groups import Counts, Group, Union
 from model.projections.mirror import Mirror
 from model.projections.projection import Condition, Projection
 from model.projections.verdicts import Verdict
-from model.schema.table import Canonical, Column, Table
+from model.schema.table import Canonical, Column
 from spark_repair.connector import SHUFFLE_PARTS
 
 ONE, TWO, BITS, TRUTHS, TRUTH_ID = "fingerprint_one", "fingerprint_two", "bits", "truths", "truth_id"
@@ -115,12 +115,6 @@ class RowBits:
 
 def bit(place: int) -> Expression:
     return sf.col(BITS).bitwiseAND(sf.lit(1 << place)) != 0
-
-
-def columns_read(family: Family) -> dict[str, tuple[Table, tuple[str, ...]]]:
-    """The tables that a check reads, by spelling, each with its columns in declared order."""
-    read = {family.truth.spelling: (family.truth, family.truth_columns)}
-    return read | {one.name: (one.table, one.read_columns) for one in family.projections}
 
 
 def _sources(mirror: Mirror) -> dict[str, str]:

@@ -8,7 +8,20 @@ from admin.cli.blobs import BLOBS_WANTED
 from admin.cli.command import JSON, Command, CommandGroup
 from admin.cli.completion import completed_runs
 from admin.cli.kinds import DELAY, KEEP, SPARK_SETTING, VERDICT_NAMES, VERDICTS, Duration, duration_text
-from admin.cli.options import ANONYMOUS, CONNECTION, FILE, FINDINGS, METRICS_FILE, REPORT, flag, option
+from admin.cli.options import (
+    ANONYMOUS,
+    CONNECTION,
+    FILE,
+    FINDINGS,
+    METRICS_FILE,
+    PACE,
+    REPORT,
+    ROWS_PER_SECOND,
+    STAGING,
+    WITHOUT,
+    flag,
+    option,
+)
 from admin.cli.queue_options import AGE_MAX, STORES_TYPED, queue_settings, unless
 from admin.nodetool import NODETOOL
 from model.catalog.ledger import KEEP as KEEP_DEFAULT
@@ -23,23 +36,6 @@ DELAY_OPTION: Final = option("--delay", "How long lags may settle before the sec
 _TIMING: Final = (
     DELAY_OPTION,
     option("--clock-skew", "The greatest difference between any two clocks.", type=DELAY, default=f"{SKEW_SECONDS:g}s"),
-)
-ROWS_PER_SECOND: Final = option(
-    "--rows-per-second", "Read and write no faster, over all workers together.", type=click.IntRange(min=1), metavar="N"
-)
-PACE: Final = option(
-    "--pace",
-    "auto: pause three times as long as each request took, and slow down while the cluster's answers are slow, time "
-    "out, or compactions pile up; full: never. "
-    "[default: auto in a job, else full]",
-    type=click.Choice(["auto", "full"]),
-)
-WITHOUT: Final = option(
-    "--without",
-    "A column or a whole denormalised table that the keyspace lacks, or that is not to be touched: neither compared "
-    "nor written; may be given again.",
-    multiple=True,
-    metavar="NAME",
 )
 _SCANNING: Final = (
     option(
@@ -117,12 +113,13 @@ CHECK: Final = Command(
         COUNTERS_AT_ONCE,
         flag("--no-recheck", "Report raw suspects, without waiting and looking again."),
         *_SCANNING,
+        STAGING,
     ),
     shared=(BLOBS_WANTED, CONNECTION),
     output=MEASURED,
     alone={
-        "what=queues": ("torn", "without", "no_writers", "anonymous"),
-        "what=blobs": ("torn", "without", "no_writers", "no_recheck", "findings", "anonymous"),
+        "what=queues": ("torn", "without", "no_writers", "anonymous", "staging"),
+        "what=blobs": ("torn", "without", "no_writers", "no_recheck", "findings", "anonymous", "staging"),
     },
     examples="""
         mailmend check                                     every denormalised table of the keyspace, and its queues
@@ -141,6 +138,9 @@ _REPAIR_MESSAGES: Final = Command(
     about="""The denormalised tables that follow from the source of truth, imapUidTable. Reads every table once, waits,
     looks at every suspect again, keeps what it overwrites (see `mailmend undo`), and writes as of a moment before its
     scan, so that whatever users change meanwhile wins. Running it again converges.
+
+    With --staging an interruption (Ctrl-C, a window's end, a kill, a lost Spark) loses the token ranges in hand: the
+    same command goes on, as of before the first attempt, also with other policies, a --dry-run or a --plan.
 
     With --message, --mailbox or --user no Spark is needed, and nothing is scanned unless --scan is given; what such a
     look cannot see is said, and is `unseen` in the JSON.""",
@@ -198,15 +198,17 @@ _REPAIR_MESSAGES: Final = Command(
             "--scan", "With --mailbox or --user: also page the truth for missing rows; with --message: messageIdTable."
         ),
         *_SCANNING,
+        STAGING,
     ),
     shared=(CONNECTION,),
     output=MEASURED,
-    alone={"plan": ("max_fixes", "yes", "keep")},
+    alone={"plan": ("max_fixes", "yes", "keep"), **dict.fromkeys(("message", "mailbox", "user"), ("staging",))},
     examples="""
         mailmend repair messages --dry-run                      what would be mended
         mailmend repair messages --plan plan.jsonl              the same, to be approved: then mailmend apply plan.jsonl
         mailmend repair messages                                mend it
         mailmend repair messages --only PROJECT --max-fixes 1000
+        mailmend repair messages --staging /var/lib/mailmend/staging    go on after an interruption
         mailmend repair messages --message 6e0ab5e0-8d1c-...    one message, at once, without Spark
         mailmend repair messages --message 6e0ab5e0-8d1c-... --user bob    and what bob's mailboxes tell of it
         mailmend repair messages --mailbox 6e0ab5e0-8d1c-...    what the mailbox's own rows show

@@ -304,6 +304,31 @@ FINDINGS: Final = option(
 )
 
 
+ROWS_PER_SECOND: Final = option(
+    "--rows-per-second", "Read and write no faster, over all workers together.", type=click.IntRange(min=1), metavar="N"
+)
+PACE: Final = option(
+    "--pace",
+    "auto: pause three times as long as each request took, and slow down while the cluster's answers are slow, time "
+    "out, or compactions pile up; full: never. "
+    "[default: auto in a job, else full]",
+    type=click.Choice(["auto", "full"]),
+)
+WITHOUT: Final = option(
+    "--without",
+    "A column or a whole denormalised table that the keyspace lacks, or that is not to be touched: neither compared "
+    "nor written; may be given again.",
+    multiple=True,
+    metavar="NAME",
+)
+STAGING: Final = option(
+    "--staging",
+    "Keep what was read of each token range in this folder or bucket (s3a://bucket/prefix) until the run is complete: "
+    "after an interruption the same command goes on there.",
+    metavar="DIR|URL",
+)
+
+
 def _traffic(own: dict[str, Any], _: dict[str, Any], __: click.Context) -> Any:
     stay, traffic = own["longest_stay"], imported("admin.advice.measuring:GivenTraffic")
     return traffic(own["mails_per_second"], own["peak_mails_per_second"], stay.total_seconds() if stay else None)

@@ -7,8 +7,8 @@ import click
 
 from admin.cli.command import Command
 from admin.cli.kinds import Duration, duration_text
-from admin.cli.mending import COUNTERS_AT_ONCE, KEEP_OPTION, PACE, REPAIR_EXITS, RESULTS, ROWS_PER_SECOND
-from admin.cli.options import FILE, flag, option
+from admin.cli.mending import COUNTERS_AT_ONCE, KEEP_OPTION, REPAIR_EXITS, RESULTS
+from admin.cli.options import FILE, PACE, ROWS_PER_SECOND, flag, option
 from admin.cli.queue_options import STORES_TYPED, Needs, queue_settings
 from admin.extras import imported
 from admin.services.plans import PLAN_AGE_MAX

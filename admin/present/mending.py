@@ -151,7 +151,7 @@ def sum_lines(summary: RepairResult) -> list[str]:
     lines = [f"Read {rows} in {seconds:.1f} s; {summary.suspects:,} suspects." if rows else f"{seconds:.1f} s."]
     if summary.run and not (summary.fixed or summary.left or summary.moved or summary.failed or summary.untried):
         lines.append("Nothing had to be mended.")
-    lines += pace_lines(summary.pace)
+    lines += [*pace_lines(summary.pace), *staging_lines(summary.staging)]
     if summary.last_traces:
         lines.append(
             f"{summary.last_traces:,} of the WITHDRAW are the last trace of a message whose content still exists."
@@ -180,6 +180,14 @@ def pace_lines(pace: Mapping[str, Any] | None) -> list[str]:
     told += f"; limit {limit}" if pace["limit"] else ""
     told += f", set by {pace['set'][-1]['by']}" if pace["set"] else ""
     return [f"{told}. It slowed down for {why}." if why else f"{told}."]
+
+
+def staging_lines(staging: Mapping[str, Any] | None) -> list[str]:
+    """What an earlier attempt had read, in a sentence; else nothing."""
+    if not staging or staging["attempt"] == 1:
+        return []
+    kept, number = f"{staging['kept']:,}", f"{staging['segments']:,}"
+    return [f"{kept} of {number} segments stood from earlier attempts; the scan began at {staging['began_at']}."]
 
 
 def _rate(rows_per_second: int | None) -> str:

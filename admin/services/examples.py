@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
 
-from admin.services.caller import Caller
+from admin.services.caller import Caller, ignore
 from admin.services.owners import Owner, owner_in, owners_of
 from model.catalog.mail import PATHS, PROJECTIONS
 from model.instants import MICROS
@@ -160,3 +160,12 @@ def result_text(outcome: Finding) -> str:
     if outcome.reason and outcome.reason.why not in {Why.DUE, Why.RAW}:
         words = f"{words}: {outcome.reason.text}"
     return f"{words}; its content still exists" if outcome.last_trace else words
+
+
+def both_of(examples: Examples, caller: Caller, plan: Callable[[Finding], None] = ignore) -> Callable[[Finding], None]:
+    def take(finding: Finding) -> None:
+        examples.add(finding)
+        caller.finding(finding)
+        plan(finding)
+
+    return take

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from admin.plan_files import head_of, plan_into
-from admin.services.caller import Caller, ask_to_restore, ignore
-from admin.services.examples import Affected, Example, Examples
+from admin.services.caller import Caller, ask_to_restore
+from admin.services.examples import Affected, Example, Examples, both_of
 from admin.services.runs import affected
+from admin.services.staging import ended, staged
 from admin.settings import ConnectionSettings, format_duration
 from admin.wiring.cluster import (
     EngineWanted,
@@ -31,7 +32,7 @@ from model.ids import MailboxId, MessageId, RunId
 from model.operations import Level
 from model.projections.binding import Bound
 from model.projections.family import Family
-from model.projections.findings import Finding, RepairPolicy
+from model.projections.findings import RepairPolicy
 from model.projections.verdicts import MENDABLE, Verdict
 from repair.clock import MARGIN_SECONDS, SKEW_SECONDS, STAMP_AGE_SECONDS, Timing, take_as_of
 from repair.mending import lag_repair, runner
@@ -78,6 +79,7 @@ class ScanRequest:
     delay: timedelta = DELAY
     clock_skew: timedelta = SKEW
     no_writers: bool = False
+    staging: str | None = None
 
     @property
     def engine_wanted(self) -> EngineWanted:
@@ -200,9 +202,11 @@ def check(
     # Nothing is written, so any margin that covers the skew will do for the two looks at counters.
     counters = Timing(skew + STAMP_AGE_SECONDS + 1, skew, no_writers=request.no_writers)
     engine = chosen_engine(opened, request.engine_wanted, caller.remark)
-    wanted = request.engine_wanted.chosen(engine)
-    tools = repair_tools(opened, wanted, settings, caller.progress, timing=counters)
-    summary = runner.check(settings, replace(tools, meanwhile=meanwhile), both_of(examples, caller))
+    with staged(request.staging, opened, settings, caller) as (settings, area):
+        wanted = replace(request.engine_wanted.chosen(engine), staging=area)
+        tools = repair_tools(opened, wanted, settings, caller.progress, timing=counters)
+        summary = runner.check(settings, replace(tools, meanwhile=meanwhile), both_of(examples, caller))
+        ended(summary, area)
     summary.unseen, summary.engine = unseen(request.without, bound), engine
     return MendingResult(summary, examples.sorted(), given(request), affected=affected(examples, opened, caller))
 
@@ -228,17 +232,20 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
             wanted = wanted.chosen(engine)
             settings = replace(settings, options={**settings.options, "engine": engine.name})
         keep = None if request.only_looks else request.keep
-        tools = repair_tools(opened, wanted, settings, caller.progress, keep=keep)
         typed = replace(request, user=("NAME",) * len(request.user)) if caller.anonymous else request
-        if request.plan is None:
-            go_on = None if request.dry_run else caller.ask
-            summary = runner.repair(settings, replace(tools, go_on=go_on), both_of(examples, caller))
-        else:
+        if request.plan:
             settings = replace(settings, as_of=take_as_of(opened.clock, opened.cluster, settings.timing))
-            tables = opened.identity(table for one in settings.families for table in one.tables)
-            head = head_of(settings, tables, given(typed), request.without)
-            with plan_into(request.plan, head) as plan:
-                summary = runner.repair(settings, tools, both_of(examples, caller, plan.add))
+        with staged(None if target else request.staging, opened, settings, caller) as (settings, area):
+            tools = repair_tools(opened, replace(wanted, staging=area), settings, caller.progress, keep=keep)
+            if request.plan is None:
+                go_on = None if request.dry_run else caller.ask
+                summary = runner.repair(settings, replace(tools, go_on=go_on), both_of(examples, caller))
+            else:
+                tables = opened.identity(table for one in settings.families for table in one.tables)
+                head = head_of(settings, tables, given(typed), request.without)
+                with plan_into(request.plan, head) as plan:
+                    summary = runner.repair(settings, tools, both_of(examples, caller, plan.add))
+            ended(summary, area)
         told = affected(examples, opened, caller)
     summary.unseen, summary.engine = unseen(request.without, bound, target), engine
     return MendingResult(summary, examples.sorted(), given(typed), request.plan, affected=told)
@@ -307,15 +314,6 @@ def target_of(opened: OpenCluster, request: RepairRequest) -> Target | None:
     if request.message:
         return TargetMessages(tuple(map(MessageId, request.message)), everywhere, request.scan)
     return TargetMailboxes(everywhere, scan=request.scan) if everywhere else None
-
-
-def both_of(examples: Examples, caller: Caller, plan: Callable[[Finding], None] = ignore) -> Callable[[Finding], None]:
-    def take(finding: Finding) -> None:
-        examples.add(finding)
-        caller.finding(finding)
-        plan(finding)
-
-    return take
 
 
 def _timing(request: RepairRequest | LagsRequest) -> Timing:

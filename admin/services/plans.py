@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from admin.plan_files import BLOBS, LOOKS, QUEUES, PlanFile, plan_in, spans_in
 from admin.services.caller import Caller, ask_to_restore
-from admin.services.examples import Examples
-from admin.services.mending import MendingResult, both_of, unseen
+from admin.services.examples import Examples, both_of
+from admin.services.mending import MendingResult, unseen
 from admin.services.runs import affected
 from admin.settings import QueueSettings
 from admin.wiring.cluster import EngineWanted, OpenCluster, open_cluster, owner_name, repair_tools
@@ -24,16 +24,13 @@ from model.schema.table import Table
 from repair.clock import Timing
 from repair.ledger.runs import Run
 from repair.mending import runner
-from repair.mending.engine import RepairSettings
+from repair.mending.engine import RUNS_APART_MICROS, RepairSettings
 
 if TYPE_CHECKING:
     from admin.services.blobs import BlobsResult
 
 PLAN_AGE_MAX = timedelta(days=1)
 """How old a plan may be, without `--max-age`."""
-
-_APART_MICROS = 1_000
-"""Between the Ts of a plan's runs: each has stamps of its own, and its undo some just above them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +101,7 @@ def _messages(request: ApplyPlanRequest, plan: PlanFile, caller: Caller) -> Mend
             dry_run=request.dry_run,
             policy=replace(policy, rows_per_second=request.rows_per_second or policy.rows_per_second),
             pressed=connection.is_pressed(request.pace),
-            as_of=policy.as_of - _APART_MICROS * len(runs),
+            as_of=policy.as_of - RUNS_APART_MICROS * len(runs),
             owner=owner_name(),
             options=plan.recorded,
         )

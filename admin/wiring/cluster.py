@@ -53,6 +53,7 @@ from repair.scanners.lookup import Target, Targeted
 
 if TYPE_CHECKING:
     from cql.driver.session import CassandraCluster, Keyspace
+    from repair.staging.area import StagingArea
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +163,8 @@ class OpenCluster:
 class EngineWanted:
     """The engine of a scan: "spark" (its master and settings), "local" or "auto".
 
-    With a target it only reads by key; with a plan there is no scan. `brief` is that of an `EngineChoice`.
+    With a target it only reads by key; with a plan there is no scan. A staged scan goes on where another stopped.
+    `brief` is that of an `EngineChoice`.
     """
 
     name: str
@@ -170,6 +172,7 @@ class EngineWanted:
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     target: Target | None = None
     plan: PlanFile | None = None
+    staging: "StagingArea | None" = None
     brief: bool = False
 
     def chosen(self, engine: EngineChoice) -> "EngineWanted":
@@ -303,11 +306,11 @@ def _engine(
     if wanted.target is not None:
         return Targeted(mail, ledger, opened.clock, wanted.target)
     if wanted.name == "local":
-        return LocalEngine(mail, ledger, opened.clock)
+        return LocalEngine(mail, ledger, opened.clock, staging=wanted.staging)
     engine: Callable[..., Engine] = import_or_name_extra("spark_repair.message_inconsistencies").SparkEngine
     ledger_keyspace = opened.connection.ledger_keyspace if writes else None
     place = (contact_of(opened.connection), opened.mail.name, ledger_keyspace, ledger.keep)
-    return engine(_spark(opened, wanted), *place, throttle)
+    return engine(_spark(opened, wanted), *place, throttle, wanted.staging)
 
 
 def _spark(opened: OpenCluster, wanted: EngineWanted) -> Any:

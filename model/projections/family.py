@@ -1,5 +1,6 @@
 """One truth and all that follows from it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from model.projections.content import Content
@@ -39,6 +40,12 @@ class Family:
     def tables(self) -> tuple[Table, ...]:
         """Every table that a check reads, the truth first."""
         return (self.truth, *(projection.table for projection in self.projections))
+
+    @property
+    def columns_read(self) -> Mapping[str, tuple[Table, tuple[str, ...]]]:
+        """The tables that a check reads, by spelling, each with its columns in declared order."""
+        read = {self.truth.spelling: (self.truth, self.truth_columns)}
+        return read | {one.name: (one.table, one.read_columns) for one in self.projections}
 
     @property
     def conditions(self) -> tuple[Condition, ...]:

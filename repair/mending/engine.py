@@ -22,6 +22,9 @@ from repair.mending.fixer import Fixer
 DELAY_SECONDS = 60.0
 """How long suspects may take to settle, without `--delay`."""
 
+RUNS_APART_MICROS = 1_000
+"""Between the Ts of runs that go on from one T: each has stamps of its own, and its undo some just above them."""
+
 
 @dataclass(frozen=True, slots=True)
 class RepairSettings:
@@ -34,7 +37,7 @@ class RepairSettings:
         policy: what may be mended; its run, T and skew are set when the run begins.
         pressed: slow down while the cluster suffers.
         max_fixes: ask, or refuse to write, when more suspects than this would be mended.
-        as_of: T in microseconds where a plan says it; an earlier one is taken where the clocks ask for that.
+        as_of: T in microseconds where a plan or a staging area says it; an earlier one where the clocks ask for it.
         options: what the ledger keeps of the command line.
     """
 

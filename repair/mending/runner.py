@@ -9,21 +9,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import Any, Final
 
 from model.catalog.ledger import KeyspaceLease
-from model.errors import CannotReach, ExitCode, FixLimit, MailmendError, came_of_interruption
+from model.errors import CannotReach, ExitCode, MailmendError, came_of_interruption
 from model.ids import RunId
 from model.instants import MICROS
 from model.ports import Clock, NodeClocks, Progress, Tables
-from model.projections.ages import older_than_a_day
 from model.projections.binding import MissingColumn
 from model.projections.family import Family
-from model.projections.findings import Excess, Finding, RepairPolicy, Suspect, counts_of
+from model.projections.findings import Finding, RepairPolicy
 from model.projections.projection import Projection
 from model.projections.reasons import Reason, Why
-from model.projections.verdicts import BY_POLICY, HARMLESS, Verdict
+from model.projections.verdicts import HARMLESS, Verdict
 from repair.clock import read_clocks, take_as_of
 from repair.decisions.engines import EngineChoice
 from repair.decisions.recheck import reason_of
@@ -31,13 +29,11 @@ from repair.ledger.leases import Leases, TakenLease
 from repair.ledger.runs import Ledger, Run, RunState
 from repair.mending.counters import CounterMender
 from repair.mending.engine import Detection, Engine, RepairSettings
+from repair.mending.fix_limit import GoOn, stop_at_limit
 from repair.mending.interrupted import mended_so_far
 from repair.mending.throttle import Throttle
 
 _LOG: Final = logging.getLogger("mailmend.runs")
-
-SAMPLES_MAX = 5
-"""Suspects that are shown to the person who is asked."""
 
 Sink = Callable[[Finding], None]
 
@@ -67,6 +63,7 @@ class RepairResult:
     unseen: str | None = None  # a sentence on what a targeted look cannot see
     engine: EngineChoice | None = None  # what scanned the keyspace; None where nothing was scanned
     pace: Mapping[str, Any] | None = None  # the rates it had, and why; None where nothing could change them
+    staging: Mapping[str, Any] | None = None  # the area of a staged scan, as it stood at the end
     exit: int = 0
 
     def count(self, finding: Finding) -> None:
@@ -132,9 +129,6 @@ class RepairResult:
 
 COMMAND: Final = "repair"
 
-GoOn = Callable[[Excess], bool]
-"""Asks a person whether to go on."""
-
 
 @dataclass(frozen=True, slots=True)
 class RepairTools:
@@ -164,7 +158,8 @@ class RepairTools:
 
 def check(settings: RepairSettings, tools: RepairTools, sink: Sink) -> RepairResult:
     """Find drift without any write."""
-    as_of = read_clocks(tools.clock, tools.nodes).earliest - settings.timing.margin_micros
+    latest = read_clocks(tools.clock, tools.nodes).earliest - settings.timing.margin_micros
+    as_of = latest if settings.as_of is None else min(latest, settings.as_of)
     result = RepairResult(settings.keyspace, "check")
     result.missing_columns, result.missing_tables = settings.missing_columns, settings.missing_tables
     _Stages(settings, tools, sink, settings.policy_of(as_of, None), result).go_through()
@@ -199,7 +194,7 @@ def repair(settings: RepairSettings, tools: RepairTools, sink: Sink) -> RepairRe
 
 
 def _as_of(settings: RepairSettings, tools: RepairTools) -> int:
-    """T: now less the margin, or that of a plan. A smaller T is always safe: it only leaves more as MOVED."""
+    """T: now less the margin, or a plan's or a staging area's. A smaller T is safe: it only leaves more as MOVED."""
     latest = take_as_of(tools.clock, tools.nodes, settings.timing)
     return latest if settings.as_of is None else min(latest, settings.as_of)
 
@@ -263,8 +258,8 @@ class _Stages:
             return
         settings, throttle = self.settings, self.tools.throttle
         allowed = throttle.max_fixes(settings.max_fixes) if throttle else settings.max_fixes
-        now, go_on = self.tools.clock.micros(), self.tools.go_on
-        stop_at_limit(detection, replace(settings, max_fixes=allowed), self.policy, now, go_on)
+        tools, limited = self.tools, replace(settings, max_fixes=allowed)
+        stop_at_limit(detection, limited, self.policy, tools.clock.micros(), tools.go_on, tools.progress)
         self._wait(detection)
         with self._timed("recheck"):
             self._take(detection.revisit(self.policy, self.tools.progress))
@@ -326,57 +321,6 @@ def _portions(seconds: float) -> Iterator[float]:
     while seconds > 0:
         yield min(1.0, seconds)
         seconds -= 1.0
-
-
-def stop_at_limit(
-    detection: Detection, settings: RepairSettings, policy: RepairPolicy, now: int, go_on: GoOn | None
-) -> None:
-    """Stop before any write when more would be mended than `settings.max_fixes`, unless a person agrees.
-
-    Raises:
-        FixLimit: nobody agreed, or nobody can be asked.
-    """
-    if settings.max_fixes is None or policy.run is None:
-        return
-    excess = excess_over(settings.max_fixes, detection, settings, policy, now)
-    if excess is not None and not (go_on and go_on(excess)):
-        raise FixLimit(
-            f"{excess.total:,} suspects in {excess.keyspace} could be mended, --max-fixes allows {excess.allowed:,}; "
-            "nothing was written",
-            mend=f"See what they are with: mailmend check messages --keyspace {excess.keyspace}; "
-            f"if that is what you want mended, type the same command with --max-fixes {excess.total}.",
-        )
-
-
-def excess_over(
-    allowed: int, detection: Detection, settings: RepairSettings, policy: RepairPolicy, now: int
-) -> Excess | None:
-    """What would be mended, where that is more than allowed; else None.
-
-    Once the plain counts exceed the limit, content and truth rows are counted again by age: young ones are never
-    removed.
-    """
-    projections = {one.name: one for family in settings.families for one in family.projections}
-    counts = {
-        name: Counter({one: number for one, number in sums.items() if projections[name].asks_for(one, policy)})
-        for name, sums in detection.counts.items()
-    }
-    excess = Excess(settings.keyspace, allowed, {name: sums for name, sums in counts.items() if sums})
-    if excess.total > allowed and any(BY_POLICY & sums.keys() for sums in excess.counts.values()):
-        excess = Excess(settings.keyspace, allowed, counts_of(_due(detection, projections, policy, now)))
-    if excess.total <= allowed:
-        return None
-    samples = tuple(islice(_due(detection, projections, policy, now), SAMPLES_MAX))
-    return Excess(settings.keyspace, allowed, excess.counts, samples)
-
-
-def _due(
-    detection: Detection, projections: Mapping[str, Projection], policy: RepairPolicy, now: int
-) -> Iterator[Suspect]:
-    for suspect in detection.suspects():
-        wanted = projections[suspect.projection].asks_for(suspect.verdict, policy)
-        if wanted and (suspect.verdict not in BY_POLICY or older_than_a_day(suspect.truth_ids or suspect.key, now)):
-            yield suspect
 
 
 def _named(counts: Mapping[Verdict, int]) -> dict[str, int]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from model.operations import Scan
 from model.ports import Clock, Progress, Tables
@@ -45,6 +46,9 @@ from repair.joins.records import (
 from repair.ledger.runs import Ledger
 from repair.mending.engine import LocalSuspects, RepairSettings
 
+if TYPE_CHECKING:
+    from repair.staging.area import StagingArea  # its library comes with an extra of its own
+
 CONTENTS_MAX = 250_000
 """Keys of content that are held in memory, which takes some 50 MB."""
 
@@ -66,6 +70,7 @@ class LocalEngine:
         part_bytes_max: the size of one join, in bytes on disk; memory is a small multiple of it.
         contents_max: how many keys of content may be held in memory.
         places_max: how many places are joined in memory.
+        staging: where the rows of a scan are kept, so that the next attempt goes on.
     """
 
     mail: Tables
@@ -75,6 +80,7 @@ class LocalEngine:
     part_bytes_max: int = PART_BYTES_MAX
     contents_max: int = CONTENTS_MAX
     places_max: int = PLACES_MAX
+    staging: "StagingArea | None" = None
 
     def detect(self, settings: RepairSettings, progress: Progress) -> "LocalDetection":
         detection = LocalDetection(self, settings)
@@ -152,8 +158,9 @@ class _FamilyScan:
 
     def _read(self, table: Table, columns: tuple[str, ...], keep: Callable[[Row], None]) -> None:
         self.progress.stage(f"read {table.spelling}")
-        rows = 0
-        for row in self.engine.mail.scan(Scan(table, columns, self.settings.level)):
+        rows, scan, staging = 0, Scan(table, columns, self.settings.level), self.engine.staging
+        mail = self.engine.mail
+        for row in staging.scan(mail, scan, self.progress) if staging else mail.scan(scan):
             keep(row)
             rows += 1
             if rows % _REPORTED_ROWS == 0:

@@ -20,7 +20,6 @@ from model.projections.family import Family
 from repair.mending.engine import RepairSettings
 from spark_repair.connector import Source
 from spark_repair.message_inconsistencies import SparkEngine
-from spark_repair.suspects import columns_read
 from tests.support.progress import SilentProgress
 
 ROUNDS = 3
@@ -113,7 +112,7 @@ def _check(place: Keyspace, family: Family) -> None:
 
 def _scan_bare(place: Keyspace, family: Family) -> None:
     source = Source(place.session, place.cluster.contact, place.name)
-    for table, columns in columns_read(family).values():
+    for table, columns in family.columns_read.values():
         source.scan(table, columns).write.format("noop").mode("overwrite").save()
 
 

@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 
 from model.catalog.mail import FAMILIES, IMAP_UID, MESSAGE_ID, MESSAGES
 from model.schema.table import Row, Table, canonical_value, rows_agree
-from spark_repair.suspects import BITS, ONE, TWO, RowBits, canonical, columns_read, placed_frame, truth_frame
+from spark_repair.suspects import BITS, ONE, TWO, RowBits, canonical, placed_frame, truth_frame
 
 pytestmark = pytest.mark.spark
 
@@ -172,7 +172,7 @@ def test_both_hashes_are_different_functions(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.truth.spelling)
 def test_what_is_read_is_what_is_needed(family: Any) -> None:
-    read = columns_read(family)
+    read = family.columns_read
     assert list(read) == [table.spelling for table in family.tables]
     for table, columns in read.values():
         assert {column.name for column in table.key} <= set(columns) <= set(table.names)

@@ -7,7 +7,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 import pytest
 
@@ -121,6 +121,33 @@ def test_a_second_run_is_refused_by_the_lease_and_the_first_is_ended_when_its_ti
     assert [run["state"] for run in runs] == ["INTERRUPTED"]
     assert [run["state"] for run in mailmend("runs", "list", "--json").json["runs"]] == ["INTERRUPTED"]
     assert Scraped.of(mailmend.home / "job.prom").one("mailmend_run_exit_code") == 130
+
+
+@pytest.mark.thorough
+def test_a_staged_check_whose_time_ends_in_mid_segment_is_complete_after_a_few_windows(
+    mailmend: CommandLine, mail: MailKeyspace, begin: Begin
+) -> None:
+    """Each run ends in good order when its time is over, and the next one goes on with what stands."""
+    mail.refill(150)
+    mail.lose_projection(mail.truths[0])
+    place = mailmend.home / "staged"
+    command = f"check messages --json --engine local --pace full --rows-per-second 15 --staging {place}"
+    process, stood = begin("0s", "15s", command), [0]
+    environment = {"HOME": str(mailmend.home), "XDG_DATA_HOME": str(mailmend.home)}
+    again = ["--anyway" if word == "--scheduled" else word for word in cast("list[str]", process.args)]
+    out, err = process.communicate(timeout=SECONDS_MAX)
+    while process.returncode == 130 and len(stood) < 12:
+        assert "the same command goes on from there" in err, err
+        stood.append(len(list(place.glob("*.parquet"))))
+        process = subprocess.Popen(again, env=environment, cwd="/", text=True, stdout=-1, stderr=-1)
+        out, err = process.communicate(timeout=SECONDS_MAX)
+
+    assert process.returncode == 1, err
+    told = json.loads(out)
+    assert told["findings"] == {"messageIdTable": {"PROJECT": 1}}
+    assert (len(stood) > 2, told["staging"]["kept"], stood) == (True, stood[-1], sorted(stood))
+    runs = mailmend("jobs", "history", "nightly-repair", "--json").json["runs"]
+    assert [run["state"] for run in runs] == ["DONE", *["INTERRUPTED"] * (len(stood) - 1)]
 
 
 @pytest.mark.parametrize(

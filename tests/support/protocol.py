@@ -76,9 +76,11 @@ class Setting:
         undo: whether one of them is taken back.
         lossy: whether projection writes may get lost or come twice.
         damages: the states that are drawn from for the beginning.
+        apart: at most so long after one segment of a scan the next one is read: a staged scan rests between them.
+        attempts: how often a repair goes on with one scan; all but the last are killed somewhere.
         scan_in_order: the scan reads the truth last, as the local engine does; else in any order, as Spark does.
         filters: whether firstUnseen is there too; without it every order can be tried in seconds.
-        variant: what is broken on purpose: "" | "truth first" | "no digests" | "as of now".
+        variant: what is broken on purpose: "" | "truth first" | "late T" | "no digests" | "as of now".
     """
 
     skew: int = 3
@@ -96,6 +98,8 @@ class Setting:
     undo: bool = False
     lossy: bool = False
     damages: tuple[str, ...] = ("absent", "sound")
+    apart: int = 0
+    attempts: int = 1
     scan_in_order: bool = False
     filters: bool = True
     variant: str = ""

@@ -7,6 +7,7 @@ wrong in the end, and right when the same writes of the users are replayed witho
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -168,15 +169,21 @@ def _is_new(world: World) -> bool:
 
 
 def repairer(world: World) -> Callable[[Actor], None]:
-    """One repair: T, scan, delay, second look and fixes; perhaps taken back afterwards."""
+    """One repair: T, scan, delay, second look and fixes; perhaps killed and gone on with, perhaps taken back."""
 
     def act(actor: Actor) -> None:
         setting, clock = world.setting, world.clock_of(actor)
-        as_of = clock.micros() - setting.margin * TICK
-        run = world.ledger.start("mail", "repair", as_of, {}).id
-        suspects = scan(world)
-        clock.sleep(setting.delay * TICK / MICROS)
-        world.story.outcomes += revisit(world, clock, suspects, run, as_of)
+        began = clock.micros()
+        suspects = scan(world, clock)
+        for attempt in range(setting.attempts):
+            now = clock.micros() if setting.variant == "late T" else began
+            as_of = now - (setting.margin + attempt) * TICK
+            run = world.ledger.start("mail", "repair", as_of, {}).id
+            clock.sleep(setting.delay * TICK / MICROS)
+            actor.writes_left = world.pick((1, 2, 3)) if attempt + 1 < setting.attempts else None
+            with suppress(KeyboardInterrupt):
+                world.story.outcomes += revisit(world, clock, suspects, run, as_of)
+            rest(world, clock)
         if setting.undo and world.pick((False, True)):
             take_back(world, clock, run)
 
@@ -189,7 +196,7 @@ def planner(world: World) -> Callable[[Actor], None]:
     def act(actor: Actor) -> None:
         setting, clock = world.setting, world.clock_of(actor)
         as_of = clock.micros() - setting.margin * TICK
-        suspects = scan(world)
+        suspects = scan(world, clock)
         clock.sleep(setting.delay * TICK / MICROS)
         due = [one for one in revisit(world, clock, suspects, None, as_of) if one.due]
         plan = [replace(one.suspect, planned=image_digest(one)) for one in due]
@@ -225,12 +232,21 @@ def take_back(world: World, clock: ActorClock, run: RunId) -> None:
         undo(UndoSettings(undone.run, "mail", (world.setting.family,)), means, world.story.outcomes.append)
 
 
-def scan(world: World) -> list[Suspect]:
+def rest(world: World, clock: VirtualClock) -> None:
+    """For a while nobody works on a staged scan."""
+    if world.setting.apart:
+        clock.sleep(world.pick((0, world.setting.apart)) * TICK / MICROS)
+
+
+def scan(world: World, clock: VirtualClock) -> list[Suspect]:
     """What a scan suspects: the three tables are read one after the other, in any order or the truth last."""
     tables = [one.table for one in world.setting.projections]
     order = [*tables, TRUTH] if world.setting.scan_in_order else world.pick(([*tables, TRUTH], [TRUTH, *tables]))
     keys = {MIRROR.name: PLACE, FIRST_UNSEEN.name: PLACE, TRUTH.name: (MESSAGE,)}
-    rows = {table.name: tuple(world.mail.read(Read(table, keys[table.name]))) for table in order}
+    rows: dict[str, tuple[Seen, ...]] = {}
+    for table in order:
+        rows[table.name] = tuple(world.mail.read(Read(table, keys[table.name])))
+        rest(world, clock)
     truths, ids = rows[TRUTH.name], tuple(seen.row["messageid"] for seen in rows[TRUTH.name])
     found = []
     for one in world.setting.projections:
@@ -330,7 +346,7 @@ def _quiet(world: World, ticks: int) -> list[Finding]:
     clock = VirtualClock(world.now * TICK)
     as_of = clock.micros() - world.setting.margin * TICK
     run = world.ledger.start("mail", "repair", as_of, {}).id
-    return revisit(world, clock, scan(world), run, as_of)
+    return revisit(world, clock, scan(world, clock), run, as_of)
 
 
 def stories(setting: Setting, count: int, seed: int = KEPT[0]) -> Iterator[Story]:

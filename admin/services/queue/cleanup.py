@@ -12,8 +12,8 @@ from uuid import UUID
 from admin.nodetool import NODETOOL
 from admin.plan_files import QUEUES, PlanFile, PlanHead, PlanWriter, how_to_look, plan_into, seconds_of
 from admin.services.caller import Caller
-from admin.services.examples import Examples
-from admin.services.mending import CheckRequest, MendingResult, both_of, given
+from admin.services.examples import Examples, both_of
+from admin.services.mending import CheckRequest, MendingResult, given
 from admin.services.queue.garbage_collection import agreed, collector_for
 from admin.settings import QUEUE_DEFAULT, QueueSettings, format_duration
 from admin.wiring.cluster import EngineWanted, OpenCluster, chosen_engine, owner_name, queue_scanner, throttle_of

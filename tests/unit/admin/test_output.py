@@ -45,6 +45,7 @@ def test_the_json_has_exactly_the_names_of_the_contract() -> None:
         "again_seconds",
         "engine",
         "pace",
+        "staging",
         "missing_columns",
         "missing_tables",
         "reasons",

@@ -15,8 +15,8 @@ from model.ports import Progress
 from model.projections.findings import Excess, Finding, RepairPolicy, Suspect, counts_of
 from model.projections.verdicts import Verdict
 from repair.mending.engine import Detection, RepairSettings
+from repair.mending.fix_limit import excess_over, stop_at_limit
 from repair.mending.limits import batches_at_once, side_by_side
-from repair.mending.runner import excess_over, stop_at_limit
 from tests.support.clock import START
 from tests.support.repairing import DAY_SECONDS, MAILBOX, message
 

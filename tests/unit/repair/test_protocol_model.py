@@ -67,6 +67,16 @@ SETTINGS |= {
     "planned, three changes": replace(PLANNED, users=("ours", "james", "ours"), damages=("sound",)),
 }
 
+STAGED = replace(RULES, apart=10, horizon=40, damages=DAMAGES)
+"""A scan that rests between its segments for longer than B, while users change what was read and what was not."""
+
+SETTINGS |= {
+    "segments hours apart": STAGED,
+    "segments hours apart, clocks far ahead": replace(STAGED, damages=FUTURE),
+    "a staged scan is killed and gone on with": replace(STAGED, attempts=3),
+    "two staged scans, both of us": replace(STAGED, attempts=2, repairs=2, users=("ours", "ours")),
+}
+
 ALONE = Setting(users=("ours",) * 3, skew=3, stamp_age=1, nodes=True, repairs=0, damages=("sound", "absent"))
 """Nobody repairs: whatever is wrong in the end our own writers did."""
 
@@ -159,6 +169,16 @@ class TestBrokenRules:
 
         assert story is not None
         assert story.harm == {"messageIdTable": Verdict.PROJECT}
+
+    def test_with_the_t_of_its_last_segment_a_staged_scan_takes_a_new_message_from_the_unseen(self) -> None:
+        """Inserted after the truth was read, its mirror's row lost: nothing leads to its truth, only T spares it."""
+        first = replace(STAGED, users=("ours",), changes=("insert",), damages=("absent",), lossy=True)
+
+        late = harmed(stories(replace(first, variant="late T"), 2 * STORIES))
+
+        assert late is not None
+        assert late.harm == {"firstUnseen": Verdict.PROJECT}
+        assert text(harmed(stories(first, 2 * STORIES))) == ""
 
     def test_floors_that_believe_the_clocks_too_much_drift(self) -> None:
         """A stamp above the truth's own time outlives the change that follows."""

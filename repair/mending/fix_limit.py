@@ -1,0 +1,97 @@
+"""`--max-fixes`: what would be mended is counted before the first write, and beyond the limit a person is asked."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
+
+from model.errors import FixLimit
+from model.ports import Progress, Silent
+from model.projections.ages import older_than_a_day
+from model.projections.findings import Excess, RepairPolicy, Suspect, counts_of
+from model.projections.projection import Projection
+from model.projections.verdicts import BY_POLICY
+from repair.mending.engine import Detection, RepairSettings
+
+SAMPLES_MAX = 5
+"""Suspects that are shown to the person who is asked."""
+
+
+GoOn = Callable[[Excess], bool]
+"""Asks a person whether to go on."""
+
+
+def stop_at_limit(  # noqa: PLR0917 - as many parts
+    detection: Detection,
+    settings: RepairSettings,
+    policy: RepairPolicy,
+    now: int,
+    go_on: GoOn | None,
+    progress: Progress | None = None,
+) -> None:
+    """Stop before any write when more would be mended than `settings.max_fixes`, unless a person agrees.
+
+    Raises:
+        FixLimit: nobody agreed, or nobody can be asked.
+    """
+    if settings.max_fixes is None or policy.run is None:
+        return
+    excess = excess_over(settings.max_fixes, detection, settings, policy, now)
+    if excess is not None and settings.as_of is not None:
+        excess = _still_over(excess, detection, settings, policy, progress or Silent())
+    if excess is not None and not (go_on and go_on(excess)):
+        raise FixLimit(
+            f"{excess.total:,} suspects in {excess.keyspace} could be mended, --max-fixes allows {excess.allowed:,}; "
+            "nothing was written",
+            mend=f"See what they are with: mailmend check messages --keyspace {excess.keyspace}; "
+            f"if that is what you want mended, type the same command with --max-fixes {excess.total}.",
+        )
+
+
+def excess_over(
+    allowed: int, detection: Detection, settings: RepairSettings, policy: RepairPolicy, now: int
+) -> Excess | None:
+    """What would be mended, where that is more than allowed; else None.
+
+    Once the plain counts exceed the limit, content and truth rows are counted again by age: young ones are never
+    removed.
+    """
+    projections = {one.name: one for family in settings.families for one in family.projections}
+    counts = {
+        name: Counter({one: number for one, number in sums.items() if projections[name].asks_for(one, policy)})
+        for name, sums in detection.counts.items()
+    }
+    excess = Excess(settings.keyspace, allowed, {name: sums for name, sums in counts.items() if sums})
+    if excess.total > allowed and any(BY_POLICY & sums.keys() for sums in excess.counts.values()):
+        excess = Excess(settings.keyspace, allowed, counts_of(_due(detection, projections, policy, now)))
+    if excess.total <= allowed:
+        return None
+    samples = tuple(islice(_due(detection, projections, policy, now), SAMPLES_MAX))
+    return Excess(settings.keyspace, allowed, excess.counts, samples)
+
+
+def _still_over(
+    excess: Excess, detection: Detection, settings: RepairSettings, policy: RepairPolicy, progress: Progress
+) -> Excess | None:
+    """The same after a look without writing: rows that a staged scan read hours apart differ where users worked.
+
+    Counters are counted as suspected: only their own two looks tell.
+    """
+    counters = {one.name for family in settings.families for one in family.counts}
+    counts = {name: sums for name, sums in excess.counts.items() if name in counters}
+    samples = list[Suspect]()
+    for one in detection.revisit(replace(policy, run=None), progress):
+        if one.due:
+            counts.setdefault(one.suspect.projection, Counter())[one.verdict] += one.number
+            samples += [one.suspect] if len(samples) < SAMPLES_MAX else []
+    seen = Excess(excess.keyspace, excess.allowed, counts, tuple(samples) or excess.samples)
+    return seen if seen.total > seen.allowed else None
+
+
+def _due(
+    detection: Detection, projections: Mapping[str, Projection], policy: RepairPolicy, now: int
+) -> Iterator[Suspect]:
+    for suspect in detection.suspects():
+        wanted = projections[suspect.projection].asks_for(suspect.verdict, policy)
+        if wanted and (suspect.verdict not in BY_POLICY or older_than_a_day(suspect.truth_ids or suspect.key, now)):
+            yield suspect

@@ -1,0 +1,289 @@
+"""A staging area: rows of a scan by token segment, kept until the run is complete, so that the next attempt goes on.
+
+A file under its final name is whole, and says of which area, table and segment it is; everything else is read again. So
+a kill between any two writes loses the segments in hand and no more. All attempts repair as of before the first one's
+first read: to the rule of T (docs/adr/0035) they are one scan that takes hours.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field
+from socket import gethostname
+from typing import Any, Final, Protocol
+from uuid import uuid4
+
+import pyarrow as pa
+
+from model.errors import StagingRefused
+from model.instants import instant_of
+from model.operations import Scan
+from model.ports import Progress, Tables
+from model.schema.sizes import TableSize, bytes_text
+from model.schema.table import Column, Row, Table
+from repair.staging.parquet import SegmentWriter, batches_in, rows_of
+
+FORMAT: Final = 1
+"""Raised when an older version would read an area wrongly."""
+
+MANIFEST: Final = "staging.json"
+SEGMENTS_UNKNOWN: Final = 16
+"""Of a table whose size no node tells."""
+
+SEGMENTS_MAX: Final = 10_000
+SEGMENT_PARTITIONS: Final = 50_000
+SEGMENT_BYTES: Final = 16 << 20
+"""Of a node's own estimate, all columns uncompressed: one or two seconds of a scan that nothing holds up."""
+
+_SEGMENT: Final = re.compile(r"(\w+)\.\d{5}\.parquet")
+_TOKENS: Final = 1 << 64
+
+
+class StagingStore(Protocol):
+    """Where files of staged rows are. Adapters: `StagingFolder`, `StagingBucket`; both raise `StateUnwritable`."""
+
+    @property
+    def place(self) -> str: ...
+
+    def held(self) -> AbstractContextManager[None]:
+        """For one run alone; raises `StagingRefused` where another is at work."""
+        ...
+
+    def names(self) -> Mapping[str, int]:
+        """The bytes of each whole file, by its name."""
+        ...
+
+    def read(self, name: str) -> bytes | None: ...
+
+    def write(self, name: str, content: bytes) -> None:
+        """The file is there whole, or as it was before."""
+        ...
+
+    def remove(self, names: Iterable[str]) -> None: ...
+
+    def free_bytes(self) -> int | None:
+        """How many more it takes; None where nobody knows."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedScope:
+    """What staged rows are of: an area of another scope is refused.
+
+    Attributes:
+        tables: tells the tables from those of any other cluster, and from themselves once they are altered.
+        columns: that are read of each table, by its spelling.
+    """
+
+    version: str
+    keyspace: str
+    columns: Mapping[str, Sequence[str]]
+    level: str
+    tables: str
+
+
+_OTHER: Final = {
+    "version": "made by version {0} of mailmend, and this is {1}",
+    "keyspace": "of keyspace {0}, not of {1}",
+    "columns": "of a scan of other tables or columns: `check` reads more than `check messages`, --without less",
+    "level": "read at {0}, not at {1}",
+    "tables": "of tables that were altered since, or made anew, or are of another cluster",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StagingArea:
+    """An open area, of this attempt.
+
+    Attributes:
+        id: of the area; its files name it.
+        began: the earliest clock before the first attempt's first read, in microseconds.
+        attempt: 1 for the first.
+        segments: how many each table has, by its spelling.
+        kept: how many of them were there when this attempt began.
+    """
+
+    store: StagingStore
+    id: str
+    began: int
+    attempt: int
+    segments: Mapping[str, int]
+    kept: int = field(default=0, compare=False)
+
+    @property
+    def number(self) -> int:
+        return sum(self.segments.values())
+
+    def scan(self, tables: Tables, scan: Scan, progress: Progress) -> Iterator[Row]:
+        """Every row of a table in token order; what stood already is not read again, nor counted as work to do."""
+        number, rows, stood = self.segments[scan.table.spelling], 0, 0
+        for at in range(number):
+            found = self.stands(scan, at)
+            if found is None:
+                if stood == at > 0:
+                    told = f"read {scan.table.spelling} ({stood} of {number} segments stood)"
+                    progress.stage(told, rows * (number - stood) // stood)
+                staged = SegmentWriter(columns_of(scan), self._about(scan, at))
+                for row in tables.scan(self._part(scan, at)):
+                    staged.add(row)
+                    yield row
+                self.store.write(_name(scan.table, at), staged.whole())
+                continue
+            stood += 1
+            for row in rows_of(found, columns_of(scan)):
+                rows += 1
+                yield row
+
+    def batches(self, tables: Tables, scan: Scan, at: int) -> Iterator[pa.RecordBatch]:
+        """The rows of one segment, which stands once the last was given."""
+        found = self.stands(scan, at)
+        if found is not None:
+            yield from found
+            return
+        staged = SegmentWriter(columns_of(scan), self._about(scan, at))
+        for row in tables.scan(self._part(scan, at)):
+            if (batch := staged.add(row)) is not None:
+                yield batch
+        yield staged.batch()
+        self.store.write(_name(scan.table, at), staged.whole())
+
+    def stands(self, scan: Scan, at: int) -> list[pa.RecordBatch] | None:
+        """The rows of a segment that stands; None where it does not."""
+        content = self.store.read(_name(scan.table, at))
+        return None if content is None else batches_in(content, columns_of(scan), self._about(scan, at))
+
+    def refuse_another(self) -> None:
+        """See that the store holds this area here too, wherever this process runs."""
+        said = self.store.read(MANIFEST)
+        if said is None or self.id not in said.decode("utf-8", "replace"):
+            raise StagingRefused(
+                f"the staging area {self.store.place} is another one on the executor {gethostname()}",
+                mend="Name a folder that all executors share.",
+            )
+
+    def standing(self) -> int:
+        """How many segments stand by now."""
+        return sum(name != MANIFEST for name in self.store.names())
+
+    def told(self) -> dict[str, Any]:
+        """For people and JSON."""
+        return {
+            "place": self.store.place,
+            "began_at": f"{instant_of(self.began):%Y-%m-%dT%H:%M:%SZ}",
+            "attempt": self.attempt,
+            "segments": self.number,
+            "kept": self.kept,
+            "bytes": sum(self.store.names().values()),
+        }
+
+    def clear(self) -> None:
+        """Remove the area; without its manifest, which goes first, the rest is nobody's."""
+        self.store.remove([MANIFEST])
+        self.store.remove(self.store.names())
+
+    def _part(self, scan: Scan, at: int) -> Scan:
+        tokens = bounds(at, self.segments[scan.table.spelling])
+        return Scan(scan.table, scan.columns, scan.level, tokens=tokens)
+
+    def _about(self, scan: Scan, at: int) -> dict[str, Any]:
+        return {"area": self.id, "table": scan.table.spelling, "segment": at}
+
+
+def opened_area(
+    store: StagingStore, scope: StagedScope, segments: Mapping[str, int], needed: int | None, began: Callable[[], int]
+) -> StagingArea:
+    """The area that stands there, or a new one; call it while the store is held.
+
+    Args:
+        store: where it is.
+        scope: what is to be scanned.
+        segments: how many each table has in a new area.
+        needed: about how many bytes a whole area takes; None where nobody knows.
+        began: reads the clocks, for a new area.
+
+    Raises:
+        StagingRefused: it is of another scope, is no staging area, or has not room enough.
+    """
+    names, said = store.names(), store.read(MANIFEST)
+    if other := [name for name in names if name != MANIFEST and not _SEGMENT.fullmatch(name)]:
+        raise StagingRefused(
+            f"{store.place} holds other files than those of a staging area: {other[0]}",
+            mend="Name an empty folder, or one that is not there yet.",
+        )
+    if said is None:
+        store.remove(names)  # of an area that was cleared, and not to its end
+        found: dict[str, Any] = {"area": str(uuid4()), "began": began(), "segments": dict(segments), "attempt": 0}
+        names = {}
+    else:
+        found = _known(store, said, scope)
+    wanted = {_name_of(table, at) for table, number in found["segments"].items() for at in range(number)}
+    area = StagingArea(
+        store,
+        found["area"],
+        found["began"],
+        found["attempt"] + 1,
+        found["segments"],
+        len(wanted & names.keys()),
+    )
+    _refuse_full(area, needed)
+    store.write(MANIFEST, _manifest(area, scope))
+    return area
+
+
+def _manifest(area: StagingArea, scope: StagedScope) -> bytes:
+    fields = {"area": area.id, "began": area.began, "attempt": area.attempt, "segments": dict(area.segments)}
+    return json.dumps({"staging": "mailmend", "format": FORMAT, **fields, "scope": asdict(scope)}, indent=1).encode()
+
+
+def _known(store: StagingStore, said: bytes, scope: StagedScope) -> dict[str, Any]:
+    mend = f"Name another place, or give up what is staged there: rm -r {store.place}"
+    try:
+        found: dict[str, Any] = json.loads(said)
+        was, now = found["scope"], json.loads(json.dumps(asdict(scope)))
+        if (found["staging"], found["format"]) != ("mailmend", FORMAT):
+            was = {"version": f"{was['version']} (format {found['format']})"}
+    except (ValueError, KeyError, TypeError) as error:
+        raise StagingRefused(f"{MANIFEST} in {store.place} is not as it was written", mend=mend) from error
+    for name, text in _OTHER.items():
+        if was.get(name) != now[name]:
+            raise StagingRefused(
+                f"the staging area {store.place} is {text.format(was.get(name), now[name])}", mend=mend
+            )
+    return found
+
+
+def _refuse_full(area: StagingArea, needed: int | None) -> None:
+    free = area.store.free_bytes()
+    left = None if needed is None else needed * (area.number - area.kept) // max(1, area.number)
+    if free is not None and left is not None and left > free:
+        raise StagingRefused(
+            f"staging takes about {bytes_text(left)}, and {area.store.place} has {bytes_text(free)} left",
+            mend="Name a place with more room. An area is cleared at the end of its run.",
+        )
+
+
+def segments_for(size: TableSize | None) -> int:
+    """In how many segments a table is read."""
+    partitions, held = (size.partitions or 0, size.bytes or size.disk_bytes or 0) if size else (0, 0)
+    if not (partitions or held):
+        return SEGMENTS_UNKNOWN
+    return max(1, min(SEGMENTS_MAX, max(-(-partitions // SEGMENT_PARTITIONS), -(-held // SEGMENT_BYTES))))
+
+
+def bounds(at: int, number: int) -> tuple[int, int]:
+    """The tokens of a segment: after the first, up to the second; together all that a partition can have."""
+    first = -(_TOKENS >> 1)
+    return first + _TOKENS * at // number, min(first + _TOKENS * (at + 1) // number, -first - 1)
+
+
+def columns_of(scan: Scan) -> list[Column]:
+    return [scan.table.column(name) for name in scan.columns]
+
+
+def _name(table: Table, at: int) -> str:
+    return _name_of(table.spelling, at)
+
+
+def _name_of(spelling: str, at: int) -> str:
+    return f"{spelling}.{at:05}.parquet"

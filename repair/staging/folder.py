@@ -1,0 +1,99 @@
+"""A folder as the store of a staging area: files of their owner alone, each whole or not there."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from fcntl import LOCK_EX, LOCK_NB, flock
+from pathlib import Path
+from typing import Final
+
+from model.errors import StagingRefused, StateUnwritable
+
+_LOCK: Final = ".lock"
+_PART: Final = ".part"
+
+
+@dataclass(frozen=True, slots=True)
+class StagingFolder:
+    """Implements `repair.staging.area.StagingStore`."""
+
+    path: Path
+
+    @property
+    def place(self) -> str:
+        return str(self.path)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """The folder for this process alone; it is made where there is none, and what a killed one left half goes."""
+        with self._named():
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            with self._named():
+                flock(lock, LOCK_EX | LOCK_NB)
+            self._remove_parts()
+            yield
+            self._remove_parts()  # of executors that were lost
+        finally:
+            os.close(lock)  # a killed process gives it back likewise
+
+    def names(self) -> Mapping[str, int]:
+        with self._named():
+            files = sorted(one for one in self.path.iterdir() if not one.name.startswith("."))
+            return {one.name: one.stat().st_size for one in files}
+
+    def read(self, name: str) -> bytes | None:
+        """None where there is none."""
+        with self._named(), suppress(FileNotFoundError):
+            return (self.path / name).read_bytes()
+        return None
+
+    def write(self, name: str, content: bytes) -> None:
+        """The file has its name once its bytes are on the disk; mkstemp gives it to its owner alone."""
+        with self._named():
+            handle, part = tempfile.mkstemp(dir=self.path, prefix=".", suffix=_PART)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                Path(part).replace(self.path / name)
+            except BaseException:
+                Path(part).unlink(missing_ok=True)
+                raise
+            folder = os.open(self.path, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+    def remove(self, names: Iterable[str]) -> None:
+        with self._named():
+            for name in names:
+                (self.path / name).unlink(missing_ok=True)
+
+    def _remove_parts(self) -> None:
+        self.remove(one.name for one in self.path.glob(f".*{_PART}"))
+
+    def free_bytes(self) -> int | None:
+        with self._named():
+            return shutil.disk_usage(self.path).free
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except BlockingIOError as error:
+            raise StagingRefused(
+                f"another run is at work in the staging area {self.path}",
+                mend="Wait until it ends (mailmend runs list), or name another folder.",
+            ) from error
+        except OSError as error:
+            raise StateUnwritable(
+                f"the staging area {self.path} cannot be used: {error.strerror or error}",
+                mend="What is staged stands. Make room, or see who may write there; then the same command goes on.",
+            ) from error

@@ -1,0 +1,114 @@
+"""Rows of one scan as a Parquet file, and back; the module that knows which Arrow type a CQL type becomes.
+
+A file is read whole, its checksums verified, before its first row is given: so no half of a damaged one counts.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from io import BytesIO
+from itertools import chain
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cql.rows import decode, encode
+from model.schema.table import Column, Row
+
+BATCH_ROWS: Final = 5_000
+"""So many rows wait as Python's own objects before they become a part of the file."""
+
+_ABOUT: Final = b"mailmend"
+
+
+class _Form(NamedTuple):
+    """An Arrow type, and the conversions of a value that is not null; None where it stays as it is."""
+
+    arrow: pa.DataType
+    out: Callable[[Any], Any] | None = None
+    back: Callable[[Any], Any] | None = None
+
+
+_TEXT: Final = _Form(pa.string())
+_PLAIN: Final[Mapping[str, _Form]] = {
+    **dict.fromkeys(("text", "varchar", "ascii"), _TEXT),
+    **dict.fromkeys(("timeuuid", "uuid"), _Form(pa.string(), str, UUID)),
+    **dict.fromkeys(("bigint", "counter"), _Form(pa.int64())),
+    "int": _Form(pa.int32()),
+    "smallint": _Form(pa.int16()),
+    "tinyint": _Form(pa.int8()),
+    "boolean": _Form(pa.bool_()),
+    "timestamp": _Form(pa.timestamp("us", tz="UTC")),
+    "set<text>": _Form(pa.list_(pa.string()), sorted, frozenset),
+}
+
+
+def _form_of(column: Column) -> _Form:
+    """Types that no mail table compares are kept as JSON."""
+    known = _PLAIN.get(column.type)
+    return known or _Form(
+        pa.string(), lambda value: json.dumps(encode(value)), lambda text: decode(column.type, json.loads(text))
+    )
+
+
+def schema_of(columns: Sequence[Column]) -> pa.Schema:
+    return pa.schema([(column.name, _form_of(column).arrow) for column in columns])
+
+
+class SegmentWriter:
+    """Takes rows and makes a file of them; holds what was taken compressed, but for the last few."""
+
+    def __init__(self, columns: Sequence[Column], about: Mapping[str, Any]) -> None:
+        self._forms, self.schema = [(column.name, _form_of(column)) for column in columns], schema_of(columns)
+        self._file, self._waiting = BytesIO(), list[Row]()
+        kept = self.schema.with_metadata({_ABOUT: json.dumps(dict(about)).encode()})
+        self._writer = pq.ParquetWriter(self._file, kept, compression="zstd", write_page_checksum=True)
+
+    def add(self, row: Row) -> pa.RecordBatch | None:
+        """With the last row of a batch the batch."""
+        self._waiting.append(row)
+        return self.batch() if len(self._waiting) >= BATCH_ROWS else None
+
+    def batch(self) -> pa.RecordBatch:
+        """The rows since the last one."""
+        cells = [_cells([row[name] for row in self._waiting], form.out) for name, form in self._forms]
+        arrays = [pa.array(values, form.arrow) for values, (_, form) in zip(cells, self._forms, strict=True)]
+        batch = pa.record_batch(arrays, schema=self.schema)
+        self._writer.write_batch(batch)
+        self._waiting = []
+        return batch
+
+    def whole(self) -> bytes:
+        """The file; nothing can be added afterwards."""
+        self.batch()
+        self._writer.close()
+        return self._file.getvalue()
+
+
+def rows_of(batches: Iterable[pa.RecordBatch], columns: Sequence[Column]) -> Iterator[Row]:
+    forms = [_form_of(column) for column in columns]
+    return chain.from_iterable(_rows(batch, forms) for batch in batches)
+
+
+def batches_in(content: bytes, columns: Sequence[Column], about: Mapping[str, Any]) -> list[pa.RecordBatch] | None:
+    """The rows of a file in batches; None where it is not whole, or not about this."""
+    try:
+        table = pq.read_table(BytesIO(content), page_checksum_verification=True)
+        said = json.loads((table.schema.metadata or {}).get(_ABOUT, b"{}"))
+    except (pa.ArrowException, OSError, ValueError):
+        return None
+    if said != dict(about) or not table.schema.equals(schema_of(columns)):
+        return None
+    found: list[pa.RecordBatch] = table.replace_schema_metadata(None).to_batches(BATCH_ROWS)
+    return found
+
+
+def _rows(batch: pa.RecordBatch, forms: Sequence[_Form]) -> Iterator[Row]:
+    cells = [_cells(array.to_pylist(), form.back) for array, form in zip(batch.columns, forms, strict=True)]
+    names = batch.schema.names
+    return (dict(zip(names, values, strict=True)) for values in zip(*cells, strict=True))
+
+
+def _cells(values: list[Any], convert: Callable[[Any], Any] | None) -> list[Any]:
+    return values if convert is None else [None if one is None else convert(one) for one in values]
