@@ -4,7 +4,7 @@ Hypothesis makes up the stories and shortens those that go wrong. At the end of 
 acknowledged and not ended must then be delivered; what was acked, deleted or refused must never have come since.
 """
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -13,11 +13,10 @@ from typing import Any, Final
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from mailqueue.maintenance.cleanup import CleanupSettings, QueueCleanup
-from mailqueue.maintenance.cleanup_scan import LocalQueueScanner, Mark
-from mailqueue.maintenance.cleanup_writes import MENDED, CleanedQueue
+from mailqueue.maintenance.cleanup import CleanupSettings
+from mailqueue.maintenance.cleanup_scan import Mark
+from mailqueue.maintenance.cleanup_writes import MENDED
 from mailqueue.maintenance.planned_cleanup import PlannedCleanup, planned_of
-from mailqueue.maintenance.sweep import Sweeper
 from mailqueue.queue import OnRemoved
 from mailqueue.rabbitmq.unacked import UnackedMail
 from model.catalog.mail_queue import ENQUEUED_MAILS
@@ -32,10 +31,9 @@ from model.queue.size import SizeKind
 from model.queue.slices import EPOCH, Slicing
 from repair.ledger.before_images import image_digest
 from tests.support.memory_broker import Fate
-from tests.support.progress import SilentProgress
-from tests.support.queue_machine import SKEWS, TOO_FAR, ManyProcesses
+from tests.support.queue_machine import SKEWS, ManyProcesses
 from tests.support.queue_model import Standing
-from tests.support.queue_wires import Side, Trouble, WiredBlobs, WiredBroker
+from tests.support.queue_wires import Side, Trouble
 from tests.support.queue_world import Died, QueueMishap, Worker, taken
 from tests.support.queues import EXPIRING, QUEUE, listed, mail
 from tests.support.thorough import run_stories
@@ -301,33 +299,6 @@ class QueueMachine(ManyProcesses):
         gone = [row for row in rows if row not in self.twin.rows(ENQUEUED_MAILS)]
         assert {(row["queuename"], row["timerangestart"], row["bucketid"]) for row in gone} <= approved
         assert marks - self.twin.marked <= {mail for _, mail in self.planned.planned.marks()}
-
-    def cleanup_of(self, marks: MarksRule) -> CleanupSettings:
-        self.twin.broker.let_arrive()
-        as_of = self.twin.clock.micros() - TOO_FAR // timedelta(microseconds=1)
-        return CleanupSettings(as_of, delay_seconds=60, marks=marks)
-
-    def cleaned(
-        self,
-        number: int,
-        settings: CleanupSettings,
-        mishaps: Sequence[QueueMishap],
-        on_mark: Callable[[Mark], None] | None = None,
-    ) -> list[CleanedQueue] | None:
-        """What it found; None where it died. With `on_mark` nothing is written."""
-
-        async def cleaned(worker: Worker) -> list[CleanedQueue]:
-            view, fortune = worker.queue.view, worker.fortune
-            blobs, broker = WiredBlobs(self.twin.blobs, fortune), WiredBroker(self.twin.broker, fortune)
-            scanner = LocalQueueScanner(self.twin.memory, self.twin.clock)
-            sweeper = None if on_mark else Sweeper(view, blobs, broker)
-            cleanup = QueueCleanup(view, scanner, SilentProgress(), blobs, broker, on_mark=on_mark)
-            return await cleanup.run(settings, sweeper)
-
-        with suppress(MailmendError, Died):
-            found: list[CleanedQueue] = self.by(number, cleaned, mishaps)
-            return found
-        return None
 
     @rule(minutes=st.sampled_from((1, 11, 16, 61, 190)))
     def wait(self, minutes: int) -> None:

@@ -1,25 +1,31 @@
 """A queue of many processes on twins, and what must hold of it whatever they do: the ground of the queue's stories."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
+from mailqueue.maintenance.cleanup import CleanupSettings, QueueCleanup
+from mailqueue.maintenance.cleanup_scan import LocalQueueScanner, Mark
+from mailqueue.maintenance.cleanup_writes import CleanedQueue
+from mailqueue.maintenance.sweep import Sweeper
 from mailqueue.rabbitmq.unacked import UnackedMail
 from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, LIVES
 from model.catalog.queue_tables import OwnTables
 from model.errors import MailmendError
 from model.queue.blob_ids import BlobNaming, BlobsMode
+from model.queue.cleanup import MarksRule
 from model.queue.configuration import QueueConfiguration
 from model.queue.size import SizeKind
 from model.queue.slices import EPOCH, Slicing, slice_of
 from model.schema.table import Row
 from tests.support.james_beside import James
+from tests.support.progress import SilentProgress
 from tests.support.queue_model import Promised, Promises, Standing
-from tests.support.queue_wires import Side
+from tests.support.queue_wires import Side, WiredBlobs, WiredBroker
 from tests.support.queue_world import Died, QueueMishap, Worker, dead, named, taken
 from tests.support.queues import QUEUE, TwinQueue, listed
 from tests.support.skewed import SkewedClock
@@ -182,6 +188,33 @@ class ManyProcesses(RuleBasedStateMachine):
         except (MailmendError, Died):
             return
         self.nothing_is_out_of_sight()
+
+    def cleanup_of(self, marks: MarksRule) -> CleanupSettings:
+        self.twin.broker.let_arrive()
+        as_of = self.twin.clock.micros() - TOO_FAR // timedelta(microseconds=1)
+        return CleanupSettings(as_of, delay_seconds=60, marks=marks)
+
+    def cleaned(
+        self,
+        number: int,
+        settings: CleanupSettings,
+        mishaps: Sequence[QueueMishap],
+        on_mark: Callable[[Mark], None] | None = None,
+    ) -> list[CleanedQueue] | None:
+        """What it found; None where it died. With `on_mark` nothing is written."""
+
+        async def cleaned(worker: Worker) -> list[CleanedQueue]:
+            view, fortune = worker.queue.view, worker.fortune
+            blobs, broker = WiredBlobs(self.twin.blobs, fortune), WiredBroker(self.twin.broker, fortune)
+            scanner = LocalQueueScanner(self.twin.memory, self.twin.clock)
+            sweeper = None if on_mark else Sweeper(view, blobs, broker)
+            cleanup = QueueCleanup(view, scanner, SilentProgress(), blobs, broker, on_mark=on_mark)
+            return await cleanup.run(settings, sweeper)
+
+        with suppress(MailmendError, Died):
+            found: list[CleanedQueue] = self.by(number, cleaned, mishaps)
+            return found
+        return None
 
     def new_mail(self, *, ours: bool = True) -> Promised:
         self.crowd += 1
