@@ -26,7 +26,7 @@ async def in_order(
 
     Args:
         items: taken one by one, as they are needed.
-        read: what is awaited for each.
+        read: what is done for each.
         most: how many are read at once.
         room: how many more may be read ahead, judged by the last; then the first is read alone. None: always `most`.
     """

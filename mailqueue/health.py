@@ -162,7 +162,7 @@ def _of_broker(figures: QueueFigures) -> Iterator[HealthReason]:
 
 
 def marks_that_stay(about: int | None) -> str:
-    """What a person is told of marks that never expire: no fault of the queue. `about`: an estimate of how many."""
+    """What a person reads of marks that never expire: no fault of the queue. `about`: an estimate of how many."""
     number = "" if about is None else f", about {about:,} of all queues,"
     return (
         f"deletedMailsV2 has no time to live here: the marks of removed mails stay{number} and the table grows. They "

@@ -100,15 +100,15 @@ def queue_samples(figures: QueueFigures, rates: QueueRates | None = None) -> Ite
         yield MetricSample(metric, (figures.queue,), of_rates(rates))
 
 
-def start_samples(figures: QueueFigures, troubles: Iterable[HealthProblem] = OF_STARTS) -> Iterator[MetricSample]:
+def start_samples(figures: QueueFigures, problems: Iterable[HealthProblem] = OF_STARTS) -> Iterator[MetricSample]:
     """What the starts and the last sweep tell, without a look at any mail.
 
     Every trouble of those is 1 or 0, so that alerts need not wait for a series to appear.
     """
     yield from _gauges(figures, _STARTS)
     present = {reason.trouble for reason in judged(figures)}
-    for trouble in troubles:
-        yield MetricSample(TROUBLE, (figures.queue, trouble.value), trouble in present)
+    for problem in problems:
+        yield MetricSample(TROUBLE, (figures.queue, problem.value), problem in present)
 
 
 def _gauges(figures: QueueFigures, table: "_Figures") -> Iterator[MetricSample]:

@@ -48,7 +48,7 @@ class MailmendError(Exception):
         return f"{self.what}\n{self.mend}" if self.mend else self.what
 
     @property
-    def told(self) -> str:
+    def message(self) -> str:
         """The message as it ends a command: with its runbook, where it does not name one itself."""
         named = self.page and "runbook show" not in self.mend
         return f"{self}\nMore: mailmend runbook show {self.page}" if named else str(self)
@@ -435,7 +435,7 @@ class BadPayload(MailmendError):
 
 
 class ConfigurationRefused(WrongUse):
-    """A queue configuration that would lose sight of mails: the message says why and what would be allowed."""
+    """A queue configuration that would hide mails from listings: the message says why and what would be allowed."""
 
     page = "change-slice-window"
 

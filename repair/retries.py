@@ -130,7 +130,7 @@ class AsyncRetries:
         )
         stop = stop_after_attempt(retries + 1) | _TooLate(self.clock, deadline)
         loop = AsyncRetrying(
-            sleep=self._pause, wait=waits, stop=stop, before_sleep=_told, retry_error_callback=_last, **retry
+            sleep=self._pause, wait=waits, stop=stop, before_sleep=_logged, retry_error_callback=_last, **retry
         )
         return await loop(take)
 
@@ -199,7 +199,7 @@ def passes(error: BaseException | None) -> bool:
     return isinstance(error, CannotReach) and not isinstance(error, AccessDenied)
 
 
-def _told(state: RetryCallState) -> None:
+def _logged(state: RetryCallState) -> None:
     failed = state.outcome.exception() if state.outcome and state.outcome.failed else None
     what = failed.what if isinstance(failed, MailmendError) else None
     _LOG.info(

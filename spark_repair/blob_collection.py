@@ -61,7 +61,7 @@ class SparkBlobScanner:
             listed = self._of_tables() if listing is None else look.blobs_in(listing)
             named = look.references_of(sources, (_KEY, _NEEDED))
             by_key = listed.unionByName(named, allowMissingColumns=True).groupBy(_KEY)
-            found = by_key.agg(_is_whole(), sf.max(_NEEDED).alias(_NEEDED), *(_told(side) for side in (False, True)))
+            found = by_key.agg(_is_whole(), sf.max(_NEEDED).alias(_NEEDED), *(_counted(side) for side in (False, True)))
             count = sum((sf.count(f"{name}.{_THERE}") for name in _NAMES.values()), sf.lit(0))
             own, side = (sf.col(f"{name}.{_SIZE}") for name in _NAMES.values())
             judged = look.counted(0, found, count, sf.sum(sf.coalesce(own + side, own, side)))
@@ -104,7 +104,7 @@ class SparkBlobScanner:
             raise
 
     def _of_tables(self) -> DataFrame:
-        """Of each id its counts of parts, and its parts; sizes and ages are not told."""
+        """Of each id its counts of parts, and its parts; sizes and ages are not among them."""
         counts = self.source.scan(BLOBS, (_ID, _COUNTED)).withColumn(_PARTS, sf.lit(0))
         parts = self.source.scan(BLOB_PARTS, (_ID,)).withColumn(_PARTS, sf.lit(1))
         unknown = (sf.lit(None).cast("bigint").alias(name) for name in (_STORED, _SIZE))
@@ -248,7 +248,7 @@ def _named() -> tuple[Expression, ...]:
     return plain.alias(_KEY), side.alias(_SIDE)
 
 
-def _told(side: bool) -> Expression:  # noqa: FBT001 - a value, not a switch
+def _counted(side: bool) -> Expression:  # noqa: FBT001 - a value, not a switch
     """What the rows of one id tell of its blob, or of its side-car."""
     of = sf.col(_SIDE) == side
     there = sf.max(sf.when(of, of)).alias(_THERE)

@@ -1,4 +1,4 @@
-"""The executors of a session: they are awaited, and get our packages.
+"""The executors of a session: the session waits for them, and they get our packages.
 
 Nobody has to install mailmend on a cluster: our packages are zipped as they are imported here, and sent along with the
 session. What executors must bring in their own Python is what they need from others: the Cassandra driver, tenacity,

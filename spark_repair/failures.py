@@ -63,7 +63,7 @@ def is_unknown(error: Exception) -> bool:
 def failure_of(text: str, contact: Contact, keyspace: str) -> MailmendError:  # noqa: PLR0911 - one for each kind
     """Our error for a failure inside Spark, derived from its text."""
     if found := _OURS.search(text):
-        return _told_by_executor(found["kind"], found["what"])
+        return _of_executor(found["kind"], found["what"])
     if _NO_KEYSPACE.search(text):
         return UnknownKeyspace(keyspace)
     if found := _NO_TABLE.search(text) or _NO_COLUMN.search(text):
@@ -83,7 +83,7 @@ def failure_of(text: str, contact: Contact, keyspace: str) -> MailmendError:  # 
     return SparkFailed(f"Spark failed: {_first_sentence(text)}", mend=f"Its log says more: {log_place()}")
 
 
-def _told_by_executor(name: str, what: str) -> MailmendError:
+def _of_executor(name: str, what: str) -> MailmendError:
     """CannotReach for our error of that kind in a task, else MailmendError: the class decides the exit code."""
     kind = getattr(errors, name, MailmendError)
     return CannotReach(what, mend=_MEND_NODES) if issubclass(kind, CannotReach) else MailmendError(what)

@@ -184,8 +184,8 @@ def _launched(settings: SparkSettings) -> SparkSession:
         except Exception as error:  # noqa: BLE001 - whatever kept Spark from starting, in Python or in Java
             raise _start_failure(settings, error) from None
     _remember_jars(session, settings)
-    told = {"master": settings.master, "application": session.sparkContext.applicationId, "log": str(settings.log)}
-    _LOG.info("spark started", extra=told)
+    fields = {"master": settings.master, "application": session.sparkContext.applicationId, "log": str(settings.log)}
+    _LOG.info("spark started", extra=fields)
     return session
 
 

@@ -1,7 +1,7 @@
 """A staged scan in Spark: each task reads some token segments through the driver, or what stands of them.
 
 The connector cuts a table into ranges of its own, anew each time, and takes none from us (docs/adr/0035); staged rows
-pass through Python, by the same code as without Spark. A lost executor or session loses the segments in hand.
+pass through Python, by the same code as without Spark. A lost executor or session loses the segments being read.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -26,7 +26,7 @@ _TASKS_EACH: Final = 4
 """For each that runs at once: so none waits long for the last."""
 
 _LIST_EVERY: Final = 10
-"""The store is listed each time that progress is told so often: a bucket is slow, and not for nothing."""
+"""The store is listed each time that progress is shown so often: a bucket is slow, and not for nothing."""
 
 
 @dataclass(frozen=True, slots=True)

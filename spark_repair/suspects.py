@@ -269,13 +269,13 @@ def with_truth_ids(place: Sequence[str], wrong: DataFrame, truth: DataFrame, tru
 
 def spread(projections: Sequence[Mirror | Filter], wrong: DataFrame) -> DataFrame:
     """One suspect for each projection that does not agree at a place."""
-    each = sf.array(*(_told(one) for one in projections))
+    each = sf.array(*(_suspect_of(one) for one in projections))
     nothing = sf.lit(None).cast("string").alias(WANTED)
     found = wrong.select(sf.inline(each), TRUTH_IDS, nothing)
     return found.where(~_agrees(VERDICT))
 
 
-def _told(projection: Mirror | Filter) -> Expression:
+def _suspect_of(projection: Mirror | Filter) -> Expression:
     verdict = cell_of(_verdict_of(projection)).alias(VERDICT)
     return sf.struct(sf.lit(projection.name).alias(PROJECTION), verdict, _key(projection).alias(KEY))
 

@@ -91,7 +91,7 @@ class _Looking:
         self._session, self._throttle = session, throttle
         self._measure, self._rows, self._tasks = rows_read(session), 0, tasks_at_once(session)
         self._grain = grain_of(throttle.declared, self._tasks)
-        self._told = -1
+        self._last = -1
 
     def until(self, done: threading.Event) -> None:
         while not done.wait(self._throttle.due_in()):
@@ -105,7 +105,7 @@ class _Looking:
 
     def tell(self) -> None:
         nanos = nanos_of(self._throttle.rows_per_second, self._tasks, self._grain)
-        if nanos != self._told:
+        if nanos != self._last:
             java: Any = self._session.sparkContext._jvm  # noqa: SLF001 - no public name
             java.java.lang.System.setProperty(PAUSE, str(nanos))
-            self._told = nanos
+            self._last = nanos

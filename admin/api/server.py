@@ -15,7 +15,7 @@ from model.errors import BadSettings, WrongUse
 
 CALLS_AT_ONCE = 100
 ENDING_SECONDS = 5
-"""How long calls that are under way may take once the server is told to stop; whoever awaits a task is sent away."""
+"""How long calls that are under way may take once the server is asked to stop; whoever awaits a task is sent away."""
 
 
 class _Uvicorn(uvicorn.Server):
@@ -45,7 +45,7 @@ def _config(listening: Listening, desk: TaskDesk) -> uvicorn.Config:
     config = uvicorn.Config(
         application(desk, listening.access),
         log_config=None,
-        log_level="critical",  # errors are told by the application, without tracebacks
+        log_level="critical",  # errors are logged by the application, without tracebacks
         access_log=False,
         server_header=False,
         proxy_headers=False,

@@ -52,7 +52,7 @@ def _ending_of(command: Callable[[], object], log: CommandLog) -> int:  # noqa: 
     except MailmendError as error:
         if came_of_interruption(error):
             return _interrupted()
-        say(f"mailmend: {error.told}")
+        say(f"mailmend: {error.message}")
         return int(error.exit_code)
     except click.ClickException as error:
         return _wrong_use(error)

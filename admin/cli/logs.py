@@ -34,7 +34,7 @@ _FINDINGS: Final = logging.getLogger("mailmend.findings")
 _OF_A_FOLDER: Final = "loading "
 """A stage of this name goes on with that of somebody's folder of mails."""
 
-TOLD_SECONDS: Final = 5.0
+LOGGED_SECONDS: Final = 5.0
 """How often a phase says how far it is."""
 
 
@@ -80,8 +80,8 @@ class CommandLog:
     def ended(self, exit_code: int) -> None:
         if self.name:
             seconds = round(self.clock.monotonic() - self.began_at, 3)
-            told = {"command": self.name, "exit": exit_code, "seconds": seconds, "error": self.error}
-            _COMMANDS.info("command ended", extra={**told, "crash_log": self.crash_log})
+            fields = {"command": self.name, "exit": exit_code, "seconds": seconds, "error": self.error}
+            _COMMANDS.info("command ended", extra={**fields, "crash_log": self.crash_log})
             self.trace.ended(exit_code=exit_code, error=self.error)
 
 
@@ -116,7 +116,7 @@ class LoggedProgress:
     trace: Trace = field(default_factory=Trace)
     phase: str = ""
     began_at: float = 0.0
-    told_at: float = 0.0
+    logged_at: float = 0.0
     steps: int = 0
     suspects: int = 0
     fixed: dict[str, Counter[str]] = field(default_factory=dict)
@@ -124,7 +124,7 @@ class LoggedProgress:
     def stage(self, name: str, total: int | None = None) -> None:
         self.close()
         self.phase = _OF_A_FOLDER.strip() if name.startswith(_OF_A_FOLDER) else name
-        self.began_at = self.told_at = self.clock.monotonic()
+        self.began_at = self.logged_at = self.clock.monotonic()
         self.steps = self.suspects = 0
         _PHASES.info("phase began", extra={"phase": self.phase, "total": total})
         self.trace.phase_began(self.phase)
@@ -134,7 +134,7 @@ class LoggedProgress:
         self.steps += steps
         self.suspects += suspects
         self.shown.advance(steps, suspects)
-        if self.clock.monotonic() >= self.told_at + TOLD_SECONDS:
+        if self.clock.monotonic() >= self.logged_at + LOGGED_SECONDS:
             self._tell("phase goes on")
 
     def found(self, finding: Finding) -> None:
@@ -143,9 +143,9 @@ class LoggedProgress:
             self.fixed.setdefault(finding.suspect.projection, Counter())[finding.verdict.value] += 1
 
     def _tell(self, event: str) -> None:
-        self.told_at = self.clock.monotonic()
-        told = {"phase": self.phase, "steps": self.steps, "suspects": self.suspects, "fixed": self.fixed or None}
-        _PHASES.info(event, extra={**told, "seconds": round(self.told_at - self.began_at, 3)})
+        self.logged_at = self.clock.monotonic()
+        fields = {"phase": self.phase, "steps": self.steps, "suspects": self.suspects, "fixed": self.fixed or None}
+        _PHASES.info(event, extra={**fields, "seconds": round(self.logged_at - self.began_at, 3)})
 
     def close(self) -> None:
         if self.phase:
@@ -172,7 +172,7 @@ def log_finding(finding: Finding) -> None:
     level = logging.WARNING if failed else logging.INFO if left else logging.DEBUG
     if not _FINDINGS.isEnabledFor(level):
         return
-    told = {
+    fields = {
         "projection": finding.suspect.projection,
         "key": [_id(one) for one in finding.suspect.key],
         "truths": list(map(str, finding.suspect.truth_ids)) or None,
@@ -182,7 +182,7 @@ def log_finding(finding: Finding) -> None:
         "error": finding.error,
     }
     event = "a suspect could not be looked at or mended" if failed else "a suspect was left" if left else "a finding"
-    _FINDINGS.log(level, event, extra=told)
+    _FINDINGS.log(level, event, extra=fields)
 
 
 def _id(part: object) -> str:

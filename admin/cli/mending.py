@@ -139,7 +139,7 @@ _REPAIR_MESSAGES: Final = Command(
     looks at every suspect again, keeps what it overwrites (see `mailmend undo`), and writes as of a moment before its
     scan, so that whatever users change meanwhile wins. Running it again converges.
 
-    With --staging an interruption (Ctrl-C, a window's end, a kill, a lost Spark) loses the token ranges in hand: the
+    With --staging an interruption (Ctrl-C, a window's end, a kill, a lost Spark) loses the token ranges being read: the
     same command goes on, as of before the first attempt, also with other policies, a --dry-run or a --plan.
 
     With --message, --mailbox or --user no Spark is needed, and nothing is scanned unless --scan is given; what such a
@@ -258,7 +258,7 @@ _REPAIR_QUEUES: Final = Command(
     either look, and nothing waits or is delayed; or `old`, no message at the broker is older than --marks-age.
 
     In tables whose rows never expire, Cassandra gives no room back by itself. --garbagecollect has each node rewrite
-    their SSTables without what is deleted, one node after the other. What it costs is told, and asked about, before
+    their SSTables without what is deleted, one node after the other. What it costs is shown, and asked about, before
     anything is done: bytes, and seconds by one SSTable that is rewritten. Interrupted, the node at work goes on:
     nodetool stop GARBAGE_COLLECT.""",
     service="admin.services.queue.cleanup:repair_queues",
@@ -318,7 +318,7 @@ _REPAIR_BLOBS: Final = Command(
     are over and it is a day old. Where a source cannot be read whole, nothing goes. What goes is listed in a file
     first. It does not come back: begin with --dry-run.
 
-    Blobs that are referred to and not there are told with who refers to them.""",
+    Blobs that are referred to and not there are reported with who refers to them.""",
     service="admin.services.blobs:repair_blobs",
     present="admin.present.blobs:blobs_document",
     options=(

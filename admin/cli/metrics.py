@@ -11,7 +11,7 @@ _SHOW: Final = Command(
     name="show",
     summary="What is known of jobs, repairs, lags, leases and queues, in Prometheus's text format.",
     about="""From the ledger, the settings file's jobs, and the starts of all queues where the role may read them;
-    nothing is scanned and nothing written. A check leaves nothing in the ledger: what it found is told where its job
+    nothing is scanned and nothing written. A check leaves nothing in the ledger: what it found is written where its job
     has a `metrics_file`, or by its own --metrics-file. The same comes from `mailmend queue metrics` for queues, and
     from --metrics-file for repairs: node_exporter takes each of these from one file only. docs/metrics.md lists them
     all.""",
@@ -24,7 +24,7 @@ _SHOW: Final = Command(
         mailmend metrics show
         mailmend metrics show --output /var/lib/node_exporter/mailmend.prom      from cron, every five minutes""",
     exits="0 all of it was read, 2 a declaration is wrong, or the file cannot be written, 4 some could not be read: "
-    "the rest is told, and `mailmend_ledger_up` is 0.",
+    "the rest is shown, and `mailmend_ledger_up` is 0.",
 )
 
 _ALERTS: Final = Command(

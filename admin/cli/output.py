@@ -77,7 +77,7 @@ class Output:
         if self.metrics_file is None:
             yield None
             return
-        with imported("admin.metrics.of_runs:told_in")(self.metrics_file, *run_name(context)) as metrics:
+        with imported("admin.metrics.of_runs:textfile_of")(self.metrics_file, *run_name(context)) as metrics:
             yield metrics
 
     def show(
@@ -88,7 +88,7 @@ class Output:
         Args:
             document: the result.
             unwritten: what was refused already, while it came.
-            metrics: told last, with the exit code.
+            metrics: written last, with the exit code.
         """
         if self.as_json and document.json is None:
             raise WrongUse("what was asked for has no form as JSON", mend="Leave --json out.")
@@ -148,7 +148,7 @@ def _write_report(file: Path, document: Document) -> None:
 def _on_stderr(document: Document, refused: Sequence[MailmendError]) -> int:
     show(document, stderr_console())
     for error in refused:
-        click.echo(f"mailmend: {error.told}", err=True)
+        click.echo(f"mailmend: {error.message}", err=True)
     code = int(document.exit)
     click.echo(f"The result stands above; written, it would have ended with {code} ({exit_meaning(code)}).", err=True)
     return int(ExitCode.PARTLY_FAILED)

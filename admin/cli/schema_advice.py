@@ -99,7 +99,7 @@ ADVISE: Final = Command(
 
     The trial starts a Cassandra on this machine (Java 17; see `mailmend local`), copies whole mailboxes into it, writes
     their history again under each compaction, and reads them. The copy holds keys, flags, sizes and times; texts become
-    as many x. It lies in a folder that only you may read (--dir), and is removed afterwards, after Ctrl-C too.""",
+    as many x. It lies in a folder that only you may read (--dir), and is removed at the end, after Ctrl-C too.""",
     service="admin.services.advice:advise",
     present="admin.present.advice:document_of",
     options=(

@@ -63,8 +63,8 @@ class Trace:
 
     def ended(self, *, exit_code: int, error: str | None) -> None:
         """End the command's span, and send what is left."""
-        told = {"process.exit.code": exit_code, "error.type": error}
-        _end(self.command, told, failed=error is not None)
+        attributes = {"process.exit.code": exit_code, "error.type": error}
+        _end(self.command, attributes, failed=error is not None)
         if self.provider:
             self.provider.shutdown()
 

@@ -78,14 +78,14 @@ def found(keyspace: str, live: Schema, ledger: Schema, made: str, drawing: str =
         SchemaMismatch: it holds mail, and lacks a table that nothing follows without.
     """
     mail, queue = ({table.name for table in tables} for tables in (MAIL_TABLES, QUEUE_TABLES))
-    tables = [_told(table) for table in live.tables]
+    tables = [_described(table) for table in live.tables]
     known = [table for table in tables if table.name in _KNOWN]
     sections = (
         Section("Mail", _ABOUT_MAIL, tuple(table for table in known if table.name in mail)),
         Section("Beside the mail", _ABOUT_BESIDE, tuple(table for table in known if table.name not in mail | queue)),
         Section("Queue", _ABOUT_QUEUE, tuple(table for table in known if table.name in queue)),
         Section("Other tables", _ABOUT_OTHERS, tuple(table for table in tables if table.name not in _KNOWN)),
-        Section("Ledger", _ABOUT_LEDGER, tuple(_told(table) for table in ledger.tables)),
+        Section("Ledger", _ABOUT_LEDGER, tuple(_described(table) for table in ledger.tables)),
     )
     recognised = f"Generation: {recognise(live).generation.name}." if known else "No mail was found in it."
     shown = tuple(section for section in sections if section.tables)
@@ -99,7 +99,7 @@ def families_in(keyspace: str, live: Schema) -> tuple[Family, ...]:
     return bind(keyspace, live, there)
 
 
-def _told(table: Table) -> Table:
+def _described(table: Table) -> Table:
     """The live table in the model's spelling and column order; unknown columns come last."""
     known = _KNOWN.get(table.name)
     options = {name: value for name, value in table.options.items() if _SERVER_DEFAULTS.get(name) != value}

@@ -44,7 +44,7 @@ class Missed(Enum):
 
 
 class Telling(Enum):
-    """After which runs somebody is told."""
+    """After which runs somebody gets a message."""
 
     TROUBLE = "trouble"  # it failed, found drift or left some, or was interrupted; not where its time was over
     ALWAYS = "always"
@@ -52,7 +52,7 @@ class Telling(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Who is told of a run: a command, which gets it as JSON on stdin, and a web address, to which that is posted."""
+    """Who hears of a run: a command, which gets it as JSON on stdin, and a web address, to which that is posted."""
 
     on: Telling = Telling.TROUBLE
     command: tuple[str, ...] = ()
@@ -140,9 +140,9 @@ def job_of(name: str, declared: object) -> Job:
         if needed not in fields:
             raise BadJob("", f"has no {needed}", mend=f'Write for example: {needed} = "{example}"')
     read = {field: _READ[field](value) for field, value in fields.items()}
-    told = Tell(read.pop("tell", Telling.TROUBLE), read.pop("tell_command", ()), read.pop("tell_webhook", ""))
+    tell = Tell(read.pop("tell", Telling.TROUBLE), read.pop("tell_command", ()), read.pop("tell_webhook", ""))
     zone = read.pop("time_zone", ZoneInfo("UTC"))
-    job = Job(name=name, words=read.pop("command"), zone=zone, tell=told, **read)
+    job = Job(name=name, words=read.pop("command"), zone=zone, tell=tell, **read)
     _refuse_never(job)
     return job
 

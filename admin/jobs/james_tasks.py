@@ -117,7 +117,7 @@ class TaskProgress:
 
     Attributes:
         steps: of each phase; who reads a table a second time is not back at its beginning.
-        is_news: whether it told something since that was last asked.
+        is_news: whether it said something since that was last asked.
     """
 
     run: str | None = None

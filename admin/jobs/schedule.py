@@ -1,6 +1,6 @@
 """When a job runs, until when, and what was missed: functions of its declaration and an instant (aware, any zone).
 
-Schedulers start what they are told to start; these rules say the same to each of them, and to `mailmend jobs list`.
+Schedulers start what they are asked to; these rules say the same to each of them, and to `mailmend jobs list`.
 """
 
 from collections.abc import Iterator

@@ -41,7 +41,7 @@ Begin = Callable[[Job, Say], Awaitable[Child]]
 
 @dataclass(slots=True, kw_only=True)
 class JobServer:
-    """Runs jobs until it is told to stop.
+    """Runs jobs until it is asked to stop.
 
     Attributes:
         declared: reads the settings anew, and is safe to call at any time; raises what is wrong with them.
@@ -85,7 +85,7 @@ class JobServer:
         return KeyspaceLease.SERVE.of(self.runs.keyspace)
 
     async def serve(self, stop: asyncio.Event) -> None:
-        """Work until told to stop; what runs then is ended in good order."""
+        """Work until asked to stop; what runs then is ended in good order."""
         self.jobs = self.declared()
         _LOG.info("jobs are served", extra={"jobs": [job.name for job in self.jobs]})
         try:

@@ -122,7 +122,7 @@ class TaskRunner:
             if self._closing:
                 child.stop()
             code = await child.wait()
-            async with self._telling:  # what is being told is not to come after the end
+            async with self._telling:  # a message under way is not to come after the end
                 del self._progress[task.id]
             outcome = await self.apart(_outcome, kind, code, bytes(kept), findings, "".join(said))
             await self._conclude(task, outcome)

@@ -1,6 +1,6 @@
-"""Who is told how a run of a job ended: a command that gets it on stdin, a web address that it is posted to.
+"""Who hears how a run of a job ended: a command that gets it on stdin, a web address that it is posted to.
 
-Telling changes nothing of the run: what cannot be told is a sentence for whoever reads the log. Only the standard
+Telling changes nothing of the run: a message that fails is a sentence for whoever reads the log. Only the standard
 library is used; no redirect is followed, and no message shows more of the address than its host, for the rest is often
 a secret.
 """
@@ -29,12 +29,12 @@ _POLICY: Final = RetryPolicy(retries=5, wait_seconds_min=1, wait_seconds_max=30)
 _LATER: Final = frozenset({408, 425, 429})
 
 
-def is_told(tell: Tell, *, trouble: bool) -> bool:
+def is_wanted(tell: Tell, *, trouble: bool) -> bool:
     return bool(tell.command or tell.webhook) and (trouble or tell.on is Telling.ALWAYS)
 
 
-def told(tell: Tell, message: Mapping[str, Any], clock: Clock) -> Iterator[str]:
-    """Tell everybody, and say who could not be told."""
+def tell_all(tell: Tell, message: Mapping[str, Any], clock: Clock) -> Iterator[str]:
+    """Tell everybody, and say whom no message reached."""
     text = json.dumps(message)
     for address, send in ((tell.command, _run), (tell.webhook, _post)):
         try:

@@ -18,7 +18,7 @@ from admin.jobs.declaration import Job, Missed
 from admin.jobs.schedule import LATE
 
 _STOP_SECONDS: Final = 300
-"""How long a run may take to end in good order once it is told to."""
+"""How long a run may take to end in good order once it is asked to."""
 
 _CATCH_UP_SECONDS: Final = 8 * 3600
 """How long after its time Kubernetes still starts a run that it has missed; far fewer than the 100 it gives up at."""

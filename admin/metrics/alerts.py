@@ -38,8 +38,8 @@ class AlertRule:
     runbook: str
 
 
-def _trouble(*troubles: str) -> str:
-    return f'max by (queue, trouble) (mailmend_queue_trouble{{trouble=~"{"|".join(troubles)}"}}) == 1'
+def _trouble(*names: str) -> str:
+    return f'max by (queue, trouble) (mailmend_queue_trouble{{trouble=~"{"|".join(names)}"}}) == 1'
 
 
 ALERTS: Final = (

@@ -19,7 +19,7 @@ RUN_LAST_SUCCESS: Final = Metric(
 )
 RUN_FINDINGS: Final = Metric(
     "mailmend_run_findings",
-    "What the last run that told a result found, by projection (table) and verdict",
+    "What the last run with a result found, by projection (table) and verdict",
     (*_RUN, "projection", "verdict"),
 )
 RUN_FIXED: Final = Metric("mailmend_run_fixed", "What it mended", (*_RUN, "verdict"))

@@ -109,8 +109,8 @@ def newest_of_each_run(sources: Iterable[Iterable[MetricSample]]) -> Iterator[Me
             found[one.labels[:3]].append(one)
         for name, samples in found.items():
             by_run[name].append(samples)
-    for told in by_run.values():
-        yield from max(told, key=_end)
+    for said in by_run.values():
+        yield from max(said, key=_end)
 
 
 def _end(samples: Sequence[MetricSample]) -> float:

@@ -1,6 +1,6 @@
 """What a run tells as metrics: its result by the names of `--json`, and how it ended; written for node_exporter.
 
-A run that came to no result says how it ended, and leaves in its file what the run before it had told; when the last
+A run that came to no result says how it ended, and leaves in its file what the run before it had found; when the last
 success was stays there until the next one. So an alert does not end because a check cannot be carried out any more.
 """
 
@@ -52,9 +52,9 @@ def result_samples(name: RunName, json: Mapping[str, Any]) -> Iterator[MetricSam
         for verdict, number in verdicts.items():
             yield MetricSample(RUN_FINDINGS, (*name, projection, verdict), number)
     for metric, field_name in ((RUN_MOVED, "moved"), (RUN_FAILED, "failed")):
-        told = json.get(field_name)
-        if told is not None:
-            yield MetricSample(metric, name, len(told) if isinstance(told, list) else told)
+        value = json.get(field_name)
+        if value is not None:
+            yield MetricSample(metric, name, len(value) if isinstance(value, list) else value)
     for queue in json.get("queues") or ():
         yield MetricSample(RUN_QUEUE_MARKS, (*name, queue["queue"]), queue["marks"])
 
@@ -84,16 +84,16 @@ class RunTextfile:
     began: int = field(default_factory=lambda: this_clock().micros())
 
     def write(self, exit_code: int, json: Mapping[str, Any] | None = None) -> None:
-        """Say how the run ended, and what it told.
+        """Say how the run ended, and what it found.
 
         Raises:
             ResultUnwritten: the file cannot be written; what stood there stays.
         """
         now, before = this_clock().micros(), self._before()
         ending = ending_samples(self.name, exit_code, now / MICROS, (now - self.began) / MICROS)
-        told = before if json is None else [*self._since(before, json), *result_samples(self.name, json)]
+        samples = before if json is None else [*self._since(before, json), *result_samples(self.name, json)]
         success = (one for one in before if one.metric is RUN_LAST_SUCCESS)
-        write_textfile(self.file, [*told, *success, *ending])
+        write_textfile(self.file, [*samples, *success, *ending])
 
     def _since(self, before: Iterable[MetricSample], json: Mapping[str, Any]) -> Iterator[MetricSample]:
         """Since when each verdict is left that this run has left too."""
@@ -106,8 +106,8 @@ class RunTextfile:
         """What the file says of earlier runs; nothing where it cannot be read."""
         with suppress(OSError, ValueError):
             if self.file.is_file():
-                told = samples_in(self.file.read_text(encoding="utf-8"), RUNS)
-                return [one for one in told if one.labels[:3] == self.name]
+                found = samples_in(self.file.read_text(encoding="utf-8"), RUNS)
+                return [one for one in found if one.labels[:3] == self.name]
         return []
 
 
@@ -116,7 +116,7 @@ def write_textfile(file: Path, samples: Iterable[MetricSample]) -> None:
 
 
 @contextmanager
-def told_in(file: Path, *name: str) -> Iterator[RunTextfile]:
+def textfile_of(file: Path, *name: str) -> Iterator[RunTextfile]:
     """The file of a run, which is written here only where the run fails.
 
     Raises:

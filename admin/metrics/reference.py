@@ -26,7 +26,7 @@ Generated from the declarations in `admin/metrics`: `python -m admin.metrics.ref
 - `mailmend metrics show` prints what ledger, starts of queues and declared jobs tell now; with `--output FILE`, from
   cron, for node_exporter. `jobs serve` answers `GET /metrics` with the same.
 - `check`, `repair ...` and `queue sweep` write what they tell to `--metrics-file FILE`, however they end; a job to the
-  `metrics_file` of its declaration. A run without a result leaves in the file what the one before had told, and its
+  `metrics_file` of its declaration. A run without a result leaves in the file what the one before had found, and its
   last success.
 - `mailmend queue tend --metrics FILE` and `queue metrics` tell of queues, their broker and their mails.
 - `mailmend metrics alerts` and `mailmend metrics dashboard` print the two files of [monitoring/](monitoring/).

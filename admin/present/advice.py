@@ -152,7 +152,7 @@ def _statistic_rows(advised: Advised) -> Iterator[tuple[str, ...]]:
 
 
 def _cell(figure: float | None, form: str) -> str:
-    return "not told" if figure is None else form.format(figure)
+    return "not known" if figure is None else form.format(figure)
 
 
 def next_lines(advised: Advised) -> Iterator[str]:

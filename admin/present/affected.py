@@ -144,7 +144,7 @@ def _side_by_side(one: Example, keyspace: str, *, anonymous: bool, whole: bool) 
 
 
 def _rows_are_there(one: Example, projection: Projection) -> bool:
-    return one.finding.projected is not None or bool(projection.told(one.finding))
+    return one.finding.projected is not None or bool(projection.truth_rows(one.finding))
 
 
 def _cells(column: ComparedColumn, timed: Sequence[bool], *, left_out: bool) -> list[Cell]:

@@ -108,12 +108,12 @@ def limit_document(result: LimitsSet) -> Document:
         for name in names
         if getattr(result.now, name) is not None
     ]
-    told = f"The run hears of it within {result.heard_within_seconds:g} s, as soon as it reads or writes"
+    heard = f"The run hears of it within {result.heard_within_seconds:g} s, as soon as it reads or writes"
     fixes = (
         "; of --max-fixes when its scan is over, before it mends anything" if result.now.max_fixes is not None else ""
     )
     grid = Grid(f"Limits of {result.name}", ("limit", "before", "now"), rows)
-    return Document(json, (grid, f"{told}{fixes}. The next run has what is declared."))
+    return Document(json, (grid, f"{heard}{fixes}. The next run has what is declared."))
 
 
 def _limit_text(limit: int | None) -> str:

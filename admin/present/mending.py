@@ -176,10 +176,10 @@ def pace_lines(pace: Mapping[str, Any] | None) -> list[str]:
         return []
     lowest, last, limit = (_rate(pace[name]) for name in ("lowest", "last", "limit"))
     why = ", ".join(f"{reason} {number:,} times" for reason, number in pace["slowed"].items())
-    told = f"Pace: {last}" if lowest == last else f"Pace: at the lowest {lowest}, at the end {last}"
-    told += f"; limit {limit}" if pace["limit"] else ""
-    told += f", set by {pace['set'][-1]['by']}" if pace["set"] else ""
-    return [f"{told}. It slowed down for {why}." if why else f"{told}."]
+    pace_text = f"Pace: {last}" if lowest == last else f"Pace: at the lowest {lowest}, at the end {last}"
+    pace_text += f"; limit {limit}" if pace["limit"] else ""
+    pace_text += f", set by {pace['set'][-1]['by']}" if pace["set"] else ""
+    return [f"{pace_text}. It slowed down for {why}." if why else f"{pace_text}."]
 
 
 def staging_lines(staging: Mapping[str, Any] | None) -> list[str]:

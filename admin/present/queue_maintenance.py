@@ -55,7 +55,7 @@ def _swept_line(queue: str, swept: Swept) -> str:
     if swept.browse_start is None:
         return _new(queue)
     line = f"{queue} begins at {shown(swept.browse_start)}. Cleaned {swept.slices:,} slices, {swept.rows:,} rows"
-    more = {"left-over blobs": swept.blobs, "mails put back in sight": swept.rescued, "mails renewed": swept.renewed}
+    more = {"left-over blobs": swept.blobs, "mails listed again": swept.rescued, "mails renewed": swept.renewed}
     return line + "".join(f", {count:,} {what}" for what, count in more.items() if count) + "."
 
 
@@ -76,7 +76,7 @@ def _would_sweep_lines(queue: str, swept: Swept) -> list[str]:
         "slices cleaned": swept.slices,
         "rows removed": swept.rows,
         "left-over blobs looked for": swept.blobs,
-        "mails put back in sight": swept.rescued,
+        "mails listed again": swept.rescued,
         "mails renewed": swept.renewed,
     }
     lines.append(f"There would be {', '.join(f'{count:,} {each}' for each, count in what.items())}.")

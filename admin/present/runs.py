@@ -46,15 +46,15 @@ def trend_document(result: RunsResult) -> Document:
 
 def trend_parts(runs: Sequence[Run]) -> Iterator[Part]:
     """What was found, fixed and left by verdict, the oldest run first; given the newest first."""
-    told = [(run, {name: by_name(run, name) for name in _SUMS}) for run in reversed(runs)]
+    summed = [(run, {name: by_name(run, name) for name in _SUMS}) for run in reversed(runs)]
     rows = [
         (shown(run.started_at), str(run.id), run.command, verdict, *(f"{sums[name][verdict]:,}" for name in _SUMS))
-        for run, sums in told
+        for run, sums in summed
         for verdict in in_order(name for counts in sums.values() for name in counts) or ("",)
     ]
     if rows:
         yield Grid("Run after run", ("started", "run", "command", "verdict", "found", "fixed", "left"), rows)
-    repairs = [(f"{shown(run.started_at)}, {run.command}", sums) for run, sums in told if run.undoes is None]
+    repairs = [(f"{shown(run.started_at)}, {run.command}", sums) for run, sums in summed if run.undoes is None]
     yield from over_runs("Found, run after run", [(label, sums["findings"]) for label, sums in repairs])
     yield from over_runs("Left, run after run", [(label, sums["left"]) for label, sums in repairs])
 

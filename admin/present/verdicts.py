@@ -58,7 +58,7 @@ _MENDED_WITH: Mapping[Verdict, str] = {
     Verdict.TORN: " --torn accept",
     Verdict.LEAK: " --only LEAK --leaks collect",
 }
-"""What a repair is told besides, so that it mends what has this verdict."""
+"""What a repair is given besides, so that it mends what has this verdict."""
 
 
 def kinds(findings: Mapping[str, Mapping[Verdict, int]]) -> Iterator[tuple[str, Verdict, int]]:

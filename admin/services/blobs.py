@@ -243,7 +243,7 @@ async def _looked(opened: OpenCluster, request: BlobsRequest, caller: Caller, br
     options = request.approved.head.options if request.approved else _typed_again(request)
     plan = request.approved.file if request.approved else request.plan
     asked = broker is not None or request.blobs.no_broker
-    pace = throttle.told() if throttle else None
+    pace = throttle.as_json() if throttle else None
     return replace(
         result, broker_asked=asked, seconds=seconds, options=options, plan=plan, stores=request.blobs.typed, pace=pace
     )
@@ -380,7 +380,7 @@ async def _recorded(
         removing = Removing(RemovedList(path), lease.check)
         found = await _run(ledger, started, _carried_out(collection, request, removing))
         result = replace(result, found=found, removed_list=path if found.removed else None)
-        ledger.finish(started, summary_of(result) | {"pace": throttle.told() if throttle else None})
+        ledger.finish(started, summary_of(result) | {"pace": throttle.as_json() if throttle else None})
     return result
 
 

@@ -65,5 +65,5 @@ def _joined(messages: MendingResult, queues: MendingResult) -> MendingResult:
 def _with_unseen(messages: MendingResult, error: MailmendError) -> MendingResult:
     nobody_meant_it = isinstance(error, MissingExtra | AccessDenied)
     one, code = messages.summary, ExitCode.FINE if nobody_meant_it else ExitCode.PARTLY_FAILED
-    told = " ".join(filter(None, (one.unseen, f"The mail queues were not looked at: {error.what}.")))
-    return replace(messages, summary=replace(one, unseen=told, exit=max(one.exit, code)))
+    unseen = " ".join(filter(None, (one.unseen, f"The mail queues were not looked at: {error.what}.")))
+    return replace(messages, summary=replace(one, unseen=unseen, exit=max(one.exit, code)))

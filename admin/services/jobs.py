@@ -20,7 +20,7 @@ from admin.jobs.schedule import (
     window_ends_at,
     window_opens_at,
 )
-from admin.jobs.telling import is_told, told
+from admin.jobs.telling import is_wanted, tell_all
 from admin.jobs.units import RENDERED, UnitPlace
 from admin.services.caller import Caller, ignore
 from admin.settings import ConnectionSettings
@@ -37,7 +37,7 @@ PAGE: Final = "scheduled-repair-failed"
 """The runbook's page for a run that needs a person."""
 
 TURNS: Final = 3
-"""As many of the next runs are told."""
+"""As many of the next runs are listed."""
 
 
 class JobState(Enum):
@@ -161,7 +161,7 @@ class JobEnded:
 
 
 def run_job(request: JobRunRequest, caller: Caller) -> JobEnded:
-    """Run the job's command in this process, until its own end or that of its time; tell who is to be told.
+    """Run the job's command in this process, until its own end or that of its time; send messages to those who asked.
 
     Raises:
         UnsafeRequest: the job is paused, or its window closed, and a person started it.
@@ -217,7 +217,7 @@ def job_lease(keyspace: str, job: str) -> str:
 def _tell(request: JobRunRequest, said: str, run: JobRun | None, exit_code: int, caller: Caller) -> None:
     """Tell of a run, or that there was none; `text` is what chats show."""
     job, keyspace, trouble = request.command.job, request.connection.keyspace, run is None or run.in_trouble
-    if not is_told(job.tell, trouble=trouble):
+    if not is_wanted(job.tell, trouble=trouble):
         return
     message = {
         "text": f"mailmend: job {job.name} of keyspace {keyspace} {said}",
@@ -230,8 +230,8 @@ def _tell(request: JobRunRequest, said: str, run: JobRun | None, exit_code: int,
         "reason": run.reason if run else said,
         "runbook": PAGE if trouble else None,
     }
-    for failure in told(job.tell, message, this_clock()):
-        caller.remark(f"Somebody was not told: {failure}.")
+    for failure in tell_all(job.tell, message, this_clock()):
+        caller.remark(f"A message did not arrive: {failure}.")
 
 
 def _now(clock: Clock) -> datetime:

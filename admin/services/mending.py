@@ -246,9 +246,9 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
                 with plan_into(request.plan, head) as plan:
                     summary = runner.repair(settings, tools, both_of(examples, caller, plan.add))
             ended(summary, area)
-        told = affected(examples, opened, caller)
+        whose = affected(examples, opened, caller)
     summary.unseen, summary.engine = unseen(request.without, bound, target), engine
-    return MendingResult(summary, examples.sorted(), given(typed), request.plan, affected=told)
+    return MendingResult(summary, examples.sorted(), given(typed), request.plan, affected=whose)
 
 
 def repair_lags(request: LagsRequest, caller: Caller) -> MendingResult:
@@ -268,9 +268,9 @@ def repair_lags(request: LagsRequest, caller: Caller) -> MendingResult:
         )
         journal, tools = lag_tools(opened, settings, caller.progress, request.keep)
         summary = lag_repair.repair_lags(journal, opened.mail, settings, tools, both_of(examples, caller))
-        told = affected(examples, opened, caller)
+        whose = affected(examples, opened, caller)
     summary.unseen = unseen(request.without, bound)
-    return MendingResult(summary, examples.sorted(), given(request), affected=told)
+    return MendingResult(summary, examples.sorted(), given(request), affected=whose)
 
 
 def undo(request: UndoRequest, caller: Caller) -> MendingResult:
@@ -293,8 +293,8 @@ def undo(request: UndoRequest, caller: Caller) -> MendingResult:
         )
         tools = undo_tools(opened, families, caller.progress, no_writers=request.no_writers)
         summary = undo_run(settings, tools, both_of(examples, caller))
-        told = affected(examples, opened, caller)
-    return MendingResult(summary, examples.sorted(), affected=told)
+        whose = affected(examples, opened, caller)
+    return MendingResult(summary, examples.sorted(), affected=whose)
 
 
 def unseen(without: Sequence[str], bound: Bound, target: Target | None = None) -> str | None:

@@ -109,9 +109,9 @@ def _messages(request: ApplyPlanRequest, plan: PlanFile, caller: Caller) -> Mend
         wanted = EngineWanted("local", plan=plan)
         tools = repair_tools(opened, wanted, settings, caller.progress, keep=keep)
         summary = runner.repair(settings, tools, both_of(examples, caller))
-        told = affected(examples, opened, caller)
+        whose = affected(examples, opened, caller)
     summary.command, summary.unseen = "apply", unseen(head.without, bound)
-    return MendingResult(summary, examples.sorted(), head.options, request.plan, affected=told)
+    return MendingResult(summary, examples.sorted(), head.options, request.plan, affected=whose)
 
 
 def _runs_of(plan: PlanFile, opened: OpenCluster, keep: timedelta) -> list[Run]:

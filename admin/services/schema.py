@@ -256,9 +256,9 @@ class Consent:
         left = [(place, what) for place, what in risky if place not in self.places and set(what.risks) - self.risks]
         if not left:
             return
-        told = [f"{risk_text(what)} ({place}): {what.why}" for place, what in left[:RISKS_SHOWN]]
+        risks = [f"{risk_text(what)} ({place}): {what.why}" for place, what in left[:RISKS_SHOWN]]
         more = f" And {len(left) - RISKS_SHOWN} more." if len(left) > RISKS_SHOWN else ""
-        what_risks = f"{self.keyspace} would be changed with risks: {' '.join(told)}{more}"
+        what_risks = f"{self.keyspace} would be changed with risks: {' '.join(risks)}{more}"
         if self.caller.ask is None:
             mend = f"Nothing was done. Look with --dry-run; then, if it is meant: --allow {allow_text(risky)}"
             raise RisksNotAllowed(what_risks, mend=mend)

@@ -52,7 +52,7 @@ class ServeRequest:
 
 @dataclass(frozen=True, slots=True)
 class ServingEnded:
-    """The server was told to stop, and has."""
+    """The server was asked to stop, and has."""
 
 
 def serve(request: ServeRequest, caller: Caller) -> ServingEnded:

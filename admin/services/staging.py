@@ -59,18 +59,18 @@ def staged(
         area: StagingArea = areas.opened_area(
             store, scope, segments, needed, lambda: read_clocks(opened.clock, opened.cluster).earliest
         )
-        told, about = area.told(), f" of about {bytes_text(needed)}" if needed else ""
+        state, about = area.as_json(), f" of about {bytes_text(needed)}" if needed else ""
         caller.remark(
-            f"Staging area {told['place']}{about}: {area.kept:,} of {area.number:,} segments stand; the scan began at "
-            f"{told['began_at']}."
+            f"Staging area {state['place']}{about}: {area.kept:,} of {area.number:,} segments stand; the scan began at "
+            f"{state['began_at']}."
         )
         first = area.began - settings.timing.margin_micros
         as_of = min(first, settings.as_of or first) - RUNS_APART_MICROS * (area.attempt - 1)
-        known = {"staging": told["place"], "segments_kept": f"{area.kept} of {area.number}"}
+        known = {"staging": state["place"], "segments_kept": f"{area.kept} of {area.number}"}
         try:
             yield replace(settings, as_of=as_of, options={**settings.options, **known}), area
         except BaseException:
-            caller.remark(f"What is staged in {told['place']} stands: the same command goes on from there.")
+            caller.remark(f"What is staged in {state['place']} stands: the same command goes on from there.")
             raise
 
 
@@ -90,6 +90,6 @@ def _store_at(place: str) -> "StagingStore":
 def ended(summary: RepairResult, area: "StagingArea | None") -> None:
     """Tell of the area, and clear it; where the cluster was lost on the way it stays, and the same command goes on."""
     if area:
-        summary.staging = area.told()
+        summary.staging = area.as_json()
         if not summary.untried:
             area.clear()

@@ -1,4 +1,4 @@
-"""Administrative tasks for whoever asks over a network: taken, told, awaited, cancelled; the server runs them."""
+"""Administrative tasks for whoever asks over a network: taken, shown, waited for, cancelled; the server runs them."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from model.ports import Clock
 from repair.ledger.tasks import AdminTask, AdminTasks
 
 LOOK_EVERY: Final = timedelta(seconds=1)
-"""How often a task that is awaited is looked at."""
+"""How often a task that somebody waits for is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class TaskDesk:
     exposition: Callable[[], bytes] = bytes
 
     async def metrics(self) -> bytes:
-        told: bytes = await self.apart(self.exposition)
-        return told
+        text: bytes = await self.apart(self.exposition)
+        return text
 
     async def submit(self, kind: str, options: Mapping[str, Any], by: str) -> AdminTask:
         given = {name: value for name, value in options.items() if value is not None}

@@ -349,7 +349,7 @@ def _spark_source(opened: OpenCluster, wanted: EngineWanted, level: Level, pace:
 def chosen_engine(
     opened: OpenCluster, wanted: EngineWanted, remark: Callable[[str], None], largest: Table = MESSAGES.truth
 ) -> EngineChoice:
-    """The engine of a scan of the whole keyspace, by how large the nodes say that table is; `auto` is told."""
+    """The engine of a scan of the whole keyspace, by how large the nodes say that table is; `auto` says it."""
 
     def rows() -> int | None:
         return estimated_rows(opened.sizes().get(largest.name))

@@ -73,8 +73,8 @@ def connect(contact: Contact) -> "CassandraCluster":
         undo.callback(cluster.shutdown)
         connected = CassandraCluster(contact, cluster, cluster.connect())
         undo.pop_all()
-        told = {"hosts": contact.hosts, "port": contact.port, "tls": tls is not None}
-        _LOG.info("connected to the cluster", extra={**told, "release": connected.release_version})
+        fields = {"hosts": contact.hosts, "port": contact.port, "tls": tls is not None}
+        _LOG.info("connected to the cluster", extra={**fields, "release": connected.release_version})
         return connected
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from obstore.store import S3Credential
 
 KEYS_VALID_FOR: Final = timedelta(minutes=1)
-"""What obstore is told of keys that are found: it asks before each request then, ten times a second at most."""
+"""What obstore gets of keys that are found: it asks before each request then, ten times a second at most."""
 
 
 class FoundKeys:

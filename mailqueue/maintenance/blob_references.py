@@ -2,7 +2,7 @@
 
 One reference too many leaves a leak, one too few loses mail. So every row counts, a mail's that is marked and not swept
 too, and every text column of the keyspace whose name says that it may hold ids of blobs, James's own or not. What is
-not there is told only of rows that need it: a blob of a marked mail is gone on purpose.
+not there is reported only of rows that need it: a blob of a marked mail is gone on purpose.
 """
 
 import re

@@ -144,8 +144,8 @@ class QueueCleanup:
 
     async def _look(self, slicing: Slicing) -> tuple[QueueScan, dict[QueueName, JudgedQueue]]:
         view, now, starts = self._view, self._view.now, self._view.starts
-        named, told = await starts.queues(), await view.tallies.exact()
-        scan = await self._aside(lambda: self._scanner.scan(self._progress))
+        named, tallied = await starts.queues(), await view.tallies.exact()
+        scan = await self._in_thread(lambda: self._scanner.scan(self._progress))
         of_queue: dict[QueueName, dict[QueuePartition, RowCounts]] = {}
         for place, counts in scan.partitions.items():
             of_queue.setdefault(place.queue, {})[place] = counts
@@ -158,13 +158,13 @@ class QueueCleanup:
                 of_queue.get(queue, {}),
                 scan.marks.get(queue, 0),
                 scan.orphan_marks.get(queue, 0),
-                told.get(queue, {}),
+                tallied.get(queue, {}),
             )
             row_ttl = timedelta(seconds=view.own.row_ttl_seconds)
             found[queue] = judged(scanned, now, slicing.window, marks_expire=view.own.marks_expire, row_ttl=row_ttl)
         return scan, found
 
-    async def _aside(self, call: Callable[[], T]) -> T:
+    async def _in_thread(self, call: Callable[[], T]) -> T:
         """What the scanner does in a thread of its own; it ends there when this is cancelled."""
         try:
             return await asyncio.to_thread(call)
@@ -239,9 +239,9 @@ class QueueCleanup:
         wanted = MarksWanted(free, frozenset(scan.partitions.keys() - gone), settings.marks_as_of, planned)
         self._progress.stage("remove marks" if record else "count marks")
         if record is None:
-            due = await self._aside(lambda: self._due(scan, wanted))
+            due = await self._in_thread(lambda: self._due(scan, wanted))
             return [_with_marks_due(one, due.get(one.queue, 0)) for one in cleaned]
-        removed = await self._aside(lambda: scan.remove_marks(wanted, self._progress))
+        removed = await self._in_thread(lambda: scan.remove_marks(wanted, self._progress))
         for queue, marks in removed.items():
             _LOG.info("marks were removed", extra={"queue": queue, "marks": marks.marks, "left": marks.failed})
         ended = [_with_marks_gone(one, removed.get(one.queue, MarksGone())) for one in cleaned]

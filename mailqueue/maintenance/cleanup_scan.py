@@ -225,13 +225,13 @@ def batches(marks: Iterator[Mark]) -> Iterator[list[Mark]]:
 def removed(marks: list[Mark], as_of: int, tables: Tables, clock: Clock) -> dict[QueueName, MarksGone]:
     """Remove marks by their own keys, in groups by replica, and read them back: those that were written later stay.
 
-    What fails is tried again, and told.
+    What fails is tried again, and reported.
     """
     gone: defaultdict[QueueName, MarksGone] = defaultdict(MarksGone)
     errors = Retries(clock).write_all(tables, [Remove(DELETED_MAILS, mark, as_of, joinable=True) for mark in marks])
     left = tables.read_all([Read(DELETED_MAILS, mark, joinable=True) for mark in marks])
     for (queue, _), error, found in zip(marks, errors, left, strict=True):
         unknown = error or (found if isinstance(found, MailmendError) else None)
-        told = MarksGone(failed=1, error=str(unknown)) if unknown else MarksGone(int(not found), left=int(bool(found)))
-        gone[queue].add(told)
+        one = MarksGone(failed=1, error=str(unknown)) if unknown else MarksGone(int(not found), left=int(bool(found)))
+        gone[queue].add(one)
     return gone

@@ -154,8 +154,8 @@ class QueueCleaning:
         for first in range(0, len(gone), RECORDED_TOGETHER):
             some, named = await self._removed_together(one, gone[first : first + RECORDED_TOGETHER])
             ended, blobs = ended + some, blobs + named
-            told = {"queue": queue, "partitions": len(some), "blobs": named}
-            _LOG.info("a batch of partitions was removed", extra=told)
+            fields = {"queue": queue, "partitions": len(some), "blobs": named}
+            _LOG.info("a batch of partitions was removed", extra=fields)
         removed = {cast("QueuePartition", found.suspect.key): found for found in ended if found.result is Verdict.FIXED}
         if not any(found.error for found in ended):
             await self._move_content_start(one.judged, removed.keys())

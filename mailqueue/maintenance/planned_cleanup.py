@@ -1,7 +1,7 @@
 """What was approved in a plan of a cleanup is done as it was approved, or not at all.
 
 A plan is one more look, hours before: of what two looks of now show, only that is mended which the plan has too, and
-which it saw with the same counts and starts. What only shows now is none of the plan, and is not told.
+which it saw with the same counts and starts. What only shows now is none of the plan, and is not reported.
 """
 
 from collections.abc import Callable, Iterator, Mapping

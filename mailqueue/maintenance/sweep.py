@@ -64,7 +64,7 @@ class Swept:
         blobs: of mails that were done with, deleted once more in case they were left.
         rescued: mails without a mark that lay before the browse start, and were put back and published.
         renewed: mails that would have expired soon, put again.
-        orphan_marks: marks that this process wrote since its last sweep for mails of slices out of sight.
+        orphan_marks: marks that this process wrote since its last sweep for mails of slices that no listing reads.
         moved_back: whether somebody else put the browse start back.
         browse_start, content_start: as they are now; None: nothing was ever enqueued.
         browse_start_before, content_start_before: as they were; None where nobody had set them.
@@ -140,8 +140,8 @@ class Sweeper:
         try:
             await self.sweep(queue)
         except MailmendError as error:
-            told = {"queue": queue, "error": error.what}
-            _LOG.warning("a sweep was cut short, the next completes it", extra=told)
+            fields = {"queue": queue, "error": error.what}
+            _LOG.warning("a sweep was cut short, the next completes it", extra=fields)
 
     async def _swept(self, queue: QueueName, slicing: Slicing, *, dry_run: bool) -> Swept:
         view, moved = self._view, await self._moved(queue, slicing, dry_run=dry_run)
@@ -185,8 +185,8 @@ class Sweeper:
         if found.before is None or found.after is None:
             return found
         if found.back:
-            told = {"queue": queue, "furthest": found.state.furthest_start, "found": found.before}
-            _LOG.warning("somebody put the browse start back", extra=told)
+            fields = {"queue": queue, "furthest": found.state.furthest_start, "found": found.before}
+            _LOG.warning("somebody put the browse start back", extra=fields)
         await self._note_lapse(queue, found.before, found.state.swept_at, slicing)
         if await self._view.slicing() != slicing:  # there may be slices between those that were read
             return Moved(found.before, found.before, found.back)
@@ -205,8 +205,8 @@ class Sweeper:
         lapsed = self._renewal.lapsed_before(swept_at, slicing.window)
         if lapsed is None or before >= lapsed:
             return
-        told = {"queue": queue, "swept": swept_at, "lapsed_before": lapsed}
-        _LOG.warning("nobody swept the queue: rows of mails that wait may have expired", extra=told)
+        fields = {"queue": queue, "swept": swept_at, "lapsed_before": lapsed}
+        _LOG.warning("nobody swept the queue: rows of mails that wait may have expired", extra=fields)
         await self._view.starts.remember(queue, lapsed=lapsed)
 
     async def _found(self, queue: QueueName, slicing: Slicing) -> Moved:

@@ -244,8 +244,8 @@ class _Stream:
     async def _treat(self, verdict: DeliveryVerdict, found: LookedUp, delivery: Delivery) -> None:
         queue = self._parts.queue
         if verdict.log:
-            told = {"queue": queue, "mail": found.enqueue_id, "error": found.silence or None}
-            _LOG.warning("a mail %s", verdict.log, extra=told)
+            fields = {"queue": queue, "mail": found.enqueue_id, "error": found.silence or None}
+            _LOG.warning("a mail %s", verdict.log, extra=fields)
         self._parts.counts.add(verdict.count, queue)
         sent = await self._tell(delivery, verdict.settling)
         if verdict.takes_row and found.queued and sent:
@@ -258,7 +258,7 @@ class _Stream:
         try:
             await _TELLING[settling](delivery)
         except BrokerUnreachable as error:
-            _LOG.info("the broker was not told", extra={"queue": self._parts.queue, "error": error.what})
+            _LOG.info("the broker does not know of it", extra={"queue": self._parts.queue, "error": error.what})
             return False
         return True
 

@@ -186,7 +186,7 @@ async def open_queue(  # noqa: PLR0917 - the four ports, in the order of every s
         looks_only: whether nothing will be written through it: then it is not settled either how the view is cut.
 
     Raises:
-        ConfigurationRefused: the configuration would lose sight of mails.
+        ConfigurationRefused: the configuration would hide mails from listings.
     """
     own, counts = own or OwnTables(), counts or NoCounts()
     configurations = Configurations(tables)

@@ -117,5 +117,5 @@ async def _forgotten(parts: Parts, contents: Sequence[MailBlobs]) -> None:
     try:
         await parts.blobs.delete_all([one for kept in contents for one in (kept.header, kept.body)])
     except MailmendError as error:
-        told = {"queue": parts.queue, "mails": len(contents), "error": error.what}
-        _LOG.warning("blobs of some of the removed mails are left", extra=told)
+        fields = {"queue": parts.queue, "mails": len(contents), "error": error.what}
+        _LOG.warning("blobs of some of the removed mails are left", extra=fields)

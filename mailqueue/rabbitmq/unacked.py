@@ -171,5 +171,5 @@ async def row_taken_back(parts: Parts, queued: QueuedMail, slice_start: datetime
         if slice_start is not None:
             await rows.take_back(parts.queue, slice_start, queued)
     except MailmendError as error:
-        told = {"queue": parts.queue, "mail": queued.enqueue_id, "error": error.what}
-        _LOG.warning("the row of a mail stays", extra=told)
+        fields = {"queue": parts.queue, "mail": queued.enqueue_id, "error": error.what}
+        _LOG.warning("the row of a mail stays", extra=fields)

@@ -48,14 +48,14 @@ class Comparison:
 
 def compared(finding: Finding, projection: Projection) -> Comparison:
     """What the truth tells (one row, or a few that clash), and the projection's row."""
-    told: Sequence[Seen | None] = projection.told(finding)[:TRUTHS_SHOWN] or (None,)
-    rows = (*told, finding.projected)
+    truths: Sequence[Seen | None] = projection.truth_rows(finding)[:TRUTHS_SHOWN] or (None,)
+    rows = (*truths, finding.projected)
     there = [seen.row for seen in rows if seen]
     differing = frozenset[str]().union(*(projection.differing(there[0], other) for other in there[1:]))
     names = dict.fromkeys((*projection.table.names, *(name for row in there for name in row)))
     lines = (_column(name, rows, projection, differs=name in differing) for name in names)
     return Comparison(
-        (*(projection.truth.spelling for _ in told), projection.name),
+        (*(projection.truth.spelling for _ in truths), projection.name),
         tuple(seen is not None for seen in rows),
         tuple(one for one in lines if one.differs or any(value not in _NOTHING for value in one.values)),
     )

@@ -77,7 +77,7 @@ class Filter(Projection):
             return Remove(self.table, self.key_of(before), at=stamp)
         return None
 
-    def told(self, finding: "Finding") -> tuple[Seen, ...]:
+    def truth_rows(self, finding: "Finding") -> tuple[Seen, ...]:
         """The place, and the column that decides whether a row stands there."""
         asked = self.when.column
         return tuple(
@@ -88,11 +88,11 @@ class Filter(Projection):
             for seen in finding.truths
         )
 
-    def differing(self, told: Row, other: Row) -> frozenset[str]:
+    def differing(self, truth: Row, other: Row) -> frozenset[str]:
         """The row says by being there that the condition holds."""
         asked = self.when.column
         demanded = asked not in other or self.when.holds(other)
-        return frozenset() if self.when.holds(told) is demanded else frozenset({asked})
+        return frozenset() if self.when.holds(truth) is demanded else frozenset({asked})
 
     def fix(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":  # noqa: ARG002 - a mirror asks both
         return self.key_row(finding, at)

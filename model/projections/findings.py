@@ -186,7 +186,7 @@ class Finding:
         condition: a conditional change of the truth that the writes wait for, or None.
         beside: the before-images of other rows that the writes change.
         reason: why it stays as it is, where it does.
-        number: how many rows it stands for: findings in queues are told by partition.
+        number: how many rows it stands for: findings in queues are of partitions.
     """
 
     suspect: Suspect

@@ -32,7 +32,7 @@ def _judge(seen: GroupSymptoms) -> Verdict:
 class Group(Projection):
     """A row for each group of truth rows.
 
-    What truth rows demand of it is told under names: each element of a union, each counter. A scan adds up demands of
+    What truth rows demand of it has names: each element of a union, each counter. A scan adds up demands of
     one name in any order (`together`), and asks at the end what of them the group's row lacks.
     """
 
@@ -116,9 +116,9 @@ class Union(Group):
         carried = frozenset[Any]().union(*(self.elements(seen) for seen in look.truths))
         return carried <= self.elements(look.projected)
 
-    def differing(self, told: Row, other: Row) -> frozenset[str]:
+    def differing(self, truth: Row, other: Row) -> frozenset[str]:
         """A superset is fine."""
-        missing = set(told.get(self.column) or ()) - set(other.get(self.column) or ())
+        missing = set(truth.get(self.column) or ()) - set(other.get(self.column) or ())
         return frozenset({self.column}) if missing else frozenset()
 
     def wanted(self, look: "Look") -> dict[str, Any]:
@@ -201,7 +201,7 @@ class Counts(Group):
         sure, open_ = self._totals(look.truths), self._totals(look.uncertain)
         return within(sure, open_, look.projected.row if look.projected else {})
 
-    def told(self, finding: "Finding") -> tuple[Seen, ...]:
+    def truth_rows(self, finding: "Finding") -> tuple[Seen, ...]:
         """The counters as they are by the truth; none while its rows differ, for then they are not counted."""
         wanted, now = finding.suspect.wanted, finding.projected.row if finding.projected else {}
         counted = {name: wanted[name] for name, _ in self.counters if name in wanted}
@@ -209,8 +209,8 @@ class Counts(Group):
             return ()
         return (Seen(self.table.key_row(finding.suspect.key) | counted),)
 
-    def differing(self, told: Row, other: Row) -> frozenset[str]:
-        return frozenset(name for name, _ in self.counters if (told.get(name) or 0) != (other.get(name) or 0))
+    def differing(self, truth: Row, other: Row) -> frozenset[str]:
+        return frozenset(name for name, _ in self.counters if (truth.get(name) or 0) != (other.get(name) or 0))
 
     def _totals(self, truths: Sequence[Seen]) -> dict[str, int]:
         deltas = [self.deltas_of(seen.row) for seen in truths]

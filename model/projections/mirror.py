@@ -100,16 +100,16 @@ class Mirror(Projection):
         """Whether all compared columns are equal, in canonical form."""
         return rows_agree(self.compared, self.row_of(truth), projection)
 
-    def told(self, finding: "Finding") -> tuple[Seen, ...]:
+    def truth_rows(self, finding: "Finding") -> tuple[Seen, ...]:
         times = (({name: seen.written_at.get(source) for name, source in self.sources}) for seen in finding.truths)
         return tuple(
             Seen(self.row_of(seen.row), {name: at for name, at in written.items() if at is not None})
             for seen, written in zip(finding.truths, times, strict=True)
         )
 
-    def differing(self, told: Row, other: Row) -> frozenset[str]:
+    def differing(self, truth: Row, other: Row) -> frozenset[str]:
         compared = (*self.table.key, *self.compared)
-        return frozenset(one.name for one in compared if canonical_value(one, told) != canonical_value(one, other))
+        return frozenset(one.name for one in compared if canonical_value(one, truth) != canonical_value(one, other))
 
     def whole(self, truth: Row) -> bool:
         """Whether the truth row has every column that an insert writes."""

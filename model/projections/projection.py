@@ -137,11 +137,11 @@ class Projection:
         lacking = finding.last_trace and policy.dangling == "restore"
         return Reason(Why.NO_WHOLE_ROW if lacking else Why.NOT_SETTLED)
 
-    def told(self, finding: "Finding") -> tuple[Seen, ...]:
+    def truth_rows(self, finding: "Finding") -> tuple[Seen, ...]:
         """What the truth tells of the row, under the names that stand beside it in the projection's own row."""
         return finding.truths
 
-    def differing(self, told: Row, other: Row) -> frozenset[str]:  # noqa: ARG002 - each kind knows what it compares
+    def differing(self, truth: Row, other: Row) -> frozenset[str]:  # noqa: ARG002 - each kind knows what it compares
         """The columns by which two rows of a finding differ, as a verdict compares them."""
         return frozenset()
 

@@ -95,7 +95,7 @@ QUEUE_VERDICTS: Final[Mapping[Verdict, QueueVerdict]] = {
 """What a scan of the queues can find; Spark and the local engine count, `model.queue.cleanup` judges."""
 
 HARMLESS = frozenset({Verdict.LEAK, Verdict.FINISHED, Verdict.ORPHAN_MARK})
-"""What only takes room: it is told, is never left undone, and never fails a check."""
+"""What only takes room: it is reported, is never left undone, and never fails a check."""
 
 
 DETECTED = (

@@ -67,7 +67,7 @@ class ScannedQueue:
     """What one scan showed of a queue.
 
     Attributes:
-        told: how many mails wait in a slice by its tallies, where a size would call that exact.
+        tallied: how many mails wait in a slice by its tallies, where a size would call that exact.
     """
 
     queue: QueueName
@@ -75,7 +75,7 @@ class ScannedQueue:
     partitions: Mapping[QueuePartition, RowCounts] = field(default_factory=dict)
     marks: int = 0
     orphan_marks: int = 0
-    told: Mapping[datetime, int] = field(default_factory=dict)
+    tallied: Mapping[datetime, int] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -175,7 +175,7 @@ def _miscounted(scanned: ScannedQueue, edge: datetime | None) -> dict[datetime, 
     waiting: Counter[datetime] = Counter()
     for one, counts in scanned.partitions.items():
         waiting[one.slice_start] += counts.waiting
-    return {at: abs(told - waiting[at]) for at, told in scanned.told.items() if edge is not None and at >= edge}
+    return {at: abs(number - waiting[at]) for at, number in scanned.tallied.items() if edge is not None and at >= edge}
 
 
 def confirmed(first: JudgedQueue, second: JudgedQueue) -> frozenset[QueuePartition]:
@@ -201,7 +201,7 @@ def found_twice(first: JudgedQueue, second: JudgedQueue, over: Collection[QueueP
 def _stands_still(first: JudgedQueue, second: JudgedQueue, key: Key) -> bool:
     """Whether neither rows nor tallies of the slice changed between the looks: else one was only ahead of the other."""
     before, now, at = first.scanned, second.scanned, key[1]
-    return before.told.get(at) == now.told.get(at) and before.counts_in(at) == now.counts_in(at)
+    return before.tallied.get(at) == now.tallied.get(at) and before.counts_in(at) == now.counts_in(at)
 
 
 def findings_of(found: Mapping[Place, int], scanned: ScannedQueue) -> dict[Place, Finding]:
@@ -221,7 +221,7 @@ def _before(verdict: Verdict, key: Key, scanned: ScannedQueue) -> Row | None:
     if verdict in OVER_VERDICTS:
         return scanned.partitions[QueuePartition(*key)]._asdict()
     if verdict is Verdict.TALLY_DIFFERS:
-        return {"told": scanned.told.get(key[1]), **scanned.counts_in(key[1])._asdict()}
+        return {"tallied": scanned.tallied.get(key[1]), **scanned.counts_in(key[1])._asdict()}
     if len(key) == 1:
         return {"browsestart": starts.browse, "contentstart": starts.content, "furtheststart": starts.furthest}
     return None

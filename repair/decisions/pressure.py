@@ -55,7 +55,7 @@ _MUCH: Final = 10.0
 
 
 class Strain(Enum):
-    """Why a run slows down; the value is how people are told."""
+    """Why a run slows down; the value is its name for people."""
 
     LATENCY = "slow answers"
     TIMEOUT = "timeouts"

@@ -114,8 +114,8 @@ class Ledger:
         )
         self._keep_run(run)
         put_log_field("run", str(run_id))
-        told = {"run": str(run_id), "keyspace": keyspace, "command": command, "as_of": as_of, "undoes": undoes}
-        _LOG.info("run began", extra=told)
+        fields = {"run": str(run_id), "keyspace": keyspace, "command": command, "as_of": as_of, "undoes": undoes}
+        _LOG.info("run began", extra=fields)
         return run
 
     def finish(self, run: Run, summary: Mapping[str, Any], state: RunState = RunState.DONE) -> Run:

@@ -124,7 +124,7 @@ class KnownSuspects(LocalSuspects):
     Args:
         counts: how many there are.
         found: streams them; called repeatedly, and each time read to its end or left for good.
-        told: what reading them is called in the progress.
+        text: what reading them is called in the progress.
     """
 
     def __init__(  # noqa: PLR0917 - those of its parent come first
@@ -135,13 +135,13 @@ class KnownSuspects(LocalSuspects):
         families: tuple[Family, ...],
         counts: Mapping[str, Counter[Verdict]],
         found: Callable[[], Iterator[Suspect]],
-        told: str,
+        text: str,
     ) -> None:
         super().__init__(mail, ledger, clock, families)
-        self.counts, self._found, self._told = dict(counts), found, told
+        self.counts, self._found, self._text = dict(counts), found, text
 
     def detect(self, settings: "RepairSettings", progress: Progress) -> "KnownSuspects":  # noqa: ARG002 - all is known
-        progress.stage(self._told, sum(one.total() for one in self.counts.values()))
+        progress.stage(self._text, sum(one.total() for one in self.counts.values()))
         return self
 
     def suspects(self) -> Iterator[Suspect]:

@@ -243,7 +243,7 @@ class _Stages:
             finally:
                 detection.close()
         finally:
-            self.result.pace = self.tools.throttle.told() if self.tools.throttle else None
+            self.result.pace = self.tools.throttle.as_json() if self.tools.throttle else None
         if self.again_at:
             self.result.again_seconds = max(0, -((self.tools.clock.micros() - self.again_at) // MICROS))
         self.result.exit = self.result.exit_code

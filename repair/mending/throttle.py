@@ -31,7 +31,7 @@ _OWN: Final = 8
 """The run's own rows per second are a mean over so many looks."""
 
 _TOLD_MAX: Final = 10
-"""As many of the limits that were set are told, the last ones; all are in the ledger."""
+"""As many of the limits that were set are listed, the last ones; all are in the ledger."""
 
 _TOKENS: Final = 1 << 63
 _LOG: Final = logging.getLogger("mailmend.runs")
@@ -136,7 +136,7 @@ class Throttle:
         said = self.heard[-1].max_fixes if self.heard else None
         return declared if said is None else said
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Of the rates for people and for the ledger, in rows per second of the whole run."""
         return {
             "auto": self.read is not None,
@@ -172,8 +172,8 @@ class Throttle:
             return
         if said and (not self.heard or said != self.heard[-1]):
             self.heard.append(said)
-            told = {"rows_per_second": said.rows_per_second, "max_fixes": said.max_fixes, "by": said.owner}
-            _LOG.info("limits were set", extra=told)
+            fields = {"rows_per_second": said.rows_per_second, "max_fixes": said.max_fixes, "by": said.owner}
+            _LOG.info("limits were set", extra=fields)
             if said.rows_per_second is not None:
                 self._limit_is(said.rows_per_second)
 
@@ -183,7 +183,7 @@ class Throttle:
             seconds = read()
         except MailmendError as error:
             if not isinstance(error, CannotReach) or isinstance(error, AccessDenied):
-                self.read = None  # the table is not there, or not ours to read: nothing can be told by it
+                self.read = None  # the table is not there, or not ours to read: it can show nothing
                 return
             self.note(0, [error])
         since, now = self._looked, self.clock.monotonic()
@@ -197,7 +197,7 @@ class Throttle:
                 logging.DEBUG if self.slowed[strain] else logging.INFO
             )  # the first of each kind; more may come at once
             self.slowed[strain] += 1
-            _LOG.log(level, "slowed down", extra={"strain": strain.value, "rows_per_second": self.told()["last"]})
+            _LOG.log(level, "slowed down", extra={"strain": strain.value, "rows_per_second": self.as_json()["last"]})
         self.lowest = min(self.lowest, self.pressure.rate)
 
     def _compactions_now(self, now: float) -> int | None:

@@ -1,7 +1,7 @@
 """A staging area: rows of a scan by token segment, kept until the run is complete, so that the next attempt goes on.
 
 A file under its final name is whole, and says of which area, table and segment it is; everything else is read again. So
-a kill between any two writes loses the segments in hand and no more. All attempts repair as of before the first one's
+a kill between any two writes loses what is being read and no more. All attempts repair as of before the first one's
 first read: to the rule of T (docs/adr/0035) they are one scan that takes hours.
 """
 
@@ -122,8 +122,8 @@ class StagingArea:
             found = self.stands(scan, at)
             if found is None:
                 if stood == at > 0:
-                    told = f"read {scan.table.spelling} ({stood} of {number} segments stood)"
-                    progress.stage(told, rows * (number - stood) // stood)
+                    text = f"read {scan.table.spelling} ({stood} of {number} segments stood)"
+                    progress.stage(text, rows * (number - stood) // stood)
                 staged = SegmentWriter(columns_of(scan), self._about(scan, at))
                 for row in tables.scan(self._part(scan, at)):
                     staged.add(row)
@@ -166,7 +166,7 @@ class StagingArea:
         """How many segments stand by now."""
         return sum(name != MANIFEST for name in self.store.names())
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """For people and JSON."""
         return {
             "place": self.store.place,

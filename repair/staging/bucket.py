@@ -1,6 +1,6 @@
 """A bucket as the store of a staging area, through Arrow's own S3: for executors that have no folder in common.
 
-Keys are found on each host as Amazon's tools find them; none is told here. An object is there whole or not at all. Two
+Keys are found on each host as Amazon's tools find them; none is named here. An object is there whole or not at all. Two
 runs at once are not kept apart, as files of a folder are: they read and write the same segments, and neither is wrong.
 """
 

@@ -80,7 +80,7 @@ class SegmentWriter:
         return batch
 
     def whole(self) -> bytes:
-        """The file; nothing can be added afterwards."""
+        """The file; nothing can be added to it any more."""
         self.batch()
         self._writer.close()
         return self._file.getvalue()

@@ -146,7 +146,7 @@ _NO_KEEP: Final = flag("--no-keep", "Do not keep them in a file: they are gone."
 DELETE: Final = Command(
     name="delete",
     summary="Remove the mails that match; keeps them in a file first.",
-    about=f"""Delayed ones too: none of them is delivered afterwards. One that a consumer has at that moment may still
+    about=f"""Delayed ones too: none of them is delivered any more. One that a consumer has at that moment may still
     be finished. The broker is not asked: what it still holds of them is dropped on delivery, and never becomes a dead
     letter.
 

@@ -141,7 +141,7 @@ CONFIGURE: Final = Command(
     about="""Shown, or changed; without options nothing is written. It is stored as James does: each change is an event
     in eventStore, the last one counts. One configuration serves every queue of the keyspace. A new slice window must
     divide the last one, buckets only grow: else mails would be lost from view. Every process of the queues must be
-    started again afterwards, James with the same values in its rabbitmq.properties.""",
+    started again after it, James with the same values in its rabbitmq.properties.""",
     service="admin.services.queue.configure:configure",
     present="admin.present.advice:configure_document",
     options=(

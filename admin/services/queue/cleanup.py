@@ -162,7 +162,7 @@ async def _cleaned(request: CleanupRequest, connections: QueueConnections, calle
     if not approved and blobs is None and any(one.judged.scanned.waiting for one in queues):
         why = "--no-blobs" if request.no_blobs else "no store is known (--blobs)"
         result.unseen = f"Whether mails that wait have their blobs was not looked at: {why}."
-    result.pace = throttle.told() if throttle else None
+    result.pace = throttle.as_json() if throttle else None
     result.seconds = {"queues": (opened.clock.micros() - began) / MICROS}
     options = approved.head.options if approved else _typed_again(request) if request.plan else ""
     file = approved.file if approved else request.plan

@@ -65,7 +65,7 @@ def consumer_in_command(text: str, queue: QueueName, *, to_stderr: bool = False)
 
     Args:
         text: the command's words.
-        queue: what the command is told.
+        queue: what the command is given.
         to_stderr: whether what it prints goes to stderr, for stdout is not its own.
 
     Raises:

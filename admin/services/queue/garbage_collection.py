@@ -1,4 +1,4 @@
-"""Garbage collection of the queue's tables whose rows never expire: told what it costs first, then node after node.
+"""Garbage collection of the queue's tables whose rows never expire: what it costs first, then node after node.
 
 There each time window keeps what was deleted until something rewrites its SSTables, which nothing does by itself.
 """
@@ -36,7 +36,7 @@ class CollectedNode:
 
 @dataclass(frozen=True, slots=True)
 class GarbageCollection:
-    """What was told, and what came of it.
+    """What it would cost, and what came of it.
 
     Attributes:
         measured: one SSTable that was rewritten to see how long that takes; None: in a dry run, or there was none.
@@ -88,7 +88,7 @@ class GarbageCollector:
         return cost
 
     async def collect(self, cost: GarbageCollection, began: Callable[[str], None]) -> GarbageCollection:
-        """One node after the other; what fails on one is told, and the next one follows."""
+        """One node after the other; what fails on one is reported, and the next one follows."""
         nodes = []
         for one in cost.nodes:
             began(one.node)

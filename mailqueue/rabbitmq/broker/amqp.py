@@ -232,8 +232,8 @@ class Link:
         return await step()
 
     async def product(self) -> str:
-        told: Mapping[str, Any] = (await self._connected()).server_properties
-        return f"{told.get('product', 'a broker')} {told.get('version', 'of no version')}"
+        properties: Mapping[str, Any] = (await self._connected()).server_properties
+        return f"{properties.get('product', 'a broker')} {properties.get('version', 'of no version')}"
 
     async def takes(self, seconds: float = 0) -> bool:
         """Whether the broker accepts publishes within so many seconds; True where there is no connection yet.
@@ -287,8 +287,8 @@ class Link:
                 reasons.append(error)
             else:
                 self.generation += 1
-                told = {"host": host.name, "port": host.port, "tls": self._settings.tls is not None}
-                _LOG.info("connected to the broker", extra={**told, "purpose": self._purpose})
+                fields = {"host": host.name, "port": host.port, "tls": self._settings.tls is not None}
+                _LOG.info("connected to the broker", extra={**fields, "purpose": self._purpose})
                 return
         raise next((error for error in reasons if isinstance(error, BrokerDenied)), reasons[-1])
 

@@ -26,7 +26,7 @@ def attribute(value: Any) -> str:
     Raises:
         WrongUse: James has no kind for it.
     """
-    return json_text(_told(value))
+    return json_text(_described(value))
 
 
 def attribute_value(text: str) -> Any:
@@ -70,7 +70,7 @@ def with_priority(mail: Mail, priority: int) -> Mail:
     return replace(mail, attributes={**mail.attributes, PRIORITY_ATTRIBUTE: attribute(int(priority))})
 
 
-def _told(value: Any) -> Mapping[str, Any]:  # noqa: PLR0911 - one for each kind
+def _described(value: Any) -> Mapping[str, Any]:  # noqa: PLR0911 - one for each kind
     match value:
         case bool():
             return _kind("BooleanSerializer", value)
@@ -83,9 +83,9 @@ def _told(value: Any) -> Mapping[str, Any]:  # noqa: PLR0911 - one for each kind
         case bytes():
             return _kind("BytesSerializer", b64encode(value).decode())
         case list() | tuple():
-            return _kind("CollectionSerializer", [_told(part) for part in value])
+            return _kind("CollectionSerializer", [_described(part) for part in value])
         case Mapping():
-            return _kind("MapSerializer", {str(name): _told(part) for name, part in value.items()})
+            return _kind("MapSerializer", {str(name): _described(part) for name, part in value.items()})
         case _:
             raise WrongUse(
                 f"James has no attribute of the kind {type(value).__name__}",

@@ -51,7 +51,7 @@ class Configurations:
             wanted: None for what is stored, or James's defaults where nothing is.
 
         Raises:
-            ConfigurationRefused: the change would lose sight of mails; nothing was written.
+            ConfigurationRefused: the change would hide mails from listings; nothing was written.
         """
         return await self.alter(lambda current: wanted or current)
 

@@ -182,8 +182,8 @@ class DueMails:
             try:
                 yield DueMail(partition, due_listed_of(row))
             except BadPayload as error:
-                told = {"queue": queue, "mail": row["enqueueid"], "error": error.what}
-                _LOG.warning("a delayed mail cannot be read", extra=told)
+                fields = {"queue": queue, "mail": row["enqueueid"], "error": error.what}
+                _LOG.warning("a delayed mail cannot be read", extra=fields)
 
     async def ids(self, queue: QueueName, partition: DuePartition) -> AsyncGenerator[EnqueueId]:
         async for row in self._tables.scan(Scan(DUE_MAILS, _ENTRY, Level.QUORUM, under=partition.key(queue))):
@@ -276,8 +276,8 @@ class DueMails:
         try:
             await self.remove(queue, due)
         except MailmendError as error:
-            told = {"queue": queue, "mail": due.listed.queued.enqueue_id, "error": error.what}
-            _LOG.warning("a row of a delayed mail is left", extra=told)
+            fields = {"queue": queue, "mail": due.listed.queued.enqueue_id, "error": error.what}
+            _LOG.warning("a row of a delayed mail is left", extra=fields)
 
     async def _enter(self, queue: QueueName, partition: DuePartition) -> None:
         """List the partition before anything is put there; only closed ones are deleted, so once is enough."""

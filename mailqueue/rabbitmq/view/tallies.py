@@ -192,11 +192,11 @@ class SliceTallies:
         async def rows() -> list[Row]:
             return [row async for row in self._tables.scan(scan)]
 
-        told: dict[_Place, list[WriterTally]] = {}
+        by_slice: dict[_Place, list[WriterTally]] = {}
         for row in await self._retries.call(rows):
-            told.setdefault((row["queuename"], row["timerangestart"]), []).append(WriterTally.of(row))
+            by_slice.setdefault((row["queuename"], row["timerangestart"]), []).append(WriterTally.of(row))
         exact: dict[QueueName, dict[datetime, int]] = {}
-        for (queue, at), tallies in told.items():
+        for (queue, at), tallies in by_slice.items():
             summed = None if is_of_due(at) else tallied(tallies)
             if summed is not None and summed.exact:
                 exact.setdefault(queue, {})[at] = summed.mails

@@ -157,7 +157,7 @@ class TestPage:
         untold = page(advised(TRIED, imapuidtable=replace(FIGURES, partitions=None, disk_bytes=0)))
 
         row = next(line for line in untold.splitlines() if line.strip().startswith("imapuidtable"))
-        for words in ("not told", "678 B", "0 MiB", "2 MiB", "1.50 ms", "17"):
+        for words in ("not known", "678 B", "0 MiB", "2 MiB", "1.50 ms", "17"):
             assert words in row
         assert "12,345" in page(advised(TRIED, imapuidtable=FIGURES))
 

@@ -83,8 +83,8 @@ def test_every_error_names_a_page_or_says_all_itself() -> None:
 
     assert {kind.page for kind in kinds if kind.page} <= names
     assert {kind.__name__ for kind in kinds if not kind.page} == ERRORS_WITHOUT_PAGE
-    assert ClocksDiffer("x", mend="y").told == "x\ny\nMore: mailmend runbook show clocks-differ"
-    assert ClocksDiffer("x", mend="mailmend runbook show z").told == "x\nmailmend runbook show z"
+    assert ClocksDiffer("x", mend="y").message == "x\ny\nMore: mailmend runbook show clocks-differ"
+    assert ClocksDiffer("x", mend="mailmend runbook show z").message == "x\nmailmend runbook show z"
     assert str(ClocksDiffer("x", mend="y")) == "x\ny"
 
 

@@ -138,7 +138,7 @@ def test_a_cluster_that_cannot_be_asked_is_exit_4_in_words(
     for form in ((), ("--json",)):
         ended = mailmend("schema", *command.split(), *ASKING[command], *form)
         assert (ended.code, ended.out) == (4, "")
-        assert ended.err == f"mailmend: {error.told}\n"
+        assert ended.err == f"mailmend: {error.message}\n"
 
 
 @pytest.mark.parametrize("command", ASKING)

@@ -93,14 +93,16 @@ class TestJudged:
                 id="a missing content start",
             ),
             pytest.param(
-                scanned(8, {8: (5, 2), 9: (1, 0)}, told={NOON + 7 * HOUR: 9, NOON + 8 * HOUR: 5, NOON + 9 * HOUR: 1}),
+                scanned(
+                    8, {8: (5, 2), 9: (1, 0)}, tallied={NOON + 7 * HOUR: 9, NOON + 8 * HOUR: 5, NOON + 9 * HOUR: 1}
+                ),
                 NOON + 9 * HOUR,
                 set(),
                 {Verdict.FINISHED: 2, Verdict.TALLY_DIFFERS: 2},
                 id="tallies of slices that are browsed differ from their rows",
             ),
             pytest.param(
-                scanned(8, {8: (1, 0)}, told={NOON + 9 * HOUR: 4}),
+                scanned(8, {8: (1, 0)}, tallied={NOON + 9 * HOUR: 4}),
                 NOON + 9 * HOUR,
                 set(),
                 {Verdict.TALLY_DIFFERS: 4},
@@ -154,8 +156,10 @@ def test_only_what_was_over_twice_with_the_same_rows_is_confirmed() -> None:
 
 def test_what_both_looks_showed_is_found_as_far_as_it_was_the_same() -> None:
     counts = {0: (2, 2), 1: (2, 1), 4: (3, 0), 8: (2, 0)}
-    told = {NOON + 8 * HOUR: 9, NOON + 9 * HOUR: 9}
-    looks = [judged(scanned(5, counts | {9: (more, 0)}, told=told), NOW, HOUR, marks_expire=True) for more in (1, 2)]
+    tallied = {NOON + 8 * HOUR: 9, NOON + 9 * HOUR: 9}
+    looks = [
+        judged(scanned(5, counts | {9: (more, 0)}, tallied=tallied), NOW, HOUR, marks_expire=True) for more in (1, 2)
+    ]
     looks[1] = replace(looks[1], found={**looks[1].found, (Verdict.STRANDED, place(4)): 1})
     before, after = looks
     assert found_twice(before, after, confirmed(before, after)) == {

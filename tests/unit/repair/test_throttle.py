@@ -95,7 +95,7 @@ def test_a_run_slows_down_within_two_seconds_while_answers_are_slow_and_recovers
     ground.rows_in(30)
 
     assert ground.rows_in(10) == pytest.approx(1_000, rel=0.05)
-    told = ground.throttle.told()
+    told = ground.throttle.as_json()
     assert (told["limit"], told["lowest"], told["last"]) == (1_000, FLOOR, 1_000)
     assert set(told["slowed"]) == {"slow answers"}
     assert json.dumps(told)
@@ -107,7 +107,7 @@ def test_a_run_without_a_limit_slows_down_from_what_it_came_to() -> None:
     ground.slow.seconds = 0.008
     ground.rows_in(2)
     assert ground.rows_in(1) <= free / 2
-    assert ground.throttle.told()["limit"] is None
+    assert ground.throttle.as_json()["limit"] is None
 
 
 def test_a_scan_of_the_local_engine_slows_down_and_recovers() -> None:
@@ -230,7 +230,7 @@ def test_a_limit_that_was_set_is_heard_within_seconds_also_in_the_midst_of_a_wai
     ground.pace.take(1_000)
 
     assert ground.clock.monotonic() - began <= HEAR_SECONDS + 2
-    assert ground.throttle.told()["limit"] == 1_000
+    assert ground.throttle.as_json()["limit"] == 1_000
     assert caplog.messages == ["limits were set"]
     assert logged(caplog).endswith("rows_per_second=1000 by=bob")
 
@@ -272,7 +272,7 @@ def test_the_newest_limit_counts_and_who_set_each_is_told() -> None:
         ground.ledger.put(ground.run, RunLimit(rows_per_second=rows, owner=f"who said {rows}"))
         ground.rows_in(3)
     set_at = f"{ground.clock.now:%Y-%m-%dT%H:%M}"
-    told = ground.throttle.told()
+    told = ground.throttle.as_json()
     assert [(one["by"], one["rows_per_second"], one["at"][:16] == set_at) for one in told["set"]] == [
         ("who said 500", 500, True),
         ("who said 2000", 2_000, True),

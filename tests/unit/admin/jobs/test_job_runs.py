@@ -342,6 +342,6 @@ def test_who_could_not_be_told_is_said_and_changes_nothing(
     ended = mailmend("jobs", "run", "nightly-repair")
 
     assert ended.code == 0
-    assert "Somebody was not told: tell_command cannot be run: No such file or directory." in ended.err
-    assert "Somebody was not told: tell_webhook at 127.0.0.1 does not answer" in ended.err
+    assert "A message did not arrive: tell_command cannot be run: No such file or directory." in ended.err
+    assert "A message did not arrive: tell_webhook at 127.0.0.1 does not answer" in ended.err
     assert "secret" not in ended.err

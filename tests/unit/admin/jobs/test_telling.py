@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from admin.jobs.declaration import Tell
-from admin.jobs.telling import TELLING_SECONDS, told
+from admin.jobs.telling import TELLING_SECONDS, tell_all
 from tests.support.clock import VirtualClock
 
 MESSAGE = {"text": "mailmend: job nightly failed", "exit_code": 3}
@@ -55,7 +55,7 @@ def test_an_address_is_tried_again_while_it_may_help(answers: tuple[int, ...], t
     clock = VirtualClock()
     began = clock.micros()
     with answering(*answers) as (url, sent):
-        failures = list(told(Tell(webhook=url), MESSAGE, clock))
+        failures = list(tell_all(Tell(webhook=url), MESSAGE, clock))
 
     assert sent == [("/T0/B0?k=1", MESSAGE)] * tries
     assert [failure in one for one in failures if failure] == ([True] if failure else [])
