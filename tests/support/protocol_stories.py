@@ -54,6 +54,9 @@ from tests.support.protocol import (
 )
 from tests.support.thorough import KEPT
 
+T_APART = 2
+"""No two runs have one T: a lease keeps them apart, and clocks tell microseconds. It and an undo's stamp fit a tick."""
+
 APART = 1
 """Ticks between the Ts of a plan's runs."""
 
@@ -190,12 +193,12 @@ def repairer(world: World) -> Callable[[Actor], None]:
     return act
 
 
-def planner(world: World) -> Callable[[Actor], None]:
+def planner(world: World, number: int) -> Callable[[Actor], None]:
     """A repair that is planned, and applied twice by others, sooner or later; the first may be killed at any write."""
 
     def act(actor: Actor) -> None:
         setting, clock = world.setting, world.clock_of(actor)
-        as_of = clock.micros() - setting.margin * TICK
+        as_of = clock.micros() - setting.margin * TICK - T_APART * (1 + number)
         suspects = scan(world, clock)
         clock.sleep(setting.delay * TICK / MICROS)
         due = [one for one in revisit(world, clock, suspects, None, as_of) if one.due]
@@ -319,7 +322,7 @@ def tell(setting: Setting, chooser: Chooser) -> Story:
     for number in range(setting.repairs):
         world.add(f"repair {number}", repairer(world), is_user=False)
     for number in range(setting.plans):
-        world.add(f"plan {number}", planner(world), is_user=False)
+        world.add(f"plan {number}", planner(world, number), is_user=False)
     world.play()
     _judge(world)
     return world.story
