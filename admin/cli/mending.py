@@ -143,7 +143,8 @@ _REPAIR_MESSAGES: Final = Command(
     same command goes on, as of before the first attempt, also with other policies, a --dry-run or a --plan.
 
     With --message, --mailbox or --user no Spark is needed, and nothing is scanned unless --scan is given; what such a
-    look cannot see is said, and is `unseen` in the JSON.""",
+    look cannot see is said, and is `unseen` in the JSON. Where a mailbox shows no row for a uid that it has given, the
+    message was deleted, or never listed: `gaps` in the JSON counts them, and without --scan the exit code is 1.""",
     service="admin.services.mending:repair",
     present="admin.present.mending:document_of",
     options=(

@@ -242,15 +242,17 @@ def _after_check(summary: RepairResult, keyspace: str, asked: str) -> list[str]:
 def _after_repair(summary: RepairResult, again: str, done_by: str) -> list[str]:
     """After a look: what does what would be done."""
     mendable = sum(summary.left.get(verdict, 0) for verdict in MENDABLE)
+    scan = f"Next: {again} --scan (it reads the whole source of truth, and mends what is left)"
     if any(counts[Why.NEEDS_SCAN] for counts in summary.reasons.values()):
-        return [f"Next: {again} --scan (it reads the whole source of truth, and mends what is left)"]
+        return [scan]
+    lines = [scan] if summary.gaps else []
     if summary.run is None:
         nothing = f"Nothing was written. A repair would mend {summary.due.total():,}."
         next_one = done_by if summary.due.total() else again
-        return [nothing, f"Next: {next_one}"] if summary.due.total() or summary.too_young else [nothing]
+        return [nothing, f"Next: {next_one}"] if summary.due.total() or summary.too_young else [nothing, *lines]
     if mendable or summary.moved or summary.left.get(Verdict.AHEAD):
         return [f"Next: {again} (a second run mends what moved or was left)"]
-    return []
+    return lines
 
 
 def _waiting(summary: RepairResult) -> list[str]:

@@ -247,7 +247,8 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
                     summary = runner.repair(settings, tools, both_of(examples, caller, plan.add))
             ended(summary, area)
         whose = affected(examples, opened, caller)
-    summary.unseen, summary.engine = unseen(request.without, bound, target), engine
+    of_target = target.unseen(summary.gaps) if target else None
+    summary.unseen, summary.engine = unseen(request.without, bound, of_target), engine
     return MendingResult(summary, examples.sorted(), given(typed), request.plan, affected=whose)
 
 
@@ -297,11 +298,11 @@ def undo(request: UndoRequest, caller: Caller) -> MendingResult:
     return MendingResult(summary, examples.sorted(), affected=whose)
 
 
-def unseen(without: Sequence[str], bound: Bound, target: Target | None = None) -> str | None:
+def unseen(without: Sequence[str], bound: Bound, of_target: str | None = None) -> str | None:
     """What was not looked at, in a sentence or two; None where everything was."""
     left = f"Neither compared nor written: {', '.join(without)}." if without else None
     lost = f"Not looked at: {', '.join(bound.unseen)}." if bound.unseen else None
-    return " ".join(filter(None, (target.unseen if target else None, left, lost))) or None
+    return " ".join(filter(None, (of_target, left, lost))) or None
 
 
 def target_of(opened: OpenCluster, request: RepairRequest) -> Target | None:

@@ -78,9 +78,11 @@ class Detection(ABC):
     Attributes:
         scanned: rows read, per table in James's spelling.
         counts: suspects per projection and verdict.
+        gaps: uids that a mailbox has given and shows in no row, where the truth was not paged: expunged, or drift.
     """
 
     def __init__(self) -> None:
+        self.gaps = 0
         self.scanned: Counter[str] = Counter()
         self.counts: dict[str, Counter[Verdict]] = {}
 

@@ -61,6 +61,7 @@ class RepairResult:
     missing_columns: tuple[MissingColumn, ...] = ()  # what ought to be compared and is not there
     missing_tables: tuple[str, ...] = ()
     unseen: str | None = None  # a sentence on what a targeted look cannot see
+    gaps: int = 0  # uids of a targeted mailbox behind which it cannot see
     engine: EngineChoice | None = None  # what scanned the keyspace; None where nothing was scanned
     pace: Mapping[str, Any] | None = None  # the rates it had, and why; None where nothing could change them
     staging: Mapping[str, Any] | None = None  # the area of a staged scan, as it stood at the end
@@ -92,14 +93,15 @@ class RepairResult:
     def exit_code(self) -> ExitCode:
         """4: cluster lost before anything was mended; 3: something failed; 1: drift is left; else 0.
 
-        Leaked content is not drift. What is too young is drift to a dry run, which mends nothing.
+        Leaked content is not drift. What is too young is drift to a dry run, which mends nothing; what may hide drift
+        is, wherever it was not looked at.
         """
         if self.untried and not self.fixed.total():
             return ExitCode.CANNOT_REACH
         if self.failed or self.untried:
             return ExitCode.PARTLY_FAILED
         unwritten = self.too_young if self.run is None and self.command != "check" else 0
-        drift = self.left.total() or self.missing_columns or self.missing_tables or unwritten
+        drift = self.left.total() or self.missing_columns or self.missing_tables or unwritten or self.gaps
         return ExitCode.DRIFT if drift else ExitCode.FINE
 
     @property
@@ -121,6 +123,7 @@ class RepairResult:
             "last_traces": self.last_traces,
             "reasons": {one.value: {why.value: n for why, n in found.items()} for one, found in self.reasons.items()},
             "again_seconds": self.again_seconds,
+            "gaps": self.gaps,
             "seconds": self.seconds,
             "pace": self.pace,
             "exit": int(self.exit),
@@ -249,7 +252,7 @@ class _Stages:
         self.result.exit = self.result.exit_code
 
     def _follow_up(self, detection: Detection) -> None:
-        self.result.scanned = dict(sorted(detection.scanned.items()))
+        self.result.scanned, self.result.gaps = dict(sorted(detection.scanned.items())), detection.gaps
         _LOG.info("scan ended", extra={"scanned": self.result.scanned})
         self.result.suspects = sum(sum(counts.values()) for counts in detection.counts.values())
         if not self.settings.recheck and self.result.command == "check":

@@ -4,7 +4,8 @@ A message is exact in all that its truth and content lead to: they are keyed by 
 no truth leads is keyed by a mailbox: it is found in the mailboxes that are named beside the message, or by paging the
 mirror (`scan`). A mailbox shows what its own partitions show, those of every projection and its counters: rows that
 differ from their truth and rows without one (AMEND, WITHDRAW). A truth that is not projected at all is found only by
-paging the truth (`scan`); without that, what may be its trace is found and left. Pages are processed in bounded pieces.
+paging the truth (`scan`); without that, what may be its trace is found and left: rows without truth, counters, and
+gaps, uids that the mailbox has given and that no row of the mirror shows. Pages are processed in bounded pieces.
 Suspects are then handled as always: wait, look again, mend.
 """
 
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from uuid import UUID
 
-from model.catalog.mail import MAILBOX_PATH, PRIVATE
+from model.catalog.mail import MAILBOX_PATH, MESSAGE_COUNTER, PRIVATE
 from model.errors import MailmendError, WrongUse
 from model.ids import MailboxId, MessageId
 from model.operations import Read, Scan
@@ -45,8 +46,7 @@ class TargetMessages:
     mailboxes: tuple[MailboxId, ...] = ()
     scan: bool = False
 
-    @property
-    def unseen(self) -> str | None:
+    def unseen(self, gaps: int = 0) -> str | None:  # noqa: ARG002 - of mailboxes
         """A sentence on what the look cannot see; None where it sees all."""
         if self.scan:
             return None
@@ -60,9 +60,9 @@ class TargetMailboxes:
     ids: tuple[MailboxId, ...]
     scan: bool = False
 
-    @property
-    def unseen(self) -> str | None:
-        return None if self.scan else _MISSING_ROWS
+    def unseen(self, gaps: int) -> str | None:
+        """A sentence on what the look cannot see; None where the mirror shows every uid that was given."""
+        return _MISSING_ROWS.format(gaps) if gaps else None
 
 
 _TRACES_ANYWHERE = (
@@ -74,8 +74,9 @@ _TRACES_ELSEWHERE = (
     "a row of messageIdTable that names it elsewhere, where none of its truth leads: add --scan to page them all."
 )
 _MISSING_ROWS = (
-    "Only what the mailboxes' own rows and counters show was looked at: rows that differ from the truth, and rows "
-    "without one. A message that no row there names is found with --scan, or with --message."
+    "Only what the mailboxes' own rows and counters show was looked at. {:,} of the uids that they have given are in "
+    "no row of messageIdTable: of messages that were deleted, or of some that were never listed. --scan tells which, "
+    "and mends them; --message does for one that is known."
 )
 
 Target = TargetMessages | TargetMailboxes
@@ -161,7 +162,7 @@ class _FamilyLook:
                     self._look(self._of_content((message,)))
             case TargetMailboxes(ids=ids, scan=scan):
                 self._look_at_orphans(ids)
-                self._look_at_partitions(ids)
+                self._look_at_partitions(ids, gaps=not scan)
                 if scan:
                     self._look(self._of_truths(self._paged(frozenset(ids))))
                 self._look_at_counters(ids)
@@ -179,16 +180,25 @@ class _FamilyLook:
             named = (row for rows in self._named(partition) for row in rows if row[self._lead] in messages)
             self._look(self._of_mirror(named))
 
-    def _look_at_partitions(self, ids: Iterable[UUID]) -> None:
+    def _look_at_partitions(self, ids: Iterable[UUID], *, gaps: bool) -> None:
         """Places of the mirror's rows, half-written ones too; filters only where a truth was found."""
         mirror = self.family.mirror
+        (_, uid) = (truth for _, truth in mirror.key)
         for mailbox in ids:
+            last, shown = self._last_uid(mailbox), 0  # before the rows: a row that is read has its uid counted
             for rows in self._named((mailbox,)):
                 named = [row for row in rows if row.get(self._lead) is not None]
+                last, shown = max(last, *(row[uid] for row in rows)), shown + len(named)
                 halves = (row for row in rows if row.get(self._lead) is None)
                 self._look(Suspect(mirror.name, mirror.key_of(row), Verdict.WITHDRAW) for row in halves)
                 self._look(self._of_mirror(named))
                 self._look(self._of_groups(named), only_with_truth=True)
+            self.found.gaps += last - shown if gaps else 0
+
+    def _last_uid(self, mailbox: UUID) -> int:
+        """The last one that the mailbox has given; 0 before the first. Uids are given once, from 1 on."""
+        rows = self.engine.mail.read(Read(MESSAGE_COUNTER, (mailbox,)))
+        return max((seen.row.get("nextuid") or 0 for seen in rows), default=0)
 
     def _named(self, under: Key) -> Iterator[list[Row]]:
         """What the mirror's rows tell of the truth, in bounded lists; a half-written row names no message."""

@@ -43,6 +43,7 @@ def test_the_json_has_exactly_the_names_of_the_contract() -> None:
         "due",
         "seconds",
         "again_seconds",
+        "gaps",
         "engine",
         "pace",
         "staging",

@@ -12,6 +12,7 @@ from model.catalog.mail import (
     IMAP_UID,
     MAILBOX_COUNTERS,
     MAILBOX_PATH,
+    MESSAGE_COUNTER,
     MESSAGE_DELETED,
     MESSAGE_ID,
     MESSAGE_V3,
@@ -118,12 +119,12 @@ class TestMessages:
         assert world.get(MESSAGE_ID, place(truth)) is not None
 
     def test_what_it_cannot_see_is_said(self) -> None:
-        assert "--scan" in (only(1).unseen or "")
-        assert "--mailbox" in (only(1).unseen or "")
-        assert "--mailbox" not in (replace(only(1), mailboxes=HERE.ids).unseen or "--mailbox")
-        assert replace(only(1), scan=True).unseen is None
-        assert "--scan" in (HERE.unseen or "")
-        assert SCANNED.unseen is None
+        assert "--scan" in (only(1).unseen() or "")
+        assert "--mailbox" in (only(1).unseen() or "")
+        assert "--mailbox" not in (replace(only(1), mailboxes=HERE.ids).unseen() or "--mailbox")
+        assert replace(only(1), scan=True).unseen() is None
+        assert "--scan" in (HERE.unseen(1) or "")
+        assert HERE.unseen(0) is None
 
     def test_a_read_that_fails_ends_the_look(self, world: World) -> None:
         world.message(truth_row(1))
@@ -160,6 +161,31 @@ class TestMailboxes:
             ("firstUnseen", 99, Verdict.WITHDRAW),
             ("mailboxCounters", MAILBOX, Verdict.PROJECT),
         }
+
+    @pytest.mark.parametrize(
+        ("given", "shown", "halves", "gaps"),
+        [
+            (None, (), (), 0),
+            (None, (1, 2, 3), (), 0),
+            (None, (1, 3), (), 1),
+            (3, (1, 2, 3), (), 0),
+            (4, (1, 2, 3), (), 1),
+            (9, (), (), 9),
+            (3, (1, 2), (3,), 1),
+        ],
+    )
+    def test_uids_that_were_given_and_that_no_row_shows_are_gaps(
+        self, world: World, given: int | None, shown: Sequence[int], halves: Sequence[int], gaps: int
+    ) -> None:
+        """A message may stand there that only the truth knows; a row that names no message hides one as well."""
+        for uid in shown:
+            world.message(truth_row(uid))
+        for uid in halves:
+            world.put(MESSAGE_ID, {"mailboxid": MAILBOX, "uid": uid, "flagseen": True})
+        if given is not None:
+            world.put(MESSAGE_COUNTER, {"mailboxid": MAILBOX, "nextuid": given})
+
+        assert (found(world, HERE).gaps, found(world, SCANNED).gaps) == (gaps, 0)
 
     def test_counters_that_fit_are_no_suspects(self, world: World) -> None:
         world.message(truth_row(1))

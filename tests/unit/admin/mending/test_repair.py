@@ -9,7 +9,7 @@ import pytest
 
 from admin.services.mending import CheckRequest, RepairRequest, given
 from admin.settings import ConnectionSettings
-from model.catalog.mail import MAILBOX_COUNTERS, MAILBOX_PATH, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_COUNTER, MESSAGE_ID, MESSAGE_V3, MESSAGES
 from model.errors import ExitCode
 from model.instants import MICROS
 from model.operations import Count, Level, Put, Read
@@ -20,7 +20,7 @@ from repair.mending.limits import BURST_SECONDS
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import QUICK, CommandLine, Typed
 from tests.support.mail_states import MailKeyspace, register
-from tests.support.repairing import Meter, content_row, message, mirror_row, mirror_suspect
+from tests.support.repairing import Meter, content_row, message, mirror_row, mirror_suspect, truth_row
 
 
 class TestYoungDamage:
@@ -256,17 +256,40 @@ class TestTargets:
     def test_a_users_mailboxes_are_looked_at_and_what_cannot_be_seen_is_said(
         self, mail: MailKeyspace, mend: Typed
     ) -> None:
-        """A wrong row is mended; a missing one needs --scan, and the command says so on stderr."""
-        path = {"namespace": "#private", "user": "bob", "mailboxname": "INBOX", "mailboxid": mail.mailbox}
-        mail.tables.write(Put(MAILBOX_PATH, path))
+        """A wrong row is mended; a missing one needs --scan, and the command says so on stderr, with exit code 1."""
+        register(mail, 1, "INBOX", row_says="INBOX", mailbox=mail.mailbox)
         mail.lose_projection(mail.truths[0])
         mail.lose_flag_update(mail.truths[1])
 
         seen = mend("--user", "bob")
-        assert (seen.json["fixed"], "--scan" in seen.err) == ({"AMEND": 1}, True)
+        assert (seen.code, seen.json["fixed"], "--scan" in seen.err) == (1, {"AMEND": 1}, True)
 
         scanned = mend("--user", "bob", "--scan")
-        assert (scanned.json["fixed"], "--scan" in scanned.err) == ({"PROJECT": 1}, False)
+        assert (scanned.code, scanned.json["fixed"], "--scan" in scanned.err) == (0, {"PROJECT": 1}, False)
+
+    @pytest.mark.parametrize("beside", [(), ("--dry-run",)], ids=" ".join)
+    def test_a_message_of_which_only_the_truth_knows_is_never_called_fine(
+        self, mailmend: CommandLine, mail: MailKeyspace, mend: Typed, beside: tuple[str, ...]
+    ) -> None:
+        """Its writer died after the truth: neither row nor count. The uid that it was given is told, with exit 1."""
+        here = ("--mailbox", str(mail.mailbox))
+        mail.tables.write(Put(MESSAGE_COUNTER, {"mailboxid": mail.mailbox, "nextuid": 5}))
+        deleted = mend(*here, *beside)  # it looks the same
+        mail.tables.write(Put(IMAP_UID, truth_row(5)))
+        mail.tables.write(Put(MESSAGE_V3, content_row(message(5))))
+
+        blind = mend(*here, *beside)
+        told = mailmend("repair", "messages", *QUICK, *here, *beside)
+
+        assert (deleted.code, blind.code, blind.json["findings"], blind.json["gaps"]) == (1, 1, {}, 1)
+        assert "counters show was looked at. 1 of the uids" in blind.json["unseen"]
+        assert blind.json["unseen"] in blind.err
+        assert f"{' '.join(here)} --scan (it reads the whole source of truth" in told.out
+        scanned = mend(*here, "--scan")
+        assert (scanned.code, scanned.json["fixed"]) == (0, {"PROJECT": 2, "AMEND": 1})
+        assert (scanned.json["gaps"], scanned.json["unseen"]) == (0, None)
+        full = mend(*here, *beside)
+        assert (full.code, full.json["gaps"], full.json["unseen"]) == (0, 0, None)
 
     def test_what_a_message_cannot_show_is_said_in_the_json_too(self, mail: MailKeyspace, mend: Typed) -> None:
         """A stale row in a mailbox: unseen by the message alone, mended with the mailbox beside it."""
