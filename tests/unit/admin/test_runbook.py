@@ -44,6 +44,12 @@ def test_a_page_knows_its_title_sections_commands_and_placeholders() -> None:
     assert PAGE.placeholders == {"KEYSPACE", "RUN"}
 
 
+@pytest.mark.parametrize(("seen", "name"), [("unread badge is wrong", "flags-differ")])
+def test_a_title_says_what_somebody_sees(seen: str, name: str) -> None:
+    """`runbook list` has nothing else to go by."""
+    assert [page.name for page in pages() if seen in page.title] == [name]
+
+
 def test_the_first_pages_are_there() -> None:
     assert {page.name for page in pages()} >= {
         "content-is-lost",
