@@ -9,8 +9,13 @@ from model.schema.sizes import TableSize
 SPARK_ROWS_MIN: Final = 1_000_000
 """Rows of truth from which `auto` takes Spark; with fewer its start weighs more than its speed.
 
-To set it, measure whole commands on one machine, as in README "Sizing and load": `check messages` with `--engine
-spark` and `--engine local` on the same keyspace at several sizes. Where the two lines cross is this number.
+Measured: whole checks of 200,000 messages, 18 s with the local engine and 31 s with Spark (README "How fast"; two
+cores); some 13 of the 18 s are reading and comparing, which grow with the rows. Spark's scan alone, in a session that
+stands: 10 s for 100,000 messages and 50 s for 1 million, on a Cassandra that was slower.
+
+Extrapolated: 18 s and 65 s for each further million meet 31 s and 44 s for each at some 800,000; the next round number
+is taken, as Spark takes a gigabyte of memory besides. No whole check was measured there or above. To do so: `python -m
+tests.bench --only check --messages 1000000`, and other sizes; where the two lines cross is this number.
 """
 
 _DISK_BYTES_OF_A_ROW: Final = 130
