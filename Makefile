@@ -63,7 +63,7 @@ mutate: $(STAMP) ## Change the pure core place by place; do the tests notice? ma
 	$(RUN)/python -m tests.mutants $(ARGS)
 
 bench: $(STAMP) ## Measure side by side in one run: make bench MESSAGES=100000
-	$(RUN)/python -m tests.bench --messages $(or $(MESSAGES),1000000) $(ARGS)
+	$(RUN)/python -m tests.bench $(if $(MESSAGES),--messages $(MESSAGES)) $(ARGS)
 
 zip: $(STAMP) ## The packages as dist/mailmend.zip, for spark-submit --py-files
 	$(UV) build --quiet --wheel --out-dir dist

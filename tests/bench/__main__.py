@@ -43,6 +43,7 @@ from tests.support.servers import one_node
 QUEUE = Schema((), (*QUEUE_TABLES, EVENT_STORE))
 RESULTS = Path("bench-results/bench.json")
 PARTS = ("writing", "schema", "queue", "cleanup", "blobs", "check", "pressure", "scanning")
+MESSAGES = 1_000_000
 GROWTH = 10
 """The smaller of the two sizes is this much smaller."""
 
@@ -53,7 +54,7 @@ def main() -> None:
     results: dict[str, Any] = {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": platform.platform(),
-        "messages": arguments.messages,
+        "messages": arguments.messages or MESSAGES,
     }
     with one_node(java_options=()) as server:  # with both of Java's compilers, as nodes run elsewhere
         contact = Contact(hosts=(server.host,), port=server.port, local_dc=server.local_dc)
@@ -68,11 +69,11 @@ def main() -> None:
         if not arguments.only or arguments.only == "blobs":
             results["blobs"] = _blobs(contact, arguments.blobs)
         if not arguments.only or arguments.only == "check":
-            results["check"] = _check(contact, min(arguments.messages, checking.MESSAGES))
+            results["check"] = _check(contact, arguments.messages or checking.MESSAGES)
         if not arguments.only or arguments.only == "pressure":
-            results["pressure"] = _pressure(contact, min(arguments.messages, pressure.MESSAGES))
+            results["pressure"] = _pressure(contact, min(arguments.messages or MESSAGES, pressure.MESSAGES))
         if not arguments.only or arguments.only == "scanning":
-            results |= _spark(contact, arguments.messages)
+            results |= _spark(contact, arguments.messages or MESSAGES)
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(results, indent=2) + "\n")
     print(f"\nWritten to {RESULTS}")
@@ -80,7 +81,8 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("--messages", type=int, default=1_000_000, help="the larger of the two sizes that are checked")
+    sizes = f"of the larger of the two scans ({MESSAGES:,}), and of the whole check ({checking.MESSAGES:,})"
+    parser.add_argument("--messages", type=int, help=f"{sizes}; at most {pressure.MESSAGES:,} under pressure")
     parser.add_argument("--writes", type=int, default=2_000, help="messages that the store adds and flags per round")
     parser.add_argument("--mails", type=int, default=1_000_000, help="mails that have gone through the largest queue")
     parser.add_argument("--blobs", type=int, default=100_000, help="blobs of the largest store that is collected")
@@ -202,7 +204,7 @@ def _spark(contact: Contact, messages: int) -> dict[str, Any]:
     check = large / sizes[-1].check_seconds
     print(
         f"A walk with point reads: {walk:,.0f} messages/s; the check: {check:,.0f}/s = {check / walk:.1f} x as many "
-        f"(James at its default throttle: {scanning.JAMES_THROTTLED_PER_SECOND}/s)"
+        f"(James at its default throttle: {scanning.JAMES_AS_SHIPPED_PER_SECOND}/s)"
     )
     grown = sizes[1].check_seconds / sizes[0].check_seconds
     print(f"{large / small:.0f} x the messages take {grown:.1f} x the time")
@@ -217,15 +219,17 @@ def _spark(contact: Contact, messages: int) -> dict[str, Any]:
 def _check(contact: Contact, messages: int) -> dict[str, Any]:
     print(f"== A check of {messages:,} messages as James left them: the whole command, engines in turn")
     checking.populate(contact, "bench_check", messages)
-    measured = checking.measure(contact, "bench_check")
+    measured = checking.measure(contact, "bench_check", messages)
     for one in measured:
         print(one)
+    ratios = checking.ratios(measured)
+    print(", ".join(f"{name}: {ratio:.2f}" for name, ratio in ratios.items()))
     peers = checking.beside(contact, "bench_check", messages)
     for peer in peers:
         print(peer)
     with connect(contact) as cluster:
         dropped(cluster, ("bench_check",))
-    return {"lanes": checking.as_json(measured), "beside": checking.as_json(peers)}
+    return {"lanes": checking.as_json(measured), "ratios": ratios, "beside": checking.as_json(peers)}
 
 
 def _pressure(contact: Contact, messages: int) -> list[dict[str, Any]]:

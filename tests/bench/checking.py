@@ -1,7 +1,8 @@
 """A whole `check messages` as a person runs it, on the messages of a James that has been at work for a while.
 
-Each command is a process of its own, and the engines take turns. What they find is asserted. Beside them stand James's
-own task, where its classes are to be had, and a walk that reads as James does; both know only two of the tables.
+Each command is a process of its own, and the engines take turns. What they find is asserted. Beside them stand bare
+scans of what a check reads, each a process that does nothing else; James's own task, where its classes are to be had,
+and a walk that reads as James does; both know only two of the tables.
 """
 
 import json
@@ -17,6 +18,7 @@ import psutil
 
 from cql.driver.session import Contact, connect
 from model.errors import ExitCode
+from repair.decisions.engines import SPARK_ROWS_MIN
 from tests.bench.james_repair import SAMPLE_SECONDS, SECONDS_MAX, SHIPPED, UNTHROTTLED, james_per_second
 from tests.bench.population import WORN
 from tests.bench.scanning import family_of, walk_per_second
@@ -29,6 +31,7 @@ LANES: Final[Mapping[str, str]] = {
     "dry run, leaks too, local": "repair messages --delay 0 --engine local --dry-run --no-writers --leaks collect",
 }
 """Without writers nobody waits between two looks at a counter. The dry run looks again at every leak too."""
+BARE: Final[Mapping[str, str]] = {"bare scans, Spark": "spark", "bare scans, local": "local"}
 
 _LOOK_SECONDS: Final = 0.1
 
@@ -75,11 +78,20 @@ def populate(contact: Contact, keyspace: str, messages: int) -> None:
     subprocess.run(command, check=True)
 
 
-def measure(contact: Contact, keyspace: str) -> list[Checked]:
-    """Run the lanes in turn."""
+def measure(contact: Contact, keyspace: str, messages: int) -> list[Checked]:
+    """Run the lanes and the bare scans in turn."""
     place = ["--host", contact.hosts[0], "--port", str(contact.port), "--keyspace", keyspace, "--json"]
-    runs = [_run(lane, [*command.split(), *place]) for _ in range(ROUNDS) for lane, command in LANES.items()]
-    return [_median([one for one in runs if one.lane == lane]) for lane in LANES]
+    address, brief = f"{contact.hosts[0]}:{contact.port}", ["brief"] if messages < SPARK_ROWS_MIN else []
+    commands = {lane: ["mailmend", *command.split(), *place] for lane, command in LANES.items()}
+    commands |= {lane: ["tests.bench.scanning", address, keyspace, engine, *brief] for lane, engine in BARE.items()}
+    runs = [_run(lane, command) for _ in range(ROUNDS) for lane, command in commands.items()]
+    return [_median([one for one in runs if one.lane == lane]) for lane in commands]
+
+
+def ratios(measured: Sequence[Checked]) -> dict[str, float]:
+    """Each engine's whole check in bare scans of the same tables and columns, both with their start."""
+    seconds = {one.lane: one.seconds for one in measured}
+    return {f"check ÷ {bare}": round(seconds[bare.replace("bare scans", "check")] / seconds[bare], 2) for bare in BARE}
 
 
 def beside(contact: Contact, keyspace: str, messages: int) -> list[Peer]:
@@ -99,7 +111,7 @@ def as_json(measured: Sequence[Checked | Peer]) -> list[dict[str, Any]]:
 
 def _run(lane: str, arguments: Sequence[str]) -> Checked:
     began = time.perf_counter()
-    with psutil.Popen([sys.executable, "-m", "mailmend", *arguments], stdout=subprocess.PIPE) as process:
+    with psutil.Popen([sys.executable, "-m", *arguments], stdout=subprocess.PIPE) as process:
         cpu = dict[int, float]()
         while process.poll() is None:
             for one in (process, *process.children(recursive=True)):
@@ -111,7 +123,7 @@ def _run(lane: str, arguments: Sequence[str]) -> Checked:
         seconds = time.perf_counter() - began
         result = json.loads(process.stdout.read())
     assert process.returncode in (ExitCode.FINE, ExitCode.DRIFT), result
-    assert result["findings"] == WORN, result["findings"]
+    assert lane in BARE or result["findings"] == WORN, result["findings"]
     return Checked(lane, seconds, sum(cpu.values()), result["seconds"])
 
 

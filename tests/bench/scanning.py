@@ -1,8 +1,14 @@
-"""What a check costs beside the bare scans that it cannot do without, and beside a walk with point reads."""
+"""What a check costs beside the bare scans that it cannot do without, and beside a walk with point reads.
 
+As a program it does these scans and nothing else: `python -m tests.bench.scanning HOST:PORT KEYSPACE ENGINE [brief]`.
+"""
+
+import json
 import resource
+import sys
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from statistics import median
@@ -10,21 +16,23 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from cql.driver.session import CassandraCluster
+from cql.driver.session import CassandraCluster, Contact, connect
 from cql.introspect import live_schema
 from model.catalog.mail import MESSAGES
 from model.operations import Level, Read, Scan
 from model.ports import Tables
 from model.projections.binding import bind
 from model.projections.family import Family
+from repair.joins.records import few_collections
 from repair.mending.engine import RepairSettings
 from spark_repair.connector import Source
 from spark_repair.message_inconsistencies import SparkEngine
+from spark_repair.session import SparkSettings, session_for_a_command
 from tests.support.progress import SilentProgress
 
 ROUNDS = 3
 WALKED = 5_000
-JAMES_THROTTLED_PER_SECOND = 43
+JAMES_AS_SHIPPED_PER_SECOND = "43-48"
 """What James's own task does at its default throttle of 100 rows a second, measured over both of its passes."""
 
 
@@ -135,3 +143,27 @@ def _reset_heap_peaks(session: SparkSession) -> None:
 
 def _heap_peak_mib(session: SparkSession) -> float:
     return float(sum(pool.getPeakUsage().getUsed() for pool in _pools(session))) / 2**20
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Scan what a check reads, by the reader of one engine, and print the seconds as a check does."""
+    address, keyspace, engine, *brief = arguments
+    host, _, port = address.rpartition(":")
+    with connect(Contact(hosts=(host,), port=int(port))) as cluster:
+        family = family_of(cluster, keyspace)
+        if engine == "spark":
+            with session_for_a_command(SparkSettings(brief=bool(brief))) as session:
+                seconds = _seconds(lambda: _scan_bare(Keyspace(session, cluster, keyspace, 0), family))
+        else:
+            seconds = _seconds(lambda: _read_bare(cluster.keyspace(keyspace), family))
+    print(json.dumps({"seconds": {"scan": seconds}}))
+
+
+def _read_bare(mail: Tables, family: Family) -> None:
+    with few_collections():
+        for table, columns in family.columns_read.values():
+            deque(mail.scan(Scan(table, columns, Level.LOCAL_QUORUM)), maxlen=0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
