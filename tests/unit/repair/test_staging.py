@@ -1,8 +1,12 @@
 """What a staging area is made of: rows as files and back, segments that together are the table, sizes."""
 
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from itertools import pairwise
+from random import Random
+from typing import Any
 from uuid import UUID
 
 import pyarrow.parquet as pq
@@ -10,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.catalog.mail import FAMILIES
+from admin.services.staging import ROW_BYTES
+from model.catalog.mail import FAMILIES, MESSAGES
 from model.schema.sizes import TableSize
 from model.schema.table import Column, Row
 from repair.staging.area import SEGMENTS_MAX, SEGMENTS_UNKNOWN, bounds, segments_for
@@ -74,6 +79,26 @@ class TestRows:
             writer.add({"id": UUID(int=at)})
 
         assert pq.read_metadata(BytesIO(writer.whole())).num_row_groups == 3
+
+
+def test_a_row_that_nothing_can_shorten_takes_no_more_than_is_reckoned_with() -> None:
+    """Ids, numbers, dates and flags at random; each batch is compressed alone, so more of them take as much each."""
+    table, names = MESSAGES.columns_read[MESSAGES.truth.spelling]
+    columns, draw = [table.column(name) for name in names], Random(1)
+    drawn: Mapping[str, Callable[[], Any]] = {
+        "timeuuid": lambda: UUID(int=draw.getrandbits(128)),
+        "bigint": lambda: draw.getrandbits(20),
+        "int": lambda: draw.getrandbits(12),
+        "boolean": lambda: draw.random() < 0.5,
+        "set<text>": lambda: frozenset(draw.sample(("$Forwarded", "Junk", "NonJunk", "$label1"), draw.randrange(1, 4))),
+        "timestamp": lambda: datetime(2020, 1, 1, tzinfo=UTC) + timedelta(milliseconds=draw.getrandbits(37)),
+        "text": lambda: f"1_1_{urlsafe_b64encode(draw.randbytes(32)).decode()}",
+    }
+    writer = SegmentWriter(columns, ABOUT)
+    for _ in range(BATCH_ROWS):
+        writer.add({column.name: drawn[column.type]() for column in columns})
+
+    assert 0.9 * ROW_BYTES < len(writer.whole()) / BATCH_ROWS <= ROW_BYTES
 
 
 class TestSegments:
