@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from cql.driver.contact import Contact
@@ -51,6 +51,8 @@ def translated(contact: Contact, keyspace: str) -> Iterator[None]:
     """Raise Spark's and the connector's failures as mailmend's errors."""
     try:
         yield
+    except (Py4JNetworkError, ConnectionError):  # of ours to Java: what Java itself cannot reach it tells in its words
+        raise SparkFailed("Spark failed: its Java process ended", mend=f"Its log says more: {log_place()}") from None
     except (PySparkException, Py4JError) as error:
         raise failure_of(_text_of(error), contact, keyspace) from None
 

@@ -170,7 +170,8 @@ class SparkDetection(Detection):
                 yield fixing.suspect_of(row.asDict(), projections)
 
     def revisit(self, policy: RepairPolicy, progress: Progress) -> Iterator[Finding]:
-        place = self._workplace(policy)
+        with self._at_work():
+            place = self._workplace(policy)
         progress.stage("look again", sum(map(self.row_wise, self._settings.families)))
         for found in self._found:
             number = self.row_wise(found.family)

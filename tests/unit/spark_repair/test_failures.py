@@ -1,7 +1,7 @@
 """What Spark's failures mean, told from the words that Spark, the connector and Cassandra really use."""
 
 import pytest
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 
 from cql.driver.contact import Contact
 from model.errors import (
@@ -86,6 +86,14 @@ def test_only_sparks_own_errors_are_translated() -> None:
         raise Py4JError("com.x.ReadTimeoutException")
     with pytest.raises(ZeroDivisionError), translated(CONTACT, "mail"):
         raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    "error", [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111, "no")]
+)
+def test_a_java_process_that_is_gone_is_spark_that_failed_and_not_a_node(error: Exception) -> None:
+    with pytest.raises(SparkFailed, match="its Java process ended"), translated(CONTACT, "mail"):
+        raise error
 
 
 def test_a_node_that_goes_away_during_a_scan_is_out_of_reach() -> None:
