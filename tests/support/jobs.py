@@ -16,6 +16,7 @@ time_zone = "Europe/Berlin"
 window = "01:00-05:30"
 longest = "4h"
 max_fixes = 100000
+rows_per_second = 50000
 """
 NIGHT = datetime(2026, 9, 1, 23, 30, tzinfo=UTC)  # 01:30 in Berlin
 NOON = datetime(2026, 9, 2, 12, tzinfo=UTC)

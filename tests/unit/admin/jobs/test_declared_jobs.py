@@ -116,7 +116,7 @@ def test_a_profile_may_have_jobs_of_its_own(mailmend: CommandLine, declare: Decl
     )
 
     assert (job["longest_seconds"], job["window"]) == (3600, "01:00-05:30")
-    assert "line 12: job 'other': has no command" in bad.err
+    assert "line 13: job 'other': has no command" in bad.err
 
 
 def test_other_commands_do_not_mind_jobs(mailmend: CommandLine, declare: Declare) -> None:

@@ -4,19 +4,21 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Callable
-from datetime import datetime
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from cql.driver import session
+from cql.statements import Operation
+from model.operations import Scan
 from repair.ledger.jobs import JobRuns
 from repair.ledger.leases import TTL_SECONDS, Leases
 from repair.scanners.local import LocalEngine
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine
-from tests.support.jobs import NIGHTLY, NOON, Declare, Shell, only, unreachable
+from tests.support.jobs import NIGHT, NIGHTLY, NOON, Declare, Shell, only, unreachable
 from tests.support.mail_states import MailKeyspace
 
 
@@ -31,10 +33,12 @@ def test_a_run_does_what_its_command_does_and_is_kept(
     assert "Nothing had to be mended." in ended.out
     (run,) = mailmend("jobs", "history", "--json").json["runs"]
     assert (run["job"], run["state"], run["exit_code"]) == ("nightly-repair", "DONE", 0)
-    assert run["command"] == "repair messages --engine local --delay 0 --max-fixes 100000"
+    assert run["command"] == "repair messages --engine local --delay 0 --max-fixes 100000 --rows-per-second 50000"
     assert run["ends_by"][:16] == "2026-09-02T03:30", "with its window"
     (repair,) = run["repairs"]
-    assert mailmend("runs", "show", repair, "--json").json["options"]["job"] == "nightly-repair"
+    shown = mailmend("runs", "show", repair, "--json").json
+    assert (shown["options"]["job"], shown["options"]["rows_per_second"]) == ("nightly-repair", 50_000)
+    assert shown["summary"]["pace"]["limit"] == 50_000
     assert repair in mailmend("jobs", "history", "nightly-repair").out
 
 
@@ -176,6 +180,44 @@ def test_a_run_is_ended_in_good_order_with_its_window_or_after_its_longest_durat
     (run,) = mailmend("jobs", "history", "--json").json["runs"]
     assert (run["state"], run["reason"]) == ("INTERRUPTED", reason)
     assert [one["state"] for one in mailmend("runs", "list", "--json").json["runs"]] == ["INTERRUPTED"]
+
+
+def test_a_window_that_ends_in_mid_segment_loses_that_segment_and_the_next_window_goes_on(
+    shell: Shell, night: ClusterTwin, mail: MailKeyspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mailmend, declare, _ = shell
+    mail.refill(40)
+    mail.lose_projection(mail.truths[0])
+    night.clock.advance(1)
+    place, read = mailmend.home / "staged", list[Scan]()
+    declare(NIGHTLY.replace("--delay 0", f"--delay 0 --json --staging {place}").replace("4h", "8h"))
+    monkeypatch.setattr("repair.staging.area.SEGMENTS_UNKNOWN", 3)
+    monkeypatch.setattr(threading, "Timer", TurnedTimer)
+
+    def within_a_segment(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        rows = carry_out()
+        if not isinstance(operation, Scan) or operation.under or operation.limit:
+            return rows
+        read.append(operation)
+        return ended_after_a_row(rows) if len(read) == 22 else rows
+
+    def ended_after_a_row(rows: list[Any]) -> Iterator[Any]:
+        yield from rows[:1]
+        TurnedTimer.end()
+        yield from rows[1:]
+
+    night.keyspace("mail").surround = within_a_segment
+    first = mailmend("jobs", "run", "nightly-repair", "--scheduled")
+    assert (first.code, "its window ended" in first.err, len(read)) == (130, True, 22), first.err
+    assert len(list(place.glob("*.parquet"))) == 21
+    night.clock.turn_to(NIGHT + timedelta(days=1))
+
+    second = mailmend("jobs", "run", "nightly-repair", "--scheduled")
+
+    assert (second.code, second.json["fixed"], second.json["scanned"]["imapUidTable"]) == (0, {"PROJECT": 1}, 40)
+    assert (second.json["staging"]["kept"], read[22].tokens, len(read)) == (21, read[21].tokens, 25)
+    runs = mailmend("jobs", "history", "--json").json["runs"]
+    assert [(run["state"], run["reason"]) for run in runs] == [("DONE", ""), ("INTERRUPTED", "its window ended")]
 
 
 def test_a_run_that_a_person_interrupts_says_so(
