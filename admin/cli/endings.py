@@ -26,6 +26,9 @@ from model.errors import INTERRUPTED, ExitCode, MailmendError, came_of_interrupt
 
 PIPE_CLOSED: Final = 141
 
+ASK_SECONDS: Final = 2.0
+"""How soon a command hears that it is to end."""
+
 GO_ON: Final = (
     "Interrupted. To go on, type the same command again: it looks anew and does what is left.\n"
     "A repair leaves every row as it was or mended, its before-image kept first: mailmend runs list"
@@ -81,22 +84,32 @@ def heed_termination() -> None:
 
 
 @contextmanager
-def ended_after(seconds: float) -> Iterator[threading.Event]:
-    """End the command inside as SIGTERM does, once so much time has passed; the event says that it has."""
-    over, main, before = threading.Event(), threading.get_ident(), signal.getsignal(signal.SIGTERM)
+def ended_after(seconds: float, asked: Callable[[], bool] = lambda: False) -> Iterator[threading.Event]:
+    """End the command inside as SIGTERM does, once so much time has passed, or it is asked to; the event says which."""
+    over, done = threading.Event(), threading.Event()
+    main, before = threading.get_ident(), signal.getsignal(signal.SIGTERM)
 
     def terminate() -> None:
         over.set()
         signal.pthread_kill(main, signal.SIGTERM)  # to the thread that waits for the network: it wakes up
 
-    timer = threading.Timer(seconds, terminate)
+    def listen() -> None:
+        while not done.wait(ASK_SECONDS):
+            if asked() and not done.is_set():
+                signal.pthread_kill(main, signal.SIGTERM)
+                return
+
+    timer, listener = threading.Timer(seconds, terminate), threading.Thread(target=listen, daemon=True)
     timer.daemon = True
     heed_termination()
     timer.start()
+    listener.start()
     try:
         yield over
     finally:
+        done.set()
         timer.cancel()
+        listener.join()  # whatever it asks is open yet
         signal.signal(signal.SIGTERM, before)
 
 

@@ -1,6 +1,7 @@
 """Declarations of `mailmend jobs`, and the jobs that the settings file declares."""
 
 import sys
+from collections.abc import Callable
 from typing import Any, Final
 from uuid import UUID
 
@@ -130,9 +131,9 @@ def _command(_: dict[str, Any], others: dict[str, Any], context: click.Context) 
     more = ("--metrics-file", str(file)) if file else ()
     command = parsed_command(job, context, *more, *typed(context, (*CONNECTION.groups["Connection"], *LOG)))
 
-    def work(seconds: float, run: UUID) -> Worked:
+    def work(seconds: float, run: UUID, asked: Callable[[], bool]) -> Worked:
         context.meta[JOB_RUN] = run
-        with ended_after(seconds) as over, command:
+        with ended_after(seconds, asked) as over, command:
             return Worked(ending_of(lambda: command.command.invoke(command)), time_over=over.is_set())
 
     file = command.params["metrics_file"]
@@ -205,12 +206,19 @@ _RUN: Final = Command(
 _PAUSE: Final = Command(
     name="pause",
     summary="Have no scheduler run a job until it is resumed.",
-    about="A run that is at work goes on to its end.",
+    about="""A run that is at work goes on to its end. With --now it ends within seconds, whoever began it and wherever
+    it runs, in good order as at the end of its window: --staging loses only the token ranges being read.""",
     service="admin.services.jobs:pause_job",
     present="admin.present.jobs:paused_document",
-    options=(_NAME, option("--reason", "Told to whoever finds it paused.", metavar="TEXT")),
+    options=(
+        _NAME,
+        option("--reason", "Told to whoever finds it paused.", metavar="TEXT"),
+        flag("--now", "End the run that is at work, too."),
+    ),
     shared=(_ONE, CONNECTION),
-    examples="mailmend jobs pause nightly-repair --reason 'nodes are being replaced until Friday'",
+    examples="""
+        mailmend jobs pause nightly-repair --reason 'nodes are being replaced until Friday'
+        mailmend jobs pause nightly-repair --now""",
     exits="0 it is paused, 2 wrong use, 4 the cluster cannot be reached.",
 )
 _RESUME: Final = Command(

@@ -79,10 +79,11 @@ def served_document(_: ServingEnded) -> Document:
 
 
 def paused_document(result: JobPaused) -> Document:
-    name = result.job.name
+    name, run = result.job.name, result.ended
+    said = " Its run ends within seconds." if run else ""
     return Document(
-        {"job": name, "paused": _pause_json(result.pause)},
-        (f"Job {name} is paused. To let it run again: mailmend jobs resume {name}",),
+        {"job": name, "paused": _pause_json(result.pause), "ended": str(run) if run else None},
+        (f"Job {name} is paused.{said} To let it run again: mailmend jobs resume {name}",),
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -31,6 +32,7 @@ from model.errors import INTERRUPTED, CannotReach, ExitCode, MailmendError, Unsa
 from model.instants import instant_of
 from model.ports import Clock
 from repair.ledger.jobs import BY_SOMEBODY, JobPause, JobRun, JobRuns
+from repair.ledger.run_limits import TO_END, RunLimit, RunLimits
 from repair.ledger.runs import Run, RunState
 
 PAGE: Final = "scheduled-repair-failed"
@@ -126,12 +128,12 @@ class JobCommand:
     """The command of a job.
 
     Attributes:
-        work: runs it, of that run, and ends it after so many seconds.
+        work: runs it, of that run, and ends it after so many seconds, or once the last argument says so.
         unbegun: tells, with the exit code, of a run that could not begin.
     """
 
     job: Job
-    work: Callable[[float, UUID], Worked]
+    work: Callable[[float, UUID, Callable[[], bool]], Worked]
     unbegun: Callable[[int], None] = ignore
 
 
@@ -202,9 +204,9 @@ def _run(request: JobRunRequest, caller: Caller) -> JobEnded:
                 said = f"began already at {begun.begun_at:%Y-%m-%d %H:%M:%S} UTC, by {begun.owner}"
                 return JobEnded(job, ExitCode.FINE, skipped=said)
             run = runs.start(job.name, job.command, ends_at(job, _now(clock)))
-            worked = Worked(ExitCode.PARTLY_FAILED)
+            worked, asked = Worked(ExitCode.PARTLY_FAILED), partial(_is_to_end, runs, run.id)
             try:
-                worked = request.command.work((run.ends_by - _now(clock)).total_seconds(), run.id)
+                worked = request.command.work((run.ends_by - _now(clock)).total_seconds(), run.id, asked)
             finally:
                 run = _finished(runs, run, worked, job, caller)
     return JobEnded(job, worked.exit_code, run)
@@ -252,12 +254,20 @@ def _hindrance(request: JobRunRequest, turn: Turn, pause: JobPause | None, now: 
     return ""
 
 
+def _is_to_end(runs: JobRuns, run: UUID) -> bool:
+    try:
+        said = RunLimits(runs.tables, runs.clock).newest(run)
+    except MailmendError:  # it is asked again
+        return False
+    return bool(said and said.rows_per_second == TO_END)
+
+
 def _finished(runs: JobRuns, run: JobRun, worked: Worked, job: Job, caller: Caller) -> JobRun:
     reason = ""
     if worked.exit_code == INTERRUPTED:
         in_time = ends_at(job, run.started_at) < run.started_at + job.longest
         over = "its window ended" if in_time else "its longest duration was over"
-        reason = over if worked.time_over else BY_SOMEBODY
+        reason = over if worked.time_over else "its job was paused" if _is_to_end(runs, run.id) else BY_SOMEBODY
     ended = run.ended(_now(runs.clock), worked.exit_code, reason)
     try:
         runs.finish(ended)
@@ -293,15 +303,25 @@ def began(run: JobRun, repair: Run, keyspace: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class JobPaused:
-    """A job, and its pause: that which begins, or that which has ended; None where there was none."""
+    """A job, and its pause: that which begins, or that which has ended; None where there was none.
+
+    `ended` is the run that is to end with it.
+    """
 
     job: Job
     pause: JobPause | None
+    ended: UUID | None = None
 
 
-def pause_job(connection: ConnectionSettings, job: Job, reason: str | None) -> JobPaused:
+def pause_job(connection: ConnectionSettings, job: Job, reason: str | None, *, now: bool = False) -> JobPaused:
+    """Keep the job from beginning, and with `now` have its run that is at work end in good order."""
     with open_cluster(connection) as opened:
-        return JobPaused(job, opened.job_runs().pause(job.name, reason or ""))
+        runs = opened.job_runs()
+        pause, run = runs.pause(job.name, reason or ""), runs.newest(job.name) if now else None
+        if run is None or run.state is not RunState.RUNNING:
+            return JobPaused(job, pause)
+        RunLimits(runs.tables, runs.clock).put(run.id, RunLimit(TO_END, owner=runs.owner))
+        return JobPaused(job, pause, run.id)
 
 
 def resume_job(connection: ConnectionSettings, job: Job) -> JobPaused:

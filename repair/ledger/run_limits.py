@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 from uuid import UUID
 
 from model.catalog.ledger import RUN_LIMIT
@@ -10,6 +11,9 @@ from model.instants import instant_of
 from model.operations import Level, Put, Scan
 from model.ports import Clock, Tables
 from model.schema.table import Row
+
+TO_END: Final = 0
+"""Rows per second of a run of a job that is to end."""
 
 
 @dataclass(frozen=True, slots=True)

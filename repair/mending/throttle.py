@@ -174,7 +174,7 @@ class Throttle:
             self.heard.append(said)
             fields = {"rows_per_second": said.rows_per_second, "max_fixes": said.max_fixes, "by": said.owner}
             _LOG.info("limits were set", extra=fields)
-            if said.rows_per_second is not None:
+            if said.rows_per_second:  # 0 is no rate: the process of the job reads it too, and ends
                 self._limit_is(said.rows_per_second)
 
     def _feel(self, read: Callable[[], float]) -> None:

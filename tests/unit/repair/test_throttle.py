@@ -20,7 +20,7 @@ from model.instants import MICROS
 from model.operations import Put, Read, Scan
 from model.projections.findings import RepairPolicy
 from repair.decisions.pressure import FLOOR, LOOK_SECONDS, Strain
-from repair.ledger.run_limits import RunLimit, RunLimits
+from repair.ledger.run_limits import TO_END, RunLimit, RunLimits
 from repair.mending.engine import RepairSettings
 from repair.mending.limits import Pace, PacedAsyncTables
 from repair.mending.throttle import HEAR_SECONDS, SmallRead, Throttle
@@ -238,6 +238,12 @@ def test_a_limit_that_was_set_is_heard_within_seconds_also_in_the_midst_of_a_wai
 def test_a_limit_of_another_run_is_not_heard() -> None:
     ground = Ground()
     ground.ledger.put(uuid_of_another(), RunLimit(rows_per_second=1))
+    assert ground.rows_in(10) == pytest.approx(1_000, rel=0.05)
+
+
+def test_the_word_that_a_run_is_to_end_is_no_rate() -> None:
+    ground = Ground()
+    ground.ledger.put(ground.run, RunLimit(TO_END))
     assert ground.rows_in(10) == pytest.approx(1_000, rel=0.05)
 
 

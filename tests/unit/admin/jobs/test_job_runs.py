@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from admin.cli import endings
 from cql.driver import session
 from cql.statements import Operation
 from model.operations import Scan
@@ -17,7 +18,7 @@ from repair.ledger.jobs import JobRuns
 from repair.ledger.leases import TTL_SECONDS, Leases
 from repair.scanners.local import LocalEngine
 from tests.support.cluster_twin import ClusterTwin
-from tests.support.commands import CommandLine
+from tests.support.commands import CommandLine, Ended
 from tests.support.jobs import NIGHT, NIGHTLY, NOON, Declare, Shell, only, unreachable
 from tests.support.mail_states import MailKeyspace
 
@@ -284,6 +285,30 @@ def test_a_paused_job_does_not_run_until_it_is_resumed(
     assert mailmend("jobs", "resume", "nightly-repair", "--json").json["was_paused"]["reason"] == "disks"
     assert mailmend("jobs", "resume", "nightly-repair").out == "Job nightly-repair was not paused.\n"
     assert mailmend("jobs", "run", "nightly-repair", "--scheduled").code == 0
+
+
+@pytest.mark.parametrize(("more", "code", "state"), [(["--now"], 130, "INTERRUPTED"), ([], 0, "DONE")])
+@pytest.mark.usefixtures("night")
+def test_a_pause_ends_what_runs_where_that_is_said(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, *, more: list[str], code: int, state: str
+) -> None:
+    mailmend, declare, _ = shell
+    declare(NIGHTLY)
+    monkeypatch.setattr(endings, "ASK_SECONDS", 0.01)
+    said: list[Ended] = []
+
+    def paused() -> None:
+        said.append(mailmend("jobs", "pause", "nightly-repair", *more, "--json"))
+        signal.sigtimedwait([], 30 if more else 0.1)
+
+    at_start_of_scan(monkeypatch, paused)
+
+    ended = mailmend("jobs", "run", "nightly-repair")
+
+    (run,) = mailmend("jobs", "history", "--json").json["runs"]
+    assert (ended.code, run["state"], run["reason"]) == (code, state, "its job was paused" if more else "")
+    assert said[0].json["ended"] == (run["run"] if more else None)
+    assert mailmend("jobs", "pause", "nightly-repair", "--now", "--json").json["ended"] is None, "nothing runs"
 
 
 def test_a_scheduler_whose_clock_is_ahead_is_waited_for(
