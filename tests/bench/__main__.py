@@ -227,9 +227,12 @@ def _check(contact: Contact, messages: int) -> dict[str, Any]:
     peers = checking.beside(contact, "bench_check", messages)
     for peer in peers:
         print(peer)
+    checking.populate(contact, "bench_hourly", messages, worn=False)
+    hourly = checking.measure_hourly(contact, "bench_hourly")
+    print(*hourly, sep="\n")
     with connect(contact) as cluster:
-        dropped(cluster, ("bench_check",))
-    return {"lanes": checking.as_json(measured), "ratios": ratios, "beside": checking.as_json(peers)}
+        dropped(cluster, ("bench_check", "bench_hourly"))
+    return {"lanes": checking.as_json([*measured, *hourly]), "ratios": ratios, "beside": checking.as_json(peers)}
 
 
 def _pressure(contact: Contact, messages: int) -> list[dict[str, Any]]:
