@@ -1,15 +1,23 @@
 """Rows and contents of which the other half is gone: reported, withdrawn, restored, quarantined, collected."""
 
+import json
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from admin.services.runbooks import page_named
+from model.catalog.james_tables import BLOB_PARTS, BLOBS
 from model.catalog.mail import IMAP_UID, MESSAGE_ID, MESSAGE_V3
 from model.instants import MICROS
-from model.operations import Change, Put, Remove
+from model.operations import Change, Put, Remove, Scan
 from tests.support.clock import START
 from tests.support.cluster_twin import ClusterTwin
-from tests.support.commands import QUICK, CommandLine, Typed
+from tests.support.commands import QUICK, CommandLine, Ended, Typed
 from tests.support.mail_states import MailKeyspace
 from tests.support.repairing import DAY_SECONDS, content_row, message
 
@@ -156,3 +164,70 @@ def test_a_lost_delete_is_withdrawn_with_its_filters(mail: MailKeyspace, mend: T
     assert ended.json["fixed"]["WITHDRAW"] == 2
     assert ended.json["last_traces"] == 0
     assert mend().json["suspects"] == 0
+
+
+class TestWaysBack:
+    """What runbooks/content-is-lost.md says of content that is somewhere else, walked with its own commands."""
+
+    page = page_named("content-is-lost")
+
+    @pytest.fixture
+    def typed(
+        self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, monkeypatch: pytest.MonkeyPatch
+    ) -> Callable[[str], Ended]:
+        """A command of the page, a second after whatever happened before."""
+        monkeypatch.chdir(mailmend.home)
+
+        def call(command: str) -> Ended:
+            cluster.clock.advance(1)
+            words = shlex.split(command.replace("$KEYSPACE", mail.name), comments=True)[1:]
+            return mailmend(*words, *(() if words[0] == "load" else QUICK))
+
+        return call
+
+    def test_a_row_and_its_blobs_copied_from_a_backup_are_clean_without_any_repair(
+        self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, typed: Callable[[str], Ended]
+    ) -> None:
+        """With an INSERT of now: loaded as they were written, they stay behind the newer tombstone."""
+        old, lost = cluster.clock.micros(), mail.truths[0]["messageid"]
+        backup = {lost: content_row(lost)}
+        cluster.clock.advance(1)
+        mail.lose_content(mail.truths[0])
+        (look,) = self.page.commands("Check")
+        assert typed(look).code == 1
+        (line,) = (mailmend.home / "lost.jsonl").read_text().splitlines()
+        ((key, row),) = [(UUID(one["row"]["messageid"]), one["row"]) for one in json.loads(line)["truths"]]
+        assert (key, row["uid"]) == (lost, mail.truths[0]["uid"])
+
+        mail.tables.write(Put(MESSAGE_V3, backup[key], at=old))
+        assert typed(look).code == 1
+        for write in (
+            Put(MESSAGE_V3, backup[key]),
+            Put(BLOBS, {"id": backup[key]["headercontent"], "position": 1}),
+            Put(BLOB_PARTS, {"id": backup[key]["headercontent"], "chunknumber": 0, "data": b"Subject: one"}),
+        ):
+            mail.tables.write(write)
+
+        (verify,) = self.page.commands("Verify")
+        assert (typed(verify).code, typed(look).code) == (0, 0)
+
+    def test_a_clients_copy_is_loaded_and_the_row_without_content_taken_out(
+        self, mail: MailKeyspace, typed: Callable[[str], Ended]
+    ) -> None:
+        """Under an id of its own; where most contents are gone, the store has to be named as the page says."""
+        for truth in mail.truths:
+            blobs = {"headercontent": f"1_300_{truth['messageid']}", "bodycontent": f"1_600_{truth['messageid']}"}
+            mail.tables.write(Put(MESSAGE_V3, content_row(truth["messageid"]) | blobs))
+        for truth in mail.truths[:3]:
+            mail.lose_content(truth)
+        Path("COPY.eml").write_bytes(b"Subject: one\r\n\r\nhello\r\n")
+        way_back = re.sub(r"\s+", " ", self.page.section("Check"))
+        (load, store) = re.findall("`(mailmend load [^`]+|--blobs cassandra:)`", way_back)
+
+        unasked, named = typed(load), typed(f"{load} {store}")
+        assert (unasked.code, named.code) == (2, 0), (unasked.err, named.err)
+        for command in (*self.page.commands("Do"), *self.page.commands("Verify")):
+            assert typed(command).code == 0, command
+        assert [mail.get(IMAP_UID, IMAP_UID.key_of(truth)) is None for truth in mail.truths] == [True] * 3 + [False]
+        (added,) = (row for row in mail.tables.scan(Scan(IMAP_UID, IMAP_UID.names)) if row["mailboxid"] != mail.mailbox)
+        assert mail.get(MESSAGE_V3, (added["messageid"],)) is not None
