@@ -16,7 +16,7 @@ from mailqueue.rabbitmq.view.queue_view import QueueView
 from model.catalog.ledger import REPAIR_FINDING
 from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, SLICE_TALLIES
 from model.instants import MICROS
-from model.operations import Put
+from model.operations import Put, Remove
 from model.ports import Progress
 from model.projections.verdicts import HARMLESS, Verdict
 from model.queue.cleanup import MarksRule
@@ -35,6 +35,8 @@ from tests.support.queues import (
     QUEUE,
     Process,
     TwinQueue,
+    drained,
+    enqueued,
     fill,
     finish,
     mail,
@@ -260,6 +262,29 @@ class TestMarks:
         one = await cleaned(twin, process, replace(SETTINGS, marks=MarksRule.EMPTY))
         assert (one.marks, len(twin.marked)) == (0, 4)
         assert "1 messages" in str(one.marks_stay)
+
+    @pytest.mark.parametrize("has_row", [True, False])
+    async def test_of_a_mail_that_comes_and_goes_between_the_looks_it_stays(
+        self, twin: TwinQueue, process: Process, monkeypatch: pytest.MonkeyPatch, *, has_row: bool
+    ) -> None:
+        """Nobody has to stop enqueueing: its mark was written after T, with a row or, as James may run, without one."""
+        await self._finished(twin, process)
+        pause, passed = twin.clock.pause, list[str]()
+        twin.clock.random_uuid()  # which is also that of queued(0), and marked
+
+        async def busy(seconds: float) -> None:
+            monkeypatch.undo()
+            async with await twin.process() as queue:
+                (one,) = await enqueued(queue, "passes")
+                passed.extend(await drained(queue, 1))
+            if not has_row:
+                (row,) = (row for row in twin.rows(ENQUEUED_MAILS) if row["enqueueid"] == one)
+                twin.memory.write(Remove(ENQUEUED_MAILS, ENQUEUED_MAILS.key_of(row)))
+            await pause(seconds)
+
+        monkeypatch.setattr(twin.clock, "pause", busy)
+        found = await cleaned(twin, process, replace(SETTINGS, marks=MarksRule.EMPTY))
+        assert (found.marks, found.marks_stay, passed, len(twin.marked)) == (4, None, ["passes"], 1)
 
     async def test_a_named_age_spares_the_younger_ones(self, twin: TwinQueue, process: Process) -> None:
         await fill(twin, process, range(2), done=1)

@@ -1,11 +1,15 @@
 """`mailmend check blobs` and `repair blobs` beside a queue: what the queue needs stays, and what to type next."""
 
 import asyncio
+import os
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from admin.services.runbooks import page_named
 from mailqueue.rabbitmq.codec import queued_of
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.ids import BlobId, EnqueueId
@@ -44,6 +48,30 @@ def test_what_a_queue_needs_stays(queue: QueueShell) -> None:
     assert ended.json["findings"] == {"KEEP": 5, "COLLECT": 1, "TOO_YOUNG": 2}
     (letter,) = queue.broker.dead(queue.name)
     assert queued_of(letter.body).enqueue_id == dead
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="there is no jq")
+def test_what_mails_kept_elsewhere_refer_to_is_named_by_the_line_of_the_page(queue: QueueShell, tmp_path: Path) -> None:
+    """Those whose bytes were kept refer to nothing: a restore stores them anew."""
+    whole, lost = queue.put("whole", "lost")
+    header = BlobId(row_of(queue, lost)["headerblobid"])
+    queue.lose_content(lost)
+    kept = Path(queue("purge", "--yes", "--json").json["kept"])
+    for mail in (whole, lost):
+        without_row(queue, mail)
+    asyncio.run(queue.blobs.keep(header, b"put back from a backup"))
+    queue.pass_time(days=9)
+    elsewhere = tmp_path / ".local/share/mailmend/queue"
+    elsewhere.mkdir(parents=True)
+    kept.rename(elsewhere / kept.name)
+    how = (*AT_ONCE, "--no-broker", "--json")
+    assert queue.line("check", "blobs", *how).json["findings"] == {"COLLECT": 1}
+
+    (line,) = re.findall(r"^\$ (zcat .*?)\n```", page_named("collect-unreferenced-blobs").text, re.MULTILINE | re.DOTALL)
+    subprocess.run(["/bin/sh", "-c", line], cwd=tmp_path, env={**os.environ, "HOME": str(tmp_path)}, check=True)
+
+    ids = ("--references-file", str(tmp_path / "kept-ids"))
+    assert queue.line("check", "blobs", *how, *ids).json["findings"] == {"KEEP": 1, "MISSING": 1}
 
 
 def test_what_is_to_be_typed_next_has_what_was_typed(queue: QueueShell) -> None:

@@ -151,6 +151,14 @@ class TestQueues:
 
         assert (apply().code, ids(james, ENQUEUED_MAILS), ids(james, DELETED_MAILS)) == (0, set(), set())
 
+    @pytest.mark.parametrize("proof", [EMPTY, ("--marks", "old", "--marks-age", "5h")])
+    def test_what_proved_marks_useless_is_on_record(self, james: QueueShell, proof: tuple[str, ...]) -> None:
+        finished(james, "a")
+        ended = james.line("repair", "queues", *LOCAL, *proof, "--json")
+        recorded = james.line("runs", "show", ended.json["run"], "--json").json["options"]
+        assert ended.json["queues"][0]["removed_marks"] == 1
+        assert (recorded["marks"], recorded["marks_age"]) == (proof[1], "5h" if "old" in proof else "")
+
     def test_people_are_told_what_comes_next(self, james: QueueShell, file: Path) -> None:
         finished(james, "a")
         broker = ("--broker", "amqp://ann@rabbit/mail")
