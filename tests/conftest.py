@@ -76,9 +76,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is thorough; mark what needs a server, so that `-m "not cassandra and not broker"` works."""
+    """Leave out what is thorough; mark what needs a server, so that `-m "not cassandra and not broker"` works.
+
+    What faces PySpark alone is marked too: it runs with Spark 4 as well.
+    """
     config.stash[_LEFT] = left_out(config, items)
     for item in items:
+        if "spark_repair" in item.path.parts:
+            item.add_marker(pytest.mark.spark)
         for marker, fixtures in _NEEDS.items():
             if fixtures & set(getattr(item, "fixturenames", ())):
                 item.add_marker(getattr(pytest.mark, marker))

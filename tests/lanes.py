@@ -48,6 +48,11 @@ class Lane:
 
 
 INTEGRATION = ("tests/integration", "tests/equivalence")
+UNIT_WITH_DRIVER = (
+    "tests/unit/cql",
+    "tests/unit/repair/test_client_timeouts.py",
+    "tests/unit/admin/test_advise_story.py",
+)
 DRILLS = "tests/drills"
 FAULTS = ("tests/faults", "tests/conformance")
 
@@ -67,7 +72,7 @@ OTHER_LANES = (
     Lane("integration, ScyllaDB's driver", (*INTEGRATION, DRILLS, "-m", "cassandra"), "-scylla"),
     Lane("faults, ScyllaDB's driver", (*FAULTS, "-m", "cassandra"), "-scylla"),
     Lane("all with Spark, Spark 4", ("tests", "-m", "spark"), "-spark4"),
-    Lane("unit, ScyllaDB's driver", ("tests/unit/cql", "tests/unit/repair/test_client_timeouts.py"), "-scylla"),
+    Lane("unit, ScyllaDB's driver", UNIT_WITH_DRIVER, "-scylla"),
 )
 
 

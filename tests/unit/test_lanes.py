@@ -2,12 +2,14 @@
 
 import os
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.lanes import UNIT_WITH_DRIVER
 from tests.support.servers import NO_SKIPS
 
 NO_LIBRARY = "import pytest; pytest.importorskip('no_such_library')"
@@ -57,3 +59,12 @@ def test_another_driver_spark_or_python_is_installed_anew(tmp_path: Path, other:
     )
     assert (" sync " in ended.stdout) == (installed is not None)
     assert (installed or "").format(other_python=python) in ended.stdout
+
+
+def test_what_imports_the_driver_is_run_with_scylladbs_too() -> None:
+    files = [
+        file
+        for file in Path("tests/unit").rglob("*.py")
+        if re.search(r"(?m)^(from|import) cassandra\b", file.read_text())
+    ]
+    assert [file for file in files if not str(file).startswith(UNIT_WITH_DRIVER)] == []

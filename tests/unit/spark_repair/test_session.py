@@ -18,6 +18,11 @@ def test_each_lane_has_its_connector() -> None:
     assert connector_coordinates("4.3.0") == "com.datastax.spark:spark-cassandra-connector_2.13:3.5.1"
 
 
+def test_these_tests_run_with_spark_4_too(request: pytest.FixtureRequest) -> None:
+    """The lane of Spark 4 takes what has this mark."""
+    assert request.node.get_closest_marker("spark")
+
+
 def test_another_spark_is_refused_by_name() -> None:
     with pytest.raises(WrongUse, match="PySpark 5"):
         connector_coordinates("5.0.0")

@@ -67,7 +67,9 @@ def test_what_mails_kept_elsewhere_refer_to_is_named_by_the_line_of_the_page(que
     how = (*AT_ONCE, "--no-broker", "--json")
     assert queue.line("check", "blobs", *how).json["findings"] == {"COLLECT": 1}
 
-    (line,) = re.findall(r"^\$ (zcat .*?)\n```", page_named("collect-unreferenced-blobs").text, re.MULTILINE | re.DOTALL)
+    (line,) = re.findall(
+        r"^\$ (zcat .*?)\n```", page_named("collect-unreferenced-blobs").text, re.MULTILINE | re.DOTALL
+    )
     subprocess.run(["/bin/sh", "-c", line], cwd=tmp_path, env={**os.environ, "HOME": str(tmp_path)}, check=True)
 
     ids = ("--references-file", str(tmp_path / "kept-ids"))
