@@ -174,6 +174,9 @@ def _blobs(contact: Contact, blobs: int) -> list[dict[str, Any]]:
             for one in blob_collecting.measure_tables(ground):
                 print(one, flush=True)
                 measured.append(one)
+            with blob_collecting.bucket_in_memory(size) as bucket:
+                measured.append(blob_collecting.measure_bucket(ground, bucket, "bucket (a twin over HTTP)"))
+            print(measured[-1], flush=True)
             if size == max((one for one in sizes if one <= blob_collecting.BUCKET_MAX), default=None):
                 measured.append(_blobs_of_a_bucket(ground))
             dropped(cluster, (keyspace.name,))

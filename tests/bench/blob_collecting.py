@@ -1,18 +1,23 @@
 """The collection of blobs beside what it cannot do without: the store's listing, and a scan of all references a look.
 
 Two blobs for each message, one in a hundred is nobody's. Bare and whole run in turn on the same servers, and every
-collection has both of its looks, without the delay. With either engine for tables, with the local one for a bucket.
+collection has both of its looks, without the delay. With either engine for tables, with the local one for a bucket: a
+real one, and one in the memory of another process, which serves a page in the same time however many there are.
 """
 
 import asyncio
+import multiprocessing
+import resource
 import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import sha256
+from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -51,6 +56,7 @@ from spark_repair.blob_collection import SparkBlobScanner
 from spark_repair.connector import Source
 from tests.bench.population import _uuid, _Writer
 from tests.support.progress import SilentProgress
+from tests.support.s3_twin import s3_twin
 
 TABLES: Final = Schema(SCHEMA.types, (*SCHEMA.tables, *(table for table in QUEUE_TABLES if table not in SCHEMA.tables)))
 BUCKET_MAX: Final = 10_000
@@ -70,6 +76,7 @@ class Collecting:
     """Medians of the rounds after a first one that warms up; seconds, of the clock and of Python's processor.
 
     Attributes:
+        bare_mib, whole_mib: the most memory that Python took meanwhile.
         plain: of a bucket: its listing page after page; `bare` is with the listing in parts.
     """
 
@@ -77,15 +84,18 @@ class Collecting:
     blobs: int
     bare: float
     bare_cpu: float
+    bare_mib: float
     whole: float
     whole_cpu: float
+    whole_mib: float
     plain: float | None = None
 
     def __str__(self) -> str:
         plain = "" if self.plain is None else f"; page after page the listing alone {self.plain:.1f} s"
         return (
-            f"{self.blobs:>9,} blobs, {self.lane:14} collection {self.whole:.1f} s (CPU {self.whole_cpu:.1f}), bare "
-            f"{self.bare:.1f} s (CPU {self.bare_cpu:.1f}): ratio {self.whole / self.bare:.2f}{plain}"
+            f"{self.blobs:>9,} blobs, {self.lane:14} collection {self.whole:.1f} s (CPU {self.whole_cpu:.1f}, "
+            f"{self.whole_mib:.0f} MiB), bare {self.bare:.1f} s (CPU {self.bare_cpu:.1f}, {self.bare_mib:.0f} MiB): "
+            f"ratio {self.whole / self.bare:.2f}{plain}"
         )
 
 
@@ -136,13 +146,13 @@ def measure_tables(ground: Ground) -> Iterator[Collecting]:
     yield _in_turn("tables, local", ground, lambda: _read(ground.keyspace, tables), lambda: collect(local))
     spark = SparkBlobScanner(ground.source)
     yield _in_turn("tables, Spark", ground, lambda: _read_by_spark(ground.source, tables), lambda: collect(spark))
-    seconds, _ = _timed(lambda: collect(local, removes=True))
+    seconds, *_ = _timed(lambda: collect(local, removes=True))
     print(
         f"{ground.blobs:>9,} blobs, tables, local: with the removal of {ground.nobodys:,} {seconds:.1f} s", flush=True
     )
 
 
-def measure_bucket(ground: Ground, bucket: S3Settings) -> Collecting:
+def measure_bucket(ground: Ground, bucket: S3Settings, lane: str = "bucket, local") -> Collecting:
     """The blobs of a bucket instead; nothing goes."""
 
     def bare() -> None:
@@ -150,13 +160,34 @@ def measure_bucket(ground: Ground, bucket: S3Settings) -> Collecting:
         _read(ground.keyspace, ground.referring)
 
     collect = partial(_collect, ground, lambda: ListedStore(open_s3(bucket).store), LocalBlobScanner(ground.keyspace))
-    plain, _ = _timed(lambda: asyncio.run(_listed_page_after_page(bucket)))
-    return _in_turn("bucket, local", ground, bare, collect, plain)
+    plain, *_ = _timed(lambda: asyncio.run(_listed_page_after_page(bucket)))
+    return _in_turn(lane, ground, bare, collect, plain)
 
 
 async def fill(bucket: S3Settings, blobs: int) -> None:
     store = open_s3(bucket).store
     await all_of((_id_of(number) for number in range(blobs)), lambda one: store.keep(one, _BYTES), _PUTS_AT_ONCE)
+
+
+@contextmanager
+def bucket_in_memory(blobs: int) -> Iterator[S3Settings]:
+    """So many blobs, served over HTTP by another process."""
+    here, there = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=_serve, args=(there, blobs), daemon=True)
+    process.start()
+    try:
+        yield here.recv()
+    finally:
+        here.send("enough")
+        process.join()
+
+
+def _serve(told: Connection, blobs: int) -> None:
+    with s3_twin() as twin:
+        twin.objects = {_id_of(number): _BYTES for number in range(blobs)}
+        twin.ordered = sorted(twin.objects)
+        told.send(twin.settings())
+        told.recv()
 
 
 def as_json(measured: Sequence[Collecting]) -> list[dict[str, Any]]:
@@ -167,14 +198,16 @@ def _in_turn(
     lane: str, ground: Ground, bare: Callable[[], Any], whole: Callable[[], Any], plain: float | None = None
 ) -> Collecting:
     rounds = [(*_timed(bare), *_timed(whole)) for _ in range(ROUNDS + 1)][1:]
-    bare_seconds, bare_cpu, seconds, cpu = map(median, zip(*rounds, strict=True))
-    return Collecting(lane, ground.blobs, bare_seconds, bare_cpu, seconds, cpu, plain)
+    return replace(Collecting(lane, ground.blobs, *map(median, zip(*rounds, strict=True))), plain=plain)
 
 
-def _timed(work: Callable[[], Any]) -> tuple[float, float]:
+def _timed(work: Callable[[], Any]) -> tuple[float, float, float]:
+    """Seconds of the clock and of the processor, and the most memory of this process in MiB."""
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     began, cpu = time.perf_counter(), time.process_time()
     work()
-    return time.perf_counter() - began, time.process_time() - cpu
+    took, cpu = time.perf_counter() - began, time.process_time() - cpu
+    return took, cpu, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def _read(keyspace: Keyspace, tables: Sequence[Columns]) -> None:

@@ -2,8 +2,9 @@
 
 The past is made as `queue_history` makes it. `repair queues` with either engine, without its delay, as a whole command
 in a process of its own: the peak of that process's memory is told, and the peak of the JVM's heap, read from its log.
-Then, in this process, the sweep, and each row and each mark by itself. Tables are emptied before each run: a cleanup
-reads them whole.
+After a first run of each that warms up, the engines take turns. Both sizes have the same small heap. Then, in this
+process, the sweep, and each row and each mark by itself. Tables are emptied before each run: a cleanup reads them
+whole.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -35,7 +36,9 @@ from tests.support.memory_blobs import MemoryBlobs
 from tests.support.memory_broker import MemoryBroker
 
 GROWTH: Final = 10
-ENGINES: Final = ("local", "spark")
+ROUNDS: Final = 3
+HEAP: Final = "768m"
+ENGINES: Final[Mapping[str, tuple[str, ...]]] = {"local": (), "spark": ("--spark-conf", f"spark.driver.memory={HEAP}")}
 _LOOK_SECONDS: Final = 0.1
 _COLLECTION: Final = re.compile(r"Pause .*?(\d+)M->\d+M\(")
 """Java's log of collections says how much of the heap was taken before each."""
@@ -43,7 +46,7 @@ _COLLECTION: Final = re.compile(r"Pause .*?(\d+)M->\d+M\(")
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A whole `repair queues`; memory in MiB."""
+    """A whole `repair queues`: the round of the median time; memory in MiB, the most of all rounds."""
 
     engine: str
     seconds: float
@@ -52,7 +55,7 @@ class Command:
     heap_mib: int
 
     def __str__(self) -> str:
-        heap = f", heap {self.heap_mib} MiB" if self.heap_mib else ""
+        heap = f", heap {self.heap_mib} MiB of {HEAP}" if self.heap_mib else ""
         return (
             f"{self.engine:6} {self.seconds:6.1f} s, CPU {self.cpu_seconds:6.1f} s, Python {self.python_mib} MiB{heap}"
         )
@@ -77,6 +80,8 @@ class Measured:
 
 def measure(contact: Contact, keyspace: Keyspace, mails: int) -> Iterator[Measured]:
     """A tenth of the mails, then all; the keyspace has `queue_past.SCHEMA`."""
+    for engine in ENGINES:
+        _run(contact, keyspace.name, engine, _lived_through(keyspace, mails // GROWTH))
     for number in (mails // GROWTH, mails):
         yield _measured(contact, keyspace, number)
 
@@ -87,12 +92,18 @@ def as_json(measured: Iterable[Measured]) -> list[dict[str, Any]]:
 
 
 def _measured(contact: Contact, keyspace: Keyspace, mails: int) -> Measured:
-    commands = []
-    for engine in ENGINES:
-        past = _lived_through(keyspace, mails)
-        commands.append(_run(contact, keyspace.name, engine, past))
+    rounds = [
+        [_run(contact, keyspace.name, engine, _lived_through(keyspace, mails)) for engine in ENGINES]
+        for _ in range(ROUNDS)
+    ]
     past = _lived_through(keyspace, mails)
-    return Measured(mails, *asyncio.run(_beside(keyspace, past)), tuple(commands))
+    return Measured(mails, *asyncio.run(_beside(keyspace, past)), tuple(map(_median, zip(*rounds, strict=True))))
+
+
+def _median(runs: Sequence[Command]) -> Command:
+    python_mib, heap_mib = (max(one) for one in zip(*((run.python_mib, run.heap_mib) for run in runs), strict=True))
+    middle = sorted(runs, key=lambda run: run.seconds)[len(runs) // 2]
+    return replace(middle, python_mib=python_mib, heap_mib=heap_mib)
 
 
 def _lived_through(keyspace: Keyspace, mails: int) -> Past:
@@ -118,7 +129,19 @@ async def _beside(keyspace: Keyspace, past: Past) -> tuple[float, float]:
 def _run(contact: Contact, keyspace: str, engine: str, past: Past) -> Command:
     place = ["--host", contact.hosts[0], "--port", str(contact.port), "--keyspace", keyspace]
     ledger = ["--ledger-keyspace", f"{keyspace}_ledger"]
-    words = ["repair", "queues", "--engine", engine, "--delay", "0", "--no-blobs", "--json", *place, *ledger]
+    words = [
+        "repair",
+        "queues",
+        "--engine",
+        engine,
+        *ENGINES[engine],
+        "--delay",
+        "0",
+        "--no-blobs",
+        "--json",
+        *place,
+        *ledger,
+    ]
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "collections"
         environment = {**os.environ, "JAVA_TOOL_OPTIONS": f"-Xlog:gc:file={log}"}

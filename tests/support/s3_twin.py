@@ -7,6 +7,7 @@ what a test wants it to answer, and remembers what it was asked. It checks no si
 import re
 import ssl
 import threading
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -40,6 +41,7 @@ class S3Twin:
 
     Attributes:
         objects: what is kept, by key.
+        ordered: its keys in order, where they stay as they are: a page then costs what it holds; None: sorted for each.
         headers: what is sent with an object, by key.
         refusals: status and code of the next answers, before it serves again; `HANG_UP` and `STALL` are no answers.
         has_bulk: whether it deletes many objects in one request, as not every store does.
@@ -52,6 +54,7 @@ class S3Twin:
     bucket: str = "twin"
     buckets: set[str] = field(default_factory=lambda: {"twin"})
     objects: dict[str, bytes] = field(default_factory=dict)
+    ordered: list[str] | None = None
     headers: dict[str, dict[str, str]] = field(default_factory=dict)
     refusals: list[tuple[int, str]] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
@@ -70,7 +73,9 @@ class S3Twin:
             assert self.stalled.acquire(timeout=_SECONDS_MAX)
 
     def listing(self, after: str, most: int) -> bytes:
-        keys = sorted(key for key in self.objects if key > after)
+        ordered = sorted(self.objects) if self.ordered is None else self.ordered
+        first = bisect_right(ordered, after)
+        keys = ordered[first : first + most + 1]
         rows = "".join(
             f"<Contents><Key>{escape(key)}</Key><LastModified>{WHEN}</LastModified>"
             f"<Size>{len(self.objects[key])}</Size></Contents>"
