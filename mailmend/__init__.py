@@ -22,11 +22,11 @@ from mailmend.own_packages import claim
 
 if TYPE_CHECKING:
     from admin.services.caller import Caller as Caller
+    from admin.services.checking import check as check
     from admin.services.mending import CheckRequest as CheckRequest
     from admin.services.mending import MendingResult as MendingResult
     from admin.services.mending import RepairRequest as RepairRequest
     from admin.services.mending import UndoRequest as UndoRequest
-    from admin.services.mending import check as check
     from admin.services.mending import repair as repair
     from admin.services.mending import undo as undo
     from admin.settings import ConnectionSettings as ConnectionSettings
@@ -69,15 +69,8 @@ __version__ = _version("mailmend")
 
 _NAMES_IN: Final = {
     "admin.services.caller": ("Caller",),
-    "admin.services.mending": (
-        "CheckRequest",
-        "MendingResult",
-        "RepairRequest",
-        "UndoRequest",
-        "check",
-        "repair",
-        "undo",
-    ),
+    "admin.services.checking": ("check",),
+    "admin.services.mending": ("CheckRequest", "MendingResult", "RepairRequest", "UndoRequest", "repair", "undo"),
     "admin.settings": ("ConnectionSettings",),
     "cql.driver.asynchronous": ("AsyncKeyspace",),
     "cql.driver.session": ("Contact", "connect"),

@@ -9,7 +9,7 @@ from admin.services import mending
 from admin.services.caller import Caller
 from admin.services.mending import CheckRequest, MendingResult
 from admin.wiring.cluster import OpenCluster, open_cluster
-from model.errors import AccessDenied, ExitCode, MailmendError, MissingExtra, ResultUnwritten
+from model.errors import AccessDenied, ExitCode, MailmendError, MissingExtra, ResultUnwritten, WrongUse
 
 _QUEUES: Final = "admin.services.queue.cleanup"
 """A service whose libraries come with an extra of their own."""
@@ -17,6 +17,8 @@ _QUEUES: Final = "admin.services.queue.cleanup"
 
 def check(request: CheckRequest, caller: Caller) -> MendingResult:
     """What `mailmend check` looks at: messages, all queues, or both, as far as the keyspace has them."""
+    if request.what not in {"all", "messages", "queues"}:
+        raise WrongUse(f"{request.what!r} is not looked at here", mend="Say all, messages or queues.")
     with open_cluster(request.connection) as opened:
         if request.what == "queues":
             found: MendingResult = import_or_name_extra(_QUEUES).check_queues(request, caller, opened)
