@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, metadata, requires, version
+from importlib.metadata import metadata, requires
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -31,7 +31,7 @@ from admin.event_loop import run_async
 from admin.extras import import_or_name_extra
 from admin.local.java import SPARK, find_java, wheel_home
 from admin.local.probes import http_answer
-from admin.services.versions import Versions, versions
+from admin.services.versions import Versions, version_here, versions
 from admin.settings import BlobsSettings, ConnectionSettings, Store
 from admin.wiring import queues
 from admin.wiring.cluster import OpenCluster, open_cluster
@@ -48,7 +48,7 @@ from repair.clock import SystemClock, read_clocks
 
 T = TypeVar("T")
 
-EXTRAS: Final = ("", "cassandra", "scylla", "spark", "queue", "java")
+EXTRAS: Final = ("", "cassandra", "scylla", "spark", "staging", "queue", "otel", "serve", "local", "java")
 ANSWER_SECONDS_MAX: Final = 20
 _SCALA: Final = re.compile(r"scala-library-(\d+\.\d+\.\d+)\.jar")
 _FOREIGN: Final = 0o007
@@ -104,7 +104,7 @@ def installed() -> Installed:
         python_wanted=wanted,
         python_serves=found.python in SpecifierSet(wanted),
         packages=found.packages,
-        unfit=unfit(_version_here, requires("mailmend") or ()),
+        unfit=unfit(version_here, requires("mailmend") or ()),
         java=java if isinstance(java, MailmendError) else f"{java.major} ({java.executable})",
         java_of_wheel=not isinstance(java, MailmendError) and java.home == wheel_home(),
         scala=_scala(),
@@ -124,13 +124,6 @@ def unfit(version_here: Callable[[str], str | None], requirements: Sequence[str]
         if extra is not None and not fits:
             found.append(UnfitPackage(one.name, here, str(one.specifier), extra))
     return found
-
-
-def _version_here(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def _connector(found: Versions) -> str | MailmendError | None:

