@@ -5,6 +5,7 @@ mends more than James's task of that name: the row of messageIdTable comes first
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -30,10 +31,7 @@ Options = Mapping[str, Any]
 class MendedMessages:
     """What the findings of a repair say, of messageIdTable and imapUidTable by verdict, of the rest by mailbox."""
 
-    added: int = 0
-    updated: int = 0
-    removed: int = 0
-    removed_truths: int = 0
+    counts: Counter[Verdict] = field(default_factory=Counter)
     fixed: list[dict[str, Any]] = field(default_factory=list)
     errors: list[dict[str, Any]] = field(default_factory=list)
     failed_mailboxes: dict[str, None] = field(default_factory=dict)
@@ -51,17 +49,7 @@ class MendedMessages:
                 self.failed_mailboxes[message["mailboxId"]] = None
 
     def count(self, verdict: str, number: int = 1) -> None:
-        match Verdict(verdict):
-            case Verdict.PROJECT:
-                self.added += number
-            case Verdict.AMEND:
-                self.updated += number
-            case Verdict.WITHDRAW:
-                self.removed += number
-            case Verdict.LOST_CONTENT:
-                self.removed_truths += number
-            case _:
-                pass
+        self.counts[Verdict(verdict)] += number
 
 
 _SETTLED: Final = frozenset({Verdict.AGREE.value, Verdict.LEAK.value})
@@ -189,10 +177,7 @@ def _messages_solved(options: Options, outcome: TaskOutcome) -> dict[str, Any]:
     return {
         "processedImapUidEntries": outcome.scanned(IMAP_UID.spelling),
         "processedMessageIdEntries": outcome.scanned(MESSAGE_ID.spelling),
-        "addedMessageIdEntries": found.added,
-        "updatedMessageIdEntries": found.updated,
-        "removedMessageIdEntries": found.removed,
-        "removedImapUidEntries": found.removed_truths,
+        **{name: found.counts[verdict] for name, verdict in _ENTRIES.items()},
         "runningOptions": {
             "messagesPerSecond": options.get("messagesPerSecond"),
             "cleanupEntriesWithoutContent": bool(options.get("cleanupEntriesWithoutContent")),
@@ -201,6 +186,14 @@ def _messages_solved(options: Options, outcome: TaskOutcome) -> dict[str, Any]:
         "errors": found.errors,
     }
 
+
+_ENTRIES: Final = {
+    "addedMessageIdEntries": Verdict.PROJECT,
+    "updatedMessageIdEntries": Verdict.AMEND,
+    "removedMessageIdEntries": Verdict.WITHDRAW,
+    "removedImapUidEntries": Verdict.LOST_CONTENT,
+}
+"""What a run of ours calls what James counts in these fields."""
 
 _SIDE_TABLES: Final = (
     *(one.table.spelling for one in MESSAGES.filters),

@@ -23,7 +23,7 @@ from model.migrations.migration import (
     normalised,
 )
 from model.schema.names import name_of
-from model.schema.statements import Parsed, Write
+from model.schema.statements import Parsed
 
 ENDING = ".cql"
 _DIFFERENT_EACH_TIME = frozenset({"now", "uuid", "currenttimestamp", "currentdate", "currenttime", "currenttimeuuid"})
@@ -104,7 +104,7 @@ def refused(name: str, text: str, parsed: Parsed, why: str) -> BadMigration:
 
 def _not_plain(text: str, parsed: Parsed) -> str:
     """Why a data statement cannot be sent as it is, or gives other rows when sent twice; else ""."""
-    if not isinstance(parsed.statement, Write):
+    if not parsed.statement.row_writes:
         return ""
     pairs = list(pairwise(tokens_between(text, parsed)))
     if any(after.text == "?" or (after.text == ":" and not _ends_a_term(one)) for one, after in pairs):

@@ -20,7 +20,7 @@ from cql.render import ServerVersion, ddl_cql, lacking_options
 from model.catalog.mail import MESSAGE_COMPACTIONS, TWCS_MESSAGES, CompactionChoice
 from model.ids import micros_of
 from model.migrations.migration import Migration
-from model.schema.statements import CreateTable, Parsed, Write, WriteKind
+from model.schema.statements import Parsed, Write, WriteKind
 from model.schema.table import identifier
 
 _OPEN, _CLOSE = "([{", ")]}"
@@ -52,14 +52,14 @@ class Spelling:
         """The text that holds the statement, and the parsed statement."""
         parsed = migration.statements[position]
         statement = parsed.statement
-        if self.choice is None or not isinstance(statement, CreateTable):
+        table = statement.table_created
+        if self.choice is None or table is None:
             return migration.text, parsed
-        table = statement.table
         if table.compaction == TWCS_MESSAGES:
             table = replace(table, compaction=MESSAGE_COMPACTIONS[self.choice])
-        if table == statement.table and not lacking_options(table, self.server):
+        if table == statement.table_created and not lacking_options(table, self.server):
             return migration.text, parsed
-        text = ddl_cql(replace(statement, table=table), self.keyspace, self.server)
+        text = ddl_cql(statement.creating(table), self.keyspace, self.server)
         return text, parse(text)[0]
 
 
@@ -99,15 +99,12 @@ def _keyspace(parsed: Parsed, keyspace: str) -> list[Insertion]:
 
 
 def _once(text: str, parsed: Parsed, attempt: UUID) -> Iterator[Insertion]:
-    match parsed.statement:
-        case CreateTable(_, table):
-            if "id" not in table.options:
-                yield _table_id(tokens_between(text, parsed), attempt)
-        case Write() as write:
-            if not write.conditional and write.timestamp is None:
-                yield _timestamp(text, parsed, write, micros_of(attempt))
-        case _:
-            return
+    table = parsed.statement.table_created
+    if table is not None and "id" not in table.options:
+        yield _table_id(tokens_between(text, parsed), attempt)
+    for write in parsed.statement.row_writes:
+        if not write.conditional and write.timestamp is None:
+            yield _timestamp(text, parsed, write, micros_of(attempt))
 
 
 def _table_id(tokens: Sequence[Token], attempt: UUID) -> Insertion:

@@ -37,11 +37,12 @@ class OptionalMigration:
     statements: tuple[Statement, ...]
     caution: str = ""
     after: tuple[str, ...] = ()
+    undo_of_its_own: str = ""
 
     @property
     def undo(self) -> str:
         """How it is taken back, a sentence."""
-        return _UNDO[type(self.statements[0])]
+        return self.undo_of_its_own or self.statements[0].undo
 
     def due(self, live: Schema) -> tuple[Statement, ...]:
         """The statements that would still change something in a live keyspace."""
@@ -78,7 +79,7 @@ def note_adding(table: str, column: str) -> str | None:
 def _remaining(statement: Statement, live: Schema) -> Statement | None:
     """What a statement still has to do; tables with expiring rows have their own windows and filters already."""
     table = live.table(statement.about)
-    chosen = isinstance(statement, SetOptions) and table is not None and time_to_live(table)
+    chosen = statement.options_set is not None and table is not None and time_to_live(table)
     return None if chosen else statement.remaining(live)
 
 
@@ -101,15 +102,6 @@ _DENORMALISED = {
     "fullContentOctets": "bigint",
     "headerContent": "text",
 }
-_UNDO: Mapping[type[Statement], str] = {
-    AddColumns: "Nothing has to: rows that lack the columns read as before. Dropping them again loses what they hold.",
-    SetOptions: "Set the option back to what DESCRIBE TABLE shows now; the table is rewritten once more.",
-    DropTable: "Only a snapshot (auto_snapshot takes one at the drop) brings a dropped table back.",
-    CreateTable: "Run mailmend queue flush, then drop dueMails, sliceTallies and queueState: the queue goes on without "
-    "delays.",
-}
-"""How each kind of statement is taken back."""
-
 _SIZE_TIERED = "SizeTieredCompactionStrategy"
 _TIME_WINDOWS = "TimeWindowCompactionStrategy"
 
@@ -291,6 +283,8 @@ MAIL_QUEUE = OptionalMigration(
     "James neither lists nor touches dueMails, sliceTallies and queueState. Its own four stay as they are where they "
     "are there, and nothing in them expires; made here their rows do, so mailmend queue sweep must run.",
     after=(IMAP_UID.spelling,),
+    undo_of_its_own="Run mailmend queue flush, then drop dueMails, sliceTallies and queueState: the queue goes on "
+    "without delays.",
 )
 """What the mail queue needs and a keyspace of James lacks."""
 
@@ -298,9 +292,8 @@ OPTIONAL = (*UPGRADE_NOTES, MAIL_QUEUE)
 """Everything that can be run by name."""
 
 _ADDED: Mapping[tuple[str, str], str] = {
-    (statement.name.spelling.lower(), column.name): one.name
+    (statement.about.lower(), column.name): one.name
     for one in UPGRADE_NOTES
     for statement in one.statements
-    if isinstance(statement, AddColumns)
-    for column in statement.columns
+    for column in statement.columns_added
 }

@@ -8,7 +8,7 @@ from typing import Final
 from model.errors import WrongUse
 from model.schema.lint.rule import LintFinding
 from model.schema.names import name_of
-from model.schema.statements import CreateTable, CreateView, Parsed
+from model.schema.statements import Parsed
 
 _NOTE: Final = re.compile(r"lint:\s*ignore\b\s*(?P<rules>[^:]*)(?::(?P<reason>.*))?", re.IGNORECASE)
 _RULE: Final = re.compile(r"[TK][1-9][0-9]?")
@@ -85,7 +85,7 @@ def _in_note(parsed: Parsed, line: str) -> Iterator[Ignore]:
 
 def _creates(parsed: Parsed) -> str:
     statement = parsed.statement
-    return statement.name.spelling if isinstance(statement, CreateTable | CreateView) else ""
+    return statement.about if statement.creates and statement.defines_table else ""
 
 
 def with_reasons(findings: Sequence[LintFinding], ignores: Sequence[Ignore]) -> tuple[LintFinding, ...]:

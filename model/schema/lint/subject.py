@@ -10,7 +10,7 @@ from model.schema.keyspace import EMPTY, Schema
 from model.schema.lint.knowledge import Knowledge, known_of
 from model.schema.lint.servers import ServerRelease
 from model.schema.names import name_of, short_class, text_of
-from model.schema.statements import Batch, Parsed, Use, Write
+from model.schema.statements import Parsed, Write
 from model.schema.table import Table
 
 TWCS: Final = "TimeWindowCompactionStrategy"
@@ -58,12 +58,9 @@ class Subject:
     def writes(self) -> Iterator["Written"]:
         """Every data statement, those in batches too."""
         for number, parsed in enumerate(self.statements):
-            statement = parsed.statement
-            if isinstance(statement, Write):
-                yield Written(number, statement)
-            elif isinstance(statement, Batch):
-                for place, write in enumerate(statement.writes):
-                    yield Written(number, write, (("name", str(place)),))
+            for place, write in enumerate(parsed.statement.row_writes):
+                points = () if write is parsed.statement else (("name", str(place)),)
+                yield Written(number, write, points)
 
     def table(self, name: str) -> Table | None:
         """By its name as the server knows it; views included."""
@@ -179,16 +176,15 @@ def subjects_of(
     """One subject for each keyspace that the statements name, in the order of their first mention.
 
     Statements without a keyspace are run against the one that is given; USE holds to the end of its file. What is known
-    of
-    the mail tables is added to `knowledge`.
+    of the mail tables is added to `knowledge`.
     """
     keyspaces: dict[str, _Keyspace] = {}
     current, file = keyspace, None
     for parsed in statements:
         if parsed.file != file:
             current, file = keyspace, parsed.file
-        if isinstance(parsed.statement, Use):
-            current = parsed.statement.keyspace
+        if parsed.statement.keyspace_chosen is not None:
+            current = parsed.statement.keyspace_chosen
             continue
         of = name_of(parsed.statement.keyspace_named or current)
         keyspaces.setdefault(of, _Keyspace()).take(parsed)

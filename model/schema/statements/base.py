@@ -10,14 +10,17 @@ of its classes) is not judged.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from model.errors import SchemaRefused
 from model.schema.difference import Aspect, differences
 from model.schema.keyspace import EMPTY, Part, Schema, find, without
 from model.schema.names import Name, name_of
 from model.schema.risk import Assessment, Before, Danger, DroppedColumns, Risk
-from model.schema.table import Table
+from model.schema.table import Column, Table
+
+if TYPE_CHECKING:
+    from model.schema.statements.data import Write
 
 
 class Effect(Enum):
@@ -66,6 +69,8 @@ class Statement:
     """What it creates: table, type, view, index; "" where nothing."""
     defines_table: ClassVar[bool] = False
     """Whether it says what the columns or options of a table or view are."""
+    undo: ClassVar[str] = ""
+    """How it is taken back on a live keyspace, a sentence; "" where nothing general can be said."""
 
     @property
     def keyspace_named(self) -> str | None:
@@ -91,6 +96,28 @@ class Statement:
     def parts(self) -> "tuple[Statement, ...]":
         """The statement itself, or those inside a batch."""
         return (self,)
+
+    @property
+    def row_writes(self) -> "tuple[Write, ...]":
+        """The rows that it writes, itself or in a batch."""
+        return ()
+
+    @property
+    def table_created(self) -> Table | None:
+        return None
+
+    def creating(self, table: Table) -> "Statement":
+        """The statement with another table to create; itself where it creates none."""
+        return self
+
+    @property
+    def columns_added(self) -> tuple[Column, ...]:
+        return ()
+
+    @property
+    def keyspace_chosen(self) -> str | None:
+        """The keyspace of what follows; None where it chooses none."""
+        return None
 
     @property
     def options_set(self) -> Mapping[str, str] | None:

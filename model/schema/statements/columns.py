@@ -31,6 +31,11 @@ class AddColumns(NamedStatement):
     verb = "ALTER TABLE ADD"
     harmless = "Existing rows read the new columns as null; nothing is rewritten."
     defines_table = True
+    undo = "Nothing has to: rows that lack the columns read as before. Dropping them again loses what they hold."
+
+    @property
+    def columns_added(self) -> tuple[Column, ...]:
+        return self.columns
 
     def needs(self) -> frozenset[str]:
         return NamedStatement.needs(self) | user_types_in(column.type for column in self.columns)

@@ -45,6 +45,10 @@ class Write(NamedStatement):
 
     dangers = (Danger(Risk.DATA_LOSS, "It deletes rows or cells of {name}; nothing keeps a copy of them.", _deletes),)
 
+    @property
+    def row_writes(self) -> "tuple[Write, ...]":
+        return (self,)
+
     def apply(self, schema: Schema) -> Schema:
         table = table_of(schema, self.name, self.change.value)
         for name in self.columns:
@@ -72,6 +76,10 @@ class Batch(Statement):
 
     @property
     def parts(self) -> tuple[Write, ...]:
+        return self.writes
+
+    @property
+    def row_writes(self) -> tuple[Write, ...]:
         return self.writes
 
     @property

@@ -87,6 +87,10 @@ class Use(KeyspaceStatement):
     harmless = "It only chooses the keyspace of the next statements."
     unfit = f"{_KEYSPACE}: write names without a keyspace"
 
+    @property
+    def keyspace_chosen(self) -> str:
+        return self.keyspace
+
 
 def _replication_of(options: Mapping[str, str], before: Mapping[str, str] | None) -> Mapping[str, str] | None:
     return pairs_of(options["replication"]) if "replication" in options else before

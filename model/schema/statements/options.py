@@ -47,6 +47,7 @@ class SetOptions(NamedStatement):
     options: Mapping[str, str]
     if_exists: bool = False
     verb = "ALTER TABLE WITH"
+    undo = "Set the option back to what DESCRIBE TABLE shows now; the table is rewritten once more."
     harmless = _NOTHING_REWRITTEN
     defines_table = True
 

@@ -51,6 +51,14 @@ class CreateTable(NamedStatement):
     creates = "table"
     harmless = "A new table is empty."
     defines_table = True
+    undo = "DROP TABLE takes it away again, with every row that it holds by then."
+
+    @property
+    def table_created(self) -> Table:
+        return self.table
+
+    def creating(self, table: Table) -> "CreateTable":
+        return replace(self, table=table)
 
     @property
     def options_set(self) -> Mapping[str, str]:
@@ -95,6 +103,7 @@ class DropTable(Drop):
     verb = "DROP TABLE"
     word = "TABLE"
     held_in = "tables"
+    undo = "Only a snapshot (auto_snapshot takes one at the drop) brings a dropped table back."
     dangers = (ROWS_GONE,)
 
     def apply(self, schema: Schema) -> Schema:
