@@ -12,12 +12,12 @@ from repair.log_fields import with_log_fields
 
 EVERY_SECONDS = 0.5
 
-Measure = Callable[[], int]
+StepCount = Callable[[], int]
 """How much is done since the measure was made."""
 
 
 @contextmanager
-def watched(measure: Measure, progress: Progress) -> Iterator[None]:
+def watched(measure: StepCount, progress: Progress) -> Iterator[None]:
     """Advance the progress by the measured value while the block runs."""
     reported = _Reported(measure, progress)
     done = threading.Event()
@@ -36,7 +36,7 @@ def watched(measure: Measure, progress: Progress) -> Iterator[None]:
 class _Reported:
     """What was reported already, so that only the difference is reported."""
 
-    def __init__(self, measure: Measure, progress: Progress) -> None:
+    def __init__(self, measure: StepCount, progress: Progress) -> None:
         self._measure = measure
         self._progress = progress
         self._steps = 0
@@ -54,7 +54,7 @@ class _Reported:
                 self._steps = steps
 
 
-def rows_read(session: SparkSession) -> Measure:
+def rows_read(session: SparkSession) -> StepCount:
     """Rows that executors have read (also from kept frames), by their last report."""
     context: Any = session.sparkContext._jsc  # noqa: SLF001 - PySpark has no public name for the rows read so far
     store = context.sc().statusStore()
@@ -74,7 +74,7 @@ def rows_read(session: SparkSession) -> Measure:
     return measure
 
 
-def share_of_tasks(session: SparkSession, steps: int) -> Measure:
+def share_of_tasks(session: SparkSession, steps: int) -> StepCount:
     """`steps` times the share of finished tasks in the largest running stage."""
     tracker = session.sparkContext.statusTracker()
 

@@ -22,7 +22,7 @@ _ABOUT: Final = """\
 James's administrative tasks, done by mailmend: the same routes, statuses and fields. A task is recorded before it is
 acknowledged, and run by the server that leads, as a command of mailmend in a process of its own."""
 
-Answer = Callable[[Request, Any], Awaitable[Response]]
+ErrorAnswer = Callable[[Request, Any], Awaitable[Response]]
 
 
 def application(desk: TaskDesk | None, access: Access) -> FastAPI:
@@ -31,7 +31,7 @@ def application(desk: TaskDesk | None, access: Access) -> FastAPI:
     app.state.desk, app.state.access = desk, access
     for router in ROUTERS:
         app.include_router(router)
-    answers: dict[type[Exception], Answer] = {
+    answers: dict[type[Exception], ErrorAnswer] = {
         RequestValidationError: _refused_query,
         Refusal: _refused,
         HTTPException: _no_route,

@@ -81,7 +81,7 @@ def _desk(request: Request) -> TaskDesk:
 Desk = Annotated[TaskDesk, Depends(_desk)]
 Reader = Annotated[str, Depends(needs(TokenRole.READ))]
 Repairer = Annotated[str, Depends(needs(TokenRole.REPAIR))]
-Count = Annotated[int, Field(ge=1, le=INT_MAX)] | SkipJsonSchema[None]
+CountParameter = Annotated[int, Field(ge=1, le=INT_MAX)] | SkipJsonSchema[None]
 TaskId = Annotated[UUID, Path(description="The taskId of the answer to the call that asked for the task.")]
 
 
@@ -118,7 +118,9 @@ async def messages(
     desk: Desk,
     by: Repairer,
     task: MessagesTask,  # noqa: ARG001 - there is one
-    messages_per_second: Annotated[Count, Query(alias="messagesPerSecond", description="Rows of a table.")] = None,
+    messages_per_second: Annotated[
+        CountParameter, Query(alias="messagesPerSecond", description="Rows of a table.")
+    ] = None,
     cleanup: Annotated[
         bool,
         Query(
@@ -157,12 +159,14 @@ async def blobs(
     desk: Desk,
     by: Repairer,
     scope: Literal["unreferenced"],  # noqa: ARG001 - there is one
-    expected: Annotated[Count, Query(alias="expectedBlobCount", description="Of James's filter; we need none.")] = None,
+    expected: Annotated[
+        CountParameter, Query(alias="expectedBlobCount", description="Of James's filter; we need none.")
+    ] = None,
     probability: Annotated[
         Annotated[float, Field(gt=0, lt=1)] | SkipJsonSchema[None],
         Query(alias="associatedProbability", description="Of James's filter; we need none."),
     ] = None,
-    window: Annotated[Count, Query(alias="deletionWindowSize", description="Of no effect.")] = None,
+    window: Annotated[CountParameter, Query(alias="deletionWindowSize", description="Of no effect.")] = None,
 ) -> Response:
     """Collect them: `mailmend repair blobs`, with what the server's settings say of the store."""
     given = {"expectedBlobCount": expected, "associatedProbability": probability, "deletionWindowSize": window}

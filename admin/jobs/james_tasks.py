@@ -24,7 +24,7 @@ PROBABILITY_DEFAULT: Final = 0.01
 WINDOW_DEFAULT: Final = 1_000
 """James's own options of its filter, and its defaults; we read every reference, and need none."""
 
-Options = Mapping[str, Any]
+TaskOptions = Mapping[str, Any]
 
 
 @dataclass(slots=True)
@@ -158,13 +158,13 @@ class TaskKind:
     """
 
     type: str
-    words: Callable[[Options], Iterator[str]]
-    information: Callable[[Options, TaskOutcome], dict[str, Any]]
+    words: Callable[[TaskOptions], Iterator[str]]
+    information: Callable[[TaskOptions, TaskOutcome], dict[str, Any]]
     lease: KeyspaceLease = KeyspaceLease.REPAIR
     finds: bool = True
 
 
-def _solve_messages(options: Options) -> Iterator[str]:
+def _solve_messages(options: TaskOptions) -> Iterator[str]:
     yield from ("repair", "messages")
     if options.get("messagesPerSecond"):
         yield from ("--rows-per-second", str(options["messagesPerSecond"]))
@@ -172,7 +172,7 @@ def _solve_messages(options: Options) -> Iterator[str]:
         yield from ("--orphans", "quarantine")
 
 
-def _messages_solved(options: Options, outcome: TaskOutcome) -> dict[str, Any]:
+def _messages_solved(options: TaskOptions, outcome: TaskOutcome) -> dict[str, Any]:
     found = outcome.mended
     return {
         "processedImapUidEntries": outcome.scanned(IMAP_UID.spelling),
@@ -209,14 +209,14 @@ def _only(table: str) -> Iterator[str]:
             yield from ("--without", other)
 
 
-def _counters_recomputed(_: Options, outcome: TaskOutcome) -> dict[str, Any]:
+def _counters_recomputed(_: TaskOptions, outcome: TaskOutcome) -> dict[str, Any]:
     return {
         "processedMailboxes": outcome.scanned(MAILBOX_COUNTERS.spelling),
         "failedMailboxes": list(outcome.mended.failed_mailboxes),
     }
 
 
-def _flags_solved(options: Options, outcome: TaskOutcome) -> dict[str, Any]:
+def _flags_solved(options: TaskOptions, outcome: TaskOutcome) -> dict[str, Any]:
     return {
         "processedMailboxEntries": outcome.scanned(_FLAG_TABLES[options["targetFlag"]]),
         "errors": list(outcome.mended.failed_mailboxes),
@@ -228,7 +228,7 @@ _, _DELETED, _RECENT = (one.table.spelling for one in MESSAGES.filters)
 _FLAG_TABLES: Final = {"DELETED": _DELETED, "RECENT": _RECENT}
 
 
-def _blobs_collected(options: Options, outcome: TaskOutcome) -> dict[str, Any]:
+def _blobs_collected(options: TaskOptions, outcome: TaskOutcome) -> dict[str, Any]:
     result = outcome.result
     return {
         "referenceSourceCount": sum((result.get("references") or {}).values()),
@@ -262,7 +262,7 @@ KINDS: Final = {
 }
 
 
-def information_of(kind: TaskKind, options: Options, outcome: TaskOutcome, timestamp: str) -> dict[str, Any]:
+def information_of(kind: TaskKind, options: TaskOptions, outcome: TaskOutcome, timestamp: str) -> dict[str, Any]:
     """James's fields, and some of ours: the run in the ledger, how the command ended, and why it failed."""
     ours = {"run": outcome.result.get("run"), "exitCode": outcome.code, "failure": outcome.said or None}
     return {"type": kind.type, "timestamp": timestamp, **kind.information(options, outcome), **ours}

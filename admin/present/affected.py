@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any, Final
 from uuid import UUID
 
-from admin.present.document import DIFFERS, Cell, Grid, Heading, Part, Styled
+from admin.present.document import DIFFERS, Grid, GridCell, Heading, Part, Styled
 from admin.present.values import counts_json, instant_text, plain, printable
 from admin.services.examples import Affected, Example
 from admin.services.owners import Owner
@@ -147,8 +147,8 @@ def _rows_are_there(one: Example, projection: Projection) -> bool:
     return one.finding.projected is not None or bool(projection.truth_rows(one.finding))
 
 
-def _cells(column: ComparedColumn, timed: Sequence[bool], *, left_out: bool) -> list[Cell]:
-    cells: list[Cell] = [Styled(f"≠ {column.name}", DIFFERS) if column.differs else column.name]
+def _cells(column: ComparedColumn, timed: Sequence[bool], *, left_out: bool) -> list[GridCell]:
+    cells: list[GridCell] = [Styled(f"≠ {column.name}", DIFFERS) if column.differs else column.name]
     for value, micros, has_times in zip(column.values, column.written_at, timed, strict=True):
         text = LEFT_OUT if left_out and value not in (None, "") else value_text(value)
         cells += [Styled(text, DIFFERS) if column.differs and text else text, written_text(micros)][: 1 + has_times]

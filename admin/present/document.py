@@ -66,7 +66,7 @@ class Verbatim(NamedTuple):
     text: str
 
 
-Cell = str | Styled | RunbookLink
+GridCell = str | Styled | RunbookLink
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Grid:
 
     title: str
     columns: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
+    rows: Sequence[Sequence[GridCell]]
     wrapped: frozenset[str] = frozenset()
     paper_columns: int = 120
     level: int = 2

@@ -24,9 +24,9 @@ from admin.present.document import (
     DIFFERS,
     NUMERIC,
     PROSE,
-    Cell,
     Document,
     Grid,
+    GridCell,
     Heading,
     Line,
     Markdown,
@@ -107,7 +107,7 @@ def _show_part(part: Part, console: Console) -> None:
             console.print(_text(part), soft_wrap=True)
 
 
-def _text(cell: Cell) -> Text:
+def _text(cell: GridCell) -> Text:
     match cell:
         case Styled(text, style):
             return Text(text, style)
@@ -194,7 +194,7 @@ def _html_part(part: Part) -> dict[str, Any]:
             return found | {"text": part if isinstance(part, str) else part.text}
 
 
-def _html_cell(cell: Cell) -> dict[str, str]:
+def _html_cell(cell: GridCell) -> dict[str, str]:
     style = cell.style if isinstance(cell, Styled) else ""
     return {"text": _text(cell).plain, "style": style, "runbook": cell.runbook if isinstance(cell, RunbookLink) else ""}
 

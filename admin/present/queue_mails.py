@@ -17,7 +17,7 @@ from admin.present.values import (
 from admin.services.queue.consumers import ConsumerOutcome
 from admin.services.queue.dequeue import DequeueResult
 from admin.services.queue.enqueue import EnqueueResult
-from admin.services.queue.health import HealthRequest, Measured, MetricsRequest, QueueHealth
+from admin.services.queue.health import HealthRequest, MeasuredQueue, MetricsRequest, QueueHealth
 from admin.services.queue.listing import BrowsedMail, BrowseResult, QueueOverview, SizeRequest
 from admin.services.queue.remove import RemoveResult
 from admin.services.queue.request import QueueAnswer, QueueRequest
@@ -230,7 +230,7 @@ def _lines(one: QueueHealth) -> list[str]:
     return [f"{figures.queue} is not well ({about}{figures.mails:,} mails wait):", *reasons]
 
 
-def metrics_document(result: QueueAnswer[MetricsRequest, Sequence[Measured]]) -> Document:
+def metrics_document(result: QueueAnswer[MetricsRequest, Sequence[MeasuredQueue]]) -> Document:
     away = {figures.broker_away for figures, _ in result.found if figures.broker_away}
     remarks = [f"the broker's figures are missing: {why}" for why in sorted(away)]
     body = () if result.request.output else (Verbatim(gauges_text(result.found)),)

@@ -14,7 +14,7 @@ from model.operations import Level, Read, Seen
 KEYS_MAX = 50
 """Keys of one request: a node answers it as one, and one replica without an answer fails them all."""
 
-Answer = Sequence[Seen] | MailmendError
+RowsOrError = Sequence[Seen] | MailmendError
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class JoinedRead:
 
 
 def read_joined(
-    reads: Sequence[Read], ask: Callable[[Sequence[Read]], list[Answer]], replica_of: Callable[[Read], Hashable]
-) -> list[Answer]:
+    reads: Sequence[Read], ask: Callable[[Sequence[Read]], list[RowsOrError]], replica_of: Callable[[Read], Hashable]
+) -> list[RowsOrError]:
     """The answer to each read, in order; what a joined request could not answer is asked for alone.
 
     `ask` sends requests and gives their answers, in order; only reads whose partitions `replica_of` finds on the same
@@ -36,7 +36,7 @@ def read_joined(
     if not any(read.joinable for read in reads):
         return ask(reads)
     requests = list(_joined(reads, replica_of))
-    answers: dict[int, Answer] = {}
+    answers: dict[int, RowsOrError] = {}
     for request, answer in zip(requests, ask([one.read for one in requests]), strict=True):
         answers |= _parted(request, reads, answer)
     alone = [place for place in range(len(reads)) if place not in answers]
@@ -65,7 +65,7 @@ def _group(read: Read, replica_of: Callable[[Read], Hashable], place: int) -> Ha
     return (id(read.table), read.key[:-1], read.level, read.times, read.columns, whole_partition and replica_of(read))
 
 
-def _parted(request: JoinedRead, reads: Sequence[Read], answer: Answer) -> dict[int, Answer]:
+def _parted(request: JoinedRead, reads: Sequence[Read], answer: RowsOrError) -> dict[int, RowsOrError]:
     """Each read's rows; nothing where the request failed, or brought a row that no read asked for."""
     if not request.read.among:
         return dict.fromkeys(request.places, answer)

@@ -25,14 +25,14 @@ from cql.language.writes import batch, delete, insert, update
 from model.errors import CqlSyntaxError
 from model.schema.statements import DropIndex, DropTable, DropType, DropView, Other, Parsed, Span, Statement, Use
 
-Rule = Callable[[Stream], Statement]
+Grammar = Callable[[Stream], Statement]
 
 
 def _use(stream: Stream) -> Use:
     return Use(stream.named_keyspace())
 
 
-_RULES: dict[tuple[str, ...], Rule] = {
+_RULES: dict[tuple[str, ...], Grammar] = {
     ("CREATE", "KEYSPACE"): create_keyspace,
     ("CREATE", "SCHEMA"): create_keyspace,
     ("CREATE", "TABLE"): create_table,

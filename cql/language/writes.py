@@ -8,7 +8,7 @@ from cql.language.lexer import TokenKind
 from cql.language.stream import Stream
 from cql.language.values import bind_mark, conditions, term, text_value
 from model.schema.names import name_of
-from model.schema.statements import Batch, Name, Write, WriteKind
+from model.schema.statements import Batch, Name, WriteKind, WriteRows
 
 
 @dataclass(slots=True)
@@ -21,7 +21,7 @@ class _Extras:
     values: dict[str, str] = field(default_factory=dict)
 
 
-def insert(stream: Stream) -> Write:
+def insert(stream: Stream) -> WriteRows:
     stream.expect("INTO")
     name = stream.named("the name of a table")
     extras = _Extras()
@@ -77,7 +77,7 @@ def _object(stream: Stream, text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def update(stream: Stream) -> Write:
+def update(stream: Stream) -> WriteRows:
     name = stream.named("the name of a table")
     extras = _Extras()
     _using(stream, extras)
@@ -107,7 +107,7 @@ def _column_or_part(stream: Stream) -> str:
     return column
 
 
-def delete(stream: Stream) -> Write:
+def delete(stream: Stream) -> WriteRows:
     columns: list[str] = []
     while not stream.accept("FROM"):
         if columns:
@@ -155,11 +155,11 @@ def _amount(stream: Stream) -> str:
     return stream.text[begin : stream.last_end]
 
 
-def _write(change: WriteKind, name: Name, columns: tuple[str, ...], extras: _Extras) -> Write:
-    return Write(name, change, columns, extras.timestamp, extras.ttl, extras.conditional, extras.values)
+def _write(change: WriteKind, name: Name, columns: tuple[str, ...], extras: _Extras) -> WriteRows:
+    return WriteRows(name, change, columns, extras.timestamp, extras.ttl, extras.conditional, extras.values)
 
 
-_WRITES: dict[str, Callable[[Stream], Write]] = {"INSERT": insert, "UPDATE": update, "DELETE": delete}
+_WRITES: dict[str, Callable[[Stream], WriteRows]] = {"INSERT": insert, "UPDATE": update, "DELETE": delete}
 
 
 def batch(stream: Stream) -> Batch:
@@ -169,7 +169,7 @@ def batch(stream: Stream) -> Batch:
     stream.expect("BATCH")
     extras = _Extras()
     _using(stream, extras)
-    writes: list[Write] = []
+    writes: list[WriteRows] = []
     while not stream.accept("APPLY", "BATCH"):
         writes.append(_WRITES[stream.one_of(*_WRITES)](stream))
         stream.name_in_batch(len(writes) - 1)

@@ -20,7 +20,7 @@ from cql.render import ServerVersion, ddl_cql, lacking_options
 from model.catalog.mail import MESSAGE_COMPACTIONS, TWCS_MESSAGES, CompactionChoice
 from model.ids import micros_of
 from model.migrations.migration import Migration
-from model.schema.statements import Parsed, Write, WriteKind
+from model.schema.statements import Parsed, WriteKind, WriteRows
 from model.schema.table import identifier
 
 _OPEN, _CLOSE = "([{", ")]}"
@@ -114,7 +114,7 @@ def _table_id(tokens: Sequence[Token], attempt: UUID) -> Insertion:
     return (options.end, f" ID = {attempt} AND") if options else (end, f" WITH ID = {attempt}")
 
 
-def _timestamp(text: str, parsed: Parsed, write: Write, micros: int) -> Insertion:
+def _timestamp(text: str, parsed: Parsed, write: WriteRows, micros: int) -> Insertion:
     """In an existing USING, else in a new one: at the end of an INSERT, elsewhere after the table."""
     tokens = tokens_between(text, parsed)
     using = next((token for depth, token in _with_depth(tokens) if depth == 0 and token.word == "USING"), None)

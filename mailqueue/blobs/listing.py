@@ -39,14 +39,14 @@ _LIKELY: Final = ("1/", "1_", SIDE_CAR)
 _NEXT: Final = (*digits, *ascii_letters, *"+-/=_")
 """What ids go on with, however their bytes are spelled."""
 
-Page = tuple[Sequence[StoredBlob], str]
+ListedPage = tuple[Sequence[StoredBlob], str]
 """Objects in the order of their keys, and the token of the next page; that is empty at the end."""
 
 
 class Pages(Protocol):
     """A store's listing: from the first key that is greater than `after`, or from where a token says; `most` keys."""
 
-    async def __call__(self, *, after: str, token: str, most: int) -> Page: ...
+    async def __call__(self, *, after: str, token: str, most: int) -> ListedPage: ...
 
 
 class KeyParts:
@@ -114,12 +114,12 @@ class _Listing:
     place: str
     parts: KeyParts
     count: int = 0
-    under_way: dict[asyncio.Task[Page], int] = field(default_factory=dict)
+    under_way: dict[asyncio.Task[ListedPage], int] = field(default_factory=dict)
 
     def ask(self, part: int, *, after: str = "", token: str = "") -> None:
         self.under_way[asyncio.create_task(self.pages(after=after, token=token, most=PAGE_KEYS))] = part
 
-    def used(self, part: int, page: Page) -> Sequence[StoredBlob]:
+    def used(self, part: int, page: ListedPage) -> Sequence[StoredBlob]:
         """What of a page is new; what follows it is asked for before that is used."""
         blobs, token = page
         self.count += 1

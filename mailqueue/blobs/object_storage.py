@@ -22,7 +22,7 @@ from obstore.exceptions import BaseError, UnauthenticatedError
 from obstore.store import S3Store
 
 from mailqueue.blobs.files import FileStore
-from mailqueue.blobs.listing import Page, listed_in_parts
+from mailqueue.blobs.listing import ListedPage, listed_in_parts
 from mailqueue.blobs.s3 import (
     EXPIRED,
     NO_BUCKET,
@@ -131,7 +131,7 @@ class ExactRequests:
         stored_at: datetime = answer["LastModified"]
         return stored_at
 
-    async def page(self, *, after: str, token: str, most: int) -> Page:
+    async def page(self, *, after: str, token: str, most: int) -> ListedPage:
         """Of the listing; a `mailqueue.blobs.listing.Pages`.
 
         Raises:

@@ -45,7 +45,7 @@ _NEEDED: Final = ("enqueueid", *_BLOBS)
 
 _LOG: Final = logging.getLogger("mailmend.queue")
 
-Partition = tuple[QueueName, datetime, int]
+PartitionKey = tuple[QueueName, datetime, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class MarkedPage:
     unmarked: Mapping[EnqueueId, tuple[BlobId, ...]]
 
 
-async def marked_pages(slices: Slices, marks: Marks, partition: Partition) -> AsyncGenerator[MarkedPage]:
+async def marked_pages(slices: Slices, marks: Marks, partition: PartitionKey) -> AsyncGenerator[MarkedPage]:
     async with aclosing(slices.pages(partition, _NEEDED)) as pages:
         async for page in pages:
             rows = {
@@ -113,10 +113,10 @@ class Cleaner:
         Partitions with an unmarked row are cleaned after a second look; the others at the first.
         """
 
-        async def clean(partition: Partition) -> Cleaned:
+        async def clean(partition: PartitionKey) -> Cleaned:
             return await self._clean(partition, dry_run=dry_run)
 
-        async def rescue(partition: Partition) -> Cleaned:
+        async def rescue(partition: PartitionKey) -> Cleaned:
             return await self._rescued(partition, dry_run=dry_run)
 
         async def forget(start: datetime) -> None:
@@ -148,7 +148,7 @@ class Cleaner:
         if self._view.own.tallies and any(seen):
             await self._view.foreign(queue)
 
-    async def _clean(self, partition: Partition, *, dry_run: bool) -> Cleaned:
+    async def _clean(self, partition: PartitionKey, *, dry_run: bool) -> Cleaned:
         """The first look: deletes blobs, and rows unless one of them is not marked."""
         cleaned = Cleaned()
         async with aclosing(self._pages(partition)) as pages:
@@ -160,7 +160,7 @@ class Cleaner:
             await self._remove(partition)
         return cleaned
 
-    async def _rescued(self, partition: Partition, *, dry_run: bool) -> Cleaned:
+    async def _rescued(self, partition: PartitionKey, *, dry_run: bool) -> Cleaned:
         """The second look: puts back what is still there without a mark, then deletes the rows."""
         rescued = Cleaned()
         async with aclosing(self._pages(partition)) as pages:
@@ -172,13 +172,13 @@ class Cleaner:
             await self._remove(partition)
         return rescued
 
-    def _pages(self, partition: Partition) -> AsyncGenerator[MarkedPage]:
+    def _pages(self, partition: PartitionKey) -> AsyncGenerator[MarkedPage]:
         return marked_pages(self._slices, self._marks, partition)
 
-    async def _remove(self, partition: Partition) -> None:
+    async def _remove(self, partition: PartitionKey) -> None:
         await self._view.write(Remove(ENQUEUED_MAILS, partition))
 
-    async def _put_back(self, partition: Partition, unmarked: Sequence[EnqueueId]) -> list[EnqueueId]:
+    async def _put_back(self, partition: PartitionKey, unmarked: Sequence[EnqueueId]) -> list[EnqueueId]:
         """The ids that were put back; a row that was taken back meanwhile is not."""
         reads = [Read(ENQUEUED_MAILS, (*partition, one)) for one in unmarked]
         answers = await answered(self._view.tables, self._view.retries, reads)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from model.operations import Conditional, Put, Read, Remove, Seen, Write
-from model.projections.projection import Condition, Moved, Projection
+from model.projections.projection import Condition, MovedVerdict, Projection
 from model.projections.verdicts import Verdict, table_of
 from model.schema.table import Key, Row
 
@@ -97,7 +97,7 @@ class Filter(Projection):
     def fix(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":  # noqa: ARG002 - a mirror asks both
         return self.key_row(finding, at)
 
-    def truth_back(self, image: "Finding", look: "Look", origin: "Finding | None") -> Conditional | Moved | None:
+    def truth_back(self, image: "Finding", look: "Look", origin: "Finding | None") -> Conditional | MovedVerdict | None:
         """A row that was removed with a quarantined truth: that truth's own before-image decides."""
         if image.verdict is Verdict.LOST_CONTENT:
             return None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from model.operations import Change, Conditional, Put, PutIfAbsent, Remove, RemoveIf, Seen, Write
 from model.projections.ages import older_than_a_day, why_kept
-from model.projections.projection import Moved, Projection
+from model.projections.projection import MovedVerdict, Projection
 from model.projections.reasons import Reason, Why
 from model.projections.verdicts import Verdict, table_of
 from model.schema.table import Column, Key, Row, Table, canonical_value, rows_agree
@@ -219,7 +219,7 @@ class Mirror(Projection):
             beside.append(replace(finding, suspect=suspect, projected=seen))
         return replace(finding, writes=tuple(writes), condition=condition, beside=tuple(beside))
 
-    def truth_back(self, image: "Finding", look: "Look", origin: "Finding | None") -> Conditional | Moved | None:
+    def truth_back(self, image: "Finding", look: "Look", origin: "Finding | None") -> Conditional | MovedVerdict | None:
         """Nothing to write where the truth is as recorded; a conditional write where the run itself changed it."""
         if image.truths == look.truths:
             return None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from model.projections.family import Family
     from model.projections.findings import Finding, Look, RepairPolicy, Suspect
 
-Moved = Literal[Verdict.MOVED]
+MovedVerdict = Literal[Verdict.MOVED]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,12 +169,14 @@ class Projection:
             return replace(now, verdict=Verdict.AGREE)
         return replace(now, writes=writes, condition=condition)
 
-    def truth_back(self, image: "Finding", look: "Look", origin: "Finding | None") -> Conditional | Moved | None:  # noqa: ARG002 - a mirror's run may have changed it
+    def truth_back(self, image: "Finding", look: "Look", origin: "Finding | None") -> Conditional | MovedVerdict | None:  # noqa: ARG002 - a mirror's run may have changed it
         """How the truth returns: None where it is as recorded, else MOVED."""
         return None if image.truths == look.truths else Verdict.MOVED
 
 
-def row_back(table: Table, key: Key, before: Seen | None, now: Seen | None, at: int) -> tuple[Write, ...] | Moved:
+def row_back(
+    table: Table, key: Key, before: Seen | None, now: Seen | None, at: int
+) -> tuple[Write, ...] | MovedVerdict:
     """The write that puts a row back, stamped just above the run's; none where it stands there already."""
     if (before.row if before else None) == (now.row if now else None):
         return ()

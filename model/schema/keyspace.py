@@ -9,7 +9,7 @@ from model.schema.names import name_of
 from model.schema.table import Table, UserType
 
 
-class Part(Protocol):
+class SchemaPart(Protocol):
     """A type, table, index or view."""
 
     @property
@@ -18,7 +18,7 @@ class Part(Protocol):
         ...
 
 
-P = TypeVar("P", bound=Part)
+P = TypeVar("P", bound=SchemaPart)
 
 
 @dataclass(frozen=True, slots=True)

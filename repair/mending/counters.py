@@ -58,7 +58,7 @@ class Ruling:
     waits: bool = False
 
 
-Rule = Callable[[Suspect, Tally, Tally], Ruling]
+CounterRule = Callable[[Suspect, Tally, Tally], Ruling]
 
 
 def mending(_: Suspect, first: Tally, second: Tally) -> Ruling:
@@ -148,7 +148,7 @@ class CounterMender:
         policy: RepairPolicy,
         held: TakenLease | None,
         beside: Mapping[Key, tuple[Key, ...]],
-        rule: Rule,
+        rule: CounterRule,
     ) -> "_Round":
         return _Round(self, policy, held, counts, Tallies(self.mail, family, counts, policy, beside), rule)
 
@@ -168,7 +168,7 @@ class _Round:
     held: TakenLease | None
     counts: Counts
     tallies: Tallies
-    rule: Rule
+    rule: CounterRule
     breaker: Breaker = field(default_factory=lambda: Breaker(COUNTERS_UNREACHED_MAX))
 
     def all(self, suspects: Iterable[Suspect]) -> Iterator[Finding]:

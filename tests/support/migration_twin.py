@@ -20,7 +20,7 @@ from model.errors import CannotReach, SchemaRefused, WrongUse
 from model.migrations.migration import Migration
 from model.schema.keyspace import Schema
 from model.schema.names import pairs_of
-from model.schema.statements import CreateKeyspace, CreateTable, NamedStatement, Write
+from model.schema.statements import CreateKeyspace, CreateTable, NamedStatement, WriteRows
 from model.schema.table import Row
 from repair.ledger.leases import Leases
 from tests.support.clock import VirtualClock
@@ -105,7 +105,7 @@ class MigrationServer(SchemaTwin):
         assert isinstance(statement, NamedStatement), f"{text} may not be sent"
         name = statement.name
         assert name.keyspace is not None, f"{text} names no keyspace"
-        if isinstance(statement, Write):
+        if isinstance(statement, WriteRows):
             self.rows.append(text)
             return
         if isinstance(statement, CreateTable):

@@ -15,7 +15,7 @@ from mailqueue.prometheus import gauges_text
 from mailqueue.rabbitmq.figures import figures_of, pace_between, sums_of
 from model.errors import ExitCode
 
-Measured = tuple[QueueFigures, QueueRates | None]
+MeasuredQueue = tuple[QueueFigures, QueueRates | None]
 """The figures and the rates of a queue; these are None where they cannot be known."""
 
 
@@ -58,19 +58,19 @@ class MetricsRequest(HealthRequest):
     output: Path | None = None
 
 
-def queue_metrics(request: MetricsRequest, _: Caller) -> QueueAnswer[MetricsRequest, Sequence[Measured]]:
+def queue_metrics(request: MetricsRequest, _: Caller) -> QueueAnswer[MetricsRequest, Sequence[MeasuredQueue]]:
     """Measure each queue: rates between two looks, everything else at the second.
 
     Raises:
         WrongUse: the file cannot be written; what lay there before is untouched.
     """
 
-    async def measured(connections: QueueConnections) -> QueueAnswer[MetricsRequest, Sequence[Measured]]:
+    async def measured(connections: QueueConnections) -> QueueAnswer[MetricsRequest, Sequence[MeasuredQueue]]:
         view, names = connections.view, await connections.names(everything=request.everything)
         before = {name: await sums_of(view, name) for name in names} if request.over else {}
         if before:
             await connections.clock.pause(request.over.total_seconds())
-        broker, found = None if request.no_broker else connections.broker, list[Measured]()
+        broker, found = None if request.no_broker else connections.broker, list[MeasuredQueue]()
         for name in names:
             first = before.get(name)
             rates = pace_between(first, await sums_of(view, name, first)) if first else None

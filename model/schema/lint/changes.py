@@ -6,7 +6,7 @@ from typing import Final
 from model.schema.lint.rule import COMPACTION, Hit, PlaceKey, Severity, rule
 from model.schema.lint.subject import TWCS, Subject, strategy_of
 from model.schema.names import name_of
-from model.schema.statements import Batch, Write, WriteKind
+from model.schema.statements import Batch, WriteKind, WriteRows
 from model.schema.table import Column, Table
 
 _MARKERS: Final = ("?", ":")
@@ -88,7 +88,7 @@ def _timestamps(subject: Subject) -> Iterator[Hit]:
 
 
 def _stated(
-    subject: Subject, concerns: Callable[[Write], bool], text: str, *first: PlaceKey
+    subject: Subject, concerns: Callable[[WriteRows], bool], text: str, *first: PlaceKey
 ) -> tuple[list[Hit], list[Table]]:
     """A hit for each write to time windows that the rule concerns; and the tables without such a statement.
 
@@ -158,7 +158,7 @@ def _batches(subject: Subject) -> Iterator[Hit]:
             yield Hit(f"{kind} writes to more than one partition", statement=number, table=tables)
 
 
-def _partitions_differ(subject: Subject, writes: Sequence[Write]) -> bool:
+def _partitions_differ(subject: Subject, writes: Sequence[WriteRows]) -> bool:
     tables = [subject.table_of(write) for write in writes]
     types = {tuple(column.type for column in table.partition) for table in tables if table is not None}
     if len(types) > 1:
@@ -168,7 +168,7 @@ def _partitions_differ(subject: Subject, writes: Sequence[Write]) -> bool:
     return len(literals) > 1
 
 
-def _key(table: Table, write: Write) -> tuple[str, ...] | None:
+def _key(table: Table, write: WriteRows) -> tuple[str, ...] | None:
     if any(column.name not in write.values for column in table.partition):
         return None
     return tuple(write.values[column.name] for column in table.partition)

@@ -19,7 +19,7 @@ from model.schema.lint.subject import Subject
 from model.schema.names import name_of, pairs_of, short_class, text_of
 from model.schema.statements import Statement
 
-Options = Mapping[str, str]
+OptionTexts = Mapping[str, str]
 
 _PERCENTILE: Final = r"\d+(\.\d+)?p(ercentile)?"
 _FIXED: Final = r"\d+(\.\d+)?ms"
@@ -50,7 +50,7 @@ def refused_options(statement: Statement, release: ServerRelease) -> tuple[tuple
     return tuple((text, fix) for _, text, fix in _unknown_options(options, release, named=True))
 
 
-def _declared(subject: Subject) -> Iterator[tuple[str, int | None, Options]]:
+def _declared(subject: Subject) -> Iterator[tuple[str, int | None, OptionTexts]]:
     """Each table's options as written: (table, number of the statement or None, options)."""
     stated = set()
     for number, parsed in enumerate(subject.statements):
@@ -63,7 +63,7 @@ def _declared(subject: Subject) -> Iterator[tuple[str, int | None, Options]]:
             yield one.spelling, None, one.literals()
 
 
-def _unknown_options(options: Options, release: ServerRelease, *, named: bool) -> Iterator[tuple[str, str, str]]:
+def _unknown_options(options: OptionTexts, release: ServerRelease, *, named: bool) -> Iterator[tuple[str, str, str]]:
     """(option, text, fix) of what the server would refuse; `named`: names are judged too, not only values."""
     known = TABLE_OPTIONS[release]
     for option, literal in options.items():
@@ -82,7 +82,7 @@ def _unknown_options(options: Options, release: ServerRelease, *, named: bool) -
             yield option, f"read_repair has no value {text_of(literal)}", _did_you_mean(text_of(literal), READ_REPAIR)
 
 
-def _unknown_compaction(pairs: Options, release: ServerRelease) -> Iterator[tuple[str, str, str]]:
+def _unknown_compaction(pairs: OptionTexts, release: ServerRelease) -> Iterator[tuple[str, str, str]]:
     strategy = short_class(pairs.get("class", ""))
     classes = COMPACTIONS[release]
     if not strategy:
@@ -100,7 +100,7 @@ def _unknown_compaction(pairs: Options, release: ServerRelease) -> Iterator[tupl
                 yield f"compaction.{name}", f"{name} has no value {value}", _did_you_mean(value, VALUES[name])
 
 
-def _unknown_compression(pairs: Options, release: ServerRelease) -> Iterator[tuple[str, str, str]]:
+def _unknown_compression(pairs: OptionTexts, release: ServerRelease) -> Iterator[tuple[str, str, str]]:
     """Only names that were removed: each compressor has options of its own."""
     if not release.at_least(ServerRelease.CASSANDRA_5_0):
         return

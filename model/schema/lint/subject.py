@@ -10,7 +10,7 @@ from model.schema.keyspace import EMPTY, Schema
 from model.schema.lint.knowledge import Knowledge, known_of
 from model.schema.lint.servers import ServerRelease
 from model.schema.names import name_of, short_class, text_of
-from model.schema.statements import Parsed, Write
+from model.schema.statements import Parsed, WriteRows
 from model.schema.table import Table
 
 TWCS: Final = "TimeWindowCompactionStrategy"
@@ -30,7 +30,7 @@ class Written(NamedTuple):
     """A data statement, the number of the statement that it is or is in, and where in there it is named."""
 
     number: int
-    write: Write
+    write: WriteRows
     points: tuple[tuple[str, str], ...] = ()
 
 
@@ -67,7 +67,7 @@ class Subject:
         tables = (*self.schema.tables, *(view.table for view in self.schema.views))
         return next((table for table in tables if table.name == name), None)
 
-    def table_of(self, write: Write) -> Table | None:
+    def table_of(self, write: WriteRows) -> Table | None:
         """The table that a statement writes to; None if it is not in this keyspace."""
         elsewhere = write.name.keyspace is not None and name_of(write.name.keyspace) != self.keyspace
         return None if elsewhere else self.table(name_of(write.name.spelling))

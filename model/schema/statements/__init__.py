@@ -3,7 +3,7 @@
 from model.schema.names import Name
 from model.schema.statements.base import Drop, Effect, NamedStatement, Parsed, Span, Statement, apply_all
 from model.schema.statements.columns import AddColumns, DropColumns, RenameColumns
-from model.schema.statements.data import Batch, Other, Truncate, Write, WriteKind
+from model.schema.statements.data import Batch, Other, Truncate, WriteKind, WriteRows
 from model.schema.statements.indexes import CreateIndex, DropIndex
 from model.schema.statements.keyspaces import AlterKeyspace, CreateKeyspace, DropKeyspace, Use
 from model.schema.statements.options import DropCompactStorage, SetOptions, SetViewOptions
@@ -42,7 +42,7 @@ __all__ = [
     "Statement",
     "Truncate",
     "Use",
-    "Write",
     "WriteKind",
+    "WriteRows",
     "apply_all",
 ]

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from model.errors import SchemaRefused
 from model.schema.difference import Aspect, differences
-from model.schema.keyspace import EMPTY, Part, Schema, find, without
+from model.schema.keyspace import EMPTY, Schema, SchemaPart, find, without
 from model.schema.names import Name, name_of
 from model.schema.risk import Assessment, Before, Danger, DroppedColumns, Risk
 from model.schema.table import Column, Table
 
 if TYPE_CHECKING:
-    from model.schema.statements.data import Write
+    from model.schema.statements.data import WriteRows
 
 
 class Effect(Enum):
@@ -98,7 +98,7 @@ class Statement:
         return (self,)
 
     @property
-    def row_writes(self) -> "tuple[Write, ...]":
+    def row_writes(self) -> "tuple[WriteRows, ...]":
         """The rows that it writes, itself or in a batch."""
         return ()
 
@@ -260,9 +260,9 @@ class Drop(NamedStatement):
     """The field of a schema that holds what is dropped."""
     harmless = "The table does not exist yet."
 
-    def among(self, schema: Schema) -> Sequence[Part]:
+    def among(self, schema: Schema) -> Sequence[SchemaPart]:
         """The parts of a schema of which one is dropped."""
-        parts: Sequence[Part] = getattr(schema, self.held_in)
+        parts: Sequence[SchemaPart] = getattr(schema, self.held_in)
         return parts
 
     def without(self, schema: Schema) -> Schema:

@@ -24,7 +24,7 @@ _WRITES_ROWS = "It writes rows: older values of the same cells are overwritten."
 
 
 @dataclass(frozen=True, slots=True)
-class Write(NamedStatement):
+class WriteRows(NamedStatement):
     """INSERT, UPDATE or DELETE: it changes no schema, but it needs its table and columns.
 
     Attributes:
@@ -46,7 +46,7 @@ class Write(NamedStatement):
     dangers = (Danger(Risk.DATA_LOSS, "It deletes rows or cells of {name}; nothing keeps a copy of them.", _deletes),)
 
     @property
-    def row_writes(self) -> "tuple[Write, ...]":
+    def row_writes(self) -> "tuple[WriteRows, ...]":
         return (self,)
 
     def apply(self, schema: Schema) -> Schema:
@@ -69,17 +69,17 @@ class Write(NamedStatement):
 class Batch(Statement):
     """BEGIN BATCH ... APPLY BATCH."""
 
-    writes: tuple[Write, ...]
+    writes: tuple[WriteRows, ...]
     logged: bool = True
     harmless = _WRITES_ROWS
     unfit = "its statements cannot be resumed one by one: write them one by one"
 
     @property
-    def parts(self) -> tuple[Write, ...]:
+    def parts(self) -> tuple[WriteRows, ...]:
         return self.writes
 
     @property
-    def row_writes(self) -> tuple[Write, ...]:
+    def row_writes(self) -> tuple[WriteRows, ...]:
         return self.writes
 
     @property

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.driver.joined_reads import KEYS_MAX, Answer, read_joined
+from cql.driver.joined_reads import KEYS_MAX, RowsOrError, read_joined
 from cql.memory import MemoryTables
 from model.errors import CannotReach
 from model.operations import Level, Put, Read
@@ -27,7 +27,7 @@ class Server:
         self.tables, self.joined_fails = stored(), joined_fails
         self.requests: list[Read] = []
 
-    def ask(self, reads: Sequence[Read]) -> list[Answer]:
+    def ask(self, reads: Sequence[Read]) -> list[RowsOrError]:
         self.requests += reads
         answers = self.tables.read_all(reads)
         return [
@@ -101,7 +101,7 @@ def test_a_row_that_nobody_asked_for_makes_each_read_ask_alone() -> None:
     server = Server()
     strange = list(server.tables.read(Read(MARKS, ("d",))))
 
-    def ask(reads: Sequence[Read]) -> list[Answer]:
+    def ask(reads: Sequence[Read]) -> list[RowsOrError]:
         return [strange if read.among else answer for read, answer in zip(reads, server.ask(reads), strict=True)]
 
     answers = read_joined(marks(("a",), ("b",)), ask, lambda _: "node")

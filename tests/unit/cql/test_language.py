@@ -17,7 +17,7 @@ from model.schema.statements import (
     Name,
     SetOptions,
     Statement,
-    Write,
+    WriteRows,
 )
 from model.schema.table import Kind, Table
 
@@ -131,7 +131,7 @@ class TestLiterals:
 
 def valued(text: str) -> str:
     made = one(f"INSERT INTO t (a, b) VALUES ({text}, 7)")
-    assert isinstance(made, Write)
+    assert isinstance(made, WriteRows)
     assert made.values["b"] == "7"
     return made.values["a"]
 
@@ -190,7 +190,7 @@ class TestDataStatements:
     )
     def test_conditions_hold_columns_only_to_what_they_must_equal(self, text: str, equal: dict[str, str]) -> None:
         made = one(f"DELETE FROM t WHERE {text}")
-        assert isinstance(made, Write)
+        assert isinstance(made, WriteRows)
         assert made.values == equal
 
     @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ class TestDataStatements:
             f"DELETE FROM t USING {using} WHERE k = 1",
         ):
             made = one(text)
-            assert isinstance(made, Write)
+            assert isinstance(made, WriteRows)
             assert (made.timestamp, made.ttl, made.conditional) == (stamp, ttl, False)
 
     @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ class TestDataStatements:
     )
     def test_json_names_its_columns_unless_it_is_bound(self, json: str, columns: Sequence[str]) -> None:
         made = one(f"INSERT INTO t JSON {json} IF NOT EXISTS")
-        assert isinstance(made, Write)
+        assert isinstance(made, WriteRows)
         assert (made.columns, made.conditional) == (columns, True)
 
 

@@ -30,8 +30,8 @@ from model.schema.statements import (
     Statement,
     Truncate,
     Use,
-    Write,
     WriteKind,
+    WriteRows,
 )
 from model.schema.table import COMPACT_STORAGE, Column, Compaction, Kind, Table
 
@@ -190,32 +190,32 @@ def test_empty_statements_are_none() -> None:
     assert parse(" ; -- nothing\n;") == ()
 
 
-WRITES: tuple[tuple[str, Write], ...] = (
+WRITES: tuple[tuple[str, WriteRows], ...] = (
     (
         'INSERT INTO t (a, "B") VALUES (1, [now(), ?]) IF NOT EXISTS USING TTL 5 AND TIMESTAMP :at',
-        Write(Name("t"), WriteKind.INSERT, ("a", "B"), ":at", "5", True, {"a": "1", "B": "[now(), ?]"}),
+        WriteRows(Name("t"), WriteKind.INSERT, ("a", "B"), ":at", "5", True, {"a": "1", "B": "[now(), ?]"}),
     ),
     (
         'INSERT INTO t JSON \'{"a": 1, "\\"B\\"": "it\'\'s"}\' DEFAULT UNSET',
-        Write(Name("t"), WriteKind.INSERT, ("a", "B")),
+        WriteRows(Name("t"), WriteKind.INSERT, ("a", "B")),
     ),
     (
         (
             "UPDATE k.t USING TIMESTAMP -5 SET a = a + 1, b['x'] = {1: 'y'}, c.f = (frozen<list<int>>) [1], a += 2 "
             "WHERE k = 'x' AND (c, d) >= (1, 2) AND m CONTAINS KEY 5 IF a IN (1, 2) AND b[1] = 2"
         ),
-        Write(Name("t", "k"), WriteKind.UPDATE, ("a", "b", "c"), "-5", None, True, {"k": "'x'"}),
+        WriteRows(Name("t", "k"), WriteKind.UPDATE, ("a", "b", "c"), "-5", None, True, {"k": "'x'"}),
     ),
     (
         "DELETE a, b[1], c.d FROM t WHERE k = ? IF EXISTS",
-        Write(Name("t"), WriteKind.DELETE, ("a", "b", "c"), conditional=True, values={"k": "?"}),
+        WriteRows(Name("t"), WriteKind.DELETE, ("a", "b", "c"), conditional=True, values={"k": "?"}),
     ),
-    ("DELETE FROM t WHERE token(k) > token(5) AND k IN ()", Write(Name("t"), WriteKind.DELETE)),
+    ("DELETE FROM t WHERE token(k) > token(5) AND k IN ()", WriteRows(Name("t"), WriteKind.DELETE)),
 )
 
 
 @pytest.mark.parametrize(("text", "write"), WRITES, ids=[text[:30] for text, _ in WRITES])
-def test_data_statements_are_read_as_far_as_rules_ask(text: str, write: Write) -> None:
+def test_data_statements_are_read_as_far_as_rules_ask(text: str, write: WriteRows) -> None:
     assert one(text) == write
 
 

@@ -15,7 +15,7 @@ from cql.language.lexer import TokenKind, tokens_of
 from cql.language.parser import parse
 from cql.render import ddl_cql
 from model.errors import CqlSyntaxError
-from model.schema.statements import Batch, Other, Statement, Write
+from model.schema.statements import Batch, Other, Statement, WriteRows
 from tests.support.statements import BY_KIND, KINDS, STATEMENTS, written_otherwise
 
 WRITES = (
@@ -28,7 +28,7 @@ STATEMENT_TEXTS = st.one_of(STATEMENTS.map(lambda one: ddl_cql(one, None)), st.s
 
 
 def test_every_kind_of_statement_has_a_text_but_those_of_data() -> None:
-    assert set(BY_KIND) == set(KINDS) - {Write, Batch, Other}
+    assert set(BY_KIND) == set(KINDS) - {WriteRows, Batch, Other}
 
 
 @given(STATEMENTS)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cql.language.parser import parse
 from cql.migrate.spelling import qualified, sent
 from model.ids import micros_of
-from model.schema.statements import CreateTable, Write
+from model.schema.statements import CreateTable, WriteRows
 from tests.support.clock import uuid_at
 
 AT = 1_788_000_000_000_123
@@ -92,6 +92,6 @@ def test_what_is_sent_is_still_the_same_statement(author: str, micros: int) -> N
     if isinstance(before, CreateTable) and isinstance(after, CreateTable):
         assert after.table.columns == before.table.columns
         assert {"id": str(attempt), **before.table.options} == dict(after.table.options)
-    if isinstance(before, Write) and isinstance(after, Write):
+    if isinstance(before, WriteRows) and isinstance(after, WriteRows):
         assert (after.columns, after.ttl) == (before.columns, before.ttl)
         assert after.conditional or after.timestamp in (before.timestamp, str(micros_of(attempt)))

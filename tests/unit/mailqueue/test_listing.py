@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailqueue.blobs import listing
-from mailqueue.blobs.listing import PAGES_AT_ONCE, KeyParts, Page, listed_in_parts
+from mailqueue.blobs.listing import PAGES_AT_ONCE, KeyParts, ListedPage, listed_in_parts
 from model.errors import BlobsUnreachable
 from model.ids import BlobId
 from model.queue.messages import StoredBlob
@@ -51,7 +51,7 @@ class Store:
         self.keys = sorted(self.keys, key=self.order)
         self._turns = cycle(self.turns)
 
-    async def __call__(self, *, after: str, token: str, most: int) -> Page:
+    async def __call__(self, *, after: str, token: str, most: int) -> ListedPage:
         self.asked += 1
         self.under_way += 1
         self.most_under_way = max(self.under_way, self.most_under_way)

@@ -33,8 +33,8 @@ from model.schema.statements import (
     Statement,
     Truncate,
     Use,
-    Write,
     WriteKind,
+    WriteRows,
 )
 from model.schema.table import Column, Compaction, Kind, Table, UserType
 from tests.support.statements import KINDS
@@ -79,8 +79,8 @@ RISKY: tuple[tuple[Statement, *tuple[Risk, ...]], ...] = (
     (DropView(Name("by_note")), Risk.BREAKING),
     (DropColumns(NOTE, ("note",)), Risk.DATA_LOSS),
     (Truncate(NOTE), Risk.DATA_LOSS),
-    (Write(NOTE, WriteKind.DELETE), Risk.DATA_LOSS),
-    (Batch((Write(NOTE, WriteKind.INSERT), Write(NOTE, WriteKind.DELETE))), Risk.DATA_LOSS),
+    (WriteRows(NOTE, WriteKind.DELETE), Risk.DATA_LOSS),
+    (Batch((WriteRows(NOTE, WriteKind.INSERT), WriteRows(NOTE, WriteKind.DELETE))), Risk.DATA_LOSS),
     (options(default_time_to_live="3600"), Risk.DATA_LOSS),
     (options(ELSEWHERE, default_time_to_live="3600"), Risk.DATA_LOSS),
     (options(gc_grace_seconds="0"), Risk.RESURRECTION),
@@ -130,10 +130,10 @@ HARMLESS_ONES: tuple[Statement, ...] = (
     Truncate(ABSENT),
     index("drafts"),
     view("drafts"),
-    Write(NOTE, WriteKind.INSERT),
-    Write(NOTE, WriteKind.UPDATE),
-    Write(ABSENT, WriteKind.DELETE),
-    Batch((Write(NOTE, WriteKind.INSERT),)),
+    WriteRows(NOTE, WriteKind.INSERT),
+    WriteRows(NOTE, WriteKind.UPDATE),
+    WriteRows(ABSENT, WriteKind.DELETE),
+    Batch((WriteRows(NOTE, WriteKind.INSERT),)),
     Use("mail"),
     Other("GRANT SELECT"),
 )
@@ -229,7 +229,13 @@ def test_what_is_dropped_is_remembered_as_the_server_knows_it() -> None:
         (CreateIndex(NOTE, Index("by_note", "notes", "note")), "by_note"),
         (CreateIndex(NOTE, Index("", "notes", "note")), "the index on notes"),
         (
-            Batch((Write(NOTE, WriteKind.INSERT), Write(ELSEWHERE, WriteKind.DELETE), Write(NOTE, WriteKind.UPDATE))),
+            Batch(
+                (
+                    WriteRows(NOTE, WriteKind.INSERT),
+                    WriteRows(ELSEWHERE, WriteKind.DELETE),
+                    WriteRows(NOTE, WriteKind.UPDATE),
+                )
+            ),
             "notes, other.notes",
         ),
         (Other("GRANT SELECT"), "GRANT SELECT"),

@@ -20,7 +20,7 @@ from model.schema.statements import (
     RenameFields,
     SetOptions,
     Statement,
-    Write,
+    WriteRows,
     apply_all,
 )
 from model.schema.table import Column, Kind, Table, UserType
@@ -79,7 +79,7 @@ def states() -> Iterator[tuple[Statement, Schema, Schema]]:
         schema = after
 
 
-STATES = [one for one in states() if not isinstance(one[0], Write)]
+STATES = [one for one in states() if not isinstance(one[0], WriteRows)]
 
 
 @pytest.mark.parametrize(("sent", "before", "after"), STATES, ids=map(str, range(len(STATES))))
