@@ -90,7 +90,7 @@ class SparkQueueScan:
         with translated(self.source.contact, self.source.keyspace):
             marks = self._marks.mapInArrow(with_command_log(visit), f"{_QUEUE} string, {_MAIL} string")
             for queue, mail in marks.toLocalIterator():
-                yield QueueName(queue), EnqueueId(UUID(mail))
+                yield Mark(QueueName(queue), EnqueueId(UUID(mail)))
 
     def remove_marks(self, wanted: MarksWanted, progress: Progress) -> Mapping[QueueName, MarksGone]:
         source = self.source
@@ -154,7 +154,7 @@ def _visited(some: Iterable[pa.RecordBatch], wanted: MarksWanted, remover: _Remo
 def _going(some: Iterable[pa.RecordBatch], wanted: MarksWanted) -> Iterator[Mark]:
     assert wanted.planned is None, "one process applies a plan"
     return (
-        (QueueName(row[_QUEUE]), EnqueueId(UUID(row[_MAIL])))
+        Mark(QueueName(row[_QUEUE]), EnqueueId(UUID(row[_MAIL])))
         for batch in some
         for row in batch.to_pylist()
         if goes(wanted, row[_QUEUE], ((place[_SLICE], place[_BUCKET]) for place in row[_PLACES]))

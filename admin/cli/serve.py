@@ -20,7 +20,8 @@ from model.errors import WrongUse
 def _declared(own: dict[str, Any], others: dict[str, Any], context: click.Context) -> Callable[[], DeclaredJobs]:  # noqa: ARG001
     def declared() -> DeclaredJobs:
         with read_again(context):
-            return DeclaredJobs(list(declared_jobs(context).values()), settings_file_of(context)[1])
+            _, text = settings_file_of(context)
+            return DeclaredJobs(list(declared_jobs(context).values()), text)
 
     return declared
 

@@ -89,7 +89,7 @@ def by_verdict(counts: Mapping[str, int]) -> Iterator[Chart]:
 
 def by_time(hours: Mapping[tuple[int, Verdict], int]) -> Iterator[Chart]:
     """When the rows of findings were last written: what went wrong at one hour, or goes wrong every night."""
-    known = {one: count for one, count in hours.items() if one[0] in _HOURS_KNOWN}
+    known = {(hour, one): count for (hour, one), count in hours.items() if hour in _HOURS_KNOWN}
     if not known:
         return
     first, last = min(hour for hour, _ in known), max(hour for hour, _ in known)

@@ -28,8 +28,7 @@ STYLES: Mapping[Verdict, str] = {
     **dict.fromkeys((Verdict.AGREE, Verdict.FIXED), "green"),
     **dict.fromkeys((Verdict.PROJECT, Verdict.AMEND, Verdict.WITHDRAW, Verdict.MOVED, Verdict.AHEAD), "yellow"),
     **dict.fromkeys((Verdict.CLASH, Verdict.LOST_CONTENT, Verdict.TORN, Verdict.HIDDEN), "red"),
-    **dict.fromkeys(QUEUE_VERDICTS, "yellow"),
-    **dict.fromkeys((Verdict.STRANDED, Verdict.OVERSTAYED, Verdict.BLOBS_GONE), "red"),
+    **{verdict: "yellow" if one.by_repair else "red" for verdict, one in QUEUE_VERDICTS.items()},
     **dict.fromkeys(HARMLESS, "dim"),
 }
 
@@ -43,12 +42,7 @@ RUNBOOKS: Mapping[Verdict, str] = {
     Verdict.AMEND: _FLAGS,
     Verdict.LOST_CONTENT: "content-is-lost",
     **dict.fromkeys((Verdict.AHEAD, Verdict.HIDDEN), "clocks-differ"),
-    **dict.fromkeys((Verdict.OVER, Verdict.BEFORE_CONTENT, Verdict.FINISHED), "queue-tables-grow"),
-    **dict.fromkeys((Verdict.STRANDED, Verdict.START_BEHIND, Verdict.START_MOVED_BACK), "browse-start-is-stuck"),
-    **dict.fromkeys((Verdict.NO_BROWSE_START, Verdict.NO_CONTENT_START), "browse-start-is-stuck"),
-    **dict.fromkeys((Verdict.OVERSTAYED, Verdict.TALLY_DIFFERS), "queue-does-not-drain"),
-    Verdict.BLOBS_GONE: "blob-is-missing",
-    Verdict.ORPHAN_MARK: "marks-never-expire",
+    **{verdict: one.runbook for verdict, one in QUEUE_VERDICTS.items()},
 }
 """The page for each verdict that asks something of a person."""
 

@@ -34,8 +34,8 @@ from model.queue.cleanup import (
     BrokerSide,
     JudgedQueue,
     MarksRule,
-    Place,
     QueuePartition,
+    QueuePlace,
     QueueStarts,
     RowCounts,
     ScannedQueue,
@@ -172,11 +172,11 @@ class QueueCleanup:
             self._scanner.interrupt()
             raise
 
-    async def _without_content(self, now: JudgedQueue) -> dict[Place, int]:
+    async def _without_content(self, now: JudgedQueue) -> dict[QueuePlace, int]:
         """The mails that wait and whose blobs are gone: neither marked nor removed after that was seen."""
         if self._blobs is None:
             return {}
-        view, scanned, gone = self._view, now.scanned, dict[Place, int]()
+        view, scanned, gone = self._view, now.scanned, dict[QueuePlace, int]()
         self._progress.stage(f"blobs of {scanned.queue}", scanned.waiting)
         for partition in sorted(place for place, counts in scanned.partitions.items() if counts.waiting):
             async with aclosing(marked_pages(view.slices, view.marks, partition)) as pages:
@@ -185,7 +185,7 @@ class QueueCleanup:
                     marked = await view.marks.among(scanned.queue, lacking)
                     reads = [Read(ENQUEUED_MAILS, (*partition, one)) for one in lacking if one not in marked]
                     still = zip(reads, await answered(view.tables, view.retries, reads), strict=True)
-                    gone |= {(Verdict.BLOBS_GONE, read.key): 1 for read, seen in still if seen}
+                    gone |= {QueuePlace(Verdict.BLOBS_GONE, read.key): 1 for read, seen in still if seen}
                     self._progress.advance(len(page.unmarked))
         return gone
 
@@ -254,7 +254,7 @@ class QueueCleanup:
         due = Counter[QueueName]()
         for mark in scan.going(wanted):
             self._on_mark(mark)
-            due[mark[0]] += 1
+            due[mark.queue] += 1
         return due
 
 
@@ -275,5 +275,5 @@ def _with_marks_gone(one: CleanedQueue, gone: MarksGone) -> CleanedQueue:
 
 def _orphans(one: CleanedQueue, marks: int) -> Finding:
     """The finding on its marks: those of rows that go are without a row then, too."""
-    place: Place = (Verdict.ORPHAN_MARK, (one.queue,))
+    place = QueuePlace(Verdict.ORPHAN_MARK, (one.queue,))
     return one.findings.get(place) or findings_of({place: marks}, one.judged.scanned)[place]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from threading import Event
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
@@ -29,7 +29,12 @@ _REPORTED_ROWS = 1_000
 MARKS_TOGETHER: Final = 400
 """How many marks are removed before more are: in forty requests, of ten partitions each."""
 
-Mark = tuple[QueueName, EnqueueId]
+
+class Mark(NamedTuple):
+    """A row of deletedMailsV2, by its key."""
+
+    queue: QueueName
+    mail: EnqueueId
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +206,10 @@ class LocalQueueScan:
             for key, places in part:
                 if places is None or (wanted.planned and key not in planned):
                     continue
-                queue = QueueName(key[0])
+                name, uuid_bytes = key
+                queue = QueueName(name)
                 if goes(wanted, queue, places):
-                    yield queue, EnqueueId(UUID(bytes=key[1]))
+                    yield Mark(queue, EnqueueId(UUID(bytes=uuid_bytes)))
                 elif gone is not None and wanted.planned and queue in wanted.queues:
                     gone[queue].left += 1
 

@@ -19,8 +19,8 @@ from model.ids import QueueName, RunId
 from model.operations import Remove
 from model.ports import Blobs, Progress
 from model.projections.findings import Finding
-from model.projections.verdicts import Verdict
-from model.queue.cleanup import OVER_VERDICTS, JudgedQueue, Place, QueuePartition, ScannedQueue
+from model.projections.verdicts import QUEUE_VERDICTS, Verdict
+from model.queue.cleanup import OVER_VERDICTS, JudgedQueue, QueuePartition, QueuePlace, ScannedQueue
 from model.queue.slices import Slicing, slice_of
 from model.queue.starts import moved_back
 from repair.ledger.runs import Ledger
@@ -30,13 +30,7 @@ _LOG: Final = logging.getLogger("mailmend.queue")
 RECORDED_TOGETHER: Final = 200
 """How many partitions are in the ledger before the first of them is removed."""
 
-MENDED: Final = OVER_VERDICTS | {
-    Verdict.START_BEHIND,
-    Verdict.START_MOVED_BACK,
-    Verdict.NO_BROWSE_START,
-    Verdict.NO_CONTENT_START,
-    Verdict.TALLY_DIFFERS,
-}
+MENDED: Final = frozenset(verdict for verdict, one in QUEUE_VERDICTS.items() if one.by_repair)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +52,7 @@ class CleanedQueue:
     queue: QueueName
     judged: JudgedQueue
     over: frozenset[QueuePartition] = frozenset()
-    findings: Mapping[Place, Finding] = field(default_factory=dict)
+    findings: Mapping[QueuePlace, Finding] = field(default_factory=dict)
     suspects: int = 0
     rows: int = 0
     blobs: int = 0
@@ -77,7 +71,8 @@ class CleanedQueue:
 
     def with_findings(self, ended: Iterable[Finding]) -> "CleanedQueue":
         """The findings that ended in some way, in the place of those before."""
-        return replace(self, findings={**self.findings, **{(one.verdict, one.suspect.key): one for one in ended}})
+        mended = {QueuePlace(one.verdict, one.suspect.key): one for one in ended}
+        return replace(self, findings={**self.findings, **mended})
 
     def are(self, *verdicts: Verdict) -> list[Finding]:
         return [one for one in self.findings.values() if one.verdict in verdicts]
@@ -216,7 +211,8 @@ class QueueCleaning:
 
         mended = []
         for found in differing:
-            recounted = await view.tallies.recount(one.queue, [found.suspect.key[1]], rows)
+            _, at = found.suspect.key
+            recounted = await view.tallies.recount(one.queue, [at], rows)
             if not recounted.left:
                 mended.append(found.ended(Verdict.FIXED))
         return mended

@@ -11,11 +11,11 @@ from mailqueue.maintenance.cleanup_scan import Mark
 from mailqueue.maintenance.cleanup_writes import CleanedQueue
 from model.projections.findings import Finding, Suspect
 from model.projections.reasons import Reason, Why
-from model.projections.verdicts import Verdict
-from model.queue.cleanup import OVER_VERDICTS, JudgedQueue, Place, QueuePartition
+from model.projections.verdicts import QUEUE_VERDICTS, Verdict
+from model.queue.cleanup import OVER_VERDICTS, JudgedQueue, QueuePartition, QueuePlace
 from repair.ledger.before_images import image_digest
 
-_MOVES = frozenset({Verdict.START_BEHIND, Verdict.START_MOVED_BACK})
+_MOVES = frozenset(verdict for verdict, one in QUEUE_VERDICTS.items() if one.moves_start)
 _TO = "browsestart"
 
 
@@ -28,17 +28,19 @@ class PlannedCleanup:
         marks: reads those that may go, from the file; each time anew.
     """
 
-    suspects: Mapping[Place, Suspect]
+    suspects: Mapping[QueuePlace, Suspect]
     marks: Callable[[], Iterator[Mark]]
 
     def limited(self, one: CleanedQueue, before: JudgedQueue) -> tuple[CleanedQueue, JudgedQueue, list[Finding]]:
         """The queue as far as it is as planned, the first look with its browse start no further, and what moved."""
-        planned = {place: suspect for place, suspect in self.suspects.items() if suspect.key[0] == one.queue}
+        planned = {place: suspect for place, suspect in self.suspects.items() if place.key[:1] == (one.queue,)}
         same = {place: one.findings[place] for place, suspect in planned.items() if _is_as_seen(one, place, suspect)}
         others = (_moved(one, place, suspect) for place, suspect in planned.items() if place not in same)
-        over = frozenset(place for place in one.over if same.keys() & {(verdict, place) for verdict in OVER_VERDICTS})
+        over = frozenset(
+            place for place in one.over if same.keys() & {QueuePlace(verdict, place) for verdict in OVER_VERDICTS}
+        )
         now = one.judged.scanned.starts.browse
-        to = max((planned[place].wanted[_TO] for place in same if place[0] in _MOVES), default=now)
+        to = max((planned[place].wanted[_TO] for place in same if place.verdict in _MOVES), default=now)
         if before.browse_start is not None and to is not None:
             before = replace(before, browse_start=min(before.browse_start, to))
         return replace(one, over=over, findings=same, suspects=len(planned)), before, [one for one in others if one]
@@ -49,19 +51,19 @@ def planned_of(found: Finding, one: JudgedQueue) -> Suspect:
     return replace(found.suspect, wanted={_TO: one.browse_start}) if found.verdict in _MOVES else found.suspect
 
 
-def _is_as_seen(one: CleanedQueue, place: Place, suspect: Suspect) -> bool:
+def _is_as_seen(one: CleanedQueue, place: QueuePlace, suspect: Suspect) -> bool:
     """A browse start that others have moved since goes on to where it was planned to be."""
-    if place[0] in _MOVES:
+    if place.verdict in _MOVES:
         browse = one.judged.scanned.starts.browse
         return place in one.findings and browse is not None and browse < suspect.wanted[_TO]
     return place in one.findings and image_digest(one.findings[place]) == suspect.planned
 
 
-def _moved(one: CleanedQueue, place: Place, suspect: Suspect) -> Finding | None:
+def _moved(one: CleanedQueue, place: QueuePlace, suspect: Suspect) -> Finding | None:
     """What is there and not as it was seen; None where nothing is left to do."""
     partitions = one.judged.scanned.partitions
-    counts = partitions.get(QueuePartition(*suspect.key)) if place[0] in OVER_VERDICTS else None
-    if counts is None and (place not in one.findings or place[0] in _MOVES):
+    counts = partitions.get(QueuePartition(*suspect.key)) if place.verdict in OVER_VERDICTS else None
+    if counts is None and (place not in one.findings or place.verdict in _MOVES):
         return None
     number = counts.rows if counts else one.findings[place].number
     why = Reason(Why.OTHER_THAN_PLANNED)

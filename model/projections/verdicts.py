@@ -44,52 +44,93 @@ class Verdict(Enum):
 
 
 class QueueVerdict(NamedTuple):
-    """The table that a verdict on a mail queue is found in, what it counts, and the command that mends it."""
+    """What is known of a verdict on a mail queue.
+
+    Attributes:
+        table: in which it is found.
+        meaning: what it counts.
+        mended: the command that mends it; "" where there is none.
+        moves_start: whether mending it moves the browse start.
+        runbook: the page on it.
+    """
 
     table: str
     meaning: str
     mended: str
+    runbook: str
+    moves_start: bool = False
+
+    @property
+    def by_repair(self) -> bool:
+        """Whether a repair of the queues mends it without being told more."""
+        return self.mended == _BY_REPAIR
 
 
 _BY_REPAIR: Final = "repair queues"
+_TABLES_GROW: Final = "queue-tables-grow"
+_START_STUCK: Final = "browse-start-is-stuck"
+_NOT_DRAINED: Final = "queue-does-not-drain"
 QUEUE_VERDICTS: Final[Mapping[Verdict, QueueVerdict]] = {
     Verdict.OVER: QueueVerdict(
-        "enqueuedMailsV4", "rows of finished mails that a sweep should have removed: all of their slice are", _BY_REPAIR
+        "enqueuedMailsV4",
+        "rows of finished mails that a sweep should have removed: all of their slice are",
+        _BY_REPAIR,
+        _TABLES_GROW,
     ),
     Verdict.BEFORE_CONTENT: QueueVerdict(
-        "enqueuedMailsV4", "the same before the content start, where no sweep ever looks", _BY_REPAIR
+        "enqueuedMailsV4", "the same before the content start, where no sweep ever looks", _BY_REPAIR, _TABLES_GROW
     ),
     Verdict.FINISHED: QueueVerdict(
-        "enqueuedMailsV4", "rows of finished mails in slices that are not over (does not fail a check)", ""
+        "enqueuedMailsV4",
+        "rows of finished mails in slices that are not over (does not fail a check)",
+        "",
+        _TABLES_GROW,
     ),
     Verdict.STRANDED: QueueVerdict(
         "enqueuedMailsV4",
         "mails that wait before the browse start: no listing shows them",
         "queue sweep QUEUE",
+        _START_STUCK,
     ),
     Verdict.OVERSTAYED: QueueVerdict(
         "enqueuedMailsV4",
         "mails that wait for longer than a row lives: only a sweep's renewals keep them",
         "queue reconcile QUEUE",
+        _NOT_DRAINED,
     ),
     Verdict.BLOBS_GONE: QueueVerdict(
-        "enqueuedMailsV4", "mails that wait, and whose header or body no blob store has", "queue reconcile QUEUE"
+        "enqueuedMailsV4",
+        "mails that wait, and whose header or body no blob store has",
+        "queue reconcile QUEUE",
+        "blob-is-missing",
     ),
     Verdict.ORPHAN_MARK: QueueVerdict(
         "deletedMailsV2",
         "marks without a row, which never expire (does not fail a check)",
         "repair queues --marks empty",
+        "marks-never-expire",
     ),
     Verdict.START_BEHIND: QueueVerdict(
-        "browseStart", "the browse start is stuck: every listing reads what is finished", _BY_REPAIR
+        "browseStart",
+        "the browse start is stuck: every listing reads what is finished",
+        _BY_REPAIR,
+        _START_STUCK,
+        moves_start=True,
     ),
-    Verdict.START_MOVED_BACK: QueueVerdict("browseStart", "somebody put the browse start back", _BY_REPAIR),
-    Verdict.NO_BROWSE_START: QueueVerdict("browseStart", "rows and no browse start: no listing shows them", _BY_REPAIR),
+    Verdict.START_MOVED_BACK: QueueVerdict(
+        "browseStart", "somebody put the browse start back", _BY_REPAIR, _START_STUCK, moves_start=True
+    ),
+    Verdict.NO_BROWSE_START: QueueVerdict(
+        "browseStart", "rows and no browse start: no listing shows them", _BY_REPAIR, _START_STUCK
+    ),
     Verdict.NO_CONTENT_START: QueueVerdict(
-        "contentStart", "no content start: nothing says up to where it was cleaned", _BY_REPAIR
+        "contentStart", "no content start: nothing says up to where it was cleaned", _BY_REPAIR, _START_STUCK
     ),
     Verdict.TALLY_DIFFERS: QueueVerdict(
-        "sliceTallies", "mails by which a size that calls itself exact is wrong, slice by slice", _BY_REPAIR
+        "sliceTallies",
+        "mails by which a size that calls itself exact is wrong, slice by slice",
+        _BY_REPAIR,
+        _NOT_DRAINED,
     ),
 }
 """What a scan of the queues can find; Spark and the local engine count, `model.queue.cleanup` judges."""

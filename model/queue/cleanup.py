@@ -49,8 +49,11 @@ class RowCounts(NamedTuple):
         return self.rows - self.marked
 
 
-Place = tuple[Verdict, Key]
-"""A verdict and what it is on: a queue, one of its slices or partitions, or a row."""
+class QueuePlace(NamedTuple):
+    """A verdict and what it is on: a queue, one of its slices or partitions, or a row."""
+
+    verdict: Verdict
+    key: Key
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,7 @@ class JudgedQueue:
     scanned: ScannedQueue
     browse_start: datetime | None
     over: frozenset[QueuePartition]
-    found: Mapping[Place, int]
+    found: Mapping[QueuePlace, int]
 
     @property
     def is_drift(self) -> bool:
@@ -149,15 +152,16 @@ def judged(
     passed = {one: counts for one, counts in scanned.partitions.items() if edge is not None and one.slice_start < edge}
     over = frozenset(one for one, counts in passed.items() if not counts.waiting)
     swept_to = starts.content and slice_of(starts.content, window)
-    found: dict[Place, int] = {}
+    found: dict[QueuePlace, int] = {}
     for one in over:
         beyond = swept_to is not None and one.slice_start < swept_to
-        found[Verdict.BEFORE_CONTENT if beyond else Verdict.OVER, one] = passed[one].rows
-    found |= {(Verdict.STRANDED, one): counts.waiting for one, counts in passed.items()}
+        found[QueuePlace(Verdict.BEFORE_CONTENT if beyond else Verdict.OVER, one)] = passed[one].rows
+    found |= {QueuePlace(Verdict.STRANDED, one): counts.waiting for one, counts in passed.items()}
     if row_ttl:
         aged = {one: counts for one, counts in scanned.partitions.items() if one.slice_start + window < now - row_ttl}
-        found |= {(Verdict.OVERSTAYED, one): counts.waiting for one, counts in aged.items()}
-    found |= {(Verdict.TALLY_DIFFERS, (scanned.queue, at)): off for at, off in _miscounted(scanned, edge).items()}
+        found |= {QueuePlace(Verdict.OVERSTAYED, one): counts.waiting for one, counts in aged.items()}
+    miscounted = _miscounted(scanned, edge)
+    found |= {QueuePlace(Verdict.TALLY_DIFFERS, (scanned.queue, at)): off for at, off in miscounted.items()}
     of_queue = {
         Verdict.FINISHED: sum(counts.marked for one, counts in scanned.partitions.items() if one not in over),
         Verdict.ORPHAN_MARK: 0 if marks_expire else scanned.orphan_marks,
@@ -166,7 +170,7 @@ def judged(
         Verdict.NO_BROWSE_START: int(starts.browse is None and bool(scanned.partitions)),
         Verdict.NO_CONTENT_START: int(starts.browse is not None and starts.content is None),
     }
-    found |= {(verdict, (scanned.queue,)): number for verdict, number in of_queue.items()}
+    found |= {QueuePlace(verdict, (scanned.queue,)): number for verdict, number in of_queue.items()}
     return JudgedQueue(scanned, after, over, {place: number for place, number in found.items() if number})
 
 
@@ -184,15 +188,14 @@ def confirmed(first: JudgedQueue, second: JudgedQueue) -> frozenset[QueuePartiti
     return frozenset(one for one in first.over & second.over if before[one] == now[one])
 
 
-def found_twice(first: JudgedQueue, second: JudgedQueue, over: Collection[QueuePartition]) -> dict[Place, int]:
+def found_twice(first: JudgedQueue, second: JudgedQueue, over: Collection[QueuePartition]) -> dict[QueuePlace, int]:
     """What both looks showed, as far as it was the same; of partitions that are over, those that are confirmed."""
-    same: dict[Place, int] = {}
+    same: dict[QueuePlace, int] = {}
     for place, number in second.found.items():
-        verdict, key = place
-        if verdict in OVER_VERDICTS:
-            same[place] = number if key in over else 0
-        elif verdict is Verdict.TALLY_DIFFERS:
-            same[place] = number if _stands_still(first, second, key) else 0
+        if place.verdict in OVER_VERDICTS:
+            same[place] = number if place.key in over else 0
+        elif place.verdict is Verdict.TALLY_DIFFERS:
+            same[place] = number if _stands_still(first, second, place.key) else 0
         else:
             same[place] = min(number, first.found.get(place, 0))
     return {place: number for place, number in same.items() if number}
@@ -200,18 +203,19 @@ def found_twice(first: JudgedQueue, second: JudgedQueue, over: Collection[QueueP
 
 def _stands_still(first: JudgedQueue, second: JudgedQueue, key: Key) -> bool:
     """Whether neither rows nor tallies of the slice changed between the looks: else one was only ahead of the other."""
-    before, now, at = first.scanned, second.scanned, key[1]
+    before, now, (_, at) = first.scanned, second.scanned, key
     return before.tallied.get(at) == now.tallied.get(at) and before.counts_in(at) == now.counts_in(at)
 
 
-def findings_of(found: Mapping[Place, int], scanned: ScannedQueue) -> dict[Place, Finding]:
+def findings_of(found: Mapping[QueuePlace, int], scanned: ScannedQueue) -> dict[QueuePlace, Finding]:
     """Each with what was there before: counts of a partition or a slice, or the starts."""
     findings = {}
-    for (verdict, key), number in found.items():
+    for place, number in found.items():
+        verdict, key = place
         row = _before(verdict, key, scanned)
         image = None if row is None else Seen({**dict(zip(_KEY_NAMES, key, strict=False)), **row})
         suspect = Suspect(QUEUE_VERDICTS[verdict].table, key, verdict)
-        findings[verdict, key] = Finding(suspect, verdict, projected=image, number=number)
+        findings[place] = Finding(suspect, verdict, projected=image, number=number)
     return findings
 
 
@@ -221,7 +225,8 @@ def _before(verdict: Verdict, key: Key, scanned: ScannedQueue) -> Row | None:
     if verdict in OVER_VERDICTS:
         return scanned.partitions[QueuePartition(*key)]._asdict()
     if verdict is Verdict.TALLY_DIFFERS:
-        return {"tallied": scanned.tallied.get(key[1]), **scanned.counts_in(key[1])._asdict()}
+        _, at = key
+        return {"tallied": scanned.tallied.get(at), **scanned.counts_in(at)._asdict()}
     if len(key) == 1:
         return {"browsestart": starts.browse, "contentstart": starts.content, "furtheststart": starts.furthest}
     return None

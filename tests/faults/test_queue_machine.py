@@ -24,7 +24,7 @@ from model.catalog.queue_tables import OwnTables
 from model.errors import MailmendError
 from model.ids import EnqueueId
 from model.queue.blob_ids import BlobNaming, BlobsMode
-from model.queue.cleanup import OVER_VERDICTS, MarksRule
+from model.queue.cleanup import OVER_VERDICTS, MarksRule, QueuePlace
 from model.queue.filters import MailFilter
 from model.queue.mails import Listed
 from model.queue.size import SizeKind
@@ -285,7 +285,7 @@ class QueueMachine(ManyProcesses):
         settings, named = self.cleanup_of(marks), list[Mark]()
         if (found := self.cleaned(number, settings, mishaps, on_mark=named.append)) is not None:
             due = [(planned_of(one, queue.judged), image_digest(one)) for queue in found for one in queue.are(*MENDED)]
-            suspects = {(one.verdict, one.key): replace(one, planned=digest) for one, digest in due}
+            suspects = {QueuePlace(one.verdict, one.key): replace(one, planned=digest) for one, digest in due}
             self.planned = replace(settings, planned=PlannedCleanup(suspects, lambda: iter(named)))
 
     @precondition(lambda self: self.planned is not None)

@@ -1,6 +1,7 @@
 """The generic names of our packages are ours alone in this environment (the price that DESIGN section 3 names)."""
 
 import ast
+import re
 import tomllib
 from collections import Counter
 from importlib.metadata import packages_distributions
@@ -33,9 +34,11 @@ def test_every_module_and_test_of_mutation_testing_is_there() -> None:
     assert [module for module in named if not Path(*module.split(".")).with_suffix(".py").is_file()] == []
 
 
-def test_the_name_of_a_public_class_stands_for_one_thing() -> None:
+def test_the_name_of_a_public_class_or_type_stands_for_one_thing() -> None:
     """Whoever finds it in an error, or searches for it, need not ask which one is meant."""
-    files = [file for package in OURS for file in Path(package).rglob("*.py")]
-    nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text()))]
-    names = Counter(one.name for one in nodes if isinstance(one, ast.ClassDef) and not one.name.startswith("_"))
+    trees = [ast.parse(file.read_text()) for package in OURS for file in Path(package).rglob("*.py")]
+    classes = [one.name for tree in trees for one in ast.walk(tree) if isinstance(one, ast.ClassDef)]
+    assigned = [target for tree in trees for one in tree.body if isinstance(one, ast.Assign) for target in one.targets]
+    types = [one.id for one in assigned if isinstance(one, ast.Name) and re.fullmatch("[A-Z].*[a-z].*", one.id)]
+    names = Counter(name for name in (*classes, *types) if not name.startswith("_"))
     assert [name for name, number in names.items() if number > 1] == []

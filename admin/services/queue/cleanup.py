@@ -32,7 +32,7 @@ from model.operations import Level
 from model.projections.findings import Finding
 from model.projections.reasons import Why
 from model.projections.verdicts import Verdict
-from model.queue.cleanup import MarksRule
+from model.queue.cleanup import MarksRule, QueuePlace
 from repair.clock import MARGIN_SECONDS, SKEW_SECONDS, Timing, take_as_of
 from repair.ledger.runs import Ledger
 from repair.mending.engine import DELAY_SECONDS
@@ -175,8 +175,7 @@ def _typed_again(request: CleanupRequest) -> str:
 
 def _adder(plan: PlanWriter) -> Callable[[Mark], None]:
     def add(mark: Mark) -> None:
-        queue, mail = mark
-        plan.add_line(DELETED_MAILS.spelling, Verdict.ORPHAN_MARK.value, {"mark": [queue, str(mail)]})
+        plan.add_line(DELETED_MAILS.spelling, Verdict.ORPHAN_MARK.value, {"mark": [mark.queue, str(mark.mail)]})
 
     return add
 
@@ -188,10 +187,10 @@ def _add_to(plan: PlanWriter, queues: Sequence[CleanedQueue]) -> None:
 
 
 def _planned_in(plan: PlanFile) -> PlannedCleanup:
-    suspects = {(one.verdict, one.key): one for one in plan.suspects()}
+    suspects = {QueuePlace(one.verdict, one.key): one for one in plan.suspects()}
     return PlannedCleanup(
         suspects,
-        lambda: ((QueueName(queue), EnqueueId(UUID(one))) for queue, one in plan.values("mark")),
+        lambda: (Mark(QueueName(queue), EnqueueId(UUID(one))) for queue, one in plan.values("mark")),
     )
 
 

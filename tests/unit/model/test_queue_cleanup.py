@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from model.projections.verdicts import QUEUE_VERDICTS, Verdict
 from model.queue.cleanup import (
     BrokerSide,
-    Place,
     QueuePartition,
+    QueuePlace,
     QueueStarts,
     RowCounts,
     ScannedQueue,
@@ -41,7 +41,7 @@ def scanned(browse: int | None, partitions: dict[int, tuple[int, int]], **more: 
     return ScannedQueue(QUEUE, QueueStarts(start, start), counts, **more)
 
 
-def sums(found: Mapping[Place, int]) -> dict[Verdict, int]:
+def sums(found: Mapping[QueuePlace, int]) -> dict[Verdict, int]:
     counted: Counter[Verdict] = Counter()
     for (verdict, _), number in found.items():
         counted[verdict] += number
@@ -120,7 +120,7 @@ class TestJudged:
         queue = scanned(0, {0: (3, 1), 4: (1, 0)})
         for row_ttl, overstayed in ((5 * HOUR, 2), (9 * HOUR, 0), (timedelta(), 0)):
             found = judged(queue, NOW, HOUR, marks_expire=True, row_ttl=row_ttl).found
-            assert found.get((Verdict.OVERSTAYED, place(0)), 0) == overstayed
+            assert found.get(QueuePlace(Verdict.OVERSTAYED, place(0)), 0) == overstayed
 
     def test_orphan_marks_are_told_only_where_they_never_expire_and_are_no_drift(self) -> None:
         queue = scanned(9, {}, marks=5, orphan_marks=4)
@@ -160,7 +160,7 @@ def test_what_both_looks_showed_is_found_as_far_as_it_was_the_same() -> None:
     looks = [
         judged(scanned(5, counts | {9: (more, 0)}, tallied=tallied), NOW, HOUR, marks_expire=True) for more in (1, 2)
     ]
-    looks[1] = replace(looks[1], found={**looks[1].found, (Verdict.STRANDED, place(4)): 1})
+    looks[1] = replace(looks[1], found={**looks[1].found, QueuePlace(Verdict.STRANDED, place(4)): 1})
     before, after = looks
     assert found_twice(before, after, confirmed(before, after)) == {
         (Verdict.BEFORE_CONTENT, place(0)): 2,
@@ -176,13 +176,14 @@ def test_every_verdict_on_queues_ends_in_a_finding_with_what_was_there() -> None
     queue = ScannedQueue(QUEUE, QueueStarts(NOON, NOON), {place(0): RowCounts(2, 2)})
     keys = {Verdict.TALLY_DIFFERS: (QUEUE, NOON), Verdict.BLOBS_GONE: (*place(0), QUEUE)}
     of_queue = {Verdict.FINISHED, Verdict.ORPHAN_MARK, *(one for one in QUEUE_VERDICTS if "START" in one.value)}
-    found = {(one, (QUEUE,) if one in of_queue else keys.get(one, place(0))): 2 for one in QUEUE_VERDICTS}
+    found = {QueuePlace(one, (QUEUE,) if one in of_queue else keys.get(one, place(0))): 2 for one in QUEUE_VERDICTS}
     ended = findings_of(found, queue)
     assert {one.suspect.projection for one in ended.values()} == {one.table for one in QUEUE_VERDICTS.values()}
-    over, start = ended[Verdict.OVER, place(0)].projected, ended[Verdict.START_BEHIND, (QUEUE,)].projected
+    whole = ended[QueuePlace(Verdict.OVER, place(0))]
+    over, start = whole.projected, ended[QueuePlace(Verdict.START_BEHIND, (QUEUE,))].projected
     assert over is not None
     assert start is not None
-    assert (over.row["marked"], start.row["browsestart"], ended[Verdict.OVER, place(0)].number) == (2, NOON, 2)
+    assert (over.row["marked"], start.row["browsestart"], whole.number) == (2, NOON, 2)
 
 
 EMPTY = BrokerSide(0, 0, 0)
