@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from dataclasses import fields as dataclass_fields
 from datetime import timedelta
+from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, Final
@@ -30,20 +31,24 @@ from repair.mending.engine import RepairSettings
 FORMAT: Final = 1
 """Raised when a plan says something that an older version would not do, or would do otherwise."""
 
-MESSAGES: Final = "repair messages"
-QUEUES: Final = "repair queues"
-BLOBS: Final = "repair blobs"
-"""The commands that make plans."""
+
+class PlanKind(StrEnum):
+    """The commands that make plans."""
+
+    MESSAGES = "repair messages"
+    QUEUES = "repair queues"
+    BLOBS = "repair blobs"
+
 
 LOOKS: Final = ("delay", "clock_skew", "margin")
 """How a plan of queues or blobs was looked for, and is looked at again: the names are those of the options."""
 
-_KINDS: Final = frozenset({MESSAGES, QUEUES, BLOBS})
+_KINDS: Final = frozenset(PlanKind)
 _OWNER_ALONE: Final = 0o600
 _HEAD_BYTES_MAX: Final = 1_000_000
 
 
-def _anew(kind: str = MESSAGES) -> str:
+def _anew(kind: PlanKind = PlanKind.MESSAGES) -> str:
     return f"Make it anew, and let it be approved again: mailmend {kind} --plan FILE"
 
 
@@ -60,7 +65,7 @@ class PlanHead:
         without, margin_seconds: of messages.
     """
 
-    kind: str
+    kind: PlanKind
     keyspace: str
     tables: str
     options: str
@@ -152,7 +157,7 @@ def head_of(settings: RepairSettings, tables: str, options: str, without: tuple[
     assert settings.as_of is not None, "a plan says its T"
     policy, margin = asdict(settings.policy_of(settings.as_of, None)), settings.timing.margin_seconds
     return PlanHead(
-        kind=MESSAGES,
+        kind=PlanKind.MESSAGES,
         keyspace=settings.keyspace,
         tables=tables,
         options=options,
@@ -308,4 +313,4 @@ def _fields(line: bytes) -> dict[str, Any]:
 
 def _head_of(fields: Mapping[str, Any]) -> PlanHead:
     known = {one.name: fields[one.name] for one in dataclass_fields(PlanHead) if one.name != "kind"}
-    return PlanHead(**{**known, "kind": fields["plan"], "without": tuple(fields["without"])})
+    return PlanHead(**{**known, "kind": PlanKind(fields["plan"]), "without": tuple(fields["without"])})

@@ -11,7 +11,7 @@ from typing import IO, Any, Final, cast
 from uuid import UUID
 
 from admin.event_loop import run_async
-from admin.plan_files import BLOBS, PlanFile, PlanHead, how_to_look, plan_into, seconds_of
+from admin.plan_files import PlanFile, PlanHead, PlanKind, how_to_look, plan_into, seconds_of
 from admin.services import checking
 from admin.services.caller import Caller
 from admin.services.mending import MARGIN, CheckRequest, MendingResult, ScanRequest, given
@@ -67,7 +67,7 @@ from repair.mending.limits import Pace
 from repair.mending.runner import close_killed
 from repair.mending.throttle import Throttle
 
-COMMAND: Final = BLOBS
+COMMAND: Final = PlanKind.BLOBS.value
 _OF_MESSAGES: Final = frozenset({"torn", "without", "no_writers"})
 """What a scan of blobs has no use for."""
 
@@ -281,7 +281,7 @@ def _plan_of(request: BlobsRequest, opened: OpenCluster, as_of: int) -> Iterator
     }
     tables = opened.identity(live_schema(opened.cluster, opened.mail.name).tables)  # any may refer to blobs
     options = _typed_again(request)
-    head = PlanHead(kind=BLOBS, keyspace=opened.mail.name, tables=tables, options=options, policy=policy)
+    head = PlanHead(kind=PlanKind.BLOBS, keyspace=opened.mail.name, tables=tables, options=options, policy=policy)
     with plan_into(request.plan, head) as plan:
         yield lambda blob: plan.add_line("blobs", BlobVerdict.COLLECT.value, {"blob": blob_fields(blob)})
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from admin.plan_files import BLOBS, LOOKS, QUEUES, PlanFile, plan_in, spans_in
+from admin.plan_files import LOOKS, PlanFile, PlanKind, plan_in, spans_in
 from admin.services.caller import Caller, ask_to_restore
 from admin.services.examples import Examples, both_of
 from admin.services.mending import MendingResult, unseen
@@ -65,7 +65,7 @@ def apply(request: ApplyPlanRequest, caller: Caller) -> "MendingResult | BlobsRe
     """
     with plan_in(request.plan) as plan:
         head = plan.head
-        if head.kind not in {QUEUES, BLOBS}:
+        if head.kind is PlanKind.MESSAGES:
             if request.typed:
                 raise WrongUse(f"{request.typed} says nothing of a plan of messages", mend="Leave it out.")
             return _messages(request, plan, caller)
@@ -74,9 +74,11 @@ def apply(request: ApplyPlanRequest, caller: Caller) -> "MendingResult | BlobsRe
         for part, named in (("broker", request.settings.broker), ("blobs", request.settings.blobs)):
             head.refuse_other(part, named.place if named else "")
         with open_cluster(request.settings.connection) as opened:
-            tables = QUEUE_TABLES if head.kind == QUEUES else live_schema(opened.cluster, opened.mail.name).tables
-            _refuse(request, plan, opened, tables)
-            return (_queues if head.kind == QUEUES else _blobs)(request, plan, caller, opened)
+            if head.kind is PlanKind.QUEUES:
+                _refuse(request, plan, opened, QUEUE_TABLES)
+                return _queues(request, plan, caller, opened)
+            _refuse(request, plan, opened, live_schema(opened.cluster, opened.mail.name).tables)
+            return _blobs(request, plan, caller, opened)
 
 
 def _refuse(request: ApplyPlanRequest, plan: PlanFile, opened: OpenCluster, tables: Iterable[Table]) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 from uuid import UUID
 
 from admin.nodetool import NODETOOL
-from admin.plan_files import QUEUES, PlanFile, PlanHead, PlanWriter, how_to_look, plan_into, seconds_of
+from admin.plan_files import PlanFile, PlanHead, PlanKind, PlanWriter, how_to_look, plan_into, seconds_of
 from admin.services.caller import Caller
 from admin.services.examples import Examples, both_of
 from admin.services.mending import CheckRequest, MendingResult, given
@@ -40,7 +40,7 @@ from repair.mending.limits import Pace, PacedAsyncTables
 from repair.mending.runner import RepairResult, close_killed, recorded
 from repair.mending.throttle import Throttle
 
-COMMAND: Final = QUEUES
+COMMAND: Final = PlanKind.QUEUES.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +210,7 @@ def _plan_of(request: CleanupRequest, opened: OpenCluster, as_of: int) -> Iterat
         "blobs": settings.blobs.place if settings.blobs else "",
     }
     tables, options = opened.identity(QUEUE_TABLES), _typed_again(request)
-    head = PlanHead(kind=QUEUES, keyspace=opened.mail.name, tables=tables, options=options, policy=policy)
+    head = PlanHead(kind=PlanKind.QUEUES, keyspace=opened.mail.name, tables=tables, options=options, policy=policy)
     with plan_into(request.plan, head) as plan:
         yield plan
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from admin.plan_files import MESSAGES, PlanHead, plan_in, plan_into
+from admin.plan_files import PlanHead, PlanKind, plan_in, plan_into
 from cql.introspect import identity_of
 from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3
 from model.instants import MICROS
@@ -184,7 +184,7 @@ def test_counters_wait_in_a_plan_until_the_rows_of_their_mailbox_agree(
 
 
 def test_memory_does_not_grow_with_a_plan(file: Path) -> None:
-    head = PlanHead(kind=MESSAGES, keyspace="mail", tables="", options="", policy={"as_of": START})
+    head = PlanHead(kind=PlanKind.MESSAGES, keyspace="mail", tables="", options="", policy={"as_of": START})
     number = 4_000
     tracemalloc.start()
     with plan_into(file, head) as made:
