@@ -18,7 +18,7 @@ from model.errors import CannotReach, WrongUse
 HOST: Final = "{host}"
 NODETOOL: Final = f"nodetool -h {HOST}"
 ANSWER_SECONDS_MAX: Final = 120.0
-"""For a question; work on SSTables takes as long as it takes."""
+"""How long a question may take; work on SSTables takes as long as it takes."""
 
 
 @dataclass(frozen=True, slots=True)

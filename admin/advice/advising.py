@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Final
-from uuid import uuid4
 
 from admin.advice.measuring import GivenTraffic, measure
 from admin.advice.sampling import Sample, draw_sample
@@ -130,7 +129,7 @@ def _tried(
     progress.stage("starting a Cassandra for the trial (the first time its jars are fetched)")
     try:
         with wanted.open_node() as node:
-            prefix = f"mailmend_trial_{uuid4().hex[:8]}"
+            prefix = f"mailmend_trial_{place.clock.new_uuid().hex[:8]}"
             trial = Trial(node, place.clock, progress, prefix, wanted.waves, wanted.reads)
             results = trial.run(sample.messages)
     except MailmendError as error:

@@ -8,8 +8,8 @@ with one field for each option (where there are few, the service takes them itse
         name="size",
         summary="How many mails wait; exact or estimate.",          # the line in the group's list
         about="Delayed ones are counted too. ...",                  # what its help says besides
-        service="admin.services.queues:size",                       # imported when it is called
-        present="admin.present.queues:size_document",
+        service="admin.services.queue.listing:queue_size",                       # imported when it is called
+        present="admin.present.queue_mails:size_document",
         options=(flag("--recount", "Look at every row first."),),   # `recount: bool` of the request
         shared=(QUEUE, CONNECTION),     # each builds one field of the request; listed at the end of the help
         output=(JSON, REPORT),          # the presenter's, not the request's; --json alone unless said otherwise

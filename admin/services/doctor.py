@@ -11,7 +11,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
-from uuid import uuid4
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -258,7 +257,7 @@ def blobs_found(settings: BlobsSettings, clock: SystemClock) -> str:
         return absent
     blobs = queues.blobs_behind(settings, None, clock, makes=False)
     try:
-        run_async(_asked_for(blobs))
+        run_async(_asked_for(blobs, clock))
     except BucketMissing:
         if not (bucket and bucket.create_bucket):
             raise
@@ -266,5 +265,5 @@ def blobs_found(settings: BlobsSettings, clock: SystemClock) -> str:
     return f"{address.place} answers"
 
 
-async def _asked_for(blobs: Blobs) -> bool:
-    return await blobs.exists(BlobId(f"1_0_{uuid4()}"))
+async def _asked_for(blobs: Blobs, clock: SystemClock) -> bool:
+    return await blobs.exists(BlobId(f"1_0_{clock.new_uuid()}"))

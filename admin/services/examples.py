@@ -29,7 +29,7 @@ MAILBOXES_MAX: Final = 10_000
 """Mailboxes whose findings are counted apart: the first that come."""
 
 MAILBOXES_SHOWN: Final = 100
-"""Of these, those with the most findings are listed."""
+"""How many mailboxes are named: those with the most findings."""
 
 HOURS_MAX: Final = 20_000
 """Hours in which rows of findings were written that are counted apart: more than two years without a gap."""

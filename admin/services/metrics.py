@@ -47,7 +47,7 @@ JOB_RUNS_MAX: Final = 50
 
 QUEUES_MAX: Final = 100
 FRESH_MICROS: Final = 30 * MICROS
-"""For so long an answer is given again."""
+"""How long an answer is given again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from repair.staging.bucket import StagingBucket
 
 ROW_BYTES: Final = 140
-"""Of a row of the truth, as it is staged, at most; its mirror takes as much. Ordinary mails take some 90."""
+"""What a row of the truth takes, as it is staged, at most; its mirror takes as much. Ordinary mails take some 90."""
 
 
 @contextmanager

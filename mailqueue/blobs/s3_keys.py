@@ -1,11 +1,13 @@
 """Keys of a bucket that nobody gave us: found and renewed by botocore, for both libraries (docs/adr/0017)."""
 
 import threading
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from mailqueue.blobs.s3 import NO_KEYS, S3Settings
 from model.errors import BlobsUnreachable
+from model.instants import instant_of
+from repair.clock import SystemClock
 
 if TYPE_CHECKING:
     from obstore.store import S3Credential
@@ -45,7 +47,7 @@ class FoundKeys:
             "access_key_id": keys.access_key,
             "secret_access_key": keys.secret_key,
             "token": keys.token,
-            "expires_at": datetime.now(UTC) + KEYS_VALID_FOR,
+            "expires_at": instant_of(SystemClock().micros()) + KEYS_VALID_FOR,
         }
 
     def session(self) -> Any:

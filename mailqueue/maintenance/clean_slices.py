@@ -40,7 +40,7 @@ NAMED_MAX: Final = 100
 
 _BLOBS: Final = ("headerblobid", "bodyblobid")
 _NEEDED: Final = ("enqueueid", *_BLOBS)
-"""Of the rows of slices that are passed."""
+"""The columns that are read of the rows of slices that are passed."""
 
 
 _LOG: Final = logging.getLogger("mailmend.queue")

@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from socket import gethostname
 from typing import Any, Final, Protocol
-from uuid import uuid4
 
 import pyarrow as pa
 
@@ -22,6 +21,7 @@ from model.operations import Scan
 from model.ports import Progress, Tables
 from model.schema.sizes import TableSize, bytes_text
 from model.schema.table import Column, Row, Table
+from repair.clock import SystemClock
 from repair.staging.parquet import SegmentWriter, batches_in, rows_of
 
 FORMAT: Final = 1
@@ -29,7 +29,7 @@ FORMAT: Final = 1
 
 MANIFEST: Final = "staging.json"
 SEGMENTS_UNKNOWN: Final = 16
-"""Of a table whose size no node tells."""
+"""How many segments a table has whose size no node tells."""
 
 SEGMENTS_MAX: Final = 10_000
 SEGMENT_PARTITIONS: Final = 50_000
@@ -213,7 +213,12 @@ def opened_area(
         )
     if said is None:
         store.remove(names)  # of an area that was cleared, and not to its end
-        found: dict[str, Any] = {"area": str(uuid4()), "began": began(), "segments": dict(segments), "attempt": 0}
+        found: dict[str, Any] = {
+            "area": str(SystemClock().new_uuid()),
+            "began": began(),
+            "segments": dict(segments),
+            "attempt": 0,
+        }
         names = {}
     else:
         found = _known(store, said, scope)
