@@ -42,3 +42,10 @@ def test_the_name_of_a_public_class_or_type_stands_for_one_thing() -> None:
     types = [one.id for one in assigned if isinstance(one, ast.Name) and re.fullmatch("[A-Z].*[a-z].*", one.id)]
     names = Counter(name for name in (*classes, *types) if not name.startswith("_"))
     assert [name for name, number in names.items() if number > 1] == []
+
+
+def test_no_file_has_more_than_350_lines_that_are_not_blank() -> None:
+    """Longer ones are split by subject."""
+    files = [file for package in (*OURS, "tests") for file in Path(package).rglob("*.py")]
+    counts = {str(file): sum(bool(line.strip()) for line in file.read_text().splitlines()) for file in files}
+    assert {name: count for name, count in counts.items() if count > 350} == {}
