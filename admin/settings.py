@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from uuid import UUID
 
@@ -106,6 +106,32 @@ def format_duration(duration: timedelta) -> str:
         if seconds and seconds % _SECONDS_PER_UNIT[unit] == 0:
             return f"{seconds / _SECONDS_PER_UNIT[unit]:.0f}{unit}"
     return f"{seconds:g}s"
+
+
+def typed_as(value: Any) -> list[str]:
+    """What stands behind each of an option's names; nothing behind that of a flag."""
+    match value:
+        case True:
+            return [""]
+        case frozenset():
+            return [",".join(sorted(plain(one) for one in value))]
+        case tuple():
+            return ["=".join(one) if isinstance(one, tuple) else text for one in value for text in typed_as(one)[:1]]
+        case _:
+            return [str(plain(value))]
+
+
+def plain(value: Any) -> Any:
+    """The value of an option in JSON's types."""
+    match value:
+        case timedelta():
+            return format_duration(value)
+        case Enum():
+            return value.value
+        case tuple():
+            return [str(one) for one in value]
+        case _:
+            return value
 
 
 def parse_hosts(texts: tuple[str, ...]) -> tuple[str, ...]:

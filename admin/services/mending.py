@@ -4,7 +4,6 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -14,7 +13,7 @@ from admin.services.caller import Caller, ask_to_restore
 from admin.services.examples import Affected, Example, Examples, both_of
 from admin.services.runs import affected
 from admin.services.staging import ended, staged
-from admin.settings import ConnectionSettings, format_duration
+from admin.settings import ConnectionSettings, plain, typed_as
 from admin.wiring.cluster import (
     EngineWanted,
     OpenCluster,
@@ -265,7 +264,7 @@ def repair_lags(request: LagsRequest, caller: Caller) -> MendingResult:
             policy=RepairPolicy(rows_per_second=request.rows_per_second),
             pressed=request.connection.is_pressed(request.pace),
             owner=owner_name(),
-            options={"lags": True, "delay": _plain(request.delay), "margin": _plain(request.margin)},
+            options={"lags": True, "delay": plain(request.delay), "margin": plain(request.margin)},
         )
         journal, tools = lag_tools(opened, settings, caller.progress, request.keep)
         summary = lag_repair.repair_lags(journal, opened.mail, settings, tools, both_of(examples, caller))
@@ -356,7 +355,7 @@ def _recorded_options(request: RepairRequest, target: Target | None) -> Mapping[
         given["only"] = sorted(verdict.value for verdict in request.verdicts)
     if request.user and target:
         given["mailbox"] = target.mailboxes if isinstance(target, TargetMessages) else target.ids
-    return {name: _plain(value) for name, value in given.items() if value not in (None, False, ())}
+    return {name: plain(value) for name, value in given.items() if value not in (None, False, ())}
 
 
 _NOT_REPEATED = frozenset(
@@ -374,34 +373,9 @@ def given(request: "ScanRequest | LagsRequest | BlobsWanted | CleanupRequest") -
         f"--{one.name.replace('_', '-')} {shlex.quote(text) if text else ''}".strip()
         for one in fields(request)
         if one.name not in left and getattr(request, one.name) != one.default
-        for text in _typed(getattr(request, one.name))
+        for text in typed_as(getattr(request, one.name))
     )
     return " ".join(typed)
-
-
-def _typed(value: Any) -> list[str]:
-    """What stands behind each of an option's names; nothing behind that of a flag."""
-    match value:
-        case True:
-            return [""]
-        case frozenset():
-            return [",".join(sorted(_plain(one) for one in value))]
-        case tuple():
-            return ["=".join(one) if isinstance(one, tuple) else text for one in value for text in _typed(one)[:1]]
-        case _:
-            return [str(_plain(value))]
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case timedelta():
-            return format_duration(value)
-        case Enum():
-            return value.value
-        case tuple():
-            return [str(one) for one in value]
-        case _:
-            return value
 
 
 def _refuse_unasked_restore(request: RepairRequest, caller: Caller) -> None:
