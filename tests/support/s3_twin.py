@@ -47,6 +47,7 @@ class S3Twin:
         has_bulk: whether it deletes many objects in one request, as not every store does.
         kept_from_us: keys that are not deleted with many others.
         pages_until_cut_off: after so many pages of a listing one does not say how to go on; None: all do.
+        denies_more: such a page says that it is the last one.
         go_on: what stalled requests wait for.
     """
 
@@ -61,6 +62,7 @@ class S3Twin:
     has_bulk: bool = True
     kept_from_us: set[str] = field(default_factory=set)
     pages_until_cut_off: int | None = None
+    denies_more: bool = False
     go_on: threading.Event = field(default_factory=threading.Event)
     stalled: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
 
@@ -85,6 +87,7 @@ class S3Twin:
         token = f"<NextContinuationToken>{escape(keys[most - 1])}</NextContinuationToken>" if more else ""
         if more and self.pages_until_cut_off is not None:
             token = token if self.pages_until_cut_off else ""
+            more = bool(token) or not self.denies_more
             self.pages_until_cut_off -= 1
         cut = f"<IsTruncated>{str(more).lower()}</IsTruncated>{token}"
         return f"<ListBucketResult>{cut}{rows}</ListBucketResult>".encode()

@@ -6,16 +6,21 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from admin.services.runbooks import page_named
+from admin.wiring import queues
+from mailqueue.blobs.listing import PAGE_KEYS
+from mailqueue.blobs.object_storage import open_s3
 from mailqueue.rabbitmq.codec import queued_of
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.ids import BlobId, EnqueueId
 from model.operations import Remove
 from tests.support.queue_commands import KEYSPACE, QueueShell
 from tests.support.queue_reconciled import row_of, stray_blob
+from tests.support.s3_twin import s3_twin
 
 AT_ONCE = ("--engine", "local", "--delay", "0s", "--generation", "1h")
 
@@ -74,6 +79,36 @@ def test_what_mails_kept_elsewhere_refer_to_is_named_by_the_line_of_the_page(que
 
     ids = ("--references-file", str(tmp_path / "kept-ids"))
     assert queue.line("check", "blobs", *how, *ids).json["findings"] == {"KEEP": 1, "MISSING": 1}
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "why"),
+    [
+        ("broker away", 4, "does not answer"),
+        ("listing cut off", 4, "ends in the middle"),
+        ("listing lies", 3, "the listing left out 2 blobs that are there"),
+    ],
+)
+def test_what_cannot_be_read_whole_removes_nothing(
+    james: QueueShell, monkeypatch: pytest.MonkeyPatch, fault: str, code: int, why: str
+) -> None:
+    """A page of a bucket that names no next one, or says that it is the last one; what is needed is behind it."""
+    needed, ids = [f"1_689_{uuid4()}" for _ in range(2)], empty(james.line.home)
+    ids.write_text("\n".join(needed))
+    with s3_twin() as twin:
+        twin.objects = dict.fromkeys((*(f"1_600_{uuid4()}" for _ in range(PAGE_KEYS)), *needed), b"x")
+        twin.pages_until_cut_off, twin.denies_more = (0 if "listing" in fault else None), "lies" in fault
+        monkeypatch.setattr(queues, "blobs_behind", lambda *_, **__: open_s3(twin.settings(), james.clock))
+        james.pass_time(days=180)
+        james.broker.away = fault == "broker away"
+        before = set(twin.objects)
+
+        how = ("--oldest-message", "1d", "--references-file", str(ids))
+        ended = james.line("repair", "blobs", *AT_ONCE, *how)
+
+        assert (ended.code, why in " ".join((ended.out + ended.err).split())) == (code, True), ended
+        assert set(twin.objects) == before
+    assert not list(james.line.home.rglob("removed-*.jsonl"))
 
 
 def test_what_is_to_be_typed_next_has_what_was_typed(queue: QueueShell) -> None:
