@@ -132,8 +132,10 @@ class TestTrial:
 
     def test_two_trials_at_once_do_not_share_a_name(self) -> None:
         first, second = TrialServer(), TrialServer()
-        for server in (first, second):
-            advised(MailCluster(JAMES), on(server))
+        for server, seconds in ((first, 0.0), (second, 0.001)):
+            cluster = MailCluster(JAMES)
+            cluster.clock.advance(seconds)
+            advised(cluster, on(server))
         assert not set(first.held) & set(second.held)
 
     def test_an_older_server_is_not_asked_to_use_what_it_lacks(self) -> None:
