@@ -8,7 +8,7 @@ mail.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from dataclasses import fields as dataclass_fields
@@ -212,6 +212,16 @@ def plan_into(file: Path, head: PlanHead) -> Iterator[PlanWriter]:
         plan.begin(head)
         yield plan
         plan.end()
+
+
+@contextmanager
+def plan_wanted(file: Path | None, head: Callable[[], PlanHead]) -> Iterator[PlanWriter | None]:
+    """The same where a plan is wanted; None where none is."""
+    if file is None:
+        yield None
+        return
+    with plan_into(file, head()) as plan:
+        yield plan
 
 
 class PlanFile:

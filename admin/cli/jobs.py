@@ -212,7 +212,7 @@ _PAUSE: Final = Command(
     present="admin.present.jobs:paused_document",
     options=(
         _NAME,
-        option("--reason", "Told to whoever finds it paused.", metavar="TEXT"),
+        option("--reason", "Shown to whoever finds it paused.", metavar="TEXT"),
         flag("--now", "End the run that is at work, too."),
     ),
     shared=(_ONE, CONNECTION),

@@ -11,7 +11,7 @@ from typing import IO, Any, Final, cast
 from uuid import UUID
 
 from admin.event_loop import run_async
-from admin.plan_files import PlanFile, PlanHead, PlanKind, how_to_look, plan_into, seconds_of
+from admin.plan_files import PlanFile, PlanHead, PlanKind, PlanWriter, how_to_look, plan_wanted, seconds_of
 from admin.services import checking
 from admin.services.caller import Caller
 from admin.services.mending import MARGIN, CheckRequest, MendingResult, ScanRequest, given
@@ -222,7 +222,8 @@ async def _looked(opened: OpenCluster, request: BlobsRequest, caller: Caller, br
     timed = MESSAGE_V3 if request.connection.is_pressed(request.pace) else None
     throttle = throttle_of(opened, request.rows_per_second, timed, request.level, ledger)
     scanner = blob_scanner(opened, wanted, request.level, Pace(request.rows_per_second, opened.clock, throttle))
-    with _lines_of_missing(request.blobs.missing) as on_missing, _plan_of(request, opened, as_of) as on_planned:
+    wanted_plan = plan_wanted(request.plan, lambda: _head_of(request, opened, as_of))
+    with _lines_of_missing(request.blobs.missing) as on_missing, wanted_plan as plan:
         collection = BlobCollection(
             _collectable(store, opened),
             scanner,
@@ -232,7 +233,7 @@ async def _looked(opened: OpenCluster, request: BlobsRequest, caller: Caller, br
             caller.progress,
             request.delay.total_seconds(),
             on_missing,
-            on_planned,
+            _adder(plan) if plan else None,
         )
         if ledger is None:
             found = await _carried_out(collection, request)
@@ -241,11 +242,11 @@ async def _looked(opened: OpenCluster, request: BlobsRequest, caller: Caller, br
             result = await _recorded(opened, request, ledger, collection, as_of=as_of, throttle=throttle)
     seconds = (opened.clock.micros() - began) / MICROS
     options = request.approved.head.options if request.approved else _typed_again(request)
-    plan = request.approved.file if request.approved else request.plan
+    file = request.approved.file if request.approved else request.plan
     asked = broker is not None or request.blobs.no_broker
     pace = throttle.as_json() if throttle else None
     return replace(
-        result, broker_asked=asked, seconds=seconds, options=options, plan=plan, stores=request.blobs.typed, pace=pace
+        result, broker_asked=asked, seconds=seconds, options=options, plan=file, stores=request.blobs.typed, pace=pace
     )
 
 
@@ -261,12 +262,11 @@ async def _carried_out(
     return await collection.apply((blob_of(*fields) for fields in request.approved.values("blob")), removing)
 
 
-@contextmanager
-def _plan_of(request: BlobsRequest, opened: OpenCluster, as_of: int) -> Iterator[Callable[[ListedBlob], None] | None]:
-    """What adds a blob to the plan, where one is wanted."""
-    if request.plan is None:
-        yield None
-        return
+def _adder(plan: PlanWriter) -> Callable[[ListedBlob], None]:
+    return lambda blob: plan.add_line("blobs", BlobVerdict.COLLECT.value, {"blob": blob_fields(blob)})
+
+
+def _head_of(request: BlobsRequest, opened: OpenCluster, as_of: int) -> PlanHead:
     wanted = request.blobs
     policy = {
         **how_to_look(request, as_of),
@@ -281,9 +281,7 @@ def _plan_of(request: BlobsRequest, opened: OpenCluster, as_of: int) -> Iterator
     }
     tables = opened.identity(live_schema(opened.cluster, opened.mail.name).tables)  # any may refer to blobs
     options = _typed_again(request)
-    head = PlanHead(kind=PlanKind.BLOBS, keyspace=opened.mail.name, tables=tables, options=options, policy=policy)
-    with plan_into(request.plan, head) as plan:
-        yield lambda blob: plan.add_line("blobs", BlobVerdict.COLLECT.value, {"blob": blob_fields(blob)})
+    return PlanHead(kind=PlanKind.BLOBS, keyspace=opened.mail.name, tables=tables, options=options, policy=policy)
 
 
 def _timing(request: BlobsRequest) -> Timing:

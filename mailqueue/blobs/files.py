@@ -22,6 +22,7 @@ from model.instants import instant_of
 from model.ports import Clock
 from model.queue.blob_ids import checked
 from model.queue.messages import StoredBlob
+from repair.synced_files import OWNER_ALONE, write_whole
 
 T = TypeVar("T")
 
@@ -32,7 +33,6 @@ PAGE_FILES: Final = 500
 NAME_BYTES_MAX: Final = 255
 LEFT_BEHIND_AFTER: Final = timedelta(days=1)
 _FOLDER_MODE: Final = 0o700  # other people's mail
-_FILE_MODE: Final = 0o600
 _UNFINISHED: Final = ".unfinished"
 _SAFE: Final = "=+"
 
@@ -149,17 +149,7 @@ _MENDS: Final = {
 
 
 def _written(part: Path, path: Path, content: bytes) -> None:
-    try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
+    write_whole(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ALONE), part, path, content)
 
 
 def _remove_older(folder: Path, than: datetime) -> None:
@@ -167,30 +157,6 @@ def _remove_older(folder: Path, than: datetime) -> None:
         with suppress(FileNotFoundError):  # its writer has given it its name
             if path.stat().st_mtime < than.timestamp():
                 path.unlink()
-
-
-def append_synced(path: Path, content: bytes) -> None:
-    """Add to a file for its owner alone, which is made where there is none; on the disk when this returns.
-
-    Raises:
-        OSError: the disk refused it.
-    """
-    is_new = not path.exists()
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, _FILE_MODE), "ab") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    if is_new:
-        _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """A new name is on disk only after its folder is synced."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _blobs(entries: Iterator[Any]) -> Iterator[StoredBlob]:

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
 from mailqueue.blobs.cassandra import CassandraStore
-from mailqueue.blobs.files import append_synced
 from mailqueue.blobs.stores import BlobStore
 from mailqueue.concurrency import all_of
 from mailqueue.maintenance.blob_references import ReferenceSource
@@ -33,6 +32,7 @@ from model.ids import BlobId
 from model.ports import Clock, Progress
 from model.queue.slices import EPOCH
 from repair.joins.records import Workshop
+from repair.synced_files import append_synced
 
 T = TypeVar("T")
 

@@ -62,7 +62,7 @@ class QueueVerdict(NamedTuple):
 
     @property
     def by_repair(self) -> bool:
-        """Whether a repair of the queues mends it without being told more."""
+        """Whether a repair of the queues mends it without being asked further."""
         return self.mended == _BY_REPAIR
 
 

@@ -257,7 +257,7 @@ def group_suspects(forms: Forms, records: Iterable[Record]) -> Iterator[Suspect]
     for key in demanded.keys() | rows.keys():
         group = forms.groups[key[0]]
         lacking = group.lacking(demanded.get(key, {}), rows.get(key, ()))
-        verdict = Group.verdicts[GroupSymptoms(in_projection=key in rows, covered=lacking is None)]
-        if lacking is not None and verdict is not Verdict.AGREE:
+        if lacking is not None:
+            verdict = Group.verdicts[GroupSymptoms(in_projection=key in rows, covered=False)]
             truth_ids = forms.truth_ids(lacking.truths)
             yield Suspect(group.name, unpacked_key(group.table.key, key[1]), verdict, truth_ids, lacking.wanted)

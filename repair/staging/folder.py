@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from model.errors import StagingRefused, StateUnwritable
+from repair.synced_files import write_whole
 
 _LOCK: Final = ".lock"
 _PART: Final = ".part"
@@ -56,20 +57,7 @@ class StagingFolder:
         """The file has its name once its bytes are on the disk; mkstemp gives it to its owner alone."""
         with self._named():
             handle, part = tempfile.mkstemp(dir=self.path, prefix=".", suffix=_PART)
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(content)
-                    file.flush()
-                    os.fsync(file.fileno())
-                Path(part).replace(self.path / name)
-            except BaseException:
-                Path(part).unlink(missing_ok=True)
-                raise
-            folder = os.open(self.path, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            write_whole(handle, Path(part), self.path / name, content)
 
     def remove(self, names: Iterable[str]) -> None:
         with self._named():

@@ -10,7 +10,7 @@ from typing import Final
 from uuid import UUID
 
 from admin.nodetool import NODETOOL
-from admin.plan_files import PlanFile, PlanHead, PlanKind, PlanWriter, how_to_look, plan_into, seconds_of
+from admin.plan_files import PlanFile, PlanHead, PlanKind, PlanWriter, how_to_look, plan_wanted, seconds_of
 from admin.services.caller import Caller
 from admin.services.examples import Examples, both_of
 from admin.services.mending import CheckRequest, MendingResult, given
@@ -149,7 +149,7 @@ async def _cleaned(request: CleanupRequest, connections: QueueConnections, calle
     blobs = connections.blobs if request.settings.blobs else None
     parts, take = (view, scanner, caller.progress, blobs, connections.broker), both_of(examples, caller)
     if ledger is None:
-        with _plan_of(request, opened, as_of) as plan:
+        with plan_wanted(request.plan, lambda: _head_of(request, opened, as_of)) as plan:
             queues = await QueueCleanup(*parts, on_mark=_adder(plan) if plan else None).run(settings)
             if plan:
                 _add_to(plan, queues)
@@ -194,12 +194,7 @@ def _planned_in(plan: PlanFile) -> PlannedCleanup:
     )
 
 
-@contextmanager
-def _plan_of(request: CleanupRequest, opened: OpenCluster, as_of: int) -> Iterator[PlanWriter | None]:
-    """The plan to be filled, where one is wanted."""
-    if request.plan is None:
-        yield None
-        return
+def _head_of(request: CleanupRequest, opened: OpenCluster, as_of: int) -> PlanHead:
     settings = request.settings
     policy = {
         **how_to_look(request, as_of),
@@ -210,9 +205,7 @@ def _plan_of(request: CleanupRequest, opened: OpenCluster, as_of: int) -> Iterat
         "blobs": settings.blobs.place if settings.blobs else "",
     }
     tables, options = opened.identity(QUEUE_TABLES), _typed_again(request)
-    head = PlanHead(kind=PlanKind.QUEUES, keyspace=opened.mail.name, tables=tables, options=options, policy=policy)
-    with plan_into(request.plan, head) as plan:
-        yield plan
+    return PlanHead(kind=PlanKind.QUEUES, keyspace=opened.mail.name, tables=tables, options=options, policy=policy)
 
 
 @contextmanager

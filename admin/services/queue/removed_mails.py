@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
-from mailqueue.blobs.files import append_synced
 from mailqueue.rabbitmq.codec import payload_of, queued_of
 from model.errors import BadPayload, StateUnwritable, WrongUse
 from model.ids import EnqueueId, QueueName
 from model.queue.mails import Listed, QueuedMail, queue_name
 from model.schema.table import Row
+from repair.synced_files import append_synced
 
 FORMAT: Final = "kept-mail/1"
 ROW_FORMAT: Final = "kept-row/1"
