@@ -5,11 +5,12 @@ least once. The mark is looked up first, so none that was deleted comes back. A 
 the last one ended, and so meets few of the tombstones that were left; a slice that is over is closed, read
 once more from its beginning, and struck off the list.
 
-A lease on its partition lets one mover at a time. It is two cells in the partition's row of the list, set by a
-conditional write with a time to live, taken only while there is something to move, and given back at once; a killed
-holder frees it by time alone. It is courtesy: two movers that both believe in it deliver a mail twice, and lose none.
-A flush has one lease for all slices that no round looks at yet: a conditional write costs as much as all else that is
-done for a mail, and those of one partition take turns.
+Movers take turns at a partition. A turn is two cells in the partition's row of the list, set by a conditional write
+with a time to live, taken only while there is something to move, and given back at once; a killed mover's turn ends by
+time alone. It is courtesy, no lease of the ledger (`repair.ledger.leases`), without which nothing may be done: two
+movers that both believe in it deliver a mail twice, and lose none. A flush has one turn for all slices that no round
+looks at yet: a conditional write costs as much as all else that is done for a mail, and those of one partition wait for
+each other.
 """
 
 import asyncio
@@ -34,6 +35,7 @@ from model.operations import ChangeIf, Level, Read
 from model.ports import AsyncTables, Clock
 from model.schema.table import Key
 from repair.clock import SKEW_SECONDS, STAMP_AGE_SECONDS
+from repair.ledger.leases import EXPIRY_SLACK
 
 CLOSE_AFTER: Final = timedelta(minutes=1)
 """How long after its end a slice is closed; until then what slow clocks put there need not be put twice."""
@@ -43,16 +45,16 @@ LATE: Final = timedelta(seconds=1 + SKEW_SECONDS + STAMP_AGE_SECONDS)
 clock. What is later still is found when the slice is closed."""
 
 AT_ONCE: Final = 64
-"""How many mails are moved side by side, between two heartbeats of a lease."""
+"""How many mails are moved side by side, between two looks at whether the turn is still ours."""
 
 PARTITIONS_AT_ONCE: Final = 4
 
 FLUSHED_AT_ONCE: Final = 16
-"""Partitions of a flush: most hold few mails, and those under one lease wait for no conditional write."""
+"""Partitions of a flush: most hold few mails, and those of one turn wait for no conditional write."""
 
 FLUSHED_AHEAD: Final = timedelta(hours=1)
-"""A flush has one lease for all slices that begin later: it is done with each of them before a round looks there. Those
-that have begun, or are about to, are shared with rounds, lease by lease."""
+"""A flush has one turn for all slices that begin later: it is done with each of them before a round looks there. Those
+that have begun, or are about to, are shared with rounds, turn by turn."""
 
 BEGUN_MAX: Final = 256
 """How many partitions a round looks at: usually two slices' buckets have begun."""
@@ -61,24 +63,21 @@ FAILURES_MAX: Final = AT_ONCE
 """After so many failures in one partition the round leaves it to the next."""
 
 TURN_PATIENCE: Final = timedelta(seconds=60)
-"""How long a flush waits for another mover: longer than a killed one's lease lives."""
+"""How long a flush waits for another mover: longer than a killed one's turn lasts."""
 
 UNREADABLE_PAUSE: Final = timedelta(minutes=5)
 """How long a closed partition with rows that no mail can be made of is left alone."""
 
 TTL_SECONDS: Final = 30
-"""How long a lease outlives its last heartbeat."""
-
-_SLACK: Final = timedelta(seconds=1 + SKEW_SECONDS)
-"""Servers expire by whole seconds and by clocks of their own."""
+"""How long a turn outlives its last renewal."""
 
 _ASK_AGAIN_SECONDS: Final = 0.5
 _START: Final[Key] = ()
 
 
 @dataclass(slots=True)
-class DueLease:
-    """A partition's lease, taken by this process.
+class MoverTurn:
+    """A turn of this process.
 
     Attributes:
         renewal: held by the one caller that renews; the others wait.
@@ -90,63 +89,63 @@ class DueLease:
     renewal: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class DueLeases:
-    """The leases of one queue's partitions.
+class MoverTurns:
+    """The turns at one queue's partitions.
 
     Args:
-        ttl_seconds: how long a lease outlives its last heartbeat.
+        ttl_seconds: how long a turn outlives its last renewal.
     """
 
     def __init__(self, tables: AsyncTables, clock: Clock, queue: QueueName, ttl_seconds: int = TTL_SECONDS) -> None:
         self._tables, self._clock, self._queue, self._ttl_seconds = tables, clock, queue, ttl_seconds
 
-    def turn(self, partition: DuePartition) -> "AbstractAsyncContextManager[DueLease | None]":
-        """The partition's lease for as long as the body runs; None while another process holds it."""
-        return self._turn(partition.entry(self._queue))
+    def at_partition(self, partition: DuePartition) -> "AbstractAsyncContextManager[MoverTurn | None]":
+        """The turn at a partition for as long as the body runs; None while another process has it."""
+        return self._taken(partition.entry(self._queue))
 
-    def turn_of_flush(self) -> "AbstractAsyncContextManager[DueLease | None]":
-        """One lease for all partitions that no round reads; None while another flush holds it."""
-        return self._turn(flush_entry(self._queue))
+    def of_flush(self) -> "AbstractAsyncContextManager[MoverTurn | None]":
+        """One turn for all partitions that no round reads; None while another flush has it."""
+        return self._taken(flush_entry(self._queue))
 
     @asynccontextmanager
-    async def _turn(self, key: Key) -> "AsyncIterator[DueLease | None]":
-        lease = DueLease(key, self._clock.random_uuid(), self._expiry())
-        if not await self._set(lease, expected=None):
+    async def _taken(self, key: Key) -> "AsyncIterator[MoverTurn | None]":
+        turn = MoverTurn(key, self._clock.random_uuid(), self._expiry())
+        if not await self._set(turn, expected=None):
             yield None
             return
         try:
-            yield lease
+            yield turn
         finally:
-            await self._free(lease)
+            await self._free(turn)
 
-    async def keep(self, lease: DueLease) -> bool:
-        """Renew a lease that ends soon; whether it is still ours."""
-        async with lease.renewal:
-            if lease.until - self._now() > timedelta(seconds=self._ttl_seconds / 2) + _SLACK:
+    async def keep(self, turn: MoverTurn) -> bool:
+        """Renew a turn that ends soon; whether it is still ours."""
+        async with turn.renewal:
+            if turn.until - self._now() > timedelta(seconds=self._ttl_seconds / 2) + EXPIRY_SLACK:
                 return True
             until = self._expiry()
-            kept = await self._set(lease, expected=str(lease.token))
-            lease.until = until if kept else lease.until
+            kept = await self._set(turn, expected=str(turn.token))
+            turn.until = until if kept else turn.until
             return kept
 
-    def is_sure(self, lease: DueLease) -> bool:
-        """Whether nobody else can have held the lease until now."""
-        return lease.until > self._now() + _SLACK
+    def is_sure(self, turn: MoverTurn) -> bool:
+        """Whether nobody else can have had the turn until now."""
+        return turn.until > self._now() + EXPIRY_SLACK
 
-    async def _set(self, lease: DueLease, expected: str | None) -> bool:
-        cells = {"name": str(lease.token), "lastupdated": self._expiry()}
-        change = ChangeIf(DUE_MAILS, lease.key, {"name": expected}, assign=cells, ttl_seconds=self._ttl_seconds)
+    async def _set(self, turn: MoverTurn, expected: str | None) -> bool:
+        cells = {"name": str(turn.token), "lastupdated": self._expiry()}
+        change = ChangeIf(DUE_MAILS, turn.key, {"name": expected}, assign=cells, ttl_seconds=self._ttl_seconds)
         try:
             return (await self._tables.attempt(change)).applied
         except DoubtfulWrite:
-            seen = await self._tables.read(Read(DUE_MAILS, lease.key, Level.SERIAL))
-            return bool(seen) and seen[0].row["name"] == str(lease.token)
+            seen = await self._tables.read(Read(DUE_MAILS, turn.key, Level.SERIAL))
+            return bool(seen) and seen[0].row["name"] == str(turn.token)
 
-    async def _free(self, lease: DueLease) -> None:
-        """Where this fails, or the lease is lost, its time to live frees it."""
+    async def _free(self, turn: MoverTurn) -> None:
+        """Where this fails, or the turn is over, its time to live frees it."""
         freed = {"name": None, "lastupdated": None}
         try:
-            await self._tables.attempt(ChangeIf(DUE_MAILS, lease.key, {"name": str(lease.token)}, assign=freed))
+            await self._tables.attempt(ChangeIf(DUE_MAILS, turn.key, {"name": str(turn.token)}, assign=freed))
         except MailmendError:
             return
 
@@ -168,7 +167,7 @@ class DueMover:
 
     parts: Parts
     due: DueMails
-    leases: DueLeases
+    turns: MoverTurns
     reached: dict[DuePartition, Key] = field(default_factory=dict)
     left_until: dict[DuePartition, datetime] = field(default_factory=dict)
 
@@ -192,13 +191,13 @@ class DueMover:
         partitions = [one async for one in self.due.partitions(self.parts.queue)]
         if not partitions:
             return 0
-        async with self._patiently(self.leases.turn_of_flush) as lease:
+        async with self._patiently(self.turns.of_flush) as turn:
 
             async def move(partition: DuePartition) -> int:
                 if partition.due_slice < self.parts.now + FLUSHED_AHEAD:
                     return await self._flushed(partition)
-                moved = await self._moved(partition, lease, _START, None)
-                if not await self.leases.keep(lease):
+                moved = await self._moved(partition, turn, _START, None)
+                if not await self.turns.keep(turn):
                     raise self._held()
                 return moved
 
@@ -220,23 +219,23 @@ class DueMover:
         return earliest if earliest + DUE_WINDOW > over_at else await self.due.close_before(self.parts.queue, over_at)
 
     async def _advanced(self, partition: DuePartition, now: datetime) -> int:
-        """Move what is due in an open partition; takes a lease only if something is due."""
+        """Move what is due in an open partition; takes a turn only if something is due."""
         after = self.reached.get(partition, _START)
         next_at = await self.due.next_at(self.parts.queue, partition, after)
         if next_at is None or next_at > now:
             self._reach(partition, now)
             return 0
-        async with self.leases.turn(partition) as lease:
-            return await self._moved(partition, lease, after, now) if lease else 0
+        async with self.turns.at_partition(partition) as turn:
+            return await self._moved(partition, turn, after, now) if turn else 0
 
     async def _emptied(self, partition: DuePartition, now: datetime) -> int:
         """Move everything in a closed partition, then delete it from the list."""
         if self.left_until.get(partition, now) > now:
             return 0
-        async with self.leases.turn(partition) as lease:
-            if not lease:
+        async with self.turns.at_partition(partition) as turn:
+            if not turn:
                 return 0
-            moved = await self._moved(partition, lease, _START, now)
+            moved = await self._moved(partition, turn, _START, now)
             if await self.due.next_at(self.parts.queue, partition) is None:
                 await self.due.retire(self.parts.queue, partition)
             elif not moved:
@@ -244,18 +243,18 @@ class DueMover:
             return moved
 
     async def _flushed(self, partition: DuePartition) -> int:
-        async with self._patiently(lambda: self.leases.turn(partition)) as lease:
-            return await self._moved(partition, lease, _START, None)
+        async with self._patiently(lambda: self.turns.at_partition(partition)) as turn:
+            return await self._moved(partition, turn, _START, None)
 
     @asynccontextmanager
     async def _patiently(
-        self, turn: "Callable[[], AbstractAsyncContextManager[DueLease | None]]"
-    ) -> AsyncIterator[DueLease]:
+        self, taken: "Callable[[], AbstractAsyncContextManager[MoverTurn | None]]"
+    ) -> AsyncIterator[MoverTurn]:
         patient_until = self.parts.now + TURN_PATIENCE
         while True:
-            async with turn() as lease:
-                if lease:
-                    yield lease
+            async with taken() as turn:
+                if turn:
+                    yield turn
                     return
             if self.parts.now > patient_until:
                 raise self._held()
@@ -267,15 +266,15 @@ class DueMover:
             mend=f"Begin again in a minute: mailmend queue flush --queue {self.parts.queue}",
         )
 
-    async def _moved(self, partition: DuePartition, lease: DueLease, after: Key, until: datetime | None) -> int:
-        """Move what is due by then (None: everything) while the lease is ours; how many were moved."""
+    async def _moved(self, partition: DuePartition, turn: MoverTurn, after: Key, until: datetime | None) -> int:
+        """Move what is due by then (None: everything) while the turn is ours; how many were moved."""
         moved, failures = 0, list[BaseException]()
         mails = self._due_by(partition, after, until)
         async with aclosing(mails), aclosing(in_batches(mails, AT_ONCE)) as batches:
             async for some in batches:
-                if len(failures) >= FAILURES_MAX or not await self.leases.keep(lease):
+                if len(failures) >= FAILURES_MAX or not await self.turns.keep(turn):
                     break
-                outcomes = await finished(self._batch_counted(partition, lease, some))
+                outcomes = await finished(self._batch_counted(partition, turn, some))
                 failures += [one for one in outcomes if isinstance(one, BaseException)]
                 moved += sum(one is True for one in outcomes)
             else:
@@ -302,13 +301,13 @@ class DueMover:
                 del known[partition]
 
     async def _batch_counted(
-        self, partition: DuePartition, lease: DueLease, some: Sequence[DueMail]
+        self, partition: DuePartition, turn: MoverTurn, some: Sequence[DueMail]
     ) -> "list[bool | BaseException]":
         """As `_batch_moved`; the tally stays exact if none failed and no other mover can have run."""
         async with self.due.counting(self.parts.queue, partition) as changes:
             outcomes = await self._batch_moved(some)
             changes.marked = sum(isinstance(one, bool) for one in outcomes)
-            changes.sure = changes.marked == len(some) and self.leases.is_sure(lease)
+            changes.sure = changes.marked == len(some) and self.turns.is_sure(turn)
             return outcomes
 
     async def _batch_moved(self, some: Sequence[DueMail]) -> "list[bool | BaseException]":

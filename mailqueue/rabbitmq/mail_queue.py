@@ -17,7 +17,7 @@ from mailqueue.blobs.stores import content_of
 from mailqueue.draining import checked_prefetch
 from mailqueue.health import QueueFigures
 from mailqueue.maintenance.comparison import IDS_MAX, Mended, Reconciled
-from mailqueue.maintenance.move_due import DueLeases, DueMover
+from mailqueue.maintenance.move_due import DueMover, MoverTurns
 from mailqueue.maintenance.reconcile_mend import Keeping, MendRequest, mended
 from mailqueue.maintenance.redrive import Redriven, redrive, republish
 from mailqueue.maintenance.restore import restoring
@@ -57,8 +57,8 @@ class RabbitMailQueue:
         self.name, self.view = parts.queue, parts.view
         self._parts, self._sweeper = parts, sweeper
         self._unacked: Unacked = {}
-        leases = DueLeases(parts.tables, parts.clock, parts.queue)
-        self._mover = DueMover(parts, parts.view.due, leases) if parts.view.due else None
+        turns = MoverTurns(parts.tables, parts.clock, parts.queue)
+        self._mover = DueMover(parts, parts.view.due, turns) if parts.view.due else None
 
     async def enqueue(
         self,

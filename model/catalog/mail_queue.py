@@ -81,8 +81,8 @@ DUE_MAILS = Table(
     options=_GRACE,
 )
 """Under the slice 1970-01-01 of each queue lie no mails, but in bucket 0 the list of its other partitions and their
-leases, in bucket 1 the lease of a flush (`mailqueue.rabbitmq.view.due_mails`): whoever reads the table by other ways
-has to leave those rows out, and what they name untouched. No mail is ever due in that slice."""
+movers' turns, in bucket 1 the turn of a flush (`mailqueue.rabbitmq.view.due_mails`): whoever reads the table by other
+ways has to leave those rows out, and what they name untouched. No mail is ever due in that slice."""
 SLICE_TALLIES = Table(
     "sliceTallies",
     columns(

@@ -31,12 +31,12 @@ TTL_SECONDS = 60
 
 def sure_seconds(ttl_seconds: float) -> float:
     """The least time that a lease still has just before its next heartbeat, as `TakenLease.check` counts it."""
-    return ttl_seconds * (1 - 1 / _BEATS_PER_TTL) - _SLACK.total_seconds()
+    return ttl_seconds * (1 - 1 / _BEATS_PER_TTL) - EXPIRY_SLACK.total_seconds()
 
 
 _BEATS_PER_TTL = 4
 
-_SLACK = timedelta(seconds=1 + SKEW_SECONDS)
+EXPIRY_SLACK = timedelta(seconds=1 + SKEW_SECONDS)
 """Servers expire by whole seconds and their own clocks, so we stop relying on a lease this much earlier."""
 
 
@@ -73,7 +73,7 @@ class TakenLease:
         """
         if self.lost is not None:
             raise LeaseLost(f"the lease {self.lease.name!r} was lost: {self.lost.what}", mend=_MEND_LOST) from self.lost
-        left = self.lease.expires_at - instant_of(self.clock.micros()) - _SLACK
+        left = self.lease.expires_at - instant_of(self.clock.micros()) - EXPIRY_SLACK
         if left < timedelta(seconds=seconds):
             raise LeaseLost(
                 f"the lease {self.lease.name!r} has {left.total_seconds():.1f} s left, {seconds:g} s are needed",

@@ -33,7 +33,7 @@ from mailqueue.blobs.s3 import S3Settings
 from mailqueue.maintenance.blob_collection import RemovedList
 from mailqueue.maintenance.blob_scan import LocalBlobScanner
 from mailqueue.maintenance.cleanup_scan import LocalQueueScanner
-from mailqueue.maintenance.move_due import DueLeases
+from mailqueue.maintenance.move_due import MoverTurns
 from mailqueue.queue import Dequeued
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
@@ -55,7 +55,7 @@ T = TypeVar("T")
 CONFIGURATION = QueueConfiguration(Slicing(timedelta(hours=1), 2), pace=1_000_000)
 """The smallest window that hides nothing for less than an hour, more than one bucket, and no sweep but on request."""
 
-LEASE_SECONDS = 2
+TURN_SECONDS = 2
 """How long the partition of a killed mover waits for the next one."""
 
 
@@ -198,7 +198,7 @@ async def opened(
         name = QueueName(queue)
         async with await open_queue(name, tables, WiredBroker(broker, life), blobs, clock, CONFIGURATION) as process:
             assert process._mover is not None
-            process._mover = replace(process._mover, leases=DueLeases(tables, clock, name, LEASE_SECONDS))
+            process._mover = replace(process._mover, turns=MoverTurns(tables, clock, name, TURN_SECONDS))
             yield process
     finally:
         await broker.close()

@@ -2,7 +2,7 @@
 
 A mail lies in the slice of its due time. The slices that hold any are listed in one partition of the same table, under
 the slice EPOCH, which no mail can have: so listing costs what is there, however far ahead the furthest mail is due, and
-whoever wants the rows of mails never meets that partition. Its rows carry the leases of movers too.
+whoever wants the rows of mails never meets that partition. Its rows carry the turns of movers too.
 
 A slice is closed by raising `queueState.dueStart` past it, and emptied only then. Whoever puts a mail writes its row
 first and reads the due start afterwards: either it was not raised yet, and whoever raised it reads the row; or the mail
@@ -63,7 +63,7 @@ class DuePartition:
         return (queue, self.due_slice, self.bucket)
 
     def entry(self, queue: QueueName) -> Key:
-        """The key of its row in the list of partitions, which carries its lease."""
+        """The key of its row in the list of partitions, which carries the turn of its mover."""
         return (*_index(queue), self.due_slice, UUID(int=self.bucket))
 
 
@@ -321,7 +321,7 @@ def in_millis_after(at: datetime) -> datetime:
 
 
 def flush_entry(queue: QueueName) -> Key:
-    """The key of the row with a flush's lease: beside the list, in a bucket of its own that is never listed."""
+    """The key of the row with a flush's turn: beside the list, in a bucket of its own that is never listed."""
     return (queue, EPOCH, 1, EPOCH, UUID(int=0))
 
 
