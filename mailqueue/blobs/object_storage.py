@@ -42,7 +42,6 @@ from model.ids import BlobId
 from model.ports import Clock
 from model.queue.blob_ids import BlobNaming
 from model.queue.messages import StoredBlob
-from model.schema.table import Row
 from repair.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -169,7 +168,8 @@ class ExactRequests:
 
     def _content(self, key: BlobId) -> bytes:
         answer = self._client().get_object(Key=key, **self._bucket)
-        refuse_compressed(self._settings, key, {**answer.get("Metadata", {}), **_encoding(answer)})
+        for told in (answer.get("Metadata", {}), {"content-encoding": answer.get("ContentEncoding", "")}):
+            refuse_compressed(self._settings, key, told)
         content: bytes = answer["Body"].read()
         return content
 
@@ -201,10 +201,6 @@ class ExactRequests:
             if self._made is None:
                 self._made = _new_client(self._settings, self._keys.session() if self._keys else None)
         return self._made
-
-
-def _encoding(answer: Row) -> dict[str, str]:
-    return {"content-encoding": answer["ContentEncoding"]} if "ContentEncoding" in answer else {}
 
 
 def _instant(text: str) -> datetime:
@@ -282,8 +278,7 @@ class S3Bucket:
 
     async def remove_all(self, blob_ids: Sequence[BlobId]) -> None:
         plain = [blob_id for blob_id in blob_ids if not _needs_exactness(blob_id)]
-        if len(plain) < BULK_MIN:
-            plain = []
+        plain = plain if len(plain) >= BULK_MIN else []
         for first in range(0, len(plain), BULK_MAX):
             await self._remove_together(plain[first : first + BULK_MAX])
         await self._remove_each(set(blob_ids).difference(plain))
@@ -318,7 +313,7 @@ class S3Bucket:
         if self._in_bulk:
             async with self._turns:
                 try:
-                    await obstore.delete_async(self._bulk_store, list(blob_ids))
+                    await self._with_keys(lambda: obstore.delete_async(self._bulk_store, list(blob_ids)))
                 except (BaseError, OSError) as error:
                     if code_in(str(error)) not in NO_BULK:
                         raise await self._failure(error) from None
@@ -349,20 +344,24 @@ class S3Bucket:
         """A request's answer, errors as ours. Creating a request starts it, so that waits for a free place."""
         async with self._turns:
             try:
-                try:
-                    return await request()
-                except BaseError as error:
-                    if not self._keys or code_in(str(error)) not in EXPIRED:
-                        raise
-                self._keys.forget()
-                await asyncio.sleep(KEYS_AGAIN_SECONDS)
-                return await request()
+                return await self._with_keys(request)
             except FileNotFoundError as error:
                 if code_in(str(error)) == NO_BUCKET:
                     raise failure(self._settings, NO_BUCKET) from None
                 raise BlobMissing(blob_id, mend=f"It was looked for in {self._settings.place}") from None
             except (BaseError, OSError) as error:
                 raise await self._failure(error) from None
+
+    async def _with_keys(self, request: Callable[[], Awaitable[T]]) -> T:
+        """Made again, once, with keys that are looked for anew, where the store calls the token expired."""
+        try:
+            return await request()
+        except BaseError as error:
+            if not self._keys or code_in(str(error)) not in EXPIRED:
+                raise
+        self._keys.forget()
+        await asyncio.sleep(KEYS_AGAIN_SECONDS)
+        return await request()
 
     async def _failure(self, error: Exception) -> BlobsUnreachable:
         code = code_in(str(error))

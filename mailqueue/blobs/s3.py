@@ -96,8 +96,8 @@ NO_BULK: Final = frozenset(
 )
 """What a store says that cannot delete many objects by one request."""
 
-EXPIRED: Final = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"})
-"""What a store says to keys that were valid for a while."""
+EXPIRED: Final = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "400"})
+"""What a store says to keys that were valid for a while; the answer to HEAD has no room for the reason."""
 
 _PLAIN: Final = frozenset({"", "identity", "aws-chunked"})
 _CODE: Final = re.compile(r"<Code>\s*(\w{1,80})\s*</Code>|\(code: (\w{1,80})\)")
@@ -118,6 +118,7 @@ _MENDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(EXPIRED, "Log in anew (aws sso login, or what made the session token), and set the new token."),
     "InvalidAccessKeyId": _KEYS,
     "SignatureDoesNotMatch": _KEYS,
+    "400": f"Keys that were valid for a while may be over: log in anew (aws sso login). {_LOG}",
     "401": _KEYS,
     "403": _KEYS,
     "RequestTimeTooSkewed": "Mend the clock of this machine (chronyc tracking): signatures are valid for minutes only.",

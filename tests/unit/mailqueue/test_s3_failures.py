@@ -36,6 +36,7 @@ def test_the_code_is_found_in_a_librarys_words(text: str, code: str) -> None:
         ("InvalidAccessKeyId", "Check the access key and the secret key"),
         ("AccessDenied", "allowed to get"),
         ("403", "Check the access key and the secret key"),
+        ("400", "aws sso login"),
         ("NoSuchBucket", "aws s3 mb s3://mail-blobs --endpoint-url https://s3.example.org"),
         ("RequestTimeTooSkewed", "clock"),
         ("AuthorizationHeaderMalformed", "region"),
