@@ -30,7 +30,7 @@ from repair.joins.records import Workshop
 from spark_repair.connector import Source
 from spark_repair.executors import runs_here
 from spark_repair.failures import translated
-from spark_repair.interruption import end_session, is_over
+from spark_repair.interruption import end_session, release
 from spark_repair.progress import rows_read, watched
 from spark_repair.throttled import throttled
 
@@ -156,8 +156,8 @@ class SparkLook:
 
     def close(self) -> None:
         self._workshop.close()
-        if self._kept is not None and not is_over(self.source.session):
-            self._kept.unpersist()
+        if self._kept is not None:
+            release(self.source.session, self._kept)
 
     def keep(self, found: DataFrame) -> None:
         """The rows, kept on the executors' disks; everything was read and counted by then."""

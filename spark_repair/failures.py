@@ -51,7 +51,7 @@ def translated(contact: Contact, keyspace: str) -> Iterator[None]:
     """Raise Spark's and the connector's failures as mailmend's errors."""
     try:
         yield
-    except (Py4JNetworkError, ConnectionError):  # of ours to Java: what Java itself cannot reach it tells in its words
+    except (Py4JNetworkError, ConnectionError, EOFError):  # of ours to Java: what Java cannot reach it tells in words
         raise SparkFailed("Spark failed: its Java process ended", mend=f"Its log says more: {log_place()}") from None
     except (PySparkException, Py4JError) as error:
         raise failure_of(_text_of(error), contact, keyspace) from None

@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from subprocess import Popen, TimeoutExpired
 from typing import Any, Final
+from warnings import catch_warnings, simplefilter
 
-from pyspark.sql import SparkSession
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame, SparkSession
 
 STOP_SECONDS_MAX: Final = 10.0
 """How long Spark may take to end its jobs and workers in order; then its JVM is ended all the same."""
@@ -49,6 +51,22 @@ def is_over(session: SparkSession) -> bool:
     """Whether the JVM that we launched has ended."""
     process = _jvm_process(session)
     return process is not None and process.poll() is not None
+
+
+def release(session: SparkSession, *frames: DataFrame) -> None:
+    """Free what executors keep; of a JVM that has ended, or ends just now, nothing is kept."""
+    if not is_over(session):
+        with suppress(Py4JError, ConnectionError):
+            for frame in frames:
+                frame.unpersist()
+
+
+def stop(session: SparkSession) -> None:
+    """End it in order, unless its JVM has ended, or ends just now: its sockets close before it is seen to be gone."""
+    if not is_over(session):
+        with suppress(Py4JError, ConnectionError), catch_warnings():
+            simplefilter("ignore", RuntimeWarning)  # PySpark's, about a JVM that is gone: that has been said
+            session.stop()
 
 
 def end_session(session: SparkSession) -> None:

@@ -36,7 +36,7 @@ from spark_repair.connector import Source
 from spark_repair.executor_pace import place_of
 from spark_repair.executors import runs_here, tasks_at_once
 from spark_repair.failures import translated
-from spark_repair.interruption import ended_when_interrupted, is_over
+from spark_repair.interruption import ended_when_interrupted, release
 from spark_repair.progress import rows_read, share_of_tasks, watched
 from spark_repair.staged import segments_read
 from spark_repair.suspects import truth_frame
@@ -206,20 +206,15 @@ class SparkDetection(Detection):
                 for row in findings.toLocalIterator():
                     yield fixing.finding_from(row[0])
         finally:
-            self._free([findings])
+            release(self._engine.session, findings)
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:
         with translated(self._engine.contact, self._engine.keyspace), ended_when_interrupted(self._engine.session):
             yield
 
-    def _free(self, frames: Sequence[DataFrame]) -> None:
-        if not is_over(self._engine.session):
-            for frame in frames:
-                frame.unpersist()
-
     def close(self) -> None:
-        self._free(self._frames)
+        release(self._engine.session, *self._frames)
 
 
 def _number(counts: Mapping[str, Counter[Verdict]], projections: Iterable[Projection]) -> int:
@@ -293,8 +288,7 @@ class _FamilyCheck:
         return kept
 
     def close(self) -> None:
-        for frame in self.held:
-            frame.unpersist()
+        release(self.tables.source.session, *self.held)
 
 
 @dataclass(frozen=True, slots=True)

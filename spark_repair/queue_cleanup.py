@@ -38,7 +38,7 @@ from spark_repair.connector import Source
 from spark_repair.executor_pace import open_here
 from spark_repair.executors import tasks_at_once
 from spark_repair.failures import translated
-from spark_repair.interruption import end_session, is_over
+from spark_repair.interruption import end_session, release
 from spark_repair.progress import rows_read, watched
 from spark_repair.throttled import throttled
 from spark_repair.tls import contact_of_executors
@@ -115,8 +115,7 @@ class SparkQueueScan:
         return self.mails.where(sf.col(_MARKED)).select(_QUEUE, _MAIL, _PLACES)
 
     def close(self) -> None:
-        if not is_over(self.source.session):
-            self.mails.unpersist()
+        release(self.source.session, self.mails)
 
 
 @dataclass(frozen=True, slots=True)

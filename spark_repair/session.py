@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from model.errors import JavaMissing, SparkUnreachable, WrongUse
 from repair.clock import SystemClock
 from spark_repair.executors import await_executors, runs_here, ship_packages
-from spark_repair.interruption import ended_when_interrupted, is_over, own_interrupts
+from spark_repair.interruption import ended_when_interrupted, is_over, own_interrupts, stop
 from spark_repair.tls import remove_stores
 
 CONNECTOR_CLASS: Final = "com.datastax.spark.connector.datasource.CassandraCatalog"
@@ -160,9 +160,10 @@ def session_for_a_command(settings: SparkSettings) -> Iterator[SparkSession]:
         with ended_when_interrupted(session):
             yield session
     finally:
-        if before is None and not is_over(session):
-            remove_stores(session)
-            session.stop()
+        if before is None:
+            if not is_over(session):
+                remove_stores(session)
+            stop(session)
 
 
 def _submitted(settings: SparkSettings) -> SparkSession:

@@ -89,7 +89,7 @@ def test_only_sparks_own_errors_are_translated() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111, "no")]
+    "error", [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111, "no"), EOFError()]
 )
 def test_a_java_process_that_is_gone_is_spark_that_failed_and_not_a_node(error: Exception) -> None:
     with pytest.raises(SparkFailed, match="its Java process ended"), translated(CONTACT, "mail"):

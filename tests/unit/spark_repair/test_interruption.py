@@ -5,10 +5,12 @@ import signal
 import subprocess
 import sys
 from typing import Any
+from warnings import warn
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
-from spark_repair.interruption import end_process, ended_when_interrupted, is_over, own_interrupts
+from spark_repair.interruption import end_process, ended_when_interrupted, is_over, own_interrupts, release, stop
 
 DEAF = "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); sys.stdin.read()"
 
@@ -30,6 +32,15 @@ class _Context:
 class _Session:
     def __init__(self, process: "subprocess.Popen[bytes] | None" = None) -> None:
         self.sparkContext = _Context(process)
+
+    def stop(self) -> None:
+        warn("Unable to cleanly shutdown Spark JVM process", RuntimeWarning, stacklevel=1)
+        raise ConnectionRefusedError
+
+
+class _Frame:
+    def unpersist(self) -> None:
+        raise Py4JNetworkError
 
 
 def waiting(code: str = "import sys; print(flush=True); sys.stdin.read()") -> "subprocess.Popen[bytes]":
@@ -84,3 +95,12 @@ def test_what_py4j_logs_of_an_interruption_is_not_shown() -> None:
     interrupted(_Session())
 
     assert not logging.getLogger("py4j.clientserver").isEnabledFor(logging.ERROR)
+
+
+def test_a_jvm_that_was_killed_and_is_seen_to_be_there_yet_hides_nothing_of_what_failed() -> None:
+    with waiting() as process:
+        session: Any = _Session(process)
+        frame: Any = _Frame()
+        release(session, frame)
+        stop(session)
+        assert not is_over(session)
