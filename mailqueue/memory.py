@@ -10,11 +10,11 @@ from types import TracebackType
 from typing import Self
 
 from mailqueue.background import BackgroundJob, run_jobs
+from mailqueue.codec.admission import admissible
+from mailqueue.codec.attributes import priority_of, with_priority
 from mailqueue.draining import checked_prefetch, next_turn
 from mailqueue.health import QueueFigures
 from mailqueue.queue import PREFETCH, OnRemoved, Removed, RemovedMail, RestoreResult, Unremoved, due_time
-from mailqueue.rabbitmq.codec.admission import admissible
-from mailqueue.rabbitmq.codec.attributes import priority_of, with_priority
 from model.backoff import RETRY
 from model.errors import BlobMissing, WrongUse
 from model.ids import BlobId, EnqueueId, QueueName, restored_id

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Final, Protocol, Self
 
 from mailqueue.health import QueueFigures
-from model.errors import WrongUse
+from model.errors import Delayed, WrongUse
 from model.ids import EnqueueId, QueueName
 from model.queue.filters import EVERYTHING, MailFilter
 from model.queue.mails import DELAY_MAX, Listed, Mail, QueuedMail, Whereabouts
@@ -290,6 +290,13 @@ def due_time(now: datetime, delay: timedelta | None, at: datetime | None) -> dat
             f"a delay of {wait.days} days is more than {DELAY_MAX.days}", mend="Enqueue the mail nearer to its time."
         )
     return now + wait if wait > timedelta(0) else None
+
+
+def no_due_mails() -> Delayed:
+    return Delayed(
+        "this keyspace has no table for delayed mails, dueMails",
+        mend="Create it with: mailmend schema apply (James neither lists nor touches it); or give no delay.",
+    )
 
 
 async def delays(listing: AsyncIterator[Listed], until: datetime | None = None) -> Delays:

@@ -16,8 +16,8 @@ from uuid import UUID
 from admin.present.document import Document, Grid, Part
 from admin.services.queue.request import QueueRequest
 from admin.wiring.queues import MailContent
+from mailqueue.codec import priority_of
 from mailqueue.health import days
-from mailqueue.rabbitmq.codec import priority_of
 from model.errors import ExitCode
 from model.projections.verdicts import Verdict
 from model.queue.filters import NULL_SENDER

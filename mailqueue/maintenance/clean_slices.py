@@ -13,8 +13,8 @@ from datetime import datetime
 from functools import reduce
 from typing import Final
 
+from mailqueue.codec import BrokenRow, publish_mail, read_row
 from mailqueue.concurrency import all_of
-from mailqueue.rabbitmq.codec import BrokenRow, publish_mail, read_row
 from mailqueue.rabbitmq.view.marks import Marks, answered
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from mailqueue.rabbitmq.view.slices import Slices, id_of

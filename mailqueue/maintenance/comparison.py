@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final, Self
 
-from mailqueue.rabbitmq.codec import BrokenRow
+from mailqueue.codec import BrokenRow
 from model.errors import UnsafeRequest
 from model.ids import EnqueueId, QueueName
 from model.queue.mails import Listed, MailBlobs, QueuedMail

@@ -22,9 +22,9 @@ from typing import Any, Final
 from uuid import UUID
 
 from mailqueue.blobs.stores import forget
+from mailqueue.codec import publish_mail
 from mailqueue.concurrency import finished, in_batches
 from mailqueue.metrics import QueueCount
-from mailqueue.rabbitmq.codec import publish_mail
 from mailqueue.rabbitmq.parts import Parts
 from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW, DueMail, DueMails, DuePartition, flush_entry
 from model.catalog.mail_queue import DUE_MAILS

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
+from mailqueue.codec import BrokenRow
 from mailqueue.maintenance.comparison import Mended, Reconciled, republishable
 from mailqueue.maintenance.redrive import republish
-from mailqueue.rabbitmq.codec import BrokenRow
 from mailqueue.rabbitmq.parts import Parts
 from mailqueue.rabbitmq.remove import remove
 from model.catalog.mail_queue import ENQUEUED_MAILS

@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
+from mailqueue.codec import publish_mail, queued_of
 from mailqueue.concurrency import in_batches
 from mailqueue.maintenance.comparison import DRAIN_MAX, IDS_MAX, refuse_burying, refuse_too_many
 from mailqueue.maintenance.reconcile import next_within, patience
 from mailqueue.metrics import QueueCount
-from mailqueue.rabbitmq.codec import publish_mail, queued_of
 from mailqueue.rabbitmq.parts import Parts
 from model.errors import BadPayload
 from model.ids import BlobId, EnqueueId

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from mailqueue.blobs.stores import put_content
+from mailqueue.codec import publish_mail
+from mailqueue.codec.admission import admissible
 from mailqueue.maintenance.comparison import LiveMail
 from mailqueue.metrics import QueueCount
 from mailqueue.queue import RemovedMail, RestoreResult
-from mailqueue.rabbitmq.codec import publish_mail
-from mailqueue.rabbitmq.codec.admission import admissible
 from mailqueue.rabbitmq.parts import Parts
 from model.ids import EnqueueId, restored_id
 from model.queue.filters import MailFilter

@@ -24,10 +24,10 @@ from itertools import count
 from typing import Final
 
 from mailqueue.blobs.stores import content_of
+from mailqueue.codec import attempts_of, queued_of, slice_of_message
 from mailqueue.concurrency import finished
 from mailqueue.draining import Drain
 from mailqueue.metrics import QueueCount
-from mailqueue.rabbitmq.codec import attempts_of, queued_of, slice_of_message
 from mailqueue.rabbitmq.parts import Parts
 from mailqueue.rabbitmq.unacked import Settlement, UnackedMail, row_taken_back
 from mailqueue.rabbitmq.verdicts import DeliveryVerdict, LookedUp, RowState, Settling, verdict_of

@@ -10,10 +10,10 @@ from datetime import datetime
 from typing import Final
 
 from mailqueue.blobs.stores import forget, put_content
+from mailqueue.codec import publish_mail
+from mailqueue.codec.admission import admitted
 from mailqueue.concurrency import finished
 from mailqueue.metrics import QueueCount
-from mailqueue.rabbitmq.codec import publish_mail, with_priority
-from mailqueue.rabbitmq.codec.admission import admissible
 from mailqueue.rabbitmq.parts import Parts
 from mailqueue.rabbitmq.view.due_mails import DueMails
 from model.errors import MailmendError
@@ -21,11 +21,6 @@ from model.ids import EnqueueId
 from model.queue.mails import Listed, Mail, QueuedMail, Whereabouts
 
 _LOG: Final = logging.getLogger("mailmend.queue")
-
-
-def admitted(mail: Mail, priority: int | None) -> Mail:
-    """The mail with that priority; None: with the one of its attribute."""
-    return admissible(mail if priority is None else with_priority(mail, priority))
 
 
 async def enqueue(parts: Parts, mail: Mail, content: bytes, due_at: datetime | None, priority: int | None) -> EnqueueId:

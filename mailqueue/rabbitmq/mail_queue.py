@@ -14,6 +14,7 @@ from typing import Final, Self
 
 from mailqueue.background import BackgroundJob, BackgroundTasks, BlobCleanup, run_jobs
 from mailqueue.blobs.stores import content_of
+from mailqueue.configuration import Configurations
 from mailqueue.draining import checked_prefetch
 from mailqueue.health import QueueFigures
 from mailqueue.maintenance.comparison import IDS_MAX, Mended, Reconciled
@@ -30,7 +31,6 @@ from mailqueue.rabbitmq.figures import TrafficSums, figures_of, sums_of
 from mailqueue.rabbitmq.parts import Parts
 from mailqueue.rabbitmq.remove import remove
 from mailqueue.rabbitmq.unacked import UnackedMail
-from mailqueue.rabbitmq.view.configuration import Configurations
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from model.catalog.queue_tables import OwnTables
 from model.ids import EnqueueId, QueueName

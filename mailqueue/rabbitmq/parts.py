@@ -6,9 +6,9 @@ from datetime import datetime
 
 from mailqueue.background import BackgroundTasks, BlobCleanup
 from mailqueue.metrics import QueueCounts
+from mailqueue.queue import no_due_mails
 from mailqueue.rabbitmq.view.due_mails import DueMails
 from mailqueue.rabbitmq.view.queue_view import QueueView
-from model.errors import Delayed
 from model.ids import QueueName
 from model.instants import instant_of
 from model.ports import AsyncTables, Blobs, Broker, Clock
@@ -49,10 +49,3 @@ class Parts:
         if self.view.due is None:
             raise no_due_mails()
         return self.view.due
-
-
-def no_due_mails() -> Delayed:
-    return Delayed(
-        "this keyspace has no table for delayed mails, dueMails",
-        mend="Create it with: mailmend schema apply (James neither lists nor touches it); or give no delay.",
-    )

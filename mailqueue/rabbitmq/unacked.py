@@ -13,11 +13,11 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Final
 
+from mailqueue.codec import attempts_of, slice_of_message
 from mailqueue.concurrency import finished
 from mailqueue.metrics import QueueCount
-from mailqueue.queue import due_time
-from mailqueue.rabbitmq.codec import attempts_of, slice_of_message
-from mailqueue.rabbitmq.parts import Parts, no_due_mails
+from mailqueue.queue import due_time, no_due_mails
+from mailqueue.rabbitmq.parts import Parts
 from mailqueue.rabbitmq.view.due_mails import DueMails
 from model.backoff import RETRY
 from model.errors import BrokerUnreachable, MailmendError, WrongUse

@@ -1,7 +1,7 @@
 """A mail in a queue: its envelope, where its bytes are, what time it was put there. Values only.
 
 Byte-compatible with James's MailQueue: the names of the fields are those of its `Mail`, the attributes stay the JSON
-texts of its AttributeValue. Source: facts on James's queue (payload, enqueuedMailsV4); `mailqueue.rabbitmq.codec`
+texts of its AttributeValue. Source: facts on James's queue (payload, enqueuedMailsV4); `mailqueue.codec`
 renders both.
 """
 

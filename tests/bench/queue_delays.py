@@ -14,7 +14,7 @@ from uuid import UUID
 
 from cql.driver.asynchronous import AsyncKeyspace
 from cql.driver.session import Keyspace
-from mailqueue.rabbitmq.codec import due_row_of
+from mailqueue.codec import due_row_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW
 from model.catalog.mail_queue import DUE_MAILS, SLICE_TALLIES

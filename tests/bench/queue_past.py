@@ -15,7 +15,7 @@ from uuid import UUID
 from cassandra.query import BatchStatement, BatchType
 
 from cql.driver.session import Keyspace
-from mailqueue.rabbitmq.codec import row_of
+from mailqueue.codec import row_of
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import (
     BROWSE_START,

@@ -25,10 +25,10 @@ from cql.driver.session import Keyspace
 from mailqueue.blobs.object_storage import open_s3
 from mailqueue.blobs.s3 import S3Settings
 from mailqueue.blobs.stores import split
+from mailqueue.codec import payload_of, queued_of, row_of
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from mailqueue.rabbitmq.broker.topology import headers_to_publish, topology_of
-from mailqueue.rabbitmq.codec import payload_of, queued_of, row_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
 from model.ids import EnqueueId, QueueName

@@ -17,10 +17,10 @@ import pytest
 from cql.driver.asynchronous import AsyncKeyspace
 from cql.driver.session import CassandraCluster, Keyspace
 from mailqueue.blobs.cassandra import open_cassandra
+from mailqueue.configuration import Configurations
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
-from mailqueue.rabbitmq.view.configuration import Configurations
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.catalog.queue_tables import OwnTables
 from model.errors import ConfigurationRefused

@@ -19,12 +19,12 @@ from cql.driver.session import CassandraCluster, Keyspace
 from cql.memory import MemoryTables
 from mailqueue.blobs.object_storage import open_s3
 from mailqueue.blobs.s3 import S3Settings
+from mailqueue.codec import payload_of, priority_of
 from mailqueue.health import HealthProblem, judged
 from mailqueue.memory import MemoryMailQueue
 from mailqueue.queue import Dequeued, MailQueue, RemovedMail, RestoreResult
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
-from mailqueue.rabbitmq.codec import payload_of, priority_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import QUEUE_TABLES

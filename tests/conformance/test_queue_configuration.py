@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pytest
 
-from mailqueue.rabbitmq.view.configuration import EVENTS, Configurations
+from mailqueue.configuration import EVENTS, Configurations
 from model.catalog.james_tables import EVENT_STORE
 from model.errors import BadPayload, ConfigurationRefused
 from model.operations import Put, Read, Remove

@@ -11,8 +11,8 @@ from uuid import uuid4
 
 import pytest
 
+from mailqueue.codec import BrokenRow, listed_of, row_of
 from mailqueue.maintenance.sweep import Sweeper
-from mailqueue.rabbitmq.codec import BrokenRow, listed_of, row_of
 from mailqueue.rabbitmq.view import slices as browsing
 from mailqueue.rabbitmq.view.due_mails import DueMails
 from mailqueue.rabbitmq.view.queue_view import QueueView

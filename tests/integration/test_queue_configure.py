@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from cql.driver.session import CassandraCluster, Keyspace, connect
-from mailqueue.rabbitmq.view.configuration import EVENTS
+from mailqueue.configuration import EVENTS
 from model.catalog.james_tables import EVENT_STORE, SUBSCRIPTION
 from model.operations import Put, Read
 from model.queue.configuration import AGGREGATE

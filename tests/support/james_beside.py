@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from mailqueue.rabbitmq.codec import payload_of, queued_of, row_of
+from mailqueue.codec import payload_of, queued_of, row_of
 from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS
 from model.ids import EnqueueId
 from model.instants import instant_of

@@ -16,8 +16,8 @@ import pytest
 from admin.wiring import cluster as wiring_cluster
 from cql.driver.session import Keyspace, connect
 from mailqueue.blobs.stores import NamedBlobs
+from mailqueue.codec import queued_of
 from mailqueue.queue import Dequeued
-from mailqueue.rabbitmq.codec import queued_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import QUEUE_TABLES

@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 from cql.statements import Operation
-from mailqueue.rabbitmq.codec import message_of
-from mailqueue.rabbitmq.codec import row_of as codec_row
+from mailqueue.codec import message_of
+from mailqueue.codec import row_of as codec_row
 from model.catalog.mail_queue import DUE_MAILS, ENQUEUED_MAILS
 from model.ids import BlobId, EnqueueId
 from model.operations import Put, Remove, Scan

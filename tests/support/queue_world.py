@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from mailqueue.rabbitmq.codec import queued_of
+from mailqueue.codec import queued_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from mailqueue.rabbitmq.unacked import UnackedMail
 from model.operations import Change, Put, Remove

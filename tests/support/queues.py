@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from cql.memory import MemoryTables
+from mailqueue.codec import queued_of
+from mailqueue.configuration import Configurations
 from mailqueue.maintenance.sweep import Sweeper
 from mailqueue.metrics import QueueCount
 from mailqueue.queue import Dequeued, MailQueue
-from mailqueue.rabbitmq.codec import queued_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from mailqueue.rabbitmq.parts import Parts
-from mailqueue.rabbitmq.view.configuration import Configurations
 from mailqueue.rabbitmq.view.due_mails import DueMails
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from mailqueue.rabbitmq.view.tallies import SliceTallies

@@ -11,7 +11,7 @@ from admin.wiring.cluster import OpenCluster, open_cluster
 from admin.wiring.queues import with_tables
 from cql.introspect import live_schema
 from cql.traffic import ENQUEUED
-from mailqueue.rabbitmq.view.configuration import Configurations
+from mailqueue.configuration import Configurations
 from model.advice.queue_settings import Traffic
 from model.advice.queue_slices import ConfigurationAdvice, advise_configuration
 from model.ports import Progress

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from admin.settings import environment_of_others
+from mailqueue.codec import payload_of
 from mailqueue.queue import Dequeued
-from mailqueue.rabbitmq.codec import payload_of
 from model.errors import StateUnwritable, WrongUse
 from model.ids import QueueName
 

@@ -10,11 +10,10 @@ from admin.services.caller import Caller
 from admin.services.queue.letters import Letter, letters_in
 from admin.services.queue.request import DryRunRequest
 from admin.wiring.queues import QueueConnections, with_queues
+from mailqueue.codec import attribute
+from mailqueue.codec.admission import admitted
 from mailqueue.concurrency import all_of
-from mailqueue.queue import MailQueue, due_time
-from mailqueue.rabbitmq.codec import attribute
-from mailqueue.rabbitmq.enqueue import admitted
-from mailqueue.rabbitmq.parts import no_due_mails
+from mailqueue.queue import MailQueue, due_time, no_due_mails
 from model.errors import BadMail, CannotReach, ExitCode, MailmendError, WrongUse
 from model.ids import EnqueueId
 from model.queue.mails import Mail

@@ -9,8 +9,8 @@ from typing import Final
 from admin.services.caller import Caller
 from admin.services.queue.request import PAGE_MAILS, MailSelection, QueueAnswer, QueueRequest
 from admin.wiring.queues import MailContent, QueueConnections, with_queues
+from mailqueue.codec import BrokenRow
 from mailqueue.concurrency import in_batches, in_order
-from mailqueue.rabbitmq.codec import BrokenRow
 from model.errors import ExitCode
 from model.ids import QueueName
 from model.queue.mails import Listed

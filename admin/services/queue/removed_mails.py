@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
-from mailqueue.rabbitmq.codec import payload_of, queued_of
+from mailqueue.codec import payload_of, queued_of
 from model.errors import BadPayload, StateUnwritable, WrongUse
 from model.ids import EnqueueId, QueueName
 from model.queue.mails import Listed, QueuedMail, queue_name

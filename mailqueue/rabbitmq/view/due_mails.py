@@ -17,8 +17,8 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
+from mailqueue.codec import due_listed_of, due_row_of
 from mailqueue.concurrency import all_of, finished, in_batches
-from mailqueue.rabbitmq.codec import due_listed_of, due_row_of
 from mailqueue.rabbitmq.view.marks import LOOKED_UP_AT_ONCE, Marks
 from mailqueue.rabbitmq.view.tallies import Changes, SliceTallies
 from model.catalog.mail_queue import DUE_MAILS, QUEUE_STATE

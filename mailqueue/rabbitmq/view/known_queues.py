@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Generic, TypeVar
 
-from mailqueue.rabbitmq.view.configuration import Configurations
+from mailqueue.configuration import Configurations
 from mailqueue.rabbitmq.view.tallies import SliceTallies
 from model.catalog.mail_queue import BROWSE_START, CONTENT_START, QUEUE_STATE
 from model.catalog.queue_tables import OwnTables

@@ -12,9 +12,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
+from mailqueue.codec import BrokenRow
 from mailqueue.concurrency import all_of, in_order
 from mailqueue.metrics import NoCounts, QueueCount, QueueCounts
-from mailqueue.rabbitmq.codec import BrokenRow
 from mailqueue.rabbitmq.view.delayed import DelayedListing
 from mailqueue.rabbitmq.view.due_mails import DueMails
 from mailqueue.rabbitmq.view.known_queues import KnownQueues

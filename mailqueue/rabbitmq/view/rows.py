@@ -14,8 +14,8 @@ from contextlib import aclosing
 from datetime import datetime, timedelta
 from typing import Final
 
+from mailqueue.codec import listed_of, row_of
 from mailqueue.concurrency import in_order
-from mailqueue.rabbitmq.codec import listed_of, row_of
 from mailqueue.rabbitmq.view.known_queues import KnownQueues
 from mailqueue.rabbitmq.view.marks import answered
 from model.catalog.mail_queue import ENQUEUED_MAILS

@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
+from mailqueue.codec import BrokenRow, read_row
 from mailqueue.concurrency import all_of
-from mailqueue.rabbitmq.codec import BrokenRow, read_row
 from mailqueue.rabbitmq.view.marks import Marks, answered
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.ids import EnqueueId, QueueName

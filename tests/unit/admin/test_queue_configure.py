@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from admin.wiring import queues
-from mailqueue.rabbitmq.view.configuration import EVENTS, Configurations
+from mailqueue.configuration import EVENTS, Configurations
 from model.operations import Put, PutIfAbsent
 from model.queue.configuration import AGGREGATE, DEFAULT, event_json
 from tests.support.cluster_twin import ClusterTwin

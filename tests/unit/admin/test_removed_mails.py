@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from admin.services.queue.removed_mails import RemovedMailsFile, RestoredLog, read_removed_mails, removed_mails_path
-from mailqueue.rabbitmq.codec import payload_of, queued_of
+from mailqueue.codec import payload_of, queued_of
 from model.errors import StateUnwritable, WrongUse
 from model.ids import EnqueueId, QueueName
 from model.queue.mails import Listed, QueuedMail, Whereabouts

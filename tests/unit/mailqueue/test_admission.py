@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailqueue.rabbitmq.codec import attribute, listed_of, queued_of
-from mailqueue.rabbitmq.codec.admission import admissible, is_address
+from mailqueue.codec import attribute, listed_of, queued_of
+from mailqueue.codec.admission import admissible, is_address
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import WrongUse
 from model.queue.mails import Mail, RecipientHeader

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailqueue.rabbitmq.codec import attribute, attribute_value, priority_of, queued_of, with_priority
+from mailqueue.codec import attribute, attribute_value, priority_of, queued_of, with_priority
 from model.errors import BadPayload, WrongUse
 from model.queue.mails import PRIORITY_ATTRIBUTE, PRIORITY_NORMAL, Mail
 from tests.support.james_queue import james_messages

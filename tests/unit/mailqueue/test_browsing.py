@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cql.statements import Operation
+from mailqueue.codec import BrokenRow, row_of
 from mailqueue.concurrency import all_of, in_order
-from mailqueue.rabbitmq.codec import BrokenRow, row_of
 from mailqueue.rabbitmq.view import queue_view
 from mailqueue.rabbitmq.view import slices as browsing
 from mailqueue.rabbitmq.view.marks import Marks

@@ -8,10 +8,10 @@ from uuid import UUID
 import pytest
 
 from cql.memory import MemoryTables
+from mailqueue.codec import row_of
 from mailqueue.maintenance.cleanup import CleanupSettings, QueueCleanup
 from mailqueue.maintenance.cleanup_scan import LocalQueueScan, LocalQueueScanner, QueueScanner
 from mailqueue.maintenance.cleanup_writes import CleanedQueue, FindingsRecord
-from mailqueue.rabbitmq.codec import row_of
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from model.catalog.ledger import REPAIR_FINDING
 from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, SLICE_TALLIES

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from cql.memory import MemoryTables
-from mailqueue.rabbitmq.view.configuration import EVENTS, ROUNDS_MAX, Configurations
+from mailqueue.configuration import EVENTS, ROUNDS_MAX, Configurations
 from model.catalog.james_tables import EVENT_STORE
 from model.errors import ConfigurationRefused, Contended, NotEnoughReplicas, TimedOut
 from model.operations import Level, PutIfAbsent, Read

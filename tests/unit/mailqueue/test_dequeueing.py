@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
+from mailqueue.codec import message_of, payload_of, queued_of
 from mailqueue.metrics import QueueCount
-from mailqueue.rabbitmq.codec import message_of, payload_of, queued_of
 from mailqueue.rabbitmq.dequeue import HOLD, DeliveryLookup
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from mailqueue.rabbitmq.verdicts import DeliveryVerdict, verdict_of

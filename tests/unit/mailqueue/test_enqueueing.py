@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 import pytest
 
 from mailqueue.blobs.stores import split
+from mailqueue.codec import message_of, payload_of, priority_of, queued_of
 from mailqueue.metrics import QueueCount
 from mailqueue.queue import due_time
-from mailqueue.rabbitmq.codec import message_of, payload_of, priority_of, queued_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.mail_queue import BROWSE_START, DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, QUEUE_STATE
 from model.catalog.queue_tables import OwnTables

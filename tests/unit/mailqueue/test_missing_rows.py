@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cql.statements import Operation
+from mailqueue.codec import payload_of, row_of
 from mailqueue.metrics import QueueCount
-from mailqueue.rabbitmq.codec import payload_of, row_of
 from mailqueue.rabbitmq.dequeue import SECOND_LOOK_SECONDS
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, LIVES

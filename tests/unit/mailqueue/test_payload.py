@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailqueue.rabbitmq.codec import attribute, payload_of, queued_of
-from mailqueue.rabbitmq.codec.messages import BODY_BYTES_MAX
+from mailqueue.codec import attribute, payload_of, queued_of
+from mailqueue.codec.messages import BODY_BYTES_MAX
 from model.errors import BadPayload
 from model.queue.mails import Mail, QueuedMail, RecipientHeader
 from tests.support.james_queue import JamesMessage, james_enqueued, james_messages

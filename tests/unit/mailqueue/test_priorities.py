@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from mailqueue.rabbitmq.codec import priority_of
+from mailqueue.codec import priority_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.queue.mails import PRIORITIES, PRIORITY_NORMAL
 from tests.support.queues import CONTENT, QUEUE, TwinQueue, all_delivered, listed, mail, next_of

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mailqueue.codec import BrokenRow
 from mailqueue.maintenance.comparison import (
     DRAIN_MAX,
     MEANINGS,
@@ -24,7 +25,6 @@ from mailqueue.maintenance.comparison import (
     refuse_too_many,
     republishable,
 )
-from mailqueue.rabbitmq.codec import BrokenRow
 from model.errors import UnsafeRequest
 from model.ids import BlobId, EnqueueId, QueueName
 from model.queue.mails import MailBlobs

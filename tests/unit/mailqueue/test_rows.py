@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailqueue.rabbitmq.codec import due_listed_of, due_row_of, listed_of, queued_of, row_of
+from mailqueue.codec import due_listed_of, due_row_of, listed_of, queued_of, row_of
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
 from model.errors import BadPayload

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
+from mailqueue.codec import payload_of
 from mailqueue.metrics import QueueCount
-from mailqueue.rabbitmq.codec import payload_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from mailqueue.rabbitmq.unacked import REQUEUE_PAUSE, UnackedMail
 from model.backoff import RETRY

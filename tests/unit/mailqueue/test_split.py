@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailqueue.blobs.stores import split
-from mailqueue.rabbitmq.codec import queued_of
+from mailqueue.codec import queued_of
 from tests.support.james_queue import james_blobs, james_enqueued, james_messages
 
 MAILS = [queued_of(message.body) for message in james_messages()]

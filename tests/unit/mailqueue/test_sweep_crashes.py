@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from mailqueue.rabbitmq.codec import BrokenRow, row_of
+from mailqueue.codec import BrokenRow, row_of
 from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS
 from model.catalog.queue_tables import OwnTables
 from model.errors import MailmendError

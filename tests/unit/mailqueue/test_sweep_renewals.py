@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from mailqueue.rabbitmq.codec import row_of
+from mailqueue.codec import row_of
 from model.catalog.mail_queue import ENQUEUED_MAILS, LIVES, SLICE_TALLIES
 from model.operations import Put, Remove
 from model.queue.starts import ROUNDS_PER_SLACK

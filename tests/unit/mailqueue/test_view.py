@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 from cql.statements import Operation
-from mailqueue.rabbitmq.codec import row_of
+from mailqueue.codec import row_of
 from mailqueue.rabbitmq.view.marks import LOOKED_UP_TOGETHER
 from mailqueue.rabbitmq.view.rows import PLACES_MAX
 from model.catalog.mail_queue import (

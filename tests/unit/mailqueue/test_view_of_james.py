@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from mailqueue.rabbitmq.codec import BrokenRow
+from mailqueue.codec import BrokenRow
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, JAMES_QUEUE_TABLES
 from model.ids import QueueName

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mailqueue.rabbitmq.codec import row_of
+from mailqueue.codec import row_of
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, SLICE_TALLIES
 from model.catalog.queue_tables import OwnTables
 from model.operations import Put, Remove

@@ -14,7 +14,7 @@ from admin.services.runbooks import page_named
 from admin.wiring import queues
 from mailqueue.blobs.listing import PAGE_KEYS
 from mailqueue.blobs.object_storage import open_s3
-from mailqueue.rabbitmq.codec import queued_of
+from mailqueue.codec import queued_of
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.ids import BlobId, EnqueueId
 from model.operations import Remove

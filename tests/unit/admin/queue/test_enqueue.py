@@ -11,7 +11,7 @@ import pytest
 
 from admin.services.queue.enqueue import AT_ONCE
 from admin.services.queue.letters import FIRST_BYTES
-from mailqueue.rabbitmq.codec import attribute_value, priority_of
+from mailqueue.codec import attribute_value, priority_of
 from model.queue.mails import Mail, Whereabouts
 from tests.support.memory_broker import Fate
 from tests.support.queue_commands import QueueShell

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mailqueue.rabbitmq.codec import message_of
+from mailqueue.codec import message_of
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.operations import Change, Put, Remove
 from model.queue.messages import Message

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from mailqueue.rabbitmq.codec import queued_of
+from mailqueue.codec import queued_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import BlobsUnreachable

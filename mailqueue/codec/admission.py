@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from ipaddress import AddressValueError, IPv4Address
 from typing import Final
 
-from mailqueue.rabbitmq.codec.attributes import is_attribute
+from mailqueue.codec.attributes import is_attribute, with_priority
 from model.errors import BadPayload, WrongUse
 from model.queue.james_json import text_of
 from model.queue.mails import Mail
@@ -23,6 +23,11 @@ _QUOTED: Final = r'"(?:[ !#-\[\]-~]|\\[ -+\--~])+"'
 _LOCAL: Final = re.compile(rf"{_ATOM}(?:\.{_ATOM})*|(?!.*\.\.){_QUOTED}")
 _LABEL: Final = r"[0-9A-Za-z](?:[0-9A-Za-z-]{0,61}[0-9A-Za-z])?"
 _DOMAIN: Final = re.compile(rf"(?:{_LABEL}\.)*(?![0-9]){_LABEL}")
+
+
+def admitted(mail: Mail, priority: int | None) -> Mail:
+    """The mail with that priority; None: with the one of its attribute."""
+    return admissible(mail if priority is None else with_priority(mail, priority))
 
 
 def admissible(mail: Mail) -> Mail:
@@ -48,7 +53,7 @@ def _faults(mail: Mail) -> Iterator[str]:
         if not name:
             yield "an attribute has no name"
         if not is_attribute(value):
-            yield f"the attribute {name!r} is not the JSON of one (mailqueue.rabbitmq.codec.attribute makes it)"
+            yield f"the attribute {name!r} is not the JSON of one (mailqueue.codec.attribute makes it)"
     if not all(map(_has_bytes, _texts(mail))):
         yield "a text in it holds half a surrogate pair"
 

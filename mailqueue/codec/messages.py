@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from mailqueue.rabbitmq.codec.attributes import priority_of
+from mailqueue.codec.attributes import priority_of
 from model.errors import BadPayload
 from model.ids import BlobId, EnqueueId, QueueName
 from model.ports import Broker

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from mailqueue.rabbitmq.codec.messages import HOST_DEFAULT, STATE_DEFAULT, blobs_of, sender_of
+from mailqueue.codec.messages import HOST_DEFAULT, STATE_DEFAULT, blobs_of, sender_of
 from model.errors import BadPayload
 from model.ids import EnqueueId, QueueName
 from model.queue.james_json import in_millis, instant_of, mapping_of, optional, refuse, text_of, texts_of, uuid_of
