@@ -125,7 +125,7 @@ def _tried(
 ) -> MessageTables:
     sample = draw_sample(place.mail, live, wanted.rows, progress)
     if not sample.messages:
-        return replace(known, untried=f"no mailbox of at most {wanted.rows:,} messages was found (--rows takes more)")
+        return replace(known, untried=f"no mailbox of at most {wanted.rows:,} messages was found (--sample takes more)")
     progress.stage("starting a Cassandra for the trial (the first time its jars are fetched)")
     try:
         with wanted.open_node() as node:

@@ -222,21 +222,25 @@ def _refuse_beside(command: Command, values: Values, context: click.Context) -> 
     """Refuse typed options that would have no effect; the settings file may hold them."""
     for given, others in command.alone.items():
         option, _, value = given.partition("=")
-        for name in others if (values[option] == value if value else values[option]) else ():
+        for name in others if (str(values[option]) == value if value else values[option]) else ():
             if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-                beside = value or _typed(option)
-                raise WrongUse(f"{_typed(name)} says nothing beside {beside}", mend="Leave one of them out.")
+                beside = f"{_typed(option, context)} {value}".strip()
+                what = f"{_typed(name, context)} says nothing beside {beside}"
+                raise WrongUse(what, mend="Leave one of them out.")
 
 
-def _typed(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+def _typed(name: str, context: click.Context) -> str:
+    """The name of an option as it is typed; "" for an argument."""
+    opts = (one.opts[0] for one in context.command.params if one.name == name and isinstance(one, click.Option))
+    return next(opts, "")
 
 
 OUTPUT_NAMES: Final = ("as_json", "report", "findings", "anonymous", "metrics_file")
 
 
 def _settings_of(command: click.Command, context: click.Context) -> set[str]:
-    known = {str(parameter.name) for parameter in command.params}
+    former = (getattr(parameter, "before", None) for parameter in command.params)
+    known = {str(parameter.name) for parameter in (*command.params, *filter(None, former))}
     if isinstance(command, click.Group):
         known |= {name.replace("-", "_") for name in command.list_commands(context)}
         known |= getattr(command, "settings", None) or frozenset()

@@ -1,14 +1,11 @@
 """Declarations of runs: what was done, and what it found."""
 
-from pathlib import Path
 from typing import Final
-
-import click
 
 from admin.cli.command import JSON, Command, CommandGroup
 from admin.cli.kinds import KEEP, duration_text
 from admin.cli.mending import RUN_ARGUMENT
-from admin.cli.options import ANONYMOUS, CONNECTION, REPORT, flag, option
+from admin.cli.options import ANONYMOUS, CONNECTION, FILE, FINDINGS, REPORT, flag, option
 from model.catalog.ledger import KEEP as KEEP_DEFAULT
 
 _WHICH: Final = (
@@ -61,21 +58,13 @@ RUNS: Final = CommandGroup(
                 JSON,
                 REPORT,
                 ANONYMOUS,
-                option(
-                    "--findings",
-                    "Write every finding as a line of JSON: keys, rows, times; without FILE on stdout, and "
-                    "nothing else goes there.",
-                    is_flag=False,
-                    flag_value="-",
-                    type=click.Path(path_type=Path),
-                    metavar="[FILE]",
-                ),
+                option("--findings", str(FINDINGS.help), is_flag=False, flag_value="-", type=FILE, metavar="FILE"),
             ),
         ),
     ),
     examples="""
         mailmend runs list
         mailmend runs show 6e0ab5e0-8d1c-11f0-9a5e-0242ac120002
-        mailmend runs show RUN --findings | jq .key
+        mailmend runs show RUN --findings - | jq .key
         mailmend runs trend --report trend.html""",
 )

@@ -104,7 +104,13 @@ ADVISE: Final = Command(
     present="admin.present.advice:document_of",
     options=(
         option("--trial/--no-trial", "Try the compactions on a copy of your rows.", default=True),
-        option("--rows", "Messages to copy at most.", type=click.IntRange(1, 500_000), default=ROWS),
+        option(
+            "--sample",
+            "Copy at most so many messages for the trial.",
+            before="--rows",
+            type=click.IntRange(1, 500_000),
+            default=ROWS,
+        ),
         option("--waves", "Flushes of the copy.", type=click.IntRange(1, 1000), default=WAVES),
         option("--reads", "Reads of each kind.", type=click.IntRange(1, 10_000), default=READS),
         option(
@@ -126,7 +132,7 @@ ADVISE: Final = Command(
         mailmend schema advise --no-trial                       reckoned only; seconds
         mailmend schema advise                                  and tried: a few minutes
         mailmend schema advise --mails-per-second 40 --longest-stay 7d
-        mailmend schema advise --rows 100000 --json""",
+        mailmend schema advise --sample 100000 --json""",
     exits="0 the advice was given, 2 wrong use, 4 the cluster cannot be reached.",
 )
 
@@ -183,8 +189,9 @@ LINT: Final = Command(
         option("--rule", "Only these, such as T1,T5; may be given again.", multiple=True, metavar="RULES"),
         option("--exclude", "All but these; may be given again.", multiple=True, metavar="RULES"),
         option(
-            "--level",
-            "What exit code 1 begins at.",
+            "--fail-on",
+            "Exit with 1 where something of this severity is found, or of a higher one.",
+            before="--level",
             type=click.Choice([severity.word for severity in sorted(Severity)[::-1]]),
             default="warning",
         ),
@@ -202,17 +209,27 @@ LINT: Final = Command(
         option("--sstables-max", "Windows that T3 lets pass.", type=click.IntRange(1), default=100),
         option("--rows-max", "Rows of a partition, at most.", type=click.IntRange(1), default=100_000),
         option(
-            "--rows",
-            "Rows expected in one partition of a table.",
+            "--partition-rows",
+            "Rows expected in one partition of a table; may be given again.",
+            before="--rows",
             multiple=True,
             type=ParsedValue("rows", _rows),
             metavar="TABLE=N",
         ),
         option(
-            "--projection", "A table that follows from another one.", multiple=True, type=_PAIR, metavar="TRUTH=TABLE"
+            "--projection",
+            "A denormalised table, and the source of truth that it follows from; may be given again.",
+            multiple=True,
+            type=_PAIR,
+            metavar="TRUTH=TABLE",
         ),
         option(
-            "--marks", "A table whose rows hide those of another.", multiple=True, type=_PAIR, metavar="MARKS=TABLE"
+            "--marks-table",
+            "A table whose rows mark those of another as deleted; may be given again.",
+            before="--marks",
+            multiple=True,
+            type=_PAIR,
+            metavar="MARKS=TABLE",
         ),
         option(
             "--ignore",
@@ -226,13 +243,21 @@ LINT: Final = Command(
         flag("--rules", "List the rules, and look at nothing.", "list_rules"),
         option(
             "--format",
-            "What goes to stdout: words, one JSON object (as --json does), or SARIF 2.1.0.",
+            "Before --json and --sarif.",
             "form",
             type=click.Choice(["human", "json", "sarif"]),
             default="human",
+            hidden=True,
         ),
-        option("--sarif", "Write SARIF 2.1.0 there, too.", "sarif_file", type=FILE, metavar="FILE"),
+        option(
+            "--sarif",
+            "Write SARIF 2.1.0, which code hosts and editors show; - is stdout, and nothing else goes there.",
+            "sarif_file",
+            type=FILE,
+            metavar="FILE",
+        ),
     ),
+    alone={"sarif_file=-": ("as_json",)},
     shared=(connection_where(lambda others: bool(others["live"])),),
     examples="""
         mailmend schema lint schema.cql migrations/             files and folders, as one history in that order
@@ -241,6 +266,6 @@ LINT: Final = Command(
         mailmend schema lint --server-version 5.0 schema.cql    would Cassandra 5.0 take it?
         mailmend schema lint --sarif lint.sarif migrations/     for code hosts and editors
         mailmend schema lint --rules                            what is looked for, and why""",
-    exits="0 nothing at --level or above was found, 1 something was, 2 the text is not CQL, or the request makes no "
+    exits="0 nothing at --fail-on or above was found, 1 something was, 2 the text is not CQL, or the request makes no "
     "sense, 4 (--live) the cluster cannot be reached.",
 )

@@ -63,7 +63,7 @@ DEMO: Final = Command(
         option("--messages", "How many mails.", type=click.IntRange(MESSAGES_MIN), default=300),
         option("--engine", "What scans.", type=click.Choice(["spark", "local"]), default="spark"),
         option("--blobs", "Where contents are kept, as with load. [default: the demo's Cassandra]", metavar="URL"),
-        flag("--keep", "Leave the demo's Cassandra running, to look around."),
+        flag("--leave-running", "Leave the demo's Cassandra running, to look around.", before="--keep"),
     ),
     output=(),
 )

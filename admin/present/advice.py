@@ -335,7 +335,7 @@ def advise_document(advised: QueueAdvised) -> Document:
 def _configure_command(advised: QueueAdvised) -> str:
     wanted = advised.advice.advised
     options = f"--slice-window {window_text(wanted.slicing.window)} --buckets {wanted.slicing.buckets}"
-    return f"mailmend queue configure {options} --pace {wanted.pace} --keyspace {advised.keyspace}"
+    return f"mailmend queue configure {options} --browse-start-every {wanted.pace} --keyspace {advised.keyspace}"
 
 
 def _advised_words(configuration: QueueConfiguration) -> str:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from admin.present.document import Document, Line, Part, Styled, Verbatim, Wrapped
 from admin.present.values import fields_json, printable
-from admin.services.lint import LintReport, LintResult
+from admin.services.lint import STDOUT, LintReport, LintResult
 from model.errors import ExitCode
 from model.schema.lint.rule import LintFinding, LintRule, Severity
 from model.schema.statements import Span
@@ -33,9 +33,11 @@ def document_of(result: LintResult) -> Document:
         json, code = report_json(report), report.exit
         body = tuple(report_parts(report, ignored=request.ignored))
     sarif_text = dumps(sarif(report), indent=2, ensure_ascii=False) + "\n" if report else ""
-    files = {request.sarif_file: sarif_text} if report and request.sarif_file else {}
-    if request.form != "human":
-        body = (Verbatim(sarif_text if request.form == "sarif" and report else dumps(json, ensure_ascii=False) + "\n"),)
+    files = {request.sarif_file: sarif_text} if report and request.sarif_file not in {None, STDOUT} else {}
+    if report and (request.form == "sarif" or request.sarif_file == STDOUT):
+        body = (Verbatim(sarif_text),)
+    elif request.form != "human":
+        body = (Verbatim(dumps(json, ensure_ascii=False) + "\n"),)
     unused = tuple(f"An ignore that matches nothing can go: {one}." for one in report.unused) if report else ()
     return Document(json, body, code, remarks=unused, files=files)
 

@@ -26,12 +26,12 @@ mailmend schema lint --rules                         this list
 ```
 
 Levels: *error*, the server refuses it, or rows are lost or come back; *warning*, it costs space, latency or
-consistency; *note*, worth knowing, right in some cases. Exit code 1 where something is found at `--level` (warning) or
-above, 2 where the text is not CQL or the request makes no sense.
+consistency; *note*, worth knowing, right in some cases. Exit code 1 where something is found at `--fail-on` (warning)
+or above, 2 where the text is not CQL or the request makes no sense.
 
 A rule that needs what no schema says is silent until an option says it: `--repair-interval` (T18), `--projection` (T19,
-T20, T21), `--marks` (T12), `--rows` (T15). What follows from what in a keyspace of mail is known. A live server tells
-its version, its hint window and its variant of Paxos itself, where the role may read `system_views`.
+T20, T21), `--marks-table` (T12), `--partition-rows` (T15). What follows from what in a keyspace of mail is known. A
+live server tells its version, its hint window and its variant of Paxos itself, where the role may read `system_views`.
 
 Letting a finding stand takes a reason, in the settings file or in a comment right before the statement:
 

@@ -25,7 +25,7 @@ class AdviseRequest:
     connection: ConnectionSettings
     given: GivenTraffic = field(default_factory=GivenTraffic)
     trial: bool = True
-    rows: int = ROWS
+    sample: int = ROWS
     waves: int = WAVES
     reads: int = READS
     folder: Path | None = None
@@ -46,6 +46,6 @@ def advise(request: AdviseRequest, caller: Caller) -> Advised:
             mend="Leave --trial-at out, and a Cassandra is started on this machine; or name another one.",
         )
     node: OpenNode = partial(given_node, *address) if address else partial(started_node, request.folder)
-    trial = TrialWanted(request.rows, node, request.waves, request.reads) if request.trial else None
+    trial = TrialWanted(request.sample, node, request.waves, request.reads) if request.trial else None
     with open_cluster(connection) as opened:
         return advise_on(opened, request.given, trial, caller.progress)

@@ -45,7 +45,7 @@ class DemoRequest:
 
     messages: int = 300
     engine: str = "spark"
-    keep: bool = False
+    leave_running: bool = False
     blobs: str | None = None
 
 
@@ -110,9 +110,9 @@ def demo(request: DemoRequest, caller: Caller) -> DemoResult:
             shell.type("local", "up", "--dir", str(root), "--port", str(port))
             play(shell, request, caller)
     finally:
-        if not request.keep:
+        if not request.leave_running:
             _remove(cluster)
-    return DemoResult(root, port if request.keep else None)
+    return DemoResult(root, port if request.leave_running else None)
 
 
 def play(shell: Shell, request: DemoRequest, caller: Caller) -> None:

@@ -24,8 +24,8 @@ from model.schema.lint.subject import Subject, subjects_of
 
 ENDING = ".cql"
 
-STDIN = Path("-")
-"""What is typed for the standard input."""
+STDIN = STDOUT = Path("-")
+"""What is typed for standard input and output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,16 +37,16 @@ class LintRequest:
     live: bool = False
     rule: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
-    level: str = "warning"
+    fail_on: str = "warning"
     server_version: ServerRelease | None = None
     repair_interval: timedelta | None = None
     hint_window: timedelta | None = None
     slack: timedelta = timedelta(days=1)
     sstables_max: int = 100
     rows_max: int = 100_000
-    rows: tuple[tuple[str, int], ...] = ()
+    partition_rows: tuple[tuple[str, int], ...] = ()
     projection: tuple[tuple[str, str], ...] = ()
-    marks: tuple[tuple[str, str], ...] = ()
+    marks_table: tuple[tuple[str, str], ...] = ()
     ignore: tuple[Ignore, ...] = ()
     ignored: bool = False
     list_rules: bool = False
@@ -63,7 +63,7 @@ class LintRequest:
         return LintSettings(
             keyspace=self.connection.keyspace,
             rules=rules_named(_listed(self.rule), _listed(self.exclude)),
-            level=Severity[self.level.upper()],
+            level=Severity[self.fail_on.upper()],
             release=self.server_version,
             hint_window=self.hint_window,
             knowledge=Knowledge(
@@ -71,9 +71,9 @@ class LintRequest:
                 slack=self.slack,
                 sstables_max=self.sstables_max,
                 rows_max=self.rows_max,
-                rows_per_partition=dict(self.rows),
+                rows_per_partition=dict(self.partition_rows),
                 projections=self.projection,
-                marks=self.marks,
+                marks=self.marks_table,
             ),
             ignores=self.ignore,
         )
@@ -149,7 +149,7 @@ def lint(request: LintRequest, _: Caller) -> LintResult:
     settings = request.settings()
     if request.list_rules:
         return LintResult(request, settings.rules, None)
-    if request.sarif_file:
+    if request.sarif_file and request.sarif_file != STDOUT:
         refuse_unwritable(request.sarif_file)
     if request.live and request.paths:
         raise WrongUse("--live and files exclude each other", mend="Run the command twice.")

@@ -101,7 +101,7 @@ def undoable(ledger: Ledger, run: UUID, keyspace: str) -> Run:
         raise WrongUse(
             f"run {undone.id} was `mailmend {undone.command}`, which removes what is finished: its mails are gone, "
             "their blobs went with the rows, and starts never go back",
-            mend=f"What it removed is listed by: mailmend runs show {undone.id} --findings. A mail that an operator "
+            mend=f"What it removed is listed by: mailmend runs show {undone.id} --findings -. A mail that an operator "
             "removed comes back with: mailmend queue restore FILE",
         )
     return undone

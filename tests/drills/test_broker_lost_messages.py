@@ -47,6 +47,6 @@ def test_mails_are_accepted_and_nothing_delivers_them(
     for section in ("Check", "Do", "Verify"):
         walk(servers, page.steps(section))
 
-    taken = servers("dequeue", "--to", str(tmp_path), "--wait", "4s", "--json")
+    taken = servers("dequeue", "--dir", str(tmp_path), "--wait", "4s", "--json")
     assert taken.json["acked"] == 2
     assert servers("health").code == 0

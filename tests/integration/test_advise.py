@@ -190,7 +190,7 @@ class TestCommand:
     def test_a_trial_measures_all_three_on_whole_mailboxes(
         self, mailmend: CommandLine, cluster: CassandraCluster
     ) -> None:
-        ended = mailmend("schema", "advise", "--rows", "45", "--json")
+        ended = mailmend("schema", "advise", "--sample", "45", "--json")
 
         assert ended.code == 0, ended.err
         messages = ended.json["messages"]

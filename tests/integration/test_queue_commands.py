@@ -59,7 +59,7 @@ def test_in_and_out_again(queue: RealQueue, tmp_path: Path) -> None:
     assert queue.names() == ["one", "two"]
     assert [one["queue"] for one in queue("list", "--json").json["queues"]] == ["spool"]
 
-    taken = queue("dequeue", "--to", str(tmp_path), "--limit", "2", "--wait", "20s", "--json")
+    taken = queue("dequeue", "--dir", str(tmp_path), "--limit", "2", "--wait", "20s", "--json")
 
     assert (taken.code, taken.json["acked"]) == (0, 2), taken.err
     assert {file.stem for file in tmp_path.glob("*.eml")} == {one, two}
@@ -73,13 +73,13 @@ def test_deleted_mails_stay_away_and_come_back_on_request(queue: RealQueue, tmp_
     queue.put("spam", "letter")
     gone = queue("delete", "--name", "spam", "--json").json
 
-    taken = queue("dequeue", "--to", str(tmp_path / "first"), "--wait", "2s", "--json").json
+    taken = queue("dequeue", "--dir", str(tmp_path / "first"), "--wait", "2s", "--json").json
     assert (gone["removed"], taken["acked"], queue.names()) == (1, 1, [])
 
     assert queue("restore", gone["kept"]).code == 0
     assert queue.names() == ["spam"]
     assert (
-        queue("dequeue", "--to", str(tmp_path / "then"), "--limit", "1", "--wait", "20s", "--json").json["acked"] == 1
+        queue("dequeue", "--dir", str(tmp_path / "then"), "--limit", "1", "--wait", "20s", "--json").json["acked"] == 1
     )
 
 
@@ -95,7 +95,7 @@ def test_lost_messages_are_found_and_published_again(queue: RealQueue, tmp_path:
     assert named.json["drained"]["messages"] == 1
 
     assert queue("republish", "--id", lost, "--older-than", "1ms", "--json").json["republished"] == 1
-    assert queue("dequeue", "--to", str(tmp_path), "--limit", "2", "--wait", "20s", "--json").json["acked"] == 2
+    assert queue("dequeue", "--dir", str(tmp_path), "--limit", "2", "--wait", "20s", "--json").json["acked"] == 2
 
 
 def test_a_message_without_a_row_is_named(queue: RealQueue) -> None:

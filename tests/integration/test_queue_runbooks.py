@@ -95,4 +95,4 @@ def test_what_the_broker_lost_is_delivered_at_the_end_of_its_page(servers: RealQ
     for command in page_named("rabbitmq-was-lost").commands("Do"):
         servers.line(*filled(servers, command, ""))
 
-    assert servers("dequeue", "--to", str(tmp_path), "--limit", "2", "--wait", "20s", "--json").json["acked"] == 2
+    assert servers("dequeue", "--dir", str(tmp_path), "--limit", "2", "--wait", "20s", "--json").json["acked"] == 2

@@ -47,7 +47,7 @@ def does_not_drain(queue: RealQueue) -> None:
     queue.put("bad")
     assert queue("dequeue", "--exec", "false", "--limit", "1", "--wait", "20s").code == 1
     queue.put("waits")
-    queue.put("later", options=("--delay", "3h"))
+    queue.put("later", options=("--due-in", "3h"))
 
 
 def one_is_to_go(queue: RealQueue) -> None:

@@ -70,17 +70,25 @@ ENQUEUE: Final = Command(
             type=click.IntRange(PRIORITIES.start, PRIORITIES.stop - 1),
             metavar="N",
         ),
-        option("--delay", "Not before so long has passed.", type=Duration(DELAY_MAX, zero=False)),
         option(
-            "--at", "Not before then, like 2026-05-01T08:00:00Z.", type=ParsedValue("time", _instant), metavar="TIME"
+            "--due-in",
+            "Deliver it no sooner than after this time.",
+            before="--delay",
+            type=Duration(DELAY_MAX, zero=False),
+        ),
+        option(
+            "--at",
+            "Deliver it no sooner than then, like 2026-05-01T08:00:00Z.",
+            type=ParsedValue("time", _instant),
+            metavar="TIME",
         ),
         DRY_RUN,
     ),
     shared=(queue_settings(broker=unless(), blobs=unless()),),
     examples="""
         mailmend queue enqueue letter.eml --sender ann@example.org --recipient bob@example.org
-        mailmend queue enqueue *.eml --recipient archive@example.org --delay 2h --priority 1
-        mailmend queue enqueue *.eml --recipient archive@example.org --delay 2h --dry-run      whether all of them could
+        mailmend queue enqueue *.eml --recipient archive@example.org --due-in 2h --priority 1
+        mailmend queue enqueue *.eml --recipient archive@example.org --due-in 2h --dry-run     whether all of them could
         mail-source | mailmend queue enqueue - --recipient bob@example.org --at 2026-05-01T08:00:00Z""",
     exits="0 every mail is in the queue, confirmed by the broker; 2 wrong use; 3 some are not (each is named); 4 none "
     "is: broker, tables or blobs cannot be reached.",
@@ -111,7 +119,14 @@ DEQUEUE: Final = Command(
     present="admin.present.queue_mails:dequeue_document",
     options=(
         QUEUE_ARGUMENT,
-        option("--to", "Write them there.", "folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR"),
+        option(
+            "--dir",
+            "Folder for the files: ID.eml and ID.json of each mail.",
+            "folder",
+            before="--to",
+            type=click.Path(path_type=Path, file_okay=False),
+            metavar="DIR",
+        ),
         option("--exec", "Give each to this command.", "command", metavar="COMMAND"),
         option("--limit", "Take at most so many.", type=click.IntRange(min=1), metavar="N"),
         option("--wait", "End when no mail came for so long.", type=Duration(WAIT_MAX), default="5s"),
@@ -127,7 +142,7 @@ DEQUEUE: Final = Command(
     shared=(queue_settings(broker=unless("dry_run"), blobs=unless("dry_run"), check=_refuse_waiting),),
     examples="""
         mailmend queue dequeue --dry-run --limit 10                   who would be handed over first, as they are listed
-        mailmend queue dequeue --to /var/tmp/mails --limit 10         ID.eml and ID.json for each, then acked
+        mailmend queue dequeue --dir /var/tmp/mails --limit 10        ID.eml and ID.json for each, then acked
         mailmend queue dequeue --exec 'sendmail -i -t' --forever      a consumer; ends in good order on SIGTERM""",
     exits="0 every mail that was taken was done with or will be tried again, 1 some were rejected, 2 wrong use, 3 some "
     "could not be settled (they will be delivered again), 4 cannot reach.",

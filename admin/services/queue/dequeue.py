@@ -52,7 +52,7 @@ class DequeueRequest(DryRunRequest):
         if both or (neither and not self.dry_run):
             raise WrongUse(
                 "it is not said what becomes of the mails",
-                mend="Give --to DIR, or --exec COMMAND. To see them without taking them: mailmend queue browse",
+                mend="Give --dir DIR, or --exec COMMAND. To see them without taking them: mailmend queue browse",
             )
         if self.command is not None:
             consumer = consumer_in_command(self.command, self.queue, to_stderr=to_stderr)

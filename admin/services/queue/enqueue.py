@@ -33,7 +33,7 @@ class EnqueueRequest(DryRunRequest):
     state: str = "root"
     attributes: tuple[tuple[str, str], ...] = ()
     priority: int | None = None
-    delay: timedelta | None = None
+    due_in: timedelta | None = None
     at: datetime | None = None
 
 
@@ -86,15 +86,15 @@ def enqueue(request: EnqueueRequest, _: Caller) -> EnqueueResult:
         WrongUse: James could not read such a mail, or there is no such priority, delay or time.
         Delayed: a delay, where the keyspace has no table for delayed mails.
     """
-    if request.delay is not None and request.at is not None:
-        raise WrongUse("--delay and --at say the same thing", mend="Give one of them.")
+    if request.due_in is not None and request.at is not None:
+        raise WrongUse("--due-in and --at say the same thing", mend="Give one of them.")
     letters = letters_in(request.files)
     settings = replace(request.settings, broker=None, blobs=None) if request.dry_run else request.settings
     return with_queues(settings, lambda connections: _enqueued(connections, letters, request))
 
 
 async def _enqueued(connections: QueueConnections, letters: Sequence[Letter], request: EnqueueRequest) -> EnqueueResult:
-    due_at = due_time(connections.now, request.delay, request.at)
+    due_at = due_time(connections.now, request.due_in, request.at)
     if due_at is not None and not connections.own.due:
         raise no_due_mails()
     admitted(_mail(connections, request), request.priority)
@@ -130,7 +130,7 @@ async def _read(letter: Letter) -> EnqueuedFile:
 async def _put(queue: MailQueue, letter: Letter, mail: Mail, request: EnqueueRequest) -> EnqueuedFile:
     try:
         content = await letter.content()
-        enqueue_id = await queue.enqueue(mail, content, delay=request.delay, at=request.at, priority=request.priority)
+        enqueue_id = await queue.enqueue(mail, content, delay=request.due_in, at=request.at, priority=request.priority)
     except MailmendError as error:
         return EnqueuedFile(letter.name, error=error)
     return EnqueuedFile(letter.name, enqueue_id)

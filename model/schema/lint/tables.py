@@ -56,7 +56,7 @@ def _short_marks(subject: Subject) -> Iterator[Hit]:
     "A partition lies on one set of replicas and is compacted and repaired as one. Beyond about 100,000 rows or "
     "100 MB reads, repairs and compactions of it become slow; a handful of partitions use a handful of nodes.",
     "Put a bucket of time, or a hash of the row's key, into the partition key; or let rows expire. Where "
-    "partitions stay small, say so with --rows.",
+    "partitions stay small, say so with --partition-rows.",
     docs="developing/data-modeling/data-modeling_refining.html",
 )
 def _growing_partitions(table: Table, subject: Subject) -> Iterator[Hit]:

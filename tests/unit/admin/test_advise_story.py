@@ -155,7 +155,7 @@ class TestTrial:
 
         found = advised(MailCluster(JAMES), TrialWanted(5, never))
 
-        assert found.messages.untried == "no mailbox of at most 5 messages was found (--rows takes more)"
+        assert found.messages.untried == "no mailbox of at most 5 messages was found (--sample takes more)"
         assert found.messages.results == ()
         assert f"No trial was made: {found.messages.untried}" in found.notes
 

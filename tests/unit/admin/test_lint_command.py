@@ -152,7 +152,7 @@ def test_a_folder_is_one_history_in_the_order_of_its_names(mailmend: CommandLine
 
 @pytest.mark.parametrize(("level", "code"), [("note", 1), ("warning", 1), ("error", 0)])
 def test_the_level_decides_what_fails(mailmend: CommandLine, tmp_path: Path, level: str, code: int) -> None:
-    ended = mailmend("schema", "lint", written(tmp_path, BAD), "--rule", "T1", "--level", level)
+    ended = mailmend("schema", "lint", written(tmp_path, BAD), "--rule", "T1", "--fail-on", level)
     assert ended.code == code
     assert "T1" in ended.out
 
@@ -160,7 +160,7 @@ def test_the_level_decides_what_fails(mailmend: CommandLine, tmp_path: Path, lev
 def test_a_note_alone_fails_nobody_unless_asked(mailmend: CommandLine, tmp_path: Path) -> None:
     text = table("t", "k int, seen boolean, PRIMARY KEY (k)", compaction=windows())
     assert mailmend("schema", "lint", written(tmp_path, text), "--rule", "T5").code == 0
-    assert mailmend("schema", "lint", written(tmp_path, text), "--rule", "T5", "--level", "note").code == 1
+    assert mailmend("schema", "lint", written(tmp_path, text), "--rule", "T5", "--fail-on", "note").code == 1
 
 
 @pytest.mark.parametrize(
@@ -175,11 +175,11 @@ def test_a_note_alone_fails_nobody_unless_asked(mailmend: CommandLine, tmp_path:
         (("a.cql", "--ignore", "T99=because"), "there is no rule 'T99'"),
         (("a.cql", "--ignore", "five=because"), "as its rule"),
         (("a.cql", "--server-version", "2.2"), "is no server whose options are known"),
-        (("a.cql", "--level", "fatal"), "'fatal' is not one of"),
-        (("a.cql", "--rows", "t"), "is not TABLE=ROWS"),
-        (("a.cql", "--rows", "t=many"), "is not TABLE=ROWS"),
+        (("a.cql", "--fail-on", "fatal"), "'fatal' is not one of"),
+        (("a.cql", "--partition-rows", "t"), "is not TABLE=ROWS"),
+        (("a.cql", "--partition-rows", "t=many"), "is not TABLE=ROWS"),
         (("a.cql", "--projection", "t"), "is not TABLE=TABLE"),
-        (("a.cql", "--marks", "a=b;c"), "is not a valid table"),
+        (("a.cql", "--marks-table", "a=b;c"), "is not a valid table"),
         (("a.cql", "--sarif", "nowhere/a.sarif"), "cannot be written"),
         (("a.cql", "--repair-interval", "soon"), "is not a duration"),
     ],
@@ -273,8 +273,8 @@ def test_what_settings_tell_wakes_silent_rules(mailmend: CommandLine, tmp_path: 
     assert mailmend("schema", "lint", file, "--exclude", "T1").code == 0
     settings = config(
         tmp_path,
-        'projection = ["truth=copy"]\nmarks = ["marks=copy"]\nrows = ["copy=1000000"]\nrepair-interval = "30d"\n'
-        'hint-window = "11d"',
+        'projection = ["truth=copy"]\nmarks-table = ["marks=copy"]\npartition-rows = ["copy=1000000"]\n'
+        'repair-interval = "30d"\nhint-window = "11d"',
     )
     ended = mailmend("schema", "lint", file, "--config", settings, "--json")
     assert {one["rule"] for one in ended.json["findings"]} == {"T8", "T12", "T15", "T18", "T19"}
@@ -291,11 +291,13 @@ def test_the_server_version_decides_what_is_known(mailmend: CommandLine, tmp_pat
 def test_sarif_goes_to_stdout_or_a_file(mailmend: CommandLine, tmp_path: Path) -> None:
     """The same either way; the file comes beside whatever is printed."""
     file, log = written(tmp_path, BAD), tmp_path / "lint.sarif"
-    printed = mailmend("schema", "lint", file, "--format", "sarif")
+    printed = mailmend("schema", "lint", file, "--sarif", "-")
     both = mailmend("schema", "lint", file, "--sarif", str(log), "--json")
     assert (printed.code, both.code) == (1, 1)
-    assert json.loads(printed.out) == json.loads(log.read_text(encoding="utf-8"))
+    assert printed.out == log.read_text(encoding="utf-8") == mailmend("schema", "lint", file, "--format", "sarif").out
     assert len(json.loads(printed.out)["runs"][0]["results"]) == len(both.json["findings"])
+    refused = mailmend("schema", "lint", file, "--sarif", "-", "--json")
+    assert (refused.code, "--json says nothing beside --sarif -" in refused.err) == (2, True)
 
 
 def test_the_rules_are_listed_without_looking_at_anything(mailmend: CommandLine) -> None:
@@ -309,7 +311,7 @@ def test_the_rules_are_listed_without_looking_at_anything(mailmend: CommandLine)
 
 def test_a_live_keyspace_is_looked_at_and_only_read(twin: ServerTwin, mailmend: CommandLine) -> None:
     """What mailmend made is clean but for what is given a reason; there are no places."""
-    ended = mailmend("schema", "lint", "--live", "--keyspace", "mail", "--json", "--level", "note")
+    ended = mailmend("schema", "lint", "--live", "--keyspace", "mail", "--json", "--fail-on", "note")
     assert (ended.code, ended.json["keyspaces"], ended.json["findings"]) == (0, ["mail"], [])
     assert {one["rule"] for one in ended.json["ignored"]} >= {"T1", "T5", "T8", "T21"}
     assert all(one["file"] is None and one["line"] is None for one in ended.json["ignored"])

@@ -47,7 +47,9 @@ def test_the_answer_comes_first_then_what_is_stored_and_what_may_be_set() -> Non
     show(advise_document(found), Console(file=(out := io.StringIO()), width=200))
     text = out.getvalue()
     assert text.startswith("Set slices of 5m")
-    assert text.rstrip().endswith("mailmend queue configure --slice-window 5m --buckets 13 --pace 1000 --keyspace mail")
+    assert text.rstrip().endswith(
+        "mailmend queue configure --slice-window 5m --buckets 13 --browse-start-every 1000 --keyspace mail"
+    )
     assert "never shrinks" in text
     assert "300" in text
 

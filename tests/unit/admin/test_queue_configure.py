@@ -68,7 +68,7 @@ def test_a_change_is_set_and_reported_with_what_is_next(mailmend: CommandLine, c
 
 def test_each_option_alone_changes_one_thing(mailmend: CommandLine, cluster: ClusterTwin) -> None:
     """One after the other, each on what counted then; the first on James's defaults."""
-    for option in (("--pace", "50"), ("--buckets", "3"), ("--slice-window", "900s")):
+    for option in (("--browse-start-every", "50"), ("--buckets", "3"), ("--slice-window", "900s")):
         assert mailmend("queue", "configure", *option).code == 0
 
     assert events(cluster) == [(0, 3_600, 1, 50), (1, 3_600, 3, 50), (2, 900, 3, 50)]
@@ -92,7 +92,7 @@ def test_the_same_again_adds_nothing(mailmend: CommandLine, cluster: ClusterTwin
         (("--slice-window", "0"), "0s is no slice window", "at least 1s"),
         (("--slice-window", "500ms"), "0.5s is no slice window", "whole seconds"),
         (("--buckets", "0"), "0 is no number of buckets", "1 or more"),
-        (("--pace", "-5"), "-5 is no pace", "1 or more"),
+        (("--browse-start-every", "-5"), "-5 is no pace", "1 or more"),
     ],
 )
 def test_what_loses_mails_is_refused_with_a_way_out(  # noqa: PLR0917 - a table of cases

@@ -25,7 +25,7 @@ def test_into_a_folder_message_and_envelope(queue: QueueShell, tmp_path: Path) -
     """Both, for their owner alone; then the mail is gone from the queue."""
     (mail,) = queue.put("one", state="transport")
 
-    ended = queue("dequeue", "--to", str(tmp_path / "out"), "--json")
+    ended = queue("dequeue", "--dir", str(tmp_path / "out"), "--json")
 
     message, envelope = tmp_path / "out" / f"{mail}.eml", tmp_path / "out" / f"{mail}.json"
     assert (ended.code, ended.json["taken"], ended.json["acked"]) == (0, 1, 1)
@@ -47,7 +47,7 @@ def test_a_limit_is_kept(queue: QueueShell, tmp_path: Path) -> None:
     """Not one more, whatever the prefetch is; the others are delivered later."""
     queue.put(*"abcde")
 
-    ended = queue("dequeue", "--to", str(tmp_path), "--limit", "2", "--prefetch", "5", "--json")
+    ended = queue("dequeue", "--dir", str(tmp_path), "--limit", "2", "--prefetch", "5", "--json")
 
     assert ended.json["taken"] == 2
     assert len(queue.names()) == 3
@@ -61,7 +61,7 @@ def queue_left(folder: Path, names: str) -> set[str]:
 def test_an_empty_queue_ends_the_command(queue: QueueShell, tmp_path: Path) -> None:
     before = queue.now
 
-    ended = queue("dequeue", "--to", str(tmp_path), "--wait", "7s", "--json")
+    ended = queue("dequeue", "--dir", str(tmp_path), "--wait", "7s", "--json")
 
     assert (ended.code, ended.json["taken"]) == (0, 0)
     assert (queue.now - before).total_seconds() >= 7
@@ -72,7 +72,7 @@ def test_a_full_disk_gives_the_mail_back(queue: QueueShell, tmp_path: Path) -> N
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / f".{mail}.json.part").mkdir()  # what cannot be opened for writing
 
-    ended = queue("dequeue", "--to", str(tmp_path / "out"), "--limit", "1", "--json")
+    ended = queue("dequeue", "--dir", str(tmp_path / "out"), "--limit", "1", "--json")
 
     assert (ended.code, ended.json["unsettled"]) == (3, [str(mail)])
     assert queue.delivered(1) == ["one"]
@@ -173,16 +173,16 @@ while not all((folder / name).exists() for name in "abc"):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "Give --to DIR, or --exec COMMAND"),
-        (("--to", "x", "--exec", "y"), "Give --to DIR, or --exec COMMAND"),
+        ((), "Give --dir DIR, or --exec COMMAND"),
+        (("--dir", "x", "--exec", "y"), "Give --dir DIR, or --exec COMMAND"),
         (("--exec", "no-such-program-anywhere"), "there is no command"),
         (("--exec", "'"), "not a command"),
         (("--exec", ""), "there is no command"),
-        (("--to", "x", "--prefetch", "0"), "0 is not in the range"),
+        (("--dir", "x", "--prefetch", "0"), "0 is not in the range"),
         (("--dry-run", "--forever"), "--forever is for taking mails"),
         (("--dry-run", "--wait", "5s"), "--wait is for taking mails"),
         (("--dry-run", "--exec", "no-such-program-anywhere"), "there is no command"),
-        (("--dry-run", "--to", "x", "--exec", "y"), "Give --to DIR, or --exec COMMAND"),
+        (("--dry-run", "--dir", "x", "--exec", "y"), "Give --dir DIR, or --exec COMMAND"),
     ],
 )
 def test_nothing_is_taken_before_it_is_clear_what_becomes_of_it(
@@ -217,7 +217,7 @@ def test_a_dry_run_lists_the_first_and_takes_none(queue: QueueShell, tmp_path: P
     queue.put_later("later", timedelta(hours=1))
     folder = tmp_path / "out"
 
-    ended = queue("dequeue", "--dry-run", "--to", str(folder), "--limit", "1", "--json", **NO_SIDES)
+    ended = queue("dequeue", "--dry-run", "--dir", str(folder), "--limit", "1", "--json", **NO_SIDES)
 
     assert (ended.code, ended.json["dry_run"], ended.json["taken"]) == (0, True, 0)
     assert (ids_in(ended.json["would_take"]), ended.json["more"]) == (list(map(str, first)), True)

@@ -50,7 +50,7 @@ def test_a_file_becomes_a_mail_with_its_envelope(queue: QueueShell, letter: str)
 def test_what_is_enqueued_is_delivered_byte_for_byte(queue: QueueShell, letter: str, tmp_path: Path) -> None:
     queue("enqueue", letter, *TO_BOB)
 
-    assert queue("dequeue", "--to", str(tmp_path / "out")).code == 0
+    assert queue("dequeue", "--dir", str(tmp_path / "out")).code == 0
     (file,) = (tmp_path / "out").glob("*.eml")
     assert file.read_bytes() == LETTER
 
@@ -70,7 +70,7 @@ def test_standard_input_is_a_mail_too(queue: QueueShell, monkeypatch: pytest.Mon
     assert len(queue.listed()) == 1
 
 
-@pytest.mark.parametrize("when", [("--delay", "2h"), ("--at", "IN_2_HOURS")])
+@pytest.mark.parametrize("when", [("--due-in", "2h"), ("--at", "IN_2_HOURS")])
 def test_a_delayed_mail_waits_for_its_time(queue: QueueShell, letter: str, when: tuple[str, str]) -> None:
     due_at = queue.now + timedelta(hours=2)
     ended = queue("enqueue", letter, *TO_BOB, when[0], when[1].replace("IN_2_HOURS", due_at.isoformat()))
@@ -81,7 +81,7 @@ def test_a_delayed_mail_waits_for_its_time(queue: QueueShell, letter: str, when:
 
 
 def test_without_a_table_for_it_a_delay_is_refused(james: QueueShell, letter: str) -> None:
-    ended = james("enqueue", letter, *TO_BOB, "--delay", "1h")
+    ended = james("enqueue", letter, *TO_BOB, "--due-in", "1h")
 
     assert (ended.code, "dueMails" in ended.err, "schema apply" in ended.err) == (2, True, True)
     assert james.listed() == []
@@ -112,12 +112,12 @@ def test_a_broker_that_is_away_is_reported_and_nothing_is_left(queue: QueueShell
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--delay", "1h", "--at", "2030-01-01T00:00:00Z"), "Give one of them"),
+        (("--due-in", "1h", "--at", "2030-01-01T00:00:00Z"), "Give one of them"),
         (("--at", "tomorrow"), "not a time"),
         (("--at", "2099-01-01T00:00:00Z"), "366"),
         (("--priority", "10"), "10 is not in the range"),
         (("--attribute", "nothing"), "not NAME=VALUE"),
-        (("--delay", "0"), "no time at all"),
+        (("--due-in", "0"), "no time at all"),
     ],
 )
 def test_wrong_use_is_refused_before_anything_is_put(
@@ -240,7 +240,7 @@ def test_a_pipe_is_not_looked_into_beforehand(queue: QueueShell, tmp_path: Path)
 def test_a_dry_run_tells_what_would_go_in_and_when_it_is_due(queue: QueueShell, letter: str) -> None:
     """Each file with its length; neither broker nor store is reached."""
     due_at = queue.now + timedelta(hours=2)
-    line = ("enqueue", letter, letter, *TO_BOB, "--delay", "2h", "--priority", "3", "--dry-run")
+    line = ("enqueue", letter, letter, *TO_BOB, "--due-in", "2h", "--priority", "3", "--dry-run")
 
     found = queue(*line, "--json").json
 
@@ -254,7 +254,7 @@ def test_a_dry_run_tells_what_would_go_in_and_when_it_is_due(queue: QueueShell, 
 
 def test_a_dry_run_refuses_what_could_not_be(james: QueueShell, letter: str) -> None:
     """A delay without a table for it, and settings that name no broker or no store."""
-    delayed = james("enqueue", letter, *TO_BOB, "--delay", "1h", "--dry-run")
+    delayed = james("enqueue", letter, *TO_BOB, "--due-in", "1h", "--dry-run")
     assert (delayed.code, "dueMails" in delayed.err) == (2, True)
 
     for lacking in ("MAILMEND_BROKER", "MAILMEND_BLOBS"):

@@ -309,7 +309,7 @@ class TestFailures:
 
         assert (ended.code, "'none' does not exist" in ended.err) == (2, True)
 
-    @pytest.mark.parametrize("command", [("sweep",), ("tend", "--once"), ("dequeue", "--to", "x"), ("reconcile",)])
+    @pytest.mark.parametrize("command", [("sweep",), ("tend", "--once"), ("dequeue", "--dir", "x"), ("reconcile",)])
     def test_a_broker_that_refuses_is_reported(
         self, queue: QueueShell, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], tmp_path: Path
     ) -> None:
