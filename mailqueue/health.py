@@ -13,6 +13,14 @@ BROWSE_START_AGE_MAX: Final = timedelta(days=7)
 """As James's own health check has it: beyond that, one stuck mail makes every listing read a week of slices."""
 
 
+class FigureScope(Enum):
+    """How far a look at a queue goes: each takes in the ones before it."""
+
+    STARTS = "starts"  # how far it was swept, how long mails live: no mail is looked at
+    MAILS = "mails"  # the mails, as they are listed
+    ALL = "all"  # what carries them
+
+
 @dataclass(frozen=True, slots=True)
 class QueueFigures:
     """What one look at a queue showed.

@@ -13,8 +13,20 @@ from mailqueue.background import BackgroundJob, run_jobs
 from mailqueue.codec.admission import admissible
 from mailqueue.codec.attributes import priority_of, with_priority
 from mailqueue.draining import checked_prefetch, next_turn
-from mailqueue.health import QueueFigures
-from mailqueue.queue import PREFETCH, OnRemoved, Removed, RemovedMail, RestoreResult, Unremoved, due_time
+from mailqueue.health import FigureScope, QueueFigures
+from mailqueue.metrics import TrafficSums
+from mailqueue.queue import (
+    PREFETCH,
+    WAITING,
+    OnBroken,
+    OnRemoved,
+    Removed,
+    RemovedMail,
+    RestoreResult,
+    Unremoved,
+    due_time,
+    passed_over,
+)
 from model.backoff import RETRY
 from model.errors import BlobMissing, WrongUse
 from model.ids import BlobId, EnqueueId, QueueName, restored_id
@@ -79,8 +91,10 @@ class MemoryMailQueue:
         return self._dequeue(checked_prefetch(prefetch), PRIORITIES if priorities is None else priorities)
 
     async def browse(
-        self, where: MailFilter = EVERYTHING, after: ListingPosition | None = None
+        self, where: MailFilter = EVERYTHING, after: ListingPosition | None = None, *, on_broken: OnBroken = passed_over
     ) -> AsyncGenerator[Listed]:
+        """As listed; no row breaks in memory."""
+        del on_broken
         listed = [entry.listed for entry in self._entries.values()]
         for one in sorted(listed, key=lambda one: ListingPosition.of(one).order):
             if where.matches(one) and is_behind(one, after):
@@ -95,6 +109,9 @@ class MemoryMailQueue:
     async def size(self) -> Size:
         delayed = len(self._delayed())
         return Size(len(self._entries) - delayed, delayed, SizeKind.EXACT, 0, CountedBy.METADATA)
+
+    async def recount(self) -> int:
+        return 0
 
     async def delete(self, where: MailFilter, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
         meant = [one async for one in self.browse(where)]
@@ -132,10 +149,12 @@ class MemoryMailQueue:
         self._put(new, removed.mail, removed.content, removed.due_at)
         return RestoreResult.PUT
 
-    async def figures(self) -> QueueFigures:
+    async def figures(self, scope: FigureScope = FigureScope.ALL) -> QueueFigures:
+        if scope is FigureScope.STARTS:
+            return QueueFigures(self.name, self.now)
         size, waiting = (
             await self.size(),
-            [one async for one in self.browse(MailFilter(whereabouts=Whereabouts.WAITING))],
+            [one async for one in self.browse(WAITING)],
         )
         unacked = sum(len(stream.unacked) for stream in self._streams)
         return QueueFigures(
@@ -144,8 +163,15 @@ class MemoryMailQueue:
             mails=size.mails,
             delayed=size.delayed,
             oldest_at=waiting[0].enqueued_at if waiting else None,
-            depth=Depth(size.mails - unacked, unacked, len(self._streams), len(self.dead)),
+            depth=Depth(size.mails - unacked, unacked, len(self._streams), len(self.dead))
+            if scope is FigureScope.ALL
+            else None,
         )
+
+    async def traffic_sums(self, before: TrafficSums | None = None) -> TrafficSums | None:
+        """Of all mails that there ever were, whatever an earlier look goes back to."""
+        del before
+        return TrafficSums(self.now, (), len(self._entries) + len(self._gone), len(self._gone))
 
     async def maintain(self, stop: asyncio.Event) -> None:
         job = BackgroundJob("moving delayed mails", self.move_due, timedelta(seconds=1))

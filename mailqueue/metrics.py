@@ -1,6 +1,8 @@
 """What a queue counts of itself; `mailqueue.prometheus` shows it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 from typing import Protocol
 
@@ -61,3 +63,28 @@ class QueueRates:
 
     enqueued: float
     marked: float
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficSums:
+    """How many mails had come and gone at an instant, as far back as that is counted.
+
+    Attributes:
+        slices: the stretches of time whose mails are counted.
+    """
+
+    at: datetime
+    slices: Sequence[datetime]
+    enqueued: int
+    marked: int
+
+
+def pace_between(first: TrafficSums | None, second: TrafficSums | None) -> QueueRates | None:
+    """The rates between two looks; None where they cannot be known."""
+    if first is None or second is None or second.at <= first.at:
+        return None
+    seconds = (second.at - first.at).total_seconds()
+    return QueueRates(
+        max(0, second.enqueued - first.enqueued) / seconds,
+        max(0, second.marked - first.marked) / seconds,
+    )

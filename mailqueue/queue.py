@@ -4,7 +4,7 @@ Implementations: `mailqueue.rabbitmq.mail_queue` (RabbitMQ with its view in Cass
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -12,7 +12,9 @@ from enum import Enum
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-from mailqueue.health import QueueFigures
+from mailqueue.codec import BrokenRow
+from mailqueue.health import FigureScope, QueueFigures
+from mailqueue.metrics import TrafficSums
 from model.errors import Delayed, WrongUse
 from model.ids import EnqueueId, QueueName
 from model.queue.filters import EVERYTHING, MailFilter
@@ -23,7 +25,15 @@ from model.queue.size import Size
 PREFETCH: Final = 5
 """James's own."""
 
+WAITING: Final = MailFilter(whereabouts=Whereabouts.WAITING)
 DELAYED: Final = MailFilter(whereabouts=Whereabouts.DELAYED)
+
+OnBroken = Callable[[BrokenRow], None]
+
+
+def passed_over(_: BrokenRow) -> None:
+    """Do nothing about a row that no mail can be made of."""
+
 
 OnRemoved = Callable[[Listed], Awaitable[None]]
 """Called with each mail before it is removed: whoever keeps what is deleted keeps it then."""
@@ -195,8 +205,16 @@ class MailQueue(Protocol):
         """
         ...
 
-    def browse(self, where: MailFilter = EVERYTHING, after: ListingPosition | None = None) -> AsyncIterator[Listed]:
-        """The mails in the queue without their bytes: the waiting ones, then the delayed ones."""
+    def browse(
+        self, where: MailFilter = EVERYTHING, after: ListingPosition | None = None, *, on_broken: OnBroken = passed_over
+    ) -> AsyncGenerator[Listed]:
+        """The mails in the queue without their bytes: the waiting ones, then the delayed ones.
+
+        Args:
+            where: which.
+            after: what was seen last.
+            on_broken: called with each row that no mail can be made of.
+        """
         ...
 
     async def content(self, listed: Listed) -> bytes:
@@ -210,6 +228,13 @@ class MailQueue(Protocol):
 
     async def size(self) -> Size:
         """How many mails wait and are delayed, and whether that is exact."""
+        ...
+
+    async def recount(self) -> int:
+        """Look at every mail, and set right what the size relies on; how many stretches of the queue are left.
+
+        Those were being changed, or by a process that may still report: they can be counted again in ten minutes.
+        """
         ...
 
     async def delete(self, where: MailFilter, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
@@ -251,12 +276,16 @@ class MailQueue(Protocol):
         """
         ...
 
-    async def figures(self) -> QueueFigures:
+    async def figures(self, scope: FigureScope = FigureScope.ALL) -> QueueFigures:
         """The figures for the queue's health (`mailqueue.health.judged`) and its metrics.
 
         Raises:
             CannotReach: the tables do not answer.
         """
+        ...
+
+    async def traffic_sums(self, before: TrafficSums | None = None) -> TrafficSums | None:
+        """How many mails came and went since what an earlier look goes back to; None where nobody counts them."""
         ...
 
     async def maintain(self, stop: asyncio.Event) -> None:

@@ -51,7 +51,6 @@ from mailqueue.maintenance.blob_references import (
 from mailqueue.maintenance.blob_scan import blob_fields, blob_of
 from mailqueue.maintenance.broker_references import broker_references
 from mailqueue.rabbitmq.broker.settings import BrokerSettings
-from mailqueue.rabbitmq.view.queue_view import QueueView
 from model.blob_collection import AGE_MIN, BlobVerdict, CollectionRule, ListedBlob, MissingBlob
 from model.catalog.ledger import KEEP, KeyspaceLease
 from model.catalog.mail import MESSAGE_V3
@@ -323,7 +322,7 @@ class _Sources:
         schema = live_schema(opened.cluster, opened.mail.name)
         if schema.table("browsestart") is not None:
             own = queue_tables_of(schema, opened.mail.name)
-            named |= {*await QueueView(queues.tables_of(opened.mail), opened.clock, own).starts.queues()}
+            named |= {*await queues.queue_names(queues.tables_of(opened.mail), opened.clock, own)}
         return sorted(named)
 
 

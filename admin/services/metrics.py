@@ -28,8 +28,8 @@ from admin.settings import QUEUE_DEFAULT, ConnectionSettings, QueueSettings
 from admin.whole_files import refuse_unwritable
 from admin.wiring.cluster import OpenCluster, lag_journal, open_cluster, this_clock
 from admin.wiring.queues import QueueConnections, with_queues
+from mailqueue.health import FigureScope
 from mailqueue.prometheus import metrics_text, samples_in, start_samples
-from mailqueue.rabbitmq.figures import starts_of
 from model.catalog.ledger import KeyspaceLease
 from model.errors import AccessDenied, CannotReach, ExitCode, MailmendError
 from model.ids import QueueName
@@ -191,9 +191,10 @@ def _of_queues(opened: OpenCluster, _: Sequence[Job]) -> Sequence[MetricSample]:
         return ()
 
     async def looked(connections: QueueConnections) -> Sequence[MetricSample]:
-        view, found = connections.view, list[MetricSample]()
+        found = list[MetricSample]()
         for name in (await connections.names(everything=True))[:QUEUES_MAX]:
-            found += start_samples(await starts_of(view, name))
+            async with connections.open(name, dry_run=True) as queue:
+                found += start_samples(await queue.figures(FigureScope.STARTS))
         about = None if connections.own.marks_expire else connections.marks_about
         if about is not None:
             found.append(MetricSample(MARKS, (opened.connection.keyspace,), about))

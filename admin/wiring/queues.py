@@ -100,7 +100,7 @@ class QueueConnections:
 
     async def names(self, *, everything: bool) -> list[QueueName]:
         """The queue in the settings, or every queue of the keyspace."""
-        return await self.view.starts.queues() if everything else [self.settings.name]
+        return await queue_names(self.tables, self.clock, self.own) if everything else [self.settings.name]
 
     async def content_of(self, listed: Listed) -> MailContent:
         blobs = listed.queued.blobs
@@ -146,6 +146,11 @@ def with_tables(connection: ConnectionSettings, carry_out: Callable[[AsyncTables
     """Connect to the tables alone, whether or not the keyspace has a queue."""
     with open_cluster(connection) as opened:
         return run_async(carry_out(tables_of(opened.mail)))
+
+
+async def queue_names(tables: AsyncTables, clock: Clock, own: OwnTables) -> list[QueueName]:
+    """Every queue of the keyspace."""
+    return await QueueView(tables, clock, own).starts.queues()
 
 
 def tables_of(keyspace: "Keyspace") -> AsyncTables:

@@ -1,13 +1,12 @@
-"""The figures by which a queue's health is judged, and the rates between two looks."""
+"""The figures by which a queue's health is judged, and how many mails came and went."""
 
-from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from mailqueue.health import QueueFigures
-from mailqueue.metrics import QueueRates
+from mailqueue.health import FigureScope, QueueFigures
+from mailqueue.metrics import TrafficSums
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from model.catalog.queue_tables import OwnTables
 from model.errors import CannotReach
@@ -21,25 +20,19 @@ RECOUNTED_SECONDS: Final = 6.0
 """How far two looks at what lacks its message are apart: the broker's HTTP API counts every 5 s."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrafficSums:
-    """The sum of all tallies of some slices at an instant."""
-
-    at: datetime
-    slices: Sequence[datetime]
-    enqueued: int
-    marked: int
-
-
-async def figures_of(view: QueueView, queue: QueueName, broker: Broker | None = None) -> QueueFigures:
+async def figures_of(
+    view: QueueView, queue: QueueName, broker: Broker, scope: FigureScope = FigureScope.ALL
+) -> QueueFigures:
     """The queue's figures; a broker that does not answer is one of them.
 
     The broker is asked before the tables: a mail that is acked meanwhile is not taken for one that lacks its message.
     """
-    depth, away = await _depth(broker, queue)
+    if scope is FigureScope.STARTS:
+        return await _starts_of(view, queue)
+    depth, away = await _depth(broker, queue) if scope is FigureScope.ALL else (None, None)
     size = await view.size(queue)
     return replace(
-        await starts_of(view, queue),
+        await _starts_of(view, queue),
         mails=size.mails,
         delayed=size.delayed,
         exact=size.kind is SizeKind.EXACT,
@@ -50,7 +43,7 @@ async def figures_of(view: QueueView, queue: QueueName, broker: Broker | None = 
     )
 
 
-async def starts_of(view: QueueView, queue: QueueName) -> QueueFigures:
+async def _starts_of(view: QueueView, queue: QueueName) -> QueueFigures:
     """The figures that need no look at any mail or at the broker: starts, and how long rows and marks live."""
     state = await view.starts.state(queue)
     return QueueFigures(
@@ -86,29 +79,14 @@ async def sums_of(view: QueueView, queue: QueueName, before: TrafficSums | None 
     return TrafficSums(at, slices, sum(one.enqueued for one in counted), sum(one.marked for one in counted))
 
 
-def pace_between(first: TrafficSums | None, second: TrafficSums | None) -> QueueRates | None:
-    """The rates between two looks; None where they cannot be known."""
-    if first is None or second is None or second.at <= first.at:
-        return None
-    seconds = (second.at - first.at).total_seconds()
-    return QueueRates(
-        max(0, second.enqueued - first.enqueued) / seconds,
-        max(0, second.marked - first.marked) / seconds,
-    )
-
-
-async def _depth(broker: Broker | None, queue: QueueName) -> tuple[Depth | None, str | None]:
-    if broker is None:
-        return None, None
+async def _depth(broker: Broker, queue: QueueName) -> tuple[Depth | None, str | None]:
     try:
         return await broker.depth(queue), None
     except CannotReach as error:
         return None, error.what
 
 
-async def _lacking(
-    view: QueueView, queue: QueueName, broker: Broker | None, depth: Depth | None, size: Size
-) -> int | None:
+async def _lacking(view: QueueView, queue: QueueName, broker: Broker, depth: Depth | None, size: Size) -> int | None:
     """The lesser of two looks where the first finds any: a delayed mail that is due has its row before its message.
 
     Rows are only counted where the size does not show that there are messages enough.

@@ -5,7 +5,7 @@ is kept, stands in the module that carries each operation out; here they have on
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Collection
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from functools import partial
@@ -16,18 +16,18 @@ from mailqueue.background import BackgroundJob, BackgroundTasks, BlobCleanup, ru
 from mailqueue.blobs.stores import content_of
 from mailqueue.configuration import Configurations
 from mailqueue.draining import checked_prefetch
-from mailqueue.health import QueueFigures
+from mailqueue.health import FigureScope, QueueFigures
 from mailqueue.maintenance.comparison import IDS_MAX, Mended, Reconciled
 from mailqueue.maintenance.move_due import DueMover, MoverTurns
 from mailqueue.maintenance.reconcile_mend import Keeping, MendRequest, mended
 from mailqueue.maintenance.redrive import Redriven, redrive, republish
 from mailqueue.maintenance.restore import restoring
 from mailqueue.maintenance.sweep import Moved, Sweeper, Swept
-from mailqueue.metrics import NoCounts, QueueCounts
-from mailqueue.queue import DELAYED, PREFETCH, OnRemoved, Removed, Restoring, delays, due_time
+from mailqueue.metrics import NoCounts, QueueCounts, TrafficSums
+from mailqueue.queue import DELAYED, PREFETCH, OnBroken, OnRemoved, Removed, Restoring, delays, due_time, passed_over
 from mailqueue.rabbitmq.dequeue import Unacked, dequeue
 from mailqueue.rabbitmq.enqueue import enqueue
-from mailqueue.rabbitmq.figures import TrafficSums, figures_of, sums_of
+from mailqueue.rabbitmq.figures import figures_of, sums_of
 from mailqueue.rabbitmq.parts import Parts
 from mailqueue.rabbitmq.remove import remove
 from mailqueue.rabbitmq.unacked import UnackedMail
@@ -76,14 +76,19 @@ class RabbitMailQueue:
     ) -> AbstractAsyncContextManager[AsyncIterator[UnackedMail]]:
         return dequeue(self._parts, self._unacked, checked_prefetch(prefetch), priorities)
 
-    def browse(self, where: MailFilter = EVERYTHING, after: ListingPosition | None = None) -> AsyncIterator[Listed]:
-        return self.view.browse(self.name, where, after)
+    def browse(
+        self, where: MailFilter = EVERYTHING, after: ListingPosition | None = None, *, on_broken: OnBroken = passed_over
+    ) -> AsyncGenerator[Listed]:
+        return self.view.browse(self.name, where, after, on_broken=on_broken)
 
     async def content(self, listed: Listed) -> bytes:
         return await content_of(self._parts.blobs, listed.queued.blobs)
 
     async def size(self) -> Size:
         return await self.view.size(self.name)
+
+    async def recount(self) -> int:
+        return (await self.view.recount(self.name)).left
 
     async def delete(self, where: MailFilter, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
         return await remove(self._parts, where, on_removed, dry_run=dry_run)
@@ -99,8 +104,11 @@ class RabbitMailQueue:
     async def restoring(self, removed: Collection[EnqueueId]) -> Restoring:
         return await restoring(self._parts, removed)
 
-    async def figures(self) -> QueueFigures:
-        return await figures_of(self.view, self.name, self._parts.broker)
+    async def figures(self, scope: FigureScope = FigureScope.ALL) -> QueueFigures:
+        return await figures_of(self.view, self.name, self._parts.broker, scope)
+
+    async def traffic_sums(self, before: TrafficSums | None = None) -> TrafficSums | None:
+        return await sums_of(self.view, self.name, before)
 
     async def maintain(self, stop: asyncio.Event) -> None:
         """Move what is due, write tallies, sweep, until `stop` is set."""
@@ -155,10 +163,6 @@ class RabbitMailQueue:
         """Mend what reconciling found, as far as it is asked for (`mailqueue.maintenance.reconcile_mend`)."""
         return await mended(self._parts, found, request, keeping)
 
-    async def traffic_sums(self, before: TrafficSums | None = None) -> TrafficSums | None:
-        """What the tallies tell of mails that came and went; of the slices of an earlier look and those since."""
-        return await sums_of(self.view, self.name, before)
-
 
 async def open_queue(  # noqa: PLR0917 - the four ports, in the order of every service's settings
     name: QueueName,
@@ -183,16 +187,13 @@ async def open_queue(  # noqa: PLR0917 - the four ports, in the order of every s
         configuration: how the view is to be cut; None: as it is, or as James does by default.
         own: which of our own tables the keyspace has (`model.catalog.queue_tables.queue_tables_of`); None: all.
         counts: where it is counted what happened.
-        looks_only: whether nothing will be written through it: then it is not settled either how the view is cut.
+        looks_only: whether no mail will be put or taken through it: then it is not even asked how the view is cut.
 
     Raises:
         ConfigurationRefused: the configuration would hide mails from listings.
     """
     own, counts = own or OwnTables(), counts or NoCounts()
-    configurations = Configurations(tables)
-    slicing = (
-        (await configurations.current() or DEFAULT) if looks_only else await configurations.require(configuration)
-    ).slicing
+    slicing = (DEFAULT if looks_only else await Configurations(tables).require(configuration)).slicing
     view = QueueView(tables, clock, own, counts, slicing.buckets)
     sweeper = Sweeper(view, blobs, broker)
     background, maybe_sweep = BackgroundTasks(), partial(sweeper.maybe, name)

@@ -20,7 +20,7 @@ from cql.memory import MemoryTables
 from mailqueue.blobs.object_storage import open_s3
 from mailqueue.blobs.s3 import S3Settings
 from mailqueue.codec import payload_of, priority_of
-from mailqueue.health import HealthProblem, judged
+from mailqueue.health import FigureScope, HealthProblem, judged
 from mailqueue.memory import MemoryMailQueue
 from mailqueue.queue import Dequeued, MailQueue, RemovedMail, RestoreResult
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
@@ -350,6 +350,24 @@ async def test_a_queue_shows_its_figures(queue: MailQueue) -> None:
     figures = await queue.figures()
     assert (figures.mails, figures.delayed, figures.oldest_at) == (2, 1, first.enqueued_at)
     assert {reason.trouble for reason in judged(figures)} <= {HealthProblem.NO_CONSUMER}
+    mails, starts = await queue.figures(FigureScope.MAILS), await queue.figures(FigureScope.STARTS)
+    assert (mails.mails, mails.delayed, mails.depth) == (2, 1, None)
+    assert (starts.mails, starts.oldest_at, starts.browse_start) == (0, None, mails.browse_start)
+
+
+async def test_traffic_is_the_difference_of_two_looks(queue: MailQueue, other: MailQueue) -> None:
+    """Whoever enqueued or acked; a size that is counted anew is the same."""
+    await enqueued(queue, "before")
+    assert (await queue.size()).mails == 1
+    first = await other.traffic_sums()
+    await enqueued(queue, "a", "b")
+    await one_of(queue, lambda one: one.ack())
+    await queue.size()
+    assert (second := await other.traffic_sums(first))
+    assert first
+    assert (second.enqueued - first.enqueued, second.marked - first.marked) == (2, 1)
+    await queue.recount()
+    assert (await other.size()).mails == 2
 
 
 async def test_a_rejected_mail_is_a_dead_letter(three: Sides, rabbit: RabbitMailQueue) -> None:

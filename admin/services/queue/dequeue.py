@@ -14,7 +14,7 @@ from admin.services.caller import Caller
 from admin.services.queue.consumers import Consumer, ConsumerOutcome, consumer_in_command, consumer_in_folder
 from admin.services.queue.request import PREFETCH_DEFAULT, DryRunRequest
 from admin.wiring.queues import QueueConnections, with_queues
-from mailqueue.queue import Dequeued
+from mailqueue.queue import WAITING, Dequeued
 from model.errors import ExitCode, MailmendError, WrongUse
 from model.queue.mails import Listed
 from model.queue.slices import EPOCH
@@ -112,7 +112,7 @@ def dequeue(request: DequeueRequest, caller: Caller) -> DequeueResult:
 
 async def _listed(connections: QueueConnections, request: DequeueRequest) -> DequeueResult:
     found, most, more = list[Listed](), request.limit or request.prefetch, False
-    async with aclosing(connections.view.browse(request.queue, include_delayed=False)) as mails:
+    async with connections.open(dry_run=True) as queue, aclosing(queue.browse(WAITING)) as mails:
         async for listed in mails:
             if more := len(found) == most:
                 break

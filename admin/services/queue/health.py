@@ -9,11 +9,11 @@ from admin.services.caller import Caller
 from admin.services.queue.request import QueueAnswer, QueueRequest
 from admin.whole_files import refuse_unwritable, write_text
 from admin.wiring.queues import QueueConnections, with_queues
-from mailqueue.health import HealthReason, QueueFigures, judged, marks_that_stay
-from mailqueue.metrics import QueueRates
+from mailqueue.health import FigureScope, HealthReason, QueueFigures, judged, marks_that_stay
+from mailqueue.metrics import QueueRates, TrafficSums, pace_between
 from mailqueue.prometheus import gauges_text
-from mailqueue.rabbitmq.figures import figures_of, pace_between, sums_of
 from model.errors import ExitCode
+from model.ids import QueueName
 
 MeasuredQueue = tuple[QueueFigures, QueueRates | None]
 """The figures and the rates of a queue; these are None where they cannot be known."""
@@ -25,6 +25,10 @@ class HealthRequest(QueueRequest):
 
     everything: bool = False
     no_broker: bool = False
+
+    @property
+    def scope(self) -> FigureScope:
+        return FigureScope.MAILS if self.no_broker else FigureScope.ALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +42,10 @@ class QueueHealth:
 def queue_health(request: HealthRequest, caller: Caller) -> QueueAnswer[HealthRequest, Sequence[QueueHealth]]:
 
     async def judged_queues(connections: QueueConnections) -> QueueAnswer[HealthRequest, Sequence[QueueHealth]]:
-        broker, found = None if request.no_broker else connections.broker, list[QueueHealth]()
+        found = list[QueueHealth]()
         for name in await connections.names(everything=request.everything):
-            figures = await figures_of(connections.view, name, broker)
+            async with connections.open(name, dry_run=True) as queue:
+                figures = await queue.figures(request.scope)
             found.append(QueueHealth(figures, judged(figures)))
         if found and not connections.own.marks_expire:
             caller.remark(marks_that_stay(connections.marks_about))
@@ -66,15 +71,18 @@ def queue_metrics(request: MetricsRequest, _: Caller) -> QueueAnswer[MetricsRequ
     """
 
     async def measured(connections: QueueConnections) -> QueueAnswer[MetricsRequest, Sequence[MeasuredQueue]]:
-        view, names = connections.view, await connections.names(everything=request.everything)
-        before = {name: await sums_of(view, name) for name in names} if request.over else {}
+        names, before = await connections.names(everything=request.everything), dict[QueueName, TrafficSums | None]()
+        for name in names if request.over else ():
+            async with connections.open(name, dry_run=True) as queue:
+                before[name] = await queue.traffic_sums()
         if before:
             await connections.clock.pause(request.over.total_seconds())
-        broker, found = None if request.no_broker else connections.broker, list[MeasuredQueue]()
+        found = list[MeasuredQueue]()
         for name in names:
             first = before.get(name)
-            rates = pace_between(first, await sums_of(view, name, first)) if first else None
-            found.append((await figures_of(view, name, broker), rates))
+            async with connections.open(name, dry_run=True) as queue:
+                rates = pace_between(first, await queue.traffic_sums(first)) if first else None
+                found.append((await queue.figures(request.scope), rates))
         incomplete = any(figures.broker_away for figures, _ in found)
         return QueueAnswer(request, found, ExitCode.PARTLY_FAILED if incomplete else ExitCode.FINE)
 

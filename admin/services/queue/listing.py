@@ -11,6 +11,7 @@ from admin.services.queue.request import PAGE_MAILS, MailSelection, QueueAnswer,
 from admin.wiring.queues import MailContent, QueueConnections, with_queues
 from mailqueue.codec import BrokenRow
 from mailqueue.concurrency import in_batches, in_order
+from mailqueue.health import FigureScope
 from model.errors import ExitCode
 from model.ids import QueueName
 from model.queue.mails import Listed
@@ -33,17 +34,11 @@ class QueueOverview:
 
 def list_queues(request: QueueRequest, _: Caller) -> QueueAnswer[QueueRequest, Sequence[QueueOverview]]:
     async def listed(connections: QueueConnections) -> QueueAnswer[QueueRequest, Sequence[QueueOverview]]:
-        view = connections.view
-        queues = [
-            QueueOverview(
-                name,
-                await view.size(name),
-                await view.browse_start(name),
-                await view.starts.content_start(name),
-                (await view.starts.state(name)).swept_at,
-            )
-            for name in await view.starts.queues()
-        ]
+        queues = list[QueueOverview]()
+        for name in await connections.names(everything=True):
+            async with connections.open(name, dry_run=True) as queue:
+                size, seen = await queue.size(), await queue.figures(FigureScope.STARTS)
+            queues.append(QueueOverview(name, size, seen.browse_start, seen.content_start, seen.swept_at))
         return QueueAnswer(request, queues)
 
     return with_queues(request.settings, listed)
@@ -58,13 +53,13 @@ class SizeRequest(QueueRequest):
 
 def queue_size(request: SizeRequest, caller: Caller) -> QueueAnswer[SizeRequest, Size]:
     async def counted(connections: QueueConnections) -> QueueAnswer[SizeRequest, Size]:
-        view = connections.view
-        if request.recount and (left := (await view.recount(request.queue)).left):
-            caller.remark(
-                f"{left:,} slices were being changed, or by a process that may still report: count again in ten "
-                "minutes."
-            )
-        return QueueAnswer(request, await view.size(request.queue))
+        async with connections.open(dry_run=True) as queue:
+            if request.recount and (left := await queue.recount()):
+                caller.remark(
+                    f"{left:,} slices were being changed, or by a process that may still report: count again in ten "
+                    "minutes."
+                )
+            return QueueAnswer(request, await queue.size())
 
     return with_queues(request.settings, counted)
 
@@ -114,17 +109,18 @@ def browse(request: BrowseRequest, caller: Caller) -> BrowseResult:
         found, broken, count = list[BrowsedMail](), list[BrokenRow](), 0
         most = request.limit or (None if request.lines else PAGE_MAILS)
         wanted = request.selection.at(connections.now)
-        listing = connections.view.browse(request.queue, wanted, request.after, on_broken=broken.append)
-        async with aclosing(_with_content(connections, listing, wanted=request.with_content)) as mails:
-            async for mail in mails:
-                if count == most:
-                    behind = ListingPosition.of(found[-1].listed) if found else None
-                    return BrowseResult(request, tuple(found), behind, tuple(broken))
-                count += 1
-                if request.lines:
-                    caller.item(mail)
-                else:
-                    found.append(mail)
+        async with connections.open(dry_run=True) as queue:
+            listing = queue.browse(wanted, request.after, on_broken=broken.append)
+            async with aclosing(_with_content(connections, listing, wanted=request.with_content)) as mails:
+                async for mail in mails:
+                    if count == most:
+                        behind = ListingPosition.of(found[-1].listed) if found else None
+                        return BrowseResult(request, tuple(found), behind, tuple(broken))
+                    count += 1
+                    if request.lines:
+                        caller.item(mail)
+                    else:
+                        found.append(mail)
         return BrowseResult(request, tuple(found), None, tuple(broken))
 
     return with_queues(request.settings, browsed, makes=False)

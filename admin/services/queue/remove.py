@@ -87,10 +87,11 @@ def purge(request: PurgeRequest, caller: Caller) -> RemoveResult:
 def _remove(verb: str, selection: MailSelection, request: PurgeRequest, caller: Caller) -> RemoveResult:
     async def listed(connections: QueueConnections) -> RemoveResult:
         first, count = list[Listed](), 0
-        async for one in connections.view.browse(request.queue, selection.at(connections.now)):
-            count += 1
-            if count <= LISTED_MAX:
-                first.append(one)
+        async with connections.open(dry_run=True) as queue:
+            async for one in queue.browse(selection.at(connections.now)):
+                count += 1
+                if count <= LISTED_MAX:
+                    first.append(one)
         return RemoveResult(request, Removed(count), connections.now, tuple(first))
 
     async def removed(connections: QueueConnections) -> RemoveResult:

@@ -15,10 +15,9 @@ from admin.whole_files import refuse_unwritable, write_text
 from admin.wiring.queues import QueueConnections, with_queues
 from mailqueue.background import paused
 from mailqueue.maintenance.sweep import Swept
+from mailqueue.metrics import TrafficSums, pace_between
 from mailqueue.prometheus import PrometheusCounts, gauges_text
-from mailqueue.queue import DELAYED, delays
-from mailqueue.rabbitmq.figures import TrafficSums, pace_between
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
+from mailqueue.queue import DELAYED, MailQueue, delays
 from model.errors import MailmendError, WrongUse
 from model.ids import QueueName
 
@@ -76,7 +75,7 @@ async def _dry_run(connections: QueueConnections, name: QueueName) -> TendedQueu
 async def _once(
     connections: QueueConnections, names: Sequence[QueueName], metrics: "_Metrics"
 ) -> Sequence[TendedQueue]:
-    queues, rounds = list[RabbitMailQueue](), list[TendedQueue]()
+    queues, rounds = list[MailQueue](), list[TendedQueue]()
     for name in names:
         async with connections.open(name, metrics.counts) as queue:
             moved = await queue.move_due()
@@ -110,7 +109,7 @@ class _Metrics:
     counts: PrometheusCounts
     file: Path | None
 
-    async def keep_current(self, queues: Sequence[RabbitMailQueue], stop: asyncio.Event) -> None:
+    async def keep_current(self, queues: Sequence[MailQueue], stop: asyncio.Event) -> None:
         """Write until a stop signal; after an error, try again at the next turn."""
         before: Mapping[QueueName, TrafficSums | None] = {}
         while True:
@@ -123,7 +122,7 @@ class _Metrics:
             await paused(self.connections.clock, METRICS_EVERY, stop)
 
     async def write(
-        self, queues: Sequence[RabbitMailQueue], before: Mapping[QueueName, TrafficSums | None]
+        self, queues: Sequence[MailQueue], before: Mapping[QueueName, TrafficSums | None]
     ) -> Mapping[QueueName, TrafficSums | None]:
         if self.file is None:
             return {}

@@ -222,7 +222,7 @@ async def test_a_slice_that_is_too_large_is_listed_in_order_and_not_held(
         asked = reading(twin, DELETED_MAILS)
         shown = queue.browse()
         first = [(await anext(shown)).queued for _ in range(5)]
-        await shown.aclose()  # type: ignore[attr-defined]
+        await shown.aclose()
         assert first == [one.queued for one in whole[:5]]
         assert len(asked) <= 1
 

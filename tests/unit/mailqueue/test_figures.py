@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mailqueue.rabbitmq.figures import TrafficSums, figures_of, pace_between, slack_of, sums_of
+from mailqueue.metrics import TrafficSums, pace_between
+from mailqueue.rabbitmq.figures import figures_of, slack_of, sums_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.queue_tables import OwnTables
 from model.queue.messages import SETTLING, Depth
