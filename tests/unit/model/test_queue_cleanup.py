@@ -194,6 +194,8 @@ EMPTY = BrokerSide(0, 0, 0)
     [
         ([EMPTY, EMPTY], {0: (2, 2)}, False, None),
         ([EMPTY, BrokerSide(0, None, 0)], {}, False, "does not tell"),
+        ([BrokerSide(silent="it is away"), EMPTY], {}, False, "could not be asked: it is away"),
+        ([EMPTY, BrokerSide(silent="it is away")], {}, False, "could not be asked: it is away"),
         ([BrokerSide(1, 0, 0), EMPTY], {}, False, "1 messages"),
         ([EMPTY, BrokerSide(0, 2, 0)], {}, False, "2 unacked"),
         ([EMPTY, BrokerSide(0, 0, 3)], {}, False, "3 dead letters"),

@@ -159,6 +159,32 @@ class TestQueues:
         assert ended.json["queues"][0]["removed_marks"] == 1
         assert (recorded["marks"], recorded["marks_age"]) == (proof[1], "5h" if "old" in proof else "")
 
+    def test_where_the_broker_cannot_be_asked_marks_stay(self, james: QueueShell) -> None:
+        """Rows go all the same; where none is named, nothing is begun."""
+        first = finished(james, "a")
+        repair = ("repair", "queues", *LOCAL, *EMPTY, "--json")
+        unnamed = james.line(*repair, MAILMEND_BROKER="")
+        assert (unnamed.code, "no message broker is named" in unnamed.err) == (2, True)
+        assert ids(james, ENQUEUED_MAILS) == set(first)
+
+        james.broker.away = True
+        (told,) = james.line(*repair).json["queues"]
+
+        assert (told["removed_rows"], told["removed_marks"]) == (1, 0)
+        assert told["marks_stay"].startswith("the broker could not be asked: ")
+        assert ids(james, DELETED_MAILS) == set(first)
+
+    def test_a_check_of_all_looks_at_queues_too(self, james: QueueShell) -> None:
+        finished(james, "a")
+
+        found = {what: james.line("check", what, *LOCAL, "--json") for what in ("queues", "messages", "all")}
+
+        assert {what: ended.code for what, ended in found.items()} == {"queues": 1, "messages": 0, "all": 1}
+        told = found["all"].json
+        assert told["findings"].items() >= found["queues"].json["findings"].items()
+        assert told["queues"] == found["queues"].json["queues"]
+        assert told["scanned"].items() >= (found["queues"].json["scanned"] | found["messages"].json["scanned"]).items()
+
     def test_people_are_told_what_comes_next(self, james: QueueShell, file: Path) -> None:
         finished(james, "a")
         broker = ("--broker", "amqp://ann@rabbit/mail")
