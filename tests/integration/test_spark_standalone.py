@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -13,10 +14,12 @@ from uuid import uuid4
 import pytest
 
 from cql.driver.session import CassandraCluster, connect
+from repair.staging.bucket import StagingBucket
 from spark_repair.session import SparkSettings, launch_options
 from tests.support.commands import contact_of
 from tests.support.james import load_james
 from tests.support.keyspaces import dropped
+from tests.support.object_stores import S3
 from tests.support.servers import CassandraServer
 from tests.support.spark_cluster import HOME, SparkCluster, bare_python, small_environment, spark_cluster
 
@@ -78,11 +81,16 @@ def settings(option: str, values: Mapping[str, str]) -> Sequence[str]:
     return tuple(chain.from_iterable((option, f"{name}={value}") for name, value in values.items()))
 
 
+def environment_of(folder: Path, python: Path) -> dict[str, str]:
+    own = {"HOME": str(folder), "XDG_CACHE_HOME": str(SparkSettings().folder.parent), "PYSPARK_PYTHON": str(python)}
+    return {name: value for name, value in (small_environment() | own).items() if not name.startswith("AWS_")}
+
+
 def said(command: Sequence[str | Path], folder: Path, python: Path, code: int = 0) -> str:
     """What a process says that runs far from the checkout, with Spark's Python named to it."""
-    own = {"HOME": str(folder), "XDG_CACHE_HOME": str(SparkSettings().folder.parent), "PYSPARK_PYTHON": str(python)}
-    environment = small_environment() | own
-    ended = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        command, env=environment_of(folder, python), cwd=folder, capture_output=True, text=True, check=False
+    )
     assert ended.returncode == code, ended.stderr
     return ended.stdout
 
@@ -117,6 +125,48 @@ def test_a_cluster_mends_what_one_process_does(
     )
     assert {json.loads(line)["run"] for line in lines if '"connected to the cluster"' in line} == {mended["run"]}
     assert mailmend("check", "messages")["findings"] == {"messageIdTable": LOST, "messageV3": LEAKS}
+
+
+@pytest.fixture
+def staged(standalone: SparkCluster, s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StagingBucket:
+    """A bucket whose keys each host finds in a file of its user's own."""
+    for home in (tmp_path, *standalone.folder.glob("worker*")):
+        file = home / ".aws" / "credentials"
+        file.parent.mkdir()
+        file.write_text(f"[default]\naws_access_key_id = {s3.access_key}\naws_secret_access_key = {s3.secret_key}\n")
+        for one in (file.parent, file):
+            shutil.chown(one, home.owner())
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / ".aws" / "credentials"))
+    bucket = s3.bucket()
+    return StagingBucket(bucket.bucket, "mail", bucket.endpoint, bucket.region)
+
+
+@pytest.mark.thorough
+@pytest.mark.object_store
+def test_executors_without_a_common_folder_stage_in_a_bucket(
+    standalone: SparkCluster, cassandra: CassandraServer, keyspace: str, staged: StagingBucket, tmp_path: Path
+) -> None:
+    """Their driver is killed; the next one goes on."""
+    where = ("--master", standalone.master, *settings("--spark-conf", SMALL), *place(cassandra, keyspace))
+    url = f"{staged.place}?endpoint={staged.endpoint}&region={staged.region}"
+    command = [sys.executable, "-m", "mailmend", "check", "messages", *QUICK, *where, "--staging", url]
+
+    slow = subprocess.Popen(
+        [*command, "--rows-per-second", "100"],
+        env=environment_of(tmp_path, standalone.python),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    while len(staged.names()) < 4:  # one is the manifest
+        assert slow.poll() is None
+        time.sleep(0.5)
+    slow.kill()
+    slow.wait()
+    ended = json.loads(said(command, tmp_path, standalone.python, code=1))
+
+    assert ended["findings"] == {"messageIdTable": DAMAGE | LOST, "messageV3": LEAKS}
+    assert ended["staging"]["kept"] >= 3
+    assert staged.names() == {}
 
 
 @needs_uv
