@@ -19,7 +19,10 @@ from tests.support.thorough import ALL, LEFT_TO_ALL
 
 WITH_UNIT = sorted(
     str(file)
-    for names in ("rabbitmq*", "object_stor*", "blob_files", "services", "local_[!e]*", "wheel", "airflow")
+    for names in (
+        *("rabbitmq*", "object_stor*", "s3_keys", "blob_files", "services"),
+        *("local_[!e]*", "older_cassandra", "alerts", "wheel", "airflow"),
+    )
     for file in Path("tests/integration").glob(f"test_{names}.py")
 )
 """What needs no Cassandra, or nodes of its own, goes with the unit tests, so that the lanes are of a length."""

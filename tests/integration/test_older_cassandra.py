@@ -1,10 +1,16 @@
-"""The main job on Cassandra 4.1, which tells no times of collections: the modseq's time stands for the flags."""
+"""Cassandra 4.1, which tells no times of collections: the modseq's time stands for the flags."""
 
 from pathlib import Path
 
 import pytest
 
+from cql.applying import ensure_ledger
 from cql.driver.session import connect
+from cql.introspect import keyspace_exists
+from model.catalog.generations import NEWEST
+from model.catalog.mail import CompactionChoice
+from model.errors import WrongUse
+from tests.support.applying import apply_schema, verify_schema
 from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.james import load_james
 from tests.support.servers import CassandraServer
@@ -51,3 +57,18 @@ def test_damages_are_found_mended_undone_and_redone_on_4_1(mailmend: CommandLine
     options = mailmend("schema", "plan", "--from-model", "--include-options", "--compaction", "leveled", "--json")
     assert {one["risk"] for one in options.json["plan"]} == {"rewrite"}
     assert all("on disk" in one["estimate"] for one in options.json["plan"])
+
+
+def test_an_older_server_takes_the_same_schema(cassandra41: CassandraServer) -> None:
+    """Cassandra 4.1: everything but the compaction that it does not know, which is refused before anything is made."""
+    name = cassandra41.keyspace()
+    with connect(contact_of(cassandra41)) as older:
+        with pytest.raises(WrongUse, match="--compaction leveled"):
+            apply_schema(older, name, compaction=CompactionChoice.UNIFIED)
+        assert not keyspace_exists(older, name)
+        apply_schema(older, name)
+        recognition = verify_schema(older, name)
+        assert recognition.generation is NEWEST
+        assert recognition.drift == recognition.notes == ()
+        assert ensure_ledger(older, f"{name}_ledger", name)
+        assert ensure_ledger(older, f"{name}_ledger", name) == ()

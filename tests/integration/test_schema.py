@@ -16,7 +16,6 @@ from cql.replication import parse_replication
 from model.catalog.generations import AUGUST_2026, JAMES_3_8, JAMES_3_9, NEWEST
 from model.catalog.ledger import LEDGER_TABLES
 from model.catalog.mail import FAMILIES, MAIL_TABLES, SCHEMA, CompactionChoice
-from model.errors import WrongUse
 from model.migrations.history import LedgerRecord
 from model.operations import Level, Read, Scan
 from model.projections.binding import bind
@@ -119,21 +118,6 @@ def test_drift_is_found(cluster: CassandraCluster, keyspace: str) -> None:
     assert (Aspect.DIFFERENT_OPTION, "mailbox", "caching") in {
         (one.aspect, one.owner, one.subject) for one in found.notes
     }
-
-
-def test_an_older_server_takes_the_same_schema(cassandra41: CassandraServer) -> None:
-    """Cassandra 4.1: everything but the compaction that it does not know, which is refused before anything is made."""
-    name = cassandra41.keyspace()
-    with connect(Contact((cassandra41.host,), cassandra41.port)) as older:
-        with pytest.raises(WrongUse, match="--compaction leveled"):
-            apply_schema(older, name, compaction=CompactionChoice.UNIFIED)
-        assert not keyspace_exists(older, name)
-        apply_schema(older, name)
-        recognition = verify_schema(older, name)
-        assert recognition.generation is NEWEST
-        assert recognition.drift == recognition.notes == ()
-        assert ensure_ledger(older, f"{name}_ledger", name)
-        assert ensure_ledger(older, f"{name}_ledger", name) == ()
 
 
 def test_each_generation_is_recognised_on_a_server(cluster: CassandraCluster, keyspace: str) -> None:
