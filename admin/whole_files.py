@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from stat import S_IMODE
 from typing import IO
 
 from model.errors import MailmendError, ResultUnwritten, WrongUse
@@ -50,6 +51,11 @@ def write_text(file: Path, text: str, mode: int = 0o644, *, masked: bool = True)
     """Write a file whole."""
     with whole_file(file, mode=mode, masked=masked) as stream, named_when_refused(file):
         stream.write(text)
+
+
+def mode_for_owner(file: Path) -> int:
+    """Permissions of a file that may name people: a new one is its owner's alone, one that was there keeps its own."""
+    return S_IMODE(file.stat().st_mode) if file.is_file() else 0o600
 
 
 @contextmanager

@@ -333,7 +333,8 @@ METRICS_FILE: Final = option(
 ANONYMOUS: Final = flag("--anonymous", "Name no user and no path of a mailbox: ids only.")
 FINDINGS: Final = option(
     "--findings",
-    "Write every finding as a line of JSON: keys, rows, times; - is stdout, and nothing else goes there.",
+    "Write every finding as a line of JSON: keys, rows, times; a new file is for you alone. - is "
+    "stdout, and nothing else goes there.",
     type=FILE,
     metavar="FILE",
 )

@@ -48,7 +48,8 @@ def blobs_document(result: BlobsResult) -> Document:
         "seconds": round(result.seconds, 3),
         "pace": result.pace,
     }
-    return Document(json, tuple(_body(result)), result.exit)
+    page = ("More: mailmend runbook show blob-is-missing",) if found.verdicts[BlobVerdict.MISSING] else ()
+    return Document(json, tuple(_body(result)), result.exit, page)
 
 
 def _body(result: BlobsResult) -> Iterator[Part]:
@@ -89,8 +90,6 @@ def _next(result: BlobsResult) -> Iterator[str]:
         plan = result.plan and shlex.quote(str(result.plan))
         next_one, words = (f"apply {plan}", result.stores) if plan else ("repair blobs", result.options)
         yield f"Next: mailmend {next_one} --keyspace {result.keyspace} {words}".rstrip()
-    if verdicts[BlobVerdict.MISSING]:
-        yield "Next: mailmend runbook show blob-is-missing"
     if verdicts[BlobVerdict.TOO_YOUNG]:
         days = (2 * result.rule.generation) / timedelta(days=1)
         yield f"What is too young goes once its generation and the next are over: {days:g} days at most."

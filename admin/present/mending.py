@@ -14,10 +14,10 @@ from admin.present.document import Document, Grid, Part, Styled
 from admin.present.queue_cleanup import about_queues, after_a_plan, queue_lines, queues_grid, queues_json
 from admin.present.runs import trend_parts
 from admin.present.values import NOTHING_WRITTEN, counts_json, fields_json, plain
-from admin.present.verdicts import MEANINGS, STYLES, kinds, steps_grid
+from admin.present.verdicts import EACH_VERDICT, MEANINGS, STYLES, kinds, steps_grid
 from admin.services.examples import EXAMPLES_MAX, Affected, Example
 from admin.services.mending import MendingResult
-from admin.whole_files import named_when_refused, whole_file
+from admin.whole_files import mode_for_owner, named_when_refused, whole_file
 from cql.rows import encode
 from model.catalog.mail import PROJECTIONS
 from model.catalog.mail_queue import QUEUE_TABLES
@@ -36,7 +36,7 @@ def document_of(result: MendingResult) -> Document:
         json=summary_json(summary) | queues_json(result),
         body=tuple(_body(result)),
         exit=ExitCode(summary.exit),
-        remarks=(summary.unseen,) if summary.unseen else (),
+        remarks=(*([summary.unseen] if summary.unseen else ()), *page_lines(summary)),
         title=f"{summary.command} of keyspace {summary.keyspace}",
         report=tuple(_report(result)),
     )
@@ -65,6 +65,7 @@ def _report(result: MendingResult) -> Iterator[Part]:
     """What to do comes first; then whose mail it is, and the rows themselves."""
     summary, affected = result.summary, result.affected or Affected()
     yield from _closing(result)
+    yield from page_lines(summary)
     yield from _sums(result, steps_grid(summary.findings, summary.keyspace, result.options))
     yield from queue_lines(result)
     yield from by_verdict(counts_json(_found(summary)))
@@ -73,6 +74,12 @@ def _report(result: MendingResult) -> Iterator[Part]:
     yield from findings_parts(result.examples, affected, summary.keyspace, whole=True)
     yield from trend_parts(affected.runs)
     yield _details(summary)
+
+
+def page_lines(summary: RepairResult) -> list[str]:
+    """The page of a check that ends with 1; on stderr, for a script that got JSON has to be read by a person too."""
+    found = summary.command.startswith("check") and summary.exit == ExitCode.DRIFT
+    return [f"More: mailmend runbook show {EACH_VERDICT}"] if found else []
 
 
 def _sums(result: MendingResult, findings: Grid) -> Iterator[Part]:
@@ -289,10 +296,12 @@ _TABLES: Mapping[str, Table] = {
 def findings_file(file: Path) -> Iterator[Callable[[Finding], None]]:
     """A function that writes each outcome as a line, unless the rows agreed after all.
 
+    It holds rows of mails: a new file is for its owner alone, as a report is.
+
     Raises:
         WrongUse: the file cannot be written; nothing half written stays.
     """
-    with whole_file(file) as stream:
+    with whole_file(file, mode=mode_for_owner(file), masked=False) as stream:
 
         def write(outcome: Finding) -> None:
             if outcome.verdict is not Verdict.AGREE or outcome.error:

@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from stat import S_IMODE
 from typing import Any, TextIO
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -37,7 +36,7 @@ from admin.present.document import (
     Wrapped,
 )
 from admin.services.runbooks import page_named
-from admin.whole_files import to_stdout, write_text
+from admin.whole_files import mode_for_owner, to_stdout, write_text
 from model.errors import ExitCode
 from model.instants import MICROS
 
@@ -154,8 +153,7 @@ def write_report(file: Path, document: Document, now_micros: int) -> None:
     Raises:
         WrongUse, ResultUnwritten: it cannot be written there; what lay there before is untouched.
     """
-    mode = S_IMODE(file.stat().st_mode) if file.is_file() else 0o600
-    write_text(file, html_of(document, now_micros), mode, masked=False)
+    write_text(file, html_of(document, now_micros), mode_for_owner(file), masked=False)
 
 
 def html_of(document: Document, now_micros: int) -> str:

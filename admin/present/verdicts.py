@@ -32,12 +32,12 @@ STYLES: Mapping[Verdict, str] = {
     **dict.fromkeys(HARMLESS, "dim"),
 }
 
-_EACH_VERDICT: Final = "check-found-inconsistencies"
+EACH_VERDICT: Final = "check-found-inconsistencies"
 _FLAGS: Final = "flags-differ"
 _COUNTERS: Final = frozenset(one.name for one in MESSAGES.counts)
 
 RUNBOOKS: Mapping[Verdict, str] = {
-    **{verdict: _EACH_VERDICT for verdict in Verdict if verdict not in (Verdict.AGREE, Verdict.FIXED)},
+    **{verdict: EACH_VERDICT for verdict in Verdict if verdict not in (Verdict.AGREE, Verdict.FIXED)},
     **dict.fromkeys((Verdict.PROJECT, Verdict.WITHDRAW), "message-in-jmap-not-in-imap"),
     Verdict.AMEND: _FLAGS,
     Verdict.LOST_CONTENT: "content-is-lost",
@@ -92,7 +92,7 @@ def steps_lines(left: Mapping[Verdict, int], keyspace: str) -> Iterator[str]:
 def runbook_of(projection: str, verdict: Verdict) -> str:
     """The page on such a finding; "" where nothing is to be done."""
     if verdict in MENDABLE and projection == PATHS.mirror.name:
-        return _EACH_VERDICT
+        return EACH_VERDICT
     if verdict in MENDABLE and projection in _COUNTERS:
         return "counters-never-settle"
     if verdict in MENDABLE and projection != MESSAGES.mirror.name:

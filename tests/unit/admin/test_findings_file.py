@@ -50,6 +50,17 @@ def test_each_finding_is_a_line_and_what_settled_is_none(tmp_path: Path) -> None
     assert [line["error"] for line in lines] == [None, "timed out"]
 
 
+def test_a_new_file_is_for_its_owner_alone_and_an_old_one_keeps_its_permissions(tmp_path: Path) -> None:
+    shared = tmp_path / "shared.jsonl"
+    shared.touch()
+    shared.chmod(0o664)
+
+    for file, mode in ((tmp_path / "f.jsonl", 0o600), (shared, 0o664)):
+        with findings_file(file) as write:
+            write(outcome())
+        assert file.stat().st_mode & 0o777 == mode
+
+
 def test_a_stop_half_way_leaves_no_file(tmp_path: Path) -> None:
     def interrupted() -> None:
         with findings_file(tmp_path / "f.jsonl") as write:

@@ -122,6 +122,20 @@ def test_a_check_with_drift_names_the_next_command() -> None:
     assert "content-is-lost" in lines[1]
 
 
+@pytest.mark.parametrize(
+    ("summary", "named"),
+    [(check_summary(), True), (check_summary(0), False), (check_summary(3), False), (repair_summary(), False)],
+    ids=lambda one: f"{one.command} {one.exit}" if isinstance(one, RepairResult) else "",
+)
+def test_a_check_that_ends_with_1_names_its_page_on_stderr_and_in_the_report(
+    summary: RepairResult, named: bool
+) -> None:
+    document = document_of(MendingResult(summary, ()))
+
+    page = "More: mailmend runbook show check-found-inconsistencies"
+    assert [page in parts for parts in (document.remarks, document.report or ())] == [named, named]
+
+
 def test_a_check_without_drift_says_so() -> None:
     summary = check_summary(0)
     summary.findings.pop("messageIdTable")

@@ -151,9 +151,9 @@ def test_a_new_report_is_its_owners_alone_and_an_old_one_keeps_its_permissions(t
 def test_other_files_have_the_permissions_of_any_file(tmp_path: Path) -> None:
     (tmp_path / "plain").touch()
 
-    write_text(tmp_path / "findings.jsonl", "x")
+    write_text(tmp_path / "metrics.prom", "x")
 
-    assert (tmp_path / "findings.jsonl").stat().st_mode == (tmp_path / "plain").stat().st_mode
+    assert (tmp_path / "metrics.prom").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
 def test_a_device_or_a_pipe_is_written_to_and_never_replaced(tmp_path: Path) -> None:

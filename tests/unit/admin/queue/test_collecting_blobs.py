@@ -78,7 +78,9 @@ def test_what_mails_kept_elsewhere_refer_to_is_named_by_the_line_of_the_page(que
     subprocess.run(["/bin/sh", "-c", line], cwd=tmp_path, env={**os.environ, "HOME": str(tmp_path)}, check=True)
 
     ids = ("--references-file", str(tmp_path / "kept-ids"))
-    assert queue.line("check", "blobs", *how, *ids).json["findings"] == {"KEEP": 1, "MISSING": 1}
+    ended = queue.line("check", "blobs", *how, *ids)
+    assert ended.json["findings"] == {"KEEP": 1, "MISSING": 1}
+    assert (ended.code, "mailmend runbook show blob-is-missing" in ended.err) == (1, True)
 
 
 @pytest.mark.parametrize(
