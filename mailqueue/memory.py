@@ -18,6 +18,7 @@ from mailqueue.metrics import TrafficSums
 from mailqueue.queue import (
     PREFETCH,
     WAITING,
+    Delays,
     OnBroken,
     OnRemoved,
     Removed,
@@ -124,18 +125,12 @@ class MemoryMailQueue:
     async def purge(self, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
         return await self.delete(EVERYTHING, dry_run=dry_run, on_removed=on_removed)
 
-    async def flush(self, *, dry_run: bool = False) -> int:
-        delayed = self._delayed()
-        for entry in () if dry_run else delayed:
-            self._deliver(entry)
-        return len(delayed)
+    async def flush(self, *, dry_run: bool = False) -> Delays:
+        return self._moved(self._delayed(), dry_run=dry_run)
 
-    async def move_due(self) -> int:
-        """Make delayed mails whose time has come wait; how many."""
+    async def move_due(self, *, dry_run: bool = False) -> int:
         due = [entry for entry in self._delayed() if (entry.listed.due_at or self.now) <= self.now]
-        for entry in due:
-            self._deliver(entry)
-        return len(due)
+        return self._moved(due, dry_run=dry_run).count
 
     async def restoring(self, _removed: Collection[EnqueueId]) -> Self:
         return self
@@ -225,6 +220,12 @@ class MemoryMailQueue:
         if due_at is None:
             self._deliver(self._entries[enqueue_id])
         return enqueue_id
+
+    def _moved(self, delayed: Collection[_Entry], *, dry_run: bool) -> Delays:
+        found = Delays.of([entry.listed.due_at for entry in delayed if entry.listed.due_at])
+        for entry in () if dry_run else delayed:
+            self._deliver(entry)
+        return found
 
     def _deliver(self, entry: _Entry) -> None:
         entry.listed = replace(entry.listed, whereabouts=Whereabouts.WAITING, due_at=None)

@@ -6,7 +6,7 @@ Implementations: `mailqueue.rabbitmq.mail_queue` (RabbitMQ with its view in Cass
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from types import TracebackType
@@ -62,11 +62,19 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """Delayed mails: how many, and when the first and the last of them are due; None where that is not known."""
+    """Delayed mails: how many, and when the first and the last of them are due; None where there are none."""
 
     count: int = 0
     earliest_at: datetime | None = None
     latest_at: datetime | None = None
+
+    @classmethod
+    def of(cls, due_at: Collection[datetime]) -> Self:
+        return cls(len(due_at), min(due_at, default=None), max(due_at, default=None))
+
+    def __add__(self, other: "Delays") -> "Delays":
+        known = [at for one in (self, other) for at in (one.earliest_at, one.latest_at) if at]
+        return replace(Delays.of(known), count=self.count + other.count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,11 +264,19 @@ class MailQueue(Protocol):
         """Remove every mail; as `delete`."""
         ...
 
-    async def flush(self, *, dry_run: bool = False) -> int:
-        """Deliver every delayed mail now; how many they were (or would be, after a dry run).
+    async def flush(self, *, dry_run: bool = False) -> Delays:
+        """Deliver every delayed mail now; which they were (or would be, after a dry run).
 
         Raises:
             LeaseHeld: another process kept moving delayed mails.
+            CannotReach: what was moved stays moved.
+        """
+        ...
+
+    async def move_due(self, *, dry_run: bool = False) -> int:
+        """One round of what `maintain` repeats: deliver the delayed mails whose time has come; how many they were.
+
+        Raises:
             CannotReach: what was moved stays moved.
         """
         ...
@@ -326,13 +342,3 @@ def no_due_mails() -> Delayed:
         "this keyspace has no table for delayed mails, dueMails",
         mend="Create it with: mailmend schema apply (James neither lists nor touches it); or give no delay.",
     )
-
-
-async def delays(listing: AsyncIterator[Listed], until: datetime | None = None) -> Delays:
-    """The delayed mails of a listing in order of due time; with `until`, those due by then."""
-    count, earliest, latest = 0, None, None
-    async for listed in listing:
-        if until is not None and listed.due_at is not None and listed.due_at > until:
-            break
-        count, earliest, latest = count + 1, earliest or listed.due_at, listed.due_at
-    return Delays(count, earliest, latest)

@@ -119,13 +119,13 @@ def flush_document(result: QueueAnswer[DryRunRequest, Delays]) -> Document:
         "dry_run": request.dry_run,
         "flushed": 0 if request.dry_run else delays.count,
         "delayed": delays.count if request.dry_run else None,
-        "earliest_due_at": delays.earliest_at,
-        "latest_due_at": delays.latest_at,
+        "earliest_due_at": delays.earliest_at if request.dry_run else None,
+        "latest_due_at": delays.latest_at if request.dry_run else None,
     }
     line = f"{delays.count:,} delayed mails of {request.queue} are due now."
     if request.dry_run:
         line = f"{NOTHING_WRITTEN} {delays.count:,} delayed mails of {request.queue} would be due now."
-    if delays.earliest_at and delays.latest_at:
+    if request.dry_run and delays.earliest_at and delays.latest_at:
         line += f" The first of them is due at {shown(delays.earliest_at)}, the last at {shown(delays.latest_at)}."
     return queue_document(result, json, (line,))
 

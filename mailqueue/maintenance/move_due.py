@@ -16,7 +16,7 @@ each other.
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -25,6 +25,7 @@ from mailqueue.blobs.stores import forget
 from mailqueue.codec import publish_mail
 from mailqueue.concurrency import finished, in_batches
 from mailqueue.metrics import QueueCount
+from mailqueue.queue import Delays
 from mailqueue.rabbitmq.parts import Parts
 from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW, DueMail, DueMails, DuePartition, flush_entry
 from model.catalog.mail_queue import DUE_MAILS
@@ -156,11 +157,22 @@ class MoverTurns:
         return instant_of(self._clock.micros())
 
 
+class DryTurns(MoverTurns):
+    """Of a dry run, which moves nothing: every turn is had at once, and none is written."""
+
+    async def _set(self, turn: MoverTurn, expected: str | None) -> bool:  # noqa: ARG002 - as those that are written
+        return True
+
+    async def _free(self, turn: MoverTurn) -> None:
+        """Nothing was taken."""
+
+
 @dataclass(frozen=True, slots=True)
 class DueMover:
     """Moves the delayed mails of one queue. Any number of processes may.
 
     Attributes:
+        dry_run: whether what would move is only counted; the next real round remembers nothing of it.
         reached: by partition, the due time up to which everything was moved, late writes too.
         left_until: by partition, until when it is left alone.
     """
@@ -170,30 +182,36 @@ class DueMover:
     turns: MoverTurns
     reached: dict[DuePartition, Key] = field(default_factory=dict)
     left_until: dict[DuePartition, datetime] = field(default_factory=dict)
+    dry_run: bool = False
 
-    async def move_due(self) -> int:
-        """One round: move every mail whose time has come; how many were moved."""
+    def dry(self) -> "DueMover":
+        """The same, for a dry run."""
+        turns = DryTurns(self.parts.tables, self.parts.clock, self.parts.queue)
+        return replace(self, turns=turns, reached=dict(self.reached), left_until=dict(self.left_until), dry_run=True)
+
+    async def move_due(self) -> Delays:
+        """One round: move every mail whose time has come; how many, and when they were due."""
         now = self.parts.now
         partitions = await self._begun(now)
         if not partitions:
-            return 0
+            return Delays()
         open_from = await self._closed(partitions[0].due_slice, now)
         self._forget_all_but(partitions)
 
-        async def move(partition: DuePartition) -> int:
+        async def move(partition: DuePartition) -> Delays:
             if partition.due_slice < open_from:
                 return await self._emptied(partition, now)
             return await self._advanced(partition, now)
 
         return await _summed(partitions, move, PARTITIONS_AT_ONCE)
 
-    async def flush(self) -> int:
+    async def flush(self) -> Delays:
         partitions = [one async for one in self.due.partitions(self.parts.queue)]
         if not partitions:
-            return 0
+            return Delays()
         async with self._patiently(self.turns.of_flush) as turn:
 
-            async def move(partition: DuePartition) -> int:
+            async def move(partition: DuePartition) -> Delays:
                 if partition.due_slice < self.parts.now + FLUSHED_AHEAD:
                     return await self._flushed(partition)
                 moved = await self._moved(partition, turn, _START, None)
@@ -214,35 +232,39 @@ class DueMover:
         return begun
 
     async def _closed(self, earliest: datetime, now: datetime) -> datetime:
-        """Close the slices that are over; the first open slice."""
+        """Close the slices that are over; the first open slice. None is closed by a dry run."""
         over_at = now - CLOSE_AFTER
-        return earliest if earliest + DUE_WINDOW > over_at else await self.due.close_before(self.parts.queue, over_at)
+        return (
+            earliest
+            if self.dry_run or earliest + DUE_WINDOW > over_at
+            else await self.due.close_before(self.parts.queue, over_at)
+        )
 
-    async def _advanced(self, partition: DuePartition, now: datetime) -> int:
+    async def _advanced(self, partition: DuePartition, now: datetime) -> Delays:
         """Move what is due in an open partition; takes a turn only if something is due."""
         after = self.reached.get(partition, _START)
         next_at = await self.due.next_at(self.parts.queue, partition, after)
         if next_at is None or next_at > now:
             self._reach(partition, now)
-            return 0
+            return Delays()
         async with self.turns.at_partition(partition) as turn:
-            return await self._moved(partition, turn, after, now) if turn else 0
+            return await self._moved(partition, turn, after, now) if turn else Delays()
 
-    async def _emptied(self, partition: DuePartition, now: datetime) -> int:
+    async def _emptied(self, partition: DuePartition, now: datetime) -> Delays:
         """Move everything in a closed partition, then delete it from the list."""
         if self.left_until.get(partition, now) > now:
-            return 0
+            return Delays()
         async with self.turns.at_partition(partition) as turn:
             if not turn:
-                return 0
+                return Delays()
             moved = await self._moved(partition, turn, _START, now)
             if await self.due.next_at(self.parts.queue, partition) is None:
                 await self.due.retire(self.parts.queue, partition)
-            elif not moved:
+            elif not moved.count:
                 self.left_until[partition] = now + UNREADABLE_PAUSE
             return moved
 
-    async def _flushed(self, partition: DuePartition) -> int:
+    async def _flushed(self, partition: DuePartition) -> Delays:
         async with self._patiently(lambda: self.turns.at_partition(partition)) as turn:
             return await self._moved(partition, turn, _START, None)
 
@@ -266,9 +288,9 @@ class DueMover:
             mend=f"Begin again in a minute: mailmend queue flush --queue {self.parts.queue}",
         )
 
-    async def _moved(self, partition: DuePartition, turn: MoverTurn, after: Key, until: datetime | None) -> int:
-        """Move what is due by then (None: everything) while the turn is ours; how many were moved."""
-        moved, failures = 0, list[BaseException]()
+    async def _moved(self, partition: DuePartition, turn: MoverTurn, after: Key, until: datetime | None) -> Delays:
+        """Move what is due by then (None: everything) while the turn is ours; what was moved."""
+        moved, failures = Delays(), list[BaseException]()
         mails = self._due_by(partition, after, until)
         async with aclosing(mails), aclosing(in_batches(mails, AT_ONCE)) as batches:
             async for some in batches:
@@ -276,7 +298,7 @@ class DueMover:
                     break
                 outcomes = await finished(self._batch_counted(partition, turn, some))
                 failures += [one for one in outcomes if isinstance(one, BaseException)]
-                moved += sum(one is True for one in outcomes)
+                moved += Delays.of([due.due_at for due, one in zip(some, outcomes, strict=True) if one is True])
             else:
                 if until is not None and not failures:
                     self._reach(partition, until)
@@ -304,6 +326,8 @@ class DueMover:
         self, partition: DuePartition, turn: MoverTurn, some: Sequence[DueMail]
     ) -> "list[bool | BaseException]":
         """As `_batch_moved`; the tally stays exact if none failed and no other mover can have run."""
+        if self.dry_run:
+            return await self._batch_moved(some)
         async with self.due.counting(self.parts.queue, partition) as changes:
             outcomes = await self._batch_moved(some)
             changes.marked = sum(isinstance(one, bool) for one in outcomes)
@@ -313,6 +337,8 @@ class DueMover:
     async def _batch_moved(self, some: Sequence[DueMail]) -> "list[bool | BaseException]":
         """For each: True if it went into the queue, False if it was marked and only deleted, or its error."""
         marked = await self.parts.view.marks.among(self.parts.queue, [due.enqueue_id for due in some])
+        if self.dry_run:
+            return [due.enqueue_id not in marked for due in some]
         moves = [self._gone(due) if due.enqueue_id in marked else self._one_moved(due) for due in some]
         return await asyncio.gather(*moves, return_exceptions=True)
 
@@ -340,12 +366,12 @@ class DueMover:
 
 
 async def _summed(
-    partitions: Sequence[DuePartition], move: Callable[[DuePartition], Coroutine[Any, Any, int]], most: int
-) -> int:
+    partitions: Sequence[DuePartition], move: Callable[[DuePartition], Coroutine[Any, Any, Delays]], most: int
+) -> Delays:
     """Move several partitions side by side; the sum, or the first error after all have ended."""
     room = asyncio.Semaphore(most)
 
-    async def one(partition: DuePartition) -> int:
+    async def one(partition: DuePartition) -> Delays:
         async with room:
             return await move(partition)
 
@@ -353,4 +379,4 @@ async def _summed(
     for outcome in outcomes:
         if isinstance(outcome, BaseException):
             raise outcome
-    return sum(outcome for outcome in outcomes if isinstance(outcome, int))
+    return sum((outcome for outcome in outcomes if isinstance(outcome, Delays)), Delays())

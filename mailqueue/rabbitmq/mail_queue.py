@@ -24,7 +24,7 @@ from mailqueue.maintenance.redrive import Redriven, redrive, republish
 from mailqueue.maintenance.restore import restoring
 from mailqueue.maintenance.sweep import Moved, Sweeper, Swept
 from mailqueue.metrics import NoCounts, QueueCounts, TrafficSums
-from mailqueue.queue import DELAYED, PREFETCH, OnBroken, OnRemoved, Removed, Restoring, delays, due_time, passed_over
+from mailqueue.queue import PREFETCH, Delays, OnBroken, OnRemoved, Removed, Restoring, due_time, passed_over
 from mailqueue.rabbitmq.dequeue import Unacked, dequeue
 from mailqueue.rabbitmq.enqueue import enqueue
 from mailqueue.rabbitmq.figures import figures_of, sums_of
@@ -96,10 +96,13 @@ class RabbitMailQueue:
     async def purge(self, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
         return await self.delete(EVERYTHING, dry_run=dry_run, on_removed=on_removed)
 
-    async def flush(self, *, dry_run: bool = False) -> int:
-        if dry_run:
-            return (await delays(self.browse(DELAYED))).count
-        return await self._mover.flush() if self._mover else 0
+    async def flush(self, *, dry_run: bool = False) -> Delays:
+        mover = self._mover.dry() if self._mover and dry_run else self._mover
+        return await mover.flush() if mover else Delays()
+
+    async def move_due(self, *, dry_run: bool = False) -> int:
+        mover = self._mover.dry() if self._mover and dry_run else self._mover
+        return (await mover.move_due()).count if mover else 0
 
     async def restoring(self, removed: Collection[EnqueueId]) -> Restoring:
         return await restoring(self._parts, removed)
@@ -134,14 +137,6 @@ class RabbitMailQueue:
         await self.close()
 
     # Maintenance: what the field needs for a queue of this kind
-
-    async def move_due(self) -> int:
-        """One round: put delayed mails whose time has come into the queue; how many.
-
-        Raises:
-            CannotReach: tables or broker did not answer; what was moved stays moved.
-        """
-        return await self._mover.move_due() if self._mover else 0
 
     async def sweep(self, *, dry_run: bool = False) -> Swept:
         """Move the browse start, clean up to it, renew what grows old (`mailqueue.maintenance.sweep`)."""

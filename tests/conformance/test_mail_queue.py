@@ -269,7 +269,12 @@ async def test_a_delayed_mail_comes_in_its_time(world: Sides | InMemory, queue: 
 async def test_a_flush_ends_every_wait(queue: MailQueue, other: MailQueue) -> None:
     for hours in range(1, 31):
         await queue.enqueue(mail(f"{hours}"), CONTENT, delay=timedelta(hours=hours))
-    assert sum(await asyncio.gather(queue.flush(), other.flush())) == 30
+    due = [shown.due_at for shown in await listed(queue)]
+    foretold = await queue.flush(dry_run=True)
+    assert (foretold.count, foretold.earliest_at, foretold.latest_at) == (30, due[0], due[-1])
+    assert await queue.move_due(dry_run=True) == await queue.move_due() == 0
+    assert (await queue.size()).delayed == 30
+    assert sum(one.count for one in await asyncio.gather(queue.flush(), other.flush())) == 30
     assert sorted(map(int, await names_taken(queue))) == list(range(1, 31))
 
 
@@ -279,7 +284,7 @@ async def test_a_retried_mail_comes_again_with_its_story(queue: MailQueue) -> No
     (shown,) = await listed(queue)
     assert (shown.whereabouts, shown.attempts) == (Whereabouts.DELAYED, 1)
     assert not await names_taken(queue)
-    assert await queue.flush() == 1
+    assert (await queue.flush()).count == 1
     again = await one_of(queue, lambda one: one.ack())
     assert (again.enqueue_id, again.attempts, again.content) == (enqueue_id, 1, CONTENT)
     assert again.mail.error_message == "no route"
@@ -296,7 +301,7 @@ async def test_what_was_deleted_is_never_delivered(queue: MailQueue) -> None:
     assert (await queue.delete(MailFilter(whereabouts=Whereabouts.DELAYED))).count == 2
     assert (await queue.purge()).count == 2
     assert not await names(queue)
-    assert await queue.flush() == 0
+    assert (await queue.flush()).count == 0
     assert not await names_taken(queue)
     assert (depth := (await queue.figures()).depth)
     assert depth.dead == 0

@@ -102,7 +102,7 @@ def test_a_dequeuer_that_is_killed(ground: Ground, name: str) -> None:
 
     async def taken(queue: RabbitMailQueue) -> tuple[list[str], list[str]]:
         came = await delivered(queue, handed[2:])
-        came += await delivered(queue) if await queue.flush() else []
+        came += await delivered(queue) if (await queue.flush()).count else []
         return came, await dead_letters(queue)
 
     came, dead = ground.told(name, taken)

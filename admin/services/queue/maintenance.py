@@ -11,7 +11,7 @@ from mailqueue.health import marks_that_stay
 from mailqueue.maintenance.comparison import IDS_MAX
 from mailqueue.maintenance.redrive import Redriven
 from mailqueue.maintenance.sweep import Moved, Swept
-from mailqueue.queue import DELAYED, Delays, delays
+from mailqueue.queue import Delays
 from model.errors import ExitCode
 
 REPUBLISH_OLDER_THAN: Final = timedelta(hours=1)
@@ -51,13 +51,11 @@ def was_moved_back(found: Sweep) -> bool:
 
 
 def flush(request: DryRunRequest, _: Caller) -> QueueAnswer[DryRunRequest, Delays]:
-    """Make every delayed mail due now; only a dry run reports when they were due."""
+    """Make every delayed mail due now."""
 
     async def flushed(connections: QueueConnections) -> QueueAnswer[DryRunRequest, Delays]:
-        if request.dry_run:
-            return QueueAnswer(request, await delays(connections.view.browse(request.queue, DELAYED)))
-        async with connections.open() as queue:
-            return QueueAnswer(request, Delays(await queue.flush()))
+        async with connections.open(dry_run=request.dry_run) as queue:
+            return QueueAnswer(request, await queue.flush(dry_run=request.dry_run))
 
     return with_queues(request.settings, flushed)
 

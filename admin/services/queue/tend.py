@@ -17,7 +17,7 @@ from mailqueue.background import paused
 from mailqueue.maintenance.sweep import Swept
 from mailqueue.metrics import TrafficSums, pace_between
 from mailqueue.prometheus import PrometheusCounts, gauges_text
-from mailqueue.queue import DELAYED, MailQueue, delays
+from mailqueue.queue import MailQueue
 from model.errors import MailmendError, WrongUse
 from model.ids import QueueName
 
@@ -55,31 +55,23 @@ def tend(request: TendRequest, caller: Caller) -> QueueAnswer[TendRequest, Seque
 
     async def tended(connections: QueueConnections) -> QueueAnswer[TendRequest, Sequence[TendedQueue]]:
         names = await connections.names(everything=request.everything)
-        if request.dry_run:
-            return QueueAnswer(request, [await _dry_run(connections, name) for name in names])
         metrics = _Metrics(connections, caller, PrometheusCounts(), request.metrics)
-        if request.once:
-            return QueueAnswer(request, await _once(connections, names, metrics))
+        if request.once or request.dry_run:
+            return QueueAnswer(request, await _once(connections, names, metrics, dry_run=request.dry_run))
         await _serve(connections, names, metrics, caller)
         return QueueAnswer(request, ())
 
     return with_queues(request.settings, tended)
 
 
-async def _dry_run(connections: QueueConnections, name: QueueName) -> TendedQueue:
-    async with connections.open(name, dry_run=True) as queue:
-        due = await delays(queue.browse(DELAYED), connections.now)
-        return TendedQueue(name, due.count, await queue.sweep(dry_run=True))
-
-
 async def _once(
-    connections: QueueConnections, names: Sequence[QueueName], metrics: "_Metrics"
+    connections: QueueConnections, names: Sequence[QueueName], metrics: "_Metrics", *, dry_run: bool
 ) -> Sequence[TendedQueue]:
     queues, rounds = list[MailQueue](), list[TendedQueue]()
     for name in names:
-        async with connections.open(name, metrics.counts) as queue:
-            moved = await queue.move_due()
-            rounds.append(TendedQueue(name, moved, await queue.sweep()))
+        async with connections.open(name, metrics.counts, dry_run=dry_run) as queue:
+            moved = await queue.move_due(dry_run=dry_run)
+            rounds.append(TendedQueue(name, moved, await queue.sweep(dry_run=dry_run)))
             queues.append(queue)
     await metrics.write(queues, {})
     return rounds
