@@ -53,42 +53,34 @@ class MendRequest:
         return not (self.republish or self.mark)
 
 
-def would_mend(found: Reconciled, request: MendRequest) -> Mended:
-    """What `mended` would do, as far as is known before."""
-    return Mended(
-        republished=_republished_count(found, request) if request.republish else 0,
-        marked=request.mark,
-    )
-
-
-async def mended(parts: Parts, found: Reconciled, request: MendRequest, keeping: Keeping) -> Mended:
+async def mended(
+    parts: Parts, found: Reconciled, request: MendRequest, keeping: Keeping, *, dry_run: bool = False
+) -> Mended:
+    """Mend what is asked for; a dry run looks for the same mails, and neither keeps nor writes any."""
     done = Mended()
     if request.republish:
-        done = replace(done, republished=await _republished(parts, found, request))
+        done = replace(done, republished=await _republished(parts, found, request, dry_run=dry_run))
     if request.mark:
-        done = await _marked(parts, found, request.mark, keeping, done)
+        keeping = Keeping(_left, _left) if dry_run else keeping
+        done = await _marked(parts, found, request.mark, keeping, done, dry_run=dry_run)
     return done
 
 
-def _republished_count(found: Reconciled, request: MendRequest) -> int:
-    wanted = republishable(found, request.older_than)
-    if wanted is not None:
-        return len(wanted)
-    edge = found.at - request.older_than
-    return sum(one.enqueued_at < edge for one in found.tables.live.values())
+async def _left(_: object) -> None:
+    """Keep nothing of what stays."""
 
 
-async def _republished(parts: Parts, found: Reconciled, request: MendRequest) -> int:
+async def _republished(parts: Parts, found: Reconciled, request: MendRequest, *, dry_run: bool) -> int:
     wanted = republishable(found, request.older_than)
     if wanted is None:
-        return await republish(parts, request.older_than, EVERYTHING, dry_run=False)
+        return await republish(parts, request.older_than, EVERYTHING, dry_run=dry_run)
     if not wanted:
         return 0
-    return await republish(parts, timedelta(0), MailFilter(enqueue_ids=wanted), dry_run=False)
+    return await republish(parts, timedelta(0), MailFilter(enqueue_ids=wanted), dry_run=dry_run)
 
 
 async def _marked(
-    parts: Parts, found: Reconciled, mark: frozenset[EnqueueId], keeping: Keeping, done: Mended
+    parts: Parts, found: Reconciled, mark: frozenset[EnqueueId], keeping: Keeping, done: Mended, *, dry_run: bool
 ) -> Mended:
     """Remove listed mails as `delete` does; keep what is known of the others, then mark them.
 
@@ -103,12 +95,13 @@ async def _marked(
     failed = dict[EnqueueId, str]()
     for _ in range(LISTINGS):
         if unlisted := mark - listed:
-            removed = await remove(parts, MailFilter(enqueue_ids=unlisted), keep, dry_run=False)
+            removed = await remove(parts, MailFilter(enqueue_ids=unlisted), keep, dry_run=dry_run)
             failed |= {one.enqueue_id: one.why for one in removed.failed}
     unlisted = mark - listed
     here = unlisted - await parts.view.marks.among(parts.queue, unlisted)
     unkept = here - await _kept_unlisted(parts, found, here, keeping)
-    failed |= await _marked_unlisted(parts, found, unlisted)
+    if not dry_run:
+        failed |= await _marked_unlisted(parts, found, unlisted)
     refused = tuple(f"{one} could not be marked: {why}" for one, why in failed.items())
     return replace(done, marked=mark - failed.keys(), unkept=unkept - failed.keys(), failed=(*done.failed, *refused))
 

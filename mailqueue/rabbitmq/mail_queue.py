@@ -91,7 +91,7 @@ class RabbitMailQueue:
         return (await self.view.recount(self.name)).left
 
     async def delete(self, where: MailFilter, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
-        return await remove(self._parts, where, on_removed, dry_run=dry_run)
+        return await remove(self._parts, where, None if dry_run else on_removed, dry_run=dry_run)
 
     async def purge(self, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
         return await self.delete(EVERYTHING, dry_run=dry_run, on_removed=on_removed)
@@ -154,9 +154,9 @@ class RabbitMailQueue:
         """Put dead letters back into the queue (`mailqueue.maintenance.redrive`)."""
         return await redrive(self._parts, limit, dry_run=dry_run, ids_max=ids_max)
 
-    async def mend(self, found: Reconciled, request: MendRequest, keeping: Keeping) -> Mended:
+    async def mend(self, found: Reconciled, request: MendRequest, keeping: Keeping, *, dry_run: bool = False) -> Mended:
         """Mend what reconciling found, as far as it is asked for (`mailqueue.maintenance.reconcile_mend`)."""
-        return await mended(self._parts, found, request, keeping)
+        return await mended(self._parts, found, request, keeping, dry_run=dry_run)
 
 
 async def open_queue(  # noqa: PLR0917 - the four ports, in the order of every service's settings

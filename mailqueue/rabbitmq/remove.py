@@ -46,12 +46,17 @@ class _Meant:
 
 
 async def remove(parts: Parts, where: MailFilter, on_removed: OnRemoved | None, *, dry_run: bool) -> Removed:
-    """Remove matching mails; stops after too many failures."""
+    """Remove matching mails; stops after too many failures, or where `on_removed` raises: none of that batch goes.
+
+    A dry run calls `on_removed` too, and removes nothing.
+    """
     count, failed = 0, dict[EnqueueId, Unremoved]()
     async with aclosing(_batches(parts, where, LOOKS[:2] if dry_run else LOOKS)) as batches:
         async for batch in batches:
             some = [one for one in batch if one.enqueue_id not in failed]
-            failures = [] if dry_run else await _removed(parts, some, on_removed)
+            if on_removed is not None:
+                await all_of(some, lambda one: _call(on_removed, one.listed), CALLED_AT_ONCE)
+            failures = [] if dry_run else await _removed(parts, some)
             count += len(some) - len(failures)
             failed |= {one.enqueue_id: one for one in failures}
             if len(failed) >= FAILURES_MAX:
@@ -87,10 +92,8 @@ async def _delayed(parts: Parts, where: MailFilter) -> AsyncGenerator[_Meant]:
                 yield _Meant(due.listed, due)
 
 
-async def _removed(parts: Parts, some: Sequence[_Meant], on_removed: OnRemoved | None) -> list[Unremoved]:
-    """Remove them; those that failed. If `on_removed` raises for one, none is removed."""
-    if on_removed is not None:
-        await all_of(some, lambda one: _call(on_removed, one.listed), CALLED_AT_ONCE)
+async def _removed(parts: Parts, some: Sequence[_Meant]) -> list[Unremoved]:
+    """Remove them; those that failed."""
     failures = await _rows_gone(parts, [one for one in some if one.due])
     left = [one for one in some if one.enqueue_id not in failures]
     marks = [(one.enqueue_id, one.listed.slice_start) for one in left]

@@ -30,7 +30,7 @@ from mailqueue.maintenance.reconcile import (
     tables_side,
     with_lookups,
 )
-from mailqueue.maintenance.reconcile_mend import Keeping, MendRequest, would_mend
+from mailqueue.maintenance.reconcile_mend import Keeping, MendRequest
 from model.errors import BadPayload, BlobMissing, ExitCode, WrongUse
 from model.ids import BlobId, EnqueueId, QueueName
 from model.queue.mails import Listed
@@ -100,19 +100,20 @@ def reconcile(request: ReconcileRequest, caller: Caller) -> ReconcileResult:
 async def _reconciled(connections: QueueConnections, request: ReconcileRequest, caller: Caller) -> ReconcileResult:
     caller.progress.stage("looking at broker and tables")
     found = await _compared(connections, request)
-    if request.dry_run or request.mending.nothing:
-        return ReconcileResult(request, found, would_mend(found, request.mending), left_after(found, Mended()))
+    if request.mending.nothing:
+        return ReconcileResult(request, found, Mended(), left_after(found, Mended()))
     caller.progress.stage("mending")
     removed = _Removed.of(connections, request)
     try:
-        async with connections.open() as queue:
+        async with connections.open(dry_run=request.dry_run) as queue:
             keeping = Keeping(removed.keep_mail, removed.keep_row)
-            done = await queue.mend(found, request.mending, keeping)
+            done = await queue.mend(found, request.mending, keeping, dry_run=request.dry_run)
     except BaseException:
         for path in removed.paths:
             caller.remark(f"Kept in {path}")
         raise
-    return ReconcileResult(request, found, done, left_after(found, done), removed.paths, removed.without_content)
+    left = left_after(found, Mended() if request.dry_run else done)
+    return ReconcileResult(request, found, done, left, removed.paths, removed.without_content)
 
 
 async def _compared(connections: QueueConnections, request: ReconcileRequest) -> Reconciled:

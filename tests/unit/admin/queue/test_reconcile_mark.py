@@ -5,6 +5,7 @@ import gzip
 import json
 from datetime import timedelta
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -33,12 +34,14 @@ def test_what_has_lost_its_bytes_leaves_the_queue(queue: QueueShell) -> None:
     assert queue.broker.dead(queue.name) == []
 
 
-def test_a_dry_run_marks_nothing(queue: QueueShell) -> None:
+def test_a_dry_run_marks_nothing_and_says_what_could_not_be_kept(queue: QueueShell) -> None:
     (one,) = settled(queue, "one")
+    marks = ("--mark", str(one), "--mark", str(UUID(int=7)), "--dry-run")
 
-    answer = found(queue, "--mark", str(one), "--dry-run", code=0)
+    answer = found(queue, *marks, code=0)
 
-    assert (queue.names(), answer["kept"]) == (["one"], [])
+    assert (queue.names(), answer["kept"], len(answer["mended"]["marked"])) == (["one"], [], 2)
+    assert "1 of them have neither row nor message" in queue("reconcile", *marks).out
 
 
 def test_a_marked_mail_can_be_restored(queue: QueueShell) -> None:
