@@ -23,7 +23,7 @@ from repair.mending.limits import Pace
 from repair.mending.throttle import SmallRead, Throttle
 
 BATCH_ROWS: Final = 500
-"""Rows that pass through a worker at once: what is read is not held up by more."""
+"""Rows that pass through a worker at once, at most: what is read is not held up by more."""
 
 _clusters: dict[Contact, CassandraCluster] = {}
 """The open clusters of this worker process; they end with it."""
@@ -52,6 +52,11 @@ class ThrottledPlace:
     run: UUID | None
     workers: int
 
+    @property
+    def batch_rows(self) -> int:
+        """Those of a second at the declared limit, as all of a batch are read before the worker waits for any."""
+        return BATCH_ROWS if self.limit is None else max(1, min(BATCH_ROWS, self.limit // self.workers))
+
     def pace(self, clock: Clock) -> Pace:
         """Of this worker process."""
         known = (self.contact, self.keyspace, self.run)
@@ -73,7 +78,7 @@ def place_of(throttle: Throttle, contact: Contact, keyspace: str, workers: int) 
 
 def passed_on(rows: DataFrame, place: ThrottledPlace) -> DataFrame:
     """The same rows, through Python as they are, each worker at its part of the rate."""
-    rows.sparkSession.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", BATCH_ROWS)
+    rows.sparkSession.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", place.batch_rows)
 
     def passed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return at_pace(place.pace(SystemClock()), batches)

@@ -39,15 +39,17 @@ def pause_of(rows_per_second: int, tasks: int) -> tuple[int, int]:
 
 
 def paced(rows: DataFrame, rows_per_second: int | None, throttle: Throttle | None) -> DataFrame:
-    """The same rows, passed on no faster than that by all tasks together."""
+    """The same rows, passed on no faster than that by all tasks together.
+
+    On executors elsewhere a pace that may change is Python's (`executor_pace`): one in the plan would stand for ever.
+    """
     session = rows.sparkSession
-    tasks = tasks_at_once(session)
     if throttle and runs_here(str(session.sparkContext.master)):
-        between = grain_of(throttle.declared, tasks)
+        between = grain_of(throttle.declared, tasks_at_once(session))
         nanos = f"CAST(reflect('java.lang.Long', 'getLong', '{PAUSE}', 0L) AS BIGINT)"
         pause = f"reflect('java.util.concurrent.locks.LockSupport', 'parkNanos', {nanos})"
-    elif rows_per_second is not None:
-        between, millis = pause_of(rows_per_second, tasks)
+    elif throttle is None and rows_per_second is not None:
+        between, millis = pause_of(rows_per_second, tasks_at_once(session))
         pause = f"reflect('java.lang.Thread', 'sleep', {millis}L)"
     else:
         return rows

@@ -1,5 +1,6 @@
 """Executors elsewhere keep their part of a rate, and hear of a new one by themselves."""
 
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from repair.ledger.run_limits import RunLimit, RunLimits
 from repair.mending.throttle import HEAR_SECONDS, SmallRead, Throttle
 from spark_repair import executor_pace
 from spark_repair.executor_pace import ThrottledPlace, at_pace, place_of
+from spark_repair.throttled import paced
 from tests.support.clock import VirtualClock
 from tests.support.tables import MARKS
 
@@ -68,3 +70,18 @@ def test_what_is_sent_to_workers_is_plain_data(ground: Ground) -> None:
     place: Any = ground.place(1_000)
     assert (place.limit, place.ledger, place.run, place.table) == (1_000, "book", ground.run, MARKS)
     assert place_of(Throttle(ground.clock, 10), CONTACT, "mail", 2).table is None
+
+
+@pytest.mark.parametrize(("limit", "rows"), [(None, 500), (10_000, 500), (1_000, 250), (3, 1)])
+def test_a_worker_is_sent_no_more_at_once_than_it_may_read_in_a_second(
+    ground: Ground, limit: int | None, rows: int
+) -> None:
+    assert ground.place(limit).batch_rows == rows
+
+
+def test_no_pace_is_built_into_a_plan_where_workers_elsewhere_keep_one_that_may_change(ground: Ground) -> None:
+    """It would stand for the whole scan: a limit that is set higher would never be reached."""
+    context = SimpleNamespace(master="spark://node1:7077")
+    rows: Any = SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=context))
+
+    assert paced(rows, 100, Throttle(ground.clock, 100)) is rows
