@@ -48,14 +48,14 @@ _OWN: Final = (
     ),
     option(
         "--oldest-message",
-        "No message at the broker is older, dead letters apart; younger blobs stay. Without it the queues must be "
-        "empty.",
+        "Declare that no message at the broker is older, dead letters apart; younger blobs stay. Without it the queues "
+        "must be empty.",
         type=Duration(AGE_MAX, zero=False),
     ),
-    flag("--no-broker", "No broker ever held a mail of this store."),
+    flag("--no-broker", "Leave the broker out: declare that none ever held a mail of this store."),
     option(
         "--min-age",
-        "Blobs that were stored later stay; a day at least.",
+        "Only blobs that were stored longer ago than this; a day at least.",
         type=Duration(AGE_MAX, zero=False),
         default=duration_text(AGE_MIN),
     ),

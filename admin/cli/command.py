@@ -116,6 +116,15 @@ class GroupedCommand(click.Command):
         super().__init__(*args, **settings)
         self.titled = titled
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Of similar names only those that the help shows are offered."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            shown = (one for one in self.params if isinstance(one, click.Option) and not one.hidden)
+            names = [name for one in shown for name in (*one.opts, *one.secondary_opts)]
+            raise click.NoSuchOption(error.option_name, possibilities=names, ctx=ctx) from error
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         elsewhere = [option for options in self.titled.values() for option in options]
         own = [one for one in self.get_params(ctx) if isinstance(one, click.Option) and one not in elsewhere]

@@ -17,8 +17,10 @@ from admin.cli.options import (
     JOB,
     JOB_RUN,
     LOG,
+    MAX_FIXES,
     METRICS_FILE,
     PROFILE,
+    ROWS_PER_SECOND,
     flag,
     option,
     settings_table,
@@ -187,10 +189,10 @@ _RUN: Final = Command(
         _NAME,
         flag(
             "--scheduled",
-            "As schedulers start it: it waits for its jitter, and where it is paused or its window closed nothing "
+            "Run it as schedulers do: it waits for its jitter, and where it is paused or its window closed nothing "
             "runs, and the exit is 0.",
         ),
-        flag("--anyway", "Also where it is paused or its window closed."),
+        flag("--anyway", "Run it also where it is paused or its window closed."),
         option("--metrics-file", str(METRICS_FILE.help), "metrics", type=FILE, metavar="FILE"),
     ),
     shared=(Shared("command", {}, _command), CONNECTION),
@@ -212,7 +214,7 @@ _PAUSE: Final = Command(
     present="admin.present.jobs:paused_document",
     options=(
         _NAME,
-        option("--reason", "Shown to whoever finds it paused.", metavar="TEXT"),
+        option("--reason", "Why: shown to whoever finds it paused.", metavar="TEXT"),
         flag("--now", "End the run that is at work, too."),
     ),
     shared=(_ONE, CONNECTION),
@@ -245,15 +247,8 @@ _SET: Final = Command(
     present="admin.present.jobs:limit_document",
     options=(
         _NAME,
-        option(
-            "--rows-per-second",
-            "Read and write no faster, over all workers together.",
-            type=click.IntRange(min=1),
-            metavar="N",
-        ),
-        option(
-            "--max-fixes", "Ask, or mend nothing, when more would be mended.", type=click.IntRange(min=0), metavar="N"
-        ),
+        ROWS_PER_SECOND,
+        MAX_FIXES,
     ),
     shared=(CONNECTION,),
     examples="""
@@ -291,11 +286,11 @@ def _place_there(own: dict[str, Any], others: dict[str, Any], context: click.Con
         program=(sys.executable, "-m", "mailmend"),
         settings=str(settings.expanduser().absolute()) if settings else "",
         profile=context.find_root().meta.get(PROFILE_NAME),
-        user=others.pop("user"),
+        user=others.pop("run_as"),
         image=others.pop("image"),
     )
     if not f"{place.settings}{place.user}{place.image}".isprintable():
-        raise WrongUse("there is a line break in --settings, --user or --image", mend="Units are made of lines.")
+        raise WrongUse("there is a line break in --settings, --run-as or --image", mend="Units are made of lines.")
     return place
 
 
@@ -319,10 +314,23 @@ _INSTALL: Final = Command(
         _kind("cron", "A crontab with a line for each job."),
         _kind("kubernetes", "A CronJob for each job."),
         _kind("airflow", "A DAG for each job; Airflow 2.7 or later."),
-        option("--dir", "Write them there, in place of those of an earlier time.", "folder", type=FILE, metavar="DIR"),
-        option("--settings", "The settings file where they run. [default: the one that is read here]", type=FILE),
-        option("--user", "Whose process it is, for systemd.", default="mailmend", metavar="NAME"),
-        option("--image", "With mailmend in it, for Kubernetes.", default="mailmend", metavar="NAME"),
+        option(
+            "--dir", "Folder for the files: those of an earlier time are replaced.", "folder", type=FILE, metavar="DIR"
+        ),
+        option(
+            "--settings",
+            "Where the settings file is on the machine that runs the jobs. [default: the one that is read here]",
+            type=FILE,
+            metavar="FILE",
+        ),
+        option(
+            "--run-as",
+            "User of the operating system that runs the jobs, for systemd.",
+            before="--user",
+            default="mailmend",
+            metavar="NAME",
+        ),
+        option("--image", "Container image with mailmend in it, for Kubernetes.", default="mailmend", metavar="NAME"),
     ),
     shared=(
         Shared("jobs", {}, _some_jobs),

@@ -24,8 +24,10 @@ LOAD: Final = Command(
     options=(
         click.Argument(["path"], type=click.Path(exists=True, path_type=Path)),
         option("--user", "Whose mailbox.", required=True, metavar="NAME"),
-        option("--mailbox", "Which mailbox; it is created if there is none.", required=True, metavar="NAME"),
-        flag("--again", "Load a folder once more that was loaded already: a second copy of all mail."),
+        option(
+            "--mailbox", "Which mailbox: it is created if there is none; by its name.", required=True, metavar="NAME"
+        ),
+        flag("--again", "Once more what was done already: a second copy of all mail."),
     ),
     shared=(MESSAGE_BLOBS, CONNECTION),
     examples="""

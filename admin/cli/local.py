@@ -14,7 +14,7 @@ from admin.local.servers import known_names, parse_names
 _LINES: Final = tuple(RELEASES)
 _FOLDER: Final = option(
     "--dir",
-    "Where its data are. [default: the user's data folder]",
+    "Folder for the files: data and logs of the servers. [default: the user's data folder]",
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
@@ -37,17 +37,23 @@ LOCAL: Final = CommandGroup(
             options=(
                 option(
                     "--nodes",
-                    "On 127.0.0.1 and the addresses after it. [default: 1]",
+                    "How many nodes of Cassandra, on 127.0.0.1 and the addresses after it. [default: 1]",
                     type=click.IntRange(1, NODES_MAX),
                 ),
-                option("--port", f"The port for CQL. [default: {NATIVE_PORT_DEFAULT}]", type=PORT, metavar="PORT"),
+                option("--port", f"Port for CQL. [default: {NATIVE_PORT_DEFAULT}]", type=PORT, metavar="PORT"),
                 option(
                     "--heap",
-                    f"Memory of a node. [default: {HEAP_MIB_DEFAULT}m]",
+                    f"Java heap of each node. [default: {HEAP_MIB_DEFAULT}m]",
                     type=ParsedValue("size", heap_mib),
                     metavar="SIZE",
                 ),
-                option("--version", f"Which Cassandra. [default: {_LINES[0]}]", "line", type=click.Choice(_LINES)),
+                option(
+                    "--server-version",
+                    f"Version of Cassandra. [default: {_LINES[0]}]",
+                    "line",
+                    before="--version",
+                    type=click.Choice(_LINES),
+                ),
                 option(
                     "--with",
                     f"Servers to start beside it, with commas: {known_names()}. RabbitMQ's user is guest, its "

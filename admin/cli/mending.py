@@ -13,6 +13,7 @@ from admin.cli.options import (
     CONNECTION,
     FILE,
     FINDINGS,
+    MAX_FIXES,
     METRICS_FILE,
     PACE,
     REPORT,
@@ -40,7 +41,7 @@ _TIMING: Final = (
 _SCANNING: Final = (
     option(
         "--engine",
-        "auto: by the estimated size, and says which; spark: any size; local: this process alone, without Spark.",
+        "What scans: spark, any size; local, this process alone, without Spark; auto, either by the estimated size.",
         type=click.Choice(_ENGINES),
         default="auto",
     ),
@@ -56,14 +57,14 @@ _SCANNING: Final = (
     PACE,
     option(
         "--level",
-        "Consistency of the scans.",
+        "Consistency level of the scans.",
         type=click.Choice([Level.ONE, Level.LOCAL_QUORUM, Level.QUORUM], case_sensitive=False),
         metavar="[ONE|LOCAL_QUORUM|QUORUM]",
         default=Level.LOCAL_QUORUM,
     ),
     option(
         "--torn",
-        "Rows that lack columns: accept takes them as whole, as James before 3.7 wrote them.",
+        "What rows are that lack columns: accept takes them as whole, as James before 3.7 wrote them.",
         type=click.Choice(["report", "accept"]),
         default="report",
     ),
@@ -75,7 +76,7 @@ KEEP_OPTION: Final = option(
 _WRITING: Final = (
     option(
         "--margin",
-        "How long before its scan a repair is dated; must exceed the clocks' skew and 20 s.",
+        "How long before its scan the timestamps of a repair lie; must exceed the clocks' skew and 20 s.",
         type=DELAY,
         default=f"{MARGIN_SECONDS:g}s",
     ),
@@ -149,52 +150,47 @@ _REPAIR_MESSAGES: Final = Command(
     present="admin.present.mending:document_of",
     options=(
         *_TIMING,
-        flag("--dry-run", "Look twice, say what would be mended, write nothing."),
+        flag("--dry-run", "Write nothing: look twice, and say what would be mended."),
         PLAN,
         option(
             "--only",
-            f"Mend these only, separated by commas: {VERDICT_NAMES} (the last two with --orphans and --leaks).",
+            f"Only these: verdicts, separated by commas: {VERDICT_NAMES} (the last two with --orphans and --leaks).",
             type=VERDICTS,
             multiple=True,
             metavar="VERDICT",
         ),
-        option(
-            "--max-fixes",
-            "If more are due, ask on a terminal, else stop, before the first write.",
-            type=click.IntRange(min=0),
-            metavar="N",
-        ),
+        MAX_FIXES,
         option(
             "--orphans",
-            "Rows of truth whose content is lost; quarantine removes them, never younger than a day.",
+            "What becomes of rows of truth whose content is lost; quarantine removes them, never younger than a day.",
             type=click.Choice(["report", "quarantine"]),
             default="report",
         ),
         option(
             "--dangling",
-            "Denormalised rows without truth; restore may bring back what was deleted, and asks.",
+            "What becomes of denormalised rows without truth; restore may bring back what was deleted, and asks.",
             type=click.Choice(["withdraw", "restore", "report"]),
             default="withdraw",
         ),
         option(
             "--leaks",
-            "Content that no row of truth names; collect removes it, never younger than a day.",
+            "What becomes of content that no row of truth names; collect removes it, never younger than a day.",
             type=click.Choice(["report", "collect"]),
             default="report",
         ),
         flag("--beat-ahead", "Overwrite cells whose timestamps lie in the future, at once; a late writer loses."),
-        flag("--yes", "Do what --dangling restore would ask about; --max-fixes still stops."),
+        flag("--yes", "Do not ask: do as --dangling restore says; --max-fixes still stops."),
         *_WRITING,
         option(
             "--message",
-            "Exactly what this message's truth and content lead to; with --mailbox, --user or --scan also rows "
-            "of messageIdTable that name it there without any truth.",
+            "Only this message: what its truth and content lead to; with --mailbox, --user or --scan also rows of "
+            "messageIdTable that name it there without any truth.",
             type=click.UUID,
             multiple=True,
             metavar="ID",
         ),
-        option("--mailbox", "What this mailbox's rows show.", type=click.UUID, multiple=True, metavar="ID"),
-        option("--user", "What the rows of this user's mailboxes show.", multiple=True, metavar="NAME"),
+        option("--mailbox", "Which mailbox: what its rows show.", type=click.UUID, multiple=True, metavar="ID"),
+        option("--user", "Whose mailbox: what the rows of all of them show.", multiple=True, metavar="NAME"),
         flag(
             "--scan", "With --mailbox or --user: also page the truth for missing rows; with --message: messageIdTable."
         ),
@@ -226,7 +222,7 @@ _REPAIR_LAGS: Final = Command(
     present="admin.present.mending:document_of",
     options=(
         *_TIMING,
-        flag("--dry-run", "Look at them, say what would be mended, write nothing."),
+        flag("--dry-run", "Write nothing: look at them, and say what would be mended."),
         WITHOUT,
         *_WRITING,
         ROWS_PER_SECOND,
@@ -266,7 +262,7 @@ _REPAIR_QUEUES: Final = Command(
     present="admin.present.mending:document_of",
     options=(
         *_TIMING,
-        flag("--dry-run", "Look twice, say what would be removed, write nothing."),
+        flag("--dry-run", "Write nothing: look twice, and say what would be removed."),
         PLAN,
         option(
             "--marks",
@@ -275,15 +271,15 @@ _REPAIR_QUEUES: Final = Command(
             default=MarksRule.KEEP.value,
         ),
         option("--marks-age", "With --marks old: only marks written longer ago.", type=Duration(AGE_MAX, zero=False)),
-        flag("--no-blobs", "Leave the blobs of removed rows: for stores whose ids are shared."),
+        flag("--no-blobs", "Leave the blobs out: those of removed rows stay, for stores whose ids are shared."),
         flag("--garbagecollect", "Then give the room back at once: nodetool garbagecollect, node after node."),
         option(
             "--nodetool",
-            "What reaches nodetool of the node at {host}: 'ssh {host} nodetool'. Its credentials are its own business.",
+            "How nodetool of the node {host} is called: 'ssh {host} nodetool'. Its credentials are its own business.",
             default=NODETOOL,
             metavar="COMMAND",
         ),
-        flag("--yes", "Do what --garbagecollect would ask about."),
+        flag("--yes", "Do not ask: do as --garbagecollect says."),
         *(one for one in _WRITING if one.name != "no_writers"),
         *(one for one in _SCANNING if one.name not in {"torn", "without"}),
     ),
@@ -324,9 +320,9 @@ _REPAIR_BLOBS: Final = Command(
     present="admin.present.blobs:blobs_document",
     options=(
         *_TIMING,
-        flag("--dry-run", "Look twice, say what would be removed, write nothing."),
+        flag("--dry-run", "Write nothing: look twice, and say what would be removed."),
         PLAN,
-        option("--removed", "The list of what went. [default: a file of this user's own]", type=FILE, metavar="FILE"),
+        option("--removed", "Write what went to it. [default: a file of this user's own]", type=FILE, metavar="FILE"),
         *(one for one in _WRITING if one.name != "no_writers"),
         *(one for one in _SCANNING if one.name not in {"torn", "without"}),
     ),
@@ -354,7 +350,7 @@ UNDO: Final = Command(
     moved. The undo is a run of its own, so it can be undone as well.""",
     service="admin.services.mending:undo",
     present="admin.present.mending:document_of",
-    options=(RUN_ARGUMENT, flag("--dry-run", "Say what would be put back, write nothing."), COUNTERS_AT_ONCE),
+    options=(RUN_ARGUMENT, flag("--dry-run", "Write nothing: say what would be put back."), COUNTERS_AT_ONCE),
     shared=(CONNECTION,),
     output=RESULTS,
     examples="""

@@ -6,7 +6,7 @@ from admin.cli.command import Command, CommandGroup
 from admin.cli.jobs import ALL_JOBS
 from admin.cli.options import CONNECTION, FILE, option
 
-_OUTPUT: Final = option("--output", "Write it there, whole or not at all.", type=FILE, metavar="FILE")
+_OUTPUT: Final = option("--output", "Write to this file, whole or not at all.", type=FILE, metavar="FILE")
 _SHOW: Final = Command(
     name="show",
     summary="What is known of jobs, repairs, lags, leases and queues, in Prometheus's text format.",

@@ -165,22 +165,24 @@ PROFILE: Final = _eager(
 LOG: Final = (
     shared_option(
         "--log-level",
-        "From which level on events are logged on stderr, one line each.",
+        "Log events of this level and above on stderr, one line each.",
         type=click.Choice(LEVELS, case_sensitive=False),
         default="warning",
     ),
     shared_option(
         "--log-format",
-        "How: text, or json with the same fields.",
+        "Form of the log: text, or json with the same fields.",
         type=click.Choice(FORMATS, case_sensitive=False),
         default="text",
     ),
 )
 """How a command is logged; every one has them."""
 _CONNECTION: Final = (
-    shared_option("--host", "A node to ask first; may be given again.", multiple=True, metavar="HOST"),
-    shared_option("--port", f"The nodes' CQL port. [default: {PORT_DEFAULT}]", type=PORT, metavar="PORT"),
-    shared_option("--local-dc", "The data centre to stay in. [default: that of the first node]", metavar="NAME"),
+    shared_option(
+        "--host", "A node of the cluster to connect to first; may be given again.", multiple=True, metavar="HOST"
+    ),
+    shared_option("--port", f"Port for CQL. [default: {PORT_DEFAULT}]", type=PORT, metavar="PORT"),
+    shared_option("--local-dc", "Data centre whose nodes are asked. [default: that of the first node]", metavar="NAME"),
     shared_option(
         "--keyspace", "Keyspace with the mail tables.", type=KEYSPACE, default=KEYSPACE_DEFAULT, metavar="NAME"
     ),
@@ -198,13 +200,15 @@ _CONNECTION: Final = (
         "A command that prints the password, like 'pass show cassandra'; no shell runs it.",
         metavar="COMMAND",
     ),
-    shared_option("--tls/--no-tls", "Encrypt; the system's authorities count unless --tls-ca is given.", default=None),
-    shared_file("--tls-ca", "Certificate of the authority that signed the nodes'."),
-    shared_file("--tls-cert", "Our own certificate, where nodes ask for one."),
-    shared_file("--tls-key", "The key of our own certificate."),
+    shared_option(
+        "--tls/--no-tls", "Encrypt; the system's certificate authorities count unless --tls-ca is given.", default=None
+    ),
+    shared_file("--tls-ca", "Certificate of the authority that signed the nodes' certificates."),
+    shared_file("--tls-cert", "Client certificate, where the nodes ask for one."),
+    shared_file("--tls-key", "Private key of the client certificate."),
     shared_option(
         "--tls-hostnames/--no-tls-hostnames",
-        "Demand that certificates name the nodes' IP addresses too; Spark's own connections cannot.",
+        "Refuse a node whose certificate does not name its IP address; Spark's own connections cannot.",
         default=False,
     ),
     CONFIG,
@@ -326,7 +330,7 @@ REPORT: Final = option(
 )
 METRICS_FILE: Final = option(
     "--metrics-file",
-    "Write what the run tells for Prometheus's node_exporter: a file for this command alone, which ends in .prom.",
+    "Write metrics for Prometheus's node_exporter: those of this run, to a file of its own that ends in .prom.",
     type=FILE,
     metavar="FILE",
 )
@@ -340,20 +344,29 @@ FINDINGS: Final = option(
 )
 
 
+MAX_FIXES: Final = option(
+    "--max-fixes",
+    "At most so many fixes: if more are due, ask on a terminal, else stop, before the first write.",
+    type=click.IntRange(min=0),
+    metavar="N",
+)
 ROWS_PER_SECOND: Final = option(
-    "--rows-per-second", "Read and write no faster, over all workers together.", type=click.IntRange(min=1), metavar="N"
+    "--rows-per-second",
+    "Read and write at most so many rows a second, over all workers together.",
+    type=click.IntRange(min=1),
+    metavar="N",
 )
 PACE: Final = option(
     "--pace",
-    "auto: pause three times as long as each request took, and slow down while the cluster's answers are slow, time "
-    "out, or compactions pile up; full: never. "
+    "Whether the run makes way for others: auto pauses three times as long as each request took, and slows down while "
+    "the cluster's answers are slow, time out, or compactions pile up; full never does. "
     "[default: auto in a job, else full]",
     type=click.Choice(["auto", "full"]),
 )
 WITHOUT: Final = option(
     "--without",
-    "A column or a whole denormalised table that the keyspace lacks, or that is not to be touched: neither compared "
-    "nor written; may be given again.",
+    "Leave out a column or a whole denormalised table that the keyspace lacks, or that is not to be touched: it is "
+    "neither compared nor written; may be given again.",
     multiple=True,
     metavar="NAME",
 )
@@ -375,11 +388,21 @@ TRAFFIC: Final = Shared(
     "given",
     {
         "": (
-            option("--mails-per-second", "Enqueued, on average. [default: measured]", type=_RATE, metavar="N"),
-            option("--peak-mails-per-second", "In the busiest hour. [default: measured]", type=_RATE, metavar="N"),
+            option(
+                "--mails-per-second",
+                "Mails enqueued a second, on average. [default: measured]",
+                type=_RATE,
+                metavar="N",
+            ),
+            option(
+                "--peak-mails-per-second",
+                "Mails enqueued a second in the busiest hour. [default: measured]",
+                type=_RATE,
+                metavar="N",
+            ),
             option(
                 "--longest-stay",
-                "From enqueueing to the last try. [default: 5d, or more where the queue shows it]",
+                "Longest time from enqueueing to the last try. [default: 5d, or more where the queue shows it]",
                 type=Duration(timedelta(days=365), zero=False),
             ),
         )

@@ -39,14 +39,14 @@ APPLY: Final = Command(
     present="admin.present.blobs:check_document",
     options=(
         click.Argument(["plan"], type=FILE, metavar="PLAN"),
-        flag("--dry-run", "Look again, say what would be mended, write nothing."),
+        flag("--dry-run", "Write nothing: look again, and say what would be mended."),
         option(
             "--max-age",
-            "How old what the plan has seen may be.",
+            "Refuse a plan that was made longer ago than this.",
             type=Duration(_LONGEST, zero=False),
             default=duration_text(PLAN_AGE_MAX),
         ),
-        flag("--yes", "Do what a plan made with --dangling restore would ask about."),
+        flag("--yes", "Do not ask: do as a plan made with --dangling restore says."),
         COUNTERS_AT_ONCE,
         KEEP_OPTION,
         ROWS_PER_SECOND,

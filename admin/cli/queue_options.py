@@ -48,10 +48,10 @@ LOCAL_BUCKET: Final = "mailmend"
 TABLE: Final = "queue"
 """The table of the settings file."""
 
-DRY_RUN: Final = flag("--dry-run", "Say what would be done, write nothing.")
-ALL: Final = flag("--all", "Every queue of the keyspace.", "everything")
-NO_BROKER: Final = flag("--no-broker", "Leave the broker out.")
-YES: Final = flag("--yes", "Do what would be asked about.")
+DRY_RUN: Final = flag("--dry-run", "Write nothing: say what would be done.")
+ALL: Final = flag("--all", "All of them: every queue of the keyspace.", "everything")
+NO_BROKER: Final = flag("--no-broker", "Leave the broker out: only the tables are read.")
+YES: Final = flag("--yes", "Do not ask: the answer is yes.")
 
 QUEUE_NAME: Final = ParsedValue("queue", lambda value: queue_name(str(value)))
 QUEUE_ARGUMENT: Final = click.Argument(
@@ -66,13 +66,24 @@ FILTERS: Final = Shared(
     "selection",
     {
         "": (
-            option("--sender", "In any case; * stands for anything, <> is the null sender.", metavar="ADDRESS"),
-            option("--recipient", "One of the recipients, likewise.", metavar="ADDRESS"),
-            option("--name", "The mail's name; * stands for anything.", metavar="NAME"),
-            option("--state", "The processor that it waits for, like root; likewise.", metavar="STATE"),
-            option("--older-than", "Enqueued longer ago than this.", type=_AGE),
-            option("--newer-than", "Enqueued no longer ago than this.", type=_AGE),
-            option("--id", "Exactly this; may be repeated.", "ids", type=click.UUID, multiple=True, metavar="ID"),
+            option(
+                "--sender",
+                "Sender of the mail: in any case; * stands for anything, <> is the null sender.",
+                metavar="ADDRESS",
+            ),
+            option("--recipient", "Recipient of the mail: one of several; * stands for anything.", metavar="ADDRESS"),
+            option("--name", "Name of the mail: * stands for anything.", metavar="NAME"),
+            option("--state", "Processor that the mail waits for: like root; * stands for anything.", metavar="STATE"),
+            option("--older-than", "Only mails enqueued longer ago than this.", type=_AGE),
+            option("--newer-than", "Only mails enqueued no longer ago than this.", type=_AGE),
+            option(
+                "--id",
+                "Only this mail: by its id; may be given again.",
+                "ids",
+                type=click.UUID,
+                multiple=True,
+                metavar="ID",
+            ),
             option(
                 "--where",
                 "Only mails that wait, or only delayed ones.",
@@ -88,7 +99,7 @@ _option = partial(shared_option, table=TABLE)
 _file = partial(shared_file, table=TABLE)
 _QUEUE: Final = _option(
     "--queue",
-    "Which queue; James has spool and outgoing.",
+    "Name of the queue; James has spool and outgoing.",
     type=QUEUE_NAME,
     shell_complete=completed_queues,
     default=QUEUE_DEFAULT,
@@ -97,29 +108,29 @@ _QUEUE: Final = _option(
 BROKER_OPTIONS: Final = (
     _option(
         "--broker",
-        "amqp://user@host:5672/vhost, or amqps://. Password: MAILMEND_BROKER_PASSWORD.",
+        "Message broker: amqp://user@host:5672/vhost, or amqps://. Password: MAILMEND_BROKER_PASSWORD.",
         type=ParsedValue("broker", str),
         metavar="URL",
     ),
-    _file("--broker-password-file", "A file whose first line is the password."),
+    _file("--broker-password-file", "A file whose first line is the broker's password."),
     _option(
         "--broker-management",
-        "HTTP API, http://host:15672: only it says how many messages are unacked.",
+        "The broker's HTTP API, http://host:15672; only it says how many messages are unacked.",
         type=ParsedValue("management", lambda value: parse_management(str(value))),
         metavar="URL",
     ),
-    _file("--broker-tls-ca", "Authority that signed the broker's certificate."),
-    _file("--broker-tls-cert", "Our own certificate for the broker."),
-    _file("--broker-tls-key", "The key of our own certificate."),
+    _file("--broker-tls-ca", "Certificate of the authority that signed the broker's certificate."),
+    _file("--broker-tls-cert", "Client certificate for the broker."),
+    _file("--broker-tls-key", "Private key of that certificate."),
     _option(
         "--broker-form",
-        "How a queue that is not there yet is declared; one that is there is used as it is.",
+        "Type of queue that is declared where there is none yet; one that is there is used as it is.",
         type=click.Choice([form.value for form in Form]),
         default=Form.CLASSIC.value,
     ),
     _option(
         "--broker-replicas",
-        "On how many nodes a new quorum queue is.",
+        "On how many nodes of the broker a new quorum queue is.",
         type=click.IntRange(1, 9),
         default=1,
         metavar="N",
@@ -128,19 +139,23 @@ BROKER_OPTIONS: Final = (
 BLOB_OPTIONS: Final = (
     _option(
         "--blobs",
-        "s3://bucket?endpoint=URL, file:///folder, or cassandra: (tables of the mail keyspace).",
+        "Blob store with the contents of mails: s3://bucket?endpoint=URL, file:///folder, or cassandra: (tables of the "
+        "mail keyspace).",
         type=ParsedValue("blobs", lambda value: parse_blobs(str(value))),
         metavar="URL",
     ),
     _file(
         "--s3-keys-file",
-        "Lines: access key, secret key, session token if any; or MAILMEND_S3_ACCESS_KEY, MAILMEND_S3_SECRET_KEY, "
-        "MAILMEND_S3_SESSION_TOKEN. Without keys they are found as Amazon's tools find them.",
+        "A file with the S3 server's keys, a line each: access key, secret key, session token if any; or "
+        "MAILMEND_S3_ACCESS_KEY, MAILMEND_S3_SECRET_KEY, MAILMEND_S3_SESSION_TOKEN. Without keys they are found as "
+        "Amazon's tools find them.",
     ),
     _option(
-        "--s3-profile", "Whose keys in ~/.aws are taken; AWS_PROFILE else, and all that it stands for.", metavar="NAME"
+        "--s3-profile",
+        "Profile in ~/.aws whose keys are taken. Without it AWS_PROFILE counts, and all that it stands for.",
+        metavar="NAME",
     ),
-    _file("--s3-tls-ca", "Authority that signed the S3 server's certificate."),
+    _file("--s3-tls-ca", "Certificate of the authority that signed the S3 server's certificate."),
 )
 _SECRETS: Final = ("broker_password", "s3_access_key", "s3_secret_key", "s3_session_token")
 SETTINGS_NAMES: Final = frozenset({*(str(one.name) for one in (_QUEUE, *BROKER_OPTIONS, *BLOB_OPTIONS)), *_SECRETS})

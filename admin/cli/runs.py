@@ -9,7 +9,7 @@ from admin.cli.options import ANONYMOUS, CONNECTION, FILE, FINDINGS, REPORT, fla
 from model.catalog.ledger import KEEP as KEEP_DEFAULT
 
 _WHICH: Final = (
-    flag("--all", "The runs of every mail keyspace, not only of --keyspace.", "everything"),
+    flag("--all", "All of them: the runs of every mail keyspace, not only of --keyspace.", "everything"),
     option(
         "--since",
         "How far to look back; a repair's own --keep may be longer.",

@@ -21,13 +21,13 @@ _SECONDS: Final = Duration(timedelta(hours=1), zero=False)
 
 _FOLDER: Final = option(
     "--migrations",
-    "The folder of your own migrations (any keyspace, any tables). [default: mailmend's own]",
+    "Folder of your own migrations: for any keyspace, any tables. [default: mailmend's own]",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
 )
 _SPOKEN_OF: Final = option(
     "--migrations",
-    "The folder of your own migrations: the commands that come next are shown with it.",
+    "Folder of your own migrations: the commands that come next are shown with it.",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
 )
@@ -45,10 +45,15 @@ _MIGRATIONS: Final = (
         type=click.IntRange(1, COPIES_MAX),
         metavar="N",
     ),
-    option("--replication", "Copies by data centre; or SimpleStrategy=N.", type=_REPLICATION, metavar="DC=N,..."),
+    option(
+        "--replication",
+        "Copies in each of the data centres, when the keyspace is created; or SimpleStrategy=N.",
+        type=_REPLICATION,
+        metavar="DC=N,...",
+    ),
     option(
         "--compaction",
-        "Of the big message tables, when they are created; unified needs Cassandra 5. [default: twcs]",
+        "Compaction of the big message tables, when they are created; unified needs Cassandra 5. [default: twcs]",
         type=click.Choice(CompactionChoice, case_sensitive=False),
     ),
     flag("--complete", "Also create what a keyspace of James lacks."),
@@ -86,7 +91,7 @@ PLAN: Final = Command(
     present="admin.present.schema:document_of",
     options=(
         *_MIGRATIONS,
-        flag("--from-model", "What takes the live tables to the model; printed, never run."),
+        flag("--from-model", "Show what takes the live tables to the model; it is never run."),
         flag("--include-options", "With --from-model: options too; most rewrite their table."),
         flag("--include-drops", "With --from-model: also remove what the model does not know."),
         flag("--newest", "With --from-model: to the newest generation, not to its own."),
@@ -125,7 +130,7 @@ APPLY: Final = Command(
             type=RISKS,
             metavar="RISK,...",
         ),
-        flag("--dry-run", "Print the CQL instead of running it."),
+        flag("--dry-run", "Write nothing: print the CQL."),
     ),
     alone={"optional": ("migrations", "to", "phase", "complete", "new_keyspace")},
     shared=(CONNECTION,),
@@ -167,7 +172,7 @@ FORCE_UNLOCK: Final = Command(
     service="admin.services.schema_history:force_unlock",
     present="admin.present.schema_state:unlock_document",
     options=(
-        option("--reason", "Why; kept in the history, with your name.", required=True, metavar="TEXT"),
+        option("--reason", "Why: kept in the history, with your name.", required=True, metavar="TEXT"),
         _SPOKEN_OF,
         flag("--yes", "Do not ask."),
     ),
@@ -208,8 +213,8 @@ ADOPT: Final = Command(
     service="admin.services.schema_history:adopt",
     present="admin.present.schema_state:adopt_document",
     options=(
-        flag("--dry-run", "Say what would be written; write nothing."),
-        flag("--forget", "Undo: forget the baseline. Nothing in the mail keyspace changes."),
+        flag("--dry-run", "Write nothing: say what would be written."),
+        flag("--forget", "Undo an adoption: forget the baseline. Nothing in the mail keyspace changes."),
         option(
             "--write-schema-version",
             "Also write James's own schema version into its table. Never done unless asked for.",

@@ -42,15 +42,19 @@ FACE: Final = Shared(
     "face",
     {
         "HTTP": (
-            option("--listen", "Take James's administrative tasks there; /openapi.json says how.", metavar="HOST:PORT"),
+            option(
+                "--listen",
+                "Take James's administrative tasks over HTTP at this address; /openapi.json says how.",
+                metavar="HOST:PORT",
+            ),
             option(
                 "--tokens-file",
                 "Who may: lines of NAME, role (read or repair) and TOKEN, mode 600. Or MAILMEND_TOKENS holds them.",
                 type=FILE,
                 metavar="FILE",
             ),
-            option("--listen-tls-cert", "Certificate of the server, with its chain.", type=FILE, metavar="FILE"),
-            option("--listen-tls-key", "Its key.", type=FILE, metavar="FILE"),
+            option("--listen-tls-cert", "Certificate of the HTTP server, with its chain.", type=FILE, metavar="FILE"),
+            option("--listen-tls-key", "Private key of that certificate.", type=FILE, metavar="FILE"),
         )
     },
     _face,

@@ -60,9 +60,18 @@ DEMO: Final = Command(
     service="admin.services.demo:demo",
     present="admin.present.tools:demo_document",
     options=(
-        option("--messages", "How many mails.", type=click.IntRange(MESSAGES_MIN), default=300),
-        option("--engine", "What scans.", type=click.Choice(["spark", "local"]), default="spark"),
-        option("--blobs", "Where contents are kept, as with load. [default: the demo's Cassandra]", metavar="URL"),
+        option("--messages", "How many mails are written.", type=click.IntRange(MESSAGES_MIN), default=300),
+        option(
+            "--engine",
+            "What scans: this process alone, where it is local.",
+            type=click.Choice(["spark", "local"]),
+            default="spark",
+        ),
+        option(
+            "--blobs",
+            "Blob store with the contents of mails: as with load. [default: the demo's Cassandra]",
+            metavar="URL",
+        ),
         flag("--leave-running", "Leave the demo's Cassandra running, to look around.", before="--keep"),
     ),
     output=(),

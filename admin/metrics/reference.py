@@ -28,7 +28,7 @@ Generated from the declarations in `admin/metrics`: `python -m admin.metrics.ref
 - `check`, `repair ...` and `queue sweep` write what they tell to `--metrics-file FILE`, however they end; a job to the
   `metrics_file` of its declaration. A run without a result leaves in the file what the one before had found, and its
   last success.
-- `mailmend queue tend --metrics FILE` and `queue metrics` tell of queues, their broker and their mails.
+- `mailmend queue tend --metrics-file FILE` and `queue metrics` tell of queues, their broker and their mails.
 - `mailmend metrics alerts` and `mailmend metrics dashboard` print the two files of [monitoring/](monitoring/).
 
 Each file is for one command alone, and no two may tell the same, for node_exporter then reports an error: `metrics

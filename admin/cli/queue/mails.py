@@ -50,15 +50,20 @@ ENQUEUE: Final = Command(
         click.Argument(
             ["files"], nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True), metavar="FILE..."
         ),
-        option("--sender", "Of the envelope. [default: the null sender]", metavar="ADDRESS"),
+        option("--sender", "Sender of the mail: of its envelope. [default: the null sender]", metavar="ADDRESS"),
         option(
-            "--recipient", "Of the envelope; repeatable.", "recipients", multiple=True, required=True, metavar="ADDRESS"
+            "--recipient",
+            "Recipient of the mail: of its envelope; may be given again.",
+            "recipients",
+            multiple=True,
+            required=True,
+            metavar="ADDRESS",
         ),
-        option("--name", "What the mail is called in listings. [default: a name of its own]", metavar="NAME"),
-        option("--state", "The processor that gets it.", default="root", metavar="STATE"),
+        option("--name", "Name of the mail: as listings show it. [default: a name of its own]", metavar="NAME"),
+        option("--state", "Processor that the mail waits for: it gets the mail.", default="root", metavar="STATE"),
         option(
             "--attribute",
-            "A text for James's mailets; repeatable.",
+            "An attribute of the mail, a text for James's mailets; may be given again.",
             "attributes",
             type=ParsedValue("attribute", _attribute),
             multiple=True,
@@ -66,7 +71,7 @@ ENQUEUE: Final = Command(
         ),
         option(
             "--priority",
-            "From 0, the last, to 9, the first. [default: 5]",
+            "Priority of the mail, from 0, the last, to 9, the first. [default: 5]",
             type=click.IntRange(PRIORITIES.start, PRIORITIES.stop - 1),
             metavar="N",
         ),
@@ -127,13 +132,13 @@ DEQUEUE: Final = Command(
             type=click.Path(path_type=Path, file_okay=False),
             metavar="DIR",
         ),
-        option("--exec", "Give each to this command.", "command", metavar="COMMAND"),
-        option("--limit", "Take at most so many.", type=click.IntRange(min=1), metavar="N"),
+        option("--exec", "Give each mail to this command.", "command", metavar="COMMAND"),
+        option("--limit", "At most so many mails.", type=click.IntRange(min=1), metavar="N"),
         option("--wait", "End when no mail came for so long.", type=Duration(WAIT_MAX), default="5s"),
-        flag("--forever", "Never end for want of mails."),
+        flag("--forever", "Do not end where no mail comes."),
         option(
             "--prefetch",
-            "How many mails of each level are unacked, and worked on, at once.",
+            "How many mails of each priority are taken, and worked on, at once.",
             type=click.IntRange(1, 1000),
             default=PREFETCH_DEFAULT,
         ),
@@ -156,7 +161,7 @@ _REMOVE_EXITS: Final = (
     "0 done (or nothing matched), 2 wrong use, or nobody agreed; 3 some could not be removed (each is named), 4 cannot "
     "reach: what was removed stays removed, the same command goes on."
 )
-_NO_KEEP: Final = flag("--no-keep", "Do not keep them in a file: they are gone.")
+_NO_KEEP: Final = flag("--no-keep", "Do not keep the removed mails in a file: they are gone.")
 
 DELETE: Final = Command(
     name="delete",
@@ -205,13 +210,13 @@ RESTORE: Final = Command(
         click.Argument(["file"], type=click.Path(path_type=Path)),
         option(
             "--id",
-            "Only this mail, by the id it had; may be repeated.",
+            "Only this mail: by the id it had; may be given again.",
             "ids",
             type=click.UUID,
             multiple=True,
             metavar="ID",
         ),
-        flag("--again", "Put back once more what an earlier restore put back: second copies."),
+        flag("--again", "Once more what was done already: a second copy of each mail that is back."),
         DRY_RUN,
     ),
     shared=(queue_settings(broker=unless("dry_run"), blobs=unless("dry_run"), named=False),),

@@ -72,7 +72,9 @@ SWEEP: Final = Command(
 
 def _refuse_json_of_a_service(others: dict[str, Any], context: click.Context) -> None:
     if context.params.get("as_json") and not (others["once"] or others["dry_run"]):
-        raise WrongUse("--json is for --once and --dry-run", mend="A service reports on stderr, and in --metrics FILE.")
+        raise WrongUse(
+            "--json is for --once and --dry-run", mend="A service reports on stderr, and in --metrics-file FILE."
+        )
 
 
 TEND: Final = Command(
@@ -86,8 +88,15 @@ TEND: Final = Command(
     present="admin.present.queue_maintenance:tend_document",
     options=(
         QUEUE_ARGUMENT,
-        flag("--once", "One round, then end."),
-        option("--metrics", "Keep a file for Prometheus up to date.", type=FILE, metavar="FILE"),
+        flag("--once", "End after one round."),
+        option(
+            "--metrics-file",
+            "Write metrics for Prometheus's node_exporter: after each round, to a file of its own.",
+            "metrics",
+            before="--metrics",
+            type=FILE,
+            metavar="FILE",
+        ),
         ALL,
         DRY_RUN,
     ),
@@ -96,7 +105,7 @@ TEND: Final = Command(
         mailmend queue tend --all                                    as a service; ends in good order on SIGTERM
         mailmend queue tend --all --dry-run                          what a round would move, sweep and renew now
         mailmend queue tend --all --once                             one round, from cron or a systemd timer
-        mailmend queue tend --all --metrics /var/lib/node_exporter/mailmend_tend.prom""",
+        mailmend queue tend --all --metrics-file /var/lib/node_exporter/mailmend_tend.prom""",
     exits="0 it was asked to stop, or the round is done; 2 wrong use; 4 cannot reach (at the start; later it waits "
     "longer and longer between its tries, and says so on stderr).",
 )
@@ -131,16 +140,25 @@ RECONCILE: Final = Command(
         QUEUE_ARGUMENT,
         flag("--drain", "Take every message unacked, name it, give it back; asks. Pause consumers."),
         flag("--force", "Drain in spite of consumers, or of a delivery limit."),
-        flag("--republish", "Publish again what lacks its message."),
-        option("--older-than", "Republish only mails enqueued longer ago.", type=Duration(AGE_MAX), default="1h"),
+        flag("--republish", "Publish mails again whose message the broker lacks."),
         option(
-            "--mark", "Take this mail out of the queue; may be repeated.", type=click.UUID, multiple=True, metavar="ID"
+            "--older-than",
+            "Only mails enqueued longer ago than this: for --republish.",
+            type=Duration(AGE_MAX),
+            default="1h",
+        ),
+        option(
+            "--mark",
+            "Take this mail out of the queue; may be given again.",
+            type=click.UUID,
+            multiple=True,
+            metavar="ID",
         ),
         click.Option(["--remove-orphan-blobs"], is_flag=True, hidden=True),
-        flag("--no-blobs", "Leave the blobs out: two requests for each live mail."),
+        flag("--no-blobs", "Leave the blobs out: they take two requests for each live mail."),
         _ids_max(
-            "How many live mails are held in memory, about half a KiB each; more is refused. Delayed mails beyond that "
-            "are counted, and not named."
+            "How many mails of the queue are held in memory, about half a KiB each; more is refused. Delayed mails "
+            "beyond that are counted, and not named."
         ),
         DRY_RUN,
         YES,
@@ -184,7 +202,7 @@ REDRIVE: Final = Command(
     present="admin.present.queue_maintenance:redrive_document",
     options=(
         QUEUE_ARGUMENT,
-        option("--limit", "At most so many.", type=click.IntRange(min=1), metavar="N"),
+        option("--limit", "At most so many mails.", type=click.IntRange(min=1), metavar="N"),
         _ids_max("How many mails of the queue are held in memory, about half a KiB each; more is refused."),
         DRY_RUN,
     ),

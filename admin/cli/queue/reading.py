@@ -67,15 +67,19 @@ BROWSE: Final = Command(
             "--limit",
             f"At most so many mails. [default: {PAGE_MAILS}; all of them with --lines]",
             type=click.IntRange(min=1),
+            metavar="N",
         ),
         option(
             "--after",
-            "Go on behind the page before, whose end names this.",
+            "Go on behind an earlier page, whose end names this token.",
             type=ParsedValue("position", _position),
             metavar="TOKEN",
         ),
-        flag("--with-content", "Read the bytes too; what is missing is named, and the rest shown."),
-        flag("--lines", "Each mail as a line of JSON on stdout, nothing else."),
+        flag("--with-content", "Read the mails' bytes too; what is missing is named, and the rest shown."),
+        flag(
+            "--lines",
+            "Write each mail as a line of JSON on stdout, while they are read; --json is one object at the end.",
+        ),
     ),
     shared=(FILTERS, queue_settings(blobs=where("with_content"))),
     examples="""
@@ -111,15 +115,15 @@ METRICS: Final = Command(
     _size_exact, _oldest_age_seconds, _browse_start_age_seconds, _content_start_lag_seconds, _last_sweep_age_seconds,
     _enqueued_per_second, _marked_per_second, _broker_up, _broker_ready, _broker_unacked, _broker_consumers,
     _broker_lacking, _broker_dead_letters, _trouble (1 where health names it). What a process of the queue counts itself
-    (delivered, retried, ...) is in the file of `mailmend queue tend --metrics`.""",
+    (delivered, retried, ...) is in the file of `mailmend queue tend --metrics-file`.""",
     service="admin.services.queue.health:queue_metrics",
     present="admin.present.queue_mails:metrics_document",
     options=(
         QUEUE_ARGUMENT,
-        option("--output", "Write them there, whole or not at all.", type=FILE, metavar="FILE"),
+        option("--output", "Write to this file, whole or not at all.", type=FILE, metavar="FILE"),
         option(
             "--over",
-            "Measure rates between two looks that far apart; 0 leaves them out.",
+            "Measure rates between two looks so far apart; 0 leaves them out.",
             type=Duration(OVER_MAX),
             default="5s",
         ),
@@ -160,7 +164,7 @@ CONFIGURE: Final = Command(
             type=int,
             metavar="N",
         ),
-        flag("--dry-run", "Say whether the change may be; change nothing."),
+        flag("--dry-run", "Write nothing: say whether the change may be."),
     ),
     shared=(CONNECTION,),
     examples="""

@@ -49,7 +49,7 @@ def tend(request: TendRequest, caller: Caller) -> QueueAnswer[TendRequest, Seque
         WrongUse: the file of metrics cannot be written.
     """
     if request.dry_run and request.metrics:
-        raise WrongUse("--metrics writes a file, and --dry-run writes nothing", mend="Leave one of them out.")
+        raise WrongUse("--metrics-file writes a file, and --dry-run writes nothing", mend="Leave one of them out.")
     if request.metrics:
         refuse_unwritable(request.metrics)
 

@@ -53,6 +53,13 @@ def test_a_slip_of_the_finger_is_answered_with_what_was_meant(mailmend: CommandL
     assert (ended.code, f"'{meant}'" in ended.err) == (2, True), ended.err
 
 
+def test_what_no_help_shows_is_not_offered_either(mailmend: CommandLine) -> None:
+    """`schema lint --format` and `--level` are taken as ever."""
+    told = [mailmend("schema", "lint", slip).err for slip in ("--fomat", "--levl")]
+    assert ["'--format'" in told[0], "'--level'" in told[1]] == [False, False]
+    assert all("'--log-" in one for one in told)
+
+
 class TestVersion:
     """`mailmend version`."""
 

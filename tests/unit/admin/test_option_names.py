@@ -1,12 +1,17 @@
-"""Names of options are a contract: former ones are taken as ever."""
+"""Names of options are a contract: one meaning each, in every command, and former ones are taken as ever."""
 
+import re
 import shlex
+from collections import defaultdict
 from pathlib import Path
 
 import click
 import pytest
 
 from admin.cli import mailmend
+from admin.cli.reference import commands_of
+
+COMMANDS = list(commands_of(mailmend, click.Context(mailmend, info_name="mailmend")))
 
 
 def understood(line: str) -> dict[str, object]:
@@ -22,6 +27,21 @@ def understood(line: str) -> dict[str, object]:
     raise AssertionError(line)
 
 
+def meaning(option: click.Option) -> tuple[str, bool]:
+    """What its help begins with, and whether it takes a value."""
+    return re.split(r"[.:;](?:\s|$)", option.help or "")[0].partition(" [")[0], option.is_flag
+
+
+def test_an_option_means_the_same_in_every_command() -> None:
+    """Its help begins alike; what it means in this command stands behind the first point or colon."""
+    meanings = defaultdict[str, dict[tuple[str, bool], str]](dict)
+    for command in COMMANDS:
+        for one in command.command.params:
+            if isinstance(one, click.Option) and not one.hidden:
+                meanings[one.opts[0]].setdefault(meaning(one), command.path)
+    assert {name: found for name, found in meanings.items() if len(found) > 1} == {}
+
+
 @pytest.mark.parametrize(
     ("before", "now"),
     [
@@ -33,6 +53,9 @@ def understood(line: str) -> dict[str, object]:
         ("queue enqueue a.eml --recipient b@x --delay 2h", "queue enqueue a.eml --recipient b@x --due-in 2h"),
         ("queue dequeue --to out", "queue dequeue --dir out"),
         ("queue configure --pace 9", "queue configure --browse-start-every 9"),
+        ("queue tend --metrics a.prom", "queue tend --metrics-file a.prom"),
+        ("jobs install --cron --user mail", "jobs install --cron --run-as mail"),
+        ("local up --version 4.1", "local up --server-version 4.1"),
         ("runs show 6e0ab5e0-8d1c-11f0-9a5e-0242ac120002 --findings", "{before} -"),
     ],
 )

@@ -159,7 +159,14 @@ def test_help_names_every_server_and_the_codes_of_status() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        *(["--nodes", "0"], ["--nodes", "4"], ["--heap", "1"], ["--port", "0"], ["--port", "x"], ["--version", "3"]),
+        *(
+            ["--nodes", "0"],
+            ["--nodes", "4"],
+            ["--heap", "1"],
+            ["--port", "0"],
+            ["--port", "x"],
+            ["--server-version", "3"],
+        ),
         ["--with", "kafka"],
     ],
 )

@@ -243,7 +243,7 @@ def test_install_writes_the_files_or_shows_them(
         ([], "no scheduler is named\nName one: --systemd, --cron, --kubernetes, --airflow."),
         (["--cron", "other"], "no job 'other' is declared\nDeclared are: check."),
         (["--cron", "--dir", "/nowhere"], "there is no folder /nowhere"),
-        (["--systemd", "--user", "a\nb"], "a line break"),
+        (["--systemd", "--run-as", "a\nb"], "a line break"),
     ],
 )
 def test_what_cannot_be_installed_is_refused(mailmend: CommandLine, arguments: list[str], said: str) -> None:

@@ -223,7 +223,7 @@ class TestTend:
         queue.pass_time(hours=1)
         file = tmp_path / "tend.prom"
 
-        queue("tend", "--once", "--metrics", str(file))
+        queue("tend", "--once", "--metrics-file", str(file))
 
         text = file.read_text()
         assert 'mailmend_queue_due_moved_total{queue="spool"} 1.0' in text
@@ -251,8 +251,8 @@ class TestTend:
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
-            (("--once", "--metrics", "none/x"), "cannot be written"),
-            (("--dry-run", "--metrics", "x"), "--metrics writes a file"),
+            (("--once", "--metrics-file", "none/x"), "cannot be written"),
+            (("--dry-run", "--metrics-file", "x"), "--metrics-file writes a file"),
             (("--json",), "--json is for --once and --dry-run"),
         ],
     )
