@@ -1,6 +1,7 @@
 """The HTTP side as a client sees it, over a ledger in memory: its errors, who may ask, where it listens."""
 
 import asyncio
+import json
 import logging
 import socket
 from collections.abc import Mapping
@@ -10,6 +11,8 @@ from typing import Any
 
 import httpx
 import pytest
+from openapi_spec_validator import validate
+from openapi_spec_validator.validation.exceptions import OpenAPIValidationError
 
 from admin.api import reference
 from admin.api.access import (
@@ -347,3 +350,14 @@ def _free_port() -> int:
 
 def test_the_description_is_up_to_date() -> None:
     assert reference.main(["--check"]) == 0
+
+
+def test_the_description_is_openapi() -> None:
+    """Of the file that is published, as its standard has it; a response without a description is refused."""
+    published = json.loads(reference.FILE.read_text())
+
+    validate(published)
+
+    del published["paths"]["/tasks"]["get"]["responses"]["200"]["description"]
+    with pytest.raises(OpenAPIValidationError):
+        validate(published)
