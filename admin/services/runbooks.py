@@ -13,7 +13,7 @@ from model.errors import WrongUse
 SECTIONS: Final = ("When", "Check", "Do", "Verify", "Undo")
 """What every page has, in this order."""
 
-_FENCE: Final = re.compile(r"^```console[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_FENCE: Final = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _COMMAND: Final = re.compile(r"^\$ (.+)$")
 _PLACEHOLDER: Final = re.compile(r"\$([A-Z][A-Z_]*)")
 
@@ -46,7 +46,12 @@ class RunbookPage:
 
     def steps(self, section: str | None = None) -> tuple["RunbookStep", ...]:
         """The same, each with the lines of its output that stand below it."""
-        return tuple(_steps(self.text if section is None else self.section(section)))
+        return tuple(_steps(self.text if section is None else self.section(section), "console"))
+
+    @property
+    def untried(self) -> tuple[str, ...]:
+        """The commands in blocks of no language: no test executes them, for they need what a test has not."""
+        return tuple(step.command for step in _steps(self.text, ""))
 
     @property
     def placeholders(self) -> frozenset[str]:
@@ -75,9 +80,9 @@ def page_named(name: str) -> RunbookPage:
     raise WrongUse(f"there is no runbook {name!r}", mend="List them with: mailmend runbook list")
 
 
-def _steps(text: str) -> Iterator[RunbookStep]:
-    """Lines that begin with `$ `; a backslash at the end continues the line."""
-    for block in _FENCE.findall(text):
+def _steps(text: str, language: str) -> Iterator[RunbookStep]:
+    """Lines that begin with `$ ` in blocks of that language; a backslash at the end continues the line."""
+    for block in (block for named, block in _FENCE.findall(text) if named == language):
         for part in re.split(r"^(?=\$ )", block.replace("\\\n", " "), flags=re.MULTILINE):
             first, *lines = part.splitlines() or [""]
             if found := _COMMAND.match(first):

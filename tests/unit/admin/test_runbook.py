@@ -1,5 +1,6 @@
 """Runbooks: every page has DESIGN's form, and its commands are commands that exist."""
 
+import re
 import shlex
 from collections.abc import Iterator
 
@@ -29,6 +30,16 @@ No drift.
 $ one
 $ two $RUN
 ```
+
+```toml
+$ three
+```
+
+```
+$ mailmend check \\
+    --wrong
+output
+```
 """,
 )
 
@@ -42,6 +53,7 @@ def test_a_page_knows_its_title_sections_commands_and_placeholders() -> None:
     assert PAGE.commands("Undo") == ()
     assert [step.output for step in PAGE.steps()] == [("No drift.",), (), ()]
     assert PAGE.placeholders == {"KEYSPACE", "RUN"}
+    assert PAGE.untried == ("mailmend check --wrong",)
 
 
 @pytest.mark.parametrize(("seen", "name"), [("unread badge is wrong", "flags-differ")])
@@ -117,15 +129,38 @@ def _kinds_of(kind: type[MailmendError]) -> Iterator[type[MailmendError]]:
 def test_every_command_of_a_page_is_one_that_exists(page: RunbookPage) -> None:
     """Parsed by the real command line, which then does nothing: a renamed option breaks this test at once."""
     for command in page.commands():
-        words = shlex.split(command, comments=True)
-        assert words[0] == "mailmend"
-        _parse(mailmend, words[1:])
+        assert command.startswith("mailmend ")
+        _parse_line(command)
+    for command in page.untried:
+        _parse_line(command)
+
+
+def test_a_command_that_does_not_exist_is_found_in_a_block_of_no_language() -> None:
+    with pytest.raises(click.NoSuchOption, match="--wrong"):
+        _parse_line(*PAGE.untried)
+
+
+def test_nodes_that_disagree_are_brought_together_before_any_statement_changes_the_schema() -> None:
+    """Restarts and one node's reset take nothing away; a statement while nodes disagree may make a third version."""
+    steps = ("restart it", "`nodetool resetlocalschema` on that node alone", "a statement that changes the schema")
+    text = " ".join(page_named("schema-disagreement").section("Do").split())
+
+    places = [text.index(one) for one in (*steps, "$ mailmend schema apply")]
+
+    assert places == sorted(places)
+    assert not re.search(r"\b(CREATE|ALTER|DROP) (TABLE|KEYSPACE|TYPE)|schema apply|create an empty", text[: places[2]])
 
 
 def test_an_unknown_page_is_refused() -> None:
     assert page_named("flags-differ.md").name == "flags-differ"
     with pytest.raises(WrongUse, match="there is no runbook"):
         page_named("no")
+
+
+def _parse_line(line: str) -> None:
+    """A line of another program's is that program's business."""
+    if line.startswith("mailmend "):
+        _parse(mailmend, shlex.split(line, comments=True)[1:])
 
 
 def _parse(command: click.Command, words: list[str], parent: click.Context | None = None) -> None:
