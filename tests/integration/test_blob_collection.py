@@ -317,3 +317,29 @@ def test_spark_sees_what_the_local_look_sees(
         first.close()
         second.close()
     assert seen[0] == seen[1]
+
+
+@pytest.mark.spark
+@pytest.mark.thorough
+@pytest.mark.usefixtures("spark")
+def test_the_commands_say_and_do_the_same_with_either_engine(ground: Ground) -> None:
+    """Typed as by a person: findings, JSON and exit codes, then what a repair by Spark removes."""
+    lost, gone = blob_id("lost"), {blob_id(f"gone {number}") for number in range(5)}
+    ground.refer()
+    ground.keyspace.write(Put(MESSAGE_V3, {"messageid": uuid1(), "headercontent": lost, "bodycontent": blob_id("mb")}))
+    stays = ground.ids()
+    ground.store(*gone, blob_id("young", generation=99_999))
+    how = ("--delay", "0s", "--no-broker", "--json", *ground.declared())
+
+    def said(engine: str, *words: str) -> tuple[int, dict[str, Any]]:
+        ended = ground.line(*words, "blobs", *how, "--engine", engine)
+        return ended.code, {name: told for name, told in ended.json.items() if name != "seconds"}
+
+    local, parallel = (said(engine, "check") for engine in ("local", "spark"))
+    assert local == parallel
+    assert (local[0], local[1]["findings"]["COLLECT"], local[1]["findings"]["MISSING"]) == (1, len(gone), 1)
+
+    code, repaired = said("spark", "repair")
+    assert (code, repaired["removed"], repaired["left"]) == (1, len(gone), {"MISSING": 1})
+    assert ground.ids() == stays | {blob_id("young", generation=99_999)}
+    assert went(ground.line.home) == gone

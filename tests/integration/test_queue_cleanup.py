@@ -30,6 +30,7 @@ from tests.support.servers import CassandraServer
 pytestmark = [pytest.mark.cassandra, pytest.mark.broker]
 
 HOUR = timedelta(hours=1)
+ENGINES = ("local", "spark")
 SLICES, MAILS, ORPHANS = 5, 40, 7
 AT_ONCE = ("--engine", "local", "--delay", "0s", "--no-blobs", "--json")
 
@@ -177,3 +178,32 @@ def test_spark_sees_what_the_local_scan_sees_and_removes_the_same_marks(
     finally:
         local.close()
         parallel.close()
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_the_commands_say_and_do_the_same_with_either_engine(queue: RealQueue) -> None:
+    """Typed as by a person: findings, JSON and exit codes, then what a repair by Spark removes."""
+    lived_through(queue)
+    queue.put("waits")
+    marks = ("--marks", "old", "--marks-age", "1h")
+
+    def said(engine: str, *words: str) -> tuple[int, dict[str, Any]]:
+        ended = queue.line(*words, "--engine", engine, "--delay", "0s", "--json")
+        assert ended.json["engine"]["name"] == engine, ended.err
+        different = ("engine", "seconds")
+        return ended.code, {name: told for name, told in ended.json.items() if name not in different}
+
+    for command in (("check", "queues"), ("repair", "queues", *marks, "--dry-run")):
+        local, parallel = (said(engine, *command) for engine in ENGINES)
+        assert local == parallel
+        assert local[0] == 1
+
+    code, repaired = said("spark", "repair", "queues", *marks)
+    (one,) = repaired["queues"]
+    assert (code, one["removed_rows"], one["removed_marks"]) == (0, SLICES * MAILS, SLICES * MAILS + ORPHANS)
+    assert (number_of(queue, ENQUEUED_MAILS), number_of(queue, DELETED_MAILS)) == (1, 0)
+    assert queue.names() == ["waits"]
+    local, parallel = (said(engine, "check", "queues") for engine in ENGINES)
+    assert local == parallel
+    assert (local[0], local[1]["findings"]) == (0, {})
