@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final, TypeVar
@@ -70,7 +71,12 @@ class Pace:
         self._follow()
 
     def take(self, rows: int) -> None:
-        """Wait until `rows` more are due."""
+        """Wait until `rows` more are due.
+
+        Raises:
+            KeyboardInterrupt: it is for a batch that nobody waits for any more.
+        """
+        _go_on()
         if self.throttle is None:
             if seconds := self.seconds_until(rows):
                 self.clock.sleep(seconds)
@@ -80,6 +86,7 @@ class Pace:
             seconds = self.seconds_until(rows)
             while seconds > 0:
                 self.clock.sleep(min(seconds, self.throttle.due_in()))
+                _go_on()
                 self.look_if_due()
                 self._follow()
                 seconds = max(0, self._until - self.clock.micros()) / MICROS
@@ -159,11 +166,34 @@ def batches_at_once(rows_per_second: int | None) -> int:
     return BATCHES_AT_ONCE if rows_per_second is None else 1
 
 
+_INTERRUPTED: Final[ContextVar[threading.Event | None]] = ContextVar("mailmend_batch_interrupted", default=None)
+"""Of the batch that this thread works on."""
+
+
+def _go_on() -> None:
+    interrupted = _INTERRUPTED.get()
+    if interrupted and interrupted.is_set():
+        raise KeyboardInterrupt
+
+
 def side_by_side(work: Callable[[_T], _R], batches: Iterator[_T], at_once: int) -> Iterator[_R]:
-    """The result for each batch, in order. Nothing is under way while the caller has one, nor after an error."""
+    """The result for each batch, in order. Nothing is under way while the caller has one, nor after an error.
+
+    Where the caller is interrupted a batch ends with the request that it has sent: all of it may take minutes.
+    """
+    interrupted = threading.Event()
+
+    def heeding(batch: _T) -> _R:
+        _INTERRUPTED.set(interrupted)
+        return work(batch)
+
     with ThreadPoolExecutor(at_once, "mailmend-batch") as threads:
-        while some := list(islice(batches, at_once)):
-            yield from list(threads.map(with_log_fields(work), some))
+        try:
+            while some := list(islice(batches, at_once)):
+                yield from list(threads.map(with_log_fields(heeding), some))
+        except KeyboardInterrupt:
+            interrupted.set()
+            raise
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,7 @@
 """--max-fixes: what is due is what would be written, nobody is asked below it; batches that are under way together."""
 
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,8 +18,9 @@ from model.projections.findings import Excess, Finding, RepairPolicy, Suspect, c
 from model.projections.verdicts import Verdict
 from repair.mending.engine import Detection, RepairSettings
 from repair.mending.fix_limit import excess_over, stop_at_limit
-from repair.mending.limits import batches_at_once, side_by_side
-from tests.support.clock import START
+from repair.mending.limits import Pace, batches_at_once, side_by_side
+from repair.mending.throttle import Throttle
+from tests.support.clock import START, VirtualClock
 from tests.support.repairing import DAY_SECONDS, MAILBOX, message
 
 MIRROR, UNSEEN, CONTENT = MESSAGES.mirror.name, MESSAGES.filters[0].name, MESSAGES.content.name  # type: ignore[union-attr]
@@ -179,3 +182,22 @@ class TestBatchesSideBySide:
 
     def test_a_pace_is_kept_by_one(self) -> None:
         assert batches_at_once(1000) == 1
+
+
+@pytest.mark.parametrize("throttled", [False, True])
+def test_a_batch_that_waits_for_its_pace_ends_when_the_run_is_interrupted(*, throttled: bool) -> None:
+    """At the pace of this one it would take eleven days."""
+    clock = VirtualClock()
+    pace, took = Pace(1, clock, Throttle(clock, 1) if throttled else None), list[int]()
+
+    def work(_: int) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        for number in range(1_000_000):
+            pace.take(1)
+            took.append(number)
+
+    with pytest.raises(KeyboardInterrupt):
+        list(side_by_side(work, iter(range(4)), 1))
+
+    assert len(took) < 1_000_000
+    pace.take(1)  # of somebody else
