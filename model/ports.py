@@ -1,7 +1,11 @@
-"""Every port of mailmend, declared once: what its parts need of the world; adapters and test twins stand elsewhere."""
+"""What the parts of mailmend need of the world; adapters and test twins stand elsewhere.
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+A port whose values belong to a package above stands there, beside them (docs/adr/0037).
+"""
+
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -10,7 +14,7 @@ from model.ids import BlobId, QueueName
 from model.operations import Applied, Conditional, Read, Scan, Seen, Write
 from model.projections.findings import Suspect
 from model.queue.mails import PRIORITY_NORMAL
-from model.queue.messages import BlobKind, Depth, Message
+from model.queue.messages import BlobKind, Depth, Message, StoredBlob
 from model.schema.table import Row
 
 
@@ -327,4 +331,82 @@ class Blobs(Protocol):
 
     async def exists(self, blob_id: BlobId) -> bool:
         """Whether there are bytes under the id."""
+        ...
+
+
+class BlobStore(Protocol):
+    """A store of bytes under any id. Adapters in `mailqueue.blobs`, and a twin in tests.
+
+    Every method may raise `BlobsUnreachable`.
+    """
+
+    async def keep(self, blob_id: BlobId, content: bytes) -> None:
+        """Keep the bytes durably, all or nothing, in place of what is there."""
+        ...
+
+    async def get(self, blob_id: BlobId) -> bytes:
+        """The bytes; `BlobMissing` where there are none."""
+        ...
+
+    async def remove(self, blob_id: BlobId) -> None:
+        """Delete the bytes, even if others refer to them; none there is fine."""
+        ...
+
+    async def remove_all(self, blob_ids: Sequence[BlobId]) -> None:
+        """As `remove`, for distinct ids; after an error some may be left."""
+        ...
+
+    async def exists(self, blob_id: BlobId) -> bool:
+        """Whether there are bytes."""
+        ...
+
+    async def stored_at(self, blob_id: BlobId) -> datetime | None:
+        """When the bytes were stored last, by the store's clock; None where there are none."""
+        ...
+
+    def scan(self) -> AsyncIterator[StoredBlob]:
+        """Every blob, page by page, in no order."""
+        ...
+
+
+class StagingStore(Protocol):
+    """Where files of staged rows are. Adapters in `repair.staging`; all of them raise `StateUnwritable`."""
+
+    @property
+    def place(self) -> str: ...
+
+    def held(self) -> AbstractContextManager[None]:
+        """For one run alone; raises `StagingRefused` where another is at work."""
+        ...
+
+    def names(self) -> Mapping[str, int]:
+        """The bytes of each whole file, by its name."""
+        ...
+
+    def read(self, name: str) -> bytes | None: ...
+
+    def write(self, name: str, content: bytes) -> None:
+        """The file is there whole, or as it was before."""
+        ...
+
+    def remove(self, names: Iterable[str]) -> None: ...
+
+    def free_bytes(self) -> int | None:
+        """How many more it takes; None where nobody knows."""
+        ...
+
+
+class Child(Protocol):
+    """A command at work. Adapters: `admin.jobs.children.ChildProcess`, and a twin in tests."""
+
+    def stop(self) -> None:
+        """Ask it to end in good order, as SIGTERM does."""
+        ...
+
+    def kill(self) -> None:
+        """End it at once."""
+        ...
+
+    async def wait(self) -> int:
+        """Its exit code, once it has ended and everything that it wrote was read."""
         ...

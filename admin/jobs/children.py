@@ -6,7 +6,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from signal import SIGKILL, SIGTERM
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 PROGRAM: Final = (sys.executable, "-m", "mailmend")
 _CHUNK_BYTES: Final = 65_536
@@ -16,22 +16,6 @@ _OURS_ALONE: Final = frozenset({"MAILMEND_CONFIG", "MAILMEND_TOKENS"})
 Say = Callable[[str], None]
 Apart = Callable[..., Awaitable[Any]]
 """Calls a function that blocks where it keeps nobody else waiting: `asyncio.to_thread`."""
-
-
-class Child(Protocol):
-    """A command at work. Adapters: `ChildProcess`, and a twin in tests."""
-
-    def stop(self) -> None:
-        """Ask it to end in good order, as SIGTERM does."""
-        ...
-
-    def kill(self) -> None:
-        """End it at once."""
-        ...
-
-    async def wait(self) -> int:
-        """Its exit code, once it has ended and everything that it wrote was read."""
-        ...
 
 
 class ChildProcess:

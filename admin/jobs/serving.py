@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from admin.jobs.children import Apart, Child, Say
+from admin.jobs.children import Apart, Say
 from admin.jobs.declaration import Job
 from admin.jobs.schedule import Turn, counts_from, due_turn, next_turns
 from admin.jobs.tasks import TaskRunner
@@ -21,7 +21,7 @@ from mailqueue.background import paused
 from model.catalog.ledger import KeyspaceLease
 from model.errors import LeaseHeld, LeaseLost, MailmendError
 from model.instants import instant_of
-from model.ports import Clock
+from model.ports import Child, Clock
 from repair.ledger.jobs import ENDING, JobRuns
 from repair.ledger.leases import TTL_SECONDS, Lease, Leases
 

@@ -14,6 +14,7 @@ from admin.settings import parse_blobs, without_secrets
 from admin.wiring.cluster import OpenCluster
 from mailqueue.blobs.s3 import S3Settings
 from model.errors import WrongUse
+from model.ports import StagingStore
 from model.schema.sizes import bytes_text
 from repair.clock import read_clocks
 from repair.decisions.engines import estimated_rows
@@ -22,7 +23,7 @@ from repair.mending.runner import RepairResult
 from repair.staging.folder import StagingFolder
 
 if TYPE_CHECKING:
-    from repair.staging.area import StagingArea, StagingStore  # their library comes with an extra of its own
+    from repair.staging.area import StagingArea  # its library comes with an extra of its own
     from repair.staging.bucket import StagingBucket
 
 ROW_BYTES: Final = 140
@@ -74,7 +75,7 @@ def staged(
             raise
 
 
-def _store_at(place: str) -> "StagingStore":
+def _store_at(place: str) -> StagingStore:
     """A folder, or `s3a://bucket/prefix[?endpoint=URL&region=NAME]`."""
     if "://" not in place:
         return StagingFolder(Path(place).expanduser().absolute())

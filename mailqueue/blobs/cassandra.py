@@ -47,7 +47,7 @@ def open_cassandra(tables: AsyncTables, clock: Clock, naming: BlobNaming | None 
 
 
 class CassandraStore:
-    """Bytes in rows. Implements `mailqueue.blobs.stores.BlobStore`."""
+    """Bytes in rows. Implements `model.ports.BlobStore`."""
 
     def __init__(self, tables: AsyncTables, clock: Clock) -> None:
         self._tables, self._retries = tables, AsyncRetries(clock)

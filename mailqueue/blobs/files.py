@@ -61,7 +61,7 @@ def blob_id_of(name: str) -> BlobId | None:
 
 
 class FileStore:
-    """Bytes in files. Implements `mailqueue.blobs.stores.BlobStore`.
+    """Bytes in files. Implements `model.ports.BlobStore`.
 
     What is being written has a name of its own in a folder of its own, which also tells that this is the store: a
     disk that is not mounted is not taken for one that has lost every blob.

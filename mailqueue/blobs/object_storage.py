@@ -244,7 +244,7 @@ def _new_client(settings: S3Settings, finds_keys: Any = None) -> Any:
 
 
 class S3Bucket:
-    """Bytes in a bucket. Implements `mailqueue.blobs.stores.BlobStore`."""
+    """Bytes in a bucket. Implements `model.ports.BlobStore`."""
 
     def __init__(self, settings: S3Settings) -> None:
         self._settings = settings

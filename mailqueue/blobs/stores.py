@@ -7,15 +7,14 @@ deleted with a mail stands only here. A mail has two: header and body, both or n
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection
 from contextlib import suppress
-from datetime import datetime
-from typing import Final, Protocol
+from typing import Final
 
 from mailqueue.concurrency import ended, finished
 from model.errors import BadPayload, MailmendError
 from model.ids import BlobId
-from model.ports import Blobs, Clock
+from model.ports import Blobs, BlobStore, Clock
 from model.queue.blob_ids import BlobNaming, checked, is_deduplicated
 from model.queue.mails import MailBlobs
 from model.queue.messages import BlobKind, StoredBlob
@@ -23,38 +22,6 @@ from model.queue.messages import BlobKind, StoredBlob
 _BLANK_LINE: Final = re.compile(rb"(?:\A|\n)\r?\n")
 
 _LOG: Final = logging.getLogger("mailmend.queue")
-
-
-class BlobStore(Protocol):
-    """A store of bytes under any id. Every method may raise `BlobsUnreachable`."""
-
-    async def keep(self, blob_id: BlobId, content: bytes) -> None:
-        """Keep the bytes durably, all or nothing, in place of what is there."""
-        ...
-
-    async def get(self, blob_id: BlobId) -> bytes:
-        """The bytes; `BlobMissing` where there are none."""
-        ...
-
-    async def remove(self, blob_id: BlobId) -> None:
-        """Delete the bytes, even if others refer to them; none there is fine."""
-        ...
-
-    async def remove_all(self, blob_ids: Sequence[BlobId]) -> None:
-        """As `remove`, for distinct ids; after an error some may be left."""
-        ...
-
-    async def exists(self, blob_id: BlobId) -> bool:
-        """Whether there are bytes."""
-        ...
-
-    async def stored_at(self, blob_id: BlobId) -> datetime | None:
-        """When the bytes were stored last, by the store's clock; None where there are none."""
-        ...
-
-    def scan(self) -> AsyncIterator[StoredBlob]:
-        """Every blob, page by page, in no order."""
-        ...
 
 
 class NamedBlobs:

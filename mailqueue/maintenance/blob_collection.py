@@ -22,14 +22,13 @@ from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
 from mailqueue.blobs.cassandra import CassandraStore
-from mailqueue.blobs.stores import BlobStore
 from mailqueue.concurrency import all_of
 from mailqueue.maintenance.blob_references import ReferenceSource
 from mailqueue.maintenance.blob_scan import BlobLines, BlobLook, BlobScanner, Wanted
 from model.blob_collection import BlobVerdict, CollectionRule, ListedBlob, MissingBlob
 from model.errors import MailmendError, StateUnwritable
 from model.ids import BlobId
-from model.ports import Clock, Progress
+from model.ports import BlobStore, Clock, Progress
 from model.queue.slices import EPOCH
 from repair.joins.records import Workshop
 from repair.synced_files import append_synced

@@ -2,23 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from model.schema.cql_types import names_in
 from model.schema.names import name_of
-from model.schema.table import Table, UserType
-
-
-class SchemaPart(Protocol):
-    """A type, table, index or view."""
-
-    @property
-    def name(self) -> str:
-        """The name as the server knows it."""
-        ...
-
-
-P = TypeVar("P", bound=SchemaPart)
+from model.schema.table import Column, Table, UserType
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +41,10 @@ class View:
     @property
     def name(self) -> str:
         return self.table.name
+
+
+SchemaPart = UserType | Table | Index | View
+P = TypeVar("P", bound=SchemaPart | Column)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,18 +7,17 @@ first read: to the rule of T (docs/adr/0035) they are one scan that takes hours.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from socket import gethostname
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import pyarrow as pa
 
 from model.errors import StagingRefused
 from model.instants import instant_of
 from model.operations import Scan
-from model.ports import Progress, Tables
+from model.ports import Progress, StagingStore, Tables
 from model.schema.sizes import TableSize, bytes_text
 from model.schema.table import Column, Row, Table
 from repair.clock import SystemClock
@@ -38,33 +37,6 @@ SEGMENT_BYTES: Final = 16 << 20
 
 _SEGMENT: Final = re.compile(r"(\w+)\.\d{5}\.parquet")
 _TOKENS: Final = 1 << 64
-
-
-class StagingStore(Protocol):
-    """Where files of staged rows are. Adapters: `StagingFolder`, `StagingBucket`; both raise `StateUnwritable`."""
-
-    @property
-    def place(self) -> str: ...
-
-    def held(self) -> AbstractContextManager[None]:
-        """For one run alone; raises `StagingRefused` where another is at work."""
-        ...
-
-    def names(self) -> Mapping[str, int]:
-        """The bytes of each whole file, by its name."""
-        ...
-
-    def read(self, name: str) -> bytes | None: ...
-
-    def write(self, name: str, content: bytes) -> None:
-        """The file is there whole, or as it was before."""
-        ...
-
-    def remove(self, names: Iterable[str]) -> None: ...
-
-    def free_bytes(self) -> int | None:
-        """How many more it takes; None where nobody knows."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ _CODE: Final = re.compile(r"AWS Error (\w+)")
 
 @dataclass(frozen=True, slots=True)
 class StagingBucket:
-    """Implements `repair.staging.area.StagingStore`.
+    """Implements `model.ports.StagingStore`.
 
     Attributes:
         prefix: under which the files are, without a slash at either end.

@@ -19,7 +19,7 @@ _PART: Final = ".part"
 
 @dataclass(frozen=True, slots=True)
 class StagingFolder:
-    """Implements `repair.staging.area.StagingStore`."""
+    """Implements `model.ports.StagingStore`."""
 
     path: Path
 

@@ -21,7 +21,6 @@ from cql.driver.session import Keyspace
 from cql.memory import MemoryTables
 from mailqueue.blobs.object_storage import open_s3
 from mailqueue.blobs.s3 import S3Settings
-from mailqueue.blobs.stores import BlobStore
 from mailqueue.codec import payload_of
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
@@ -29,7 +28,7 @@ from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, QUEUE_TABLES
 from model.operations import Scan
-from model.ports import AsyncTables, Blobs, Broker, Clock
+from model.ports import AsyncTables, Blobs, BlobStore, Broker, Clock
 from model.queue.filters import MailFilter
 from model.queue.mails import Mail, RecipientHeader
 from model.queue.messages import SLICE_HEADER, Message

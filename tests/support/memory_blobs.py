@@ -40,7 +40,7 @@ Surround = Callable[[BlobCall, Callable[[], Any]], Any]
 
 
 class MemoryStore:
-    """Bytes in a dictionary. Implements `mailqueue.blobs.stores.BlobStore`.
+    """Bytes in a dictionary. Implements `model.ports.BlobStore`.
 
     Args:
         surround: for tests of crashes and of stores that do not answer.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol, TypeVar, cast
 
-from mailqueue.blobs.stores import BlobStore, NamedBlobs
+from mailqueue.blobs.stores import NamedBlobs
 from model.errors import (
     BlobsUnreachable,
     BrokerUnreachable,
@@ -21,7 +21,7 @@ from model.errors import (
 )
 from model.ids import BlobId, QueueName
 from model.operations import Applied, Conditional, Read, Scan, Seen, Write
-from model.ports import AsyncTables, Blobs, Broker, Delivery, unheard
+from model.ports import AsyncTables, Blobs, BlobStore, Broker, Delivery, unheard
 from model.queue.mails import PRIORITY_NORMAL
 from model.queue.messages import BlobKind, Depth, Message
 from model.schema.table import Row

@@ -44,6 +44,32 @@ def test_the_name_of_a_public_class_or_type_stands_for_one_thing() -> None:
     assert [name for name, number in names.items() if number > 1] == []
 
 
+def test_a_port_outside_the_models_stands_beside_a_value_of_its_own_package() -> None:
+    """What needs the model's values alone stands in model/ports.py (docs/adr/0037)."""
+    files = [file for package in OURS for file in Path(package).rglob("*.py") if file != Path("model/ports.py")]
+    declaring = {str(file): ports for file in files if (ports := _protocols(ast.parse(file.read_text())))}
+    assert "mailqueue/queue.py" in declaring
+    assert [name for name, ports in declaring.items() if not _names(ports) & _own_values(Path(name))] == []
+
+
+def _protocols(tree: ast.Module) -> list[ast.ClassDef]:
+    return [one for one in tree.body if isinstance(one, ast.ClassDef) and "Protocol" in map(ast.unparse, one.bases)]
+
+
+def _names(ports: list[ast.ClassDef]) -> set[str]:
+    return {one.id for port in ports for one in ast.walk(port) if isinstance(one, ast.Name)}
+
+
+def _own_values(file: Path) -> set[str]:
+    """What a module defines beside its ports, or takes from its own package."""
+    tree = ast.parse(file.read_text())
+    taken = [one for one in tree.body if isinstance(one, ast.ImportFrom) and one.module]
+    own = {name.name for one in taken if str(one.module).split(".")[0] == file.parts[0] for name in one.names}
+    kinds = {one.name for one in tree.body if isinstance(one, ast.ClassDef) and one not in _protocols(tree)}
+    given = {ast.unparse(target) for one in tree.body if isinstance(one, ast.Assign) for target in one.targets}
+    return own | kinds | given
+
+
 def test_no_file_has_more_than_350_lines_that_are_not_blank() -> None:
     """Longer ones are split by subject."""
     files = [file for package in (*OURS, "tests") for file in Path(package).rglob("*.py")]

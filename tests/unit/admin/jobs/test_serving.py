@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from admin.jobs.children import Child, ChildProcess, Say
+from admin.jobs.children import ChildProcess, Say
 from admin.jobs.cron import parse_cron
 from admin.jobs.declaration import Job, Missed
 from admin.jobs.schedule import turn_meant
@@ -23,6 +23,7 @@ from admin.services.serving import Commands, DeclaredJobs, ServeRequest
 from admin.settings import ConnectionSettings
 from cql.memory import MemoryTables
 from model.errors import CannotReach, MailmendError, WrongUse
+from model.ports import Child
 from repair.ledger.jobs import ENDING, JobRuns
 from repair.ledger.leases import TTL_SECONDS, Leases
 from repair.ledger.tasks import AdminTasks, TaskStatus
@@ -31,9 +32,8 @@ from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine
 from tests.support.task_desk import CommandTwin, TaskWorld, here
 
-TURN, MINUTE = timedelta(minutes=20), timedelta(minutes=1)
+TURN, MINUTE, BEGINNING = timedelta(minutes=20), timedelta(minutes=1), datetime(2026, 9, 1, 10, 37, tzinfo=UTC)
 OFTEN = Job(name="often", words=("check",), schedule=parse_cron("*/20 * * * *"), zone=ZoneInfo("UTC"))
-BEGINNING = datetime(2026, 9, 1, 10, 37, tzinfo=UTC)
 FIRST = BEGINNING + 3 * MINUTE
 
 
