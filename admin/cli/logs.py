@@ -22,7 +22,7 @@ from model.ports import Clock, Progress
 from model.projections.findings import Finding
 from model.projections.verdicts import Verdict
 from repair.clock import SystemClock
-from repair.log_fields import LINES, ROOT, LineFormatter, log_fields, own_log_fields
+from repair.log_fields import LINES, ROOT, LineFormatter, log_fields, own_log_fields, put_log_field
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 FORMATS: Final = tuple(LINES)
@@ -66,6 +66,8 @@ class CommandLog:
         log.handlers[:] = [*(one for one in log.handlers if not isinstance(one, _Lines)), lines]
         log.setLevel(level.upper())
         self.name, self.began_at = name, self.clock.monotonic()
+        if "command_id" not in log_fields():  # that of a job is its server's, or its `jobs run`'s
+            put_log_field("command_id", str(self.clock.random_uuid()))
         _COMMANDS.info("command began", extra={"command": name})
         self.trace.began(name)
 

@@ -67,6 +67,7 @@ class TestARepair:
         within = told[names.index("run began") : names.index("run ended") + 1]
         assert {one.get("run") for one in within} == {ended.json["run"]}
         assert all("run" not in one for one in told if one not in within)
+        assert len({one["command_id"] for one in told}) == 1
         assert (told[-1]["command"], told[-1]["exit"]) == ("mailmend repair messages", 0)
         assert told[-1]["seconds"] >= 0
         for one in told:
@@ -111,6 +112,12 @@ class TestARepair:
         assert failed["truths"] == [str(truth["messageid"])]
         assert failed["key"] == [str(truth["mailboxid"]), str(truth["uid"])]
         assert "refused by the server" in failed["error"]
+
+    def test_a_command_that_is_no_run_has_an_id_on_each_line_and_the_next_another(self, mailmend: CommandLine) -> None:
+        ids = [{one["command_id"] for one in events(mailmend("version", *JSON_LOG).err)} for _ in range(2)]
+
+        assert [len(one) for one in ids] == [1, 1]
+        assert ids[0] != ids[1]
 
     def test_the_error_that_ended_it_is_named(self, mailmend: CommandLine) -> None:
         ended = mailmend("undo", "4b0f6e1c-0000-1000-8000-000000000000", *JSON_LOG)
