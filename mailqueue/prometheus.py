@@ -143,54 +143,75 @@ def _epoch(at: datetime | None) -> float | None:
 _Figures = Sequence[tuple[Metric, Callable[[QueueFigures], float | None]]]
 
 
-def _metric(name: str, meaning: str) -> Metric:
-    return Metric(f"mailmend_queue_{name}", meaning, ("queue",))
+def _metric(name: str, meaning: str, no_alert: str = "") -> Metric:
+    return Metric(f"mailmend_queue_{name}", meaning, ("queue",), no_alert=no_alert)
+
+
+_IN_TROUBLE: Final = "Where it is wrong, the trouble of the queue says so, with its alert"
+_TRAFFIC: Final = "How much comes and goes; what stays too long is a trouble of the queue"
+_COUNT: Final = "Counts of one process since it began; what a person has to act on is a trouble of the queue"
 
 
 TROUBLE: Final = Metric("mailmend_queue_trouble", "Whether this is wrong", ("queue", "trouble"))
 COUNTS: Final[Mapping[QueueCount, Metric]] = {
-    count: Metric(f"mailmend_queue_{count.word}_total", count.meaning, ("queue",), MetricKind.COUNTER)
+    count: Metric(f"mailmend_queue_{count.word}_total", count.meaning, ("queue",), MetricKind.COUNTER, _COUNT)
     for count in QueueCount
 }
 _STARTS: Final[_Figures] = (
     (
-        _metric("browse_start_age_seconds", "Age of the browse start: what every listing reads"),
+        _metric("browse_start_age_seconds", "Age of the browse start: what every listing reads", _IN_TROUBLE),
         lambda figures: _age(figures, figures.browse_start),
     ),
     (_metric("content_start_lag_seconds", "Slices before the browse start that are not swept yet, as time"), _lag),
-    (_metric("last_sweep_timestamp_seconds", "End of the last sweep"), lambda figures: _epoch(figures.swept_at)),
     (
-        _metric("last_sweep_age_seconds", "Time since the last sweep"),
+        _metric("last_sweep_timestamp_seconds", "End of the last sweep", _IN_TROUBLE),
+        lambda figures: _epoch(figures.swept_at),
+    ),
+    (
+        _metric("last_sweep_age_seconds", "Time since the last sweep", _IN_TROUBLE),
         lambda figures: _age(figures, figures.swept_at),
     ),
     (
-        _metric("marks_expire", "Whether the marks of removed mails ever go by themselves"),
+        _metric("marks_expire", "Whether the marks of removed mails ever go by themselves", _IN_TROUBLE),
         lambda figures: figures.marks_expire,
     ),
     (_metric("looked_at_timestamp_seconds", "When this was looked at"), lambda figures: _epoch(figures.at)),
 )
 _COUNTED: Final[_Figures] = (
-    (_metric("mails", "Mails that wait"), lambda figures: figures.mails),
-    (_metric("delayed_mails", "Mails that are not due yet"), lambda figures: figures.delayed),
-    (_metric("size_exact", "Whether the two numbers are counts (1) or estimates (0)"), lambda figures: figures.exact),
+    (_metric("mails", "Mails that wait", _TRAFFIC), lambda figures: figures.mails),
+    (_metric("delayed_mails", "Mails that are not due yet", _TRAFFIC), lambda figures: figures.delayed),
     (
-        _metric("oldest_age_seconds", "Age of the mail that has waited longest"),
+        _metric(
+            "size_exact",
+            "Whether the two numbers are counts (1) or estimates (0)",
+            "Says how to read two numbers: nothing is wrong by it",
+        ),
+        lambda figures: figures.exact,
+    ),
+    (
+        _metric("oldest_age_seconds", "Age of the mail that has waited longest", _IN_TROUBLE),
         lambda figures: _age(figures, figures.oldest_at),
     ),
-    (_metric("broker_up", "Whether the broker answers, where it was asked"), _answers),
-    (_metric("broker_ready", "Messages that wait in the broker"), _of_depth(lambda depth: depth.ready)),
-    (_metric("broker_unacked", "Messages in consumers' hands"), _of_depth(lambda depth: depth.unacked)),
-    (_metric("broker_lacking", "Mails that wait and surely have no message"), lambda figures: figures.lacking),
-    (_metric("broker_consumers", "Consumers"), _of_depth(lambda depth: depth.consumers)),
+    (_metric("broker_up", "Whether the broker answers, where it was asked", _IN_TROUBLE), _answers),
+    (_metric("broker_ready", "Messages that wait in the broker", _TRAFFIC), _of_depth(lambda depth: depth.ready)),
+    (_metric("broker_unacked", "Messages in consumers' hands", _TRAFFIC), _of_depth(lambda depth: depth.unacked)),
     (
-        _metric("broker_alarms", "Alarms for which the broker takes no new messages"),
+        _metric("broker_lacking", "Mails that wait and surely have no message", _IN_TROUBLE),
+        lambda figures: figures.lacking,
+    ),
+    (_metric("broker_consumers", "Consumers", _IN_TROUBLE), _of_depth(lambda depth: depth.consumers)),
+    (
+        _metric("broker_alarms", "Alarms for which the broker takes no new messages", _IN_TROUBLE),
         _of_depth(lambda depth: len(depth.alarms)),
     ),
-    (_metric("broker_dead_letters", "Messages in the dead letter queue"), _of_depth(lambda depth: depth.dead)),
+    (
+        _metric("broker_dead_letters", "Messages in the dead letter queue", _IN_TROUBLE),
+        _of_depth(lambda depth: depth.dead),
+    ),
 )
 _RATES: Final[Sequence[tuple[Metric, Callable[[QueueRates], float]]]] = (
-    (_metric("enqueued_per_second", "Mails that came, between two looks"), lambda rates: rates.enqueued),
-    (_metric("marked_per_second", "Mails that left, between two looks"), lambda rates: rates.marked),
+    (_metric("enqueued_per_second", "Mails that came, between two looks", _TRAFFIC), lambda rates: rates.enqueued),
+    (_metric("marked_per_second", "Mails that left, between two looks", _TRAFFIC), lambda rates: rates.marked),
 )
 QUEUE_METRICS: Final = (
     *(metric for metric, _ in (*_COUNTED, *_STARTS)),

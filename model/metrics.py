@@ -19,12 +19,14 @@ class Metric:
     Attributes:
         name: as it is exposed, in base units: a counter ends in `_total`.
         labels: with few values each; never a message, a user or a mailbox.
+        no_alert: why no alert speaks of it; "" where one does.
     """
 
     name: str
     meaning: str
     labels: tuple[str, ...] = ()
     kind: MetricKind = MetricKind.GAUGE
+    no_alert: str = ""
 
 
 class MetricSample(NamedTuple):

@@ -64,6 +64,14 @@ ALERTS: Final = (
         "scheduled-repair-failed",
     ),
     AlertRule(
+        "MailmendJobPausedLong",
+        "max by (keyspace, job_name) (mailmend_job_paused) == 1",
+        "168h",
+        AlertSeverity.WARNING,
+        "Job {{ $labels.job_name }} of {{ $labels.keyspace }} has been paused for a week",
+        "scheduled-repair-failed",
+    ),
+    AlertRule(
         "MailmendJobFailed",
         "max by (keyspace, job_name) (mailmend_job_last_run_exit_code) > 1 != 130",
         "5m",
@@ -86,6 +94,22 @@ ALERTS: Final = (
         "15m",
         AlertSeverity.WARNING,
         "The ledger or the queues of {{ $labels.keyspace }} cannot be read: the other figures are missing",
+        "servers-do-not-answer",
+    ),
+    AlertRule(
+        "MailmendMetricsStale",
+        "time() - max by (keyspace) (mailmend_ledger_read_timestamp_seconds) > 3600",
+        "5m",
+        AlertSeverity.WARNING,
+        "The figures of {{ $labels.keyspace }} are older than an hour: nothing writes them anew",
+        "servers-do-not-answer",
+    ),
+    AlertRule(
+        "MailmendQueueMetricsStale",
+        "time() - max by (queue) (mailmend_queue_looked_at_timestamp_seconds) > 3600",
+        "5m",
+        AlertSeverity.WARNING,
+        "The figures of queue {{ $labels.queue }} are older than an hour: nobody looks at it",
         "servers-do-not-answer",
     ),
     AlertRule(

@@ -113,13 +113,7 @@ PANELS: Final = (
     ),
     DashboardPanel(
         "Rows read a second, in the scan",
-        [
-            PanelQuery(
-                f"sum by (command) (mailmend_run_rows_read{{{_KEYSPACE}}}) / on (command)"
-                f' max by (command) (mailmend_run_stage_duration_seconds{{{_KEYSPACE},stage=~"scan|queues"}})',
-                "{{command}}",
-            )
-        ],
+        [PanelQuery(f"max by (command) (mailmend_run_rows_per_second{{{_KEYSPACE}}})", "{{command}}")],
         unit="rowsps",
     ),
     DashboardPanel(

@@ -12,15 +12,29 @@ _RUN: Final = ("keyspace", "command", "job_name")
 _JOB: Final = ("keyspace", "job_name")
 
 RUN_EXIT_CODE: Final = Metric("mailmend_run_exit_code", "Exit code of the last run", _RUN)
-RUN_END: Final = Metric("mailmend_run_end_timestamp_seconds", "When the last run ended", _RUN)
-RUN_DURATION: Final = Metric("mailmend_run_duration_seconds", "From begin to end of the last run", _RUN)
+RUN_END: Final = Metric(
+    "mailmend_run_end_timestamp_seconds",
+    "When the last run ended",
+    _RUN,
+    no_alert="Whether a job still runs, MailmendJobHasNoSuccess says; by hand nobody waits for a next run",
+)
+RUN_DURATION: Final = Metric(
+    "mailmend_run_duration_seconds",
+    "From begin to end of the last run",
+    _RUN,
+    no_alert="A run has its longest duration; one that still goes on, MailmendLeaseHeldTooLong tells",
+)
 RUN_LAST_SUCCESS: Final = Metric(
-    "mailmend_run_last_success_timestamp_seconds", "End of the last run that ended with 0 or 1", _RUN
+    "mailmend_run_last_success_timestamp_seconds",
+    "End of the last run that ended with 0 or 1",
+    _RUN,
+    no_alert="Of jobs MailmendJobHasNoSuccess tells; by hand there is no time at which the next is due",
 )
 RUN_FINDINGS: Final = Metric(
     "mailmend_run_findings",
     "What the last run with a result found, by projection (table) and verdict",
     (*_RUN, "projection", "verdict"),
+    no_alert="A repair mends them; what stays, MailmendDriftStays and MailmendRepairLeavesSome tell",
 )
 RUN_FIXED: Final = Metric("mailmend_run_fixed", "What it mended", (*_RUN, "verdict"))
 RUN_LEFT: Final = Metric(
@@ -28,14 +42,46 @@ RUN_LEFT: Final = Metric(
 )
 FINDING_OLDEST: Final = Metric(
     "mailmend_finding_oldest_timestamp_seconds",
-    "Since when every such run has left some of this verdict: the begin of the first of them",
+    "Since when every such run has left some of this verdict: the begin of the first of them. It is the age of the"
+    " verdict: one finding may be mended and another come; no run keeps the age of each",
     (*_RUN, "verdict"),
 )
-RUN_MOVED: Final = Metric("mailmend_run_moved", "What changed meanwhile, and is left to the next run", _RUN)
-RUN_FAILED: Final = Metric("mailmend_run_failed", "What could not be mended or looked at again", _RUN)
-RUN_ROWS_READ: Final = Metric("mailmend_run_rows_read", "Rows that it read", (*_RUN, "table"))
-RUN_STAGE: Final = Metric("mailmend_run_stage_duration_seconds", "How long a stage of it took", (*_RUN, "stage"))
-RUN_QUEUE_MARKS: Final = Metric("mailmend_run_queue_marks", "Marks of removed mails that it counted", (*_RUN, "queue"))
+RUN_MOVED: Final = Metric(
+    "mailmend_run_moved",
+    "What changed meanwhile, and is left to the next run",
+    _RUN,
+    no_alert="The next run looks at it again",
+)
+RUN_FAILED: Final = Metric(
+    "mailmend_run_failed",
+    "What could not be mended or looked at again",
+    _RUN,
+    no_alert="Such a run ends with 3: MailmendRunFailed or MailmendJobFailed",
+)
+RUN_ROWS_READ: Final = Metric(
+    "mailmend_run_rows_read",
+    "Rows that it read",
+    (*_RUN, "table"),
+    no_alert="How much there is: nothing is wrong by it",
+)
+RUN_ROWS_PER_SECOND: Final = Metric(
+    "mailmend_run_rows_per_second",
+    "Rows read a second in its scan, of all tables together",
+    _RUN,
+    no_alert="A pace is what its limit and the cluster's load leave of it; what takes too long has alerts of its own",
+)
+RUN_STAGE: Final = Metric(
+    "mailmend_run_stage_duration_seconds",
+    "How long a stage of it took",
+    (*_RUN, "stage"),
+    no_alert="Tells where the time went, to somebody who asks",
+)
+RUN_QUEUE_MARKS: Final = Metric(
+    "mailmend_run_queue_marks",
+    "Marks of removed mails that it counted",
+    (*_RUN, "queue"),
+    no_alert="MailmendMarksGrow speaks of all queues' marks together",
+)
 
 RUNS: Final = (
     RUN_EXIT_CODE,
@@ -49,6 +95,7 @@ RUNS: Final = (
     RUN_MOVED,
     RUN_FAILED,
     RUN_ROWS_READ,
+    RUN_ROWS_PER_SECOND,
     RUN_STAGE,
     RUN_QUEUE_MARKS,
 )
@@ -57,10 +104,20 @@ RUNS: Final = (
 JOB_NEXT: Final = Metric("mailmend_job_next_run_timestamp_seconds", "When the job is due next", _JOB)
 JOB_PERIOD: Final = Metric("mailmend_job_period_seconds", "The longest time between two of its next runs", _JOB)
 JOB_PAUSED: Final = Metric("mailmend_job_paused", "Whether somebody has paused it", _JOB)
-JOB_RUNNING: Final = Metric("mailmend_job_running", "Whether it runs now", _JOB)
+JOB_RUNNING: Final = Metric(
+    "mailmend_job_running",
+    "Whether it runs now",
+    _JOB,
+    no_alert="To run is well; for too long, MailmendLeaseHeldTooLong tells",
+)
 JOB_LAST_RUN: Final = Metric("mailmend_job_last_run_timestamp_seconds", "When its last run began", _JOB)
 JOB_EXIT_CODE: Final = Metric("mailmend_job_last_run_exit_code", "Exit code of the last of its runs that ended", _JOB)
-JOB_DURATION: Final = Metric("mailmend_job_last_run_duration_seconds", "How long that took", _JOB)
+JOB_DURATION: Final = Metric(
+    "mailmend_job_last_run_duration_seconds",
+    "How long that took",
+    _JOB,
+    no_alert="A job has its longest duration, after which it is ended in good order",
+)
 JOB_LAST_SUCCESS: Final = Metric(
     "mailmend_job_last_success_timestamp_seconds", "End of its last run that ended with 0 or 1", _JOB
 )
@@ -79,8 +136,12 @@ JOBS: Final = (
 LEDGER_UP: Final = Metric(
     "mailmend_ledger_up", "Whether the cluster answered, and all of this could be read", ("keyspace",)
 )
+LEDGER_READ: Final = Metric("mailmend_ledger_read_timestamp_seconds", "When all of this was read", ("keyspace",))
 LAGS: Final = Metric(
-    "mailmend_lags_waiting", "Journalled lags that wait for `repair lags`, 10,000 at most", ("keyspace",)
+    "mailmend_lags_waiting",
+    "Journalled lags that wait for `repair lags`, 10,000 at most",
+    ("keyspace",),
+    no_alert="Many are mended as fast as they come; what waits too long, MailmendLagsWait tells",
 )
 LAG_OLDEST: Final = Metric(
     "mailmend_lag_oldest_timestamp_seconds", "When the oldest of them was noticed", ("keyspace",)
@@ -95,7 +156,7 @@ MARKS: Final = Metric(
     "Marks of all queues, by the nodes' estimates, where none of them ever expires",
     ("keyspace",),
 )
-LEDGER: Final = (LEDGER_UP, LAGS, LAG_OLDEST, LEASE, MARKS)
+LEDGER: Final = (LEDGER_UP, LEDGER_READ, LAGS, LAG_OLDEST, LEASE, MARKS)
 """What ledger and tables tell of a keyspace."""
 
 METRICS: Final = (*RUNS, *JOBS, *LEDGER, *QUEUE_METRICS)

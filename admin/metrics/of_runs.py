@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from admin.metrics.declared import (
     FINDING_OLDEST,
@@ -22,6 +22,7 @@ from admin.metrics.declared import (
     RUN_LEFT,
     RUN_MOVED,
     RUN_QUEUE_MARKS,
+    RUN_ROWS_PER_SECOND,
     RUN_ROWS_READ,
     RUN_STAGE,
     RUNS,
@@ -32,6 +33,9 @@ from mailqueue.prometheus import metrics_text, samples_in
 from model.errors import ExitCode, MailmendError, exit_code_of
 from model.instants import MICROS
 from model.metrics import MetricSample
+
+SCANS: Final = ("scan", "queues")
+"""Stages in which tables are read from end to end."""
 
 
 class RunName(NamedTuple):
@@ -55,8 +59,18 @@ def result_samples(name: RunName, json: Mapping[str, Any]) -> Iterator[MetricSam
         value = json.get(field_name)
         if value is not None:
             yield MetricSample(metric, name, len(value) if isinstance(value, list) else value)
+    yield from _pace_samples(name, json)
     for queue in json.get("queues") or ():
         yield MetricSample(RUN_QUEUE_MARKS, (*name, queue["queue"]), queue["marks"])
+
+
+def _pace_samples(name: RunName, json: Mapping[str, Any]) -> Iterator[MetricSample]:
+    """Rows a second while they were read, not while a run waits or mends."""
+    rows, stages = json.get("scanned"), json.get("seconds")
+    if isinstance(rows, Mapping) and isinstance(stages, Mapping):
+        seconds = sum(stages.get(stage, 0) for stage in SCANS)
+        if seconds:
+            yield MetricSample(RUN_ROWS_PER_SECOND, name, sum(rows.values()) / seconds)
 
 
 def _by_projection(findings: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, int]]]:

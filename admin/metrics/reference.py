@@ -4,6 +4,7 @@
 is not up to date.
 """
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -50,10 +51,15 @@ def page_text() -> str:
 
 def _table(metrics: Sequence[Metric]) -> str:
     rows = (
-        f"| `{one.name}` | {one.kind.value} | {', '.join(f'`{label}`' for label in one.labels)} | {one.meaning} |\n"
+        f"| `{one.name}` | {one.kind.value} | {', '.join(f'`{label}`' for label in one.labels)} | {one.meaning}"
+        f" | {one.no_alert or _alerts_on(one)} |\n"
         for one in metrics
     )
-    return "| metric | kind | labels | meaning |\n|---|---|---|---|\n" + "".join(rows)
+    return "| metric | kind | labels | meaning | alerts, or why none |\n|---|---|---|---|---|\n" + "".join(rows)
+
+
+def _alerts_on(metric: Metric) -> str:
+    return ", ".join(one.name for one in ALERTS if re.search(rf"\b{metric.name}\b", one.expression))
 
 
 def _alerts() -> str:

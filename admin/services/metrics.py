@@ -14,7 +14,7 @@ from typing import Final
 from admin.jobs.declaration import Job
 from admin.metrics.alerts import rules_file
 from admin.metrics.dashboard import dashboard_json
-from admin.metrics.declared import LAG_OLDEST, LAGS, LEDGER_UP, MARKS, RUNS
+from admin.metrics.declared import LAG_OLDEST, LAGS, LEDGER_READ, LEDGER_UP, MARKS, RUNS
 from admin.metrics.of_ledger import (
     job_samples,
     lease_samples,
@@ -150,6 +150,7 @@ def _together(keyspace: str, jobs: Sequence[Job], found: Sequence[MetricSample],
         *(one for one in found if one.metric not in RUNS),
         *runs,
         MetricSample(LEDGER_UP, (keyspace,), not unread),
+        *([] if unread else [MetricSample(LEDGER_READ, (keyspace,), now.timestamp())]),
     ]
 
 

@@ -53,6 +53,8 @@ OF_CHECK = OLDEST.replace("repair messages", "check all").replace("CLASH", "PROJ
 FIXED = 'mailmend_run_fixed{keyspace="mail",command="repair messages",verdict="AMEND"}'
 LAG = 'mailmend_lag_oldest_timestamp_seconds{keyspace="mail"}'
 BEHIND = 'mailmend_queue_content_start_lag_seconds{queue="spool"}'
+READ_AT = 'mailmend_ledger_read_timestamp_seconds{keyspace="mail"}'
+LOOKED_AT = 'mailmend_queue_looked_at_timestamp_seconds{queue="spool"}'
 MARKS = 'mailmend_queue_marks_kept{keyspace="mail"}'
 
 
@@ -72,6 +74,8 @@ CASES = (
     Case(NEVER, 50, NEXT | {UP: "1", BEGAN: "7"}),
     Case(NEVER, 50, NEXT | {UP: "1", PAUSED: "1"}),
     Case(NEVER, 50, NEXT | {UP: "0"}),
+    Case("MailmendJobPausedLong", 169, {PAUSED: "1"}, "Job nightly of mail has been paused for a week", OF_JOB),
+    Case("MailmendJobPausedLong", 167, {PAUSED: "1"}),
     Case(FAILED, 1, {JOB_EXIT: "3"}, "The last run of job nightly of mail ended with 3", OF_JOB),
     *(Case(FAILED, 1, {JOB_EXIT: code}) for code in ("0", "1", "130")),
     Case("MailmendRunFailed", 1, {RUN_EXIT: "4"}, "check all of mail ended with 4", "keyspace=mail command=check_all"),
@@ -85,6 +89,23 @@ CASES = (
         "keyspace=mail",
     ),
     Case("MailmendLedgerUnreadable", 1, {UP: "0", UP.replace("one", "two"): "1"}),
+    Case(
+        "MailmendMetricsStale",
+        2,
+        {READ_AT: "0"},
+        "The figures of mail are older than an hour: nothing writes them anew",
+        "keyspace=mail",
+    ),
+    Case("MailmendMetricsStale", 1, {READ_AT: "0"}),
+    Case("MailmendMetricsStale", 2, {READ_AT: "0+300x900"}),
+    Case(
+        "MailmendQueueMetricsStale",
+        2,
+        {LOOKED_AT: "0"},
+        "The figures of queue spool are older than an hour: nobody looks at it",
+        "queue=spool",
+    ),
+    Case("MailmendQueueMetricsStale", 1, {LOOKED_AT: "0"}),
     Case(
         "MailmendLeaseHeldTooLong",
         25,

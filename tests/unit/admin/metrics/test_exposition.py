@@ -213,6 +213,7 @@ def test_what_cannot_be_read_hides_nothing_else(shell: CommandLine, cluster: Clu
     )
     assert told.one("mailmend_job_last_run_exit_code", **LABELS) == 0
     assert told.one("mailmend_ledger_up", keyspace="mail") == 0
+    assert told.by("mailmend_ledger_read_timestamp_seconds", "keyspace") == {}
 
 
 def test_who_may_not_look_at_queues_is_told_the_rest(

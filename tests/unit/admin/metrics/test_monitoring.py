@@ -48,6 +48,14 @@ def test_names_are_as_the_ecosystem_has_them(metric: Metric) -> None:
     assert len([one for one in METRICS if one.name == metric.name]) == 1
 
 
+def test_a_metric_has_an_alert_or_a_reason_for_none() -> None:
+    alerted = {name for one in ALERTS for name in _METRIC.findall(one.expression)}
+
+    assert {one.name for one in METRICS if not one.no_alert} == alerted
+    named = {name for one in METRICS for name in re.findall(r"Mailmend\w+", one.no_alert)}
+    assert named <= {one.name for one in ALERTS}
+
+
 def test_a_wrong_query_is_found() -> None:
     assert wrong_in('max by (verdict) (mailmend_run_left{verdic="X"})', "{{command}}") == {"mailmend_run_left.verdic"}
     assert wrong_in("sum by (queue) (mailmend_run_left)") == {"queue"}
@@ -92,7 +100,7 @@ def test_a_panel_shows_metrics_that_exist(panel: DashboardPanel) -> None:
 def test_the_dashboard_shows_what_the_issue_asks_for() -> None:
     """Findings, the oldest, rows a second, lags and the oldest, durations, last success, sweep, marks, leases."""
     shown = dashboard_json()
-    wanted = "run_findings finding_oldest run_rows_read lags_waiting lag_oldest run_duration job_last_success"
+    wanted = "run_findings finding_oldest run_rows_per_second lags_waiting lag_oldest run_duration job_last_success"
     more = "queue_browse_start_age queue_content_start_lag queue_marks_kept run_queue_marks lease_acquired"
 
     assert [one for one in f"{wanted} {more}".split() if f"mailmend_{one}" not in shown] == []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from admin.metrics import of_runs
-from admin.metrics.declared import RUN_FAILED, RUN_FINDINGS, RUN_LEFT, RUN_QUEUE_MARKS, RUNS
+from admin.metrics.declared import RUN_FAILED, RUN_FINDINGS, RUN_LEFT, RUN_QUEUE_MARKS, RUN_ROWS_PER_SECOND, RUNS
 from admin.metrics.of_runs import RunName, result_samples
 from cql.driver import session
 from model.errors import CannotReach, ResultUnwritten
@@ -44,6 +44,18 @@ def closed_umask() -> Iterator[None]:
     before = os.umask(0o077)
     yield
     os.umask(before)
+
+
+def test_rows_a_second_are_those_of_the_scan_alone() -> None:
+    """Not of the time that a run waits or mends."""
+    json = {"scanned": {"imapUidTable": 30, "messageIdTable": 10}, "seconds": {"scan": 2.0, "delay": 60.0}}
+
+    told = {one.metric: one.value for one in result_samples(RunName("mail", "check"), json)}
+
+    assert told[RUN_ROWS_PER_SECOND] == 20
+    assert RUN_ROWS_PER_SECOND not in {
+        one.metric for one in result_samples(RunName("mail", "check"), json | {"seconds": {}})
+    }
 
 
 def test_a_check_tells_what_its_json_tells(
