@@ -1,6 +1,7 @@
 """Which blobs may go: what ids tell, generations as James has them, and never what is younger than a day."""
 
 import base64
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,10 +12,12 @@ from model.blob_collection import (
     CollectionRule,
     ListedBlob,
     blob_name,
+    naming_blobs,
     referred_as,
 )
 from model.errors import WrongUse
 from model.ids import BlobId
+from model.schema.table import Column, Kind, Table
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 DAY, MONTH = timedelta(days=1), timedelta(days=30)
@@ -129,3 +132,36 @@ def test_a_side_car_is_needed_as_long_as_its_header() -> None:
 def test_nobody_may_ask_for_less_than_a_day() -> None:
     with pytest.raises(WrongUse, match="cannot be collected"):
         CollectionRule(NOW, min_age=timedelta(hours=23))
+
+
+def test_columns_that_may_refer_to_blobs_are_texts_with_such_a_name() -> None:
+    kept = Table(
+        "kept",
+        (
+            Column("id", "text", Kind.PARTITION),
+            *(Column(f"blob_{at}", type_) for at, type_ in enumerate(("text", "varchar", "ascii", "map<text, int>"))),
+            Column("blob", "blob"),
+            Column("blobs", "int"),
+            Column("headercontent", "text"),
+            Column("bodycontent", "ascii"),
+        ),
+    )
+    names = [one.name for one in naming_blobs(kept)]
+    assert names == ["blob_0", "blob_1", "blob_2", "blob_3", "headercontent", "bodycontent"]
+    assert all(naming_blobs(replace(kept, spelling=store)) == () for store in ("blobs", "blobParts"))
+
+
+@pytest.mark.parametrize(
+    ("blob_id", "stored_at", "goes"),
+    [
+        (RANDOM, NOW - MONTH, True),
+        (RANDOM, NOW - MONTH + timedelta(milliseconds=999), True),
+        (RANDOM, NOW - MONTH + timedelta(seconds=1), False),
+        (RANDOM, NOW - MONTH - timedelta(seconds=1), False),
+        (RANDOM, None, False),
+        ("backup/2026.tar", NOW - MONTH, False),
+    ],
+)
+def test_a_blob_of_a_plan_goes_only_as_it_was(blob_id: str, stored_at: datetime | None, *, goes: bool) -> None:
+    """Stored anew since, it is another one; listings tell fractions of a second that stores leave out."""
+    assert RULE.is_as_planned(ListedBlob(BlobId(blob_id), stored_at), NOW - MONTH) is goes

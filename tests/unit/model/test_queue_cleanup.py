@@ -3,13 +3,14 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from model.projections.findings import Suspect
 from model.projections.verdicts import QUEUE_VERDICTS, Verdict
 from model.queue.cleanup import (
     BrokerSide,
@@ -173,17 +174,29 @@ def test_what_both_looks_showed_is_found_as_far_as_it_was_the_same() -> None:
 
 
 def test_every_verdict_on_queues_ends_in_a_finding_with_what_was_there() -> None:
-    queue = ScannedQueue(QUEUE, QueueStarts(NOON, NOON), {place(0): RowCounts(2, 2)})
+    starts = QueueStarts(NOON, NOON + HOUR, NOON + 2 * HOUR)
+    queue = ScannedQueue(QUEUE, starts, {place(0): RowCounts(2, 1)}, tallied={NOON: 9})
     keys = {Verdict.TALLY_DIFFERS: (QUEUE, NOON), Verdict.BLOBS_GONE: (*place(0), QUEUE)}
     of_queue = {Verdict.FINISHED, Verdict.ORPHAN_MARK, *(one for one in QUEUE_VERDICTS if "START" in one.value)}
-    found = {QueuePlace(one, (QUEUE,) if one in of_queue else keys.get(one, place(0))): 2 for one in QUEUE_VERDICTS}
-    ended = findings_of(found, queue)
-    assert {one.suspect.projection for one in ended.values()} == {one.table for one in QUEUE_VERDICTS.values()}
-    whole = ended[QueuePlace(Verdict.OVER, place(0))]
-    over, start = whole.projected, ended[QueuePlace(Verdict.START_BEHIND, (QUEUE,))].projected
-    assert over is not None
-    assert start is not None
-    assert (over.row["marked"], start.row["browsestart"], whole.number) == (2, NOON, 2)
+    places = [QueuePlace(one, (QUEUE,) if one in of_queue else keys.get(one, place(0))) for one in QUEUE_VERDICTS]
+
+    ended = findings_of(dict.fromkeys(places, 2), queue)
+
+    judgements = {at: (one.suspect, one.verdict, one.number) for at, one in ended.items()}
+    assert judgements == {
+        at: (Suspect(QUEUE_VERDICTS[at.verdict].table, at.key, at.verdict), at.verdict, 2) for at in places
+    }
+    before = {at.verdict: one.projected and one.projected.row for at, one in ended.items()}
+    of_slice = {"queuename": QUEUE, "timerangestart": NOON}
+    assert before[Verdict.OVER] == {**of_slice, "bucketid": 0, "rows": 2, "marked": 1}
+    assert before[Verdict.TALLY_DIFFERS] == {**of_slice, "tallied": 9, "rows": 2, "marked": 1}
+    assert before[Verdict.START_BEHIND] == {
+        "queuename": QUEUE,
+        "browsestart": NOON,
+        "contentstart": NOON + HOUR,
+        "furtheststart": NOON + 2 * HOUR,
+    }
+    assert before[Verdict.BLOBS_GONE] is None
 
 
 EMPTY = BrokerSide(0, 0, 0)
@@ -213,3 +226,18 @@ def test_marks_go_only_where_no_delivery_can_need_them(
 def test_the_window_of_an_hour_is_not_assumed() -> None:
     found = judged(scanned(0, {0: (1, 1)}), NOON + 3 * HOUR, timedelta(minutes=10), marks_expire=True)
     assert found.browse_start == NOON + 3 * HOUR - timedelta(minutes=20)
+
+
+def test_a_partition_is_named_by_the_milliseconds_of_its_slice() -> None:
+    named = QueuePartition.at_millis("spool", 1_795_000_500_250, 7)
+    assert named == ("spool", datetime(2026, 11, 18, 11, 15, 0, 250_000, tzinfo=UTC), 7)
+
+
+def test_without_a_browse_start_nobody_knows_where_the_content_start_belongs() -> None:
+    assert judged(scanned(None, {0: (2, 2)}), NOW, HOUR, marks_expire=True).first_left((), HOUR) is None
+
+
+def test_what_only_the_second_look_showed_is_not_found() -> None:
+    nothing = judged(scanned(9, {}, marks=5), NOW, HOUR, marks_expire=False)
+    second = replace(nothing, found={QueuePlace(Verdict.STRANDED, place(4)): 1})
+    assert found_twice(nothing, second, ()) == {}
