@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, TextIO
 from unittest.mock import patch
 
-from admin.cli import run
+from click.shell_completion import BashComplete
+
+from admin.cli import mailmend, run
 from cql.driver.contact import Contact
 from tests.support.servers import CassandraServer
 
@@ -59,6 +61,13 @@ class CommandLine:
         ):
             code = run(list(arguments))
         return Ended(code, "", err.getvalue())
+
+    def completed(self, words: str) -> list[str]:
+        """What bash is offered behind these words, for the last of them."""
+        _, *typed, incomplete = words.split(" ")
+        with _environment(self.environment, self.home):
+            offered = BashComplete(mailmend, {}, "mailmend", "_").get_completions(typed, incomplete)
+        return [one.value for one in offered]
 
 
 def command_line(home: Path, server: CassandraServer | None = None, **environment: str) -> CommandLine:

@@ -3,15 +3,12 @@
 import os
 import re
 import tomllib
-from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 
 import pytest
-from click.shell_completion import BashComplete
 from packaging.requirements import Requirement
 
-from admin.cli import mailmend as root
 from admin.services.runbooks import pages
 from cql.driver import session
 from model.errors import CannotReach
@@ -20,18 +17,6 @@ from tests.support.commands import CommandLine, Ended
 from tests.support.mail_states import MailKeyspace
 
 QUICK = ("--engine", "local", "--delay", "0", "--json")
-
-
-@pytest.fixture
-def completed(mailmend: CommandLine, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str]]:
-    for name, value in {**mailmend.environment, "HOME": str(mailmend.home)}.items():
-        monkeypatch.setenv(name, value)
-
-    def offered(words: str) -> list[str]:
-        *typed, incomplete = words.split(" ")
-        return [one.value for one in BashComplete(root, {}, "mailmend", "_").get_completions(typed[1:], incomplete)]
-
-    return offered
 
 
 @pytest.mark.parametrize("command", ["check", "repair messages", "schema apply", "queue reconcile"])
@@ -91,29 +76,27 @@ class TestCompletion:
         ended = mailmend("completion", shell)
         assert (ended.code, "_MAILMEND_COMPLETE" in ended.out) == (0, True)
 
-    def test_runs_are_offered_newest_first(
-        self, mailmend: CommandLine, mail: MailKeyspace, completed: Callable[[str], list[str]]
-    ) -> None:
+    def test_runs_are_offered_newest_first(self, mailmend: CommandLine, mail: MailKeyspace) -> None:
         runs = []
         for number in (0, 1):
             mail.lose_projection(mail.truths[number])
             runs.append(mailmend("repair", "messages", *QUICK).json["run"])
-        assert sorted(completed("mailmend undo ")) == sorted(runs)
-        assert completed(f"mailmend runs show {runs[0][:-4]}")[:1] == [runs[0]]
+        assert sorted(mailmend.completed("mailmend undo ")) == sorted(runs)
+        assert mailmend.completed(f"mailmend runs show {runs[0][:-4]}")[:1] == [runs[0]]
 
-    def test_runbooks_are_offered_by_how_they_begin(self, completed: Callable[[str], list[str]]) -> None:
+    def test_runbooks_are_offered_by_how_they_begin(self, mailmend: CommandLine) -> None:
         wanted = [page.name for page in pages() if page.name.startswith("queue")]
-        assert completed("mailmend runbook show queue") == wanted
+        assert mailmend.completed("mailmend runbook show queue") == wanted
 
     def test_where_nothing_can_be_found_out_nothing_is_offered(
-        self, completed: Callable[[str], list[str]], monkeypatch: pytest.MonkeyPatch
+        self, mailmend: CommandLine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def refuse(_: object) -> None:
             raise CannotReach("10.0.0.1:9042 gives no answer")
 
         monkeypatch.setattr(session, "connect", refuse)
-        assert completed("mailmend undo ") == []
-        assert completed("mailmend queue size ") == []
+        assert mailmend.completed("mailmend undo ") == []
+        assert mailmend.completed("mailmend queue size ") == []
 
 
 def test_findings_of_a_check_may_go_to_stdout(mailmend: CommandLine, mail: MailKeyspace) -> None:

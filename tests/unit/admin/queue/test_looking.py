@@ -59,6 +59,14 @@ class TestListing:
         assert found["exit"] == 0
         assert "outgoing" in queue("list").out
 
+    def test_a_shell_is_offered_their_names(self, queue: QueueShell) -> None:
+        """For the argument, and for the option's value."""
+        queue.put("one")
+        queue.put("three", queue=OUTGOING)
+
+        assert queue.line.completed("mailmend queue size ") == ["outgoing", "spool"]
+        assert queue.line.completed("mailmend queue browse --queue o") == ["outgoing"]
+
     def test_a_keyspace_without_queues_says_so(self, queue: QueueShell) -> None:
         assert "has no queue yet" in queue("list").out
         assert queue("list", "--json").json["queues"] == []
