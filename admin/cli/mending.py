@@ -322,7 +322,9 @@ _REPAIR_BLOBS: Final = Command(
         *_TIMING,
         flag("--dry-run", "Write nothing: look twice, and say what would be removed."),
         PLAN,
-        option("--removed", "Write what went to it. [default: a file of this user's own]", type=FILE, metavar="FILE"),
+        option(
+            "--removed", "List the blobs that went. [default: in a file of this user's own]", type=FILE, metavar="FILE"
+        ),
         *(one for one in _WRITING if one.name != "no_writers"),
         *(one for one in _SCANNING if one.name not in {"torn", "without"}),
     ),

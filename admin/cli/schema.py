@@ -36,7 +36,8 @@ _MIGRATIONS: Final = (
     option("--to", "The last migration to run.", type=click.IntRange(1, NUMBER_MAX), metavar="NNNN"),
     option(
         "--phase",
-        "pre: before the new software is rolled out; post: after. Stops where the other comes first.",
+        "Only migrations of this phase: pre, before the new software is rolled out; post, after. Stops where the other "
+        "comes first.",
         type=click.Choice(Phase, case_sensitive=False),
     ),
     option(

@@ -49,7 +49,7 @@ FACE: Final = Shared(
             ),
             option(
                 "--tokens-file",
-                "Who may: lines of NAME, role (read or repair) and TOKEN, mode 600. Or MAILMEND_TOKENS holds them.",
+                "Who may ask: lines of NAME, role (read or repair) and TOKEN, mode 600; or MAILMEND_TOKENS has them.",
                 type=FILE,
                 metavar="FILE",
             ),

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from configparser import ConfigParser
 from configparser import Error as CqlshrcError
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -116,26 +117,28 @@ def _refuse_unknown(root: click.Context, settings: Mapping[str, Any]) -> None:
     group = root.command
     names = group.list_commands(root) if isinstance(group, click.Group) else []
     tables = {name.replace("-", "_") for name in names}
+    known = {*CONNECTION_NAMES, *LOG_NAMES, "password", *tables}
     for name, value in settings.items():
-        if name not in {*CONNECTION_NAMES, *LOG_NAMES, "password", *tables} or (name in tables) != isinstance(
-            value, dict
-        ):
-            _refuse(root, name, "is not a setting")
+        if name not in known or (name in tables) != isinstance(value, dict):
+            _refuse(root, name, "is not a setting", known)
 
 
 def refuse_unknown_settings(context: click.Context, command: str, known: Collection[str]) -> None:
     """Refuse settings in the file's table of a command that the command does not have."""
     settings = (context.default_map or {}).get(command.replace("-", "_"), {})
     for unknown in set(settings) - set(known) if isinstance(settings, dict) else ():
-        _refuse(context, unknown, f"is not a setting of `{command}`")
+        _refuse(context, unknown, f"is not a setting of `{command}`", known)
 
 
-def _refuse(context: click.Context, name: str, why: str) -> None:
+def _refuse(context: click.Context, name: str, why: str, known: Collection[str]) -> None:
     place = place_of(context, name)
     if place is not None:
+        near = [] if name in known else get_close_matches(name, sorted(known), 1)
         raise BadSettings(
             f"{place}: {name!r} {why}",
-            mend="Top-level settings are the options of connection and log; each command has a table of its own, "
+            mend=f"Did you mean {near[0]!r}?"
+            if near
+            else "Top-level settings are the options of connection and log; each command has a table of its own, "
             "like [check].",
         )
 

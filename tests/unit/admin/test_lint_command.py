@@ -254,7 +254,7 @@ def test_settings_that_are_none_are_refused_with_their_line(mailmend: CommandLin
     ended = mailmend("--config", settings, "schema", "lint", written(tmp_path, GOOD))
     assert ended.code == 2
     assert "config.toml, line 2" in ended.err
-    assert "'ignroe' is not a setting of `lint`" in ended.err
+    assert "'ignroe' is not a setting of `lint`\nDid you mean 'ignore'?" in ended.err
 
 
 def test_a_note_in_the_file_covers_its_table(mailmend: CommandLine, tmp_path: Path) -> None:
