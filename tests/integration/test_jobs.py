@@ -173,3 +173,43 @@ def test_a_limit_that_is_set_reaches_a_running_check_within_seconds(
     result = json.loads(out)
     assert (result["run"], result["pace"]["limit"]) == (None, 50_000), "a check writes nothing"
     assert set_now.json["before"]["rows_per_second"] == 1
+
+
+@pytest.mark.thorough
+def test_a_pause_ends_a_run_while_it_mends_and_the_next_one_mends_the_rest(
+    mailmend: CommandLine, mail: MailKeyspace, begin: Begin
+) -> None:
+    """In good order: true sums, no lease left behind; the sums of both runs are all that was wrong."""
+    mail.refill(100)
+    for truth in mail.truths:
+        mail.lose_projection(truth)
+    process = begin("0s", "10m", f"{REPAIR} --json --rows-per-second 60")
+    settings = {"MAILMEND_CONFIG": str(mailmend.home / "config.toml")}
+    while not _mended(mail):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.2)
+
+    paused = mailmend("jobs", "pause", "nightly-repair", "--now", "--reason", "disks", "--json", **settings)
+    _, err = process.communicate(timeout=20)
+
+    assert (process.returncode, "its job was paused" in err, "Traceback" in err) == (130, True, False), err
+    in_fact = _mended(mail)
+    (run,) = mailmend("jobs", "history", "nightly-repair", "--json", **settings).json["runs"]
+    assert (run["run"], run["state"], run["reason"]) == (paused.json["ended"], "INTERRUPTED", "its job was paused")
+    (repair,) = mailmend("runs", "list", "--json").json["runs"]
+    assert (repair["state"], repair["summary"]["fixed"]) == ("INTERRUPTED", {"PROJECT": in_fact})
+    assert 0 < in_fact < len(mail.truths)
+    refused = mailmend("jobs", "run", "nightly-repair", **settings)
+    assert (refused.code, ": disks" in refused.err) == (2, True), refused.err
+
+    assert mailmend("jobs", "resume", "nightly-repair", **settings).code == 0
+    again = ["--anyway" if word == "--scheduled" else word for word in cast("list[str]", process.args)]
+    environment = {"HOME": str(mailmend.home), "XDG_DATA_HOME": str(mailmend.home)}
+    ended = subprocess.run(again, env=environment, cwd="/", text=True, capture_output=True, check=False)
+    assert (ended.returncode, json.loads(ended.stdout)["fixed"]) == (0, {"PROJECT": len(mail.truths) - in_fact})
+    states = mailmend("jobs", "history", "nightly-repair", "--json", **settings).json["runs"]
+    assert [one["state"] for one in states] == ["DONE", "INTERRUPTED"]
+
+
+def _mended(mail: MailKeyspace) -> int:
+    return sum(mail.mirror(truth) is not None for truth in mail.truths)
