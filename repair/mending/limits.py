@@ -74,19 +74,19 @@ class Pace:
         """Wait until `rows` more are due.
 
         Raises:
-            KeyboardInterrupt: it is for a batch that nobody waits for any more.
+            KeyboardInterrupt: they are for a batch that nobody waits for any more.
         """
-        _go_on()
         if self.throttle is None:
             if seconds := self.seconds_until(rows):
+                _go_on()
                 self.clock.sleep(seconds)
             return
         with self._lock:
             self.look_if_due()
             seconds = self.seconds_until(rows)
             while seconds > 0:
-                self.clock.sleep(min(seconds, self.throttle.due_in()))
                 _go_on()
+                self.clock.sleep(min(seconds, self.throttle.due_in()))
                 self.look_if_due()
                 self._follow()
                 seconds = max(0, self._until - self.clock.micros()) / MICROS
@@ -179,7 +179,7 @@ def _go_on() -> None:
 def side_by_side(work: Callable[[_T], _R], batches: Iterator[_T], at_once: int) -> Iterator[_R]:
     """The result for each batch, in order. Nothing is under way while the caller has one, nor after an error.
 
-    Where the caller is interrupted a batch ends with the request that it has sent: all of it may take minutes.
+    Where the caller is interrupted a batch ends where it would have to wait for its pace: all of it may take minutes.
     """
     interrupted = threading.Event()
 
