@@ -1,13 +1,19 @@
-"""Somebody types ALTER TABLE ... DROP flagSeen, or DROP TABLE: both engines tell of drift; no repair writes there."""
+"""Somebody types ALTER TABLE ... DROP flagSeen, or DROP TABLE: both engines tell of drift; no repair writes there.
+
+runbooks/schema-differs.md leads from what `check` says to where nothing is lacking.
+"""
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.commands import CommandLine
+from admin.services.runbooks import page_named
+from spark_repair import message_inconsistencies
+from tests.support.commands import CommandLine, Ended
 from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on
 from tests.support.servers import CassandraServer
 
@@ -47,6 +53,53 @@ def test_it_is_drift_until_it_is_back_or_left_out(
 
     assert mailmend("repair", "messages", *quick).json["fixed"] == {"AMEND": 2}
     assert mailmend("check", "messages", *quick).code == 0
+
+
+@pytest.mark.parametrize(
+    ("engine", "in_driver_max"),
+    [
+        pytest.param("local", None, id="local"),
+        pytest.param("spark", 20_000, id="driver", marks=pytest.mark.thorough),
+        pytest.param("spark", 0, id="executors", marks=pytest.mark.thorough),
+    ],
+)
+def test_its_page_leads_from_what_a_check_says_to_no_drift(
+    mailmend: CommandLine,
+    keyspace: MailKeyspace,
+    request: pytest.FixtureRequest,
+    *,
+    engine: str,
+    in_driver_max: int | None,
+) -> None:
+    """Only by commands that the page names, and the one statement that `schema plan` shows."""
+    if in_driver_max is not None:
+        request.getfixturevalue("spark")
+        request.getfixturevalue("monkeypatch").setattr(message_inconsistencies, "IN_DRIVER_MAX", in_driver_max)
+    keyspace.refill()
+    keyspace.tables.cluster.execute_ddl(f"ALTER TABLE {keyspace.name}.messageidtable DROP flagseen")
+    page, run = page_named("schema-differs"), ""
+
+    def typed(command: str) -> Ended:
+        _, *words = shlex.split(command.replace("$KEYSPACE", keyspace.name).replace("$RUN", run), comments=True)
+        with_it = ("--engine", engine, "--delay", "0s") if words[0] in {"check", "repair"} else ()
+        return mailmend(*words, *with_it)
+
+    verify, plan = page.commands("Check")
+    _, repair = page.commands("Do")
+    verified, check = page.commands("Verify")
+    _, undo = page.commands("Undo")
+
+    seen = typed(check)
+    assert (seen.code, f"Missing in {keyspace.name}" in seen.out, "flagSeen" in seen.out) == (1, True, True)
+    assert "mailmend schema verify" in seen.out + seen.err, "which the page is about"
+    assert (typed(verify).code, "flagSeen" in typed(verify).out) == (1, True)
+    (statement,) = re.findall(r"ALTER TABLE \S*messageIdTable ADD [^;\n]+", typed(plan).out, re.IGNORECASE)
+    keyspace.tables.cluster.execute_ddl(statement)
+
+    assert typed(repair).code == 0
+    assert ("flagSeen" in typed(verified).out, typed(check).code) == (False, 0)
+    run = mailmend("runs", "list", "--json").json["runs"][0]["run"]
+    assert (typed(undo).code, typed(check).code) == (0, 1), "two messages are unread again where they were read"
 
 
 def test_a_table_and_a_column_that_decides_are_drift_and_all_else_is_checked(

@@ -1,41 +1,55 @@
 """runbooks/repair-was-interrupted.md: a repair that somebody, or a scheduler, stopped while it mended."""
 
 import os
+import shlex
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from admin.services.runbooks import page_named
 from model.catalog.mail import MESSAGE_ID
 from model.operations import Scan
+from spark_repair import message_inconsistencies
+from tests.support.apart import MAILMEND, ON_EXECUTORS, SECONDS_MAX, SPARK, all_gone, begun
 from tests.support.commands import CommandLine
 from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on
 from tests.support.servers import CassandraServer
 
 pytestmark = pytest.mark.cassandra
 
-CHECKOUT = Path(__file__).parents[2]
 MESSAGES, OF_EXECUTORS = 3_000, 8_000
 """More than are mended at once: two batches of a thousand, by each of two tasks on executors."""
 
-SECONDS_MAX = 400
-MAILMEND = "from admin.cli import main; main()"
-ON_EXECUTORS = f"from spark_repair import message_inconsistencies as it; it.IN_DRIVER_MAX = 0; {MAILMEND}"
-SPARK = ("--engine", "spark", "--master", "local[2]")
+LOCAL = ("--engine", "local")
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A repair, the signal that stops it, and the engine with which its page is walked; with none it is not."""
+
+    program: str
+    engine: tuple[str, ...]
+    stop: signal.Signals
+    again: tuple[str, ...] = ()
 
 
 @pytest.fixture
-def mail(cassandra: CassandraServer, how: tuple[str, tuple[str, ...], signal.Signals]) -> Iterator[MailKeyspace]:
+def mail(cassandra: CassandraServer, way: Way) -> Iterator[MailKeyspace]:
     """Every row of messageIdTable is missing."""
     with keyspace_of_its_own(cassandra, "interrupted") as keyspace:
-        keyspace.refill(OF_EXECUTORS if how[0] == ON_EXECUTORS else MESSAGES)
+        keyspace.refill(OF_EXECUTORS if way.program == ON_EXECUTORS else MESSAGES)
         for truth in keyspace.truths:
             keyspace.lose_projection(truth)
         yield keyspace
+
+
+@pytest.fixture
+def mailmend(cassandra: CassandraServer, mail: MailKeyspace, tmp_path: Path) -> CommandLine:
+    return shell_on(cassandra, mail, tmp_path)
 
 
 def mended(mail: MailKeyspace) -> int:
@@ -43,70 +57,71 @@ def mended(mail: MailKeyspace) -> int:
 
 
 @pytest.mark.parametrize(
-    "how",
+    "way",
     [
+        pytest.param(Way(MAILMEND, LOCAL, signal.SIGTERM, LOCAL), id="local"),
+        pytest.param(Way(MAILMEND, SPARK, signal.SIGINT), id="driver", marks=pytest.mark.spark),
         pytest.param(
-            (ON_EXECUTORS, SPARK, signal.SIGTERM), id="executors", marks=(pytest.mark.spark, pytest.mark.thorough)
+            Way(MAILMEND, SPARK, signal.SIGTERM, SPARK),
+            id="driver, whole page",
+            marks=(pytest.mark.spark, pytest.mark.thorough),
         ),
-        pytest.param((MAILMEND, SPARK, signal.SIGINT), id="driver", marks=pytest.mark.spark),
-        pytest.param((MAILMEND, ("--engine", "local"), signal.SIGTERM), id="local"),
+        pytest.param(
+            Way(ON_EXECUTORS, SPARK, signal.SIGTERM, SPARK),
+            id="executors, whole page",
+            marks=(pytest.mark.spark, pytest.mark.thorough),
+        ),
     ],
 )
-def test_it_ends_with_true_sums_and_can_be_taken_back(
-    cassandra: CassandraServer,
-    mail: MailKeyspace,
-    tmp_path: Path,
-    how: tuple[str, tuple[str, ...], signal.Signals],
+def test_it_ends_with_true_sums_and_its_page_leads_to_the_end(
+    mailmend: CommandLine, mail: MailKeyspace, way: Way, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exit 130, INTERRUPTED with what is mended indeed, nothing left running, and undo puts all of it back."""
-    mailmend, (program, engine, stop) = shell_on(cassandra, mail, tmp_path), how
-    code, err = _stopped(mailmend, mail, program, ("repair", "messages", "--delay", "0s", *engine), stop)
+    """Exit 130, INTERRUPTED with what is mended indeed, nothing left running; the page mends the rest.
 
-    assert (code, "To go on" in err, "Traceback" in err, "Error" in err) == (130, True, False, False), err
+    Its undo takes back what the interrupted run mended, and nothing else.
+    """
+    code, err = _stopped(mailmend, mail, way)
+
+    assert (code, "To go on" in err, "mailmend runs list" in err) == (130, True, True), err
+    assert ("Traceback" in err, "Error" in err) == (False, False), err
     (run,) = mailmend("runs", "list", "--json").json["runs"]
     in_fact = mended(mail)
     assert (run["state"], run["summary"]["fixed"]) == ("INTERRUPTED", {"PROJECT": in_fact})
     assert 0 < in_fact < len(mail.truths)
 
-    undone = mailmend("undo", run["run"])
-    assert (undone.code, mended(mail)) == (0, 0), undone.err
+    if not way.again:
+        assert (mailmend("undo", run["run"]).code, mended(mail)) == (0, 0)
+        return
+    if way.again == SPARK:
+        request.getfixturevalue("spark")
+        in_driver_max = 0 if way.program == ON_EXECUTORS else message_inconsistencies.IN_DRIVER_MAX
+        monkeypatch.setattr(message_inconsistencies, "IN_DRIVER_MAX", in_driver_max)
+    listed, shown, again, checked, undone = _walked(mailmend, mail, run["run"], way.again)
+    assert ("INTERRUPTED" in listed, f"{in_fact:,}" in listed, f"PROJECT {in_fact}" in shown) == (True, True, True)
+    assert (f"PROJECT {len(mail.truths) - in_fact:,}" in again, "No drift." in checked) == (True, True), again
+    assert mended(mail) == len(mail.truths) - in_fact, undone
 
 
-def _stopped(
-    mailmend: CommandLine, mail: MailKeyspace, program: str, words: tuple[str, ...], stop: signal.Signals
-) -> tuple[int, str]:
+def _walked(mailmend: CommandLine, mail: MailKeyspace, run: str, engine: tuple[str, ...]) -> list[str]:
+    """What each command of the page prints, as it stands there; repair and check with the engine that is at hand."""
+    printed = []
+    for command in page_named("repair-was-interrupted").commands():
+        _, *words = shlex.split(command.replace("$KEYSPACE", mail.name).replace("$RUN", run))
+        with_it = (*engine, "--delay", "0s") if words[0] in {"repair", "check"} else ()
+        ended = mailmend(*words, *with_it)
+        assert ended.code == 0, f"{command}\n{ended.out}\n{ended.err}"
+        printed.append(" ".join(ended.out.split()))
+    return printed
+
+
+def _stopped(mailmend: CommandLine, mail: MailKeyspace, way: Way) -> tuple[int, str]:
     """The command's exit code and stderr, signalled like a whole terminal once it has mended something."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("MAILMEND_")}
-    caches = {"XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))}  # of Spark's jars
-    process = subprocess.Popen(
-        [sys.executable, "-c", program, *words],
-        env={**kept, **caches, **mailmend.environment, "HOME": str(mailmend.home), "PYTHONPATH": str(CHECKOUT)},
-        cwd=mailmend.home,
-        text=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+    process = begun(mailmend, way.program, "repair", "messages", "--delay", "0s", *way.engine)
     began = time.monotonic()
     while process.poll() is None and not mended(mail):
         assert time.monotonic() - began < SECONDS_MAX, "it mended nothing"
         time.sleep(0.2)
-    os.killpg(process.pid, stop)
+    os.killpg(process.pid, way.stop)
     _, err = process.communicate(timeout=60)
-    _all_gone(process.pid)
+    all_gone(process)
     return process.returncode, err
-
-
-def _all_gone(session: int) -> None:
-    """Neither the JVM nor a Python worker outlives the command."""
-    until = time.monotonic() + 10
-    while living := _living(session):
-        assert time.monotonic() < until, living
-        time.sleep(0.1)
-
-
-def _living(session: int) -> list[str]:
-    listed = subprocess.run(
-        ["ps", "-o", "stat=,args=", "-g", str(session)], capture_output=True, text=True, check=False
-    )
-    return [line for line in listed.stdout.splitlines() if not line.startswith("Z")]
