@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain, repeat
 from typing import Any
 from uuid import uuid1, uuid4
 
@@ -18,11 +19,13 @@ from model.ports import Tables
 from model.projections.findings import RepairPolicy, Suspect
 from model.projections.verdicts import MENDABLE, Verdict
 from repair.clock import SystemClock, Timing, take_as_of
+from repair.decisions.pressure import Strain
 from repair.ledger.before_images import image_digest
 from repair.ledger.runs import Ledger
 from repair.mending.engine import RepairSettings
 from repair.mending.fixer import Fixer
 from repair.mending.limits import BURST_SECONDS
+from repair.mending.throttle import Throttle
 from spark_repair import message_inconsistencies
 from spark_repair.executors import tasks_at_once
 from spark_repair.fixing import Workplace, finding_from, revisited
@@ -181,6 +184,30 @@ def test_a_pace_is_kept_by_all_readers_together(spark: SparkSession, contact: Co
     detection = SparkEngine(spark, contact, MAIL).detect(survey, SilentProgress())
     assert detection.scanned["imapUidTable"] == len(james_rows("imapuidtable", damaged=True))
     detection.close()
+
+
+@pytest.mark.thorough
+def test_tasks_read_more_slowly_while_answers_are_slow(spark: SparkSession, contact: Contact, mail: Tables) -> None:
+    """The rule of `--pace auto`, with latencies that the test makes up: calm until the scan begins, slow from then on.
+
+    What it decides reaches tasks that are reading already.
+    """
+    calm, calm_seconds = _scanned_beside(spark, contact, 0.002)
+    pressed, pressed_seconds = _scanned_beside(spark, contact, 0.02)
+
+    assert (calm.lowest, calm.slowed) == (1_000, {})
+    assert (pressed.lowest <= 250, set(pressed.slowed)) == (True, {Strain.LATENCY})
+    assert pressed_seconds > calm_seconds + 4
+
+
+def _scanned_beside(spark: SparkSession, contact: Contact, latency_seconds: float) -> tuple[Throttle, float]:
+    """A scan at 1,000 rows a second at most, and how long it took."""
+    looks = chain(repeat(0.002, 8), repeat(latency_seconds))
+    throttle = Throttle(CLOCK, 1_000, lambda: next(looks))
+    survey = RepairSettings("mail", james_families()[:1], policy=RepairPolicy(rows_per_second=1_000))
+    began = CLOCK.monotonic()
+    SparkEngine(spark, contact, MAIL, throttle=throttle).detect(survey, SilentProgress()).close()
+    return throttle, CLOCK.monotonic() - began
 
 
 @pytest.mark.parametrize(

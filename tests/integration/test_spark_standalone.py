@@ -1,6 +1,7 @@
 """mailmend on a Spark cluster: a real master with two workers, and `spark-submit` with the zip of our packages."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 from cql.driver.session import CassandraCluster, connect
 from repair.staging.bucket import StagingBucket
 from spark_repair.session import SparkSettings, launch_options
-from tests.support.commands import contact_of
+from tests.support.commands import command_line, contact_of
 from tests.support.james import load_james
 from tests.support.keyspaces import dropped
 from tests.support.object_stores import S3
@@ -167,6 +168,30 @@ def test_executors_without_a_common_folder_stage_in_a_bucket(
     assert ended["findings"] == {"messageIdTable": DAMAGE | LOST, "messageV3": LEAKS}
     assert ended["staging"]["kept"] >= 3
     assert staged.names() == {}
+
+
+@pytest.mark.thorough
+def test_executors_together_keep_a_limit_and_hear_of_a_higher_one_while_they_read(
+    standalone: SparkCluster, cassandra: CassandraServer, keyspace: str, tmp_path: Path
+) -> None:
+    """5,900 rows are read, in two minutes at 50 a second; after ten seconds somebody allows more."""
+    where = ("--master", standalone.master, *settings("--spark-conf", SMALL), *place(cassandra, keyspace))
+    command = [sys.executable, "-m", "mailmend", "repair", "messages", *QUICK, "--rows-per-second", "50", *where]
+    environment = environment_of(tmp_path, standalone.python)
+    with subprocess.Popen(command, env=environment, cwd=tmp_path, text=True, stdout=-1, stderr=-1) as process:
+        assert process.stderr is not None
+        line = next((line for line in process.stderr if line.startswith("scan: ")), "it ended")
+        names = {"MAILMEND_KEYSPACE": keyspace, "MAILMEND_LEDGER_KEYSPACE": f"{keyspace}_ledger"}
+        mailmend = command_line(tmp_path, cassandra, **names)
+        (run,) = mailmend("runs", "list", "--json").json["runs"]
+        assert mailmend("jobs", "set", run["run"], "--rows-per-second", "50000").code == 0
+        out, err = process.communicate(timeout=75)
+
+    rows = int(re.sub(r"scan: ([\d,]+).*\n", r"\1", line).replace(",", ""))
+    assert 0 < rows < 2_000, f"what is read ahead is among them: {line}"
+    mended = json.loads(out)
+    assert (process.returncode, mended["fixed"], mended["left"]) == (1, DAMAGE, LOST), err
+    assert mended["pace"]["set"][0]["rows_per_second"] == 50_000
 
 
 @needs_uv
