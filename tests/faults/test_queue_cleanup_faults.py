@@ -20,6 +20,7 @@ from model.queue.slices import slice_of
 from model.schema.keyspace import Schema
 from model.schema.table import Table
 from repair.clock import SystemClock
+from spark_repair.session import SparkSettings
 from tests.support.brokers import Broker
 from tests.support.commands import Ended, command_line
 from tests.support.keyspaces import end_leases
@@ -115,6 +116,45 @@ def test_a_cleanup_that_is_killed(james_made: Ground, tmp_path: Path, name: str)
     ended = cleaned(ground.servers, tmp_path, *OLD_MARKS)
 
     assert ended.code == 0, f"{ended.out}\n{ended.err}"
+    assert (left(ground.keyspace, ENQUEUED_MAILS, name), left(ground.keyspace, DELETED_MAILS, name)) == (1, 0)
+    assert ground.listed(name) == {str(waits)}
+    assert ground.told(name, lambda queue: delivered(queue, [str(waits)])) == [str(waits)]
+
+
+@pytest.mark.spark
+@pytest.mark.thorough
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(
+    ("name", "at", "nth"),
+    [
+        ("spark-rows", "done Remove enqueuedMailsV4", 2),
+        ("spark-marks", "marks by Spark", 1),
+        ("spark-marks-gone", "done marks by Spark", 1),
+    ],
+)
+def test_a_cleanup_by_spark_that_is_killed(james_made: Ground, tmp_path: Path, name: str, at: str, nth: int) -> None:
+    """Its executors remove the marks; the next run completes what is left of it."""
+    ground, by_spark = james_made, ("--engine", "spark", "--spark-conf", "spark.driver.memory=1g")
+    lived_through(ground.keyspace, name)
+    (waits,) = ground.put(name, "waits")
+    jars = {"XDG_CACHE_HOME": str(SparkSettings().folder.parent)}
+
+    ground.typed(
+        tmp_path,
+        *(*CLEAN, *OLD_MARKS, *by_spark),
+        group="repair",
+        at=at,
+        nth=nth,
+        variables=ground.servers.environment | jars,
+    )
+    before = left(ground.keyspace, ENQUEUED_MAILS, name) + left(ground.keyspace, DELETED_MAILS, name)
+    with connect(ground.servers.contact) as cluster:
+        end_leases(cluster.keyspace(f"{ground.keyspace.name}_ledger"))
+    ended = cleaned(ground.servers, tmp_path, *OLD_MARKS, *by_spark)
+
+    assert ended.code == 0, f"{ended.out}\n{ended.err}"
+    one = of_queue(ended, name)
+    assert one["removed_rows"] + one["removed_marks"] == before - 1
     assert (left(ground.keyspace, ENQUEUED_MAILS, name), left(ground.keyspace, DELETED_MAILS, name)) == (1, 0)
     assert ground.listed(name) == {str(waits)}
     assert ground.told(name, lambda queue: delivered(queue, [str(waits)])) == [str(waits)]

@@ -377,6 +377,10 @@ def typed(order: Order) -> None:
         (RemovedList, "add", life.mortal("list", RemovedList.add)),
         (Ledger, "finish", life.mortal("close", Ledger.finish)),
     ]
+    if "spark" in order.arguments:
+        from spark_repair.queue_cleanup import SparkQueueScan  # noqa: PLC0415 - slow to import, and seldom needed
+
+        patched.append((SparkQueueScan, "remove_marks", life.mortal("marks by Spark", SparkQueueScan.remove_marks)))
     for module, name, mortal in patched:
         setattr(module, name, mortal)
     os.environ.update(order.environment)
@@ -387,8 +391,7 @@ def act(servers: Servers, order: Order) -> None:
     if order.story == COMMAND:
         typed(order)
         return
-    ledger = os.open(order.ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    life = Doomed(at=order.at, nth=order.nth)
+    ledger, life = os.open(order.ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT), Doomed(at=order.at, nth=order.nth)
 
     async def story(keyspace: Keyspace) -> None:
         async with opened(servers, keyspace, order.queue, ahead_seconds=order.ahead_seconds, life=life) as queue:
