@@ -35,6 +35,7 @@ from admin.extras import imported
 from model.errors import ResultUnwritten, WrongUse
 
 Values = dict[str, Any]
+TYPED: Final = ParameterSource.COMMANDLINE
 JSON: Final = click.Option(["--json", "as_json"], is_flag=True, help="One JSON object on stdout.")
 
 
@@ -232,7 +233,7 @@ def _refuse_beside(command: Command, values: Values, context: click.Context) -> 
     for given, others in command.alone.items():
         option, _, value = given.partition("=")
         for name in others if (str(values[option]) == value if value else values[option]) else ():
-            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            if context.get_parameter_source(name) is TYPED:
                 beside = f"{_typed(option, context)} {value}".strip()
                 what = f"{_typed(name, context)} says nothing beside {beside}"
                 raise WrongUse(what, mend="Leave one of them out.")

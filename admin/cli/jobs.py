@@ -7,7 +7,7 @@ from uuid import UUID
 
 import click
 
-from admin.cli.command import Command, CommandGroup, Late, Shared
+from admin.cli.command import TYPED, Command, CommandGroup, Late, Shared
 from admin.cli.endings import ended_after, ending_of
 from admin.cli.kinds import KEEP, duration_text
 from admin.cli.options import (
@@ -29,7 +29,7 @@ from admin.cli.options import (
 from admin.cli.output import run_name
 from admin.cli.settings_file import PROFILE_NAME, line_in_table, settings_file_of
 from admin.extras import imported
-from admin.jobs.declaration import BadJob, Job, job_of
+from admin.jobs.declaration import BadJob, Job, job_of, looks_like_a_job, name_of_a_command, refuse_unasked
 from admin.jobs.units import RENDERED, UnitPlace
 from admin.services.caller import ignore
 from admin.services.jobs import JobCommand, Worked
@@ -50,8 +50,10 @@ def declared_jobs(context: click.Context) -> dict[str, Job]:
         BadSettings: one of them cannot be carried out; with file, line, and what to write instead.
     """
     commands = {name.replace("-", "_") for name in _GROUP_NAMES}
-    declared = {name: one for name, one in settings_table(context, TABLE).items() if name not in commands}
-    jobs = {}
+    jobs, declared = {}, dict(settings_table(context, TABLE))
+    for name in commands & declared.keys():
+        if looks_like_a_job(declared.pop(name)):
+            raise name_of_a_command(name).at(_place(context, name, ""), name)
     for spelled, table in declared.items():
         name = spelled.replace("_", "-")
         try:
@@ -86,7 +88,9 @@ def parsed_command(job: Job, context: click.Context, *more: str) -> click.Contex
             found = command.get_command(parent, name)
             assert found is not None, "the declaration is one of COMMANDS"
             if not isinstance(found, click.Group):
-                return found.make_context(name, words, parent=parent)
+                ready = found.make_context(name, words, parent=parent)
+                refuse_unasked(ready.params, [one for one in ready.params if ready.get_parameter_source(one) is TYPED])
+                return ready
             parent, command = click.Context(found, info_name=name, parent=parent), found
     except click.UsageError as error:
         limit = _LIMITS.get(_option_of(error), "") if _option_of(error) not in job.words else ""

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import time, timedelta
 from difflib import get_close_matches
@@ -145,6 +145,61 @@ def job_of(name: str, declared: object) -> Job:
     job = Job(name=name, words=read.pop("command"), zone=zone, tell=tell, **read)
     _refuse_never(job)
     return job
+
+
+_DESTROYING: Final[Mapping[str, tuple[object, ...]]] = {
+    "dangling": ("restore",),
+    "orphans": ("quarantine",),
+    "leaks": ("collect",),
+    "marks": ("empty", "old"),
+    "beat_ahead": (True,),
+    "garbagecollect": (True,),
+}
+_ASKING: Final = ("dangling", "garbagecollect")
+
+
+def refuse_unasked(given: Mapping[str, object], named: Collection[str]) -> None:
+    """Refuse what destroys where the job's own command does not name it, or where it would ask and nobody answers.
+
+    Args:
+        given: the options of the command, wherever they come from.
+        named: those that stand in the command.
+
+    Raises:
+        BadJob: there is such an option.
+    """
+    if given.get("dry_run") or given.get("plan"):
+        return
+    for name, values in _DESTROYING.items():
+        value = given.get(name)
+        if value not in values:
+            continue
+        option = f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
+        if name not in named:
+            raise BadJob(
+                "command",
+                f"{option} stands in the settings or the environment, not in this command",
+                mend=f"What destroys is asked for by name: write {option} into the command, or take it away there.",
+            )
+        if name in _ASKING and "yes" not in named:
+            raise BadJob(
+                "command",
+                f"{option} asks before it does anything, and nobody answers a job",
+                mend="Write --yes into the command too; or --plan FILE, to be approved and applied: "
+                "mailmend runbook show approve-a-plan",
+            )
+
+
+def looks_like_a_job(declared: object) -> bool:
+    return isinstance(declared, dict) and bool({"command", "schedule"} & declared.keys())
+
+
+def name_of_a_command(name: str) -> BadJob:
+    return BadJob(
+        "",
+        f"[jobs.{name}] has the options of `mailmend jobs {name}`: no job can have this name",
+        mend=f"Name the job otherwise: [jobs.my-{name}]",
+    )
 
 
 def _refuse_never(job: Job) -> None:

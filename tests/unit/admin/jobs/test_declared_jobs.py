@@ -58,6 +58,18 @@ CHECK = 'command = "check"\nschedule = "0 1 * * *"\n'
             "there is a password in the command",
             "[queue]",
         ),
+        (
+            'command = "repair messages --dangling restore"\nschedule = "0 1 * * *"',
+            2,
+            "--dangling restore asks before it does anything",
+            "Write --yes into the command too; or --plan FILE",
+        ),
+        (
+            'command = "repair queues --garbagecollect"\nschedule = "0 1 * * *"',
+            2,
+            "--garbagecollect asks before it does anything",
+            "Write --yes",
+        ),
         (CHECK + 'tell = "me"', 4, "after which runs", 'tell = "trouble"'),
         (CHECK + 'tell_command = ""', 4, "tell_command is empty", "Leave it out"),
         (CHECK + 'tell_webhook = "ftp://a"', 4, "can be posted to", "https://"),
@@ -96,6 +108,41 @@ def test_what_is_no_job_is_refused(mailmend: CommandLine, declare: Declare, text
     ended = mailmend("jobs", "list")
 
     assert (ended.code, f"line {line}: " in ended.err, said in ended.err) == (2, True, True), ended.err
+
+
+def test_a_job_with_the_name_of_a_command_is_refused_by_its_line(mailmend: CommandLine, declare: Declare) -> None:
+    """It was taken for options of that command, and never ran."""
+    declare(f"{NIGHTLY}\n[jobs.list]\n{CHECK}")
+
+    ended = mailmend("jobs", "show", "nightly-repair")
+
+    assert (ended.code, "[jobs.list] has the options of `mailmend jobs list`" in ended.err) == (2, True), ended.err
+    assert "Name the job otherwise: [jobs.my-list]" in ended.err
+    assert re.search(r"config\.toml, line \d+: job 'list'", ended.err)
+
+
+@pytest.mark.parametrize(
+    ("settings", "option", "command"),
+    [
+        ("[repair.messages]\ndangling = 'restore'\nyes = true", "--dangling restore", "repair messages"),
+        ("[repair.messages]\norphans = 'quarantine'", "--orphans quarantine", "repair messages"),
+        ("[repair.messages]\nleaks = 'collect'", "--leaks collect", "repair messages"),
+        ("[repair.queues]\nmarks = 'empty'", "--marks empty", "repair queues"),
+    ],
+)
+def test_what_destroys_is_named_in_the_jobs_own_command(
+    mailmend: CommandLine, declare: Declare, settings: str, option: str, command: str
+) -> None:
+    job = '[jobs.bad]\ncommand = "{}"\nschedule = "0 1 * * *"\n'
+    declare(f"{job.format(command)}{settings}")
+
+    ended = mailmend("jobs", "list")
+
+    assert (ended.code, f"line 2: job 'bad': {option} stands in the settings" in ended.err) == (2, True), ended.err
+    assert f"write {option} into the command" in ended.err
+    for named in (f"{command} {option} --yes", f"{command} --dry-run"):
+        declare(f"{job.format(named)}{settings}")
+        assert mailmend("jobs", "list").code == 0
 
 
 def test_a_job_that_is_not_declared_is_refused_with_those_that_are(mailmend: CommandLine, declare: Declare) -> None:

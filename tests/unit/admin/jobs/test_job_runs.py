@@ -56,7 +56,7 @@ def test_a_job_may_name_a_keyspace_of_its_own(mailmend: CommandLine, declare: De
 
 
 def test_the_exit_code_is_that_of_the_command(mailmend: CommandLine, declare: Declare, night: ClusterTwin) -> None:
-    declare(NIGHTLY.replace("--delay 0", "--delay 0 --dangling restore"))
+    declare(NIGHTLY.replace("--delay 0", "--delay 0 --leaks collect --dangling report"))
 
     ended = mailmend("jobs", "run", "nightly-repair")
 
@@ -364,7 +364,7 @@ def test_an_end_that_cannot_be_recorded_does_not_change_the_exit(
     [
         ("check --engine local --delay 0", "trouble", 0, None),
         ("check --engine local --delay 0", "always", 0, "ended DONE (exit 0)"),
-        ("repair messages --engine local --dangling restore", "trouble", 2, "ended FAILED (exit 2)"),
+        ("repair messages --engine local --leaks collect --dangling report", "trouble", 2, "ended FAILED (exit 2)"),
     ],
 )
 def test_a_command_is_told_how_a_run_ended(
