@@ -103,12 +103,12 @@ def queue_samples(figures: QueueFigures, rates: QueueRates | None = None) -> Ite
 def start_samples(figures: QueueFigures, problems: Iterable[HealthProblem] = OF_STARTS) -> Iterator[MetricSample]:
     """What the starts and the last sweep tell, without a look at any mail.
 
-    Every trouble of those is 1 or 0, so that alerts need not wait for a series to appear.
+    Each of those is 1 or 0, so that alerts need not wait for a series to appear.
     """
     yield from _gauges(figures, _STARTS)
     present = {reason.trouble for reason in judged(figures)}
     for problem in problems:
-        yield MetricSample(TROUBLE, (figures.queue, problem.value), problem in present)
+        yield MetricSample(PROBLEM, (figures.queue, problem.value), problem in present)
 
 
 def _gauges(figures: QueueFigures, table: "_Figures") -> Iterator[MetricSample]:
@@ -152,7 +152,7 @@ _TRAFFIC: Final = "How much comes and goes; what stays too long is a trouble of 
 _COUNT: Final = "Counts of one process since it began; what a person has to act on is a trouble of the queue"
 
 
-TROUBLE: Final = Metric("mailmend_queue_trouble", "Whether this is wrong", ("queue", "trouble"))
+PROBLEM: Final = Metric("mailmend_queue_trouble", "Whether this is wrong", ("queue", "trouble"))
 COUNTS: Final[Mapping[QueueCount, Metric]] = {
     count: Metric(f"mailmend_queue_{count.word}_total", count.meaning, ("queue",), MetricKind.COUNTER, _COUNT)
     for count in QueueCount
@@ -216,7 +216,7 @@ _RATES: Final[Sequence[tuple[Metric, Callable[[QueueRates], float]]]] = (
 QUEUE_METRICS: Final = (
     *(metric for metric, _ in (*_COUNTED, *_STARTS)),
     *(metric for metric, _ in _RATES),
-    TROUBLE,
+    PROBLEM,
     *COUNTS.values(),
 )
 """Every metric of queues."""

@@ -240,7 +240,7 @@ async def task(desk: Desk, _: Reader, task_id: TaskId) -> Response:
     },
     summary="Wait until a task is over",
 )
-async def awaited(
+async def await_task(
     desk: Desk,
     _: Reader,
     task_id: TaskId,

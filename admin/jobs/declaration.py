@@ -46,7 +46,7 @@ class Missed(Enum):
 class Telling(Enum):
     """After which runs somebody gets a message."""
 
-    TROUBLE = "trouble"  # it failed, found drift or left some, or was interrupted; not where its time was over
+    ATTENTION = "trouble"  # it failed, found drift or left some, or was interrupted; not where its time was over
     ALWAYS = "always"
 
 
@@ -54,7 +54,7 @@ class Telling(Enum):
 class Tell:
     """Who hears of a run: a command, which gets it as JSON on stdin, and a web address, to which that is posted."""
 
-    on: Telling = Telling.TROUBLE
+    on: Telling = Telling.ATTENTION
     command: tuple[str, ...] = ()
     webhook: str = field(default="", repr=False)
 
@@ -140,7 +140,7 @@ def job_of(name: str, declared: object) -> Job:
         if needed not in fields:
             raise BadJob("", f"has no {needed}", mend=f'Write for example: {needed} = "{example}"')
     read = {field: _READ[field](value) for field, value in fields.items()}
-    tell = Tell(read.pop("tell", Telling.TROUBLE), read.pop("tell_command", ()), read.pop("tell_webhook", ""))
+    tell = Tell(read.pop("tell", Telling.ATTENTION), read.pop("tell_command", ()), read.pop("tell_webhook", ""))
     zone = read.pop("time_zone", ZoneInfo("UTC"))
     job = Job(name=name, words=read.pop("command"), zone=zone, tell=tell, **read)
     _refuse_never(job)
@@ -290,7 +290,7 @@ def _number(field: str, minimum: int) -> Callable[[object], int]:
 
 
 def _telling(value: object) -> Telling:
-    text = _text("tell", value, Telling.TROUBLE.value)
+    text = _text("tell", value, Telling.ATTENTION.value)
     if text not in [one.value for one in Telling]:
         raise BadJob(
             "tell", f"{text!r} does not say after which runs", mend='Write tell = "trouble" or tell = "always".'

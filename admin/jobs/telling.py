@@ -29,8 +29,8 @@ _POLICY: Final = RetryPolicy(retries=5, wait_seconds_min=1, wait_seconds_max=30)
 _LATER: Final = frozenset({408, 425, 429})
 
 
-def is_wanted(tell: Tell, *, trouble: bool) -> bool:
-    return bool(tell.command or tell.webhook) and (trouble or tell.on is Telling.ALWAYS)
+def is_wanted(tell: Tell, *, attention: bool) -> bool:
+    return bool(tell.command or tell.webhook) and (attention or tell.on is Telling.ALWAYS)
 
 
 def tell_all(tell: Tell, message: Mapping[str, Any], clock: Clock) -> Iterator[str]:

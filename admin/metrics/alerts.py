@@ -38,7 +38,7 @@ class AlertRule:
     runbook: str
 
 
-def _trouble(*names: str) -> str:
+def _problem(*names: str) -> str:
     return f'max by (queue, trouble) (mailmend_queue_trouble{{trouble=~"{"|".join(names)}"}}) == 1'
 
 
@@ -181,7 +181,7 @@ ALERTS: Final = (
     ),
     AlertRule(
         "MailmendQueueNotSwept",
-        _trouble("not_swept"),
+        _problem("not_swept"),
         "30m",
         AlertSeverity.CRITICAL,
         "Nobody sweeps queue {{ $labels.queue }}: mails that wait will expire unless a sweep renews them",
@@ -189,7 +189,7 @@ ALERTS: Final = (
     ),
     AlertRule(
         "MailmendBrowseStartStuck",
-        _trouble("browse_start_old", "moved_back"),
+        _problem("browse_start_old", "moved_back"),
         "30m",
         AlertSeverity.WARNING,
         "The browse start of queue {{ $labels.queue }} is old, or was moved back",
@@ -197,15 +197,15 @@ ALERTS: Final = (
     ),
     AlertRule(
         "MailmendQueueDoesNotDrain",
-        _trouble("stays_too_long", "dead_letters", "no_consumer", "broker_alarm"),
+        _problem("stays_too_long", "dead_letters", "no_consumer", "broker_alarm"),
         "15m",
         AlertSeverity.CRITICAL,
-        "Queue {{ $labels.queue }} is in trouble: {{ $labels.trouble }}",
+        "Queue {{ $labels.queue }} needs attention: {{ $labels.trouble }}",
         "queue-does-not-drain",
     ),
     AlertRule(
         "MailmendBrokerLacksMessages",
-        _trouble("lacks_message", "broker_away"),
+        _problem("lacks_message", "broker_away"),
         "15m",
         AlertSeverity.CRITICAL,
         "The broker of queue {{ $labels.queue }} is away, or lacks messages of mails that wait",
@@ -213,7 +213,7 @@ ALERTS: Final = (
     ),
     AlertRule(
         "MailmendMarksExpireFirst",
-        _trouble("marks_expire_first"),
+        _problem("marks_expire_first"),
         "15m",
         AlertSeverity.CRITICAL,
         "Marks of queue {{ $labels.queue }} expire before the rows that they hide: deleted mails come back",

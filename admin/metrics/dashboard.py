@@ -182,7 +182,7 @@ PANELS: Final = (
         ],
     ),
     DashboardPanel(
-        "Troubles of queues",
+        "Queues that need attention",
         [PanelQuery("max by (queue, trouble) (mailmend_queue_trouble) == 1", "{{queue}} {{trouble}}")],
     ),
 )

@@ -218,8 +218,8 @@ def job_lease(keyspace: str, job: str) -> str:
 
 def _tell(request: JobRunRequest, said: str, run: JobRun | None, exit_code: int, caller: Caller) -> None:
     """Tell of a run, or that there was none; `text` is what chats show."""
-    job, keyspace, trouble = request.command.job, request.connection.keyspace, run is None or run.in_trouble
-    if not is_wanted(job.tell, trouble=trouble):
+    job, keyspace, attention = request.command.job, request.connection.keyspace, run is None or run.needs_attention
+    if not is_wanted(job.tell, attention=attention):
         return
     message = {
         "text": f"mailmend: job {job.name} of keyspace {keyspace} {said}",
@@ -230,7 +230,7 @@ def _tell(request: JobRunRequest, said: str, run: JobRun | None, exit_code: int,
         "state": run.state.value if run else RunState.FAILED.value,
         "exit_code": exit_code,
         "reason": run.reason if run else said,
-        "runbook": PAGE if trouble else None,
+        "runbook": PAGE if attention else None,
     }
     for failure in tell_all(job.tell, message, this_clock()):
         caller.remark(f"A message did not arrive: {failure}.")

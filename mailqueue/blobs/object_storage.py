@@ -168,8 +168,8 @@ class ExactRequests:
 
     def _content(self, key: BlobId) -> bytes:
         answer = self._client().get_object(Key=key, **self._bucket)
-        for told in (answer.get("Metadata", {}), {"content-encoding": answer.get("ContentEncoding", "")}):
-            refuse_compressed(self._settings, key, told)
+        for fields in (answer.get("Metadata", {}), {"content-encoding": answer.get("ContentEncoding", "")}):
+            refuse_compressed(self._settings, key, fields)
         content: bytes = answer["Body"].read()
         return content
 

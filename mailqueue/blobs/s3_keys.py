@@ -40,7 +40,7 @@ class FoundKeys:
             found = self.session().get_credentials()
             keys = found.get_frozen_credentials() if found else None
         except (BotoCoreError, ClientError, OSError, ValueError) as error:
-            raise BlobsUnreachable(f"the keys to {place} cannot be had: {_trouble(error)}", mend=NO_KEYS) from None
+            raise BlobsUnreachable(f"the keys to {place} cannot be had: {_reason(error)}", mend=NO_KEYS) from None
         if keys is None:
             raise BlobsUnreachable(f"no keys to {place} are found", mend=NO_KEYS)
         return {
@@ -65,7 +65,7 @@ class FoundKeys:
         self._session = None
 
 
-def _trouble(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     """What failed, without texts of others: a process may have printed a key."""
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"

@@ -54,7 +54,7 @@ class JobRun:
         return replace(self, state=state_after(exit_code), ended_at=at, exit_code=exit_code, reason=reason)
 
     @property
-    def in_trouble(self) -> bool:
+    def needs_attention(self) -> bool:
         """Whether a person should look: it failed, found or left drift, or was ended before its time."""
         return self.state is RunState.FAILED or self.exit_code == ExitCode.DRIFT or self.reason == BY_SOMEBODY
 

@@ -30,7 +30,7 @@ _CALM_LOOKS: Final = 8
 _OWN: Final = 8
 """The run's own rows per second are a mean over so many looks."""
 
-_TOLD_MAX: Final = 10
+_LIMITS_LISTED_MAX: Final = 10
 """As many of the limits that were set are listed, the last ones; all are in the ledger."""
 
 _TOKENS: Final = 1 << 63
@@ -82,7 +82,7 @@ class Throttle:
     lowest: float = field(default=inf, init=False)
     rows: int = field(default=0, init=False)
     slowed: Counter[Strain] = field(default_factory=Counter, init=False)
-    heard: deque[RunLimit] = field(default_factory=lambda: deque(maxlen=_TOLD_MAX), init=False)
+    heard: deque[RunLimit] = field(default_factory=lambda: deque(maxlen=_LIMITS_LISTED_MAX), init=False)
     _rows: int = field(default=0, init=False)
     _own: float = field(default=0.0, init=False)
     _timeouts: int = field(default=0, init=False)

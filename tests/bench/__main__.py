@@ -169,25 +169,25 @@ def _blobs(contact: Contact, blobs: int) -> list[dict[str, Any]]:
         keyspaces = [created(cluster, f"bench_blobs_{size}", blob_collecting.TABLES) for size in sizes]
         session = stack.enter_context(session_for_a_command(settings))  # it would not see tables made later at once
         for size, keyspace in zip(sizes, keyspaces, strict=True):
-            ground = blob_collecting.Ground(session, contact, keyspace, size)
-            _told("written", ground.populate)
-            for one in blob_collecting.measure_tables(ground):
+            filled = blob_collecting.BlobKeyspace(session, contact, keyspace, size)
+            _reported("written", filled.populate)
+            for one in blob_collecting.measure_tables(filled):
                 print(one, flush=True)
                 measured.append(one)
             with blob_collecting.bucket_in_memory(size) as bucket:
-                measured.append(blob_collecting.measure_bucket(ground, bucket, "bucket (a twin over HTTP)"))
+                measured.append(blob_collecting.measure_bucket(filled, bucket, "bucket (a twin over HTTP)"))
             print(measured[-1], flush=True)
             if size == max((one for one in sizes if one <= blob_collecting.BUCKET_MAX), default=None):
-                measured.append(_blobs_of_a_bucket(ground))
+                measured.append(_blobs_of_a_bucket(filled))
             dropped(cluster, (keyspace.name,))
     return blob_collecting.as_json(measured)
 
 
-def _blobs_of_a_bucket(ground: blob_collecting.Ground) -> blob_collecting.Collecting:
+def _blobs_of_a_bucket(filled: blob_collecting.BlobKeyspace) -> blob_collecting.Collecting:
     with one_s3() as store:
         bucket = store.bucket()
-        _told("put", lambda: asyncio.run(blob_collecting.fill(bucket, ground.blobs)))
-        one = blob_collecting.measure_bucket(ground, bucket)
+        _reported("put", lambda: asyncio.run(blob_collecting.fill(bucket, filled.blobs)))
+        one = blob_collecting.measure_bucket(filled, bucket)
     print(one, flush=True)
     return one
 
@@ -255,7 +255,7 @@ def _populated(cluster: CassandraCluster, session: Any, messages: int) -> Iterat
     dropped(cluster, (name,))
     apply_schema(cluster, name)
     print(f"== {messages:,} messages")
-    _told("written", lambda: population.populate(session, cluster.contact, name, messages))
+    _reported("written", lambda: population.populate(session, cluster.contact, name, messages))
     try:
         yield scanning.Keyspace(session, cluster, name, messages)
     finally:
@@ -271,7 +271,7 @@ def _scanned(place: scanning.Keyspace) -> scanning.Scanned:
     return one
 
 
-def _told(what: str, work: Callable[[], None]) -> None:
+def _reported(what: str, work: Callable[[], None]) -> None:
     seconds = scanning._seconds(work)
     print(f"{what} in {seconds:.1f} s")
 

@@ -100,7 +100,7 @@ class Collecting:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class BlobKeyspace:
     """A keyspace with so many blobs, and what refers to them."""
 
     session: SparkSession
@@ -136,32 +136,32 @@ class Ground:
         return self.blobs // _NOBODYS // 2 * 2
 
 
-def measure_tables(ground: Ground) -> Iterator[Collecting]:
+def measure_tables(filled: BlobKeyspace) -> Iterator[Collecting]:
     """Either engine; then all that is nobody's goes, and is counted."""
-    tables: list[Columns] = [(BLOBS, ("id", "position")), (BLOB_PARTS, ("id", "chunknumber")), *ground.referring]
-    local = LocalBlobScanner(ground.keyspace)
+    tables: list[Columns] = [(BLOBS, ("id", "position")), (BLOB_PARTS, ("id", "chunknumber")), *filled.referring]
+    local = LocalBlobScanner(filled.keyspace)
     collect = partial(
-        _collect, ground, lambda: TablesStore(CassandraStore(AsyncKeyspace(ground.keyspace), SystemClock()))
+        _collect, filled, lambda: TablesStore(CassandraStore(AsyncKeyspace(filled.keyspace), SystemClock()))
     )
-    yield _in_turn("tables, local", ground, lambda: _read(ground.keyspace, tables), lambda: collect(local))
-    spark = SparkBlobScanner(ground.source)
-    yield _in_turn("tables, Spark", ground, lambda: _read_by_spark(ground.source, tables), lambda: collect(spark))
+    yield _in_turn("tables, local", filled, lambda: _read(filled.keyspace, tables), lambda: collect(local))
+    spark = SparkBlobScanner(filled.source)
+    yield _in_turn("tables, Spark", filled, lambda: _read_by_spark(filled.source, tables), lambda: collect(spark))
     seconds, *_ = _timed(lambda: collect(local, removes=True))
     print(
-        f"{ground.blobs:>9,} blobs, tables, local: with the removal of {ground.nobodys:,} {seconds:.1f} s", flush=True
+        f"{filled.blobs:>9,} blobs, tables, local: with the removal of {filled.nobodys:,} {seconds:.1f} s", flush=True
     )
 
 
-def measure_bucket(ground: Ground, bucket: S3Settings, lane: str = "bucket, local") -> Collecting:
+def measure_bucket(filled: BlobKeyspace, bucket: S3Settings, lane: str = "bucket, local") -> Collecting:
     """The blobs of a bucket instead; nothing goes."""
 
     def bare() -> None:
         asyncio.run(_listed(bucket))
-        _read(ground.keyspace, ground.referring)
+        _read(filled.keyspace, filled.referring)
 
-    collect = partial(_collect, ground, lambda: ListedStore(open_s3(bucket).store), LocalBlobScanner(ground.keyspace))
+    collect = partial(_collect, filled, lambda: ListedStore(open_s3(bucket).store), LocalBlobScanner(filled.keyspace))
     plain, *_ = _timed(lambda: asyncio.run(_listed_page_after_page(bucket)))
-    return _in_turn(lane, ground, bare, collect, plain)
+    return _in_turn(lane, filled, bare, collect, plain)
 
 
 async def fill(bucket: S3Settings, blobs: int) -> None:
@@ -182,12 +182,12 @@ def bucket_in_memory(blobs: int) -> Iterator[S3Settings]:
         process.join()
 
 
-def _serve(told: Connection, blobs: int) -> None:
+def _serve(connection: Connection, blobs: int) -> None:
     with s3_twin() as twin:
         twin.objects = {_id_of(number): _BYTES for number in range(blobs)}
         twin.ordered = sorted(twin.objects)
-        told.send(twin.settings())
-        told.recv()
+        connection.send(twin.settings())
+        connection.recv()
 
 
 def as_json(measured: Sequence[Collecting]) -> list[dict[str, Any]]:
@@ -195,10 +195,10 @@ def as_json(measured: Sequence[Collecting]) -> list[dict[str, Any]]:
 
 
 def _in_turn(
-    lane: str, ground: Ground, bare: Callable[[], Any], whole: Callable[[], Any], plain: float | None = None
+    lane: str, filled: BlobKeyspace, bare: Callable[[], Any], whole: Callable[[], Any], plain: float | None = None
 ) -> Collecting:
     rounds = [(*_timed(bare), *_timed(whole)) for _ in range(ROUNDS + 1)][1:]
-    return replace(Collecting(lane, ground.blobs, *map(median, zip(*rounds, strict=True))), plain=plain)
+    return replace(Collecting(lane, filled.blobs, *map(median, zip(*rounds, strict=True))), plain=plain)
 
 
 def _timed(work: Callable[[], Any]) -> tuple[float, float, float]:
@@ -221,19 +221,19 @@ def _read_by_spark(source: Source, tables: Sequence[Columns]) -> None:
 
 
 def _collect(
-    ground: Ground, store: Callable[[], CollectableStore], scanner: BlobScanner, *, removes: bool = False
+    filled: BlobKeyspace, store: Callable[[], CollectableStore], scanner: BlobScanner, *, removes: bool = False
 ) -> None:
     async def sources() -> Sequence[TableReferences]:
-        return ground.references
+        return filled.references
 
     async def run(folder: Path) -> None:
         rule = CollectionRule(datetime.now(UTC) + timedelta(days=2))
         collection = BlobCollection(store(), scanner, sources, rule, SystemClock(), SilentProgress(), 0)
         removing = Removing(RemovedList(folder / "went"), lambda: None) if removes else None
         found = await collection.run(removing)
-        told = {kind: count for kind, count in found.verdicts.items() if count}
-        expected = {BlobVerdict.KEEP: ground.blobs - ground.nobodys, BlobVerdict.COLLECT: ground.nobodys}
-        assert (told, found.removed) == (expected, ground.nobodys * removes), (told, found)
+        connection = {kind: count for kind, count in found.verdicts.items() if count}
+        expected = {BlobVerdict.KEEP: filled.blobs - filled.nobodys, BlobVerdict.COLLECT: filled.nobodys}
+        assert (connection, found.removed) == (expected, filled.nobodys * removes), (connection, found)
 
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(run(Path(folder)))

@@ -32,7 +32,7 @@ def james_per_second(contact: Contact, keyspace: str, rows_per_second: int, seco
     place = [contact.hosts[0], str(contact.port), contact.local_dc or LOCAL_DC, keyspace]
     command = [str(java), "-Xmx1g", "-cp", classpath, str(SOURCE), *place, str(rows_per_second), str(seconds)]
     run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
-    told = json.loads(run.stdout)
-    assert (told["changed"], told["errors"]) == (0, 0), told
-    rows: int = told["rows"]
-    return rows / ROWS_OF_A_MESSAGE / float(told["seconds"])
+    document = json.loads(run.stdout)
+    assert (document["changed"], document["errors"]) == (0, 0), document
+    rows: int = document["rows"]
+    return rows / ROWS_OF_A_MESSAGE / float(document["seconds"])

@@ -41,8 +41,8 @@ class Mended:
     def __str__(self) -> str:
         seconds = (self.seconds, self.undo_seconds, self.serial_seconds, self.walk_seconds)
         rates = [f"{self.fixes / one:,.0f}/s" for one in seconds]
-        told = "{:,} fixes: {}; undone: {}; their truths alone, at SERIAL: {}; a walk that reads as James does: {}"
-        return told.format(self.fixes, *rates)
+        reported = "{:,} fixes: {}; undone: {}; their truths alone, at SERIAL: {}; a walk that reads as James does: {}"
+        return reported.format(self.fixes, *rates)
 
     def as_json(self) -> dict[str, Any]:
         rates = {"per_second": self.fixes / self.seconds, "undo_per_second": self.fixes / self.undo_seconds}
@@ -65,9 +65,9 @@ def mend(place: Keyspace, ledger_keyspace: str) -> Mended:
         SparkEngine(place.session, place.cluster.contact, place.name, ledger_keyspace),
         Ledger(tables, clock),
     )
-    means = RepairTools(engine, clock, place.cluster, SilentProgress(), None, ledger, Leases(tables, clock, "bench"))
+    tools = RepairTools(engine, clock, place.cluster, SilentProgress(), None, ledger, Leases(tables, clock, "bench"))
     order = RepairSettings(place.name, (family,), delay_seconds=0, timing=Timing(no_writers=True))
-    summary = repair(order, means, lambda _: None)
+    summary = repair(order, tools, lambda _: None)
     assert summary.fixed[Verdict.PROJECT] == len(rows), summary
     began = time.perf_counter()
     mail.read_all([Read(family.truth, (row["messageid"],), Level.SERIAL, times=True) for row in rows])

@@ -53,7 +53,7 @@ def test_what_is_removed_is_gone_and_what_is_not_there_may_be_removed(store: Sta
     assert (store.names(), store.read("one"), store.read("two")) == ({"two": 1}, None, b"2")
 
 
-def test_a_refusal_is_told_without_what_was_signed(twin: S3Twin) -> None:
+def test_a_refusal_is_reported_without_what_was_signed(twin: S3Twin) -> None:
     twin.refusals = [(403, "AccessDenied")] * 9
 
     with pytest.raises(StateUnwritable, match="cannot be used: ACCESS_DENIED") as refused:

@@ -77,11 +77,11 @@ def frame(spark: SparkSession, table: Table, rows: Sequence[Row]) -> Any:
     """Rows as the connector brings them: UUIDs as text, sets as arrays (in whatever order)."""
     schema = StructType([StructField(column.name, _SPARK[column.type]) for column in table.columns])
     return spark.createDataFrame(
-        [tuple(_told(row.get(column.name)) for column in table.columns) for row in rows], schema
+        [tuple(_reported(row.get(column.name)) for column in table.columns) for row in rows], schema
     )
 
 
-def _told(value: Any) -> Any:
+def _reported(value: Any) -> Any:
     match value:
         case None | bool() | int() | str() | datetime():
             return value
@@ -107,8 +107,8 @@ def test_rows_agree_in_both_or_in_neither(spark: SparkSession, some: list[tuple[
 def test_bits_say_what_the_declarations_say(spark: SparkSession, some: list[Row], *, accept_torn: bool) -> None:
     """Torn or whole, and each condition: as `Mirror.whole` and `Condition.holds` have it."""
     layout = RowBits(MESSAGES)
-    told = truth_frame(MESSAGES, frame(spark, IMAP_UID, some), accept_torn=accept_torn).collect()
-    for row, compact in zip(some, told, strict=True):
+    reported = truth_frame(MESSAGES, frame(spark, IMAP_UID, some), accept_torn=accept_torn).collect()
+    for row, compact in zip(some, reported, strict=True):
         torn = bool(compact[BITS] >> layout.torn & 1)
         assert torn == (not accept_torn and not MESSAGES.mirror.whole(row))
         for condition in MESSAGES.conditions:
@@ -122,9 +122,9 @@ def test_each_cell_has_one_canonical_form(spark: SparkSession, some: list[Row]) 
     """Column by column: null and false, null and empty, any order, a null thread, a null modseq."""
     names = {column.name: column.name for column in IMAP_UID.columns}
     forms = [canonical(column, names).alias(column.name) for column in MESSAGES.mirror.compared]
-    for row, told in zip(some, frame(spark, IMAP_UID, some).select(*forms).collect(), strict=True):
+    for row, reported in zip(some, frame(spark, IMAP_UID, some).select(*forms).collect(), strict=True):
         for column in MESSAGES.mirror.compared:
-            assert _read(told[column.name]) == _read(canonical_value(column, row)), column.name
+            assert _read(reported[column.name]) == _read(canonical_value(column, row)), column.name
 
 
 def _read(value: Any) -> Any:
@@ -166,8 +166,8 @@ def test_cells_that_only_look_alike_have_other_fingerprints(
 
 def test_both_hashes_are_different_functions(spark: SparkSession) -> None:
     rows = [dict.fromkeys(IMAP_UID.names) | {"messageid": "m", "mailboxid": "b", "uid": n} for n in range(1, 30)]
-    told = truth_frame(MESSAGES, frame(spark, IMAP_UID, rows), accept_torn=False).collect()
-    assert all(row[ONE] != row[TWO] for row in told)
+    reported = truth_frame(MESSAGES, frame(spark, IMAP_UID, rows), accept_torn=False).collect()
+    assert all(row[ONE] != row[TWO] for row in reported)
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.truth.spelling)

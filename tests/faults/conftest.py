@@ -6,19 +6,19 @@ import pytest
 
 from tests.support.brokers import Broker
 from tests.support.object_stores import S3
-from tests.support.queue_ground import Ground, queue_ground
+from tests.support.queue_processes import QueueProcesses, queue_processes
 from tests.support.servers import CassandraServer
 
 
 @pytest.fixture(scope="session")
-def _ground(
+def _processes(
     cassandra: CassandraServer, rabbitmq: Broker, s3: S3, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Ground]:
+) -> Iterator[QueueProcesses]:
     folder = tmp_path_factory.mktemp("ledgers")
-    with rabbitmq.vhost() as vhost, queue_ground(cassandra, rabbitmq, vhost, s3, folder) as ground:
-        yield ground
+    with rabbitmq.vhost() as vhost, queue_processes(cassandra, rabbitmq, vhost, s3, folder) as processes:
+        yield processes
 
 
 @pytest.fixture
-def ground(_ground: Ground, s3: S3) -> Ground:
-    return _ground.in_bucket(s3)
+def processes(_processes: QueueProcesses, s3: S3) -> QueueProcesses:
+    return _processes.in_bucket(s3)

@@ -98,11 +98,11 @@ def _story(program: subprocess.Popen[str], operation: str, writes: int, strength
     scene = json.loads(program.stdout.readline())
     story = Story(operation, writes, UUID(scene["source"]), UUID(scene["target"]))
     for line in program.stdout:
-        told = json.loads(line)
-        if "end" in told:
-            story.end = told["end"]
+        acknowledged = json.loads(line)
+        if "end" in acknowledged:
+            story.end = acknowledged["end"]
             return story
-        story.acknowledged.append(told)
+        story.acknowledged.append(acknowledged)
     pytest.fail("the writer's program ended")
 
 
@@ -116,8 +116,8 @@ def _check_nothing_is_lost(story: Story, rows: list[Row]) -> None:
     kept, arrived = mine.get((story.first, story.source)), mine.get((story.first, story.target))
     match story.operation:
         case "add" | "add_many":
-            told = {(UUID(one["message"]), UUID(one["mailbox"])) for one in story.acknowledged}
-            assert told <= set(mine), where
+            acknowledged = {(UUID(one["message"]), UUID(one["mailbox"])) for one in story.acknowledged}
+            assert acknowledged <= set(mine), where
         case "copy":
             assert kept, where
             assert arrived or not story.done, where

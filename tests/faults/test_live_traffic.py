@@ -74,7 +74,7 @@ contend, and yet each writer alone knows what its own must be."""
 
 
 @dataclass(slots=True)
-class Told:
+class Acknowledged:
     """What was acknowledged about one place; None where nobody knows."""
 
     there: bool | None = True
@@ -85,7 +85,7 @@ class Told:
 class Record:
     """What all writers were told, and who could not be told anything."""
 
-    places: dict[MessageKey, Told] = field(default_factory=dict)
+    places: dict[MessageKey, Acknowledged] = field(default_factory=dict)
     maybe_copied: list[tuple[MessageId, MailboxId]] = field(default_factory=list)
     acknowledged: int = 0
     slowest_seconds: float = 0.0
@@ -93,17 +93,17 @@ class Record:
 
     def some_place(self, chance: random.Random) -> MessageKey | None:
         with self.lock:
-            there = [place for place, told in self.places.items() if told.there]
+            there = [place for place, known in self.places.items() if known.there]
         return chance.choice(there) if there else None
 
     def put(self, place: MessageKey) -> None:
         with self.lock:
-            self.places[place] = Told()
+            self.places[place] = Acknowledged()
 
     def note(self, place: MessageKey, *, there: bool | None) -> None:
         with self.lock:
-            told = self.places[place]
-            told.there = told.there if told.there is False else there
+            known = self.places[place]
+            known.there = known.there if known.there is False else there
 
 
 @dataclass(slots=True)
@@ -214,13 +214,13 @@ class Traffic:
     def _set_flag(self, store: MessageStore, place: MessageKey) -> None:
         word = self.chance.choice((OWN_FLAGS[self.number], f"of-{self.number}"))
         on = self.chance.random() < 0.6
-        told = self.record.places[place].flags
-        told[word] = None
+        known = self.record.places[place].flags
+        known[word] = None
         try:
             store.set_flags(place, FlagsChange(FlagsMode.ADD if on else FlagsMode.REMOVE, parse_flags([word])))
         except MailmendError:
             return
-        told[word] = on
+        known[word] = on
         self._acknowledged()
 
     def _acknowledged(self) -> None:
@@ -270,9 +270,9 @@ class Town:
         ledger, leases = Ledger(self.ledger, clock), Leases(self.ledger, clock, "live traffic")
         mender = CounterMender(self.mail, self.mail.name, (MESSAGES,), clock, timing, ledger, leases)
         engine = LocalEngine(self.mail, ledger, clock)
-        means = RepairTools(engine, clock, self.cluster, SilentProgress(), mender if counters else None, ledger, leases)
+        tools = RepairTools(engine, clock, self.cluster, SilentProgress(), mender if counters else None, ledger, leases)
         order = RepairSettings(self.mail.name, (MESSAGES,), delay_seconds=0.3, timing=timing)
-        return repair(order, means, self._note)
+        return repair(order, tools, self._note)
 
     def _note(self, outcome: Finding) -> None:
         if outcome.result is Verdict.FIXED:
@@ -291,7 +291,7 @@ class Town:
         rows = {table.spelling: self.rows(table) for table in MESSAGES.tables}
         return [one for one in expected_suspects(MESSAGES, rows) if one.verdict is not Verdict.LEAK]
 
-    def told(self, seed: int, summaries: Sequence[RepairResult]) -> str:
+    def summary(self, seed: int, summaries: Sequence[RepairResult]) -> str:
         fixed = sum(sum(one.fixed.values()) for one in summaries)
         return (
             f"seed {seed}: {self.record.acknowledged} changes acknowledged, the slowest took "
@@ -326,7 +326,7 @@ def test_repairs_never_undo_what_writers_did(town: Town) -> None:
     lagging = town.lagging()
     excused = (town.damaged - town.mended) | lagging
 
-    where = town.told(seed, summaries)
+    where = town.summary(seed, summaries)
     assert [key for key, times in town.rewritten.items() if key not in lagging and times > 1] == [], where
     assert set(town.rewritten) - town.damaged - lagging == set(), where
     assert {_where(one) for one in town.drift()} - excused == set(), where
@@ -343,7 +343,7 @@ def test_repairs_amid_live_traffic(town: Town) -> None:
     town.repair(quiet, counters=True)  # its SERIAL reads finish what contention left half decided: MOVED, for the next
     last, again = town.repair(quiet, counters=True), town.repair(quiet, counters=True)
 
-    where = town.told(seed, summaries)
+    where = town.summary(seed, summaries)
     assert town.record.acknowledged > len(SKEWS_SECONDS) * OPERATIONS / 3, where
     assert _broken_promises(town.record, town.rows(IMAP_UID), town.rows(MESSAGE_ID)) == [], where
     assert (last.failed, last.moved) == (0, 0), where
@@ -369,13 +369,13 @@ def _broken_promises(record: Record, truths: Sequence[Row], mirror: Sequence[Row
     found = {MessageKey(row["messageid"], row["mailboxid"], row["uid"]): flags_of(row) for row in truths}
     shown = {(row["mailboxid"], row["uid"]) for row in mirror}
     broken = []
-    for place, told in record.places.items():
-        if told.there and place not in found:
+    for place, known in record.places.items():
+        if known.there and place not in found:
             broken.append(f"{place} is lost")
-        if told.there is False and (place in found or (place.mailbox_id, place.uid) in shown):
+        if known.there is False and (place in found or (place.mailbox_id, place.uid) in shown):
             broken.append(f"{place} is back")
         if place in found:
-            broken += [f"{place}: {wrong}" for wrong in _broken_flags(told, found[place])]
+            broken += [f"{place}: {wrong}" for wrong in _broken_flags(known, found[place])]
     unforeseen = [(place.message_id, place.mailbox_id) for place in found if place not in record.places]
     for entry in unforeseen:
         if unforeseen.count(entry) > record.maybe_copied.count(entry):
@@ -383,8 +383,8 @@ def _broken_promises(record: Record, truths: Sequence[Row], mirror: Sequence[Row
     return broken
 
 
-def _broken_flags(told: Told, flags: Flags) -> Iterator[str]:
-    for word, on in told.flags.items():
+def _broken_flags(known: Acknowledged, flags: Flags) -> Iterator[str]:
+    for word, on in known.flags.items():
         wanted = parse_flags([word])
         carries = wanted.system <= flags.system and wanted.user <= flags.user
         if on is not None and carries is not on:

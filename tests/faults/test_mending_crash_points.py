@@ -174,9 +174,9 @@ def test_what_reconcile_marks_is_kept_and_never_comes(shells: Shells) -> None:
         ids = [*filled(queue), *queue.put("rowless", "broken")]
         queue.put("stays")
         queue.pass_time(hours=2)
-        rowless, broken = row_of(queue, ids[3]), row_of(queue, ids[4])
+        without_row, broken = row_of(queue, ids[3]), row_of(queue, ids[4])
         tables = queue.cluster.keyspace(KEYSPACE)
-        tables.write(Remove(ENQUEUED_MAILS, ENQUEUED_MAILS.key_of(rowless)))
+        tables.write(Remove(ENQUEUED_MAILS, ENQUEUED_MAILS.key_of(without_row)))
         tables.write(Change(ENQUEUED_MAILS, ENQUEUED_MAILS.key_of(broken), assign={"name": None}))
         command = ["reconcile", "--drain", "--yes", *(word for one in ids for word in ("--mark", str(one)))]
 

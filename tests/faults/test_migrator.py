@@ -178,11 +178,11 @@ def test_a_node_that_is_down_or_paused(three_nodes: ThreeNodes, tmp_path: Path) 
     three_nodes.stop(3)
 
     required = mailmend(*apply, "--require-all-nodes")
-    told = mailmend(*apply, "--to", "0002", "--json")
+    reported = mailmend(*apply, "--to", "0002", "--json")
 
     assert (required.code, three_nodes.hosts[2] in required.err) == (3, True), required.err
     assert "--require-all-nodes" in required.err
-    assert (told.code, told.json["nodes_down"]) == (0, [three_nodes.hosts[2]]), told.err
+    assert (reported.code, reported.json["nodes_down"]) == (0, [three_nodes.hosts[2]]), reported.err
     three_nodes.start(3)
     with opened(three_nodes) as cluster:
         returned = Agreement(CassandraNodes(cluster), SystemClock(), 90, require_all=True).wait("after it returned")

@@ -26,7 +26,7 @@ from tests.support.commands import Ended, command_line
 from tests.support.keyspaces import end_leases
 from tests.support.object_stores import S3
 from tests.support.queue_faults import Servers
-from tests.support.queue_ground import Ground, delivered, queue_ground, servers_of
+from tests.support.queue_processes import QueueProcesses, delivered, queue_processes, servers_of
 from tests.support.servers import CassandraServer, ThreeNodes
 from tests.support.thorough import first_of
 
@@ -43,18 +43,18 @@ OLD_MARKS = ("--marks", "old", "--marks-age", "1h")
 @pytest.fixture(scope="module")
 def _james_made(
     cassandra: CassandraServer, rabbitmq: Broker, s3: S3, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Ground]:
+) -> Iterator[QueueProcesses]:
     """A ground of its own: nothing expires in it."""
     folder = tmp_path_factory.mktemp("ledgers")
-    with rabbitmq.vhost() as vhost, queue_ground(cassandra, rabbitmq, vhost, s3, folder) as ground:
+    with rabbitmq.vhost() as vhost, queue_processes(cassandra, rabbitmq, vhost, s3, folder) as processes:
         for table in (ENQUEUED_MAILS, DELETED_MAILS):
-            name = f"{ground.keyspace.name}.{table.name}"
-            ground.keyspace.cluster.execute_ddl(f"ALTER TABLE {name} WITH default_time_to_live = 0")
-        yield ground
+            name = f"{processes.keyspace.name}.{table.name}"
+            processes.keyspace.cluster.execute_ddl(f"ALTER TABLE {name} WITH default_time_to_live = 0")
+        yield processes
 
 
 @pytest.fixture
-def james_made(_james_made: Ground, s3: S3) -> Ground:
+def james_made(_james_made: QueueProcesses, s3: S3) -> QueueProcesses:
     return _james_made.in_bucket(s3)
 
 
@@ -102,23 +102,23 @@ KILLS = {
 
 
 @pytest.mark.parametrize("name", first_of(KILLS, quick=2))
-def test_a_cleanup_that_is_killed(james_made: Ground, tmp_path: Path, name: str) -> None:
+def test_a_cleanup_that_is_killed(james_made: QueueProcesses, tmp_path: Path, name: str) -> None:
     """The next one completes it, once the lease of the killed one is over; what waits is delivered once."""
-    ground, (at, nth) = james_made, KILLS[name]
-    lived_through(ground.keyspace, name)
-    (waits,) = ground.put(name, "waits")
+    processes, (at, nth) = james_made, KILLS[name]
+    lived_through(processes.keyspace, name)
+    (waits,) = processes.put(name, "waits")
 
-    ground.typed(tmp_path, *CLEAN, *OLD_MARKS, group="repair", at=at, nth=nth)
-    held = cleaned(ground.servers, tmp_path, *OLD_MARKS)
+    processes.typed(tmp_path, *CLEAN, *OLD_MARKS, group="repair", at=at, nth=nth)
+    held = cleaned(processes.servers, tmp_path, *OLD_MARKS)
     assert (held.code, "is held by" in held.err) == (3, True)
-    with connect(ground.servers.contact) as cluster:
-        end_leases(cluster.keyspace(f"{ground.keyspace.name}_ledger"))
-    ended = cleaned(ground.servers, tmp_path, *OLD_MARKS)
+    with connect(processes.servers.contact) as cluster:
+        end_leases(cluster.keyspace(f"{processes.keyspace.name}_ledger"))
+    ended = cleaned(processes.servers, tmp_path, *OLD_MARKS)
 
     assert ended.code == 0, f"{ended.out}\n{ended.err}"
-    assert (left(ground.keyspace, ENQUEUED_MAILS, name), left(ground.keyspace, DELETED_MAILS, name)) == (1, 0)
-    assert ground.listed(name) == {str(waits)}
-    assert ground.told(name, lambda queue: delivered(queue, [str(waits)])) == [str(waits)]
+    assert (left(processes.keyspace, ENQUEUED_MAILS, name), left(processes.keyspace, DELETED_MAILS, name)) == (1, 0)
+    assert processes.listed(name) == {str(waits)}
+    assert processes.run(name, lambda queue: delivered(queue, [str(waits)])) == [str(waits)]
 
 
 @pytest.mark.spark
@@ -134,38 +134,38 @@ def test_a_cleanup_that_is_killed(james_made: Ground, tmp_path: Path, name: str)
 )
 def test_a_cleanup_by_spark_that_is_killed(james_made: Ground, tmp_path: Path, name: str, at: str, nth: int) -> None:
     """Its executors remove the marks; the next run completes what is left of it."""
-    ground, by_spark = james_made, ("--engine", "spark", "--spark-conf", "spark.driver.memory=1g")
-    lived_through(ground.keyspace, name)
-    (waits,) = ground.put(name, "waits")
+    processes, by_spark = james_made, ("--engine", "spark", "--spark-conf", "spark.driver.memory=1g")
+    lived_through(processes.keyspace, name)
+    (waits,) = processes.put(name, "waits")
     jars = {"XDG_CACHE_HOME": str(SparkSettings().folder.parent)}
 
-    ground.typed(
+    processes.typed(
         tmp_path,
         *(*CLEAN, *OLD_MARKS, *by_spark),
         group="repair",
         at=at,
         nth=nth,
-        variables=ground.servers.environment | jars,
+        variables=processes.servers.environment | jars,
     )
-    before = left(ground.keyspace, ENQUEUED_MAILS, name) + left(ground.keyspace, DELETED_MAILS, name)
-    with connect(ground.servers.contact) as cluster:
-        end_leases(cluster.keyspace(f"{ground.keyspace.name}_ledger"))
-    ended = cleaned(ground.servers, tmp_path, *OLD_MARKS, *by_spark)
+    before = left(processes.keyspace, ENQUEUED_MAILS, name) + left(processes.keyspace, DELETED_MAILS, name)
+    with connect(processes.servers.contact) as cluster:
+        end_leases(cluster.keyspace(f"{processes.keyspace.name}_ledger"))
+    ended = cleaned(processes.servers, tmp_path, *OLD_MARKS, *by_spark)
 
     assert ended.code == 0, f"{ended.out}\n{ended.err}"
     one = of_queue(ended, name)
     assert one["removed_rows"] + one["removed_marks"] == before - 1
-    assert (left(ground.keyspace, ENQUEUED_MAILS, name), left(ground.keyspace, DELETED_MAILS, name)) == (1, 0)
-    assert ground.listed(name) == {str(waits)}
-    assert ground.told(name, lambda queue: delivered(queue, [str(waits)])) == [str(waits)]
+    assert (left(processes.keyspace, ENQUEUED_MAILS, name), left(processes.keyspace, DELETED_MAILS, name)) == (1, 0)
+    assert processes.listed(name) == {str(waits)}
+    assert processes.processes(name, lambda queue: delivered(queue, [str(waits)])) == [str(waits)]
 
 
 def test_where_the_broker_cannot_be_asked_rows_go_and_marks_stay(james_made: Ground, tmp_path: Path) -> None:
-    ground, queue = james_made, "no-broker"
-    lived_through(ground.keyspace, queue)
+    processes, queue = james_made, "no-broker"
+    lived_through(processes.keyspace, queue)
 
     ended = cleaned(
-        ground.servers,
+        processes.servers,
         tmp_path,
         "--marks",
         "empty",
@@ -174,20 +174,22 @@ def test_where_the_broker_cannot_be_asked_rows_go_and_marks_stay(james_made: Gro
 
     assert (of_queue(ended, queue)["removed_rows"], of_queue(ended, queue)["removed_marks"]) == (SLICES * MAILS, 0)
     assert "could not be asked" in of_queue(ended, queue)["marks_stay"]
-    assert left(ground.keyspace, DELETED_MAILS, queue) == SLICES * MAILS
+    assert left(processes.keyspace, DELETED_MAILS, queue) == SLICES * MAILS
 
 
-def test_a_row_of_a_clock_that_is_an_hour_ahead_stays_and_is_told(james_made: Ground, tmp_path: Path) -> None:
+def test_a_row_of_a_clock_that_is_an_hour_ahead_stays_and_is_reported(
+    james_made: QueueProcesses, tmp_path: Path
+) -> None:
     """Its slice is not called clean, its mark stays with it; the next run after that hour takes both."""
-    ground, queue = james_made, "ahead"
-    lived_through(ground.keyspace, queue, ahead=HOUR)
+    processes, queue = james_made, "ahead"
+    lived_through(processes.keyspace, queue, ahead=HOUR)
 
-    ended = cleaned(ground.servers, tmp_path, *OLD_MARKS)
+    ended = cleaned(processes.servers, tmp_path, *OLD_MARKS)
 
     assert (ended.code, ended.json["left"].get("OVER")) == (1, MAILS)
-    assert left(ground.keyspace, ENQUEUED_MAILS, queue) == 1
-    assert left(ground.keyspace, DELETED_MAILS, queue) == MAILS
-    assert not ground.listed(queue)
+    assert left(processes.keyspace, ENQUEUED_MAILS, queue) == 1
+    assert left(processes.keyspace, DELETED_MAILS, queue) == MAILS
+    assert not processes.listed(queue)
 
 
 @pytest.mark.thorough

@@ -16,7 +16,7 @@ from model.operations import Change
 from model.queue.blob_ids import BlobsMode
 from model.queue.cleanup import MarksRule
 from tests.faults.test_queue_machine import FOR_EVER, HALF_A_DAY, QueueMachine
-from tests.support.queue_wires import Trouble
+from tests.support.queue_wires import StepFault
 from tests.support.queue_world import DEATHS, QueueMishap
 from tests.support.queues import EXPIRING, QUEUE
 from tests.support.thorough import first_of
@@ -171,7 +171,7 @@ STORIES: Final[tuple[Story, ...]] = (
 )
 
 
-def told(story: Story, mode: BlobsMode, *mishaps: QueueMishap) -> tuple[str, ...]:
+def reported(story: Story, mode: BlobsMode, *mishaps: QueueMishap) -> tuple[str, ...]:
     machine = QueueMachine()
     own = FOR_EVER if story is clean_marks else EXPIRING
     machine.begin(far=timedelta(0), minutes=60, buckets=1, mode=mode, james=False, own=own, seed=0)
@@ -187,15 +187,15 @@ def told(story: Story, mode: BlobsMode, *mishaps: QueueMishap) -> tuple[str, ...
 
 
 @pytest.mark.parametrize(
-    "trouble",
-    first_of(sorted(Trouble, key=(Trouble.DIES_AFTER, Trouble.DONE).__contains__, reverse=True), quick=2),
+    "fault",
+    first_of(sorted(StepFault, key=(StepFault.DIES_AFTER, StepFault.DONE).__contains__, reverse=True), quick=2),
     ids=lambda one: one.name.lower(),
 )
 @pytest.mark.parametrize("story", STORIES, ids=lambda one: one.__name__)
-def test_a_story_that_ends_at_any_step_ends_well(story: Story, trouble: Trouble) -> None:
+def test_a_story_that_ends_at_any_step_ends_well(story: Story, fault: StepFault) -> None:
     """Whatever was acknowledged comes, whatever was ended does not, and nothing is left of it."""
-    steps = told(story, BlobsMode.RANDOM)
+    steps = reported(story, BlobsMode.RANDOM)
     assert steps, "a story takes some step"
     for number in range(len(steps)):
-        for times in (1,) if trouble in DEATHS else (1, OUTLASTING):
-            told(story, BlobsMode.RANDOM, QueueMishap(trouble, number, times))
+        for times in (1,) if fault in DEATHS else (1, OUTLASTING):
+            reported(story, BlobsMode.RANDOM, QueueMishap(fault, number, times))

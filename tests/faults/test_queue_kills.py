@@ -9,7 +9,7 @@ from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS
 from model.operations import Change, Scan
 from model.queue.slices import slice_of
-from tests.support.queue_ground import LATER, Ground, dead_letters, delivered, ids_of, swept
+from tests.support.queue_processes import LATER, QueueProcesses, dead_letters, delivered, ids_of, swept
 from tests.support.queues import parts_of
 from tests.support.thorough import first_of
 
@@ -26,27 +26,27 @@ PUTS = {
 }
 
 
-def test_an_enqueuer_that_is_killed(ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_enqueuer_that_is_killed(processes: QueueProcesses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its first mail was acknowledged, and is delivered; of the second nothing is left that nobody names."""
     # When one is killed at each step of its second mail
-    told = {name: ground.killed("enqueue", name, *at) for name, at in PUTS.items()}
-    delayed = ground.killed("delay", "delayed", "done Put dueMails", 1)
-    first = {name: ids_of(one, "enqueued") for name, one in told.items()}
+    reported = {name: processes.killed("enqueue", name, *at) for name, at in PUTS.items()}
+    delayed = processes.killed("delay", "delayed", "done Put dueMails", 1)
+    first = {name: ids_of(one, "enqueued") for name, one in reported.items()}
     assert {len(ids) for ids in first.values()} == {1}
 
     # Then a mail with a row is listed; one without its message is named, and brought back
-    shell = ground.shell(tmp_path, monkeypatch)
+    shell = processes.shell(tmp_path, monkeypatch)
     for name in PUTS:
-        assert (set(first[name]) < ground.listed(name)) is ("blob" not in name), name
+        assert (set(first[name]) < processes.listed(name)) is ("blob" not in name), name
     drain = ("--drain", "--yes", "--no-blobs")
     for name in ("row", "publish"):
         found = shell.reconciled(name, *drain, code=1)
         assert (found["findings"], found["drained"]["messages"]) == ({"lacks_message": 1}, 1)
-        assert set(found["drained"]["only_in_table"]) == ground.listed(name) - set(first[name])
+        assert set(found["drained"]["only_in_table"]) == processes.listed(name) - set(first[name])
         mended = shell.reconciled(name, *drain, "--republish", "--older-than", "0s", code=0)
         assert (mended["left"], mended["mended"]["republished"]) == ({}, 1)
     for name, ids in first.items():
-        came = ground.told(name, lambda queue, ids=ids: delivered(queue, ids))  # type: ignore[misc]
+        came = processes.run(name, lambda queue, ids=ids: delivered(queue, ids))  # type: ignore[misc]
         assert len(set(came)) == (1 if "blob" in name else 2), name
         assert set(ids) <= set(came)
 
@@ -55,13 +55,13 @@ def test_an_enqueuer_that_is_killed(ground: Ground, tmp_path: Path, monkeypatch:
         await queue.flush()
         return await delivered(queue, ids_of(delayed, "enqueued"))
 
-    assert len(ground.told("delayed", flushed)) == 2
+    assert len(processes.run("delayed", flushed)) == 2
     # And nothing refers to the blobs that are left once nothing waits any more
     for name in (*PUTS, "delayed"):
-        ground.told(name, swept, ahead_seconds=LATER)
-    left = len(ground.blobs())
+        processes.run(name, swept, ahead_seconds=LATER)
+    left = len(processes.blobs())
     assert left in {3, 4}  # the other put of a killed process may come to its end without it
-    assert ground.shell(tmp_path, monkeypatch, 0).unreferenced(*PUTS, "delayed") == {"TOO_YOUNG": left}
+    assert processes.shell(tmp_path, monkeypatch, 0).unreferenced(*PUTS, "delayed") == {"TOO_YOUNG": left}
 
 
 TAKES = {
@@ -85,33 +85,33 @@ MARKED = {"marked", "before-ack", "after-ack", "before-blobs"}
 
 
 @pytest.mark.parametrize("name", first_of(TAKES, quick=2))
-def test_a_dequeuer_that_is_killed(ground: Ground, name: str) -> None:
+def test_a_dequeuer_that_is_killed(processes: QueueProcesses, name: str) -> None:
     """What it has marked never comes again, everything else does; of what is finished no byte is left."""
     story, at, nth = TAKES[name]
     # Given four mails in the hand of a process that is killed at its second
-    ids = set(map(str, ground.put(name, *"abcd")))
-    told = ground.killed(story, name, at, nth)
-    first, second, *_ = handed = ids_of(told, "handed")
+    ids = set(map(str, processes.put(name, *"abcd")))
+    reported = processes.killed(story, name, at, nth)
+    first, second, *_ = handed = ids_of(reported, "handed")
     assert set(handed) == ids
-    assert ids_of(told, SETTLED[story])[0] == first
+    assert ids_of(reported, SETTLED[story])[0] == first
     marked = {first} if story == "ack" else set[str]()
     marked |= {second} if name in MARKED else set()
 
     # Then what waits is listed, and comes again
-    assert ids - ground.listed(name) == marked | ({first} if story == "reject" else set())
+    assert ids - processes.listed(name) == marked | ({first} if story == "reject" else set())
 
     async def taken(queue: RabbitMailQueue) -> tuple[list[str], list[str]]:
         came = await delivered(queue, handed[2:])
         came += await delivered(queue) if (await queue.flush()).count else []
         return came, await dead_letters(queue)
 
-    came, dead = ground.told(name, taken)
+    came, dead = processes.run(name, taken)
     assert set(came) | set(dead) == ids - marked
     assert set(dead) <= ({first, second} if story == "reject" else set())
 
     # And after a sweep no byte is left but of dead letters
-    ground.told(name, swept, ahead_seconds=LATER)
-    assert len(ground.blobs()) == 2 * len(dead)
+    processes.run(name, swept, ahead_seconds=LATER)
+    assert len(processes.blobs()) == 2 * len(dead)
 
 
 HOUR = timedelta(hours=1)
@@ -124,19 +124,19 @@ MOVES = {
 }
 
 
-def test_a_mover_that_is_killed(ground: Ground) -> None:
+def test_a_mover_that_is_killed(processes: QueueProcesses) -> None:
     for name, at in MOVES.items():
-        ids = list(map(str, ground.put(name, *"abc", delay=SOON)))
-        ground.killed("move", name, *at)
-        assert ground.listed(name) == set(ids)
-        pid, _ = ground.begin("move", name)
-        assert ground.wait(pid) == 0
+        ids = list(map(str, processes.put(name, *"abc", delay=SOON)))
+        processes.killed("move", name, *at)
+        assert processes.listed(name) == set(ids)
+        pid, _ = processes.begin("move", name)
+        assert processes.wait(pid) == 0
 
-        came = ground.told(name, lambda queue, ids=ids: delivered(queue, ids))  # type: ignore[misc]
+        came = processes.run(name, lambda queue, ids=ids: delivered(queue, ids))  # type: ignore[misc]
 
         assert set(came) == set(ids)
-        ground.told(name, swept, ahead_seconds=LATER)
-    assert not ground.blobs()
+        processes.run(name, swept, ahead_seconds=LATER)
+    assert not processes.blobs()
 
 
 AN_HOUR_AGO = slice_of(datetime.now(UTC) - HOUR, HOUR)
@@ -152,11 +152,11 @@ SWEEPS = {
 
 
 @pytest.mark.parametrize("name", first_of(SWEEPS, quick=2))
-def test_a_sweeper_that_is_killed(ground: Ground, name: str) -> None:
+def test_a_sweeper_that_is_killed(processes: QueueProcesses, name: str) -> None:
     """The next completes it: what is done with goes with all its bytes, what waits where nobody looks comes back."""
     # Given mails of some hours ago: most are marked, their bytes left; one waits before the browse start
-    done = [*ground.put(name, *"abcd", ahead_seconds=-2 * LATER), *ground.put(name, *"efg", ahead_seconds=-LATER)]
-    (waits,) = ground.put(name, "waits", ahead_seconds=-LATER)
+    done = [*processes.put(name, *"abcd", ahead_seconds=-2 * LATER), *processes.put(name, *"efg", ahead_seconds=-LATER)]
+    (waits,) = processes.put(name, "waits", ahead_seconds=-LATER)
 
     async def finished(queue: RabbitMailQueue) -> None:
         for one in done:
@@ -164,33 +164,35 @@ def test_a_sweeper_that_is_killed(ground: Ground, name: str) -> None:
         if name in {"rescued", "republished"}:
             await parts_of(queue).tables.write(Change(BROWSE_START, (queue.name,), {"browsestart": AN_HOUR_AGO}))
 
-    ground.told(name, finished)
+    processes.run(name, finished)
 
     # When a sweep is killed
-    ground.killed("sweep", name, *SWEEPS[name])
+    processes.killed("sweep", name, *SWEEPS[name])
     # Then the next one completes it
-    ground.told(name, swept)
-    assert ground.listed(name) == {str(waits)}
-    assert set(ground.told(name, lambda queue: delivered(queue, [str(waits)]))) == {str(waits)}
-    ground.told(name, swept, ahead_seconds=LATER)
-    assert not ground.blobs()
-    assert not [row for row in ground.keyspace.scan(Scan(ENQUEUED_MAILS, ("queuename",))) if row["queuename"] == name]
+    processes.run(name, swept)
+    assert processes.listed(name) == {str(waits)}
+    assert set(processes.run(name, lambda queue: delivered(queue, [str(waits)]))) == {str(waits)}
+    processes.run(name, swept, ahead_seconds=LATER)
+    assert not processes.blobs()
+    assert not [
+        row for row in processes.keyspace.scan(Scan(ENQUEUED_MAILS, ("queuename",))) if row["queuename"] == name
+    ]
 
 
-def test_a_purge_that_is_killed(ground: Ground) -> None:
+def test_a_purge_that_is_killed(processes: QueueProcesses) -> None:
     """What it has marked never comes; what is left is listed, comes, and goes with the next purge."""
     for name, again in (("half", False), ("whole", True)):
-        ids = set(map(str, ground.put(name, *map(str, range(12)))))
-        told = ground.killed("purge", name, "done Put deletedMailsV2", 6)
-        left = ground.listed(name)
+        ids = set(map(str, processes.put(name, *map(str, range(12)))))
+        reported = processes.killed("purge", name, "done Put deletedMailsV2", 6)
+        left = processes.listed(name)
         assert len(left) == 6
-        assert set(ids_of(told, "removing")) == ids
+        assert set(ids_of(reported, "removing")) == ids
         if again:
-            pid, _ = ground.begin("purge", name)
-            assert ground.wait(pid) == 0
+            pid, _ = processes.begin("purge", name)
+            assert processes.wait(pid) == 0
 
-        came = ground.told(name, lambda queue, left=set() if again else left: delivered(queue, left))  # type: ignore[misc]
+        came = processes.run(name, lambda queue, left=set() if again else left: delivered(queue, left))  # type: ignore[misc]
 
         assert set(came) == (set() if again else left)
-        ground.told(name, swept, ahead_seconds=LATER)
-    assert not ground.blobs()
+        processes.run(name, swept, ahead_seconds=LATER)
+    assert not processes.blobs()

@@ -33,7 +33,7 @@ from repair.ledger.before_images import image_digest
 from tests.support.memory_broker import Fate
 from tests.support.queue_machine import SKEWS, ManyProcesses
 from tests.support.queue_model import Standing
-from tests.support.queue_wires import Side, Trouble
+from tests.support.queue_wires import Side, StepFault
 from tests.support.queue_world import Died, QueueMishap, Worker, taken
 from tests.support.queues import EXPIRING, QUEUE, listed, mail
 from tests.support.thorough import run_stories
@@ -52,7 +52,7 @@ WAITS: Final = st.sampled_from((None, timedelta(0), timedelta(minutes=1), timede
 MISHAPS: Final = st.just(()) | st.lists(
     st.builds(
         QueueMishap,
-        st.sampled_from(Trouble),
+        st.sampled_from(StepFault),
         st.integers(0, 12),
         st.sampled_from((1, 1, 7, 40)),
         st.sampled_from((None, *Side)),
@@ -214,10 +214,10 @@ class QueueMachine(ManyProcesses):
     def size(self, number: int) -> None:
         """What is said to be exact is: as many rows without a mark in slices from the browse start on."""
 
-        async def told(worker: Worker) -> Any:
+        async def reported(worker: Worker) -> Any:
             return await worker.queue.size()
 
-        found = self.by(number, told)
+        found = self.by(number, reported)
         if found.kind is SizeKind.EXACT and self.james is None and number == 0:
             assert found.mails == self.waiting_up_to(found.slices_read), f"{found} is not exact"
         if found.kind is SizeKind.EXACT:
@@ -229,10 +229,10 @@ class QueueMachine(ManyProcesses):
         mishaps=MISHAPS,
     )
     def delete(self, number: int, sender: str | None, mishaps: Sequence[QueueMishap]) -> None:
-        told: dict[EnqueueId, str] = {}
+        reported: dict[EnqueueId, str] = {}
 
         async def keep(one: Listed) -> None:
-            told[one.queued.enqueue_id] = one.queued.mail.name
+            reported[one.queued.enqueue_id] = one.queued.mail.name
 
         def remove(worker: Worker) -> Coroutine[Any, Any, Any]:
             on_removed: OnRemoved = keep
@@ -243,7 +243,7 @@ class QueueMachine(ManyProcesses):
         failed: set[EnqueueId] | None = None
         with suppress(MailmendError, Died):
             failed = {one.enqueue_id for one in self.by(number, remove, mishaps).failed}
-        for enqueue_id, name in told.items():
+        for enqueue_id, name in reported.items():
             self.promises.named(name).blobs_named |= Side.BLOBS in self.befell or failed is None
             if failed is None or enqueue_id in failed:
                 self.promises.doubtful(name)
@@ -314,7 +314,7 @@ class QueueMachine(ManyProcesses):
         for _ in range(2 * days):
             self.twin.clock.advance(HALF_A_DAY)
             self.by(0, lambda worker: worker.queue.sweep())
-        self.nothing_is_out_of_sight()
+        self.nothing_is_hidden()
 
     @rule(what=st.sampled_from(("drop", "duplicate", "late", "away", "back", "back", "wipe")))
     def broker_has_a_bad_day(self, what: str) -> None:

@@ -16,11 +16,11 @@ from model.errors import BlobsUnreachable, MailmendError
 from tests.support.brokers import OwnBroker, eventually, throwaway_rabbitmq
 from tests.support.object_stores import OwnS3, throwaway_s3
 from tests.support.queue_faults import ledger_of, opened
-from tests.support.queue_ground import (
+from tests.support.queue_processes import (
     KILLED,
     LATER,
     PATIENCE_SECONDS,
-    Ground,
+    QueueProcesses,
     dead_letters,
     delivered,
     ids_of,
@@ -49,41 +49,41 @@ def own_s3() -> Iterator[OwnS3]:
 
 
 def test_a_broker_that_dies_and_one_that_is_wiped(
-    ground: Ground, own_broker: OwnBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    processes: QueueProcesses, own_broker: OwnBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed in the middle of traffic, it loses nothing that was acknowledged; wiped, the table brings all back."""
     management = own_broker.management_port
-    at = replace(ground.servers, broker_port=own_broker.port, vhost="/", management_port=management)
-    ground = replace(ground, servers=at)
+    at = replace(processes.servers, broker_port=own_broker.port, vhost="/", management_port=management)
+    processes = replace(processes, servers=at)
 
     # Given enqueuers and a consumer, when the broker is killed and comes back
-    acknowledged, failed, came = ground_story = (set[str](), set[str](), list[str]())
-    asyncio.run(_killed_under_way(ground, own_broker, *ground_story))
+    acknowledged, failed, came = traffic = (set[str](), set[str](), list[str]())
+    asyncio.run(_killed_under_way(processes, own_broker, *traffic))
 
     # Then everything that was acknowledged has come, and nothing that was not came after its error was told
     assert len(acknowledged) + len(failed) == MAILS
     assert acknowledged
     assert acknowledged <= set(came)
     assert not set(came[came.index("the end") :]) & failed
-    assert not ground.listed("killed")
+    assert not processes.listed("killed")
 
     # When a broker forgets all that waits
     names = [str(number) for number in range(200)]
-    ids = set(map(str, ground.put_at_once("wiped", names)))
+    ids = set(map(str, processes.put_at_once("wiped", names)))
     own_broker.kill()
     own_broker.wipe()
     own_broker.start()
     # Then those that lack their message are named, and come once they are published again
-    shell, drain = ground.shell(tmp_path, monkeypatch), ("--drain", "--yes", "--no-blobs")
+    shell, drain = processes.shell(tmp_path, monkeypatch), ("--drain", "--yes", "--no-blobs")
     found = shell.reconciled("wiped", *drain, code=1)
     assert (found["findings"], set(found["drained"]["only_in_table"])) == ({"lacks_message": 200}, ids)
     mended = shell.reconciled("wiped", *drain, "--republish", "--older-than", "0s", code=0)
     assert (mended["mended"]["republished"], mended["left"]) == (200, {})
-    assert sorted(ground.told("wiped", lambda queue: delivered(queue, ids))) == sorted(ids)
+    assert sorted(processes.run("wiped", lambda queue: delivered(queue, ids))) == sorted(ids)
 
 
 async def _killed_under_way(
-    ground: Ground, broker: OwnBroker, acknowledged: set[str], failed: set[str], came: list[str]
+    processes: QueueProcesses, broker: OwnBroker, acknowledged: set[str], failed: set[str], came: list[str]
 ) -> None:
     names = iter([str(number) for number in range(MAILS)])
     asked = asyncio.Event()
@@ -110,7 +110,7 @@ async def _killed_under_way(
 
     async with AsyncExitStack() as stack:
         one, other = [
-            await stack.enter_async_context(opened(ground.servers, ground.keyspace, "killed")) for _ in range(2)
+            await stack.enter_async_context(opened(processes.servers, processes.keyspace, "killed")) for _ in range(2)
         ]
         async with asyncio.timeout(3 * PATIENCE_SECONDS), asyncio.TaskGroup() as tasks:
             tasks.create_task(consume(other))
@@ -125,16 +125,16 @@ async def _killed_under_way(
 
 
 def test_an_object_store_that_dies(
-    ground: Ground, own_s3: OwnS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    processes: QueueProcesses, own_s3: OwnS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Enqueues fail and leave nothing, consumers wait; back, all goes on. Lost bytes hurt no other mail."""
-    ground = replace(
-        ground,
+    processes = replace(
+        processes,
         servers=replace(
-            ground.servers, endpoint=own_s3.endpoint, access_key=own_s3.access_key, secret_key=own_s3.secret_key
+            processes.servers, endpoint=own_s3.endpoint, access_key=own_s3.access_key, secret_key=own_s3.secret_key
         ),
     ).in_bucket(own_s3)
-    ids = [str(one) for one in ground.put("bytes", *"abc")]
+    ids = [str(one) for one in processes.put("bytes", *"abc")]
 
     async def without(queue: RabbitMailQueue) -> list[str]:
         with pytest.raises(BlobsUnreachable):
@@ -156,12 +156,12 @@ def test_an_object_store_that_dies(
         return [one.queued.mail.name for one in await listed(queue)]
 
     own_s3.kill()
-    assert sorted(ground.told("bytes", without)) == list("abc")
+    assert sorted(processes.run("bytes", without)) == list("abc")
 
-    found = ground.shell(tmp_path, monkeypatch).reconciled("bytes", code=1)
+    found = processes.shell(tmp_path, monkeypatch).reconciled("bytes", code=1)
     assert (found["findings"], found["blobs"]["missing"]) == ({"blob_missing": 1}, [ids[1]])
-    assert sorted(ground.told("bytes", lambda queue: delivered(queue, [ids[0], ids[2]]))) == sorted([ids[0], ids[2]])
-    assert ground.told("bytes", dead_letters) == [ids[1]]
+    assert sorted(processes.run("bytes", lambda queue: delivered(queue, [ids[0], ids[2]]))) == sorted([ids[0], ids[2]])
+    assert processes.run("bytes", dead_letters) == [ids[1]]
 
 
 PROGRESS = 60
@@ -169,37 +169,39 @@ PROGRESS = 60
 ACTORS = (*["keep_enqueuing"] * 3, *["keep_dequeuing"] * 3, "keep_sweeping", "keep_purging")
 
 
-def test_traffic_whose_processes_die(ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traffic_whose_processes_die(
+    processes: QueueProcesses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each acknowledged mail came, was purged, or is listed; none came after its ack; what is left has a name."""
     chance, stop, ledgers = random.Random(5), tmp_path / "stop", list[Path]()
 
     def begun(story: str) -> int:
         name = f"{story}-{len(ledgers)}"
-        pid, ledger = ground.begin(story, "traffic", stop=str(stop), name=name)
+        pid, ledger = processes.begin(story, "traffic", stop=str(stop), name=name)
         ledgers.append(ledger)
         return pid
 
-    def told(what: str) -> list[str]:
+    def reported(what: str) -> list[str]:
         return [one for ledger in ledgers for one in ids_of(ledger_of(ledger), what)]
 
     kills = share(20)
     # Given enqueuers, dequeuers, a sweeper and a purger, of which one dies now and then
     living = [(story, begun(story)) for story in ACTORS]
     for kill in range(1, kills + 1):
-        eventually(lambda kill=kill: len(told("acked")) >= kill * PROGRESS, 60)  # type: ignore[misc]
+        eventually(lambda kill=kill: len(reported("acked")) >= kill * PROGRESS, 60)  # type: ignore[misc]
         story, pid = living.pop(chance.randrange(len(living)))
         os.kill(pid, signal.SIGKILL)
-        assert ground.wait(pid) == KILLED
+        assert processes.wait(pid) == KILLED
         living.append((story, begun(story)))
     stop.touch()
-    assert {ground.wait(pid) for _, pid in living} == {0}
+    assert {processes.wait(pid) for _, pid in living} == {0}
 
     # Then what was acknowledged has come, was removed, or is listed
-    enqueued, acked, purged = set(told("enqueued")), set(told("acked")), set(told("purged"))
-    left = ground.listed("traffic")
-    assert not told("failed")
+    enqueued, acked, purged = set(reported("enqueued")), set(reported("acked")), set(reported("purged"))
+    left = processes.listed("traffic")
+    assert not reported("failed")
     assert purged
-    assert enqueued <= set(told("handed")) | set(told("removing")) | left
+    assert enqueued <= set(reported("handed")) | set(reported("removing")) | left
     assert not left & (acked | purged)
 
     # And comes, each that was acknowledged; of the others those whose message is lost are named and published again
@@ -207,19 +209,19 @@ def test_traffic_whose_processes_die(ground: Ground, tmp_path: Path, monkeypatch
         await queue.flush()
         return await delivered(queue, left & enqueued)
 
-    came = set(ground.told("traffic", flushed))
-    shell, rest = ground.shell(tmp_path, monkeypatch), ground.listed("traffic")
+    came = set(processes.run("traffic", flushed))
+    shell, rest = processes.shell(tmp_path, monkeypatch), processes.listed("traffic")
     drain = ("--drain", "--yes", "--no-blobs")
     assert set(shell.reconciled("traffic", *drain, code=1 if rest else 0)["drained"]["only_in_table"]) == rest
     shell.reconciled("traffic", *drain, "--republish", "--older-than", "0s", code=0)
-    came |= set(ground.told("traffic", lambda queue: delivered(queue, rest)))
+    came |= set(processes.run("traffic", lambda queue: delivered(queue, rest)))
     assert left <= came
     assert not came & (acked | purged)
-    assert not ground.listed("traffic")
+    assert not processes.listed("traffic")
 
     # And nothing refers to what killed processes left over
-    ground.told("traffic", swept, ahead_seconds=LATER)
+    processes.run("traffic", swept, ahead_seconds=LATER)
     shell.reconciled("traffic", code=0)
-    over = len(ground.blobs())
+    over = len(processes.blobs())
     assert over <= 2 * kills
-    assert ground.shell(tmp_path, monkeypatch, 0).unreferenced("traffic") == ({"TOO_YOUNG": over} if over else {})
+    assert processes.shell(tmp_path, monkeypatch, 0).unreferenced("traffic") == ({"TOO_YOUNG": over} if over else {})

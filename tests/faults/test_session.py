@@ -44,20 +44,20 @@ def test_nodes_go_away_one_after_the_other(
     """With one less everything goes on; with two less what needs a quorum is refused; then nobody can be asked."""
     assert len(cluster.node_micros()) == 3
     with three_nodes.paused(3):
-        a_table_that_a_node_does_not_take_is_told_as_such(cluster, keyspace)
+        a_table_that_a_node_does_not_take_is_reported_as_such(cluster, keyspace)
     cluster.execute_ddl(table(keyspace, 4))  # back, it takes what it missed
     partitions_of_several_replicas_go_together(keyspace, "while all nodes are up")
     a_node_dies_under_conditional_writes(three_nodes, keyspace)
     one_node_less_changes_nothing(keyspace)
     partitions_of_several_replicas_go_together(keyspace, "with one node less")
     three_nodes.stop(2)
-    too_few_replicas_are_told_as_such(keyspace)
-    assert [abs(told - micros()) < 5_000_000 for told in cluster.node_micros()] == [True]
+    too_few_replicas_are_reported_as_such(keyspace)
+    assert [abs(reported - micros()) < 5_000_000 for reported in cluster.node_micros()] == [True]
     three_nodes.kill(1)
-    nobody_is_told_as_such(keyspace)
+    nobody_is_reported_as_nobody(keyspace)
 
 
-def a_table_that_a_node_does_not_take_is_told_as_such(cluster: CassandraCluster, keyspace: Keyspace) -> None:
+def a_table_that_a_node_does_not_take_is_reported_as_such(cluster: CassandraCluster, keyspace: Keyspace) -> None:
     """It is there, though not everywhere; only who asks the very node that hangs gets no answer."""
     for number in range(4):
         with pytest.raises((SchemaDisagreement, TimedOut)) as refused:
@@ -110,7 +110,7 @@ def one_node_less_changes_nothing(keyspace: Keyspace) -> None:
     assert keyspace.attempt(ChangeIf(CELLS, KEY, {"v": "x"}, {"n": 0})) == Applied(True)
 
 
-def too_few_replicas_are_told_as_such(keyspace: Keyspace) -> None:
+def too_few_replicas_are_reported_as_such(keyspace: Keyspace) -> None:
     """Nothing is in doubt, for nothing was begun; what one node can answer is answered."""
     until_the_failure_is_known(keyspace)
     refused = [
@@ -135,7 +135,7 @@ def until_the_failure_is_known(keyspace: Keyspace) -> None:
     pytest.fail("the node that is left does not know that it is alone")
 
 
-def nobody_is_told_as_such(keyspace: Keyspace) -> None:
+def nobody_is_reported_as_nobody(keyspace: Keyspace) -> None:
     with pytest.raises(CannotReach):
         keyspace.read(Read(CELLS, ("k",), Level.ONE))
     assert all(isinstance(error, CannotReach) for error in keyspace.write_all([Put(CELLS, ROW)] * 5))

@@ -168,9 +168,9 @@ class StoreMachine(RuleBasedStateMachine):
 
             def at_once() -> None:
                 moment = (kind, next(steps))
-                for when, writer, wish, troubles in amid:
+                for when, writer, wish, faults in amid:
                     if when == moment:
-                        self.change(writer, wish, troubles, self.hurt)
+                        self.change(writer, wish, faults, self.hurt)
 
             return at_once
 
@@ -217,12 +217,12 @@ class StoreMachine(RuleBasedStateMachine):
             writer.store.close()
         self.folder.cleanup()
 
-    def change(self, number: int, wish: Wish, mishaps: Sequence[Mishap], aims: Sequence[MessageKey] = ()) -> None:
+    def change(self, number: int, wish: Wish, mishaps: Sequence[Mishap], targets: Sequence[MessageKey] = ()) -> None:
         """One operation of a writer, and what came of it; at one of these messages, if any of them is there."""
         writer = self.writers[number]
         writer.actor.arm(mishaps)
         there = sorted(self.record, key=lambda one: one.key)
-        operation = wish.on(self.mailboxes, [one for one in there if one in aims] or there)
+        operation = wish.on(self.mailboxes, [one for one in there if one in targets] or there)
         stored = None
         try:
             stored = operation.act(writer.store)
@@ -264,13 +264,13 @@ class StoreMachine(RuleBasedStateMachine):
         self.record = found
 
     def repair(self, actor: Actor, delay: float) -> RepairResult:
-        order, means = self.repairing(actor, delay)
-        return repair(order, means, lambda _: None)
+        order, tools = self.repairing(actor, delay)
+        return repair(order, tools, lambda _: None)
 
     def repair_lags(self, actor: Actor) -> RepairResult:
-        order, means = self.repairing(actor, 0.0)
+        order, tools = self.repairing(actor, 0.0)
         journal = self.journal(actor, self.at.clock)
-        return repair_lags(journal, wire(self.at.mail, actor), order, means, lambda _: None)
+        return repair_lags(journal, wire(self.at.mail, actor), order, tools, lambda _: None)
 
     def journal(self, actor: Actor, clock: Clock) -> LagJournal:
         spool = Spool(Path(self.folder.name), "mail")
@@ -279,7 +279,7 @@ class StoreMachine(RuleBasedStateMachine):
     def repairing(self, actor: Actor, delay: float) -> tuple[RepairSettings, RepairTools]:
         ledger = wire(self.at.ledger, actor) if self.at.virtual else self.at.ledger  # leases would stay for hours
         place = Workplace(wire(self.at.mail, actor), ledger, self.at.clock, self.at.nodes)
-        return place.order(self.at.timing, delay), place.means(self.at.timing, LEASE_SECONDS)
+        return place.order(self.at.timing, delay), place.tools(self.at.timing, LEASE_SECONDS)
 
     def rows(self, table: Any, tables: Tables | None = None) -> list[Row]:
         rows = (tables or self.at.mail).scan(Scan(table, table.names))

@@ -123,10 +123,10 @@ class TestStatistics:
 
         trace = traced(cluster, text, (ids[0]["messageid"],))
 
-        assert _awaited(cluster, trace) == 0
+        assert _result(cluster, trace) == 0
 
 
-def _awaited(cluster: CassandraCluster, trace: Any) -> int | None:
+def _result(cluster: CassandraCluster, trace: Any) -> int | None:
     found = (sstables_of(cluster, trace) for _ in range(2_000))
     return next((one for one in found if one is not None), None)
 

@@ -63,11 +63,11 @@ def test_airflow_imports_a_dag_and_finds_in_it_what_was_declared(version: str, d
     for name, text in airflow_dags([NIGHTLY, CHECK], PLACE).items():
         (folder / name).write_text(text)
 
-    told = imported(folder, tmp_path, version, day)
+    reported = imported(folder, tmp_path, version, day)
 
-    assert told.pop("errors") == {}
+    assert reported.pop("errors") == {}
     for job, name in ((NIGHTLY, "mailmend_nightly_repair"), (CHECK, "mailmend_check")):
-        found = told.pop(name)
+        found = reported.pop(name)
         assert shlex.split(found.pop("command")) == ["exec", *PLACE.words(job)]
         assert found == {
             "runs": [at.isoformat() for at in islice(job.schedule.after(SINCE, job.zone), 8)],
@@ -76,7 +76,7 @@ def test_airflow_imports_a_dag_and_finds_in_it_what_was_declared(version: str, d
             "seconds": limit_seconds(job),
             "retries": 0,
         }
-    assert told == {}
+    assert reported == {}
 
 
 def imported(folder: Path, home: Path, version: str, day: str) -> Any:

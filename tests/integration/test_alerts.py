@@ -30,7 +30,7 @@ class Case:
     labels: str = ""
 
 
-def trouble(alert: str, name: str, says: str) -> tuple[Case, Case]:
+def problem(alert: str, name: str, says: str) -> tuple[Case, Case]:
     series = f'mailmend_queue_trouble{{queue="spool",trouble="{name}"}}'
     labels = f"queue=spool trouble={name}"
     return Case(alert, 1, {series: "1"}, says, labels), Case(alert, 1, {series: "0"})
@@ -173,7 +173,7 @@ CASES = (
         "queue=spool",
     ),
     Case("MailmendSweepBehind", 2, {BEHIND: "80000"}),
-    *trouble(
+    *problem(
         "MailmendQueueNotSwept",
         "not_swept",
         "Nobody sweeps queue spool: mails that wait will expire unless a sweep renews them",
@@ -181,25 +181,25 @@ CASES = (
     *(
         case
         for name in ("browse_start_old", "moved_back")
-        for case in trouble(
+        for case in problem(
             "MailmendBrowseStartStuck", name, "The browse start of queue spool is old, or was moved back"
         )
     ),
     *(
         case
         for name in ("stays_too_long", "dead_letters", "no_consumer", "broker_alarm")
-        for case in trouble("MailmendQueueDoesNotDrain", name, f"Queue spool is in trouble: {name}")
+        for case in problem("MailmendQueueDoesNotDrain", name, f"Queue spool needs attention: {name}")
     ),
     *(
         case
         for name in ("lacks_message", "broker_away")
-        for case in trouble(
+        for case in problem(
             "MailmendBrokerLacksMessages",
             name,
             "The broker of queue spool is away, or lacks messages of mails that wait",
         )
     ),
-    *trouble(
+    *problem(
         "MailmendMarksExpireFirst",
         "marks_expire_first",
         "Marks of queue spool expire before the rows that they hide: deleted mails come back",

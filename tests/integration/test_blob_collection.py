@@ -37,8 +37,7 @@ from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.keyspaces import LEDGER, created, dropped, end_leases
 from tests.support.progress import SilentProgress
 from tests.support.queue_faults import Servers
-from tests.support.queue_ground import Ground as QueueGround
-from tests.support.queue_ground import program
+from tests.support.queue_processes import QueueProcesses, program
 from tests.support.real_queue import real_queue
 from tests.support.s3_twin import S3Twin, s3_twin
 from tests.support.servers import CassandraServer
@@ -65,7 +64,7 @@ def blob_id(content: str, generation: int | None = 600) -> str:
 
 
 @dataclass(slots=True)
-class Ground:
+class BlobWorld:
     """A keyspace in which something of each kind refers to a blob, and a store that holds them."""
 
     keyspace: Keyspace
@@ -130,7 +129,7 @@ class Ground:
 
 
 @pytest.fixture(params=["cassandra:", "s3"])
-def ground(request: pytest.FixtureRequest, cassandra: CassandraServer, tmp_path: Path) -> Iterator[Ground]:
+def world(request: pytest.FixtureRequest, cassandra: CassandraServer, tmp_path: Path) -> Iterator[BlobWorld]:
     name = f"g_blobs_{uuid4().hex[:8]}"
     with connect(contact_of(cassandra)) as cluster, s3_twin() as twin:
         tables, ledger = created(cluster, name, TABLES), created(cluster, f"{name}_ledger", LEDGER)
@@ -145,47 +144,47 @@ def ground(request: pytest.FixtureRequest, cassandra: CassandraServer, tmp_path:
             MAILMEND_S3_SECRET_KEY="secret",
         )
         try:
-            yield Ground(tables, ledger, line, twin if in_bucket else None)
+            yield BlobWorld(tables, ledger, line, twin if in_bucket else None)
         finally:
             dropped(cluster, (name, ledger.name))
 
 
-def test_what_nothing_refers_to_goes_and_all_else_stays(ground: Ground) -> None:
-    ground.refer()
-    stays = ground.ids()
+def test_what_nothing_refers_to_goes_and_all_else_stays(world: BlobWorld) -> None:
+    world.refer()
+    stays = world.ids()
     young, unknown = blob_id("young", generation=99_999), "backup/of-mine.tar"
-    ground.store(young, unknown)
+    world.store(young, unknown)
     gone = {blob_id(f"gone {number}") for number in range(3)} | {f"recovery/{blob_id('gone 0')}"}
     gone.add(blob_id("gone", generation=None))
-    ground.store(*gone)
+    world.store(*gone)
     findings = {"KEEP": len(stays), "COLLECT": len(gone), "TOO_YOUNG": 1, "UNKNOWN_PREFIX": 1}
-    how = (*AT_ONCE, *ground.declared())
+    how = (*AT_ONCE, *world.declared())
 
-    checked = ground.line("check", "blobs", *how)
+    checked = world.line("check", "blobs", *how)
     assert (checked.code, checked.json["findings"]) == (0, findings), checked.err
     assert checked.json["unknown"] == [unknown]
-    plan = str(ground.line.home / "plan.jsonl")
-    assert ground.line("repair", "blobs", "--plan", plan, *how).json["findings"] == findings
-    assert ground.ids() == stays | gone | {young, unknown}
+    plan = str(world.line.home / "plan.jsonl")
+    assert world.line("repair", "blobs", "--plan", plan, *how).json["findings"] == findings
+    assert world.ids() == stays | gone | {young, unknown}
 
     later = blob_id("free since")
-    ground.store(later)
-    applied = ground.line("apply", plan, "--json")
+    world.store(later)
+    applied = world.line("apply", plan, "--json")
     assert (applied.code, applied.json["removed"], applied.json["moved"]) == (0, len(gone), 0), applied.err
-    assert ground.ids() == stays | {young, unknown, later}
+    assert world.ids() == stays | {young, unknown, later}
 
-    killed = Ledger(ground.ledger, SystemClock()).start(ground.keyspace.name, "repair blobs", WRITTEN, {})
-    file = ground.line.home / "went.jsonl"
-    repaired = ground.line("repair", "blobs", "--removed", str(file), *how)
+    killed = Ledger(world.ledger, SystemClock()).start(world.keyspace.name, "repair blobs", WRITTEN, {})
+    file = world.line.home / "went.jsonl"
+    repaired = world.line("repair", "blobs", "--removed", str(file), *how)
     assert (repaired.code, repaired.json["removed"], repaired.json["left"]) == (0, 1, {}), repaired.err
-    assert ground.ids() == stays | {young, unknown}
+    assert world.ids() == stays | {young, unknown}
     assert {json.loads(line)["blob_id"] for line in file.read_text().splitlines()} == {later}
-    assert went(ground.line.home) == gone
+    assert went(world.line.home) == gone
 
-    run, before, _ = ground.line("runs", "list", "--json").json["runs"]
+    run, before, _ = world.line("runs", "list", "--json").json["runs"]
     assert (run["command"], run["state"]) == ("repair blobs", "DONE")
     assert (before["run"], before["state"]) == (str(killed.id), "INTERRUPTED")
-    assert ground.line("undo", run["run"]).code == 2
+    assert world.line("undo", run["run"]).code == 2
 
 
 KILLS = [
@@ -203,29 +202,29 @@ KILLS = [
 ]
 
 
-@pytest.mark.parametrize(("ground", "at", "nth"), first_of(KILLS), indirect=["ground"])
-def test_a_collection_that_is_killed(ground: Ground, at: str, nth: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("world", "at", "nth"), first_of(KILLS), indirect=["world"])
+def test_a_collection_that_is_killed(world: BlobWorld, at: str, nth: int, tmp_path: Path) -> None:
     """What went is on a list; the next one removes the rest, once the lease of the killed one is over."""
-    ground.refer()
-    stays, gone = ground.ids(), {blob_id(f"gone {number}") for number in range(5)}
-    ground.store(*gone)
-    command = ("blobs", *AT_ONCE, *ground.declared())
+    world.refer()
+    stays, gone = world.ids(), {blob_id(f"gone {number}") for number in range(5)}
+    world.store(*gone)
+    command = ("blobs", *AT_ONCE, *world.declared())
 
     with program() as forks:
-        doomed = QueueGround(Servers((), 0, "", 0, "", "", "", "", ""), ground.keyspace, forks, tmp_path)
-        doomed.typed(tmp_path, *command, group="repair", at=at, nth=nth, variables=ground.line.environment)
-    left = ground.ids()
+        doomed = QueueProcesses(Servers((), 0, "", 0, "", "", "", "", ""), world.keyspace, forks, tmp_path)
+        doomed.typed(tmp_path, *command, group="repair", at=at, nth=nth, variables=world.line.environment)
+    left = world.ids()
     assert stays <= left
     assert gone - left <= went(tmp_path) <= gone
-    held = ground.line("repair", *command)
+    held = world.line("repair", *command)
     assert (held.code, "is held by" in held.err) == (3, True)
-    end_leases(ground.ledger)
-    ended = ground.line("repair", *command)
+    end_leases(world.ledger)
+    ended = world.line("repair", *command)
 
     assert (ended.code, ended.json["left"]) == (0, {}), ended.err
-    assert ground.ids() == stays
+    assert world.ids() == stays
     assert went(tmp_path) == gone
-    assert [run["state"] for run in ground.line("runs", "list", "--json").json["runs"]] == ["DONE", "INTERRUPTED"]
+    assert [run["state"] for run in world.line("runs", "list", "--json").json["runs"]] == ["DONE", "INTERRUPTED"]
 
 
 def went(home: Path) -> set[str]:
@@ -234,13 +233,13 @@ def went(home: Path) -> set[str]:
     return {json.loads(line)["blob_id"] for one in lists for line in one.read_text().splitlines()}
 
 
-def test_what_is_missing_is_told_with_who_refers_to_it(ground: Ground) -> None:
+def test_what_is_missing_is_reported_with_who_refers_to_it(world: BlobWorld) -> None:
     message, lost = UUID("6e0ab5e0-8d1c-11f0-9a5e-0242ac120002"), blob_id("lost")
-    ground.refer()
-    ground.keyspace.write(Put(MESSAGE_V3, {"messageid": message, "headercontent": lost, "bodycontent": blob_id("mb")}))
-    file = ground.line.home / "missing.jsonl"
+    world.refer()
+    world.keyspace.write(Put(MESSAGE_V3, {"messageid": message, "headercontent": lost, "bodycontent": blob_id("mb")}))
+    file = world.line.home / "missing.jsonl"
 
-    checked = ground.line("check", "blobs", *AT_ONCE, *ground.declared(), "--missing", str(file))
+    checked = world.line("check", "blobs", *AT_ONCE, *world.declared(), "--missing", str(file))
 
     assert checked.code == 1, checked.err
     missing = {"blob_id": lost, "source": "messagev3", "referrer": str(message)}
@@ -250,14 +249,14 @@ def test_what_is_missing_is_told_with_who_refers_to_it(ground: Ground) -> None:
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize("ground", ["s3"], indirect=True)
+@pytest.mark.parametrize("world", ["s3"], indirect=True)
 def test_what_only_a_dead_letter_or_a_kept_mail_names_stays(
-    ground: Ground, cassandra: CassandraServer, rabbitmq: Broker
+    world: BlobWorld, cassandra: CassandraServer, rabbitmq: Broker
 ) -> None:
     """Neither has a row any more; the kept mail had lost a blob, so its file holds no bytes."""
-    assert ground.twin
-    objects, name, home = ground.twin.objects, ground.keyspace.name, ground.line.home
-    store = {one: text for one, text in ground.line.environment.items() if "BLOBS" in one or "S3" in one}
+    assert world.twin
+    objects, name, home = world.twin.objects, world.keyspace.name, world.line.home
+    store = {one: text for one, text in world.line.environment.items() if "BLOBS" in one or "S3" in one}
     with real_queue(cassandra, rabbitmq, home, store, name) as queue:
         (dead,) = queue.put("dead")
         assert queue("dequeue", "--exec", "false", "--limit", "1", "--wait", "20s").code == 1
@@ -270,7 +269,7 @@ def test_what_only_a_dead_letter_or_a_kept_mail_names_stays(
         for one in (dead, lost):
             queue.lose_row(one)
         needed, stray = set(objects), f"1_600_{uuid4()}"
-        ground.store(stray)
+        world.store(stray)
         how = ("--engine", "local", "--delay", "0s", "--generation", "1h", "--oldest-message", "1m", "--json")
 
         repaired = queue.line("repair", "blobs", *how)
@@ -285,32 +284,32 @@ def test_what_only_a_dead_letter_or_a_kept_mail_names_stays(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("ground", ["cassandra:", pytest.param("s3", marks=pytest.mark.thorough)], indirect=True)
+@pytest.mark.parametrize("world", ["cassandra:", pytest.param("s3", marks=pytest.mark.thorough)], indirect=True)
 def test_spark_sees_what_the_local_look_sees(
-    ground: Ground, spark: SparkSession, cassandra: CassandraServer, tmp_path: Path, pytestconfig: pytest.Config
+    world: BlobWorld, spark: SparkSession, cassandra: CassandraServer, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
-    ground.refer()
+    world.refer()
     free, lost = blob_id("free"), blob_id("lost")
-    ground.store(free, f"recovery/{free}")
-    ground.keyspace.write(Put(MESSAGE_V3, {"messageid": uuid1(), "headercontent": lost, "bodycontent": free + "x"}))
+    world.store(free, f"recovery/{free}")
+    world.keyspace.write(Put(MESSAGE_V3, {"messageid": uuid1(), "headercontent": lost, "bodycontent": free + "x"}))
     listing = BlobLines(tmp_path / "listing")
-    for one in ground.ids():
+    for one in world.ids():
         listing.add_blob(ListedBlob(BlobId(one), MONTH_AGO, 10))
     listing.close()
     wanted = Wanted(listing, BlobLines(tmp_path / "missing"))
     wanted.missing.add(lost)
     wanted.missing.close()
-    tables = table_references(TABLES, ground.keyspace, declared=["notes.body"])
+    tables = table_references(TABLES, world.keyspace, declared=["notes.body"])
     if not pytestconfig.getoption(ALL):  # Spark plans each table anew
         tables = [one for one in tables if one.table in (MESSAGE_V3, ENQUEUED_MAILS, NOTES)]
-    sources = [BeforeImages(ground.ledger), *tables]
+    sources = [BeforeImages(world.ledger), *tables]
     scanners: tuple[Any, Any] = (
-        LocalBlobScanner(ground.keyspace),
-        SparkBlobScanner(Source(spark, contact_of(cassandra), ground.keyspace.name)),
+        LocalBlobScanner(world.keyspace),
+        SparkBlobScanner(Source(spark, contact_of(cassandra), world.keyspace.name)),
     )
     seen = []
     for scanner in scanners:
-        first = scanner.first(listing if ground.twin else None, sources, SilentProgress())
+        first = scanner.first(listing if world.twin else None, sources, SilentProgress())
         second = scanner.second(wanted, sources, SilentProgress())
         counts = (first.listed, first.bytes, dict(first.references), set(first.missing_ids()))
         seen.append((counts, set(first.unreferenced()), set(second.unreferenced()), set(second.missing())))
@@ -322,18 +321,18 @@ def test_spark_sees_what_the_local_look_sees(
 @pytest.mark.spark
 @pytest.mark.thorough
 @pytest.mark.usefixtures("spark")
-def test_the_commands_say_and_do_the_same_with_either_engine(ground: Ground) -> None:
+def test_the_commands_say_and_do_the_same_with_either_engine(world: BlobWorld) -> None:
     """Typed as by a person: findings, JSON and exit codes, then what a repair by Spark removes."""
     lost, gone = blob_id("lost"), {blob_id(f"gone {number}") for number in range(5)}
-    ground.refer()
-    ground.keyspace.write(Put(MESSAGE_V3, {"messageid": uuid1(), "headercontent": lost, "bodycontent": blob_id("mb")}))
-    stays = ground.ids()
-    ground.store(*gone, blob_id("young", generation=99_999))
-    how = ("--delay", "0s", "--no-broker", "--json", *ground.declared())
+    world.refer()
+    world.keyspace.write(Put(MESSAGE_V3, {"messageid": uuid1(), "headercontent": lost, "bodycontent": blob_id("mb")}))
+    stays = world.ids()
+    world.store(*gone, blob_id("young", generation=99_999))
+    how = ("--delay", "0s", "--no-broker", "--json", *world.declared())
 
     def said(engine: str, *words: str) -> tuple[int, dict[str, Any]]:
-        ended = ground.line(*words, "blobs", *how, "--engine", engine)
-        return ended.code, {name: told for name, told in ended.json.items() if name != "seconds"}
+        ended = world.line(*words, "blobs", *how, "--engine", engine)
+        return ended.code, {name: value for name, value in ended.json.items() if name != "seconds"}
 
     local, parallel = (said(engine, "check") for engine in ("local", "spark"))
     assert local == parallel
@@ -341,5 +340,5 @@ def test_the_commands_say_and_do_the_same_with_either_engine(ground: Ground) -> 
 
     code, repaired = said("spark", "repair")
     assert (code, repaired["removed"], repaired["left"]) == (1, len(gone), {"MISSING": 1})
-    assert ground.ids() == stays | {blob_id("young", generation=99_999)}
-    assert went(ground.line.home) == gone
+    assert world.ids() == stays | {blob_id("young", generation=99_999)}
+    assert went(world.line.home) == gone

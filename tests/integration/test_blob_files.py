@@ -153,7 +153,7 @@ ASKS: dict[str, Callable[[NamedBlobs], Awaitable[object]]] = {
 }
 
 
-async def _awaited(asked: Awaitable[object]) -> object:
+async def _result(asked: Awaitable[object]) -> object:
     return await asked
 
 
@@ -166,7 +166,7 @@ def test_a_disk_that_is_gone_is_no_store_without_blobs(
     (root / ".unfinished").rmdir()
     # Then it cannot be reached
     with pytest.raises(BlobsUnreachable, match="cannot be reached") as caught:
-        asyncio.run(_awaited(ask(blobs)))
+        asyncio.run(_result(ask(blobs)))
     assert str(root) in caught.value.what
     assert "mounted" in caught.value.mend
 

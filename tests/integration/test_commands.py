@@ -117,10 +117,10 @@ def test_metrics_of_a_run_are_the_numbers_of_its_json(
     tells_its_json(Scraped.of(file), mended, command="repair messages")
     shown = mailmend("metrics", "show")
 
-    told = Scraped.of(shown.out)
-    assert (shown.code, told.one("mailmend_ledger_up"), told.one("mailmend_lags_waiting")) == (0, 1, 0), shown.err
-    assert told.by("mailmend_run_fixed", "verdict", command="repair messages") == {("PROJECT",): 1, ("AMEND",): 1}
-    assert told.one("mailmend_run_moved", command="repair messages") == mended.json["moved"]
+    scraped = Scraped.of(shown.out)
+    assert (shown.code, scraped.one("mailmend_ledger_up"), scraped.one("mailmend_lags_waiting")) == (0, 1, 0), shown.err
+    assert scraped.by("mailmend_run_fixed", "verdict", command="repair messages") == {("PROJECT",): 1, ("AMEND",): 1}
+    assert scraped.one("mailmend_run_moved", command="repair messages") == mended.json["moved"]
 
 
 def test_plan_and_apply(mailmend: CommandLine, mail: MailKeyspace, tmp_path: Path) -> None:

@@ -64,8 +64,8 @@ def mirrored(world: World, truth: Row) -> Row | None:
 
 def undone(world: World) -> list[Finding]:
     outcomes: list[Finding] = []
-    means = UndoTools(world.mail, world.ledger, world.clock, SilentProgress())
-    undo(UndoSettings(world.run, "mail", world.families), means, outcomes.append)
+    tools = UndoTools(world.mail, world.ledger, world.clock, SilentProgress())
+    undo(UndoSettings(world.run, "mail", world.families), tools, outcomes.append)
     return outcomes
 
 

@@ -114,9 +114,9 @@ def test_what_the_server_describes_folds_to_what_it_holds(
     for text in schema_cql(keyspace, schema):
         cluster.execute_ddl(text)
     live = live_schema(cluster, keyspace)
-    told = apply_all(parse(_described(cluster, keyspace)))
-    assert differences(told, live) == ()
-    assert differences(schema, told) == ()
+    reported = apply_all(parse(_described(cluster, keyspace)))
+    assert differences(reported, live) == ()
+    assert differences(schema, reported) == ()
 
 
 ODD = """
@@ -140,8 +140,8 @@ def test_odd_names_are_folded_described_and_rendered_alike(cluster: CassandraClu
     for one in parsed:
         cluster.execute_ddl(ddl_cql(one.statement, keyspace))
     live, folded = live_schema(cluster, keyspace), apply_all(parsed)
-    told = apply_all(parse(_described(cluster, keyspace)))
-    assert differences(folded, live) == differences(told, live) == ()
+    reported = apply_all(parse(_described(cluster, keyspace)))
+    assert differences(folded, live) == differences(reported, live) == ()
     assert _remembered(folded) == _remembered(live)
     cluster.execute_ddl(f"DROP KEYSPACE {keyspace}")
     _created(cluster, keyspace)

@@ -96,8 +96,8 @@ def test_a_unit_mends_what_the_command_mends_and_its_run_is_kept(
     assert (run["state"], run["exit_code"]) == ("DONE", 0)
     (repair,) = mailmend("runs", "list", "--json").json["runs"]
     assert (run["repairs"], repair["options"]["job"]) == ([repair["run"]], "nightly-repair")
-    told = Scraped.of(mailmend.home / "job.prom")
-    assert told.by("mailmend_run_fixed", "job_name", "verdict") == {("nightly-repair", "PROJECT"): 1}
+    scraped = Scraped.of(mailmend.home / "job.prom")
+    assert scraped.by("mailmend_run_fixed", "job_name", "verdict") == {("nightly-repair", "PROJECT"): 1}
 
 
 def test_a_second_run_is_refused_by_the_lease_and_the_first_is_ended_when_its_time_is_over(
@@ -143,9 +143,9 @@ def test_a_staged_check_whose_time_ends_in_mid_segment_is_complete_after_a_few_w
         out, err = process.communicate(timeout=SECONDS_MAX)
 
     assert process.returncode == 1, err
-    told = json.loads(out)
-    assert told["findings"] == {"messageIdTable": {"PROJECT": 1}}
-    assert (len(stood) > 2, told["staging"]["kept"], stood) == (True, stood[-1], sorted(stood))
+    document = json.loads(out)
+    assert document["findings"] == {"messageIdTable": {"PROJECT": 1}}
+    assert (len(stood) > 2, document["staging"]["kept"], stood) == (True, stood[-1], sorted(stood))
     runs = mailmend("jobs", "history", "nightly-repair", "--json").json["runs"]
     assert [run["state"] for run in runs] == ["DONE", *["INTERRUPTED"] * (len(stood) - 1)]
 

@@ -147,11 +147,11 @@ def test_james_task_over_tls_mends_a_damage_and_tells_it_in_james_words(
     assert (scraped.one("mailmend_ledger_up"), scraped.one("mailmend_job_period_seconds", job_name="often")) == (1, 300)
     assert ("serve",) in scraped.by("mailmend_lease_acquired_timestamp_seconds", "lease")
     assert scraped.by("mailmend_run_fixed", "command", "verdict") == {("repair messages", "PROJECT"): 1}
-    truth, told = mail.truths[0], task["additionalInformation"]
+    truth, reported = mail.truths[0], task["additionalInformation"]
     fixed = {"mailboxId": str(truth["mailboxid"]), "messageId": str(truth["messageid"]), "uid": truth["uid"]}
-    assert (told["addedMessageIdEntries"], told["fixedInconsistencies"], told["errors"]) == (1, [fixed], [])
-    assert told["processedImapUidEntries"] == len(mail.truths)
-    assert told["run"] in {run["run"] for run in mailmend("runs", "list", "--json").json["runs"]}
+    assert (reported["addedMessageIdEntries"], reported["fixedInconsistencies"], reported["errors"]) == (1, [fixed], [])
+    assert reported["processedImapUidEntries"] == len(mail.truths)
+    assert reported["run"] in {run["run"] for run in mailmend("runs", "list", "--json").json["runs"]}
     assert server.wait(SECONDS_MAX) == 0
     said = (tmp_path / "log").read_text()
     assert "caller=watcher method=POST path=/messages status=403" in said
@@ -177,9 +177,9 @@ def test_james_collection_removes_the_blobs_that_nothing_refers_to(
         posted = client.delete("/blobs?scope=unreferenced")
         task = client.get(f"{posted.headers['location']}/await?timeout=100s").json()
 
-    told = task["additionalInformation"]
+    reported = task["additionalInformation"]
     assert (posted.status_code, task["type"], task["status"]) == (201, "BlobGCTask", "completed"), task
-    assert (told["blobCount"], told["gcedBlobCount"], told["errorCount"]) == (4, 3, 0)
+    assert (reported["blobCount"], reported["gcedBlobCount"], reported["errorCount"]) == (4, 3, 0)
     assert {row["id"] for row in mail.tables.scan(Scan(BLOBS, ("id",)))} == {needed}
 
 

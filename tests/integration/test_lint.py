@@ -48,7 +48,7 @@ STRANGE = (
     + table("indexed", "k int, v text, PRIMARY KEY (k)")
     + "CREATE INDEX ON indexed (v);\n"
 )
-TOLD = Knowledge(projections=(("truth", "copy"),), rows_per_partition={"plain": 1_000_000})
+DECLARED = Knowledge(projections=(("truth", "copy"),), rows_per_partition={"plain": 1_000_000})
 """What settings would say."""
 
 
@@ -80,7 +80,7 @@ def test_a_file_and_the_keyspace_that_it_made_are_judged_alike(
         f"CREATE KEYSPACE {keyspace} WITH replication = {SIMPLE};\nUSE {keyspace};\n{STRANGE}", encoding="utf-8"
     )
     made = create(cluster, keyspace, file)
-    order = LintSettings(keyspace, level=Severity.NOTE, knowledge=TOLD)
+    order = LintSettings(keyspace, level=Severity.NOTE, knowledge=DECLARED)
     from_file, live = lint_files([file], order), lint_live(cluster, order)
     assert made > 10
     assert verdicts(from_file.findings) == {one for one in verdicts(live.findings) if one[2] != "paxos_variant"}

@@ -11,7 +11,7 @@ from tests.support.servers import CassandraServer
 pytestmark = pytest.mark.cassandra
 
 
-def test_a_repair_is_told_of_with_its_cluster_and_run(cassandra: CassandraServer, tmp_path: Path) -> None:
+def test_a_repair_is_logged_with_its_cluster_and_run(cassandra: CassandraServer, tmp_path: Path) -> None:
     with keyspace_of_its_own(cassandra, "logs") as mail:
         mail.refill()
         mail.lose_projection(mail.truths[0])
@@ -21,8 +21,8 @@ def test_a_repair_is_told_of_with_its_cluster_and_run(cassandra: CassandraServer
             "repair", "messages", *quick, "--log-level", "debug", "--log-format", "json"
         )
 
-    told = [json.loads(line) for line in ended.err.splitlines() if line.startswith("{")]
-    found = {one["event"]: one for one in told}
+    reported = [json.loads(line) for line in ended.err.splitlines() if line.startswith("{")]
+    found = {one["event"]: one for one in reported}
     assert (ended.code, ended.json["fixed"]) == (0, {"PROJECT": 1})
     assert found["connected to the cluster"]["hosts"] == [cassandra.host]
     assert found["a finding"]["run"] == found["run ended"]["run"] == ended.json["run"]

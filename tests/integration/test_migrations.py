@@ -102,9 +102,9 @@ def test_the_whole_way_as_an_operator_goes_it(
     rest = mailmend("schema", "apply", *shop, "--allow", "data-loss,resurrection", **nothing_allowed)
     assert (rest.code, "applied 0004_pre_places.cql" in rest.out) == (0, True), rest.err
     assert "0003_post_no_totals.cql (of 2)" in rest.err
-    told = mailmend("schema", "history", "--json").json
-    assert [(one["migration"], one["state"]) for one in told["migrations"]] == [(name, "applied") for name in NAMES]
-    assert (told["holder"], told["unlocks"], told["statements"]) == (None, [], [])
+    document = mailmend("schema", "history", "--json").json
+    assert [(one["migration"], one["state"]) for one in document["migrations"]] == [(name, "applied") for name in NAMES]
+    assert (document["holder"], document["unlocks"], document["statements"]) == (None, [], [])
     assert "0001_pre_orders.cql" in mailmend("schema", "history").out
 
     again = mailmend("schema", "apply", *shop, "--json")
@@ -199,9 +199,9 @@ def test_what_the_server_refuses_is_reported_in_its_own_words_and_can_be_mended(
     assert refused.code == 3, refused.err
     assert "0003_post_no_totals.cql, line 5: the server would not" in refused.err
     assert "NoSuchStrategy" in refused.err
-    told = mailmend("schema", "history", "--json").json
-    assert [one["state"] for one in told["migrations"]] == ["applied", "applied", "running"]
-    (statement,) = told["statements"]
+    document = mailmend("schema", "history", "--json").json
+    assert [one["state"] for one in document["migrations"]] == ["applied", "applied", "running"]
+    (statement,) = document["statements"]
     assert statement["state"] == "failed"
     assert "NoSuchStrategy" in statement["error"]
     assert "Nobody is at work" in mailmend("schema", "history").out
@@ -223,8 +223,8 @@ def test_a_keyspace_made_before_there_was_a_history_is_taken_over(
     assert (taken.code, taken.json["baseline"]) == (0, ["0001_pre_messages.cql", "0002_pre_counters.cql"])
     assert taken.json["created"] == ["table messageDeleted", "table blobParts"]
     assert taken.json["drift"] == []
-    told = mailmend("schema", "history", "--json").json["migrations"]
-    assert [one["state"] for one in told] == ["baseline"] * 2 + ["applied"] * (len(shipped()) - 2)
+    document = mailmend("schema", "history", "--json").json["migrations"]
+    assert [one["state"] for one in document] == ["baseline"] * 2 + ["applied"] * (len(shipped()) - 2)
     assert mailmend("schema", "plan").code == 0
     assert differences(SCHEMA, live_schema(cluster, keyspace)) == ()
 

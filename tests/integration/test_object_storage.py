@@ -148,7 +148,7 @@ class TestTries:
     def test_what_may_pass_is_tried_again(self, twin: S3Twin, ask: Ask, refusal: tuple[int, str]) -> None:
         twin.objects = {PLAIN: b"x", ODD: b"x"}
         twin.refusals = [refusal]
-        asyncio.run(_awaited(ask(open_s3(twin.settings()))))
+        asyncio.run(_result(ask(open_s3(twin.settings()))))
         assert len(twin.asked) >= 2
         assert not twin.refusals
 
@@ -287,7 +287,7 @@ class TestSettings:
         }.items():
             monkeypatch.setenv(name, value)
         twin.objects = {PLAIN: b"x", ODD: b"x"}
-        asyncio.run(_awaited(ask(open_s3(twin.settings()))))
+        asyncio.run(_result(ask(open_s3(twin.settings()))))
         signature = twin.asked[0].headers["authorization"]
         assert "Credential=AKIATEST/" in signature
         assert "/us-east-1/s3/" in signature
@@ -323,7 +323,7 @@ class TestTls:
         with s3_twin(certificate) as twin:
             twin.objects = {PLAIN: b"x", ODD: b"x"}
             settings = twin.settings(tls_ca=signer.own.certificate, allow_http=False)
-            asyncio.run(_awaited(ask(open_s3(settings))))
+            asyncio.run(_result(ask(open_s3(settings))))
             assert twin.asked
 
     @asks("get", "get odd")
@@ -350,7 +350,7 @@ def s3_bucket(s3: S3) -> S3Settings:
     return s3.bucket()
 
 
-async def _awaited(asked: Awaitable[Any]) -> Any:
+async def _result(asked: Awaitable[Any]) -> Any:
     return await asked
 
 

@@ -101,8 +101,8 @@ def test_a_past_that_nobody_swept_goes_and_what_waits_stays(queue: RealQueue) ->
 
     (run,) = queue.line("runs", "list", "--json").json["runs"]
     assert (run["command"], run["state"], run["summary"]["fixed"]) == ("repair queues", "DONE", repaired.json["fixed"])
-    told = queue.line("runs", "show", run["run"], "--findings").out.splitlines()
-    kept = [json.loads(line) for line in told]
+    output = queue.line("runs", "show", run["run"], "--findings").out.splitlines()
+    kept = [json.loads(line) for line in output]
     assert sorted((one["verdict"], one["result"]) for one in kept) == [
         ("BEFORE_CONTENT", "FIXED"),
         *[("OVER", "FIXED")] * (SLICES - 1),
@@ -125,8 +125,8 @@ def test_marks_go_once_the_broker_is_seen_empty(queue: RealQueue) -> None:
     assert queue("purge", "--yes").code == 0
     queue.lose_messages()
     plan = str(queue.line.home / "plan.jsonl")
-    told = queue.line("repair", "queues", *AT_ONCE, "--marks", "empty", "--plan", plan)
-    assert told.json["queues"][0]["marks_due"] == SLICES * MAILS + ORPHANS, told.err
+    reported = queue.line("repair", "queues", *AT_ONCE, "--marks", "empty", "--plan", plan)
+    assert reported.json["queues"][0]["marks_due"] == SLICES * MAILS + ORPHANS, reported.err
     later = {"queuename": queue.name, "enqueueid": uuid4()}
     queue.keyspace.write(Put(DELETED_MAILS, later, at=1))  # it has the age to go, and nobody has approved it
     emptied = queue.line("apply", plan, "--json")
@@ -137,7 +137,7 @@ def test_marks_go_once_the_broker_is_seen_empty(queue: RealQueue) -> None:
     assert (again.code, again.json["fixed"], again.json["moved"]) == (0, {}, 0), again.err
 
 
-def test_a_waiting_mail_without_its_blobs_is_told_and_options_of_messages_are_refused(queue: RealQueue) -> None:
+def test_a_waiting_mail_without_its_blobs_is_reported_and_options_of_messages_are_refused(queue: RealQueue) -> None:
     queue.put("kept", "lost")
     blobs = [file for file in (queue.line.home / "blobs").rglob("*") if file.is_file()]
     body = min(blobs, key=lambda file: file.stat().st_size)
@@ -192,7 +192,7 @@ def test_the_commands_say_and_do_the_same_with_either_engine(queue: RealQueue) -
         ended = queue.line(*words, "--engine", engine, "--delay", "0s", "--json")
         assert ended.json["engine"]["name"] == engine, ended.err
         different = ("engine", "seconds")
-        return ended.code, {name: told for name, told in ended.json.items() if name not in different}
+        return ended.code, {name: reported for name, reported in ended.json.items() if name not in different}
 
     for command in (("check", "queues"), ("repair", "queues", *marks, "--dry-run")):
         local, parallel = (said(engine, *command) for engine in ENGINES)

@@ -48,7 +48,7 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.2)
 
 
-def told_messages(queue: RealQueue, count: int) -> Callable[[], bool]:
+def ready_messages(queue: RealQueue, count: int) -> Callable[[], bool]:
     return lambda: queue("reconcile", "--no-blobs", "--json").json["broker"]["ready"] == count
 
 
@@ -87,7 +87,7 @@ def test_lost_messages_are_found_and_published_again(queue: RealQueue, tmp_path:
     lost, there = queue.put("lost", "there")
     queue.lose_messages()
     queue("republish", "--id", there, "--older-than", "1ms")
-    until(told_messages(queue, 1))
+    until(ready_messages(queue, 1))
 
     named = queue("reconcile", "--drain", "--yes", "--json")
     # whether the lost one is called so yet depends on its age, a minute, and so on how fast this machine is
@@ -99,15 +99,15 @@ def test_lost_messages_are_found_and_published_again(queue: RealQueue, tmp_path:
 
 
 def test_a_message_without_a_row_is_named(queue: RealQueue) -> None:
-    (rowless,) = queue.put("rowless")
-    queue.lose_row(rowless)
-    until(told_messages(queue, 1))
+    (without_row,) = queue.put("rowless")
+    queue.lose_row(without_row)
+    until(ready_messages(queue, 1))
 
     named = queue("reconcile", "--drain", "--yes", "--no-blobs", "--json")
-    assert (named.code, named.json["drained"]["only_in_broker"]) == (1, [rowless])
+    assert (named.code, named.json["drained"]["only_in_broker"]) == (1, [without_row])
 
-    until(told_messages(queue, 1))
-    marked = queue("reconcile", "--drain", "--yes", "--no-blobs", "--mark", rowless, "--json")
+    until(ready_messages(queue, 1))
+    marked = queue("reconcile", "--drain", "--yes", "--no-blobs", "--mark", without_row, "--json")
     assert (marked.code, marked.json["left"]) == (0, {})
 
 
@@ -126,10 +126,10 @@ def test_health_and_metrics(queue: RealQueue, tmp_path: Path) -> None:
     assert {**looked.json, **swept.json, "dry_run": True} == looked.json
     assert queue("tend", "--once", "--all").code == 0
 
-    told = Scraped.of(queue.line("metrics", "show").out)
-    assert told.one("mailmend_queue_last_sweep_timestamp_seconds", queue="spool")
-    assert told.one("mailmend_queue_trouble", queue="spool", trouble="not_swept") == 0
-    assert told.by("mailmend_queue_mails", "queue") == {}, "no mail is counted"
+    scraped = Scraped.of(queue.line("metrics", "show").out)
+    assert scraped.one("mailmend_queue_last_sweep_timestamp_seconds", queue="spool")
+    assert scraped.one("mailmend_queue_trouble", queue="spool", trouble="not_swept") == 0
+    assert scraped.by("mailmend_queue_mails", "queue") == {}, "no mail is counted"
 
 
 def test_a_service_ends_in_good_order(queue: RealQueue) -> None:
@@ -146,13 +146,13 @@ def test_a_service_ends_in_good_order(queue: RealQueue) -> None:
     try:
         until(lambda: queue("size", "--json").json["delayed"] == 0)
         process.send_signal(signal.SIGTERM)
-        _, told = process.communicate(timeout=PATIENCE_SECONDS)
+        _, reported = process.communicate(timeout=PATIENCE_SECONDS)
     finally:
         process.kill()
         process.wait()
 
-    assert process.returncode == 0, told
-    assert "Tending spool." in told
+    assert process.returncode == 0, reported
+    assert "Tending spool." in reported
     assert queue("size", "--json").json["mails"] == 1
 
 

@@ -107,8 +107,8 @@ class Place:
     def _sstables(self, text: str, values: Sequence[Any]) -> int:
         """The SSTables that a read took rows from; the node writes that down a moment later."""
         trace = traced(self.cluster, text, values)
-        told = (sstables_of(self.cluster, trace) for _ in range(2_000))
-        return next(found for found in told if found is not None)
+        reported = (sstables_of(self.cluster, trace) for _ in range(2_000))
+        return next(found for found in reported if found is not None)
 
     def partition(self, number: int) -> tuple[str, datetime, int]:
         return QUEUE, self.slice_start(number), 0

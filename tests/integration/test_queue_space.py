@@ -155,10 +155,10 @@ def test_where_nothing_expires_garbage_collection_gives_the_room_back(
         }.items()
     }
     assert refused == {"unreachable": 4, "nobody agreed": 2}
-    told = worked.queue.line(*CLEAN, *nodetool, "--dry-run")
-    assert told.code == 1, told.err
-    assert told.json["garbagecollect"]["nodes"][0]["bytes"] is None
-    assert "Garbage collection rewrites" in told.err
+    reported = worked.queue.line(*CLEAN, *nodetool, "--dry-run")
+    assert reported.code == 1, reported.err
+    assert reported.json["garbagecollect"]["nodes"][0]["bytes"] is None
+    assert "Garbage collection rewrites" in reported.err
 
     cleaned = worked.cleaned("--marks", "old", "--marks-age", "1h")
     assert [cleaned["queues"][1][what] for what in ("removed_rows", "removed_marks")] == [MAILS, MAILS]

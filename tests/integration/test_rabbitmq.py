@@ -182,9 +182,9 @@ def test_the_command_starts_it_and_tells_where_it_is(tmp_path: Path, capsys: pyt
         assert run(["local", "status", *options]) == ExitCode.PARTLY_FAILED
         assert broker.status().contacts["amqp"] in capsys.readouterr().out
         assert run(["local", "status", "--json", *options]) == ExitCode.PARTLY_FAILED
-        told = json.loads(capsys.readouterr().out)["services"][0]
+        document = json.loads(capsys.readouterr().out)["services"][0]
         # Then the address that is told is one where a client is let in
-        url = told["contacts"]["amqp"].replace("amqp://", "amqp://guest:guest@") + "/"
+        url = document["contacts"]["amqp"].replace("amqp://", "amqp://guest:guest@") + "/"
         asyncio.run(_publish(url, b"hello"))
         # And it is neither cleaned away while it runs, nor left running
         assert run(["local", "clean", *options]) == ExitCode.WRONG_USE
@@ -192,7 +192,7 @@ def test_the_command_starts_it_and_tells_where_it_is(tmp_path: Path, capsys: pyt
         assert run(["local", "clean", *options]) == ExitCode.FINE
     finally:
         broker.kill()
-    assert not any(map(psutil.pid_exists, told["pids"]))
+    assert not any(map(psutil.pid_exists, document["pids"]))
     assert not broker.exists
 
 

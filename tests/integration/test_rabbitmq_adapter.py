@@ -169,21 +169,21 @@ async def test_a_limit_is_reported_as_one_and_passes(rabbitmq: Broker, vhost: st
             await broker.publish(SPOOL, ONE)
             # Given no connection more, when one is needed, then that is told, and the one that is there is used on
             connections, many = f"vhost-limits/{vhost}/max-connections", "as many connections as it may"
-            told = await limited(connections, 1, lambda: broker.depth(SPOOL), many)
-            assert isinstance(told, BrokerUnreachable)
-            assert not isinstance(told, BrokerDenied)
-            assert "list_vhost_limits" in told.mend
+            reported = await limited(connections, 1, lambda: broker.depth(SPOOL), many)
+            assert isinstance(reported, BrokerUnreachable)
+            assert not isinstance(reported, BrokerDenied)
+            assert "list_vhost_limits" in reported.mend
             await broker.publish(SPOOL, ONE)
             assert (await broker.depth(SPOOL)).ready == 2
             # Given few channels, when many are opened, then the broker's own words are told
             channels = f"user-limits/{user}/max-channels"
-            told = await limited(channels, 5, lambda: broker.depth(SPOOL), "maximum allowed user limit")
-            assert "takes no more of us just now" in told.what
+            reported = await limited(channels, 5, lambda: broker.depth(SPOOL), "maximum allowed user limit")
+            assert "takes no more of us just now" in reported.what
             assert (await broker.depth(SPOOL)).ready == 2
             # Given no queue more, when one is missing, then it is told which and why, and nothing is published
             queues, more = f"vhost-limits/{vhost}/max-queues", QueueName("more")
-            told = await limited(queues, 2, lambda: broker.publish(more, ONE), "queue limit in vhost")
-            assert isinstance(told, TopologyMismatch)
+            reported = await limited(queues, 2, lambda: broker.publish(more, ONE), "queue limit in vhost")
+            assert isinstance(reported, TopologyMismatch)
             await broker.publish(QueueName("more"), ONE)
             await broker.close()
     finally:

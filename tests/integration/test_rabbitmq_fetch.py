@@ -122,10 +122,10 @@ def test_a_waiting_person_sees_progress(played: Played) -> None:
 
 def test_the_second_time_nothing_is_asked(played: Played) -> None:
     played.fetch()
-    told = played.said.getvalue()
+    output = played.said.getvalue()
     played.fetch()
     assert len(played.calls("update")) == 1
-    assert played.said.getvalue() == told
+    assert played.said.getvalue() == output
 
 
 def test_of_two_at_once_one_fetches_and_one_waits(played: Played) -> None:

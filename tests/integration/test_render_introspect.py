@@ -113,10 +113,10 @@ def test_a_table_reads_back_as_it_was_declared(cluster: CassandraCluster, table:
     cluster.execute_ddl(f"DROP TABLE {KEYSPACE}.{table.spelling}")
     assert found is not None
     assert list(table_differences(table, found)) == []
-    assert [_told(column) for column in found.key] == [_told(column) for column in table.key]
-    assert {_told(column) for column in found.regular} == {_told(column) for column in table.regular}
+    assert [_reported(column) for column in found.key] == [_reported(column) for column in table.key]
+    assert {_reported(column) for column in found.regular} == {_reported(column) for column in table.regular}
     assert found.comment == table.comment
 
 
-def _told(column: Column) -> tuple[str, str, Kind, bool]:
+def _reported(column: Column) -> tuple[str, str, Kind, bool]:
     return column.name, normal_type(column.type), column.kind, column.descending

@@ -245,7 +245,7 @@ def test_the_command_tells_what_it_leaves_to_james(
     contact = cluster.contact
     at = ["--host", contact.hosts[0], "--port", str(contact.port), "--keyspace", james]
     assert run(["schema", "verify", *at]) == 0
-    told = capsys.readouterr().out
-    assert "generation 3.8.1, not made by mailmend" in told
-    assert "Noted, not wrong" in told
-    assert AUGUST_2026.name not in told
+    output = capsys.readouterr().out
+    assert "generation 3.8.1, not made by mailmend" in output
+    assert "Noted, not wrong" in output
+    assert AUGUST_2026.name not in output

@@ -52,9 +52,9 @@ class TestCluster:
     def test_the_nodes_clocks_are_near_ours(self, cluster: CassandraCluster) -> None:
         clocks: NodeClocks = cluster
         before = micros() - 1000  # the server's now() knows milliseconds
-        told = clocks.node_micros()
-        assert told
-        assert all(before <= there <= micros() + 1000 for there in told)
+        reported = clocks.node_micros()
+        assert reported
+        assert all(before <= there <= micros() + 1000 for there in reported)
 
     def test_the_release_decides_about_the_times_of_collections(self, cluster: CassandraCluster) -> None:
         assert cluster.collection_times is (int(cluster.release_version.split(".")[0]) >= 5)

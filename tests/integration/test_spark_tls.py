@@ -135,12 +135,12 @@ def test_executors_on_other_hosts_read_and_mend_and_no_secret_is_seen(
     # and nobody saw a secret
     assert node.client is not None
     key_line = node.client.key.read_text().splitlines()[2]
-    told = [*seen.command_lines, *seen.pages.values(), said, SparkSettings().log.read_text(errors="replace")]
+    reported = [*seen.command_lines, *seen.pages.values(), said, SparkSettings().log.read_text(errors="replace")]
     assert set(seen.pages) == {"/environment/", "/SQL/"}
     assert any("CoarseGrainedExecutorBackend" in line for line in seen.command_lines)
-    told += [text(file) for folder in (standalone.folder, events) for file in folder.rglob("*") if file.is_file()]
+    reported += [text(file) for folder in (standalone.folder, events) for file in folder.rglob("*") if file.is_file()]
     for secret in (PASSWORD, STORE_PASSWORD, key_line):
-        assert [one[:200] for one in told if secret in one] == []
+        assert [one[:200] for one in reported if secret in one] == []
 
 
 def wanted(node: GuardedNode, keyspace: str) -> Sequence[str]:

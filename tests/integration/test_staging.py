@@ -97,13 +97,13 @@ def attempt(store: StagingStore) -> StagingArea:
 
 def found(engine: Engine, progress: SilentProgress | None = None) -> tuple[list[str], dict[str, int]]:
     detection = engine.detect(RepairSettings("mail", james_families()), progress or SilentProgress())
-    suspects = sorted(map(_told, detection.suspects()))
+    suspects = sorted(map(_reported, detection.suspects()))
     scanned = dict(sorted(detection.scanned.items()))
     detection.close()
     return suspects, scanned
 
 
-def _told(suspect: Suspect) -> str:
+def _reported(suspect: Suspect) -> str:
     return f"{suspect.projection} {suspect.verdict} {suspect.key} {suspect.truth_ids}"
 
 

@@ -77,6 +77,6 @@ def test_drift_of_anybodys_keyspace_is_found_and_mended_by_the_plan_that_verify_
     # When a file is edited after it was applied, that is told too
     edited = Path(folder) / "0002_post_labels.cql"
     edited.write_text(edited.read_text(encoding="utf-8") + "-- a word\n", encoding="utf-8")
-    told = mailmend("schema", "verify", *of, "--json")
-    assert (told.code, [one["aspect"] for one in told.json["drift"]]) == (1, ["edited migration"])
-    assert json.dumps(told.json["drift"]).count("version control") == 1
+    ended = mailmend("schema", "verify", *of, "--json")
+    assert (ended.code, [one["aspect"] for one in ended.json["drift"]]) == (1, ["edited migration"])
+    assert json.dumps(ended.json["drift"]).count("version control") == 1

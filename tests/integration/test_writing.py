@@ -182,7 +182,7 @@ def test_lags_are_journalled_spooled_and_mended(office: Office, tmp_path: Path) 
         assert store.set_flags(stored.place, change("add", r"\Seen")).lagged
     found: list[Finding] = []
     timing = Timing(no_writers=True)
-    summary = repair_lags(journal, office.mail, office.place.order(timing), office.place.means(timing), found.append)
+    summary = repair_lags(journal, office.mail, office.place.order(timing), office.place.tools(timing), found.append)
     assert [one.result for one in found] == [Verdict.FIXED]
     assert summary.fixed[Verdict.PROJECT] == 1
     assert list(journal.due(office.clock.micros())) == []

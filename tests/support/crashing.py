@@ -100,8 +100,13 @@ def mail(subject: str, *flags: str) -> NewMail:
 
 
 def acknowledge(change: str, stored: Stored) -> None:
-    told = {"change": change, "message": str(stored.message_id), "mailbox": str(stored.mailbox_id), "uid": stored.uid}
-    os.write(1, (json.dumps(told) + "\n").encode())
+    acknowledged = {
+        "change": change,
+        "message": str(stored.message_id),
+        "mailbox": str(stored.mailbox_id),
+        "uid": stored.uid,
+    }
+    os.write(1, (json.dumps(acknowledged) + "\n").encode())
 
 
 def act(arguments: Sequence[str], operation: str, writes: int, *, strong: bool) -> None:

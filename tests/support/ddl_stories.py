@@ -90,13 +90,13 @@ def after(text: str, schema: Schema = BEFORE) -> Schema:
 @st.composite
 def stories(draw: st.DrawFn, *, views: bool) -> list[Statement]:
     """Statements one after the other, each drawn for the schema that the ones before have left."""
-    told: list[Statement] = []
+    statements: list[Statement] = []
     schema = EMPTY
     for _ in range(draw(st.integers(10, 20))):
-        told.append(draw(_statements(schema, views=views)))
+        statements.append(draw(_statements(schema, views=views)))
         with suppress(SchemaRefused):
-            schema = told[-1].apply(schema)
-    return told
+            schema = statements[-1].apply(schema)
+    return statements
 
 
 def _statements(schema: Schema, *, views: bool) -> st.SearchStrategy[Statement]:

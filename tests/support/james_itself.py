@@ -153,7 +153,7 @@ class JamesItself:
         self.ask("close")
 
     def enqueue(self, *mails: Given) -> None:
-        self.ask("enqueue", mails=[_told(one) for one in mails])
+        self.ask("enqueue", mails=[_reported(one) for one in mails])
 
     def browse(self) -> list[Given]:
         return [_given(one) for one in self.ask("browse")]
@@ -229,7 +229,7 @@ def _cut(cut: QueueConfiguration) -> Mapping[str, int]:
     return {"buckets": cut.slicing.buckets, "pace": cut.pace, "window": window}
 
 
-def _told(given: Given) -> Mapping[str, Any]:
+def _reported(given: Given) -> Mapping[str, Any]:
     mail = given.mail
     return {
         "name": mail.name,
@@ -246,20 +246,20 @@ def _told(given: Given) -> Mapping[str, Any]:
     }
 
 
-def _given(told: Mapping[str, Any]) -> Given:
+def _given(described: Mapping[str, Any]) -> Given:
     mail = Mail(
-        name=told["name"],
-        recipients=tuple(told["recipients"]),
-        sender=told["sender"],
-        state=told["state"],
-        error_message=told["error_message"],
-        remote_addr=told["remote_addr"],
-        remote_host=told["remote_host"],
-        last_updated=datetime.fromisoformat(told["last_updated"]),
-        attributes=told["attributes"],
-        recipient_headers=tuple(RecipientHeader(*one) for one in told["recipient_headers"]),
+        name=described["name"],
+        recipients=tuple(described["recipients"]),
+        sender=described["sender"],
+        state=described["state"],
+        error_message=described["error_message"],
+        remote_addr=described["remote_addr"],
+        remote_host=described["remote_host"],
+        last_updated=datetime.fromisoformat(described["last_updated"]),
+        attributes=described["attributes"],
+        recipient_headers=tuple(RecipientHeader(*one) for one in described["recipient_headers"]),
     )
-    return Given(mail, base64.b64decode(told["content"]))
+    return Given(mail, base64.b64decode(described["content"]))
 
 
 def _kinds() -> dict[str, str]:

@@ -36,20 +36,20 @@ class Scraped:
         return found[0] if found else None
 
 
-def tells_its_json(told: Scraped, ended: Ended, **run: str) -> None:
+def tells_its_json(reported: Scraped, ended: Ended, **run: str) -> None:
     """Each number of the result's JSON is that of a metric."""
     json = ended.json
     findings = {
         (name, verdict): number for name, found in json["findings"].items() for verdict, number in found.items()
     }
-    assert told.by("mailmend_run_findings", "projection", "verdict", **run) == findings
+    assert reported.by("mailmend_run_findings", "projection", "verdict", **run) == findings
     for metric, label, field in (
         ("rows_read", "table", "scanned"),
         ("fixed", "verdict", "fixed"),
         ("left", "verdict", "left"),
         ("stage_duration_seconds", "stage", "seconds"),
     ):
-        assert told.by(f"mailmend_run_{metric}", label, **run) == {(name,): n for name, n in json[field].items()}
-    assert told.one("mailmend_run_moved", **run) == json["moved"]
-    assert told.one("mailmend_run_failed", **run) == json["failed"]
-    assert told.one("mailmend_run_exit_code", **run) == ended.code == json["exit"]
+        assert reported.by(f"mailmend_run_{metric}", label, **run) == {(name,): n for name, n in json[field].items()}
+    assert reported.one("mailmend_run_moved", **run) == json["moved"]
+    assert reported.one("mailmend_run_failed", **run) == json["failed"]
+    assert reported.one("mailmend_run_exit_code", **run) == ended.code == json["exit"]

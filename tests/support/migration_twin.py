@@ -147,7 +147,7 @@ class Stage:
         self.killer = Killer()
         self.server = MigrationServer(self.killer, **keyspaces)
         self.ledger = MemoryTables(self.clock.micros, self.killer.surround)
-        self.told: list[str] = []
+        self.reported: list[str] = []
 
     def migrator(self, name: str = "alice", *, require_all: bool = False, ledger: bool = True) -> Migrator:
         agreement = Agreement(self.server, self.clock, 5.0, require_all)
@@ -164,7 +164,7 @@ class Stage:
         return self.migrator(name).roll_out(RolloutRequest(KEYSPACE, migrations, ours=False, **request))
 
     def stage(self, name: str, total: int | None = None) -> None:
-        self.told.append(f"{name} of {total}")
+        self.reported.append(f"{name} of {total}")
 
     def advance(self, steps: int, suspects: int = 0) -> None:
         """Count nothing."""

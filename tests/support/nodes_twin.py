@@ -32,13 +32,13 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class _Future:
-    told: Sequence[Row] | Exception
+    said: Sequence[Row] | Exception
 
     def result(self) -> Answer:
         """What the node says; what the driver raises where it says nothing."""
-        if isinstance(self.told, Exception):
-            raise self.told
-        return Answer(self.told)
+        if isinstance(self.said, Exception):
+            raise self.said
+        return Answer(self.said)
 
 
 @dataclass(frozen=True, slots=True)

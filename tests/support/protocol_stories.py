@@ -229,10 +229,10 @@ def _apply(world: World, clock: ActorClock, plan: Sequence[Suspect], as_of: int)
 
 
 def take_back(world: World, clock: ActorClock, run: RunId) -> None:
-    means = UndoTools(world.mail, world.ledger, clock, SilentProgress())
-    undone = undo(UndoSettings(run, "mail", (world.setting.family,)), means, world.story.outcomes.append)
+    tools = UndoTools(world.mail, world.ledger, clock, SilentProgress())
+    undone = undo(UndoSettings(run, "mail", (world.setting.family,)), tools, world.story.outcomes.append)
     if undone.run is not None and world.pick((False, True)):
-        undo(UndoSettings(undone.run, "mail", (world.setting.family,)), means, world.story.outcomes.append)
+        undo(UndoSettings(undone.run, "mail", (world.setting.family,)), tools, world.story.outcomes.append)
 
 
 def rest(world: World, clock: VirtualClock) -> None:
@@ -333,10 +333,10 @@ def _judge(world: World) -> None:
     found = verdicts(world.mail, world.setting)
     story.drift = {name: verdict for name, verdict in found.items() if verdict is not Verdict.AGREE}
     story.harm = {name: verdict for name, verdict in story.drift.items() if alone[name] is Verdict.AGREE}
-    told = _quiet(world, 50)
+    quiet = _quiet(world, 50)
     now = verdicts(world.mail, world.setting)
     story.false_fixed = [
-        one for one in told if one.result is Verdict.FIXED and now[one.suspect.projection] is not Verdict.AGREE
+        one for one in quiet if one.result is Verdict.FIXED and now[one.suspect.projection] is not Verdict.AGREE
     ]
     _quiet(world, 1000)
     story.unsettled = {

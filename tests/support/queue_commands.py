@@ -74,13 +74,13 @@ class QueueShell:
     def on_queue(self, story: Callable[[RabbitMailQueue], Awaitable[T]], name: QueueName = SPOOL) -> T:
         """What a story comes to in a process of its own that has the queue open."""
 
-        async def told() -> T:
+        async def answer() -> T:
             tables = InTurn(self.cluster.keyspace(KEYSPACE))
             opened = await open_queue(name, tables, self.broker, self.blobs, self.clock, HOURLY, own=self.own)
             async with opened as queue:
                 return await story(queue)
 
-        return asyncio.run(told())
+        return asyncio.run(answer())
 
     def put(self, *names: str, queue: QueueName = SPOOL, **fields: Any) -> list[EnqueueId]:
 

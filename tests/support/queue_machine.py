@@ -187,7 +187,7 @@ class ManyProcesses(RuleBasedStateMachine):
             self.by(number, lambda worker: worker.queue.sweep(), mishaps)
         except (MailmendError, Died):
             return
-        self.nothing_is_out_of_sight()
+        self.nothing_is_hidden()
 
     def cleanup_of(self, marks: MarksRule) -> CleanupSettings:
         self.twin.broker.let_arrive()
@@ -245,7 +245,7 @@ class ManyProcesses(RuleBasedStateMachine):
         unacked = name in named(self.twin.broker.unacked(QUEUE))
         return [number for number, worker in enumerate(self.workers) if unacked and worker.consumer]
 
-    def nothing_is_out_of_sight(self) -> None:
+    def nothing_is_hidden(self) -> None:
         start = self.twin.browse_start
         out = [row["name"] for row in self.unmarked() if start and row["timerangestart"] < start]
         assert not out, f"{out} lie before the browse start"

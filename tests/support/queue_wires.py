@@ -38,7 +38,7 @@ class Side(Enum):
     BLOBS = "the blobs"
 
 
-class Trouble(Enum):
+class StepFault(Enum):
     """What befalls a step."""
 
     DIES_BEFORE = "the process dies before it"
@@ -48,7 +48,7 @@ class Trouble(Enum):
     DONE = "no answer, and done"
 
 
-Errors = Callable[[Trouble], MailmendError]
+Errors = Callable[[StepFault], MailmendError]
 """What whoever takes a step is told of a trouble."""
 
 
@@ -134,7 +134,7 @@ class WiredDelivery:
             await self.wire.step(Side.BROKER, what, carry_out, _LostConnection)
         except _LostConnection as lost:
             self.gone = True
-            if lost.trouble is not Trouble.DONE:
+            if lost.fault is not StepFault.DONE:
                 await self.delivery.requeue()
             raise
 
@@ -211,9 +211,9 @@ class WiredBlobs:
 
 
 class _LostConnection(BrokerUnreachable):
-    def __init__(self, trouble: Trouble) -> None:
+    def __init__(self, fault: StepFault) -> None:
         super().__init__("the connection is gone")
-        self.trouble = trouble
+        self.fault = fault
 
 
 async def _caught(carry_out: Callable[[Any], Awaitable[T]], operation: Any) -> "T | MailmendError":
@@ -227,18 +227,18 @@ def name_of(write: Write | Conditional) -> str:
     return f"{type(write).__name__} {write.table.spelling}"
 
 
-def _no_answer(trouble: Trouble) -> MailmendError:
-    return NotEnoughReplicas("too few replicas") if trouble is Trouble.REFUSED else TimedOut("no answer")
+def _no_answer(fault: StepFault) -> MailmendError:
+    return NotEnoughReplicas("too few replicas") if fault is StepFault.REFUSED else TimedOut("no answer")
 
 
-def _doubtful(trouble: Trouble) -> MailmendError:
-    return NotEnoughReplicas("too few replicas") if trouble is Trouble.REFUSED else DoubtfulWrite("no answer")
+def _doubtful(fault: StepFault) -> MailmendError:
+    return NotEnoughReplicas("too few replicas") if fault is StepFault.REFUSED else DoubtfulWrite("no answer")
 
 
-def _not_published(trouble: Trouble) -> MailmendError:
-    refused = trouble is Trouble.REFUSED
+def _not_published(fault: StepFault) -> MailmendError:
+    refused = fault is StepFault.REFUSED
     return PublishFailed("refused" if refused else "not confirmed", doubtful=not refused)
 
 
-def _no_blobs(_: Trouble) -> MailmendError:
+def _no_blobs(_: StepFault) -> MailmendError:
     return BlobsUnreachable("no answer from the blobs")

@@ -18,7 +18,7 @@ from model.operations import Change, Put, Remove
 from model.queue.messages import Message
 from tests.support.clock import VirtualClock
 from tests.support.in_turn import InTurn
-from tests.support.queue_wires import Errors, Side, Trouble, WiredBlobs, WiredBroker, WiredTables
+from tests.support.queue_wires import Errors, Side, StepFault, WiredBlobs, WiredBroker, WiredTables
 from tests.support.queues import QUEUE, TwinQueue, next_of
 from tests.support.skewed import SkewedClock
 
@@ -29,7 +29,7 @@ TICK_SECONDS = 0.001
 
 _TURNS = 60
 
-DEATHS = (Trouble.DIES_BEFORE, Trouble.DIES_AFTER)
+DEATHS = (StepFault.DIES_BEFORE, StepFault.DIES_AFTER)
 
 
 class Died(BaseException):
@@ -48,7 +48,7 @@ async def outlived(story: Coroutine[Any, Any, T]) -> T | None:
 class QueueMishap:
     """Befalls the steps number `first`, `first + 1`, ... (`times` of them) of those on a side, or on any (None)."""
 
-    trouble: Trouble
+    fault: StepFault
     first: int
     times: int = 1
     side: Side | None = None
@@ -80,10 +80,10 @@ class Fortune:
         self.steps.clear()
 
     def dies_before(self, step: int) -> "Fortune":
-        self.arm(QueueMishap(Trouble.DIES_BEFORE, step))
+        self.arm(QueueMishap(StepFault.DIES_BEFORE, step))
         return self
 
-    def meets(self, side: Side, what: str) -> Trouble | None:
+    def meets(self, side: Side, what: str) -> StepFault | None:
         """What happens to the next step.
 
         Raises:
@@ -96,25 +96,25 @@ class Fortune:
             if mishap.befalls(side):
                 number, self._counts[place] = self._counts[place], self._counts[place] + 1
                 if mishap.first <= number < mishap.first + mishap.times:
-                    found = found or mishap.trouble
+                    found = found or mishap.fault
         if side is not Side.READS:
             self.steps.append(what)
         if found:
             self.befell.add(side)
-        if found is Trouble.DIES_BEFORE:
+        if found is StepFault.DIES_BEFORE:
             self._die(what)
         return found
 
     async def step(self, side: Side, what: str, carry_out: Callable[[], Awaitable[T]], errors: Errors) -> T:
-        trouble = self.meets(side, what)
-        if trouble in {None, Trouble.DIES_AFTER, Trouble.DONE}:
+        fault = self.meets(side, what)
+        if fault in {None, StepFault.DIES_AFTER, StepFault.DONE}:
             answer = await carry_out()
-            if trouble is None:
+            if fault is None:
                 return answer
-        if trouble is Trouble.DIES_AFTER:
+        if fault is StepFault.DIES_AFTER:
             self._die(what)
-        assert trouble is not None
-        raise errors(trouble)
+        assert fault is not None
+        raise errors(fault)
 
     def came(self, what: str) -> None:
         """Nothing can befall what comes by itself."""

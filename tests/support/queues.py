@@ -200,8 +200,8 @@ def twin_queue(
 
 def mail(name: str = "mail", attributes: Mapping[str, str] | None = None, **fields: object) -> Mail:
     """A mail by its name, from ada to bob unless told otherwise."""
-    told = {"recipients": ("bob@example.org",), "sender": "ada@example.org", **fields}
-    return Mail(name, attributes=attributes or {}, **told)  # type: ignore[arg-type]
+    fields_given = {"recipients": ("bob@example.org",), "sender": "ada@example.org", **fields}
+    return Mail(name, attributes=attributes or {}, **fields_given)  # type: ignore[arg-type]
 
 
 def queued(number: int, name: str | None = None, recipients: tuple[str, ...] = (), **fields: Any) -> QueuedMail:

@@ -205,7 +205,7 @@ class Workplace:
     def order(self, timing: Timing, delay_seconds: float = 0.0) -> RepairSettings:
         return RepairSettings("mail", (MESSAGES,), delay_seconds=delay_seconds, timing=timing)
 
-    def means(self, timing: Timing, lease_seconds: int = TTL_SECONDS) -> RepairTools:
+    def tools(self, timing: Timing, lease_seconds: int = TTL_SECONDS) -> RepairTools:
         ledger, leases = Ledger(self.ledger, self.clock), Leases(self.ledger, self.clock, "a test", lease_seconds)
         counters = CounterMender(self.mail, "mail", (MESSAGES,), self.clock, timing, ledger, leases)
         engine = LocalEngine(self.mail, ledger, self.clock)
@@ -213,9 +213,9 @@ class Workplace:
 
     def repair(self) -> RepairResult:
         timing = Timing(no_writers=True)
-        return repair(self.order(timing), self.means(timing), lambda _: None)
+        return repair(self.order(timing), self.tools(timing), lambda _: None)
 
     def drift(self) -> list[Finding]:
         timing, found = Timing(no_writers=True), list[Finding]()
-        check(self.order(timing), self.means(timing), found.append)
+        check(self.order(timing), self.tools(timing), found.append)
         return [one for one in found if one.verdict not in (Verdict.AGREE, Verdict.LEAK)]

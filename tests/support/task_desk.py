@@ -79,8 +79,8 @@ class TaskWorld:
         self.runner = self.server()
         health = lambda: ServerHealth(leads=True, unreached=self.unreached)  # noqa: E731
         metric = MetricSample(LEDGER_UP, ("mail",), 1)
-        told = metrics_text([metric]).encode()
-        self.desk = TaskDesk(self.tasks, self.clock, lambda: None, health, here, lambda: told)
+        reported = metrics_text([metric]).encode()
+        self.desk = TaskDesk(self.tasks, self.clock, lambda: None, health, here, lambda: reported)
 
     def server(self) -> TaskRunner:
         return TaskRunner(

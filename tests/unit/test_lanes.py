@@ -23,14 +23,19 @@ def test_java(): ...
 """
 
 
-@pytest.mark.parametrize(("told", "said"), [("", "3 skipped"), ("1", "3 errors")])
-def test_where_no_part_may_be_missing_nothing_is_skipped(tmp_path: Path, told: str, said: str) -> None:
+@pytest.mark.parametrize(("no_skips", "said"), [("", "3 skipped"), ("1", "3 errors")])
+def test_where_no_part_may_be_missing_nothing_is_skipped(tmp_path: Path, no_skips: str, said: str) -> None:
     (tmp_path / "test_server.py").write_text(NO_SERVER)
     (tmp_path / "test_library.py").write_text(NO_LIBRARY)
     words = ("-p", "tests.conftest", "-p", "no:cacheprovider", "--continue-on-collection-errors", "-q", str(tmp_path))
-    told_so = os.environ | {NO_SKIPS: told}
+    environment = os.environ | {NO_SKIPS: no_skips}
     ended = subprocess.run(
-        [sys.executable, "-m", "pytest", *words], env=told_so, capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-m", "pytest", *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
     assert ended.stdout.splitlines()[-1].startswith(said)
 

@@ -4,10 +4,15 @@ import ast
 import re
 import tomllib
 from collections import Counter
+from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
 OURS = ["admin", "cql", "mailmend", "mailqueue", "model", "repair", "spark_repair"]
+NOT_OURS = (
+    "errands?|journeys?|means|grounds?|aims?|sights?|trails?|aside|afterwards|rowless|foreseeing|distrusts?|troubles"
+    "|awaited|told"
+)
 
 
 def test_no_other_distribution_owns_a_package_of_ours() -> None:
@@ -75,3 +80,26 @@ def test_no_file_has_more_than_350_lines_that_are_not_blank() -> None:
     files = [file for package in (*OURS, "tests") for file in Path(package).rglob("*.py")]
     counts = {str(file): sum(bool(line.strip()) for line in file.read_text().splitlines()) for file in files}
     assert {name: count for name, count in counts.items() if count > 350} == {}
+
+
+def test_names_are_words_of_the_field() -> None:
+    """Run, plan, request, result, row: in tests too. A test's name is a sentence, in which `means` may be the verb."""
+    perhaps = re.compile(rf"(?:\w_|\b)(?:{NOT_OURS})(?:_\w|\s*[=.:,()\[\]])", re.IGNORECASE)
+    wrong = re.compile(rf"(?:^|_)(?:{NOT_OURS})(?:_|$)", re.IGNORECASE)
+    texts = {file: file.read_text() for package in (*OURS, "tests") for file in Path(package).rglob("*.py")}
+    suspected = [file for file in texts if perhaps.search(texts[file])]
+    names = {(str(file), name) for file in suspected for name in _names(ast.parse(texts[file]))}
+    names |= {(str(file), file.stem) for file in texts}
+    snake = {name: re.sub("(?<=[a-z])(?=[A-Z])", "_", re.sub("^test_.*_means(?=_|$)", "", name)) for _, name in names}
+    assert sorted(place for place in names if wrong.search(snake[place[1]])) == []
+
+
+def _names(tree: ast.AST) -> Iterator[str]:
+    for one in ast.walk(tree):
+        match one:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
+                yield name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case _:
+                pass

@@ -66,9 +66,9 @@ def twin(monkeypatch: pytest.MonkeyPatch) -> SchemaTwin:
 def test_each_standing_is_reported_with_its_exit_code_and_the_next_step(
     twin: SchemaTwin, capsys: pytest.CaptureFixture[str], keyspace: str, expected: tuple[int, str, str]
 ) -> None:
-    code, standing, told = expected
+    code, standing, reported = expected
     assert run(["schema", "adopt", "--keyspace", keyspace, "--dry-run"]) == code
-    assert told in capsys.readouterr().out
+    assert reported in capsys.readouterr().out
     assert run(["schema", "adopt", "--keyspace", keyspace, "--dry-run", "--json"]) == code
     found = json.loads(capsys.readouterr().out)
     assert (found["standing"], found["exit"], found["adopted"], found["dry_run"]) == (standing, code, False, True)
@@ -78,9 +78,9 @@ def test_each_standing_is_reported_with_its_exit_code_and_the_next_step(
 
 def test_what_stands_against_it_is_shown(twin: SchemaTwin, capsys: pytest.CaptureFixture[str]) -> None:
     run(["schema", "adopt", "--keyspace", "other", "--dry-run"])
-    told = capsys.readouterr().out
-    assert "Against it" in told
-    assert "different key" in told
+    output = capsys.readouterr().out
+    assert "Against it" in output
+    assert "different key" in output
 
 
 def test_upgrade_notes_that_are_due_are_printed_as_cql_with_their_risk(
@@ -111,7 +111,7 @@ def test_forgetting_without_a_ledger_says_that_there_is_nothing(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (["adopt", "--forget", "--write-schema-version", "12"], "exclude each other"),
         (["adopt", "--keyspace", "nowhere"], "mailmend schema apply --keyspace nowhere"),
@@ -120,13 +120,13 @@ def test_forgetting_without_a_ledger_says_that_there_is_nothing(
         (["plan", "--newest", "--keyspace", "james"], "--from-model"),
         (["plan", "--from-model", "--keyspace", "nowhere"], "mailmend schema apply --keyspace nowhere"),
     ],
-    ids=lambda one: " ".join(one) if isinstance(one, list) else "told",
+    ids=lambda one: " ".join(one) if isinstance(one, list) else "expected",
 )
 def test_wrong_use_is_refused_with_what_to_do(
-    twin: SchemaTwin, capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
+    twin: SchemaTwin, capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
 ) -> None:
     assert run(["schema", *arguments]) == 2
-    assert told in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
     assert twin.carried_out == []
 
 
@@ -138,9 +138,9 @@ def test_a_plan_from_the_model_is_cql_with_comments(twin: SchemaTwin, capsys: py
     assert all(line.startswith(("--", "ALTER TABLE")) for line in lines if line)
 
     assert run(["schema", "plan", "--from-model", "--keyspace", "other"]) == 1
-    told = capsys.readouterr().out
-    assert all(line.startswith("--") for line in told.splitlines() if line)
-    assert "by hand, modseq" in told
+    output = capsys.readouterr().out
+    assert all(line.startswith("--") for line in output.splitlines() if line)
+    assert "by hand, modseq" in output
 
     assert run(["schema", "plan", "--from-model", "--keyspace", "james"]) == 0
     assert "as the model says" in capsys.readouterr().out

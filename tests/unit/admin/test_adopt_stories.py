@@ -48,9 +48,9 @@ def stands(cluster: MigrationCluster, value: int) -> None:
 def test_an_adoption_is_rows_of_the_ledger_and_nothing_else(cluster: MigrationCluster, mailmend: CommandLine) -> None:
     """The mail keyspace is as it was, byte for byte of its schema; what was written is told whole."""
     ended = mailmend("schema", "adopt", "--json")
-    told = ended.json
+    document = ended.json
     assert (ended.code, ended.err) == (0, "")
-    assert list(told) == [
+    assert list(document) == [
         "keyspace",
         "generation",
         "made_here",
@@ -65,9 +65,14 @@ def test_an_adoption_is_rows_of_the_ledger_and_nothing_else(cluster: MigrationCl
         "schema_version",
         "dry_run",
     ]
-    assert (told["standing"], told["generation"], told["made_here"]) == ("adoptable", "3.9", False)
-    assert (told["adopted"], told["dry_run"], told["schema_version"], told["exit"]) == (True, False, None, 0)
-    baseline = told["baseline"]
+    assert (document["standing"], document["generation"], document["made_here"]) == ("adoptable", "3.9", False)
+    assert (document["adopted"], document["dry_run"], document["schema_version"], document["exit"]) == (
+        True,
+        False,
+        None,
+        0,
+    )
+    baseline = document["baseline"]
     assert set(baseline) == {"generation", "fingerprint", "migrations", "adopted_at", "owner", "version"}
     assert (baseline["owner"], baseline["version"], baseline["migrations"]) == ("carol@ops pid 7", "1.2.3", MIGRATIONS)
     assert cluster.keyspaces["mail"] is JAMES
@@ -99,8 +104,12 @@ def test_adopting_again_changes_nothing_and_says_when_it_was(cluster: MigrationC
     assert again.code == 0
     assert "mail was adopted before, on 2026-08-29 10:40 UTC by carol@ops pid 7: nothing was changed." in again.out
     assert "mailmend schema adopt --forget --keyspace mail" in again.out
-    told = mailmend("schema", "adopt", "--json").json
-    assert (told["standing"], told["adopted"], told["baseline"]["owner"]) == ("adopted", False, "carol@ops pid 7")
+    document = mailmend("schema", "adopt", "--json").json
+    assert (document["standing"], document["adopted"], document["baseline"]["owner"]) == (
+        "adopted",
+        False,
+        "carol@ops pid 7",
+    )
     assert cluster.untouched
 
 
@@ -110,8 +119,8 @@ def test_an_adoption_can_be_forgotten(cluster: MigrationCluster, mailmend: Comma
     cluster.forget()
     shown = mailmend("schema", "adopt", "--forget", "--dry-run")
     assert (shown.code, shown.out) == (0, "mail: the adoption as 3.9 would be forgotten.\n")
-    told = mailmend("schema", "adopt", "--forget", "--dry-run", "--json").json
-    assert (told["dry_run"], told["forgotten"]["generation"], told["exit"]) == (True, "3.9", 0)
+    document = mailmend("schema", "adopt", "--forget", "--dry-run", "--json").json
+    assert (document["dry_run"], document["forgotten"]["generation"], document["exit"]) == (True, "3.9", 0)
     assert cluster.untouched
 
     done = mailmend("schema", "adopt", "--forget")
@@ -187,15 +196,16 @@ def test_where_no_version_stands_james_assumes_its_oldest(cluster: MigrationClus
 
 
 @pytest.mark.parametrize(
-    ("wanted", "told"), [("7", "knows the schema versions 12 to 15, not 7"), ("13", "schema version 14 stands there")]
+    ("wanted", "expected"),
+    [("7", "knows the schema versions 12 to 15, not 7"), ("13", "schema version 14 stands there")],
 )
 def test_a_version_that_james_would_not_read_is_refused_before_anything_is_adopted(
-    cluster: MigrationCluster, mailmend: CommandLine, wanted: str, told: str
+    cluster: MigrationCluster, mailmend: CommandLine, wanted: str, expected: str
 ) -> None:
     stands(cluster, 14)
     cluster.forget()
     refused = mailmend("schema", "adopt", "--write-schema-version", wanted)
-    assert (refused.code, refused.out, told in refused.err) == (2, "", True)
+    assert (refused.code, refused.out, expected in refused.err) == (2, "", True)
     assert cluster.untouched
 
 
@@ -208,8 +218,8 @@ def test_an_upgrade_note_is_shown_run_and_then_done(cluster: MigrationCluster, m
     assert [line for line in shown.out.splitlines() if line and not line.startswith("--")] == [ALTERED]
     assert "-- optional: save-date (2022-12-01, JAMES-3754)" in shown.out
 
-    told = mailmend(*optional, "--dry-run", "--json").json
-    assert list(told) == [
+    document = mailmend(*optional, "--dry-run", "--json").json
+    assert list(document) == [
         "name",
         "since",
         "source",
@@ -223,8 +233,8 @@ def test_an_upgrade_note_is_shown_run_and_then_done(cluster: MigrationCluster, m
         "sent",
         "exit",
     ]
-    assert (told["statements"], told["sent"], told["exit"]) == ([ALTERED], [], 0)
-    assert [set(one) for one in told["plan"]] == [{"cql", "risk", "risks", "why"}]
+    assert (document["statements"], document["sent"], document["exit"]) == ([ALTERED], [], 0)
+    assert [set(one) for one in document["plan"]] == [{"cql", "risk", "risks", "why"}]
     assert cluster.untouched
 
     done = mailmend(*optional)
@@ -240,9 +250,9 @@ def test_an_upgrade_note_is_shown_run_and_then_done(cluster: MigrationCluster, m
 
 def test_what_an_upgrade_note_sent_is_reported_to_scripts(cluster: MigrationCluster, mailmend: CommandLine) -> None:
     cluster.keyspaces["mail"] = UNFOLLOWED
-    told = mailmend("schema", "apply", "--optional", "save-date", "--json").json
-    assert (told["keyspace"], told["optional"], told["name"]) == ("mail", "save-date", "save-date")
-    assert told["sent"] == told["statements"] == [ALTERED]
+    document = mailmend("schema", "apply", "--optional", "save-date", "--json").json
+    assert (document["keyspace"], document["optional"], document["name"]) == ("mail", "save-date", "save-date")
+    assert document["sent"] == document["statements"] == [ALTERED]
 
 
 def test_the_advice_of_verify_mends_a_note_that_was_not_followed(
@@ -256,7 +266,7 @@ def test_the_advice_of_verify_mends_a_note_that_was_not_followed(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (("--optional", "save-dates"), "there is no optional migration 'save-dates'"),
         (("--optional", "save-date", "--keyspace", "nowhere"), "keyspace 'nowhere' does not exist"),
@@ -264,10 +274,10 @@ def test_the_advice_of_verify_mends_a_note_that_was_not_followed(
     ids=["name", "keyspace"],
 )
 def test_a_note_that_cannot_be_run_is_refused(
-    cluster: MigrationCluster, mailmend: CommandLine, arguments: tuple[str, ...], told: str
+    cluster: MigrationCluster, mailmend: CommandLine, arguments: tuple[str, ...], expected: str
 ) -> None:
     refused = mailmend("schema", "apply", *arguments)
-    assert (refused.code, refused.out, told in refused.err, cluster.untouched) == (2, "", True, True)
+    assert (refused.code, refused.out, expected in refused.err, cluster.untouched) == (2, "", True, True)
     assert ("thread-id" in refused.err) is ("nowhere" not in refused.err)
 
 

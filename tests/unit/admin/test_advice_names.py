@@ -58,9 +58,9 @@ class TestNames:
     """A contract: names are added, never changed."""
 
     def test_the_whole_of_it(self) -> None:
-        told = document(advised(imapuidtable=FIGURES))
+        reported = document(advised(imapuidtable=FIGURES))
 
-        assert list(told) == [
+        assert list(reported) == [
             "keyspace",
             "release",
             "messages",
@@ -71,22 +71,27 @@ class TestNames:
             "next",
             "exit",
         ]
-        assert (told["keyspace"], told["release"], told["notes"], told["exit"]) == ("mail", "5.0.9", ["a note"], 0)
-        assert set(told["messages"]) == {
+        assert (reported["keyspace"], reported["release"], reported["notes"], reported["exit"]) == (
+            "mail",
+            "5.0.9",
+            ["a note"],
+            0,
+        )
+        assert set(reported["messages"]) == {
             *("strategy", "present", "choice", "change", "too_small", "why", "window_days", "history_days"),
             *("changes_per_message", "rows", "mailboxes", "passed_over", "trial"),
         }
-        assert set(told["queue"]) == {
+        assert set(reported["queue"]) == {
             *("slice_seconds", "buckets", "ttl_seconds", "window_seconds", "gc_grace_seconds", "mark_ttl_seconds"),
             *("mark_window_seconds", "mark_bloom_chance", "slack_seconds", "reasons"),
         }
-        assert set(told["traffic"]) == {
+        assert set(reported["traffic"]) == {
             *("mails_per_second", "peak_per_second", "longest_stay_seconds", "row_bytes", "nodes", "copies"),
             "hint_window_seconds",
         }
-        assert all(set(one) == {"value", "source", "how"} for one in told["traffic"].values())
-        assert told["traffic"]["mails_per_second"]["source"] == "measured"
-        assert all(set(one) == {"setting", "value", "why"} for one in told["queue"]["reasons"])
+        assert all(set(one) == {"value", "source", "how"} for one in reported["traffic"].values())
+        assert reported["traffic"]["mails_per_second"]["source"] == "measured"
+        assert all(set(one) == {"setting", "value", "why"} for one in reported["queue"]["reasons"])
 
     def test_a_trial_is_reported_by_choice_and_kind_of_read(self) -> None:
         messages = document(advised())["messages"]
@@ -129,15 +134,15 @@ class TestNames:
     def test_history_and_changes_are_those_of_all_messages(self) -> None:
         measured = replace(TRIED, traffic=MessageTraffic(Rates(1, 2, 365 * DAY, 9), 1.5))
 
-        told = document(advised(measured))["messages"]
+        reported = document(advised(measured))["messages"]
 
-        assert (told["history_days"], told["changes_per_message"], told["window_days"]) == (365, 1.5, 30)
+        assert (reported["history_days"], reported["changes_per_message"], reported["window_days"]) == (365, 1.5, 30)
 
     def test_statistics_are_reported_table_by_table(self) -> None:
-        told = document(advised(TRIED, imapuidtable=FIGURES, messagev3=TableFigures()))["statistics"]
+        reported = document(advised(TRIED, imapuidtable=FIGURES, messagev3=TableFigures()))["statistics"]
 
-        assert (told["nodes_up"], told["nodes_heard"]) == (3, 2)
-        assert told["tables"]["imapuidtable"] == {
+        assert (reported["nodes_up"], reported["nodes_heard"]) == (3, 2)
+        assert reported["tables"]["imapuidtable"] == {
             "partitions": 12_345,
             "mean_partition_bytes": 678,
             "disk_bytes": 9 * MIB,
@@ -147,7 +152,7 @@ class TestNames:
             "rows_per_read_p99": 40,
             "tombstones_per_read_p99": 17,
         }
-        assert set(told["tables"]["messagev3"].values()) == {None}
+        assert set(reported["tables"]["messagev3"].values()) == {None}
 
 
 class TestPage:

@@ -95,10 +95,10 @@ def test_any_text_is_linted_or_refused(mailmend: CommandLine, tmp_path: Path, te
     """And what is told of it can be shown, as JSON and SARIF too."""
     file = tmp_path / "a.cql"
     file.write_text(text, encoding="utf-8", newline="")
-    told = {form: mailmend("schema", "lint", str(file), "--format", form) for form in ("human", "json", "sarif")}
-    for ended in told.values():
+    reported = {form: mailmend("schema", "lint", str(file), "--format", form) for form in ("human", "json", "sarif")}
+    for ended in reported.values():
         in_words(ended, 0, 1, 2)
-    assert len({ended.code for ended in told.values()}) == 1
+    assert len({ended.code for ended in reported.values()}) == 1
 
 
 @quick

@@ -122,8 +122,8 @@ class TestTrend:
     def test_people_see_a_line_for_each_verdict_of_a_run(self, mailmend: CommandLine, nights: list[str]) -> None:
         lines = mailmend("runs", "trend").out.splitlines()
 
-        told = [line.split()[3:] for line in lines if any(run in line for run in nights)]
-        assert told == [
+        reported = [line.split()[3:] for line in lines if any(run in line for run in nights)]
+        assert reported == [
             ["repair", "PROJECT", "2", "2", "0"],
             ["repair", "PROJECT", "1", "1", "0"],
             ["repair", "0", "0", "0"],

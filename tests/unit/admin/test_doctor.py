@@ -243,10 +243,10 @@ class TestCommand:
         monkeypatch.setattr(service, "installed", lambda: HERE)
 
     def test_each_part_is_one_line(self, mailmend: CommandLine) -> None:
-        told, shown = mailmend("doctor", "--json"), mailmend("doctor")
+        ended, shown = mailmend("doctor", "--json"), mailmend("doctor")
 
-        parts = told.json["parts"]
-        assert (told.code, told.json["exit"]) == (shown.code, told.code) == (0, 0), told.out
+        parts = ended.json["parts"]
+        assert (ended.code, ended.json["exit"]) == (shown.code, ended.code) == (0, 0), ended.out
         assert {one["part"]: one["state"] for one in parts}["cluster"] == "OK"
         assert len(shown.out.splitlines()) == len(parts)
         assert all(set(one) == {"part", "state", "seen", "next"} for one in parts)

@@ -32,7 +32,7 @@ def test_a_signal_cancels_and_lets_everything_undo_itself(which: signal.Signals)
     assert undone == [True]
 
 
-def test_signals_are_as_they_were_afterwards() -> None:
+def test_signals_are_left_as_they_were() -> None:
     before = [signal.getsignal(which) for which in (signal.SIGINT, signal.SIGTERM)]
 
     async def work() -> int:

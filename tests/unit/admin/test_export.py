@@ -89,15 +89,15 @@ def test_a_row_of_the_page_says_key_form_and_purpose() -> None:
 
 
 def test_what_follows_from_what_is_said_in_words() -> None:
-    told = {relation.table.spelling: relation for family in FAMILIES for relation in relations_of(family)}
+    reported = {relation.table.spelling: relation for family in FAMILIES for relation in relations_of(family)}
 
-    assert told["firstUnseen"].says == "keys of the rows where flagSeen is false"
-    assert told["messageIdTable"].says == "every row, by mailboxId, uid"
-    assert told["applicableFlag"].says == "every userFlags per mailboxId; it only grows"
-    assert told["mailboxCounters"].says == "per mailboxId: count, all rows; unseen, rows where flagSeen is false"
-    assert told["mailboxCounters"].notes == ("mended only while messageCounter, modseq stand still",)
-    assert told["messageV3"].kind == "content"
-    assert "differences are reported, never mended" in told["mailbox"].notes
+    assert reported["firstUnseen"].says == "keys of the rows where flagSeen is false"
+    assert reported["messageIdTable"].says == "every row, by mailboxId, uid"
+    assert reported["applicableFlag"].says == "every userFlags per mailboxId; it only grows"
+    assert reported["mailboxCounters"].says == "per mailboxId: count, all rows; unseen, rows where flagSeen is false"
+    assert reported["mailboxCounters"].notes == ("mended only while messageCounter, modseq stand still",)
+    assert reported["messageV3"].kind == "content"
+    assert "differences are reported, never mended" in reported["mailbox"].notes
 
 
 def test_the_chart_names_every_truth_and_projection_once() -> None:

@@ -224,10 +224,10 @@ def test_ignores_of_the_settings_file_count_with_their_reason(mailmend: CommandL
     assert "1 ignored, each with a reason (--ignored shows them)." in ended.out
     shown = mailmend("schema", "lint", file, "--config", settings, "--ignored")
     assert f"because {REASON}" in shown.out
-    told = mailmend("schema", "lint", file, "--config", settings, "--rule", "T1,T3", "--json")
-    assert told.json["ignored"][0]["because"] == REASON
-    assert told.json["unused_ignores"] == ["the settings: T3 at others"]
-    assert "An ignore that matches nothing can go: the settings: T3 at others." in told.err
+    reported = mailmend("schema", "lint", file, "--config", settings, "--rule", "T1,T3", "--json")
+    assert reported.json["ignored"][0]["because"] == REASON
+    assert reported.json["unused_ignores"] == ["the settings: T3 at others"]
+    assert "An ignore that matches nothing can go: the settings: T3 at others." in reported.err
 
 
 @pytest.mark.parametrize(
@@ -322,9 +322,9 @@ def test_a_live_keyspace_is_looked_at_and_only_read(twin: ServerTwin, mailmend: 
 def test_a_live_server_tells_what_it_is_and_how_it_is_set(twin: ServerTwin, mailmend: CommandLine) -> None:
     """Its hint window and its variant of Paxos, where the role may read them; an option counts more."""
     twin.settings = {"max_hint_window_in_ms": str(11 * DAY * 1000), "paxos_variant": "v1"}
-    told = mailmend("schema", "lint", "--live", "--keyspace", "mail", "--rule", "T8,T24", "--json").json
-    assert {(one["rule"], one["level"]) for one in told["findings"]} == {("T8", "error"), ("T24", "note")}
-    assert {one["text"].rpartition(" than ")[2] for one in told["findings"] if one["rule"] == "T8"} == {
+    document = mailmend("schema", "lint", "--live", "--keyspace", "mail", "--rule", "T8,T24", "--json").json
+    assert {(one["rule"], one["level"]) for one in document["findings"]} == {("T8", "error"), ("T24", "note")}
+    assert {one["text"].rpartition(" than ")[2] for one in document["findings"] if one["rule"] == "T8"} == {
         "the hint window of 11 days"
     }
     asked = mailmend("schema", "lint", "--live", "--keyspace", "mail", "--rule", "T8", "--hint-window", "1h", "--json")

@@ -116,19 +116,21 @@ def test_json_says_the_same_as_the_lines(tmp_path: Path) -> None:
     order = LintSettings("ks", level=Severity.NOTE, ignores=(Ignore("T8", "b", "it may"),))
     report = lint_files([file], order)
     document = report_json(report)
-    told = text_of(tuple(report_parts(report))).splitlines()
+    output = text_of(tuple(report_parts(report))).splitlines()
     assert len(document["findings"]) == len(report.open) > 2
     for one in document["findings"]:
-        assert any(line.startswith(f"  {one['line']}:{one['column']} ") and f" {one['rule']} " in line for line in told)
-        assert f"    {one['text']}" in told
+        assert any(
+            line.startswith(f"  {one['line']}:{one['column']} ") and f" {one['rule']} " in line for line in output
+        )
+        assert f"    {one['text']}" in output
     assert [(one["rule"], one["because"]) for one in document["ignored"]] == [("T8", "it may")]
 
 
 def test_rules_are_reported_whole() -> None:
-    told = " ".join(text_of(tuple(rule_parts(RULES))).split())
+    output = " ".join(text_of(tuple(rule_parts(RULES))).split())
     for rule in RULES:
-        assert rule.title in told
-        assert rule.reason in told
-        assert rule.fix in told
+        assert rule.title in output
+        assert rule.reason in output
+        assert rule.fix in output
         assert rule_json(rule)["rule"] == rule.id
         assert rule_json(rule)["level"] in {"note", "warning", "error"}

@@ -65,12 +65,12 @@ def test_a_folder_in_a_files_place_is_walked_and_not_read(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [("nowhere.cql", "cannot be read: No such file"), ("empty", "holds no .cql file")]
+    ("name", "expected"), [("nowhere.cql", "cannot be read: No such file"), ("empty", "holds no .cql file")]
 )
-def test_what_cannot_be_looked_at_is_named_with_what_to_do(tmp_path: Path, name: str, told: str) -> None:
+def test_what_cannot_be_looked_at_is_named_with_what_to_do(tmp_path: Path, name: str, expected: str) -> None:
     """A folder without CQL is a mistake in a pipeline, not a clean result."""
     (tmp_path / "empty").mkdir()
-    with pytest.raises(WrongUse, match=told) as refused:
+    with pytest.raises(WrongUse, match=expected) as refused:
         lint_files([tmp_path / name], order())
     assert str(tmp_path / name) in refused.value.what
     assert name != "empty" or refused.value.mend == "Name a file, or a folder of migrations."

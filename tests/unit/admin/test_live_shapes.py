@@ -59,8 +59,8 @@ def test_a_script_of_a_live_cluster_can_run_as_it_is(cluster: MigrationCluster, 
     assert all(one.startswith("GRANT ") for one in run[len(created) :])
     assert not any("mail.modseq" in one for one in run)
     assert ended.out.count("-- not there, so nothing is granted on: mail.modseq") == 2
-    told = mailmend("schema", "grants", "--role", "reader", "--json").json
-    assert (told["roles"][0]["absent"], len(told["creations"])) == (["mail.modseq"], len(created))
+    document = mailmend("schema", "grants", "--role", "reader", "--json").json
+    assert (document["roles"][0]["absent"], len(document["creations"])) == (["mail.modseq"], len(created))
 
 
 def test_roles_without_work_are_left_out_unless_they_are_named(
@@ -93,10 +93,10 @@ def test_a_role_that_holds_what_it_needs_is_right(cluster: MigrationCluster, mai
     granted(cluster, "reader", listed("reader"))
     ended = mailmend("schema", "grants", "--role", "reader", "--check")
     assert (ended.code, "mailmend_reader has what it needs for" in ended.out) == (0, True), ended.out
-    told = mailmend("schema", "grants", "--role", "reader", "--check", "--json").json
-    (role,) = told["roles"]
+    document = mailmend("schema", "grants", "--role", "reader", "--check", "--json").json
+    (role,) = document["roles"]
     assert (role["exists"], role["superuser"], role["missing"], role["superfluous"]) == (True, False, [], [])
-    assert (told["exit"], cluster.untouched) == (0, True)
+    assert (document["exit"], cluster.untouched) == (0, True)
 
 
 def test_what_is_missing_and_what_is_too_much_is_mended_by_what_is_printed(
@@ -105,9 +105,9 @@ def test_what_is_missing_and_what_is_too_much_is_mended_by_what_is_printed(
     cluster.keyspaces["mail"] = JAMES
     granted(cluster, "reader", listed("reader", without="imapuidtable", more=("<keyspace mail>",)))
     ended = mailmend("schema", "grants", "--role", "reader", "--check")
-    told = mailmend("schema", "grants", "--role", "reader", "--check", "--json").json
-    (role,) = told["roles"]
-    assert (ended.code, told["exit"]) == (1, 1)
+    document = mailmend("schema", "grants", "--role", "reader", "--check", "--json").json
+    (role,) = document["roles"]
+    assert (ended.code, document["exit"]) == (1, 1)
     assert role["missing"] == [{"permission": "SELECT", "on": "TABLE mail.imapuidtable"}]
     assert role["superfluous"] == [{"permission": "DROP", "on": "KEYSPACE mail", "through": "mailmend_reader"}]
     assert role["mend"] == [
@@ -175,8 +175,8 @@ def test_a_live_keyspace_that_has_changed_makes_its_files_stale(
             "Next: the same command without --check",
         ],
     )
-    told = mailmend("schema", "export", "--live", "--dir", "out", "--check", "--json").json
-    assert (told["stale"], told["exit"]) == (["out/schema.cql", "out/schema.md"], 1)
+    document = mailmend("schema", "export", "--live", "--dir", "out", "--check", "--json").json
+    assert (document["stale"], document["exit"]) == (["out/schema.cql", "out/schema.md"], 1)
     assert (tmp_path / "out" / "schema.cql").read_bytes() == kept
     one = mailmend("schema", "export", "--live", "--dir", "out", "--check", "--only", "drawing")
     assert (one.code, one.out) == (0, "out/schema.svg is up to date\n")

@@ -59,25 +59,25 @@ class TestARepair:
 
         ended = mailmend("repair", "messages", *QUICK, "--json", *JSON_LOG)
 
-        told = events(ended.err)
-        names = [one["event"] for one in told]
+        logged = events(ended.err)
+        names = [one["event"] for one in logged]
         assert ended.json["fixed"] == {"PROJECT": 1}
         assert (names[0], names[-1]) == ("command began", "command ended")
         assert {"lease taken", "phase began", "phase ended", "a finding", "lease released"} <= set(names)
-        within = told[names.index("run began") : names.index("run ended") + 1]
+        within = logged[names.index("run began") : names.index("run ended") + 1]
         assert {one.get("run") for one in within} == {ended.json["run"]}
-        assert all("run" not in one for one in told if one not in within)
-        assert len({one["command_id"] for one in told}) == 1
-        assert (told[-1]["command"], told[-1]["exit"]) == ("mailmend repair messages", 0)
-        assert told[-1]["seconds"] >= 0
-        for one in told:
+        assert all("run" not in one for one in logged if one not in within)
+        assert len({one["command_id"] for one in logged}) == 1
+        assert (logged[-1]["command"], logged[-1]["exit"]) == ("mailmend repair messages", 0)
+        assert logged[-1]["seconds"] >= 0
+        for one in logged:
             assert datetime.fromisoformat(one["time"]).utcoffset() == timedelta(0)
             assert (one["logger"].startswith("mailmend."), one["level"] in LEVELS) == (True, True)
 
     def test_phases_tell_their_rows(self, mailmend: CommandLine, mail: MailKeyspace) -> None:
-        told = events(mailmend("check", *QUICK, "--log-level", "info", "--log-format", "json").err)
+        logged = events(mailmend("check", *QUICK, "--log-level", "info", "--log-format", "json").err)
 
-        (read,) = [one for one in told if one["event"] == "phase ended" and one["phase"] == "read imapUidTable"]
+        (read,) = [one for one in logged if one["event"] == "phase ended" and one["phase"] == "read imapUidTable"]
         assert read["steps"] == len(mail.truths)
 
     def test_a_long_phase_tells_now_and_then_how_far_it_is(self, caplog: pytest.LogCaptureFixture) -> None:
@@ -90,12 +90,12 @@ class TestARepair:
                 progress.advance(10)
             progress.found(Finding(Suspect("firstUnseen", (), Verdict.PROJECT), Verdict.PROJECT, Verdict.FIXED))
 
-        told = [json.loads(json_line(record)) for record in caplog.records]
-        assert [one["event"] for one in told] == ["phase began", "phase goes on", "phase goes on", "phase ended"]
-        assert [one.get("steps") for one in told] == [None, 100, 200, 240]
-        assert told[-1]["fixed"] == {"firstUnseen": {"PROJECT": 1}}
+        logged = [json.loads(json_line(record)) for record in caplog.records]
+        assert [one["event"] for one in logged] == ["phase began", "phase goes on", "phase goes on", "phase ended"]
+        assert [one.get("steps") for one in logged] == [None, 100, 200, 240]
+        assert logged[-1]["fixed"] == {"firstUnseen": {"PROJECT": 1}}
 
-    def test_what_fails_is_told_by_its_ids(
+    def test_what_fails_is_reported_by_its_ids(
         self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin
     ) -> None:
         mail.lose_projection(mail.truths[0])
@@ -134,7 +134,7 @@ class TestARepair:
         assert Path(events(said)[-1]["crash_log"]).read_text().endswith("by zero\n")
         assert events(said)[-1]["crash_log"] in said.splitlines()[1]
 
-    def test_a_jobs_command_is_told_of_once_and_names_its_job(
+    def test_a_jobs_command_is_logged_once_and_names_its_job(
         self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, tmp_path: Path
     ) -> None:
         mail.lose_projection(mail.truths[0])
@@ -146,16 +146,16 @@ class TestARepair:
 
         ended = mailmend("jobs", "run", "nightly", "--config", str(file), "--log-level", "info", "--log-format", "json")
 
-        told = events(ended.err)
+        logged = events(ended.err)
         commands = [
-            (one["event"], one["command"], one.get("job")) for one in told if "command" in one and "exit" in one
+            (one["event"], one["command"], one.get("job")) for one in logged if "command" in one and "exit" in one
         ]
         assert commands == [
             ("command ended", "mailmend repair messages", "nightly"),
             ("command ended", "mailmend jobs run", "nightly"),
         ]
-        (began,) = [one for one in told if one["event"] == "run began"]
-        assert (began["job"], [one["event"] for one in told].count("run ended")) == ("nightly", 1)
+        (began,) = [one for one in logged if one["event"] == "run began"]
+        assert (began["job"], [one["event"] for one in logged].count("run ended")) == ("nightly", 1)
 
     def test_without_options_nobody_sees_noise(self, mailmend: CommandLine) -> None:
         assert "mailmend.commands" not in mailmend("check", *QUICK).err
@@ -242,7 +242,7 @@ class TestSecrets:
         for line in (text_line(record), json_line(record)):
             assert "://***@host/v" in line
 
-    def test_a_text_in_a_key_is_not_told(self) -> None:
+    def test_a_text_in_a_key_is_not_reported(self) -> None:
         """Ids are; the key of a table of one's own may hold an address."""
         with patch("admin.cli.logs._FINDINGS") as log:
             log_finding(
@@ -293,11 +293,11 @@ class TestFields:
     def test_a_thread_that_began_before_the_run_knows_it(self) -> None:
         seen = list[str]()
         with own_log_fields():
-            told = with_log_fields(lambda: seen.append(log_fields().get("run", "")))
+            reported = with_log_fields(lambda: seen.append(log_fields().get("run", "")))
             put_log_field("run", "1")
             with own_log_fields():
                 put_log_field("run", "2")
-                told()
+                reported()
             assert log_fields() == {"run": "1"}
         assert (seen, log_fields()) == (["1"], {})
 
@@ -314,8 +314,8 @@ class TestFields:
         worker = "import pickle, sys; pickle.load(sys.stdin.buffer)()"
         ended = subprocess.run([sys.executable, "-c", worker], input=sent, capture_output=True, check=True)
 
-        (told,) = events(ended.stderr.decode())
-        assert (told["event"], told["run"], told["port"]) == ("connected to the cluster", "1", 9042)
+        (reported,) = events(ended.stderr.decode())
+        assert (reported["event"], reported["run"], reported["port"]) == ("connected to the cluster", "1", 9042)
 
     def test_a_program_of_somebody_elses_keeps_none(self) -> None:
         """It may have several runs at once, and no end at which the field would go."""

@@ -326,7 +326,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_scan(
     assert (full.code, "/dev/full cannot be written" in full.err) == (3, True)
 
 
-def test_people_are_told_what_comes_next(
+def test_people_read_what_comes_next(
     mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, file: Path
 ) -> None:
     mail.lose_projection(mail.truths[0])

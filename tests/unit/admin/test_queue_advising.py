@@ -68,9 +68,9 @@ def test_what_is_typed_then_is_what_was_advised() -> None:
 
 
 def test_scripts_get_the_same_under_names() -> None:
-    told = json.loads(json.dumps(advise_document(advised()).json))
+    document = json.loads(json.dumps(advise_document(advised()).json))
 
-    assert set(told) == {
+    assert set(document) == {
         "keyspace",
         "present",
         "advised",
@@ -84,12 +84,12 @@ def test_scripts_get_the_same_under_names() -> None:
         "notes",
         "exit",
     }
-    assert told["present"] == {"slice_seconds": 3_600, "buckets": 1, "pace": 1_000}
-    assert told["advised"] == told["best"] == {"slice_seconds": 300, "buckets": 13, "pace": 1_000}
-    assert [one["setting"] for one in told["reasons"]] == ["slice window", "bucket count", "pace"]
-    assert told["traffic"]["mails_per_second"] == {"value": 40, "source": "given", "how": "--mails-per-second"}
-    assert "copies" not in told["traffic"], "the configuration does not follow from it"
-    assert (told["command"].split()[:3], told["exit"]) == (["mailmend", "queue", "configure"], 0)
+    assert document["present"] == {"slice_seconds": 3_600, "buckets": 1, "pace": 1_000}
+    assert document["advised"] == document["best"] == {"slice_seconds": 300, "buckets": 13, "pace": 1_000}
+    assert [one["setting"] for one in document["reasons"]] == ["slice window", "bucket count", "pace"]
+    assert document["traffic"]["mails_per_second"] == {"value": 40, "source": "given", "how": "--mails-per-second"}
+    assert "copies" not in document["traffic"], "the configuration does not follow from it"
+    assert (document["command"].split()[:3], document["exit"]) == (["mailmend", "queue", "configure"], 0)
 
 
 def test_what_is_measured_counts_where_nothing_is_said() -> None:

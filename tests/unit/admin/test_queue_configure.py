@@ -131,15 +131,15 @@ def test_scripts_get_one_object(mailmend: CommandLine, cluster: ClusterTwin) -> 
         "mailqueue.view.bucketCount": "1",
         "mailqueue.view.updateBrowseStartPace": "1000",
     }
-    told = {"keyspace": "mail", "before": hour, "configuration": half, "james_properties": properties, "exit": 0}
+    reported = {"keyspace": "mail", "before": hour, "configuration": half, "james_properties": properties, "exit": 0}
     asked = ("queue", "configure", "--slice-window", "30m", "--json")
 
     tried = mailmend(*asked, "--dry-run")
-    assert json.loads(tried.out) == {**told, "changed": False, "dry_run": True, "history": [{"event": 0, **hour}]}
+    assert json.loads(tried.out) == {**reported, "changed": False, "dry_run": True, "history": [{"event": 0, **hour}]}
     history = [{"event": 0, **hour}, {"event": 1, **half}]
-    assert mailmend(*asked).json == {**told, "changed": True, "dry_run": False, "history": history}
+    assert mailmend(*asked).json == {**reported, "changed": True, "dry_run": False, "history": history}
     again = {"changed": False, "before": half, "dry_run": False, "history": history}
-    assert mailmend("queue", "configure", "--json").json == {**told, **again}
+    assert mailmend("queue", "configure", "--json").json == {**reported, **again}
 
 
 def test_nothing_set_is_null_for_scripts(mailmend: CommandLine, cluster: ClusterTwin) -> None:

@@ -121,10 +121,10 @@ def test_whoever_can_do_without_the_end_is_reported(file: Path) -> None:
     kept(file, (listed(1), b"one"))
     kept(file, (listed(2), b"two"))
     file.write_bytes(file.read_bytes()[:-20])
-    told: list[str] = []
+    reported: list[str] = []
 
-    assert [mail.content for mail in read_removed_mails(file, lambda: told.append("torn"))] == [b"one"]
-    assert told == ["torn"]
+    assert [mail.content for mail in read_removed_mails(file, lambda: reported.append("torn"))] == [b"one"]
+    assert reported == ["torn"]
 
 
 def test_a_row_that_no_mail_can_be_read_from_is_kept_for_a_person(file: Path) -> None:

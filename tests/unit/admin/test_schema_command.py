@@ -115,9 +115,9 @@ def test_verify_of_a_right_keyspace(twin: SchemaTwin, capsys: pytest.CaptureFixt
 def test_verify_of_a_broken_keyspace(twin: SchemaTwin, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 1, and the command that mends it on a line of its own, to be copied."""
     assert run(["schema", "verify", "--keyspace", "broken"]) == 1
-    told = capsys.readouterr().out
-    assert "Drift" in told
-    assert "firstUnseen: mailmend schema apply --keyspace broken --complete" in told.splitlines()
+    output = capsys.readouterr().out
+    assert "Drift" in output
+    assert "firstUnseen: mailmend schema apply --keyspace broken --complete" in output.splitlines()
 
 
 def test_the_advice_mends(twin: SchemaTwin, capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,15 +130,15 @@ def test_the_advice_mends(twin: SchemaTwin, capsys: pytest.CaptureFixture[str]) 
 def test_apply_withholds_in_a_keyspace_of_james(twin: SchemaTwin, capsys: pytest.CaptureFixture[str]) -> None:
     """It says what it did not create, why, and how to have it; drift is left, so exit code 1."""
     assert run(["schema", "apply", "--keyspace", "broken"]) == 1
-    told = capsys.readouterr().out
-    assert "Not created in a keyspace that mailmend did not make (--complete does): table firstUnseen" in told
+    output = capsys.readouterr().out
+    assert "Not created in a keyspace that mailmend did not make (--complete does): table firstUnseen" in output
     assert twin.carried_out == []
 
 
 def test_a_dry_run_prints_cql_and_runs_none(twin: SchemaTwin, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["schema", "apply", "--keyspace", "fresh", "--replication", "dc1=3", "--dry-run"]) == 0
-    told = capsys.readouterr().out
-    statements = "\n".join(line for line in told.splitlines() if not line.startswith("--")).split(";\n")
+    output = capsys.readouterr().out
+    statements = "\n".join(line for line in output.splitlines() if not line.startswith("--")).split(";\n")
     assert statements[0].startswith("CREATE KEYSPACE IF NOT EXISTS fresh WITH replication = ")
     assert "'dc1': '3'" in statements[0]
     assert all(one.strip().startswith("CREATE ") for one in statements if one.strip())
@@ -147,9 +147,9 @@ def test_a_dry_run_prints_cql_and_runs_none(twin: SchemaTwin, capsys: pytest.Cap
 
 def test_a_dry_run_shows_what_is_withheld_as_comments(twin: SchemaTwin, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["schema", "apply", "--keyspace", "broken", "--dry-run"]) == 0
-    told = capsys.readouterr().out
-    assert "CREATE TABLE IF NOT EXISTS broken.firstUnseen" in told
-    assert all(line.startswith("--") for line in told.splitlines())
+    output = capsys.readouterr().out
+    assert "CREATE TABLE IF NOT EXISTS broken.firstUnseen" in output
+    assert all(line.startswith("--") for line in output.splitlines())
 
 
 def test_a_dry_run_as_json(twin: SchemaTwin, capsys: pytest.CaptureFixture[str]) -> None:
@@ -170,7 +170,7 @@ def test_apply_as_json(twin: SchemaTwin, capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (["--replication", "dc1:3"], "is not a replication"),
         (["--replication-factor", "0"], "--replication-factor"),
@@ -179,13 +179,13 @@ def test_apply_as_json(twin: SchemaTwin, capsys: pytest.CaptureFixture[str]) -> 
         (["--keyspace", "a-b"], "--keyspace"),
         (["--keyspace", "select"], "--keyspace"),
     ],
-    ids=lambda one: " ".join(one) if isinstance(one, list) else "told",
+    ids=lambda one: " ".join(one) if isinstance(one, list) else "expected",
 )
 def test_wrong_use_is_refused(
-    twin: SchemaTwin, capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
+    twin: SchemaTwin, capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
 ) -> None:
     assert run(["schema", "apply", *arguments]) == 2
-    assert told in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
     assert twin.carried_out == []
 
 

@@ -243,7 +243,7 @@ def test_what_asks_no_cluster_asks_for_no_password(
 def test_what_asks_a_cluster_needs_the_password_of_its_role(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
 ) -> None:
-    """Told before it is connected to, where nobody sits who could type it."""
+    """Refused before it is connected to, where nobody sits who could type it."""
     cluster = migration_cluster(monkeypatch)
     ended = command_line(tmp_path, None, MAILMEND_USERNAME="ann")("schema", *command.split())
     assert (ended.code, cluster.contacts, "the password of 'ann' is not known" in ended.err) == (2, [], True)

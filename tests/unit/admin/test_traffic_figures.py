@@ -58,11 +58,11 @@ def test_without_a_queue_the_births_of_messages_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("history", "told"), [(400 * DAY, "the newest 7 d"), (2 * DAY, "all 2 d that they span"), (5, "all 1 h")]
+    ("history", "expected"), [(400 * DAY, "the newest 7 d"), (2 * DAY, "all 2 d that they span"), (5, "all 1 h")]
 )
-def test_a_young_keyspace_has_no_week_behind_it(history: float, told: str) -> None:
+def test_a_young_keyspace_has_no_week_behind_it(history: float, expected: str) -> None:
     young = MessageTraffic(Rates(mean=2, peak=9, history_seconds=history, looked_at=100), None)
-    assert told in figures_of(messages=young).mails_per_second.how
+    assert expected in figures_of(messages=young).mails_per_second.how
 
 
 def test_where_nothing_can_be_measured_it_is_assumed_and_said_so() -> None:

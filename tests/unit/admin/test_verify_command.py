@@ -79,9 +79,9 @@ def test_each_drift_of_somebodys_keyspace_names_the_command_that_mends_it(live: 
 def test_a_keyspace_that_agrees_says_so() -> None:
     """With how much of its history was applied; fields of a mail keyspace are there, and empty."""
     verified = of_shop(LIVE)
-    told = text_of(verify_document(verified))
-    assert "shop: 4 migrations applied, 0 pending." in told
-    assert "as expected" in told
+    output = text_of(verify_document(verified))
+    assert "shop: 4 migrations applied, 0 pending." in output
+    assert "as expected" in output
     assert verified_json(verified) == {
         "keyspace": "shop",
         "generation": None,
@@ -98,12 +98,12 @@ def test_a_keyspace_that_agrees_says_so() -> None:
 def test_a_migration_in_flight_names_the_command_that_ends_it() -> None:
     running = replace(HISTORY[3], state=MigrationState.RUNNING, done=0, ended_at=None)
     verified = of_shop(declared_by(MIGRATIONS[:3]), LedgerRecord((*HISTORY[:3], running)))
-    told = text_of(verify_document(verified))
+    output = text_of(verify_document(verified))
     (drift,) = verified_json(verified)["drift"]
     assert (drift["aspect"], drift["subject"]) == ("migration in flight", "0004_pre_places.cql")
     assert drift["why"] == "begun 2026-09-01 00:00 UTC by alice@ops pid 7, 0 of 2 statements are done"
     assert drift["mend"] == "mailmend schema apply --migrations db --keyspace shop"
-    assert drift["mend"] in told
+    assert drift["mend"] in output
 
 
 HALF_MADE = replace(HISTORY[3], state=MigrationState.RUNNING, done=0, ended_at=None)
@@ -156,11 +156,11 @@ def test_a_lifetime_that_nobody_declared_is_drift_where_deleted_data_may_come_ba
 def test_in_a_keyspace_of_another_application_nothing_leads_to_an_apply() -> None:
     """Its tables are named; only with a history of ours there is anything to apply."""
     verified = VerifyResult("shop", None, verify_ours(LIVE, shipped(), None))
-    told = text_of(verify_document(verified))
-    assert told.startswith("shop holds no mail, but tables of another application: orders, places.")
+    output = text_of(verify_document(verified))
+    assert output.startswith("shop holds no mail, but tables of another application: orders, places.")
     mends = {one["mend"] for one in verified_json(verified)["drift"]}
     assert mends == {"nothing here: shop is another application's; name the mail keyspace with --keyspace"}
-    assert "schema apply" not in told
+    assert "schema apply" not in output
     known = VerifyResult("shop", None, verify_ours(LIVE, shipped(), LedgerRecord(applied(shipped()))))
     assert "mailmend schema apply --keyspace shop" in text_of(verify_document(known))
 
@@ -168,34 +168,34 @@ def test_in_a_keyspace_of_another_application_nothing_leads_to_an_apply() -> Non
 def test_an_edited_file_is_drift_with_its_mend() -> None:
     edited = folder({**SHOP, "0002_pre_labels.cql": SHOP["0002_pre_labels.cql"] + "-- a word\n"})
     verified = VerifyResult("shop", Path("db"), verify_migrations(LIVE, edited, LedgerRecord(HISTORY)))
-    told = text_of(verify_document(verified))
+    output = text_of(verify_document(verified))
     (drift,) = verified_json(verified)["drift"]
     assert (drift["aspect"], drift["subject"]) == ("edited migration", "0002_pre_labels.cql")
     assert "version control" in drift["mend"]
-    assert "0002_pre_labels.cql" in told
+    assert "0002_pre_labels.cql" in output
 
 
 def test_what_is_pending_is_reported_with_the_command_that_shows_it() -> None:
     verified = of_shop(declared_by(MIGRATIONS[:3]), LedgerRecord(HISTORY[:3]))
-    told = text_of(verify_document(verified))
+    output = text_of(verify_document(verified))
     assert verified.exit == 0
-    assert "Pending: 0004_pre_places.cql; see: mailmend schema plan --migrations db" in told
+    assert "Pending: 0004_pre_places.cql; see: mailmend schema plan --migrations db" in output
 
 
 def test_an_adopted_keyspace_tells_what_has_changed_since() -> None:
     live = served(JAMES_3_8.schema)
     live = replace(live, tables=(*live.tables, Table("other", (Column("id", "uuid", Kind.PARTITION),))))
     verified = VerifyResult("mail", None, verify_ours(live, (), LedgerRecord(baseline=ADOPTED)))
-    told = text_of(verify_document(verified))
-    assert "Adopted 2026-09-01 as generation 3.8.1" in told
-    assert "new since adoption: table other" in told
+    output = text_of(verify_document(verified))
+    assert "Adopted 2026-09-01 as generation 3.8.1" in output
+    assert "new since adoption: table other" in output
     assert verified_json(verified)["since_adoption"] == [{"change": "new since adoption", "object": "table other"}]
     assert verified.exit == 0
 
 
 def test_a_keyspace_of_james_that_was_not_adopted_is_answered_with_how() -> None:
-    told = text_of(verify_document(VerifyResult("mail", None, verify_ours(served(JAMES_3_8.schema), (), None))))
-    assert "mailmend schema adopt --keyspace mail" in told
+    output = text_of(verify_document(VerifyResult("mail", None, verify_ours(served(JAMES_3_8.schema), (), None))))
+    assert "mailmend schema adopt --keyspace mail" in output
 
 
 def test_a_script_reads_what_is_wrong_with_the_history_under_the_names_of_any_drift() -> None:
@@ -215,17 +215,17 @@ def test_a_script_reads_what_is_wrong_with_the_history_under_the_names_of_any_dr
 
 def test_what_was_never_applied_is_counted_and_not_listed() -> None:
     found = verify_migrations(Schema((), ()), MIGRATIONS, LedgerRecord())
-    told = text_of(verify_document(VerifyResult("shop", Path("db"), found)))
-    assert "shop: 0 migrations applied, 4 pending." in told
-    assert "Pending:" not in told
+    output = text_of(verify_document(VerifyResult("shop", Path("db"), found)))
+    assert "shop: 0 migrations applied, 4 pending." in output
+    assert "Pending:" not in output
 
 
 @pytest.mark.parametrize("made_here", [True, False])
 def test_who_made_a_mail_keyspace_is_said(*, made_here: bool) -> None:
     live = served(NEWEST.schema, made_here=made_here)
-    told = text_of(verify_document(VerifyResult("mail", None, verify_ours(live, (), None))))
-    assert told.startswith(f"mail: generation {NEWEST.name}, {'' if made_here else 'not '}made by mailmend.")
-    assert ("mailmend schema adopt --keyspace mail" in told) is not made_here
+    output = text_of(verify_document(VerifyResult("mail", None, verify_ours(live, (), None))))
+    assert output.startswith(f"mail: generation {NEWEST.name}, {'' if made_here else 'not '}made by mailmend.")
+    assert ("mailmend schema adopt --keyspace mail" in output) is not made_here
 
 
 def test_a_folder_with_odd_signs_can_be_typed_as_it_is_reported() -> None:

@@ -133,13 +133,13 @@ class TestEngines:
     @pytest.mark.usefixtures("mail", "cluster")
     def test_spark_runs_until_the_cluster_is_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Else the second part of a check would start it again."""
-        told = []
+        reported = []
 
         @contextmanager
         def started(_: object) -> Iterator[str]:
-            told.append("taken")
+            reported.append("taken")
             yield "spark"
-            told.append("given back")
+            reported.append("given back")
 
         monkeypatch.setattr(spark_session, "session_for_a_command", started)
         monkeypatch.setattr(wiring_cluster, "_java_home_of_spark", lambda: None)
@@ -147,8 +147,8 @@ class TestEngines:
             order = RepairSettings("mail", opened.families((MESSAGES,)))
             repair_tools(opened, EngineWanted("spark"), order, SilentProgress())
             queue_scanner(opened, EngineWanted("spark"), Level.ONE, Pace(None, opened.clock))
-            told.append("both looked")
-        assert told == ["taken", "taken", "both looked", "given back", "given back"]
+            reported.append("both looked")
+        assert reported == ["taken", "taken", "both looked", "given back", "given back"]
 
     @pytest.mark.parametrize(
         ("rows", "without", "chosen"),

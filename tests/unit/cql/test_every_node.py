@@ -51,12 +51,12 @@ class TestAsking:
         assert (answer.rows, answer.error) == ([], None)
 
     @pytest.mark.parametrize(
-        ("trouble", "kind"), [(SILENT, TimedOut), (Unauthorized("User bob has no SELECT permission"), AccessDenied)]
+        ("fault", "kind"), [(SILENT, TimedOut), (Unauthorized("User bob has no SELECT permission"), AccessDenied)]
     )
     def test_who_is_silent_or_refuses_is_named_and_the_others_still_count(
-        self, trouble: Exception, kind: type[Exception]
+        self, fault: Exception, kind: type[Exception]
     ) -> None:
-        twin = cluster_of(Node("10.0.0.1", {"system.t": trouble}), Node("10.0.0.2", {"system.t": [{"a": 1}]}))
+        twin = cluster_of(Node("10.0.0.1", {"system.t": fault}), Node("10.0.0.2", {"system.t": [{"a": 1}]}))
 
         first, second = ask_every_node(asked(twin), "SELECT a FROM system.t")
 

@@ -224,7 +224,7 @@ def test_a_node_that_hangs_up_may_want_tls() -> None:
 
 
 @pytest.mark.parametrize("tls", [True, False])
-def test_other_troubles_are_none_of_its_business(tls: bool) -> None:
+def test_other_faults_are_none_of_its_business(tls: bool) -> None:
     assert tls_failure(f"{TRIED}Connection refused", AT, tls=tls) is None
 
 
@@ -232,7 +232,7 @@ REFUSED = AuthenticationFailed("bad credentials")
 
 
 @pytest.mark.parametrize(
-    ("error", "trouble"),
+    ("error", "fault"),
     [
         (REFUSED, DriverFailure.DENIED),
         (Unauthorized("no SELECT permission"), DriverFailure.DENIED),
@@ -256,5 +256,5 @@ REFUSED = AuthenticationFailed("bad credentials")
         (OSError("reset by peer"), DriverFailure.BROKEN),
     ],
 )
-def test_each_of_the_drivers_errors_is_a_failure_kind_ours(error: Exception, trouble: DriverFailure) -> None:
-    assert failure_kind(error) is trouble
+def test_each_of_the_drivers_errors_is_a_failure_kind_ours(error: Exception, fault: DriverFailure) -> None:
+    assert failure_kind(error) is fault

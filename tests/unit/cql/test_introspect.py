@@ -47,7 +47,7 @@ def table_row(**other: Any) -> Row:
 KEY = column("k", "partition_key", 0)
 
 
-def told(*columns: Row, **others: Sequence[Row]) -> Table:
+def table_of(*columns: Row, **others: Sequence[Row]) -> Table:
     rows: Mapping[str, Sequence[Row]] = {"tables": [table_row()], "columns": [KEY, *columns], **others}
     (found,) = live_schema(RowsServer(**rows), "mail").tables
     return found
@@ -78,7 +78,7 @@ def test_names_that_need_quotes_get_them() -> None:
 
 
 def test_columns_come_in_the_order_in_which_a_table_is_written() -> None:
-    found = told(
+    found = table_of(
         column("b"),
         column("a"),
         column("s", "static"),
@@ -100,7 +100,7 @@ def test_dropped_columns_are_remembered_with_their_kind() -> None:
         {"table_name": "u", "column_name": "other", "type": "int", "kind": "regular"},
     ]
 
-    assert told(dropped_columns=gone).dropped == (
+    assert table_of(dropped_columns=gone).dropped == (
         Column('"Old"', "text", Kind.STATIC),
         Column("older", "map<int,int>"),
     )
@@ -279,8 +279,8 @@ def test_a_server_tells_what_it_can(settings: Mapping[str, str | None] | None, w
 def test_what_somebody_says_counts_more_than_what_the_server_tells() -> None:
     server = ServerTwin({"max_hint_window_in_ms": "3600000"}, "4.0.1")
     assert release_of(server) is ServerRelease.CASSANDRA_4_0
-    told = live_subject(server, "mail", Knowledge(rows_max=5), ServerRelease.CASSANDRA_5_0, timedelta(hours=9))
-    assert (told.release, told.knowledge.hint_window, told.knowledge.rows_max) == (
+    table_of = live_subject(server, "mail", Knowledge(rows_max=5), ServerRelease.CASSANDRA_5_0, timedelta(hours=9))
+    assert (table_of.release, table_of.knowledge.hint_window, table_of.knowledge.rows_max) == (
         ServerRelease.CASSANDRA_5_0,
         timedelta(hours=9),
         5,

@@ -43,7 +43,7 @@ class TestTypes:
     """Types as columns have them."""
 
     @pytest.mark.parametrize(
-        ("text", "told"),
+        ("text", "expected"),
         [
             ("INT", "int"),
             ("varchar", "text"),
@@ -55,11 +55,11 @@ class TestTypes:
             ("'org.example.OwnType'", "'org.example.OwnType'"),
         ],
     )
-    def test_each_form_is_read_into_one_spelling(self, text: str, told: str) -> None:
-        assert table(f"k int PRIMARY KEY, c {text}").column("c").type == told
+    def test_each_form_is_read_into_one_spelling(self, text: str, expected: str) -> None:
+        assert table(f"k int PRIMARY KEY, c {text}").column("c").type == expected
         made = one(f"CREATE TYPE u (f {text})")
         assert isinstance(made, CreateType)
-        assert made.type.fields == (("f", told),)
+        assert made.type.fields == (("f", expected),)
 
     @pytest.mark.parametrize(
         ("text", "problem"),
@@ -87,7 +87,7 @@ class TestLiterals:
     """Values of options, in the one form in which they are compared."""
 
     @pytest.mark.parametrize(
-        ("text", "told"),
+        ("text", "expected"),
         [
             ("-5", "-5"),
             ("- 5", "-5"),
@@ -106,8 +106,8 @@ class TestLiterals:
             ("5a1c395e-b41f-11e5-9f22-ba0be0483c18", "5a1c395e-b41f-11e5-9f22-ba0be0483c18"),
         ],
     )
-    def test_each_kind_has_one_form(self, text: str, told: str) -> None:
-        assert one(f"ALTER TABLE t WITH Opt = {text} AND b = 1") == SetOptions(Name("t"), {"opt": told, "b": "1"})
+    def test_each_kind_has_one_form(self, text: str, expected: str) -> None:
+        assert one(f"ALTER TABLE t WITH Opt = {text} AND b = 1") == SetOptions(Name("t"), {"opt": expected, "b": "1"})
 
     @pytest.mark.parametrize(
         ("text", "column"),
@@ -306,7 +306,7 @@ class TestTables:
         assert problem in refusal(f"CREATE TABLE t ({columns}){options}").problem.replace("COMPACT STORAGE, ", "")
 
     @pytest.mark.parametrize(
-        ("target", "told"),
+        ("target", "expected"),
         [
             ("m", "m"),
             ("KEYS ( m )", "keys(m)"),
@@ -317,10 +317,10 @@ class TestTables:
             ('"M"', '"M"'),
         ],
     )
-    def test_what_an_index_is_on_has_one_spelling(self, target: str, told: str) -> None:
+    def test_what_an_index_is_on_has_one_spelling(self, target: str, expected: str) -> None:
         made = one(f"CREATE INDEX IF NOT EXISTS ON k.t ({target})")
         assert isinstance(made, CreateIndex)
-        assert (made.index.target, made.index.spelling, made.if_not_exists) == (told, "", True)
+        assert (made.index.target, made.index.spelling, made.if_not_exists) == (expected, "", True)
 
     @pytest.mark.parametrize(
         ("text", "problem"),

@@ -45,7 +45,7 @@ def test_windows_line_ends_and_a_byte_order_mark_change_nothing(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "told"),
+    ("name", "text", "expected"),
     [
         ("0001_pre_a.cql", b"", "0001_pre_a.cql is empty"),
         ("0001_pre_a.cql", b" \n\t\n", "0001_pre_a.cql is empty"),
@@ -58,9 +58,9 @@ def test_windows_line_ends_and_a_byte_order_mark_change_nothing(tmp_path: Path) 
     ],
     ids=range(8),
 )
-def test_a_file_that_is_no_migration_is_refused(tmp_path: Path, name: str, text: bytes, told: str) -> None:
+def test_a_file_that_is_no_migration_is_refused(tmp_path: Path, name: str, text: bytes, expected: str) -> None:
     tmp_path.joinpath(name).write_bytes(text)
-    with pytest.raises(BadMigration, match=told) as refused:
+    with pytest.raises(BadMigration, match=expected) as refused:
         read_folder(tmp_path)
     assert refused.value.mend
 

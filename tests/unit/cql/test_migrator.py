@@ -60,7 +60,7 @@ def test_everything_is_applied_in_order_and_written_down() -> None:
     assert [one.chain for one in entries] == [one.chain for one in FOLDER]
     assert all(one.owner == "alice" and one.version == "0.1.0" and one.ended_at for one in entries)
     assert {one.state for number in range(1, 5) for one in WHOLE.history().statements(number)} == {StatementState.DONE}
-    assert [line.split(" of ")[1] for line in WHOLE.told] == ["3", "3", "2", "2"]
+    assert [line.split(" of ")[1] for line in WHOLE.reported] == ["3", "3", "2", "2"]
 
 
 def test_a_second_time_nothing_is_done_and_nothing_written() -> None:

@@ -282,8 +282,8 @@ def test_a_view_keeps_its_condition_in_one_spelling() -> None:
 )
 def test_each_part_is_placed_by_the_name_that_the_server_knows(text: str, places: dict[tuple[str, str], str]) -> None:
     (parsed,) = parse(text)
-    told = {part: text[span.start : span.end] for part, span in parsed.places.items()}
-    assert told == places
+    reported = {part: text[span.start : span.end] for part, span in parsed.places.items()}
+    assert reported == places
 
 
 def test_notes_are_the_comments_right_before_a_statement() -> None:
@@ -356,16 +356,18 @@ WRONG: tuple[tuple[str, int, int, str, str], ...] = (
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "column", "told", "mend"), WRONG, ids=[f"{text[:30]}: {told}" for text, _, _, told, _ in WRONG]
+    ("text", "line", "column", "expected", "mend"),
+    WRONG,
+    ids=[f"{text[:30]}: {expected}" for text, _, _, expected, _ in WRONG],
 )
 def test_what_is_wrong_is_reported_at_its_place_in_words(
-    text: str, line: int, column: int, told: str, mend: str
+    text: str, line: int, column: int, expected: str, mend: str
 ) -> None:
     with pytest.raises(CqlSyntaxError) as refused:
         parse(text)
     error = refused.value
     assert (error.line, error.column) == (line, column)
-    assert told in error.problem
+    assert expected in error.problem
     words = error.problem.partition(", found")[0].removeprefix("expected ").replace(" or ", ", ").split(", ")
     assert len(words) == len(set(words))
     assert mend in error.mend
@@ -378,8 +380,8 @@ def test_what_is_wrong_is_reported_at_its_place_in_words(
 def test_the_file_is_reported_where_it_is_known() -> None:
     with pytest.raises(CqlSyntaxError) as refused:
         parse("USE")
-    told = refused.value.in_file("0001_pre_begin.cql")
-    assert str(told).startswith("0001_pre_begin.cql, line 1, column 4: expected the name of a keyspace")
+    reported = refused.value.in_file("0001_pre_begin.cql")
+    assert str(reported).startswith("0001_pre_begin.cql, line 1, column 4: expected the name of a keyspace")
 
 
 @pytest.mark.parametrize("word", ["CAPTURE", "consistency", "COPY", "exit", "login", "source", "tracing", "Show"])

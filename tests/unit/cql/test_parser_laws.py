@@ -206,9 +206,9 @@ NEVER_ENDING = (
 )
 
 
-@pytest.mark.parametrize(("text", "line", "column", "told"), NEVER_ENDING)
-def test_what_never_ends_is_reported_where_it_begins(text: str, line: int, column: int, told: str) -> None:
+@pytest.mark.parametrize(("text", "line", "column", "expected"), NEVER_ENDING)
+def test_what_never_ends_is_reported_where_it_begins(text: str, line: int, column: int, expected: str) -> None:
     with pytest.raises(CqlSyntaxError, match="line ") as refused:
         list(tokens_of(text))
     assert (refused.value.line, refused.value.column) == (line, column)
-    assert told in refused.value.problem
+    assert expected in refused.value.problem

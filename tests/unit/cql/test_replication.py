@@ -51,6 +51,6 @@ def test_absurd_factors_are_refused() -> None:
 @given(st.dictionaries(NAMES, st.integers(1, 100), min_size=1, max_size=4))
 def test_what_the_server_tells_is_what_was_asked(copies: dict[str, int]) -> None:
     wanted = parse_replication(",".join(f"{name}={number}" for name, number in copies.items()))
-    told = {"class": f"org.apache.cassandra.locator.{wanted.strategy}", **wanted.copies}
-    assert replication_from(told) == wanted
-    assert isinstance(replication_from(told), Replication)
+    served = {"class": f"org.apache.cassandra.locator.{wanted.strategy}", **wanted.copies}
+    assert replication_from(served) == wanted
+    assert isinstance(replication_from(served), Replication)

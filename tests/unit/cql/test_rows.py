@@ -226,9 +226,9 @@ def test_rows_that_james_wrote_come_back() -> None:
     for table in (IMAP_UID, MAILBOX):
         with gzip.open(JAMES_ROWS / f"{table.name}.jsonl.gz", "rt", encoding="utf-8") as lines:
             for line in lines:
-                told = json.loads(line)
+                document = json.loads(line)
                 for column in table.columns:
-                    assert encode(decode(column.type, told.get(column.name))) == told.get(column.name)
+                    assert encode(decode(column.type, document.get(column.name))) == document.get(column.name)
 
 
 KEY = ("a", 1)

@@ -37,11 +37,11 @@ QUALIFIED = [
 ]
 
 
-@pytest.mark.parametrize(("author", "told"), QUALIFIED, ids=range(len(QUALIFIED)))
-def test_the_keyspace_stands_before_the_name_and_nothing_else_is_changed(author: str, told: str) -> None:
+@pytest.mark.parametrize(("author", "expected"), QUALIFIED, ids=range(len(QUALIFIED)))
+def test_the_keyspace_stands_before_the_name_and_nothing_else_is_changed(author: str, expected: str) -> None:
     text = f"-- t\n;;{author};"
     (parsed,) = parse(text)
-    assert qualified(text, parsed, "ks") == told
+    assert qualified(text, parsed, "ks") == expected
 
 
 SENT = [
@@ -76,10 +76,10 @@ SENT = [
 ]
 
 
-@pytest.mark.parametrize(("author", "told"), SENT, ids=range(len(SENT)))
-def test_what_is_sent_can_be_sent_again(author: str, told: str) -> None:
+@pytest.mark.parametrize(("author", "expected"), SENT, ids=range(len(SENT)))
+def test_what_is_sent_can_be_sent_again(author: str, expected: str) -> None:
     (parsed,) = parse(author)
-    assert sent(author, parsed, "ks", ATTEMPT) == told
+    assert sent(author, parsed, "ks", ATTEMPT) == expected
 
 
 @given(st.sampled_from([author for author, _ in SENT]), st.integers(1, 2**40))

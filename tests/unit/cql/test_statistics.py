@@ -108,8 +108,8 @@ def test_each_figure_comes_from_its_own_table(view_of: NodeFigure) -> None:
 
     figures = read_statistics(Nodes({place: rows}), MAIL, ["imapuidtable"]).tables["imapuidtable"]
 
-    told = 8 * MIB if view_of.figure == "disk_bytes" else 5 * (MIB if "bytes" in view_of.figure else 1)
-    assert getattr(figures, view_of.figure) == told
+    reported = 8 * MIB if view_of.figure == "disk_bytes" else 5 * (MIB if "bytes" in view_of.figure else 1)
+    assert getattr(figures, view_of.figure) == reported
     others = [one.figure for one in VIEWS if one is not view_of]
     assert [getattr(figures, name) for name in others] == [None] * len(others)
 
@@ -140,7 +140,7 @@ def test_the_longest_hint_window_of_any_node_counts() -> None:
     assert read_statistics(Nodes({"system_views.settings": rows}), MAIL, []).hint_window_seconds == 10_800
 
 
-def test_the_same_trouble_on_every_node_is_one_note() -> None:
+def test_the_same_fault_on_every_node_is_one_note() -> None:
     denied = {"system_views.disk_usage": AccessDenied("no"), "system_views.settings": AccessDenied("no")}
 
     found = read_statistics(Nodes({}, denied), MAIL, ["imapuidtable"])

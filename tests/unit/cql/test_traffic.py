@@ -118,12 +118,12 @@ class TestQueue:
 
     def test_the_window_is_configured_or_seen_or_jamess_own(self) -> None:
         pair = {("spool", NOW - 7_200, 0): 600, ("spool", NOW - 6_600, 0): 600}
-        told = queue_of(MailServer(pair, {"eventstore": [{"event": CONFIGURATION}]}), WHOLE)
+        reported = queue_of(MailServer(pair, {"eventstore": [{"event": CONFIGURATION}]}), WHOLE)
         seen = queue_of(MailServer(pair))
         lonely = queue_of(MailServer({("spool", NOW - 7_200, 0): 600}))
 
-        assert [one.rates.peak for one in (told, seen, lonely) if one.rates] == [600 / 1_800, 1, 600 / 3_600]
-        assert (told.settings, seen.settings) == (configured(1_800, 2), None)
+        assert [one.rates.peak for one in (reported, seen, lonely) if one.rates] == [600 / 1_800, 1, 600 / 3_600]
+        assert (reported.settings, seen.settings) == (configured(1_800, 2), None)
 
     @pytest.mark.parametrize(
         ("events", "found"),

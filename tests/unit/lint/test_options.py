@@ -189,8 +189,8 @@ def test_what_other_statements_may_have_made_is_not_missed(text: str) -> None:
 
 
 def test_names_that_a_server_itself_tells_are_not_looked_at() -> None:
-    told = {"read_repair_chance": "0.0", "compression": "{'chunk_length_kb': '8'}"}
-    live = Table("t", (Column("k", "int", Kind.PARTITION),), options=told)
+    options_set = {"read_repair_chance": "0.0", "compression": "{'chunk_length_kb': '8'}"}
+    live = Table("t", (Column("k", "int", Kind.PARTITION),), options=options_set)
     found = lint(Subject(Schema((), (live,))), rules_named(["T11"]))
     assert [one.subject for one in found] == ["compression.chunk_length_kb"]
 

@@ -151,10 +151,10 @@ FACTS = st.builds(
 
 
 @given(FACTS, FACTS)
-def test_facts_add_up_and_settings_stay(told: Knowledge, known: Knowledge) -> None:
-    both = replace(told, sstables_max=7, rows_per_partition={"a": 1}).with_facts_of(known)
+def test_facts_add_up_and_settings_stay(declared: Knowledge, known: Knowledge) -> None:
+    both = replace(declared, sstables_max=7, rows_per_partition={"a": 1}).with_facts_of(known)
     assert (both.sstables_max, both.rows_per_partition) == (7, {"a": 1})
-    assert set(both.projections) == {*told.projections, *known.projections}
-    assert len(both.marks) == len({*told.marks, *known.marks})
-    assert both.updated == told.updated | known.updated
+    assert set(both.projections) == {*declared.projections, *known.projections}
+    assert len(both.marks) == len({*declared.marks, *known.marks})
+    assert both.updated == declared.updated | known.updated
     assert both.with_facts_of(known) == both

@@ -138,9 +138,9 @@ def test_findings_of_one_place_come_by_table_and_rule() -> None:
             for name in ("b", '"A"', "c")
         ),
     )
-    told = [(one.table, one.rule.id) for one in lint(Subject(schema, "ks"))]
+    reported = [(one.table, one.rule.id) for one in lint(Subject(schema, "ks"))]
     rules = ["T1", "T3", "T7", "T13"]
-    assert told == [(name, rule) for name in ('"A"', "b", "c") for rule in rules]
+    assert reported == [(name, rule) for name in ('"A"', "b", "c") for rule in rules]
 
 
 @pytest.mark.parametrize("name", ["Mixed", '"Mixed"', "MIXED"])

@@ -136,16 +136,16 @@ def test_what_is_wrong_with_a_table_is_pointed_at() -> None:
 
 
 @pytest.mark.parametrize(
-    ("truth", "copy", "told"),
+    ("truth", "copy", "expected"),
     [
         (0, DAY, "rows of truth stay, those of copy expire after 1 day"),
         (2 * DAY, 0, "rows of truth expire after 2 days, those of copy stay"),
         (90, 60, "rows of truth expire after 90 seconds, those of copy expire after 1 minute"),
     ],
 )
-def test_how_long_each_stays_is_reported(truth: int, copy: int, told: str) -> None:
+def test_how_long_each_stays_is_reported(truth: int, copy: int, expected: str) -> None:
     text = table("truth", default_time_to_live=truth) + table("copy", default_time_to_live=copy)
-    assert [one.text for one in findings(text, "T19", projections=(("truth", "copy"),))] == [told]
+    assert [one.text for one in findings(text, "T19", projections=(("truth", "copy"),))] == [expected]
 
 
 def test_a_pair_that_is_not_whole_is_no_pair() -> None:

@@ -189,11 +189,11 @@ def test_an_option_of_its_own_is_pointed_at_before_the_compaction() -> None:
 
 
 @pytest.mark.parametrize(
-    ("chance", "told"), [("0.05", "5 %"), ("1", "100 %"), ("'0.25'", "25 %"), ("'nothing'", "1 %"), ("null", "1 %")]
+    ("chance", "expected"), [("0.05", "5 %"), ("1", "100 %"), ("'0.25'", "25 %"), ("'nothing'", "1 %"), ("null", "1 %")]
 )
-def test_the_chance_of_a_filter_is_reported_in_per_cent(chance: str, told: str) -> None:
+def test_the_chance_of_a_filter_is_reported_in_per_cent(chance: str, expected: str) -> None:
     (found,) = findings(table(compaction=windows(), bloom_filter_fp_chance=chance), "T13")
-    assert f"and {told} of them answer yes by mistake" in found.text
+    assert f"and {expected} of them answer yes by mistake" in found.text
 
 
 def test_a_key_of_several_columns_is_named_whole() -> None:

@@ -43,10 +43,10 @@ def test_every_example_runs_as_it_stands(page: str, monkeypatch: pytest.MonkeyPa
     for example in _PAGES[page]:
         names: dict[str, Any] = {**sides, **rest, "timedelta": _at_once, "mail": mail("one"), "content": CONTENT}
         code = compile(dedent(example), page, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-        awaited = eval(code, {**names, "deliver": _deliver})
-        if awaited is not None:
+        run = eval(code, {**names, "deliver": _deliver})
+        if run is not None:
             with pytest.raises(_Delivered, match="Its body"):
-                asyncio.run(awaited)
+                asyncio.run(run)
     assert _PAGES[page]
 
 

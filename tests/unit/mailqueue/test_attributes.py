@@ -83,7 +83,7 @@ def test_what_james_has_no_kind_for_is_refused(value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "written",
     [
         {"serializer": "DateSerializer", "value": "2016-09-08T14:25:52.000+0000"},
         {"serializer": "IntSerializer", "value": "five"},
@@ -92,10 +92,10 @@ def test_what_james_has_no_kind_for_is_refused(value: object) -> None:
         {},
     ],
 )
-def test_kinds_that_are_not_known_stay_what_they_are(told: Mapping[str, Any]) -> None:
+def test_kinds_that_are_not_known_stay_what_they_are(written: Mapping[str, Any]) -> None:
     """As parsed JSON, so that nothing of them is lost; inside of others too."""
-    assert attribute_value(json.dumps(told)) == told
-    assert attribute_value(json.dumps({"serializer": "CollectionSerializer", "value": [told]})) == [told]
+    assert attribute_value(json.dumps(written)) == written
+    assert attribute_value(json.dumps({"serializer": "CollectionSerializer", "value": [written]})) == [written]
 
 
 NESTED = '{"serializer":"CollectionSerializer","value":['

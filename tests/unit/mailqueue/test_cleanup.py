@@ -97,11 +97,11 @@ async def test_slices_before_the_content_start_go_too(twin: TwinQueue, process: 
 async def test_a_dry_run_tells_the_same_and_writes_nothing(twin: TwinQueue, process: Process) -> None:
     await fill(twin, process, range(6), done=4)
     before = twin.rows(ENQUEUED_MAILS)
-    told = await cleaned(twin, process, dry_run=True)
-    assert told.found == {Verdict.OVER: 4, Verdict.START_BEHIND: 1}
+    reported = await cleaned(twin, process, dry_run=True)
+    assert reported.found == {Verdict.OVER: 4, Verdict.START_BEHIND: 1}
     assert (twin.rows(ENQUEUED_MAILS), twin.browse_start) == (before, NOON)
     done = await cleaned(twin, process)
-    assert (done.found, done.over) == (told.found, told.over)
+    assert (done.found, done.over) == (reported.found, reported.over)
 
 
 @dataclass(slots=True)
@@ -135,7 +135,7 @@ async def test_a_mail_that_comes_after_the_last_scan_survives_with_its_bytes(twi
     assert late.blobs.body in twin.blobs.ids
 
 
-async def test_rows_with_a_stamp_from_the_future_survive_and_are_told(twin: TwinQueue, process: Process) -> None:
+async def test_rows_with_a_stamp_from_the_future_survive_and_are_reported(twin: TwinQueue, process: Process) -> None:
     """Their writer's clock was an hour ahead."""
     await fill(twin, process, range(2))
     for row in twin.rows(ENQUEUED_MAILS):
@@ -147,7 +147,7 @@ async def test_rows_with_a_stamp_from_the_future_survive_and_are_told(twin: Twin
     assert rows_left(twin) == 2
 
 
-async def test_a_mail_before_the_browse_start_is_told_and_left(twin: TwinQueue, process: Process) -> None:
+async def test_a_mail_before_the_browse_start_is_reported_and_left(twin: TwinQueue, process: Process) -> None:
     await fill(twin, process, range(4))
     await finish(process, range(1, 4))
     twin.put_start(BROWSE_START, NOON + 2 * HOUR)
@@ -157,14 +157,14 @@ async def test_a_mail_before_the_browse_start_is_told_and_left(twin: TwinQueue, 
     assert (rows_left(twin), twin.content_start) == (1, NOON)
 
 
-async def test_tallies_that_differ_from_rows_are_told_and_set_right(twin: TwinQueue, process: Process) -> None:
+async def test_tallies_that_differ_from_rows_are_reported_and_set_right(twin: TwinQueue, process: Process) -> None:
     """As a killed process leaves them: a size that calls itself exact would be wrong for as long as the slice is."""
     await fill(twin, process, range(1))
     await process.view.tallies.flush()
     twin.clock.advance(MINUTE.total_seconds())
     await process.view.tables.write(Put(SLICE_TALLIES, tally(NOON, enqueued=5)))
-    told = await cleaned(twin, twin.parts(), dry_run=True)
-    assert told.found == {Verdict.TALLY_DIFFERS: 5}
+    reported = await cleaned(twin, twin.parts(), dry_run=True)
+    assert reported.found == {Verdict.TALLY_DIFFERS: 5}
     done = await cleaned(twin, twin.parts())
     assert [(one.verdict, one.result) for one in done.findings.values()] == [(Verdict.TALLY_DIFFERS, Verdict.FIXED)]
     assert not (await cleaned(twin, twin.parts(), dry_run=True)).findings
@@ -180,7 +180,7 @@ async def test_rows_without_a_start_get_one_and_are_listed(twin: TwinQueue, proc
     assert await names_of(process.view.browse(twin.name)) == ["mail-0"]
 
 
-async def test_a_waiting_mail_without_its_bytes_is_told_and_a_finished_one_is_not(
+async def test_a_waiting_mail_without_its_bytes_is_reported_and_a_finished_one_is_not(
     twin: TwinQueue, process: Process
 ) -> None:
     await fill(twin, process, range(3), done=1)
@@ -297,8 +297,8 @@ class TestMarks:
 
     async def test_a_dry_run_counts_those_that_would_go(self, twin: TwinQueue, process: Process) -> None:
         await self._finished(twin, process)
-        told = await cleaned(twin, process, replace(SETTINGS, marks=MarksRule.EMPTY), dry_run=True)
-        assert (told.marks_due, told.marks, len(twin.marked)) == (4, 0, 4)
+        reported = await cleaned(twin, process, replace(SETTINGS, marks=MarksRule.EMPTY), dry_run=True)
+        assert (reported.marks_due, reported.marks, len(twin.marked)) == (4, 0, 4)
         kept = await cleaned(twin, process, dry_run=True)
         assert kept.marks_due == 0
 

@@ -94,7 +94,7 @@ def test_a_starter_that_was_killed_starts_again(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize(("kind", "error"), [(Kind.DEAF, TimedOut), (Kind.REFUSED, NotEnoughReplicas)])
-def test_trouble_on_the_way_comes_through(kind: Kind, error: type[Exception]) -> None:
+def test_a_fault_on_the_way_comes_through(kind: Kind, error: type[Exception]) -> None:
     """A cluster that does not answer is not an empty one."""
     scene = Scene().befallen(kind)
 

@@ -42,7 +42,7 @@ async def delay(queue: RabbitMailQueue, *delays: timedelta) -> None:
         await queue.enqueue(mail(f"mail-{place}"), CONTENT, delay=one)
 
 
-def told(size: Size) -> tuple[int, SizeKind, CountedBy]:
+def reported(size: Size) -> tuple[int, SizeKind, CountedBy]:
     return size.delayed, size.kind, size.counted_by
 
 
@@ -58,7 +58,7 @@ async def test_a_size_asks_for_no_delayed_mail() -> None:
         await delay(queue, *[place * DUE_WINDOW / 7 for place in range(1, 200)])
         await queue.size()
         of_mails, of_sums = reading(twin, DUE_MAILS), []
-        assert told(await queue.size()) == (199, SizeKind.EXACT, CountedBy.TALLIES)
+        assert reported(await queue.size()) == (199, SizeKind.EXACT, CountedBy.TALLIES)
         assert len(of_mails) == 1
         of_sums = reading(twin, SLICE_TALLIES)
         await queue.size()
@@ -73,7 +73,7 @@ async def test_slices_without_sums_are_counted_by_their_rows() -> None:
         await queue.size()
         for row in twin.rows(SLICE_TALLIES):
             twin.memory.write(Remove(SLICE_TALLIES, SLICE_TALLIES.key_of(row)))
-        assert told(await queue.size()) == (3, SizeKind.EXACT, CountedBy.METADATA)
+        assert reported(await queue.size()) == (3, SizeKind.EXACT, CountedBy.METADATA)
 
 
 async def test_sums_live_as_long_as_a_mail_may_be_delayed() -> None:
@@ -82,9 +82,9 @@ async def test_sums_live_as_long_as_a_mail_may_be_delayed() -> None:
         await delay(queue, 360 * DAY, 360 * DAY)
         await queue.size()
         twin.clock.advance((359 * DAY).total_seconds())
-        assert told(await queue.size()) == (2, SizeKind.EXACT, CountedBy.TALLIES)
+        assert reported(await queue.size()) == (2, SizeKind.EXACT, CountedBy.TALLIES)
         twin.clock.advance((DAY + DUE_TALLIED).total_seconds())
-        assert told(await queue.size()) == (2, SizeKind.EXACT, CountedBy.METADATA)
+        assert reported(await queue.size()) == (2, SizeKind.EXACT, CountedBy.METADATA)
 
 
 async def test_what_was_moved_leaves_no_sums() -> None:
@@ -93,11 +93,11 @@ async def test_what_was_moved_leaves_no_sums() -> None:
         await delay(queue, *[HOUR] * 9, DAY)
         twin.clock.advance(HOUR.total_seconds())
         assert await queue.move_due() == 9
-        assert told(await queue.size())[:2] == (1, SizeKind.EXACT)
+        assert reported(await queue.size())[:2] == (1, SizeKind.EXACT)
         twin.clock.advance((DUE_WINDOW + CLOSE_AFTER).total_seconds())
         assert await queue.move_due() == 0
         await queue.size()
-        assert told(await queue.size())[:2] == (1, SizeKind.EXACT)
+        assert reported(await queue.size())[:2] == (1, SizeKind.EXACT)
         kept = {row["timerangestart"] for row in twin.rows(SLICE_TALLIES) if is_of_due(row["timerangestart"])}
         assert len(kept) == 1
 
@@ -119,10 +119,10 @@ async def test_what_an_operator_removed_is_an_estimate_until_it_is_counted_again
     async with await twin.process() as queue:
         await delay(queue, HOUR, HOUR, HOUR, DAY)
         await queue.delete(MailFilter(name="mail-1"))
-        assert told(await queue.size())[:2] == (3, SizeKind.ESTIMATE)
+        assert reported(await queue.size())[:2] == (3, SizeKind.ESTIMATE)
         twin.clock.advance(SILENT_SECONDS + 1)
         assert (await queue.view.recount(QUEUE)).left == 0
-        assert told(await queue.size()) == (3, SizeKind.EXACT, CountedBy.TALLIES)
+        assert reported(await queue.size()) == (3, SizeKind.EXACT, CountedBy.TALLIES)
 
 
 async def test_counting_again_sets_wrong_sums_right(twin: TwinQueue, queue: RabbitMailQueue) -> None:
@@ -135,7 +135,7 @@ async def test_counting_again_sets_wrong_sums_right(twin: TwinQueue, queue: Rabb
     assert (await queue.size()).kind is SizeKind.ESTIMATE
     twin.clock.advance(SILENT_SECONDS + 1)
     await queue.view.recount(QUEUE)
-    assert told(await queue.size())[:2] == (delayed_rows(twin), SizeKind.EXACT)
+    assert reported(await queue.size())[:2] == (delayed_rows(twin), SizeKind.EXACT)
 
 
 @settings(max_examples=20, deadline=None)

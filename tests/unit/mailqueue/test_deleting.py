@@ -85,15 +85,15 @@ async def test_a_purge_of_many_is_counted_exactly_and_holds_few() -> None:
 
 
 async def test_a_dry_run_changes_nothing(twin: TwinQueue) -> None:
-    told: list[Listed] = []
+    reported: list[Listed] = []
 
     async def on_removed(one: Listed) -> None:
-        told.append(one)
+        reported.append(one)
 
     async with await twin.process() as queue:
         await enqueued(queue, "a", "b")
         removed = await queue.delete(MailFilter(name="a"), dry_run=True, on_removed=on_removed)
-        assert (removed.count, told) == (1, [])
+        assert (removed.count, reported) == (1, [])
         assert await all_delivered(queue) == ["a", "b"]
 
 

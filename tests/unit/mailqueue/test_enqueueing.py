@@ -290,8 +290,8 @@ async def test_a_priority_travels_in_the_mail(twin: TwinQueue, queue: RabbitMail
     with pytest.raises(WrongUse):
         await queue.enqueue(mail(), CONTENT, priority=10)
     assert len(await listed(queue)) == 1
-    told = replace(shown.queued.mail, name="told by its attribute")
-    await queue.enqueue(told, CONTENT)
+    reported = replace(shown.queued.mail, name="told by its attribute")
+    await queue.enqueue(reported, CONTENT)
     assert twin.broker.published[-1][2] == 9
 
 

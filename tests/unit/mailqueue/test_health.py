@@ -26,7 +26,7 @@ WELL = QueueFigures(
 )
 
 
-def troubles(figures: QueueFigures) -> list[HealthProblem]:
+def problems(figures: QueueFigures) -> list[HealthProblem]:
     return [reason.trouble for reason in judged(figures)]
 
 
@@ -40,7 +40,7 @@ def test_where_little_is_known_nothing_is_made_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trouble", "fine", "wrong"),
+    ("problem", "fine", "wrong"),
     [
         (
             HealthProblem.BROWSE_START_OLD,
@@ -62,11 +62,11 @@ def test_where_little_is_known_nothing_is_made_up() -> None:
         (HealthProblem.LACKS_MESSAGE, {"lacking": 0}, {"lacking": 1}),
     ],
 )
-def test_each_rule_at_its_edge(trouble: HealthProblem, fine: dict[str, object], wrong: dict[str, object]) -> None:
+def test_each_rule_at_its_edge(problem: HealthProblem, fine: dict[str, object], wrong: dict[str, object]) -> None:
     """Up to the edge it is well, beyond it exactly this is said, with the next command."""
     assert judged(replace(WELL, **fine)) == ()  # type: ignore[arg-type]
     (reason,) = judged(replace(WELL, **wrong))  # type: ignore[arg-type]
-    assert reason.trouble is trouble
+    assert reason.trouble is problem
     assert reason.what
     assert reason.mend
 
@@ -85,7 +85,7 @@ def test_a_queue_that_was_never_swept_counts_from_its_browse_start() -> None:
     young = replace(WELL, swept_at=None, browse_start=NOW - DAY, furthest_start=None)
     old = replace(young, browse_start=NOW - 2 * DAY)
 
-    assert (troubles(young), troubles(old)) == ([], [HealthProblem.NOT_SWEPT])
+    assert (problems(young), problems(old)) == ([], [HealthProblem.NOT_SWEPT])
     assert "nothing was ever swept" in judged(old)[0].what
 
 

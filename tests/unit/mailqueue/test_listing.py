@@ -106,7 +106,7 @@ async def test_pages_of_ids_are_read_side_by_side(beginnings: tuple[str, ...]) -
     store = Store(keys, 50, turns=(5,))
     rounds = 0
 
-    async def told() -> list[str]:
+    async def reported() -> list[str]:
         nonlocal rounds
         task = asyncio.ensure_future(listed(store))
         while not task.done():
@@ -114,7 +114,7 @@ async def test_pages_of_ids_are_read_side_by_side(beginnings: tuple[str, ...]) -
             await asyncio.sleep(0)
         return await task
 
-    assert sorted(await told()) == sorted(keys)
+    assert sorted(await reported()) == sorted(keys)
     assert store.most_under_way == PAGES_AT_ONCE
     assert 120 <= store.asked <= 120 * 1.3
     assert rounds < 120 * 6 / 2, "half the time that a page after the other takes"

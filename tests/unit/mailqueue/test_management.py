@@ -128,16 +128,16 @@ def test_limits_and_counts_of_some_queues_together(items: list[dict[str, Any]], 
 @pytest.mark.parametrize(("version", "limit"), [("4.0.5", 20), ("10.1.0-rc.1", 20), ("3.13.7", None), ("3.8.9", None)])
 def test_a_queue_that_says_nothing_has_the_limit_of_its_version(version: str, limit: int | None) -> None:
     """Before RabbitMQ 4 there was none; the version is asked for only where nothing else tells."""
-    told = {"items": [QUORUM], "rabbitmq_version": version}
-    with api(200, json.dumps(told).encode()) as (url, asked):
+    served = {"items": [QUORUM], "rabbitmq_version": version}
+    with api(200, json.dumps(served).encode()) as (url, asked):
         assert ask(url) == QueueFacts(0, limit)
     assert [question.partition("?")[0].rpartition("/")[2].split()[0] for question in asked] == [
         "a%2Fb",
         "overview",
         "alarms",
     ]
-    told["items"] = [QUORUM | {"delivery_limit": 3}]
-    with api(200, json.dumps(told).encode()) as (url, asked):
+    served["items"] = [QUORUM | {"delivery_limit": 3}]
+    with api(200, json.dumps(served).encode()) as (url, asked):
         assert ask(url) == QueueFacts(0, 3)
     assert not any("overview" in question for question in asked)
 

@@ -66,8 +66,8 @@ def test_every_field_is_what_james_was_given() -> None:
     read_back = {str(queued.enqueue_id): queued.mail for queued in map(queued_of, bodies())}
     given_to_james = {one["enqueueId"]: one for one in james_enqueued()}
 
-    assert {name: told(mail) for name, mail in read_back.items()} == {
-        name: {field: one[field] for field in told(Mail("", ()))} for name, one in given_to_james.items()
+    assert {name: reported(mail) for name, mail in read_back.items()} == {
+        name: {field: one[field] for field in reported(Mail("", ()))} for name, one in given_to_james.items()
     }
     assert None in {mail.sender for mail in read_back.values()}
 
@@ -76,7 +76,7 @@ def bodies() -> list[bytes]:
     return [message.body for message in james_messages()]
 
 
-def told(mail: Mail) -> dict[str, Any]:
+def reported(mail: Mail) -> dict[str, Any]:
     """The mail in the form of the list of what James was given: headers by recipient, in order of the alphabet."""
     by_recipient = groupby(sorted(mail.recipient_headers, key=lambda one: one.recipient), lambda one: one.recipient)
     at = mail.last_updated
@@ -171,10 +171,10 @@ def test_optional_fields_may_be_missing_or_null(field: str) -> None:
 
 @pytest.mark.parametrize("field", REQUIRED)
 def test_what_no_mail_can_do_without_is_named(field: str) -> None:
-    for told_as in ({}, {field: None}, {field: 5}):
+    for written_as in ({}, {field: None}, {field: 5}):
         fields = {name: value for name, value in fields_of(queued_mail()).items() if name != field}
         with pytest.raises(BadPayload, match=f"^{field} is"):
-            read({**fields, **told_as})
+            read({**fields, **written_as})
 
 
 @pytest.mark.parametrize("field", ["headerBlobId", "bodyBlobId"])
@@ -189,11 +189,11 @@ def test_the_null_sender_is_none_however_it_is_written(sender: str | None) -> No
 
 
 @pytest.mark.parametrize(
-    "told_as", [1_473_344_752, "2016-09-08T14:25:52Z", 1473344752.0, "2016-09-08T16:25:52.000999+02:00"]
+    "written_as", [1_473_344_752, "2016-09-08T14:25:52Z", 1473344752.0, "2016-09-08T16:25:52.000999+02:00"]
 )
-def test_older_and_newer_forms_of_an_instant_are_read(told_as: object) -> None:
+def test_older_and_newer_forms_of_an_instant_are_read(written_as: object) -> None:
     """Whole seconds and ISO 8601, as other settings of James's writer have them."""
-    at = read({**fields_of(queued_mail()), "lastUpdated": told_as}).mail.last_updated
+    at = read({**fields_of(queued_mail()), "lastUpdated": written_as}).mail.last_updated
     assert at == datetime(2016, 9, 8, 14, 25, 52, tzinfo=UTC)
 
 

@@ -106,7 +106,7 @@ def test_a_mail_never_goes_before_the_browse_start(now: datetime, start: datetim
 
 
 @given(now=INSTANTS, start=INSTANTS, jump=SPANS, window=WINDOWS)
-def test_a_row_stays_unless_it_is_out_of_sight_or_the_clock_jumped(
+def test_a_row_stays_unless_no_listing_shows_it_or_the_clock_jumped(
     now: datetime, start: datetime, jump: timedelta, window: timedelta
 ) -> None:
     """The right slice is never before the browse start, and without a jump never before the slice it has."""

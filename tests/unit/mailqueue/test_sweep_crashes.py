@@ -9,7 +9,7 @@ from mailqueue.codec import BrokenRow, row_of
 from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS
 from model.catalog.queue_tables import OwnTables
 from model.errors import MailmendError
-from tests.support.queue_wires import Side, Trouble
+from tests.support.queue_wires import Side, StepFault
 from tests.support.queue_world import Fortune, QueueMishap, outlived
 from tests.support.queues import (
     HOUR,
@@ -68,7 +68,7 @@ class TestCrashes:
     async def test_what_does_not_answer_leaves_the_rest_to_the_next(self, side: Side, twin: TwinQueue) -> None:
         world, fortune = World(twin), Fortune()
         await world.build()
-        fortune.arm(QueueMishap(Trouble.LOST, 1, 1000, side))
+        fortune.arm(QueueMishap(StepFault.LOST, 1, 1000, side))
         with pytest.raises(MailmendError):
             await twin.parts(wire=fortune).sweeper.sweep(QUEUE)
         assert twin.content_start == NOON
@@ -98,7 +98,7 @@ class World:
     async def is_killed(self, number: int, *, after: bool) -> bool:
         """Whether a sweep is killed around that step, rather than done by then."""
         fortune = Fortune()
-        fortune.arm(QueueMishap(Trouble.DIES_AFTER if after else Trouble.DIES_BEFORE, number))
+        fortune.arm(QueueMishap(StepFault.DIES_AFTER if after else StepFault.DIES_BEFORE, number))
         return await outlived(self.twin.parts(wire=fortune).sweeper.sweep(QUEUE)) is None
 
     async def settles(self) -> None:

@@ -14,7 +14,7 @@ from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS,
 from model.ids import QueueName
 from model.operations import Put, Remove
 from model.queue.size import CountedBy, SizeKind
-from tests.support.queue_wires import Trouble
+from tests.support.queue_wires import StepFault
 from tests.support.queue_world import DEATHS, Fortune, QueueMishap, outlived
 from tests.support.queues import (
     HOUR,
@@ -174,8 +174,8 @@ class TestOthers:
         assert (size.mails, size.kind) == (1, SizeKind.EXACT)
         assert size.counted_by is (CountedBy.TALLIES if deed == "nothing" else CountedBy.METADATA)
 
-    @pytest.mark.parametrize("trouble", DEATHS)
-    async def test_a_sweep_that_was_killed_is_not_taken_for_others(self, trouble: Trouble) -> None:
+    @pytest.mark.parametrize("fault", DEATHS)
+    async def test_a_sweep_that_was_killed_is_not_taken_for_others(self, fault: StepFault) -> None:
         """Fewer rows than were counted say nothing: somebody cleaned here before."""
         killed = 0
         for number in range(100):
@@ -183,7 +183,7 @@ class TestOthers:
             process = twin.parts()
             await fill(twin, process, range(4), done=3)
             await process.tallies.flush()
-            fortune.arm(QueueMishap(trouble, number))
+            fortune.arm(QueueMishap(fault, number))
             ended = await outlived(twin.parts(wire=fortune).sweeper.sweep(QUEUE))
             other = twin.parts()
             await other.sweeper.sweep(QUEUE)

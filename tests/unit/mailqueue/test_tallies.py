@@ -11,13 +11,13 @@ from model.catalog.mail_queue import SLICE_TALLIES
 from model.errors import TimedOut
 from model.operations import Put
 from model.queue.size import CountedBy, SizeKind, SliceCount, tallied
-from tests.support.queue_wires import Trouble
+from tests.support.queue_wires import StepFault
 from tests.support.queue_world import DEATHS, Died, Fortune, QueueMishap
 from tests.support.queues import HOUR, NOON, OF_JAMES, QUEUE, TwinQueue, queued, twin_queue
 from tests.support.striking import Strike, of, passing, refusing
 
 
-def told(twin: TwinQueue, slice_start: datetime = NOON) -> list[tuple[int, int, bool]]:
+def reported(twin: TwinQueue, slice_start: datetime = NOON) -> list[tuple[int, int, bool]]:
     rows = [row for row in twin.rows(SLICE_TALLIES) if row["timerangestart"] == slice_start]
     return sorted((row["enqueued"], row["marked"], row["settled"]) for row in rows)
 
@@ -30,11 +30,11 @@ async def count(tallies: SliceTallies, enqueued: int = 0, marked: int = 0, slice
 async def test_a_row_says_that_it_is_not_settled_before_anything_is_changed(twin: TwinQueue) -> None:
     tallies = twin.parts().tallies
     async with tallies.counting(QUEUE, NOON) as changes:
-        assert told(twin) == [(0, 0, False)]
+        assert reported(twin) == [(0, 0, False)]
         changes.enqueued = 1
-    assert told(twin) == [(0, 0, False)]
+    assert reported(twin) == [(0, 0, False)]
     await tallies.flush()
-    assert told(twin) == [(1, 0, True)]
+    assert reported(twin) == [(1, 0, True)]
 
 
 async def test_it_says_so_again_after_it_was_settled(twin: TwinQueue) -> None:
@@ -42,10 +42,10 @@ async def test_it_says_so_again_after_it_was_settled(twin: TwinQueue) -> None:
     await count(tallies, enqueued=2)
     await tallies.flush()
     async with tallies.counting(QUEUE, NOON) as changes:
-        assert told(twin) == [(2, 0, False)]
+        assert reported(twin) == [(2, 0, False)]
         changes.marked = 1
     await tallies.flush()
-    assert told(twin) == [(2, 1, True)]
+    assert reported(twin) == [(2, 1, True)]
 
 
 async def test_nothing_is_settled_while_anything_is_under_way(twin: TwinQueue) -> None:
@@ -54,9 +54,9 @@ async def test_nothing_is_settled_while_anything_is_under_way(twin: TwinQueue) -
     await count(tallies, enqueued=3)
     async with tallies.counting(QUEUE, NOON):
         await tallies.flush()
-        assert told(twin) == [(3, 0, False)]
+        assert reported(twin) == [(3, 0, False)]
     await tallies.flush()
-    assert told(twin) == [(3, 0, True)]
+    assert reported(twin) == [(3, 0, True)]
 
 
 async def test_what_failed_half_way_is_never_settled(twin: TwinQueue) -> None:
@@ -67,10 +67,10 @@ async def test_what_failed_half_way_is_never_settled(twin: TwinQueue) -> None:
         async with tallies.counting(QUEUE, NOON):
             raise TimedOut("no answer")
     await tallies.flush()
-    assert told(twin) == [(1, 0, False)]
+    assert reported(twin) == [(1, 0, False)]
     await count(tallies, enqueued=5)
     await tallies.flush()
-    assert told(twin) == [(1, 0, False), (5, 0, True)]
+    assert reported(twin) == [(1, 0, False), (5, 0, True)]
 
 
 async def test_cancelling_is_failing_half_way(twin: TwinQueue) -> None:
@@ -86,7 +86,7 @@ async def test_cancelling_is_failing_half_way(twin: TwinQueue) -> None:
     hanging.cancel()
     await asyncio.gather(hanging, return_exceptions=True)
     await tallies.flush()
-    assert told(twin) == [(0, 0, False)]
+    assert reported(twin) == [(0, 0, False)]
 
 
 async def test_a_row_that_cannot_be_opened_stops_what_would_be_counted(twin: TwinQueue) -> None:
@@ -100,7 +100,7 @@ async def test_a_row_that_cannot_be_opened_stops_what_would_be_counted(twin: Twi
     twin.memory.surround = passing
     await count(tallies, enqueued=1)
     await tallies.flush()
-    assert told(twin) == [(1, 0, True)]
+    assert reported(twin) == [(1, 0, True)]
 
 
 async def test_a_flush_that_fails_is_made_up_for_by_the_next(twin: TwinQueue) -> None:
@@ -109,13 +109,13 @@ async def test_a_flush_that_fails_is_made_up_for_by_the_next(twin: TwinQueue) ->
     await count(tallies, enqueued=4)
     twin.memory.surround = refusing(SLICE_TALLIES, done=True)
     await tallies.flush()
-    assert told(twin) == [(4, 0, True)]
+    assert reported(twin) == [(4, 0, True)]
     twin.memory.surround = passing
     async with tallies.counting(QUEUE, NOON) as changes:
-        assert told(twin) == [(4, 0, False)]
+        assert reported(twin) == [(4, 0, False)]
         changes.marked = 1
     await tallies.flush()
-    assert told(twin) == [(4, 1, True)]
+    assert reported(twin) == [(4, 1, True)]
 
 
 async def test_each_process_has_rows_of_its_own(twin: TwinQueue) -> None:
@@ -124,19 +124,19 @@ async def test_each_process_has_rows_of_its_own(twin: TwinQueue) -> None:
     await count(other, marked=2)
     await one.flush()
     await other.flush()
-    assert told(twin) == [(0, 2, True), (3, 0, True)]
+    assert reported(twin) == [(0, 2, True), (3, 0, True)]
     assert tallied((await one.of(QUEUE, [NOON]))[0]) == SliceCount(1, exact=True, counted_by=CountedBy.TALLIES)
 
 
 async def test_sums_are_written_in_time_without_any_flush(twin: TwinQueue) -> None:
     tallies = twin.parts().tallies
     await count(tallies, enqueued=module.FLUSH_CHANGES)
-    assert told(twin) == [(500, 0, True)]
+    assert reported(twin) == [(500, 0, True)]
     await count(tallies, enqueued=1)
-    assert told(twin) == [(500, 0, False)]
+    assert reported(twin) == [(500, 0, False)]
     twin.clock.advance(module.FLUSH_SECONDS)
     await count(tallies, enqueued=1)
-    assert told(twin) == [(502, 0, True)]
+    assert reported(twin) == [(502, 0, True)]
 
 
 async def test_many_changes_at_once_cost_few_writes(twin: TwinQueue) -> None:
@@ -144,7 +144,7 @@ async def test_many_changes_at_once_cost_few_writes(twin: TwinQueue) -> None:
     twin.memory.surround = writes
     await asyncio.gather(*(count(tallies, enqueued=1) for _ in range(100)))
     await tallies.flush()
-    assert told(twin) == [(100, 0, True)]
+    assert reported(twin) == [(100, 0, True)]
     assert len(writes.struck) == 2
 
 
@@ -160,7 +160,7 @@ async def test_without_a_table_nothing_is_counted() -> None:
     await tallies.forget(QUEUE, NOON)
     await tallies.recount(QUEUE, [NOON], one_row)
     await tallies.flush()
-    assert (told(twin), await tallies.of(QUEUE, [NOON]), await tallies.rows_of(QUEUE, NOON)) == ([], [[]], [])
+    assert (reported(twin), await tallies.of(QUEUE, [NOON]), await tallies.rows_of(QUEUE, NOON)) == ([], [[]], [])
 
 
 async def test_what_has_no_slice_is_not_counted(twin: TwinQueue) -> None:
@@ -180,7 +180,7 @@ async def test_a_slice_is_forgotten_as_a_whole(monkeypatch: pytest.MonkeyPatch, 
     await other.flush()
     await one.forget(QUEUE, NOON)
     await one.flush()
-    assert told(twin) == []
+    assert reported(twin) == []
 
 
 async def test_sums_that_were_forgotten_go_on_in_another_row(monkeypatch: pytest.MonkeyPatch, twin: TwinQueue) -> None:
@@ -191,7 +191,7 @@ async def test_sums_that_were_forgotten_go_on_in_another_row(monkeypatch: pytest
         await tallies.flush()
     await count(tallies, enqueued=7)
     await tallies.flush()
-    assert told(twin) == [(1, 0, True), (7, 0, True)]
+    assert reported(twin) == [(1, 0, True), (7, 0, True)]
 
 
 async def test_rows_live_as_long_as_the_mails_that_they_count(twin: TwinQueue) -> None:
@@ -203,10 +203,10 @@ async def test_rows_live_as_long_as_the_mails_that_they_count(twin: TwinQueue) -
     twin.clock.advance(life - 100)
     await tallies.renew(QUEUE, NOON)
     twin.clock.advance(200)
-    assert told(twin) == [(1, 0, True)]
+    assert reported(twin) == [(1, 0, True)]
     await count(tallies, marked=1)
     await tallies.flush()
-    assert told(twin) == [(1, 1, True)]
+    assert reported(twin) == [(1, 1, True)]
 
 
 async def test_the_rows_of_many_slices_come_in_few_answers(twin: TwinQueue) -> None:
@@ -219,16 +219,16 @@ async def test_the_rows_of_many_slices_come_in_few_answers(twin: TwinQueue) -> N
     await asyncio.gather(one.flush(), other.flush())
     asked = twin.memory.surround = Strike(of(object))
     found = await one.of(QUEUE, starts)
-    assert [sum(tally.enqueued for tally in told) for told in found] == [
+    assert [sum(tally.enqueued for tally in reported) for reported in found] == [
         0 if number % 2 else number + 2 for number in range(90)
     ]
     assert len(asked.struck) == 5
 
 
-@pytest.mark.parametrize("trouble", DEATHS)
+@pytest.mark.parametrize("fault", DEATHS)
 @pytest.mark.parametrize("number", range(8))
 async def test_a_crash_at_any_write_leaves_an_estimate_or_the_truth(
-    number: int, trouble: Trouble, twin: TwinQueue
+    number: int, fault: StepFault, twin: TwinQueue
 ) -> None:
     """Two processes enqueue, mark and flush; one is killed: what is called exact is."""
     fortune = Fortune()
@@ -244,7 +244,7 @@ async def test_a_crash_at_any_write_leaves_an_estimate_or_the_truth(
             await one.view.mark(QUEUE, queued(mail - 1).enqueue_id, start)
             await one.tallies.flush()
 
-    fortune.arm(QueueMishap(trouble, number))
+    fortune.arm(QueueMishap(fault, number))
     with pytest.raises(Died):
         await work()
     size = await twin.parts().view.size(QUEUE)

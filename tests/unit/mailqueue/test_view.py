@@ -209,9 +209,9 @@ class TestPlace:
         assert twin.content_start == swept.content_start == twin.browse_start
         assert twin.browse_start is not None
         assert min(slices(twin)) >= twin.browse_start
-        told = {queued(n).enqueue_id: start for n, start in enumerate(placed, 1)}
+        placed_at = {queued(n).enqueue_id: start for n, start in enumerate(placed, 1)}
         again = {one: micros_at(NOON) // 1000 for one, _ in twin.published}
-        assert all(start >= twin.browse_start or one in again for one, start in told.items())
+        assert all(start >= twin.browse_start or one in again for one, start in placed_at.items())
 
 
 class TestTakeBack:

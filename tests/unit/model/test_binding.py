@@ -240,16 +240,16 @@ def test_what_a_missing_column_decides_is_not_looked_at(table: str, column: str,
 
 
 @pytest.mark.parametrize(
-    ("table", "column", "told"),
+    ("table", "column", "expected"),
     [
         ("messageidtable", "uid", "messageIdTable with the key (mailboxId, uid)"),
         ("mailboxrecents", "recent_mesage_uid", "mailboxRecents with the key (mailboxId, recent_mesage_uid)"),
     ],
 )
-def test_a_table_with_another_key_is_refused(table: str, column: str, told: str) -> None:
+def test_a_table_with_another_key_is_refused(table: str, column: str, expected: str) -> None:
     with pytest.raises(SchemaMismatch) as refused:
         bind("mail", without_column(LIVE, table, column))
-    assert refused.value.missing == (told,)
+    assert refused.value.missing == (expected,)
 
 
 def test_a_column_of_another_type_is_refused() -> None:

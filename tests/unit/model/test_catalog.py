@@ -115,11 +115,11 @@ OURS = Table("t", (Column("k", "int", Kind.PARTITION),))
 
 @pytest.mark.parametrize("generation", GENERATIONS, ids=lambda one: one.name)
 def test_every_column_of_every_generation_is_explained(generation: Generation) -> None:
-    for spelled, told in zip(generation.schema.tables, served(generation.schema).tables, strict=True):
+    for spelled, reported in zip(generation.schema.tables, served(generation.schema).tables, strict=True):
         for column in spelled.columns:
             why = purpose_of(spelled.spelling, column.spelling)
             assert why, f"{spelled.spelling}.{column.spelling}"
-            assert purpose_of(told.spelling, column.name) == why
+            assert purpose_of(reported.spelling, column.name) == why
 
 
 @pytest.mark.parametrize("table", LEDGER_TABLES, ids=lambda one: one.name)

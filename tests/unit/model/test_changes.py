@@ -253,16 +253,16 @@ def test_an_index_of_nobodys_goes_though_its_table_waits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "told"),
+    ("found", "expected"),
     [
         (replace(NOTE, type="blob"), "notes.n is or was blob (regular) and should be text (regular)"),
         (replace(NOTE, kind=Kind.STATIC), "notes.n is or was text (static) and should be text (regular)"),
         (replace(NOTE, type="set< int >"), "notes.n is or was set<int> (regular) and should be text (regular)"),
     ],
 )
-def test_a_change_by_hand_tells_both_sides(found: Column, told: str) -> None:
+def test_a_change_by_hand_tells_both_sides(found: Column, expected: str) -> None:
     (by_hand,) = ways(EXPECTED, with_notes(replace(NOTES, columns=(ID, NUMBER, found))))
-    assert by_hand.manual.startswith(told)
+    assert by_hand.manual.startswith(expected)
     assert "add a column of another name, copy the cells" in by_hand.manual
     assert by_hand.assessment.risks == (Risk.NONE,)
 

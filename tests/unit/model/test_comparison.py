@@ -16,7 +16,7 @@ MIRROR = MESSAGES.mirror
 UNSEEN, (UNION,), (COUNTS,) = MESSAGES.filters[0], MESSAGES.unions, MESSAGES.counts
 
 
-def told(finding: Finding) -> Comparison:
+def comparison_of(finding: Finding) -> Comparison:
     return compared(finding, PROJECTIONS[finding.suspect.projection])
 
 
@@ -32,7 +32,7 @@ def test_a_mirror_differs_in_what_its_verdict_compares_and_each_cell_has_its_tim
     truth = truth_row(modseq=5, flagseen=None, userflags=frozenset({"work"}))
     row = mirror_row(truth, modseq=4, flagseen=False, userflags=None)
 
-    found = told(of_mirror(Verdict.AMEND, Seen(truth, {"modseq": 20}), projected=Seen(row, {"modseq": 10})))
+    found = comparison_of(of_mirror(Verdict.AMEND, Seen(truth, {"modseq": 20}), projected=Seen(row, {"modseq": 10})))
 
     assert found.sides == ("imapUidTable", "messageIdTable")
     assert differing(found) == {"modSeq", "userFlags"}  # a null flag is an unset one
@@ -47,7 +47,7 @@ def test_one_row_alone_stands_beside_nothing(verdict: Verdict, present: tuple[bo
     truths = (Seen(truth_row()),) if present[0] else ()
     projected = Seen(mirror_row(truth_row())) if present[1] else None
 
-    found = told(of_mirror(verdict, *truths, projected=projected))
+    found = comparison_of(of_mirror(verdict, *truths, projected=projected))
 
     assert (found.present, differing(found)) == (present, set())
     assert all(column.values[present.index(False)] == "" for column in found.columns)
@@ -56,7 +56,7 @@ def test_one_row_alone_stands_beside_nothing(verdict: Verdict, present: tuple[bo
 def test_rows_that_clash_stand_beside_each_other_a_few_of_them() -> None:
     truths = [Seen(truth_row(number, uid=1)) for number in range(1, 9)]
 
-    found = told(of_mirror(Verdict.CLASH, *truths))
+    found = comparison_of(of_mirror(Verdict.CLASH, *truths))
 
     assert found.sides == ("imapUidTable",) * TRUTHS_SHOWN + ("messageIdTable",)
     assert differing(found) == {"messageId", "threadId"}  # a null thread is the message's own
@@ -71,7 +71,7 @@ def test_a_filter_shows_the_column_that_decides(*, seen: bool, stands: bool, dif
     projected = Seen(UNSEEN.table.key_row(key)) if stands else None
     finding = Finding(Suspect("firstUnseen", key, Verdict.WITHDRAW), Verdict.WITHDRAW, None, (Seen(truth),), projected)
 
-    found = told(finding)
+    found = comparison_of(finding)
 
     assert {column.name for column in found.columns} == {"mailboxId", "uid", "flagSeen"}
     assert differing(found) == differs
@@ -80,7 +80,9 @@ def test_a_filter_shows_the_column_that_decides(*, seen: bool, stands: bool, dif
 def test_a_union_differs_by_what_it_lacks_only() -> None:
     def found(*flags: str) -> set[str]:
         rows = ((Seen({"userflags": frozenset({"a", "b"})}),), Seen({"mailboxid": MAILBOX, "userflags": {*flags}}))
-        return differing(told(Finding(Suspect(UNION.name, (MAILBOX,), Verdict.AMEND), Verdict.AMEND, None, *rows)))
+        return differing(
+            comparison_of(Finding(Suspect(UNION.name, (MAILBOX,), Verdict.AMEND), Verdict.AMEND, None, *rows))
+        )
 
     assert (found("a"), found("a", "b", "c")) == ({"userFlags"}, set())
 
@@ -89,7 +91,7 @@ def test_counters_stand_beside_what_was_counted() -> None:
     def found(**counted: Any) -> Comparison:
         suspect = Suspect(COUNTS.name, (MAILBOX,), Verdict.AMEND, wanted=counted)
         row = Seen({"mailboxid": MAILBOX, "count": 4, "unseen": None})
-        return told(Finding(suspect, Verdict.AMEND, projected=row))
+        return comparison_of(Finding(suspect, Verdict.AMEND, projected=row))
 
     assert differing(found(count=3, unseen=0)) == {"count"}
     assert found(count=4, unseen=0).present == (False, True)  # its rows differ: nothing was counted
@@ -100,7 +102,7 @@ def test_a_path_is_compared_under_the_names_of_the_mailbox() -> None:
     row = PATHS.mirror.row_of(truth) | {"name": "Old"}
     suspect = Suspect("mailbox", (MAILBOX,), Verdict.AMEND)
 
-    found = told(Finding(suspect, Verdict.AMEND, None, (Seen(truth, {"mailboxname": 7}),), Seen(row)))
+    found = comparison_of(Finding(suspect, Verdict.AMEND, None, (Seen(truth, {"mailboxname": 7}),), Seen(row)))
 
     assert differing(found) == {"name"}
     (name,) = (column for column in found.columns if column.name == "name")

@@ -101,11 +101,11 @@ CASES: tuple[tuple[Aspect, Schema, str], ...] = (
 )
 
 
-@pytest.mark.parametrize(("aspect", "live", "told"), CASES, ids=[told for _, _, told in CASES])
-def test_each_kind_of_drift_is_found_and_reported(aspect: Aspect, live: Schema, told: str) -> None:
+@pytest.mark.parametrize(("aspect", "live", "reported"), CASES, ids=[reported for _, _, reported in CASES])
+def test_each_kind_of_drift_is_found_and_reported(aspect: Aspect, live: Schema, reported: str) -> None:
     (found,) = differences(EXPECTED, live)
     assert found.aspect is aspect
-    assert str(found) == told
+    assert str(found) == reported
 
 
 def test_another_key_counts_once_even_where_the_column_is_of_another_type() -> None:
@@ -240,9 +240,9 @@ def test_what_is_unexpected_is_reported_with_what_it_is() -> None:
 
 def test_a_field_is_the_same_however_its_type_is_spelled() -> None:
     pair = UserType("pair", (("a", "varchar"), ("b", "map<int, text>")))
-    told = UserType("PAIR", (("A", "text"), ("B", "map<int,varchar>")))
-    assert differences(Schema((pair,), ()), Schema((told,), ())) == ()
-    turned = UserType("pair", told.fields[::-1])
+    reported = UserType("PAIR", (("A", "text"), ("B", "map<int,varchar>")))
+    assert differences(Schema((pair,), ()), Schema((reported,), ())) == ()
+    turned = UserType("pair", reported.fields[::-1])
     assert aspects(Schema((pair,), ()), Schema((turned,), ())) == [(Aspect.DIFFERENT_TYPE, "pair", "")]
 
 
@@ -310,7 +310,7 @@ TWCS = "{'class': 'TimeWindowCompactionStrategy', 'unsafe_aggressive_sstable_exp
         ("caching", "{'keys': 'ALL'}", "{'keys': 'NONE'}", False),
     ],
 )
-def test_options_that_lose_or_resurrect_data_are_told_from_others(
+def test_options_that_lose_or_resurrect_data_are_reported_apart(
     option: str, expected: str, found: str, *, dangerous: bool
 ) -> None:
     """What expires or forgets sooner than expected; a longer life only costs space."""

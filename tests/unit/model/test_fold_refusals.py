@@ -256,7 +256,7 @@ def test_a_refusal_says_how_to_mend_it(text: str, mend: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("ALTER TABLE shop.t WITH compaction = {'a': 'b'}", "ALTER TABLE WITH shop.t: its compaction names no class"),
         (
@@ -267,7 +267,7 @@ def test_a_refusal_says_how_to_mend_it(text: str, mend: str) -> None:
         ("ALTER TABLE base WITH gc_grace_seconds = '0'", "ALTER TABLE WITH base: materialized views are made of it"),
     ],
 )
-def test_options_are_judged_before_whether_their_table_is_there(text: str, told: str) -> None:
+def test_options_are_judged_before_whether_their_table_is_there(text: str, expected: str) -> None:
     with pytest.raises(SchemaRefused) as refused:
         after(text)
-    assert str(refused.value).startswith(told)
+    assert str(refused.value).startswith(expected)

@@ -205,7 +205,7 @@ QUEUE_ALONE = served(Schema((), JAMES_QUEUE_TABLES))
         "a ledger",
     ],
 )
-def test_a_keyspace_of_another_application_is_told_by_its_tables(live: Schema, others: tuple[str, ...]) -> None:
+def test_a_keyspace_of_another_application_is_known_by_its_tables(live: Schema, others: tuple[str, ...]) -> None:
     """Beside mail they are guests, and none of our business."""
     assert tables_of_others(live) == recognise(live).others == others
 
@@ -273,8 +273,8 @@ def test_what_james_set_its_queue_tables_to_is_noted_not_wrong() -> None:
     tables = (replace(one, compaction=hourly, options={}) if one.name in names else one for one in live.tables)
     found = recognise(replace(live, tables=tuple(tables)))
     assert found.agrees
-    told = {(one.owner, one.subject) for one in found.notes}
-    assert ("enqueuedMailsV4", "default_time_to_live") in told
+    reported = {(one.owner, one.subject) for one in found.notes}
+    assert ("enqueuedMailsV4", "default_time_to_live") in reported
     assert {one.aspect for one in found.notes} == {Aspect.DIFFERENT_OPTION}
 
 

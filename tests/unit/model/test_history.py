@@ -141,7 +141,7 @@ def test_a_statement_that_took_effect_cannot_be_left_out() -> None:
 LABELS = "0002_pre_labels.cql"
 
 
-def told(files: Mapping[str, str], history: tuple[Migration, ...] = FOLDER) -> tuple[str, str]:
+def plan_texts(files: Mapping[str, str], history: tuple[Migration, ...] = FOLDER) -> tuple[str, str]:
     (found,) = history_drift(folder(files), applied(history))
     return str(found), found.mend
 
@@ -149,7 +149,7 @@ def told(files: Mapping[str, str], history: tuple[Migration, ...] = FOLDER) -> t
 def test_an_edit_is_reported_with_both_checksums_and_the_day() -> None:
     now = {**SHOP, LABELS: SHOP[LABELS] + "\n"}
     edited, applied_then = folder(now)[1].checksum[:12], FOLDER[1].checksum[:12]
-    assert told(now) == (
+    assert plan_texts(now) == (
         f"edited migration: {LABELS}: its checksum is {edited}, {applied_then} was applied on 2026-09-01",
         "Put the text back that was applied (from version control); what has to change goes into a new migration.",
     )
@@ -157,11 +157,11 @@ def test_an_edit_is_reported_with_both_checksums_and_the_day() -> None:
 
 def test_each_other_way_of_being_otherwise_is_reported_with_its_way_back() -> None:
     renamed = {name.replace("_pre_labels", "_post_labels"): cql for name, cql in SHOP.items()}
-    assert told(renamed) == (
+    assert plan_texts(renamed) == (
         f"renamed migration: 0002_post_labels.cql: it was applied under the name {LABELS}",
         f"Rename it back: {LABELS}",
     )
-    assert told(dict(list(SHOP.items())[:3])) == (
+    assert plan_texts(dict(list(SHOP.items())[:3])) == (
         (
             "missing migration: 0004_pre_places.cql: it was applied on 2026-09-01 by alice@ops pid 7, "
             "and is not in the folder"
@@ -170,12 +170,12 @@ def test_each_other_way_of_being_otherwise_is_reported_with_its_way_back() -> No
     )
     replaced = {name.replace("_pre_labels", "_pre_other"): cql for name, cql in SHOP.items()}
     replaced["0002_pre_other.cql"] = "DROP TABLE other;"
-    assert told(replaced) == (
+    assert plan_texts(replaced) == (
         f"replaced migration: 0002_pre_other.cql: {LABELS} was applied under this number, with another text",
         f"Put {LABELS} back (from version control), and give this one the next free number.",
     )
     moved = {"0001_pre_first.cql": "DROP TABLE first;", "0002_pre_orders.cql": SHOP["0001_pre_orders.cql"]}
-    assert told(moved, FOLDER[:1]) == (
+    assert plan_texts(moved, FOLDER[:1]) == (
         "moved migration: 0002_pre_orders.cql: it was applied as number 0001",
         "Rename it back: 0001_pre_orders.cql",
     )

@@ -211,7 +211,7 @@ def test_a_comment_can_be_taken_away() -> None:
         ("", ()),
     ],
 )
-def test_a_slip_of_the_finger_is_told_from_another_name(typed: str, meant: tuple[str, ...]) -> None:
+def test_a_slip_of_the_finger_is_no_other_name(typed: str, meant: tuple[str, ...]) -> None:
     """A letter too many, too few or wrong; two in a long name."""
     assert slips(typed, ["apache_james", "mail", "system_schema"]) == meant
 

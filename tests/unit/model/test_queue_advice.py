@@ -83,13 +83,13 @@ def test_a_pace_that_no_event_tells_is_james_s_own() -> None:
     assert (found.present, found.changes) == (DEFAULT, False)
 
 
-def told(rate: float, now: QueueConfiguration | None) -> tuple[ConfigurationAdvice, str]:
+def reported(rate: float, now: QueueConfiguration | None) -> tuple[ConfigurationAdvice, str]:
     found = advise_configuration(traffic_of(rate), now)
     return found, " ".join((*found.allowed, *found.hindered))
 
 
 def test_without_a_configuration_anything_may_be_set() -> None:
-    found, text = told(AIMED * 12, None)
+    found, text = reported(AIMED * 12, None)
     assert text == "Nothing is stored yet: any slice window, number of buckets and pace may be set."
     assert found.advised == found.best
     assert found.advised.slicing.window == timedelta(minutes=5)
@@ -97,7 +97,7 @@ def test_without_a_configuration_anything_may_be_set() -> None:
 
 
 def test_a_window_that_may_not_grow_is_reported_with_what_would_be_best() -> None:
-    found, text = told(AIMED / 4, configured(HOUR, 1, 1_000))
+    found, text = reported(AIMED / 4, configured(HOUR, 1, 1_000))
     assert found.advised.slicing.window == timedelta(hours=1)
     assert found.best.slicing.window == timedelta(hours=4)
     assert "any that divides the present 1h" in text
@@ -106,13 +106,13 @@ def test_a_window_that_may_not_grow_is_reported_with_what_would_be_best() -> Non
 
 
 def test_an_odd_window_may_only_become_its_divisors() -> None:
-    found, text = told(AIMED * 12, configured(420, 1, 1_000))
+    found, text = reported(AIMED * 12, configured(420, 1, 1_000))
     assert found.advised.slicing.window == timedelta(minutes=1)
     assert "slice of 5m, which does not divide the present 7m" in text
 
 
 def test_buckets_that_are_too_many_are_reported_and_stay() -> None:
-    found, text = told(AIMED, configured(HOUR, 8, 1_000))
+    found, text = reported(AIMED, configured(HOUR, 8, 1_000))
     assert found.advised.slicing == Slicing(timedelta(hours=1), 8)
     assert "Buckets may stay 8, or grow." in text
     assert "1 would do, but the 8 buckets that there are never shrink." in text
@@ -121,6 +121,6 @@ def test_buckets_that_are_too_many_are_reported_and_stay() -> None:
 
 @pytest.mark.parametrize("pace", [1, 999, 10_000])
 def test_the_pace_alone_may_be_what_changes(pace: int) -> None:
-    found, _ = told(AIMED, configured(HOUR, 1, pace))
+    found, _ = reported(AIMED, configured(HOUR, 1, pace))
     assert found.advised == DEFAULT
     assert found.changes

@@ -117,13 +117,13 @@ class TestJudged:
         judgement = judged(queue, now, HOUR, marks_expire=True)
         assert (set(judgement.over), sums(judgement.found)) == ({place(hours) for hours in over}, found)
 
-    def test_a_mail_that_waits_for_longer_than_rows_live_is_told(self) -> None:
+    def test_a_mail_that_waits_for_longer_than_rows_live_is_reported(self) -> None:
         queue = scanned(0, {0: (3, 1), 4: (1, 0)})
         for row_ttl, overstayed in ((5 * HOUR, 2), (9 * HOUR, 0), (timedelta(), 0)):
             found = judged(queue, NOW, HOUR, marks_expire=True, row_ttl=row_ttl).found
             assert found.get(QueuePlace(Verdict.OVERSTAYED, place(0)), 0) == overstayed
 
-    def test_orphan_marks_are_told_only_where_they_never_expire_and_are_no_drift(self) -> None:
+    def test_orphan_marks_are_reported_only_where_they_never_expire_and_are_no_drift(self) -> None:
         queue = scanned(9, {}, marks=5, orphan_marks=4)
         lasting, expiring = (judged(queue, NOON + 9 * HOUR, HOUR, marks_expire=expire) for expire in (False, True))
         assert (sums(lasting.found), expiring.found) == ({Verdict.ORPHAN_MARK: 4}, {})

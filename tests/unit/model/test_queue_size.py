@@ -32,11 +32,11 @@ TALLIES = st.builds(
 
 
 @given(st.lists(TALLIES, min_size=1, max_size=6))
-def test_sums_never_go_below_nothing(told: list[WriterTally]) -> None:
+def test_sums_never_go_below_nothing(tallies: list[WriterTally]) -> None:
     """More marks than mails is no number of mails, and not sure; nor is what is not settled."""
-    waiting = sum(one.enqueued - one.marked for one in told)
-    sure = waiting >= 0 and all(one.settled for one in told)
-    assert tallied(told) == SliceCount(max(0, waiting), exact=sure, counted_by=CountedBy.TALLIES)
+    waiting = sum(one.enqueued - one.marked for one in tallies)
+    sure = waiting >= 0 and all(one.settled for one in tallies)
+    assert tallied(tallies) == SliceCount(max(0, waiting), exact=sure, counted_by=CountedBy.TALLIES)
 
 
 def test_a_slice_of_which_every_mail_is_marked_is_surely_empty() -> None:
@@ -47,10 +47,10 @@ def test_a_slice_of_which_every_mail_is_marked_is_surely_empty() -> None:
 
 
 @given(st.lists(TALLIES, max_size=3), TALLIES)
-def test_foreign_mails_are_not_summed(told: list[WriterTally], one: WriterTally) -> None:
+def test_foreign_mails_are_not_summed(tallies: list[WriterTally], one: WriterTally) -> None:
     """Nor is a slice that nobody tells anything of."""
     foreign = WriterTally(one.writer, one.enqueued, one.marked, one.settled, is_foreign=True)
-    assert tallied([*told, foreign]) is None
+    assert tallied([*tallies, foreign]) is None
     assert tallied([]) is None
 
 
@@ -71,11 +71,11 @@ def test_a_size_is_as_sure_as_its_least_sure_slice() -> None:
 
 
 @given(st.lists(TALLIES, max_size=3), st.integers(0, 30), st.integers(0, 30))
-def test_others_are_seen_only_where_all_is_reported(told: list[WriterTally], rows: int, marked: int) -> None:
+def test_others_are_seen_only_where_all_is_reported(tallies: list[WriterTally], rows: int, marked: int) -> None:
     """Never while a sum is open, never for what was counted, always for a row too many."""
-    seen = others_were_at_work(told, rows, marked)
-    enqueued, finished = sum(one.enqueued for one in told), sum(one.marked for one in told)
-    if not all(one.settled for one in told):
+    seen = others_were_at_work(tallies, rows, marked)
+    enqueued, finished = sum(one.enqueued for one in tallies), sum(one.marked for one in tallies)
+    if not all(one.settled for one in tallies):
         assert not seen
     elif rows > enqueued:
         assert seen
@@ -113,9 +113,9 @@ def test_a_tally_counts_what_was_never_written_for_nothing() -> None:
     """As a row has it whose process was killed before its first sum."""
     row = {"writer": UUID(int=1), "enqueued": None, "marked": None, "settled": None, "isforeign": None}
     assert WriterTally.of(row) == WriterTally(UUID(int=1), 0, 0, settled=False, is_foreign=False)
-    told = {"writer": UUID(int=1), "enqueued": 3, "marked": 1, "settled": True, "isforeign": False}
-    assert WriterTally.of(told) == SETTLED
-    assert WriterTally.of(told | {"isforeign": True}).is_foreign
+    tallies = {"writer": UUID(int=1), "enqueued": 3, "marked": 1, "settled": True, "isforeign": False}
+    assert WriterTally.of(tallies) == SETTLED
+    assert WriterTally.of(tallies | {"isforeign": True}).is_foreign
 
 
 @pytest.mark.parametrize(

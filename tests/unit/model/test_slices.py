@@ -93,7 +93,7 @@ def test_whoever_walks_on_with_a_divided_window_meets_every_slice_of_before(
     assert slice_of(at, smaller) in walked
 
 
-def test_a_window_that_does_not_divide_loses_sight() -> None:
+def test_a_window_that_does_not_divide_hides_mails() -> None:
     """What the rule is there for: steps of 25 minutes from a full hour pass over the next full hour."""
     start = datetime(2026, 11, 20, 18, tzinfo=UTC)
     assert start + HOUR not in set(slices_between(start, start + 2 * HOUR, timedelta(minutes=25)))

@@ -220,11 +220,14 @@ def test_whoever_was_killed_after_any_statement_finds_out_what_it_left(story: li
 
 def test_a_server_spells_types_and_names_in_its_own_way() -> None:
     sent = Column("Tags", "map<varchar,int>")
-    told = Table("t", (Column("k", "int", Kind.PARTITION), Column("tags", "map<text, int>")))
-    size, told_size = UserType("Size", (("Tags", "map<varchar,int>"),)), UserType("size", (("tags", "map<text, int>"),))
-    live = Schema((told_size,), (told,))
+    declared = Table("t", (Column("k", "int", Kind.PARTITION), Column("tags", "map<text, int>")))
+    size, declared_size = (
+        UserType("Size", (("Tags", "map<varchar,int>"),)),
+        UserType("size", (("tags", "map<text, int>"),)),
+    )
+    live = Schema((declared_size,), (declared,))
     name = Name("T")
     assert AddColumns(name, (sent,)).took_effect(live) is Effect.APPLIED
-    assert CreateTable(name, Table("T", (told.columns[0], sent))).took_effect(live) is Effect.APPLIED
+    assert CreateTable(name, Table("T", (declared.columns[0], sent))).took_effect(live) is Effect.APPLIED
     assert CreateType(Name("Size"), size).took_effect(live) is Effect.APPLIED
     assert AddField(Name("SIZE"), *size.fields[0]).took_effect(live) is Effect.APPLIED

@@ -135,7 +135,7 @@ def test_single_failures_stop_nothing(world: World) -> None:
     assert not any(one.untried for one in outcomes)
 
 
-def means(world: World) -> RepairTools:
+def tools(world: World) -> RepairTools:
     """What a repair works with, without a heartbeat, which would beat in real time."""
     counters = CounterMender(world.mail, "mail", (MESSAGES,), world.clock, QUIET, world.ledger)
     engine = LocalEngine(world.mail, world.ledger, world.clock)
@@ -165,14 +165,14 @@ def test_a_repair_ends_soon_and_the_next_one_goes_on(world: World, answers: int,
     suspects = unprojected(world, 40)
     lost_after(world, answers, CannotReach("no node"))
 
-    summary = repair(ORDER, means(world), lambda _: None)
+    summary = repair(ORDER, tools(world), lambda _: None)
 
     assert (summary.fixed.total(), summary.exit) == (fixed, code)
     assert summary.failed + summary.untried == 40 - fixed
     assert summary.untried >= 28
     assert summary.left == {}
     back_again(world)
-    again = repair(ORDER, means(world), lambda _: None)
+    again = repair(ORDER, tools(world), lambda _: None)
     assert (again.fixed.total(), again.untried, again.exit) == (40 - fixed, 0, ExitCode.FINE)
     assert world.get(MESSAGE_ID, suspects[-1].key) is not None
 
@@ -182,7 +182,7 @@ def test_the_ledger_knows_that_a_run_was_cut_short(world: World) -> None:
     unprojected(world, 20)
     world.fail_in_mail(lambda one: isinstance(one, Put))
 
-    summary = repair(ORDER, means(world), lambda _: None)
+    summary = repair(ORDER, tools(world), lambda _: None)
 
     assert summary.run is not None
     run = world.ledger.get(summary.run)
@@ -201,7 +201,7 @@ def test_a_check_that_loses_its_cluster_finds_no_drift_and_says_so(world: World)
         return carry_out()
 
     world.memory.surround = after_the_scan
-    summary = check(ORDER, replace(means(world), ledger=None), lambda _: None)
+    summary = check(ORDER, replace(tools(world), ledger=None), lambda _: None)
 
     assert (summary.findings, summary.exit, summary.untried) == ({}, ExitCode.CANNOT_REACH, 16)
 

@@ -329,7 +329,7 @@ class TestBeforeImages:
         assert outcome.error is not None
 
 
-class TestTrouble:
+class TestFailures:
     """One suspect's trouble is its own."""
 
     @pytest.mark.parametrize("failing", [IMAP_UID.name, MESSAGE_ID.name, MESSAGE_V3.name])
@@ -346,8 +346,8 @@ class TestTrouble:
 
         outcomes = world.revisit([mirror_suspect(row, Verdict.PROJECT) for row in (sick, sound)])
 
-        told = {one.suspect.key[1]: (one.result, one.error is not None) for one in outcomes}
-        assert told == {1: (None, True), 2: (Verdict.FIXED, False)}
+        reported = {one.suspect.key[1]: (one.result, one.error is not None) for one in outcomes}
+        assert reported == {1: (None, True), 2: (Verdict.FIXED, False)}
 
     def test_a_write_that_fails_becomes_the_outcome_s_error(self, world: World) -> None:
         truth = world.message(truth_row(), projected=False)

@@ -148,13 +148,13 @@ def rows(flags: frozenset[str] | None, counters: tuple[int, int] | None) -> Iter
 
 @given(TRUTHS, st.none() | FLAGS, st.none() | st.tuples(st.integers(0, 6), st.integers(0, 6)), st.integers(1, 5))
 def test_groups_are_judged_as_a_plain_sum_would(
-    told: list[tuple[frozenset[str], bool, bool]],
+    reported: list[tuple[frozenset[str], bool, bool]],
     flags: frozenset[str] | None,
     counters: tuple[int, int] | None,
     portion: int,
 ) -> None:
     sums, spilled = GroupSums(FORMS), list[tuple[Any, ...]]()
-    for number, (keywords, seen, has_content) in enumerate(told, start=1):
+    for number, (keywords, seen, has_content) in enumerate(reported, start=1):
         sums.count(FORMS.truth(truth_row(number, userflags=keywords, flagseen=seen)), has_content=has_content)
         if number % portion == 0:
             spilled += sums.take()
@@ -162,12 +162,12 @@ def test_groups_are_judged_as_a_plain_sum_would(
 
     found = {one.projection: one for one in group_suspects(FORMS, [*spilled, *rows(flags, counters)])}
 
-    wanted = frozenset[str]().union(*(one for one, _, _ in told)) - (flags or frozenset())
+    wanted = frozenset[str]().union(*(one for one, _, _ in reported)) - (flags or frozenset())
     assert (
         found[APPLICABLE_FLAG.spelling].wanted["userflags"] if APPLICABLE_FLAG.spelling in found else set()
     ) == wanted
-    sure = (sum(has for _, _, has in told), sum(has and not seen for _, seen, has in told))
-    most = (len(told), sum(not seen for _, seen, _ in told))
+    sure = (sum(has for _, _, has in reported), sum(has and not seen for _, seen, has in reported))
+    most = (len(reported), sum(not seen for _, seen, _ in reported))
     fits = all(low <= have <= high for low, have, high in zip(sure, counters or (0, 0), most, strict=True))
     assert (MAILBOX_COUNTERS.spelling in found) is not fits
 

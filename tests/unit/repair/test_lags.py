@@ -210,8 +210,8 @@ class Shop(Desk):
         """Mend what lags; the outcomes, and the number of lags left."""
         found: list[Finding] = []
         timing = timing or Timing()
-        order, means = self.place.order(timing, 60.0), self.place.means(timing)
-        summary = repair_lags(self.journal, self.tables, order, means, found.append)
+        order, tools = self.place.order(timing, 60.0), self.place.tools(timing)
+        summary = repair_lags(self.journal, self.tables, order, tools, found.append)
         assert summary.command == "repair lags"
         assert summary.scanned == {}
         self.clock.advance(1)

@@ -17,7 +17,7 @@ from repair.ledger.leases import TTL_SECONDS, Lease, Leases, TakenLease, beat_on
 from tests.support.clock import VirtualClock
 
 
-class Ground:
+class Contenders:
     """Two contenders on one table."""
 
     def __init__(self) -> None:
@@ -55,178 +55,178 @@ def unreachable(_: Callable[[], Any]) -> Any:
 
 def test_the_second_contender_hears_who_holds_it_since_when_and_until_when() -> None:
     """Everything that a person at 3 in the morning needs to know."""
-    ground = Ground()
-    ground.ours.acquire("repair mail", "repair messages")
+    contenders = Contenders()
+    contenders.ours.acquire("repair mail", "repair messages")
     with pytest.raises(LeaseHeld) as refusal:
-        ground.theirs.acquire("repair mail", "repair messages")
+        contenders.theirs.acquire("repair mail", "repair messages")
     for word in ("us@here pid 1", "repair messages", "2026-08-29 10:40:00", "2026-08-29 10:41:00"):
         assert word in refusal.value.what
 
 
 def test_different_leases_do_not_meet() -> None:
-    ground = Ground()
-    ground.ours.acquire("repair one", "repair messages")
-    assert ground.theirs.acquire("repair two", "repair messages").owner == "them@there pid 2"
+    contenders = Contenders()
+    contenders.ours.acquire("repair one", "repair messages")
+    assert contenders.theirs.acquire("repair two", "repair messages").owner == "them@there pid 2"
 
 
 def test_released_is_free_at_once() -> None:
-    ground = Ground()
-    ground.ours.release(ground.ours.acquire("repair mail", "repair messages"))
-    assert ground.ours.holder("repair mail") is None
-    ground.theirs.acquire("repair mail", "repair messages")
+    contenders = Contenders()
+    contenders.ours.release(contenders.ours.acquire("repair mail", "repair messages"))
+    assert contenders.ours.holder("repair mail") is None
+    contenders.theirs.acquire("repair mail", "repair messages")
 
 
 def test_a_killed_holder_frees_it_by_time() -> None:
-    ground = Ground()
-    ground.ours.acquire("repair mail", "repair messages")
-    ground.clock.sleep(TTL_SECONDS - 2)
+    contenders = Contenders()
+    contenders.ours.acquire("repair mail", "repair messages")
+    contenders.clock.sleep(TTL_SECONDS - 2)
     with pytest.raises(LeaseHeld):
-        ground.theirs.acquire("repair mail", "repair messages")
-    ground.clock.sleep(3)
-    assert ground.theirs.acquire("repair mail", "repair messages").owner == "them@there pid 2"
+        contenders.theirs.acquire("repair mail", "repair messages")
+    contenders.clock.sleep(3)
+    assert contenders.theirs.acquire("repair mail", "repair messages").owner == "them@there pid 2"
 
 
 def test_heartbeats_keep_every_column_alive() -> None:
-    ground = Ground()
-    lease = ground.ours.acquire("repair mail", "repair messages")
+    contenders = Contenders()
+    lease = contenders.ours.acquire("repair mail", "repair messages")
     for _ in range(40):
-        ground.clock.sleep(TTL_SECONDS / 4)
-        lease = ground.ours.renew(lease)
-    (seen,) = ground.tables.read(Read(REPAIR_LEASE, ("repair mail",)))
+        contenders.clock.sleep(TTL_SECONDS / 4)
+        lease = contenders.ours.renew(lease)
+    (seen,) = contenders.tables.read(Read(REPAIR_LEASE, ("repair mail",)))
     assert None not in seen.row.values()
-    assert ground.theirs.holder("repair mail") == lease
+    assert contenders.theirs.holder("repair mail") == lease
     with pytest.raises(LeaseHeld, match="us@here pid 1"):
-        ground.theirs.acquire("repair mail", "repair messages")
+        contenders.theirs.acquire("repair mail", "repair messages")
 
 
 def test_after_a_pause_too_long_the_lease_is_lost_and_not_renewed() -> None:
-    ground = Ground()
-    lease = ground.ours.acquire("repair mail", "repair messages")
-    ground.clock.sleep(TTL_SECONDS + 1)
-    newer = ground.theirs.acquire("repair mail", "repair messages")
+    contenders = Contenders()
+    lease = contenders.ours.acquire("repair mail", "repair messages")
+    contenders.clock.sleep(TTL_SECONDS + 1)
+    newer = contenders.theirs.acquire("repair mail", "repair messages")
     with pytest.raises(LeaseLost, match="held by them@there pid 2"):
-        ground.ours.renew(lease)
-    ground.ours.release(lease)
-    assert ground.ours.holder("repair mail") == newer
+        contenders.ours.renew(lease)
+    contenders.ours.release(lease)
+    assert contenders.ours.holder("repair mail") == newer
 
 
 def test_a_lease_that_expired_and_was_taken_by_nobody_is_lost_too() -> None:
-    ground = Ground()
-    lease = ground.ours.acquire("repair mail", "repair messages")
-    ground.clock.sleep(TTL_SECONDS + 1)
+    contenders = Contenders()
+    lease = contenders.ours.acquire("repair mail", "repair messages")
+    contenders.clock.sleep(TTL_SECONDS + 1)
     with pytest.raises(LeaseLost, match="held by nobody"):
-        ground.ours.renew(lease)
+        contenders.ours.renew(lease)
 
 
 def test_a_doubtful_acquisition_that_happened_is_ours() -> None:
     """The row says so, read at SERIAL."""
-    ground = Ground()
-    ground.on(PutIfAbsent, applied_but_unheard)
-    assert ground.ours.acquire("repair mail", "repair messages") == ground.ours.holder("repair mail")
+    contenders = Contenders()
+    contenders.on(PutIfAbsent, applied_but_unheard)
+    assert contenders.ours.acquire("repair mail", "repair messages") == contenders.ours.holder("repair mail")
 
 
 def test_a_doubtful_acquisition_that_did_not_happen_is_not_ours() -> None:
-    ground = Ground()
-    ground.on(PutIfAbsent, never_arrived)
+    contenders = Contenders()
+    contenders.on(PutIfAbsent, never_arrived)
     with pytest.raises(LeaseHeld, match="just now"):
-        ground.ours.acquire("repair mail", "repair messages")
+        contenders.ours.acquire("repair mail", "repair messages")
 
 
 def test_a_doubtful_acquisition_of_a_held_lease_names_its_holder() -> None:
     """The SERIAL read finds the other's row."""
-    ground = Ground()
-    ground.theirs.acquire("repair mail", "repair messages")
-    ground.on(PutIfAbsent, never_arrived)
+    contenders = Contenders()
+    contenders.theirs.acquire("repair mail", "repair messages")
+    contenders.on(PutIfAbsent, never_arrived)
     with pytest.raises(LeaseHeld, match="them@there pid 2"):
-        ground.ours.acquire("repair mail", "repair messages")
+        contenders.ours.acquire("repair mail", "repair messages")
 
 
 def test_a_doubtful_heartbeat_tells_how_long_the_lease_really_lasts() -> None:
-    ground = Ground()
-    lease = ground.ours.acquire("repair mail", "repair messages")
-    ground.clock.sleep(10)
-    ground.on(ChangeIf, never_arrived)
-    assert ground.ours.renew(lease).expires_at == lease.expires_at
-    ground.on(ChangeIf, applied_but_unheard)
-    assert ground.ours.renew(lease).expires_at == lease.expires_at + timedelta(seconds=10)
+    contenders = Contenders()
+    lease = contenders.ours.acquire("repair mail", "repair messages")
+    contenders.clock.sleep(10)
+    contenders.on(ChangeIf, never_arrived)
+    assert contenders.ours.renew(lease).expires_at == lease.expires_at
+    contenders.on(ChangeIf, applied_but_unheard)
+    assert contenders.ours.renew(lease).expires_at == lease.expires_at + timedelta(seconds=10)
 
 
 def test_a_cluster_that_does_not_answer_is_no_free_lease() -> None:
-    ground = Ground()
-    ground.on(PutIfAbsent, unreachable)
+    contenders = Contenders()
+    contenders.on(PutIfAbsent, unreachable)
     with pytest.raises(NotEnoughReplicas):
-        ground.ours.acquire("repair mail", "repair messages")
+        contenders.ours.acquire("repair mail", "repair messages")
 
 
 def test_a_release_that_fails_is_left_to_time() -> None:
-    ground = Ground()
-    lease = ground.ours.acquire("repair mail", "repair messages")
-    ground.on(RemoveIf, unreachable)
-    ground.ours.release(lease)
-    ground.clock.sleep(TTL_SECONDS + 1)
-    assert ground.ours.holder("repair mail") is None
+    contenders = Contenders()
+    lease = contenders.ours.acquire("repair mail", "repair messages")
+    contenders.on(RemoveIf, unreachable)
+    contenders.ours.release(lease)
+    contenders.clock.sleep(TTL_SECONDS + 1)
+    assert contenders.ours.holder("repair mail") is None
 
 
 def test_force_ends_the_holding_that_was_seen_and_tells_why() -> None:
-    ground = Ground()
-    lease = ground.ours.acquire("repair mail", "repair messages")
-    ended = ground.theirs.force_release("repair mail", "host is gone")
+    contenders = Contenders()
+    lease = contenders.ours.acquire("repair mail", "repair messages")
+    ended = contenders.theirs.force_release("repair mail", "host is gone")
     assert ended == replace(lease, purpose="repair messages (ended by them@there pid 2: host is gone)")
     with pytest.raises(LeaseLost):
-        ground.ours.renew(lease)
-    assert ground.theirs.force_release("repair mail", "again") is None
+        contenders.ours.renew(lease)
+    assert contenders.theirs.force_release("repair mail", "again") is None
 
 
 def test_check_refuses_when_too_little_time_is_left() -> None:
-    ground = Ground()
-    held = TakenLease(ground.ours.acquire("repair mail", "repair messages"), ground.clock)
+    contenders = Contenders()
+    held = TakenLease(contenders.ours.acquire("repair mail", "repair messages"), contenders.clock)
     held.check(seconds=20)
-    ground.clock.sleep(40)
+    contenders.clock.sleep(40)
     with pytest.raises(LeaseLost, match="s left"):
         held.check(seconds=20)
 
 
 def test_a_heartbeat_that_cannot_reach_the_cluster_tries_again_until_time_is_up() -> None:
-    ground = Ground()
-    held = TakenLease(ground.ours.acquire("repair mail", "repair messages"), ground.clock)
-    ground.on(ChangeIf, unreachable)
-    ground.clock.sleep(15)
-    assert beat_once(ground.ours, held)
-    ground.calm()
-    assert beat_once(ground.ours, held)
+    contenders = Contenders()
+    held = TakenLease(contenders.ours.acquire("repair mail", "repair messages"), contenders.clock)
+    contenders.on(ChangeIf, unreachable)
+    contenders.clock.sleep(15)
+    assert beat_once(contenders.ours, held)
+    contenders.calm()
+    assert beat_once(contenders.ours, held)
     held.check(seconds=40)
-    ground.on(ChangeIf, unreachable)
-    ground.clock.sleep(TTL_SECONDS + 1)
-    assert not beat_once(ground.ours, held)
+    contenders.on(ChangeIf, unreachable)
+    contenders.clock.sleep(TTL_SECONDS + 1)
+    assert not beat_once(contenders.ours, held)
     with pytest.raises(LeaseLost, match="replicas are down"):
         held.check()
 
 
 def test_a_heartbeat_that_finds_another_holder_stops() -> None:
-    ground = Ground()
-    held = TakenLease(ground.ours.acquire("repair mail", "repair messages"), ground.clock)
-    ground.theirs.force_release("repair mail", "host is gone")
-    assert not beat_once(ground.ours, held)
+    contenders = Contenders()
+    held = TakenLease(contenders.ours.acquire("repair mail", "repair messages"), contenders.clock)
+    contenders.theirs.force_release("repair mail", "host is gone")
+    assert not beat_once(contenders.ours, held)
     with pytest.raises(LeaseLost, match="was lost"):
         held.check()
 
 
 def test_the_context_holds_while_the_body_runs_and_releases_after_an_error_too() -> None:
-    ground = Ground()
+    contenders = Contenders()
 
     def work() -> None:
-        with ground.ours.held("repair mail", "repair messages") as held:
-            assert ground.theirs.holder("repair mail") == held.lease
+        with contenders.ours.held("repair mail", "repair messages") as held:
+            assert contenders.theirs.holder("repair mail") == held.lease
             raise KeyError("the body fails")
 
     with pytest.raises(KeyError):
         work()
-    assert ground.theirs.holder("repair mail") is None
+    assert contenders.theirs.holder("repair mail") is None
 
 
 def test_the_heartbeat_thread_renews_by_itself_and_ends_with_the_body() -> None:
     """It beats four times per time to live: of a second, so that the first beat is soon seen."""
-    ground = Ground()
+    contenders = Contenders()
     beaten = threading.Event()
 
     def beat(carry_out: Callable[[], Any]) -> Any:
@@ -234,21 +234,23 @@ def test_the_heartbeat_thread_renews_by_itself_and_ends_with_the_body() -> None:
         beaten.set()
         return answer
 
-    ground.on(ChangeIf, beat)
-    quick = Leases(ground.tables, ground.clock, "us", ttl_seconds=1)
+    contenders.on(ChangeIf, beat)
+    quick = Leases(contenders.tables, contenders.clock, "us", ttl_seconds=1)
     with quick.held("repair mail", "repair messages"):
         assert beaten.wait(10)
     assert not [thread for thread in threading.enumerate() if thread.name == "lease repair mail"]
 
 
 def test_one_of_many_contenders_wins() -> None:
-    ground = Ground()
+    contenders = Contenders()
     won: list[Lease] = []
     lost: list[MailmendError] = []
 
     def contend(number: int) -> None:
         try:
-            won.append(Leases(ground.tables, ground.clock, str(number)).acquire("repair mail", "repair messages"))
+            won.append(
+                Leases(contenders.tables, contenders.clock, str(number)).acquire("repair mail", "repair messages")
+            )
         except LeaseHeld as held:
             lost.append(held)
 

@@ -100,9 +100,9 @@ class TestConditions:
         answer_lost(world, RemoveIf, done=True)
         world.revisit([mirror_suspect(truth, Verdict.LOST_CONTENT)], orphans="quarantine")
         all_answer(world)
-        means = UndoTools(world.mail, world.ledger, world.clock, SilentProgress())
+        tools = UndoTools(world.mail, world.ledger, world.clock, SilentProgress())
 
-        summary = undo(UndoSettings(world.run, "mail", (MESSAGES,)), means, lambda _: None)
+        summary = undo(UndoSettings(world.run, "mail", (MESSAGES,)), tools, lambda _: None)
 
         assert summary.failed == 0
         assert world.get(IMAP_UID, IMAP_UID.key_of(truth)) is not None

@@ -44,7 +44,7 @@ def found(world: World, target: Target) -> TargetSuspects:
     return engine.detect(RepairSettings("mail", (MESSAGES, PATHS)), SilentProgress())
 
 
-def told(detection: TargetSuspects) -> set[tuple[str, Any, Verdict]]:
+def reported(detection: TargetSuspects) -> set[tuple[str, Any, Verdict]]:
     """Suspects as (projection, last part of the key, verdict)."""
     return {(one.projection, one.key[-1], one.verdict) for one in detection.suspects()}
 
@@ -62,7 +62,7 @@ class TestMessages:
 
         detection = found(world, only(1))
 
-        assert told(detection) == {
+        assert reported(detection) == {
             ("messageIdTable", 1, Verdict.PROJECT),
             ("firstUnseen", 1, Verdict.PROJECT),
             ("messageDeleted", 1, Verdict.PROJECT),
@@ -75,12 +75,12 @@ class TestMessages:
         world.message(truth_row(1))
         world.message(truth_row(2), projected=False)
 
-        assert told(found(world, only(1))) == set()
+        assert reported(found(world, only(1))) == set()
 
     def test_a_message_without_truth_is_a_leak(self, world: World) -> None:
         world.put(MESSAGE_V3, content_row(message(1)))
 
-        assert told(found(world, only(1))) == {("messageV3", message(1), Verdict.LEAK)}
+        assert reported(found(world, only(1))) == {("messageV3", message(1), Verdict.LEAK)}
 
     def test_what_is_found_is_mended_like_any_suspect(self, world: World) -> None:
         truth = world.message(truth_row(1, userflags=frozenset({"x"})), projected=False)
@@ -89,7 +89,7 @@ class TestMessages:
 
         assert {one.result for one in outcomes} == {Verdict.FIXED}
         assert world.get(MESSAGE_ID, place(truth)) is not None
-        assert told(found(world, only(1))) == set()
+        assert reported(found(world, only(1))) == set()
 
     def test_rows_that_name_it_without_any_truth_are_found_where_one_looks(self, world: World) -> None:
         world.message(truth_row(1))
@@ -101,9 +101,9 @@ class TestMessages:
         here = replace(target, mailboxes=(MailboxId(MAILBOX),))
         everywhere = replace(target, scan=True)
 
-        assert told(found(world, target)) == set()
-        assert told(found(world, here)) == {("messageIdTable", 9, Verdict.WITHDRAW)}
-        assert told(found(world, everywhere)) == {
+        assert reported(found(world, target)) == set()
+        assert reported(found(world, here)) == {("messageIdTable", 9, Verdict.WITHDRAW)}
+        assert reported(found(world, everywhere)) == {
             ("messageIdTable", 9, Verdict.WITHDRAW),
             ("messageIdTable", 5, Verdict.WITHDRAW),
         }
@@ -141,7 +141,7 @@ class TestMailboxes:
         """AMEND and WITHDRAW; a truth that is not projected takes a scan."""
         damage(world)
 
-        assert told(found(world, HERE)) == {
+        assert reported(found(world, HERE)) == {
             ("messageIdTable", 2, Verdict.AMEND),
             ("messageIdTable", 3, Verdict.WITHDRAW),
             ("firstUnseen", 3, Verdict.WITHDRAW),
@@ -152,7 +152,7 @@ class TestMailboxes:
         damage(world)
         world.put(FIRST_UNSEEN, FIRST_UNSEEN.key_row((MAILBOX, 99)))
 
-        assert told(found(world, SCANNED)) == {
+        assert reported(found(world, SCANNED)) == {
             ("messageIdTable", 1, Verdict.PROJECT),
             ("firstUnseen", 1, Verdict.PROJECT),
             ("messageIdTable", 2, Verdict.AMEND),
@@ -191,7 +191,7 @@ class TestMailboxes:
         world.message(truth_row(1))
         world.mail.write(Count(MAILBOX_COUNTERS, (MAILBOX,), {"count": 1, "unseen": 1}))
 
-        assert told(found(world, SCANNED)) == set()
+        assert reported(found(world, SCANNED)) == set()
 
     def test_filters_follow_a_truth_that_was_found(self, world: World) -> None:
         wrong = world.message(truth_row(1, flagseen=True))
@@ -200,7 +200,7 @@ class TestMailboxes:
         stale = truth_row(2)
         world.project(stale)
 
-        assert told(found(world, HERE)) == {
+        assert reported(found(world, HERE)) == {
             ("firstUnseen", 1, Verdict.WITHDRAW),
             ("messageIdTable", 2, Verdict.WITHDRAW),
             ("firstUnseen", 2, Verdict.WITHDRAW),
@@ -211,14 +211,14 @@ class TestMailboxes:
         world.message(truth_row(1, uid=5))
         world.put(MESSAGE_ID, mirror_row(truth_row(2, uid=5)), at=LONG_AGO + 1)
 
-        assert ("messageIdTable", 5, Verdict.AMEND) in told(found(world, SCANNED))
-        assert not [one for one in told(found(world, SCANNED)) if one[2] is Verdict.WITHDRAW]
+        assert ("messageIdTable", 5, Verdict.AMEND) in reported(found(world, SCANNED))
+        assert not [one for one in reported(found(world, SCANNED)) if one[2] is Verdict.WITHDRAW]
 
     def test_two_truths_of_one_place_clash(self, world: World) -> None:
         world.message(truth_row(1, uid=5))
         world.message(truth_row(2, uid=5), projected=False)
 
-        verdicts = {one[2] for one in told(found(world, SCANNED)) if one[0] == "messageIdTable"}
+        verdicts = {one[2] for one in reported(found(world, SCANNED)) if one[0] == "messageIdTable"}
         assert verdicts == {Verdict.CLASH}
 
     def test_user_flags_of_all_messages_are_wanted_together(self, world: World) -> None:
@@ -244,7 +244,7 @@ class TestMailboxes:
             ("mailboxCounters", Verdict.AMEND),
         }
         assert [(one.verdict, one.result) for one in left] == [(Verdict.WITHDRAW, None)] * 2
-        assert told(found(world, SCANNED)) == {("messageIdTable", 1, Verdict.AMEND)}
+        assert reported(found(world, SCANNED)) == {("messageIdTable", 1, Verdict.AMEND)}
 
     def test_what_was_read_is_counted(self, world: World) -> None:
         """In James's spelling of the tables."""

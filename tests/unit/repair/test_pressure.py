@@ -108,11 +108,11 @@ def test_where_its_own_rows_are_what_slows_the_cluster_the_rate_comes_to_rest(
     assert latency(max(rates)) <= 1.05 * CUT_ABOVE * (base + 0.0005) or max(rates) <= 1.2 * FLOOR
 
 
-@pytest.mark.parametrize("trouble", ["timeouts", "overloads"])
-def test_an_error_halves_the_rate_at_once_and_it_stays_down_for_a_while(trouble: str) -> None:
+@pytest.mark.parametrize("fault", ["timeouts", "overloads"])
+def test_an_error_halves_the_rate_at_once_and_it_stays_down_for_a_while(fault: str) -> None:
     before = calm(Pressure().limited(1_000))
-    after, strain = before.after(Observation(1_000, BASE, **{trouble: 1}))
-    assert (after.rate, strain) == (500, Strain.TIMEOUT if trouble == "timeouts" else Strain.OVERLOAD)
+    after, strain = before.after(Observation(1_000, BASE, **{fault: 1}))
+    assert (after.rate, strain) == (500, Strain.TIMEOUT if fault == "timeouts" else Strain.OVERLOAD)
     quiet = looks(after, QUIET_LOOKS + 1, steady)
     assert [one.rate for one in quiet[:-1]] == [500] * QUIET_LOOKS
     assert quiet[-1].rate > 500
@@ -127,7 +127,7 @@ def test_more_compactions_than_there_were_slow_a_run_down_until_they_are_gone() 
     assert looks(fewer, 40, steady)[-1].rate == 1_000
 
 
-def test_a_few_compactions_are_no_trouble() -> None:
+def test_a_few_compactions_are_no_fault() -> None:
     pressure, _ = calm(Pressure()).after(Observation(ABLE, BASE, compactions=0))
     assert pressure.after(Observation(ABLE, BASE, compactions=COMPACTIONS_MORE))[1] is None
 
@@ -139,7 +139,7 @@ def test_a_run_at_the_floor_learns_what_the_cluster_is_like_now_and_goes_on() ->
     assert looks(slowed[-1], 400, tripled)[-1].rate == 5_000
 
 
-def test_one_answer_that_takes_a_second_is_no_trouble() -> None:
+def test_one_answer_that_takes_a_second_is_no_fault() -> None:
     before = looks(calm(Pressure().limited(1_000)), 40, steady)[-1]
     after, _ = before.after(Observation(1_000, 1.0))
     assert looks(after, 10, steady)[-1].rate >= 0.5 * before.rate

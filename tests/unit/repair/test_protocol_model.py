@@ -81,9 +81,9 @@ ALONE = Setting(users=("ours",) * 3, skew=3, stamp_age=1, nodes=True, repairs=0,
 """Nobody repairs: whatever is wrong in the end our own writers did."""
 
 
-def harmed(told: Iterable[Story]) -> Story | None:
+def harmed(stories: Iterable[Story]) -> Story | None:
     """The first story in which a repair did harm."""
-    return next((story for story in told if story.harm), None)
+    return next((story for story in stories if story.harm), None)
 
 
 def text(story: Story | None) -> str:
@@ -121,10 +121,10 @@ class TestRules:
     @pytest.mark.parametrize("setting", [DELETE, INSERT], ids=["delete", "insert"])
     def test_every_order_of_one_change_and_one_repair_is_harmless(self, setting: Setting) -> None:
         """Exhaustively: all orders of a small story."""
-        told = list(every_story(setting, most=6000))
+        stories = list(every_story(setting, most=6000))
 
-        assert text(harmed(told)) == ""
-        assert len(told) > 100
+        assert text(harmed(stories)) == ""
+        assert len(stories) > 100
 
     @pytest.mark.parametrize(
         "users", [("ours",) * 3, ("floor",) * 3, ("floor", "ours", "floor")], ids=["read back", "floor", "both"]

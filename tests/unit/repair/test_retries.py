@@ -70,13 +70,13 @@ class Awaiting:
         return asyncio.run(self.retries.write_all(InTurn(tables), writes, deadline))
 
     def call(self, step: Callable[[], Any]) -> Any:
-        return asyncio.run(self.retries.call(_awaited(step)))
+        return asyncio.run(self.retries.call(_result(step)))
 
     def rounds(self, step: Callable[[], Any], most: int) -> Any:
-        return asyncio.run(self.retries.rounds(_awaited(step), most))
+        return asyncio.run(self.retries.rounds(_result(step), most))
 
 
-def _awaited(step: Callable[[], Any]) -> Callable[[], Any]:
+def _result(step: Callable[[], Any]) -> Callable[[], Any]:
     async def taken() -> Any:
         await asyncio.sleep(0)
         return step()

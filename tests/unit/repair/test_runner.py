@@ -29,7 +29,7 @@ from tests.support.repairing import LONG_AGO, MAILBOX, World, content_row, messa
 ORDER = RepairSettings("mail", (MESSAGES,), options={"delay": "60s"})
 
 
-def means(world: World, **changes: Any) -> RepairTools:
+def tools(world: World, **changes: Any) -> RepairTools:
     """What works on the world, with the engine that needs no Spark."""
     leases = Leases(world.kept, world.clock, "us")
     made = RepairTools(
@@ -71,7 +71,7 @@ class TestCheck:
     def test_drift_is_counted_by_projection_and_verdict(self, world: World) -> None:
         damaged(world)
 
-        summary = check(ORDER, means(world), no_sink)
+        summary = check(ORDER, tools(world), no_sink)
 
         assert summary.findings == {
             "messageIdTable": {Verdict.PROJECT: 1, Verdict.AMEND: 1, Verdict.WITHDRAW: 1},
@@ -84,7 +84,7 @@ class TestCheck:
         damaged(world)
         written = world.watch_writes()
 
-        check(ORDER, means(world, ledger=None, leases=None), no_sink)
+        check(ORDER, tools(world, ledger=None, leases=None), no_sink)
 
         assert written == []
 
@@ -92,7 +92,7 @@ class TestCheck:
         """Exit 0 at once."""
         counted(world, [world.message(truth_row())])
 
-        summary = check(ORDER, means(world), no_sink)
+        summary = check(ORDER, tools(world), no_sink)
 
         assert (summary.findings, summary.suspects, summary.exit) == ({}, 0, ExitCode.FINE)
         assert world.clock.slept == []
@@ -102,7 +102,7 @@ class TestCheck:
         counted(world, [truth])
         world.during_sleep(lambda: world.project(truth, at=LONG_AGO))
 
-        summary = check(ORDER, means(world), no_sink)
+        summary = check(ORDER, tools(world), no_sink)
 
         assert (summary.suspects, summary.findings, summary.exit) == (2, {}, ExitCode.FINE)
         assert sum(world.clock.slept) == pytest.approx(60)
@@ -112,7 +112,7 @@ class TestCheck:
         damaged(world)
         outcomes: list[Finding] = []
 
-        summary = check(replace(ORDER, recheck=False), means(world), outcomes.append)
+        summary = check(replace(ORDER, recheck=False), tools(world), outcomes.append)
 
         assert world.clock.slept == []
         assert (len(outcomes), summary.exit) == (3, ExitCode.DRIFT)
@@ -121,7 +121,7 @@ class TestCheck:
     def test_leaks_alone_are_reported_without_a_wait_and_do_not_fail(self, world: World) -> None:
         world.put(MESSAGE_V3, content_row(message(1)))
 
-        summary = check(ORDER, means(world), no_sink)
+        summary = check(ORDER, tools(world), no_sink)
 
         assert summary.findings == {"messageV3": {Verdict.LEAK: 1}}
         assert (summary.left, summary.exit, world.clock.slept) == ({}, ExitCode.FINE, [])
@@ -133,7 +133,7 @@ class TestCheck:
         newer = {**truth, "modseq": 2, "flagseen": True}
         world.during_sleep(lambda: world.put(IMAP_UID, newer, at=world.clock.micros()))
 
-        summary = check(ORDER, means(world), no_sink)
+        summary = check(ORDER, tools(world), no_sink)
 
         assert (summary.findings.get("messageIdTable"), summary.moved > 0) == (None, True)
 
@@ -144,8 +144,8 @@ class TestRepair:
     def test_a_second_repair_finds_nothing(self, world: World) -> None:
         sound, missing, wrong, stale = damaged(world)
 
-        first = repair(ORDER, means(world), no_sink)
-        second = repair(ORDER, means(world), no_sink)
+        first = repair(ORDER, tools(world), no_sink)
+        second = repair(ORDER, tools(world), no_sink)
 
         assert first.fixed == {Verdict.PROJECT: 1, Verdict.AMEND: 1, Verdict.WITHDRAW: 1}
         assert (first.left, first.exit) == ({}, ExitCode.FINE)
@@ -157,7 +157,7 @@ class TestRepair:
     def test_the_run_is_in_the_ledger_with_its_sums(self, world: World) -> None:
         damaged(world)
 
-        summary = repair(ORDER, means(world), no_sink)
+        summary = repair(ORDER, tools(world), no_sink)
 
         assert summary.run is not None
         run = world.ledger.get(summary.run)
@@ -172,14 +172,14 @@ class TestRepair:
         killed = world.ledger.start("mail", "repair", START, {})
         other = world.ledger.start("mail", "repair queues", START, {})
 
-        repair(ORDER, means(world, mail=world.mail), no_sink)
+        repair(ORDER, tools(world, mail=world.mail), no_sink)
 
         states = [world.ledger.get(run.id).state for run in (killed, other)]
         assert states == [RunState.INTERRUPTED, RunState.RUNNING]
 
     def test_counters_are_mended_with_the_rest(self, world: World) -> None:
         world.message(truth_row())
-        alone = means(world, leases=None)  # a heartbeat beats in real time, which stands still here
+        alone = tools(world, leases=None)  # a heartbeat beats in real time, which stands still here
 
         first = repair(ORDER, alone, no_sink)
         second = repair(ORDER, alone, no_sink)
@@ -194,7 +194,7 @@ class TestRepair:
         written = world.watch_writes()
 
         with pytest.raises(FixLimit, match="3 suspects"):
-            repair(replace(ORDER, max_fixes=2), means(world), no_sink)
+            repair(replace(ORDER, max_fixes=2), tools(world), no_sink)
 
         assert not [one for one in written if one.table.name in {MESSAGE_ID.name, FIRST_UNSEEN.name}]
         (run, *_) = world.ledger.runs("mail")
@@ -204,7 +204,7 @@ class TestRepair:
         damaged(world)
         written = world.watch_writes()
 
-        summary = repair(replace(ORDER, dry_run=True), means(world), no_sink)
+        summary = repair(replace(ORDER, dry_run=True), tools(world), no_sink)
 
         assert (written, summary.run, summary.fixed) == ([], None, {})
         assert summary.due == {Verdict.PROJECT: 1, Verdict.AMEND: 1, Verdict.WITHDRAW: 1}
@@ -214,7 +214,7 @@ class TestRepair:
         """--only PROJECT."""
         damaged(world)
 
-        summary = repair(replace(ORDER, policy=RepairPolicy(only=frozenset({Verdict.PROJECT}))), means(world), no_sink)
+        summary = repair(replace(ORDER, policy=RepairPolicy(only=frozenset({Verdict.PROJECT}))), tools(world), no_sink)
 
         assert summary.fixed == {Verdict.PROJECT: 1}
         assert (summary.left, summary.exit) == ({Verdict.AMEND: 1, Verdict.WITHDRAW: 1}, ExitCode.DRIFT)
@@ -225,7 +225,7 @@ class TestRepair:
         world.remove(MESSAGE_ID, place(truth), at=START)
         counted(world, [truth])
 
-        summary = repair(ORDER, means(world), no_sink)
+        summary = repair(ORDER, tools(world), no_sink)
 
         assert (summary.left, summary.fixed, summary.exit) == ({Verdict.HIDDEN: 1}, {}, ExitCode.DRIFT)
 
@@ -236,7 +236,7 @@ class TestRepair:
             lambda operation: isinstance(operation, Put) and operation.row.get("messageid") == missing["messageid"]
         )
 
-        summary = repair(ORDER, means(world), no_sink)
+        summary = repair(ORDER, tools(world), no_sink)
 
         assert (summary.failed, summary.fixed.total(), summary.exit) == (1, 2, ExitCode.PARTLY_FAILED)
 
@@ -247,7 +247,7 @@ class TestRepair:
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            repair(ORDER, means(world), interrupt)
+            repair(ORDER, tools(world), interrupt)
 
         (run, *_) = world.ledger.runs("mail")
         assert run.state is RunState.INTERRUPTED
@@ -262,7 +262,7 @@ class TestRepair:
             raise KeyboardInterrupt
 
         with pytest.raises(ConnectionError):
-            repair(ORDER, means(world, engine=engine), interrupt)
+            repair(ORDER, tools(world, engine=engine), interrupt)
 
         (run, *_) = world.ledger.runs("mail")
         assert run.state is RunState.INTERRUPTED
@@ -271,8 +271,8 @@ class TestRepair:
         damaged(world)
 
         with pytest.raises(FixLimit):
-            repair(replace(ORDER, max_fixes=0), means(world), no_sink)
-        ended = repair(ORDER, means(world), no_sink)
+            repair(replace(ORDER, max_fixes=0), tools(world), no_sink)
+        ended = repair(ORDER, tools(world), no_sink)
 
         runs = {run.id: run.summary for run in world.ledger.runs("mail")}
         assert ended.run is not None
@@ -284,29 +284,29 @@ class TestRepair:
         held = leases.acquire(KeyspaceLease.REPAIR.of("mail"), "repair")
 
         with pytest.raises(LeaseHeld, match="somebody"):
-            repair(ORDER, means(world), no_sink)
+            repair(ORDER, tools(world), no_sink)
         leases.release(held)
 
-        assert repair(ORDER, means(world), no_sink).exit is ExitCode.FINE
+        assert repair(ORDER, tools(world), no_sink).exit is ExitCode.FINE
         assert leases.holder(KeyspaceLease.REPAIR.of("mail")) is None
 
     def test_clocks_that_differ_too_much_are_refused(self, world: World) -> None:
         fast = MemoryTables(lambda: world.clock.micros() + 20 * MICROS)
 
         with pytest.raises(ClocksDiffer):
-            repair(ORDER, means(world, nodes=fast), no_sink)
+            repair(ORDER, tools(world, nodes=fast), no_sink)
 
     def test_a_check_needs_no_equal_clocks(self, world: World) -> None:
         fast = MemoryTables(lambda: world.clock.micros() + 20 * MICROS)
 
-        assert check(ORDER, means(world, nodes=fast), no_sink).exit is ExitCode.FINE
+        assert check(ORDER, tools(world, nodes=fast), no_sink).exit is ExitCode.FINE
 
     def test_the_wait_follows_the_order(self, world: World) -> None:
         """--delay; none where the keyspace is declared quiet and zero is asked for."""
         damaged(world)
         quiet = replace(ORDER, delay_seconds=0, timing=Timing(no_writers=True))
 
-        repair(quiet, means(world), no_sink)
+        repair(quiet, tools(world), no_sink)
 
         assert world.clock.slept == []
 
@@ -316,7 +316,7 @@ class TestRepair:
         engine = _Closing(LocalEngine(world.mail, world.ledger, world.clock), closed)
 
         with pytest.raises(FixLimit):
-            repair(replace(ORDER, max_fixes=0), means(world, engine=engine), no_sink)
+            repair(replace(ORDER, max_fixes=0), tools(world, engine=engine), no_sink)
 
         assert closed == [True]
 
@@ -334,7 +334,7 @@ class TestOrders:
         world.put(MESSAGE_V3, content_row(message(1)))
 
         with pytest.raises(FixLimit):
-            repair(replace(ORDER, policy=RepairPolicy(leaks="collect"), max_fixes=0), means(world), no_sink)
+            repair(replace(ORDER, policy=RepairPolicy(leaks="collect"), max_fixes=0), tools(world), no_sink)
 
 
 class _Closing:

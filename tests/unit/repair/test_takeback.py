@@ -62,8 +62,8 @@ def mirror(world: World, truth: Row) -> Row | None:
 
 def taken_back(world: World, run: RunId) -> RunId:
     """Undo a run; the run that this was."""
-    means = UndoTools(world.mail, world.ledger, world.clock, SilentProgress())
-    summary = undo(UndoSettings(run, "mail", (MESSAGES,)), means, lambda _: None)
+    tools = UndoTools(world.mail, world.ledger, world.clock, SilentProgress())
+    summary = undo(UndoSettings(run, "mail", (MESSAGES,)), tools, lambda _: None)
     assert summary.failed == 0
     assert summary.run is not None
     return summary.run
@@ -73,27 +73,27 @@ messages = st.lists(st.tuples(st.sampled_from(DAMAGES), st.sampled_from(USES)), 
 
 
 @given(messages)
-def test_undo_returns_the_old_row_or_leaves_the_users(told: list[tuple[str, str]]) -> None:
+def test_undo_returns_the_old_row_or_leaves_the_users(stories: list[tuple[str, str]]) -> None:
     """Unused rows stand as they stood before the run; of used ones every cell that the user wrote stands as written."""
     world = World()
-    rows = [damaged(world, number, damage) for number, (damage, _) in enumerate(told, start=1)]
+    rows = [damaged(world, number, damage) for number, (damage, _) in enumerate(stories, start=1)]
     broken = [mirror(world, truth) for truth, _ in rows]
     world.revisit([suspect for _, suspect in rows])
-    for (truth, _), (_, how) in zip(rows, told, strict=True):
+    for (truth, _), (_, how) in zip(rows, stories, strict=True):
         use(world, truth, how)
     used = [mirror(world, truth) for truth, _ in rows]
 
     taken_back(world, world.run)
 
-    for (truth, _), (_, how), before, since in zip(rows, told, broken, used, strict=True):
+    for (truth, _), (_, how), before, since in zip(rows, stories, broken, used, strict=True):
         assert mirror(world, truth) == (before if how == "none" else since)
 
 
 @given(st.lists(st.sampled_from(DAMAGES), min_size=1, max_size=5), st.integers(1, 4))
-def test_undo_and_redo_swing_between_two_states(told: list[str], times: int) -> None:
+def test_undo_and_redo_swing_between_two_states(stories: list[str], times: int) -> None:
     """However often: an even number of times gives the mended rows, an odd one the broken ones."""
     world = World()
-    rows = [damaged(world, number, damage) for number, damage in enumerate(told, start=1)]
+    rows = [damaged(world, number, damage) for number, damage in enumerate(stories, start=1)]
     broken = [mirror(world, truth) for truth, _ in rows]
     world.revisit([suspect for _, suspect in rows])
     mended = [mirror(world, truth) for truth, _ in rows]
@@ -138,12 +138,12 @@ def test_a_row_goes_back_only_where_every_cell_is_the_runs_or_as_it_was(
         assert {getattr(one, "at", None) for one in found} <= {T + 1}
 
 
-def cells(told: Mapping[str, Any] | None) -> Seen | None:
+def cells(stories: Mapping[str, Any] | None) -> Seen | None:
     """A row of (value, time) cells, under the key."""
-    if told is None:
+    if stories is None:
         return None
-    row = MESSAGE_ID.key_row(KEY) | {name: value for name, (value, _) in told.items()}
-    return Seen(row, {name: at for name, (_, at) in told.items()})
+    row = MESSAGE_ID.key_row(KEY) | {name: value for name, (value, _) in stories.items()}
+    return Seen(row, {name: at for name, (_, at) in stories.items()})
 
 
 def test_an_image_leads_back_to_every_truth_that_it_tells_of() -> None:

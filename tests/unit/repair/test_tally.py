@@ -69,14 +69,14 @@ def test_every_outcome_is_counted_exactly_once(some: list[Finding]) -> None:
     summary = counted(*some)
 
     ended = [one for one in some if one.result is not None]
-    only_told = [one for one in some if one.result is None and not one.error and one.verdict is Verdict.LEAK]
+    only_reported = [one for one in some if one.result is None and not one.error and one.verdict is Verdict.LEAK]
     failed = [one for one in some if one.result is None and one.error]
     settled = [one for one in some if one.result is None and not one.error and one.verdict is Verdict.AGREE]
-    open_ = len(some) - len(ended) - len(only_told) - len(failed) - len(settled)
+    open_ = len(some) - len(ended) - len(only_reported) - len(failed) - len(settled)
     assert summary.fixed.total() + summary.left.total() + summary.moved == len(ended) + open_
     assert summary.failed == sum(one.error is not None for one in some)
     assert sum(counts.total() for counts in summary.findings.values()) == (
-        summary.fixed.total() + summary.left.total() + len(only_told)
+        summary.fixed.total() + summary.left.total() + len(only_reported)
     )
 
 

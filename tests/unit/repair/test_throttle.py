@@ -52,7 +52,7 @@ class Slow:
 
 
 @dataclass(slots=True)
-class Ground:
+class PacedTable:
     """A table that takes its time, and the pace of a run that reads it."""
 
     limit: int | None = 1_000
@@ -84,30 +84,30 @@ class Ground:
 
 
 def test_a_run_slows_down_within_two_seconds_while_answers_are_slow_and_recovers() -> None:
-    ground = Ground()
-    assert ground.rows_in(10) == pytest.approx(1_000, rel=0.05)
+    paced = PacedTable()
+    assert paced.rows_in(10) == pytest.approx(1_000, rel=0.05)
 
-    ground.slow.seconds = 0.008
-    ground.rows_in(2)
-    assert ground.rows_in(1) <= 500
-    assert ground.rows_in(10) == pytest.approx(FLOOR, rel=0.2)
-    ground.slow.seconds = 0.002
-    ground.rows_in(30)
+    paced.slow.seconds = 0.008
+    paced.rows_in(2)
+    assert paced.rows_in(1) <= 500
+    assert paced.rows_in(10) == pytest.approx(FLOOR, rel=0.2)
+    paced.slow.seconds = 0.002
+    paced.rows_in(30)
 
-    assert ground.rows_in(10) == pytest.approx(1_000, rel=0.05)
-    told = ground.throttle.as_json()
-    assert (told["limit"], told["lowest"], told["last"]) == (1_000, FLOOR, 1_000)
-    assert set(told["slowed"]) == {"slow answers"}
-    assert json.dumps(told)
+    assert paced.rows_in(10) == pytest.approx(1_000, rel=0.05)
+    reported = paced.throttle.as_json()
+    assert (reported["limit"], reported["lowest"], reported["last"]) == (1_000, FLOOR, 1_000)
+    assert set(reported["slowed"]) == {"slow answers"}
+    assert json.dumps(reported)
 
 
 def test_a_run_without_a_limit_slows_down_from_what_it_came_to() -> None:
-    ground = Ground(limit=None)
-    free = ground.rows_in(5)
-    ground.slow.seconds = 0.008
-    ground.rows_in(2)
-    assert ground.rows_in(1) <= free / 2
-    assert ground.throttle.as_json()["limit"] is None
+    paced = PacedTable(limit=None)
+    free = paced.rows_in(5)
+    paced.slow.seconds = 0.008
+    paced.rows_in(2)
+    assert paced.rows_in(1) <= free / 2
+    assert paced.throttle.as_json()["limit"] is None
 
 
 def test_a_scan_of_the_local_engine_slows_down_and_recovers() -> None:
@@ -139,18 +139,18 @@ def test_a_scan_of_the_local_engine_slows_down_and_recovers() -> None:
 
 @pytest.mark.parametrize("error", [TimedOut("no answer"), CannotReach("overloaded")])
 def test_errors_among_answers_slow_a_run_down(error: MailmendError) -> None:
-    ground = Ground()
-    ground.rows_in(5)
-    ground.pace.note([(), error])
-    ground.rows_in(1)
-    assert ground.throttle.slowed == {Strain.TIMEOUT if isinstance(error, TimedOut) else Strain.OVERLOAD: 1}
-    assert ground.rows_in(1) <= 550
+    paced = PacedTable()
+    paced.rows_in(5)
+    paced.pace.note([(), error])
+    paced.rows_in(1)
+    assert paced.throttle.slowed == {Strain.TIMEOUT if isinstance(error, TimedOut) else Strain.OVERLOAD: 1}
+    assert paced.rows_in(1) <= 550
 
 
 def test_reads_and_writes_that_fail_are_noted() -> None:
-    ground = Ground()
-    tables = ground.pace.over(ground.memory)
-    ground.rows_in(1)
+    paced = PacedTable()
+    tables = paced.pace.over(paced.memory)
+    paced.rows_in(1)
     failing = TimedOut("no answer")
 
     def fail(operation: Operation, carry_out: Callable[[], Any]) -> Any:
@@ -158,60 +158,60 @@ def test_reads_and_writes_that_fail_are_noted() -> None:
             raise failing
         return carry_out()
 
-    ground.memory.surround = fail
+    paced.memory.surround = fail
     assert tables.read_all([Read(MARKS, ("k",))]) == [failing]
     assert tables.write_all([Put(MARKS, {"k": "k", "c": 1})]) == [failing]
-    ground.rows_in(1)
-    assert ground.throttle.slowed[Strain.TIMEOUT] == 1, "at one look, both"
+    paced.rows_in(1)
+    assert paced.throttle.slowed[Strain.TIMEOUT] == 1, "at one look, both"
 
 
 def test_pending_compactions_slow_a_run_down(caplog: pytest.LogCaptureFixture) -> None:
     """The log tells of the first time, not of each."""
     caplog.set_level(logging.INFO, "mailmend.runs")
-    ground = Ground(compactions=0)
-    ground.rows_in(10)
-    ground.compactions = 500
-    assert ground.rows_in(30) < 400
-    ground.compactions = 0
-    ground.rows_in(30)
-    assert ground.rows_in(5) == pytest.approx(1_000, rel=0.05)
-    assert set(ground.throttle.slowed) == {Strain.COMPACTIONS}
+    paced = PacedTable(compactions=0)
+    paced.rows_in(10)
+    paced.compactions = 500
+    assert paced.rows_in(30) < 400
+    paced.compactions = 0
+    paced.rows_in(30)
+    assert paced.rows_in(5) == pytest.approx(1_000, rel=0.05)
+    assert set(paced.throttle.slowed) == {Strain.COMPACTIONS}
     assert caplog.messages == ["slowed down"]
 
 
 def test_where_the_small_read_is_not_allowed_the_run_goes_on_at_its_limit() -> None:
     for error in (AccessDenied("not yours"), SchemaMismatch("mail", ("no table",))):
-        ground = Ground()
-        ground.slow.error = error
-        assert ground.rows_in(20) == pytest.approx(1_000, rel=0.05)
-        assert len(ground.slow.small) == 1
+        paced = PacedTable()
+        paced.slow.error = error
+        assert paced.rows_in(20) == pytest.approx(1_000, rel=0.05)
+        assert len(paced.slow.small) == 1
 
 
 def test_a_small_read_without_an_answer_counts_as_one() -> None:
-    ground = Ground()
-    ground.rows_in(5)
-    ground.slow.error = TimedOut("no answer")
-    ground.rows_in(2)
-    assert ground.throttle.slowed[Strain.TIMEOUT] >= 1
+    paced = PacedTable()
+    paced.rows_in(5)
+    paced.slow.error = TimedOut("no answer")
+    paced.rows_in(2)
+    assert paced.throttle.slowed[Strain.TIMEOUT] >= 1
 
 
 def test_a_run_looks_four_times_a_second_also_while_it_waits() -> None:
-    ground = Ground(limit=1)
-    ground.pace.take(20)
-    assert 70 <= len(ground.slow.small) <= 90, "twenty seconds, and eight before anything was read"
-    gaps = [later - one for one, later in zip(ground.slow.small[8:], ground.slow.small[9:], strict=False)]
+    paced = PacedTable(limit=1)
+    paced.pace.take(20)
+    assert 70 <= len(paced.slow.small) <= 90, "twenty seconds, and eight before anything was read"
+    gaps = [later - one for one, later in zip(paced.slow.small[8:], paced.slow.small[9:], strict=False)]
     assert max(gaps) <= LOOK_SECONDS + 0.01
 
 
 @pytest.mark.parametrize("work", [0.00005, 0.005])
 @pytest.mark.parametrize(("pressed", "share"), [(True, 0.25), (False, 1.0)])
 def test_a_run_that_makes_way_is_at_work_a_quarter_of_its_time(work: float, pressed: bool, share: float) -> None:
-    ground, worked = Ground(limit=None), 0.0
+    paced, worked = PacedTable(limit=None), 0.0
     if not pressed:
-        ground.throttle.read = None
-    while ground.clock.monotonic() < START / MICROS + 5:
-        ground.pace.take(1)
-        ground.clock.advance(work)
+        paced.throttle.read = None
+    while paced.clock.monotonic() < START / MICROS + 5:
+        paced.pace.take(1)
+        paced.clock.advance(work)
         worked += work
 
     assert worked / 5 == pytest.approx(share, rel=0.06)
@@ -221,30 +221,30 @@ def test_a_limit_that_was_set_is_heard_within_seconds_also_in_the_midst_of_a_wai
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "mailmend.runs")
-    ground = Ground(limit=1)
-    ground.throttle.read = None
-    ground.pace.take(1)
-    began = ground.clock.monotonic()
-    ground.ledger.put(ground.run, RunLimit(rows_per_second=1_000, owner="bob"))
+    paced = PacedTable(limit=1)
+    paced.throttle.read = None
+    paced.pace.take(1)
+    began = paced.clock.monotonic()
+    paced.ledger.put(paced.run, RunLimit(rows_per_second=1_000, owner="bob"))
 
-    ground.pace.take(1_000)
+    paced.pace.take(1_000)
 
-    assert ground.clock.monotonic() - began <= HEAR_SECONDS + 2
-    assert ground.throttle.as_json()["limit"] == 1_000
+    assert paced.clock.monotonic() - began <= HEAR_SECONDS + 2
+    assert paced.throttle.as_json()["limit"] == 1_000
     assert caplog.messages == ["limits were set"]
     assert logged(caplog).endswith("rows_per_second=1000 by=bob")
 
 
 def test_a_limit_of_another_run_is_not_heard() -> None:
-    ground = Ground()
-    ground.ledger.put(uuid_of_another(), RunLimit(rows_per_second=1))
-    assert ground.rows_in(10) == pytest.approx(1_000, rel=0.05)
+    paced = PacedTable()
+    paced.ledger.put(uuid_of_another(), RunLimit(rows_per_second=1))
+    assert paced.rows_in(10) == pytest.approx(1_000, rel=0.05)
 
 
 def test_the_word_that_a_run_is_to_end_is_no_rate() -> None:
-    ground = Ground()
-    ground.ledger.put(ground.run, RunLimit(TO_END))
-    assert ground.rows_in(10) == pytest.approx(1_000, rel=0.05)
+    paced = PacedTable()
+    paced.ledger.put(paced.run, RunLimit(TO_END))
+    assert paced.rows_in(10) == pytest.approx(1_000, rel=0.05)
 
 
 def uuid_of_another() -> RunId:
@@ -252,15 +252,15 @@ def uuid_of_another() -> RunId:
 
 
 def test_a_ledger_that_cannot_be_read_leaves_the_limit_as_it_is() -> None:
-    ground = Ground()
-    tables = ground.ledger.tables
+    paced = PacedTable()
+    tables = paced.ledger.tables
     assert isinstance(tables, MemoryTables)
 
     def fail(*_: Any) -> Any:
         raise TimedOut("no answer")
 
     tables.surround = fail
-    assert ground.rows_in(10) == pytest.approx(1_000, rel=0.05)
+    assert paced.rows_in(10) == pytest.approx(1_000, rel=0.05)
 
 
 def test_workers_share_the_rate_and_look_less_often() -> None:
@@ -271,37 +271,37 @@ def test_workers_share_the_rate_and_look_less_often() -> None:
     assert Throttle(clock, None, lambda: 0.001, workers=400).seconds == HEAR_SECONDS
 
 
-def test_the_newest_limit_counts_and_who_set_each_is_told() -> None:
-    ground = Ground()
+def test_the_newest_limit_counts_and_who_set_each_is_reported() -> None:
+    paced = PacedTable()
     for rows in (500, 2_000):
-        ground.clock.advance(1)
-        ground.ledger.put(ground.run, RunLimit(rows_per_second=rows, owner=f"who said {rows}"))
-        ground.rows_in(3)
-    set_at = f"{ground.clock.now:%Y-%m-%dT%H:%M}"
-    told = ground.throttle.as_json()
-    assert [(one["by"], one["rows_per_second"], one["at"][:16] == set_at) for one in told["set"]] == [
+        paced.clock.advance(1)
+        paced.ledger.put(paced.run, RunLimit(rows_per_second=rows, owner=f"who said {rows}"))
+        paced.rows_in(3)
+    set_at = f"{paced.clock.now:%Y-%m-%dT%H:%M}"
+    reported = paced.throttle.as_json()
+    assert [(one["by"], one["rows_per_second"], one["at"][:16] == set_at) for one in reported["set"]] == [
         ("who said 500", 500, True),
         ("who said 2000", 2_000, True),
     ]
-    assert told["limit"] == 2_000
+    assert reported["limit"] == 2_000
 
 
 def test_more_fixes_may_be_allowed_while_a_run_scans() -> None:
-    ground = Ground()
-    assert ground.throttle.max_fixes(10) == 10
-    ground.ledger.put(ground.run, RunLimit(max_fixes=50))
-    assert ground.throttle.max_fixes(10) == 50
+    paced = PacedTable()
+    assert paced.throttle.max_fixes(10) == 10
+    paced.ledger.put(paced.run, RunLimit(max_fixes=50))
+    assert paced.throttle.max_fixes(10) == 50
 
 
 async def test_in_an_event_loop_limits_are_heard_too_and_the_loop_goes_on_meanwhile() -> None:
-    ground = Ground(limit=10)
-    tables = PacedAsyncTables(InTurn(ground.memory), ground.pace)
+    paced = PacedTable(limit=10)
+    tables = PacedAsyncTables(InTurn(paced.memory), paced.pace)
     await tables.write_all([Put(MARKS, {"k": "k", "c": 1})] * 50)
-    assert ground.clock.monotonic() - START / MICROS == pytest.approx(5, rel=0.1)
+    assert paced.clock.monotonic() - START / MICROS == pytest.approx(5, rel=0.1)
 
-    ground.ledger.put(ground.run, RunLimit(rows_per_second=1_000))
-    ground.clock.advance(HEAR_SECONDS)
-    began = ground.clock.monotonic()
+    paced.ledger.put(paced.run, RunLimit(rows_per_second=1_000))
+    paced.clock.advance(HEAR_SECONDS)
+    began = paced.clock.monotonic()
     await tables.write_all([Put(MARKS, {"k": "k", "c": 1})] * 1_000)
 
-    assert ground.clock.monotonic() - began <= 5, "two of them are the server's"
+    assert paced.clock.monotonic() - began <= 5, "two of them are the server's"

@@ -39,8 +39,8 @@ def taken_back(
     """Undo a run, and what became of each row."""
     outcomes: list[Finding] = []
     order = UndoSettings(run, "mail", families, dry_run=dry_run)
-    means = UndoTools(world.mail, world.ledger, world.clock, SilentProgress())
-    return undo(order, means, outcomes.append), outcomes
+    tools = UndoTools(world.mail, world.ledger, world.clock, SilentProgress())
+    return undo(order, tools, outcomes.append), outcomes
 
 
 def run_of(summary: RepairResult) -> RunId:

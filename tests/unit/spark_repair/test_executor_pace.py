@@ -22,15 +22,15 @@ CONTACT = Contact(("node1",))
 
 
 @pytest.fixture
-def ground(monkeypatch: pytest.MonkeyPatch) -> "Ground":
-    found = Ground()
+def cluster(monkeypatch: pytest.MonkeyPatch) -> "ExecutorCluster":
+    found = ExecutorCluster()
     monkeypatch.setattr(executor_pace, "connect", lambda _: found)
     monkeypatch.setattr(executor_pace, "_clusters", {})
     monkeypatch.setattr(executor_pace, "_throttles", {})
     return found
 
 
-class Ground:
+class ExecutorCluster:
     """A cluster as an executor opens it."""
 
     def __init__(self) -> None:
@@ -54,34 +54,36 @@ class Ground:
         return self.clock.monotonic() - began
 
 
-def test_four_workers_have_a_fourth_of_the_rate_each(ground: Ground) -> None:
-    assert ground.seconds(ground.place(1_000), 2_500) == pytest.approx(10, rel=0.05)
+def test_four_workers_have_a_fourth_of_the_rate_each(cluster: ExecutorCluster) -> None:
+    assert cluster.seconds(cluster.place(1_000), 2_500) == pytest.approx(10, rel=0.05)
 
 
-def test_a_worker_hears_of_a_new_limit_in_the_midst_of_a_task(ground: Ground) -> None:
-    place = ground.place(None)
-    assert ground.seconds(place, 1_000) == 0
-    ground.limits.put(ground.run, RunLimit(rows_per_second=400))
-    ground.clock.advance(HEAR_SECONDS)
-    assert ground.seconds(place, 1_000) == pytest.approx(10, rel=0.05)
+def test_a_worker_hears_of_a_new_limit_in_the_midst_of_a_task(cluster: ExecutorCluster) -> None:
+    place = cluster.place(None)
+    assert cluster.seconds(place, 1_000) == 0
+    cluster.limits.put(cluster.run, RunLimit(rows_per_second=400))
+    cluster.clock.advance(HEAR_SECONDS)
+    assert cluster.seconds(place, 1_000) == pytest.approx(10, rel=0.05)
 
 
-def test_what_is_sent_to_workers_is_plain_data(ground: Ground) -> None:
-    place: Any = ground.place(1_000)
-    assert (place.limit, place.ledger, place.run, place.table) == (1_000, "book", ground.run, MARKS)
-    assert place_of(Throttle(ground.clock, 10), CONTACT, "mail", 2).table is None
+def test_what_is_sent_to_workers_is_plain_data(cluster: ExecutorCluster) -> None:
+    place: Any = cluster.place(1_000)
+    assert (place.limit, place.ledger, place.run, place.table) == (1_000, "book", cluster.run, MARKS)
+    assert place_of(Throttle(cluster.clock, 10), CONTACT, "mail", 2).table is None
 
 
 @pytest.mark.parametrize(("limit", "rows"), [(None, 500), (10_000, 500), (1_000, 250), (3, 1)])
 def test_a_worker_is_sent_no_more_at_once_than_it_may_read_in_a_second(
-    ground: Ground, limit: int | None, rows: int
+    cluster: ExecutorCluster, limit: int | None, rows: int
 ) -> None:
-    assert ground.place(limit).batch_rows == rows
+    assert cluster.place(limit).batch_rows == rows
 
 
-def test_no_pace_is_built_into_a_plan_where_workers_elsewhere_keep_one_that_may_change(ground: Ground) -> None:
+def test_no_pace_is_built_into_a_plan_where_workers_elsewhere_keep_one_that_may_change(
+    cluster: ExecutorCluster,
+) -> None:
     """It would stand for the whole scan: a limit that is set higher would never be reached."""
     context = SimpleNamespace(master="spark://node1:7077")
     rows: Any = SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=context))
 
-    assert paced(rows, 100, Throttle(ground.clock, 100)) is rows
+    assert paced(rows, 100, Throttle(cluster.clock, 100)) is rows

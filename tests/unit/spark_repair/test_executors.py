@@ -74,7 +74,7 @@ def test_the_driver_is_no_executor_and_one_process_waits_for_nobody() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("said", "expected"),
     [
         (
             "Cannot call methods on a stopped SparkContext.\nThis stopped SparkContext was created at:",
@@ -83,9 +83,9 @@ def test_the_driver_is_no_executor_and_one_process_waits_for_nobody() -> None:
         ("java.lang.IllegalArgumentException: Executor memory 1 must be at least 471859200.", "must be at least"),
     ],
 )
-def test_a_cluster_that_does_not_take_us_is_reported_by_its_reason(said: str, told: str) -> None:
+def test_a_cluster_that_does_not_take_us_is_reported_by_its_reason(said: str, expected: str) -> None:
     error = RuntimeError(f"An error occurred while calling None.org.apache.spark.sql.SparkSession.\n: {said}\n\tat x.Y")
     failure = _start_failure(SparkSettings(AWAY), error)
     assert f"Spark did not start on {AWAY}: " in failure.what
-    assert told in failure.what
+    assert expected in failure.what
     assert "An error occurred" not in failure.what

@@ -150,9 +150,9 @@ def _missing(world: World, number: int) -> list[Suspect]:
 def test_a_task_mends_what_the_policy_allows(executor: World) -> None:
     suspects = _missing(executor, 5)
     place = Workplace(Contact(), "mail", "book", timedelta(30), FAMILIES, executor.policy(), 1)
-    told = outcomes(place, suspects)
-    assert {one.suspect.key for one in told} == {one.key for one in suspects}
-    assert {one.result for one in told} == {Verdict.FIXED}
+    reported = outcomes(place, suspects)
+    assert {one.suspect.key for one in reported} == {one.key for one in suspects}
+    assert {one.result for one in reported} == {Verdict.FIXED}
     assert executor.get(MESSAGES.mirror.table, suspects[0].key) is not None
 
 
@@ -171,9 +171,9 @@ def test_a_task_that_is_run_twice_says_the_same(executor: World) -> None:
 
 def test_a_check_on_an_executor_writes_nowhere(executor: World) -> None:
     suspects = _missing(executor, 2)
-    told = outcomes(PLACE, suspects)
-    assert {one.verdict for one in told} == {Verdict.PROJECT}
-    assert {one.result for one in told} == {None}
+    reported = outcomes(PLACE, suspects)
+    assert {one.verdict for one in reported} == {Verdict.PROJECT}
+    assert {one.result for one in reported} == {None}
     assert executor.get(MESSAGES.mirror.table, suspects[0].key) is None
 
 
@@ -205,7 +205,11 @@ def test_a_worker_that_lost_the_cluster_knows_it_in_its_next_task(
     executor.fail_in_mail(lambda _: False)
     other = outcomes(replace(PLACE, policy=replace(POLICY, as_of=T + 1)), suspects)
 
-    assert [[one.untried for one in told] for told in (first, second, other)] == [[False] * 3, [True] * 3, [False] * 3]
+    assert [[one.untried for one in reported] for reported in (first, second, other)] == [
+        [False] * 3,
+        [True] * 3,
+        [False] * 3,
+    ]
 
 
 def test_the_pace_is_shared_between_workers(executor: World) -> None:

@@ -118,5 +118,5 @@ def test_executors_have_the_python_that_the_cluster_names(monkeypatch: pytest.Mo
 def test_a_cluster_on_this_machine_calls_the_driver_here(master: str, host: str | None, tmp_path: Path) -> None:
     options = launch_options(SparkSettings(master, cache=tmp_path))
     assert (options.get("spark.driver.host"), options.get("spark.driver.bindAddress")) == (host, host)
-    told = SparkSettings(master, cache=tmp_path, options={"spark.driver.host": "10.0.0.9"})
-    assert launch_options(told)["spark.driver.host"] == "10.0.0.9"
+    reported = SparkSettings(master, cache=tmp_path, options={"spark.driver.host": "10.0.0.9"})
+    assert launch_options(reported)["spark.driver.host"] == "10.0.0.9"

@@ -26,7 +26,7 @@ SCAN = Scan(IMAP_UID, MESSAGES.truth_columns)
 SCOPE = StagedScope(version="1", keyspace="mail", columns={IMAP_UID.spelling: SCAN.columns}, level="ONE", tables="a")
 
 
-class Ground:
+class StagedCluster:
     """A cluster as an executor opens it, and an area that the driver has opened."""
 
     def __init__(self, folder: Path) -> None:
@@ -49,8 +49,8 @@ class Ground:
 
 
 @pytest.fixture
-def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ground:
-    found = Ground(tmp_path / "staged")
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StagedCluster:
+    found = StagedCluster(tmp_path / "staged")
     monkeypatch.setattr(executor_pace, "connect", lambda _: found)
     monkeypatch.setattr(executor_pace, "_clusters", {})
     return found
@@ -60,27 +60,27 @@ def key(row: object) -> str:
     return str(row)
 
 
-def test_all_segments_are_the_table_and_a_task_that_is_run_again_reads_nothing(ground: Ground) -> None:
-    measure = segments_read(ground.area)
+def test_all_segments_are_the_table_and_a_task_that_is_run_again_reads_nothing(cluster: StagedCluster) -> None:
+    measure = segments_read(cluster.area)
 
-    first = ground.read(0, 1) + ground.read(2, 3)
-    again = ground.read(*range(4))
+    first = cluster.read(0, 1) + cluster.read(2, 3)
+    again = cluster.read(*range(4))
 
-    rows, columns = [{name: row[name] for name in SCAN.columns} for row in ground.rows], columns_of(SCAN)
+    rows, columns = [{name: row[name] for name in SCAN.columns} for row in cluster.rows], columns_of(SCAN)
     assert sorted(rows_of(first, columns), key=key) == sorted(rows_of(again, columns), key=key) == sorted(rows, key=key)
-    assert (len(ground.asked.seen), measure()) == (4, 4)
+    assert (len(cluster.asked.seen), measure()) == (4, 4)
 
 
-def test_a_folder_that_is_another_one_on_the_executor_is_refused(ground: Ground, tmp_path: Path) -> None:
+def test_a_folder_that_is_another_one_on_the_executor_is_refused(cluster: StagedCluster, tmp_path: Path) -> None:
     """Each host would keep its own segments, and nobody would ever find them again."""
     elsewhere = StagingFolder(tmp_path / "elsewhere")
     with elsewhere.held():
         opened_area(elsewhere, SCOPE, {IMAP_UID.spelling: 4}, None, lambda: 0)
-    empty = replace(ground.area, store=StagingFolder(tmp_path))
+    empty = replace(cluster.area, store=StagingFolder(tmp_path))
 
-    for area in (replace(ground.area, store=elsewhere), empty):
+    for area in (replace(cluster.area, store=elsewhere), empty):
         with pytest.raises(StagingRefused, match="is another one on the executor"):
-            ground.read(0, source=replace(ground.source, area=area))
+            cluster.read(0, source=replace(cluster.source, area=area))
 
 
 def test_columns_have_the_types_that_the_connector_gives_them() -> None:
@@ -102,5 +102,5 @@ def test_columns_have_the_types_that_the_connector_gives_them() -> None:
     assert {kind for name, kind in found.items() if name.startswith("flag")} == {"boolean"}
 
 
-def test_an_area_travels_to_executors_as_plain_data(ground: Ground) -> None:
-    assert pickle.loads(pickle.dumps(ground.source)) == ground.source
+def test_an_area_travels_to_executors_as_plain_data(cluster: StagedCluster) -> None:
+    assert pickle.loads(pickle.dumps(cluster.source)) == cluster.source

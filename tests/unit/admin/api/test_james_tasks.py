@@ -50,9 +50,9 @@ async def test_a_messages_task_ends_with_james_fields(world: TaskWorld) -> None:
     assert waiting["submitDate"].endswith("+0000")
     assert (done["status"], done["executedOn"]) == ("completed", "here")
     assert set(done) == {*waiting, "executedOn", "startedDate", "completedDate"}
-    told = done["additionalInformation"]
-    assert told.pop("timestamp").endswith("Z")
-    assert told == {
+    reported = done["additionalInformation"]
+    assert reported.pop("timestamp").endswith("Z")
+    assert reported == {
         "type": "solve-message-inconsistencies",
         "processedImapUidEntries": 12,
         "processedMessageIdEntries": 11,
@@ -131,7 +131,7 @@ async def test_each_task_is_a_command_of_ours(world: TaskWorld, method: str, pat
         ("/messages?task=SolveInconsistencies", {"errors": [MENDED], "addedMessageIdEntries": 0, "failure": None}),
     ],
 )
-async def test_what_is_left_is_told_and_the_task_failed(
+async def test_what_is_left_is_reported_and_the_task_failed(
     world: TaskWorld, path: str, expected: Mapping[str, Any]
 ) -> None:
     world.next = CommandTwin(
@@ -148,14 +148,14 @@ async def test_what_is_left_is_told_and_the_task_failed(
     assert task["additionalInformation"] | expected == task["additionalInformation"]
 
 
-async def test_a_collection_of_blobs_is_told_in_james_words(world: TaskWorld) -> None:
+async def test_a_collection_of_blobs_is_reported_in_james_words(world: TaskWorld) -> None:
     world.next = CommandTwin(result={"references": {"messageV3": 5, "dead letters": 1}, "listed": 9, "removed": 2})
     async with world.client() as client:
         await client.delete("/blobs?scope=unreferenced&associatedProbability=0.5&deletionWindowSize=10")
         await world.work()
         (task,) = (await client.get("/tasks")).json()
 
-    told = task["additionalInformation"]
+    reported = task["additionalInformation"]
     expected = {
         "referenceSourceCount": 6,
         "blobCount": 9,
@@ -165,7 +165,7 @@ async def test_a_collection_of_blobs_is_told_in_james_words(world: TaskWorld) ->
         "bloomFilterAssociatedProbability": 0.5,
         "deletionWindowSize": 10,
     }
-    assert told | expected == told
+    assert reported | expected == reported
 
 
 def logged(event: str, **fields: Any) -> str:
@@ -213,16 +213,16 @@ async def test_the_counts_of_a_task_at_work_grow(
     async with world.client() as client:
         place = (await client.request(*asked)).headers["location"]
         await world.work()
-        told = []
+        reported = []
         for _ in range(2):
             await world.work()
-            told.append((await client.get(place)).json()["additionalInformation"])
+            reported.append((await client.get(place)).json()["additionalInformation"])
             world.clock.advance(5)
         world.next.over.set()
         await world.work()
 
-    assert told[0] | expected == told[0]
-    assert told[0] == told[1], "nothing is written where there is no news"
+    assert reported[0] | expected == reported[0]
+    assert reported[0] == reported[1], "nothing is written where there is no news"
 
 
 async def test_a_command_that_could_not_begin_says_why(world: TaskWorld) -> None:
@@ -238,7 +238,7 @@ async def test_a_command_that_could_not_begin_says_why(world: TaskWorld) -> None
 # Awaiting, cancelling, listing
 
 
-async def test_a_task_can_be_awaited(world: TaskWorld) -> None:
+async def test_a_task_can_be_waited_for(world: TaskWorld) -> None:
     async with world.client() as client:
         place = (await client.post("/messages?task=SolveInconsistencies")).headers["location"]
         late = await client.get(f"{place}/await?timeout=30s")

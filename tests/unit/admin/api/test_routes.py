@@ -121,15 +121,15 @@ async def test_bad_input_gets_james_error(
 
 
 @pytest.mark.parametrize(
-    ("raised", "status", "told"),
+    ("raised", "status", "expected"),
     [
         (CannotReach("no node answered at 10.0.0.1"), 503, "The cluster does not answer"),
         (MailmendError("the ledger is odd"), 500, "the ledger is odd"),
         (ValueError("secret"), 500, "This should not happen: the server's log says more"),
     ],
 )
-async def test_what_goes_wrong_within_is_told_without_its_insides(
-    world: TaskWorld, monkeypatch: pytest.MonkeyPatch, raised: Exception, status: int, told: str
+async def test_what_goes_wrong_within_is_reported_without_its_insides(
+    world: TaskWorld, monkeypatch: pytest.MonkeyPatch, raised: Exception, status: int, expected: str
 ) -> None:
     def refused(*_: object) -> None:
         raise raised
@@ -138,7 +138,7 @@ async def test_what_goes_wrong_within_is_told_without_its_insides(
     async with world.client() as client:
         answer = await client.get("/tasks")
 
-    assert (answer.status_code, answer.json()["message"]) == (status, told)
+    assert (answer.status_code, answer.json()["message"]) == (status, expected)
 
 
 async def test_metrics_are_in_prometheus_text_format(world: TaskWorld) -> None:
@@ -222,7 +222,7 @@ async def test_each_call_is_on_record_with_who_asked_and_no_secret(
     assert world.tasks.listed()[0].submitted_by == "nightly"
 
 
-async def test_health_is_told_without_a_token(world: TaskWorld) -> None:
+async def test_health_is_reported_without_a_token(world: TaskWorld) -> None:
     async with world.client(Access(TOKENS)) as client:
         well = await client.get("/healthcheck")
         world.unreached = "no node answered at 10.0.0.1"
@@ -312,7 +312,7 @@ def test_a_certificate_without_its_key_is_refused(tmp_path: Path) -> None:
 # The server
 
 
-async def test_it_answers_until_it_is_told_to_stop(world: TaskWorld) -> None:
+async def test_it_answers_until_it_is_stopped(world: TaskWorld) -> None:
     stop, port = asyncio.Event(), _free_port()
     serving = asyncio.create_task(listen(Listening("127.0.0.1", port), world.desk, stop))
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
@@ -323,14 +323,14 @@ async def test_it_answers_until_it_is_told_to_stop(world: TaskWorld) -> None:
     assert (answer.status_code, "server" in answer.headers) == (200, False)
 
 
-async def test_a_port_that_is_taken_is_told(world: TaskWorld) -> None:
+async def test_a_port_that_is_taken_is_reported(world: TaskWorld) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(WrongUse, match=f"nobody can listen on 127.0.0.1 port {port}"):
             await listen(Listening("127.0.0.1", port), world.desk, asyncio.Event())
 
 
-async def test_a_certificate_that_is_none_is_told(world: TaskWorld, tmp_path: Path) -> None:
+async def test_a_certificate_that_is_none_is_reported(world: TaskWorld, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("no certificate")
     listening = Listening("127.0.0.1", 0, Access(), file, file)

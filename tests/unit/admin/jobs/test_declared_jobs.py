@@ -190,7 +190,7 @@ def test_a_list_tells_the_next_runs_the_window_and_the_state(
     assert "mailmend" not in night.keyspaces, "nothing is created by looking"
 
 
-def test_without_a_cluster_the_schedule_is_told_all_the_same(
+def test_without_a_cluster_the_schedule_is_reported_all_the_same(
     mailmend: CommandLine, declare: Declare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     declare(NIGHTLY)
@@ -202,7 +202,7 @@ def test_without_a_cluster_the_schedule_is_told_all_the_same(
     assert ended.json["unread"] == "no node answered"
 
 
-def test_a_run_that_did_not_begin_is_told(mailmend: CommandLine, declare: Declare, night: ClusterTwin) -> None:
+def test_a_run_that_did_not_begin_is_reported(mailmend: CommandLine, declare: Declare, night: ClusterTwin) -> None:
     declare(NIGHTLY)
     mailmend("jobs", "run", "nightly-repair")
     assert only(mailmend("jobs", "list", "--json"))["state"] == "WAITING"

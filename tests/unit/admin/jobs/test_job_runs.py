@@ -105,7 +105,7 @@ def test_a_job_does_not_run_twice_at_once_whatever_its_command(
     assert mailmend("jobs", "run", "often").code in (0, 2), "its holder was killed"
 
 
-def test_whoever_finds_the_lease_taken_is_told_the_job(
+def test_whoever_finds_the_lease_taken_hears_which_job(
     mailmend: CommandLine, declare: Declare, night: ClusterTwin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     declare(NIGHTLY)
@@ -325,14 +325,14 @@ def test_a_scheduler_whose_clock_is_ahead_is_waited_for(
 
 def test_a_scheduled_run_begins_with_its_jitter(mailmend: CommandLine, declare: Declare, night: ClusterTwin) -> None:
     declare(NIGHTLY + 'jitter = "20m"\n')
-    told = only(mailmend("jobs", "list", "--json"))["next"][0]
-    night.clock.turn_to(datetime.fromisoformat(told["due_at"]))
+    reported = only(mailmend("jobs", "list", "--json"))["next"][0]
+    night.clock.turn_to(datetime.fromisoformat(reported["due_at"]))
 
     mailmend("jobs", "run", "nightly-repair", "--scheduled")
 
-    assert told["due_at"] < told["start_at"]
+    assert reported["due_at"] < reported["start_at"]
     (run,) = mailmend("jobs", "history", "--json").json["runs"]
-    assert run["started_at"] == told["start_at"]
+    assert run["started_at"] == reported["start_at"]
 
 
 @pytest.mark.parametrize(("missed", "runs"), [("skip", 0), ("run", 1)])
@@ -367,7 +367,7 @@ def test_an_end_that_cannot_be_recorded_does_not_change_the_exit(
         ("repair messages --engine local --leaks collect --dangling report", "trouble", 2, "ended FAILED (exit 2)"),
     ],
 )
-def test_a_command_is_told_how_a_run_ended(
+def test_a_command_hears_how_a_run_ended(
     shell: Shell, night: ClusterTwin, command: str, tell: str, *, exit_code: int, said: str | None
 ) -> None:
     mailmend, declare, _ = shell
@@ -390,7 +390,7 @@ def test_a_command_is_told_how_a_run_ended(
     assert message["run"] == mailmend("jobs", "history", "--json").json["runs"][0]["run"]
 
 
-def test_a_run_that_could_not_begin_is_told_of(
+def test_a_run_that_could_not_begin_is_sent_too(
     mailmend: CommandLine, declare: Declare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     note = mailmend.home / "note"
@@ -401,7 +401,7 @@ def test_a_run_that_could_not_begin_is_told_of(
     assert json.loads(note.read_text())["text"].endswith("could not begin: no node answered")
 
 
-def test_who_could_not_be_told_is_said_and_changes_nothing(
+def test_a_message_that_did_not_arrive_is_reported_and_changes_nothing(
     mailmend: CommandLine, declare: Declare, night: ClusterTwin
 ) -> None:
     declare(f'{NIGHTLY}tell = "always"\ntell_command = "/nowhere"\ntell_webhook = "http://127.0.0.1:1/secret"\n')

@@ -74,11 +74,11 @@ def test_the_run_of_a_job_hears_of_it_by_the_jobs_name_and_by_its_own_id(
 
     assert mailmend("jobs", "run", "nightly-repair").code == 0
 
-    told = said[0].json
+    document = said[0].json
     assert said[0].code == 0, said[0].err
-    assert told["before"] == {"rows_per_second": 5000, "max_fixes": None}
-    assert told["now"] == {"rows_per_second": 20, "max_fixes": None}
-    assert 0 < told["heard_within_seconds"] <= 5
+    assert document["before"] == {"rows_per_second": 5000, "max_fixes": None}
+    assert document["now"] == {"rows_per_second": 20, "max_fixes": None}
+    assert 0 < document["heard_within_seconds"] <= 5
     (run,) = mailmend("runs", "list", "--json").json["runs"]
     assert (run["summary"]["pace"]["limit"], run["summary"]["pace"]["lowest"]) == (20, 20)
     assert run["summary"]["pace"]["set"][0]["by"]

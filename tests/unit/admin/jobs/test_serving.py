@@ -253,10 +253,10 @@ async def test_who_lost_the_lease_begins_nothing(world: JobWorld) -> None:
 async def test_settings_are_read_again_all_or_none(world: JobWorld, caplog: pytest.LogCaptureFixture) -> None:
     server = world.server()
     other = replace(OFTEN, name="other")
-    told: list[Sequence[Job] | MailmendError] = [(OFTEN,), WrongUse("line 3: no"), (other,)]
+    reported: list[Sequence[Job] | MailmendError] = [(OFTEN,), WrongUse("line 3: no"), (other,)]
 
     def declared() -> Sequence[Job]:
-        found = told.pop(0)
+        found = reported.pop(0)
         if isinstance(found, MailmendError):
             raise found
         return found
@@ -292,7 +292,7 @@ async def test_what_runs_is_ended_in_good_order_and_killed_when_patience_is_over
     assert Leases(world.tables, world.clock, "two").holder(server.name) is None, "the lease is free at once"
 
 
-async def test_a_program_that_cannot_be_started_is_told(world: JobWorld, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_program_that_cannot_be_started_is_reported(world: JobWorld, caplog: pytest.LogCaptureFixture) -> None:
     server = world.server()
 
     async def refused(_: Job, __: Say) -> Child:

@@ -78,9 +78,9 @@ def test_systemd_finds_nothing_wrong_with_its_units(systemd_analyze: str, tmp_pa
     for name, text in files.items():
         (tmp_path / name).write_text(text)
 
-    told = asked(systemd_analyze, "verify", "--man=no", *(str(tmp_path / name) for name in files))
+    reported = asked(systemd_analyze, "verify", "--man=no", *(str(tmp_path / name) for name in files))
 
-    assert "mailmend" not in told
+    assert "mailmend" not in reported
     assert len(files) == 4
 
 
@@ -133,13 +133,13 @@ def test_systemd_reads_a_schedule_as_it_is_meant(systemd_analyze: str, text: str
         for line in on_calendar(cron, zone)
     ]
 
-    found = {datetime.fromisoformat(f"{one}+00:00") for told in lines for one in _elapses(told)}
+    found = {datetime.fromisoformat(f"{one}+00:00") for reported in lines for one in _elapses(reported)}
     assert sorted(found)[:8] == wanted
 
 
-def _elapses(told: str) -> Iterator[str]:
+def _elapses(expected: str) -> Iterator[str]:
     marks = r"(?:Next elapse|\(in UTC\)|Iter\. #\d+): "
-    found = re.findall(marks + r"\w{3} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC", told)
+    found = re.findall(marks + r"\w{3} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC", expected)
     yield from found
 
 

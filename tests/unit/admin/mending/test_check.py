@@ -91,7 +91,7 @@ class TestCheck:
 class TestEngine:
     """Which engine scans, where nobody asks for one."""
 
-    def test_a_small_keyspace_needs_no_spark_and_is_told_so(
+    def test_a_small_keyspace_needs_no_spark_and_it_says_so(
         self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin
     ) -> None:
         """On stderr, in the result, in the ledger; the "Next:" line repeats no engine that nobody typed."""
@@ -111,7 +111,7 @@ class TestEngine:
         assert "--engine" not in next_line
         assert mailmend("runs", "show", repaired.json["run"], "--json").json["options"]["engine"] == "local"
 
-    def test_who_asks_for_one_is_told_nothing(self, mailmend: CommandLine) -> None:
+    def test_who_asks_for_one_hears_nothing(self, mailmend: CommandLine) -> None:
         ended = mailmend("check", *QUICK, "--json")
 
         assert ended.json["engine"] == {"name": "local", "why": "asked for"}
@@ -198,7 +198,7 @@ class TestQueues:
         ended = mailmend("check", *QUICK, "--json")
         assert (ended.code, ended.json["queues"], ended.json["unseen"]) == (0, None, None)
 
-    def test_queues_that_cannot_be_looked_at_are_told_and_hide_no_message(
+    def test_queues_that_cannot_be_looked_at_are_reported_and_hide_no_message(
         self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin
     ) -> None:
         cluster.keyspaces["mail"] = without_tables(cluster.keyspaces["mail"], CONTENT_START.name)

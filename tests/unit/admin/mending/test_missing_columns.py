@@ -87,7 +87,7 @@ class TestWhatDecides:
         cluster.keyspaces["mail"] = without_tables(with_columns(live, "imapuidtable", kept), name.lower(), name)
         return name
 
-    def test_it_is_told_in_every_form_and_other_drift_is_found(
+    def test_it_is_reported_in_every_form_and_other_drift_is_found(
         self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, tmp_path: Path, lost: str
     ) -> None:
         mail.lose_projection(mail.truths[0])

@@ -55,12 +55,14 @@ class TestYoungDamage:
 
         ended = mend("--only", "PROJECT", "--findings", str(tmp_path / "found"))
 
-        told = {one["verdict"]: one["reason"] for one in map(json.loads, (tmp_path / "found").read_text().splitlines())}
+        reported = {
+            one["verdict"]: one["reason"] for one in map(json.loads, (tmp_path / "found").read_text().splitlines())
+        }
         reasons = {
             "AMEND": {"left out by --only": 1},
             "LOST_CONTENT": {"needs --orphans quarantine, or its content back": 1},
         }
-        assert {name: {reason: 1} for name, reason in told.items()} == reasons == ended.json["reasons"]
+        assert {name: {reason: 1} for name, reason in reported.items()} == reasons == ended.json["reasons"]
         (run,) = mailmend("runs", "list", "--json").json["runs"]
         assert run["summary"]["reasons"] == reasons
         assert "left out by --only" in mailmend("runs", "show", run["run"]).out
@@ -107,7 +109,7 @@ class TestMailbox:
     """What one mailbox's own tables show."""
 
     @pytest.mark.parametrize("table", [one.table for one in MESSAGES.filters], ids=lambda one: one.spelling)
-    def test_stray_rows_and_counters_are_told_and_left_to_a_scan(
+    def test_stray_rows_and_counters_are_reported_and_left_to_a_scan(
         self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, table: Table
     ) -> None:
         """A message that nothing leads to may stand there: only the whole truth tells."""
@@ -279,12 +281,12 @@ class TestTargets:
         mail.tables.write(Put(MESSAGE_V3, content_row(message(5))))
 
         blind = mend(*here, *beside)
-        told = mailmend("repair", "messages", *QUICK, *here, *beside)
+        ended = mailmend("repair", "messages", *QUICK, *here, *beside)
 
         assert (deleted.code, blind.code, blind.json["findings"], blind.json["gaps"]) == (1, 1, {}, 1)
         assert "counters show was looked at. 1 of the uids" in blind.json["unseen"]
         assert blind.json["unseen"] in blind.err
-        assert f"{' '.join(here)} --scan (it reads the whole source of truth" in told.out
+        assert f"{' '.join(here)} --scan (it reads the whole source of truth" in ended.out
         scanned = mend(*here, "--scan")
         assert (scanned.code, scanned.json["fixed"]) == (0, {"PROJECT": 2, "AMEND": 1})
         assert (scanned.json["gaps"], scanned.json["unseen"]) == (0, None)

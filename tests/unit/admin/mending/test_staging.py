@@ -103,8 +103,8 @@ class TestGoingOn:
             assert "the same command goes on from there" in first.err
             second = stage("check", "messages")
             assert (second.code, len(scans_of(stage))) == (1, TABLES * SEGMENTS - at + 1)
-            told = second.json["staging"]
-            assert (told["attempt"], told["kept"], told["segments"]) == (2, at - 1, TABLES * SEGMENTS)
+            document = second.json["staging"]
+            assert (document["attempt"], document["kept"], document["segments"]) == (2, at - 1, TABLES * SEGMENTS)
             assert {name: second.json[name] for name in ("findings", "scanned", "suspects")} == {
                 name: whole[name] for name in ("findings", "scanned", "suspects")
             }

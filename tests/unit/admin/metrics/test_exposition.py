@@ -64,25 +64,28 @@ def seen(shell: CommandLine) -> Scraped:
 
 
 def test_of_a_keyspace_in_which_nothing_ran_it_tells_the_schedules(shell: CommandLine, cluster: ClusterTwin) -> None:
-    told = seen(shell)
+    scraped = seen(shell)
 
-    assert told.by("mailmend_job_period_seconds", "job_name") == {("nightly",): DAY, ("checked",): 2 * DAY + 16 * 3600}
-    assert told.one("mailmend_job_next_run_timestamp_seconds", **LABELS) == NIGHT.timestamp() + DAY
-    assert told.one("mailmend_ledger_up", keyspace="mail") == 1
-    assert told.by("mailmend_job_last_run_timestamp_seconds", "job_name") == {}
+    assert scraped.by("mailmend_job_period_seconds", "job_name") == {
+        ("nightly",): DAY,
+        ("checked",): 2 * DAY + 16 * 3600,
+    }
+    assert scraped.one("mailmend_job_next_run_timestamp_seconds", **LABELS) == NIGHT.timestamp() + DAY
+    assert scraped.one("mailmend_ledger_up", keyspace="mail") == 1
+    assert scraped.by("mailmend_job_last_run_timestamp_seconds", "job_name") == {}
     assert "mailmend" not in cluster.keyspaces, "nothing is created by looking"
 
 
-def test_a_job_that_ran_is_told(shell: CommandLine, cluster: ClusterTwin) -> None:
+def test_a_job_that_ran_is_reported(shell: CommandLine, cluster: ClusterTwin) -> None:
     shell("jobs", "run", "nightly")
     cluster.clock.advance(3600)
 
-    told = seen(shell)
+    scraped = seen(shell)
 
-    assert told.one("mailmend_job_last_success_timestamp_seconds", **LABELS) == NIGHT.timestamp()
-    assert told.one("mailmend_job_last_run_exit_code", **LABELS) == 0
-    assert told.one("mailmend_job_running", **LABELS) == 0
-    assert told.one("mailmend_run_last_success_timestamp_seconds", command="repair messages") == NIGHT.timestamp()
+    assert scraped.one("mailmend_job_last_success_timestamp_seconds", **LABELS) == NIGHT.timestamp()
+    assert scraped.one("mailmend_job_last_run_exit_code", **LABELS) == 0
+    assert scraped.one("mailmend_job_running", **LABELS) == 0
+    assert scraped.one("mailmend_run_last_success_timestamp_seconds", command="repair messages") == NIGHT.timestamp()
 
 
 def test_a_job_that_fails_keeps_its_last_success_and_a_lease_its_holder(
@@ -94,11 +97,11 @@ def test_a_job_that_fails_keeps_its_last_success_and_a_lease_its_holder(
     Leases(cluster.keyspace("mailmend"), cluster.clock, "bob@elsewhere pid 4, job x").acquire("repair mail", "repair")
     assert shell("jobs", "run", "nightly").code == 3
 
-    told = seen(shell)
+    scraped = seen(shell)
 
-    assert told.one("mailmend_job_last_run_exit_code", **LABELS) == 3
-    assert told.one("mailmend_job_last_success_timestamp_seconds", **LABELS) == NIGHT.timestamp()
-    leased = told.by("mailmend_lease_acquired_timestamp_seconds", "lease", "owner", keyspace="mail")
+    assert scraped.one("mailmend_job_last_run_exit_code", **LABELS) == 3
+    assert scraped.one("mailmend_job_last_success_timestamp_seconds", **LABELS) == NIGHT.timestamp()
+    leased = scraped.by("mailmend_lease_acquired_timestamp_seconds", "lease", "owner", keyspace="mail")
     assert leased == {("repair", "bob@elsewhere"): NIGHT.timestamp() + DAY}
 
 
@@ -114,7 +117,7 @@ def test_a_job_without_any_success_says_so(shell: CommandLine, monkeypatch: pyte
     assert seen(shell).one("mailmend_job_last_success_timestamp_seconds", **LABELS) == 0
 
 
-def test_a_paused_job_is_told(shell: CommandLine) -> None:
+def test_a_paused_job_is_reported(shell: CommandLine) -> None:
     shell("jobs", "pause", "nightly")
 
     assert seen(shell).by("mailmend_job_paused", "job_name") == {("nightly",): 1, ("checked",): 0}
@@ -124,9 +127,9 @@ def test_findings_of_a_check_come_from_the_file_of_its_job(shell: CommandLine, m
     mail.lose_projection(mail.truths[0])
     assert shell("jobs", "run", "checked").code == 1
 
-    told = seen(shell)
+    scraped = seen(shell)
 
-    assert told.one("mailmend_run_findings", command="check all", job_name="checked", verdict="PROJECT") == 1
+    assert scraped.one("mailmend_run_findings", command="check all", job_name="checked", verdict="PROJECT") == 1
 
 
 def test_of_two_that_tell_of_a_run_the_newer_counts(
@@ -140,10 +143,10 @@ def test_of_two_that_tell_of_a_run_the_newer_counts(
     ledger = Ledger(cluster.keyspace("mailmend"), cluster.clock, job="nightly")
     ledger.finish(ledger.start("mail", "repair", 1, {}), {"findings": {"messageIdTable": {"AMEND": 5}}, "exit": 0})
 
-    told = seen(shell)
+    scraped = seen(shell)
 
-    assert told.by("mailmend_run_findings", "verdict", command="repair messages") == {("AMEND",): 5}
-    assert told.one("mailmend_run_end_timestamp_seconds", job_name="nightly") == NIGHT.timestamp() + DAY
+    assert scraped.by("mailmend_run_findings", "verdict", command="repair messages") == {("AMEND",): 5}
+    assert scraped.one("mailmend_run_end_timestamp_seconds", job_name="nightly") == NIGHT.timestamp() + DAY
 
 
 def test_what_every_repair_leaves_is_as_old_as_the_first_of_them(cluster: ClusterTwin) -> None:
@@ -161,15 +164,17 @@ def test_what_every_repair_leaves_is_as_old_as_the_first_of_them(cluster: Cluste
     repair({}, message=["x"])
     repair({}, RunState.FAILED)
 
-    told = list(repair_samples("mail", ledger.newest_runs("mail")))
+    reported = list(repair_samples("mail", ledger.newest_runs("mail")))
 
-    oldest = {one.labels[3]: one.value for one in told if one.metric is FINDING_OLDEST}
+    oldest = {one.labels[3]: one.value for one in reported if one.metric is FINDING_OLDEST}
     assert oldest == {"TORN": began[0], "CLASH": began[2], "AHEAD": began[3]}
-    newest = {one.labels[3]: one.value for one in told if one.metric is RUN_LEFT}
+    newest = {one.labels[3]: one.value for one in reported if one.metric is RUN_LEFT}
     assert newest == {"TORN": 1, "CLASH": 1, "AHEAD": 1}
 
 
-def test_lags_are_counted_and_the_oldest_is_told(shell: CommandLine, cluster: ClusterTwin, mail: MailKeyspace) -> None:
+def test_lags_are_counted_and_the_oldest_is_reported(
+    shell: CommandLine, cluster: ClusterTwin, mail: MailKeyspace
+) -> None:
     shell("jobs", "run", "nightly")
     journal = LagJournal(cluster.keyspace("mailmend"), "mail", cluster.clock)
     at = cluster.clock.micros() / 1_000_000
@@ -177,10 +182,10 @@ def test_lags_are_counted_and_the_oldest_is_told(shell: CommandLine, cluster: Cl
         journal.journal([mirror_suspect(truth, Verdict.PROJECT)], "")
         cluster.clock.advance(DAY)
 
-    told = seen(shell)
+    scraped = seen(shell)
 
-    assert told.one("mailmend_lags_waiting", keyspace="mail") == 3
-    assert told.one("mailmend_lag_oldest_timestamp_seconds", keyspace="mail") == pytest.approx(at)
+    assert scraped.one("mailmend_lags_waiting", keyspace="mail") == 3
+    assert scraped.one("mailmend_lag_oldest_timestamp_seconds", keyspace="mail") == pytest.approx(at)
     assert journal.waiting(2)[0] == 2
 
 
@@ -191,14 +196,14 @@ def test_queues_tell_their_starts_and_marks_that_stay(shell: CommandLine, cluste
     tables.write(Put(CONTENT_START, {"queuename": "outgoing", "contentstart": now - timedelta(days=9)}))
     cluster.rows_recorded = 1_000_000
 
-    told = seen(shell)
+    scraped = seen(shell)
 
-    assert told.one("mailmend_queue_browse_start_age_seconds", queue="outgoing") == 8 * DAY
-    assert told.one("mailmend_queue_content_start_lag_seconds", queue="outgoing") == DAY
-    troubles = {("browse_start_old",): 1, ("moved_back",): 0, ("not_swept",): 0, ("marks_expire_first",): 0}
-    assert told.by("mailmend_queue_trouble", "trouble", queue="outgoing") == troubles
-    assert told.one("mailmend_queue_marks_kept", keyspace="mail") == 1_000_000
-    assert told.by("mailmend_queue_mails", "queue") == {}, "no mail was looked at"
+    assert scraped.one("mailmend_queue_browse_start_age_seconds", queue="outgoing") == 8 * DAY
+    assert scraped.one("mailmend_queue_content_start_lag_seconds", queue="outgoing") == DAY
+    faults = {("browse_start_old",): 1, ("moved_back",): 0, ("not_swept",): 0, ("marks_expire_first",): 0}
+    assert scraped.by("mailmend_queue_trouble", "trouble", queue="outgoing") == faults
+    assert scraped.one("mailmend_queue_marks_kept", keyspace="mail") == 1_000_000
+    assert scraped.by("mailmend_queue_mails", "queue") == {}, "no mail was looked at"
 
 
 def test_what_cannot_be_read_hides_nothing_else(shell: CommandLine, cluster: ClusterTwin) -> None:
@@ -207,16 +212,16 @@ def test_what_cannot_be_read_hides_nothing_else(shell: CommandLine, cluster: Clu
 
     ended = shell("metrics", "show")
 
-    told = Scraped.of(ended.out)
+    scraped = Scraped.of(ended.out)
     assert (ended.code, "Not all could be read: keyspace 'mail' lacks contentStart" in ended.err) == (4, True), (
         ended.err
     )
-    assert told.one("mailmend_job_last_run_exit_code", **LABELS) == 0
-    assert told.one("mailmend_ledger_up", keyspace="mail") == 0
-    assert told.by("mailmend_ledger_read_timestamp_seconds", "keyspace") == {}
+    assert scraped.one("mailmend_job_last_run_exit_code", **LABELS) == 0
+    assert scraped.one("mailmend_ledger_up", keyspace="mail") == 0
+    assert scraped.by("mailmend_ledger_read_timestamp_seconds", "keyspace") == {}
 
 
-def test_who_may_not_look_at_queues_is_told_the_rest(
+def test_who_may_not_look_at_queues_sees_the_rest(
     shell: CommandLine, cluster: ClusterTwin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: object) -> None:
@@ -227,7 +232,7 @@ def test_who_may_not_look_at_queues_is_told_the_rest(
     assert seen(shell).one("mailmend_ledger_up", keyspace="mail") == 1
 
 
-def test_who_may_not_read_the_runs_is_told_the_rest_and_why(
+def test_who_may_not_read_the_runs_sees_the_rest_and_why(
     shell: CommandLine, cluster: ClusterTwin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: object) -> None:
@@ -238,12 +243,12 @@ def test_who_may_not_read_the_runs_is_told_the_rest_and_why(
 
     ended = shell("metrics", "show")
 
-    told = Scraped.of(ended.out)
+    scraped = Scraped.of(ended.out)
     assert (ended.code, "no SELECT on job_run" in ended.err) == (4, True), ended.err
-    assert (told.one("mailmend_ledger_up"), told.one("mailmend_lags_waiting")) == (0, 0)
+    assert (scraped.one("mailmend_ledger_up"), scraped.one("mailmend_lags_waiting")) == (0, 0)
 
 
-def test_without_a_cluster_the_declarations_are_told(
+def test_without_a_cluster_the_declarations_are_reported(
     shell: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def refused(_: object) -> None:
@@ -255,8 +260,8 @@ def test_without_a_cluster_the_declarations_are_told(
     ended = shell("metrics", "show", "--output", str(file))
 
     assert (ended.code, ended.out, "no node answered" in ended.err) == (4, "", True)
-    told = Scraped.of(file)
-    assert (told.one("mailmend_ledger_up"), told.one("mailmend_job_period_seconds", **LABELS)) == (0, DAY)
+    scraped = Scraped.of(file)
+    assert (scraped.one("mailmend_ledger_up"), scraped.one("mailmend_job_period_seconds", **LABELS)) == (0, DAY)
 
 
 def test_a_file_that_cannot_be_written_is_refused(shell: CommandLine) -> None:

@@ -80,13 +80,13 @@ def test_every_alert_names_a_page() -> None:
     assert {one.runbook for one in ALERTS} <= {page.name for page in pages()}
 
 
-def test_every_trouble_of_a_queue_has_its_alert() -> None:
-    in_alerts = [trouble for one in ALERTS for trouble in re.findall(r"[a-z_]+", _troubles(one.expression))]
+def test_every_problem_of_a_queue_has_its_alert() -> None:
+    in_alerts = [problem for one in ALERTS for problem in re.findall(r"[a-z_]+", _alerted(one.expression))]
 
-    assert sorted(in_alerts) == sorted(trouble.value for trouble in HealthProblem)
+    assert sorted(in_alerts) == sorted(problem.value for problem in HealthProblem)
 
 
-def _troubles(expression: str) -> str:
+def _alerted(expression: str) -> str:
     found = re.search(r'trouble=~"([^"]*)"', expression)
     return found[1] if found else ""
 

@@ -65,11 +65,11 @@ def test_a_check_tells_what_its_json_tells(
 
     ended = mailmend("check", *QUICK, "--json", "--metrics-file", str(file))
 
-    told, now = Scraped.of(file), cluster.clock.micros() / 1_000_000
-    tells_its_json(told, ended, **CHECK, job_name="")
+    scraped, now = Scraped.of(file), cluster.clock.micros() / 1_000_000
+    tells_its_json(scraped, ended, **CHECK, job_name="")
     assert (ended.code, ended.json["findings"]) == (1, {"messageIdTable": {"PROJECT": 1}})
-    assert told.one("mailmend_run_last_success_timestamp_seconds", **CHECK) == now
-    assert told.one("mailmend_run_end_timestamp_seconds", **CHECK) == now
+    assert scraped.one("mailmend_run_last_success_timestamp_seconds", **CHECK) == now
+    assert scraped.one("mailmend_run_end_timestamp_seconds", **CHECK) == now
 
 
 def test_a_repair_and_its_dry_run_have_names_of_their_own(
@@ -82,10 +82,12 @@ def test_a_repair_and_its_dry_run_have_names_of_their_own(
 
     ended = mailmend("repair", "messages", *QUICK, "--json", "--metrics-file", str(file))
 
-    told = Scraped.of(file)
-    tells_its_json(told, ended, command="repair messages")
-    assert told.by("mailmend_run_fixed", "verdict") == {("PROJECT",): 1}
-    assert told.by("mailmend_run_exit_code", "command") == {("repair messages",): 0}, "the file is the last command's"
+    scraped = Scraped.of(file)
+    tells_its_json(scraped, ended, command="repair messages")
+    assert scraped.by("mailmend_run_fixed", "verdict") == {("PROJECT",): 1}
+    assert scraped.by("mailmend_run_exit_code", "command") == {("repair messages",): 0}, (
+        "the file is the last command's"
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,7 +108,7 @@ def test_every_command_of_a_job_has_such_a_file(
     assert Scraped.of(file).by("mailmend_run_exit_code", "command") == {(name,): 0}
 
 
-def test_a_run_that_failed_says_so_and_keeps_what_was_told_before(
+def test_a_run_that_failed_says_so_and_keeps_what_was_reported_before(
     mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, file: Path, away: pytest.MonkeyPatch
 ) -> None:
     away.setattr(session, "connect", lambda _: cluster)
@@ -118,13 +120,13 @@ def test_a_run_that_failed_says_so_and_keeps_what_was_told_before(
 
     ended = mailmend("check", *QUICK, "--metrics-file", str(file))
 
-    told = Scraped.of(file)
-    assert (found.code, ended.code, told.one("mailmend_run_exit_code", **CHECK)) == (1, 4, 4)
-    assert told.one("mailmend_run_findings", **CHECK, verdict="PROJECT") == 1
-    assert told.one("mailmend_run_last_success_timestamp_seconds", **CHECK) == at
+    scraped = Scraped.of(file)
+    assert (found.code, ended.code, scraped.one("mailmend_run_exit_code", **CHECK)) == (1, 4, 4)
+    assert scraped.one("mailmend_run_findings", **CHECK, verdict="PROJECT") == 1
+    assert scraped.one("mailmend_run_last_success_timestamp_seconds", **CHECK) == at
 
 
-def test_what_is_mended_is_not_told_any_more(
+def test_what_is_mended_is_not_reported_any_more(
     mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, file: Path
 ) -> None:
     mail.lose_projection(mail.truths[0])
@@ -137,7 +139,7 @@ def test_what_is_mended_is_not_told_any_more(
     assert Scraped.of(file).by("mailmend_run_findings", "verdict") == {}
 
 
-def test_a_run_that_was_refused_is_told(mailmend: CommandLine, file: Path) -> None:
+def test_a_run_that_was_refused_is_reported(mailmend: CommandLine, file: Path) -> None:
     """It lacks a setting: nobody is there to read its message."""
     ended = mailmend("repair", "queues", *QUICK, "--metrics-file", str(file))
 
@@ -167,7 +169,7 @@ def test_a_finding_is_as_old_as_the_first_run_that_left_it(
     assert oldest() == {("PROJECT",): began[3], ("AMEND",): began[1]}
 
 
-def test_an_interrupted_run_is_told(mailmend: CommandLine, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_is_reported(mailmend: CommandLine, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -270,9 +272,9 @@ def test_a_job_has_its_file_in_its_declaration(
 
     ended = mailmend("jobs", "run", declared)
 
-    told = Scraped.of(file)
-    assert (ended.code, told.one("mailmend_run_exit_code", **CHECK, job_name="nightly")) == (1, 1)
-    assert told.one("mailmend_run_findings", **CHECK, job_name="nightly", verdict="PROJECT") == 1
+    scraped = Scraped.of(file)
+    assert (ended.code, scraped.one("mailmend_run_exit_code", **CHECK, job_name="nightly")) == (1, 1)
+    assert scraped.one("mailmend_run_findings", **CHECK, job_name="nightly", verdict="PROJECT") == 1
 
 
 def test_what_is_typed_outweighs_the_declaration(
@@ -295,9 +297,9 @@ def test_a_job_that_could_not_begin_says_so_too(
 
     ended = mailmend("jobs", "run", declared)
 
-    told = Scraped.of(file)
-    assert (ended.code, told.one("mailmend_run_exit_code", **CHECK, job_name="nightly")) == (3, 3)
-    assert told.one("mailmend_run_last_success_timestamp_seconds") == at
+    scraped = Scraped.of(file)
+    assert (ended.code, scraped.one("mailmend_run_exit_code", **CHECK, job_name="nightly")) == (3, 3)
+    assert scraped.one("mailmend_run_last_success_timestamp_seconds") == at
 
 
 def test_a_file_of_a_job_is_a_text(mailmend: CommandLine, declared: str) -> None:

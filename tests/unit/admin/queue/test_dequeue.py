@@ -30,8 +30,8 @@ def test_into_a_folder_message_and_envelope(queue: QueueShell, tmp_path: Path) -
     message, envelope = tmp_path / "out" / f"{mail}.eml", tmp_path / "out" / f"{mail}.json"
     assert (ended.code, ended.json["taken"], ended.json["acked"]) == (0, 1, 1)
     assert message.read_bytes() == CONTENT
-    told = json.loads(envelope.read_text())
-    assert (told["name"], told["state"], told["recipients"], told["attempts"]) == (
+    document = json.loads(envelope.read_text())
+    assert (document["name"], document["state"], document["recipients"], document["attempts"]) == (
         "one",
         "transport",
         ["bob@example.org"],
@@ -118,11 +118,11 @@ def test_a_command_decides_what_becomes_of_its_mail(
 def test_a_command_gets_the_message_and_its_envelope(queue: QueueShell, tmp_path: Path) -> None:
     """On standard input and in the environment, where none of our secrets is."""
     (mail,) = queue.put("one", recipients=("bob@example.org", "carol@example.org"))
-    told = tmp_path / "told.json"
+    passed = tmp_path / "passed.json"
     program = f"""
 import json, os, sys
 kept = {{name: value for name, value in os.environ.items() if name.startswith(("MAIL_", "MAILMEND_"))}}
-json.dump([sys.stdin.buffer.read().decode(), kept], open({str(told)!r}, "w"))
+json.dump([sys.stdin.buffer.read().decode(), kept], open({str(passed)!r}, "w"))
 """
     secrets = {
         "MAILMEND_BROKER_PASSWORD": "hunter2",
@@ -134,12 +134,12 @@ json.dump([sys.stdin.buffer.read().decode(), kept], open({str(told)!r}, "w"))
     ended = queue("dequeue", "--exec", consumer(tmp_path, program), **secrets)
 
     assert ended.code == 0, ended.err
-    content, environment = json.loads(told.read_text())
+    content, environment = json.loads(passed.read_text())
     assert content.encode() == CONTENT
     assert (environment["MAIL_ID"], environment["MAIL_SENDER"]) == (str(mail), "ada@example.org")
     assert environment["MAIL_RECIPIENTS"] == "bob@example.org carol@example.org"
     assert (environment["MAIL_QUEUE"], environment["MAIL_ATTEMPTS"]) == ("spool", "0")
-    assert "hunter2" not in told.read_text()
+    assert "hunter2" not in passed.read_text()
     assert environment["MAILMEND_KEYSPACE"] == "mail"
 
 
@@ -233,11 +233,11 @@ def test_a_dry_run_says_whose_order_it_shows(queue: QueueShell) -> None:
     assert "No mail waits in spool" in queue("dequeue", "--dry-run", **NO_SIDES).out
 
     (one, _) = queue.put("one", "two")
-    told = queue("dequeue", "--dry-run", "--prefetch", "1", **NO_SIDES).out
+    output = queue("dequeue", "--dry-run", "--prefetch", "1", **NO_SIDES).out
 
-    assert "1 mails would be handed over, and there are more" in told
-    assert "the broker's own may differ" in told
-    assert str(one)[:8] in told
+    assert "1 mails would be handed over, and there are more" in output
+    assert "the broker's own may differ" in output
+    assert str(one)[:8] in output
 
 
 NO_SIDES = {"MAILMEND_BROKER": "", "MAILMEND_BLOBS": ""}

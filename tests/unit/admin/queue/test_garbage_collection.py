@@ -60,17 +60,17 @@ def collector_of(tool: NodetoolTwin) -> GarbageCollector:
     return GarbageCollector(tool, tool.clock, "ks", (ENQUEUED_MAILS, DELETED_MAILS))
 
 
-async def told(tool: NodetoolTwin) -> GarbageCollection:
+async def reported(tool: NodetoolTwin) -> GarbageCollection:
     tables = MemoryTables(tool.clock.micros)
     tables.write(Put(DELETED_MAILS, MARK))
     collector = collector_of(tool)
     return await collector.measured(await collector.cost(["a", "b"], ["c"]), InTurn(tables))
 
 
-async def test_what_it_costs_is_told_by_one_sstable_of_the_first_node_that_has_one() -> None:
+async def test_what_it_costs_is_reported_by_one_sstable_of_the_first_node_that_has_one() -> None:
     """Less the time that nodetool takes itself."""
     tool = NodetoolTwin(("nodetool",))
-    cost = await told(tool)
+    cost = await reported(tool)
     assert cost.measured == Rewritten(10 * MEBIBYTE, 2.0)
     assert ("b", "compact", "--user-defined", "/data/ks/nb-1-big-Data.db") in tool.asked
     assert what_it_costs(cost) == (
@@ -80,7 +80,7 @@ async def test_what_it_costs_is_told_by_one_sstable_of_the_first_node_that_has_o
 
 
 async def test_an_sstable_that_went_meanwhile_is_no_measure() -> None:
-    cost = await told(NodetoolTwin(("nodetool",), rewrites=False))
+    cost = await reported(NodetoolTwin(("nodetool",), rewrites=False))
     assert cost.measured is None
     assert "not known" in what_it_costs(cost)
 
@@ -141,7 +141,7 @@ def test_a_failure_says_where_and_why_and_nothing_of_the_words_behind_the_first(
     assert "secret" not in str(refused.value)
 
 
-async def test_what_does_not_answer_is_killed_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_does_not_answer_is_killed_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("admin.nodetool.ANSWER_SECONDS_MAX", 0.05)
     with pytest.raises(CannotReach, match="no answer in"):
         await Nodetool.parse("sh -c 'exec sleep 60' {host}").ask("10.0.0.1", "flush")

@@ -130,10 +130,19 @@ class TestBrowsing:
         found = queue("browse", "--json").json
 
         assert [one["name"] for one in found["mails"]] == ["first", "second"]
-        told = found["mails"][0]
-        assert (told["id"], told["sender"], told["recipients"]) == (str(first), "ada@example.org", ["bob@example.org"])
-        assert (told["where"], told["priority"], told["age_seconds"], told["attempts"]) == ("waiting", 5, 60.0, 0)
-        assert "content_base64" not in told
+        reported = found["mails"][0]
+        assert (reported["id"], reported["sender"], reported["recipients"]) == (
+            str(first),
+            "ada@example.org",
+            ["bob@example.org"],
+        )
+        assert (reported["where"], reported["priority"], reported["age_seconds"], reported["attempts"]) == (
+            "waiting",
+            5,
+            60.0,
+            0,
+        )
+        assert "content_base64" not in reported
         assert found["next"] is None
 
     def test_a_table_for_people(self, queue: QueueShell) -> None:

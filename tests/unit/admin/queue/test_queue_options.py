@@ -44,7 +44,7 @@ def shell(tmp_path: Path) -> CommandLine:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[QueueSettings]:
+def settings_seen(monkeypatch: pytest.MonkeyPatch) -> list[QueueSettings]:
     """What a command that needs all three sides is told, in place of `sweep`."""
     found: list[QueueSettings] = []
 
@@ -76,20 +76,20 @@ def address_in(found: QueueSettings) -> BlobsAddress:
 
 
 @pytest.fixture
-def look(shell: CommandLine, told: list[QueueSettings]) -> Look:
+def look(shell: CommandLine, settings_seen: list[QueueSettings]) -> Look:
     def call(*arguments: str, **environment: str) -> QueueSettings:
         ended = shell("queue", "sweep", *arguments, **environment)
         assert ended.code == 0, ended.err
-        return told[-1]
+        return settings_seen[-1]
 
     return call
 
 
 @pytest.fixture
-def refused(shell: CommandLine, told: list[QueueSettings]) -> Callable[..., Ended]:
+def refused(shell: CommandLine, settings_seen: list[QueueSettings]) -> Callable[..., Ended]:
     def call(*arguments: str, **environment: str) -> Ended:
         ended = shell("queue", "sweep", *arguments, **environment)
-        assert (ended.code, told, ended.out) == (2, [], ""), ended.err
+        assert (ended.code, settings_seen, ended.out) == (2, [], ""), ended.err
         assert "Traceback" not in ended.err
         return ended
 
@@ -141,7 +141,7 @@ class TestBroker:
         assert "password of 'james'" in refused(**BUCKET, MAILMEND_BROKER="amqp://james@rabbit").err
 
     def test_files_for_tls_go_with_amqps(
-        self, look: Look, refused: Callable[..., Ended], told: list[QueueSettings], tmp_path: Path
+        self, look: Look, refused: Callable[..., Ended], settings_seen: list[QueueSettings], tmp_path: Path
     ) -> None:
         """Without it they are a mistake, and so is one that is not there."""
         authority = tmp_path / "ca.pem"
@@ -152,7 +152,7 @@ class TestBroker:
         broker = broker_in(look("--broker-tls-ca", str(authority), **BUCKET, MAILMEND_BROKER="amqps://r"))
         assert broker.tls is not None
         assert broker.tls.ca == authority
-        assert len(told) == 1
+        assert len(settings_seen) == 1
 
     def test_none_at_all_is_reported_with_both_ways_out(self, refused: Callable[..., Ended]) -> None:
         ended = refused(**BUCKET)

@@ -168,10 +168,10 @@ class TestQueues:
         assert ids(james, ENQUEUED_MAILS) == set(first)
 
         james.broker.away = True
-        (told,) = james.line(*repair).json["queues"]
+        (reported,) = james.line(*repair).json["queues"]
 
-        assert (told["removed_rows"], told["removed_marks"]) == (1, 0)
-        assert told["marks_stay"].startswith("the broker could not be asked: ")
+        assert (reported["removed_rows"], reported["removed_marks"]) == (1, 0)
+        assert reported["marks_stay"].startswith("the broker could not be asked: ")
         assert ids(james, DELETED_MAILS) == set(first)
 
     def test_a_check_of_all_looks_at_queues_too(self, james: QueueShell) -> None:
@@ -180,12 +180,12 @@ class TestQueues:
         found = {what: james.line("check", what, *LOCAL, "--json") for what in ("queues", "messages", "all")}
 
         assert {what: ended.code for what, ended in found.items()} == {"queues": 1, "messages": 0, "all": 1}
-        told = found["all"].json
-        assert told["findings"].items() >= found["queues"].json["findings"].items()
-        assert told["queues"] == found["queues"].json["queues"]
-        assert told["scanned"].items() >= (found["queues"].json["scanned"] | found["messages"].json["scanned"]).items()
+        both = found["all"].json
+        assert both["findings"].items() >= found["queues"].json["findings"].items()
+        assert both["queues"] == found["queues"].json["queues"]
+        assert both["scanned"].items() >= (found["queues"].json["scanned"] | found["messages"].json["scanned"]).items()
 
-    def test_people_are_told_what_comes_next(self, james: QueueShell, file: Path) -> None:
+    def test_people_read_what_comes_next(self, james: QueueShell, file: Path) -> None:
         finished(james, "a")
         broker = ("--broker", "amqp://ann@rabbit/mail")
         secret = {"MAILMEND_BROKER_PASSWORD": "geheim"}
@@ -248,7 +248,7 @@ class TestBlobs:
             assert (plan("blobs", *words).code, file.exists()) == (2, False)
         assert (plan("queues", "--garbagecollect").code, file.exists()) == (2, False)
 
-    def test_people_are_told_what_comes_next(self, james: QueueShell, strays: dict[str, BlobId], file: Path) -> None:
+    def test_people_read_what_comes_next(self, james: QueueShell, strays: dict[str, BlobId], file: Path) -> None:
         assert strays
         planned = james.line("repair", "blobs", *LOCAL, *BLOBS, "--no-broker", "--plan", str(file))
         assert f"Next: mailmend apply {file} --keyspace mail" in planned.out, planned.err

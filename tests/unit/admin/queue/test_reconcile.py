@@ -126,8 +126,8 @@ class TestLooking:
 
         assert (answer["table"]["delayed"], answer["table"]["delayed_beyond_ids_max"]) == (3, 1)
         assert answer["surplus"] == 0
-        told = queue("reconcile", "--ids-max", "2").out
-        assert "1 delayed mails beyond --ids-max are counted, and not named." in told
+        output = queue("reconcile", "--ids-max", "2").out
+        assert "1 delayed mails beyond --ids-max are counted, and not named." in output
         assert found(queue, "--ids-max", "9", code=0)["table"]["delayed_beyond_ids_max"] == 0
 
     def test_without_blobs_only_the_two_others_are_compared(self, queue: QueueShell) -> None:

@@ -124,13 +124,13 @@ class TestSweep:
         queue.put_start(BROWSE_START, queue.now - timedelta(hours=3))
 
         found = queue("sweep", "--dry-run", "--json", MAILMEND_BROKER="", MAILMEND_BLOBS="").json
-        told = queue("sweep", "--dry-run", MAILMEND_BROKER="", MAILMEND_BLOBS="")
+        ended = queue("sweep", "--dry-run", MAILMEND_BROKER="", MAILMEND_BLOBS="")
 
         assert (found["dry_run"], found["rows"], found["rescued"]) == (True, 2, 1)
         assert found["would_rescue"] == [str(lost)]
         assert (queue.names(), queue.asked) == ([], [])
-        assert "Nothing was written." in told.out
-        assert str(lost) in told.out
+        assert "Nothing was written." in ended.out
+        assert str(lost) in ended.out
         swept = queue("sweep", "--json").json
         assert {**found, "dry_run": False} | swept == {**found, "dry_run": False}
         assert queue.names() == ["lost"]
@@ -204,12 +204,12 @@ class TestTend:
         end = queue.now + timedelta(minutes=10)
         pause, signals = type(queue.clock).pause, [signal.SIGTERM]
 
-        async def pause_until_told(clock: object, seconds: float) -> None:
+        async def pause_until_stopped(clock: object, seconds: float) -> None:
             await pause(queue.clock, seconds)
             if queue.now >= end and signals:
                 os.kill(os.getpid(), signals.pop())
 
-        monkeypatch.setattr(type(queue.clock), "pause", pause_until_told)
+        monkeypatch.setattr(type(queue.clock), "pause", pause_until_stopped)
 
         ended = queue("tend")
 
@@ -238,15 +238,15 @@ class TestTend:
         queue.pass_time(hours=2)
 
         looked = queue("tend", "--all", "--dry-run", "--json", MAILMEND_BROKER="", MAILMEND_BLOBS="")
-        told = queue("tend", "--all", "--dry-run", MAILMEND_BROKER="", MAILMEND_BLOBS="")
+        ended = queue("tend", "--all", "--dry-run", MAILMEND_BROKER="", MAILMEND_BLOBS="")
         asked = list(queue.asked)
         done = queue("tend", "--all", "--once", "--json")
 
         assert (looked.code, looked.json["dry_run"], asked) == (0, True, [])
         assert [one["moved_due"] for one in looked.json["queues"]] == [0, 1]
         assert [{**one, **after} for one, after in pairs(looked, done)] == looked.json["queues"]
-        assert "Nothing was written." in told.out
-        assert "1 delayed mails of spool are due" in told.out
+        assert "Nothing was written." in ended.out
+        assert "1 delayed mails of spool are due" in ended.out
 
     @pytest.mark.parametrize(
         ("arguments", "said"),

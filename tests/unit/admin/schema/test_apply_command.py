@@ -33,8 +33,8 @@ def test_what_was_done_is_one_object_for_scripts(
 ) -> None:
     """What came of it, what was sent in its order, what is left and why; progress went to stderr."""
     ended = mailmend("schema", "apply", *shop, *NEW, "--to", "2", "--json")
-    told = ended.json
-    assert list(told) == [
+    document = ended.json
+    assert list(document) == [
         "keyspace",
         "generation",
         "drift",
@@ -49,20 +49,26 @@ def test_what_was_done_is_one_object_for_scripts(
         "nodes_down",
         "exit",
     ]
-    assert (ended.code, told["exit"], told["keyspace"], told["generation"]) == (0, 0, "shop", None)
-    assert told["created"] == [
+    assert (ended.code, document["exit"], document["keyspace"], document["generation"]) == (0, 0, "shop", None)
+    assert document["created"] == [
         "keyspace shop",
         "type place",
         "table orders",
         "table by_customer",
         "index by_label",
     ]
-    assert told["applied"] == [ORDERS, LABELS]
-    assert told["left"] == [TOTALS, PLACES]
-    assert told["stopped"] == f"{TOTALS} and what follows come after --to 0002"
-    assert [one for one in told["statements"][1:] if one not in cluster.rows] == of_the_shop(cluster)
-    assert told["statements"][-1:] == cluster.rows
-    assert (told["drift"], told["notes"], told["withheld"], told["baseline"], told["nodes_down"]) == (
+    assert document["applied"] == [ORDERS, LABELS]
+    assert document["left"] == [TOTALS, PLACES]
+    assert document["stopped"] == f"{TOTALS} and what follows come after --to 0002"
+    assert [one for one in document["statements"][1:] if one not in cluster.rows] == of_the_shop(cluster)
+    assert document["statements"][-1:] == cluster.rows
+    assert (
+        document["drift"],
+        document["notes"],
+        document["withheld"],
+        document["baseline"],
+        document["nodes_down"],
+    ) == (
         [],
         [],
         [],
@@ -331,8 +337,13 @@ def test_a_keyspace_of_james_is_left_alone(cluster: MigrationCluster, mailmend: 
         "Not created in a keyspace that mailmend did not make (--complete does): table firstUnseen"
     )
     assert lines[1] == "Take the keyspace over with: mailmend schema adopt --keyspace mail"
-    told = mailmend("schema", "apply", "--keyspace", "mail", "--json").json
-    assert (told["withheld"], told["left"], told["applied"], told["exit"]) == (["table firstUnseen"], [], [], 1)
+    document = mailmend("schema", "apply", "--keyspace", "mail", "--json").json
+    assert (document["withheld"], document["left"], document["applied"], document["exit"]) == (
+        ["table firstUnseen"],
+        [],
+        [],
+        1,
+    )
 
     completed = mailmend("schema", "apply", "--keyspace", "mail", "--complete", "--json")
     assert (completed.code, completed.json["created"]) == (0, ["table firstUnseen"])

@@ -157,7 +157,7 @@ TAMPERINGS: Mapping[Callable[[Path], None], tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize("tamper", TAMPERINGS, ids=lambda one: one.__name__)
-def test_what_was_applied_is_never_another_afterwards(
+def test_what_was_applied_is_never_another_later(
     cluster: MigrationCluster, mailmend: CommandLine, tmp_path: Path, tamper: Callable[[Path], None]
 ) -> None:
     """Plan and apply refuse, a dry run too; verify tells it as drift; each says which file and what to do."""
@@ -169,8 +169,10 @@ def test_what_was_applied_is_never_another_afterwards(
     cluster.forget()
 
     for command in (("plan",), ("plan", "--from-model"), ("apply",), ("apply", "--dry-run"), ("apply", "--json")):
-        told = refused(mailmend("schema", *command, *shop), "are not those that were applied to shop", kind, file, mend)
-        assert "mailmend schema history --keyspace shop" in told
+        ended = refused(
+            mailmend("schema", *command, *shop), "are not those that were applied to shop", kind, file, mend
+        )
+        assert "mailmend schema history --keyspace shop" in ended
 
     found = mailmend("schema", "verify", *shop, "--json")
     assert found.code == found.json["exit"] == 1
@@ -204,7 +206,7 @@ def test_no_table_is_mended_by_a_file_that_was_edited(
     assert "cqlsh" not in drift[0]["mend"]
 
 
-def test_a_file_put_in_between_pushes_nobody_aside(
+def test_a_file_put_in_between_displaces_nothing(
     cluster: MigrationCluster, mailmend: CommandLine, tmp_path: Path
 ) -> None:
     """A branch that was merged late gets the next free number: every file that has moved is named."""
@@ -216,9 +218,9 @@ def test_a_file_put_in_between_pushes_nobody_aside(
         (folder / name).rename(folder / f"{int(name[:4]) + 1:04}{name[4:]}")
     (folder / "0002_pre_late.cql").write_text(HEAD + TABLE, encoding="utf-8")
 
-    told = refused(mailmend("schema", "apply", *shop), "moved migration", *(f"Rename it back: {n}" for n in (LABELS,)))
+    ended = refused(mailmend("schema", "apply", *shop), "moved migration", *(f"Rename it back: {n}" for n in (LABELS,)))
 
-    assert all(name[5:] in told for name in (LABELS, TOTALS, PLACES))
+    assert all(name[5:] in ended for name in (LABELS, TOTALS, PLACES))
     assert cluster.untouched
 
 
@@ -239,8 +241,8 @@ def test_a_number_that_no_migration_has(
 ) -> None:
     shop = ("--migrations", str(written(tmp_path / "db")), *NEW)
     for command in ("plan", "apply"):
-        told = refused(mailmend("schema", command, *shop, "--to", to), f"there is no migration {int(to):04}")
-        assert "The last of the folder is 0004." in told
+        ended = refused(mailmend("schema", command, *shop, "--to", to), f"there is no migration {int(to):04}")
+        assert "The last of the folder is 0004." in ended
     assert cluster.untouched
 
 

@@ -34,9 +34,9 @@ def test_each_migration_is_reported_with_every_field(
 ) -> None:
     """Checksum and chain as in the folder; times in UTC, to the millisecond."""
     mailmend("schema", "apply", *shop, "--to", "2")
-    told = mailmend("schema", "history", "--json").json
-    assert list(told) == ["keyspace", "migrations", "statements", "holder", "unlocks", "exit"]
-    assert told["migrations"] == [
+    document = mailmend("schema", "history", "--json").json
+    assert list(document) == ["keyspace", "migrations", "statements", "holder", "unlocks", "exit"]
+    assert document["migrations"] == [
         {
             "migration": str(one.file),
             "number": one.number,
@@ -54,7 +54,7 @@ def test_each_migration_is_reported_with_every_field(
         }
         for one in folder()[:2]
     ]
-    assert (told["statements"], told["holder"], told["unlocks"], told["exit"]) == ([], None, [], 0)
+    assert (document["statements"], document["holder"], document["unlocks"], document["exit"]) == ([], None, [], 0)
 
 
 def test_what_has_not_ended_is_reported_statement_by_statement(
@@ -64,13 +64,13 @@ def test_what_has_not_ended_is_reported_statement_by_statement(
     cluster.refuses = "by_label"
     failed = mailmend("schema", "apply", *shop)
     assert failed.code == 3
-    told = mailmend("schema", "history", "--json").json
-    assert [(one["migration"], one["state"], one["done"]) for one in told["migrations"]] == [
+    document = mailmend("schema", "history", "--json").json
+    assert [(one["migration"], one["state"], one["done"]) for one in document["migrations"]] == [
         (FILES[0], "applied", 3),
         (FILES[1], "running", 1),
     ]
-    assert told["migrations"][1]["ended_at"] is None
-    added, indexed = told["statements"]
+    assert document["migrations"][1]["ended_at"] is None
+    added, indexed = document["statements"]
     assert added == {
         "number": 2,
         "position": 0,
@@ -148,8 +148,8 @@ def test_the_folder_of_the_migrations_stands_in_what_comes_next(
 def test_our_own_migrations_need_no_folder(cluster: MigrationCluster, mailmend: CommandLine) -> None:
     cluster.refuses = "messageIdTable"
     assert mailmend("schema", "apply", *NEW, "--keyspace", "mail").code == 3
-    told = mailmend("schema", "history", "--keyspace", "mail").out
-    assert "Nobody is at work. To go on: mailmend schema apply --keyspace mail" in told
+    output = mailmend("schema", "history", "--keyspace", "mail").out
+    assert "Nobody is at work. To go on: mailmend schema apply --keyspace mail" in output
 
 
 def test_a_history_that_has_ended_is_a_table_and_nothing_more(

@@ -69,9 +69,9 @@ def test_what_a_killed_apply_left_is_said_in_plan_and_history(
     planned = mailmend("schema", "plan", *shop)
     assert "-- its effect is there already: it is written into the history, and not run" in planned.out
     assert "-- ALTER TABLE shop.orders ADD label text" in planned.out
-    told = mailmend("schema", "history")
-    assert "begun (the next apply looks" in told.out
-    assert "Nobody is at work. To go on: mailmend schema apply --migrations DIR --keyspace shop" in told.out
+    ended = mailmend("schema", "history")
+    assert "begun (the next apply looks" in ended.out
+    assert "Nobody is at work. To go on: mailmend schema apply --migrations DIR --keyspace shop" in ended.out
     cluster.silent_at = "by_label"
     assert mailmend("schema", "apply", *shop).code == 4
     cluster.silent_at = None
@@ -95,8 +95,15 @@ def test_a_mistyped_name_does_not_become_a_keyspace(
 
 def test_a_keyspace_without_a_history_says_so(cluster: MigrationCluster, mailmend: CommandLine) -> None:
     assert "shop has no history" in mailmend("schema", "history").out
-    told = mailmend("schema", "history", "--json").json
-    assert told == {"keyspace": "shop", "migrations": [], "statements": [], "holder": None, "unlocks": [], "exit": 0}
+    document = mailmend("schema", "history", "--json").json
+    assert document == {
+        "keyspace": "shop",
+        "migrations": [],
+        "statements": [],
+        "holder": None,
+        "unlocks": [],
+        "exit": 0,
+    }
     assert cluster.keyspaces == {}
 
 

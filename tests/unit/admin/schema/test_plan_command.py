@@ -25,8 +25,8 @@ def test_a_plan_is_one_object_for_scripts(
 ) -> None:
     """Every field, of a keyspace that is not there yet; the statements stand in the order of their sending."""
     planned = mailmend("schema", "plan", *shop, *NEW, "--to", "1", "--json")
-    told = planned.json
-    assert list(told) == [
+    document = planned.json
+    assert list(document) == [
         "keyspace",
         "create_keyspace",
         "baseline",
@@ -39,15 +39,19 @@ def test_a_plan_is_one_object_for_scripts(
         "statements",
         "exit",
     ]
-    assert (planned.code, told["exit"], told["keyspace"], told["foreign"]) == (1, 1, "shop", False)
-    assert told["create_keyspace"].startswith("CREATE KEYSPACE IF NOT EXISTS shop WITH replication = ")
-    assert (told["baseline"], told["besides"], told["withheld"]) == ([], [], [])
-    assert told["left"] == [LABELS, TOTALS, PLACES]
-    assert told["stopped"] == f"{LABELS} and what follows come after --to 0001"
-    assert [(one["number"], one["position"], one["line"]) for one in told["plan"]] == [(1, 0, 5), (1, 1, 6), (1, 2, 7)]
-    assert {(one["way"], one["phase"], one["migration"]) for one in told["plan"]} == {("run", "pre", ORDERS)}
-    assert told["statements"] == [told["create_keyspace"], *(one["cql"] for one in told["plan"])]
-    assert all(one["risk"] in one["risks"] and one["why"] for one in told["plan"])
+    assert (planned.code, document["exit"], document["keyspace"], document["foreign"]) == (1, 1, "shop", False)
+    assert document["create_keyspace"].startswith("CREATE KEYSPACE IF NOT EXISTS shop WITH replication = ")
+    assert (document["baseline"], document["besides"], document["withheld"]) == ([], [], [])
+    assert document["left"] == [LABELS, TOTALS, PLACES]
+    assert document["stopped"] == f"{LABELS} and what follows come after --to 0001"
+    assert [(one["number"], one["position"], one["line"]) for one in document["plan"]] == [
+        (1, 0, 5),
+        (1, 1, 6),
+        (1, 2, 7),
+    ]
+    assert {(one["way"], one["phase"], one["migration"]) for one in document["plan"]} == {("run", "pre", ORDERS)}
+    assert document["statements"] == [document["create_keyspace"], *(one["cql"] for one in document["plan"])]
+    assert all(one["risk"] in one["risks"] and one["why"] for one in document["plan"])
 
 
 def test_exit_1_means_that_there_is_something_to_do(
@@ -137,11 +141,12 @@ def test_what_was_made_before_there_was_a_history_is_written_down_and_not_run(
     """The plan names it: exit 1, for the history is still to be written."""
     cluster.keyspaces["mail"], cluster.replications["mail"] = served(SCHEMA, made_here=True), ONE_COPY
     planned = mailmend("schema", "plan", "--keyspace", "mail")
-    told = mailmend("schema", "plan", "--keyspace", "mail", "--json").json
-    assert (planned.code, code_of(planned.out), told["statements"], told["plan"]) == (1, "", [], [])
-    assert told["baseline"]
+    document = mailmend("schema", "plan", "--keyspace", "mail", "--json").json
+    assert (planned.code, code_of(planned.out), document["statements"], document["plan"]) == (1, "", [], [])
+    assert document["baseline"]
     assert planned.out.splitlines() == [
-        f"-- {file}: what it makes is there; it is written into the history, and not run" for file in told["baseline"]
+        f"-- {file}: what it makes is there; it is written into the history, and not run"
+        for file in document["baseline"]
     ]
 
 
@@ -152,8 +157,8 @@ def test_what_somebody_dropped_of_our_tables_is_made_again(cluster: MigrationClu
     assert planned.code == 1
     assert "-- table firstUnseen is missing" in planned.out.splitlines()
     assert code_of(planned.out).startswith("CREATE TABLE IF NOT EXISTS mail.firstUnseen (")
-    told = mailmend("schema", "plan", "--keyspace", "mail", "--json").json
-    assert (told["plan"], told["besides"]) == ([], told["statements"])
+    document = mailmend("schema", "plan", "--keyspace", "mail", "--json").json
+    assert (document["plan"], document["besides"]) == ([], document["statements"])
 
 
 def test_a_keyspace_of_james_is_to_be_adopted_first(cluster: MigrationCluster, mailmend: CommandLine) -> None:
@@ -166,8 +171,13 @@ def test_a_keyspace_of_james_is_to_be_adopted_first(cluster: MigrationCluster, m
     assert lines[0] == "-- not made by mailmend: only --complete would run these here"
     assert lines[1].startswith("-- CREATE TABLE IF NOT EXISTS mail.firstUnseen")
     assert lines[-1] == ("-- mail was not made by mailmend. Take it over with: mailmend schema adopt --keyspace mail")
-    told = mailmend("schema", "plan", "--keyspace", "mail", "--json").json
-    assert (told["foreign"], len(told["withheld"]), told["statements"], told["exit"]) == (True, 1, [], 1)
+    document = mailmend("schema", "plan", "--keyspace", "mail", "--json").json
+    assert (document["foreign"], len(document["withheld"]), document["statements"], document["exit"]) == (
+        True,
+        1,
+        [],
+        1,
+    )
     completed = mailmend("schema", "plan", "--keyspace", "mail", "--complete", "--json").json
     assert (completed["withheld"], len(completed["statements"])) == ([], 1)
     whole = served(AUGUST_2026.schema)
@@ -190,11 +200,11 @@ def test_a_plan_from_the_migrations_mends_what_somebody_changed(
             cluster.execute_ddl("DROP INDEX shop.by_label")
         cluster.execute_ddl(changed)
     model = ("schema", "plan", "--from-model", *shop)
-    told = mailmend(*model, "--json").json
-    assert list(told) == ["keyspace", "from_model", "plan", "statements", "in_flight", "exit"]
-    assert set(told["plan"][0]) == {"owner", "cql", "risk", "risks", "why", "manual", "estimate"}
-    assert (told["from_model"], told["exit"]) == (True, 1)
-    assert not any(" DROP " in one or one.startswith("DROP") for one in told["statements"])
+    document = mailmend(*model, "--json").json
+    assert list(document) == ["keyspace", "from_model", "plan", "statements", "in_flight", "exit"]
+    assert set(document["plan"][0]) == {"owner", "cql", "risk", "risks", "why", "manual", "estimate"}
+    assert (document["from_model"], document["exit"]) == (True, 1)
+    assert not any(" DROP " in one or one.startswith("DROP") for one in document["statements"])
 
     with_drops = mailmend(*model, "--include-drops", "--json").json
     losing = {one["owner"] for one in with_drops["plan"] if one["risk"] == "data loss"}
@@ -227,11 +237,11 @@ def test_while_a_migration_is_in_flight_no_drop_is_planned_and_why_is_said(
     cluster.execute_ddl(f"CREATE TABLE {'mail' if ours else 'shop'}.half_made (k int PRIMARY KEY)")
     model = ("schema", "plan", "--from-model", "--include-drops", *command)
 
-    told, shown = mailmend(*model, "--json"), mailmend(*model)
+    ended, shown = mailmend(*model, "--json"), mailmend(*model)
 
-    (name,) = told.json["in_flight"]
-    assert (told.code, shown.code) == (1, 1)
-    assert "DROP" not in "".join(told.json["statements"]) + code_of(shown.out)
+    (name,) = ended.json["in_flight"]
+    assert (ended.code, shown.code) == (1, 1)
+    assert "DROP" not in "".join(ended.json["statements"]) + code_of(shown.out)
     assert f"-- no drop is planned: {name} has not ended" in shown.out
     assert "runbook show migration-died-half-way" in shown.out
     assert mailmend(*model[:3], *command, "--json").json["in_flight"] == []
@@ -263,9 +273,9 @@ def test_what_no_alter_can_do_is_for_a_person(
     planned = mailmend(*model)
     assert (planned.code, code_of(planned.out)) == (1, "")
     assert planned.out.startswith("-- by hand, places: ")
-    told = mailmend(*model, "--json").json
-    (manual,) = told["plan"]
-    assert (manual["cql"], told["statements"]) == (None, [])
+    document = mailmend(*model, "--json").json
+    (manual,) = document["plan"]
+    assert (manual["cql"], document["statements"]) == (None, [])
     assert manual["manual"] in planned.out
 
 
@@ -309,9 +319,9 @@ def test_settings_of_a_command_stand_in_the_file(
     file = tmp_path / "config.toml"
     file.write_text(f'[schema.plan]\nmigrations = "{shop[1]}"\nreplication-factor = 3\nto = 2\n', encoding="utf-8")
     config = ("--config", str(file))
-    told = mailmend(*config, "schema", "plan", "--json").json
-    assert told["left"] == [TOTALS, PLACES]
-    assert "'replication_factor': '3'" in told["create_keyspace"]
+    document = mailmend(*config, "schema", "plan", "--json").json
+    assert document["left"] == [TOTALS, PLACES]
+    assert "'replication_factor': '3'" in document["create_keyspace"]
     assert mailmend(*config, "schema", "plan", "--to", "4", "--json").json["left"] == []
     file.write_text("[schema.plan]\nto = 2\nphases = 'pre'\n", encoding="utf-8")
     refused = mailmend(*config, "schema", "plan")

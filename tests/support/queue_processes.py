@@ -41,11 +41,11 @@ HOUR = 3600.0
 LATER = 3 * HOUR
 """So far ahead a clock has to be for a sweep to pass what was enqueued just now."""
 
-Told = list[dict[str, Any]]
+LedgerLines = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class QueueProcesses:
     """Three servers, a program that forks processes on them, and a folder for their ledgers."""
 
     servers: Servers
@@ -60,7 +60,7 @@ class Ground:
     def wait(self, pid: int) -> int:
         return int(self._ask(json.dumps({"wait": pid})))
 
-    def killed(self, story: str, queue: str, at: str, nth: int = 1, **wishes: Any) -> Told:
+    def killed(self, story: str, queue: str, at: str, nth: int = 1, **wishes: Any) -> LedgerLines:
         """What a process told before it killed itself at that step."""
         pid, ledger = self.begin(story, queue, at=at, nth=nth, **wishes)
         assert self.wait(pid) == KILLED, f"{story} never came to {at}"
@@ -83,7 +83,7 @@ class Ground:
         pid, _ = self.begin(COMMAND, "", arguments=(group, *arguments), environment=environment, **wishes)
         assert self.wait(pid) == KILLED, f"{arguments} never came to {at}"
 
-    def told(self, queue: str, story: Callable[[RabbitMailQueue], Awaitable[T]], *, ahead_seconds: float = 0) -> T:
+    def run(self, queue: str, story: Callable[[RabbitMailQueue], Awaitable[T]], *, ahead_seconds: float = 0) -> T:
         """What a story comes to in a process that lives on."""
 
         async def all_of_it() -> T:
@@ -97,21 +97,21 @@ class Ground:
         async def story(process: RabbitMailQueue) -> list[EnqueueId]:
             return [await process.enqueue(mail(name), CONTENT, **when) for name in names]
 
-        return self.told(queue, story, ahead_seconds=ahead_seconds)
+        return self.run(queue, story, ahead_seconds=ahead_seconds)
 
     def put_at_once(self, queue: str, names: Sequence[str]) -> list[EnqueueId]:
 
         async def story(process: RabbitMailQueue) -> list[EnqueueId]:
             return list(await asyncio.gather(*(process.enqueue(mail(name), CONTENT) for name in names)))
 
-        return self.told(queue, story)
+        return self.run(queue, story)
 
     def listed(self, queue: str) -> set[str]:
 
         async def story(process: RabbitMailQueue) -> set[str]:
             return {str(one.queued.enqueue_id) for one in await listed(process)}
 
-        return self.told(queue, story)
+        return self.run(queue, story)
 
     def blobs(self) -> set[BlobId]:
 
@@ -121,9 +121,9 @@ class Ground:
             assert isinstance(wired.blobs, NamedBlobs)
             return {blob.blob_id async for blob in wired.blobs.scan()}
 
-        return self.told("of-no-matter", story)
+        return self.run("of-no-matter", story)
 
-    def in_bucket(self, s3: S3) -> "Ground":
+    def in_bucket(self, s3: S3) -> "QueueProcesses":
         return replace(self, servers=replace(self.servers, bucket=s3.bucket().bucket))
 
     def shell(self, home: Path, monkeypatch: pytest.MonkeyPatch, ahead_seconds: float = LATER) -> "QueueLine":
@@ -155,28 +155,28 @@ class QueueLine:
         No mail of these queues lacks a blob; other tests' mails in the same keyspace have theirs in other buckets.
         """
         how = ("--engine", "local", "--delay", "0s", "--oldest-message", "1m", "--json")
-        told = self.line("check", "blobs", *how).json
-        missing = [one for one in told["missing"] if one["referrer"].split()[0] in queues]
+        document = self.line("check", "blobs", *how).json
+        missing = [one for one in document["missing"] if one["referrer"].split()[0] in queues]
         assert not missing, missing
-        return {verdict: number for verdict, number in told["findings"].items() if verdict != "MISSING"}
+        return {verdict: number for verdict, number in document["findings"].items() if verdict != "MISSING"}
 
     def reconciled(self, queue: str, *options: str, code: int) -> dict[str, Any]:
         """What a comparison tells, with the exit code that is expected; the broker's counts may lag for a while."""
         ended: Ended | None = None
 
-        def told() -> Ended | None:
+        def reported() -> Ended | None:
             nonlocal ended
             ended = self("reconcile", "--queue", queue, "--json", *options)
             return ended if ended.code == code else None
 
         try:
-            return eventually(told).json
+            return eventually(reported).json
         except AssertionError:
             pytest.fail(f"{ended}")
 
 
-def ids_of(told: Sequence[dict[str, Any]], what: str) -> list[str]:
-    return [one["of"] for one in told if one["what"] == what]
+def ids_of(reported: Sequence[dict[str, Any]], what: str) -> list[str]:
+    return [one["of"] for one in reported if one["what"] == what]
 
 
 async def delivered(
@@ -242,13 +242,15 @@ def servers_of(nodes: CassandraServer | ThreeNodes, keyspace: str, broker: Broke
 
 
 @contextmanager
-def queue_ground(server: CassandraServer, broker: Broker, vhost: str, s3: S3, folder: Path) -> Iterator[Ground]:
+def queue_processes(
+    server: CassandraServer, broker: Broker, vhost: str, s3: S3, folder: Path
+) -> Iterator[QueueProcesses]:
     """A keyspace of its own on these servers; gone afterwards, and no process lives on."""
     servers = servers_of(server, f"f_queue_{uuid4().hex[:8]}", broker, vhost, s3)
     with connect(servers.contact) as cluster:
         keyspace = created(cluster, servers.keyspace, Schema((), (EVENT_STORE, *QUEUE_TABLES)))
         with program() as forks:
-            yield Ground(servers, keyspace, forks, folder)
+            yield QueueProcesses(servers, keyspace, forks, folder)
         dropped(cluster, (servers.keyspace, f"{servers.keyspace}_ledger"))
 
 
