@@ -14,7 +14,7 @@ from model.catalog.james_tables import BLOB_PARTS, BLOBS
 from model.catalog.ledger import KeyspaceLease
 from model.catalog.mail import APPLICABLE_FLAG, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGES
 from model.errors import ExitCode
-from model.projections.verdicts import Verdict
+from model.projections.verdicts import HARMLESS, Verdict
 
 SHOWN_MAX: Final = 250
 """As many messages are listed as fixed, and as many as errors; the counts count all."""
@@ -52,7 +52,7 @@ class MendedMessages:
         self.counts[Verdict(verdict)] += number
 
 
-_SETTLED: Final = frozenset({Verdict.AGREE.value, Verdict.LEAK.value})
+_SETTLED: Final = frozenset(one.value for one in {Verdict.AGREE, *HARMLESS})
 
 
 def _add(messages: list[dict[str, Any]], message: dict[str, Any]) -> None:

@@ -15,14 +15,11 @@ from model.catalog.mail import MESSAGES, PATHS, PROJECTIONS
 from model.instants import MICROS
 from model.projections.comparison import ComparedColumn, compared
 from model.projections.projection import Projection
-from model.projections.verdicts import MENDABLE, Verdict
+from model.projections.verdicts import MENDABLE, NEEDS_SCAN, Verdict
 
 LEFT_OUT: Final = "left out"
 _PERSONAL: Final = frozenset({"mailboxbase.user", "name", "user", "mailboxname"})
 """Columns of mailboxes' paths that name somebody."""
-
-_NEEDS_SCAN: Final = frozenset({Verdict.PROJECT, Verdict.WITHDRAW})
-"""What the rows of one mailbox alone do not settle."""
 
 
 def affected_json(affected: Affected) -> dict[str, Any]:
@@ -77,7 +74,7 @@ def _counts_text(counts: Mapping[Verdict, int]) -> str:
 def _command(due: AbstractSet[Verdict], keyspace: str, mailbox: UUID) -> str:
     if not due:
         return ""
-    scan = " --scan" if due & _NEEDS_SCAN else ""
+    scan = " --scan" if due & NEEDS_SCAN else ""
     return f"mailmend repair messages --keyspace {keyspace} --mailbox {mailbox}{scan} --dry-run"
 
 

@@ -19,8 +19,8 @@ from model.ids import QueueName, RunId
 from model.operations import Remove
 from model.ports import Blobs, Progress
 from model.projections.findings import Finding
-from model.projections.verdicts import QUEUE_VERDICTS, Verdict
-from model.queue.cleanup import OVER_VERDICTS, JudgedQueue, QueuePartition, QueuePlace, ScannedQueue
+from model.projections.verdicts import OVER_VERDICTS, QUEUE_VERDICTS, Verdict
+from model.queue.cleanup import JudgedQueue, QueuePartition, QueuePlace, ScannedQueue
 from model.queue.slices import Slicing, slice_of
 from model.queue.starts import moved_back
 from repair.ledger.runs import Ledger

@@ -11,8 +11,8 @@ from mailqueue.maintenance.cleanup_scan import Mark
 from mailqueue.maintenance.cleanup_writes import CleanedQueue
 from model.projections.findings import Finding, Suspect
 from model.projections.reasons import Reason, Why
-from model.projections.verdicts import QUEUE_VERDICTS, Verdict
-from model.queue.cleanup import OVER_VERDICTS, JudgedQueue, QueuePartition, QueuePlace
+from model.projections.verdicts import OVER_VERDICTS, QUEUE_VERDICTS, Verdict
+from model.queue.cleanup import JudgedQueue, QueuePartition, QueuePlace
 from repair.ledger.before_images import image_digest
 
 _MOVES = frozenset(verdict for verdict, one in QUEUE_VERDICTS.items() if one.moves_start)

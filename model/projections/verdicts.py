@@ -43,6 +43,43 @@ class Verdict(Enum):
     TALLY_DIFFERS = "TALLY_DIFFERS"
 
 
+class RowVerdict(NamedTuple):
+    """What is known of a verdict on a pair of rows.
+
+    Attributes:
+        is_found: whether a scan can find it; the others come of looking again.
+        is_mended: whether a repair mends it without being asked further.
+        is_settled: whether a look that ends so leaves nothing to do.
+        by_policy: whether mending it removes what nothing can rebuild: only on demand, and only what is old enough.
+        is_harmless: whether it only takes room: it is reported, is never left undone, and never fails a check.
+        needs_scan: whether the rows of one mailbox alone do not settle it.
+    """
+
+    is_found: bool = False
+    is_mended: bool = False
+    is_settled: bool = False
+    by_policy: bool = False
+    is_harmless: bool = False
+    needs_scan: bool = False
+
+
+ROW_VERDICTS: Final[Mapping[Verdict, RowVerdict]] = {
+    Verdict.AGREE: RowVerdict(is_settled=True),
+    Verdict.PROJECT: RowVerdict(is_found=True, is_mended=True, needs_scan=True),
+    Verdict.AMEND: RowVerdict(is_found=True, is_mended=True),
+    Verdict.WITHDRAW: RowVerdict(is_found=True, is_mended=True, needs_scan=True),
+    Verdict.CLASH: RowVerdict(is_found=True),
+    Verdict.LOST_CONTENT: RowVerdict(is_found=True, by_policy=True),
+    Verdict.TORN: RowVerdict(is_found=True),
+    Verdict.LEAK: RowVerdict(is_found=True, by_policy=True, is_harmless=True),
+    Verdict.MOVED: RowVerdict(),
+    Verdict.AHEAD: RowVerdict(),
+    Verdict.FIXED: RowVerdict(is_settled=True),
+    Verdict.HIDDEN: RowVerdict(),
+}
+"""All verdicts that are not on mail queues."""
+
+
 class QueueVerdict(NamedTuple):
     """What is known of a verdict on a mail queue.
 
@@ -50,8 +87,10 @@ class QueueVerdict(NamedTuple):
         table: in which it is found.
         meaning: what it counts.
         mended: the command that mends it; "" where there is none.
-        moves_start: whether mending it moves the browse start.
         runbook: the page on it.
+        moves_start: whether mending it moves the browse start.
+        is_over: whether it is on a partition that goes whole.
+        is_harmless: as of a pair of rows.
     """
 
     table: str
@@ -59,6 +98,8 @@ class QueueVerdict(NamedTuple):
     mended: str
     runbook: str
     moves_start: bool = False
+    is_over: bool = False
+    is_harmless: bool = False
 
     @property
     def by_repair(self) -> bool:
@@ -76,15 +117,21 @@ QUEUE_VERDICTS: Final[Mapping[Verdict, QueueVerdict]] = {
         "rows of finished mails that a sweep should have removed: all of their slice are",
         _BY_REPAIR,
         _TABLES_GROW,
+        is_over=True,
     ),
     Verdict.BEFORE_CONTENT: QueueVerdict(
-        "enqueuedMailsV4", "the same before the content start, where no sweep ever looks", _BY_REPAIR, _TABLES_GROW
+        "enqueuedMailsV4",
+        "the same before the content start, where no sweep ever looks",
+        _BY_REPAIR,
+        _TABLES_GROW,
+        is_over=True,
     ),
     Verdict.FINISHED: QueueVerdict(
         "enqueuedMailsV4",
         "rows of finished mails in slices that are not over (does not fail a check)",
         "",
         _TABLES_GROW,
+        is_harmless=True,
     ),
     Verdict.STRANDED: QueueVerdict(
         "enqueuedMailsV4",
@@ -109,6 +156,7 @@ QUEUE_VERDICTS: Final[Mapping[Verdict, QueueVerdict]] = {
         "marks without a row, which never expire (does not fail a check)",
         "repair queues --marks empty",
         "marks-never-expire",
+        is_harmless=True,
     ),
     Verdict.START_BEHIND: QueueVerdict(
         "browseStart",
@@ -135,29 +183,15 @@ QUEUE_VERDICTS: Final[Mapping[Verdict, QueueVerdict]] = {
 }
 """What a scan of the queues can find; Spark and the local engine count, `model.queue.cleanup` judges."""
 
-HARMLESS = frozenset({Verdict.LEAK, Verdict.FINISHED, Verdict.ORPHAN_MARK})
-"""What only takes room: it is reported, is never left undone, and never fails a check."""
-
-
-DETECTED = (
-    Verdict.PROJECT,
-    Verdict.AMEND,
-    Verdict.WITHDRAW,
-    Verdict.CLASH,
-    Verdict.LOST_CONTENT,
-    Verdict.TORN,
-    Verdict.LEAK,
+DETECTED = tuple(verdict for verdict, row in ROW_VERDICTS.items() if row.is_found)
+MENDABLE = frozenset(verdict for verdict, row in ROW_VERDICTS.items() if row.is_mended)
+SETTLED = frozenset(verdict for verdict, row in ROW_VERDICTS.items() if row.is_settled)
+BY_POLICY = frozenset(verdict for verdict, row in ROW_VERDICTS.items() if row.by_policy)
+NEEDS_SCAN = frozenset(verdict for verdict, row in ROW_VERDICTS.items() if row.needs_scan)
+OVER_VERDICTS = frozenset(verdict for verdict, row in QUEUE_VERDICTS.items() if row.is_over)
+HARMLESS = frozenset(
+    verdict for rows in (ROW_VERDICTS, QUEUE_VERDICTS) for verdict, row in rows.items() if row.is_harmless
 )
-"""What a scan can find; MOVED, AHEAD, FIXED and HIDDEN come of looking again."""
-
-MENDABLE = frozenset({Verdict.PROJECT, Verdict.AMEND, Verdict.WITHDRAW})
-"""What a repair mends without being asked further."""
-
-SETTLED = frozenset({Verdict.AGREE, Verdict.FIXED})
-"""How a look ends where nothing is left to do."""
-
-BY_POLICY = frozenset({Verdict.LOST_CONTENT, Verdict.LEAK})
-"""Verdicts that remove what nothing can rebuild: only on demand, and only what is old enough."""
 
 
 def verdict_on(verdicts: Mapping[S, Verdict], symptoms: Mapping[str, bool]) -> Verdict:

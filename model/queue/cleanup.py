@@ -15,14 +15,13 @@ from typing import Final, NamedTuple, Self
 from model.ids import QueueName
 from model.operations import Seen
 from model.projections.findings import Finding, Suspect
-from model.projections.verdicts import HARMLESS, QUEUE_VERDICTS, Verdict
+from model.projections.verdicts import HARMLESS, OVER_VERDICTS, QUEUE_VERDICTS, Verdict
 from model.queue.slices import EPOCH, slice_of
 from model.queue.starts import moved_back, next_browse_start
 from model.schema.table import Key, Row
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _KEY_NAMES: Final = ("queuename", "timerangestart", "bucketid")
-OVER_VERDICTS: Final = frozenset({Verdict.OVER, Verdict.BEFORE_CONTENT})
 
 
 class QueuePartition(NamedTuple):

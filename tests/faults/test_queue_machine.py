@@ -23,8 +23,9 @@ from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.catalog.queue_tables import OwnTables
 from model.errors import MailmendError
 from model.ids import EnqueueId
+from model.projections.verdicts import OVER_VERDICTS
 from model.queue.blob_ids import BlobNaming, BlobsMode
-from model.queue.cleanup import OVER_VERDICTS, MarksRule, QueuePlace
+from model.queue.cleanup import MarksRule, QueuePlace
 from model.queue.filters import MailFilter
 from model.queue.mails import Listed
 from model.queue.size import SizeKind

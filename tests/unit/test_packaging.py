@@ -88,13 +88,13 @@ def test_names_are_words_of_the_field() -> None:
     wrong = re.compile(rf"(?:^|_)(?:{NOT_OURS})(?:_|$)", re.IGNORECASE)
     texts = {file: file.read_text() for package in (*OURS, "tests") for file in Path(package).rglob("*.py")}
     suspected = [file for file in texts if perhaps.search(texts[file])]
-    names = {(str(file), name) for file in suspected for name in _names(ast.parse(texts[file]))}
+    names = {(str(file), name) for file in suspected for name in _identifiers(ast.parse(texts[file]))}
     names |= {(str(file), file.stem) for file in texts}
     snake = {name: re.sub("(?<=[a-z])(?=[A-Z])", "_", re.sub("^test_.*_means(?=_|$)", "", name)) for _, name in names}
     assert sorted(place for place in names if wrong.search(snake[place[1]])) == []
 
 
-def _names(tree: ast.AST) -> Iterator[str]:
+def _identifiers(tree: ast.AST) -> Iterator[str]:
     for one in ast.walk(tree):
         match one:
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):

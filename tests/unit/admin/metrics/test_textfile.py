@@ -50,9 +50,9 @@ def test_rows_a_second_are_those_of_the_scan_alone() -> None:
     """Not of the time that a run waits or mends."""
     json = {"scanned": {"imapUidTable": 30, "messageIdTable": 10}, "seconds": {"scan": 2.0, "delay": 60.0}}
 
-    told = {one.metric: one.value for one in result_samples(RunName("mail", "check"), json)}
+    reported = {one.metric: one.value for one in result_samples(RunName("mail", "check"), json)}
 
-    assert told[RUN_ROWS_PER_SECOND] == 20
+    assert reported[RUN_ROWS_PER_SECOND] == 20
     assert RUN_ROWS_PER_SECOND not in {
         one.metric for one in result_samples(RunName("mail", "check"), json | {"seconds": {}})
     }
