@@ -141,15 +141,19 @@ def _decode(kind: CqlType, value: Any) -> Any:  # noqa: PLR0911 - one for each k
     inner = kind.arguments
     match kind.name:
         case "frozen":
-            return _decode(inner[0], value)
+            (of,) = inner
+            return _decode(of, value)
         case "set":
-            return frozenset(_decode(inner[0], part) for part in value)
+            (of,) = inner
+            return frozenset(_decode(of, part) for part in value)
         case "list":
-            return tuple(_decode(inner[0], part) for part in value)
+            (of,) = inner
+            return tuple(_decode(of, part) for part in value)
         case "tuple":
             return tuple(_decode(one, part) for one, part in zip(inner, value, strict=True))
         case "map":
-            return {_decode(inner[0], name): _decode(inner[1], part) for name, part in value.items()}
+            of_keys, of_values = inner
+            return {_decode(of_keys, name): _decode(of_values, part) for name, part in value.items()}
         case name:
             return _SCALARS.get(name, _as_it_is)(value)
 

@@ -302,8 +302,8 @@ class _Suspicious:
 
     def counts(self) -> dict[str, Counter[Verdict]]:
         counts: dict[str, Counter[Verdict]] = {}
-        for row in self._suspects(None).groupBy(native.PROJECTION, native.VERDICT).count().collect():
-            counts.setdefault(row[0], Counter())[Verdict(row[1])] += row[2]
+        for name, verdict, number in self._suspects(None).groupBy(native.PROJECTION, native.VERDICT).count().collect():
+            counts.setdefault(name, Counter())[Verdict(verdict)] += number
         return counts
 
     def suspects(self, counts: Mapping[str, Counter[Verdict]]) -> DataFrame:

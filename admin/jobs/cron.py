@@ -75,7 +75,7 @@ def parse_cron(text: str) -> Cron:
             raise WrongUse(
                 f"{part!r} is not the {name} of a schedule", mend=f"{_EXAMPLE} Lists 1,15, ranges 1-5, steps */15."
             )
-    days, weekdays = parts[2], parts[4]
+    _, _, days, _, weekdays = parts
     for step, other in ((days, weekdays), (weekdays, days)):
         if step.startswith("*/") and other != "*":
             raise WrongUse(

@@ -162,7 +162,8 @@ def damages_for(opened: OpenCluster) -> list[Damage]:
     damages = break_one_by_one(inbox, now, each=3, family=family)
     if not others:
         return damages
-    wrong = Damage(WRONG_COUNTER, WRONG_COUNTER.writes(family, others[0][0], now))
+    (elsewhere, *_), *_ = others
+    wrong = Damage(WRONG_COUNTER, WRONG_COUNTER.writes(family, elsewhere, now))
     return [*(damage for damage in damages if damage.kind is not WRONG_COUNTER), wrong]
 
 

@@ -136,7 +136,7 @@ class Examples:
 
     def affected(self, mail: Callable[[], Tables], caller: Caller) -> Affected:
         """The sums; with the owners, unless the caller wants nobody named. Who cannot be asked for stays an id."""
-        most = sorted(self.mailboxes.items(), key=lambda one: (-one[1].counts.total(), str(one[0])))
+        most = sorted(self.mailboxes.items(), key=_most_first)
         shown = dict(most[:MAILBOXES_SHOWN])
         beyond = sum(found.counts.total() for _, found in most[MAILBOXES_SHOWN:])
         owners: dict[UUID, Owner] = {}
@@ -169,3 +169,8 @@ def both_of(examples: Examples, caller: Caller, plan: Callable[[Finding], None] 
         plan(finding)
 
     return take
+
+
+def _most_first(entry: tuple[UUID, MailboxFindings]) -> tuple[int, str]:
+    mailbox, found = entry
+    return -found.counts.total(), str(mailbox)

@@ -50,7 +50,7 @@ def message_blobs(opened: OpenCluster, named: BlobsSettings | None, remark: Call
 
     async def kept() -> list[tuple[BlobId, int]]:
         looked_in = queues.blobs_behind(settings, tables, opened.clock)
-        return [one for one in newest if await looked_in.exists(one[0])]
+        return [(blob, at) for blob, at in newest if await looked_in.exists(blob)]
 
     found = run_async(kept()) if newest else []
     if 2 * len(found) <= len(newest) and newest:
@@ -70,8 +70,8 @@ def _newest(opened: OpenCluster) -> list[tuple[BlobId, int]]:
     """Ids of header blobs and when their messages were made, the newest first."""
     columns = ("messageid", "headercontent", "bodycontent")
     rows = opened.mail.scan(Scan(MESSAGE_V3, columns, limit=ROWS_READ))
-    whole = ((BlobId(row["headercontent"]), micros_of(row["messageid"])) for row in rows if all(map(row.get, columns)))
-    return sorted((one for one in whole if is_blob_id(one[0])), key=lambda one: one[1], reverse=True)[:NEWEST]
+    whole = ((micros_of(row["messageid"]), BlobId(row["headercontent"])) for row in rows if all(map(row.get, columns)))
+    return [(blob, at) for at, blob in sorted(whole, reverse=True) if is_blob_id(blob)][:NEWEST]
 
 
 def _refuse_without_tables(opened: OpenCluster, keyspace: str) -> None:

@@ -35,8 +35,9 @@ class NodeVersions:
     @property
     def behind(self) -> tuple[str, ...]:
         """The nodes whose version is not the most frequent one, in their order."""
-        most = Counter(version for version in self.up.values() if version).most_common(1)
-        return tuple(node for node, version in self.up.items() if not most or version != most[0][0])
+        counts = Counter(version for version in self.up.values() if version)
+        usual = max(counts, key=counts.__getitem__, default=None)
+        return tuple(node for node, version in self.up.items() if usual is None or version != usual)
 
     def __str__(self) -> str:
         answers = [f"{node} has {version or 'given no answer'}" for node, version in self.up.items()]

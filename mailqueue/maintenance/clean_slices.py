@@ -81,12 +81,13 @@ class MarkedPage:
 
 
 async def marked_pages(slices: Slices, marks: Marks, partition: PartitionKey) -> AsyncGenerator[MarkedPage]:
+    queue, *_ = partition
     async with aclosing(slices.pages(partition, _NEEDED)) as pages:
         async for page in pages:
             rows = {
                 EnqueueId(row["enqueueid"]): tuple(BlobId(row[name]) for name in _BLOBS if row[name]) for row in page
             }
-            marked = await marks.among(partition[0], rows)
+            marked = await marks.among(queue, rows)
             blobs = tuple(blob for one in marked for blob in rows[one])
             yield MarkedPage(len(page), blobs, {one: named for one, named in rows.items() if one not in marked})
 
@@ -183,8 +184,9 @@ class Cleaner:
         reads = [Read(ENQUEUED_MAILS, (*partition, one)) for one in unmarked]
         answers = await answered(self._view.tables, self._view.retries, reads)
         rows = [seen.row for answer in answers for seen in answer]
+        queue, *_ = partition
         for row in rows:
-            await self._rescue(partition[0], read_row(row), row)
+            await self._rescue(queue, read_row(row), row)
         return [EnqueueId(row["enqueueid"]) for row in rows]
 
     async def _rescue(self, queue: QueueName, one: Listed | BrokenRow, row: Row) -> None:

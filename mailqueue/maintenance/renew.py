@@ -105,7 +105,10 @@ class Renewal:
 
     async def _drop_marked(self, ids: Sequence[EnqueueId], keys: Sequence[Key]) -> None:
         """A row whose mail was marked meanwhile must not outlive its mark."""
-        marked = await self._view.marks.among(keys[0][0], ids) if keys else set()
+        if not keys:
+            return
+        (queue, *_), *_ = keys
+        marked = await self._view.marks.among(queue, ids)
         for one, key in zip(ids, keys, strict=True):
             if one in marked:
                 await self._view.retries.write(self._view.tables, Remove(ENQUEUED_MAILS, key))

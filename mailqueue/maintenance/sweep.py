@@ -229,13 +229,12 @@ class Sweeper:
         window = slicing.window
         first, end = slice_of(start, window), furthest_browse_start(now, window)
         known = self._first_live.pop(queue, None)
-        if known is None or known[1] != first or not await self._is_live(known):
+        if known is None or _slice_of(known) != first or not await self._is_live(known):
             known = await self._found_live(queue, first, end, slicing)
         if known is None:
             return None
         self._first_live[queue] = known
-        found: datetime = known[1]
-        return found
+        return _slice_of(known)
 
     async def _found_live(self, queue: QueueName, first: datetime, end: datetime, slicing: Slicing) -> Key | None:
         async def look(slice_start: datetime) -> Key | None:
@@ -264,3 +263,9 @@ class Sweeper:
         for count, number in counted.items():
             if number:
                 self._view.counts.add(count, queue, number)
+
+
+def _slice_of(row: Key) -> datetime:
+    """The start of the slice in which a row of enqueuedMailsV4 is."""
+    _, slice_start, *_ = row
+    return slice_start  # type: ignore[no-any-return] # keys hold values of any type

@@ -68,7 +68,7 @@ def busiest_queue(mails: Mapping[tuple[str, int], int]) -> str | None:
     sums: Counter[str] = Counter()
     for (queue, _), count in mails.items():
         sums[queue] += count
-    return sums.most_common(1)[0][0] if sums else None
+    return max(sums, key=sums.__getitem__, default=None)
 
 
 def slice_gap(mails: Mapping[tuple[str, int], int]) -> int | None:

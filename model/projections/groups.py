@@ -185,7 +185,8 @@ class Counts(Group):
 
     def together(self, one: Any, other: Any) -> Any:
         """Sums of what is sure, and of what uncertain truth rows may add."""
-        return one[0] + other[0], one[1] + other[1]
+        (sure, perhaps), (also_sure, also_perhaps) = one, other
+        return sure + also_sure, perhaps + also_perhaps
 
     def lacking(self, demands: Mapping[str, Any], held: tuple[Any, ...]) -> Shortfall | None:
         names = [name for name, _ in self.counters]

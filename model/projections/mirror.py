@@ -66,7 +66,9 @@ class Mirror(Projection):
     def __post_init__(self) -> None:
         theirs = self.truth_names
         pairs = ((name, theirs.get(name, name)) for name in self.table.names if name not in self.left_out)
-        object.__setattr__(self, "sources", tuple(pair for pair in pairs if pair[1] in self.truth.names))
+        object.__setattr__(
+            self, "sources", tuple((mine, source) for mine, source in pairs if source in self.truth.names)
+        )
 
     @property
     def truth_names(self) -> dict[str, str]:

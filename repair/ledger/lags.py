@@ -40,7 +40,8 @@ class Lag:
     @property
     def noticed_micros(self) -> int:
         """In microseconds since 1970."""
-        return micros_of(self.entry[-1])
+        *_, noticed = self.entry
+        return micros_of(noticed)
 
 
 class Spool:

@@ -76,7 +76,7 @@ def taking_back(suspect: Suspect, first: Tally, second: Tally) -> Ruling:
 
     `suspect.wanted` has (left, found) for each counter.
     """
-    left = {name: pair[0] for name, pair in suspect.wanted.items()}
+    left = {name: now for name, (now, _) in suspect.wanted.items()}
     deltas = {name: found - now for name, (now, found) in suspect.wanted.items() if found != now}
     if all(second.counters.get(name) == found for name, (_, found) in suspect.wanted.items()):
         return Ruling(Verdict.AGREE)  # already reversed, or never arrived

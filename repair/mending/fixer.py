@@ -39,7 +39,11 @@ class SecondLook:
 
     def visits(self, suspect: Suspect) -> bool:
         """False for counters: `repair.mending.counters` looks at those."""
-        return suspect.projection not in self._known or self._known[suspect.projection][1].by_row
+        known = self._known.get(suspect.projection)
+        if known is None:
+            return True
+        _, projection = known
+        return projection.by_row
 
     def at(self, suspects: Sequence[Suspect]) -> list[Look | MailmendError]:
         """Each suspect's current state, or why it could not be read; in order."""

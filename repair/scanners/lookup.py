@@ -253,7 +253,7 @@ class _FamilyLook:
         return rows
 
     def _paged(self, ids: frozenset[UUID]) -> Iterator[Row]:
-        truth, mailbox = self.family.truth, self.family.mirror.key[0][1]
+        truth, ((_, mailbox), *_) = self.family.truth, self.family.mirror.key
         rows = self._streamed(Scan(truth, self.family.truth_columns, self.settings.level))
         return (row for row in rows if row[mailbox] in ids)
 

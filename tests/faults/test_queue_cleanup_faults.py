@@ -132,7 +132,9 @@ def test_a_cleanup_that_is_killed(james_made: QueueProcesses, tmp_path: Path, na
         ("spark-marks-gone", "done marks by Spark", 1),
     ],
 )
-def test_a_cleanup_by_spark_that_is_killed(james_made: Ground, tmp_path: Path, name: str, at: str, nth: int) -> None:
+def test_a_cleanup_by_spark_that_is_killed(
+    james_made: QueueProcesses, tmp_path: Path, name: str, at: str, nth: int
+) -> None:
     """Its executors remove the marks; the next run completes what is left of it."""
     processes, by_spark = james_made, ("--engine", "spark", "--spark-conf", "spark.driver.memory=1g")
     lived_through(processes.keyspace, name)
@@ -157,10 +159,10 @@ def test_a_cleanup_by_spark_that_is_killed(james_made: Ground, tmp_path: Path, n
     assert one["removed_rows"] + one["removed_marks"] == before - 1
     assert (left(processes.keyspace, ENQUEUED_MAILS, name), left(processes.keyspace, DELETED_MAILS, name)) == (1, 0)
     assert processes.listed(name) == {str(waits)}
-    assert processes.processes(name, lambda queue: delivered(queue, [str(waits)])) == [str(waits)]
+    assert processes.run(name, lambda queue: delivered(queue, [str(waits)])) == [str(waits)]
 
 
-def test_where_the_broker_cannot_be_asked_rows_go_and_marks_stay(james_made: Ground, tmp_path: Path) -> None:
+def test_where_the_broker_cannot_be_asked_rows_go_and_marks_stay(james_made: QueueProcesses, tmp_path: Path) -> None:
     processes, queue = james_made, "no-broker"
     lived_through(processes.keyspace, queue)
 

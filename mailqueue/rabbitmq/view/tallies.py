@@ -286,7 +286,8 @@ class SliceTallies:
                     await self._write(place, sums, sums.tally(settled=sums.settled))
             self._retire(place, sums)
         except MailmendError as error:
-            _LOG.warning("tallies could not be written, and will be", extra={"queue": place[0], "error": error.what})
+            queue, *_ = place
+            _LOG.warning("tallies could not be written, and will be", extra={"queue": queue, "error": error.what})
 
     def _retire(self, place: _Place, sums: _Sums) -> None:
         """A row that will never be settled is not written again, so that a recount may settle it."""

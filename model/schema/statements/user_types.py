@@ -100,7 +100,8 @@ class RenameFields(NamedStatement):
         for old, new in self.renames:
             if name_of(old) in before:
                 place = before.index(name_of(old))
-                fields[place] = (new, fields[place][1])
+                _, kind = fields[place]
+                fields[place] = (new, kind)
             elif not self.fields_if_exist:
                 raise self.refused(f"it has no field {old}", mend=f"Its fields: {', '.join(before)}.")
         renamed = replace(found, fields=tuple(fields))
