@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,12 +17,21 @@ from uuid import uuid4
 import pytest
 
 from cql.driver.session import CassandraCluster, connect
+from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
+from model.ids import QueueName
+from model.instants import MICROS
+from model.operations import Scan
+from model.queue.slices import slice_of
 from repair.staging.bucket import StagingBucket
 from spark_repair.session import SparkSettings, launch_options
+from tests.bench.queue_past import WINDOW, Past
+from tests.support.brokers import Broker
 from tests.support.commands import command_line, contact_of
 from tests.support.james import load_james
 from tests.support.keyspaces import dropped
 from tests.support.object_stores import S3
+from tests.support.real_queue import real_queue
+from tests.support.s3_twin import s3_twin
 from tests.support.servers import CassandraServer
 from tests.support.spark_cluster import HOME, SparkCluster, bare_python, small_environment, spark_cluster
 
@@ -87,11 +98,10 @@ def environment_of(folder: Path, python: Path) -> dict[str, str]:
     return {name: value for name, value in (small_environment() | own).items() if not name.startswith("AWS_")}
 
 
-def said(command: Sequence[str | Path], folder: Path, python: Path, code: int = 0) -> str:
+def said(command: Sequence[str | Path], folder: Path, python: Path, code: int = 0, **variables: str) -> str:
     """What a process says that runs far from the checkout, with Spark's Python named to it."""
-    ended = subprocess.run(
-        command, env=environment_of(folder, python), cwd=folder, capture_output=True, text=True, check=False
-    )
+    environment = environment_of(folder, python) | variables
+    ended = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
     assert ended.returncode == code, ended.stderr
     return ended.stdout
 
@@ -192,6 +202,56 @@ def test_executors_together_keep_a_limit_and_hear_of_a_higher_one_while_they_rea
     mended = json.loads(out)
     assert (process.returncode, mended["fixed"], mended["left"]) == (1, DAMAGE, LOST), err
     assert mended["pace"]["set"][0]["rows_per_second"] == 50_000
+
+
+IN_PORTIONS = """
+import spark_repair.blob_collection
+spark_repair.blob_collection.PORTION = 3
+from mailmend.__main__ import main
+main()
+"""
+
+
+@pytest.mark.broker
+@pytest.mark.thorough
+def test_a_cluster_cleans_queues_and_collects_blobs(
+    standalone: SparkCluster, cassandra: CassandraServer, rabbitmq: Broker, tmp_path: Path
+) -> None:
+    """Its executors remove marks; the listing of a bucket, which they have no keys of, reaches them in portions."""
+    past = Past(QueueName("spool"), 40, slice_of(datetime.now(UTC) - 8 * WINDOW, WINDOW))
+    written = round((datetime.now(UTC) - 2 * WINDOW).timestamp() * MICROS)
+    with s3_twin() as twin:
+        blobs = {
+            "MAILMEND_BLOBS": f"s3://{twin.bucket}?endpoint={twin.endpoint}",
+            "MAILMEND_S3_ACCESS_KEY": "AKIATEST",
+            "MAILMEND_S3_SECRET_KEY": "secret",
+        }
+        with real_queue(cassandra, rabbitmq, tmp_path, blobs) as queue:
+            for table in (ENQUEUED_MAILS, DELETED_MAILS):
+                name = f"{queue.keyspace.name}.{table.name}"
+                queue.cluster.execute_ddl(f"ALTER TABLE {name} WITH default_time_to_live = 0")
+            writes = [replace(one, at=written) for one in chain(past.starts(), past.rows(), past.marks())]
+            assert not any(queue.keyspace.write_all(writes))
+            queue.put("waits")
+            needed, gone = set(twin.objects), {f"1_600_{uuid4()}" for _ in range(7)}
+            twin.objects |= dict.fromkeys(gone, b"x")
+
+            def mailmend(*arguments: str) -> dict[str, Any]:
+                spark = ("--master", standalone.master, *settings("--spark-conf", SMALL))
+                command = [sys.executable, "-c", IN_PORTIONS, *arguments, *spark, "--delay", "0s", "--json"]
+                found: dict[str, Any] = json.loads(
+                    said(command, tmp_path, standalone.python, 0, **queue.line.environment)
+                )
+                return found
+
+            cleaned = mailmend("repair", "queues", "--marks", "old", "--marks-age", "1h")
+            collected = mailmend("repair", "blobs", "--oldest-message", "1d")
+
+            (one,) = cleaned["queues"]
+            assert (one["removed_rows"], one["removed_marks"], one["waiting"]) == (40, 40, 1)
+            assert not list(queue.keyspace.scan(Scan(DELETED_MAILS, DELETED_MAILS.names)))
+            assert queue.names() == ["waits"]
+            assert (collected["removed"], set(twin.objects)) == (len(gone), needed)
 
 
 @needs_uv
