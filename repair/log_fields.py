@@ -102,7 +102,8 @@ def _event(record: logging.LogRecord) -> dict[str, Any]:
     head = {"time": at, "level": record.levelname.lower(), "logger": record.name, "event": record.getMessage()}
     given = {name: value for name, value in vars(record).items() if name not in _OWN and value is not None}
     trace = {"exception": _TRACES.formatException(record.exc_info)} if record.exc_info else {}
-    event = {**head, **log_fields(), **given, **trace}
+    shared = {name: value for name, value in log_fields().items() if name not in given}
+    event = {**head, **given, **shared, **trace}
     return {name: _without_user(value) if isinstance(value, str) else value for name, value in event.items()}
 
 

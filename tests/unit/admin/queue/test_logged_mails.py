@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ def test_no_line_of_the_log_holds_an_address_a_subject_or_a_body(queue: QueueShe
     # Given mails whose addresses, subjects and bodies are like no other text
     letter, out = tmp_path / "letter.eml", tmp_path / "out"
     letter.write_bytes(LETTER)
-    people = {"sender": OF_MAILS[0], "recipients": (OF_MAILS[1],)}
+    people: dict[str, Any] = {"sender": OF_MAILS[0], "recipients": (OF_MAILS[1],)}
     lost, kept = queue.put("lost", "kept", **people)
     queue.put_later("late", timedelta(hours=1), **people)
     queue.lose_content(lost)
