@@ -19,23 +19,24 @@ from model.ports import Blobs, Clock
 from model.queue.mails import MailBlobs
 
 UNDER_WAY: Final = 64
-"""How much of the work is under way at once: whoever adds more waits, which is the only pressure back."""
+"""How many background tasks run at once. A caller that adds one more waits until one has ended: nothing else slows
+callers down."""
 
 GATHER_SECONDS: Final = 0.05
-"""How long the bytes of one mail wait for those of others: the store is asked seldom, for requests that run beside a
-consumer's own slow it down most."""
+"""How many seconds the blobs of one mail wait for those of others, so that one request deletes many: each request to
+the store slows the consumers beside it."""
 
 TOGETHER_MAX: Final = 500
-"""How many mails' bytes go together."""
+"""The blobs of at most this many mails are deleted together."""
 
 WAITING_MAX: Final = 5_000
-"""How many mails' bytes may wait to be deleted; then consumers wait."""
+"""The blobs of at most this many mails wait for their deletion; a consumer that adds more waits."""
 
 _LOG: Final = logging.getLogger("mailmend.queue")
 
 
 class BackgroundTasks:
-    """Work that ends before `close` returns. An error of ours in it is logged, and not raised."""
+    """Tasks that end before `close` returns. A MailmendError in one of them is logged, and not raised."""
 
     def __init__(self, under_way: int = UNDER_WAY) -> None:
         self._room = asyncio.Semaphore(under_way)
@@ -152,7 +153,7 @@ async def _carried_out(queue: QueueName, job: BackgroundJob) -> bool:
 
 
 async def paused(clock: Clock, wait: timedelta, *until: asyncio.Event) -> None:
-    """Wait so long, or until one of the events."""
+    """Wait for this time, or until one of the events is set."""
     waiting = [
         asyncio.ensure_future(one) for one in (clock.pause(wait.total_seconds()), *(one.wait() for one in until))
     ]

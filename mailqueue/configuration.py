@@ -22,10 +22,11 @@ from model.queue.configuration import (
 )
 
 ROUNDS_MAX: Final = 20
-"""How often others may be faster in a row; each of them starts a process with another wish."""
+"""How many conditional writes in a row may lose to other processes, each of which starts with other settings."""
 
 EVENTS: Final = EVENT_STORE.with_columns(column for column in EVENT_STORE.columns if column.name != "snapshot")
-"""Without its static column: older generations lack it, and James writes it for other aggregates than this one."""
+"""eventStore without its static column `snapshot`: older generations lack it, and James writes it only for other
+aggregates than this one."""
 
 Wish = Callable[[QueueConfiguration], QueueConfiguration]
 
@@ -59,7 +60,7 @@ class Configurations:
         """Change the configuration in force at that moment; one that stays the same appends no event.
 
         Args:
-            wish: from the configuration that counts (James's defaults where none was set) to the wanted one.
+            wish: a function from the configuration in force (James's defaults where none was set) to the wanted one.
         """
         for _ in range(ROUNDS_MAX):
             events = await self._events(Level.SERIAL)

@@ -15,10 +15,10 @@ D = TypeVar("D")
 
 
 def checked_prefetch(prefetch: int) -> int:
-    """The same number.
+    """The given prefetch.
 
     Raises:
-        WrongUse: none may: a broker would take that for any number.
+        WrongUse: it is below 1; a broker takes 0 for no limit.
     """
     if prefetch < 1:
         raise WrongUse(f"a prefetch of {prefetch} takes nothing", mend="Ask for 1 or more.")
@@ -37,7 +37,7 @@ def next_turn(owed: Mapping[int, int], waiting: Collection[int]) -> tuple[int, d
 
     Args:
         owed: from the turn before; empty at the beginning.
-        waiting: the levels that have something; not none.
+        waiting: the levels that have mail; at least one.
     """
     now_owed = {level: owed.get(level, 0) + weight_of(level) for level in waiting}
     chosen = max(now_owed, key=lambda level: (now_owed[level], level))
@@ -67,7 +67,7 @@ class Drain(Generic[D]):
         self._lanes.pop(priority, None)
 
     def clear(self) -> list[D]:
-        """Empty it; what it held."""
+        """Remove all deliveries and return them."""
         left = [delivery for lane in self._lanes.values() for delivery in lane]
         self._lanes.clear()
         return left

@@ -10,11 +10,12 @@ from model.ids import QueueName
 from model.queue.messages import Depth
 
 BROWSE_START_AGE_MAX: Final = timedelta(days=7)
-"""As James's own health check has it: beyond that, one stuck mail makes every listing read a week of slices."""
+"""The greatest age of a browse start, as in James's own health check: beyond it, one stuck mail makes every listing
+read a week of slices."""
 
 
 class FigureScope(Enum):
-    """How far a look at a queue goes: each takes in the ones before it."""
+    """How much of a queue is read for its figures; each scope includes those before it."""
 
     STARTS = "starts"  # how far it was swept, how long mails live: no mail is looked at
     MAILS = "mails"  # the mails, as they are listed
@@ -26,17 +27,17 @@ class QueueFigures:
     """What one look at a queue showed.
 
     Attributes:
-        at: when, in UTC.
+        at: when the figures were read, in UTC.
         exact: whether `mails` and `delayed` are counts, not estimates.
         oldest_at: when the mail that has waited longest was enqueued; None where none waits.
         furthest_start: the latest browse start that was ever seen; None where that is not kept.
         swept_at: the end of the last sweep; None where there was none, or that is not kept.
         remembers: whether the keyspace has the table that keeps the last two.
         row_ttl: after so long a row expires unless it is renewed; None: never.
-        slack: how much longer rows live than any mail is meant to stay; None likewise.
+        slack: how much longer rows live than any mail is meant to stay; None: they never expire.
         marks_outlive_rows: whether a mark is there as long as the row that it hides.
         marks_expire: whether marks ever go by themselves; in James's own tables they stay.
-        depth: the broker's side; None where it was not asked, or did not answer.
+        depth: the broker's counts of messages; None where it was not asked, or did not answer.
         lacking: how many mails surely have no message, at the least; None where that is not known.
         broker_away: why the broker did not answer; None where it did, or was not asked.
     """
@@ -170,7 +171,7 @@ def _of_broker(figures: QueueFigures) -> Iterator[HealthReason]:
 
 
 def marks_that_stay(about: int | None) -> str:
-    """What a person reads of marks that never expire: no fault of the queue. `about`: an estimate of how many."""
+    """A sentence for operators: marks that never expire are no fault. `about` estimates how many there are."""
     number = "" if about is None else f", about {about:,} of all queues,"
     return (
         f"deletedMailsV2 has no time to live here: the marks of removed mails stay{number} and the table grows. They "

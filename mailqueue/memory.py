@@ -94,7 +94,7 @@ class MemoryMailQueue:
     async def browse(
         self, where: MailFilter = EVERYTHING, after: ListingPosition | None = None, *, on_broken: OnBroken = passed_over
     ) -> AsyncGenerator[Listed]:
-        """As listed; no row breaks in memory."""
+        """The mails in their order in listings; `on_broken` is never called, as no row in memory can break."""
         del on_broken
         listed = [entry.listed for entry in self._entries.values()]
         for one in sorted(listed, key=lambda one: ListingPosition.of(one).order):
@@ -164,7 +164,7 @@ class MemoryMailQueue:
         )
 
     async def traffic_sums(self, before: TrafficSums | None = None) -> TrafficSums | None:
-        """Of all mails that there ever were, whatever an earlier look goes back to."""
+        """The sums of all mails that this queue ever had; `before` changes nothing."""
         del before
         return TrafficSums(self.now, (), len(self._entries) + len(self._gone), len(self._gone))
 

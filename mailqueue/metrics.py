@@ -54,7 +54,7 @@ class NoCounts:
     """Counts nothing."""
 
     def add(self, name: QueueCount, queue: QueueName, n: int = 1) -> None:
-        """Forget it."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)

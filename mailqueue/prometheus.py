@@ -19,7 +19,7 @@ from model.metrics import Metric, MetricKind, MetricSample
 from model.queue.messages import Depth
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
-"""Of all texts that are made here, for HTTP."""
+"""The content type of an HTTP answer with a text of this module."""
 
 OF_STARTS: Final = (
     HealthProblem.BROWSE_START_OLD,
@@ -27,7 +27,7 @@ OF_STARTS: Final = (
     HealthProblem.NOT_SWEPT,
     HealthProblem.MARKS_EXPIRE_FIRST,
 )
-"""What may be wrong with a queue, and is seen without a look at its mails or its broker."""
+"""Problems of a queue that are seen without a look at its mails or its broker."""
 
 
 class PrometheusCounts:
@@ -64,7 +64,7 @@ class _Samples(Collector):
 
 
 def metrics_text(samples: Iterable[MetricSample]) -> str:
-    """The samples in Prometheus's text format; of two that say the same, the last counts."""
+    """The samples in Prometheus's text format; of two with the same metric and labels, the last counts."""
     registry = CollectorRegistry()
     registry.register(_Samples(samples))
     return generate_latest(registry).decode()

@@ -23,7 +23,7 @@ from model.queue.positions import ListingPosition
 from model.queue.size import Size
 
 PREFETCH: Final = 5
-"""James's own."""
+"""James's default: how many mails of each level a consumer holds unacked."""
 
 WAITING: Final = MailFilter(whereabouts=Whereabouts.WAITING)
 DELAYED: Final = MailFilter(whereabouts=Whereabouts.DELAYED)
@@ -36,7 +36,7 @@ def passed_over(_: BrokenRow) -> None:
 
 
 OnRemoved = Callable[[Listed], Awaitable[None]]
-"""Called with each mail before it is removed: whoever keeps what is deleted keeps it then."""
+"""Called with each mail before it is removed, so that the caller can keep a copy of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,9 +239,11 @@ class MailQueue(Protocol):
         ...
 
     async def recount(self) -> int:
-        """Look at every mail, and set right what the size relies on; how many stretches of the queue are left.
+        """Count every mail, and correct the counts that the size is summed from.
 
-        Those were being changed, or by a process that may still report: they can be counted again in ten minutes.
+        Returns:
+            How many stretches of the queue could not be counted: something changed there, or a process that counts
+            there may still report. They can be counted again in ten minutes.
         """
         ...
 
@@ -265,7 +267,7 @@ class MailQueue(Protocol):
         ...
 
     async def flush(self, *, dry_run: bool = False) -> Delays:
-        """Deliver every delayed mail now; which they were (or would be, after a dry run).
+        """Deliver every delayed mail now; return how many, and when they were due. A dry run only looks.
 
         Raises:
             LeaseHeld: another process kept moving delayed mails.
@@ -301,7 +303,7 @@ class MailQueue(Protocol):
         ...
 
     async def traffic_sums(self, before: TrafficSums | None = None) -> TrafficSums | None:
-        """How many mails came and went since what an earlier look goes back to; None where nobody counts them."""
+        """How many mails came and went, as far back as `before` goes; None where nobody counts them."""
         ...
 
     async def maintain(self, stop: asyncio.Event) -> None:

@@ -1,7 +1,8 @@
 """Blobs in James's own tables: where a James without an object store keeps them.
 
-As James does it: the parts first, then the row that counts them, so that a blob is there whole or not at all; the row
-goes first when a blob is removed. Source: James's `CassandraBlobStoreDAO` and `CassandraDefaultBucketDAO`.
+The order of writes is James's: first the parts, then the row that counts them, so that a blob is there whole or not at
+all. When a blob is removed, that row goes first. Source: James's `CassandraBlobStoreDAO` and
+`CassandraDefaultBucketDAO`.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
@@ -24,7 +25,7 @@ from repair.retries import AsyncRetries
 T = TypeVar("T")
 
 PART_BYTES: Final = 100 * 1024
-"""James's `chunk.size` for blobs, as it is unless somebody set another."""
+"""The bytes of one part: James's default of `chunk.size`."""
 
 PARTS_AT_ONCE: Final = 16
 """How many parts of one blob are under way at the same time: 1.6 MB."""
@@ -94,7 +95,7 @@ class CassandraStore:
             return await self._count(blob_id) is not None
 
     async def is_whole(self, blob_id: BlobId) -> bool:
-        """Whether there are as many parts as were counted."""
+        """Whether as many parts are there as the blob's row counts."""
         with _our_errors():
             count = await self._count(blob_id)
             parts = self._tables.scan(Scan(BLOB_PARTS, ("chunknumber",), Level.QUORUM, under=(blob_id,)))

@@ -41,7 +41,7 @@ def file_name(blob_id: BlobId) -> str:
     """The name of a blob's file: no separator, no leading dot; `blob_id_of` reverses it.
 
     Raises:
-        BadPayload: it is no id, or one that no file can be called by.
+        BadPayload: the text is no blob id, or cannot be the name of a file.
     """
     name = quote(checked(blob_id), safe=_SAFE)
     if name.startswith("."):
@@ -63,8 +63,8 @@ def blob_id_of(name: str) -> BlobId | None:
 class FileStore:
     """Bytes in files. Implements `model.ports.BlobStore`.
 
-    What is being written has a name of its own in a folder of its own, which also tells that this is the store: a
-    disk that is not mounted is not taken for one that has lost every blob.
+    A blob is first written under a temporary name in a folder of its own. That folder also marks the store: a disk that
+    is not mounted is not taken for a store that has lost every blob.
     """
 
     def __init__(self, root: Path, clock: Clock) -> None:

@@ -24,13 +24,14 @@ PAGE_KEYS: Final = 1000
 """How many keys a page has; no store gives more."""
 
 PAGES_AT_ONCE: Final = 8
-"""How many pages are asked for at the same time. As many more may wait to be used: none else are in memory."""
+"""How many pages are requested at the same time. As many more may be in memory, waiting to be used."""
 
 _MORE_AFTER: Final = 3
 """After so many pages one more is asked for at the same time."""
 
 LOOKS_MAX: Final = 100
-"""How many beginnings are looked for; what lies behind the last is one part."""
+"""How many common beginnings of keys are looked for, to cut the bucket at them; what lies behind the last is one
+part."""
 
 _BEGINNING: Final = re.compile(rf"(?:{SIDE_CAR})?(?:[0-9]{{1,9}}[_/][0-9]{{1,12}}[_/])?")
 _LIKELY: Final = ("1/", "1_", SIDE_CAR)
@@ -44,15 +45,20 @@ ListedPage = tuple[Sequence[StoredBlob], str]
 
 
 class Pages(Protocol):
-    """A store's listing: from the first key that is greater than `after`, or from where a token says; `most` keys."""
+    """A store's listing, a page at a time.
+
+    A page has at most `most` objects: those whose keys are greater than `after`, or those that follow the page of
+    `token`.
+    """
 
     async def __call__(self, *, after: str, token: str, most: int) -> ListedPage: ...
 
 
 class KeyParts:
-    """Keys, cut at bounds: a part has what is greater than the bound before it, up to its own. The first is taken.
+    """The keys of a bucket, cut at bounds: a part has the keys above the bound before it, up to and with its own bound.
 
-    Bounds are ASCII: by bytes, code points or UTF-16 (S3Proxy), no key is on another side of them.
+    The first part is taken from the start. Bounds are ASCII, so no key is on another side of them whether a store
+    orders by bytes, code points or UTF-16 (S3Proxy).
     """
 
     def __init__(self, bounds: Iterable[str] = ()) -> None:
@@ -77,10 +83,10 @@ class KeyParts:
         return part
 
     def own(self, part: int, keys: Sequence[str], *, ended: bool) -> tuple[int, int | None]:
-        """How many keys of a page belong to who lists that part, and the part to go on with; None: it is done.
+        """How many keys of a page belong to the reader of `part`, and the part it goes on with; None: it has ended.
 
         Raises:
-            ValueError: the page goes back, or the listing ended before keys that it has elsewhere.
+            ValueError: keys go backwards, or the listing ended before keys that it has elsewhere.
         """
         last = self.part_of(keys[-1]) if keys else part
         self._reached = max(last, self._reached) if keys else self._reached
@@ -149,7 +155,9 @@ class _Listing:
 
 
 async def listed_in_parts(pages: Pages, place: str) -> AsyncIterator[StoredBlob]:
-    """Every object, each once, in no order. A store that does not begin after a text is listed page after page.
+    """Every object, each once, in no order.
+
+    A store whose listing cannot begin after a given key is read page after page.
 
     Raises:
         BlobsUnreachable: pages contradict each other.

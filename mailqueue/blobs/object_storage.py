@@ -53,7 +53,7 @@ REQUESTS_AT_ONCE: Final = 64
 """How many requests of one store are under way at the same time; more wait for their turn."""
 
 BULK_MIN: Final = 5
-"""Fewer objects are deleted sooner one by one."""
+"""Fewer objects than this are deleted one by one, which is then faster."""
 
 BULK_MAX: Final = 1000
 """How many objects one request deletes: no store takes more."""
@@ -64,7 +64,7 @@ FIRST_WAIT: Final = timedelta(milliseconds=100)
 LONGEST_WAIT: Final = timedelta(seconds=2)
 CONNECT_TIME_MAX: Final = timedelta(seconds=5)
 REQUEST_TIME_MAX: Final = timedelta(seconds=60)
-"""From the connection to the last byte: a mail of 50 MB at 1 MB a second."""
+"""How long one request may take, from the connection to the last byte: enough for a mail of 50 MB at 1 MB a second."""
 
 ATTEMPTS: Final = 3
 CONNECT_SECONDS_MAX: Final = 5
@@ -98,16 +98,16 @@ def open_s3(settings: S3Settings, clock: Clock | None = None, naming: BlobNaming
 
 
 async def create_bucket(settings: S3Settings) -> bool:
-    """False where it exists already.
+    """Create the bucket; False where it exists already.
 
     Raises:
-        BlobsUnreachable: the store does not answer, or does not let these keys.
+        BlobsUnreachable: the store does not answer, or does not let these keys create a bucket.
     """
     return await ExactRequests(settings).create_bucket()
 
 
 class ExactRequests:
-    """Requests about one bucket; its client is made by the first of them."""
+    """Requests about one bucket, made by botocore; the first of them makes the client."""
 
     def __init__(self, settings: S3Settings, keys: FoundKeys | None = None) -> None:
         self._settings = settings
@@ -131,7 +131,7 @@ class ExactRequests:
         return stored_at
 
     async def page(self, *, after: str, token: str, most: int) -> ListedPage:
-        """Of the listing; a `mailqueue.blobs.listing.Pages`.
+        """One page of the listing, as `mailqueue.blobs.listing.Pages` describes it.
 
         Raises:
             BlobsUnreachable: the page is not the last one, and does not say how to go on.
@@ -145,7 +145,7 @@ class ExactRequests:
         return [StoredBlob(BlobId(one["Key"]), one["Size"], one["LastModified"]) for one in listed], more
 
     async def create_bucket(self) -> bool:
-        """False where it exists already."""
+        """Create the bucket; False where it exists already."""
         return await self._ask(self._create_bucket)
 
     @property

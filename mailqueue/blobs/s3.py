@@ -23,12 +23,13 @@ class S3Settings:
 
     Attributes:
         endpoint: such as `https://s3.example.org:9000`; the bucket's name is no part of it.
-        access_key, secret_key: both, or neither: then the keys are looked for as all of Amazon's tools do it.
-        session_token: of keys that are valid for a while.
-        profile: where keys are looked for: whose of the files in ~/.aws; else AWS_PROFILE names it, or it is `default`.
+        access_key, secret_key: both, or neither: then they are looked for where all of Amazon's tools look.
+        session_token: belongs to keys that are valid for a limited time.
+        profile: the profile of the files in ~/.aws where keys are looked for; by default that of AWS_PROFILE, else
+            `default`.
         region: any word will do where the store has no regions.
         allow_http: whether mails and requests may travel in the clear.
-        tls_ca: the PEM file of the authority that signed the server's certificate, where the system knows it not.
+        tls_ca: the PEM file of the authority that signed the server's certificate, where the system does not trust it.
         create_bucket: whether a bucket that is missing is made by the first put; for demonstrations and tests.
     """
 
@@ -94,10 +95,11 @@ NO_OBJECT: Final = frozenset({"NoSuchKey", "404", "NotFound"})
 NO_BULK: Final = frozenset(
     {"NotImplemented", "MethodNotAllowed", "InvalidRequest", "MalformedXML", "400", "405", "501"}
 )
-"""What a store says that cannot delete many objects by one request."""
+"""Error codes and HTTP statuses of a store that cannot delete many objects by one request."""
 
 EXPIRED: Final = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "400"})
-"""What a store says to keys that were valid for a while; the answer to HEAD has no room for the reason."""
+"""Error codes of a store for keys that are no longer valid. 400 is one, since the answer to HEAD has no room for a
+reason."""
 
 _PLAIN: Final = frozenset({"", "identity", "aws-chunked"})
 _CODE: Final = re.compile(r"<Code>\s*(\w{1,80})\s*</Code>|\(code: (\w{1,80})\)")
@@ -139,7 +141,7 @@ def code_in(text: str) -> str:
 
 
 def failure(settings: S3Settings, code: str, cause: str = "") -> BlobsUnreachable:
-    """The error as a person reads it.
+    """The error to raise, in words for an operator.
 
     Args:
         settings: where it was tried.
@@ -163,7 +165,7 @@ def cut_off(settings: S3Settings) -> BlobsUnreachable:
 
 
 def refuse_compressed(settings: S3Settings, blob_id: str, metadata: Mapping[str, str]) -> None:
-    """Newer Jameses compress blobs, and say so in the object's metadata.
+    """Refuse a blob that a newer James has compressed, as the object's metadata says.
 
     Raises:
         BlobsUnreachable: its bytes are not those of the mail.

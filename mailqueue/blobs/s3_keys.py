@@ -13,13 +13,15 @@ if TYPE_CHECKING:
     from obstore.store import S3Credential
 
 KEYS_VALID_FOR: Final = timedelta(minutes=1)
-"""What obstore gets of keys that are found: it asks before each request then, ten times a second at most."""
+"""The validity that obstore is told of found keys: so short that it asks for them before each request, at most ten
+times a second."""
 
 
 class FoundKeys:
     """Keys that botocore finds: in the environment, a profile, by web identity, single sign-on, a process or a role.
 
-    It renews those that end. What it renews not, a file, is read again where the store calls the token expired.
+    Botocore renews keys that expire. Keys from a file, which it does not renew, are read again when the store says that
+    their token has expired.
     """
 
     def __init__(self, settings: S3Settings) -> None:
@@ -28,10 +30,10 @@ class FoundKeys:
         self._session: Any = None
 
     def __call__(self) -> "S3Credential":
-        """The keys of now; may take seconds, in which it asks a server.
+        """The current keys; may block for seconds while a server is asked for them.
 
         Raises:
-            BlobsUnreachable: there are none, or who gives them refuses.
+            BlobsUnreachable: there are no keys, or the server that issues them refuses.
         """
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - only where keys are to be found
 
@@ -75,5 +77,5 @@ def _reason(error: Exception) -> str:
 
 
 def found_keys(settings: S3Settings) -> FoundKeys | None:
-    """None where they are given."""
+    """The keys that botocore finds; None where the settings hold keys."""
     return None if settings.access_key else FoundKeys(settings)

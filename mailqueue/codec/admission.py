@@ -26,7 +26,11 @@ _DOMAIN: Final = re.compile(rf"(?:{_LABEL}\.)*(?![0-9]){_LABEL}")
 
 
 def admitted(mail: Mail, priority: int | None) -> Mail:
-    """The mail with that priority; None: with the one of its attribute."""
+    """The mail with this priority; None leaves the priority of its attribute.
+
+    Raises:
+        WrongUse: James could not read the mail, or there is no such priority.
+    """
     return admissible(mail if priority is None else with_priority(mail, priority))
 
 

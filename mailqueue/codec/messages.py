@@ -31,11 +31,11 @@ from model.queue.messages import ATTEMPTS_HEADER, SLICE_HEADER, Message
 from model.queue.slices import EPOCH, millis_of
 
 BODY_BYTES_MAX: Final = 128 * 2**20
-"""No broker takes messages that big unless configured to; such a body is not even looked into."""
+"""A larger body is not parsed: no broker takes such messages unless it is configured to."""
 
 STATE_DEFAULT: Final = "root"
 HOST_DEFAULT: Final = ("127.0.0.1", "localhost")
-"""James's own, where a mail says nothing."""
+"""Remote address and host of a mail that names neither: James's own defaults."""
 
 _NULL_SENDERS: Final = frozenset({"", "<>"})
 

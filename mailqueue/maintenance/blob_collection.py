@@ -1,13 +1,14 @@
 """The collection of blobs that nothing refers to, and the search for those that are referred to and missing.
 
-The store is listed, then every reference is read. After the delay the references are read again for what nothing
-referred to: only what stays so goes, the oldest rules of `model.blob_collection` permitting. What goes is on a list on
-the disk before it goes. Each step may be the last one of a process: the next run begins again with what is still there.
+The store is listed, then every reference is read. After the delay the references are read again for the blobs that
+nothing referred to. Only those that still have no reference are removed, as far as the rules of age in
+`model.blob_collection` allow. Each is on a list on the disk before it is removed. A process may end after any step; the
+next run begins again with what is still there.
 
-Who stores a blob refers to it soon after, or never: what is younger than a day stays. Who stores the same bytes again
-makes the same id only within a generation, and both that one and the one before stay. An id of bytes without a
-generation may be stored again at any moment: its age is asked for right before it goes; the tables of Cassandra remove
-only what is older than that.
+A writer refers to a blob soon after storing it, or never: blobs younger than a day stay. Storing the same bytes again
+gives the same id only within one generation, and blobs of the present and the last generation stay. An id of bytes
+without a generation may be stored again at any moment: its age is read right before it is removed, and the tables of
+Cassandra remove only what is older than that.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ from repair.synced_files import append_synced
 T = TypeVar("T")
 
 GROUP: Final = 1_000
-"""How many blobs go together: as many as one request of S3 deletes."""
+"""How many blobs are removed together: as many as one request of S3 deletes."""
 
 ASKED_AT_ONCE: Final = 32
 EXAMPLES: Final = 20
@@ -48,7 +49,7 @@ class CollectableStore(Protocol):
     """A store of blobs as a collection uses it. Adapters: `ListedStore`, `TablesStore`."""
 
     async def listing(self, path: Path, progress: Progress) -> BlobLines | None:
-        """Every blob, written to that file; None: they are in the tables, where the scanner finds them."""
+        """Write every blob to the file at `path`; None where they are in tables, which the scanner reads itself."""
         ...
 
     async def stored_at(self, blob_id: BlobId) -> datetime | None:
@@ -58,7 +59,7 @@ class CollectableStore(Protocol):
     async def is_whole(self, blob_id: BlobId) -> bool: ...
 
     async def remove(self, blobs: Sequence[ListedBlob], rule: CollectionRule) -> int:
-        """Remove them, and say how many; not what was stored later. After an error some may be left."""
+        """Remove the blobs, except those stored again since; return how many went. After an error some may be left."""
         ...
 
 
@@ -85,7 +86,10 @@ class ListedStore:
         return await self.store.exists(blob_id)
 
     async def remove(self, blobs: Sequence[ListedBlob], rule: CollectionRule) -> int:
-        """Ask once more of those that a writer may have stored again since; a request cannot say `unless`."""
+        """Remove the blobs; those that a writer may have stored again are looked at once more right before.
+
+        A request to remove has no condition, so a blob that is stored between the look and the request goes too.
+        """
         again = [blob.blob_id for blob in blobs if rule.may_come_again(blob)]
         times = dict(zip(again, await all_of(again, self.store.stored_at, ASKED_AT_ONCE), strict=True))
         young = {one for one, at in times.items() if at is None or at >= rule.stored_before}
@@ -96,7 +100,7 @@ class ListedStore:
 
 @dataclass(frozen=True, slots=True)
 class TablesStore:
-    """The tables of the keyspace: removals there carry a stamp, and beat nothing that was written after it."""
+    """The blob tables of the keyspace. A removal there carries a timestamp, so whatever was written after it stays."""
 
     store: CassandraStore
 
@@ -116,7 +120,10 @@ class TablesStore:
 
 
 class RemovedList:
-    """A file of what goes, for its owner alone: a line of JSON for each blob, on the disk before the blob goes."""
+    """A list of removed blobs, in a file that only its owner may read.
+
+    Each blob is a line of JSON, on the disk before the blob goes.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -151,12 +158,12 @@ class CollectedBlobs:
     """What was found, and what was done.
 
     Attributes:
-        listed, bytes: of the listing; bytes None where the store does not tell sizes.
+        listed, bytes: how many blobs were listed, and their bytes; None where the store does not tell sizes.
         references: how many each source held.
-        verdicts: how many blobs were judged so; COLLECT and MISSING by both looks.
-        collect_bytes: of those to collect, where the store tells.
-        examples: some ids that are not known, or too young.
-        missing: some of those that are missing, with who refers to them.
+        verdicts: how many blobs have each verdict; COLLECT and MISSING only where both looks agree.
+        collect_bytes: the bytes of the blobs to collect; None where the store does not tell sizes.
+        examples: some ids by verdict, of those that are not known or too young.
+        missing: some of the missing blobs, each with what refers to it.
         removed: how many were removed.
         moved: how many were left after all: they were stored again, or something refers to what a plan names.
         failed: what could not be done, in sentences.

@@ -1,8 +1,8 @@
 """Who refers to blobs: one source for each place, each read whole or not at all.
 
-One reference too many leaves a leak, one too few loses mail. So every row counts, a mail's that is marked and not swept
-too, and every text column of the keyspace whose name says that it may hold ids of blobs, James's own or not. What is
-not there is reported only of rows that need it: a blob of a marked mail is gone on purpose.
+One reference too many leaves a leak, one too few loses mail. So every row counts, even that of a marked mail that is
+not swept yet, and every text column of the keyspace whose name says that it may hold ids of blobs, James's own or not.
+A missing blob is reported only for rows that need it: the blob of a marked mail is gone on purpose.
 """
 
 import re
@@ -44,7 +44,7 @@ class ReferenceSource(Protocol):
     def name(self) -> str: ...
 
     def references(self) -> Iterator[Reference]:
-        """All of them; blocks. Raises some `MailmendError` where not all can be read."""
+        """Every reference of this place; blocks. Raises a `MailmendError` where one of them cannot be read."""
         ...
 
 
@@ -64,7 +64,7 @@ class TableReferences:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The columns that name a row to a person; without instants."""
+        """The key columns that name a row to a person: all but instants."""
         return tuple(column.name for column in self.table.key if column.type != "timestamp")
 
     @property
@@ -221,7 +221,7 @@ class IdsFile:
 
 @dataclass(frozen=True, slots=True)
 class KnownReferences:
-    """What was read before: of the broker, say."""
+    """References that were read beforehand, such as those of the broker."""
 
     name: str
     found: Sequence[Reference]

@@ -32,7 +32,7 @@ _BLOB, _COUNT, _PART, _REFERENCE, _WANTED = range(5)
 
 
 class BlobLines:
-    """Blobs as lines of JSON in a file: id, when stored (ISO), size. What is in it may be more than fits in memory."""
+    """Blobs as lines of JSON in a file: id, when stored (ISO), size in bytes. There may be more than fit in memory."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -89,7 +89,7 @@ class BlobLook(Protocol):
     """What one look found, kept by its scanner until closed.
 
     Attributes:
-        listed, bytes: of the listing; bytes only where the store tells.
+        listed, bytes: how many blobs were listed, and their bytes; None where the store does not tell sizes.
         references: how many each source holds.
     """
 
@@ -105,21 +105,27 @@ class BlobLook(Protocol):
     def unreferenced(self) -> Iterator[ListedBlob]: ...
 
     def missing_ids(self) -> Iterator[BlobId]:
-        """Of a first look: what is referred to, must be there, and is not, or not whole."""
+        """Ids that a first look found referred to, needed, and missing or incomplete."""
         ...
 
     def missing(self) -> Iterator[MissingBlob]:
-        """Of a second look: who refers to it; of each id at most `REFERRERS_MAX`, one after the other."""
+        """The missing blobs of a second look, one for each row that refers to them.
+
+        Those of one id follow one another, at most `REFERRERS_MAX` of them.
+        """
         ...
 
     def close(self) -> None: ...
 
 
 class BlobScanner(Protocol):
-    """Adapters: `LocalBlobScanner`, `spark_repair.blob_collection.SparkBlobScanner`."""
+    """Reads a store's blobs with all references to them.
+
+    Adapters: `LocalBlobScanner`, `spark_repair.blob_collection.SparkBlobScanner`.
+    """
 
     def first(self, listing: BlobLines | None, sources: Sequence[ReferenceSource], progress: Progress) -> BlobLook:
-        """Listing and references whole; None: the blobs are in the tables of the keyspace. Blocks."""
+        """Read the listing and every reference; None: the blobs are in the tables of the keyspace. Blocks."""
         ...
 
     def second(self, wanted: Wanted, sources: Sequence[ReferenceSource], progress: Progress) -> BlobLook:
@@ -133,10 +139,11 @@ class BlobScanner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LocalBlobScanner:
-    """Looks with this process alone. Implements `BlobScanner`.
+    """Scans in this process alone, without Spark. Implements `BlobScanner`.
 
     Attributes:
-        ids_max: a second look at so few keeps their ids in memory, and what is no reference to them off the disk.
+        ids_max: up to this many ids, a second look keeps them in memory, and writes only references to them to the
+            disk.
     """
 
     tables: Tables

@@ -23,16 +23,16 @@ _OLDEST = "Name an age that no message there has reached (--oldest-message 7d), 
 async def broker_references(
     broker: Broker, clock: Clock, queues: Iterable[QueueName], *, age_known: bool
 ) -> KnownReferences:
-    """What dead letters refer to.
+    """The references of the queues' dead letters.
 
     Args:
-        broker: where they are.
-        clock: for the patience with it.
-        queues: all that may refer to the store.
-        age_known: a person says how old messages may be, so that those that wait need not be read.
+        broker: where the dead letters are.
+        clock: limits how long a message is waited for.
+        queues: all queues that may refer to the store.
+        age_known: whether a person has said how old messages may be; then those that wait need not be read.
 
     Raises:
-        SourceUnread: something there may refer to any blob.
+        SourceUnread: messages that were not read may refer to any blob.
         UnsafeRequest: looking at dead letters would lose them.
     """
     found = list[Reference]()

@@ -1,8 +1,9 @@
 """Cleaning the partitions before the browse start: each row in them is put back or deleted.
 
 A row without a mark should not be there: a clock was too slow, or somebody moved the browse start without looking. Its
-mail is put back into the first slice that browsing sees, the same one however often this is begun again, and published
-with that slice: whoever gets the first message of it may have found it gone.
+mail is put back into the first slice that browsing sees, the same one however often the cleaning is begun again. The
+mail is published again with that slice, because a consumer that got its first message may have found no row and dropped
+it.
 """
 
 import logging
@@ -50,7 +51,14 @@ PartitionKey = tuple[QueueName, datetime, int]
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """What was cleaned away, what was put back (of it the first ids), and what seemed to need it at the first look."""
+    """What the cleaning of slices did.
+
+    Attributes:
+        rows, blobs: how many were removed.
+        rescued: how many mails were put back.
+        suspects: how many mails seemed to need that at the first look.
+        rescued_ids: the first ids of the mails that were put back, at most `NAMED_MAX`.
+    """
 
     rows: int = 0
     blobs: int = 0

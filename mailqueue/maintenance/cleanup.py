@@ -48,7 +48,7 @@ from model.queue.cleanup import (
 from model.queue.slices import Slicing
 
 BLOBS_AT_ONCE: Final = 32
-"""Of how many waiting mails the blobs are asked for at once."""
+"""For how many waiting mails at once the store is asked whether their blobs are there."""
 
 T = TypeVar("T")
 

@@ -27,7 +27,7 @@ ROW_COLUMNS = ("queuename", "timerangestart", "bucketid", "enqueueid")
 MARK_COLUMNS = ("queuename", "enqueueid")
 _REPORTED_ROWS = 1_000
 MARKS_TOGETHER: Final = 400
-"""How many marks are removed before more are: in forty requests, of ten partitions each."""
+"""How many marks are removed at once: in forty requests of ten partitions each."""
 
 
 class Mark(NamedTuple):
@@ -84,22 +84,25 @@ class QueueScan(Protocol):
     def orphan_marks(self) -> Mapping[QueueName, int]: ...
 
     def marks_without_rows(self, wanted: MarksWanted) -> Mapping[QueueName, int]:
-        """How many marks would go. Of this, `going` and `remove_marks` one, once; they block."""
+        """How many marks would go; blocks. Call one of this, `going` and `remove_marks`, and call it once."""
         ...
 
     def going(self, wanted: MarksWanted) -> Iterator[Mark]:
-        """The marks that would go."""
+        """The marks that would go, one by one; blocks."""
         ...
 
     def remove_marks(self, wanted: MarksWanted, progress: Progress) -> Mapping[QueueName, MarksGone]:
-        """Remove them."""
+        """Remove the marks that are to go, and tell for each queue what became of them; blocks."""
         ...
 
     def close(self) -> None: ...
 
 
 class QueueScanner(Protocol):
-    """Adapters: `LocalQueueScanner`, `spark_repair.queue_cleanup.SparkQueueScanner`."""
+    """Reads the rows and marks of all queues.
+
+    Adapters: `LocalQueueScanner`, `spark_repair.queue_cleanup.SparkQueueScanner`.
+    """
 
     def scan(self, progress: Progress) -> QueueScan:
         """Read both tables once; blocks."""
@@ -198,7 +201,10 @@ class LocalQueueScan:
         return gone
 
     def going(self, wanted: MarksWanted, gone: Mapping[QueueName, MarksGone] | None = None) -> Iterator[Mark]:
-        """Once: each part is gone after it was read. Counts in `gone` what is planned, there, and to stay."""
+        """The marks that go. May be read once, since each part is deleted from the disk after it was read.
+
+        `gone` counts, as left, those that a plan names and that have rows again.
+        """
         for queue, mail in wanted.planned() if wanted.planned else ():
             self._marked.add(((queue, mail.bytes), None))
         for part in self._marked.parts():
@@ -218,7 +224,7 @@ class LocalQueueScan:
 
 
 def goes(wanted: MarksWanted, queue: str, places: Iterable[tuple[int, int]]) -> bool:
-    """Whether the mark of a mail is to go; `places` are its rows': the slice in milliseconds, and the bucket."""
+    """Whether the mark of a mail may go; `places` are those of its rows: slice start in milliseconds, and bucket."""
     standing = wanted.standing
     return queue in wanted.queues and not any(QueuePartition.at_millis(queue, *place) in standing for place in places)
 

@@ -42,11 +42,12 @@ class CleanedQueue:
         over: partitions that were over both times; after a cleanup, those that were removed.
         findings: what both looks showed, each with what became of it.
         suspects: what the first look showed.
-        rows, blobs: of the partitions that were removed; blobs as often as they were named.
-        marks: that were removed.
-        marks_due: that would be, by a run that may write; under `MarksRule.OLD` at most, for no scan sees their age.
-        marks_moved: that a plan names, and that stay: they have rows again, or were written later.
-        marks_stay: why marks that never expire were left, where they were; None else.
+        rows, blobs: how many the removed partitions had; a blob counts as often as a row names it.
+        marks: how many marks were removed.
+        marks_due: how many a run that may write would remove; under `MarksRule.OLD` at most, since a scan does not see
+            their age.
+        marks_moved: how many marks of a plan stay, as they have rows again or were written later.
+        marks_stay: why marks that never expire were left; None where none were.
     """
 
     queue: QueueName
@@ -63,14 +64,14 @@ class CleanedQueue:
 
     @property
     def found(self) -> Counter[Verdict]:
-        """In rows, or 1 for what is wrong once; without zeros."""
+        """The findings by verdict, in rows, or 1 for what is wrong with a queue as a whole; without zeros."""
         sums: Counter[Verdict] = Counter()
         for one in self.findings.values():
             sums[one.verdict] += one.number
         return sums
 
     def with_findings(self, ended: Iterable[Finding]) -> "CleanedQueue":
-        """The findings that ended in some way, in the place of those before."""
+        """The same with these findings, in place of earlier ones of the same verdict and key."""
         mended = {QueuePlace(one.verdict, one.suspect.key): one for one in ended}
         return replace(self, findings={**self.findings, **mended})
 

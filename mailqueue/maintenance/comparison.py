@@ -65,7 +65,7 @@ class TablesSide:
     Attributes:
         live: rows without a mark, by id, from the browse start on.
         marked: rows that are marked and wait for the sweep: no finding.
-        delayed: mails that are not due; they have no message on purpose. So many of them as may be held.
+        delayed: mails that are not due; they have no message on purpose. At most as many as may be held in memory.
         delayed_beyond: how many there are besides; their ids are not known.
     """
 
@@ -91,7 +91,7 @@ class Drained:
         marked: of `ids`, those that are marked: their messages will be dropped.
         delayed: of `ids`, those that are delayed, whether or not `TablesSide` holds them.
         dead: mails of the dead letters. James leaves their rows as they are, so they look as if they waited.
-        mails: those of all that somebody wanted to see.
+        mails: the mails whose ids the caller asked for.
     """
 
     began_at: datetime

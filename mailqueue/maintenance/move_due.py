@@ -158,7 +158,7 @@ class MoverTurns:
 
 
 class DryTurns(MoverTurns):
-    """Of a dry run, which moves nothing: every turn is had at once, and none is written."""
+    """Turns of a dry run, which moves nothing: each turn is given at once, and nothing is written."""
 
     async def _set(self, turn: MoverTurn, expected: str | None) -> bool:  # noqa: ARG002 - as those that are written
         return True
@@ -190,7 +190,7 @@ class DueMover:
         return replace(self, turns=turns, reached=dict(self.reached), left_until=dict(self.left_until), dry_run=True)
 
     async def move_due(self) -> Delays:
-        """One round: move every mail whose time has come; how many, and when they were due."""
+        """Move every mail whose time has come, in one round; return how many they were, and when they were due."""
         now = self.parts.now
         partitions = await self._begun(now)
         if not partitions:

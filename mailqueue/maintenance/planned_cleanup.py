@@ -1,7 +1,7 @@
 """What was approved in a plan of a cleanup is done as it was approved, or not at all.
 
-A plan is one more look, hours before: of what two looks of now show, only that is mended which the plan has too, and
-which it saw with the same counts and starts. What only shows now is none of the plan, and is not reported.
+A plan holds what an earlier look saw, perhaps hours before. Of what two looks show now, only that is mended which the
+plan names with the same counts and starts. Whatever else they show is not part of the plan, and is not reported.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -24,15 +24,20 @@ class PlannedCleanup:
     """What a plan names.
 
     Attributes:
-        suspects: by place, as a scan's counts are: one for a partition, never one for a mail.
-        marks: reads those that may go, from the file; each time anew.
+        suspects: by place; as in a scan's counts, one for a partition and never one for a mail.
+        marks: reads from the file the marks that may go; each call reads them anew.
     """
 
     suspects: Mapping[QueuePlace, Suspect]
     marks: Callable[[], Iterator[Mark]]
 
     def limited(self, one: CleanedQueue, before: JudgedQueue) -> tuple[CleanedQueue, JudgedQueue, list[Finding]]:
-        """The queue as far as it is as planned, the first look with its browse start no further, and what moved."""
+        """What of the queue is still as planned, in three parts.
+
+        Returns:
+            The queue with only those findings, the first look with its browse start no later than planned, and findings
+            on what is not as planned any more.
+        """
         planned = {place: suspect for place, suspect in self.suspects.items() if place.key[:1] == (one.queue,)}
         same = {place: one.findings[place] for place, suspect in planned.items() if _is_as_seen(one, place, suspect)}
         others = (_moved(one, place, suspect) for place, suspect in planned.items() if place not in same)
@@ -47,7 +52,7 @@ class PlannedCleanup:
 
 
 def planned_of(found: Finding, one: JudgedQueue) -> Suspect:
-    """The suspect of a finding as a plan has it: the browse start goes no further than was approved."""
+    """The suspect that a plan keeps for a finding; a browse start is then moved no further than the plan says."""
     return replace(found.suspect, wanted={_TO: one.browse_start}) if found.verdict in _MOVES else found.suspect
 
 

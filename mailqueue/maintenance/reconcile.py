@@ -29,7 +29,7 @@ PATIENCE_SECONDS: Final = 5.0
 """How long a drain waits for one more message that the broker has counted."""
 
 LAST_LOOK_SECONDS: Final = 0.3
-"""How long it waits for one that may have come since."""
+"""How many seconds a drain waits for a message that may have come since the broker counted."""
 
 
 async def tables_side(view: QueueView, queue: QueueName, ids_max: int = IDS_MAX) -> TablesSide:
@@ -121,7 +121,13 @@ async def drained(  # noqa: PLR0917 - whom, when, which, how many
 
 @dataclass(slots=True)
 class NamedMessages:
-    """What the messages of a queue tell of."""
+    """The messages of a queue by what they name: mails and their blobs.
+
+    Attributes:
+        mails: those whose ids the caller asked for.
+        bad: how many messages no mail could be read from.
+        taken: how many messages were read.
+    """
 
     ids: set[EnqueueId] = field(default_factory=set)
     blobs: set[BlobId] = field(default_factory=set)

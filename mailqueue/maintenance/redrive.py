@@ -9,7 +9,8 @@ A dead letter is acked only when its mail has a message again, or is delayed, so
 the second copy is dropped by the mark of the first. Consumers go on meanwhile, and may reject the mail once more: so
 what the listing showed at first is looked at again when its turn comes.
 
-Of one that is marked the bytes go before it is acked: nothing else refers to them, so no crash leaves them for ever.
+The blobs of a marked mail are deleted before its dead letter is acked: nothing else refers to them, so a crash in
+between leaves the dead letter that does.
 """
 
 import asyncio
@@ -35,11 +36,12 @@ PUBLISHED_AT_ONCE: Final = 64
 """How many publishes wait for their confirms."""
 
 AT_ONCE: Final = 500
-"""How many dead letters are unacked at once; so many that cannot be read end a redrive, for none comes behind them."""
+"""How many dead letters are unacked at once. A redrive ends when so many cannot be read: the broker sends no more
+then."""
 
 
 async def republish(parts: Parts, older_than: timedelta, where: MailFilter, *, dry_run: bool) -> int:
-    """Publish what waits for longer than that; how many were (or would be) published."""
+    """Publish again the mails that wait for longer than `older_than`; return how many were, or would be."""
 
     async def publish(listed: Listed) -> None:
         await publish_mail(parts.broker, parts.queue, listed.queued, listed.slice_start, listed.attempts)
@@ -60,7 +62,7 @@ async def republish(parts: Parts, older_than: timedelta, where: MailFilter, *, d
 
 @dataclass(slots=True)
 class Redriven:
-    """What became of the dead letters, or would.
+    """What became of the dead letters; in a dry run, what would become of them.
 
     Attributes:
         dropped: those whose mails were marked meanwhile.

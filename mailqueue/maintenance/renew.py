@@ -1,7 +1,7 @@
 """Renewal: a mail that stays longer than its row would live is written again, so that its row never expires.
 
 The row is put with a stamp that lies before it was read: whoever takes the mail back at the same time still wins, and
-nothing that is gone comes back. AsyncTables without a time to live need none of this.
+nothing that is gone comes back. Tables without a time to live need none of this.
 """
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
@@ -27,7 +27,7 @@ class AgeingPage:
     """Rows of mails that are to be written again.
 
     Attributes:
-        read_at: before they were read, by our own clock, in microseconds.
+        read_at: an instant before they were read, by our own clock, in microseconds since 1970.
     """
 
     read_at: int
@@ -44,7 +44,7 @@ class Renewal:
         self._renewed_at: dict[QueueName, datetime] = {}
 
     async def renew(self, queue: QueueName, browse_start: datetime, slicing: Slicing, *, dry_run: bool = False) -> int:
-        """Write every mail again whose row has less than half of the slack left; how many."""
+        """Write every mail again whose row has less than half of the slack left; return how many."""
         now = self._view.now
         if not self._is_time(queue, now):
             return 0

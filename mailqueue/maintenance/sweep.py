@@ -4,8 +4,8 @@ Each step may be the last one of a process: the next sweep begins again at the c
 before it is clean. A row without a mark is never deleted: its mail is put back where browsing sees it, and published
 again, first. Marks stay: they hide whatever the broker may deliver yet.
 
-A dry run looks as a sweep does, by the same rules, and writes, moves and publishes nothing. Whatever happens between it
-and the sweep may change what it tells: a mail that is finished, one that comes, the time.
+A dry run looks as a sweep does, by the same rules, and writes, moves and publishes nothing. The sweep itself may find
+something else, because mails come and go in between, and time passes.
 """
 
 import asyncio

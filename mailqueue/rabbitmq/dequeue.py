@@ -57,7 +57,7 @@ _MICRO: Final = timedelta(microseconds=1)
 _LOG: Final = logging.getLogger("mailmend.queue")
 
 Unacked = dict[EnqueueId, UnackedMail]
-"""What this process has of a queue, until it is settled."""
+"""The unacked mails of this process by id; a mail leaves it when it is settled."""
 
 
 class DeliveryLookup:

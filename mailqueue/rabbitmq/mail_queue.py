@@ -42,16 +42,17 @@ from model.queue.positions import ListingPosition
 from model.queue.size import Size
 
 MOVE_DUE_EVERY: Final = timedelta(seconds=1)
-"""How late a delayed mail may be."""
+"""The pause between two rounds that deliver the delayed mails whose time has come; a mail may be late by as much."""
 
 FLUSH_EVERY: Final = timedelta(milliseconds=500)
 
 SWEEP_EVERY: Final = timedelta(minutes=5)
-"""Whatever is dequeued sweeps now and then too; this serves queues in which little happens."""
+"""The pause between two sweeps of a served queue. Dequeuing starts sweeps as well; this is for queues in which little
+happens."""
 
 
 class RabbitMailQueue:
-    """One queue, as one process has it. Implements `mailqueue.queue.MailQueue`; opened by `open_queue`."""
+    """One queue in one process. Implements `mailqueue.queue.MailQueue`; opened by `open_queue`."""
 
     def __init__(self, parts: Parts, sweeper: Sweeper) -> None:
         self.name, self.view = parts.queue, parts.view
@@ -180,9 +181,9 @@ async def open_queue(  # noqa: PLR0917 - the four ports, in the order of every s
         blobs: where mails' bytes are.
         clock: time and chance.
         configuration: how the view is to be cut; None: as it is, or as James does by default.
-        own: which of our own tables the keyspace has (`model.catalog.queue_tables.queue_tables_of`); None: all.
-        counts: where it is counted what happened.
-        looks_only: whether no mail will be put or taken through it: then it is not even asked how the view is cut.
+        own: which of mailmend's own tables the keyspace has (`model.catalog.queue_tables.queue_tables_of`); None: all.
+        counts: counts what happens in the queue.
+        looks_only: whether no mail is put or taken through it; then opening reads no configuration.
 
     Raises:
         ConfigurationRefused: the configuration would hide mails from listings.

@@ -1,7 +1,7 @@
 """The verdict on a delivery, from what was looked up of its mail, and what each verdict requires. Pure.
 
-The order of the rules is the law: a mark outweighs everything that is missing, so that what an operator deleted is
-dropped and never ends as a dead letter; what did not answer decides nothing.
+The order of the rules matters. A mark outweighs everything that is missing, so that a mail which an operator deleted is
+dropped and never ends as a dead letter. A look-up without an answer decides nothing.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from model.queue.mails import QueuedMail
 
 
 class Settling(Enum):
-    """What the broker gets."""
+    """What the broker is told about a delivery."""
 
     NOTHING = "nothing"  # yet: the consumer has the mail
     ACK = "ack"
@@ -104,7 +104,7 @@ class LookedUp:
 
 
 def verdict_of(found: LookedUp) -> DeliveryVerdict:
-    """Never `DELAYED`: that follows from the outcome of its first copy only."""
+    """The verdict on a delivery; never `DELAYED`, which follows only from what became of the mail's first copy."""
     if found.queued is None:
         return DeliveryVerdict.BAD
     if found.marked:

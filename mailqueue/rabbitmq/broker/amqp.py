@@ -129,7 +129,7 @@ class Channel:
             await self._channel.queue_bind(queue, exchange, ROUTING_KEY, timeout=self._seconds)
 
     async def limit(self, prefetch: int) -> None:
-        """The limit of unacked messages for each consumer that is added from now on."""
+        """Limit how many messages are unacked for each consumer that is added from now on."""
         with self._our_errors():
             await self._channel.basic_qos(prefetch_count=prefetch, timeout=self._seconds)
 

@@ -20,11 +20,11 @@ async def at_once() -> None:
 
 
 class Declared:
-    """The objects that this process has seen over the current connection.
+    """The broker's objects that this process has found or declared over the current connection.
 
     Args:
         form: how work queues are declared where there are none.
-        settle: what is waited for after a quorum queue was declared, before anybody here takes it as there.
+        settle: awaited after a quorum queue was declared, before anybody in this process uses it.
     """
 
     def __init__(self, link: Link, form: QueueForm, settle: Callable[[], Awaitable[None]] = at_once) -> None:

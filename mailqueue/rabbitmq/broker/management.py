@@ -18,7 +18,7 @@ from mailqueue.rabbitmq.broker.settings import BrokerTls, ManagementSettings, co
 from model.errors import BrokerDenied, BrokerUnreachable
 
 DELIVERY_LIMIT_DEFAULT: Final = 20
-"""Of a quorum queue of which nothing is said, since RabbitMQ 4; before, it had none."""
+"""The delivery limit of a quorum queue that names none, since RabbitMQ 4; earlier releases have no limit then."""
 
 _LIMITED_SINCE: Final = 4
 
@@ -38,8 +38,8 @@ class QueueFacts:
     """What the HTTP API tells of some queues together, some seconds old.
 
     Attributes:
-        unacked: messages in somebody's hand; None: not counted yet.
-        delivery_limit: the lowest of them; None: none has one.
+        unacked: messages that consumers have not settled; None: not counted yet.
+        delivery_limit: the lowest limit of these queues; None: none has one.
         alarms: what the broker is short of, and on which node.
         counted: messages, ready and unacked, at one instant; None: not counted yet.
     """
@@ -144,7 +144,7 @@ def facts_of(
 
     Args:
         items: the queues.
-        default: the limit of a quorum queue of which nothing is said.
+        default: the limit of a quorum queue that names none.
         alarms: what the broker is short of.
     """
     found = ((default,) if _keeps_silent(item) else _limits_said(item) for item in items)

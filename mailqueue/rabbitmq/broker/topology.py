@@ -16,7 +16,7 @@ from model.ids import QueueName
 from model.queue.mails import PRIORITIES, PRIORITY_NORMAL
 
 ROUTING_KEY: Final = ""
-"""Of every publish and every binding."""
+"""The routing key of every publish and every binding: empty, as James has it."""
 
 DEAD_LETTER_ROUTING_KEY: Final = "x-dead-letter-routing-key"
 """The header that James sets on each message, empty."""
@@ -45,11 +45,11 @@ class Form(Enum):
 
 @dataclass(frozen=True, slots=True)
 class QueueForm:
-    """The form in full.
+    """How a missing work queue is declared: its form, and what a quorum queue needs besides.
 
     Attributes:
         replicas: how many nodes a new quorum queue is on.
-        delivery_limit: after so many returns a quorum queue dead-letters a message; None: as the broker has it.
+        delivery_limit: after so many returns a quorum queue dead-letters a message; None: the broker's own limit.
     """
 
     form: Form = Form.CLASSIC

@@ -24,11 +24,11 @@ from model.queue.size import CountedBy, SliceCount, due_tallied, due_tallies_at
 from model.schema.table import Key
 
 PAGE_MAILS: Final = 1_000
-"""Of how many mails the marks are looked up at once, and as how many a slice is read ahead at most.
+"""For how many mails at once marks are looked up, and how many mails of a slice are read ahead at most.
 
-A listing holds `SLICES_AT_ONCE` times as many at the most: so many slices are read ahead, each of them whole and
-within this bound; and beside them one page of a slice that is larger, one mail and the rows of one answer of the
-server for each of its buckets."""
+A listing holds at most `SLICES_AT_ONCE` times as many: so many slices are read ahead, each of them whole and within
+this bound. Besides, it holds one page of a slice that is larger, and for each bucket of that slice one mail and the
+rows of one answer of the server."""
 
 SLICES_AT_ONCE: Final = 16
 

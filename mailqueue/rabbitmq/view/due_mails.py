@@ -108,12 +108,13 @@ class DueMails:
     async def put(self, queue: QueueName, listed: Listed, *, again: bool = False) -> None:
         """Keep a mail until its `due_at`; if that is past, or its slice is closed, it is due at once.
 
-        After an error, or cancelled, it lies nowhere, as far as the tables answer.
+        After an error or a cancellation the mail is in no slice, as far as the tables answer.
 
         Args:
-            queue: whose.
-            listed: the mail; one that was tried before may lie under the removal of an earlier row, and is put beside.
-            again: whether that may be so of one that was not tried.
+            queue: the mail's.
+            listed: the mail; the removal of an earlier row may hide one that was tried before, which is then due a
+                millisecond later.
+            again: whether this may also happen to a mail that was not tried before.
         """
         async with self.kept(queue, listed, again=again) as changes:
             changes.sure = not again
@@ -122,8 +123,8 @@ class DueMails:
     async def kept(self, queue: QueueName, listed: Listed, *, again: bool = False) -> AsyncGenerator[Changes]:
         """As `put`, for callers with more to do before the mail is only delayed.
 
-        Yields what is counted: not sure where the same mail may be delayed by somebody else, or finished. Until the
-        body succeeds, the tally counts the mail as uncertain.
+        Yields the changes to be counted; set `sure` to False where another process may delay or finish the same mail.
+        Until the body succeeds, the tally counts the mail as uncertain.
         """
         wanted: datetime | None = in_millis_after(max(listed.due_at or EPOCH, self._now()))
         while wanted is not None:

@@ -46,8 +46,8 @@ class QueueState:
 
     Attributes:
         furthest_start: the latest browse start that a sweep has set.
-        due_start: before it no mail is delayed any more.
-        lapsed_before: of slices before it rows may have expired that no sweep renewed.
+        due_start: the first slice of due mails that is open; no mail is delayed in those before it.
+        lapsed_before: in slices before it, rows of waiting mails may have expired because no sweep renewed them.
     """
 
     furthest_start: datetime | None = None
@@ -94,7 +94,7 @@ class Starts:
         return await self._advance(CONTENT_START, queue, seen, to)
 
     async def state(self, queue: QueueName) -> QueueState:
-        """Empty where the keyspace has no table for it."""
+        """What is remembered of the queue; every field is None where the keyspace has no table for it."""
         if not self._remembers:
             return QueueState()
         seen = await self._retries.call(lambda: self._tables.read(Read(QUEUE_STATE, (queue,))))
@@ -241,7 +241,7 @@ class KnownQueues:
         return (await self._asked()).slicing
 
     async def configuration(self) -> QueueConfiguration:
-        """From a cache of at most `CUT_SECONDS`."""
+        """The configuration in force, from a cache that is at most `CUT_SECONDS` old."""
         asked_at, known = self._cut or (0, None)
         if known is None or self.clock.micros() - asked_at > CUT_SECONDS * MICROS:
             return await self._asked()

@@ -17,7 +17,7 @@ from model.ports import AsyncTables
 from repair.retries import AsyncRetries
 
 LOOKED_UP_AT_ONCE: Final = 1_000
-"""How many marks are looked up before more are: so many may be under way in the tables."""
+"""How many marks are looked up at the same time."""
 
 LOOKED_UP_TOGETHER: Final = 20
 """How many marks one request asks for: as many as the strictest limits of servers allow (Astra: 20; Scylla: 100), and a
@@ -34,7 +34,7 @@ class Marks:
         self._tables, self._retries = tables, retries
 
     async def put(self, queue: QueueName, enqueue_id: EnqueueId) -> None:
-        """Idempotent."""
+        """Write the mark of a mail; a second write of it changes nothing."""
         await self._retries.write(self._tables, _mark(queue, enqueue_id))
 
     async def put_all(self, queue: QueueName, enqueue_ids: Sequence[EnqueueId]) -> list[MailmendError | None]:
@@ -56,8 +56,8 @@ class Marks:
 class RememberedMarks(Marks):
     """Marks for a pass that reads the same pages twice: marked mails are not looked up again.
 
-    A page is remembered, by a digest of its ids, once all of them were found marked: nothing else is passed by, and so
-    a million mails take some kilobytes. In a page into which a row has come since, all are asked for again.
+    A page is remembered by a digest of its ids, and only once all of them were found marked, so that a million mails
+    take some kilobytes. When a row has come into a page since, the marks of the whole page are looked up again.
     """
 
     def __init__(self, tables: AsyncTables, retries: AsyncRetries) -> None:
@@ -115,7 +115,7 @@ def _look(queue: QueueName, enqueue_id: EnqueueId) -> Read:
 
 
 TOGETHER_MAX: Final = 100
-"""How many are looked up together."""
+"""How many marks one batch looks up."""
 
 One = Callable[[EnqueueId], Awaitable[bool]]
 Many = Callable[[Collection[EnqueueId]], Awaitable[Collection[EnqueueId]]]

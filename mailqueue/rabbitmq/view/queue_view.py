@@ -34,10 +34,10 @@ from model.queue.slices import EPOCH, Slicing, slice_of
 from model.queue.starts import GRACE_MIN, live_slices
 
 REMEMBERED_MARKS: Final = 65_536
-"""Of how many mails a process knows that it has marked them, so as not to count one twice."""
+"""How many of the mails that it has marked a process remembers, so as not to count one twice."""
 
 REMEMBERED_MAX: Final = 100_000
-"""Of how many mails a listing knows that it has shown them, so as not to show them once more as delayed."""
+"""How many of the mails that it has shown a listing remembers, so as not to show them once more as delayed."""
 
 
 class QueueView(KnownQueues):
@@ -125,10 +125,10 @@ class QueueView(KnownQueues):
         """The matching mails. An interrupted retry leaves a mail in both tables; it is listed once.
 
         Args:
-            queue: whose.
-            where: what is meant.
-            after: what was seen last.
-            include_delayed: whether those that are not due yet are meant too.
+            queue: the queue of the mails.
+            where: which mails are listed.
+            after: the position of the last mail that was seen; None: from the beginning.
+            include_delayed: whether mails that are not due yet are listed too.
             on_broken: called with each row that cannot be read; such rows are logged besides.
         """
         if not include_delayed and where.whereabouts is None:
@@ -145,7 +145,7 @@ class QueueView(KnownQueues):
                     yield listed
 
     async def size(self, queue: QueueName) -> Size:
-        """From the tallies of all processes; from the rows where tallies cannot tell."""
+        """How many mails the queue has: the sum of all tallies, and of rows in slices whose tallies cannot tell."""
         await self.tallies.flush()
         slicing, starts = await self.live(queue)
         delayed = await self._delayed.count(queue) if self._delayed is not None else []

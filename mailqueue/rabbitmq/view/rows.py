@@ -47,14 +47,15 @@ class Placement:
     """Puts one mail's row into its slice.
 
     Args:
-        queues: what is known of it.
+        queues: how queues are cut, and where they begin.
         queue: the mail's.
         queued: the mail.
         enqueued_at: when it was enqueued.
         again: whether it was in the queue before: then its row may lie under a removal.
 
     Attributes:
-        slice_start: of the slice in which the row lies, and is counted; None while it lies nowhere, or nobody knows.
+        slice_start: the start of the slice in which the row is, and is counted; None while it is in none, or that is
+            not known.
     """
 
     def __init__(

@@ -60,7 +60,7 @@ class SliceContents:
 
     @property
     def count(self) -> int:
-        """Readable or not."""
+        """How many unmarked mails the slice has, readable or not."""
         return len(self.mails) + len(self.keys) + len(self.broken)
 
     @property
@@ -140,7 +140,7 @@ class Slices:
         return None
 
     async def count_unmarked(self, queue: QueueName, slice_start: datetime, buckets: int) -> int:
-        """Readable or not."""
+        """How many unmarked rows the slice has, readable or not."""
 
         async def count(bucket: int) -> int:
             unmarked = 0

@@ -33,7 +33,7 @@ from model.schema.table import Row
 from repair.retries import AsyncRetries
 
 FLUSH_SECONDS: Final = 0.5
-"""How old what a row says may become while its slice is counted in."""
+"""For how many seconds changes may be missing in a row, while mails are counted in its slice."""
 
 SILENT_SECONDS: Final = 600.0
 """A row that is not settled and was not written for so long is nobody's: no change of a slice takes that long."""
@@ -41,7 +41,7 @@ SILENT_SECONDS: Final = 600.0
 SLICES_AT_ONCE: Final = 16
 
 FLUSH_CHANGES: Final = 500
-"""After so many changes a row is written at once."""
+"""After so many changes a row is written at once, whatever the time."""
 
 REMEMBERED_MAX: Final = 10_000
 """How many slices a process keeps its sums of; one that it forgot is counted anew, in a row of its own."""
@@ -102,7 +102,7 @@ class _Sums:
 
 @dataclass(frozen=True, slots=True)
 class TallyRow:
-    """What a process tells of a slice, and when it last did, in microseconds."""
+    """One process's tally of a slice, and when that row was written last, in microseconds since 1970."""
 
     tally: WriterTally
     at: int
@@ -110,7 +110,7 @@ class TallyRow:
 
 @dataclass(frozen=True, slots=True)
 class Recounted:
-    """Slices that were counted again, whose sum was wrong, and that are left: something happened there meanwhile."""
+    """How many slices were counted again, had a wrong sum, and were left because they changed meanwhile."""
 
     slices: int = 0
     corrected: int = 0
@@ -121,9 +121,9 @@ class Recounted:
 
 
 class SliceTallies:
-    """What this process has counted, and what all of them tell.
+    """The tallies of this process, and reads of the tallies of every process.
 
-    Without a table for it nothing is counted or written.
+    In a keyspace without a table of tallies nothing is counted or written.
     """
 
     def __init__(self, tables: AsyncTables, clock: Clock, own: OwnTables) -> None:
@@ -134,7 +134,7 @@ class SliceTallies:
 
     @asynccontextmanager
     async def counting(self, queue: QueueName, slice_start: datetime | None) -> AsyncGenerator[Changes]:
-        """Count what the body says it has changed in the slice, if the body succeeds."""
+        """Count the changes that the body notes for the slice, if the body succeeds."""
         changes = Changes()
         if slice_start is None or not self._kept:
             yield changes
