@@ -163,7 +163,7 @@ KINDS: tuple[DamageKind, ...] = (
 )
 
 MESSAGES_MIN = 60
-"""So many healthy messages are enough for three damages of each kind."""
+"""How many healthy messages are enough for three damages of each kind."""
 
 
 def break_one_by_one(truths: Sequence[Row], at: int, each: int = 1, family: Family = MESSAGES) -> list[Damage]:

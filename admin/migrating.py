@@ -28,8 +28,8 @@ class Patience:
     """Time limits, and which nodes have to take part.
 
     Attributes:
-        statement: one statement; the lease is looked at to outlive it.
-        agreement: the nodes, until they agree on the schema.
+        statement: the longest time for one statement; the lease must outlive it.
+        agreement: the longest wait until the nodes agree on the schema.
         lease: how long the lease outlives an applier that was killed.
         require_all: whether nodes that are down are waited for.
     """

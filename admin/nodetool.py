@@ -51,7 +51,7 @@ class Nodetool:
         return cls(words)
 
     async def ask(self, host: str, *question: str) -> str:
-        """What it answers.
+        """What nodetool prints for that question to the node.
 
         Raises:
             CannotReach: it failed, or said nothing for two minutes.
@@ -63,7 +63,9 @@ class Nodetool:
             raise self._failed(host, question, f"no answer in {ANSWER_SECONDS_MAX:g} s") from error
 
     async def run(self, host: str, *task: str) -> str:
-        """Wait until it has ended; cancelled, it is killed, and what it asked of the node goes on there.
+        """What nodetool prints, once it has ended.
+
+        Cancelled, it is killed; the work that it has asked of the node goes on there.
 
         Raises:
             CannotReach: it failed.

@@ -29,7 +29,7 @@ from repair.ledger.before_images import image_digest, suspect_json, suspect_of_j
 from repair.mending.engine import RepairSettings
 
 FORMAT: Final = 1
-"""Raised when a plan says something that an older version would not do, or would do otherwise."""
+"""Counted up when a plan says something that an older version would not do, or would do otherwise."""
 
 
 class PlanKind(StrEnum):
@@ -41,7 +41,7 @@ class PlanKind(StrEnum):
 
 
 LOOKS: Final = ("delay", "clock_skew", "margin")
-"""How a plan of queues or blobs was looked for, and is looked at again: the names are those of the options."""
+"""The options of a scan of queues or blobs that a plan keeps, so that its application looks in the same way."""
 
 _KINDS: Final = frozenset(PlanKind)
 _OWNER_ALONE: Final = 0o600
@@ -54,15 +54,15 @@ def _anew(kind: PlanKind = PlanKind.MESSAGES) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanHead:
-    """What decides, beside the findings.
+    """The first line of a plan: what decides beside the findings.
 
     Attributes:
         kind: the command that made it.
-        tables: tells the tables from those of any other cluster, and from themselves once they are altered.
+        tables: an identity of the tables: another cluster's differ, and so do these once they are altered.
         options: what was typed, as a command line.
-        policy: what may be done, and T as `as_of`, in JSON's types; of queues and blobs also the `broker` and the
-            store (`blobs`) that were looked at.
-        without, margin_seconds: of messages.
+        policy: what may be done, and T as `as_of`, in JSON's types; in plans for queues and blobs also the `broker` and
+            the store (`blobs`) that were looked at.
+        without, margin_seconds: only in plans for messages.
     """
 
     kind: PlanKind
@@ -80,7 +80,7 @@ class PlanHead:
 
     @property
     def repair_policy(self) -> RepairPolicy:
-        """That of messages."""
+        """The policy of a plan for messages."""
         return RepairPolicy(**{**self.policy, "only": frozenset(map(Verdict, self.policy["only"]))})
 
     def refuse_elsewhere(self, keyspace: str, tables: str) -> None:
@@ -131,13 +131,13 @@ class PlanHead:
 
 
 def seconds_of(request: object, names: Iterable[str]) -> dict[str, float | None]:
-    """Durations of a request as a plan keeps them; `spans_in` is the way back."""
+    """Durations of a request in seconds, as a plan keeps them: `NAME_seconds` by name. `spans_in` is the way back."""
     spans: dict[str, timedelta | None] = {name: getattr(request, name) for name in names}
     return {f"{name}_seconds": None if span is None else span.total_seconds() for name, span in spans.items()}
 
 
 def how_to_look(request: Any, as_of: int) -> dict[str, Any]:
-    """What a plan of queues or blobs says of the looks, for those that follow."""
+    """How queues or blobs were looked at, as a plan keeps it: T, read level, pace, and the durations of `LOOKS`."""
     pace = {"level": request.level.value, "rows_per_second": request.rows_per_second}
     return {"as_of": as_of, **pace, **seconds_of(request, LOOKS)}
 
@@ -216,7 +216,7 @@ def plan_into(file: Path, head: PlanHead) -> Iterator[PlanWriter]:
 
 @contextmanager
 def plan_wanted(file: Path | None, head: Callable[[], PlanHead]) -> Iterator[PlanWriter | None]:
-    """The same where a plan is wanted; None where none is."""
+    """As `plan_into` where a file is named; None where none is."""
     if file is None:
         yield None
         return
@@ -249,7 +249,7 @@ class PlanFile:
 
     @property
     def recorded(self) -> dict[str, str]:
-        """What the run that applies it keeps in the ledger."""
+        """What the run that applies the plan keeps of it in the ledger."""
         return {"plan": str(self.file), "seal": self.seal, "options": self.head.options}
 
     def suspects(self) -> Iterator[Suspect]:

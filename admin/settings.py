@@ -100,7 +100,7 @@ def parse_duration(text: str, *, maximum: timedelta = DELAY_MAX, zero: bool = Tr
 
 
 def format_duration(duration: timedelta) -> str:
-    """In its largest whole unit, as `parse_duration` reads it."""
+    """The duration in its largest whole unit, as `parse_duration` reads it."""
     seconds = duration.total_seconds()
     for unit in ("d", "h", "m"):
         if seconds and seconds % _SECONDS_PER_UNIT[unit] == 0:
@@ -109,7 +109,7 @@ def format_duration(duration: timedelta) -> str:
 
 
 def typed_as(value: Any) -> list[str]:
-    """What stands behind each of an option's names; nothing behind that of a flag."""
+    """The words that are typed behind an option's name, one for each time it is given; "" behind that of a flag."""
     match value:
         case True:
             return [""]

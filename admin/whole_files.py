@@ -73,7 +73,7 @@ def _written_through(file: Path) -> Iterator[IO[str]]:
 
 @contextmanager
 def named_when_refused(file: Path, kind: type[MailmendError] = ResultUnwritten) -> Iterator[None]:
-    """Only for writes to the file: other errors in the block would be reported as this file's."""
+    """Raise an OSError of the block as an error that names the file; the block must do nothing but write that file."""
     try:
         yield
     except OSError as error:

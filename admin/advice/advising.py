@@ -48,7 +48,7 @@ class MessageTables:
         strategy: the compaction class that messageIdTable has.
         window_days: the time window, were they compacted by time; None where the history is not known.
         sample, results, advice: of the trial; empty and None where none was made.
-        untried: why none was made, though it was wanted.
+        untried: why no trial was made, though one was wanted; None otherwise.
     """
 
     strategy: str

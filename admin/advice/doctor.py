@@ -17,7 +17,7 @@ from repair.clock import SKEW_SECONDS, ClockReading
 
 
 class PartState(Enum):
-    """How it is with one part."""
+    """The state of one part of an installation."""
 
     OK = "OK"
     TO_CHANGE = "TO_CHANGE"
@@ -27,7 +27,7 @@ class PartState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PartFound:
-    """One part: how it is, what was seen of it, and the next command or page where there is something to do."""
+    """One part: its state, what was seen of it, and the next command or page where there is something to do."""
 
     part: str
     state: PartState
@@ -37,7 +37,7 @@ class PartFound:
 
 @dataclass(frozen=True, slots=True)
 class UnfitPackage:
-    """A package that is not of a version that we are made for; no version: it is missing, and never may be."""
+    """A package whose version does not meet our requirement; without a version it is missing, and required."""
 
     name: str
     version: str | None
@@ -51,11 +51,11 @@ class Installed:
 
     Attributes:
         packages: their versions by name; None where one is not installed.
-        unfit: packages of other versions than ours ask for.
-        java: the major version, and where it is; or why none serves.
-        java_of_wheel: whether it is the one of the extra `java`.
-        scala: of PySpark's own jars.
-        connector: its Maven coordinates; or why there are none.
+        unfit: packages that do not meet our requirements.
+        java: the major version of the Java that would run, and where it is; or why there is none.
+        java_of_wheel: whether that Java comes with the extra `java`.
+        scala: the version of Scala in PySpark's jars.
+        connector: the Maven coordinates of the Cassandra connector; or why there are none.
         connector_here: whether its jars are on this machine.
         executors_python: the version of the Python that PYSPARK_PYTHON names, where it is on this machine.
     """
@@ -75,7 +75,7 @@ class Installed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFound:
-    """What its nodes tell.
+    """What the nodes of the cluster tell.
 
     Attributes:
         title: of the server, such as `Cassandra 5.0`.
@@ -101,11 +101,11 @@ class ClusterFound:
 
 @dataclass(frozen=True, slots=True)
 class BrokerFound:
-    """What answers as the broker.
+    """A broker that answered.
 
     Attributes:
         product: its name and version.
-        alarms: what it is short of.
+        alarms: what it is short of, such as memory or disk.
         has_api: whether its HTTP API was asked.
     """
 
@@ -147,7 +147,7 @@ NEWEST_SERVER: Final = 5
 OLDEST_SPARK: Final = (3, 5)
 NEWEST_SPARK: Final = 4
 OLDEST_RABBITMQ: Final = (3, 8)
-"""Quorum queues with a delivery limit, and alarms over the HTTP API."""
+"""The oldest release that can be used: it has quorum queues with a delivery limit, and alarms over the HTTP API."""
 
 _UPGRADE: Final = "pip install --upgrade 'mailmend{extra}'"
 _NUMBERS: Final = re.compile(r"\d+")

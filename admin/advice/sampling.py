@@ -19,7 +19,7 @@ from model.schema.keyspace import Schema
 from model.schema.table import Table
 
 SCANNED_PER_ROW: Final = 20
-"""How many keys are looked at for each row wanted, before the search for mailboxes that fit is given up."""
+"""The search for mailboxes that fit is given up after this many keys for each row that is wanted."""
 
 MAILBOXES_AT_ONCE: Final = 8
 _1995: Final = 788_918_400_000_000

@@ -85,7 +85,10 @@ def heed_termination() -> None:
 
 @contextmanager
 def ended_after(seconds: float, asked: Callable[[], bool] = lambda: False) -> Iterator[threading.Event]:
-    """End the command inside as SIGTERM does, once so much time has passed, or it is asked to; the event says which."""
+    """End the block as SIGTERM would, after `seconds` or once `asked` returns True.
+
+    The event is set where the time was over.
+    """
     over, done = threading.Event(), threading.Event()
     main, before = threading.get_ident(), signal.getsignal(signal.SIGTERM)
 

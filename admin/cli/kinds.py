@@ -58,9 +58,9 @@ class Several(click.ParamType[frozenset[Any]]):
     """One or more of some values by their names, separated by commas; case, hyphens and underscores do not matter.
 
     Args:
-        name: of one of them.
+        name: the word for one value.
         known: the values by name.
-        what: they are, in an error.
+        what: the word for the values in an error message.
     """
 
     def __init__(self, name: str, known: Mapping[str, Any], what: str) -> None:

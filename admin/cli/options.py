@@ -87,7 +87,7 @@ JOB: Final = "mailmend.job"
 """Where a context keeps the name of the job that runs in it."""
 
 JOB_RUN: Final = "mailmend.job_run"
-"""And the id of that run."""
+"""Where a context keeps the id of that job's run."""
 
 
 class SharedOption(click.Option):
@@ -130,7 +130,7 @@ def settings_table(context: click.Context, name: str) -> Mapping[str, Any]:
 
 
 def shared_option(name: str, text: str, *, table: str = "", **settings: Any) -> SharedOption:
-    """Such an option, which an environment variable may hold too."""
+    """A `SharedOption` that an environment variable may hold too."""
     variable = name.split("/", maxsplit=1)[0].removeprefix("--").replace("-", "_").upper()
     shown = {"show_envvar": True, "show_default": settings.get("default") is not None}
     return SharedOption([name], table=table, envvar=f"MAILMEND_{variable}", help=text, **shown, **settings)

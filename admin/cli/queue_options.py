@@ -169,14 +169,14 @@ def typed_stores(context: click.Context) -> list[str]:
 
 
 STORES_TYPED: Final = Shared("typed", {}, lambda _own, _others, context: shlex.join(typed_stores(context)))
-"""Those words as `typed` of the request."""
+"""The words of `typed_stores` as one command line, as `typed` of the request."""
 
 Needs = Callable[[Mapping[str, Any]], bool]
 """Whether a command needs the broker, or the blobs, by its other options."""
 
 
 def unless(*options: str) -> Needs:
-    """Needed unless one of those flags is given; always needed without names."""
+    """A need that none of these flags takes away; without names the part is always needed."""
     return lambda given: not any(given[option] for option in options)
 
 

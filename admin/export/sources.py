@@ -72,10 +72,10 @@ def declared(keyspace: str, made: str, drawing: str = "") -> Page:
 
 
 def found(keyspace: str, live: Schema, ledger: Schema, made: str, drawing: str = "") -> Page:
-    """A live keyspace; names and canonical forms from the model where it knows them.
+    """The page of a live keyspace, with names and canonical forms from the model where it knows the table.
 
     Raises:
-        SchemaMismatch: it holds mail, and lacks a table that nothing follows without.
+        SchemaMismatch: the keyspace holds mail, and lacks a table without which nothing can be described.
     """
     mail, queue = ({table.name for table in tables} for tables in (MAIL_TABLES, QUEUE_TABLES))
     tables = [_described(table) for table in live.tables]

@@ -31,7 +31,7 @@ class ChildProcess:
 
     @classmethod
     async def begin(cls, words: Sequence[str], say: Say, kept: bytearray | None = None) -> Self:
-        """Begin it.
+        """Start the process.
 
         Args:
             words: program and arguments.

@@ -46,14 +46,14 @@ class Cron:
         )
 
     def after(self, at: datetime, zone: ZoneInfo) -> Iterator[datetime]:
-        """Its instants after this one, in UTC, for ever.
+        """The instants of the schedule after `at`, in UTC, without end.
 
         A time that the clocks leave out comes right after the gap, one that they show twice comes once.
         """
         return self._instants(at, zone, backwards=False)
 
     def before(self, at: datetime, zone: ZoneInfo) -> Iterator[datetime]:
-        """Its instants before this one, in UTC, the latest first."""
+        """The instants of the schedule before `at`, in UTC, the latest first."""
         return self._instants(at, zone, backwards=True)
 
     def _instants(self, at: datetime, zone: ZoneInfo, *, backwards: bool) -> Iterator[datetime]:

@@ -80,7 +80,7 @@ class Job:
 
     Attributes:
         words: the command and its options, as they would be typed behind `mailmend`.
-        zone: of schedule and window.
+        zone: the time zone of schedule and window.
         jitter: a run begins up to this much later than its schedule says.
         longest: after this time a run is ended in good order.
         max_fixes, rows_per_second, metrics_file: as the command's options of these names.
@@ -101,7 +101,7 @@ class Job:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The words, and its limits and its file as options."""
+        """The words, followed by the job's limits and its metrics file as options."""
         more = {
             "--max-fixes": self.max_fixes,
             "--rows-per-second": self.rows_per_second,

@@ -17,12 +17,13 @@ from model.errors import ExitCode
 from model.projections.verdicts import HARMLESS, Verdict
 
 SHOWN_MAX: Final = 250
-"""As many messages are listed as fixed, and as many as errors; the counts count all."""
+"""At most this many messages are listed as fixed, and as many as errors; the counts are of all."""
 
 BLOB_COUNT_DEFAULT: Final = 1_000_000
 PROBABILITY_DEFAULT: Final = 0.01
 WINDOW_DEFAULT: Final = 1_000
-"""James's own options of its filter, and its defaults; we read every reference, and need none."""
+"""Defaults of James's own options for the filter of its blob collection. We read every reference, and use none of
+them."""
 
 TaskOptions = Mapping[str, Any]
 
@@ -81,7 +82,7 @@ class TaskOutcome:
 
     Attributes:
         code: None while it is at work.
-        said: the message that it ended with; "" without one.
+        said: the error message that it ended with; "" without one.
     """
 
     code: int | None
@@ -101,11 +102,11 @@ class TaskOutcome:
 
 @dataclass(slots=True)
 class TaskProgress:
-    """What the log of a command at work tells; of the messages that it has mended only how many.
+    """What the log of a running command tells; of mended messages only how many there are.
 
     Attributes:
-        steps: of each phase; who reads a table a second time is not back at its beginning.
-        is_news: whether it said something since that was last asked.
+        steps: the most steps that each phase has reported: a second reading of a table does not set them back.
+        is_news: whether the log has told something since this was last set to False.
     """
 
     run: str | None = None
@@ -126,7 +127,7 @@ class TaskProgress:
 
     @property
     def outcome(self) -> TaskOutcome:
-        """As if it ended now, in the shape of what the command will print."""
+        """The outcome as if the command ended now, in the shape of what it will print."""
         read = {name.removeprefix(_READ): steps for name, steps in self.steps.items() if name.startswith(_READ)}
         result = {
             "run": self.run,
@@ -153,7 +154,7 @@ class TaskKind:
         type: James's word for it.
         words: the command that does it.
         information: James's fields, but for type and timestamp.
-        lease: what it needs for itself; tasks with different leases run side by side.
+        lease: the lease that a task of this kind holds; tasks with different leases run side by side.
         finds: whether the command has `--findings`.
     """
 

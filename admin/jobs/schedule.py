@@ -13,7 +13,7 @@ from typing import Final
 from admin.jobs.declaration import Job, Missed
 
 EARLY: Final = timedelta(minutes=1)
-"""So much may a scheduler's clock be ahead of ours."""
+"""By how much a scheduler's clock may be ahead of ours."""
 
 LATE: Final = timedelta(minutes=15)
 """A run that has not begun by then, after its jitter, was missed."""
@@ -85,7 +85,7 @@ def ends_at(job: Job, started_at: datetime) -> datetime:
 
 
 def turn_meant(job: Job, at: datetime) -> Turn:
-    """The run that a scheduler means who starts the job then, by a clock that may be ahead of ours."""
+    """The run that a scheduler means when it starts the job at `at`; its clock may be ahead of ours."""
     before, ahead = last_turn(job, at), last_turn(job, at + EARLY)
     return ahead if ahead.due_at - at < at - before.due_at else before
 
@@ -99,7 +99,7 @@ def missed_turn(job: Job, last_started_at: datetime | None, at: datetime) -> Tur
 
 
 def counts_from(job: Job, last_begun_at: datetime | None, at: datetime) -> datetime:
-    """A scheduler that begins at this instant begins what is due later than this: the rest was begun, or is missed."""
+    """The instant after which due runs count for a scheduler that begins at `at`; earlier ones were begun or missed."""
     oldest = at - LATE - job.jitter
     if last_begun_at is None:
         return oldest
@@ -107,7 +107,7 @@ def counts_from(job: Job, last_begun_at: datetime | None, at: datetime) -> datet
 
 
 def due_turn(job: Job, since: datetime, at: datetime) -> Turn | None:
-    """The run to begin now: of several that were due since then, the last one."""
+    """The run to begin at `at`: the last of those that were due after `since`; None where there is none."""
     turn = last_turn(job, at)
     return turn if turn.due_at > since else None
 

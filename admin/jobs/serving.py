@@ -1,8 +1,8 @@
-"""The server of jobs: begins each at its times, as long as it leads; others stand by.
+"""The server of jobs: it begins each at its times as long as it leads; other servers stand by.
 
-One server of a keyspace leads: it holds a lease, and one that was killed is followed by another when that has expired.
-What begins a run is `mailmend jobs run NAME --scheduled`, as in every other scheduler's unit, in a process of its own;
-so that which holds two runs of a job apart, and keeps a planned run from being run twice, does not depend on who leads.
+One server of a keyspace leads: it holds a lease. After a leader was killed, another server leads when the lease has
+expired. A run is begun by `mailmend jobs run NAME --scheduled`, as in every other scheduler's unit, in a process of its
+own. That command keeps two runs of a job apart, and a planned run from being run twice, whichever server leads.
 """
 
 import asyncio
@@ -72,12 +72,12 @@ class JobServer:
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
 
     def reload(self) -> None:
-        """Have the settings read again, soon; wrong ones change nothing."""
+        """Have the settings read again soon; wrong settings change nothing."""
         self._reload = True
         self.wake()
 
     def wake(self) -> None:
-        """Have it look at once."""
+        """Have the server look for due jobs and waiting tasks at once."""
         self._woken.set()
 
     @property
@@ -97,7 +97,7 @@ class JobServer:
             await self._close()
 
     async def look(self) -> None:
-        """Begin what is due."""
+        """Begin the runs that are due."""
         if self._reload:
             self._read_again()
         try:

@@ -23,7 +23,7 @@ from repair.retries import Retries, RetryPolicy
 COMMAND_SECONDS: Final = 60
 ANSWER_SECONDS: Final = 10
 TELLING_SECONDS: Final = 180
-"""How long a web address is tried."""
+"""For how many seconds a message to a web address is tried."""
 
 _POLICY: Final = RetryPolicy(retries=5, wait_seconds_min=1, wait_seconds_max=30)
 _LATER: Final = frozenset({408, 425, 429})

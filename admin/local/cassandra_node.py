@@ -279,7 +279,7 @@ def properties_of(settings: ClusterSettings, folders: NodeFolder) -> dict[str, s
 
 
 def java_modules() -> list[str]:
-    """Of the JDK, as Cassandra and its tools want them."""
+    """Options of the java command that open modules of the JDK as Cassandra and its tools need them."""
     exports = [f"--add-exports={name}=ALL-UNNAMED" for name in _EXPORTS]
     return [*exports, *(f"--add-opens={name}=ALL-UNNAMED" for name in _OPENS)]
 

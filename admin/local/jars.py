@@ -26,7 +26,7 @@ from model.ports import Progress, Silent
 
 FETCH_SECONDS_MAX: Final = 1800.0
 PINNED: Final = Path(__file__).parent / "pinned"
-"""Those of the programs that mailmend itself fetches."""
+"""The folder with the lists of checksums of the programs that mailmend itself fetches."""
 
 SETTINGS_VARIABLE: Final = "MAILMEND_IVY_SETTINGS"
 _LINES: Final[tuple[tuple[Literal["found", "fetched"], re.Pattern[str]], ...]] = (

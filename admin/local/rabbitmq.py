@@ -95,7 +95,7 @@ class RabbitMq:
         return plain and secure and api_answers(HOST, site.ports["management"])
 
     def contacts(self, site: Site) -> Mapping[str, str]:
-        """The user is guest, and so is the password, on this machine only."""
+        """The addresses of broker and management; user and password are both `guest`, on this machine only."""
         schemes = {"amqp": "amqp", "amqps": "amqps", "management": "http", "management-tls": "https"}
         return {name: f"{schemes[name]}://{HOST}:{port}" for name, port in site.ports.items() if name in schemes}
 

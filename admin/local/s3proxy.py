@@ -81,7 +81,7 @@ class ObjectStore:
 
 
 def keys_file(site: Site) -> Path:
-    """Also fit for `AWS_SHARED_CREDENTIALS_FILE`."""
+    """The file with the store's keys; `AWS_SHARED_CREDENTIALS_FILE` may name it."""
     return site.folder / _KEYS
 
 

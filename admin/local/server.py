@@ -49,7 +49,7 @@ class LocalServer:
 
     @property
     def site(self) -> Site:
-        """Without ports before the first start."""
+        """The server's folder and ports; before the first start it has no ports."""
         return Site(self.folder, self.record.ports)
 
     @property
@@ -127,7 +127,7 @@ class LocalServer:
         )
 
     def refuse_running(self) -> None:
-        """A guard for the removal of its data.
+        """Refuse to remove the data of a server that runs.
 
         Raises:
             UnsafeRequest: it runs.
@@ -225,7 +225,7 @@ class LocalServer:
 
 @contextmanager
 def started_together(servers: Sequence[LocalServer]) -> Iterator[None]:
-    """Whatever ends the block early, the servers that did not run before it are ended."""
+    """Where the block ends with an error or Ctrl-C, end those servers that did not run before it."""
     ran = [server.is_running for server in servers]
     try:
         yield

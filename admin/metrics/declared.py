@@ -131,7 +131,7 @@ JOBS: Final = (
     JOB_DURATION,
     JOB_LAST_SUCCESS,
 )
-"""What is known of each declared job."""
+"""The metrics of each declared job."""
 
 LEDGER_UP: Final = Metric(
     "mailmend_ledger_up", "Whether the cluster answered, and all of this could be read", ("keyspace",)
@@ -157,6 +157,6 @@ MARKS: Final = Metric(
     ("keyspace",),
 )
 LEDGER: Final = (LEDGER_UP, LEDGER_READ, LAGS, LAG_OLDEST, LEASE, MARKS)
-"""What ledger and tables tell of a keyspace."""
+"""The metrics of a keyspace that its ledger and tables tell."""
 
 METRICS: Final = (*RUNS, *JOBS, *LEDGER, *QUEUE_METRICS)

@@ -101,7 +101,7 @@ def _result_samples(name: RunName, run: Run) -> Iterator[MetricSample]:
 
 
 def newest_of_each_run(sources: Iterable[Iterable[MetricSample]]) -> Iterator[MetricSample]:
-    """Of several sources of metrics of runs, what the one says that saw the newest end of a run."""
+    """The metrics of each run, from the one source that saw its newest end."""
     by_run = defaultdict[tuple[str, ...], list[list[MetricSample]]](list)
     for source in sources:
         found = defaultdict[tuple[str, ...], list[MetricSample]](list)

@@ -39,7 +39,7 @@ SCANS: Final = ("scan", "queues")
 
 
 class RunName(NamedTuple):
-    """Whose metrics these are; `job` is "" by hand."""
+    """The run that metrics are about; `job` is "" for a run by hand."""
 
     keyspace: str
     command: str
@@ -131,10 +131,10 @@ def write_textfile(file: Path, samples: Iterable[MetricSample]) -> None:
 
 @contextmanager
 def textfile_of(file: Path, *name: str) -> Iterator[RunTextfile]:
-    """The file of a run, which is written here only where the run fails.
+    """The metrics file of a run; it is written here only where the block fails, else by the caller.
 
     Raises:
-        WrongUse: it cannot be written; nothing was done.
+        WrongUse: the file cannot be written; the block was not entered.
     """
     refuse_unwritable(file)
     textfile = RunTextfile(file, RunName(*name))
@@ -147,7 +147,7 @@ def textfile_of(file: Path, *name: str) -> Iterator[RunTextfile]:
 
 
 def unbegun(file: Path, *name: str) -> Callable[[int], None]:
-    """Tells, with an exit code, of a run that could not begin."""
+    """A function that writes into the file, with an exit code, that a run could not begin."""
     textfile = RunTextfile(file, RunName(*name))
 
     def tell(exit_code: int) -> None:

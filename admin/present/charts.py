@@ -76,7 +76,7 @@ class Block(NamedTuple):
 
 
 def in_order(verdicts: Iterable[str]) -> tuple[str, ...]:
-    """Without repetitions; those of blobs, which have names of their own, at the end."""
+    """The verdicts in one order, each once; verdicts of blobs, which have names of their own, come last."""
     known = [verdict.value for verdict in Verdict]
     return tuple(sorted(set(verdicts), key=lambda name: (known.index(name) if name in known else len(known), name)))
 
@@ -88,7 +88,7 @@ def by_verdict(counts: Mapping[str, int]) -> Iterator[Chart]:
 
 
 def by_time(hours: Mapping[tuple[int, Verdict], int]) -> Iterator[Chart]:
-    """When the rows of findings were last written: what went wrong at one hour, or goes wrong every night."""
+    """A chart by the hour at which rows of findings were last written: what went wrong once, or every night."""
     known = {(hour, one): count for (hour, one), count in hours.items() if hour in _HOURS_KNOWN}
     if not known:
         return

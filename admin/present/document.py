@@ -42,7 +42,7 @@ class Wrapped(NamedTuple):
 
 
 class Heading(NamedTuple):
-    """Above the parts that follow; the lower the level, the greater."""
+    """The heading of the parts that follow; 1 is the highest level."""
 
     text: str
     level: int = 2
@@ -55,7 +55,7 @@ class RunbookLink(NamedTuple):
 
 
 class Markdown(NamedTuple):
-    """A page: rendered on a terminal, as it is elsewhere."""
+    """A page of Markdown: rendered on a terminal, and left as it is elsewhere."""
 
     text: str
 
@@ -75,8 +75,8 @@ class Grid:
 
     Attributes:
         wrapped: columns that may take several lines, besides those of `PROSE`.
-        paper_columns: its width without a terminal.
-        level: of its title as a heading.
+        paper_columns: the width, in characters, where there is no terminal.
+        level: the title's level as a heading.
     """
 
     title: str

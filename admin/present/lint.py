@@ -151,7 +151,7 @@ def rule_parts(rules: tuple[LintRule, ...]) -> Iterator[Part]:
 
 SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 FINGERPRINT: Final = "mailmend/v1"
-"""The name under which each result carries what it is, whatever line it moves to."""
+"""The name of the SARIF fingerprint that identifies a finding, whatever line it moves to."""
 
 
 def sarif(report: LintReport) -> dict[str, Any]:

@@ -346,7 +346,7 @@ def generation_line(keyspace: str, recognition: Recognition) -> str:
 
 
 def differences_table(title: str, found: Iterable[Difference]) -> Grid:
-    """The columns "what" and "where" keep their width beside long options."""
+    """A table of differences; its columns "what" and "where" keep their width beside long options."""
     columns = ("what", "where", "expected", "found")
     return Grid(title, columns, [_cells(one) for one in found], frozenset({"expected", "found"}))
 

@@ -80,7 +80,7 @@ def steps_grid(findings: Mapping[str, Mapping[Verdict, int]], keyspace: str, opt
 
 
 def steps_lines(left: Mapping[Verdict, int], keyspace: str) -> Iterator[str]:
-    """The same for what a run left, as lines to be read and copied on a terminal."""
+    """What a run left, with its meaning and the next command, as lines to be read and copied on a terminal."""
     for verdict, count in left.items():
         if page := RUNBOOKS.get(verdict):
             command = next_command(MESSAGES.mirror.name, verdict, keyspace)

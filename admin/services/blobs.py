@@ -103,11 +103,11 @@ class BlobsWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlobsRequest(ScanRequest):
-    """How they are looked at, and whether they go; `removed` is a file for the list of what went.
+    """How blobs are looked at, and whether they are removed; `removed` is a file for the list of removed blobs.
 
     Attributes:
-        plan: a file that what would go is written to, instead of removing it.
-        approved: a plan that is applied: nothing else goes.
+        plan: a file for a plan: the blobs that would be removed are written to it, and none is removed.
+        approved: a plan that is applied: nothing else is removed.
     """
 
     blobs: BlobsWanted
@@ -130,7 +130,7 @@ class BlobsResult:
     Attributes:
         place: where the blobs are.
         broker_asked: whether messages at the broker were looked at.
-        removed_list: the file of what went; None where nothing did.
+        removed_list: the file that lists removed blobs; None where none was removed.
         options: what a person gave besides the connection, as a command line.
         plan: the file of a plan that was made, or applied; None where there is none.
         stores: broker and store as they were typed.
@@ -152,7 +152,7 @@ class BlobsResult:
 
     @property
     def left(self) -> Counter[BlobVerdict]:
-        """What is still to do."""
+        """How many blobs of each verdict are still to be collected, or are missing."""
         verdicts = self.found.verdicts
         return +Counter(
             {

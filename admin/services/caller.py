@@ -28,7 +28,7 @@ class Caller:
         ask: whether to go on; None where nobody can answer.
         number: asks for a number from 1 to a maximum; None likewise.
         report: whether a report is written, which tells in whose mailboxes the findings are.
-        anonymous: whether nobody is to be named, neither in it nor elsewhere.
+        anonymous: whether users and mailboxes' paths are left out, in the report and elsewhere.
         stdout_is_json: whether stdout holds one JSON object, and nothing that a child process prints.
     """
 

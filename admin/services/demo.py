@@ -116,7 +116,7 @@ def demo(request: DemoRequest, caller: Caller) -> DemoResult:
 
 
 def play(shell: Shell, request: DemoRequest, caller: Caller) -> None:
-    """All of it, on an empty cluster that is up."""
+    """Run the whole demo on an empty cluster that is up."""
     scanning, blobs = ("--engine", request.engine, *_QUIET), ("--blobs", request.blobs) if request.blobs else ()
     caller.remark("\n== 2. Mail arrives: the truth first, then every projection")
     shell.type("schema", "apply")

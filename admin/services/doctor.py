@@ -57,13 +57,13 @@ _VERSION_ON_PAGE: Final = re.compile(r'class="version[^>]*>\s*(\d[^<\s]*)')
 
 @dataclass(frozen=True, slots=True)
 class DoctorSettings:
-    """What is named, as far as its settings can be read; None: it is not named.
+    """The parts that are named, as far as their settings can be read; None: the part is not named.
 
     Attributes:
         refused: why the settings of a part (cluster, broker, blobs) cannot be used.
         settings: the settings file.
         secrets: files that hold passwords or keys.
-        master: of a Spark cluster (spark://HOST:PORT), or its page.
+        master: the address of a Spark cluster's master (spark://HOST:PORT), or of its page.
     """
 
     queue: QueueName
@@ -228,7 +228,10 @@ def cluster_found(opened: OpenCluster) -> ClusterFound:
 
 
 def spark_cluster_found(master: str) -> SparkClusterFound:
-    """What its page tells: the one that is named, or, of spark://HOST:PORT, the one where it is by itself."""
+    """What the master's page tells.
+
+    `master` is the address of the page, or spark://HOST:PORT; the page is then looked for at its usual port.
+    """
     parts = urlsplit(master.partition(",")[0])
     host, port = parts.hostname or "", MASTER_PAGE_PORT if parts.scheme == "spark" else parts.port or 80
     _, page = http_answer(host, port, parts.path or "/", {})
@@ -250,7 +253,7 @@ def broker_found(settings: BrokerSettings, queue: QueueName, clock: SystemClock)
 
 
 def blobs_found(settings: BlobsSettings, clock: SystemClock) -> str:
-    """Where they are, once a blob that is not there was asked for; a folder or bucket is not made by that."""
+    """Where the blobs are, in a sentence, once the store has answered; makes no folder and no bucket."""
     address, bucket = settings
     absent = f"{address.place} is not there yet: the first mail makes it"
     if address.store is Store.FILES and not address.folder.expanduser().is_dir():

@@ -39,11 +39,11 @@ PAGE: Final = "scheduled-repair-failed"
 """The runbook's page for a run that needs a person."""
 
 TURNS: Final = 3
-"""As many of the next runs are listed."""
+"""How many of the next runs are listed."""
 
 
 class JobState(Enum):
-    """What there is to say of a job now."""
+    """The state of a job now."""
 
     WAITING = "WAITING"  # for its next run
     RUNNING = "RUNNING"
@@ -128,8 +128,8 @@ class JobCommand:
     """The command of a job.
 
     Attributes:
-        work: runs it, of that run, and ends it after so many seconds, or once the last argument says so.
-        unbegun: tells, with the exit code, of a run that could not begin.
+        work: runs the command: (seconds after which it is ended, id of the run, whether it is to end now).
+        unbegun: called with the exit code of a run that could not begin.
     """
 
     job: Job
@@ -142,8 +142,8 @@ class JobRunRequest:
     """A run of a job.
 
     Attributes:
-        scheduled: a scheduler starts it: it waits for its jitter, and a run that may not be is no failure.
-        anyway: also where the job is paused, or its window closed.
+        scheduled: whether a scheduler starts it: it then waits for its jitter, and not being let begin is no failure.
+        anyway: whether it runs even where the job is paused, or its window closed.
     """
 
     connection: ConnectionSettings
@@ -303,9 +303,9 @@ def began(run: JobRun, repair: Run, keyspace: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class JobPaused:
-    """A job, and its pause: that which begins, or that which has ended; None where there was none.
+    """A job and its pause: the one that begins, or the one that has ended; None where there was none.
 
-    `ended` is the run that is to end with it.
+    `ended` is the id of the run that the pause ends.
     """
 
     job: Job

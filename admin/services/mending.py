@@ -367,7 +367,7 @@ _NOT_REPEATED = frozenset(
 
 
 def given(request: "ScanRequest | LagsRequest | BlobsWanted | CleanupRequest") -> str:
-    """The options that are not as they are by themselves, to be typed again with a repair."""
+    """The options that differ from their defaults, as words to be typed again with a repair."""
     left = _NOT_REPEATED | ({"no_writers"} if isinstance(request, CheckRequest) else set())
     typed = (
         f"--{one.name.replace('_', '-')} {shlex.quote(text) if text else ''}".strip()

@@ -37,17 +37,17 @@ from model.instants import MICROS, instant_of
 from model.metrics import MetricSample
 
 LAGS_MAX: Final = 10_000
-"""So many lags are counted."""
+"""At most this many lags are counted."""
 
 RUNS_MAX: Final = 2_000
-"""So many of the newest runs are looked through for the last of each repair."""
+"""At most this many of the newest runs are searched for the last run of each repair."""
 
 JOB_RUNS_MAX: Final = 50
-"""So many of a job's runs are looked through for its last success."""
+"""At most this many of a job's runs are searched for its last success."""
 
 QUEUES_MAX: Final = 100
 FRESH_MICROS: Final = 30 * MICROS
-"""How long an answer is given again."""
+"""For how many microseconds a text is served again before the metrics are read anew."""
 
 
 @dataclass(frozen=True, slots=True)

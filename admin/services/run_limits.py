@@ -21,7 +21,7 @@ _RUNNING = "See what runs with: mailmend jobs list, and mailmend runs list"
 
 @dataclass(frozen=True, slots=True)
 class LimitsSet:
-    """What was set, and what stood before: as far as anybody knows, for a settings file elsewhere may say more."""
+    """The limits that were set, and those before as far as known: a settings file elsewhere may name others."""
 
     name: str
     run: UUID

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from model.errors import WrongUse
 
 SECTIONS: Final = ("When", "Check", "Do", "Verify", "Undo")
-"""What every page has, in this order."""
+"""The sections of every page, in this order."""
 
 _FENCE: Final = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _COMMAND: Final = re.compile(r"^\$ (.+)$")
@@ -45,7 +45,7 @@ class RunbookPage:
         return tuple(step.command for step in self.steps(section))
 
     def steps(self, section: str | None = None) -> tuple["RunbookStep", ...]:
-        """The same, each with the lines of its output that stand below it."""
+        """The commands, each with the lines of its output that stand below it."""
         return tuple(_steps(self.text if section is None else self.section(section), "console"))
 
     @property

@@ -79,7 +79,7 @@ def show_run(connection: ConnectionSettings, run: UUID, caller: Caller) -> RunRe
 
 
 def affected(examples: Examples, opened: OpenCluster, caller: Caller) -> Affected | None:
-    """What only a report tells: whose mail the findings are in, and the runs of the ledger."""
+    """Whose mail the findings are in, and the runs of the ledger; None where no report is written."""
     if not caller.report:
         return None
     runs: tuple[Run, ...] = ()

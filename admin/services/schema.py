@@ -36,7 +36,7 @@ TableSizes = Mapping[str, TableSize]
 _PATIENCE = Patience()
 
 RISKS_SHOWN = 5
-"""As many statements with risks are named in a question."""
+"""How many statements with risks a question names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class MigrationsRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest(MigrationsRequest):
-    """With `from_model`: what takes the live tables to the model, whatever the history holds."""
+    """What is planned; with `from_model`, what takes the live tables to the model, whatever the history holds."""
 
     from_model: bool = False
     include_options: bool = False
@@ -92,7 +92,7 @@ class PlanRequest(MigrationsRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyRequest(MigrationsRequest):
-    """With `optional`: that upgrade note of James and nothing else.
+    """What is run; with `optional`, that upgrade note of James and nothing else.
 
     Attributes:
         allow: the risks that are agreed to; a person is asked about others.

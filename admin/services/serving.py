@@ -27,7 +27,7 @@ Face = Callable[[TaskDesk, asyncio.Event], Coroutine[Any, Any, None]]
 
 
 class DeclaredJobs(NamedTuple):
-    """What the settings file says, and its text."""
+    """The jobs that the settings file declares, and its text."""
 
     jobs: Sequence[Job]
     text: str
@@ -39,9 +39,9 @@ class ServeRequest:
 
     Attributes:
         declared: reads the settings anew; raises what is wrong with them.
-        profile: of the settings.
-        typed: what was typed of the connection, for the commands of jobs.
-        face: what takes tasks from a network; None: nobody can ask for any here.
+        profile: the profile of the settings file; None: none.
+        typed: the options of the connection as they were typed, for the commands of jobs.
+        face: takes tasks from a network; None: this server takes none.
     """
 
     connection: ConnectionSettings

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from repair.staging.bucket import StagingBucket
 
 ROW_BYTES: Final = 140
-"""What a row of the truth takes, as it is staged, at most; its mirror takes as much. Ordinary mails take some 90."""
+"""How many bytes a staged row of the truth takes at most, and its mirror's row as many. Ordinary mails take some 90."""
 
 
 @contextmanager

@@ -28,12 +28,12 @@ class ServerHealth:
 
 @dataclass(frozen=True, slots=True)
 class TaskDesk:
-    """Where tasks are asked for.
+    """Takes tasks, and tells how they stand.
 
     Args:
-        wake: has this server look at them, in case it leads.
-        health: how it stands.
-        exposition: its metrics, in Prometheus's text format.
+        wake: has this server look at the tasks at once, in case it leads.
+        health: tells how the server stands.
+        exposition: the server's metrics, in Prometheus's text format.
     """
 
     tasks: AdminTasks

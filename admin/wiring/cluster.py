@@ -92,7 +92,7 @@ class OpenCluster:
         return not tables_of(self.cluster, self.mail.name).isdisjoint(table.name for table in JAMES_QUEUE_TABLES)
 
     def identity(self, tables: Iterable[Table]) -> str:
-        """Tells tables from those of any other cluster, and from themselves once they are altered."""
+        """An identity of tables: those of another cluster have another one, and so have these once they are altered."""
         return identity_of(self.cluster, self.mail.name, {table.name for table in tables})
 
     def sizes(self) -> Mapping[str, TableSize]:
@@ -102,7 +102,7 @@ class OpenCluster:
         return sizes_in(self.cluster, self.connection.keyspace)
 
     def pending_compactions(self) -> int | None:
-        """Those of the node that has most; None where no node says."""
+        """The pending compactions of the node that has most; None where no node tells."""
         from cql.driver.nodes import pending_compactions  # noqa: PLC0415 - brings the driver
 
         return pending_compactions(self.cluster)
@@ -164,7 +164,7 @@ class EngineWanted:
     """The engine of a scan: "spark" (its master and settings), "local" or "auto".
 
     With a target it only reads by key; with a plan there is no scan. A staged scan goes on where another stopped.
-    `brief` is that of an `EngineChoice`.
+    `brief` is as in `EngineChoice`.
     """
 
     name: str
@@ -180,7 +180,7 @@ class EngineWanted:
 
     @property
     def of_spark(self) -> str | None:
-        """Says what was given that only Spark takes."""
+        """Why the scan must be Spark's: what was given that no other engine takes; None where nothing was."""
         if _is_submitted():
             return "spark-submit runs it"
         return "--master was given" if self.master else "--spark-conf was given" if self.spark_conf else None
@@ -323,7 +323,7 @@ def _spark(opened: OpenCluster, wanted: EngineWanted) -> Any:
 
 
 def queue_scanner(opened: OpenCluster, wanted: EngineWanted, level: Level, pace: Pace) -> QueueScanner:
-    """What reads the tables of all queues whole; this process keeps the pace, Spark's workers one of as many rows."""
+    """What reads the tables of all queues whole; workers of Spark keep a pace of their own of as many rows a second."""
     if wanted.name == "local":
         return LocalQueueScanner(pace.over(opened.mail), opened.clock, level)
     scanner: Callable[[Any], QueueScanner] = import_or_name_extra("spark_repair.queue_cleanup").SparkQueueScanner
@@ -349,7 +349,7 @@ def _spark_source(opened: OpenCluster, wanted: EngineWanted, level: Level, pace:
 def chosen_engine(
     opened: OpenCluster, wanted: EngineWanted, remark: Callable[[str], None], largest: Table = MESSAGES.truth
 ) -> EngineChoice:
-    """The engine of a scan of the whole keyspace, by how large the nodes say that table is; `auto` says it."""
+    """The engine of a scan of the whole keyspace; `auto` goes by the estimated rows of `largest`, and remarks which."""
 
     def rows() -> int | None:
         return estimated_rows(opened.sizes().get(largest.name))
@@ -380,7 +380,7 @@ def _is_submitted() -> bool:
 
 
 def this_clock() -> Clock:
-    """The clock of what needs no cluster."""
+    """The system's clock, for what needs no cluster."""
     return SystemClock()
 
 

@@ -22,10 +22,10 @@ from model.ports import Blobs
 from model.queue.blob_ids import BlobNaming, BlobsMode, is_blob_id, naming_of
 
 ROWS_READ: Final = 200
-"""In token order, so that old and new messages are among them."""
+"""How many rows are read, in token order, so that old and new messages are among them."""
 
 NEWEST: Final = 10
-"""So many of them are looked for, the newest: the store may have been another one before."""
+"""How many of these, the newest ones, are looked for in the store: it may have been another store before."""
 
 
 def message_blobs(opened: OpenCluster, named: BlobsSettings | None, remark: Callable[[str], None]) -> Blobs:

@@ -93,7 +93,7 @@ def advise(connection: ConnectionSettings, given: GivenTraffic, caller: Caller) 
 
 
 def advise_on_queue(opened: OpenCluster, given: GivenTraffic, progress: Progress) -> QueueAdvised:
-    """The same for an open cluster.
+    """As `advise`, for a cluster that is open already.
 
     Raises:
         UnknownKeyspace: there is no such keyspace.

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CollectedNode:
-    """One node: what the tables took there; after the work also what they take now. `failed` says why there is none."""
+    """One node: what the tables take there before and after the work; `failed` says why there is no figure after it."""
 
     node: str
     before: OnDisk
@@ -36,10 +36,10 @@ class CollectedNode:
 
 @dataclass(frozen=True, slots=True)
 class GarbageCollection:
-    """What it would cost, and what came of it.
+    """What a garbage collection would cost, and what came of it.
 
     Attributes:
-        measured: one SSTable that was rewritten to see how long that takes; None: in a dry run, or there was none.
+        measured: one SSTable, rewritten to see how long that takes; None in a dry run, or where there is no SSTable.
         down: nodes that are left out.
     """
 
@@ -147,7 +147,7 @@ async def _some_key(rows: AsyncTables, table: Table) -> str:
 
 
 def collector_for(command: str, connections: QueueConnections) -> GarbageCollector | None:
-    """None: where rows and marks expire, SSTables go by themselves.
+    """The collector; None where rows and marks expire, since their SSTables then go by themselves.
 
     Raises:
         WrongUse: the command cannot be one that reaches nodetool.

@@ -23,7 +23,7 @@ CONTENTS_AT_ONCE: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class QueueOverview:
-    """One queue as the tables know it; a start is None where it was never set."""
+    """One queue as its tables show it; a start is None where it was never set."""
 
     name: QueueName
     size: Size

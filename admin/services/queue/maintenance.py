@@ -17,7 +17,7 @@ from model.errors import ExitCode
 REPUBLISH_OLDER_THAN: Final = timedelta(hours=1)
 
 Sweep = Swept | Moved
-"""What a sweep did, what moving the browse start alone did or would do, what a sweep would do."""
+"""The result of a sweep, or of moving the browse start alone; of a dry run, what either would do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,10 +86,10 @@ def _held(file: Path, mails: Collection[EnqueueId], ids: Collection[UUID]) -> fr
 
 @dataclass(frozen=True, slots=True)
 class RestoredMails:
-    """The result for the mails.
+    """What became of the mails.
 
     Attributes:
-        returns: what was needed to restore each.
+        returns: by mail, what it took to bring it back.
         without_content: mails whose bytes were missing already when they were removed.
         failed: why others are not restored.
     """
