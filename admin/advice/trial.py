@@ -46,10 +46,11 @@ ROUNDS: Final = 3
 
 SETTLE_SECONDS_MAX: Final = 120.0
 TRACED_AT_ONCE: Final = 5
-"""A node keeps a thousand steps of traces that wait to be written, and drops the rest: few reads at a time."""
+"""How many reads are traced at once: a node keeps at most a thousand steps of traces that wait to be written, and drops
+the rest."""
 
 TRACES_SECONDS_MAX: Final = 1.0
-"""How long the traces of so many reads are waited for: a busy node may drop some even so."""
+"""For how many seconds the traces of so many reads are waited for; a busy node may drop some of them all the same."""
 
 _TRACE_LOOK_SECONDS: Final = 0.05
 _LOOK_SECONDS: Final = 0.25

@@ -99,7 +99,7 @@ RUNS: Final = (
     RUN_STAGE,
     RUN_QUEUE_MARKS,
 )
-"""What one run tells: in the file of `--metrics-file`, and of repairs in the ledger too."""
+"""The metrics of one run: in the file of `--metrics-file`, and for repairs in the ledger too."""
 
 JOB_NEXT: Final = Metric("mailmend_job_next_run_timestamp_seconds", "When the job is due next", _JOB)
 JOB_PERIOD: Final = Metric("mailmend_job_period_seconds", "The longest time between two of its next runs", _JOB)

@@ -54,8 +54,8 @@ FLUSHED_AT_ONCE: Final = 16
 """Partitions of a flush: most hold few mails, and those of one turn wait for no conditional write."""
 
 FLUSHED_AHEAD: Final = timedelta(hours=1)
-"""A flush has one turn for all slices that begin later: it is done with each of them before a round looks there. Those
-that have begun, or are about to, are shared with rounds, turn by turn."""
+"""A flush has one turn for all slices that begin later than this: it ends with each of them before a round looks there.
+Slices that have begun, or will within this time, are shared with rounds, turn by turn."""
 
 BEGUN_MAX: Final = 256
 """How many partitions a round looks at: usually two slices' buckets have begun."""

@@ -1,9 +1,10 @@
 """Puts removed mails back into a queue, each once, however often that is repeated.
 
 The id of the new passage follows from that of the old one, so a restore that was killed at any step is seen by the next
-one. What is marked came back and has left since. What is delayed is back. What waits is back too, but nobody knows
-whether its publish was confirmed: it is published again, for its second copy is dropped by the mark of the first. And
-what is listed under its old id never left: whoever took it out was killed before that.
+one. A new passage with a mark means that the mail came back and has left since. One that is delayed is back. One that
+waits is back too, but nobody knows whether its publish was confirmed: it is published again, and the mark of the first
+copy drops the second. A mail that is listed under its old id never left: the process that removed it was killed before
+that.
 
 What fails here is not undone: a mark would hide the mail from the next try.
 """

@@ -36,8 +36,9 @@ ROUNDS_MAX: Final = 6
 """How often a start is tried to be moved while others move it too; whoever gives up leaves it to the next sweep."""
 
 CUT_SECONDS: Final = 30.0
-"""How long a process that enqueues relies on how the queue was cut: a window that was replaced is a multiple of the new
-one, and buckets only grow, so what is put by an old cut is still found. Whoever lists or sweeps asks each time."""
+"""For how many seconds a process that enqueues relies on the slice window and buckets that it has read: a window that
+was replaced is a multiple of the new one, and buckets only grow, so mails that are put by old settings are still found.
+Listings and sweeps read the settings each time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,8 @@ FLUSH_SECONDS: Final = 0.5
 """For how many seconds changes may be missing in a row, while mails are counted in its slice."""
 
 SILENT_SECONDS: Final = 600.0
-"""A row that is not settled and was not written for so long is nobody's: no change of a slice takes that long."""
+"""A row that is not settled and was not written for so many seconds has no writer any more: no change of a slice takes
+as long."""
 
 SLICES_AT_ONCE: Final = 16
 
@@ -44,7 +45,7 @@ FLUSH_CHANGES: Final = 500
 """After so many changes a row is written at once, whatever the time."""
 
 REMEMBERED_MAX: Final = 10_000
-"""How many slices a process keeps its sums of; one that it forgot is counted anew, in a row of its own."""
+"""How many slices a process remembers its sums of; one that it forgot is counted anew, in another row."""
 
 _LOG: Final = logging.getLogger("mailmend.queue")
 _Place = tuple[QueueName, datetime]
