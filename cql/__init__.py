@@ -1,1 +1,1 @@
-"""Everything that speaks CQL: the only package that knows the driver."""
+"""CQL: its language, the driver, schemas, migrations. The only package that imports the driver."""

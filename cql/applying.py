@@ -1,4 +1,4 @@
-"""Steps that create a keyspace's missing types and tables; creation of the ledger keyspace."""
+"""Creation of the ledger keyspace, and of missing types and tables in a keyspace."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from model.schema.table import Table, identifier
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One statement, and what it creates."""
+    """One statement, and the name of what it creates."""
 
     creates: str
     cql: str
@@ -28,19 +28,19 @@ def ensure_ledger(
 ) -> tuple[str, ...]:
     """Create the ledger keyspace, replicated like the mail keyspace, and its missing tables.
 
-    Where all of it exists, no permission to create is needed. Two that create it at once make the same tables: each
-    table's id follows from its name.
+    Where everything exists, no permission to create is needed. Two processes that create it at once make the same
+    tables, as each table's id follows from its name.
 
     Args:
         server: the cluster.
-        ledger_keyspace: our own.
-        like_keyspace: whose replication is copied.
+        ledger_keyspace: the name of the ledger keyspace.
+        like_keyspace: the keyspace whose replication is copied.
         replication: for a mail keyspace that is yet to be created.
 
     Raises:
         UnknownKeyspace: the mail keyspace does not exist.
         SchemaMismatch: a table of that name exists with other columns.
-        TablesOfOthers: the keyspace is another's: it holds tables, and none of the ledger's.
+        TablesOfOthers: the keyspace is another application's: it has tables, and none of the ledger's.
     """
     return _carry_out(server, ledger_steps(server, ledger_keyspace, like_keyspace, replication))
 

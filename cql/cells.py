@@ -14,7 +14,7 @@ from model.operations import Seen
 from model.schema.table import Column, Key, Table
 
 NEVER = -(2**63)
-"""Before every stamp."""
+"""A stamp before all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Elements:
 
 @dataclass(slots=True)
 class StoredRow:
-    """Everything that was ever written under one primary key."""
+    """All cells that were written under one primary key."""
 
     marker: Cell = Cell(None, NEVER)
     cells: dict[str, Cell] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class StoredRow:
 
 @dataclass(slots=True)
 class Partition:
-    """The rows of a partition, and the deletions of key prefixes: of it all, of a range, of one row."""
+    """The rows of a partition, and its deletions: of the whole partition, of ranges, and of rows."""
 
     rows: dict[Key, StoredRow] = field(default_factory=dict)
     deleted_at: dict[Key, int] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from model.schema.table import Table
 
 SCHEMA_FILE = Path(__file__).with_name("schema.cql")
 KEYSPACE = "apache_james"
-"""James's own name for its keyspace."""
+"""The name that James gives its keyspace by default."""
 
 _ONLY_READ = frozenset({"dclocal_read_repair_chance", "read_repair_chance"})
 """Options that servers from 4.0 on list but refuse to set."""

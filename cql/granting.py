@@ -21,7 +21,7 @@ _NOBODY = "not anonymous"
 
 
 def create_role_cql(role: str) -> str:
-    """CREATE ROLE without login: somebody must give it a password first."""
+    """CREATE ROLE without login; a person must set a password before the role can log in."""
     return f"CREATE ROLE IF NOT EXISTS {_name(role)} WITH LOGIN = false;"
 
 
@@ -35,7 +35,7 @@ def login_cql(role: str) -> str:
 
 
 def grant_cql(grant: Grant, role: str) -> str:
-    """GRANT of one permission: not every version accepts several at once."""
+    """GRANT of one permission, as not every version accepts several at once."""
     return f"GRANT {_permission(grant)} ON {grant.on} TO {_name(role)};"
 
 

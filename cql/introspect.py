@@ -62,7 +62,7 @@ def live_schema(server: SchemaServer, keyspace: str) -> Schema:
 
 
 def identity_of(server: SchemaServer, keyspace: str, tables: Iterable[str]) -> str:
-    """Tells these tables from those of another cluster, and from themselves made anew or with other columns."""
+    """A digest of these tables that differs for other clusters, for tables created again, and for other columns."""
     text = "SELECT table_name, id FROM system_schema.tables WHERE keyspace_name = ?"
     ids = {row["table_name"]: row["id"] for row in server.query(text, (_own_name(keyspace),))}
     columns = digests(live_schema(server, keyspace))

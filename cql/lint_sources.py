@@ -33,7 +33,7 @@ def live_subject(
     release: ServerRelease | None,
     hint_window: timedelta | None,
 ) -> Subject:
-    """A live keyspace; where the settings say nothing, the server's own values are used.
+    """A live keyspace as input of lint; the server's own values are used for settings that are not given.
 
     Raises:
         UnknownKeyspace: no keyspace has that name.

@@ -1,9 +1,9 @@
 """Tables in memory that answer as Cassandra would.
 
-Many tests depend on it, so it keeps Cassandra's own rules, cell by cell (`cql.cells`): an insert leaves a row
-marker, an update does not; a delete covers what is stamped no later than itself; a conditional write is stamped by its
-ballot, not by its author. `tests/conformance` holds both to one suite. Not modelled: static columns, lists changed in
-place, tombstones that are purged.
+Many tests depend on it, so it follows Cassandra's rules cell by cell (`cql.cells`): an insert leaves a row marker, an
+update does not; a delete covers everything with the same or an earlier stamp; a conditional write has the stamp of its
+ballot, not of its author. Both pass the same suite (`tests/conformance`). Not modelled: static columns, lists changed
+in place, purged tombstones.
 """
 
 import threading
@@ -69,7 +69,7 @@ class MemoryTables:
         return [_caught(self.read, read) for read in reads]
 
     def scan(self, scan: Scan) -> Iterator[Row]:
-        """The rows as they are when the scan begins, in token order."""
+        """Yield the rows as they are when the scan begins, in token order."""
         rows: Sequence[Row] = self._surrounded(scan, lambda: self._scan(scan))
         yield from rows
 

@@ -17,7 +17,7 @@ MIB: Final = 1_048_576
 
 @dataclass(frozen=True, slots=True)
 class NodeAnswer:
-    """One node's rows, or why there are none."""
+    """The rows of one node, or the reason why there are none."""
 
     node: str
     rows: Sequence[Row] = ()
@@ -47,13 +47,13 @@ VIEWS: Final = (
     NodeFigure("rows_per_read_p99", "rows_per_read", "p99th", max),
     NodeFigure("tombstones_per_read_p99", "tombstones_per_read", "p99th", max),
 )
-"""Of `system_views`, Cassandra 4.0 and later; sizes are whole mebibytes there."""
+"""The figures that are read from `system_views` (Cassandra 4.0 and later); sizes are in whole MiB there."""
 
 
 SIZE_ESTIMATES: Final = (
     "SELECT table_name, mean_partition_size, partitions_count FROM system.size_estimates WHERE keyspace_name = ?"
 )
-"""What a node records of its own part of each table of a keyspace."""
+"""The statement for a node's own size estimates of each table of a keyspace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,10 @@ class TableFigures:
     """The figures of one table.
 
     Attributes:
-        partitions: estimated; copies are not counted.
-        mean_partition_bytes: estimated, uncompressed.
-        disk_bytes: on all nodes that answered, in whole MiB.
-        max_partition_bytes, *_p99_*: of the worst node.
+        partitions: an estimate, of one copy.
+        mean_partition_bytes: an estimate, uncompressed.
+        disk_bytes: the size on all nodes that answered, to whole MiB.
+        max_partition_bytes, *_p99_*: the figure of the worst node.
     """
 
     partitions: int | None = None

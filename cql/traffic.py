@@ -33,7 +33,7 @@ BROWSE_START: Final = "browsestart"
 EVENTS: Final = "eventstore"
 
 PARTITIONS_MAX: Final = 100_000
-"""Partition keys come in token order, so all must be read to find the newest."""
+"""The largest number of partition keys that are read: all are needed, as they are not ordered by time."""
 
 SLICES_COUNTED_MAX: Final = 300
 IDS_MAX: Final = 20_000
@@ -47,7 +47,7 @@ class QueueTraffic:
     """The queue's traffic, from its tables.
 
     Attributes:
-        rates: of its finished slices; None where there is none.
+        rates: the rates of its finished slices; None where there is none.
         settings: the queue's current settings, where James wrote them down.
         oldest_seconds: age of the oldest slice that may hold mail: at least the longest present stay.
     """
@@ -139,7 +139,7 @@ def _mails_by_partition(reading: Reading, keyspace: str) -> dict[tuple[str, int,
 
 
 def queue_settings(reading: Reading, keyspace: str, live: Schema) -> QueueConfiguration | None:
-    """What the last event that can be read says; None where there is none."""
+    """The queue configuration by the last event that can be read; None where there is none."""
     if live.table(EVENTS) is None:
         return None
     place = f"{identifier(keyspace, 'keyspace name')}.{EVENTS}"

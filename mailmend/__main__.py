@@ -1,4 +1,4 @@
-"""The command: `mailmend`, and `python -m mailmend`."""
+"""The entry point of the command `mailmend` and of `python -m mailmend`."""
 
 import sys
 from typing import NoReturn

@@ -1,7 +1,7 @@
-"""Makes sure that an import of `model`, `cql`, `repair`, ... finds our packages: their names are generic.
+"""Makes sure that imports of `model`, `cql`, `repair`, ... find our packages, although these names are generic.
 
-DESIGN section 3: the design asks for these names, and the price is paid here, once. Nothing of ours may be imported
-before `claim` has run: the command and the first use of a public name of `mailmend` call it.
+The design asks for these names (DESIGN section 3). `claim` must run before any of our packages is imported: the command
+calls it, and so does the first use of a public name of `mailmend`.
 """
 
 import sys

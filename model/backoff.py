@@ -1,6 +1,6 @@
 """How long to wait before the next try: doubling up to a limit, so that what fails for long is asked for seldom.
 
-Pure: no chance in it. What must not be tried by everybody at once gets its spread from when each try failed.
+Pure: the waits have no random part. Tries of several processes are spread by the times at which each one failed.
 """
 
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class BackOff:
-    """The waits between tries.
+    """The waits between tries: each is twice the last one, up to a limit.
 
     Attributes:
-        first: after the first try.
-        longest: the limit that the waits grow to.
+        first: the wait after the first try.
+        longest: the longest wait.
     """
 
     first: timedelta
@@ -29,7 +29,7 @@ class BackOff:
 
 
 RETRY: Final = BackOff(timedelta(minutes=1), timedelta(hours=4))
-"""For a mail that its consumer could not deal with."""
+"""The waits before a mail that its consumer could not process is delivered again."""
 
 LOOK_AGAIN: Final = BackOff(timedelta(seconds=1), timedelta(seconds=30))
-"""For a server that does not answer."""
+"""The waits before a server that did not answer is asked again."""

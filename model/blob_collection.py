@@ -18,10 +18,10 @@ from model.queue.slices import EPOCH
 from model.schema.table import Column, Table
 
 AGE_MIN: Final = timedelta(days=1)
-"""What is younger is never collected, whatever its id says."""
+"""The age that a blob must have before it may be collected, whatever its id says."""
 
 SIDE_CAR: Final = "recovery/"
-"""Before a header's id: a blob that holds the id of the body, for James's recovery without tables (JAMES-4209)."""
+"""The prefix of side-cars: blobs under a header's id that hold the body's id, for James's recovery (JAMES-4209)."""
 
 _UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 # SHA-256 in the spellings that James's `james.blob.id.hash.encoding` knows.
@@ -50,7 +50,7 @@ class BlobVerdict(Enum):
 
 
 class ListedBlob(NamedTuple):
-    """A blob as a listing shows it; None where the store does not say."""
+    """A blob as its store lists it; a field is None where the store does not tell it."""
 
     blob_id: BlobId
     stored_at: datetime | None = None
@@ -58,7 +58,7 @@ class ListedBlob(NamedTuple):
 
 
 class MissingBlob(NamedTuple):
-    """A blob that is not there, or not whole, and one that refers to it: the source's name, and the row's key."""
+    """A blob that is missing or lacks parts, with one reference to it: the source's name and the row's key."""
 
     blob_id: BlobId
     source: str
@@ -66,7 +66,7 @@ class MissingBlob(NamedTuple):
 
 
 class BlobName(NamedTuple):
-    """What an id tells: family and generation, where it has them; whether other contents cannot have the same id."""
+    """What a blob's id tells: family and generation, if any, and whether no other content can have the same id."""
 
     family: int | None
     generation: int | None
@@ -79,7 +79,7 @@ def referred_as(blob_id: str) -> str:
 
 
 def blob_name(blob_id: str) -> BlobName | None:
-    """What the id tells; None for one that is not known here."""
+    """Parse the id; None where it has none of James's forms."""
     plain = referred_as(blob_id)
     if found := _IN_FOLDERS.fullmatch(plain):
         plain = f"{found[1]}_{found[2]}_{found[3]}{found[4]}{found[5]}"
@@ -95,19 +95,19 @@ def may_name_blobs(column: str) -> bool:
 
 
 def naming_blobs(table: Table) -> tuple[Column, ...]:
-    """The columns of texts that may refer to blobs; none of a store of blobs."""
+    """The table's text columns that may refer to blobs; empty for a table that stores blobs itself."""
     named = () if table.name in _STORES else table.columns
     return tuple(one for one in named if may_name_blobs(one.name) and TEXTS & set(re.findall(r"\w+", one.type)))
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionRule:
-    """When a blob that nothing refers to may go.
+    """When a blob that nothing refers to may be removed.
 
     Attributes:
-        now: no later than any clock that writers go by.
+        now: the present time; it must not be ahead of any writer's clock.
         family, generation: James's `deduplication.gc.generation.family` and `.duration`.
-        min_age: how long ago it was stored at least.
+        min_age: the least time since the blob was stored.
     """
 
     now: datetime
@@ -141,21 +141,24 @@ class CollectionRule:
         return BlobVerdict.COLLECT
 
     def is_as_planned(self, blob: ListedBlob, stored_at: datetime) -> bool:
-        """Whether a blob of a plan may go; listings tell fractions of a second that a store's own answer leaves out."""
+        """Whether a blob of a plan may be collected: it was not stored again since, and the rule still says so.
+
+        Times are compared to the second: a store's answer about a single blob leaves out the fractions of a listing.
+        """
         is_same = blob.stored_at is not None and abs(stored_at - blob.stored_at) < timedelta(seconds=1)
         return is_same and self.verdict(blob) is BlobVerdict.COLLECT
 
     def depends_on_age(self, blob: ListedBlob) -> bool:
-        """Whether it is only too young because nobody said when it was stored."""
+        """Whether the blob counts as too young only because its store did not tell when it was stored."""
         if blob.stored_at is not None or self.verdict(blob) is not BlobVerdict.TOO_YOUNG:
             return False
         return self.verdict(blob._replace(stored_at=EPOCH)) is BlobVerdict.COLLECT
 
     def may_come_again(self, blob: ListedBlob) -> bool:
-        """Whether a writer may make that id at any time: a name of its content, and no generation to end it.
+        """Whether a writer may make that id at any time: it is made of the content, and no generation ends.
 
-        One that was stored after its generation was over is taken for such: generations are longer where it was made,
-        or it was put back from a backup.
+        A blob that was stored after its generation was over counts as such: its writer may have longer generations, or
+        it was restored from a backup.
         """
         name = blob_name(blob.blob_id)
         if name is None or not name.by_content or name.generation is None:

@@ -22,7 +22,7 @@ class ExitCode(IntEnum):
 
 
 INTERRUPTED = 130
-"""The exit status of a command that was ended before its own end; the same command goes on."""
+"""The exit status of a command that was interrupted; repeating the command goes on with its work."""
 
 
 class MailmendError(Exception):
@@ -33,7 +33,7 @@ class MailmendError(Exception):
         mend: one sentence: what to do about it, naming the next command where there is one.
 
     Attributes:
-        page: the runbook for whoever has to act on it; "" where the message says all.
+        page: the runbook for this error; "" where the message says all.
     """
 
     exit_code: ExitCode = ExitCode.PARTLY_FAILED
@@ -49,7 +49,7 @@ class MailmendError(Exception):
 
     @property
     def message(self) -> str:
-        """The message as it ends a command: with its runbook, where it does not name one itself."""
+        """The message that a command ends with. The runbook is added where the message does not name it."""
         named = self.page and "runbook show" not in self.mend
         return f"{self}\nMore: mailmend runbook show {self.page}" if named else str(self)
 
@@ -123,7 +123,7 @@ class TablesOfOthers(WrongUse):
 
 
 TABLES_SHOWN = 5
-"""As many tables are named in a message."""
+"""The largest number of tables that a message names."""
 
 
 class BadIdentifier(WrongUse):

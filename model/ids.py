@@ -4,10 +4,10 @@ from typing import NewType
 from uuid import UUID, uuid5
 
 MailboxId = NewType("MailboxId", UUID)
-"""Where: a version-1 UUID, as James makes them."""
+"""The id of a mailbox: a version-1 UUID, as James makes them."""
 
 MessageId = NewType("MessageId", UUID)
-"""What: a version-1 UUID; its time is the message's birth."""
+"""The id of a message: a version-1 UUID, whose time is that of the message's creation."""
 
 Uid = NewType("Uid", int)
 """The message's number in one mailbox; the first is 1."""
@@ -22,10 +22,10 @@ EnqueueId = NewType("EnqueueId", UUID)
 """One passage of one mail through one queue: a random UUID, as James draws them."""
 
 QueueName = NewType("QueueName", str)
-"""A mail queue's name, as `queue_name` lets it through."""
+"""The name of a mail queue, checked by `model.queue.mails.queue_name`."""
 
 BlobId = NewType("BlobId", str)
-"""What a blob store keeps bytes under."""
+"""The id under which a blob store keeps bytes."""
 
 _UUID_EPOCH_100NS = 0x01B21DD213814000  # 1582-10-15 to 1970-01-01 in units of 100 ns (RFC 9562)
 
@@ -38,7 +38,7 @@ def micros_of(time_uuid: UUID) -> int:
 def restored_id(was: EnqueueId, queue: QueueName) -> EnqueueId:
     """The id of a mail that is put back after its removal from a queue: the same on every retry.
 
-    It does not depend on the removal: a removal that was killed and repeated keeps the same mail twice, and it must
-    come back once.
+    It does not depend on the removal: a removal that was killed and repeated records the same mail twice, and the mail
+    must be restored once only.
     """
     return EnqueueId(uuid5(was, f"mailmend:restored:{queue}"))

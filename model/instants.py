@@ -1,10 +1,10 @@
-"""Microseconds since 1970, our unit of time, as the instants that `timestamp` columns keep."""
+"""Conversion of microseconds since 1970, mailmend's unit of time, to the instants of `timestamp` columns."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 MICROS: Final = 1_000_000
-"""In a second."""
+"""Microseconds in a second."""
 
 
 def instant_of(micros: int) -> datetime:

@@ -1,4 +1,4 @@
-"""What a metric is, and one value of it; who shows them is `mailqueue.prometheus`."""
+"""What a metric is, and one value of it; `mailqueue.prometheus` shows them."""
 
 from dataclasses import dataclass
 from enum import Enum

@@ -14,7 +14,7 @@ from model.schema.table import Key, Row, Table
 
 
 class Level(Enum):
-    """Consistency of a read. SERIAL also finishes what a conditional write left open."""
+    """The consistency level of a read. SERIAL also completes a conditional write that was left unfinished."""
 
     ONE = "ONE"
     LOCAL_QUORUM = "LOCAL_QUORUM"
@@ -42,12 +42,12 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Rows of one partition: `key` is the partition key or any longer prefix of the primary key.
+    """Rows of one partition, or of several.
 
-    Or of several partitions at once: `among` then holds values for the column after `key`. This saves requests, but one
-    partition without an answer fails them all; so ask for few. A `joinable` read brings few and small rows: an adapter
-    may answer several such reads by one request. With `columns` it brings the key and these columns only, but the times
-    of all.
+    Of one partition: `key` is the partition key or any longer prefix of the primary key. Of several: `among` holds the
+    values of the column after `key`. This saves requests, but one partition without an answer fails them all, so ask
+    for few. A `joinable` read returns few and small rows: an adapter may answer several such reads by one request. With
+    `columns` it returns the key and these columns only, but the write times of all columns.
     """
 
     table: Table
@@ -61,11 +61,11 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Every row of a table (page by page), or of one token range: (after, up to].
+    """Rows in order, read page by page: of a whole table, a token range (after, up to], or some partitions.
 
-    Or of one partition, in clustering order: `under` is its key, or any longer prefix of the primary key; `after` then
-    names the clustering values that the rows must come after, none of them descending. Or of several partitions: then
-    `among` holds values for the last column of the partition's key, and `under` the rest of it.
+    Of one partition, in clustering order: `under` is its key, or any longer prefix of the primary key; `after` holds
+    the clustering values that the rows must come after, none of them descending. Of several partitions: `among` holds
+    values of the last column of the partition key, and `under` the columns before it.
     """
 
     table: Table
@@ -81,13 +81,12 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Insert a row. Null columns are left unset, or cleared (each a tombstone) when `clear` is set.
+    """Insert a row. Null columns are left unset; with `clear` they are deleted, each by a tombstone.
 
-    `at` None lets the driver stamp the write now. A retry of the same value is the same write.
+    With `at` None the driver takes the write time. A retry of the same value is the same write.
 
-    `joinable` says, here and in `Change` and `Remove`, that an adapter may send such writes of one partition, or
-    removals of whole partitions, as one request and give them one answer: for writes that nothing depends on one by
-    one.
+    `joinable`, here and in `Change` and `Remove`, allows an adapter to send several such writes of one partition, or
+    several removals of whole partitions, as one request with one answer for all.
     """
 
     table: Table
@@ -175,7 +174,7 @@ Conditional = PutIfAbsent | ChangeIf | RemoveIf
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What a conditional write answered: whether it was applied, and if not what stood there (None: no row)."""
+    """The answer to a conditional write: whether it was applied, and if not, the row that was there (None: no row)."""
 
     applied: bool
     current: Row | None = None

@@ -1,6 +1,6 @@
-"""What the parts of mailmend need of the world; adapters and test twins stand elsewhere.
+"""Interfaces (ports) to databases, brokers, stores and clocks. Adapters and test doubles are in other packages.
 
-A port whose values belong to a package above stands there, beside them (docs/adr/0037).
+A port whose values belong to a higher package is declared in that package (docs/adr/0037).
 """
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -70,14 +70,14 @@ class AsyncTables(Protocol):
 
 
 class Clock(Protocol):
-    """Time and chance as one process knows them. Adapters: `repair.clock.SystemClock` and the tests' virtual clock."""
+    """Time and random numbers. Adapters: `repair.clock.SystemClock` and the tests' virtual clock."""
 
     def micros(self) -> int:
         """Microseconds since 1970."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds since some moment; never goes back."""
+        """Seconds since an unspecified moment; never goes back."""
         ...
 
     def sleep(self, seconds: float) -> None:
@@ -105,12 +105,12 @@ class NodeClocks(Protocol):
     """The clocks of the servers, as far as they can be read."""
 
     def node_micros(self) -> Sequence[int]:
-        """now() of every reachable node, in microseconds since 1970."""
+        """The clock of every reachable node (CQL's `now()`), in microseconds since 1970."""
         ...
 
 
 class Lags(Protocol):
-    """Where projections that lag behind are kept. Adapters: `repair.ledger.lags.LagJournal`, and a list in tests."""
+    """The journal of lags. Adapters: `repair.ledger.lags.LagJournal`, and a list in tests."""
 
     def journal(self, suspects: Sequence[Suspect], cause: str) -> None:
         """Keep the suspects durably.
@@ -122,19 +122,19 @@ class Lags(Protocol):
 
 
 class Progress(Protocol):
-    """Where long work reports its progress. Adapters: a terminal, plain lines, nothing."""
+    """The display of progress. Adapters: a terminal, plain lines, and `Silent`."""
 
     def stage(self, name: str, total: int | None = None) -> None:
-        """A new stage begins, of `total` steps if that is known."""
+        """Begin a stage of `total` steps; None: the number is not known."""
         ...
 
     def advance(self, steps: int, suspects: int = 0) -> None:
-        """`steps` more rows (or keys) are done, `suspects` more suspects were found."""
+        """Report that `steps` more rows (or keys) are done and `suspects` more suspects were found."""
         ...
 
 
 class Silent:
-    """Shows nothing."""
+    """Progress that shows nothing."""
 
     def stage(self, name: str, total: int | None = None) -> None:
         """Begin a stage."""
@@ -168,7 +168,7 @@ class LeaseSource(Protocol):
 
 
 class SchemaServer(Protocol):
-    """What reading and changing a schema needs of a cluster. Adapter: `cql.driver.session.CassandraCluster`."""
+    """Reading and changing the schema of a cluster. Adapter: `cql.driver.session.CassandraCluster`."""
 
     release_version: str
 
@@ -177,7 +177,7 @@ class SchemaServer(Protocol):
         ...
 
     def execute_ddl(self, text: str, seconds: float = ..., agreed: float = ...) -> None:
-        """Change the schema, and wait until the nodes agree on it; not at all with `agreed` 0."""
+        """Change the schema within `seconds`; wait up to `agreed` seconds (0: not at all) until the nodes agree."""
         ...
 
     def replication_of(self, keyspace: str) -> Mapping[str, str]:
@@ -186,7 +186,7 @@ class SchemaServer(Protocol):
 
 
 class SchemaNodes(Protocol):
-    """The nodes of a cluster, as far as their schemas go. Adapter: `cql.driver.nodes.CassandraNodes`."""
+    """The schema versions of a cluster's nodes. Adapter: `cql.driver.nodes.CassandraNodes`."""
 
     def schema_versions(self) -> Mapping[str, UUID | None]:
         """The schema's version on every node that is up, by address; None where the node does not answer."""
@@ -221,11 +221,11 @@ class Delivery(Protocol):
 
     @property
     def priority(self) -> int:
-        """The level of the queue that it came from."""
+        """The priority, 0 to 9, of the queue that it came from."""
         ...
 
     async def ack(self) -> None:
-        """The message is processed."""
+        """Acknowledge the message: it was processed."""
         ...
 
     async def requeue(self) -> None:
@@ -244,9 +244,9 @@ def unheard() -> None:
 class Broker(Protocol):
     """The message broker. Adapters: `RabbitBroker`, and a twin in tests.
 
-    A queue is James's own topology (facts on James's queue); the priorities beside the normal one are side queues of
-    ours, whose names James does not list. Whatever is missing is declared at first use; what is there is looked at
-    first, and left as it is.
+    A queue has James's own topology (facts on James's queue). Each priority except the normal one has a side queue of
+    ours, whose name James does not list. Missing exchanges and queues are declared at first use; existing ones are
+    checked and never changed.
     """
 
     async def publish(self, queue: QueueName, message: Message, priority: int = PRIORITY_NORMAL) -> None:
@@ -266,7 +266,9 @@ class Broker(Protocol):
         priorities: Collection[int] | None = None,
         on_lost: Callable[[], None] = unheard,
     ) -> AbstractAsyncContextManager[AsyncIterator[Delivery]]:
-        """Take messages, at most `prefetch` unacked of each level; None: of all ten, declared where missing.
+        """Take messages, at most `prefetch` unacked of each priority.
+
+        With `priorities` None messages of all ten priorities are taken, and missing side queues are declared.
 
         The iterator goes on over reconnections, with new deliveries. Leaving the context returns unacked messages.
         `on_lost` is called for every consumer (a level has one) that the broker took away or whose connection broke,
@@ -276,11 +278,11 @@ class Broker(Protocol):
         ...
 
     def dead_letters(self, queue: QueueName, prefetch: int) -> AbstractAsyncContextManager[AsyncIterator[Delivery]]:
-        """The same for the dead letter queue."""
+        """Take messages of the dead letter queue, at most `prefetch` unacked."""
         ...
 
     async def depth(self, queue: QueueName) -> Depth:
-        """How many messages there are; some seconds old for `unacked`."""
+        """The number of messages in the queue; `unacked` may be some seconds old."""
         ...
 
     async def product(self) -> str:
@@ -293,7 +295,7 @@ class Broker(Protocol):
 
 
 class Blobs(Protocol):
-    """Where the bytes of mails are. Adapters in `mailqueue.blobs`, and a twin in tests."""
+    """The bytes of mails. Adapters are in `mailqueue.blobs`, a twin in tests."""
 
     async def put(self, data: bytes, kind: BlobKind) -> BlobId:
         """Keep the bytes durably and return their id.
@@ -335,7 +337,7 @@ class Blobs(Protocol):
 
 
 class BlobStore(Protocol):
-    """A store of bytes under any id. Adapters in `mailqueue.blobs`, and a twin in tests.
+    """A store of bytes under any id. Adapters are in `mailqueue.blobs`, a twin in tests.
 
     Every method may raise `BlobsUnreachable`.
     """
@@ -353,7 +355,7 @@ class BlobStore(Protocol):
         ...
 
     async def remove_all(self, blob_ids: Sequence[BlobId]) -> None:
-        """As `remove`, for distinct ids; after an error some may be left."""
+        """Delete the bytes of many distinct ids, as `remove` does; after an error some may be left."""
         ...
 
     async def exists(self, blob_id: BlobId) -> bool:
@@ -370,43 +372,43 @@ class BlobStore(Protocol):
 
 
 class StagingStore(Protocol):
-    """Where files of staged rows are. Adapters in `repair.staging`; all of them raise `StateUnwritable`."""
+    """A store of files of staged rows. Adapters are in `repair.staging`; every method may raise `StateUnwritable`."""
 
     @property
     def place(self) -> str: ...
 
     def held(self) -> AbstractContextManager[None]:
-        """For one run alone; raises `StagingRefused` where another is at work."""
+        """Hold the store for one run while the body runs; raises `StagingRefused` where another run holds it."""
         ...
 
     def names(self) -> Mapping[str, int]:
-        """The bytes of each whole file, by its name."""
+        """The size in bytes of each complete file, by its name."""
         ...
 
     def read(self, name: str) -> bytes | None: ...
 
     def write(self, name: str, content: bytes) -> None:
-        """The file is there whole, or as it was before."""
+        """Write a file: afterwards it is complete, or as it was before."""
         ...
 
     def remove(self, names: Iterable[str]) -> None: ...
 
     def free_bytes(self) -> int | None:
-        """How many more it takes; None where nobody knows."""
+        """The free space in bytes; None where it is not known."""
         ...
 
 
 class Child(Protocol):
-    """A command at work. Adapters: `admin.jobs.children.ChildProcess`, and a twin in tests."""
+    """A running command. Adapters: `admin.jobs.children.ChildProcess`, and a twin in tests."""
 
     def stop(self) -> None:
-        """Ask it to end in good order, as SIGTERM does."""
+        """Ask the command to end in an orderly way, as SIGTERM does."""
         ...
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the command."""
         ...
 
     async def wait(self) -> int:
-        """Its exit code, once it has ended and everything that it wrote was read."""
+        """Wait until the command has ended and all its output was read; returns its exit code."""
         ...

@@ -1,7 +1,4 @@
-"""Where a character of a text stands, in the words of an editor: line and column, and the line itself with a caret.
-
-For messages about files that people wrote; pure, so that every reader of files tells places the same way.
-"""
+"""Places in texts, for messages about files that people wrote: line, column, and the line with a caret. Pure."""
 
 from dataclasses import dataclass
 
@@ -24,7 +21,7 @@ class Place:
 
     @property
     def pointed(self) -> str:
-        """The line with a caret under the column; a very long line is cut to what is near."""
+        """The line with a caret under the column; a very long line is cut to the part around it."""
         at = self.column - 1
         first = max(0, at - _SHOWN // 2)
         shown = "".join(" " if mark.isspace() else mark for mark in self.text[first : first + _SHOWN])
@@ -32,7 +29,7 @@ class Place:
 
 
 def place_of(text: str, offset: int) -> Place:
-    """Where the character at that offset stands; the end of the text is a place too."""
+    """The place of the character at that offset, which may be the end of the text."""
     begin = text.rfind("\n", 0, offset) + 1
     end = text.find("\n", offset)
     line = text[begin:] if end < 0 else text[begin:end]

@@ -1,7 +1,7 @@
-"""Why a TLS connection failed: OpenSSL's words, which every library wraps into words of its own. Pure.
+"""Why a TLS connection failed, recognised by OpenSSL's error text, which every library includes in its own. Pure.
 
-What a person can do about it depends on who was asked: each side has a table of its own, of which the first reason
-whose words are found counts.
+What a person can do about it depends on the server. So each kind of server has its own table of reasons, of which the
+first whose text is found counts.
 """
 
 import re
@@ -17,12 +17,12 @@ NO_TLS: Final = re.compile(r"(?i)wrong version number|record layer failure")
 
 @dataclass(frozen=True, slots=True)
 class TlsReason:
-    """One reason.
+    """One reason why a TLS connection fails.
 
     Attributes:
-        words: OpenSSL's.
-        what: what happened, with `{place}` and `{words}`.
-        mend: what to do.
+        words: OpenSSL's error text.
+        what: a sentence on what happened, in which `{place}` and `{words}` are replaced.
+        mend: a sentence on what to do.
     """
 
     words: re.Pattern[str]
@@ -39,12 +39,12 @@ class TlsFailure:
 
 
 def tls_failure_in(said: str, place: str, reasons: Iterable[TlsReason]) -> TlsFailure | None:
-    """The first reason that a library's words hold; None where it was something else.
+    """The first reason whose words are in a library's error message; None where there is none.
 
     Args:
-        said: the words.
-        place: who was asked, as the sentences name it.
-        reasons: in their order.
+        said: the library's error message.
+        place: the server, as the sentences name it.
+        reasons: the known reasons, in order of precedence.
     """
     for reason in reasons:
         if found := reason.words.search(said):

@@ -1,1 +1,1 @@
-"""The truth, its projections, and mending them: pure decisions inside, a thin shell around."""
+"""Checking and repairing projections, and writing mail: pure decisions, and the code that carries them out."""

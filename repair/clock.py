@@ -19,7 +19,7 @@ from model.instants import MICROS
 from model.ports import Clock, NodeClocks
 
 MARGIN_SECONDS = 30.0
-"""How long before the scan T is, without `--margin`."""
+"""The default of `--margin`: how long before the start of the scan T is."""
 
 SKEW_SECONDS = 5.0
 """S: the greatest difference that is expected between any two clocks of writers and nodes."""
@@ -55,7 +55,7 @@ class SystemClock:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What a run assumes of all clocks.
+    """A run's assumptions about clocks and delays.
 
     Attributes:
         margin_seconds: how long before the start of the scan T is.
@@ -81,17 +81,17 @@ class Timing:
 
     @property
     def margin_micros(self) -> int:
-        """The margin that T takes off; 0 without writers."""
+        """The margin in microseconds; 0 without writers."""
         return 0 if self.no_writers else round(self.margin_seconds * MICROS)
 
     @property
     def skew_allowed_micros(self) -> int:
-        """The largest difference between readable clocks that the margin covers."""
+        """The largest difference between readable clocks that the margin covers, in microseconds."""
         return round((self.margin_seconds - self.stamp_age_seconds) * MICROS)
 
     @property
     def look_gap_seconds(self) -> float:
-        """The time between two looks at a counter: more than A, as asof-model C11 found."""
+        """The time between two looks at a counter, in seconds: it must be more than A (asof-model C11)."""
         return 0.0 if self.no_writers else self.stamp_age_seconds + 1.0
 
 

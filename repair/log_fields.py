@@ -1,6 +1,6 @@
-"""A line of the log, and what each says besides its event: the run at work, and the job on whose behalf.
+"""The format of log lines, and the fields on each line of a command: the run, and the job that started it.
 
-One set of fields for a command: whatever thread or worker process of it writes a line, the run is that of the ledger.
+All threads and worker processes of a command have the same fields.
 """
 
 import json
@@ -29,9 +29,9 @@ def log_fields() -> Mapping[str, str]:
 
 
 def put_log_field(name: str, value: str) -> None:
-    """From now on every line of the command has it, whichever thread writes it; "" takes it away.
+    """Set a field of all further log lines of the command, in every thread; "" removes it.
 
-    A program of somebody else's has no command, and may have several runs at once: there it is left out.
+    In other people's programs, which have no command and may have several runs at once, nothing is set.
     """
     fields = _FIELDS.get()
     if fields is None:
@@ -43,7 +43,7 @@ def put_log_field(name: str, value: str) -> None:
 
 @contextmanager
 def own_log_fields() -> Iterator[None]:
-    """Those of one command, beginning with those of the command within which it runs."""
+    """Give a command its own log fields while the block runs, beginning with those of the command around it."""
     token = _FIELDS.set(dict(log_fields()))
     try:
         yield
@@ -52,7 +52,7 @@ def own_log_fields() -> Iterator[None]:
 
 
 def with_log_fields(function: Callable[P, T]) -> Callable[P, T]:
-    """The same for another thread, whose lines then have the fields of this one's command."""
+    """The function for use in another thread, whose log lines then have the fields of this command."""
     fields = _FIELDS.get()
 
     def called(*arguments: P.args, **named: P.kwargs) -> T:
@@ -63,7 +63,7 @@ def with_log_fields(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def with_command_log(function: Callable[P, T]) -> Callable[P, T]:
-    """The same for a worker process elsewhere, which logs to its stderr as this command does, the run on each line."""
+    """The function for use in a worker process, which then logs to stderr in this command's form, with its fields."""
     log = logging.getLogger(ROOT)
     ours = (one.formatter for one in log.handlers if isinstance(one.formatter, LineFormatter))
     form, level, fields = next((one.form for one in ours), None), log.level, dict(log_fields())
@@ -123,7 +123,7 @@ LINES: Final = {"text": text_line, "json": json_line}
 
 
 class LineFormatter(logging.Formatter):
-    """One line an event, of that form."""
+    """Formats each event as one line, by one of the functions above."""
 
     def __init__(self, form: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Files whose bytes are on the disk when a call returns; for their owner alone."""
+"""Writing of files whose bytes are on the disk when the call returns; only the owner may read them."""
 
 import os
 from contextlib import suppress
@@ -9,10 +9,10 @@ OWNER_ALONE: Final = 0o600
 
 
 def write_whole(handle: int, part: Path, path: Path, content: bytes) -> None:
-    """Write what is open as `part` and move it to `path`, which is whole or as it was.
+    """Write the open file `part` and move it to `path`, which is then complete or as it was before.
 
     Raises:
-        OSError: the disk refused it; nothing is left of the part.
+        OSError: writing failed; `part` is removed.
     """
     try:
         with os.fdopen(handle, "wb") as file:
@@ -28,10 +28,10 @@ def write_whole(handle: int, part: Path, path: Path, content: bytes) -> None:
 
 
 def append_synced(path: Path, content: bytes) -> None:
-    """Add to a file, which is made where there is none.
+    """Append to a file, which is created if missing.
 
     Raises:
-        OSError: the disk refused it.
+        OSError: writing failed.
     """
     is_new = not path.exists()
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, OWNER_ALONE), "ab") as file:

@@ -1,4 +1,4 @@
-"""The same decisions over the whole cluster: Spark finds the suspects, its executors look again and mend.
+"""The Spark engine: Spark finds suspects in the whole keyspace, its executors look again and mend.
 
 The only package that imports PySpark.
 """

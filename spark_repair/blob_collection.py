@@ -1,8 +1,8 @@
-"""One look at a store's listing and at every reference, in Spark: an exact difference, no filter that may be wrong.
+"""Compares the listing of a blob store with all references, in Spark: an exact difference, not an approximate filter.
 
-Implements `mailqueue.maintenance.blob_scan.BlobScanner`; which blob may go is decided by the driver, one by one, by the
-same rule for every scanner. Tables are read by the executors. What only this process can read (the pages of a bucket,
-whose keys never leave it; files; before-images) it writes to a file: executors on other hosts get it in portions.
+Implements `mailqueue.maintenance.blob_scan.BlobScanner`. The driver decides for each blob whether it may be removed, by
+the same rule for every scanner. Executors read the tables. What only this process can read (the pages of a bucket,
+whose keys never leave it; files; before-images) it writes to a file, which executors on other hosts get in portions.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,10 +35,10 @@ from spark_repair.progress import rows_read, watched
 from spark_repair.throttled import throttled
 
 PORTION = 100_000
-"""How many lines go to executors on other hosts at once."""
+"""The number of lines that are sent to executors on other hosts at once."""
 
 FEW = 20_000
-"""Up to so many rows of a look are fetched at once; else part by part, each of them a job of Spark's."""
+"""The largest result, in rows, that is fetched at once; a larger one is fetched in parts, each by a Spark job."""
 
 _KEY, _SIDE, _STORED, _SIZE = "blob_id", "side", "stored_micros", "size_bytes"
 _ID, _THERE, _WHOLE, _COUNTED, _PARTS = "id", "there", "whole", "position", "parts"
@@ -51,7 +51,7 @@ _NAMES: Final = {False: "own", True: "side_car"}
 
 @dataclass(frozen=True, slots=True)
 class SparkBlobScanner:
-    """Looks through the Cassandra connector."""
+    """Reads the references through the Cassandra connector. Implements `BlobScanner`."""
 
     source: Source
 
@@ -114,7 +114,7 @@ class SparkBlobScanner:
 
 @dataclass(slots=True)
 class SparkLook:
-    """What one look found, kept by the executors. Implements `mailqueue.maintenance.blob_scan.BlobLook`."""
+    """The result of one look, kept by the executors. Implements `mailqueue.maintenance.blob_scan.BlobLook`."""
 
     source: Source
     sources: list[str]
@@ -160,7 +160,7 @@ class SparkLook:
             release(self.source.session, self._kept)
 
     def keep(self, found: DataFrame) -> None:
-        """The rows, kept on the executors' disks; everything was read and counted by then."""
+        """Keep the rows on the executors' disks; all of them are read and counted when this returns."""
         self._kept = found.persist(StorageLevel.DISK_ONLY)
         self.few = found.count() <= FEW
 
@@ -180,7 +180,7 @@ class SparkLook:
         return reduce(DataFrame.unionByName, (self.counted(number, one) for number, one in enumerate(found, start=1)))
 
     def blobs_in(self, lines: BlobLines) -> DataFrame:
-        """Listed blobs: whole, so of no parts none is missing."""
+        """The blobs of a listing as rows; they have no parts, so none is missing."""
         stored = sf.unix_micros(sf.to_timestamp(sf.col(_LINE)[1])).alias(_STORED)
         none = (sf.lit(0).alias(name) for name in (_COUNTED, _PARTS))
         rows = self.lines_of(lines).select(_field(0, _ID), stored, _field(2, _SIZE, "bigint"))

@@ -28,7 +28,7 @@ _PAGE_ROWS_MAX = 1000
 SHUFFLE_PARTS = "spark.sql.shuffle.partitions"
 _SCHEMA_LOOKS = 6
 _SCHEMA_PACE = RetryPolicy(wait_seconds_min=0.5, wait_seconds_max=2.0)
-"""A running connector sees new tables a second or more after they were created."""
+"""The waits until the connector sees a new table, which takes a second or more after its creation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class Source:
     """The tables of one keyspace as DataFrames.
 
     Attributes:
-        rows_per_second: over all cores together, or None for as fast as the cluster answers.
-        throttle: changes that while rows are read.
-        staging: where they are kept, so that the next attempt goes on.
+        rows_per_second: the pace of all cores together; None: no limit.
+        throttle: changes the pace while rows are read.
+        staging: the staging area of the scan; None: the scan cannot be continued.
     """
 
     session: SparkSession
@@ -94,7 +94,7 @@ def _known(reader: DataFrameReader) -> DataFrame | None:
 
 
 def read_options(source: Source) -> dict[str, str]:
-    """Address, credentials, consistency level and size of pages as the connector's options."""
+    """The connector's options for address, credentials, consistency level and page size."""
     return {
         **contact_options(source.contact),
         **tls_options(source.session, source.contact),
@@ -117,7 +117,7 @@ def contact_options(contact: Contact) -> dict[str, str]:
 
 
 def page_options(rows_per_second: int | None, tasks: int) -> dict[str, str]:
-    """Pages of a task's rows of one second at most: the connector reads one ahead."""
+    """The options for pages of at most the rows of one second of a task, as the connector reads one page ahead."""
     if rows_per_second is None:
         return {}
     return {"spark.cassandra.input.fetch.sizeInRows": str(max(1, min(_PAGE_ROWS_MAX, rows_per_second // tasks)))}

@@ -1,6 +1,7 @@
-"""The pace of executors elsewhere: each worker looks for itself, has its part of the limit, and hears of a new one.
+"""The pace of executors on other hosts: each worker has its part of the limit and adjusts its own rate.
 
-So nothing has to reach them but what `jobs set` writes to the ledger, and all together are never above the limit.
+Each worker looks at the cluster itself, and reads new limits of `jobs set` from the ledger. All workers together never
+exceed the limit.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,7 +24,7 @@ from repair.mending.limits import Pace
 from repair.mending.throttle import SmallRead, Throttle
 
 BATCH_ROWS: Final = 500
-"""Rows that pass through a worker at once, at most: what is read is not held up by more."""
+"""The largest number of rows in a batch that passes through a worker."""
 
 _clusters: dict[Contact, CassandraCluster] = {}
 """The open clusters of this worker process; they end with it."""
@@ -34,13 +35,13 @@ _throttles: dict[tuple[Contact, str, UUID | None], Throttle] = {}
 
 @dataclass(frozen=True, slots=True)
 class ThrottledPlace:
-    """All that a worker needs to look for itself; plain data.
+    """What a worker needs to keep its part of the pace; plain data.
 
     Attributes:
-        table: of the small read that is timed, at that level; None: the run is not pressed.
-        limit: the operator's, in rows per second of the whole run.
-        ledger: the keyspace in which limits are heard of, of that run.
-        workers: that share the limit.
+        table: the table of the small read that is timed, at `level`; None: pressure does not change the rate.
+        limit: the operator's limit, in rows per second of the whole run.
+        ledger: the ledger keyspace, from which limits of `run` are read; None: they are not read.
+        workers: the number of workers that share the limit.
     """
 
     contact: Contact
@@ -54,11 +55,11 @@ class ThrottledPlace:
 
     @property
     def batch_rows(self) -> int:
-        """Those of a second at the declared limit, as all of a batch are read before the worker waits for any."""
+        """The rows of a batch: at most those of one second at the limit, as a batch is read before the worker waits."""
         return BATCH_ROWS if self.limit is None else max(1, min(BATCH_ROWS, self.limit // self.workers))
 
     def pace(self, clock: Clock) -> Pace:
-        """Of this worker process."""
+        """The pace of this worker process; all its tasks of one run share a throttle."""
         known = (self.contact, self.keyspace, self.run)
         if known not in _throttles:
             cluster = open_here(self.contact)
@@ -69,7 +70,7 @@ class ThrottledPlace:
 
 
 def place_of(throttle: Throttle, contact: Contact, keyspace: str, workers: int) -> ThrottledPlace:
-    """Of a run whose driver has that throttle."""
+    """The same settings for workers, from the throttle of the run in the driver."""
     read = throttle.read if isinstance(throttle.read, SmallRead) else None
     table, level = (read.table, read.level) if read else (None, Level.LOCAL_QUORUM)
     ledger = throttle.limits.keyspace if throttle.limits else None
@@ -77,7 +78,7 @@ def place_of(throttle: Throttle, contact: Contact, keyspace: str, workers: int) 
 
 
 def passed_on(rows: DataFrame, place: ThrottledPlace) -> DataFrame:
-    """The same rows, through Python as they are, each worker at its part of the rate."""
+    """The same rows, passed through Python workers, each of which keeps its part of the rate."""
     rows.sparkSession.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", place.batch_rows)
 
     def passed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -97,7 +98,7 @@ def at_pace(pace: Pace, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Record
 
 
 def open_here(contact: Contact) -> CassandraCluster:
-    """The cluster as this worker process has it open."""
+    """The connection to the cluster of this worker process, opened at first use."""
     if contact not in _clusters:
         _clusters[contact] = connect(contact)
     return _clusters[contact]

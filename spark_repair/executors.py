@@ -20,7 +20,7 @@ from model.errors import SparkUnreachable
 from model.ports import Clock
 
 PACKAGES: Final = ("cql", "mailqueue", "model", "repair", "spark_repair")
-"""This package and those that it may import; the command line stays with the driver."""
+"""The packages that executors need: this one and those that it may import."""
 
 ZIP: Final = "mailmend-packages.zip"
 

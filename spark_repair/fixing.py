@@ -47,13 +47,13 @@ _breakers: dict[tuple[Contact, str, RepairPolicy], Breaker] = {}
 
 @dataclass(frozen=True, slots=True)
 class Workplace:
-    """All that an executor needs to look again and mend; plain data.
+    """What an executor needs for the second look and the fixes; plain data.
 
     Attributes:
         ledger: the keyspace of before-images; None where nothing may be written.
         keep: how long the ledger keeps what is recorded.
-        workers: how many of them share the policy's pace.
-        throttled: where that pace may change while they work.
+        workers: the number of workers that share the policy's pace.
+        throttled: the settings of a pace that may change while they work; None: it does not.
     """
 
     contact: Contact

@@ -1,6 +1,6 @@
-"""Ctrl-C and SIGTERM while Spark works: its jobs end, and a JVM of ours with its Python workers, before anything else.
+"""Interruptions (Ctrl-C, SIGTERM) while Spark works: first its jobs are ended, and the JVM if we launched it.
 
-Then nobody writes any more when the run's sums are taken, and no call to Java waits for an answer that never comes.
+So nothing writes any more when the run's sums are taken, and no call to Java waits for an answer that never comes.
 """
 
 import logging
@@ -54,7 +54,7 @@ def is_over(session: SparkSession) -> bool:
 
 
 def release(session: SparkSession, *frames: DataFrame) -> None:
-    """Free what executors keep; of a JVM that has ended, or ends just now, nothing is kept."""
+    """Free the frames that executors keep; nothing to do where the JVM has ended or is ending."""
     if not is_over(session):
         with suppress(Py4JError, ConnectionError):
             for frame in frames:
@@ -62,7 +62,7 @@ def release(session: SparkSession, *frames: DataFrame) -> None:
 
 
 def stop(session: SparkSession) -> None:
-    """End it in order, unless its JVM has ended, or ends just now: its sockets close before it is seen to be gone."""
+    """Stop the session, unless its JVM has ended or is ending: its sockets close before its process has ended."""
     if not is_over(session):
         with suppress(Py4JError, ConnectionError), catch_warnings():
             simplefilter("ignore", RuntimeWarning)  # PySpark's, about a JVM that is gone: that has been said
@@ -70,7 +70,7 @@ def stop(session: SparkSession) -> None:
 
 
 def end_session(session: SparkSession) -> None:
-    """End its jobs, and the JVM where it is ours; another thread asks, as this one may be amid a call to Java."""
+    """End the jobs, and the JVM if we launched it; from another thread, as this one may be in a call to Java."""
     if is_over(session):
         return
     process = _jvm_process(session)
@@ -89,7 +89,7 @@ def _stop(session: SparkSession, ours: bool) -> None:  # noqa: FBT001 - an argum
 
 
 def end_process(process: "Popen[bytes]", seconds_max: float = END_SECONDS_MAX) -> None:
-    """Ask it to end, then make it."""
+    """Ask the process to end; kill it where it has not ended after `seconds_max`."""
     process.terminate()
     try:
         process.wait(seconds_max)

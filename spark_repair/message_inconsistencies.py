@@ -44,7 +44,7 @@ from spark_repair.throttled import throttled
 from spark_repair.tls import contact_of_executors
 
 IN_DRIVER_MAX = 20_000
-"""Up to so many suspects are kept and looked at again in this process, where Spark runs in it too (`local[*]`).
+"""The largest number of suspects that this process itself looks at again, where Spark runs locally (`local[*]`).
 
 The executors' Python takes seconds to start; but executors of a cluster may be nearer to Cassandra than this machine.
 """

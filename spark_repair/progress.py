@@ -1,4 +1,4 @@
-"""How far Spark is: asked of its status again and again while it works."""
+"""The progress of Spark, read from its status regularly while it works."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from repair.log_fields import with_log_fields
 EVERY_SECONDS = 0.5
 
 StepCount = Callable[[], int]
-"""How much is done since the measure was made."""
+"""Returns the number of steps that are done since the measure was made."""
 
 
 @contextmanager

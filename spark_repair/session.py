@@ -32,7 +32,7 @@ CONNECTORS: Final[Mapping[str, str]] = {
     "3": "com.datastax.spark:spark-cassandra-connector_2.12:3.5.1",
     "4": "com.datastax.spark:spark-cassandra-connector_2.13:3.5.1",
 }
-"""By PySpark's major version. Never with `spark.sql.extensions`: on Spark 4 they break every plan."""
+"""The connector by PySpark's major version. `spark.sql.extensions` must not be set: it breaks all plans on Spark 4."""
 
 _LOG: Final = logging.getLogger("mailmend.spark")
 _LOOPBACK: Final = "127.0.0.1"
@@ -73,15 +73,15 @@ _JAVA_BRIEF: Final = "-XX:TieredStopAtLevel=1"
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """How Spark is started.
+    """The settings with which Spark is started.
 
     Attributes:
-        master: where it runs; ignored inside of `spark-submit`, which has decided already.
+        master: Spark's master; ignored inside `spark-submit`, which has set it already.
         driver_memory: heap of the driver, which with a local master is everything.
         java_home: the Java to use; None takes JAVA_HOME or the one on the PATH.
         cache: folder of the connector's jars and of Spark's log; None takes the user's own.
         options: further Spark settings, which win over ours; never secrets.
-        brief: that the scan is over before Java's second compiler pays.
+        brief: whether the scan is so short that Java's second compiler does not pay off.
     """
 
     master: str = "local[*]"
@@ -102,7 +102,7 @@ class SparkSettings:
 
 
 def log_place() -> str:
-    """Where to read what Spark itself says."""
+    """A text that says where Spark's own log is."""
     return "the output of spark-submit" if "PYSPARK_GATEWAY_PORT" in os.environ else str(SparkSettings().log)
 
 
@@ -259,7 +259,7 @@ def _connector_options(settings: SparkSettings) -> dict[str, str]:
 
 
 def jars_are_here() -> bool:
-    """Whether a session begins without fetching anything."""
+    """Whether all jars are on disk, so that a session starts without downloads."""
     return bool(_remembered_jars(SparkSettings().folder / "ivy", connector_coordinates(version("pyspark"))))
 
 

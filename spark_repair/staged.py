@@ -1,4 +1,4 @@
-"""A staged scan in Spark: each task reads some token segments through the driver, or what stands of them.
+"""A staged scan in Spark: each task reads token segments through the Cassandra driver, or from the staging area.
 
 The connector cuts a table into ranges of its own, anew each time, and takes none from us (docs/adr/0035); staged rows
 pass through Python, by the same code as without Spark. A lost executor or session loses the segments being read.
@@ -23,19 +23,19 @@ from spark_repair.executors import tasks_at_once
 
 _SEGMENTS_PER_TASK_MAX: Final = 32
 _TASKS_EACH: Final = 4
-"""For each that runs at once: so none waits long for the last."""
+"""The number of tasks for each task slot, so that slots do not stay idle long while the last tasks run."""
 
 _LIST_EVERY: Final = 10
-"""The store is listed each time that progress is shown so often: a bucket is slow, and not for nothing."""
+"""The store is listed at every tenth display of progress only, as listing a bucket is slow and costs money."""
 
 
 @dataclass(frozen=True, slots=True)
 class StagedSource:
-    """All that a task needs to read a segment; plain data.
+    """What a task needs to read a segment; plain data.
 
     Attributes:
-        rows_per_second: of one task.
-        throttled: where that may change while tasks read.
+        rows_per_second: the pace of one task; None: no limit.
+        throttled: the settings of a pace that may change while tasks read; None: it does not.
     """
 
     area: StagingArea
@@ -63,7 +63,7 @@ class StagedSource:
 
 
 def segments_read(area: StagingArea) -> Callable[[], int]:
-    """How many segments stand that did not when the area was opened."""
+    """A function that returns the number of segments staged since the area was opened."""
     asked = found = 0
 
     def measure() -> int:

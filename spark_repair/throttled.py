@@ -1,7 +1,7 @@
-"""A pace that changes while executors read: those of a local master hear of it from a property of the one Java process.
+"""A pace of scans that may change while they run, for a local master, by a system property of its JVM.
 
-The connector's own limit (`readsPerSec`) holds for joins only, not for scans; so each task pauses between its rows. For
-how long is either part of the plan, or a system property that the tasks look up each time.
+The connector's own limit (`readsPerSec`) applies to joins only, not to scans, so each task pauses between its rows. The
+length of the pause is either part of the plan, or a system property that the tasks read each time.
 """
 
 import threading
@@ -33,15 +33,15 @@ PAUSE: Final = "mailmend.pause.nanos"
 
 
 def pause_of(rows_per_second: int, tasks: int) -> tuple[int, int]:
-    """After how many rows each of so many tasks pauses, and for how many milliseconds: together they keep the pace."""
+    """(rows, milliseconds): each task pauses so long after so many rows; together they keep the pace."""
     rows = max(1, rows_per_second * _PAUSE_MILLIS_MIN // (1000 * tasks))
     return rows, -(-rows * 1000 * tasks // rows_per_second)
 
 
 def paced(rows: DataFrame, rows_per_second: int | None, throttle: Throttle | None) -> DataFrame:
-    """The same rows, passed on no faster than that by all tasks together.
+    """The same rows, passed on at the pace by all tasks together.
 
-    On executors elsewhere a pace that may change is Python's (`executor_pace`): one in the plan would stand for ever.
+    On other hosts, a pace that may change is kept by `executor_pace`, as one in the plan could not change.
     """
     session = rows.sparkSession
     if throttle and runs_here(str(session.sparkContext.master)):
@@ -59,18 +59,18 @@ def paced(rows: DataFrame, rows_per_second: int | None, throttle: Throttle | Non
 
 
 def grain_of(declared: int | None, tasks: int) -> int:
-    """After how many rows a task pauses, where for how long may change."""
+    """The number of rows between two pauses of a task, for a pace that may change."""
     return _GRAIN_MAX if declared is None else max(1, min(_GRAIN_MAX, _PAUSE_SECONDS_MAX * declared // tasks))
 
 
 def nanos_of(rows_per_second: float | None, tasks: int, grain: int) -> int:
-    """For how long each task then pauses."""
+    """The length of each pause of a task, in nanoseconds, for a pause after every `grain` rows."""
     return 0 if rows_per_second is None else ceil(grain * tasks * 1_000_000_000 / rows_per_second)
 
 
 @contextmanager
 def throttled(session: SparkSession, throttle: Throttle | None) -> Iterator[None]:
-    """Look, and have all tasks of a local master hear of it, while the block runs."""
+    """While the block runs, look at the cluster regularly, and set the pause of all tasks of a local master."""
     if throttle is None or not runs_here(str(session.sparkContext.master)):
         yield
         return

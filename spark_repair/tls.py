@@ -82,7 +82,7 @@ def _options(session: SparkSession, authority: str | None, certificate: str | No
 
 
 def contact_of_executors(session: SparkSession, contact: Contact) -> Contact:
-    """The contact with which the executors' Python connects: on other hosts it has no files."""
+    """The contact for the executors' Python; on other hosts, which do not have the files, with their contents."""
     return contact if runs_here(str(session.sparkContext.master)) else with_tls_texts(contact)
 
 

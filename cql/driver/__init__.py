@@ -1,1 +1,1 @@
-"""The one door to the Cassandra driver: sessions, failures in our words, asynchronous requests."""
+"""The only package that imports the Cassandra driver: sessions, asynchronous requests, and errors as our own."""

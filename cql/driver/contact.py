@@ -18,8 +18,10 @@ from model.errors import BadSettings
 from model.operations import Change, ChangeIf, Put, PutIfAbsent, Remove, RemoveIf
 
 SOCKET_OPTIONS: Final = ((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),)
-"""Of each connection: a request leaves at once. Held back until the last one is acknowledged (Nagle), as the driver
-leaves it, requests that are sent side by side wait up to 50 ms for each other."""
+"""Options of each connection's socket: requests are sent at once (TCP_NODELAY).
+
+With Nagle's algorithm, the driver's default, parallel requests would wait up to 50 ms for each other.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class Contact:
     Attributes:
         local_dc: the data centre to talk to; None takes that of the first host which answers.
         tls_ca, tls_cert, tls_key: paths of PEM files; any of them turns TLS on.
-        tls_texts: what these files hold, each by its path, for a process on a host that does not have them.
+        tls_texts: the contents of these files, by path, for a process on a host that does not have the files.
         tls_hostnames: also demand that certificates name the address that was dialled.
         write_seconds: the longest wait for the answer to one write: several waits fit between a stamp and the moment
             after which nothing is sent under it any more (`repair.writing.truth_writes.WriterSettings.send_micros`).
@@ -64,14 +66,14 @@ class Contact:
 
 
 def with_tls_texts(contact: Contact) -> Contact:
-    """The same contact for a process on another host."""
+    """The contact with the contents of its TLS files, for a process on another host."""
     paths = sorted({path for path in (contact.tls_ca, contact.tls_cert, contact.tls_key) if path})
     with _our_errors(contact):
         return replace(contact, tls_texts=tuple((path, Path(path).read_text()) for path in paths))
 
 
 def tls_context(contact: Contact) -> ssl.SSLContext | None:
-    """Certificates are always checked; host names only on request, as nodes are found by address."""
+    """The TLS context; None without TLS. Certificates are always checked, host names only with `tls_hostnames`."""
     if not contact.tls:
         return None
     with _our_errors(contact), ExitStack() as files:

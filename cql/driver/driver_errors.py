@@ -46,7 +46,7 @@ FAILURES = tuple(kind for kind, _ in _KINDS)
 
 
 def failure_kind(error: Exception) -> DriverFailure:
-    """The kind of failure. The driver wraps refused credentials into "no host available"."""
+    """The kind of failure of a driver's error; refused credentials are found inside "no host available"."""
     tried = getattr(error, "errors", None)
     if isinstance(tried, Mapping) and any(isinstance(one, AuthenticationFailed) for one in tried.values()):
         return DriverFailure.DENIED

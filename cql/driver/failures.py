@@ -1,8 +1,8 @@
-"""What a failure of the cluster means, and what a person can do about it.
+"""Our errors for failures of the cluster, with what a person can do about them.
 
-The session names the kind of failure (this module does not know the driver's classes); this module decides what
-became of the request. The one rule that matters: a conditional write or a count whose answer is lost is
-in doubt, whatever the failure was called.
+The session tells the kind of failure, as this module does not import the driver. This module decides whether the
+request may have been carried out. The most important rule: a conditional write or a count without an answer is in
+doubt, whatever the kind of failure.
 """
 
 import re
@@ -26,7 +26,7 @@ from model.tls_errors import FOR_SOMEBODY_ELSE, NO_TLS, OUT_OF_TIME, UNKNOWN_AUT
 
 
 class Purpose(Enum):
-    """What a request is for; the value is how a message says it."""
+    """The purpose of a request; the value is its wording in messages."""
 
     READ = "read"
     WRITE = "write"  # idempotent: sending it again is harmless
@@ -45,7 +45,7 @@ def purpose_of(operation: Operation) -> Purpose:
 
 
 class DriverFailure(Enum):
-    """The kinds of failure that differ in what became of the request."""
+    """The kinds of failure, as far as they differ in whether the request may have been carried out."""
 
     DENIED = "denied"  # the credentials, or the permission
     NO_HOST = "no host"  # the request never left
@@ -71,7 +71,7 @@ _CODE = re.compile(r".*message=\"(.*)\"", re.DOTALL)
 
 
 def failure_of(kind: DriverFailure, said: str, purpose: Purpose, keyspace: str, table: str) -> MailmendError:  # noqa: PLR0911 - one for each kind
-    """Our error: what was asked, whether it may have happened, how to mend it."""
+    """Our error for a failed request: what was requested, whether it may have happened, how to mend it."""
     request, said = f"{purpose.value} {keyspace}.{table}".strip("."), _plain(said)
     if purpose is Purpose.READ and _OPENING in said:
         return TableOpening(f"a node could not {request}, as it is still making it: {said}", mend=_MEND_NODES)

@@ -12,14 +12,14 @@ from model.errors import MailmendError
 from model.operations import Level, Read, Seen
 
 KEYS_MAX = 50
-"""Keys of one request: a node answers it as one, and one replica without an answer fails them all."""
+"""The largest number of keys in one request, as one replica without an answer fails them all."""
 
 RowsOrError = Sequence[Seen] | MailmendError
 
 
 @dataclass(frozen=True, slots=True)
 class JoinedRead:
-    """One request, and which of the caller's reads it answers, by their places in the list."""
+    """A request, and the indexes of the caller's reads that it answers."""
 
     read: Read
     places: tuple[int, ...]
@@ -28,7 +28,7 @@ class JoinedRead:
 def read_joined(
     reads: Sequence[Read], ask: Callable[[Sequence[Read]], list[RowsOrError]], replica_of: Callable[[Read], Hashable]
 ) -> list[RowsOrError]:
-    """The answer to each read, in order; what a joined request could not answer is asked for alone.
+    """The answer to each read, in order; reads that a joined request could not answer are sent alone.
 
     `ask` sends requests and gives their answers, in order; only reads whose partitions `replica_of` finds on the same
     replica are joined.

@@ -14,10 +14,10 @@ from model.operations import Put, Remove, Write
 
 WRITES_MAX = 50
 BYTES_MAX = 32 * 1024
-"""The size of the values of one request, roughly; more only where a single write has more."""
+"""The approximate largest size of the values of one request; a larger single write is sent alone."""
 
 PARTITIONS_MAX = 10
-"""The most of one request: for more, a node warns (`unlogged_batch_across_partitions_warn_threshold`)."""
+"""The most partitions of one request; above, nodes warn (`unlogged_batch_across_partitions_warn_threshold`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ class CassandraNodes:
         return self._of_each("SELECT schema_version FROM system.local")
 
     def releases(self) -> Mapping[str, str | None]:
-        """The release of every node that is up, by address; None where it does not answer."""
+        """The release (server version) of every node that is up, by address; None where the node does not answer."""
         return self._of_each("SELECT release_version FROM system.local")
 
     def _of_each(self, text: str) -> Mapping[str, Any]:
@@ -106,7 +106,7 @@ _COMPACTING = "SELECT pending_tasks FROM system_views.thread_pools WHERE name = 
 
 
 def pending_compactions(cluster: CassandraCluster) -> int | None:
-    """Those of the node that has most, without those under way; None where no node says: before Cassandra 4.0."""
+    """The pending compactions, without running ones, of the node with the most; None before Cassandra 4.0."""
     found = [int(row["pending_tasks"]) for rows in _rows(ask_every_node(cluster, _COMPACTING)) for row in rows]
     return max(found, default=None)
 

@@ -1,8 +1,8 @@
-"""The one door to the driver: a cluster, its keyspaces as `model.ports.Tables`, and its failures as our own errors.
+"""Sessions of the driver: a cluster, its keyspaces as `model.ports.Tables`, and its failures as our own errors.
 
-Fast by preparing each shape of an operation once; safe by never repeating what is not idempotent: conditional writes
-and counts are sent once, and when their answer is lost they raise `DoubtfulWrite`. Works with either driver that owns
-the import name `cassandra`.
+Each shape of an operation is prepared once. What is not idempotent is never repeated: conditional writes and counts are
+sent once, and raise `DoubtfulWrite` when their answer is lost. Works with both drivers that have the import name
+`cassandra`.
 """
 
 import copy
@@ -135,8 +135,8 @@ class CassandraCluster:
         """The tables of a keyspace.
 
         Raises:
-            BadIdentifier: the name is not one.
-            UnknownKeyspace: there is none of that name.
+            BadIdentifier: the text is no name of a keyspace.
+            UnknownKeyspace: no keyspace has that name.
         """
         keyspace = Keyspace(self, identifier(name, "keyspace name"))
         self.replication_of(keyspace.name)
@@ -194,7 +194,7 @@ class CassandraCluster:
 
     @property
     def metadata(self) -> Any:
-        """What the driver knows of nodes and tokens."""
+        """The driver's metadata of nodes and tokens."""
         return self._cluster.metadata
 
     def nodes_up(self) -> list[Any]:
@@ -208,11 +208,11 @@ class CassandraCluster:
 
 @dataclass(frozen=True, slots=True)
 class PreparedShape:
-    """A prepared shape: binds values, sends, and reads the answer.
+    """A prepared statement for operations of one shape: binds values, sends, and reads the answer.
 
     Attributes:
-        table: kept, because shapes tell tables apart by identity.
-        adapted: the markers whose values must be converted for the driver.
+        table: kept referenced, because shapes identify tables by object identity.
+        adapted: the positions of markers whose values must be converted for the driver.
     """
 
     table: Table
@@ -286,7 +286,7 @@ class Keyspace:
         return read_joined(reads, self._each, self._replica_of)
 
     def scan(self, scan: Scan) -> Iterator[Row]:
-        """While one page is processed, the next one is already requested."""
+        """Yield the rows; while one page is processed, the next one is already requested."""
         request, more = self.launch(scan), True
         while more:
             page, more = request.page(), request.in_pages

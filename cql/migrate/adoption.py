@@ -27,7 +27,7 @@ _ADOPTED = "adopted as "
 
 
 def look_at(server: SchemaServer, keyspace: str, history: History | None) -> tuple[Adoption, Baseline | None]:
-    """What adopting would do, and the current baseline; reads only.
+    """Plan an adoption; returns the plan and the current baseline. Reads only.
 
     Raises:
         UnknownKeyspace: no keyspace has that name.
@@ -42,7 +42,7 @@ def adopt(server: SchemaServer, history: History, leases: LeaseSource, migration
 
     Raises:
         LeaseHeld: the schema of the keyspace is being changed.
-        UnsafeRequest: it is no longer adoptable.
+        UnsafeRequest: the keyspace can no longer be adopted.
     """
     keyspace = history.keyspace
     with leases.held(KeyspaceLease.SCHEMA.of(keyspace), "schema adopt") as held:
@@ -96,7 +96,7 @@ def forget(history: History, leases: LeaseSource) -> Baseline | None:
 
 @dataclass(frozen=True, slots=True)
 class VersionWritten:
-    """What was written, or would be; `key` names the row, None where nothing was written."""
+    """A write of James's schema version, done or planned; `key` is that of the row, None where nothing was written."""
 
     step: VersionStep
     key: UUID | None = None
@@ -109,7 +109,7 @@ class VersionWritten:
 
 
 def version_step(live: Schema, keyspace: str, rows: Tables, generation: Generation, wanted: int) -> VersionStep:
-    """What writing the version would do; reads only."""
+    """Plan the write of James's schema version; reads only."""
     if live.table(SCHEMA_VERSION.name) is None:
         raise SchemaMismatch(keyspace, (f"table {SCHEMA_VERSION.spelling}",))
     standing = rows.scan(Scan(SCHEMA_VERSION, ("value",), Level.QUORUM))
@@ -117,7 +117,7 @@ def version_step(live: Schema, keyspace: str, rows: Tables, generation: Generati
 
 
 def write_version(rows: Tables, clock: Clock, step: VersionStep) -> VersionWritten:
-    """Write a row of the version, as James does; nothing where it is there already."""
+    """Write a row with the version, as James does; nothing where it is there already."""
     if not step.changes:
         return VersionWritten(step)
     key = clock.new_uuid()

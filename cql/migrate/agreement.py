@@ -16,8 +16,11 @@ from model.ports import Clock, SchemaNodes
 
 POLL_SECONDS = 0.2
 WAIT_SECONDS = 90.0
-"""How long the nodes may take to agree. One that missed a change (it was paused, or taken for down) asks for it by
-itself, but where it has been up for long only a minute later (`cassandra.migration_delay_ms`)."""
+"""How long, in seconds, the nodes may take to agree.
+
+A node that missed a change (it was paused, or seemed down) asks for it by itself, but if it has been up for long, only
+after a minute (`cassandra.migration_delay_ms`).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +52,8 @@ class Agreement:
     """Waits until the nodes agree.
 
     Args:
-        seconds: how long, at most.
-        require_all: a node that is down counts as one that disagrees.
+        seconds: the longest wait.
+        require_all: whether a node that is down counts as disagreeing.
     """
 
     nodes: SchemaNodes
@@ -59,10 +62,10 @@ class Agreement:
     require_all: bool = False
 
     def wait(self, when: str) -> NodeVersions:
-        """Wait; returns the nodes' versions at the end.
+        """Wait until the nodes agree; returns their versions at the end.
 
         Args:
-            when: for the message: "before anything was changed".
+            when: the time, for the error message, such as "before anything was changed".
 
         Raises:
             SchemaDisagreement: they do not agree in time; the message names the nodes and their versions.

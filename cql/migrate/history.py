@@ -48,7 +48,7 @@ _OF_BASELINES = {name: name for name in ("generation", "objects", "migrations", 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The history of one keyspace. Conditional writes raise LeaseLost where somebody else has written meanwhile."""
+    """The history of one keyspace. Conditional writes raise LeaseLost where another process has written meanwhile."""
 
     rows: Tables
     clock: Clock
@@ -98,7 +98,7 @@ class History:
         )
 
     def baseline(self, migrations: Iterable[Migration], claim: UUID, note: str) -> tuple[Entry, ...]:
-        """Record migrations as already there: they are never run here; `note` says what the keyspace was taken for."""
+        """Record migrations as there already, so that they are never run; `note` says what the keyspace is."""
         now = self._now()
         entries = [
             replace(self._entry(one, MigrationState.BASELINE, claim), started_at=now, ended_at=now, note=note)

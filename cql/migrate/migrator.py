@@ -32,12 +32,12 @@ STATEMENT_SECONDS = 30.0
 
 
 Agree = Callable[[Sequence[Risky]], None]
-"""Returns where somebody agrees to these statements, and raises otherwise."""
+"""Asks a person to agree to the risks of these statements; raises where nobody agrees."""
 
 
 @dataclass(slots=True)
 class RolloutResult:
-    """The plan and what was done so far.
+    """The plan of a rollout, and what was done so far.
 
     Attributes:
         created: new tables, types, indexes and views, as reports name them.
@@ -55,7 +55,7 @@ class Migrator:
     """Takes a keyspace from one state of its schema to the next.
 
     Args:
-        history: the ledger's, or None while there is no ledger.
+        history: the history in the ledger; None while there is no ledger.
         open_history: makes the ledger where it is missing, and opens its history; the replication is that of the mail
             keyspace, where it is yet to be created.
         statement_seconds: how long one statement may take; the lease must outlive it.
@@ -77,8 +77,8 @@ class Migrator:
 
         Args:
             request: which migrations, and how.
-            dry_run: only plan.
-            agree: asked before anything is done, and again once the lease is held: the plan may be another one then.
+            dry_run: whether to plan only.
+            agree: called before anything is done, and again once the lease is held, as the plan may have changed.
 
         Raises:
             LeaseHeld: another applier holds the lease; the message says who.
@@ -109,7 +109,7 @@ class Migrator:
     ) -> tuple[str, ...]:
         """Run the rest of an upgrade note; returns the statements that were sent.
 
-        Each is first looked up in the live schema, so the same command can be repeated after an interruption.
+        Each statement is first compared with the live schema, so the command can be repeated after an interruption.
 
         Raises:
             LeaseHeld: somebody else changes the schema.

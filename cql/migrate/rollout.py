@@ -1,7 +1,7 @@
 """The plan that takes a keyspace to its migrations' state; planning only reads.
 
-A keyspace that James made is left alone until it was adopted; one that mailmend made before there was a history is
-taken over as it is. What a migration of ours made and is gone (a projection that somebody dropped) is made
+A keyspace that James made is left alone until it is adopted. One that mailmend made before histories existed is taken
+over as it is. Objects that our migrations made and that are missing (a projection that somebody dropped) are created
 again.
 """
 
@@ -28,16 +28,16 @@ from model.schema.names import name_of, slips, spelled
 
 @dataclass(frozen=True, slots=True)
 class RolloutRequest:
-    """What a person requests.
+    """The request of a rollout.
 
     Attributes:
         ours: whether these are mailmend's own migrations; others know nothing of James.
-        replication: of a keyspace that does not exist yet; None asks for one copy where there is one node.
-        creates: whether such a keyspace is created at all: a mistyped name must not become a keyspace.
-        compaction: of the big message tables, where our migrations create them.
-        new: whether a keyspace is created though its name is almost that of another.
+        replication: the replication of a keyspace that does not exist yet; None: one copy where there is one node.
+        creates: whether a keyspace that does not exist is created; a mistyped name must not become a keyspace.
+        compaction: the compaction of the big message tables, where our migrations create them.
+        new: whether a keyspace is created even if its name is almost that of another.
         into_existing: whether tables are created among those of another application.
-        complete: also create what mailmend needs and a keyspace of James lacks.
+        complete: whether tables that mailmend needs and a keyspace of James lacks are created too.
         to, phase: how far to go; see `model.migrations.plan.MigrationTarget`.
     """
 
@@ -54,7 +54,7 @@ class RolloutRequest:
     phase: Phase | None = None
 
     def refuse_others(self, live: Schema) -> None:
-        """Refuse a keyspace of another application, unless it is meant.
+        """Refuse a keyspace of another application, unless `into_existing` is set.
 
         Raises:
             TablesOfOthers: it holds tables that the migrations do not name.
@@ -70,12 +70,12 @@ class RolloutRequest:
 
 @dataclass(frozen=True, slots=True)
 class RolloutPlan:
-    """What a rollout would do.
+    """The plan of a rollout.
 
     Attributes:
-        creation: what creates the keyspace, where it does not exist yet.
-        besides: what is created outside the migrations.
-        withheld: what is not created, because James made the keyspace and it was not adopted.
+        creation: the statement that creates the keyspace, where it does not exist yet.
+        besides: the steps that create objects outside the migrations.
+        withheld: the steps that are left out, because James made the keyspace and it was not adopted.
         foreign: whether James made the keyspace and it was not adopted.
     """
 

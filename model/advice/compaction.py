@@ -20,7 +20,7 @@ class ReadCost:
     """What one kind of read cost: the SSTables that it took rows from, and its time as the client saw it.
 
     Attributes:
-        traced: of how many the SSTables are known; the node drops traces when it is busy.
+        traced: the number of reads whose SSTables are known; a busy node drops some traces.
     """
 
     reads: int
@@ -33,13 +33,13 @@ class ReadCost:
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """What one choice cost.
+    """What one choice of compaction cost in the trial.
 
     Attributes:
         mailbox: opening a mailbox, which reads one partition of messageIdTable.
         message: looking one message up by its id, which reads one partition of imapUidTable.
-        disk_bytes: live on disk when everything had settled.
-        rewritten_bytes: read and written again by compaction on the way there.
+        disk_bytes: live bytes on disk once no compaction was pending.
+        rewritten_bytes: bytes that compactions read and wrote again until then.
     """
 
     choice: CompactionChoice
@@ -50,7 +50,7 @@ class TrialResult:
 
     @property
     def sstables(self) -> float:
-        """SSTables per read; both kinds of read count alike."""
+        """The number of SSTables per read: the mean over both kinds of read."""
         return (self.mailbox.sstables_mean + self.message.sstables_mean) / 2
 
     @property
@@ -84,17 +84,17 @@ MEASURES: Final = (
     Measure("the 99th percentile of reading", lambda one: one.p99_ms, 0.25, 0.5, lambda figure: f"{figure:.1f} ms"),
     Measure("bytes on disk", lambda one: one.disk_bytes, 0.10, 0.0, lambda figure: f"{figure / MIB:.1f} MiB"),
 )
-"""In the order in which they count. Times of a shared machine waver, so they have the widest tolerance."""
+"""The measures, the most important first. Times have the widest tolerance, as they vary on a shared machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionAdvice:
-    """What is advised for the message tables.
+    """The compaction that is advised for the message tables.
 
     Attributes:
-        present: what the tables have, where it is one of the choices.
-        too_small: whether more than one came out equal by every measure: then nothing is gained by changing.
-        why: the sentences that lead there, with the figures in them.
+        present: the present compaction of the tables; None where it is none of the choices.
+        too_small: whether several choices came out equal by every measure, so that changing gains nothing.
+        why: the reasons as sentences, with the figures in them.
     """
 
     choice: CompactionChoice
@@ -110,12 +110,12 @@ class CompactionAdvice:
 def choose(
     results: Sequence[TrialResult], present: CompactionChoice | None, served: frozenset[CompactionChoice]
 ) -> CompactionAdvice:
-    """The choice by the rule above, among those that the user's server supports.
+    """Apply the rule above to the choices that the user's server supports.
 
     Args:
-        results: what the trial measured; at least one of them of a choice that is served.
+        results: what the trial measured, with at least one result of a supported choice.
         present: what the tables have now, None where it is something else.
-        served: the choices that the server knows (unified needs Cassandra 5.0).
+        served: the choices that the server supports (unified needs Cassandra 5.0).
     """
     left = [one for one in results if one.choice in served]
     why = [f"{one.choice.value} is out: this server does not know it." for one in results if one.choice not in served]

@@ -17,7 +17,7 @@ from model.schema.table import Compaction
 MINUTE: Final = 60
 HOUR: Final = 3_600
 DAY: Final = 86_400
-"""Seconds."""
+"""One day in seconds."""
 
 MIB: Final = 1_048_576
 
@@ -36,18 +36,18 @@ HOT_MAILS_PER_SECOND: Final = 100
 
 BUCKETS_PER_NODE: Final = 2
 WINDOWS: Final = (20, 24, 30)
-"""How many time windows the time to live should span: at least, ideally, at most."""
+"""How many time windows the time to live should span: the least, the ideal and the largest number."""
 
 SLACK_SECONDS_MIN: Final = 3 * DAY
-"""A weekend with a sweeper that stands still."""
+"""The least slack: rows survive a weekend without any sweep. In seconds."""
 
 GC_GRACE_SECONDS_MIN: Final = DAY
 OPEN_WINDOW_SSTABLES: Final = 4
-"""What the present window may hold before its SSTables are merged."""
+"""The number of SSTables that the present time window may hold before they are merged."""
 
 BLOOM_CHANCES: Final = (0.01, 0.001, 0.0001)
 FALSE_READS_MAX: Final = 0.05
-"""How many SSTables a look-up of a mark that is not there may open in vain, on average."""
+"""The mean number of SSTables that looking up an absent mark may open without need (bloom filter errors)."""
 
 HISTORY_WINDOWS: Final = 24
 
@@ -71,13 +71,13 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What goes through the queue.
+    """How much mail goes through the queue, and the cluster that it goes through.
 
     Attributes:
-        mails_per_second, peak_per_second: enqueued, on average and in the busiest stretch.
-        longest_stay_seconds: from enqueueing to the last try.
-        row_bytes: of one row of enqueuedMailsV4, on average.
-        nodes, copies: of the whole cluster; copies of a row in all data centres together.
+        mails_per_second, peak_per_second: mails that are enqueued, on average and in the busiest stretch of time.
+        longest_stay_seconds: the longest time from enqueueing a mail to its last try.
+        row_bytes: the mean size of a row of enqueuedMailsV4.
+        nodes, copies: the nodes of the cluster, and the copies of each row, over all data centres.
         hint_window_seconds: how long nodes keep hints for one that is away.
     """
 
@@ -101,11 +101,11 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Lifetimes:
-    """How long the rows of a queue live, and the marks that hide them, in windows of which length; times in seconds.
+    """How long a queue's rows and marks live, and the length of their time windows; all times in seconds.
 
     Attributes:
         slack_seconds: how much longer rows live than any mail stays, and marks than rows.
-        mark_ttl_seconds, mark_window_seconds: of deletedMailsV2, whose marks outlive the rows that they hide.
+        mark_ttl_seconds, mark_window_seconds: the same of deletedMailsV2, whose marks outlive the rows that they hide.
     """
 
     slack_seconds: int
@@ -127,7 +127,7 @@ class QueueAdvice(Lifetimes):
 
 
 def lifetimes(stay_seconds: int, slice_seconds: int) -> Lifetimes:
-    """How long rows and marks must live if no mail stays longer than that; windows are whole slices.
+    """How long rows and marks must live if no mail stays longer than `stay_seconds`; windows are whole slices.
 
     The advice and the catalog both call this, so they cannot disagree.
     """

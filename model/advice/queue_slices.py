@@ -1,7 +1,7 @@
 """How a queue's view should be cut for its traffic, within what James's rules let it become from what it is now.
 
-Slice window and buckets are `model.advice.queue_settings`'s; here the pace, and what stands between the present
-configuration and the best. Pure.
+`model.advice.queue_settings` computes the slice window and the number of buckets. This module computes the pace, and
+says which of James's rules stand between the present configuration and the best one. Pure.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,27 +14,27 @@ from model.queue.configuration import QueueConfiguration, window_text
 from model.queue.slices import SECOND, Slicing
 
 MOVES_PER_SLICE: Final = 10
-"""How often the browse start should move while a slice's mails go by; James's own pace, at 10,000 mails a slice."""
+"""How many times the browse start should move in a slice. James's default pace gives 10, with 10,000 mails a slice."""
 
 PACE_MIN: Final = 10
-"""Below it every tenth dequeue would wait for a conditional write."""
+"""The smallest pace, in dequeues: at 10, every tenth dequeue already waits for a conditional write."""
 
 PACE_MAX: Final = 1_000_000
 _STEPS: Final = (1, 2, 5)
 
 SHAPES: Final = frozenset({"slice window", "bucket count"})
-"""Which reasons of `model.advice.queue_settings` are about the configuration; the others are about tables."""
+"""The advice of `model.advice.queue_settings` that is about the configuration; all other advice is about tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationAdvice:
-    """What the view should be configured as.
+    """The configuration that is advised for the view of the queues.
 
     Attributes:
-        present: what is stored; None where nothing is: then the first process stores James's defaults.
-        advised: the best that may follow the present one.
-        allowed: what may follow the present configuration, in a sentence each.
-        hindered: why the advised is not the best; empty where it is.
+        present: the stored configuration; None where none is stored, and the first process will store James's defaults.
+        advised: the best configuration to which the present one may be changed.
+        allowed: the changes that James's rules allow, one sentence each.
+        hindered: why a better configuration is not reachable; empty where the advised one is the best.
     """
 
     present: QueueConfiguration | None

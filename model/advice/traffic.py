@@ -16,9 +16,9 @@ from model.ids import micros_of
 from model.instants import MICROS
 
 RECENT_SECONDS: Final = 7 * DAY
-"""The stretch before the newest message whose mean counts as the present traffic: all days of a week.
+"""The present traffic is the mean over this time before the newest message: one week, so that each weekday counts.
 
-Of a keyspace that is younger, the hours since its first message.
+In a younger keyspace it is the mean since its first message.
 """
 
 _EARLIEST_MICROS: Final = 788_918_400_000_000  # 1995: an id that says earlier was not made by a mail server
@@ -30,8 +30,8 @@ class Rates:
     """Mails per second.
 
     Attributes:
-        mean, peak: on average, and in the busiest stretch.
-        history_seconds: from the oldest to the newest of what was looked at.
+        mean, peak: mails per second on average, and in the busiest stretch of time.
+        history_seconds: the time from the oldest to the newest message or slice that was read.
     """
 
     mean: float

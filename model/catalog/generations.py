@@ -1,9 +1,9 @@
-"""The generations of James's schema, and which of them a live keyspace is.
+"""The generations of James's schema, and the recognition of a live keyspace's generation.
 
-Each generation is declared by what it has besides the newest or instead of it. Nothing is altered to fit: what a
-generation lacks is neither read nor written (`model.projections.binding`), what it has besides is left alone and kept
-in
-before-images. Source: facts about James 3.8.1 (its own DDL), 3.9, August and September 2026 (JAMES-4198, JAMES-4225).
+Each generation is declared by its differences from the newest. A keyspace is never altered to fit: columns that its
+generation lacks are neither read nor written (`model.projections.binding`), and columns that it has besides are left
+alone and kept in before-images.
+Source: facts about James 3.8.1 (its own DDL), 3.9, August and September 2026 (JAMES-4198, JAMES-4225).
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from model.schema.table import Canonical, Column, Table, columns
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One state of James's schema: its name for people, and all that James declares."""
+    """One generation of James's schema: its name for people, and all tables that James declares in it."""
 
     name: str
     schema: Schema = field(repr=False)
@@ -70,7 +70,7 @@ _OLD_THREADS = (
 )
 
 REBUILDABLE = frozenset(one.table.spelling for one in MESSAGES.projections if one is not MESSAGES.content)
-"""Tables that a repair can fill again from the truth."""
+"""The names of the tables that a repair can fill again from the truth."""
 
 NEWEST = Generation(
     "September 2026 (JAMES-4225)", _instead(SCHEMA, frozenset(table.name for table in OWN_QUEUE_TABLES), ())
@@ -101,12 +101,12 @@ _LEFT_BEHIND = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Recognition:
-    """What a live keyspace was taken for.
+    """The generation that a live keyspace was recognised as, and its differences from it.
 
     Attributes:
         made_here: its tables carry this catalog's comments, so they were made by `schema apply`, not by James.
-        notes: what is otherwise without being wrong: options, tables of other modules, columns of older generations.
-        others: the tables of another application, whose keyspace it is.
+        notes: differences that are no drift: options, tables of other modules, columns of older generations.
+        others: the tables, where the keyspace is another application's.
     """
 
     generation: Generation
@@ -121,7 +121,7 @@ class Recognition:
 
 
 def recognise(live: Schema) -> Recognition:
-    """The generation that differs least from the live schema, and how."""
+    """Find the generation that differs least from the live schema, and the differences."""
     made_here = was_made_here(live)
     return min((_judged(generation, live, made_here=made_here) for generation in GENERATIONS), key=_distance)
 
@@ -139,7 +139,7 @@ def holds_mail(live: Schema) -> bool:
 
 
 def tables_of_others(live: Schema) -> tuple[str, ...]:
-    """The tables of another application, where the keyspace holds no mail; those beside mail are James's guests."""
+    """The tables of another application in a keyspace without mail; empty where the keyspace holds mail."""
     known = {table.name for one in GENERATIONS for table in one.schema.tables} | _OF_THE_QUEUE
     if any(_keyed_alike(table, live.table(table.name)) for table in MAIL_TABLES):
         return ()
@@ -219,15 +219,14 @@ def _chosen_for_the_queue(difference: Difference) -> bool:
 def gap_to_catalog(
     live: Schema, include: frozenset[Include], *, newest: bool = False, choice: CompactionChoice | None = None
 ) -> Gap:
-    """The differences between a mail keyspace and the catalog.
+    """The differences between a mail keyspace and the catalog, ready to be turned into changes.
 
-    A keyspace of James is respected: tables of modules that it runs without are not asked for, and what the catalog
-    does not know stays.
+    In a keyspace of James, tables of modules that it runs without are not missed, and unknown tables and columns stay.
 
     Args:
         live: the keyspace.
-        include: what is proposed beyond what is missing; of removals columns, indexes and views only.
-        newest: take it to the newest generation instead of its own.
+        include: what is proposed besides additions; removals are proposed of columns, indexes and views only.
+        newest: compare with the newest generation instead of the keyspace's own.
         choice: how the big message tables should be compacted; None leaves those of ours as they were created.
     """
     recognition = recognise(live)

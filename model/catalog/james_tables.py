@@ -9,7 +9,7 @@ from model.schema.table import Compaction, Table, columns
 SIZE_TIERED = Compaction("SizeTieredCompactionStrategy")
 LEVELED = Compaction("LeveledCompactionStrategy")
 LZ4_8_KIB = {"compression": "{'chunk_length_in_kb': '8', 'class': 'LZ4Compressor'}"}
-"""Half the default chunk: point reads of small rows inflate less."""
+"""Compression in chunks of 8 KiB, half the default: a read of one small row decompresses less."""
 
 BLOOM_1_PERCENT = {"bloom_filter_fp_chance": "0.01"}
 

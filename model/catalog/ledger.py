@@ -70,7 +70,7 @@ REPAIR_LEASE = Table(
 
 
 class KeyspaceLease(Enum):
-    """What only one process at a time does in a mail keyspace; the value is its name for people."""
+    """Work that only one process at a time may do in a mail keyspace; the value is its name for people."""
 
     REPAIR = "repair"
     QUEUES = "repair queues"

@@ -1,4 +1,4 @@
-"""What the rules say of our own tables and why it may stand: the catalog's, in James's shape, and the ledger's.
+"""The findings of lint in our own tables (catalog and ledger), each with the reason why it stays.
 
 `schema lint` shows these beside its findings, with the reason; a test says that nothing else is found.
 """
@@ -103,7 +103,7 @@ CATALOG_IGNORES: Final[tuple[Ignore, ...]] = (
     Ignore("T6", REPAIR_FINDING.spelling, "the stamps lie around the beginning of the run: hours, and it all expires"),
     Ignore("T4", REPAIR_LAG.spelling, "lags are few and mended soon; row and tombstone expire within the same 30 days"),
 )
-"""Each hit of our own tables, with its reason."""
+"""The findings in our own tables that are ignored, each with its reason."""
 
 _OURS: Final = {table.name: table for table in (*SCHEMA.tables, *LEDGER_TABLES)}
 

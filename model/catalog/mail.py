@@ -24,7 +24,10 @@ from model.schema.table import Canonical, Column, Compaction, Table, UserType, c
 TWCS_MESSAGES = Compaction(
     "TimeWindowCompactionStrategy", {"compaction_window_unit": "DAYS", "compaction_window_size": "30"}
 )
-"""Asked for by the design card; the README and `schema advise` say what it costs on rows that are updated late."""
+"""Time windows for the message tables, the design's default.
+
+The README and `schema advise` say what they cost where rows are updated late.
+"""
 
 
 class CompactionChoice(Enum):
@@ -209,7 +212,7 @@ MESSAGES = Family(
     ),
     content=Content(IMAP_UID, MESSAGE_V3, (("messageid", "messageid"),)),
 )
-"""All that follows from imapUidTable."""
+"""The truth `imapUidTable` with all its projections."""
 
 _MAILBOX_READ = MAILBOX.with_columns(
     columns("id timeuuid", regular="mailboxbase.namespace text, mailboxbase.user text, name text, uidvalidity bigint")
@@ -226,7 +229,7 @@ PATHS = Family(
         report_only=True,
     )
 )
-"""The paths of mailboxes: reported only, for now."""
+"""The truth `mailboxPathV3` with its projection `mailbox`: inconsistencies are reported, not mended."""
 
 FAMILIES = (MESSAGES, PATHS)
 

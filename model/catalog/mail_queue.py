@@ -1,8 +1,8 @@
 """The tables of the distributed mail queue: James's four, byte-compatible, and three of our own beside them.
 
-Where mailmend makes them they carry a time to live, because without one TimeWindowCompactionStrategy gives nothing
-back (DESIGN section 4 "TimeWindowCompactionStrategy"); James's own never expire. The reckoning is
-`model.advice.queue_settings`'s.
+Tables that mailmend creates have a time to live, because TimeWindowCompactionStrategy frees no space without one
+(DESIGN section 4 "TimeWindowCompactionStrategy"); rows of tables that James created never expire.
+`model.advice.queue_settings` computes the times.
 Source: facts on James's queue, ADR-31, ADR-32, docs/adr/0016.
 """
 
@@ -14,16 +14,16 @@ from model.catalog.james_tables import LEVELED, SIZE_TIERED, cached
 from model.schema.table import Table, columns
 
 LONGEST_STAY_SECONDS: Final = 7 * DAY
-"""How long a mail may stay and none of its rows has to be renewed; what stays longer is, by the sweep."""
+"""How long a mail may stay before its rows must be renewed, in seconds; the sweep renews them."""
 
 SLICE_SECONDS: Final = HOUR
-"""James's own slice window, of which the time windows are a multiple; shorter ones divide it."""
+"""James's default slice window, in seconds. The tables' time windows are a multiple of it."""
 
 HINT_WINDOW_SECONDS: Final = 3 * HOUR
-"""Cassandra's own default."""
+"""How long nodes keep hints, in seconds: Cassandra's default."""
 
 LIVES: Final = lifetimes(LONGEST_STAY_SECONDS, SLICE_SECONDS)
-"""How long rows and marks live where mailmend makes the tables; `mailmend schema advise` reckons them anew."""
+"""How long rows and marks live in tables that mailmend creates; `mailmend schema advise` computes better values."""
 
 _GRACE: Final = {"gc_grace_seconds": str(gc_grace_for(HINT_WINDOW_SECONDS))}
 
@@ -80,9 +80,10 @@ DUE_MAILS = Table(
     compaction=LEVELED,
     options=_GRACE,
 )
-"""Under the slice 1970-01-01 of each queue lie no mails, but in bucket 0 the list of its other partitions and their
-movers' turns, in bucket 1 the turn of a flush (`mailqueue.rabbitmq.view.due_mails`): whoever reads the table by other
-ways has to leave those rows out, and what they name untouched. No mail is ever due in that slice."""
+"""Delayed mails. The slice 1970-01-01 of each queue holds no mails, as none is ever due then.
+
+Its bucket 0 lists the queue's other partitions and the turns of their movers, its bucket 1 holds the turn of a flush
+(`mailqueue.rabbitmq.view.due_mails`). Other readers of the table have to skip these rows and must not change them."""
 SLICE_TALLIES = Table(
     "sliceTallies",
     columns(

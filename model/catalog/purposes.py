@@ -1,7 +1,7 @@
-"""What every column and every compaction is for, in words: for people who read the schema and not the code.
+"""What every column and every compaction is for, in words for people who read the schema but not the code.
 
-Names are lower case, as servers have them. What a name means in most tables is said once; what it means in one is said
-there. Source: James's own code and upgrade notes, and `model.catalog.ledger`.
+Names are lower case, as servers have them. The usual meaning of a column's name is given once, and a table's own entry
+overrides it. Source: James's own code and upgrade notes, and `model.catalog.ledger`.
 """
 
 from collections.abc import Mapping
@@ -234,7 +234,7 @@ CANONICAL: Final[Mapping[Canonical, str]] = {
     Canonical.THREAD: "null is the message's id",
     Canonical.NUMBER: "null is 0",
 }
-"""How two cells are compared, in a few words."""
+"""The text for each way in which two cells are compared."""
 
 _TIME_WINDOWS: Final = "TimeWindowCompactionStrategy"
 _MESSAGES_WHY: Final = (
@@ -255,7 +255,7 @@ _DEFAULT_WHY: Final = "nothing is asked of it, so the server's own default serve
 
 
 def purpose_of(table: str, column: str) -> str:
-    """What a column is for, its name in any case; "" where unknown."""
+    """What a column is for; table and column in any case; "" where unknown."""
     name = column.lower()
     return _IN_TABLE.get(table.lower(), {}).get(name) or _ANYWHERE.get(name, "")
 

@@ -1,7 +1,7 @@
 """Which of the queue's tables a live keyspace has, and how long their rows live there.
 
-James's four must be there, in James's form. Of our own three each may be missing, as in a keyspace of James that was
-taken over: the queue then does without what they are for (docs/adr/0016).
+James's four must be there, in James's form. Each of our own three may be missing, as in an adopted keyspace of James:
+the queue then works without what the table is for (docs/adr/0016).
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,15 +25,15 @@ from model.schema.table import Column, Kind, Table
 
 @dataclass(frozen=True, slots=True)
 class OwnTables:
-    """What a live keyspace has beside James's four tables, and when its rows expire.
+    """Which of our own queue tables a live keyspace has, and how long the rows of James's tables live.
 
     Attributes:
         due: whether mails can be delayed (`dueMails`).
-        tallies: whether mails are counted as they come and go (`sliceTallies`).
-        state: whether it is remembered how far a queue was swept (`queueState`).
-        row_ttl_seconds: how long a row of enqueuedMailsV4 lives; 0: for ever, as James has it.
+        tallies: whether mails are counted as they are enqueued and dequeued (`sliceTallies`).
+        state: whether the progress of the sweeps is stored (`queueState`).
+        row_ttl_seconds: how long a row of enqueuedMailsV4 lives; 0: for ever, as in tables that James created.
         mark_ttl_seconds: how long a mark of deletedMailsV2 lives; 0: for ever.
-        shared: whether another program may enqueue here that counts nothing: James, where its own tables were adopted.
+        shared: whether another program, which keeps no tallies, may enqueue here: James, in a keyspace that it created.
     """
 
     due: bool = True

@@ -45,7 +45,7 @@ def flags_of(row: Row) -> Flags:
 
 
 class FlagsMode(Enum):
-    """How a change of flags is meant (IMAP STORE: +FLAGS, -FLAGS, FLAGS)."""
+    """Whether a change adds flags, removes them or replaces all (IMAP STORE: +FLAGS, -FLAGS, FLAGS)."""
 
     ADD = "add"
     REMOVE = "remove"
@@ -54,7 +54,7 @@ class FlagsMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FlagsChange:
-    """A change of flags, applied to whatever the message carries then."""
+    """A change of flags, to be applied to the flags that the message has when it is written."""
 
     mode: FlagsMode
     flags: Flags

@@ -1,4 +1,4 @@
-"""What is stored: a mail as it arrives, the place that it gets, and the answer that its owner receives."""
+"""Values of storing mail: the mail as it arrives, its place in a mailbox, and the result of a change."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -74,7 +74,7 @@ class MessageKey:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What a change came to.
+    """The result of adding, changing or deleting a message.
 
     Attributes:
         modseq: the version of the message's flags that the change made (for a delete: the last one).

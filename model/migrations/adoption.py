@@ -1,7 +1,7 @@
 """Whether a keyspace can be adopted, and as what: decided from its schema and its history alone.
 
-Adopting alters nothing in the mail keyspace. It is refused where its word would be wrong: a keyspace of another shape
-is not James's, and one that James had not finished has nothing yet that could count as done.
+Adopting alters nothing in the mail keyspace. It is refused where it would record something wrong: a keyspace of another
+form is not James's, and in one that James has not finished creating, no migration can count as applied.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ from model.schema.keyspace import Schema
 
 
 class Standing(Enum):
-    """How a keyspace stands to its adoption; the value is its name in reports."""
+    """Whether a keyspace is adopted, can be, or why it cannot be; the value is its name in reports."""
 
     ADOPTABLE = "adoptable"
     ADOPTED = "adopted"  # before now: nothing is left to do
@@ -42,7 +42,7 @@ class Adoption:
     """What adopting a keyspace would do, or why it would not.
 
     Attributes:
-        optional: what James's upgrade notes left to the operator and is still to do.
+        optional: the optional migrations (James's upgrade notes) that would still change something.
     """
 
     standing: Standing
@@ -90,12 +90,12 @@ SUPPORTED: Mapping[str, tuple[int, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class VersionStep:
-    """Writing a version.
+    """A planned write of James's schema version.
 
     Attributes:
-        before: the greatest that stands there; None where there is no row.
-        assumed: what James takes for it then.
-        after: what is wanted.
+        before: the greatest version in the table; None where there is no row.
+        assumed: the version that James assumes where there is no row.
+        after: the version to be written.
     """
 
     before: int | None
@@ -108,7 +108,7 @@ class VersionStep:
 
     @property
     def caution(self) -> str:
-        """What writing it would claim; "" where it claims no more than the version that stands there."""
+        """A warning about what the new version claims; "" where it claims no more than the present one."""
         if self.after <= self.assumed:
             return ""
         steps = ", ".join(f"{step} to {step + 1}" for step in range(self.assumed, self.after))
@@ -119,11 +119,11 @@ class VersionStep:
 
 
 def decide_version(values: Iterable[int], generation: Generation, wanted: int) -> VersionStep:
-    """What writing a version would do.
+    """Plan the write of a version.
 
     Raises:
         WrongUse: no James of this generation knows such a version.
-        UnsafeRequest: a greater one stands there, so nobody would read it.
+        UnsafeRequest: the table has a greater version, so James would never read this one.
     """
     oldest, newest = SUPPORTED[generation.name]
     before = max(values, default=None)

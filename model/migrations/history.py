@@ -40,8 +40,8 @@ class Entry:
     """A migration as the history of a keyspace holds it.
 
     Attributes:
-        claim: names the holding of the lease that wrote last; whoever has another may not go on writing.
-        statements, done: how many it has, and how many of them, from the first, are done.
+        claim: the token of the lease under which the last write was made; a process with another token may not write.
+        statements, done: the number of its statements, and how many of them, counted from the first, are done.
     """
 
     file: FileName
@@ -73,8 +73,8 @@ class StatementEntry:
 
     Attributes:
         position: its place in the file, from 0.
-        attempt: drawn before it was first sent, the same for every repetition: the id of the table that it creates,
-            and the time of the rows that it writes.
+        attempt: a version-1 UUID, drawn before the first sending and kept for every repetition: the id of the table
+            that it creates, and the write time of its rows.
     """
 
     number: int
@@ -90,7 +90,7 @@ class StatementEntry:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """One adoption.
+    """The record of an adoption: what the keyspace was at that time.
 
     Attributes:
         objects: the digest of each table, type, index and view, by kind and name.
@@ -110,7 +110,7 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class LedgerRecord:
-    """What the ledger holds of a keyspace.
+    """The history of a keyspace's schema, as the ledger holds it.
 
     Attributes:
         statements: those of migrations that have not ended.
@@ -139,7 +139,7 @@ class Unlock:
 
 
 class Tampering(Enum):
-    """How a folder differs from the history; the value is its name in reports."""
+    """How a file of the folder differs from the history; the value is its name in reports."""
 
     EDITED = "edited migration"  # the same file, another text
     RENAMED = "renamed migration"  # the same number and text, another name or phase
@@ -255,7 +255,7 @@ _DIGITS = 16
 
 
 class Since(Enum):
-    """What became of an object since the adoption; the value is its name in reports."""
+    """How an object changed since the adoption; the value is its name in reports."""
 
     NEW = "new since adoption"
     CHANGED = "changed since adoption"

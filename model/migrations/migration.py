@@ -22,7 +22,7 @@ _FORM = "NNNN_pre_what_it_does.cql or NNNN_post_what_it_does.cql, such as 0007_p
 
 
 class Phase(Enum):
-    """When a migration is due, seen from the software that uses the tables."""
+    """Whether a migration runs before (pre) or after (post) the release of the software that uses the tables."""
 
     PRE = "pre"  # before the new software is rolled out: it adds, so that old and new software both work
     POST = "post"  # after the old software is gone: it may take away
@@ -70,7 +70,7 @@ class Migration:
 
     @property
     def number(self) -> int:
-        """From 1, in the order of the folder."""
+        """The migration's number, from 1, in the order of the folder."""
         return self.file.number
 
     def cql(self, position: int) -> str:

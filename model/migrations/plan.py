@@ -33,7 +33,7 @@ class MigrationTarget:
     Attributes:
         to: the number of the last migration to run; None is all.
         phase: only of this phase, up to the first pending one of the other.
-        takes_over: what is there already, in a keyspace without history, counts as applied.
+        takes_over: whether what is there already, in a keyspace without history, counts as applied.
     """
 
     to: int | None = None
@@ -57,7 +57,7 @@ class PlannedStatement:
 
     @property
     def attempt(self) -> UUID | None:
-        """The id drawn for its first sending, if it may have been carried out; else None."""
+        """The id that was drawn for the first sending, where the statement may have been carried out; else None."""
         return self.before.attempt if self.before and self.before.state is StatementState.BEGUN else None
 
     @property
@@ -67,14 +67,14 @@ class PlannedStatement:
 
 @dataclass(frozen=True, slots=True)
 class MigrationPlan:
-    """What is to be run.
+    """The migrations that are to be run.
 
     Attributes:
-        baseline: migrations that are written down as there already.
-        due: migrations that are brought to their end; of one that was interrupted there may be no statement left.
-        reached: the migrations that are applied when the plan was carried out, those before it included.
+        baseline: migrations that are recorded as applied, because the keyspace already has what they make.
+        due: migrations that are run to their end; an interrupted one may have no statement left to send.
+        reached: all migrations that are applied once the plan was carried out, earlier ones included.
         left: pending migrations that the target leaves out.
-        stopped: why they are left; "" where none is.
+        stopped: why these are left out; "" where none is.
     """
 
     baseline: tuple[Migration, ...]
@@ -91,7 +91,7 @@ class MigrationPlan:
 
     @property
     def risky(self) -> tuple[Risky, ...]:
-        """What somebody has to agree to: the risks of statements that are sent."""
+        """The risks that a person must agree to: those of the statements that are sent."""
         sent = (one for one in self.statements if one.way is not Way.RECORD)
         return tuple((one.place, one.assessment) for one in sent if one.assessment.is_risky)
 
@@ -106,7 +106,7 @@ def decide(
     live: Schema,
     target: MigrationTarget,
 ) -> MigrationPlan:
-    """What is to be run on a keyspace with the schema `live`.
+    """Plan what is to be run on a keyspace with the schema `live`.
 
     Raises:
         HistoryMismatch: the folder holds other migrations than those that were applied.

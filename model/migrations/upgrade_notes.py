@@ -1,8 +1,8 @@
-"""What James's upgrade notes leave to the operator, as optional migrations with their reasons; and one of our own.
+"""Schema changes that James's upgrade notes leave to the operator, as optional migrations; and one of our own.
 
-James creates tables that are missing at its start, and alters none: columns and options of tables that are there were
-to be altered by hand, release by release, and often were not. Nothing of this is run unless its name is given.
-Source: upgrade-instructions.md of apache/james-project, re-worded, and corrected where it is wrong.
+James creates missing tables at its start, and alters none. New columns and options of existing tables had to be altered
+by hand, release by release, and often were not. An optional migration runs only when a person gives its name.
+Source: upgrade-instructions.md of apache/james-project, reworded, and corrected where it is wrong.
 """
 
 from collections.abc import Mapping
@@ -24,10 +24,10 @@ class OptionalMigration:
     """One upgrade note, or what mailmend itself would add to a keyspace of James.
 
     Attributes:
-        source: the ticket, or "".
-        statements: all that it may need; on a live keyspace only those that still change something.
-        caution: what to know before, or what is wrong with the note; or "".
-        after: tables that must be there for it to be due: what it drops is still read without them.
+        source: the ticket in James's issue tracker; "" where there is none.
+        statements: all its statements; on a live keyspace only those that still change something are sent.
+        caution: what the operator should know before, or what is wrong with the note; "" where nothing is.
+        after: tables that must exist before it is due: without them, James still reads what it drops.
     """
 
     name: str
@@ -41,24 +41,24 @@ class OptionalMigration:
 
     @property
     def undo(self) -> str:
-        """How it is taken back, a sentence."""
+        """How to undo the migration, as a sentence."""
         return self.undo_of_its_own or self.statements[0].undo
 
     def due(self, live: Schema) -> tuple[Statement, ...]:
-        """The statements that would still change something in a live keyspace."""
+        """The statements that would still change something in the live keyspace."""
         if any(live.table(name) is None for name in self.after):
             return ()
         remaining = (_remaining(statement, live) for statement in self.statements)
         return tuple(one for one in remaining if one is not None)
 
     def risky(self, live: Schema) -> tuple[Risky, ...]:
-        """What somebody has to agree to: the risks of statements that are due."""
+        """The risks that a person must agree to: those of the statements that are due."""
         due = ((f"{self.name}, {one.about}", one.assess(live)) for one in self.due(live))
         return tuple((place, what) for place, what in due if what.is_risky)
 
 
 def due_migrations(live: Schema) -> tuple[OptionalMigration, ...]:
-    """Those that would still change something, oldest first."""
+    """The optional migrations that would still change something, the oldest first."""
     return tuple(one for one in OPTIONAL if one.due(live))
 
 
@@ -72,7 +72,7 @@ def optional_migration(name: str) -> OptionalMigration:
 
 
 def note_adding(table: str, column: str) -> str | None:
-    """Name of the note that adds a column, if any; where the column is missing, that note was not followed."""
+    """The name of the upgrade note that adds the column; None where no note does."""
     return _ADDED.get((table.lower(), column.lower()))
 
 
@@ -286,10 +286,10 @@ MAIL_QUEUE = OptionalMigration(
     undo_of_its_own="Run mailmend queue flush, then drop dueMails, sliceTallies and queueState: the queue goes on "
     "without delays.",
 )
-"""What the mail queue needs and a keyspace of James lacks."""
+"""Our own optional migration: tables that the mail queue needs and a keyspace of James lacks."""
 
 OPTIONAL = (*UPGRADE_NOTES, MAIL_QUEUE)
-"""Everything that can be run by name."""
+"""All optional migrations: the upgrade notes and our own."""
 
 _ADDED: Mapping[tuple[str, str], str] = {
     (statement.about.lower(), column.name): one.name

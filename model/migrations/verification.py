@@ -1,8 +1,8 @@
-"""A live keyspace against what it should be: the model or the migrations that were applied, and its history.
+"""Compares a live keyspace with the schema that it should have, and its migrations with its history.
 
-Two sources say what it should be. Our own catalog, in the generation that the keyspace is nearest to; or, for anybody's
-migrations, what they make of an empty keyspace. Either way the history is looked at as well: a file that was edited,
-a migration that was begun and not ended, what has changed since the keyspace was adopted.
+The expected schema has one of two sources: our catalog, in the generation that the keyspace is nearest to; or, for
+other people's migrations, what they make of an empty keyspace. In both cases the history is checked too: files that
+were edited, migrations that were begun and not ended, changes since the keyspace was adopted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ _NOTED = (Aspect.DIFFERENT_OPTION, Aspect.UNEXPECTED_TABLE, Aspect.UNEXPECTED_TY
 
 @dataclass(frozen=True, slots=True)
 class SchemaComparison:
-    """A live schema beside what it should be.
+    """The differences between a live schema and the expected one.
 
     Attributes:
         recognition: the generation that it was compared with; None when it was compared with other migrations.
@@ -46,12 +46,12 @@ class SchemaComparison:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What was found.
+    """The result of verifying a keyspace.
 
     Attributes:
         tampering: how the folder differs from the history.
         running: migrations that were begun and have not ended.
-        applied: how many were, those that were there already included; None where there is no history.
+        applied: the number of applied migrations, those recorded as there already included; None without a history.
     """
 
     against: SchemaComparison
@@ -78,7 +78,7 @@ def verify_ours(live: Schema, migrations: Sequence[Migration], record: LedgerRec
 def verify_migrations(live: Schema, migrations: Sequence[Migration], record: LedgerRecord | None) -> Verification:
     """Compare any keyspace with what was applied of a folder of migrations.
 
-    A folder that was tampered with may not fit together; then its files are the drift, not the tables.
+    Where the folder was tampered with, its migrations may contradict each other: then only the files are reported.
     """
     known = record or LedgerRecord()
     try:

@@ -1,4 +1,4 @@
-"""What is removed for good is removed only when it is older than a day: nobody can still be writing it by then."""
+"""Truth rows and contents are removed only when older than a day, as nobody can still be writing them by then."""
 
 from uuid import UUID
 
@@ -8,7 +8,7 @@ from model.projections.reasons import Reason, Why
 from model.schema.table import Key
 
 DAY_MICROS = 24 * 3600 * MICROS
-"""How old a truth row must be before it is quarantined, and content before it is collected."""
+"""The least age of a truth row for quarantine, and of content for collection, in microseconds."""
 
 
 def older_than_a_day(key: Key, now: int) -> bool:
@@ -23,7 +23,7 @@ def born_at(key: Key) -> int | None:
 
 
 def why_kept(key: Key, touched: int | None, now: int) -> Reason:
-    """Why what may be removed stays: it is younger than a day, or lacks what its removal needs."""
+    """Why a row that may be removed stays: it is younger than a day, or lacks what its removal needs."""
     since = max((at for at in (born_at(key), touched) if at is not None), default=None)
     if since is not None and since < now - DAY_MICROS:
         return Reason(Why.NO_WHOLE_ROW)

@@ -1,10 +1,9 @@
-"""The catalog's families as far as a live keyspace has them: what is read, compared and written there.
+"""The catalog's families, restricted to the tables and columns that a live keyspace has.
 
-A generation of James that lacks a column neither has it read nor written; a column that the catalog does not know is
-read all the same, so that before-images are whole. The rule of what is missed: a table or a column that the generation
-has which the live keyspace is nearest to, as `schema verify` says, and that the live keyspace lacks, was lost and is
-drift; what that generation never had is left out in silence. A check does without what is missed where it can (the
-projections that need it are not looked at); what it cannot do without is asked for at once, by name.
+A column that a generation of James lacks is neither read nor written. A column that the catalog does not know is read,
+so that before-images are complete. A table or column that the live keyspace lacks is drift where the keyspace's own
+generation has it (`schema verify` tells the generation), and is left out silently where that generation never had it.
+Where a check can do without what is missing, it skips the projections that need it; else it fails and names it.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -44,7 +43,7 @@ class MissingColumn:
 def missing_columns(
     live: Schema, families: Iterable[Family] = FAMILIES, without: Collection[str] = ()
 ) -> tuple[MissingColumn, ...]:
-    """The columns that are compared, or that decide, and that a table lacks, unless they are left out on purpose."""
+    """Columns that verdicts need and the live tables lack though their generation has them, except `without`."""
     model = recognise(live).generation.schema
     found = (
         MissingColumn(table.spelling, table.column(name).spelling)
@@ -61,7 +60,7 @@ def missing_columns(
 def missing_tables(
     live: Schema, families: Iterable[Family] = FAMILIES, without: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """The tables that a check reads and the live keyspace lacks, unless they are left out on purpose."""
+    """Tables that a check reads and the live keyspace lacks though its generation has them, except `without`."""
     model = recognise(live).generation.schema
     tables = (table for family in families for table in family.tables if table.name not in without)
     gone = (one.spelling for one in tables if live.table(one.name) is None and model.table(one.name) is not None)
@@ -82,10 +81,10 @@ def _needed(family: Family, without: Collection[str]) -> Iterator[tuple[Table, s
 
 
 def left_out(names: Iterable[str], families: Iterable[Family] = FAMILIES) -> frozenset[str]:
-    """The columns and tables that are neither to be compared nor written, however their case is written.
+    """The tables and columns of these names (in any case), which are to be neither compared nor written.
 
     Raises:
-        WrongUse: no such column is compared, or rows are found by it; or it is no such table.
+        WrongUse: a name is of no compared column and of no table that may be left out; keys may not be.
     """
     known = _may_be_left_out_of(families)
     asked = tuple(names)
@@ -110,11 +109,11 @@ def _may_be_left_out_of(families: Iterable[Family]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Families as a live keyspace has them, and what it lacks.
+    """Families restricted to what a live keyspace has, and what it lacks.
 
     Attributes:
         missing_tables: in James's spelling.
-        unseen: the projections that are not looked at, though nobody named their tables.
+        unseen: the projections that are skipped although nobody asked to leave out their tables.
     """
 
     families: tuple[Family, ...]
@@ -123,10 +122,10 @@ class Bound:
     unseen: tuple[str, ...] = ()
 
     def whole(self, keyspace: str, *, may_leave_out: bool = True) -> tuple[Family, ...]:
-        """The families, to be written to.
+        """The families, where nothing is missing, so that rows may be written.
 
         Raises:
-            SchemaMismatch: something is missing: a row would be written without what users see in it.
+            SchemaMismatch: something is missing, so that a written row would lack what users see.
         """
         if self.missing_columns or self.missing_tables:
             raise _lost(keyspace, self, may_leave_out=may_leave_out)

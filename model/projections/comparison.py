@@ -1,4 +1,4 @@
-"""The rows of a finding side by side, as a person reads them; and whose mailbox it is in."""
+"""The rows of a finding side by side, for people, and the mailbox that it is in."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from model.projections.findings import Finding
 from model.projections.projection import Projection
 
 TRUTHS_SHOWN: Final = 3
-"""Rows of truth that are shown of those that claim one place."""
+"""The largest number of clashing truth rows that are shown."""
 
 _MAILBOX: Final = "mailboxid"
 _NOTHING: Final[tuple[Any, ...]] = (None, frozenset(), "")
@@ -47,7 +47,7 @@ class Comparison:
 
 
 def compared(finding: Finding, projection: Projection) -> Comparison:
-    """What the truth tells (one row, or a few that clash), and the projection's row."""
+    """Put the truth's rows (one, or a few that clash) beside the projection's row."""
     truths: Sequence[Seen | None] = projection.truth_rows(finding)[:TRUTHS_SHOWN] or (None,)
     rows = (*truths, finding.projected)
     there = [seen.row for seen in rows if seen]

@@ -1,4 +1,4 @@
-"""Content: what every truth row must have beside it; rows may share it; one that no truth names is a LEAK."""
+"""The projection kind `Content`: each truth row refers to one content row; several may share it."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
@@ -27,7 +27,7 @@ def _judge(seen: ContentSymptoms) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Content(Projection):
-    """What every truth row must have beside it; rows may share it; one that no truth names is a LEAK."""
+    """A table of contents: each truth row needs one row of it; several may share it. One that none names is a LEAK."""
 
     verdicts: ClassVar = table_of(ContentSymptoms, _judge)
     needs_content: ClassVar[bool] = False
@@ -43,7 +43,7 @@ class Content(Projection):
         return verdict is Verdict.LEAK and policy.leaks == "collect"
 
     def old_enough(self, look: "Look", verdict: Verdict, now: int) -> bool:
-        """Content goes only after a day, counted from when it was last written too."""
+        """Whether content may be removed: both its birth and its last write are more than a day ago."""
         recent = look.newest is not None and look.newest > now - DAY_MICROS
         return verdict is not Verdict.LEAK or (older_than_a_day(look.key, now) and not recent)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class FilterSymptoms(NamedTuple):
-    """What is seen at one key of a filter. The order of the fields is the order of the bits, lowest first."""
+    """What a scan sees at one key of a filter. The order of the fields is the order of the bits, lowest first."""
 
     in_truth: bool
     clash: bool
@@ -52,7 +52,7 @@ class Filter(Projection):
         return frozenset((self.when.column, *(column for _, column in self.key)))
 
     def near_reads(self, family: "Family", key: Key) -> list[Read]:
-        """Its own row, and the mirror's row at the same place, which leads to the truth."""
+        """Reads of the filter's row, and of the mirror's row at the same place, which leads to the truth."""
         mirror = family.mirror
         truth = {column: part for (_, column), part in zip(self.key, key, strict=True)}
         return [Read(self.table, key, times=True), Read(mirror.table, mirror.key_of(truth), times=True)]
@@ -78,7 +78,7 @@ class Filter(Projection):
         return None
 
     def truth_rows(self, finding: "Finding") -> tuple[Seen, ...]:
-        """The place, and the column that decides whether a row stands there."""
+        """The truth rows, reduced to the place and the column that decides whether a filter row must exist."""
         asked = self.when.column
         return tuple(
             Seen(
@@ -89,7 +89,7 @@ class Filter(Projection):
         )
 
     def differing(self, truth: Row, other: Row) -> frozenset[str]:
-        """The row says by being there that the condition holds."""
+        """The column of the condition: a filter row claims that it holds."""
         asked = self.when.column
         demanded = asked not in other or self.when.holds(other)
         return frozenset() if self.when.holds(truth) is demanded else frozenset({asked})
@@ -98,7 +98,7 @@ class Filter(Projection):
         return self.key_row(finding, at)
 
     def truth_back(self, image: "Finding", look: "Look", origin: "Finding | None") -> Conditional | MovedVerdict | None:
-        """A row that was removed with a quarantined truth: that truth's own before-image decides."""
+        """Restoring a row that was removed with a quarantined truth depends on that truth's own before-image."""
         if image.verdict is Verdict.LOST_CONTENT:
             return None
         return Projection.truth_back(self, image, look, origin)

@@ -1,4 +1,4 @@
-"""What a check or repair hands from one stage to the next: a suspect, its second look, and the finding it comes to."""
+"""Values that pass between the stages of a check or repair: suspects, second looks and findings."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -19,12 +19,12 @@ from model.schema.table import Key
 
 @dataclass(frozen=True, slots=True)
 class RepairPolicy:
-    """What a second look may do; plain data, so that executors receive it whole.
+    """What a repair may do at a second look; plain data, which can be sent to executors.
 
     Attributes:
         run: the ledger's run, or None when nothing may be written.
         as_of: T, in microseconds.
-        all_truths: whether the scan saw every row of truth; else what no truth leads to is left as it is.
+        all_truths: whether the scan saw every truth row; else projection rows without a known truth are left alone.
         margin_seconds: how long before its scan a repair is dated.
         skew_seconds: S, the greatest difference between any two clocks.
         only: the verdicts that may be mended.
@@ -54,12 +54,12 @@ class RepairPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A key that looked wrong once.
+    """A key of a projection at which a scan found an inconsistency.
 
     Attributes:
         projection: name of the projection.
         key: primary key of the projection's row (for a leak: of the content row).
-        verdict: what the scan made of it.
+        verdict: the verdict of the scan.
         truth_ids: partition keys of the truth that the scan saw at this place (message ids), so that the second look
             finds the truth even where the projection cannot lead to it.
         wanted: for unions the elements that were missing; for counters the recounted values {counter: n}.
@@ -105,7 +105,7 @@ def _newest(truths: tuple[Seen, ...], projected: Seen | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A suspect whose two sides are read again; filled in read by read.
+    """A suspect with both sides as they are read again; completed read by read.
 
     Attributes:
         projected: the projection's row, or None.
@@ -170,7 +170,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was decided about a suspect, with its before-image, and what came of it.
+    """The decision about a suspect, its before-image, and the result.
 
     Attributes:
         suspect: what was looked at again.
@@ -178,15 +178,15 @@ class Finding:
         result: FIXED, HIDDEN, MOVED or AHEAD where that is what happened; else None (only looked at, or left).
         truths, projected: both sides as they were read again, with their times.
         last_trace: a WITHDRAW whose content still exists while no truth names it: the last trace of a message.
-        due: a fix would have been written, had anything been allowed to be (a check, a dry run).
+        due: whether a fix would have been written if writing had been allowed (in a check or a dry run).
         error: why the look or the fix failed (one sentence), or None.
         unreached: it failed because the cluster could not be reached.
         untried: it was not tried, because too many before it could not be reached.
-        writes: what mends it, as of T; none once that is done.
+        writes: the writes that mend it, as of T; empty once they are done.
         condition: a conditional change of the truth that the writes wait for, or None.
         beside: the before-images of other rows that the writes change.
-        reason: why it stays as it is, where it does.
-        number: how many rows it stands for: findings in queues are of partitions.
+        reason: why it is left as it is; None where it is mended.
+        number: the number of rows that it stands for; a finding in a queue may be a whole partition.
     """
 
     suspect: Suspect
@@ -235,12 +235,12 @@ def failed(suspect: Suspect, error: MailmendError) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """More than `--max-fixes` allows: shown to a person before any write.
+    """More suspects than `--max-fixes` allows, shown to a person before any write.
 
     Attributes:
-        allowed: what `--max-fixes` said.
+        allowed: the limit, `--max-fixes`.
         counts: suspects that would be mended, per projection and verdict.
-        samples: a few of them.
+        samples: a few of these suspects.
     """
 
     keyspace: str

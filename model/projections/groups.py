@@ -1,4 +1,4 @@
-"""What is gathered over all truth rows of a group: the elements of a set, or counters."""
+"""Projection kinds that aggregate the truth rows of a group: sets of elements, and counters."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class GroupSymptoms(NamedTuple):
-    """What is seen at one group of a union or of counters; its fields are bits, the lowest first."""
+    """What a scan sees of one group of a union or of counters. The fields are bits, the lowest first."""
 
     in_projection: bool
     covered: bool  # the projection says what the truth demands of it
@@ -32,8 +32,8 @@ def _judge(seen: GroupSymptoms) -> Verdict:
 class Group(Projection):
     """A row for each group of truth rows.
 
-    What truth rows demand of it has names: each element of a union, each counter. A scan adds up demands of
-    one name in any order (`together`), and asks at the end what of them the group's row lacks.
+    Truth rows demand values of it by name: each element of a union, each counter. A scan adds up the demands of
+    one name in any order (`together`), and then compares them with the group's row (`lacking`).
     """
 
     verdicts: ClassVar = table_of(GroupSymptoms, _judge)
@@ -46,11 +46,11 @@ class Group(Projection):
         raise NotImplementedError
 
     def held(self, row: Row) -> tuple[Any, ...]:
-        """The gathered values in the group's own row."""
+        """The aggregated values in the group's own row."""
         raise NotImplementedError
 
     def together(self, one: Any, other: Any) -> Any:
-        """Two demands of one name as one."""
+        """Combine two demands of the same name into one."""
         raise NotImplementedError
 
     def lacking(self, demands: Mapping[str, Any], held: tuple[Any, ...]) -> "Shortfall | None":
@@ -59,7 +59,7 @@ class Group(Projection):
 
 
 class Shortfall(NamedTuple):
-    """What a suspect group carries: `Suspect.wanted`, and the truth rows that demand it, where they are known."""
+    """What a group's row lacks: `Suspect.wanted`, and the truth rows that demand it, where they are known."""
 
     wanted: Mapping[str, Any]
     truths: tuple[Any, ...] = ()
@@ -86,7 +86,7 @@ class Union(Group):
         return tuple(row.get(self.column) or ())
 
     def together(self, one: Any, other: Any) -> Any:
-        """One truth row that demands the element is enough: the smallest, whatever the order."""
+        """Keep one of the truth rows that demand the element: the smallest, so that the order does not matter."""
         return min(one, other)
 
     def lacking(self, demands: Mapping[str, Any], held: tuple[Any, ...]) -> Shortfall | None:
@@ -98,15 +98,15 @@ class Union(Group):
         return frozenset((seen.row.get(self.column) if seen else None) or ())
 
     def near_reads(self, family: "Family", key: Key) -> list[Read]:  # noqa: ARG002 - filters ask the mirror too
-        """Its own row, without times: younger elements beside ours do no harm."""
+        """A read of the union's own row, without write times: newer elements beside ours do no harm."""
         return [Read(self.table, key)]
 
     def reads_truth(self, suspect: "Suspect") -> bool:
-        """A union only grows, so elements that were once missing may always be added."""
+        """Whether a second look reads the truth: only where the suspect does not name the missing elements."""
         return not suspect.wanted
 
     def looked_at(self, look: "Look", rows: Sequence[Seen], *, accept_torn: bool) -> "Look":  # noqa: ARG002 - a torn row owes its elements too
-        """Takes what the scan found missing, or what the truth rows of the group say, whatever their times."""
+        """The look with the elements that the scan found missing, or that the group's truth rows demand."""
         found = [seen.row.get(self.column) for seen in rows if self.key_of(seen.row) == look.key]
         wanted = look.suspect.wanted.get(self.column)
         elements = frozenset[str]().union(*(some or () for some in (*found, wanted)))
@@ -117,7 +117,7 @@ class Union(Group):
         return carried <= self.elements(look.projected)
 
     def differing(self, truth: Row, other: Row) -> frozenset[str]:
-        """A superset is fine."""
+        """The set column, where the row lacks an element of the truth; surplus elements are no difference."""
         missing = set(truth.get(self.column) or ()) - set(other.get(self.column) or ())
         return frozenset({self.column}) if missing else frozenset()
 
@@ -138,7 +138,7 @@ class Union(Group):
         return replace(finding, writes=(Change(self.table, look.key, add={self.column: missing}, at=at),))
 
     def take_back(self, image: "Finding", look: "Look", at: int, origin: "Finding | None") -> "Finding":  # noqa: ARG002 - a mirror asks for it
-        """Elements that the run added are removed; those that it removed (as an undo) return. Other additions stay."""
+        """Remove the elements that the run added, and add those that it removed (as an undo). Other additions stay."""
         before, standing = self.elements(image.projected), self.elements(look.projected)
         added = self.elements(image.truths[0] if image.truths else None) & (standing - before)
         taken = before - standing
@@ -161,8 +161,8 @@ class Counts(Group):
 
     Attributes:
         counters: (counter column, condition, or None to count every row).
-        generators: tables keyed as the counters are, whose row moves on before a row of the group is added or changed:
-            while they stand still, nothing has begun that a look at the mirror might not see yet.
+        generators: tables with the counters' key, whose row changes before a row of the group is added or changed:
+            while they do not change, no change has begun that a look at the mirror might miss.
     """
 
     counters: tuple[tuple[str, Condition | None], ...]
@@ -184,7 +184,7 @@ class Counts(Group):
         return tuple(row.get(name) or 0 for name, _ in self.counters)
 
     def together(self, one: Any, other: Any) -> Any:
-        """Sums of what is sure, and of what uncertain truth rows may add."""
+        """Add up what certain truth rows count, and what uncertain ones may add."""
         (sure, perhaps), (also_sure, also_perhaps) = one, other
         return sure + also_sure, perhaps + also_perhaps
 
@@ -203,7 +203,7 @@ class Counts(Group):
         return within(sure, open_, look.projected.row if look.projected else {})
 
     def truth_rows(self, finding: "Finding") -> tuple[Seen, ...]:
-        """The counters as they are by the truth; none while its rows differ, for then they are not counted."""
+        """The counters that the truth demands; empty while the group's rows differ, as they are not counted then."""
         wanted, now = finding.suspect.wanted, finding.projected.row if finding.projected else {}
         counted = {name: wanted[name] for name, _ in self.counters if name in wanted}
         if all((now.get(name) or 0) == number for name, number in counted.items()):
@@ -223,5 +223,5 @@ class Counts(Group):
 
 
 def within(sure: Mapping[str, int], open_: Mapping[str, int], row: Row) -> bool:
-    """Whether counters stand where the truth allows: at least what is sure, at most with all that is uncertain."""
+    """Whether counters are in the allowed range: from the certain sum up to the sum with all uncertain truth rows."""
     return all(low <= (row.get(name) or 0) <= low + open_[name] for name, low in sure.items())

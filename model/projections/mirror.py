@@ -1,4 +1,4 @@
-"""A mirror: the whole truth row under another key; it decides about each row of the truth."""
+"""The projection kind `Mirror`: the whole truth row under another key. Its verdict covers each truth row."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class MirrorSymptoms(NamedTuple):
-    """What is seen at one key of a mirror. The order of the fields is the order of the bits, lowest first."""
+    """What a scan sees at one key of a mirror. The order of the fields is the order of the bits, lowest first."""
 
     in_truth: bool  # at least one truth row claims the key
     clash: bool  # more than one does
@@ -61,7 +61,7 @@ class Mirror(Projection):
 
     verdicts: ClassVar = table_of(MirrorSymptoms, _judge)
     when: ClassVar[None] = None
-    """Every truth row has its row here."""
+    """No condition: every truth row has a mirror row."""
 
     def __post_init__(self) -> None:
         theirs = self.truth_names
@@ -131,7 +131,7 @@ class Mirror(Projection):
         return self.verdicts[symptoms]
 
     def looked_at(self, look: "Look", rows: Sequence[Seen], *, accept_torn: bool) -> "Look":
-        """Adds whether the row is a message's last trace, and whether the scan saw truths that we do not."""
+        """The look with its truth rows, `last_trace` and `blind`."""
         seen = Projection.looked_at(self, look, rows, accept_torn=accept_torn)
         return replace(seen, last_trace=bool(look.kept) and not rows, blind=self._is_blind(seen))
 
@@ -161,7 +161,7 @@ class Mirror(Projection):
         return Projection.asks_for(self, verdict, policy)
 
     def old_enough(self, look: "Look", verdict: Verdict, now: int) -> bool:
-        """A truth row goes to quarantine only after a day."""
+        """Whether a truth row may be quarantined: its UUIDs are more than a day old."""
         return verdict is not Verdict.LOST_CONTENT or older_than_a_day(self._births(look.truths), now)
 
     def why_left(self, finding: "Finding", policy: "RepairPolicy", now: int) -> Reason:  # noqa: PLR0911 - one for each
@@ -186,7 +186,7 @@ class Mirror(Projection):
         return tuple(seen.row[column.name] for seen in truths for column in self.truth.partition)
 
     def fix(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":
-        """Whole rows are overwritten, null columns too: a row that is half ours would agree with nothing."""
+        """The finding with the writes that mend it. Rows are overwritten whole, null columns too."""
         match finding.verdict:
             case Verdict.PROJECT | Verdict.AMEND:
                 row = self.row_of(look.truths[0].row)
@@ -222,7 +222,7 @@ class Mirror(Projection):
         return replace(finding, writes=tuple(writes), condition=condition, beside=tuple(beside))
 
     def truth_back(self, image: "Finding", look: "Look", origin: "Finding | None") -> Conditional | MovedVerdict | None:
-        """Nothing to write where the truth is as recorded; a conditional write where the run itself changed it."""
+        """None where the truth is as recorded; a conditional write where the run itself changed it; else MOVED."""
         if image.truths == look.truths:
             return None
         if image.verdict is not Verdict.LOST_CONTENT and not image.last_trace:

@@ -1,4 +1,4 @@
-"""What every kind of projection can do; each kind is one class in one file beside this one (DESIGN idea 1).
+"""The base class of all kinds of projections; each kind is one class in this package (DESIGN idea 1).
 
 Five kinds cover the mail tables, and most others: mirror (the whole row under another key), filter (keys of the rows
 that satisfy a condition), union (a set column gathered per group), counts (counters per group) and content (something
@@ -34,7 +34,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """A table that follows from another: how their keys correspond, and what every kind decides in its own way.
+    """A table whose rows follow from the truth: how the keys correspond, and the decisions of each kind.
 
     Attributes:
         key: (projection column, truth column) for each primary key column of the projection.
@@ -48,7 +48,7 @@ class Projection:
     """Whether suspects are looked at and mended one by one; counters are not (`repair.mending.counters`)."""
 
     needs_content: ClassVar[bool] = True
-    """Whether a look asks for the content beside the truth."""
+    """Whether a second look reads whether the content beside the truth exists."""
 
     @property
     def name(self) -> str:
@@ -57,7 +57,7 @@ class Projection:
 
     @property
     def truth_columns(self) -> frozenset[str]:
-        """The truth's columns that decide its verdict."""
+        """The truth's columns that its verdict depends on."""
         return frozenset(column for _, column in self.key)
 
     @property
@@ -75,7 +75,7 @@ class Projection:
         return tuple(truth[column] for _, column in self.key)
 
     def near_reads(self, family: "Family", key: Key) -> list[Read]:  # noqa: ARG002 - filters ask the mirror too
-        """The first reads of a second look: its own row first, what leads to the truth last."""
+        """The first reads of a second look: the projection's own row first, rows that lead to the truth last."""
         return [Read(self.table, key, times=True)]
 
     def reads_truth(self, suspect: "Suspect") -> bool:  # noqa: ARG002 - a union may know enough
@@ -83,7 +83,7 @@ class Projection:
         return True
 
     def lead_row(self, look: "Look") -> Row:
-        """A truth row, as far as the rows read so far tell."""
+        """What is known of the truth row from the rows that were read so far; empty where nothing is."""
         return look.family.mirror.restored(look.mirrored.row) if look.mirrored else {}
 
     def looked_at(self, look: "Look", rows: Sequence[Seen], *, accept_torn: bool) -> "Look":
@@ -93,19 +93,19 @@ class Projection:
         return replace(look, truths=truths, has_content=look.content_stands(truths), whole=whole)
 
     def verdict(self, look: "Look") -> Verdict:
-        """What the pair of rows means, whatever the time."""
+        """The verdict on the pair of rows, without regard to write times."""
         raise NotImplementedError
 
     def wanted(self, look: "Look") -> dict[str, Any]:  # noqa: ARG002 - unions have some
-        """What a suspect carries of the truth, besides its keys."""
+        """The value of `Suspect.wanted`: what the suspect carries of the truth besides keys."""
         return {}
 
     def owed(self, elements: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG002 - only a union cannot ask later
-        """What the suspect of a write that failed carries of the elements that it would have added."""
+        """The value of `Suspect.wanted` for a failed write of these elements."""
         return {}
 
     def write_for(self, before: Row | None, after: Row | None, stamp: int) -> Write | None:  # noqa: ARG002
-        """What a change of one truth row demands of the projection; None where nothing, or nothing that has a stamp.
+        """The write that a change of one truth row demands; None where there is none, or only a count without a stamp.
 
         Args:
             before: the truth row before the change, or None for an insert.
@@ -115,19 +115,19 @@ class Projection:
         return None
 
     def asks_for(self, verdict: Verdict, policy: "RepairPolicy") -> bool:
-        """Whether the policy would have such a finding mended, judged by its kind alone."""
+        """Whether the policy lets findings of this verdict be mended."""
         return verdict in MENDABLE & policy.only
 
     def old_enough(self, look: "Look", verdict: Verdict, now: int) -> bool:  # noqa: ARG002 - truth and content have one
-        """Whether what the fix removes has an age at which nobody can still be writing it; a projection needs none."""
+        """Whether what the fix removes is old enough that nobody can still be writing it; projections always are."""
         return True
 
     def fix(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":
-        """The finding with the writes that mend it, stamped `at`; None where it can only be reported."""
+        """The finding with the writes that mend it, stamped `at` (microseconds); None where it can only be reported."""
         raise NotImplementedError
 
     def why_left(self, finding: "Finding", policy: "RepairPolicy", now: int) -> Reason:  # noqa: ARG002 - ages need it
-        """Why a finding stays, where no time of writing on either side says it."""
+        """Why a finding is left, for reasons other than write times."""
         if finding.verdict in MENDABLE - policy.only:
             return Reason(Why.NEEDS_ONLY)
         if not policy.all_truths:
@@ -138,27 +138,27 @@ class Projection:
         return Reason(Why.NO_WHOLE_ROW if lacking else Why.NOT_SETTLED)
 
     def truth_rows(self, finding: "Finding") -> tuple[Seen, ...]:
-        """What the truth tells of the row, under the names that stand beside it in the projection's own row."""
+        """The truth rows of a finding, with columns named as in the projection, to be shown beside its row."""
         return finding.truths
 
     def differing(self, truth: Row, other: Row) -> frozenset[str]:  # noqa: ARG002 - each kind knows what it compares
-        """The columns by which two rows of a finding differ, as a verdict compares them."""
+        """The compared columns in which two rows of a finding differ."""
         return frozenset()
 
     def key_row(self, finding: "Finding", at: int) -> "Finding":
-        """The fix of a row that is all key: put or removed."""
+        """The finding with the fix of a row that consists of its key: an insert or a delete."""
         if finding.verdict is Verdict.PROJECT:
             return replace(finding, writes=(Put(self.table, self.table.key_row(finding.suspect.key), at=at),))
         return replace(finding, writes=(Remove(self.table, finding.suspect.key, at=at),))
 
     def take_back(self, image: "Finding", look: "Look", at: int, origin: "Finding | None") -> "Finding":
-        """What undoes a fix; nothing to write where it is undone (AGREE) or somebody has used it since (MOVED).
+        """The finding that undoes a fix; without writes if that is done already (AGREE) or others wrote since (MOVED).
 
         Args:
-            image: what the run recorded before it wrote.
+            image: the before-image that the run recorded.
             look: the same place, as it is now.
-            at: the stamp of what the run wrote.
-            origin: where that run was itself an undo: what the run before it had recorded.
+            at: the stamp of the run's writes, in microseconds.
+            origin: the before-image of the run that was undone, where the run was itself an undo; else None.
         """
         now = replace(image, truths=look.truths, projected=look.projected, result=None, error=None)
         condition = self.truth_back(image, look, origin)
@@ -170,14 +170,14 @@ class Projection:
         return replace(now, writes=writes, condition=condition)
 
     def truth_back(self, image: "Finding", look: "Look", origin: "Finding | None") -> Conditional | MovedVerdict | None:  # noqa: ARG002 - a mirror's run may have changed it
-        """How the truth returns: None where it is as recorded, else MOVED."""
+        """The conditional write that restores the truth; None if it is as recorded; MOVED if others changed it."""
         return None if image.truths == look.truths else Verdict.MOVED
 
 
 def row_back(
     table: Table, key: Key, before: Seen | None, now: Seen | None, at: int
 ) -> tuple[Write, ...] | MovedVerdict:
-    """The write that puts a row back, stamped just above the run's; none where it stands there already."""
+    """The write that restores a row, stamped just above the run's; empty where the row is there already."""
     if (before.row if before else None) == (now.row if now else None):
         return ()
     if now is not None and not _is_own(now, before, at):

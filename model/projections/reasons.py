@@ -1,4 +1,4 @@
-"""Why a finding stays as it is: what an operator reads beside each row that a run left."""
+"""The reasons why a run leaves a finding as it is, shown to the operator beside each such row."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,7 +7,7 @@ from model.instants import MICROS
 
 
 class Why(Enum):
-    """The kinds of reasons; the value is what is read in tables, in JSON and in the ledger."""
+    """The kinds of reasons; the value is the text in tables, in JSON and in the ledger."""
 
     TOO_YOUNG = "too young"  # changed after T: the margin before the scan began
     CHANGED = "changed while it was looked at"
@@ -33,7 +33,7 @@ class Why(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a finding stays.
+    """The reason why a finding is left as it is.
 
     Attributes:
         micros: by how much it is too young or ahead; None where nothing is measured.

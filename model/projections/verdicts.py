@@ -1,9 +1,8 @@
-"""What a pair of rows can mean, and what a scan of mail queues can find.
+"""The verdicts on pairs of rows, and on what a scan of mail queues finds.
 
-Each kind of projection has its own total table from symptoms to verdicts.
-
-Source: seed ADR-22 (insert, remove), DESIGN section 4 "Verdicts". `spark_repair.suspects` generates native columns from
-the same tables, indexed by the same bits.
+Each kind of projection has a table with a verdict for every combination of symptoms. `spark_repair.suspects` generates
+Spark columns from the same tables, indexed by the same bits.
+Source: seed ADR-22 (insert, remove), DESIGN section 4 "Verdicts".
 """
 
 from collections.abc import Callable, Mapping
@@ -44,13 +43,13 @@ class Verdict(Enum):
 
 
 class RowVerdict(NamedTuple):
-    """What is known of a verdict on a pair of rows.
+    """The properties of a verdict on a pair of rows.
 
     Attributes:
-        is_found: whether a scan can find it; the others come of looking again.
+        is_found: whether a scan can find it; other verdicts come from the second look only.
         is_mended: whether a repair mends it without being asked further.
-        is_settled: whether a look that ends so leaves nothing to do.
-        by_policy: whether mending it removes what nothing can rebuild: only on demand, and only what is old enough.
+        is_settled: whether a second look with this verdict leaves nothing to do.
+        by_policy: whether mending it removes what cannot be rebuilt: done only on demand, and only on rows of some age.
         is_harmless: whether it only takes room: it is reported, is never left undone, and never fails a check.
         needs_scan: whether the rows of one mailbox alone do not settle it.
     """
@@ -81,16 +80,16 @@ ROW_VERDICTS: Final[Mapping[Verdict, RowVerdict]] = {
 
 
 class QueueVerdict(NamedTuple):
-    """What is known of a verdict on a mail queue.
+    """The properties of a verdict on a mail queue.
 
     Attributes:
-        table: in which it is found.
-        meaning: what it counts.
+        table: the table in which it is found.
+        meaning: what its number counts.
         mended: the command that mends it; "" where there is none.
         runbook: the page on it.
         moves_start: whether mending it moves the browse start.
-        is_over: whether it is on a partition that goes whole.
-        is_harmless: as of a pair of rows.
+        is_over: whether it is on a partition that is removed whole.
+        is_harmless: the same as in `RowVerdict`.
     """
 
     table: str
@@ -195,7 +194,7 @@ HARMLESS = frozenset(
 
 
 def verdict_on(verdicts: Mapping[S, Verdict], symptoms: Mapping[str, bool]) -> Verdict:
-    """The verdict of a kind's table on what is seen, of which it takes the symptoms that it knows."""
+    """Look up the verdict for symptoms by name; symptoms that the table does not have are ignored."""
     known: type[S] = type(next(iter(verdicts)))
     return verdicts[known(**{name: symptoms[name] for name in known._fields})]  # type: ignore[attr-defined]
 

@@ -1,8 +1,8 @@
 """The ids of blobs as James makes them: family, generation, and a random UUID or the hash of what is named.
 
-A store that draws them at random may delete each blob with its mail; one that makes them of the bytes keeps the same
-bytes once, and only a collector that knows every reference may delete. Which is which shows in the id, and where it
-does not, the id counts as made of bytes: a blob that is left is a leak, one that is deleted too early is lost mail.
+A blob under a random id may be deleted with its mail. Blobs under ids made of their bytes are deduplicated, so only a
+collector that knows every reference may delete them. The id shows which kind it is. A doubtful id counts as made of
+bytes: a blob that is left is a leak, but one that is deleted too early is lost mail.
 Source: facts on James's blob ids; `HashBlobId`, `GenerationAwareBlobId` and `MinIOGenerationAwareBlobId` of James.
 """
 
@@ -20,7 +20,7 @@ from model.errors import BadPayload, WrongUse
 from model.ids import BlobId
 
 ID_BYTES_MAX: Final = 240
-"""James's ids have 36 to 60; S3 takes 1024."""
+"""The longest id that is accepted, in bytes; James's have 36 to 60, S3 allows 1024."""
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 _UNITS: Final = (timedelta(days=1), timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1))
@@ -33,14 +33,14 @@ _DOTS: Final = re.compile(r"(?:^|/)\.{1,2}(?:/|$)")
 
 
 class BlobsMode(Enum):
-    """What `put` makes ids of."""
+    """What `put` makes ids of: random numbers, or the content."""
 
     RANDOM = "random"
     DEDUPLICATED = "deduplicated"
 
 
 class HashSpelling(Enum):
-    """How a hash is spelled in an id: both are read, one of them is written."""
+    """How a hash is spelled in an id: both spellings are read, the configured one is written."""
 
     BASE64URL = "base64url"  # James's default after 3.8
     BASE64 = "base64"  # James 3.8: its `/` makes folders of it
@@ -48,7 +48,7 @@ class HashSpelling(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BlobNaming:
-    """How blobs are named; the defaults are James's, and the mode is the one in which nothing is left behind.
+    """How blobs are named. The defaults are James's, except for the mode, whose blobs are deleted with their mails.
 
     Attributes:
         family: James's `deduplication.gc.generation.family`.
@@ -68,7 +68,7 @@ class BlobNaming:
             )
 
     def name(self, content: bytes, micros: int, chance: UUID) -> BlobId:
-        """`micros` is the time, in microseconds since 1970."""
+        """The id for new content; `micros` is the time in microseconds since 1970, `chance` the random part."""
         generation = micros * _MICROSECOND // self.generation
         tail = (
             str(chance) if self.mode is BlobsMode.RANDOM else spelled(hashlib.sha256(content).digest(), self.spelling)
@@ -77,11 +77,11 @@ class BlobNaming:
 
 
 def naming_of(stored: Sequence[tuple[BlobId, int]]) -> BlobNaming:
-    """How the writer of these blobs names them now: their ids and times (microseconds since 1970), the newest first.
+    """Find out how a writer names its blobs; `stored` holds (id, microseconds since 1970), the newest blob first.
 
-    One random id is enough for random ones: a store that deletes blobs with their mails must be given none that two
-    mails share. The length of a generation follows from the newest: where several would do, it is the default, else
-    the one that is a whole number of the largest unit.
+    A single random id means random naming, as such a writer deletes blobs with their mails and must share none. The
+    length of a generation is derived from the newest blob: where several fit, the default is taken, else the one that
+    is a whole number of the largest unit.
     """
     mode = BlobsMode.DEDUPLICATED if all(is_deduplicated(one) for one, _ in stored) else BlobsMode.RANDOM
     named = [(_PREFIXED.fullmatch(one), one, micros) for one, micros in stored]

@@ -1,8 +1,9 @@
-"""What of a queue's tables nobody needs any more, judged from one scan of all their rows and marks. Pure.
+"""Which rows and marks of a queue nobody needs any more, judged from one scan of all of them. Pure.
 
 The online sweep reads slice by slice, and only between the starts that it knows of. A scan also sees slices before the
-content start, and marks without any row. Both judge by the same rules (`model.queue.starts`). A partition is over once
-the browse start may pass it and each of its rows is marked: then it goes whole. Source: ADR-32, facts on James's queue.
+content start, and marks without any row. Both judge by the same rules (`model.queue.starts`). A partition is over, and
+is removed whole, once each of its rows is marked and the browse start may pass it.
+Source: ADR-32, facts on James's queue.
 """
 
 from collections import Counter
@@ -33,7 +34,7 @@ class QueuePartition(NamedTuple):
 
     @classmethod
     def at_millis(cls, queue: str, millis: int, bucket: int) -> Self:
-        """By the slice's start as scanners hold it: in milliseconds since 1970."""
+        """The partition of a slice's start in milliseconds since 1970, as scanners have it."""
         return cls(QueueName(queue), EPOCH + millis * _MILLISECOND, bucket)
 
 
@@ -49,7 +50,7 @@ class RowCounts(NamedTuple):
 
 
 class QueuePlace(NamedTuple):
-    """A verdict and what it is on: a queue, one of its slices or partitions, or a row."""
+    """A verdict and its place: a queue, one of its slices or partitions, or a row."""
 
     verdict: Verdict
     key: Key
@@ -57,7 +58,7 @@ class QueuePlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueStarts:
-    """Where a queue begins; `furthest` is the latest browse start that is remembered."""
+    """The starts of a queue; `furthest` is the latest browse start that was ever recorded."""
 
     browse: datetime | None = None
     content: datetime | None = None
@@ -69,7 +70,7 @@ class ScannedQueue:
     """What one scan showed of a queue.
 
     Attributes:
-        tallied: how many mails wait in a slice by its tallies, where a size would call that exact.
+        tallied: the number of waiting mails by the tallies of each slice, where the tallies count as exact.
     """
 
     queue: QueueName
@@ -85,12 +86,12 @@ class ScannedQueue:
 
     @property
     def waiting(self) -> int:
-        """Rows without a mark."""
+        """The number of rows without a mark."""
         return sum(one.waiting for one in self.partitions.values())
 
     @property
     def first_live(self) -> datetime | None:
-        """The first slice from the browse start on with a row that is not marked."""
+        """The first slice, from the browse start on, with an unmarked row; None where there is none."""
         begin = self.starts.browse
         live = (
             one.slice_start
@@ -100,19 +101,19 @@ class ScannedQueue:
         return min(live, default=None)
 
     def counts_in(self, slice_start: datetime) -> RowCounts:
-        """Of all buckets of the slice."""
+        """The counts of all buckets of the slice together."""
         found = [counts for one, counts in self.partitions.items() if one.slice_start == slice_start]
         return RowCounts(sum(one.rows for one in found), sum(one.marked for one in found))
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedQueue:
-    """What a scan comes to.
+    """The judgement on one queue after a scan.
 
     Attributes:
-        browse_start: where it belongs; None where there is none.
-        over: partitions that may be removed whole.
-        found: how much of what there is, and where, without zeros; in rows, or 1 for what is wrong once.
+        browse_start: where the browse start should be; None where the queue has none.
+        over: the partitions that may be removed whole.
+        found: for each verdict and place the number of rows, or 1 for what is not counted in rows; no zeros.
     """
 
     scanned: ScannedQueue
@@ -125,7 +126,7 @@ class JudgedQueue:
         return any(verdict not in HARMLESS for verdict, _ in self.found)
 
     def first_left(self, gone: Iterable[QueuePartition], window: timedelta) -> datetime | None:
-        """Where the content start belongs once those partitions are gone: at the first rows, or the browse start."""
+        """Where the content start should be once `gone` is removed: at the first rows left, or at the browse start."""
         if self.browse_start is None:
             return None
         left = self.scanned.partitions.keys() - set(gone)
@@ -136,7 +137,7 @@ class JudgedQueue:
 def judged(
     scanned: ScannedQueue, now: datetime, window: timedelta, *, marks_expire: bool, row_ttl: timedelta = timedelta()
 ) -> JudgedQueue:
-    """The judgement on a queue.
+    """Judge a queue by what one scan showed.
 
     Args:
         scanned: what the scan showed.
@@ -182,13 +183,13 @@ def _miscounted(scanned: ScannedQueue, edge: datetime | None) -> dict[datetime, 
 
 
 def confirmed(first: JudgedQueue, second: JudgedQueue) -> frozenset[QueuePartition]:
-    """The partitions that were over at both looks, with the same rows: nobody writes to them any more."""
+    """The partitions that were over in both scans with the same rows, so that nobody writes to them any more."""
     before, now = first.scanned.partitions, second.scanned.partitions
     return frozenset(one for one in first.over & second.over if before[one] == now[one])
 
 
 def found_twice(first: JudgedQueue, second: JudgedQueue, over: Collection[QueuePartition]) -> dict[QueuePlace, int]:
-    """What both looks showed, as far as it was the same; of partitions that are over, those that are confirmed."""
+    """What both scans found with equal results; of partitions that are over, only the confirmed ones (`over`)."""
     same: dict[QueuePlace, int] = {}
     for place, number in second.found.items():
         if place.verdict in OVER_VERDICTS:
@@ -207,7 +208,7 @@ def _stands_still(first: JudgedQueue, second: JudgedQueue, key: Key) -> bool:
 
 
 def findings_of(found: Mapping[QueuePlace, int], scanned: ScannedQueue) -> dict[QueuePlace, Finding]:
-    """Each with what was there before: counts of a partition or a slice, or the starts."""
+    """The findings, each with what was there before: counts of a partition or a slice, or the starts."""
     findings = {}
     for place, number in found.items():
         verdict, key = place
@@ -232,7 +233,7 @@ def _before(verdict: Verdict, key: Key, scanned: ScannedQueue) -> Row | None:
 
 
 class MarksRule(Enum):
-    """Which marks may be removed, in tables where they never expire; what proves that no delivery needs them."""
+    """Which marks may be removed from tables in which they never expire, by the proof that no delivery needs them."""
 
     KEEP = "keep"
     EMPTY = "empty"  # the broker holds no message of the queue: seen at both looks
@@ -241,7 +242,7 @@ class MarksRule(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BrokerSide:
-    """What the broker held of a queue at a look; None where it does not say, `silent` says why it does not answer."""
+    """The broker's counts of a queue at one scan; None where it does not tell. `silent` says why it did not answer."""
 
     ready: int | None = None
     unacked: int | None = None
@@ -254,12 +255,12 @@ class BrokerSide:
 
 
 def why_marks_stay(scanned: ScannedQueue, sides: Iterable[BrokerSide], *, delayed: bool) -> str | None:
-    """Why the marks of a queue stay under `MarksRule.EMPTY`; None: no delivery can need any of them.
+    """Why the marks of a queue are kept under `MarksRule.EMPTY`; None where no delivery can need them.
 
     Args:
-        scanned: the second look.
-        sides: the broker at both looks.
-        delayed: whether mails of the queue wait for their time, and come back to the broker by themselves.
+        scanned: the second scan.
+        sides: the broker's counts at both scans.
+        delayed: whether the queue has delayed mails, which will be published when they are due.
     """
     for side in sides:
         if side.silent:

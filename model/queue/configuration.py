@@ -1,7 +1,7 @@
-"""How a queue's view is cut, as James keeps it: events, of which the last counts; and which changes lose no mail.
+"""The configuration of the queues' view, which James stores as events (the last one counts), and its safe changes.
 
-The rules are James's own. A mail is found by reckoning its slice and bucket again: with a window that does not divide
-the one before, or with fewer buckets, some would be looked for where they are not. The pace is free. Pure.
+The rules are James's own. A mail is found by computing its slice and bucket again. With a slice window that does not
+divide the previous one, or with fewer buckets, some mails would not be found. The pace may be any. Pure.
 """
 
 import math
@@ -15,7 +15,7 @@ from model.queue.james_json import json_text, object_in, refuse, seconds_of, who
 from model.queue.slices import SECOND, Slicing
 
 AGGREGATE: Final = "CassandraMailQueueViewConfiguration"
-"""What the events are of; one configuration serves every queue of a keyspace."""
+"""The aggregate of the events; all queues of a keyspace share one configuration."""
 
 EVENT_TYPE: Final = "cassandra-mail-queue-view-configuration"
 
@@ -35,10 +35,10 @@ _UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", _MINUTE), ("s", 1))
 
 @dataclass(frozen=True, slots=True)
 class QueueConfiguration:
-    """How the queues of a keyspace are cut, and how often a process moves the browse start.
+    """The slices and buckets of a keyspace's queues, and how often a process moves the browse start.
 
     Attributes:
-        pace: one of so many dequeues and deletes moves it (`updateBrowseStartPace`).
+        pace: on average one of this many dequeues and deletes moves the browse start (`updateBrowseStartPace`).
     """
 
     slicing: Slicing
@@ -54,11 +54,11 @@ class ConfigurationEvent:
 
 
 DEFAULT: Final = QueueConfiguration(Slicing(timedelta(hours=1), 1), 1_000)
-"""James's own."""
+"""James's default configuration."""
 
 
 def change(current: QueueConfiguration | None, wanted: QueueConfiguration) -> QueueConfiguration:
-    """The configuration after a change.
+    """Change the configuration.
 
     Raises:
         ConfigurationRefused: it is invalid, or mails would no longer be found; the message says what would be allowed.
@@ -71,7 +71,7 @@ def change(current: QueueConfiguration | None, wanted: QueueConfiguration) -> Qu
 
 
 def nearest_windows(current: timedelta, wanted: timedelta) -> tuple[timedelta, ...]:
-    """The allowed windows nearest to the wanted one: below it, and above where there is one.
+    """The allowed windows nearest to the wanted one: the next below, and the next above where there is one.
 
     If whole minutes are wanted, whole minutes are returned, where there are any on that side.
     """

@@ -1,4 +1,4 @@
-"""What the queue's tables take on a node's disk, and what it costs to take garbage out of them. Pure.
+"""The disk space of the queue's tables on a node, and the cost of removing garbage from them. Pure.
 
 Sources: the output of `nodetool tablestats`, `getsstables` and `compactionhistory`, seen with Cassandra 4.1 and 5.0.
 """
@@ -16,7 +16,7 @@ from model.schema.table import Key
 
 @dataclass(frozen=True, slots=True)
 class OnDisk:
-    """What tables take on one node: data of the SSTables that count."""
+    """The disk space of tables on one node: live SSTables only."""
 
     bytes: int
     sstables: int
@@ -27,7 +27,7 @@ class OnDisk:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """How long it took to rewrite SSTables of so many bytes."""
+    """How long rewriting SSTables took, and their size."""
 
     bytes: int
     seconds: float
@@ -37,7 +37,7 @@ class Rewritten:
 
 
 def on_disk(answer: str, keyspace: str) -> OnDisk:
-    """What the tables take of which `nodetool tablestats --format json` tells.
+    """Parse the output of `nodetool tablestats --format json`: the disk space of the keyspace's tables.
 
     Raises:
         BadPayload: it is not what nodetool answers.
@@ -50,7 +50,7 @@ def on_disk(answer: str, keyspace: str) -> OnDisk:
 
 
 def compactions(answer: str, keyspace: str, table: str) -> Mapping[str, int]:
-    """Bytes read by each compaction of the table of which `nodetool compactionhistory --format json` tells, by its id.
+    """Parse the output of `nodetool compactionhistory --format json`: bytes read by each compaction, by its id.
 
     Raises:
         BadPayload: it is not what nodetool answers.

@@ -1,6 +1,6 @@
-"""Which mails of a queue are meant: the conditions of browsing and deleting. Pure.
+"""The conditions that select mails of a queue for browsing and deleting. Pure.
 
-Addresses are compared as James compares them, without regard to case; `*` stands for anything, which James lacks.
+Addresses are compared as in James, without regard to case. Unlike in James, `*` stands for any text.
 """
 
 import re
@@ -14,20 +14,20 @@ from model.ids import EnqueueId
 from model.queue.mails import Listed, Whereabouts
 
 NULL_SENDER: Final = "<>"
-"""How the null sender is asked for."""
+"""The text that selects the null sender."""
 
 
 @dataclass(frozen=True, slots=True)
 class MailFilter:
-    """Conditions that must all hold; None asks for nothing.
+    """Conditions that must all hold; None is no condition.
 
     Attributes:
         sender, recipient: an address, in any case; `*` stands for anything; `<>` is the null sender.
-        name, state: as they are; `*` stands for anything.
-        older_than_at: enqueued before it.
-        newer_than_at: enqueued at it or later.
-        enqueue_ids: one of these.
-        whereabouts: whether it waits or is delayed.
+        name, state: compared with regard to case; `*` stands for anything.
+        older_than_at: the mail was enqueued before this time.
+        newer_than_at: the mail was enqueued at this time or later.
+        enqueue_ids: the mail has one of these ids.
+        whereabouts: whether the mail waits or is delayed.
     """
 
     sender: str | None = None

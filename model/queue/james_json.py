@@ -1,14 +1,13 @@
-"""JSON as James's own writer (Jackson) has it, to the byte: what we write must be what James would have written.
+"""JSON in exactly the bytes that James's own writer (Jackson) would have written, and strict reading of JSON.
 
-No spaces; of texts only quotes, backslashes and control characters are escaped, these with capital hexadecimal digits.
-Written straight into bytes, what lies beyond 16 bits is escaped too, as two halves; written into a text it is not.
-Lengths of time and instants are seconds with nine digits. Held against what James 3.8.1 wrote, and Jackson 2.15 itself.
+There are no spaces. In texts only quotes, backslashes and control characters are escaped, the last with capital
+hexadecimal digits. Jackson also escapes characters beyond 16 bits, as surrogate pairs, when it writes bytes, but not
+when it writes a text. Durations and instants are seconds with nine decimals. Compared with what James 3.8.1 and Jackson
+2.15 wrote.
 
-Reading is strict: fields of what others wrote, taken strictly: each is of its kind, or the error names the field.
-
-Bodies of messages, rows and events of the queue come from any version of James, and from anybody who may publish: no
-such text raises anything but `BadPayload`. Its message names fields and kinds, never contents: those may be people's
-addresses.
+Reading is strict: each field has the expected kind, or the error names the field. Message bodies, rows and events may
+come from any version of James, or from anybody who may publish. So no text raises any error but `BadPayload`, whose
+message names fields and kinds, never contents, which may be people's addresses.
 """
 
 import json
@@ -36,10 +35,10 @@ _SHORT: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n"
 
 
 def json_text(value: Any) -> str:
-    """The value as JSON: None, bool, int, Decimal, str, lists, tuples and mappings of them, in their order.
+    """Write None, bool, int, Decimal, str, and lists, tuples and mappings of them as JSON; order is kept.
 
     Raises:
-        TypeError: it is of another kind; floats are, because James's own digits are not Python's.
+        TypeError: a value is of another kind, such as a float, whose digits Java and Python write differently.
     """
     match value:
         case None:
@@ -59,7 +58,7 @@ def json_text(value: Any) -> str:
 
 
 def json_bytes(value: Any) -> bytes:
-    """The same as Jackson writes it into bytes.
+    """Write a value as Jackson does when it writes bytes.
 
     Raises:
         TypeError: as of `json_text`.
@@ -103,7 +102,7 @@ def object_in(text: str | bytes, what: str) -> Mapping[str, Any]:
 
 
 def text_of(value: Any, field: str) -> str:
-    """A text that every store can keep: without halves of surrogate pairs."""
+    """Take a text that every store can keep: one without halves of surrogate pairs."""
     if not isinstance(value, str):
         refuse(field, "is missing" if value is None else "is not a text")
     try:
@@ -122,7 +121,7 @@ def texts_of(value: Any, field: str) -> tuple[str, ...]:
 
 
 def mapping_of(value: Any, field: str) -> Mapping[str, Any]:
-    """An object whose names are texts; None counts as an empty one."""
+    """Take an object; None counts as an empty one."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -165,7 +164,7 @@ def whole_number_of(value: Any, field: str, allowed: range) -> int:
 
 
 def whole_seconds_of(value: Any, field: str, allowed: range) -> timedelta:
-    """A duration in seconds, written whole or with a fraction of zeros."""
+    """Take a duration in whole seconds, written without a fraction or with one of zeros."""
     if _is_number(value) and allowed.start <= value < allowed.stop and not value % 1:
         value = int(value)
     return timedelta(seconds=whole_number_of(value, field, allowed))

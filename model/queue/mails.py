@@ -1,4 +1,4 @@
-"""A mail in a queue: its envelope, where its bytes are, what time it was put there. Values only.
+"""A mail in a queue: its envelope, the ids of its bytes, the time of its enqueueing. Values only.
 
 Byte-compatible with James's MailQueue: the names of the fields are those of its `Mail`, the attributes stay the JSON
 texts of its AttributeValue. Source: facts on James's queue (payload, enqueuedMailsV4); `mailqueue.codec`
@@ -22,16 +22,16 @@ PRIORITY_NORMAL: Final = 5
 PRIORITIES: Final = range(10)
 
 DELAY_MAX: Final = timedelta(days=366)
-"""How long a mail may be delayed."""
+"""The longest delay of a mail."""
 
 _QUEUE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,99}")
 
 
 def queue_name(text: str) -> QueueName:
-    """The text as the name of a queue.
+    """Check the name of a queue.
 
     Raises:
-        WrongUse: it cannot be one.
+        WrongUse: no queue can have this name.
     """
     if not _QUEUE_NAME.fullmatch(text):
         raise WrongUse(
@@ -43,7 +43,7 @@ def queue_name(text: str) -> QueueName:
 
 @dataclass(frozen=True, slots=True)
 class RecipientHeader:
-    """A header that one recipient alone gets."""
+    """A header that is added to the mail for one recipient only."""
 
     recipient: str
     name: str
@@ -55,10 +55,10 @@ class Mail:
     """A mail without its bytes.
 
     Attributes:
-        name: the sender's own word for it; not unique.
+        name: the name that the sending program gave the mail; not unique.
         sender: None for the null sender.
-        state: the processor that it waits for; James's first is `root`.
-        last_updated: in UTC.
+        state: the processor (of James) that the mail waits for; the first is `root`.
+        last_updated: time of the last change, in UTC.
         attributes: name to the JSON text of an AttributeValue, `{"serializer": ..., "value": ...}`.
     """
 
@@ -84,7 +84,7 @@ class MailBlobs:
 
 @dataclass(frozen=True, slots=True)
 class QueuedMail:
-    """One passage of a mail through a queue."""
+    """A mail in a queue, with its enqueue id and the place of its bytes."""
 
     enqueue_id: EnqueueId
     mail: Mail
@@ -92,26 +92,28 @@ class QueuedMail:
 
 
 class Whereabouts(Enum):
-    """Where a mail of a queue is, as far as the tables tell."""
+    """Whether a mail waits in its queue or is delayed, by the tables."""
 
     WAITING = "waiting"  # a row without a mark
     DELAYED = "delayed"  # a row of dueMails: not before its time
 
 
 LOOKS: Final = (Whereabouts.DELAYED, Whereabouts.WAITING, Whereabouts.DELAYED)
-"""Where mails that must not be missed are looked for, in this order: one that becomes due meanwhile waits by the second
-look, and one whose consumer retries it meanwhile is delayed by the third."""
+"""The order in which mails are searched where none may be missed.
+
+A mail that becomes due during the first step waits by the second; one that its consumer delays again during the
+second is delayed by the third."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A mail as browsing shows it.
+    """A mail as listings of a queue show it.
 
     Attributes:
         enqueued_at: in UTC.
-        slice_start: of its row of enqueuedMailsV4; None while it is delayed.
-        due_at: when a delayed mail comes; None for one that waits.
-        attempts: how often it was tried, where that is known.
+        slice_start: the slice of its row in enqueuedMailsV4; None while it is delayed.
+        due_at: when a delayed mail is due; None for one that waits.
+        attempts: how often it was tried; None where that is not known.
     """
 
     queued: QueuedMail

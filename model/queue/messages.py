@@ -1,4 +1,4 @@
-"""What passes between a queue and its broker and blob store."""
+"""Values that a queue exchanges with its broker and its blob store."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,19 +9,19 @@ from typing import Final
 from model.ids import BlobId
 
 SLICE_HEADER: Final = "x-mailmend-slice"
-"""The header of our own messages with the start of their row's slice, in milliseconds since 1970 (an integer)."""
+"""A header of our own messages: the start of their row's slice, in milliseconds since 1970 (an integer)."""
 
 ATTEMPTS_HEADER: Final = "x-mailmend-attempts"
-"""The header of our own messages with how often the mail was tried before (an integer)."""
+"""A header of our own messages: how often the mail was tried before (an integer)."""
 
 
 SETTLING: Final = timedelta(minutes=1)
-"""How long a mail may be between its row and its message; a younger one is not yet called lost."""
+"""How long a mail may have a row but no message yet; only after this time does it count as lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is published: a body, and headers beside those that James sets."""
+    """A message to be published: its body, and the headers besides those that James sets."""
 
     body: bytes
     headers: Mapping[str, int | str] = field(default_factory=dict)
@@ -29,15 +29,15 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """The broker's side of a queue, as counts: it cannot be searched.
+    """The broker's counts of a queue.
 
     Attributes:
-        ready: messages that wait, all levels together.
+        ready: messages that wait, of all priorities together.
         unacked: messages delivered and not acked yet; None where the broker's HTTP API is not set up.
-        delivery_limit: after so many returns the broker dead-letters a message; None: never, or not known.
-        alarms: what is short, and on which node, so that the broker takes no new messages; none where not known.
-        dead_limit: after so many returns the broker drops a dead letter; None: never, not known, or there is none.
-        counted: ready and unacked at one instant some seconds ago, by the HTTP API; None where it does not tell.
+        delivery_limit: the number of returns after which the broker dead-letters a message; None: none, or not known.
+        alarms: the resources that are short, with the node, so that the broker accepts no messages; empty if not known.
+        dead_limit: the number of returns after which the broker drops a dead letter; None: none, or not known.
+        counted: ready plus unacked messages at one instant some seconds ago, by the HTTP API; None where not known.
     """
 
     ready: int
@@ -51,20 +51,20 @@ class Depth:
 
     @property
     def in_hands(self) -> int | None:
-        """Unacked messages; 0 where there are no consumers, even if the broker does not tell.
+        """The number of unacked messages; 0 where there are no consumers; None where it is not known.
 
-        RabbitMQ's HTTP API does not tell it of a queue in which little has happened yet.
+        RabbitMQ's HTTP API does not tell it for a queue in which little has happened yet.
         """
         return 0 if self.unacked is None and not self.consumers else self.unacked
 
     def lacking(self, settled: int) -> int | None:
-        """The least number of mails without a message; None where unacked messages are not known.
+        """A lower bound of the mails that have no message; None where the unacked messages are not known.
 
-        A message or dead letter belongs to one mail at most. What was delivered since the HTTP API counted is no longer
-        ready, and not yet unacked: so what it counted then is taken where that is more.
+        Each message or dead letter belongs to at most one mail. A message that was delivered after the HTTP API counted
+        is no longer ready and not yet unacked, so the larger of the present sum and `counted` is used.
 
         Args:
-            settled: mails that wait, and were enqueued `SETTLING` before or earlier.
+            settled: the number of waiting mails that were enqueued at least `SETTLING` ago.
         """
         if self.in_hands is None:
             return None

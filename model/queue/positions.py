@@ -1,7 +1,7 @@
-"""A place in the listing of a queue, kept by clients that read it page by page. Pure.
+"""A position in the listing of a queue, which clients keep to read it page by page. Pure.
 
-It names the last mail that was seen by what the listing is ordered by, not by a count: mails may come and go, and the
-next page still begins right behind it.
+It holds the sort key of the last mail that was seen, not a count. So the next page begins right behind that mail even
+if mails come and go.
 """
 
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ _LETTERS = {Whereabouts.WAITING: "w", Whereabouts.DELAYED: "d"}
 
 @dataclass(frozen=True, slots=True)
 class ListingPosition:
-    """A position right behind a mail.
+    """The position right behind a mail.
 
     Attributes:
-        stretch: the slice of one that waits, the due time of one that is delayed.
-        enqueued_at: by which the mails of a slice are ordered.
+        stretch: the slice of a waiting mail, or the due time of a delayed one.
+        enqueued_at: the mail's enqueueing time, by which mails of one slice are ordered.
     """
 
     whereabouts: Whereabouts
@@ -39,10 +39,10 @@ class ListingPosition:
 
     @classmethod
     def parse(cls, token: str) -> Self:
-        """The position of a token.
+        """Parse the token of a position.
 
         Raises:
-            WrongUse: it is none.
+            WrongUse: the text is not a token of a position.
         """
         try:
             letter, stretch, enqueued_at, enqueue_id = token.split(".")
@@ -55,7 +55,7 @@ class ListingPosition:
 
     @property
     def token(self) -> str:
-        """As opaque text, for the request of the next page."""
+        """The position as opaque text, for the request of the next page."""
         return ".".join(
             (
                 _LETTERS[self.whereabouts],

@@ -1,4 +1,4 @@
-"""How many mails a queue holds, and how sure that is: sums of tallies, or rows that were looked at. Pure."""
+"""How many mails a queue holds, by sums of tallies or counts of rows, and whether that is exact. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ _OF_DUE: Final = timedelta(milliseconds=1)
 """What sets the tallies of a slice of delayed mails apart: slices begin at whole seconds."""
 
 DUE_TALLIED: Final = timedelta(days=15)
-"""How long after its begin a slice of delayed mails is counted by its tallies: it is emptied long before."""
+"""How long after its start a slice of delayed mails is counted by tallies; it is empty long before that."""
 
 DUE_TALLIES_KEPT: Final = 2 * DUE_TALLIED
-"""How long tallies live after their slice begins: none expires before all are out of use."""
+"""How long tallies of delayed mails live after the start of their slice: none expires while it is still used."""
 
 _SECOND: Final = timedelta(seconds=1)
 _LEAST: Final = timedelta(days=1)
 
 
 class SizeKind(Enum):
-    """What a size claims."""
+    """Whether a size is exact."""
 
     EXACT = "exact"
     ESTIMATE = "estimate"
@@ -41,9 +41,9 @@ class Size:
     """How many mails a queue holds.
 
     Attributes:
-        delayed: those that are not due yet, beside them.
-        slices_read: how many slices of waiting mails were looked at; the time that counting takes depends on it.
-        counted_by: METADATA where any slice had to be counted so.
+        delayed: the number of mails that are not due yet, not included in the others.
+        slices_read: the number of slices whose rows were counted; it determines the time that counting takes.
+        counted_by: METADATA where the rows of at least one slice were counted.
     """
 
     mails: int
@@ -55,7 +55,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class WriterTally:
-    """What one process tells of one slice, as its row of sliceTallies has it."""
+    """The counts of one process for one slice: a row of sliceTallies."""
 
     writer: UUID
     enqueued: int
@@ -65,7 +65,7 @@ class WriterTally:
 
     @classmethod
     def of(cls, row: Row) -> Self:
-        """Columns that were never written count as 0."""
+        """Read the tally from its row; columns that were never written count as 0."""
         return cls(
             row["writer"],
             row["enqueued"] or 0,
@@ -77,7 +77,7 @@ class WriterTally:
 
 @dataclass(frozen=True, slots=True)
 class SliceCount:
-    """How many mails of a slice wait, and whether that is sure."""
+    """How many mails of a slice wait, and whether that is exact."""
 
     mails: int
     exact: bool
@@ -95,9 +95,9 @@ def tallied(tallies: Iterable[WriterTally]) -> SliceCount | None:
 
 
 def others_were_at_work(tallies: Iterable[WriterTally], rows: int, marked: int) -> bool:
-    """Whether a slice holds rows or marks that nobody has counted: another program's, perhaps James's.
+    """Whether a slice has rows or marks that no tally counts: another program's, perhaps James's.
 
-    Only where every sum is settled; fewer rows prove nothing, for a sweep may have been cut short.
+    Always False while a tally may still change. Fewer rows than tallies prove nothing: a sweep may have been cut short.
     """
     writers = tuple(tallies)
     if not all(one.settled for one in writers):
@@ -107,17 +107,17 @@ def others_were_at_work(tallies: Iterable[WriterTally], rows: int, marked: int) 
 
 
 def due_tallies_at(due_slice: datetime) -> datetime:
-    """Where the tallies of a slice of delayed mails lie: where those of no waiting slice can."""
+    """The key in sliceTallies of a slice of delayed mails, which no slice of waiting mails can have."""
     return due_slice + _OF_DUE
 
 
 def is_of_due(tallies_at: datetime) -> bool:
-    """Whether the tallies stored there are of delayed mails."""
+    """Whether this key in sliceTallies is that of a slice of delayed mails."""
     return tallies_at.microsecond == _OF_DUE.microseconds
 
 
 def due_ttl_seconds(tallies_at: datetime, now: datetime) -> int:
-    """How long a tally of delayed mails written now lives; all tallies of a slice expire at the same time."""
+    """The time to live, in seconds, of a tally of delayed mails; all tallies of a slice expire at the same time."""
     return max(tallies_at + DUE_TALLIES_KEPT - now, _LEAST) // _SECOND
 
 

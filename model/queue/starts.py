@@ -1,8 +1,8 @@
-"""Where a queue begins: the rules of browse start and content start, which keep every mail visible. Pure.
+"""The rules of browse start and content start, under which every mail stays visible. Pure.
 
-Before the browse start every mail is marked, before the content start every row is gone. The browse start only grows,
-and never comes nearer to now than the grace: what a slow clock enqueues is then still seen. Source: ADR-31, ADR-32,
-DESIGN section 4 "Queue".
+Before the browse start every mail is marked; before the content start every row is removed. The browse start only
+grows, and stays at least the grace behind the present time, so that mails enqueued under a slow clock are still seen.
+Source: ADR-31, ADR-32, DESIGN section 4 "Queue".
 """
 
 from collections.abc import Iterable
@@ -12,18 +12,18 @@ from typing import Final
 from model.queue.slices import slice_of, slices_between
 
 GRACE_MIN: Final = timedelta(minutes=15)
-"""What clocks may differ by, and what a mail may take from being given its slice to having its row."""
+"""The least grace: clocks may differ by it, and a mail may take this long from getting its slice to its row."""
 
 
 ROUNDS_PER_SLACK: Final = 16
-"""How often a process looks for mails to renew while the slack of rows goes by; each looks at every mail that old."""
+"""How often, within the slack of rows, a process searches for mails to renew."""
 
 _RENEWED_WITHIN: Final = 0.5 - 1 / ROUNDS_PER_SLACK
 """Of the slack: what a row has left at least that a sweep did not renew, for it is renewed with half of it left."""
 
 
 def grace_of(window: timedelta) -> timedelta:
-    """How far the browse start stays behind now."""
+    """How far the browse start stays behind the present time."""
     return max(window, GRACE_MIN)
 
 
@@ -36,9 +36,9 @@ def next_browse_start(current: datetime, first_live: datetime | None, now: datet
     """The new browse start: never before the current one, never past a mail, never within the grace.
 
     Args:
-        current: where it is.
-        first_live: the first slice from there on with a mail that is not marked; None: there is none up to the grace.
-        now: by our own clock.
+        current: the present browse start.
+        first_live: the first slice from there on with an unmarked mail; None: there is none up to the grace.
+        now: the time of our own clock.
         window: the slice window.
     """
     furthest = furthest_browse_start(now, window)
@@ -47,7 +47,7 @@ def next_browse_start(current: datetime, first_live: datetime | None, now: datet
 
 
 def slice_for(now: datetime, browse_start: datetime | None, window: timedelta) -> datetime:
-    """The slice for a mail that is enqueued now; browsing sees it."""
+    """The slice for a mail that is enqueued now: never before the browse start, so that browsing shows the mail."""
     own = slice_of(now, window)
     return own if browse_start is None else max(own, slice_of(browse_start, window))
 
@@ -55,13 +55,13 @@ def slice_for(now: datetime, browse_start: datetime | None, window: timedelta) -
 def right_slice(
     slice_start: datetime, browse_start: datetime, reckoned_at: datetime, now: datetime, window: timedelta
 ) -> datetime:
-    """Where a row belongs once it was put: the same slice, unless the browse start is further or the clock jumped.
+    """The slice in which a row should be after it was written: another one if the browse start or the clock jumped.
 
     Args:
-        slice_start: the slice that was reckoned for it.
-        browse_start: as it is after the row was put.
-        reckoned_at: when the slice was reckoned, by our own clock.
-        now: by the same clock, after the row was put.
+        slice_start: the slice in which the row was written.
+        browse_start: the browse start, read after the row was written.
+        reckoned_at: when the slice was computed, by our own clock.
+        now: the time of the same clock after the row was written.
         window: the slice window.
     """
     if abs(now - reckoned_at) > grace_of(window):
@@ -70,7 +70,7 @@ def right_slice(
 
 
 def live_slices(browse_start: datetime, now: datetime, window: timedelta) -> Iterable[datetime]:
-    """The slices that may hold mails, the earliest first.
+    """The slices that may hold visible mails, the earliest first.
 
     The clocks of processes that enqueue or move the browse start may be ahead of ours.
     """
@@ -79,17 +79,17 @@ def live_slices(browse_start: datetime, now: datetime, window: timedelta) -> Ite
 
 
 def gone_before(slice_start: datetime | None, browse_start: datetime | None) -> bool:
-    """Whether mails of that slice are invisible: each was marked, or put into a later slice."""
+    """Whether the slice is before the browse start: each of its mails was marked, or moved to a later slice."""
     return slice_start is not None and browse_start is not None and slice_start < browse_start
 
 
 def mark_may_have_expired(since: datetime, now: datetime, mark_ttl: timedelta) -> bool:
-    """Whether a mark written then or later may have expired; never where marks live for ever (zero)."""
+    """Whether a mark that was written at `since` or later may have expired; `mark_ttl` zero: marks live for ever."""
     return bool(mark_ttl) and since + mark_ttl <= now + GRACE_MIN
 
 
 def moved_back(browse_start: datetime | None, furthest: datetime | None) -> bool:
-    """Whether somebody moved the browse start back: it was seen further on."""
+    """Whether somebody moved the browse start back: it is before the furthest one that was recorded."""
     return browse_start is not None and furthest is not None and browse_start < furthest
 
 
@@ -99,10 +99,10 @@ def slices_to_clean(
     """The slices whose rows nobody needs any more, the earliest first.
 
     Args:
-        content_start: before it every row is gone.
-        before: the browse start that this sweep found; earlier than the content start where somebody put it back, and
+        content_start: the present content start; before it every row is removed.
+        before: the browse start that this sweep found; earlier than the content start if somebody moved it back, and
             mails may have been enqueued in between since.
-        browse_start: where it is now; the slice that it lies in is browsed, wherever in it a hand has put it.
+        browse_start: the present browse start; the slice that contains it is still browsed, and kept.
         window: the slice window.
     """
     return slices_between(slice_of(min(content_start, before), window), slice_of(browse_start, window), window)
@@ -111,28 +111,27 @@ def slices_to_clean(
 def slack_of(row_ttl: timedelta, mark_ttl: timedelta) -> timedelta:
     """How much longer rows live than any mail should stay.
 
-    Where mailmend made the tables, marks outlive rows by as much (`model.advice.queue_settings.lifetimes`); elsewhere
-    it
-    is a third of `row_ttl`.
+    Where mailmend created the tables it is the time by which marks outlive rows
+    (`model.advice.queue_settings.lifetimes`); elsewhere it is a third of `row_ttl`.
     """
     return min(mark_ttl - row_ttl if mark_ttl > row_ttl else row_ttl / 3, row_ttl)
 
 
 def ageing_before(now: datetime, row_ttl: timedelta, mark_ttl: timedelta) -> datetime:
-    """Rows written before it have less than half of the slack left to live, and are renewed."""
+    """The time before which rows must have been written to be renewed: less than half of their slack is left."""
     return now - row_ttl + slack_of(row_ttl, mark_ttl) / 2
 
 
 def rows_lapsed_before(
     swept_at: datetime | None, now: datetime, row_ttl: timedelta, mark_ttl: timedelta, window: timedelta
 ) -> datetime | None:
-    """Rows of waiting mails in slices before it may have expired, because no sweep renewed them; None: nowhere.
+    """The slice before which rows of waiting mails may have expired, as no sweep renewed them; None: in none.
 
     Args:
-        swept_at: when a sweep last ended; None: never.
-        now: when the next one begins.
+        swept_at: when the last sweep ended; None: there was none.
+        now: when the next sweep begins.
         row_ttl: how long rows live; zero: for ever.
-        mark_ttl: how long marks do.
+        mark_ttl: how long marks live; zero: for ever.
         window: the slice window.
     """
     patience = slack_of(row_ttl, mark_ttl) * _RENEWED_WITHIN

@@ -1,8 +1,8 @@
-"""From a live schema to the expected one: the statements that take it there, each with its risk and its reason.
+"""The statements that turn a live schema into the expected one, each with its risk and its reason.
 
-What CQL cannot change (a key, an order, a column's type) becomes a manual change, with the way around it. Two things
-are only proposed when they are asked for: options, for they rewrite tables, and the removal of what is not expected,
-for it may belong to somebody else.
+What CQL cannot change (a key, an order, a column's type) becomes a manual change with instructions. Two kinds of
+changes are proposed only on request: options, because they may rewrite tables, and the removal of unexpected objects,
+because they may belong to somebody else.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ from model.schema.table import Column, Table, UserType
 
 
 class Include(Enum):
-    """What is proposed only on request."""
+    """Kinds of changes that are proposed only on request."""
 
     OPTIONS = "options"
     REMOVALS = "removals"
@@ -47,9 +47,9 @@ class SchemaChange:
     """One step towards the expected schema.
 
     Attributes:
-        owner: the table, type, index or view that it is about.
-        statement: what carries it out; None where no statement can.
-        manual: how a person carries it out, where no statement can; else "".
+        owner: the table, type, index or view that is changed.
+        statement: the statement that makes the change; None where no statement can.
+        manual: instructions for a person, where no statement can make the change; else "".
     """
 
     owner: str
@@ -60,7 +60,7 @@ class SchemaChange:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What lies between two schemas, and what may be done about it.
+    """An expected schema and a live one, and which changes may be proposed.
 
     Attributes:
         rebuildable: tables (by spelling) whose rows `mailmend repair` can write again.
@@ -88,9 +88,9 @@ class Gap:
 
 
 def changes(gap: Gap) -> tuple[SchemaChange, ...]:
-    """What takes the live schema to the expected one, in an order in which it can run.
+    """The changes from the live schema to the expected one, in an order in which they can run.
 
-    Each change is tried on the live schema as a value: what the server would refuse is left to a person.
+    Each statement is first applied to the live schema as a value; one that the server would refuse becomes manual.
     """
     return tuple(_rehearsed(gap.live, _steps(gap)))
 

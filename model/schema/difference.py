@@ -1,7 +1,7 @@
-"""How a live schema differs from an expected one: pure, so that every kind of drift is tested without a server.
+"""The differences between a live schema and an expected one. Pure.
 
-Two values in, a list of differences out; whether one counts as drift is judged in `model.catalog.generations`, which
-knows what other generations of James left behind.
+Whether a difference counts as drift is decided in `model.catalog.generations`, which knows what other generations of
+James left behind.
 """
 
 import math
@@ -20,7 +20,7 @@ P = TypeVar("P", UserType, Table, Index, View)
 
 
 class Aspect(Enum):
-    """What is different; the value is its name in reports."""
+    """The kinds of differences; the value is its name in reports."""
 
     MISSING_TYPE = "missing type"
     DIFFERENT_TYPE = "different type"  # a user type whose fields are others
@@ -43,12 +43,12 @@ class Aspect(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that is different.
+    """One difference between two schemas.
 
     Attributes:
-        owner: the table, user type or view, in James's spelling where it is known; of an index its table.
+        owner: the table, user type or view, in James's spelling where that is known; for an index its table.
         subject: the column, option or index, or "" when it is the owner as a whole.
-        expected, found: both sides as CQL has them, "" where there is none.
+        expected, found: both sides as CQL; "" where a side has nothing.
     """
 
     aspect: Aspect
@@ -186,7 +186,7 @@ def _between_columns(wanted: Table, found: Table) -> Iterator[Difference]:
 
 
 def with_lifetimes(expected: Schema, live: Schema) -> Schema:
-    """The expected schema, saying also what it leaves to defaults of how long the data of a live table lives."""
+    """The expected schema with the default lifetimes written out for tables that exist in the live one."""
     found = {table.name: table for table in live.tables}
     return replace(
         expected,
@@ -205,7 +205,7 @@ def _with_lifetimes(table: Table, live: Table) -> Table:
 
 
 def endangers(difference: Difference) -> bool:
-    """Whether a live option may lose data or bring deleted data back: it expires or forgets sooner than expected."""
+    """Whether a live option may lose data or bring deleted data back: it expires or forgets too early."""
     if difference.aspect is not Aspect.DIFFERENT_OPTION or not difference.found:
         return False
     expected, found = difference.expected, difference.found
@@ -257,7 +257,7 @@ _PERCENTILE = re.compile(r"(\d+(?:\.\d+)?)p(?:ercentile)?", re.IGNORECASE)
 
 
 def option_says(expected: str, found: str) -> bool:
-    """Whether the live option holds all that is expected: servers add their own defaults to a map."""
+    """Whether the live option has all expected values; a map may have more, as servers add their defaults."""
     if expected.startswith("{"):
         return pairs_of(expected).items() <= pairs_of(found).items()
     one, other = _retry(text_of(expected)), _retry(text_of(found))

@@ -1,7 +1,7 @@
-"""Which role may do what: the least that each kind of work needs, derived from the tables that it reads and writes.
+"""The roles and the least permissions that each needs, derived from the tables that its commands read and write.
 
-Derived from the catalog and the ledger, so that a projection declared tomorrow is covered tomorrow. Cassandra counts
-TRUNCATE as MODIFY, and whoever creates a table holds everything on it: what no grant can tell apart, `REMARKS` tells.
+The tables come from the catalog and the ledger, so that new projections are covered without a change here. `REMARKS`
+says what grants cannot express: Cassandra counts TRUNCATE as MODIFY, and the creator of a table may do all with it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -37,7 +37,7 @@ from model.schema.table import Table
 
 
 class Permission(StrEnum):
-    """The permissions that every server from 4.0 on has, as far as they are needed."""
+    """The needed permissions; every server from Cassandra 4.0 on has them."""
 
     SELECT = "SELECT"
     MODIFY = "MODIFY"
@@ -47,7 +47,7 @@ class Permission(StrEnum):
 
 
 class GrantScope(Enum):
-    """Whose keyspace a grant is on."""
+    """The keyspace that a grant is on: that of mail, the ledger, or one of the server's."""
 
     MAIL = "mail"
     LEDGER = "ledger"
@@ -56,9 +56,9 @@ class GrantScope(Enum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Resource:
-    """What a permission is on, as GRANT names it: one table, a keyspace with all in it, or anything else in words.
+    """The resource of a permission: one table, a keyspace with all tables, or other text as GRANT names it.
 
-    Without any name it is every keyspace.
+    Without any name it is all keyspaces.
     """
 
     keyspace: str = ""
@@ -74,14 +74,14 @@ class Resource:
 
     @property
     def enclosing(self) -> tuple["Resource", ...]:
-        """Itself and all that contains it: what is granted there counts here."""
+        """The resource and all that contain it: permissions on any of these hold for it."""
         tables = Resource(other=f"ALL TABLES IN KEYSPACE {self.keyspace}")
         return (self, tables, Resource(self.keyspace), Resource()) if self.table else (self, Resource())
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Grant:
-    """One permission on one resource; a server's newer permissions are kept as it names them."""
+    """One permission on one resource; permissions that are not known here keep the server's name."""
 
     on: Resource
     permission: str
@@ -89,10 +89,10 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Permissions on some tables of one keyspace; without tables on the keyspace itself.
+    """Permissions on some tables of one keyspace, or without tables on the keyspace itself.
 
     Attributes:
-        referring: on every other table of the live keyspace, too, that may refer to blobs.
+        referring: whether they are also needed on all other tables of the live keyspace that may refer to blobs.
     """
 
     where: GrantScope
@@ -106,7 +106,7 @@ class Role:
     """A role: its short name, the commands that it is for, and what they need.
 
     Attributes:
-        only_with: the mail table without which it has nothing to do; "" when there is always something.
+        only_with: the mail table without which the role is not needed; "" where it is always needed.
     """
 
     name: str
@@ -149,15 +149,15 @@ FILLED = _names(_filled(MESSAGES))
 HISTORY = _names(HISTORY_TABLES)
 LEDGER = tuple(name for name in _names(LEDGER_TABLES) if name not in HISTORY)
 QUEUED = _names((*QUEUE_TABLES, EVENT_STORE))
-"""The tables of the distributed mail queue, and the one that its configuration is kept in."""
+"""The tables of the distributed mail queue, and the table of its configuration."""
 
 REFERRING = _names(
     (*(table for table in SCHEMA.tables if naming_blobs(table)), DELETED_MAILS, BROWSE_START),
 )
-"""The tables that tell which blobs are needed."""
+"""The tables that may refer to blobs."""
 
 MEASURED = _names((IMAP_UID, MESSAGE_ID, MESSAGE_COUNTER, MODSEQ, EVENT_STORE, ENQUEUED_MAILS, BROWSE_START))
-"""The tables that traffic is measured by."""
+"""The tables from which traffic is measured."""
 
 FIGURES = (
     "coordinator_read_latency",
@@ -168,7 +168,7 @@ FIGURES = (
     "settings",
     "tombstones_per_read",
 )
-"""The virtual tables that tell how tables are used; what may not be read is left out of the advice."""
+"""The virtual tables with figures of tables' use; the advice leaves out what may not be read."""
 
 READER = Role(
     "reader",
@@ -237,7 +237,7 @@ REMARKS = (
     "Whoever creates a table is granted everything on it: after `mailmend schema apply`, see what the migrator holds",
     "beyond its need with: mailmend schema grants --role migrator --check",
 )
-"""What grants cannot say."""
+"""Remarks on what grants cannot express, one sentence or more each."""
 
 ROLES: Mapping[str, Role] = {
     role.name: role for role in (READER, REPAIRER, LOADER, MIGRATOR, ADVISER, QUEUE_READER, QUEUE, COLLECTOR)
@@ -246,10 +246,10 @@ ROLES: Mapping[str, Role] = {
 
 @dataclass(frozen=True, slots=True)
 class Keyspaces:
-    """The keyspaces by whose they are, and the tables that are there; None: taken to be all there.
+    """The names of the keyspaces, and the tables that exist; None: all tables are assumed to exist.
 
     Attributes:
-        referring: tables of the mail keyspace that may refer to blobs.
+        referring: the tables of the live mail keyspace that may refer to blobs.
     """
 
     mail: str
@@ -271,12 +271,12 @@ def has_work(role: Role, keyspaces: Keyspaces) -> bool:
 
 
 def grants_of(role: Role, keyspaces: Keyspaces) -> tuple[Grant, ...]:
-    """All grants that the role needs, sorted; those on missing tables too."""
+    """All grants that the role needs, sorted, including those on tables that do not exist."""
     return tuple(sorted({grant for need in role.needs for grant in _grants(need, keyspaces)}))
 
 
 def absent(role: Role, keyspaces: Keyspaces) -> frozenset[Resource]:
-    """Tables that the role needs and that do not exist: no server grants anything on those."""
+    """Tables that the role needs and that do not exist, so that no server can grant anything on them."""
     return frozenset(
         Resource(keyspaces.name(need.where), table)
         for need in role.needs
@@ -293,7 +293,7 @@ def _grants(need: Need, keyspaces: Keyspaces) -> Iterator[Grant]:
 
 @dataclass(frozen=True, slots=True)
 class HeldGrant:
-    """A permission that a role has, and the role that it comes from: itself, or one that it was granted."""
+    """A permission that a role has, and the role that it comes from: the role itself or one granted to it."""
 
     grant: Grant
     through: str
@@ -301,7 +301,7 @@ class HeldGrant:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What a role is and has on a live cluster."""
+    """A role's attributes and permissions on a live cluster."""
 
     name: str
     exists: bool = True
@@ -311,12 +311,12 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class GrantComparison:
-    """How far a role is from what it needs.
+    """The comparison of a role's permissions with those that it needs.
 
     Attributes:
-        missing: needed, and neither held nor covered by something wider.
-        superfluous: held, and not needed in just that form.
-        to_grant: what is to be granted before the superfluous can go.
+        missing: grants that are needed, and neither held nor covered by a wider one.
+        superfluous: grants that are held, and not needed in exactly that form.
+        to_grant: grants that must be given before the superfluous ones can be revoked.
     """
 
     holding: Holding

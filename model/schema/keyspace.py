@@ -1,4 +1,4 @@
-"""A whole keyspace as a value: what it should hold (from the catalog) or does hold (read from a server)."""
+"""The schema of a keyspace as a value: the expected one (from the catalog) or a live one (read from a server)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from model.schema.table import Column, Table, UserType
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An index: what it is on (`flags`, `values(flags)`), and the class behind it ("" is the built-in one)."""
+    """An index: its target (`flags`, `values(flags)`) and its class ("" is the built-in one)."""
 
     spelling: str
     table: str
@@ -29,8 +29,8 @@ class View:
     """A materialized view: its own columns, key and options as a table, its base table, and its condition as CQL.
 
     Attributes:
-        all_columns: it selects `*`, and grows with its base. As it is parsed, its table then holds the key only; the
-            types of a view's columns are known only once it is applied to a schema.
+        all_columns: whether it selects `*`, so that it gets new columns of its base table. After parsing, its table
+            then has the key columns only, as the types of columns are known only once it is applied to a schema.
     """
 
     table: Table
@@ -57,7 +57,7 @@ class Schema:
     views: tuple[View, ...] = ()
 
     def table(self, name: str) -> Table | None:
-        """By name or spelling: in any case, unless it is in quotes. The other look-ups do the same."""
+        """The table of a name or spelling, in any case unless quoted; None where there is none."""
         return _named(name, self.tables)
 
     def user_type(self, name: str) -> UserType | None:
@@ -81,7 +81,7 @@ class Schema:
 
 
 EMPTY = Schema((), ())
-"""A keyspace that was just created."""
+"""The schema of a keyspace that was just created."""
 
 
 def find(parts: Iterable[P], spelling: str) -> P | None:

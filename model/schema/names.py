@@ -1,8 +1,8 @@
-"""Names and literals as CQL spells them, and as the server knows them.
+"""Names and literals, as CQL spells them and as the server knows them.
 
-A spelling in double quotes names exactly what is inside, with its case; any other names itself in lower case. Nothing
-that is not a whole name in one of the two forms is ever let into a statement. Options are kept as literals all over
-the model: texts with their quotes doubled, maps as pairs.
+A spelling in double quotes names exactly what is inside, with its case; any other spelling is a name in lower case.
+Only complete names in one of these two forms are put into statements. The model keeps all options as literals: texts
+with their quotes doubled, maps as pairs.
 """
 
 import re
@@ -33,7 +33,7 @@ _OWN = "org.apache.cassandra."
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """What a statement names, and where: `keyspace.name`, or `name` in the keyspace that the file is run against."""
+    """A name in a statement: `keyspace.name`, or `name` in the keyspace that the file is run against."""
 
     spelling: str
     keyspace: str | None = None
@@ -67,7 +67,7 @@ def checked_spelling(spelling: str, what: str = "name") -> str:
 
 
 def slips(typed: str, known: Iterable[str]) -> tuple[str, ...]:
-    """The known names that are one slip of the finger from the typed one, two in a long one; the nearest first."""
+    """The known names that differ from the typed one by one letter (in long names two), the nearest first."""
     allowed = 2 if len(typed) >= _LONG else 1
     near = sorted((_edits(typed, name), name) for name in known if name != typed)
     return tuple(name for edits, name in near if edits <= allowed)

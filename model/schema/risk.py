@@ -1,7 +1,7 @@
-"""What a schema statement may cost or break on a live cluster; each kind of statement lists its own dangers.
+"""The risks of schema statements on a live cluster; each kind of statement lists its own dangers.
 
-A plan shows this beside every statement, before anything runs. The live schema is the one before the plan begins: what
-the plan itself creates is empty, so nothing of it can be lost and nothing of it takes long.
+A plan shows the risk of every statement before anything runs. Risks are judged by the live schema before the plan:
+tables that the plan itself creates are empty, so changes of them are quick and lose nothing.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -26,7 +26,7 @@ class Risk(Enum):
 
     @property
     def option(self) -> str:
-        """Its name where it is allowed on a command line."""
+        """The name of the risk in the command line option that allows it."""
         return self.value.replace(" ", "-")
 
 
@@ -47,11 +47,11 @@ class Assessment:
 
 
 Risky = tuple[str, Assessment]
-"""A statement's place, and what it may cost."""
+"""A statement's place, and its risks."""
 
 
 def allow_text(statements: Iterable[Risky]) -> str:
-    """What allows all of it on a command line, the worst first."""
+    """The names of all these risks for the command line that allows them, with commas between, the worst first."""
     found = {risk for _, what in statements for risk in what.risks}
     return ",".join(risk.option for risk in reversed(Risk) if risk in found and risk is not Risk.NONE)
 
@@ -64,12 +64,12 @@ DroppedColumns = frozenset[tuple[str, str]]
 """Columns that were dropped once, as (table, column), as the server knows them."""
 
 OPTION_DEFAULTS: Mapping[str, str] = {"gc_grace_seconds": "864000", "default_time_to_live": "0"}
-"""What Cassandra takes where a table does not say."""
+"""Cassandra's defaults of table options, as literals."""
 
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What a statement is judged against.
+    """The schema against which the risks of a statement are judged.
 
     Attributes:
         live: the keyspace before the plan begins; a table that is not in it is taken for one that the plan creates.
@@ -84,7 +84,7 @@ class Before:
         return name.keyspace is not None or self.live.table(name.spelling) is not None
 
     def option(self, name: Name, option: str) -> str:
-        """The live literal of an option; "" where unknown."""
+        """The live value of an option as a literal; "" where it is not known."""
         table = None if name.keyspace else self.live.table(name.spelling)
         return {**OPTION_DEFAULTS, **table.literals(comment=False)}.get(option, "") if table else ""
 

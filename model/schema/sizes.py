@@ -1,4 +1,4 @@
-"""How much a table holds, as far as the nodes tell: an estimate, which says from how many of them it was made."""
+"""Estimates of the sizes of tables, made from what the nodes that answered report."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,12 +14,12 @@ _STEP = 1024
 
 @dataclass(frozen=True, slots=True)
 class TableSize:
-    """An estimate of one table's size; None is what nobody tells.
+    """An estimate of one table's size; a figure is None where no node reports it.
 
     Attributes:
-        partitions, bytes: of one copy, uncompressed; recorded by each node for its own ranges, every five minutes.
-        disk_bytes: of every copy, as it lies on the disks, to the MiB.
-        nodes_asked, nodes: how many nodes answered, and how many there are; what is missing was scaled up.
+        partitions, bytes: of one copy, uncompressed; each node records them for its own ranges every five minutes.
+        disk_bytes: the size of all copies on disk, in whole MiB.
+        nodes_asked, nodes: the number of nodes that answered, and of all nodes; figures are scaled up to all.
     """
 
     partitions: int | None
@@ -42,8 +42,8 @@ def table_sizes(
     """The sizes of one keyspace's tables, by name; tables that no node reports are left out.
 
     Args:
-        recorded: of each node that answered, its rows of `system.size_estimates`.
-        on_disk: of each node that answered, its rows of `system_views.disk_usage` (Cassandra 4.0 and later).
+        recorded: for each node that answered, its rows of `system.size_estimates`.
+        on_disk: for each node that answered, its rows of `system_views.disk_usage` (Cassandra 4.0 and later).
         nodes: how many nodes the cluster has.
     """
     partitions: Counter[str] = Counter()

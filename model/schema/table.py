@@ -1,6 +1,6 @@
-"""What a table is: columns, keys, compaction; and the canonical form in which two cells are compared.
+"""Tables as values: columns, keys, compaction, and the canonical form in which two cells are compared.
 
-One value, many readers: CREATE text, prepared statements, Spark columns and the drift report are all rendered from it.
+CREATE statements, prepared statements, Spark columns and the drift report are all made from these values.
 Source: DESIGN section 4 "Canonical form" and "Schema".
 """
 
@@ -38,7 +38,7 @@ def identifier(name: str, what: str = "name") -> str:
 
 
 class Kind(Enum):
-    """What a column is to its table."""
+    """The kinds of columns: partition key, clustering, static, regular."""
 
     PARTITION = "partition"
     CLUSTERING = "clustering"
@@ -61,7 +61,7 @@ class Column:
     """A column of a table: its spelling in CQL, its type, its part in the key, its canonical form.
 
     Attributes:
-        mask: the function that masks it, with what it is given, as CQL has it; "" where none does.
+        mask: the masking function with its arguments, as CQL; "" where there is none.
     """
 
     spelling: str
@@ -84,7 +84,7 @@ class Column:
 
     @property
     def shape(self) -> str:
-        """Its normal type and whether it is static: columns of one name are alike where these are."""
+        """The normal type, and whether the column is static; columns of one name are equal where these are."""
         return normal_type(self.type) + (" static" if self.kind is Kind.STATIC else "")
 
     @property
@@ -113,7 +113,7 @@ class Compaction:
 
     @classmethod
     def from_literal(cls, literal: str) -> "Compaction | None":
-        """None where the option's literal names no class."""
+        """Parse the value of the table option `compaction`; None where it names no class."""
         pairs = pairs_of(literal)
         strategy = pairs.pop("class", "")
         return cls(strategy, pairs) if strategy else None
@@ -133,7 +133,7 @@ class UserType:
 
     @property
     def name(self) -> str:
-        """As the server knows it: lower case, unless the spelling is in quotes."""
+        """The name as the server knows it: lower case, unless the spelling is in quotes."""
         return name_of(self.spelling)
 
 
@@ -142,7 +142,7 @@ class Table:
     """A table: its columns (key columns first, in key order), compaction and other options as CQL literals.
 
     Attributes:
-        dropped: columns as they were when they were dropped; they come back with a type that fits the old one only.
+        dropped: dropped columns; one may be added again only with a type that fits its old one.
     """
 
     spelling: str
@@ -185,10 +185,10 @@ class Table:
         return any(column.name == name for column in self.columns)
 
     def column(self, name: str) -> Column:
-        """By name, or by spelling (in any case, unless it is in quotes).
+        """The column of a name or spelling (in any case, unless it is in quotes).
 
         Raises:
-            KeyError: there is none.
+            KeyError: the table has no such column.
         """
         for wanted in (name, name_of(name)):
             for column in self.columns:

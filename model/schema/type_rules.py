@@ -1,7 +1,7 @@
-"""Which types a server takes where: in a column, in a key, in a user type, and in place of a column that was dropped.
+"""Which types a server accepts: in a column, in a key, in a user type, and for a column that was dropped before.
 
-Source: what Cassandra 5.0 answers to each; the table of pairs was read off a server. Of nested types that differ, only
-the server knows whether they fit; here they do not.
+Source: the answers of Cassandra 5.0 to each pair of types. Nested types that differ are refused here, although the
+server may accept some.
 """
 
 from collections.abc import Iterable, Iterator

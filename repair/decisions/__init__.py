@@ -1,1 +1,1 @@
-"""Pure decisions: what a pair of rows means, and what is to be written."""
+"""Pure decisions: which engine scans, what a second look allows to be written, how fast a run may go."""

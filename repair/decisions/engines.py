@@ -1,4 +1,4 @@
-"""Which engine scans a keyspace: as asked, or, without a wish, the one that an estimate of its size says is faster."""
+"""The choice of the engine that scans a keyspace: as requested, or else the faster one by the estimated size."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Final
 from model.schema.sizes import TableSize
 
 SPARK_ROWS_MIN: Final = 1_000_000
-"""Rows of truth from which `auto` takes Spark; with fewer its start weighs more than its speed.
+"""The number of truth rows from which `auto` chooses Spark; below it Spark's start costs more than its speed saves.
 
 Measured: whole checks of 200,000 messages, 18 s with the local engine and 31 s with Spark (README "How fast"; two
 cores); some 13 of the 18 s are reading and comparing, which grow with the rows. Spark's scan alone, in a session that
@@ -27,7 +27,7 @@ class EngineChoice:
     """Which engine scans ("spark" or "local"), and why.
 
     Attributes:
-        brief: that Spark was asked for a keyspace so small that it is over before Java's slower compiler pays.
+        brief: whether Spark was requested for a keyspace so small that Java's slower compiler does not pay off.
     """
 
     name: str
@@ -38,13 +38,13 @@ class EngineChoice:
 def choose_engine(
     asked: str, given: str | None, rows: Callable[[], int | None], lacking: Callable[[], str | None]
 ) -> EngineChoice:
-    """The engine of a scan of a whole keyspace.
+    """Choose the engine for scanning a whole keyspace.
 
     Args:
-        asked: "auto", or the engine itself.
-        given: that something was given which only Spark takes; None: nothing was.
-        rows: about how many rows the truth has; None where nobody tells. Not asked where the local engine is.
-        lacking: why Spark cannot run here; None where it can. Asked only before Spark would be taken.
+        asked: "auto", "spark" or "local".
+        given: an option that only Spark takes and that was given; None: there is none.
+        rows: estimates the number of truth rows; None where it is not known. Not called for "local".
+        lacking: tells why Spark cannot run here; None where it can. Called only before Spark is chosen.
     """
     if asked == "local":
         return EngineChoice(asked, "asked for")
@@ -61,9 +61,9 @@ def choose_engine(
 
 
 def estimated_rows(truth: TableSize | None) -> int | None:
-    """About how many rows a truth table has; None where no node tells.
+    """An estimate of a truth table's rows; None where no node reports a size.
 
-    Nodes estimate partitions every five minutes: before that, what lies on their disks (all copies) must do.
+    Nodes estimate partitions every five minutes; before that, the size on their disks (all copies) is used.
     """
     if truth is None or truth.partitions or truth.disk_bytes is None:
         return truth.partitions if truth else None

@@ -1,9 +1,9 @@
-"""How fast a run may go on a cluster that others use: decided from what it sees of its own requests. Pure.
+"""The rate of a run on a cluster that others use, decided from the latencies and errors of its own requests. Pure.
 
-The idea is TCP Vegas's, and that of Netflix's concurrency-limits: the latency that was seen while nothing was in the
-way tells how much of the present one is a queue. A run asks for one small thing of always the same kind, again and
-again; while the answers take longer than that by more than is tolerated the rate falls, in proportion, and where they
-do not it rises. Between the two it stays, or the rate would swing for ever.
+The idea is that of TCP Vegas and of Netflix's concurrency-limits: compared with the lowest latency seen, the present
+latency tells how much of it is waiting in queues. A run repeats a small read of one kind. While its latency is above
+`CUT_ABOVE` times the best, the rate falls in proportion; while it is below `GROW_BELOW` times the best, it rises. In
+between the rate stays, as it would oscillate otherwise.
 """
 
 from dataclasses import dataclass, replace
@@ -12,32 +12,32 @@ from math import inf, sqrt
 from typing import Final
 
 FLOOR: Final = 100.0
-"""Rows per second below which no pressure brings a run: as fast as James's own task may be at most."""
+"""The lowest rate under pressure, in rows per second; James's own task is never faster than this."""
 
 LOOK_SECONDS: Final = 0.25
-"""How often a run looks; all numbers of looks below are in these."""
+"""The time between two looks at the cluster, in seconds. Numbers of looks below count these."""
 
 CUT_ABOVE: Final = 1.5
-"""The rate falls while answers take this many times as long as they did at best."""
+"""The rate falls while the latency is more than this many times the best."""
 
 GROW_BELOW: Final = 1.25
-"""And rises while they take less than this."""
+"""The rate rises while the latency is less than this many times the best."""
 
 GROWTH: Final = 1.05
 BACK_OFF: Final = 0.5
-"""After a timeout or an overload error, and never more at once."""
+"""The factor on the rate after a timeout or an overload error; no step lowers the rate by more."""
 
 QUIET_LOOKS: Final = 20
-"""After such an error the rate does not rise for so long."""
+"""The number of looks after such an error during which the rate does not rise."""
 
 COMPACTIONS_MORE: Final = 20
-"""So many more pending compactions of a node than at best, and twice as many, are too many."""
+"""Pending compactions of a node are too many if they are this many more than at best, and at least twice as many."""
 
 COMPACTING: Final = 0.7
-"""What is left of the rate after each reading of too many compactions."""
+"""The factor on the rate after each reading of too many pending compactions."""
 
 SLACK_SECONDS: Final = 0.0005
-"""Added to the best latency: what a busy process and a fast network cannot tell from each other."""
+"""A tolerance that is added to the best latency: smaller differences may come from this process itself."""
 
 _SAMPLE_MAX: Final = 4.0
 """Times the best latency: one collection of garbage shall not count for more."""
@@ -65,13 +65,13 @@ class Strain(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a run saw since its last look.
+    """What a run observed since its last look at the cluster.
 
     Attributes:
-        rows_per_second: that the run has come to.
-        seconds: the latency of its small read; None where it had no answer.
-        timeouts, overloads: its requests that had none, or an error instead.
-        compactions: the most that are pending on one node; None where that was not read.
+        rows_per_second: the rate that the run achieved.
+        seconds: the latency of its small read; None where there was no answer.
+        timeouts, overloads: the numbers of its requests without an answer in time, and of those refused as overload.
+        compactions: the number of pending compactions of the node with the most; None where it was not read.
     """
 
     rows_per_second: float
@@ -83,13 +83,13 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Pressure:
-    """What a run remembers of the cluster, and its rate in rows per second.
+    """What a run knows of the cluster's load, and its rate in rows per second.
 
     Attributes:
-        limit: the operator's; infinite without one.
-        best, fast, slow: latencies in seconds: the best of the slow mean, and both means as they are.
-        quiet: looks until the rate may rise again.
-        compactions: the fewest that were pending.
+        limit: the operator's limit, in rows per second; infinite where there is none.
+        best, fast, slow: latencies in seconds: the lowest slow mean so far, the present fast mean and slow mean.
+        quiet: the number of looks until the rate may rise again.
+        compactions: the smallest number of pending compactions so far.
     """
 
     limit: float = inf
@@ -108,11 +108,11 @@ class Pressure:
 
     @property
     def ratio(self) -> float:
-        """How many times as long as at best the answers take now."""
+        """The present latency divided by the best one; 0 without a sample."""
         return self.fast / (self.best + SLACK_SECONDS) if self.samples else 0.0
 
     def limited(self, limit: float) -> "Pressure":
-        """The same cluster under another limit; a run that was held by the old one alone goes to the new one."""
+        """The same knowledge with another limit; a rate that was at the old limit becomes the new one."""
         return replace(self, limit=limit, rate=limit if self.rate >= self.limit else min(self.rate, limit))
 
     def after(self, seen: Observation) -> tuple["Pressure", Strain | None]:

@@ -1,10 +1,9 @@
-"""The second look's decision: what may be written once both sides were read again with their times.
+"""The decision of the second look: what may be written once both sides were read again with their write times.
 
-Pure. What each kind of projection makes of its verdicts is in its own class; the order of the reads (projection first,
-truth last), the delay and the read-back are the fixer's; the rule of time is here (DESIGN idea 4; model-checked): a
-repair writes as of T, a moment before its scan began, so whatever a user changes from then on wins. A pair with a cell
-after T has MOVED and is left alone; cells at T are this run's own. Only a removal from the truth, or a return to it, is
-conditional on what was seen.
+Pure. The fixes of each kind of projection are in its own class; the order of the reads (projection first, truth last),
+the delay and the read-back are in the fixer. This module has the rule of time (DESIGN idea 4; model-checked): a repair
+writes as of T, a moment before its scan began, so all later changes of users win. A pair with a cell after T has MOVED
+and is left alone; cells at T are this run's own. Only removals from the truth, and their undo, are conditional writes.
 """
 
 from dataclasses import replace
@@ -23,10 +22,10 @@ def judge(look: Look, as_of: int, now: int, skew: int) -> Verdict:
     could be mended is AHEAD or MOVED where a visible cell forbids it.
 
     Args:
-        look: both sides.
+        look: both sides, as read again.
         as_of: T, in microseconds, like the next two.
         now: the current time.
-        skew: S, the greatest difference between clocks.
+        skew: S, the greatest difference between any two clocks.
     """
     verdict = look.verdict
     if verdict is Verdict.AGREE:
@@ -40,7 +39,7 @@ def judge(look: Look, as_of: int, now: int, skew: int) -> Verdict:
 
 
 def rule(look: Look, policy: RepairPolicy, now: int) -> Finding:
-    """The finding of a second look: with changes, where a fix is requested and allowed."""
+    """The finding of a second look, with the writes of the fix where the policy allows it; `now` in microseconds."""
     judged = judge(look, policy.as_of, now, round(policy.skew_seconds * MICROS))
     if judged is Verdict.FIXED and policy.run is None:
         judged = Verdict.AGREE  # that stamp is another's write: this run wrote nothing

@@ -1,1 +1,1 @@
-"""Joining rows that memory does not hold: small records, spread over files by key and read back part by part."""
+"""Joins of more rows than fit into memory: small records, spread over files by key and read back part by part."""

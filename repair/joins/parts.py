@@ -1,8 +1,7 @@
 """Joins within one part of a spill: content with truths, truths with mirror and filters, groups with their sums.
 
-Each function takes records of one part, which has all records of its keys, and yields suspects by the tables of
-verdicts. Places are joined in memory while they fit, what truths demand of a group is added up there while it fits; the
-rest goes to a spill.
+Each function takes the records of one part, which has all records of its keys, and yields suspects by the tables of
+verdicts. Places are joined, and demands of groups added up, in memory while they fit; the rest goes to a spill.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,7 +33,7 @@ def content_record(truth: TruthRecord) -> Record:
 
 
 def by_content(records: Iterable[Record]) -> tuple[dict[Packed, list[TruthRecord]], set[Packed]]:
-    """The truths by the content that they name, and the contents that stand."""
+    """Split records into truths, by the content that they name, and the keys of contents that exist."""
     truths: dict[Packed, list[TruthRecord]] = {}
     standing: set[Packed] = set()
     for record in records:
@@ -46,7 +45,7 @@ def by_content(records: Iterable[Record]) -> tuple[dict[Packed, list[TruthRecord
 
 
 def content_suspects(content: Content, named: AbstractSet[Packed], standing: AbstractSet[Packed]) -> Iterator[Suspect]:
-    """What is wrong with content: only what is named and does not stand, or stands and is not named, can be."""
+    """The suspects of content: keys that are named and do not exist, or that exist and are not named."""
     for key in named ^ standing:
         verdict = Content.verdicts[ContentSymptoms(in_truth=key in named, in_projection=key in standing)]
         if verdict is not Verdict.AGREE:
@@ -54,7 +53,7 @@ def content_suspects(content: Content, named: AbstractSet[Packed], standing: Abs
 
 
 class PlaceKind(NamedTuple):
-    """All of a place that verdicts depend on."""
+    """Everything that the verdicts on a place depend on."""
 
     truths: int
     bits: int
@@ -68,8 +67,8 @@ class PlaceRows:
     """All rows seen at one place.
 
     Attributes:
-        truths: their whole keys (a row that was read twice counts once).
-        fingerprint, bits: of the truth; where several clash, of any: the clash itself is reported.
+        truths: the primary keys of the truth rows (a row that was read twice counts once).
+        fingerprint, bits: those of the truth row; where several clash, of any of them, as only the clash is reported.
         mirrored: the mirror row's fingerprint.
         filters: a bit for each filter that has a row.
     """
@@ -113,7 +112,7 @@ def by_place(records: Iterable[Record]) -> dict[Packed, PlaceRows]:
 
 
 def place_suspects(forms: Forms, found: Iterable[tuple[Packed, PlaceRows]]) -> Iterator[Suspect]:
-    """What is wrong at each place. There are few kinds of places, so each kind is judged once."""
+    """The suspects of each place. There are few kinds of places, so each kind is judged once."""
     mirror, judge = forms.family.mirror, cache(partial(_judged, forms))
     for key, place in found:
         in_mirror, in_filters = judge(place.kind)
@@ -124,10 +123,10 @@ def place_suspects(forms: Forms, found: Iterable[tuple[Packed, PlaceRows]]) -> I
 
 
 class Places:
-    """Places joined in memory while there are few of them; what comes to further ones goes to the spill.
+    """Places that are joined in memory; records of further places, beyond the limit, go to the spill.
 
-    Where truth and projections agree only the truth's key is kept, for another truth would clash with it. So the truth
-    must come last.
+    Truth rows must be added last. Where truth and projections agree, only the truth's key is kept, to detect a second
+    truth at the same place.
     """
 
     def __init__(self, forms: Forms, spill: Spill, most: int) -> None:
@@ -153,7 +152,7 @@ class Places:
             self._held[key] = record[2]
 
     def parts(self) -> Iterator[tuple[Iterator[Suspect], int]]:
-        """Suspects, and how many places or records were joined for them."""
+        """Yields pairs: the suspects of a part, and the number of places or records that were joined for them."""
         wrong = ((key, place) for key, place in self._held.items() if isinstance(place, PlaceRows))
         yield place_suspects(self._forms, wrong), len(self._held)
         self._held = {}
@@ -186,14 +185,14 @@ def _judged(forms: Forms, kind: PlaceKind) -> _Judged:
 
 
 SUMS_MAX = 100_000
-"""Demands (a counter's sums, or one element of a union) that are held in memory before they go to the spill."""
+"""The number of demands (sums of a counter, or an element of a union) in memory before they go to the spill."""
 
 _Demands = dict[tuple[Packed, str], Any]
 """What truths demand of a group, under the name of an element or counter (`Group.together`)."""
 
 
 class GroupSums:
-    """What truths demand of groups, so far."""
+    """Adds up what truth rows demand of their groups' rows."""
 
     def __init__(self, forms: Forms) -> None:
         self._groups = forms.groups
@@ -202,7 +201,7 @@ class GroupSums:
         self._demands: _Demands = {}
 
     def count(self, truth: TruthRecord, *, has_content: bool) -> None:
-        """Add a truth to each group that it belongs to: one number for all that are alike.
+        """Add a truth row to each group that it belongs to; equal ones are only counted.
 
         A union must have each truth's elements (a superset is fine); a counter may or may not count a doubtful truth.
         """
@@ -220,7 +219,7 @@ class GroupSums:
         return len(self._demands) + len(self._alike) > SUMS_MAX
 
     def take(self) -> Iterator[Record]:
-        """The demands as records; resets them."""
+        """Yield the demands as records, and reset them."""
         for (keys, bits), rows in self._alike.items():
             self._count_alike(keys, bits, rows)
         yield from ((key, int(Tag.TRUTH), name, demand) for (key, name), demand in self._demands.items())
@@ -245,7 +244,7 @@ class GroupSums:
 
 
 def group_suspects(forms: Forms, records: Iterable[Record]) -> Iterator[Suspect]:
-    """The groups of one part whose row lacks what its truths demand."""
+    """The suspects among the groups of one part: those whose row lacks what the truth rows demand."""
     sums = GroupSums(forms)
     rows: dict[Packed, tuple[Any, ...]] = {}
     for record in records:

@@ -31,10 +31,10 @@ from model.schema.table import Canonical, Column, Key, Row, Table
 from repair.ledger.before_images import key_from, key_text, suspect_from, suspect_text
 
 WHOLE = 1
-"""The bit of a truth record with all columns that an insert writes."""
+"""The bit of a truth record that says that the row has all columns that an insert writes."""
 
 STANDS = 2
-"""The bit of one whose content stands, once that is known. Conditions follow, one bit each."""
+"""The bit of a truth record that says that its content exists, once known. Conditions follow, one bit each."""
 
 _FINGERPRINT_BYTES = 16
 _BY_VALUE = 2
@@ -44,7 +44,7 @@ Packed = tuple[Any, ...]
 """A key in a record: UUIDs as bytes, other types that marshal does not take as a line of text."""
 
 Record = tuple[Any, ...]
-"""A key (a tuple of bytes, numbers and text), then whatever belongs to it: only what marshal takes."""
+"""A key (a tuple of bytes, numbers and text), then further values, all of types that marshal takes."""
 
 FAN_OUT = 32
 """Parts that a spill is spread over, at each level."""
@@ -62,7 +62,7 @@ _AS_THEY_ARE = frozenset({int, str, bool, type(None)})
 
 
 class TruthRecord(NamedTuple):
-    """What is kept of a truth row, its content's key first."""
+    """What is kept of a truth row; the key of its content is the first field."""
 
     content: Packed
     place: Packed
@@ -164,7 +164,7 @@ class Forms:
         )
 
     def compared(self, truth: Row) -> tuple[Packed, bytes]:
-        """Of a truth row only what `mirror` gives of the row that stands for it."""
+        """The key of a truth row's place, and the fingerprint that its mirror row should have."""
         return self._place_of(truth), self._truth_mark(truth)
 
     def mirror(self, row: Row) -> tuple[Packed, bytes]:
@@ -276,7 +276,7 @@ def few_collections() -> Iterator[None]:
 
 
 class Workshop:
-    """A folder for one scan's files, gone when the scan's result is closed."""
+    """A temporary folder for the files of one scan; it is removed when the scan's result is closed."""
 
     def __init__(self, folder: Path | None = None) -> None:
         try:
@@ -295,7 +295,7 @@ class Workshop:
 
 
 class Spill:
-    """Records spread over files by their key."""
+    """Records on disk, spread over files by their key."""
 
     def __init__(self, workshop: Workshop, name: str, *, level: int = 0, part_bytes_max: int = PART_BYTES_MAX) -> None:
         self._workshop = workshop

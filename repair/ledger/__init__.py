@@ -1,1 +1,1 @@
-"""What repairs keep: runs, before-images, lags, leases."""
+"""The ledger's tables in use: runs, before-images, lags, leases, jobs and tasks."""

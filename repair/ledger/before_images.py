@@ -103,13 +103,13 @@ def suspect_of_json(fields: Mapping[str, Any]) -> Suspect:
 
 
 def image_text(finding: Finding) -> str:
-    """A suspect as seen before any write: one line, without its result."""
+    """A finding's before-image as one line of text, without its result."""
     number = {"number": finding.number} if finding.number > 1 else {}
     return _line({"suspect": suspect_json(finding.suspect), **_image(finding), **number})
 
 
 def image_digest(finding: Finding) -> str:
-    """Equal for two looks at one place that saw the same rows, written at the same times, and came to the same."""
+    """A digest that is equal for two looks with the same rows, write times and verdict."""
     seen = {**_image(finding), "wanted": packed(dict(finding.suspect.wanted))}
     return blake2b(json.dumps(seen, sort_keys=True).encode(), digest_size=16).hexdigest()
 

@@ -1,4 +1,4 @@
-"""The runs of declared jobs, which planned ones were begun, which jobs are paused: partitions for each job."""
+"""Runs of declared jobs, planned runs that were begun, and pauses of jobs, as the ledger keeps them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,11 +15,11 @@ from model.schema.table import Row
 from repair.ledger.runs import RunState
 
 ENDING = timedelta(minutes=5)
-"""How long a run may take to end in good order."""
+"""How long a run may take to end in an orderly way after it was asked to."""
 
 
 BY_SOMEBODY = "it was interrupted"
-"""Why a run was ended before its time."""
+"""The reason of a run that was ended early, neither by its time limit nor by a pause of its job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +27,10 @@ class JobRun:
     """One run of a job.
 
     Attributes:
-        command: what ran.
-        ends_by: when it is ended, if it has not come to its own end by then.
-        exit_code: of the command; None while it runs.
-        reason: why it was ended before its end.
+        command: the command that ran.
+        ends_by: when the scheduler ends it, if it still runs then.
+        exit_code: the command's exit code; None while it runs.
+        reason: why it was ended early; "" where it was not.
     """
 
     id: UUID
@@ -45,7 +45,7 @@ class JobRun:
     reason: str = ""
 
     def at(self, now: datetime) -> "JobRun":
-        """The run as it stands now: one that should be over, and whose end nobody recorded, was killed."""
+        """The run as of `now`: it counts as INTERRUPTED if it should be over and its end was not recorded."""
         if self.state is not RunState.RUNNING or now <= self.ends_by + ENDING:
             return self
         return replace(self, state=RunState.INTERRUPTED, reason="its end was not recorded: killed, or its ledger lost")
@@ -71,7 +71,7 @@ class JobPause:
 
 @dataclass(frozen=True, slots=True)
 class BegunTurn:
-    """Who began the run that was planned for a time."""
+    """A planned run that was begun, and who began it."""
 
     due_at: datetime
     begun_at: datetime
@@ -84,8 +84,8 @@ class JobRuns:
 
     Args:
         tables: the ledger keyspace.
-        keyspace: with the mail.
-        owner: this process, for people.
+        keyspace: the name of the mail keyspace.
+        owner: a description of this process, for people.
     """
 
     tables: Tables
@@ -104,9 +104,9 @@ class JobRuns:
         self._keep(ended)
 
     def begin_turn(self, job: str, due_at: datetime) -> BegunTurn | None:
-        """Take the run that is planned for this time; None, or who has begun it already.
+        """Take the run that is planned for this time; None where it is ours now, else who has begun it already.
 
-        Whoever is killed afterwards leaves it begun: a planned run is run once at most.
+        It stays begun even if its process is then killed: a planned run is run at most once.
         """
         claim, begun_at = self.clock.new_uuid(), instant_of(self.clock.micros())
         row = JOB_TURN.key_row((self.keyspace, job, due_at))
@@ -122,7 +122,7 @@ class JobRuns:
         return BegunTurn(due_at, standing["begunat"], standing["owner"]) if standing else None
 
     def last_begun(self, job: str) -> datetime | None:
-        """When the newest run was due that a scheduler has begun; else when the newest of all began."""
+        """The planned time of the newest run that a scheduler began; without one the start of the newest run."""
         turns = self.tables.scan(Scan(JOB_TURN, ("dueat",), Level.QUORUM, under=(self.keyspace, job), limit=1))
         newest = next((row["dueat"] for row in turns), None)
         if newest is None and (run := self.newest(job)):
@@ -130,7 +130,7 @@ class JobRuns:
         return newest
 
     def of(self, job: str) -> list[JobRun]:
-        """The kept runs of a job, newest first, as they stand now."""
+        """All recorded runs of a job as of now, newest first."""
         now = instant_of(self.clock.micros())
         return [_run_of(seen.row).at(now) for seen in self.tables.read(Read(JOB_RUN, (self.keyspace, job)))]
 
@@ -138,7 +138,7 @@ class JobRuns:
         return next(self.last(job, 1), None)
 
     def last(self, job: str, limit: int) -> Iterator[JobRun]:
-        """The newest kept runs alone: a job of every ten minutes has thousands."""
+        """The newest recorded runs of a job, at most `limit`."""
         rows = self.tables.scan(Scan(JOB_RUN, JOB_RUN.names, Level.QUORUM, under=(self.keyspace, job), limit=limit))
         return (_run_of(row).at(instant_of(self.clock.micros())) for row in rows)
 
@@ -149,7 +149,7 @@ class JobRuns:
         return pause
 
     def resume(self, job: str) -> JobPause | None:
-        """End its pause; returns it, or None where there was none."""
+        """End the pause of a job and return it; None where there was none."""
         pause = self.pause_of(job)
         if pause:
             self.tables.write(Remove(JOB_PAUSE, (self.keyspace, job)))
@@ -175,7 +175,7 @@ class JobRuns:
 
 
 def state_after(exit_code: int) -> RunState:
-    """Drift that was found, or is left, is a result as any other."""
+    """The state of a run by its command's exit code; drift that was found or left is no failure."""
     if exit_code == INTERRUPTED:
         return RunState.INTERRUPTED
     return RunState.DONE if exit_code in (ExitCode.FINE, ExitCode.DRIFT) else RunState.FAILED

@@ -31,7 +31,7 @@ _LOG = logging.getLogger("mailmend.lags")
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """One journalled lag: what to look at, why it lags, and where its entry is."""
+    """One journalled lag: the suspect, the cause, and the key of its row."""
 
     suspect: Suspect
     cause: str
@@ -39,7 +39,7 @@ class Lag:
 
     @property
     def noticed_micros(self) -> int:
-        """In microseconds since 1970."""
+        """When the lag was noticed, in microseconds since 1970."""
         *_, noticed = self.entry
         return micros_of(noticed)
 
@@ -65,12 +65,12 @@ class Spool:
             os.fsync(file.fileno())
 
     def files(self) -> list[Path]:
-        """The files of all processes, for this keyspace only."""
+        """The files of all processes for this keyspace."""
         return sorted(self._directory.glob(f"lags-{self._keyspace}-*.jsonl"))
 
     @contextmanager
     def drained(self, path: Path) -> Iterator[list[str]]:
-        """A file's whole lines (a kill may cut one short); the file is removed when the block succeeds."""
+        """The complete lines of a file (a kill may cut the last short); the file is removed when the block succeeds."""
         with self._owned(path) as file:
             yield [line.decode() for line in file.read().splitlines() if _is_whole(line)]
             path.unlink()
@@ -95,7 +95,7 @@ class LagJournal:
         ledger: our own keyspace.
         keyspace: the mail keyspace's name.
         clock: the time at which a lag is noticed.
-        spool: where lags go when the ledger refuses; None: nowhere.
+        spool: keeps lags that the ledger does not take; None: there is no spool.
     """
 
     def __init__(self, ledger: Tables, keyspace: str, clock: Clock, spool: Spool | None = None) -> None:

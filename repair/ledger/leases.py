@@ -30,7 +30,7 @@ TTL_SECONDS = 60
 
 
 def sure_seconds(ttl_seconds: float) -> float:
-    """The least time that a lease still has just before its next heartbeat, as `TakenLease.check` counts it."""
+    """The least time, in seconds, that a lease still has just before its next heartbeat, by `TakenLease.check`."""
     return ttl_seconds * (1 - 1 / _BEATS_PER_TTL) - EXPIRY_SLACK.total_seconds()
 
 
@@ -42,7 +42,7 @@ EXPIRY_SLACK = timedelta(seconds=1 + SKEW_SECONDS)
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """One holding of one lease, as in its row.
+    """A lease that somebody holds, as in its row.
 
     Attributes:
         token: unique for this holding; drawn at each acquisition.
@@ -114,7 +114,7 @@ class Leases:
         return lease
 
     def renew(self, lease: Lease) -> Lease:
-        """Heartbeat: rewrites all columns with the TTL; the expiry counts from before the write was sent.
+        """Renew the lease: all columns are rewritten with the TTL, which counts from before the write was sent.
 
         Raises:
             LeaseLost: another or nobody holds it now.
@@ -134,7 +134,7 @@ class Leases:
         return standing
 
     def release(self, lease: Lease) -> None:
-        """Release it; where it is no longer ours or the cluster does not answer, it expires."""
+        """Release the lease; where it is no longer ours or the cluster does not answer, it expires by itself."""
         try:
             self.tables.attempt(RemoveIf(REPAIR_LEASE, (lease.name,), {"claim": lease.token}))
             _LOG.info("lease released", extra={"lease": lease.name})
@@ -142,7 +142,7 @@ class Leases:
             _LOG.warning("lease left to expire", extra={"lease": lease.name, "error": error.what})
 
     def force_release(self, name: str, reason: str) -> Lease | None:
-        """Take it from its holder, on a person's order; the holder notices at its next heartbeat.
+        """End a lease by force, on a person's order; its holder notices at the next heartbeat.
 
         Returns:
             The ended lease, with the reason after its purpose, for the log; None where there was none.
@@ -159,7 +159,7 @@ class Leases:
         return _lease_of(seen[0].row) if seen else None
 
     def standing(self, names: Sequence[str]) -> dict[str, Lease]:
-        """Those of the leases that somebody holds, by name; without the word of all nodes: for people."""
+        """The leases of these names that somebody holds, by name; not read at SERIAL, so for display only."""
         rows = [seen.row for name in names for seen in self.tables.read(Read(REPAIR_LEASE, (name,)))]
         return {row["name"]: _lease_of(row) for row in rows if row.get("claim")}
 

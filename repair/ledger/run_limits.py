@@ -1,4 +1,4 @@
-"""Limits that somebody sets for a run while it is at work: the newest counts, all stay on record."""
+"""Limits that a person sets for a run while it is at work; the newest counts, all stay in the ledger."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,12 +13,12 @@ from model.ports import Clock, Tables
 from model.schema.table import Row
 
 TO_END: Final = 0
-"""Rows per second of a run of a job that is to end."""
+"""The rows per second that tell a job's run to end."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunLimit:
-    """What somebody said; None: as the run was started. The time is that of the ledger's row."""
+    """Limits that a person set for a run; None: the limit with which it was started. `set_at` is the row's time."""
 
     rows_per_second: int | None = None
     max_fixes: int | None = None
@@ -28,11 +28,11 @@ class RunLimit:
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """The limits in the ledger keyspace, by the run of a job, or the run of a repair that no job began.
+    """The limits in the ledger keyspace, by the id of a job's run, or of a repair that no job began.
 
     Args:
         tables: the ledger keyspace.
-        keyspace: its name, for executors elsewhere.
+        keyspace: the name of the ledger keyspace, for executors on other hosts.
     """
 
     tables: Tables

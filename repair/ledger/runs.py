@@ -1,4 +1,4 @@
-"""The ledger: runs, what each saw before it wrote, and the results.
+"""Runs in the ledger, with their before-images and results.
 
 Nothing is destroyed without a before-image (DESIGN idea 6), and a task that is retried must not replace it by what its
 own earlier attempt wrote. Two things see to that, without a conditional write per row:
@@ -56,8 +56,8 @@ class Run:
 
     Attributes:
         as_of: T of the run, in microseconds; its fixes carry this stamp.
-        options: of the command line, without secrets; and the `job` that began it.
-        summary: the final sums, by the names of `--json`.
+        options: the options of the command line, without secrets, and the `job` that began it.
+        summary: the final sums, with the names of `--json`.
         undoes: the run that this one undid, or None.
     """
 
@@ -81,7 +81,7 @@ class Ledger:
     Args:
         tables: the ledger keyspace (`model.catalog.ledger`).
         keep: how long runs and findings stay.
-        job: on whose behalf runs are started; "" by hand.
+        job: the job that starts runs; "" where a person does.
     """
 
     tables: Tables
@@ -181,7 +181,7 @@ class Ledger:
         return [run for run in runs if keyspace is None or run.keyspace == keyspace]
 
     def newest_runs(self, keyspace: str) -> Iterator[Run]:
-        """The same of one mail keyspace, read day by day, as far as somebody asks."""
+        """The recorded runs of one mail keyspace, newest first; a day is read only when the iteration reaches it."""
         for day in days_back(self.clock.micros(), self.keep):
             yield from (run for run in self._begun_on((day,)) if run.keyspace == keyspace)
 

@@ -1,7 +1,8 @@
-"""Administrative tasks: asked for over HTTP on any server, run by the one that leads; newest first.
+"""Administrative tasks: submitted over HTTP to any server, and run by the leader.
 
-Each cell has one writer: who is asked for a task writes what it is, who leads how it stands, who is asked to cancel it
-that. So no write has a condition, and a server that is killed loses nothing that it has acknowledged.
+Each cell has one writer: the server that takes the request writes the task, the leader writes its status, and the
+server that takes a cancellation writes that. So no write needs a condition, and a killed server loses nothing that it
+has acknowledged.
 """
 
 import json
@@ -20,14 +21,14 @@ from model.ports import Clock, Tables
 from model.schema.table import Row
 
 LISTED_MAX: Final = 1_000
-"""As many tasks are looked at, the newest: to be listed, and to be run."""
+"""The largest number of tasks that are read, the newest ones, to be listed or run."""
 
 OPEN_MAX: Final = 100
-"""As many may wait or be at work."""
+"""The largest number of tasks that may wait or be at work."""
 
 
 class TaskStatus(Enum):
-    """James's words; whatever is not one of the last three may still change."""
+    """The status of a task, in James's words; the last three are final."""
 
     WAITING = "waiting"
     IN_PROGRESS = "inProgress"
@@ -51,13 +52,13 @@ class TooManyTasks(MailmendError):
 
 @dataclass(frozen=True, slots=True)
 class AdminTask:
-    """One task.
+    """An administrative task.
 
     Attributes:
-        type: James's, as `solve-message-inconsistencies`.
-        options: what was asked for besides.
-        submitted_by, cancelled_by: the names of tokens; "" where none is asked for.
-        information: what it has done, with James's names; empty where it was not read.
+        type: James's name of the task, such as `solve-message-inconsistencies`.
+        options: the parameters of the request.
+        submitted_by, cancelled_by: the names of the tokens; "" where the server asks for none.
+        information: the results so far, with James's names; empty where they were not read.
     """
 
     id: UUID
@@ -77,12 +78,12 @@ class AdminTask:
 
 @dataclass(frozen=True, slots=True)
 class AdminTasks:
-    """The tasks of one mail keyspace.
+    """The administrative tasks of one mail keyspace.
 
     Args:
         tables: the ledger keyspace.
-        keyspace: with the mail.
-        host: this machine, for people.
+        keyspace: the name of the mail keyspace.
+        host: the name of this machine, for people.
     """
 
     tables: Tables
@@ -91,10 +92,10 @@ class AdminTasks:
     host: str
 
     def submit(self, kind: str, options: Mapping[str, Any], by: str) -> AdminTask:
-        """Record that it is to be run.
+        """Record a task that is to be run.
 
         Raises:
-            TooManyTasks: others wait already.
+            TooManyTasks: `OPEN_MAX` tasks wait or are at work already.
         """
         if len(self.open()) >= OPEN_MAX:
             raise TooManyTasks(f"{OPEN_MAX} tasks wait already", mend="Cancel some, or wait for them.")
@@ -105,10 +106,10 @@ class AdminTasks:
         return task
 
     def get(self, task: UUID) -> AdminTask:
-        """The task.
+        """Read a task.
 
         Raises:
-            UnknownTask: none of that id is kept.
+            UnknownTask: the ledger keeps no task of that id (any more).
         """
         seen = self.tables.read(Read(ADMIN_TASK, (self.keyspace, task))) if task.version == 1 else ()
         found = _task_of(seen[0].row) if seen else None
@@ -117,17 +118,17 @@ class AdminTasks:
         return found
 
     def listed(self, *, whole: bool = True) -> list[AdminTask]:
-        """The newest tasks, the newest first; what they did is read only with `whole`."""
+        """The newest tasks, the newest first; their `information` is read only with `whole`."""
         columns = ADMIN_TASK.names if whole else tuple(one for one in ADMIN_TASK.names if one != "information")
         scan = Scan(ADMIN_TASK, columns, Level.QUORUM, under=(self.keyspace,), limit=LISTED_MAX)
         return [task for row in self.tables.scan(scan) if (task := _task_of(row))]
 
     def open(self) -> list[AdminTask]:
-        """Those that wait or are at work, the oldest first."""
+        """The tasks that wait or are at work, the oldest first."""
         return [one for one in reversed(self.listed(whole=False)) if not one.status.is_over]
 
     def ask_to_cancel(self, task: UUID, by: str) -> None:
-        """Have it cancelled; nothing happens to one that is over."""
+        """Record that the task is to be cancelled; nothing happens to a task that is over."""
         if not self.get(task).status.is_over:
             self._put(task, cancelledfrom=self.host, cancelledby=by)
 
@@ -136,11 +137,11 @@ class AdminTasks:
         self._put(task, status=TaskStatus.IN_PROGRESS.value, startedat=now, executedon=self.host)
 
     def tell(self, task: UUID, information: Mapping[str, Any]) -> None:
-        """What it has done so far."""
+        """Record the task's results so far."""
         self._put(task, information=json.dumps(dict(information)))
 
     def put_back(self, task: UUID) -> None:
-        """Another server is to run it."""
+        """Let the task wait again, so that another server runs it."""
         self._put(task, status=TaskStatus.WAITING.value)
 
     def end(self, task: UUID, status: TaskStatus, information: Mapping[str, Any]) -> None:

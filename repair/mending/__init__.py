@@ -1,1 +1,1 @@
-"""Second look, fixes, undo: the decisions carried out."""
+"""Carries out decisions: second looks, fixes, counters and undo."""

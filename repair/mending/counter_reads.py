@@ -20,7 +20,7 @@ from model.schema.table import Key, Row
 from repair.joins.records import Forms, Packed, Record, Spill, Workshop, fingerprint, packing, packing_key, unpacked_key
 
 ROWS_MAX = 50_000
-"""Mirror rows of one group that are held in memory; those of a larger group go through files."""
+"""The largest number of a group's mirror rows that are held in memory; larger groups go through files."""
 
 _READS_AT_ONCE = 500
 _DIGEST_BYTES = 24  # of a sum of fingerprints
@@ -28,14 +28,14 @@ _DIGEST_BYTES = 24  # of a sum of fingerprints
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """One look at one group.
+    """What one look at one group of counters found.
 
     Attributes:
         row: the group's own row, or None.
-        sure: what the truth demands of each counter.
-        uncertain: what torn truths, or those without content, may add.
-        contents: whether contents were read; else a truth without content counts as any other.
-        settled: mirror and truth were compared and agree in each row of the group; else its counters are not touched.
+        sure: for each counter the number of truth rows that certainly count.
+        uncertain: for each counter what torn truth rows, or those without content, may add.
+        contents: whether contents were read; if not, a truth row without content counts as any other.
+        settled: whether mirror and truth were compared and agree in each row of the group; if not, nothing is mended.
         digest: equal for two looks with the same truth rows and write times, and no new change between them.
     """
 
@@ -58,7 +58,7 @@ class Tally:
 
     @property
     def asks_for_contents(self) -> bool:
-        """Whether contents could change the deltas: truths without content demand less, which only matters below."""
+        """Whether reading contents could change the deltas, as truth rows without content demand less."""
         return not self.contents and any(value < self.sure[name] for name, value in self.counters.items())
 
     @property
@@ -96,9 +96,9 @@ class Tallies:
         object.__setattr__(self, "_key_of", packing_key(self.family.truth))
 
     def first(self, group: Key, wanted: Mapping[str, int] | None = None, *, compare: bool = False) -> Tally:
-        """A look that reads contents only where they could change the deltas.
+        """Look at one group, and read contents only where they could change the deltas.
 
-        What a scan wanted of the counters, where it is known, mostly spares looking twice.
+        Where `wanted`, the counters by a scan, is given, a second look for the contents is mostly not needed.
         """
         row = self._row(group)
         below = any((row.row.get(name) or 0 if row else 0) < least for name, least in (wanted or {}).items())
@@ -111,8 +111,9 @@ class Tallies:
         Args:
             group: key of the counters.
             level: of the truth; SERIAL finishes what a conditional write left open, by a request for each row.
-            compare: else only keys are read of the mirror, and of the truth what is counted and every cell's time.
-            contents: else only those of truths that the mirror may not lead to are read.
+            compare: whether mirror and truth are compared; if not, only keys of the mirror are read, and of the truth
+                the counted columns and all write times.
+            contents: whether all contents are read; if not, only those of truth rows that the mirror may not lead to.
         """
         before = self._generated(group)
         tally = self._sum(group, self._row(group), _Depth(level, compare, contents))

@@ -1,4 +1,4 @@
-"""Counters mended: the one projection whose writes carry no time and cannot be repeated (DESIGN section 4 "Counters").
+"""Mends counters, the only projection whose writes have no stamp and cannot be repeated (DESIGN section 4 "Counters").
 
 The rule was model-checked (asof-model C8, C11): once a group's rows agree, two looks that lie further apart than A must
 see the same truth and the same counters; only then is nothing in flight between them, and one delta is sent once,
@@ -27,13 +27,13 @@ from repair.mending.limits import COUNTERS_UNREACHED_MAX, Breaker, batches_at_on
 from repair.mending.planned import as_planned
 
 GROUPS_AT_ONCE = 200
-"""Groups that share one wait between two looks."""
+"""The largest number of groups that share one wait between two looks."""
 
 LEASE_SECONDS = 600
-"""How long a killed process keeps a group's lease: two looks at all groups of a batch must fit in."""
+"""The time to live of a group's lease, in seconds: two looks at all groups of a batch must take less."""
 
 STATEMENT_SECONDS = 20.0
-"""How long a lease must still last when a delta is sent: longer than any statement takes."""
+"""How long, in seconds, a lease must still last when a delta is sent: longer than any statement takes."""
 
 _UNRECORDED = "nothing was written, because its before-image could not be recorded: "
 _DOUBTFUL = "the delta may or may not have been added; it is not sent again, "
@@ -41,7 +41,7 @@ _BY_LAGS = "`mailmend repair lags` recounts: "
 _BY_CHECK = "the next check recounts: "
 
 Suspects = Callable[[], Iterable[Suspect]]
-"""All suspects of a scan; may be called repeatedly."""
+"""Returns all suspects of a scan; may be called repeatedly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Ruling:
     """The decision after two looks at a group: verdict, result if there is one, and deltas (empty: no write).
 
     Attributes:
-        waits: the deltas are for later, once the rows of the group agree.
+        waits: whether the deltas must wait until the rows of the group agree.
     """
 
     verdict: Verdict
@@ -62,7 +62,7 @@ CounterRule = Callable[[Suspect, Tally, Tally], Ruling]
 
 
 def mending(_: Suspect, first: Tally, second: Tally) -> Ruling:
-    """Towards the truth: only where nothing changed between the looks and each row of the group agrees."""
+    """Decide a repair: only where nothing changed between the looks and all rows of the group agree."""
     if not second.deltas:
         return Ruling(Verdict.AGREE)
     verdict = Verdict.PROJECT if second.row is None else Verdict.AMEND
@@ -72,7 +72,7 @@ def mending(_: Suspect, first: Tally, second: Tally) -> Ruling:
 
 
 def taking_back(suspect: Suspect, first: Tally, second: Tally) -> Ruling:
-    """Back to what a run found: only where the counters are as the run left them at both looks.
+    """Decide an undo: only where the counters are, at both looks, as the run left them.
 
     `suspect.wanted` has (left, found) for each counter.
     """

@@ -1,4 +1,4 @@
-"""What a check or repair is asked, and the interface of engines: scan once, keep the suspects, look at each again."""
+"""The settings of a check or repair, and the interface of engines: scan once, keep suspects, look at each again."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -20,10 +20,10 @@ from repair.ledger.runs import Ledger
 from repair.mending.fixer import Fixer
 
 DELAY_SECONDS = 60.0
-"""How long suspects may take to settle, without `--delay`."""
+"""The default of `--delay`: the time, in seconds, between the scan and the second look."""
 
 RUNS_APART_MICROS = 1_000
-"""Between the Ts of runs that go on from one T: each has stamps of its own, and its undo some just above them."""
+"""The distance between the Ts of runs that continue one scan, so that each run and its undo have own stamps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,14 @@ class RepairSettings:
     """The settings of a check or repair.
 
     Attributes:
-        recheck: look again before reporting (a check only; a repair always does).
-        dry_run: look, and report what would be mended.
-        missing_columns, missing_tables: what ought to be compared and is not there: drift of its own.
+        recheck: whether a check looks again before it reports; a repair always does.
+        dry_run: whether a repair only reports what it would mend.
+        missing_columns, missing_tables: what should be compared and does not exist, which is drift too.
         policy: what may be mended; its run, T and skew are set when the run begins.
-        pressed: slow down while the cluster suffers.
-        max_fixes: ask, or refuse to write, when more suspects than this would be mended.
-        as_of: T in microseconds where a plan or a staging area says it; an earlier one where the clocks ask for it.
-        options: what the ledger keeps of the command line.
+        pressed: whether the run slows down while the cluster is under load (`--pace auto`).
+        max_fixes: the number of fixes above which a person is asked, or nothing is written.
+        as_of: T in microseconds of a plan or a staging area; None: from the clocks. The clocks may make it earlier.
+        options: the options of the command line, for the ledger.
     """
 
     keyspace: str
@@ -66,19 +66,20 @@ class RepairSettings:
             )
 
     def policy_of(self, as_of: int, run: RunId | None) -> RepairPolicy:
-        """The policy for a run's second look; without a run it may only look."""
+        """The policy for a run's second look; without a run nothing may be written."""
         timing = self.timing
         margin = timing.margin_micros / MICROS
         return replace(self.policy, run=run, as_of=as_of, skew_seconds=timing.skew_seconds, margin_seconds=margin)
 
 
 class Detection(ABC):
-    """What one scan found, kept by its engine (by executors, on disk, in memory) until closed.
+    """The result of one scan, kept by its engine (on executors, on disk or in memory) until it is closed.
 
     Attributes:
-        scanned: rows read, per table in James's spelling.
-        counts: suspects per projection and verdict.
-        gaps: uids that a mailbox has given and shows in no row, where the truth was not paged: expunged, or drift.
+        scanned: the number of rows read, by table in James's spelling.
+        counts: the number of suspects, by projection and verdict.
+        gaps: the number of uids that a mailbox gave and that no row has (expunged, or drift), where the truth was not
+            paged.
     """
 
     def __init__(self) -> None:
@@ -88,7 +89,7 @@ class Detection(ABC):
 
     @abstractmethod
     def suspects(self) -> Iterator[Suspect]:
-        """Every suspect, streamed."""
+        """Yield every suspect."""
 
     @abstractmethod
     def revisit(self, policy: RepairPolicy, progress: Progress) -> Iterator[Finding]:
@@ -98,7 +99,7 @@ class Detection(ABC):
         """
 
     def row_wise(self, family: Family) -> int:
-        """How many suspects of a family are looked at again one by one: all but its counters."""
+        """The number of suspects of a family without those of its counters, which `revisit` skips."""
         return sum(self.counts.get(one.name, Counter()).total() for one in family.projections if one.by_row)
 
     def close(self) -> None:  # noqa: B027 - most hold nothing
@@ -121,12 +122,12 @@ class LocalSuspects(Detection):
 
 
 class KnownSuspects(LocalSuspects):
-    """Suspects that are known without a scan, as an engine and what it found: journalled lags, or those of a plan.
+    """An engine for suspects that are known without a scan: journalled lags, or those of a plan.
 
     Args:
-        counts: how many there are.
-        found: streams them; called repeatedly, and each time read to its end or left for good.
-        text: what reading them is called in the progress.
+        counts: the number of suspects, by projection and verdict.
+        found: returns an iterator over them; called repeatedly.
+        text: the name of this stage in the progress display.
     """
 
     def __init__(  # noqa: PLR0917 - those of its parent come first

@@ -1,4 +1,4 @@
-"""`--max-fixes`: what would be mended is counted before the first write, and beyond the limit a person is asked."""
+"""`--max-fixes`: fixes are counted before the first write; above the limit a person is asked."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +14,7 @@ from model.projections.verdicts import BY_POLICY
 from repair.mending.engine import Detection, RepairSettings
 
 SAMPLES_MAX = 5
-"""Suspects that are shown to the person who is asked."""
+"""The largest number of suspects that are shown to the person who is asked."""
 
 
 GoOn = Callable[[Excess], bool]
@@ -51,7 +51,7 @@ def stop_at_limit(  # noqa: PLR0917 - as many parts
 def excess_over(
     allowed: int, detection: Detection, settings: RepairSettings, policy: RepairPolicy, now: int
 ) -> Excess | None:
-    """What would be mended, where that is more than allowed; else None.
+    """The suspects that would be mended, where there are more than allowed; else None.
 
     Once the plain counts exceed the limit, content and truth rows are counted again by age: young ones are never
     removed.

@@ -1,9 +1,9 @@
-"""The one write path for fixes: look again, judge again, then record, write, read back and settle.
+"""The only code that writes fixes of rows: look again, judge again, then record, write, read back and settle.
 
 The same code runs in this process and on Spark's executors: it uses plain values and no globals, and works in bounded
-batches. The order of reads matters (model-checked): the projections first, the truth last. What is read last is never
-older than what is read first, so a row that was projected in between is not mistaken for one without a truth. Each step
-is taken for a whole batch before the next begins: no row is written whose before-image is not safe.
+batches. The order of reads matters (model-checked): first the projections, then the truth, which is so never older. A
+row that is projected in between is then not mistaken for one without a truth. Each step is done for a whole batch
+before the next step begins: no row is written before its before-image is safe.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -57,9 +57,9 @@ class SecondLook:
         return looks
 
     def confirmed(self, looks: Sequence[Look | MailmendError]) -> list[Look | MailmendError]:
-        """The looks with the truth read once more, at SERIAL, which finishes what a writer left half decided.
+        """The looks with the truth read once more, at SERIAL, which completes unfinished conditional writes.
 
-        Each such read is a request of its own; so they are sent only for what is about to be written.
+        Each of these reads is a separate request, so they are sent only for rows that are about to be written.
         """
         return self._wave(looks, _serial_truth_reads, self._with_truth) if self._policy.serial else list(looks)
 
@@ -141,7 +141,7 @@ def _serial_truth_reads(look: Look) -> list[Read]:
 _UNRECORDED = "nothing was written, because its before-image could not be recorded: "
 
 Explain = Callable[[Sequence[Finding]], Sequence[Verdict]]
-"""For written fixes that do not show: MOVED where a newer change explains it, else HIDDEN."""
+"""The verdict on each written fix that a later read does not show: MOVED after a newer change, else HIDDEN."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ class Mending:
 
 
 def shows(change: Write | Conditional, seen: Seen | None) -> bool:
-    """Whether the row that was read back is the one that the change makes."""
+    """Whether the row that was read back has the effect of the change."""
     match change:
         case Remove() | RemoveIf():
             return seen is None
@@ -252,8 +252,10 @@ def _shown(one: Finding, answers: Sequence[tuple[Write | Conditional, Sequence[S
 
 
 BATCH_SUSPECTS = 1_000
-"""Suspects that are looked at and mended together: enough for several in each of the ledger's buckets, whose
-before-images then share a request; few enough to hold. Under a pace no more than a second's rows."""
+"""The number of suspects in a batch; under a pace no more than the rows of a second.
+
+So many that each of the ledger's buckets gets several before-images, which then share a request.
+"""
 
 
 class Fixer:

@@ -1,7 +1,7 @@
-"""What a run that was cut short has mended, by its ledger: executors, or a batch under way, did more than was reported.
+"""Counts what an interrupted run has mended, by its ledger, as executors did more than was reported.
 
-Each fix is recorded before it is written and settled after it was read back. What is recorded and not settled is read
-once more: the row shows whether the write came about.
+Each fix is recorded before it is written, and settled after it was read back. A fix that is recorded and not settled is
+read once more: the row shows whether it was written.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ _BATCH_FINDINGS = 200
 def mended_so_far(ledger: Ledger, run: Run, mail: Tables, families: Iterable[Family]) -> Counter[Verdict]:
     """The run's fixes by verdict; those that only their rows show are settled in the ledger as well.
 
-    Call it when nobody works for the run any more.
+    Call it only when no process works for the run any more.
     """
     rows = {one.name: (family, one) for family in families for one in family.projections if one.by_row}
     fixed: Counter[Verdict] = Counter()

@@ -1,7 +1,6 @@
-"""Mending lags: a repair whose scan is the journal, so that it looks only at what lags.
+"""Mends lags: a repair that reads its suspects from the journal instead of scanning.
 
-The wait comes first here: a lag is as young as its change, and T must be after that change, or the second look would
-rightly leave it alone (MOVED).
+It waits before it takes T: T must be after the change that lags, or the second look would leave the row alone (MOVED).
 """
 
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from repair.mending.limits import Pace
 from repair.mending.runner import RepairResult, RepairTools, Sink, repair
 
 LAGS_MAX = 100_000
-"""Lags that one run mends, the oldest first; the rest waits for the next run."""
+"""The largest number of lags that one run mends, the oldest first; the rest waits for the next run."""
 
 
 def repair_lags(

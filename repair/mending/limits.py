@@ -19,7 +19,7 @@ from repair.log_fields import with_log_fields
 from repair.mending.throttle import Throttle
 
 BURST_SECONDS = 0.25
-"""After a pause this many seconds' worth of rows may be taken at once."""
+"""After a pause, the rows of this many seconds may be taken at once."""
 
 REST_TIMES: Final = 3
 """Under pressure (`--pace auto`) a run pauses three times as long as it was at work, as gh-ost does by its nice ratio.
@@ -30,16 +30,16 @@ of their requests feels is hidden from the mean of a small read. Measured by `py
 
 REST_MIN_MICROS: Final = MICROS // 500
 REST_MAX_MICROS: Final = MICROS // 10
-"""At once: what took longer than this asks for was no request, but work of this process."""
+"""The longest single pause, in microseconds; more would come from work of this process, not from requests."""
 
 BATCHES_AT_ONCE: Final = 2
-"""While one batch waits for the nodes, another is decided on. Each row is in one batch, and keeps the order there."""
+"""The number of batches in work: while one waits for the nodes, another is decided. Each row is in one batch."""
 
 UNREACHED_MAX = 500
 """After this many unreached suspects in a row the rest is skipped; each batch has waited for its timeout."""
 
 COUNTERS_UNREACHED_MAX = 5
-"""The same for counters, which are visited one by one: each has waited for its own timeout."""
+"""The same for counters, which are visited one by one, so that each has waited for its own timeout."""
 
 
 def granted_until(until: int, now: int, rows: int, rows_per_second: float) -> int:
@@ -55,9 +55,9 @@ def share(rows_per_second: int | None, workers: int) -> float | None:
 
 @dataclass(slots=True)
 class Pace:
-    """A pace: `take` waits for rows that are read or written. Rate None: never waits.
+    """A limit of rows per second: `take` waits before rows are read or written. With the rate None it never waits.
 
-    With a throttle the rate is the throttle's, and several threads may keep it; else it is kept by one.
+    With a throttle, the throttle sets the rate, and several threads may use the pace; without one only one thread may.
     """
 
     rows_per_second: float | None
@@ -74,7 +74,7 @@ class Pace:
         """Wait until `rows` more are due.
 
         Raises:
-            KeyboardInterrupt: they are for a batch that nobody waits for any more.
+            KeyboardInterrupt: the run was interrupted, so nobody waits for this batch any more.
         """
         if self.throttle is None:
             if seconds := self.seconds_until(rows):
@@ -92,7 +92,7 @@ class Pace:
                 seconds = max(0, self._until - self.clock.micros()) / MICROS
 
     def seconds_until(self, rows: int) -> float:
-        """How long to wait until `rows` more are due, which are granted with that."""
+        """Grant `rows` more; returns the seconds that the caller must wait before it uses them."""
         if self.throttle:
             self.throttle.note(max(0, rows))
             self._follow()
@@ -116,7 +116,7 @@ class Pace:
         return 0 if rest < REST_MIN_MICROS else min(rest, REST_MAX_MICROS)
 
     def note(self, answers: Sequence[Any]) -> None:
-        """Hear of the errors among answers."""
+        """Count the errors among answers as signs of pressure."""
         if self.throttle:
             self.throttle.note(0, answers)
 
@@ -137,14 +137,14 @@ class Pace:
 
     @property
     def at_once(self) -> int:
-        """How many rows are asked for together at most: those of a second, or of a look."""
+        """The largest number of rows per request: those of a second, or with a throttle of the time between looks."""
         most = _PRESSED_AT_ONCE_MAX if self.throttle and self.throttle.read else _AT_ONCE_MAX
         seconds = self.throttle.seconds if self.throttle else 1.0
         return most if self.rows_per_second is None else max(1, min(most, int(self.rows_per_second * seconds)))
 
     @property
     def is_kept(self) -> bool:
-        """Whether anything holds the run up, or may."""
+        """Whether the run has a limit, or pressure may slow it down."""
         return self.rows_per_second is not None or (self.throttle is not None and self.throttle.read is not None)
 
     def over(self, tables: Tables) -> Tables:
@@ -162,7 +162,7 @@ _PRESSED_AT_ONCE_MAX = 100
 
 
 def batches_at_once(rows_per_second: int | None) -> int:
-    """One under a pace, which is kept by one thread."""
+    """The number of batches in work at once: one under a pace without a throttle, as only one thread may use it."""
     return BATCHES_AT_ONCE if rows_per_second is None else 1
 
 
@@ -177,9 +177,9 @@ def _go_on() -> None:
 
 
 def side_by_side(work: Callable[[_T], _R], batches: Iterator[_T], at_once: int) -> Iterator[_R]:
-    """The result for each batch, in order. Nothing is under way while the caller has one, nor after an error.
+    """Yield the result of each batch, in order. No batch is in work while the caller has a result, nor after an error.
 
-    Where the caller is interrupted a batch ends where it would have to wait for its pace: all of it may take minutes.
+    When the caller is interrupted, a batch stops where it would wait for its pace, as all of it may take minutes.
     """
     interrupted = threading.Event()
 
@@ -200,10 +200,10 @@ def side_by_side(work: Callable[[_T], _R], batches: Iterator[_T], at_once: int) 
 class PacedTables:
     """Tables whose rows, read or written, keep a pace. Implements `model.ports.Tables`.
 
-    A read takes its turn as one row before it is sent, and afterwards as many more as it brought: nobody knows before.
+    A read counts as one row before it is sent, and as the rest of its rows afterwards, when their number is known.
 
     Attributes:
-        at_once_max: however fast the pace, no more are asked for together.
+        at_once_max: the largest number of operations that are sent together, however fast the pace is.
     """
 
     tables: Tables
@@ -262,7 +262,7 @@ class PacedTables:
 
 @dataclass(frozen=True, slots=True)
 class PacedAsyncTables:
-    """The same in an event loop. Implements `model.ports.AsyncTables`."""
+    """`PacedTables` for code in an event loop. Implements `model.ports.AsyncTables`."""
 
     tables: AsyncTables
     pace: Pace
@@ -307,7 +307,7 @@ class PacedAsyncTables:
 class Breaker:
     """Skips the rest of a run once the cluster is gone: counts unreached suspects in a row. Thread-safe.
 
-    What is skipped is unchanged; the same command can be repeated later.
+    Skipped suspects are unchanged; the same command can be repeated later.
     """
 
     unreached_max: int = UNREACHED_MAX
@@ -316,7 +316,7 @@ class Breaker:
 
     @property
     def open(self) -> bool:
-        """Whether to skip the rest. It never closes again: a run that lost its cluster must not go on in part."""
+        """Whether to skip the rest. It stays True: a run that lost its cluster must not go on in part."""
         return self._unreached >= self.unreached_max
 
     def note(self, findings: Iterable[Finding]) -> None:

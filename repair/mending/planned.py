@@ -1,4 +1,4 @@
-"""What was approved in a plan is done as it was approved, or not at all."""
+"""Fixes of an approved plan: each is made exactly as approved, or not at all."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from repair.ledger.before_images import image_digest
 
 
 def as_planned(found: Finding) -> Finding:
-    """The finding; MOVED, with nothing to write, where its plan saw other rows, other times or another verdict."""
+    """The finding; MOVED without writes where its plan was made from other rows, write times or another verdict."""
     planned = found.suspect.planned
     if not planned or found.error is not None:
         return found

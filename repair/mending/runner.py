@@ -1,7 +1,7 @@
 """A check or a repair from its first clock reading to its exit code, whichever engine does the scanning.
 
-The steps are the protocol's (DESIGN ideas 3 and 4): take T, scan, stop if more is due than allowed, wait, look again
-and mend, sum up. The engine, the mender of counters and the progress display are arguments.
+The steps of the protocol (DESIGN ideas 3 and 4) are: take T, scan, stop if more fixes are due than allowed, wait, look
+again and mend, sum up. The engine, the mender of counters and the progress display are arguments.
 """
 
 import logging
@@ -40,7 +40,7 @@ Sink = Callable[[Finding], None]
 
 @dataclass(slots=True)
 class RepairResult:
-    """The sums so far, with the names of `--json` (DESIGN section 5)."""
+    """The sums of a run so far, with the names of `--json` (DESIGN section 5)."""
 
     keyspace: str
     command: str
@@ -68,7 +68,7 @@ class RepairResult:
     exit: int = 0
 
     def count(self, finding: Finding) -> None:
-        """Add one finding: confirmed ones count, settled ones do not, MOVED ones are left to the next run."""
+        """Add one finding: confirmed ones count, settled ones do not, MOVED ones are left for the next run."""
         if finding.untried:
             self.untried += 1
             return
@@ -91,10 +91,10 @@ class RepairResult:
 
     @property
     def exit_code(self) -> ExitCode:
-        """4: cluster lost before anything was mended; 3: something failed; 1: drift is left; else 0.
+        """The exit code: 4: cluster lost before anything was mended; 3: something failed; 1: drift is left; else 0.
 
-        Leaked content is not drift. What is too young is drift to a dry run, which mends nothing; what may hide drift
-        is, wherever it was not looked at.
+        Leaked content is not drift. Rows that are too young are drift in a dry run only. Tables and columns that were
+        not compared although they should be count as drift.
         """
         if self.untried and not self.fixed.total():
             return ExitCode.CANNOT_REACH
@@ -106,7 +106,7 @@ class RepairResult:
 
     @property
     def too_young(self) -> int:
-        """Rows that differ, and were changed less than the margin before the scan."""
+        """The number of rows that differ and were changed less than the margin before the scan."""
         return sum(counts[Why.TOO_YOUNG] for counts in self.reasons.values())
 
     @property
@@ -140,10 +140,10 @@ class RepairTools:
     Attributes:
         counters: looks at suspect counters again and mends them; None leaves them alone.
         ledger, leases: needed to write; a check and a dry run have none.
-        mail: read for the sums of a run that was cut short; without it they are those reported until then.
-        go_on: asked when more is due than `max_fixes` allows; None where nobody can be asked.
+        mail: read for the sums of an interrupted run; None: only what was reported until then counts.
+        go_on: asks a person when more is due than `max_fixes` allows; None where nobody can be asked.
         throttle: changes the pace of the run while it is at work.
-        meanwhile: called where lags are waited for; what it takes is part of the delay.
+        meanwhile: called during the delay before the second look; the time that it takes counts as part of the delay.
     """
 
     engine: Engine
@@ -221,7 +221,7 @@ def recorded(
 
 
 def close_killed(ledger: Ledger, keyspace: str, command: str, mail: Tables, families: Sequence[Family] = ()) -> None:
-    """Close earlier runs that nobody works on any more, with what they mended; call it under the command's lease."""
+    """Close earlier runs whose process was killed, with what they mended; call it under the command's lease."""
     for run in ledger.runs(keyspace):
         if run.command == command and run.state is RunState.RUNNING:
             ledger.interrupt(run, {"fixed": _named(mended_so_far(ledger, run, mail, families))})

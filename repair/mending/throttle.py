@@ -1,8 +1,8 @@
-"""What changes the pace of a run while it is at work: how the cluster does, and what `jobs set` says.
+"""Changes the pace of a run while it is at work: by the load of the cluster, and by what `jobs set` says.
 
-Whoever keeps a pace looks, so in a run that one thread carries out nobody else asks for the interpreter while a request
-is timed. A look that is due while rows are on their way waits for them, one that is due in a pause does not: so as
-many of the looks see the cluster at work for this run as the run is at work.
+The thread that uses the pace also looks at the cluster, so that in a run of one thread no other thread delays the timed
+request. A look that is due while a request is sent waits for it; a look that is due in a pause is made in the pause. So
+the share of looks under this run's own load equals the share of time in which the run is at work.
 """
 
 import logging
@@ -21,7 +21,7 @@ from repair.decisions.pressure import LOOK_SECONDS, Observation, Pressure, Strai
 from repair.ledger.run_limits import RunLimit, RunLimits
 
 HEAR_SECONDS: Final = 2.0
-"""How soon a run that reads or writes hears of a limit that was set."""
+"""The time, in seconds, after which a run that reads or writes notices a limit that was set."""
 
 _COMPACTIONS_SECONDS: Final = 5.0
 _CALM_LOOKS: Final = 8
@@ -39,7 +39,7 @@ _LOG: Final = logging.getLogger("mailmend.runs")
 
 @dataclass(frozen=True, slots=True)
 class SmallRead:
-    """A read of always the same kind: the first row behind a place of the table that is drawn anew each time."""
+    """A small read whose latency is measured: the first row after a random token of a table."""
 
     tables: Tables
     table: Table
@@ -47,7 +47,7 @@ class SmallRead:
     level: Level = Level.LOCAL_QUORUM
 
     def __call__(self) -> float:
-        """Its seconds."""
+        """Carry out the read; returns its latency in seconds."""
         after = round((2 * self.clock.chance() - 1) * (_TOKENS - 1))
         names = tuple(column.name for column in self.table.partition)
         began = self.clock.monotonic()
@@ -58,16 +58,16 @@ class SmallRead:
 
 @dataclass(slots=True)
 class Throttle:
-    """The rate of a run, looked at again and again by whoever keeps its pace. Not for two threads at once.
+    """The changing rate of a run. The thread that uses the pace calls `look` regularly; not for two threads at once.
 
     Attributes:
-        limit: the operator's, in rows per second of the whole run.
-        read: what is timed; None: the pace is not changed by pressure.
-        compactions: the most that are pending on one node; None where nobody knows.
-        limits: where `jobs set` writes; None: nothing can be heard.
-        run: whose limits are heard; None as long as nobody knows.
-        workers: how many throttles share the rate.
-        declared: the limit as the run was started.
+        limit: the operator's limit, in rows per second of the whole run.
+        read: carries out the small read and returns its seconds; None: the rate does not depend on pressure.
+        compactions: returns the pending compactions of the node with the most; None where they are not known.
+        limits: the limits that `jobs set` writes; None: they are not read.
+        run: the id under which limits are set; None as long as it is not known.
+        workers: the number of throttles that share the rate.
+        declared: the limit with which the run was started.
     """
 
     clock: Clock
@@ -97,16 +97,16 @@ class Throttle:
 
     @property
     def rows_per_second(self) -> float | None:
-        """This worker's part of the rate; None: as fast as it can."""
+        """This worker's part of the rate; None: no limit."""
         return None if self.pressure.rate == inf else self.pressure.rate / self.workers
 
     @property
     def seconds(self) -> float:
-        """Between two looks; longer where many workers look at one cluster."""
+        """The time between two looks, in seconds; longer where many workers look at one cluster."""
         return HEAR_SECONDS if self.read is None else min(HEAR_SECONDS, LOOK_SECONDS * self.workers)
 
     def hear_of(self, run: UUID) -> None:
-        """Of a run that no job began; the limits of a job's run count for all that it begins."""
+        """Read the limits of this run from now on, unless a job's run is known, whose limits count instead."""
         self.run = self.run or run
 
     def due_in(self) -> float:
@@ -114,7 +114,7 @@ class Throttle:
         return 0.0 if self._looked is None else max(0.0, self._looked + self.seconds - self.clock.monotonic())
 
     def note(self, rows: int, answers: Sequence[Any] = ()) -> None:
-        """Count rows that are asked for, and the errors among answers."""
+        """Count rows that are requested, and the errors among answers."""
         self.rows += rows
         self._rows += rows
         for one in answers:
@@ -122,7 +122,7 @@ class Throttle:
             self._overloads += isinstance(one, CannotReach) and not isinstance(one, TimedOut | AccessDenied)
 
     def look(self) -> None:
-        """Time the small read, hear what was set, and change the rate."""
+        """Read limits that were set, time the small read, and change the rate."""
         self._hear()
         for _ in range(1 if self._looked is not None else _CALM_LOOKS):
             if self.read is not None:
@@ -130,14 +130,14 @@ class Throttle:
         self._looked = self.clock.monotonic()
 
     def max_fixes(self, declared: int | None) -> int | None:
-        """How many may be mended, as it stands now."""
+        """The newest `--max-fixes` that was set for the run; `declared` where none was."""
         self._heard_at = -inf
         self._hear()
         said = self.heard[-1].max_fixes if self.heard else None
         return declared if said is None else said
 
     def as_json(self) -> dict[str, Any]:
-        """Of the rates for people and for the ledger, in rows per second of the whole run."""
+        """The rates for people and for the ledger, in rows per second of the whole run."""
         return {
             "auto": self.read is not None,
             "rows": self.rows,

@@ -40,7 +40,7 @@ USED_SINCE = Reason(Why.USED_SINCE)
 
 @dataclass(frozen=True, slots=True)
 class UndoSettings:
-    """What an undo is asked for."""
+    """The settings of an undo."""
 
     run: RunId
     keyspace: str
@@ -119,7 +119,7 @@ def known_again(image: Finding, mirror: Mirror) -> Suspect:
 
 
 def as_read_now(image: Finding, look: Look) -> Finding:
-    """The image in the columns that the tables have now; others were dropped, or added, since it was recorded."""
+    """The image restricted to the columns that the tables have now, as columns may have been dropped or added since."""
     own, truth = look.projection.table, look.family.truth
     projected = _in_columns_of(own, image.projected) if image.projected else None
     return replace(image, projected=projected, truths=tuple(_in_columns_of(truth, seen) for seen in image.truths))

@@ -50,10 +50,10 @@ if TYPE_CHECKING:
     from repair.staging.area import StagingArea  # its library comes with an extra of its own
 
 CONTENTS_MAX = 250_000
-"""Keys of content that are held in memory, which takes some 50 MB."""
+"""The largest number of keys of content in memory, which takes some 50 MB."""
 
 PLACES_MAX = 250_000
-"""Places that are joined in memory, which takes some 100 MB."""
+"""The largest number of places that are joined in memory, which takes some 100 MB."""
 
 _REPORTED_ROWS = 1000
 """After this many rows, progress is reported."""

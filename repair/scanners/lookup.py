@@ -1,12 +1,12 @@
 """Looking at one message or mailbox without Spark: an engine whose scan is a few reads by key.
 
-A message is exact in all that its truth and content lead to: they are keyed by it. A mirror's row that names it where
-no truth leads is keyed by a mailbox: it is found in the mailboxes that are named beside the message, or by paging the
-mirror (`scan`). A mailbox shows what its own partitions show, those of every projection and its counters: rows that
-differ from their truth and rows without one (AMEND, WITHDRAW). A truth that is not projected at all is found only by
-paging the truth (`scan`); without that, what may be its trace is found and left: rows without truth, counters, and
-gaps, uids that the mailbox has given and that no row of the mirror shows. Pages are processed in bounded pieces.
-Suspects are then handled as always: wait, look again, mend.
+For a message, everything that its truth and content lead to is checked, as these are keyed by it. A mirror row of the
+message without a truth is keyed by a mailbox: it is found only in the mailboxes that are named beside the message, or
+by paging the mirror (`scan`). For a mailbox, its own partitions in every projection and its counters are checked: rows
+that differ from their truth and rows without one (AMEND, WITHDRAW). A truth without any projection is found only by
+paging the truth (`scan`). Otherwise only its possible traces are found and left: rows without truth, counters, and
+gaps (uids that the mailbox gave and that no mirror row has). Pages are processed in bounded pieces. Suspects are then
+handled as always: wait, look again, mend.
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,22 +32,22 @@ from repair.mending.engine import LocalSuspects, RepairSettings
 from repair.mending.fixer import BATCH_SUSPECTS, SecondLook
 
 ROWS_AT_ONCE = 1000
-"""Rows of a partition, or of a table that is paged, that are held at once."""
+"""The largest number of rows, of a partition or a paged table, in memory at once."""
 
 SUSPECTS_MAX = 100_000
-"""Suspects of one target that are held in memory."""
+"""The largest number of suspects of one target, which are held in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetMessages:
-    """Some messages: where their truth leads, in the rows of `mailboxes`, with `scan` in those of all mailboxes."""
+    """Messages to be checked: where their truth leads, and in the rows of `mailboxes`, or of all with `scan`."""
 
     ids: tuple[MessageId, ...]
     mailboxes: tuple[MailboxId, ...] = ()
     scan: bool = False
 
     def unseen(self, gaps: int = 0) -> str | None:  # noqa: ARG002 - of mailboxes
-        """A sentence on what the look cannot see; None where it sees all."""
+        """A sentence on what this check cannot find; None where it finds everything."""
         if self.scan:
             return None
         return _TRACES_ELSEWHERE if self.mailboxes else _TRACES_ANYWHERE
@@ -55,13 +55,13 @@ class TargetMessages:
 
 @dataclass(frozen=True, slots=True)
 class TargetMailboxes:
-    """Some mailboxes; with `scan` the whole truth is paged for messages that should be in them."""
+    """Mailboxes to be checked; with `scan` the whole truth is paged for messages that should be in them."""
 
     ids: tuple[MailboxId, ...]
     scan: bool = False
 
     def unseen(self, gaps: int) -> str | None:
-        """A sentence on what the look cannot see; None where the mirror shows every uid that was given."""
+        """A sentence on what this check cannot find; None where the mirror has every uid that was given."""
         return _MISSING_ROWS.format(gaps) if gaps else None
 
 
@@ -96,10 +96,10 @@ def mailboxes_of(mail: Tables, user: str, namespace: str = PRIVATE) -> tuple[Mai
 
 
 def refuse_unknown(mail: Tables, family: Family, target: TargetMessages) -> None:
-    """Refuse messages that neither truth nor content names, nor any row of the mirror that is looked at.
+    """Refuse messages that are in neither truth nor content, nor in any mirror row that is read.
 
     Raises:
-        WrongUse: there are some; it names them.
+        WrongUse: there are such messages; the error names them.
     """
     by_key = [family.truth, *([family.content.table] if family.content else [])]
     unknown = dict.fromkeys(one for one in target.ids if not any(mail.read(Read(table, (one,))) for table in by_key))

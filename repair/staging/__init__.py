@@ -1,1 +1,1 @@
-"""Scans that go on where they stopped: the rows of each token segment, kept as Parquet until the run is complete."""
+"""Staging of scans that can be continued: rows of each token segment, kept as Parquet until the run is complete."""

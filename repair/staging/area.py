@@ -1,8 +1,8 @@
-"""A staging area: rows of a scan by token segment, kept until the run is complete, so that the next attempt goes on.
+"""A staging area: rows of a scan by token segment, kept until the run is complete, so that a next attempt continues it.
 
-A file under its final name is whole, and says of which area, table and segment it is; everything else is read again. So
-a kill between any two writes loses what is being read and no more. All attempts repair as of before the first one's
-first read: to the rule of T (docs/adr/0035) they are one scan that takes hours.
+A file under its final name is complete, and names its area, table and segment; everything else is read again. So a kill
+loses only the segments that are being read. All attempts repair as of a time before the first read of the first
+attempt: for the rule of T (docs/adr/0035) they are one scan that takes hours.
 """
 
 import json
@@ -24,16 +24,16 @@ from repair.clock import SystemClock
 from repair.staging.parquet import SegmentWriter, batches_in, rows_of
 
 FORMAT: Final = 1
-"""Raised when an older version would read an area wrongly."""
+"""The version of the format; it is increased when older versions of mailmend would read an area wrongly."""
 
 MANIFEST: Final = "staging.json"
 SEGMENTS_UNKNOWN: Final = 16
-"""How many segments a table has whose size no node tells."""
+"""The number of segments of a table whose size is not known."""
 
 SEGMENTS_MAX: Final = 10_000
 SEGMENT_PARTITIONS: Final = 50_000
 SEGMENT_BYTES: Final = 16 << 20
-"""Of a node's own estimate, all columns uncompressed: one or two seconds of a scan that nothing holds up."""
+"""The size of a segment by the nodes' estimates (all columns, uncompressed): one or two seconds of scanning."""
 
 _SEGMENT: Final = re.compile(r"(\w+)\.\d{5}\.parquet")
 _TOKENS: Final = 1 << 64
@@ -41,11 +41,11 @@ _TOKENS: Final = 1 << 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedScope:
-    """What staged rows are of: an area of another scope is refused.
+    """What a staging area is for; an area of another scope is refused.
 
     Attributes:
-        tables: tells the tables from those of any other cluster, and from themselves once they are altered.
-        columns: that are read of each table, by its spelling.
+        tables: a digest that changes if the tables are altered, and differs for other clusters.
+        columns: the columns that are read, by the table's spelling.
     """
 
     version: str
@@ -66,14 +66,14 @@ _OTHER: Final = {
 
 @dataclass(frozen=True, slots=True)
 class StagingArea:
-    """An open area, of this attempt.
+    """A staging area that one attempt has open.
 
     Attributes:
-        id: of the area; its files name it.
-        began: the earliest clock before the first attempt's first read, in microseconds.
-        attempt: 1 for the first.
-        segments: how many each table has, by its spelling.
-        kept: how many of them were there when this attempt began.
+        id: the id of the area, which all its files contain.
+        began: the earliest clock, in microseconds, before the first read of the first attempt.
+        attempt: the number of this attempt, from 1.
+        segments: the number of segments, by the table's spelling.
+        kept: the number of segments that were complete when this attempt began.
     """
 
     store: StagingStore
@@ -88,7 +88,7 @@ class StagingArea:
         return sum(self.segments.values())
 
     def scan(self, tables: Tables, scan: Scan, progress: Progress) -> Iterator[Row]:
-        """Every row of a table in token order; what stood already is not read again, nor counted as work to do."""
+        """Yield every row of a table, in token order; segments that are staged are not read from the cluster again."""
         number, rows, stood = self.segments[scan.table.spelling], 0, 0
         for at in range(number):
             found = self.stands(scan, at)
@@ -108,7 +108,7 @@ class StagingArea:
                 yield row
 
     def batches(self, tables: Tables, scan: Scan, at: int) -> Iterator[pa.RecordBatch]:
-        """The rows of one segment, which stands once the last was given."""
+        """Yield the rows of segment `at` in batches; it is staged once the last batch was taken."""
         found = self.stands(scan, at)
         if found is not None:
             yield from found
@@ -121,12 +121,12 @@ class StagingArea:
         self.store.write(_name(scan.table, at), staged.whole())
 
     def stands(self, scan: Scan, at: int) -> list[pa.RecordBatch] | None:
-        """The rows of a segment that stands; None where it does not."""
+        """The rows of segment `at`; None where it is not staged."""
         content = self.store.read(_name(scan.table, at))
         return None if content is None else batches_in(content, columns_of(scan), self._about(scan, at))
 
     def refuse_another(self) -> None:
-        """See that the store holds this area here too, wherever this process runs."""
+        """Refuse to go on where this host sees another area, or none, in the store; raises `StagingRefused`."""
         said = self.store.read(MANIFEST)
         if said is None or self.id not in said.decode("utf-8", "replace"):
             raise StagingRefused(
@@ -135,11 +135,11 @@ class StagingArea:
             )
 
     def standing(self) -> int:
-        """How many segments stand by now."""
+        """The number of segments that are staged now."""
         return sum(name != MANIFEST for name in self.store.names())
 
     def as_json(self) -> dict[str, Any]:
-        """For people and JSON."""
+        """The area's state for reports and JSON."""
         return {
             "place": self.store.place,
             "began_at": f"{instant_of(self.began):%Y-%m-%dT%H:%M:%SZ}",
@@ -150,7 +150,7 @@ class StagingArea:
         }
 
     def clear(self) -> None:
-        """Remove the area; without its manifest, which goes first, the rest is nobody's."""
+        """Remove the area, its manifest first, without which other files do not count."""
         self.store.remove([MANIFEST])
         self.store.remove(self.store.names())
 
@@ -165,17 +165,17 @@ class StagingArea:
 def opened_area(
     store: StagingStore, scope: StagedScope, segments: Mapping[str, int], needed: int | None, began: Callable[[], int]
 ) -> StagingArea:
-    """The area that stands there, or a new one; call it while the store is held.
+    """Open the area in the store, or make a new one; call it while the store is held.
 
     Args:
-        store: where it is.
+        store: the store of the area.
         scope: what is to be scanned.
         segments: how many each table has in a new area.
-        needed: about how many bytes a whole area takes; None where nobody knows.
+        needed: an estimate of the bytes that a complete area takes; None where it is not known.
         began: reads the clocks, for a new area.
 
     Raises:
-        StagingRefused: it is of another scope, is no staging area, or has not room enough.
+        StagingRefused: the area has another scope, the store has other files, or there is too little space.
     """
     names, said = store.names(), store.read(MANIFEST)
     if other := [name for name in names if name != MANIFEST and not _SEGMENT.fullmatch(name)]:
@@ -241,7 +241,7 @@ def _refuse_full(area: StagingArea, needed: int | None) -> None:
 
 
 def segments_for(size: TableSize | None) -> int:
-    """In how many segments a table is read."""
+    """The number of segments in which a table of this size is read."""
     partitions, held = (size.partitions or 0, size.bytes or size.disk_bytes or 0) if size else (0, 0)
     if not (partitions or held):
         return SEGMENTS_UNKNOWN
@@ -249,7 +249,7 @@ def segments_for(size: TableSize | None) -> int:
 
 
 def bounds(at: int, number: int) -> tuple[int, int]:
-    """The tokens of a segment: after the first, up to the second; together all that a partition can have."""
+    """The token range (after, up to] of segment `at` of `number`; together they cover all tokens."""
     first = -(_TOKENS >> 1)
     return first + _TOKENS * at // number, min(first + _TOKENS * (at + 1) // number, -first - 1)
 

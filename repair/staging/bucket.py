@@ -1,7 +1,7 @@
-"""A bucket as the store of a staging area, through Arrow's own S3: for executors that have no folder in common.
+"""A bucket as the store of a staging area, through Arrow's S3 client: for executors that have no folder in common.
 
-Keys are found on each host as Amazon's tools find them; none is named here. An object is there whole or not at all. Two
-runs at once are not kept apart, as files of a folder are: they read and write the same segments, and neither is wrong.
+Each host finds its access keys as Amazon's tools do; mailmend is given none. An object is complete or does not exist.
+Unlike with a folder, two runs at once are not excluded: they read and write the same segments, which is harmless.
 """
 
 import os
@@ -24,11 +24,11 @@ _CODE: Final = re.compile(r"AWS Error (\w+)")
 
 @dataclass(frozen=True, slots=True)
 class StagingBucket:
-    """Implements `model.ports.StagingStore`.
+    """A prefix in a bucket. Implements `model.ports.StagingStore`.
 
     Attributes:
-        prefix: under which the files are, without a slash at either end.
-        endpoint: such as `https://s3.example.org:9000`.
+        prefix: the prefix of all keys, without a slash at either end.
+        endpoint: the URL of the store, such as `https://s3.example.org:9000`.
     """
 
     bucket: str
@@ -49,7 +49,7 @@ class StagingBucket:
             return {one.base_name: one.size for one in found if one.type is fs.FileType.File}
 
     def read(self, name: str) -> bytes | None:
-        """None where there is none."""
+        """The content of a file; None where there is no such file."""
         try:
             with self._named(), self._files().open_input_file(self._path(name)) as file:
                 content: bytes = file.read()

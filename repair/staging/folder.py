@@ -1,4 +1,4 @@
-"""A folder as the store of a staging area: files of their owner alone, each whole or not there."""
+"""A folder as the store of a staging area: its files belong to their owner only, and are complete or absent."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ _PART: Final = ".part"
 
 @dataclass(frozen=True, slots=True)
 class StagingFolder:
-    """Implements `model.ports.StagingStore`."""
+    """A folder. Implements `model.ports.StagingStore`."""
 
     path: Path
 
@@ -29,7 +29,7 @@ class StagingFolder:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """The folder for this process alone; it is made where there is none, and what a killed one left half goes."""
+        """Lock the folder for this process while the body runs; it is created if missing, and partial files removed."""
         with self._named():
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
@@ -48,13 +48,13 @@ class StagingFolder:
             return {one.name: one.stat().st_size for one in files}
 
     def read(self, name: str) -> bytes | None:
-        """None where there is none."""
+        """The content of a file; None where there is no such file."""
         with self._named(), suppress(FileNotFoundError):
             return (self.path / name).read_bytes()
         return None
 
     def write(self, name: str, content: bytes) -> None:
-        """The file has its name once its bytes are on the disk; mkstemp gives it to its owner alone."""
+        """Write a file, which gets its name once its bytes are on disk; only its owner may read it."""
         with self._named():
             handle, part = tempfile.mkstemp(dir=self.path, prefix=".", suffix=_PART)
             write_whole(handle, Path(part), self.path / name, content)

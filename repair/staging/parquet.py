@@ -1,6 +1,7 @@
-"""Rows of one scan as a Parquet file, and back; the module that knows which Arrow type a CQL type becomes.
+"""Rows of a scan as Parquet files, and back, with the Arrow type of each CQL type.
 
-A file is read whole, its checksums verified, before its first row is given: so no half of a damaged one counts.
+A file is read completely and its checksums are verified before its first row is used, so that no part of a damaged file
+counts.
 """
 
 import json
@@ -17,7 +18,7 @@ from cql.rows import decode, encode
 from model.schema.table import Column, Row
 
 BATCH_ROWS: Final = 5_000
-"""So many rows wait as Python's own objects before they become a part of the file."""
+"""The number of rows in a batch, which are held as Python objects until they are added to the file."""
 
 _ABOUT: Final = b"mailmend"
 
@@ -57,7 +58,7 @@ def schema_of(columns: Sequence[Column]) -> pa.Schema:
 
 
 class SegmentWriter:
-    """Takes rows and makes a file of them; holds what was taken compressed, but for the last few."""
+    """Makes a file of rows, held in memory: compressed, except for the last batch."""
 
     def __init__(self, columns: Sequence[Column], about: Mapping[str, Any]) -> None:
         self._forms, self.schema = [(column.name, _form_of(column)) for column in columns], schema_of(columns)
@@ -66,12 +67,12 @@ class SegmentWriter:
         self._writer = pq.ParquetWriter(self._file, kept, compression="zstd", write_page_checksum=True)
 
     def add(self, row: Row) -> pa.RecordBatch | None:
-        """With the last row of a batch the batch."""
+        """Add a row; returns the batch where the row completes one, else None."""
         self._waiting.append(row)
         return self.batch() if len(self._waiting) >= BATCH_ROWS else None
 
     def batch(self) -> pa.RecordBatch:
-        """The rows since the last one."""
+        """Add the rows since the last batch to the file, and return them as a batch."""
         cells = [_cells([row[name] for row in self._waiting], form.out) for name, form in self._forms]
         arrays = [pa.array(values, form.arrow) for values, (_, form) in zip(cells, self._forms, strict=True)]
         batch = pa.record_batch(arrays, schema=self.schema)
@@ -80,7 +81,7 @@ class SegmentWriter:
         return batch
 
     def whole(self) -> bytes:
-        """The file; nothing can be added to it any more."""
+        """Complete the file and return its bytes; nothing can be added any more."""
         self.batch()
         self._writer.close()
         return self._file.getvalue()
@@ -92,7 +93,7 @@ def rows_of(batches: Iterable[pa.RecordBatch], columns: Sequence[Column]) -> Ite
 
 
 def batches_in(content: bytes, columns: Sequence[Column], about: Mapping[str, Any]) -> list[pa.RecordBatch] | None:
-    """The rows of a file in batches; None where it is not whole, or not about this."""
+    """The rows of a file in batches; None where it is damaged, or its columns or `about` differ."""
     try:
         table = pq.read_table(BytesIO(content), page_checksum_verification=True)
         said = json.loads((table.schema.metadata or {}).get(_ABOUT, b"{}"))

@@ -53,7 +53,7 @@ class Folder:
 
 @dataclass(slots=True)
 class Progressed:
-    """The journal's state: the load's id, what is stored, what may be.
+    """The state of a load in its journal: its id, what is stored, and what may be stored.
 
     Attributes:
         done: keys of stored messages, as digests; empty for an mbox, which has an offset.

@@ -87,7 +87,7 @@ def _mailbox_of(path: Seen) -> Put:
 
 
 MAILBOXES_REMEMBERED = 10_000
-"""How many mailboxes' last numbers are remembered; the least recently used are forgotten."""
+"""The number of mailboxes whose last number is remembered; the least recently used are forgotten."""
 
 
 @dataclass(slots=True)

@@ -166,7 +166,7 @@ class MessageStore:
         return self._rounds(attempt, place)
 
     def look(self, place: MessageKey) -> Seen:
-        """The truth at a place with its times: the `seen` of `set_flags`.
+        """Read the truth row of a message with its write times, for `seen` of `set_flags`.
 
         Raises:
             UnknownMessage: there is no such message.
@@ -178,7 +178,7 @@ class MessageStore:
 
         Args:
             place: where the message stands.
-            change: of its flags, whatever they are by then.
+            change: the change, applied to the flags that the message has when it is written.
             seen: what `look` gave, however long ago: it saves the read before. The condition of the write finds
                 out when it is stale, and then it is read after all (plain writes have none, and always read).
 
@@ -220,7 +220,7 @@ class MessageStore:
     def complete(self, message_id: MessageId, mailbox: MailboxId) -> bool:
         """Whether a message is in a mailbox; if so, its projections are journalled to be looked at.
 
-        For an interrupted add: the message may be in the truth only.
+        Used after an interrupted add, when the message may be in the truth only.
 
         Raises:
             Unjournalled: it could not be journalled.

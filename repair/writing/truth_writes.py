@@ -116,7 +116,7 @@ class ConditionalTruth:
         """The truth's table as a read-back sees it: the modseq alone, whose time is the stamp."""
 
     def read(self, place: MessageKey) -> Seen | None:
-        """At QUORUM; an absent row is read again at SERIAL.
+        """Read a row at QUORUM; an absent row is read again at SERIAL.
 
         A quorum sees each acknowledged change at a fraction of a SERIAL read's price, and the condition of the next
         write detects what it did not see.

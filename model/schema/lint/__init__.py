@@ -1,5 +1,5 @@
-"""Rules about tables that Cassandra takes without a word and that hurt later: pure, each a value with its reason.
+"""Lint rules: they find what Cassandra accepts silently and what causes trouble later. Pure.
 
-A rule looks at a schema, the statements that made it, and what is known beside; it computes or stays silent, it never
-guesses. `model.schema.lint.rules` lists them all; files and servers are read elsewhere.
+A rule examines a schema, the statements that made it, and further known facts. Where a fact is missing it reports
+nothing; it never guesses. `model.schema.lint.rules` lists all rules; files and servers are read elsewhere.
 """

@@ -1,4 +1,4 @@
-"""Rules about writes: what deletes, updates, timestamps, whole collections and batches do to the tables they meet."""
+"""Rules about writes: deletes, updates, timestamps, whole collections and batches."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""Findings that somebody has looked at and let stand, each with a reason: from settings, or from notes in the file."""
+"""Findings that are ignored on purpose, each with a reason: from settings, or from comments in the file."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -17,12 +17,12 @@ _MEND: Final = "Write it like: -- lint: ignore T5: rows change for a day at most
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
-    """A rule that is not to count at a table; a note in a file also at its statement.
+    """A rule that is ignored for a table; where it comes from a comment in a file, for that statement only.
 
     Attributes:
-        table: its spelling; "" for every table, and for the keyspace. Of a note, the table that its statement creates.
-        statement: of a note, the number of its statement.
-        file: of a note, the name of its file.
+        table: the table's spelling; "" for all tables and the keyspace. Of a comment: the table of its statement.
+        statement: of a comment, the number of its statement.
+        file: of a comment, the name of its file.
     """
 
     rule: str
@@ -50,7 +50,7 @@ def parse_ignore(rule: object, table: object, reason: object) -> Ignore:
     """An ignore from settings.
 
     Raises:
-        WrongUse: no rule, no reason, or not texts.
+        WrongUse: the rule is unknown, the reason is missing, or a value is no text.
     """
     if not isinstance(rule, str) or not _RULE.fullmatch(rule.strip()):
         raise WrongUse(f"an ignore names {rule!r} as its rule", mend="List the rules: mailmend schema lint --rules")
@@ -89,7 +89,7 @@ def _creates(parsed: Parsed) -> str:
 
 
 def with_reasons(findings: Sequence[LintFinding], ignores: Sequence[Ignore]) -> tuple[LintFinding, ...]:
-    """The findings; those that an ignore covers carry its reason, the first such ignore's."""
+    """The findings, where those that an ignore covers have the reason of the first such ignore."""
     return tuple(_with_reason(finding, ignores) for finding in findings)
 
 

@@ -1,4 +1,4 @@
-"""Rules about a keyspace: its replication, and the views and indexes in it."""
+"""Rules about a keyspace: its replication, its views and its indexes."""
 
 from collections.abc import Iterator
 from typing import Final

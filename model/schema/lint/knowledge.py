@@ -1,7 +1,7 @@
-"""What is known of tables beside their schema: what changes, what is deleted, what follows from what.
+"""Facts about tables that their schema does not tell: which are updated, deleted from, or follow from others.
 
-Of the tables of mail from the catalog's own declarations; of the queue's from what `mailqueue` and James do there; of
-our ledger from what `repair` writes there.
+The facts about mail tables come from the catalog's declarations, those about the queue's tables from what `mailqueue`
+and James write, and those about our ledger from what `repair` writes.
 """
 
 from collections.abc import Mapping
@@ -25,16 +25,16 @@ from model.schema.keyspace import Schema
 from model.schema.table import Table
 
 HINT_WINDOW_DEFAULT: Final = timedelta(hours=3)
-"""`max_hint_window` of cassandra.yaml, where it says nothing."""
+"""The default of `max_hint_window` in cassandra.yaml."""
 
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """What no schema says of itself. Tables are named as the server knows them.
+    """Facts that a schema does not tell. Tables are named as the server knows them.
 
     Attributes:
-        repair_interval: how often every range is repaired (nodetool, Reaper); None where nobody said.
-        slack: how much longer marks must live than what they hide.
+        repair_interval: how often every range is repaired (nodetool, Reaper); None where it is not known.
+        slack: how much longer marks must live than the rows that they hide.
         marks: (table of marks, table whose rows they hide).
         projections: (truth, projection).
         updated, deleted, stamped, conditional: tables whose rows are changed later, are deleted, are written USING
@@ -61,7 +61,7 @@ class Knowledge:
     paxos_variant: str = ""
 
     def with_facts_of(self, other: "Knowledge") -> "Knowledge":
-        """These settings, with the other's facts about tables added."""
+        """The same, with the other's facts about tables added."""
         return replace(
             self,
             marks=tuple(dict.fromkeys(self.marks + other.marks)),
@@ -105,7 +105,7 @@ _LEDGER: Final = Knowledge(
 
 
 def known_of(schema: Schema) -> Knowledge:
-    """What is known of the mail or ledger tables in the schema; nothing of others."""
+    """The facts about those mail, queue and ledger tables that are in the schema."""
     known = Knowledge()
     for family in FAMILIES:
         if schema.table(family.truth.name) is not None and schema.table(family.mirror.table.name) is not None:

@@ -1,4 +1,4 @@
-"""Rules about what a server takes at all: classes, options, their values, and statements that it would refuse."""
+"""Rules about what a server would refuse: unknown classes, options and values, and invalid statements."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping

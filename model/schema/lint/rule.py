@@ -1,4 +1,4 @@
-"""A rule is one decorated function: what it is called, why, what to do; and what it sees in a schema."""
+"""The form of a rule: one decorated function, with its name, reason and fix, which yields hits."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ DOCS: Final = "https://cassandra.apache.org/doc/5.0/cassandra"
 
 
 class Severity(IntEnum):
-    """How bad it is."""
+    """The severity of a finding."""
 
     NOTE = 1  # worth knowing; right in some cases
     WARNING = 2  # costs space, latency or consistency
@@ -37,10 +37,10 @@ class Hit:
 
     Attributes:
         subject: the column, option, index or view, or "" for the table as a whole.
-        severity: None where the rule's own holds.
-        points: where to point at, the first that can be found; () is where the subject stands.
-        fix: what to do in this case; "" where the rule's own words serve.
-        table: its spelling; "" for the keyspace as a whole.
+        severity: the severity; None: that of the rule.
+        points: the places to point at, of which the first that exists is used; (): the place of the subject.
+        fix: what to do in this case; "": the fix of the rule.
+        table: the table's spelling; "" for the keyspace as a whole.
     """
 
     text: str
@@ -53,15 +53,15 @@ class Hit:
 
     @property
     def places(self) -> tuple[PlaceKey, ...]:
-        """Where to point; an option inside a map stands where the map stands."""
+        """The places to point at; an option inside a map has the place of the map."""
         return self.points or (("column", name_of(self.subject)), ("option", self.subject.partition(".")[0]))
 
 
 @dataclass(frozen=True, slots=True)
 class LintRule:
-    """One rule: what it is called, how bad a hit is, why, what to do, where to read more, and how it looks.
+    """One rule: name, severity, reason, fix, a page to read, and the function that finds hits.
 
-    Ids are T with a number as in the design's list of rules, K with a number for those beside it.
+    Ids are T and a number for the rules of the design's list, K and a number for all others.
     """
 
     id: str
@@ -75,12 +75,12 @@ class LintRule:
 
 @dataclass(frozen=True, slots=True)
 class LintFinding:
-    """A hit with its rule and its place.
+    """A hit with its rule and its place in the text.
 
     Attributes:
-        file, span: where it stands; None where no text says it, or the schema is a live one.
-        statement: the number of the statement that holds the place.
-        noted: whether that reason stands in the file itself.
+        file, span: the place; None where no text has it, or the schema is a live one.
+        statement: the number of the statement that contains the place.
+        noted: whether the reason for ignoring it is a comment in the file.
     """
 
     rule: LintRule

@@ -1,4 +1,4 @@
-"""Every rule, and what looking with them finds, with the place in the texts that the schema was read from."""
+"""All rules, and the search for findings, each with its place in the texts that the schema was read from."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,14 +22,14 @@ RULES: Final[tuple[LintRule, ...]] = tuple(
         key=lambda one: (one.id[0] == "K", int(one.id[1:])),
     )
 )
-"""T1 to T24, then K1 and K2."""
+"""All rules: T1 to T24, then K1 and K2."""
 
 Defining = Mapping[str, Sequence[int]]
-"""By table: the numbers of the statements that say what it is, the one that creates it first."""
+"""For each table the numbers of the statements that define it, the one that creates it first."""
 
 
 def rules_named(wanted: Iterable[str] = (), excluded: Iterable[str] = ()) -> tuple[LintRule, ...]:
-    """The rules that are wanted (all where nothing is), without those excluded."""
+    """The wanted rules (all where none are named), without the excluded ones."""
     ids = {rule.id for rule in RULES}
     names, without = ({name.strip().upper() for name in those} for those in (wanted, excluded))
     for name in sorted(names | without):
@@ -39,7 +39,7 @@ def rules_named(wanted: Iterable[str] = (), excluded: Iterable[str] = ()) -> tup
 
 
 def lint(subject: Subject, rules: Sequence[LintRule] = RULES) -> tuple[LintFinding, ...]:
-    """All findings of the rules in the order of the text; those without a place come last."""
+    """All findings of the rules, in the order of the text; findings without a place come last."""
     defining = _defining(subject)
     found = [_finding(subject, rule, hit, defining) for rule in rules for hit in rule.check(subject)]
     return tuple(sorted(found, key=_place))

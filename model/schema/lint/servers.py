@@ -1,4 +1,4 @@
-"""What each server understands: compaction classes and their options, table options, as tables.
+"""The compaction classes, compaction options and table options that each server accepts.
 
 Read from the servers' own classes (Cassandra 4.1 and 5.0: tests ask real ones) and documentation (3.11, 4.0; ScyllaDB's
 own list of table options; what its compaction options mean is not checked). A name that is not here is refused there.
@@ -15,7 +15,7 @@ _OWN_VERSION: Final = re.compile(r"(\d+\.\d+)(?:\.\d+)?(?:-.+)?")
 
 
 class ServerRelease(Enum):
-    """A server, as far as rules tell servers apart; the value is how people write it."""
+    """A server release that rules distinguish; the value is how people write it."""
 
     CASSANDRA_3_11 = "3.11"
     CASSANDRA_4_0 = "4.0"
@@ -32,7 +32,7 @@ class ServerRelease(Enum):
         return f"Cassandra {self.value}" if self.is_cassandra else "ScyllaDB"
 
     def at_least(self, other: "ServerRelease") -> bool:
-        """Whether it is Cassandra of that release or a later one."""
+        """Whether it is Cassandra of the other release or a later one."""
         order = list(ServerRelease)
         return self.is_cassandra and order.index(self) >= order.index(other)
 
@@ -41,7 +41,7 @@ def parse_release(text: str) -> ServerRelease:
     """The release that a version names: `4.1`, `5.0.9`, `4.1-rc1`, `scylla`.
 
     Raises:
-        WrongUse: none whose rules are known here.
+        WrongUse: the options of that version are not known here.
     """
     word = text.strip().lower()
     if word in {"scylla", "scylladb"}:
@@ -57,11 +57,10 @@ def parse_release(text: str) -> ServerRelease:
 
 
 def exact_release(version: str) -> ServerRelease | None:
-    """The release of a server by its own version, where every name that it takes is known here.
+    """The release of a server by its own version, if all its options are known here; else None.
 
-    None for a later one, for ScyllaDB (which calls itself 3.0.8) and for other makers' (theirs have four numbers):
-    those
-    may know names that are not listed here.
+    None for later versions, for ScyllaDB (which calls itself 3.0.8) and for other vendors' servers (whose versions have
+    four numbers), as they may have options that are not listed here.
     """
     found = _OWN_VERSION.fullmatch(version)
     return next((one for one in ServerRelease if found and one.value == found[1]), None)
@@ -99,7 +98,7 @@ TABLE_OPTIONS: Final[Mapping[ServerRelease, frozenset[str]]] = {
     _SCYLLA: _OLD
     | _words("paxos_grace_seconds synchronous_updates tablets tombstone_gc per_partition_rate_limit in_memory"),
 }
-"""Options of a table, by server."""
+"""The options of tables, by server."""
 
 _ANY: Final = _words("""
     enabled provide_overlapping_tombstones tombstone_threshold tombstone_compaction_interval
@@ -133,17 +132,17 @@ COMPACTIONS: Final[Mapping[ServerRelease, Mapping[str, frozenset[str] | None]]] 
     _C5: {**_OF_5, "UnifiedCompactionStrategy": _UNIFIED},
     _SCYLLA: dict.fromkeys((*_OF_5, "IncrementalCompactionStrategy", "NullCompactionStrategy")),
 }
-"""Compaction classes by server, with the options that each takes (None: not known)."""
+"""The compaction classes by server, each with its options (None: not known)."""
 
 COMPRESSION_NEW: Final[Mapping[str, str]] = {
     "sstable_compression": "class",
     "chunk_length_kb": "chunk_length_in_kb",
     "crc_check_chance": "the table's own option crc_check_chance",
 }
-"""Options of compression that moved in 3.0 and that Cassandra 5.0 takes no more, with what stands for each."""
+"""Options of compression that were renamed in 3.0 and that Cassandra 5.0 refuses, each with its new name."""
 
 CACHING: Final = frozenset({"keys", "rows_per_partition"})
-"""Options of caching."""
+"""The options of caching."""
 
 VALUES: Final[Mapping[str, frozenset[str]]] = {
     "compaction_window_unit": frozenset({"MINUTES", "HOURS", "DAYS"}),
@@ -151,7 +150,7 @@ VALUES: Final[Mapping[str, frozenset[str]]] = {
         {"DAYS", "HOURS", "MINUTES", "SECONDS", "MILLISECONDS", "MICROSECONDS", "NANOSECONDS"}
     ),
 }
-"""Values of compaction options that are one of a few words, upper case and all."""
+"""The allowed values of compaction options that take one of a few words; case matters."""
 
 READ_REPAIR: Final = frozenset({"BLOCKING", "NONE"})
-"""Values of a table's read_repair, in any case."""
+"""The allowed values of a table's read_repair, in any case."""

@@ -1,4 +1,4 @@
-"""What the rules check: a schema, the statements that made it, the server it is for, and what is known beside."""
+"""The input of the rules: a schema, the statements that made it, the server that it is for, and further facts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ TWCS: Final = "TimeWindowCompactionStrategy"
 UCS: Final = "UnifiedCompactionStrategy"
 STCS: Final = "SizeTieredCompactionStrategy"
 GC_GRACE_DEFAULT: Final = 864_000
-"""Seconds: ten days, where a table says nothing."""
+"""The default of gc_grace_seconds: ten days, in seconds."""
 
 _WINDOW_UNITS: Final = {
     "MINUTES": timedelta(minutes=1),
@@ -27,7 +27,7 @@ _WINDOW_UNITS: Final = {
 
 
 class Written(NamedTuple):
-    """A data statement, the number of the statement that it is or is in, and where in there it is named."""
+    """A data statement, the number of the statement that it is or is in, and the place of its name there."""
 
     number: int
     write: WriteRows
@@ -36,14 +36,14 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One keyspace as the rules see it.
+    """One keyspace, as input of the rules.
 
     Attributes:
-        schema: what all statements lead to, or what the server has.
-        statements: those about this keyspace, in their order; none for a live one.
-        refused: what the server would say to a statement, by its number.
-        replication: the keyspace's options, "class" among them; None where nothing says.
-        replication_at: the number of the statement that says so.
+        schema: the schema after all statements, or the server's.
+        statements: the statements about this keyspace, in order; empty for a live keyspace.
+        refused: for each statement that the server would refuse, by its number, the server's error.
+        replication: the keyspace's replication options with "class"; None where they are not known.
+        replication_at: the number of the statement that sets the replication.
     """
 
     schema: Schema
@@ -56,14 +56,14 @@ class Subject:
     knowledge: Knowledge = field(default_factory=Knowledge)
 
     def writes(self) -> Iterator["Written"]:
-        """Every data statement, those in batches too."""
+        """Every data statement, including those in batches."""
         for number, parsed in enumerate(self.statements):
             for place, write in enumerate(parsed.statement.row_writes):
                 points = () if write is parsed.statement else (("name", str(place)),)
                 yield Written(number, write, points)
 
     def table(self, name: str) -> Table | None:
-        """By its name as the server knows it; views included."""
+        """The table or view of a name, as the server knows it; None where there is none."""
         tables = (*self.schema.tables, *(view.table for view in self.schema.views))
         return next((table for table in tables if table.name == name), None)
 
@@ -73,7 +73,7 @@ class Subject:
         return None if elsewhere else self.table(name_of(write.name.spelling))
 
     def is_repaired(self, table: Table) -> bool:
-        """Whether it is the truth or a projection."""
+        """Whether the table is a truth or a projection."""
         return any(table.name in pair for pair in self.knowledge.projections)
 
     def time_windowed(self) -> Iterator[Table]:
@@ -81,23 +81,23 @@ class Subject:
 
 
 def strategy_of(table: Table) -> str:
-    """Its compaction strategy by the short name; the server's default where none is set."""
+    """The table's compaction strategy by its short name; the server's default where none is set."""
     return short_class(table.compaction.strategy) if table.compaction else STCS
 
 
 def compaction_options(table: Table) -> Mapping[str, str]:
-    """The options of its compaction, without the class."""
+    """The options of the table's compaction, without the class."""
     return table.compaction.options if table.compaction else {}
 
 
 def seconds_of(table: Table, option: str, default: int = 0) -> int:
-    """An option in seconds; the default where it is missing or no number."""
+    """The value of an option in seconds; `default` where it is missing or no number."""
     text = text_of(table.options.get(option, "")).strip()
     return int(text) if text.removeprefix("-").isdigit() and text.isascii() else default
 
 
 def ttl_of(table: Table) -> timedelta:
-    """Its default time to live; zero: rows never expire."""
+    """The table's default time to live; zero: rows never expire."""
     return _span(seconds_of(table, "default_time_to_live"))
 
 
@@ -106,7 +106,7 @@ def gc_grace_of(table: Table) -> timedelta:
 
 
 def window_of(table: Table) -> timedelta | None:
-    """The length of its time windows; None where it has none, or the options are invalid."""
+    """The length of the table's time windows; None where it has none, or the options are invalid."""
     options = compaction_options(table)
     unit = _WINDOW_UNITS.get(text_of(options.get("compaction_window_unit", "DAYS")))
     size = text_of(options.get("compaction_window_size", "1"))

@@ -1,4 +1,4 @@
-"""Rules about tables by themselves and in pairs: how long deletes are remembered, how partitions grow, what repairs."""
+"""Rules about tables, alone and in pairs: gc_grace, growth of partitions, read repair."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -22,13 +22,13 @@ from model.schema.names import text_of
 from model.schema.table import Table
 
 WINDOWS_MIN, WINDOWS_MAX = 10, 50
-"""Windows that a time to live may span at least and at most."""
+"""The least and the largest number of windows that a time to live may span."""
 
 WINDOWS_FEW, WINDOWS_MANY = 20, 30
-"""What the documentation advises."""
+"""The numbers of windows that Cassandra's documentation advises."""
 
 BLOOM_MAX: Final = 0.001
-"""The false positives that a table of lookups may have on time windows."""
+"""The largest bloom_filter_fp_chance of a table with time windows in which single rows are looked up."""
 
 _YEAR: Final = timedelta(days=365)
 _DOCS: Final = "managing/operating/compaction/twcs.html"

@@ -1,10 +1,10 @@
-"""What every statement of CQL can do, stated once; each kind is one class in one of the files beside this one.
+"""The base classes of CQL statements; each kind is one class in this package.
 
-A statement is a value: the parser reads it, the renderer (`cql.render`) writes it, and it says itself what a
-schema is after it, what it risks, whether it took effect and whether a migration may hold it. `apply` is as strict as
-a server, so that a migration is known to work before it runs: each refusal says what the server would say, and how to
-mend it. Where versions differ in details, the newest one counts. What only a server knows (its guardrails, the options
-of its classes) is not judged.
+A statement is a value. The parser makes it, the renderer (`cql.render`) writes it as text. It tells the schema after
+it, its risks, whether it took effect, and whether a migration may contain it. `apply` is as strict as a server, so that
+a migration is known to work before it runs: each error says what the server would say, and how to mend it. Where
+versions differ in details, the newest one counts. What only a server knows (its guardrails, the options of its classes)
+is not judged.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Effect(Enum):
-    """What the live schema says about a statement whose answer was lost."""
+    """Whether a statement whose answer was lost took effect, judged by the live schema."""
 
     APPLIED = "applied"  # sending it again would fail, or do nothing
     NOT_APPLIED = "not applied"  # or sending it again is harmless
@@ -32,17 +32,17 @@ class Effect(Enum):
 
     @staticmethod
     def done(holds: bool) -> "Effect":  # noqa: FBT001 - the one thing it is about
-        """APPLIED or NOT_APPLIED."""
+        """APPLIED where it holds, else NOT_APPLIED."""
         return Effect.APPLIED if holds else Effect.NOT_APPLIED
 
     @staticmethod
     def alike(holds: bool) -> "Effect":  # noqa: FBT001 - the one thing it is about
-        """APPLIED or DIFFERENT."""
+        """APPLIED where it holds, else DIFFERENT."""
         return Effect.APPLIED if holds else Effect.DIFFERENT
 
     @staticmethod
     def of_all(parts: "Sequence[Effect]", *, repeats: bool = False) -> "Effect":
-        """A statement runs as a whole: a mixture is somebody else's work, unless it may be sent again."""
+        """The effect of a statement of several parts; mixed effects are DIFFERENT, unless it may be sent again."""
         if repeats and len(set(parts)) > 1:
             return Effect.NOT_APPLIED if Effect.NOT_APPLIED in parts else Effect.APPLIED
         return parts[0] if len(set(parts)) == 1 else Effect.DIFFERENT
@@ -62,15 +62,15 @@ class Statement:
     __slots__ = ()
     dangers: ClassVar[tuple[Danger, ...]] = ()
     harmless: ClassVar[str] = ""
-    """Why nothing is risked when no danger holds."""
+    """Why the statement risks nothing when no danger applies."""
     unfit: ClassVar[str] = ""
-    """Why no migration may hold it; "" where one may."""
+    """Why no migration may contain it; "" where one may."""
     creates: ClassVar[str] = ""
-    """What it creates: table, type, view, index; "" where nothing."""
+    """The kind of object that it creates: table, type, view, index; "" where it creates none."""
     defines_table: ClassVar[bool] = False
-    """Whether it says what the columns or options of a table or view are."""
+    """Whether it sets columns or options of a table or view."""
     undo: ClassVar[str] = ""
-    """How it is taken back on a live keyspace, a sentence; "" where nothing general can be said."""
+    """How to undo it on a live keyspace, as a sentence; "" where nothing general can be said."""
 
     @property
     def keyspace_named(self) -> str | None:
@@ -79,7 +79,7 @@ class Statement:
 
     @property
     def subject(self) -> str:
-        """What it is about, for messages."""
+        """The object that it is about, for messages."""
         return ""
 
     @property
@@ -89,7 +89,7 @@ class Statement:
 
     @property
     def created(self) -> str:
-        """What it creates and its name, for reports; "" where it creates nothing."""
+        """The kind and name of the object that it creates, for reports; "" where it creates none."""
         return ""
 
     @property
@@ -107,7 +107,7 @@ class Statement:
         return None
 
     def creating(self, table: Table) -> "Statement":
-        """The statement with another table to create; itself where it creates none."""
+        """The same statement creating another table; itself where it creates none."""
         return self
 
     @property
@@ -116,7 +116,7 @@ class Statement:
 
     @property
     def keyspace_chosen(self) -> str | None:
-        """The keyspace of what follows; None where it chooses none."""
+        """The keyspace that it selects for later statements (USE); None where it selects none."""
         return None
 
     @property
@@ -133,7 +133,7 @@ class Statement:
         return frozenset()
 
     def drops(self) -> DroppedColumns:
-        """What it adds to the columns that were dropped once."""
+        """The columns that it drops."""
         return frozenset()
 
     def apply(self, schema: Schema) -> Schema:
@@ -148,12 +148,12 @@ class Statement:
         """The keyspace's replication after the statement; None where it is not known.
 
         Args:
-            before: its replication before, likewise.
+            before: the replication before it; None where it is not known.
         """
         return before
 
     def assess(self, live: Schema, dropped: DroppedColumns = frozenset()) -> Assessment:
-        """What the statement may do to a keyspace that is as `live` says.
+        """The risks of the statement for the live keyspace.
 
         Args:
             live: the keyspace before the plan begins; a table that is not in it is taken for one that the plan creates.
@@ -173,8 +173,8 @@ class Statement:
     def took_effect(self, live: Schema) -> Effect:
         """Whether the statement took effect, judged by the live schema alone.
 
-        A statement whose answer was lost (its applier was killed, the node went away) was carried out or was not. Each
-        kind of change leaves something behind that shows it; what leaves nothing can be sent again without harm.
+        For statements whose answer was lost (the process was killed, the node went away). Each kind of change leaves a
+        visible effect, or can be sent again without harm.
         """
         return Effect.NOT_APPLIED
 
@@ -183,14 +183,14 @@ class Statement:
         return False
 
     def remaining(self, live: Schema) -> "Statement | None":
-        """The statement, or what is left of it to do; None where nothing is."""
+        """The part of the statement that still has an effect on the live schema; None where nothing is left."""
         return self if self.took_effect(live) is Effect.NOT_APPLIED else None
 
     def refusal_in_migration(self, keyspace: str = "") -> str:
-        """Why it may not stand in a migration (of that keyspace, where one is named); "" where it may.
+        """Why a migration may not contain it (`keyspace`: the one that migration is for); "" where it may.
 
-        A migration is run on any keyspace, by several people, and again after a crash: so it names no keyspace, and
-        the live schema shows whether a statement of it ran, or the statement can be sent twice without harm.
+        A migration may run on any keyspace, by several people, and again after a crash. So it names no keyspace, and
+        for each statement the live schema shows whether it ran, or it can be sent twice without harm.
         """
         return self.unfit
 
@@ -201,7 +201,7 @@ class NamedStatement(Statement):
 
     name: Name
     verb: ClassVar[str] = ""
-    """How its refusals call it, as `ALTER TABLE ADD`."""
+    """The name of the statement in errors, such as `ALTER TABLE ADD`."""
 
     @property
     def keyspace_named(self) -> str | None:
@@ -240,7 +240,7 @@ class NamedStatement(Statement):
             raise self.refused(problem)
 
     def table_in(self, schema: Schema) -> Table:
-        """The table that it names."""
+        """The table that the statement names; raises `SchemaRefused` where there is none."""
         return table_of(schema, self.name, self.verb)
 
     def lacks_table(self, schema: Schema) -> bool:
@@ -254,19 +254,19 @@ class Drop(NamedStatement):
 
     if_exists: bool = False
     word: ClassVar[str] = ""
-    """CQL's word for what is dropped."""
+    """CQL's word for the kind of object that is dropped."""
 
     held_in: ClassVar[str] = ""
-    """The field of a schema that holds what is dropped."""
+    """The field of `Schema` with objects of that kind."""
     harmless = "The table does not exist yet."
 
     def among(self, schema: Schema) -> Sequence[SchemaPart]:
-        """The parts of a schema of which one is dropped."""
+        """The objects of that kind in a schema."""
         parts: Sequence[SchemaPart] = getattr(schema, self.held_in)
         return parts
 
     def without(self, schema: Schema) -> Schema:
-        """The schema without what is dropped, which is known to be there."""
+        """The schema without the dropped object, which must exist."""
         kept: dict[str, Any] = {self.held_in: without(tuple(self.among(schema)), self.name.spelling)}
         return replace(schema, **kept)
 
@@ -297,7 +297,7 @@ def table_of(schema: Schema, name: Name, verb: str) -> Table:
 
 
 def makes_alike(statement: Statement, before: Schema, live: Schema) -> bool:
-    """Whether it makes the live schema out of `before`, except for options that may have changed since."""
+    """Whether the statement turns `before` into the live schema, except for options, which may have changed since."""
     try:
         found = differences(statement.apply(before), live)
     except SchemaRefused:
@@ -315,11 +315,11 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A statement as it stands in a file.
+    """A statement with its place in a file.
 
     Attributes:
-        span: from its first character to its last, the semicolon left out.
-        name_at: where the name stands that decides the keyspace; None where there is none.
+        span: from its first character to its last, without the semicolon.
+        name_at: the place of the name that decides the keyspace; None where there is none.
         places: where parts of it stand, as ("column", name), ("option", name), ("field", name), ("key", ""), a view's
             ("base", ""), the names in a batch as ("name", "0") and so on; names as the server knows them.
         notes: the comments right before the statement, line by line, without their dashes.

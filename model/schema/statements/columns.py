@@ -140,7 +140,7 @@ class DropColumns(NamedStatement):
         return frozenset((name_of(self.name.spelling), name_of(column)) for column in self.columns)
 
     def apply(self, schema: Schema) -> Schema:
-        """The table remembers the dropped columns."""
+        """The schema after the statement; the table's `dropped` has the dropped columns."""
         if self.if_exists and self.lacks_table(schema):
             return schema
         table = self.table_in(schema)
@@ -203,7 +203,7 @@ class RenameColumns(NamedStatement):
     dangers = (Danger(Risk.BREAKING, "Clients that know the old names in {name} fail from then on."),)
 
     def apply(self, schema: Schema) -> Schema:
-        """The columns of the table's views are renamed too."""
+        """The schema after the statement; columns of the table's views are renamed too."""
         if self.if_exists and self.lacks_table(schema):
             return schema
         table = self.table_in(schema)

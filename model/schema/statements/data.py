@@ -1,4 +1,4 @@
-"""INSERT, UPDATE, DELETE and batches as far as rules ask about them, TRUNCATE, and what changes no table at all."""
+"""INSERT, UPDATE, DELETE and batches (only what rules need), TRUNCATE, and statements that change no table."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from model.schema.statements.tables import ROWS_GONE
 
 
 class WriteKind(Enum):
-    """What a data statement does to rows; the value is CQL's word for it."""
+    """The kinds of data statements; the value is CQL's word."""
 
     INSERT = "INSERT"
     UPDATE = "UPDATE"
@@ -28,8 +28,8 @@ class WriteRows(NamedStatement):
     """INSERT, UPDATE or DELETE: it changes no schema, but it needs its table and columns.
 
     Attributes:
-        columns: those that are written, or deleted (none: whole rows); lower case unless quoted.
-        values: what a column is given or must be equal to, as it stands (a literal or a bind mark), by its name.
+        columns: the columns that are written or deleted (empty: whole rows); lower case unless quoted.
+        values: by column, the text of the value that it is set to or compared with (a literal or a bind mark).
     """
 
     change: WriteKind
@@ -101,7 +101,7 @@ class Batch(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Truncate(NamedStatement):
-    """TRUNCATE: every row is gone."""
+    """TRUNCATE: removes every row of a table."""
 
     verb = "TRUNCATE"
     harmless = "The table does not exist yet."

@@ -63,7 +63,7 @@ class CreateIndex(NamedStatement):
         return replace(schema, indexes=(*schema.indexes, index))
 
     def took_effect(self, live: Schema) -> Effect:
-        """By its name; where the server chose the name, by what it is on."""
+        """Whether the index exists: judged by its name, or by its target where the server chose the name."""
         if not self.index.spelling:
             return Effect.done(any(self._made(one, live) for one in live.indexes))
         found = find(live.indexes, self.index.spelling)

@@ -56,7 +56,7 @@ class SetOptions(NamedStatement):
         return self.options
 
     def apply(self, schema: Schema) -> Schema:
-        """Options are checked before the table's existence, as servers do it."""
+        """The schema after the statement; options are checked before the table's existence, as servers do."""
         self.must(NO_CLASS if names_no_class(self.options) else "")
         if self.if_exists and self.lacks_table(schema):
             return schema

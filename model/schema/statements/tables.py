@@ -89,7 +89,7 @@ class CreateTable(NamedStatement):
         return option_problem(table, table.literals())
 
     def took_effect(self, live: Schema) -> Effect:
-        """By its key and columns; its options may have been changed since."""
+        """Whether the table exists with the same key and columns; its options may have been changed since."""
         found = find(live.tables, self.name.spelling)
         if found is None:
             return Effect.NOT_APPLIED

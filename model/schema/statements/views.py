@@ -57,7 +57,7 @@ class CreateView(NamedStatement):
         return replace(schema, views=put(schema.views, replace(view, table=_typed(base, view))))
 
     def took_effect(self, live: Schema) -> Effect:
-        """The statement names columns only; their types come from the live base table."""
+        """Whether the view exists; types of its columns are taken from the live base table."""
         if find(live.views, self.view.table.spelling) is None:
             return Effect.NOT_APPLIED
         return Effect.alike(makes_alike(self, replace(live, views=without(live.views, self.view.table.spelling)), live))
