@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 
 from admin.services.runbooks import page_named
-from model.catalog.mail import MESSAGE_ID
-from model.operations import Scan
 from spark_repair import message_inconsistencies
 from tests.support.apart import MAILMEND, ON_EXECUTORS, SECONDS_MAX, SPARK, all_gone, begun
 from tests.support.commands import CommandLine
@@ -52,10 +50,6 @@ def mailmend(cassandra: CassandraServer, mail: MailKeyspace, tmp_path: Path) -> 
     return shell_on(cassandra, mail, tmp_path)
 
 
-def mended(mail: MailKeyspace) -> int:
-    return sum(1 for _ in mail.tables.scan(Scan(MESSAGE_ID, ("uid",))))
-
-
 @pytest.mark.parametrize(
     "way",
     [
@@ -85,12 +79,12 @@ def test_it_ends_with_true_sums_and_its_page_leads_to_the_end(
     assert (code, "To go on" in err, "mailmend runs list" in err) == (130, True, True), err
     assert ("Traceback" in err, "Error" in err) == (False, False), err
     (run,) = mailmend("runs", "list", "--json").json["runs"]
-    in_fact = mended(mail)
+    in_fact = mail.mirrored()
     assert (run["state"], run["summary"]["fixed"]) == ("INTERRUPTED", {"PROJECT": in_fact})
     assert 0 < in_fact < len(mail.truths)
 
     if not way.again:
-        assert (mailmend("undo", run["run"]).code, mended(mail)) == (0, 0)
+        assert (mailmend("undo", run["run"]).code, mail.mirrored()) == (0, 0)
         return
     if way.again == SPARK:
         request.getfixturevalue("spark")
@@ -99,7 +93,7 @@ def test_it_ends_with_true_sums_and_its_page_leads_to_the_end(
     listed, shown, again, checked, undone = _walked(mailmend, mail, run["run"], way.again)
     assert ("INTERRUPTED" in listed, f"{in_fact:,}" in listed, f"PROJECT {in_fact}" in shown) == (True, True, True)
     assert (f"PROJECT {len(mail.truths) - in_fact:,}" in again, "No drift." in checked) == (True, True), again
-    assert mended(mail) == len(mail.truths) - in_fact, undone
+    assert mail.mirrored() == len(mail.truths) - in_fact, undone
 
 
 def _walked(mailmend: CommandLine, mail: MailKeyspace, run: str, engine: tuple[str, ...]) -> list[str]:
@@ -119,7 +113,7 @@ def _stopped(mailmend: CommandLine, mail: MailKeyspace, way: Way) -> tuple[int, 
     """The command's exit code and stderr, signalled like a whole terminal once it has mended something."""
     process = begun(mailmend, way.program, "repair", "messages", "--delay", "0s", *way.engine)
     began = time.monotonic()
-    while process.poll() is None and not mended(mail):
+    while process.poll() is None and not mail.mirrored():
         assert time.monotonic() - began < SECONDS_MAX, "it mended nothing"
         time.sleep(0.2)
     os.killpg(process.pid, way.stop)

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from model.catalog.mail import MESSAGE_ID
-from model.operations import Scan
 from tests.support.apart import MAILMEND, ON_EXECUTORS, SPARK, all_gone, begun, java_of, wait_until
 from tests.support.commands import CommandLine
 from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on
@@ -34,10 +32,6 @@ def mailmend(cassandra: CassandraServer, mail: MailKeyspace, tmp_path: Path) -> 
     return shell_on(cassandra, mail, tmp_path)
 
 
-def mended(mail: MailKeyspace) -> int:
-    return sum(1 for _ in mail.tables.scan(Scan(MESSAGE_ID, ("uid",))))
-
-
 @pytest.mark.parametrize("staged", [True, False], ids=["staged", "not staged"])
 def test_it_is_killed_while_it_reads(
     mailmend: CommandLine, mail: MailKeyspace, tmp_path: Path, *, staged: bool
@@ -54,7 +48,7 @@ def test_it_is_killed_while_it_reads(
     _run_is_lost(mailmend, MAILMEND, words, reading)
     stood = len(list(place.glob("*.parquet")))
 
-    assert mended(mail) == 97
+    assert mail.mirrored() == 97
     assert (_newest(mailmend)["state"], _newest(mailmend)["summary"]["fixed"]) == ("FAILED", {})
     again = _said(mailmend, MAILMEND, words)
     assert again["fixed"] == {"PROJECT": 3}
@@ -67,13 +61,13 @@ def test_it_is_killed_while_executors_mend(mailmend: CommandLine, mail: MailKeys
     for truth in mail.truths:
         mail.lose_projection(truth)
 
-    _run_is_lost(mailmend, ON_EXECUTORS, REPAIR, lambda: mended(mail))
+    _run_is_lost(mailmend, ON_EXECUTORS, REPAIR, mail.mirrored)
 
-    in_fact = mended(mail)
+    in_fact = mail.mirrored()
     assert 0 < in_fact < OF_EXECUTORS
     assert (_newest(mailmend)["state"], _newest(mailmend)["summary"]["fixed"]) == ("FAILED", {"PROJECT": in_fact})
     assert _said(mailmend, ON_EXECUTORS, REPAIR)["fixed"] == {"PROJECT": OF_EXECUTORS - in_fact}
-    assert mended(mail) == OF_EXECUTORS
+    assert mail.mirrored() == OF_EXECUTORS
 
 
 def _run_is_lost(mailmend: CommandLine, program: str, words: Sequence[str], happened: Callable[[], object]) -> None:

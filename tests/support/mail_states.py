@@ -56,6 +56,10 @@ class MailKeyspace:
     def mirror(self, truth: Row) -> Row | None:
         return self.get(MESSAGE_ID, MESSAGES.mirror.key_of(truth))
 
+    def mirrored(self) -> int:
+        """How many rows messageIdTable has."""
+        return sum(1 for _ in self.tables.scan(Scan(MESSAGE_ID, ("uid",))))
+
     def lose_projection(self, truth: Row) -> None:
         self.tables.write(Remove(MESSAGE_ID, MESSAGES.mirror.key_of(truth)))
 
