@@ -116,10 +116,11 @@ class MemoryMailQueue:
 
     async def delete(self, where: MailFilter, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
         meant = [one async for one in self.browse(where)]
-        for listed in () if dry_run else meant:
+        for listed in meant:
             if on_removed is not None:
                 await on_removed(listed)
-            self.forget(listed.queued.enqueue_id)
+            if not dry_run:
+                self.forget(listed.queued.enqueue_id)
         return Removed(len(meant), tuple[Unremoved, ...]())
 
     async def purge(self, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:

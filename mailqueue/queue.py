@@ -254,7 +254,7 @@ class MailQueue(Protocol):
 
         Args:
             where: which.
-            dry_run: only count.
+            dry_run: remove nothing; `on_removed` is called with each that would be.
             on_removed: called with each before it is removed; where it raises nothing further is.
 
         Raises:

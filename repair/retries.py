@@ -26,6 +26,7 @@ from model.operations import Count, Write
 from model.ports import AsyncTables, Clock, Tables
 
 T = TypeVar("T")
+ErrorKinds = tuple[type[MailmendError], ...]
 
 _LOG = logging.getLogger("mailmend.retries")
 
@@ -72,13 +73,13 @@ class AsyncRetries:
         return await self._send(tables.write_all, writes, deadline)
 
     async def call(
-        self, step: Callable[[], Awaitable[T]], deadline: int = FOREVER, kind: type[CannotReach] = CannotReach
+        self, step: Callable[[], Awaitable[T]], deadline: int = FOREVER, kinds: ErrorKinds = (CannotReach,)
     ) -> T:
-        """The step's result; retried on errors of that kind."""
+        """The step's result; retried on errors of those kinds."""
         try:
             return await step()
-        except kind as error:
-            retry = retry_if_exception(lambda one: isinstance(one, kind) and passes(one))
+        except kinds as error:
+            retry = retry_if_exception(lambda one: isinstance(one, kinds) and not isinstance(one, AccessDenied))
             return await self._again(error, step, self.policy.retries, deadline, retry=retry)
 
     async def rounds(self, step: Callable[[], Awaitable[T | None]], most: int, deadline: int = FOREVER) -> T | None:
@@ -158,8 +159,8 @@ class Retries:
 
         return _ended(self._blocking._send(send, writes, deadline))  # noqa: SLF001 - the other half of this module
 
-    def call(self, step: Callable[[], T], deadline: int = FOREVER, kind: type[CannotReach] = CannotReach) -> T:
-        return _ended(self._blocking.call(_awaitable(step), deadline, kind))
+    def call(self, step: Callable[[], T], deadline: int = FOREVER, kinds: ErrorKinds = (CannotReach,)) -> T:
+        return _ended(self._blocking.call(_awaitable(step), deadline, kinds))
 
     def rounds(self, step: Callable[[], T | None], most: int, deadline: int = FOREVER) -> T | None:
         return _ended(self._blocking.rounds(_awaitable(step), most, deadline))

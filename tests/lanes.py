@@ -27,8 +27,10 @@ WITH_UNIT = sorted(
 )
 """What needs no Cassandra, or nodes of its own, goes with the unit tests, so that the lanes are of a length."""
 
-WITH_FAULTS = ("tests/integration/test_queue_runbooks.py",)
-"""What needs Cassandra, RabbitMQ and S3 at once goes where all of them are."""
+WITH_FAULTS = tuple(
+    f"tests/integration/test_{name}.py" for name in ("queue_runbooks", "adoption", "advise", "migrations")
+)
+"""What needs Cassandra, RabbitMQ and S3 at once goes where all of them are; with some more, for the lanes' length."""
 
 WITH_SPARK = ("tests/drills/test_column_was_dropped.py", "tests/faults/test_check_writes_nothing.py")
 

@@ -92,7 +92,7 @@ class RabbitMailQueue:
         return (await self.view.recount(self.name)).left
 
     async def delete(self, where: MailFilter, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
-        return await remove(self._parts, where, None if dry_run else on_removed, dry_run=dry_run)
+        return await remove(self._parts, where, on_removed, dry_run=dry_run)
 
     async def purge(self, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
         return await self.delete(EVERYTHING, dry_run=dry_run, on_removed=on_removed)

@@ -36,11 +36,11 @@ def by_content(records: Iterable[Record]) -> tuple[dict[Packed, list[TruthRecord
     """Split records into truths, by the content that they name, and the keys of contents that exist."""
     truths: dict[Packed, list[TruthRecord]] = {}
     standing: set[Packed] = set()
-    for record in records:
-        if record[1] == Tag.BESIDE:
-            standing.add(record[0])
+    for key, tag, *truth in records:
+        if tag == Tag.BESIDE:
+            standing.add(key)
         else:
-            truths.setdefault(record[0], []).append(TruthRecord(record[0], *record[2:]))
+            truths.setdefault(key, []).append(TruthRecord(key, *truth))
     return truths, standing
 
 
@@ -80,13 +80,13 @@ class PlaceRows:
     filters: int = 0
 
     def add(self, record: Record) -> None:
-        tag = record[1]
+        _, tag, *fields = record
         if tag == Tag.TRUTH:
-            if record[2] not in self.truths:
-                self.truths += (record[2],)
-            self.fingerprint, self.bits = record[3:]
+            truth, self.fingerprint, self.bits = fields
+            if truth not in self.truths:
+                self.truths += (truth,)
         elif tag == Tag.BESIDE:
-            self.mirrored = record[2]
+            (self.mirrored,) = fields
         else:
             self.filters |= 1 << (tag - Tag.FILTER)
 
@@ -104,9 +104,10 @@ def place_record(truth: TruthRecord, *, has_content: bool) -> Record:
 def by_place(records: Iterable[Record]) -> dict[Packed, PlaceRows]:
     found: dict[Packed, PlaceRows] = {}
     for record in records:
-        place = found.get(record[0])
+        key, *_ = record
+        place = found.get(key)
         if place is None:
-            place = found[record[0]] = PlaceRows()
+            place = found[key] = PlaceRows()
         place.add(record)
     return found
 
@@ -135,10 +136,10 @@ class Places:
         self._judge = cache(partial(_judged, forms))
 
     def add(self, record: Record) -> None:
-        key = record[0]
+        key, tag, *fields = record
         place = self._held.get(key)
         if type(place) is tuple:  # it agreed
-            if record[2] == place:
+            if fields[0] == place:
                 return  # and is read twice
             place = self._held[key] = PlaceRows((place,))
         elif place is None:
@@ -148,8 +149,8 @@ class Places:
             place = self._held[key] = PlaceRows()
         assert isinstance(place, PlaceRows)
         place.add(record)
-        if record[1] == Tag.TRUTH and self._judge(place.kind) == _AGREED:
-            self._held[key] = record[2]
+        if tag == Tag.TRUTH and self._judge(place.kind) == _AGREED:
+            (self._held[key],) = place.truths
 
     def parts(self) -> Iterator[tuple[Iterator[Suspect], int]]:
         """Yields pairs: the suspects of a part, and the number of places or records that were joined for them."""
@@ -212,7 +213,8 @@ class GroupSums:
                 self._add((number, truth.groups[number]), element, truth.truth)
 
     def add(self, record: Record) -> None:
-        self._add(record[0], record[2], record[3])
+        key, _, name, demand = record
+        self._add(key, name, demand)
 
     @property
     def full(self) -> bool:
@@ -248,8 +250,9 @@ def group_suspects(forms: Forms, records: Iterable[Record]) -> Iterator[Suspect]
     sums = GroupSums(forms)
     rows: dict[Packed, tuple[Any, ...]] = {}
     for record in records:
-        if record[1] == Tag.BESIDE:
-            rows[record[0]] = record[2]
+        key, tag, *fields = record
+        if tag == Tag.BESIDE:
+            (rows[key],) = fields
         else:
             sums.add(record)
     demanded = sums.by_group()

@@ -306,7 +306,8 @@ class Spill:
 
     def add(self, record: Record) -> None:
         """Add a record; its first field is its key."""
-        part = (hash(record[0]) // FAN_OUT**self._level) % FAN_OUT
+        key, *_ = record
+        part = (hash(key) // FAN_OUT**self._level) % FAN_OUT
         waiting = self._waiting[part]
         waiting.append(record)
         if len(waiting) >= _BATCH_RECORDS:

@@ -22,7 +22,7 @@ from typing import Any
 from uuid import UUID
 
 from model.catalog.ledger import FINDING_BUCKETS, KEEP, REPAIR_FINDING, REPAIR_RUN, bucket_of, day_of, days_back
-from model.errors import MailmendError, TableOpening, UnknownRun
+from model.errors import MailmendError, SchemaMismatch, TableOpening, UnknownRun
 from model.ids import RunId
 from model.instants import instant_of
 from model.operations import Put, Read, Seen
@@ -186,13 +186,13 @@ class Ledger:
             yield from (run for run in self._begun_on((day,)) if run.keyspace == keyspace)
 
     def _begun_on(self, days: Sequence[str]) -> list[Run]:
-        """Those of the days; a node that is still making the table is asked again for some seconds."""
+        """Those of the days; a node that still makes the table, or does not know it yet, is asked for some seconds."""
         reads = [Read(REPAIR_RUN, (day,)) for day in days]
 
         def read() -> list[Run]:
             return [_run_of(seen.row) for answer in self.tables.read_all(reads) for seen in _answered(answer)]
 
-        return Retries(self.clock, _WHILE_MADE).call(read, kind=TableOpening)
+        return Retries(self.clock, _WHILE_MADE).call(read, kinds=(TableOpening, SchemaMismatch))
 
     def _keep_run(self, run: Run) -> None:
         self.tables.write(Put(REPAIR_RUN, _row_of(run), ttl_seconds=self._ttl))

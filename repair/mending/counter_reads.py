@@ -132,7 +132,7 @@ class Tallies:
         sure, uncertain = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
         digest, settled = 0, depth.compare
         for part in self._parts(group, compare=depth.compare):
-            mirrored = {record[1]: record[2] for record in part if len(record) > 1}
+            mirrored = {place: shown for _, *compared in part if compared for place, shown in (compared,)}
             for truth, has_content in self._truths(group, self._leads(part), depth):
                 doubtful = not has_content or not (self.policy.accept_torn or self.family.mirror.whole(truth.row))
                 if depth.compare:
@@ -159,7 +159,7 @@ class Tallies:
         return int.from_bytes(fingerprint((self._key_of(truth.row), *times, doubtful)))
 
     def _leads(self, part: Iterable[Record]) -> list[Key]:
-        packed = dict.fromkeys(record[0] for record in part if None not in record[0])
+        packed = dict.fromkeys(lead for lead, *_ in part if None not in lead)
         return [unpacked_key(self.family.truth.partition, lead) for lead in packed]
 
     def _parts(self, group: Key, *, compare: bool) -> Iterator[Sequence[Record]]:

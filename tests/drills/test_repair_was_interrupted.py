@@ -54,7 +54,7 @@ def mailmend(cassandra: CassandraServer, mail: MailKeyspace, tmp_path: Path) -> 
     "way",
     [
         pytest.param(Way(MAILMEND, LOCAL, signal.SIGTERM, LOCAL), id="local"),
-        pytest.param(Way(MAILMEND, SPARK, signal.SIGINT), id="driver", marks=pytest.mark.spark),
+        pytest.param(Way(MAILMEND, SPARK, signal.SIGINT), id="driver", marks=(pytest.mark.spark, pytest.mark.thorough)),
         pytest.param(
             Way(MAILMEND, SPARK, signal.SIGTERM, SPARK),
             id="driver, whole page",

@@ -15,6 +15,8 @@ from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.james import load_james
 from tests.support.servers import CassandraServer
 
+pytestmark = pytest.mark.thorough
+
 QUIET = ("--engine", "local", "--no-writers", "--delay", "0s", "--json")
 
 

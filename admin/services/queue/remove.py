@@ -85,35 +85,28 @@ def purge(request: PurgeRequest, caller: Caller) -> RemoveResult:
 
 
 def _remove(verb: str, selection: MailSelection, request: PurgeRequest, caller: Caller) -> RemoveResult:
-    async def listed(connections: QueueConnections) -> RemoveResult:
-        first, count = list[Listed](), 0
-        async with connections.open(dry_run=True) as queue:
-            async for one in queue.browse(selection.at(connections.now)):
-                count += 1
-                if count <= LISTED_MAX:
-                    first.append(one)
-        return RemoveResult(request, Removed(count), connections.now, tuple(first))
-
     async def removed(connections: QueueConnections) -> RemoveResult:
         path = removed_mails_path(state_folder("queue"), request.queue, connections.now, verb)
-        file, without_content = RemovedMailsFile(path, request.queue), 0
+        file, without_content, first = RemovedMailsFile(path, request.queue), 0, list[Listed]()
         caller.progress.stage(f"{verb} {request.queue}")
 
         async def keep(mail: Listed) -> None:
             nonlocal without_content
-            if not request.no_keep:
+            if request.dry_run:
+                first.extend([mail] if len(first) < LISTED_MAX else ())
+            elif not request.no_keep:
                 content = (await connections.content_of(mail)).content
                 without_content += content is None
                 await file.keep(mail, content)
             caller.progress.advance(1)
 
         try:
-            async with connections.open() as queue:
-                found = await queue.delete(selection.at(connections.now), on_removed=keep)
+            async with connections.open(dry_run=request.dry_run) as queue:
+                found = await queue.delete(selection.at(connections.now), dry_run=request.dry_run, on_removed=keep)
         finally:
             kept = path if file.count else None
             if kept:
                 caller.remark(f"Kept in {kept}")
-        return RemoveResult(request, found, connections.now, kept=kept, without_content=without_content)
+        return RemoveResult(request, found, connections.now, tuple(first), kept, without_content)
 
-    return with_queues(request.settings, listed if request.dry_run else removed)
+    return with_queues(request.settings, removed)

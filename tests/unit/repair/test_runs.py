@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from cql.memory import MemoryTables
 from cql.statements import Operation
 from model.catalog.ledger import REPAIR_FINDING
-from model.errors import CannotReach, NotEnoughReplicas, TableOpening, TimedOut, UnknownRun
+from model.errors import (
+    MailmendError,
+    NotEnoughReplicas,
+    SchemaMismatch,
+    TableOpening,
+    TimedOut,
+    UnknownRun,
+)
 from model.ids import RunId
 from model.instants import MICROS
 from model.operations import Put, Read, Seen
@@ -52,11 +59,12 @@ def held_back(book: Ledger, tables: MemoryTables, run: RunId) -> list[Any]:
     ("error", "times", "found"),
     [
         (TableOpening("still made"), 99, True),
+        (SchemaMismatch("ledger", ("table repair_run",)), 99, True),
         (TableOpening("still made"), 9999, False),
         (TimedOut("silence"), 1, False),
     ],
 )
-def test_a_node_that_is_still_making_the_table_is_asked_again(error: CannotReach, times: int, *, found: bool) -> None:
+def test_a_node_that_is_still_making_the_table_is_asked_again(error: MailmendError, times: int, *, found: bool) -> None:
     clock, faults = VirtualClock(), Faults()
     tables = MemoryTables(clock.micros, faults)
     book = Ledger(tables, clock)
