@@ -1,0 +1,244 @@
+"""Pickup policies: what is counted together, and the limits that hold for it.
+
+A counter names fields; mails with the same values of these fields, or with values of the same groups, are counted
+together. The first condition that matches such values sets their limits; where none does, the default holds.
+Source: seed mta-queue-subsystem 2.3.1, facts/mta.md 4.1 to 4.3 (rules 2, 4 to 9, 13).
+"""
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final, Protocol
+
+from model.errors import WrongUse
+from model.pickup.rates import DeliveryRate
+
+REGEX_LENGTH_MAX: Final = 1000
+"""Characters; a longer expression is refused."""
+
+_REPEATED_TWICE: Final = re.compile(r"\([^()]*[+*}][^()]*\)[+*{]")
+_MATCHES_KEPT: Final = 65_536
+
+NO_GROUPS: Final[Mapping["PickupField", tuple["FieldGroup", ...]]] = MappingProxyType({})
+
+
+class PickupField(Enum):
+    """What a counter tells mails apart by; the value is its name in a policy file."""
+
+    TRANSPORT_ID = "transportid"
+    LOCAL_IP = "localip"
+    REMOTE_IP = "remoteip"
+    REMOTE_MX = "remotemx"
+    RECIPIENT_DOMAIN = "recipientdomain"
+    JOB_ID = "jobid"
+    GROUPING = "grouping"
+    TENANT_ID = "tenantid"
+
+    @property
+    def is_address(self) -> bool:
+        return self in {PickupField.LOCAL_IP, PickupField.REMOTE_IP}
+
+    @property
+    def is_domain(self) -> bool:
+        return self in {PickupField.REMOTE_MX, PickupField.RECIPIENT_DOMAIN}
+
+    def normal(self, value: str) -> str:
+        """The value as it is counted: domains in ASCII (A-labels), lower case, without last dot; addresses in one spelling.
+
+        Raises:
+            WrongUse: an address or a domain that is none.
+        """
+        if self.is_domain:
+            return _ascii_domain(value)
+        if not self.is_address or not value:
+            return value
+        try:
+            address = ipaddress.ip_address(value)
+        except ValueError as error:
+            raise WrongUse(
+                f"{value!r} is no address, as {self.value} must be", mend="Write 192.0.2.1, or ::1."
+            ) from error
+        mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+        return str(mapped or address)
+
+
+def _ascii_domain(value: str) -> str:
+    if not value.isascii():
+        try:
+            value = value.encode("idna").decode("ascii")
+        except UnicodeError as error:
+            raise WrongUse(f"{value!r} is no domain: {error}", mend="Write its A-labels: xn--...") from error
+    return value.lower().removesuffix(".")
+
+
+class ValuePattern(Protocol):
+    """Which values of a field are meant."""
+
+    def matches(self, value: str) -> bool:
+        """Whether a value in its normal form is meant."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ExactValue:
+    """One value, in its normal form; the empty one is that of mails without the field."""
+
+    value: str
+
+    def matches(self, value: str) -> bool:
+        return value == self.value
+
+
+@dataclass(frozen=True, slots=True)
+class DomainsBelow:
+    """Every domain below one, at any depth, without that one itself: `*.example.org`."""
+
+    domain: str
+
+    def matches(self, value: str) -> bool:
+        return value.endswith(f".{self.domain}")
+
+
+@dataclass(frozen=True, slots=True)
+class AddressRange:
+    """The addresses of a network: `192.0.2.0/24`."""
+
+    network: ipaddress.IPv4Network | ipaddress.IPv6Network
+
+    def matches(self, value: str) -> bool:
+        return bool(value) and ipaddress.ip_address(value) in self.network
+
+
+@dataclass(frozen=True, slots=True)
+class RegexValues:
+    """The values in which an expression is found: `/^mx[0-9]+[.]/`."""
+
+    expression: str
+
+    def matches(self, value: str) -> bool:
+        return _found(self.expression, value)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupName:
+    """The values that are counted as one group of the same counter: `#gsuite`. Group names as keys begin with `#`."""
+
+    name: str
+
+    def matches(self, value: str) -> bool:
+        return value == f"#{self.name}"
+
+
+@lru_cache(_MATCHES_KEPT)
+def _found(expression: str, value: str) -> bool:
+    return re.search(expression, value) is not None
+
+
+def pattern_of(pickup_field: PickupField, text: str) -> ValuePattern:
+    """The pattern that a policy file's text means, by the kinds that suit the field.
+
+    Raises:
+        WrongUse: a network, address or expression that is none; an expression that is long or may take for ever.
+    """
+    if text.startswith("#"):
+        return GroupName(text[1:])
+    if len(text) > 1 and text.startswith("/") and text.endswith("/"):
+        return _regex(text[1:-1])
+    if pickup_field.is_domain and text.startswith("*."):
+        return DomainsBelow(pickup_field.normal(text[2:]))
+    if pickup_field.is_address and "/" in text:
+        try:
+            return AddressRange(ipaddress.ip_network(text))
+        except ValueError as error:
+            raise WrongUse(f"{text!r} is no network: {error}", mend="Write it like 192.0.2.0/24.") from error
+    return ExactValue(pickup_field.normal(text))
+
+
+def _regex(expression: str) -> RegexValues:
+    if len(expression) > REGEX_LENGTH_MAX:
+        raise WrongUse(f"an expression of {len(expression):,} characters", mend="Take *.domain, or a list of values.")
+    if _REPEATED_TWICE.search(expression):
+        raise WrongUse(
+            f"/{expression}/ repeats what is repeated within it, and may take for ever",
+            mend="Repeat one of them only: (a+)* is a* as well.",
+        )
+    try:
+        re.compile(expression)
+    except re.error as error:
+        raise WrongUse(f"/{expression}/ is no regular expression: {error}", mend="See Python's module re.") from error
+    return RegexValues(expression)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldGroup:
+    """Values of a field that are counted as one."""
+
+    name: str
+    patterns: tuple[ValuePattern, ...]
+
+    def holds(self, value: str) -> bool:
+        return any(pattern.matches(value) for pattern in self.patterns)
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """The limits of what is counted together; None is no limit.
+
+    Attributes:
+        concurrency: deliveries at once; 0 lets none begin.
+        rate: deliveries that begin in an interval.
+        connect_interval: nanoseconds between two new connections.
+        stop: later policies are not consulted for such a mail: they neither limit nor count it.
+    """
+
+    concurrency: int | None = None
+    rate: DeliveryRate | None = None
+    connect_interval: int | None = None
+    stop: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdCondition:
+    """Limits for some values: each field that is named must match one of its patterns; none named is always true."""
+
+    patterns: Mapping[PickupField, tuple[ValuePattern, ...]]
+    threshold: Threshold
+
+    def holds(self, values: Mapping[PickupField, str]) -> bool:
+        return all(any(one.matches(values[named]) for one in some) for named, some in self.patterns.items())
+
+
+CounterKey = tuple[str, ...]
+"""The values or groups, in the order of the counter's fields, of what is counted together."""
+
+
+@dataclass(frozen=True, slots=True)
+class CounterPolicy:
+    """What is counted together by some fields, or everything where there are none, and the limits of it.
+
+    Attributes:
+        groups: of a field; a value belongs to the first that holds it, and else stands for itself.
+        conditions: the first that holds sets the limits, all of them: nothing comes from the default then.
+        default: where no condition holds; None is no limit.
+    """
+
+    fields: tuple[PickupField, ...] = ()
+    groups: Mapping[PickupField, tuple[FieldGroup, ...]] = field(default_factory=lambda: NO_GROUPS)
+    conditions: tuple[ThresholdCondition, ...] = ()
+    default: Threshold | None = None
+
+    def key(self, values: Mapping[PickupField, str]) -> CounterKey:
+        """The key of a mail, by values in their normal form; a field that it lacks is empty, a value like others."""
+        return tuple(self._counted_as(one, values.get(one, "")) for one in self.fields)
+
+    def threshold(self, key: CounterKey) -> Threshold | None:
+        """The limits of what has this key; None where there are none."""
+        values = dict(zip(self.fields, key, strict=True))
+        return next((one.threshold for one in self.conditions if one.holds(values)), self.default)
+
+    def _counted_as(self, one: PickupField, value: str) -> str:
+        return next((f"#{group.name}" for group in self.groups.get(one, ()) if group.holds(value)), value)

@@ -1,0 +1,171 @@
+"""Which mails are counted together, and under which limits: the seed's examples, and the rules that they leave open."""
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from model.errors import WrongUse
+from model.pickup.policy import (
+    CounterPolicy,
+    FieldGroup,
+    PickupField,
+    Threshold,
+    ThresholdCondition,
+    pattern_of,
+)
+from model.pickup.rates import DeliveryRate
+
+LOCAL_IP, REMOTE_MX, DOMAIN = PickupField.LOCAL_IP, PickupField.REMOTE_MX, PickupField.RECIPIENT_DOMAIN
+JOB = PickupField.JOB_ID
+
+
+def condition(one: PickupField, text: str, threshold: Threshold) -> ThresholdCondition:
+    return ThresholdCondition({one: (pattern_of(one, text),)}, threshold)
+
+
+def limits(policy: CounterPolicy, **values: str) -> Threshold | None:
+    return policy.threshold(policy.key({PickupField(name): value for name, value in values.items()}))
+
+
+PER_LOCAL_IP = CounterPolicy((LOCAL_IP,), default=Threshold(concurrency=10_000))
+
+PER_DOMAIN = CounterPolicy(
+    (LOCAL_IP, DOMAIN),
+    conditions=(condition(DOMAIN, "halon.io", Threshold(concurrency=2)),),
+    default=Threshold(concurrency=5),
+)
+
+GOOGLE = tuple(pattern_of(REMOTE_MX, text) for text in ("*.google.com", "*.googlemail.com", "*.smtp.goog"))
+ROLLED_UP = CounterPolicy(
+    (LOCAL_IP, REMOTE_MX),
+    {REMOTE_MX: (FieldGroup("gsuite", GOOGLE),)},
+    (condition(REMOTE_MX, "#gsuite", Threshold(concurrency=10, rate=DeliveryRate(50))),),
+    Threshold(concurrency=5, rate=DeliveryRate(10)),
+)
+
+OUTLOOK_ONLY = CounterPolicy(
+    (LOCAL_IP, REMOTE_MX, PickupField.REMOTE_IP),
+    {REMOTE_MX: (FieldGroup("o365", (pattern_of(REMOTE_MX, "*.protection.outlook.com"),)),)},
+    (condition(REMOTE_MX, "#o365", Threshold(concurrency=10, rate=DeliveryRate(30))),),
+)
+
+
+def test_each_source_address_has_a_counter_of_its_own() -> None:
+    """The seed's first example."""
+    assert PER_LOCAL_IP.key({LOCAL_IP: "192.0.2.1"}) != PER_LOCAL_IP.key({LOCAL_IP: "192.0.2.2"})
+    assert limits(PER_LOCAL_IP, localip="192.0.2.1") == Threshold(concurrency=10_000)
+
+
+def test_a_condition_sets_other_limits_for_its_domain() -> None:
+    """The seed's second example."""
+    assert limits(PER_DOMAIN, localip="192.0.2.1", recipientdomain="halon.io") == Threshold(concurrency=2)
+    assert limits(PER_DOMAIN, localip="192.0.2.1", recipientdomain="example.org") == Threshold(concurrency=5)
+
+
+def test_the_values_of_a_group_are_counted_as_one() -> None:
+    """The seed's third example, its first counter."""
+    keys = {ROLLED_UP.key({LOCAL_IP: "::1", REMOTE_MX: mx}) for mx in ("aspmx.l.google.com", "alt1.smtp.goog")}
+    assert keys == {("::1", "#gsuite")}
+    assert limits(ROLLED_UP, remotemx="gmail-smtp-in.l.google.com") == Threshold(10, DeliveryRate(50))
+    assert limits(ROLLED_UP, remotemx="mx.example.org") == Threshold(5, DeliveryRate(10))
+
+
+def test_without_a_default_only_what_a_condition_names_is_limited() -> None:
+    """The seed's third example, its second counter."""
+    outlook = limits(OUTLOOK_ONLY, remotemx="example-org.mail.protection.outlook.com", remoteip="192.0.2.9")
+    assert outlook == Threshold(10, DeliveryRate(30))
+    assert limits(OUTLOOK_ONLY, remotemx="mx.example.org", remoteip="192.0.2.9") is None
+
+
+def test_the_first_condition_wins_and_takes_nothing_from_the_default() -> None:
+    first, second = Threshold(rate=DeliveryRate(7)), Threshold(concurrency=1)
+    policy = CounterPolicy(
+        (DOMAIN,),
+        conditions=(condition(DOMAIN, "*.example.org", first), condition(DOMAIN, "a.example.org", second)),
+        default=Threshold(concurrency=5),
+    )
+    assert limits(policy, recipientdomain="a.example.org") == first
+
+
+def test_the_fields_of_a_condition_hold_together_and_each_may_have_several_values() -> None:
+    both = ThresholdCondition(
+        {
+            DOMAIN: (pattern_of(DOMAIN, "a.org"), pattern_of(DOMAIN, "b.org")),
+            JOB: (pattern_of(JOB, "news"),),
+        },
+        Threshold(concurrency=1),
+    )
+    assert both.holds({DOMAIN: "b.org", JOB: "news"})
+    assert not both.holds({DOMAIN: "b.org", JOB: "other"})
+    assert not both.holds({DOMAIN: "c.org", JOB: "news"})
+    assert ThresholdCondition({}, Threshold()).holds({DOMAIN: "c.org"})
+
+
+def test_a_field_that_a_mail_lacks_is_an_empty_value_that_a_condition_can_name() -> None:
+    policy = CounterPolicy((JOB,), conditions=(condition(JOB, "", Threshold(concurrency=3)),))
+    assert policy.key({}) == ("",)
+    assert limits(policy) == Threshold(concurrency=3)
+    assert limits(policy, jobid="news") is None
+
+
+def test_a_counter_without_fields_counts_everything() -> None:
+    policy = CounterPolicy(default=Threshold(concurrency=20_000))
+    assert policy.key({DOMAIN: "a.org"}) == policy.key({DOMAIN: "b.org"}) == ()
+    assert limits(policy, recipientdomain="a.org") == Threshold(concurrency=20_000)
+
+
+def test_the_first_group_that_holds_a_value_has_it() -> None:
+    groups = tuple(FieldGroup(name, (pattern_of(DOMAIN, text),)) for name, text in (("all", "/./"), ("a", "a.org")))
+    policy = CounterPolicy((DOMAIN,), {DOMAIN: groups})
+    assert policy.key({DOMAIN: "a.org"}) == ("#all",)
+
+
+@pytest.mark.parametrize(
+    ("one", "text", "meant", "not_meant"),
+    [
+        (DOMAIN, "Example.ORG.", "example.org", "a.example.org"),
+        (DOMAIN, "bücher.example", "xn--bcher-kva.example", "bücher.example"),
+        (DOMAIN, "*.example.org", "a.b.example.org", "example.org"),
+        (DOMAIN, "*.example.org", "a.example.org", "badexample.org"),
+        (DOMAIN, "/^mx[0-9]+[.]/", "mx12.example.org", "smx1.example.org"),
+        (LOCAL_IP, "192.0.2.1", "192.0.2.1", "192.0.2.10"),
+        (LOCAL_IP, "::ffff:192.0.2.1", "192.0.2.1", "::1"),
+        (LOCAL_IP, "192.0.2.0/24", "192.0.2.255", "192.0.3.0"),
+        (LOCAL_IP, "2001:db8::/32", "2001:db8::1", "192.0.2.1"),
+        (LOCAL_IP, "192.0.2.0/24", "192.0.2.0", ""),
+        (JOB, "*.news", "*.news", "a.news"),
+        (JOB, "News", "News", "news"),
+    ],
+)
+def test_a_pattern_means_the_values_of_its_kind(one: PickupField, text: str, meant: str, not_meant: str) -> None:
+    pattern = pattern_of(one, text)
+
+    assert pattern.matches(meant)
+    assert not pattern.matches(not_meant)
+
+
+@pytest.mark.parametrize(
+    ("one", "text"),
+    [
+        (LOCAL_IP, "192.0.2.300"),
+        (LOCAL_IP, "192.0.2.1/24"),
+        (LOCAL_IP, "example.org"),
+        (DOMAIN, f"{'ü' * 64}.example"),
+        (DOMAIN, "/(/"),
+        (DOMAIN, "/(a+)+/"),
+        (DOMAIN, "/(a|b*){2,}/"),
+        (DOMAIN, f"/{'a' * 1001}/"),
+    ],
+)
+def test_what_is_no_pattern_is_refused(one: PickupField, text: str) -> None:
+    with pytest.raises(WrongUse):
+        pattern_of(one, text)
+
+
+@given(
+    st.sampled_from(PickupField), st.sampled_from(["a.org", "A.Org.", "192.0.2.1", "::ffff:192.0.2.1", "2001:DB8::0"])
+)
+def test_a_normal_value_stays_as_it_is(one: PickupField, value: str) -> None:
+    assume(not (one.is_address and "org" in value.lower()))
+
+    assert one.normal(one.normal(value)) == one.normal(value)
