@@ -47,7 +47,7 @@ class PickupField(Enum):
         return self in {PickupField.REMOTE_MX, PickupField.RECIPIENT_DOMAIN}
 
     def normal(self, value: str) -> str:
-        """The value as it is counted: domains in ASCII (A-labels), lower case, without last dot; addresses in one spelling.
+        """The value as it is counted: domains as lower-case A-labels without last dot, addresses in one spelling.
 
         Raises:
             WrongUse: an address or a domain that is none.

@@ -1,0 +1,246 @@
+"""What is picked up: never more than the policies let through, never less, and in a fair order."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from model.pickup.engine import URGENT_IN_A_ROW, ActiveMail, Picked, PickupEngine, SubQueue
+from model.pickup.policy import CounterPolicy, PickupField, Threshold, ThresholdCondition, pattern_of
+from model.pickup.rates import DeliveryRate, RateAlgorithm
+
+LOCAL_IP, DOMAIN, JOB = PickupField.LOCAL_IP, PickupField.RECIPIENT_DOMAIN, PickupField.JOB_ID
+A, B = "192.0.2.1", "192.0.2.2"
+
+
+def mail(
+    name: str, domain: str = "a.org", job: str = "", sources: Sequence[str] = (A,), *, urgent: bool = False
+) -> ActiveMail:
+    return ActiveMail(name, {DOMAIN: domain, JOB: job}, tuple(sources), urgent)
+
+
+def engine_with(*mails: ActiveMail, policies: Sequence[CounterPolicy]) -> PickupEngine:
+    engine = PickupEngine(policies, RateAlgorithm.SLIDING)
+    for one in mails:
+        engine.add(one)
+    return engine
+
+
+def all_picked(engine: PickupEngine, now: int = 0) -> list[Picked]:
+    return list(iter(lambda: engine.pick(now), None))
+
+
+def names(picked: Sequence[Picked]) -> list[str]:
+    return [one.mail.id for one in picked]
+
+
+def test_two_at_once_to_a_domain_leave_the_third_waiting_until_one_has_ended() -> None:
+    """The seed's example: a limit of two is reached by two deliveries; other domains go on."""
+    policy = CounterPolicy(
+        (LOCAL_IP, DOMAIN),
+        conditions=(ThresholdCondition({DOMAIN: (pattern_of(DOMAIN, "halon.io"),)}, Threshold(concurrency=2)),),
+    )
+    engine = engine_with(*(mail(str(n), "halon.io") for n in range(3)), mail("other"), policies=[policy])
+
+    picked = all_picked(engine)
+    assert sorted(names(picked)) == ["0", "1", "other"]
+    engine.end(picked[0], now=0)
+
+    assert names(all_picked(engine)) == ["2"]
+
+
+def test_a_rate_says_when_the_next_may_go() -> None:
+    engine = engine_with(mail("1"), mail("2"), policies=[CounterPolicy(default=Threshold(rate=DeliveryRate(1, 60)))])
+    assert names(all_picked(engine, now=5)) == ["1"]
+
+    assert engine.next_at() == 65
+    assert engine.pick(64) is None
+    assert names(all_picked(engine, now=65)) == ["2"]
+
+
+def test_an_address_that_is_full_leaves_the_mail_to_the_others() -> None:
+    per_address = CounterPolicy((LOCAL_IP,), default=Threshold(concurrency=1))
+    engine = engine_with(*(mail(str(n), sources=[A, B]) for n in range(3)), policies=[per_address])
+
+    assert sorted(one.source for one in all_picked(engine)) == [A, B]
+
+
+def test_addresses_are_taken_by_their_weights() -> None:
+    engine = engine_with(*(mail(str(n), sources=[A, A, B]) for n in range(30)), policies=[])
+
+    assert Counter(one.source for one in all_picked(engine)) == {A: 20, B: 10}
+
+
+def test_a_refused_mail_has_spent_nothing_of_the_counters_that_would_have_let_it_pass() -> None:
+    slow = CounterPolicy((JOB,), default=Threshold(rate=DeliveryRate(1, 100)))
+    full = CounterPolicy((DOMAIN,), default=Threshold(concurrency=1))
+    engine = engine_with(mail("1", job="x"), mail("2", job="y"), policies=[slow, full])
+    (first,) = all_picked(engine)
+
+    engine.end(first, now=1)
+
+    assert names(all_picked(engine, now=1)) == ["2"]
+
+
+def test_policies_behind_one_that_stops_neither_limit_nor_count() -> None:
+    free = CounterPolicy((JOB,), default=Threshold(stop=True))
+    engine = engine_with(mail("1"), mail("2"), policies=[free, CounterPolicy(default=Threshold(concurrency=1))])
+
+    assert names(all_picked(engine)) == ["1", "2"]
+
+
+def test_sub_queues_that_share_a_limit_take_turns() -> None:
+    one_at_once = CounterPolicy(default=Threshold(concurrency=1))
+    engine = engine_with(
+        *(mail(f"{domain}{n}", domain) for domain in ("a.org", "b.org", "c.org") for n in range(3)),
+        policies=[one_at_once, CounterPolicy((DOMAIN,))],
+    )
+    order = []
+    while (picked := engine.pick(0)) is not None:
+        order.append(picked.mail.values[DOMAIN])
+        engine.end(picked, 0)
+
+    assert all(len(set(order[at : at + 3])) == 3 for at in (0, 3, 6))
+
+
+def test_urgent_mails_go_first_and_the_others_have_their_turns() -> None:
+    urgent = [mail(f"u{n}", urgent=True) for n in range(URGENT_IN_A_ROW + 1)]
+    engine = engine_with(mail("n"), *urgent, policies=[])
+
+    assert names(all_picked(engine)).index("n") == URGENT_IN_A_ROW
+
+
+def test_counters_are_forgotten_once_nothing_of_them_counts() -> None:
+    policies = [CounterPolicy((DOMAIN,), default=Threshold(2, DeliveryRate(5, 10), 3))]
+    engine = engine_with(*(mail(str(n), f"{n}.org") for n in range(50)), policies=policies)
+    for picked in all_picked(engine):
+        engine.end(picked, now=1)
+
+    assert engine.pick(now=11) is None
+    assert engine.next_at() is None
+    assert not engine._entries
+    assert not engine._sub_queues
+
+
+class PickupMachine(RuleBasedStateMachine):
+    """Mails come, are picked and end, as time passes; a recount from the policies alone says what may be picked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0
+        self.waiting: dict[str, ActiveMail] = {}
+        self.delivering: list[Picked] = []
+        self.begun: list[tuple[int, ActiveMail, str]] = []
+        self.numbers = iter(range(10**6))
+
+    @initialize(
+        most=st.integers(1, 3),
+        rate=st.builds(DeliveryRate, st.integers(1, 3), st.integers(1, 20)),
+        gap=st.integers(0, 5),
+    )
+    def begin(self, most: int, rate: DeliveryRate, gap: int) -> None:
+        self.policies = (
+            CounterPolicy((LOCAL_IP, DOMAIN), default=Threshold(concurrency=most)),
+            CounterPolicy((DOMAIN,), default=Threshold(rate=rate)),
+            CounterPolicy((LOCAL_IP,), default=Threshold(connect_interval=gap or None)),
+            CounterPolicy((JOB,), default=Threshold(concurrency=2)),
+        )
+        self.engine = PickupEngine(self.policies, RateAlgorithm.SLIDING)
+
+    @rule(
+        domain=st.sampled_from(["a.org", "b.org"]),
+        job=st.sampled_from(["", "x", "y"]),
+        sources=st.sampled_from([(A,), (B,), (A, B), (B, A, A)]),
+        mails=st.integers(1, 4),
+    )
+    def add(self, domain: str, job: str, sources: tuple[str, ...], mails: int) -> None:
+        for _ in range(mails):
+            one = mail(str(next(self.numbers)), domain, job, sources)
+            self.waiting[one.id] = one
+            self.engine.add(one)
+
+    @rule()
+    def pick(self) -> None:
+        picked = self.engine.pick(self.now)
+        may_go = [one for one in self.waiting.values() if any(self.lets_through(one, at) for at in one.sources)]
+        if picked is None:
+            assert not may_go, "a mail waits that nothing refuses"
+            return
+        assert self.lets_through(picked.mail, picked.source)
+        del self.waiting[picked.mail.id]
+        self.delivering.append(picked)
+        self.begun.append((self.now, picked.mail, picked.source))
+
+    @precondition(lambda self: self.delivering)
+    @rule(which=st.integers(0, 99))
+    def end(self, which: int) -> None:
+        self.engine.end(self.delivering.pop(which % len(self.delivering)), self.now)
+
+    @rule(nanoseconds=st.integers(1, 9))
+    def time_passes(self, nanoseconds: int) -> None:
+        self.now += nanoseconds
+
+    @rule()
+    def time_passes_until_the_engine_would_look_again(self) -> None:
+        self.now = max(self.now, self.engine.next_at() or 0)
+
+    @invariant()
+    def nothing_is_lost(self) -> None:
+        if hasattr(self, "engine"):
+            queued = [one for queue in self.engine._sub_queues.values() for one in (*queue.urgent, *queue.normal)]
+            assert {one.id for one in queued} == self.waiting.keys()
+
+    def lets_through(self, one: ActiveMail, source: str) -> bool:
+        return all(self.room(policy, {**one.values, LOCAL_IP: source}) for policy in self.policies)
+
+    def room(self, policy: CounterPolicy, values: Mapping[PickupField, str]) -> bool:
+        key, limits = policy.key(values), policy.threshold(policy.key(values))
+        assert limits is not None
+
+        def alike(other: ActiveMail, source: str) -> bool:
+            return policy.key({**other.values, LOCAL_IP: source}) == key
+
+        begun = [at for at, other, source in self.begun if alike(other, source)]
+        at_once = sum(alike(other.mail, other.source) for other in self.delivering)
+        return (
+            (limits.concurrency is None or at_once < limits.concurrency)
+            and (limits.rate is None or sum(at > self.now - limits.rate.interval for at in begun) < limits.rate.count)
+            and (not limits.connect_interval or all(at <= self.now - limits.connect_interval for at in begun))
+        )
+
+
+TestPickupMachine = PickupMachine.TestCase
+TestPickupMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def suspended(blocked: int) -> Iterator[ActiveMail]:
+    return (mail(f"{n}-{m}", f"{n}.org", "blocked") for n, m in product(range(blocked), range(2)))
+
+
+@pytest.mark.parametrize("blocked", [10, 1000])
+def test_what_waits_is_not_looked_at_again_until_its_counter_clears(
+    blocked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The turns of a pick are as many with a thousand refused sub-queues as with ten."""
+    policies = [CounterPolicy((JOB,), default=Threshold(concurrency=1)), CounterPolicy((DOMAIN,))]
+    engine = engine_with(*suspended(blocked), policies=policies)
+    all_picked(engine)
+    turns, turn = list[SubQueue](), engine._turn
+
+    def counted(queue: SubQueue, now: int) -> Picked | None:
+        turns.append(queue)
+        return turn(queue, now)
+
+    monkeypatch.setattr(engine, "_turn", counted)
+
+    for n in range(20):
+        engine.add(mail(str(n), "free.org", f"job {n}"))
+        picked = engine.pick(0)
+        assert picked is not None
+        engine.end(picked, 0)
+
+    assert len(turns) == 20
