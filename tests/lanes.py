@@ -28,7 +28,8 @@ WITH_UNIT = sorted(
 """What needs no Cassandra, or nodes of its own, goes with the unit tests, so that the lanes are of a length."""
 
 WITH_FAULTS = tuple(
-    f"tests/integration/test_{name}.py" for name in ("queue_runbooks", "adoption", "advise", "migrations")
+    f"tests/integration/test_{name}.py"
+    for name in ("queue_runbooks", "adoption", "advise", "migrations", "schema", "verify")
 )
 """What needs Cassandra, RabbitMQ and S3 at once goes where all of them are; with some more, for the lanes' length."""
 

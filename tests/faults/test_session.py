@@ -38,6 +38,7 @@ def keyspace(cluster: CassandraCluster, three_nodes: ThreeNodes) -> Keyspace:
     return keyspace
 
 
+@pytest.mark.thorough
 def test_nodes_go_away_one_after_the_other(
     three_nodes: ThreeNodes, keyspace: Keyspace, cluster: CassandraCluster
 ) -> None:

@@ -172,6 +172,7 @@ def test_a_running_node_is_not_cleaned_away(one: One, capsys: pytest.CaptureFixt
     assert one.cluster.status().state is ClusterState.UP
 
 
+@pytest.mark.thorough
 def test_down_drains_and_up_finds_the_data(one: One, capsys: pytest.CaptureFixture[str]) -> None:
     """Everything is flushed at the end, so that the next start replays nothing and finds every row."""
     # Given a row

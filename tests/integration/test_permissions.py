@@ -295,6 +295,7 @@ def test_a_permission_missing_in_the_middle_is_named(granted: Granted, mail: Mai
 
 
 @pytest.mark.spark
+@pytest.mark.thorough
 def test_spark_checks_and_repairs_under_the_same_roles(
     spark: SparkSession, granted: Granted, mail: MailKeyspace, tmp_path: Path
 ) -> None:

@@ -96,6 +96,7 @@ def test_confirmed_messages_outlive_a_crash(own: OwnBroker) -> None:
     assert asyncio.run(_received(own.url())) == b"confirmed"
 
 
+@pytest.mark.thorough
 def test_messages_outlive_a_stop(own: OwnBroker) -> None:
     asyncio.run(_publish(own.url(), b"kept over the night"))
     pids = own.run.status().pids
@@ -164,6 +165,7 @@ def test_only_rabbitmq_is_taken_for_it(own: OwnBroker) -> None:
     assert api_answers(own.host, own.management_port)
 
 
+@pytest.mark.thorough
 def test_it_starts_with_no_way_to_any_network(own: OwnBroker, tmp_path: Path) -> None:
     """What was fetched once is enough: without apt-get, and with a mirror that nobody answers for."""
     own.stop()

@@ -255,6 +255,7 @@ def test_a_cluster_cleans_queues_and_collects_blobs(
 
 
 @needs_uv
+@pytest.mark.thorough
 def test_spark_submit_runs_the_zip(cassandra: CassandraServer, keyspace: str, zipped: Path, tmp_path: Path) -> None:
     """All of mailmend from the zip, by Spark's own script: what it finds, its report, its exit code."""
     launched = launch_options(SparkSettings())
