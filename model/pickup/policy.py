@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final
 
 from model.errors import WrongUse
 from model.pickup.rates import DeliveryRate
@@ -75,14 +75,6 @@ def _ascii_domain(value: str) -> str:
     return value.lower().removesuffix(".")
 
 
-class ValuePattern(Protocol):
-    """Which values of a field are meant."""
-
-    def matches(self, value: str) -> bool:
-        """Whether a value in its normal form is meant."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class ExactValue:
     """One value, in its normal form; the empty one is that of mails without the field."""
@@ -131,6 +123,10 @@ class GroupName:
 
     def matches(self, value: str) -> bool:
         return value == f"#{self.name}"
+
+
+ValuePattern = ExactValue | DomainsBelow | AddressRange | RegexValues | GroupName
+"""Which values of a field, in their normal form, are meant."""
 
 
 @lru_cache(_MATCHES_KEPT)

@@ -9,7 +9,7 @@ import re
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from model.errors import WrongUse
 
@@ -61,28 +61,6 @@ class DeliveryRate:
     def apart(self) -> int:
         """The nanoseconds between two deliveries that are evenly spread, rounded up."""
         return -(-self.interval // self.count)
-
-
-class RateState(Protocol):
-    """What is remembered of the deliveries that began under one rate."""
-
-    rate: DeliveryRate
-
-    def next_at(self) -> int:
-        """From when one more delivery may begin; an instant that has passed means now."""
-        ...
-
-    def begin(self, now: int) -> None:
-        """A delivery begins; the caller has seen that it may."""
-        ...
-
-    def change(self, rate: DeliveryRate, now: int) -> None:
-        """Another rate holds from now on; what has begun already counts against it."""
-        ...
-
-    def forgotten_at(self) -> int:
-        """From when this state is as good as a new one."""
-        ...
 
 
 class TokenBucket:
@@ -180,6 +158,15 @@ def _remembered(rate: DeliveryRate) -> DeliveryRate:
             mend=f"Count at most {SLIDING_COUNT_MAX:,}, over a shorter interval, or take the token bucket.",
         )
     return rate
+
+
+RateState = TokenBucket | FixedWindow | SlidingWindow
+"""What is remembered of the deliveries that began under one rate.
+
+`next_at` is the instant from when one more may begin, now where it has passed; `begin` is called for each that does, by
+callers that have seen that it may; `change` sets another rate, against which counts what has begun already; from
+`forgotten_at` on the state is as good as a new one.
+"""
 
 
 class RateAlgorithm(Enum):
