@@ -79,7 +79,7 @@ class AsyncRetries:
         try:
             return await step()
         except kinds as error:
-            retry = retry_if_exception(lambda one: isinstance(one, kinds) and not isinstance(one, AccessDenied))
+            retry = retry_if_exception(lambda one: passes(one, kinds))
             return await self._again(error, step, self.policy.retries, deadline, retry=retry)
 
     async def rounds(self, step: Callable[[], Awaitable[T | None]], most: int, deadline: int = FOREVER) -> T | None:
@@ -195,9 +195,9 @@ class _TooLate(stop_base):
         return self._clock.micros() + retry_state.upcoming_sleep * 1_000_000 >= self._deadline
 
 
-def passes(error: BaseException | None) -> bool:
+def passes(error: BaseException | None, kinds: ErrorKinds = (CannotReach,)) -> bool:
     """Whether a retry may succeed a moment later."""
-    return isinstance(error, CannotReach) and not isinstance(error, AccessDenied)
+    return isinstance(error, kinds) and not isinstance(error, AccessDenied)
 
 
 def _logged(state: RetryCallState) -> None:

@@ -84,7 +84,6 @@ class SubQueue:
     """
 
     place: tuple[object, ...]
-    sources: tuple[str, ...]
     counters: Mapping[str, tuple[CounterEntry, ...]]
     urgent: deque[ActiveMail] = field(default_factory=deque)
     normal: deque[ActiveMail] = field(default_factory=deque)
@@ -162,7 +161,7 @@ class PickupEngine:
         queue = self._sub_queues.get(place)
         if queue is None:
             counters = {source: tuple(self._counted(keys[source])) for source in keys}
-            queue = self._sub_queues[place] = SubQueue(place, tuple(keys), counters)
+            queue = self._sub_queues[place] = SubQueue(place, counters)
             self._ring.append(queue)
             self._pools.setdefault(mail.sources, SourcePool(mail.sources))
         queue.add(mail)
@@ -215,7 +214,7 @@ class PickupEngine:
 
     def _turn(self, queue: SubQueue, now: int) -> Picked | None:
         refusing = queue.refusing(now)
-        usable = [source for source in queue.sources if source not in refusing]
+        usable = [source for source in queue.counters if source not in refusing]
         if not usable:
             queue.waits_on = tuple(dict.fromkeys(refusing.values()))
             for entry in queue.waits_on:

@@ -93,7 +93,8 @@ def _remove(verb: str, selection: MailSelection, request: PurgeRequest, caller: 
         async def keep(mail: Listed) -> None:
             nonlocal without_content
             if request.dry_run:
-                first.extend([mail] if len(first) < LISTED_MAX else ())
+                if len(first) < LISTED_MAX:
+                    first.append(mail)
             elif not request.no_keep:
                 content = (await connections.content_of(mail)).content
                 without_content += content is None
