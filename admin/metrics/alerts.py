@@ -5,7 +5,7 @@ name what they are about by their own labels, not by who was asked: several serv
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -239,9 +239,9 @@ groups:
 """
 
 
-def rules_file() -> str:
+def rules_file(alerts: Sequence[AlertRule] = ALERTS) -> str:
     """The alerts as a file of rules; every text in YAML's double quotes, which are JSON's."""
-    return _HEAD + "".join(line + "\n" for alert in ALERTS for line in _lines(alert))
+    return _HEAD + "".join(line + "\n" for alert in alerts for line in _lines(alert))
 
 
 def _lines(alert: AlertRule) -> Iterator[str]:

@@ -283,8 +283,9 @@ def test_what_only_a_dead_letter_or_a_kept_mail_names_stays(
         assert queue.line("check", "blobs", *how).json["findings"] == {"KEEP": 3}
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
-@pytest.mark.parametrize("world", ["cassandra:", pytest.param("s3", marks=pytest.mark.thorough)], indirect=True)
+@pytest.mark.parametrize("world", ["cassandra:", "s3"], indirect=True)
 def test_spark_sees_what_the_local_look_sees(
     world: BlobWorld, spark: SparkSession, cassandra: CassandraServer, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:

@@ -191,6 +191,7 @@ def test_down_drains_and_up_finds_the_data(one: One, capsys: pytest.CaptureFixtu
     assert _kept(one.port, "kept_over_down") == "drained"
 
 
+@pytest.mark.thorough
 def test_a_killed_node_is_seen_dead_and_comes_back(one: One) -> None:
     # Given a row, older than the tenth of a second that a crash may cost
     _make_table(one.port, "kept_over_kill", "replayed")

@@ -152,6 +152,7 @@ def test_a_waiting_mail_without_its_blobs_is_reported_and_options_of_messages_ar
     assert (refused.code, "--torn says nothing beside queues" in refused.err) == (2, True)
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_spark_sees_what_the_local_scan_sees_and_removes_the_same_marks(
     queue: RealQueue, spark: SparkSession, cassandra: CassandraServer

@@ -85,6 +85,7 @@ def test_a_broker_that_runs_already_is_used(rabbitmq: Broker, monkeypatch: pytes
         assert name in {known["name"] for known in rabbitmq.api("GET", "vhosts")}
 
 
+@pytest.mark.thorough
 def test_confirmed_messages_outlive_a_crash(own: OwnBroker) -> None:
     # Given a confirmed message
     asyncio.run(_publish(own.url(), b"confirmed"))

@@ -113,6 +113,7 @@ def test_few_suspects_leave_spark_once(engine: SparkEngine) -> None:
     assert jobs_of(engine.session) == scan
 
 
+@pytest.mark.thorough
 def test_what_executors_put_into_a_plan_is_known_again_here(
     engine: SparkEngine, ledger: Ledger, cluster: CassandraCluster, mail: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
