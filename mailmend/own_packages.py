@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-NAMES: Final = ("admin", "cql", "mailqueue", "model", "repair", "spark_repair")
+NAMES: Final = ("admin", "cql", "delivery", "mailqueue", "model", "repair", "spark_repair")
 HOME: Final = str(Path(__file__).resolve().parent.parent)
 """The folder (or zip) that holds `mailmend` and the packages beside it."""
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
-OURS = ["admin", "cql", "mailmend", "mailqueue", "model", "repair", "spark_repair"]
+OURS = ["admin", "cql", "delivery", "mailmend", "mailqueue", "model", "repair", "spark_repair"]
 NOT_OURS = (
     "errands?|journeys?|means|grounds?|aims?|sights?|trails?|aside|afterwards|rowless|foreseeing|distrusts?|troubles"
     "|awaited|told"

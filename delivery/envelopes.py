@@ -1,0 +1,136 @@
+"""A mail of a queue as its delivery sees it, and back: what is remembered between attempts is in its attributes.
+
+Attributes that others set: `transportid`, `jobid`, `tenantid` and `grouping`, which policies count by; `expires`, an
+instant like 2026-05-01T08:00:00Z; and those that James keeps of the sender's wishes (`dsn-envid`, `dsn-ret`,
+`dsn-notify`, `dsn-orcpt`). One of ours, `mailmend.delivery`, holds the rest. What cannot be read counts as not there:
+a mail is delivered all the same.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+from uuid import UUID
+
+from mailqueue.codec import attribute, attribute_value, priority_of
+from mailqueue.queue import Dequeued
+from model.delivery.entries import DeliveryEntry, EntryId, OutgoingMail
+from model.delivery.notices import NoticeCondition, NoticeWish, ReturnedPart
+from model.errors import BadPayload
+from model.ids import EnqueueId
+from model.pickup.policy import PickupField
+from model.queue.mails import PRIORITY_NORMAL, Mail
+
+REMEMBERED: Final = "mailmend.delivery"
+EXPIRES: Final = "expires"
+FIELDS: Final = (PickupField.TRANSPORT_ID, PickupField.JOB_ID, PickupField.TENANT_ID, PickupField.GROUPING)
+
+_XTEXT: Final = re.compile(r"\+([0-9A-F]{2})")
+
+
+def outgoing_of(dequeued: Dequeued, now: datetime) -> tuple[OutgoingMail, tuple[DeliveryEntry, ...]]:
+    """The mail, and an entry for each of its recipients."""
+    mail = dequeued.mail
+    remembered = _mapping(mail, REMEMBERED)
+    outgoing = OutgoingMail(
+        id=_id(remembered.get("id")) or dequeued.enqueue_id,
+        sender=mail.sender,
+        first_seen_at=_instant(remembered.get("first_seen_at")) or mail.last_updated or now,
+        expires_at=_instant(_value(mail, EXPIRES)),
+        fields={one: text for one in FIELDS if (text := _text(_value(mail, one.value)))},
+        envelope_id=_decoded(_text(_value(mail, "dsn-envid"))),
+        returned=_returned(_text(_value(mail, "dsn-ret"))),
+        urgent=priority_of(mail) > PRIORITY_NORMAL,
+    )
+    return outgoing, tuple(_entries(mail, outgoing.id, remembered.get("entries")))
+
+
+def mail_again(mail: Mail, outgoing: OutgoingMail, entries: Sequence[DeliveryEntry]) -> Mail:
+    """The mail as it is put into its queue again, for these entries alone."""
+    remembered = {
+        "id": str(outgoing.id),
+        "first_seen_at": outgoing.first_seen_at.isoformat(),
+        "entries": [
+            {"number": one.id.number, "refusals": one.refusals, "reply": one.reply, "host": one.host} for one in entries
+        ],
+    }
+    reply = next((one.reply for one in entries if one.reply), None)
+    return replace(
+        mail,
+        recipients=tuple(one.recipient for one in entries),
+        recipient_headers=tuple(
+            one for one in mail.recipient_headers if one.recipient in {entry.recipient for entry in entries}
+        ),
+        error_message=reply or mail.error_message,
+        attributes={**mail.attributes, REMEMBERED: attribute(remembered)},
+    )
+
+
+def _entries(mail: Mail, mail_id: EnqueueId, remembered: Any) -> Iterable[DeliveryEntry]:
+    known = remembered if isinstance(remembered, list) and len(remembered) == len(mail.recipients) else None
+    notify, original = _mapping(mail, "dsn-notify"), _mapping(mail, "dsn-orcpt")
+    for place, recipient in enumerate(mail.recipients):
+        of_it = known[place] if known and isinstance(known[place], Mapping) else {}
+        yield DeliveryEntry(
+            EntryId(mail_id, _number(of_it.get("number"), place)),
+            recipient,
+            refusals=_number(of_it.get("refusals"), 0),
+            wish=NoticeWish(_conditions(_text(notify.get(recipient))), _original(_text(original.get(recipient)))),
+            reply=_text(of_it.get("reply")),
+            host=_text(of_it.get("host")),
+        )
+
+
+def _value(mail: Mail, name: str) -> Any:
+    try:
+        return attribute_value(mail.attributes[name])
+    except (KeyError, BadPayload):
+        return None
+
+
+def _mapping(mail: Mail, name: str) -> Mapping[str, Any]:
+    value = _value(mail, name)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _text(value: Any) -> str:
+    return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+
+
+def _number(value: Any, otherwise: int) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else otherwise
+
+
+def _instant(value: Any) -> datetime | None:
+    try:
+        at = datetime.fromisoformat(_text(value))
+    except ValueError:
+        return None
+    return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def _id(value: Any) -> EnqueueId | None:
+    try:
+        return EnqueueId(UUID(_text(value)))
+    except ValueError:
+        return None
+
+
+def _decoded(text: str) -> str:
+    """Of xtext (RFC 3461 4), in which James keeps the sender's id of a mail."""
+    return _XTEXT.sub(lambda found: chr(int(found[1], 16)), text)
+
+
+def _returned(text: str) -> ReturnedPart | None:
+    return next((one for one in ReturnedPart if one.value == text.upper()), None)
+
+
+def _conditions(text: str) -> frozenset[NoticeCondition] | None:
+    known = {one.value: one for one in NoticeCondition}
+    words = [word.strip().upper() for word in text.split(",")]
+    return frozenset(known[word] for word in words if word in known) or None
+
+
+def _original(address: str) -> str:
+    return f"rfc822;{address}" if address and ";" not in address else address

@@ -1,0 +1,97 @@
+"""What follows when all entries of a mail have ended: who is told what, and what comes again when."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from model.delivery.entries import DeliveryEntry, EndedEntry, EntryEnd, OutgoingMail
+from model.delivery.notices import NoticeKind, RecipientNotice
+from model.delivery.retries import RetryDecision, RetrySchedule, spread_of
+
+
+@dataclass(frozen=True, slots=True)
+class MailSettlement:
+    """What is to be done before a mail may leave its queue.
+
+    Attributes:
+        notices: what its sender is told, by recipient.
+        again: entries that come again, by when.
+        failed: entries that are given up.
+    """
+
+    notices: Sequence[RecipientNotice]
+    again: Mapping[datetime, Sequence[DeliveryEntry]]
+    failed: Sequence[EndedEntry]
+
+
+def settlement_of(
+    mail: OutgoingMail, ended: Iterable[EndedEntry], schedule: RetrySchedule, now: datetime
+) -> MailSettlement:
+    """What follows from how each of a mail's entries has ended.
+
+    Entries that were refused equally often come again together.
+    """
+    notices, again, failed = list[RecipientNotice](), dict[datetime, list[DeliveryEntry]](), list[EndedEntry]()
+    expires_at = schedule.expires_at(mail.first_seen_at, mail.expires_at)
+    for one in ended:
+        decision, counted = _next(mail, one, schedule, now, expires_at)
+        if decision:
+            again.setdefault(decision.at, []).append(counted)
+        elif one.end is not EntryEnd.DELIVERED:
+            failed.append(one)
+        kind = _kind_of(one, decision)
+        if kind and mail.sender and one.entry.wish.wants(kind):
+            notices.append(_notice(kind, one, expires_at))
+    return MailSettlement(notices, again, failed)
+
+
+def _next(
+    mail: OutgoingMail, ended: EndedEntry, schedule: RetrySchedule, now: datetime, expires_at: datetime
+) -> tuple[RetryDecision | None, DeliveryEntry]:
+    """When it comes again, if it does, and the entry as it comes."""
+    entry = ended.entry
+    match ended.end:
+        case EntryEnd.REFUSED:
+            counted = replace(entry, refusals=entry.refusals + 1)
+            spread = spread_of(mail.id, counted.refusals)
+            return schedule.after(counted.refusals, now, expires_at, spread), counted
+        case EntryEnd.RETURNED:
+            return RetryDecision(max(now, min(now + ended.wait, expires_at))), entry
+        case EntryEnd.DELIVERED | EntryEnd.FAILED | EntryEnd.EXPIRED:
+            return None, entry
+
+
+def _kind_of(ended: EndedEntry, decision: RetryDecision | None) -> NoticeKind | None:
+    match ended.end:
+        case EntryEnd.DELIVERED:
+            return None if ended.tells else NoticeKind.RELAYED
+        case EntryEnd.FAILED | EntryEnd.EXPIRED:
+            return NoticeKind.FAILED
+        case EntryEnd.REFUSED | EntryEnd.RETURNED:
+            if decision is None:
+                return NoticeKind.FAILED
+            return NoticeKind.DELAYED if decision.notify else None
+
+
+def _notice(kind: NoticeKind, ended: EndedEntry, expires_at: datetime) -> RecipientNotice:
+    entry = ended.entry
+    return RecipientNotice(
+        kind=kind,
+        recipient=entry.recipient,
+        status=ended.status or _STATUS[kind],
+        original=entry.wish.original,
+        reply=entry.reply,
+        host=entry.host,
+        why=ended.why,
+        attempted_at=ended.at,
+        retry_until=expires_at,
+        expired=kind is NoticeKind.FAILED and ended.end is not EntryEnd.FAILED,
+    )
+
+
+_STATUS = {
+    NoticeKind.FAILED: "5.0.0",
+    NoticeKind.DELAYED: "4.0.0",
+    NoticeKind.RELAYED: "2.0.0",
+    NoticeKind.DELIVERED: "2.0.0",
+}

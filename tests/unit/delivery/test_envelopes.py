@@ -1,0 +1,138 @@
+"""What delivery reads of a mail in a queue, and remembers in its attributes between attempts."""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delivery.envelopes import REMEMBERED, mail_again, outgoing_of
+from mailqueue.codec import attribute
+from mailqueue.memory import MemoryDequeued, MemoryMailQueue
+from model.delivery.entries import DeliveryEntry, EntryId, OutgoingMail
+from model.delivery.notices import NoticeCondition, NoticeWish, ReturnedPart
+from model.ids import QueueName
+from model.pickup.policy import PickupField
+from model.queue.mails import Mail, RecipientHeader
+from tests.support.clock import VirtualClock
+
+NOON = datetime(2026, 8, 29, 12, tzinfo=UTC)
+
+
+def taken(mail: Mail) -> MemoryDequeued:
+
+    async def story() -> MemoryDequeued:
+        queue = MemoryMailQueue(QueueName("outgoing"), VirtualClock())
+        await queue.enqueue(mail, b"Subject: a\r\n\r\n")
+        async with queue.dequeue() as mails:
+            return await anext(mails)
+
+    return asyncio.run(story())
+
+
+def mail_with(**attributes: Any) -> Mail:
+    recipients = ("bob@example.org", "cy@example.org")
+    texts = {name.replace("_", "-"): attribute(value) for name, value in attributes.items()}
+    return Mail("m", recipients, sender="ann@example.org", last_updated=NOON, attributes=texts)
+
+
+def read(mail: Mail) -> tuple[OutgoingMail, tuple[DeliveryEntry, ...]]:
+    return outgoing_of(taken(mail), NOON + timedelta(hours=1))
+
+
+def test_each_recipient_is_an_entry_with_a_number() -> None:
+    """Named by the mail's first id; nothing of it was tried yet."""
+    dequeued = taken(mail_with())
+    mail, entries = outgoing_of(dequeued, NOON + timedelta(hours=1))
+    assert entries == (
+        DeliveryEntry(EntryId(dequeued.enqueue_id, 0), "bob@example.org"),
+        DeliveryEntry(EntryId(dequeued.enqueue_id, 1), "cy@example.org"),
+    )
+    assert mail == OutgoingMail(dequeued.enqueue_id, "ann@example.org", NOON)
+
+
+def test_fields_of_policies_and_an_expiry_come_from_attributes() -> None:
+    """As `queue enqueue --attribute jobid=newsletter` puts them."""
+    mail, _ = read(mail_with(transportid="customer1", jobid="newsletter", tenantid=12, expires="2026-08-30T08:00:00Z"))
+    assert mail.fields == {
+        PickupField.TRANSPORT_ID: "customer1",
+        PickupField.JOB_ID: "newsletter",
+        PickupField.TENANT_ID: "12",
+    }
+    assert mail.transport == "customer1"
+    assert mail.expires_at == datetime(2026, 8, 30, 8, tzinfo=UTC)
+
+
+def test_an_urgent_mail_is_one_of_more_than_the_normal_priority() -> None:
+    """As its attribute says, which James sets too."""
+    assert read(Mail("m", ("bob@example.org",), attributes={"MAIL_PRIORITY": attribute(6)}))[0].urgent
+    assert not read(Mail("m", ("bob@example.org",), attributes={"MAIL_PRIORITY": attribute(5)}))[0].urgent
+
+
+def test_the_wishes_that_james_keeps_of_a_sender_are_read() -> None:
+    """NOTIFY and ORCPT by recipient, RET and ENVID of the mail; ENVID is xtext there."""
+    mail, (bob, cy) = read(
+        mail_with(
+            dsn_envid="QQ+2B314159",
+            dsn_ret="HDRS",
+            dsn_notify={"bob@example.org": "SUCCESS,FAILURE"},
+            dsn_orcpt={"cy@example.org": "cyrus@example.org"},
+        )
+    )
+    assert (mail.envelope_id, mail.returned) == ("QQ+314159", ReturnedPart.HEADER)
+    assert bob.wish == NoticeWish(frozenset({NoticeCondition.SUCCESS, NoticeCondition.FAILURE}))
+    assert cy.wish == NoticeWish(None, "rfc822;cyrus@example.org")
+
+
+@given(st.integers(0, 50), st.text(max_size=20), st.integers(0, 5))
+def test_what_is_remembered_of_an_entry_comes_back_with_it(refusals: int, reply: str, number: int) -> None:
+    """Its number, its refusals, the last reply; and of the mail its first id, and when it was first seen."""
+    reply = reply.encode("utf-8", "ignore").decode()
+    first = OutgoingMail(read(mail_with())[0].id, "ann@example.org", NOON - timedelta(days=1))
+    entry = DeliveryEntry(EntryId(first.id, number), "cy@example.org", refusals=refusals, reply=reply, host="mx")
+    mail, entries = read(mail_again(mail_with(), first, [entry]))
+    assert (mail.id, mail.first_seen_at) == (first.id, first.first_seen_at)
+    assert entries == (entry,)
+
+
+def test_a_mail_that_is_put_again_keeps_what_else_it_had() -> None:
+    """Sender, state, other attributes and the headers of those recipients that stay."""
+    before = mail_with(jobid="newsletter")
+    headers = tuple(RecipientHeader(one, "X-For", one) for one in before.recipients)
+    before = Mail(before.name, before.recipients, before.sender, "relay", None, recipient_headers=headers)
+    outgoing, (_, cy) = read(before)
+    again = mail_again(before, outgoing, [cy])
+    assert (again.name, again.sender, again.state, again.recipients) == ("m", before.sender, "relay", (cy.recipient,))
+    assert again.recipient_headers == headers[1:]
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {REMEMBERED: attribute("nonsense")},
+        {REMEMBERED: attribute({"id": "none", "first_seen_at": "yesterday", "entries": 3})},
+        {REMEMBERED: attribute({"entries": [1, 2]})},
+        {REMEMBERED: attribute({"entries": [{"number": -1, "refusals": "many"}, {}]})},
+        {"expires": attribute("soon"), "dsn-ret": attribute("SOME"), "dsn-notify": attribute(["bob"])},
+        {"dsn-notify": attribute({"bob@example.org": "SOMETIMES"})},
+        {"transportid": attribute(True), "jobid": attribute([])},
+    ],
+)
+def test_attributes_that_cannot_be_read_count_as_not_there(attributes: Mapping[str, str]) -> None:
+    """A mail is delivered all the same."""
+    mail = Mail("m", ("bob@example.org", "cy@example.org"), "ann@example.org", last_updated=NOON, attributes=attributes)
+    outgoing, entries = read(mail)
+    assert (outgoing.first_seen_at, outgoing.expires_at, outgoing.returned, outgoing.fields) == (NOON, None, None, {})
+    assert [(one.id.number, one.refusals, one.wish) for one in entries] == [(0, 0, NoticeWish()), (1, 0, NoticeWish())]
+
+
+def test_the_entries_of_a_mail_whose_recipients_somebody_changed_are_counted_anew() -> None:
+    """What is remembered is of others."""
+    outgoing, (bob, cy) = read(mail_with())
+    again = mail_again(mail_with(), outgoing, [DeliveryEntry(EntryId(UUID(int=1), 9), cy.recipient, refusals=4)])  # type: ignore[arg-type]
+    changed = Mail("m", (bob.recipient, cy.recipient), attributes=again.attributes)
+    assert [(one.id.number, one.refusals) for one in read(changed)[1]] == [(0, 0), (1, 0)]
