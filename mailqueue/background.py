@@ -6,7 +6,7 @@ Closing waits for all of it. What a crash or an unreachable store leaves undone,
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
@@ -154,9 +154,16 @@ async def _carried_out(queue: QueueName, job: BackgroundJob) -> bool:
 
 async def paused(clock: Clock, wait: timedelta, *until: asyncio.Event) -> None:
     """Wait for this time, or until one of the events is set."""
-    waiting = [
-        asyncio.ensure_future(one) for one in (clock.pause(wait.total_seconds()), *(one.wait() for one in until))
-    ]
+    await _first_of(clock.pause(wait.total_seconds()), *(one.wait() for one in until))
+
+
+async def first_set(*events: asyncio.Event) -> None:
+    """Wait until one of the events is set."""
+    await _first_of(*(one.wait() for one in events))
+
+
+async def _first_of(*awaited: Coroutine[Any, Any, object]) -> None:
+    waiting = [asyncio.ensure_future(one) for one in awaited]
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     finally:

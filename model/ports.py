@@ -6,7 +6,8 @@ A port whose values belong to a higher package is declared in that package (docs
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
-from typing import Any, Protocol
+from types import TracebackType
+from typing import Any, Protocol, Self
 from uuid import UUID
 
 from model.errors import MailmendError
@@ -99,6 +100,23 @@ class Clock(Protocol):
     def chance(self) -> float:
         """A random number from 0 up to, but not including, 1."""
         ...
+
+
+TimeAfter = Callable[[datetime], datetime]
+"""The time that comes next after the given one."""
+
+
+class Timers(Protocol):
+    """Times of a running event loop, from the beginning to the end of its context."""
+
+    def set(self, times: Mapping[str, TimeAfter], wake: Callable[[], None]) -> None:
+        """Have `wake` called at these times from now on, and at those that were set before no more."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
 
 
 class NodeClocks(Protocol):

@@ -46,6 +46,11 @@ def next_turns(job: Job, at: datetime, count: int) -> list[Turn]:
     return list(islice(turns_after(job, at), count))
 
 
+def due_after(job: Job, at: datetime) -> datetime:
+    """When the next run after this instant is due."""
+    return next(turns_after(job, at)).due_at
+
+
 def longest_wait(job: Job, at: datetime) -> timedelta:
     """The longest time between two runs that are due one after the other, within a week, or the next two."""
     dues, longest = (due for due in job.schedule.after(at, job.zone) if is_open(job, due)), timedelta()

@@ -7,26 +7,30 @@ own. That command keeps two runs of a job apart, and a planned run from being ru
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from admin.jobs.children import Apart, Say
 from admin.jobs.declaration import Job
-from admin.jobs.schedule import Turn, counts_from, due_turn, next_turns
+from admin.jobs.schedule import Turn, counts_from, due_after, due_turn
 from admin.jobs.tasks import TaskRunner
-from mailqueue.background import paused
+from mailqueue.background import first_set, paused
 from model.catalog.ledger import KeyspaceLease
 from model.errors import LeaseHeld, LeaseLost, MailmendError
 from model.instants import instant_of
-from model.ports import Child, Clock
+from model.ports import Child, Clock, TimeAfter, Timers
 from repair.ledger.jobs import ENDING, JobRuns
 from repair.ledger.leases import TTL_SECONDS, Lease, Leases
 
 BEAT: Final = timedelta(seconds=TTL_SECONDS / 4)
 """How often whoever leads renews the lease, and whoever stands by tries to take it."""
+
+_EARLY: Final = timedelta(seconds=1)
+"""A look may come so much early and count for the lease: the next one may be a whole beat later."""
 
 TASKS_EVERY: Final = timedelta(seconds=5)
 """How often whoever leads looks for tasks that other servers were asked for."""
@@ -55,6 +59,7 @@ class JobServer:
     runs: JobRuns
     leases: Leases
     clock: Clock
+    timers: Timers
     declared: Callable[[], Sequence[Job]]
     begin: Begin
     tasks: TaskRunner | None = None
@@ -89,10 +94,12 @@ class JobServer:
         self.jobs = self.declared()
         _LOG.info("jobs are served", extra={"jobs": [job.name for job in self.jobs]})
         try:
-            while not stop.is_set():
-                self._woken.clear()
-                await self.look()
-                await paused(self.clock, self._rest(), stop, self._woken)
+            with self.timers:
+                self.timers.set(self._times(), self.wake)
+                while not stop.is_set():
+                    self._woken.clear()
+                    await self.look()
+                    await first_set(stop, self._woken)
         finally:
             await self._close()
 
@@ -115,11 +122,14 @@ class JobServer:
     def _at_work(self) -> list[asyncio.Task[None]]:
         return [*self._working.values(), *(self.tasks.working if self.tasks else ())]
 
-    def _rest(self) -> timedelta:
-        now = self._now()
-        dues = [turn.due_at for job in self.jobs if self.lease for turn in next_turns(job, now, 1)]
-        looks = [now + TASKS_EVERY] if self.lease and self.tasks else []
-        return max(timedelta(), min([*dues, *looks, self._beat_at or now]) - now)
+    def _times(self) -> Mapping[str, TimeAfter]:
+        """When it looks: for its lease, for tasks, and when a job is due."""
+        tasks = {"tasks": lambda at: at + TASKS_EVERY} if self.tasks else {}
+        return {
+            "lease": lambda at: at + BEAT,
+            **tasks,
+            **{f"job {job.name}": partial(due_after, job) for job in self.jobs},
+        }
 
     def _now(self) -> datetime:
         return instant_of(self.clock.micros())
@@ -131,6 +141,7 @@ class JobServer:
         except MailmendError as error:
             _LOG.error("the settings stay as they were", extra={"error": str(error)})
             return
+        self.timers.set(self._times(), self.wake)
         _LOG.info("the settings were read again", extra={"jobs": [job.name for job in self.jobs]})
 
     async def _lead(self) -> None:
@@ -138,7 +149,7 @@ class JobServer:
         now = self._now()
         if self._beat_at and now < self._beat_at:
             return
-        self._beat_at = now + BEAT
+        self._beat_at = now + BEAT - _EARLY
         if self._closing and not self.lease:
             return
         if self.lease and self.lease.expires_at <= now:

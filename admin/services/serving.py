@@ -14,6 +14,7 @@ from admin.jobs.children import PROGRAM, ChildProcess, Say
 from admin.jobs.declaration import Job
 from admin.jobs.serving import JobServer
 from admin.jobs.tasks import TaskRunner
+from admin.jobs.timers import ScheduledTimers
 from admin.services.caller import Caller
 from admin.services.metrics import Exposition
 from admin.services.tasks import TaskDesk, desk_of
@@ -66,7 +67,12 @@ def serve(request: ServeRequest, caller: Caller) -> ServingEnded:
         commands = Commands(request, Path(folder))
         runs, leases, tasks = opened.job_runs(), opened.leases(), opened.admin_tasks()
         server = JobServer(
-            runs=runs, leases=leases, clock=opened.clock, declared=commands.declared, begin=commands.begin
+            runs=runs,
+            leases=leases,
+            clock=opened.clock,
+            timers=ScheduledTimers(),
+            declared=commands.declared,
+            begin=commands.begin,
         )
         server.tasks = TaskRunner(
             tasks=tasks,

@@ -3,8 +3,12 @@
 import asyncio
 import random
 import threading
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Self
 from uuid import UUID
+
+from model.ports import TimeAfter
 
 _UUID_EPOCH_100NS = 0x01B21DD213814000
 _NODE = 0x0123456789AB
@@ -90,6 +94,35 @@ class VirtualClock:
 
     def chance(self) -> float:
         return self.chances.pop(0) if self.chances else self._random.random()
+
+
+class VirtualTimers:
+    """Timers by a clock that is turned by hand."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def set(self, times: Mapping[str, TimeAfter], wake: Callable[[], None]) -> None:
+        self._end()
+        self._tasks = [asyncio.create_task(self._wake_at(one, wake)) for one in times.values()]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def _wake_at(self, time_after: TimeAfter, wake: Callable[[], None]) -> None:
+        at = self._clock.now
+        while True:
+            at = time_after(at)
+            await self._clock.pause((at - self._clock.now).total_seconds())
+            wake()
 
 
 def uuid_at(micros: int, sequence: int = 0) -> UUID:

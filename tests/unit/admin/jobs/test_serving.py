@@ -19,15 +19,17 @@ from admin.jobs.cron import parse_cron
 from admin.jobs.declaration import Job, Missed
 from admin.jobs.schedule import turn_meant
 from admin.jobs.serving import BEAT, TASKS_EVERY, JobServer
+from admin.jobs.timers import ScheduledTimers
 from admin.services.serving import Commands, DeclaredJobs, ServeRequest
 from admin.settings import ConnectionSettings
 from cql.memory import MemoryTables
 from model.errors import CannotReach, MailmendError, WrongUse
-from model.ports import Child
+from model.ports import Child, Clock, TimeAfter, Timers
+from repair.clock import SystemClock
 from repair.ledger.jobs import ENDING, JobRuns
 from repair.ledger.leases import TTL_SECONDS, Leases
 from repair.ledger.tasks import AdminTasks, TaskStatus
-from tests.support.clock import VirtualClock
+from tests.support.clock import VirtualClock, VirtualTimers
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine
 from tests.support.task_desk import CommandTwin, TaskWorld, here
@@ -53,6 +55,7 @@ class JobWorld:
             runs=JobRuns(self.tables, "mail", self.clock, owner),
             leases=Leases(self.tables, self.clock, owner),
             clock=self.clock,
+            timers=VirtualTimers(self.clock),
             declared=lambda: jobs or (OFTEN,),
             begin=self.begin,
             apart=here,
@@ -305,6 +308,34 @@ async def test_a_program_that_cannot_be_started_is_reported(world: JobWorld, cap
     assert ("a job cannot begin", "No such file") in errors_in(caplog)
 
 
+@pytest.mark.parametrize("virtual", [True, False])
+async def test_timers_wake_at_the_times_that_were_set_last_until_they_are_closed(
+    world: JobWorld, *, virtual: bool
+) -> None:
+    clock: Clock = world.clock if virtual else SystemClock()
+    timers: Timers = VirtualTimers(world.clock) if virtual else ScheduledTimers()
+    woken: list[str] = []
+
+    def every(seconds: float) -> dict[str, TimeAfter]:
+        return {f"every {seconds} s": lambda at: at + timedelta(seconds=seconds)}
+
+    with timers:
+        timers.set(every(0.01), lambda: woken.append("first"))
+        await clock.pause(0.1)
+        timers.set(every(0.02) | every(3600), lambda: woken.append("second"))
+        await clock.pause(0.02)
+        before = len(woken)
+        await clock.pause(0.2)
+        after = woken[before:]
+    count = len(woken)
+    await clock.pause(0.1)
+
+    assert before >= 2
+    assert len(after) >= 2
+    assert set(after) == {"second"}
+    assert len(woken) == count
+
+
 # The command
 
 
@@ -342,6 +373,7 @@ def test_the_command_begins_what_a_unit_begins_with_settings_that_were_accepted(
         return ChildTwin(JobWorld(cluster.clock, MemoryTables(cluster.clock.micros)))
 
     monkeypatch.setattr(ChildProcess, "begin", begin)
+    monkeypatch.setattr("admin.services.serving.ScheduledTimers", lambda: VirtualTimers(cluster.clock))
 
     ended = mailmend("jobs", "serve", "--keyspace", "mail")
 
