@@ -162,8 +162,8 @@ async def first_set(*events: asyncio.Event) -> None:
     await _first_of(*(one.wait() for one in events))
 
 
-async def _first_of(*awaited: Coroutine[Any, Any, object]) -> None:
-    waiting = [asyncio.ensure_future(one) for one in awaited]
+async def _first_of(*waits: Coroutine[Any, Any, object]) -> None:
+    waiting = [asyncio.ensure_future(one) for one in waits]
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -5,7 +5,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,13 +19,11 @@ from admin.jobs.cron import parse_cron
 from admin.jobs.declaration import Job, Missed
 from admin.jobs.schedule import turn_meant
 from admin.jobs.serving import BEAT, TASKS_EVERY, JobServer
-from admin.jobs.timers import ScheduledTimers
 from admin.services.serving import Commands, DeclaredJobs, ServeRequest
 from admin.settings import ConnectionSettings
 from cql.memory import MemoryTables
 from model.errors import CannotReach, MailmendError, WrongUse
-from model.ports import Child, Clock, TimeAfter, Timers
-from repair.clock import SystemClock
+from model.ports import Child
 from repair.ledger.jobs import ENDING, JobRuns
 from repair.ledger.leases import TTL_SECONDS, Leases
 from repair.ledger.tasks import AdminTasks, TaskStatus
@@ -308,34 +306,6 @@ async def test_a_program_that_cannot_be_started_is_reported(world: JobWorld, cap
     assert ("a job cannot begin", "No such file") in errors_in(caplog)
 
 
-@pytest.mark.parametrize("virtual", [True, False])
-async def test_timers_wake_at_the_times_that_were_set_last_until_they_are_closed(
-    world: JobWorld, *, virtual: bool
-) -> None:
-    clock: Clock = world.clock if virtual else SystemClock()
-    timers: Timers = VirtualTimers(world.clock) if virtual else ScheduledTimers()
-    woken: list[str] = []
-
-    def every(seconds: float) -> dict[str, TimeAfter]:
-        return {f"every {seconds} s": lambda at: at + timedelta(seconds=seconds)}
-
-    with timers:
-        timers.set(every(0.01), lambda: woken.append("first"))
-        await clock.pause(0.1)
-        timers.set(every(0.02) | every(3600), lambda: woken.append("second"))
-        await clock.pause(0.02)
-        before = len(woken)
-        await clock.pause(0.2)
-        after = woken[before:]
-    count = len(woken)
-    await clock.pause(0.1)
-
-    assert before >= 2
-    assert len(after) >= 2
-    assert set(after) == {"second"}
-    assert len(woken) == count
-
-
 # The command
 
 
@@ -424,49 +394,6 @@ def test_a_planned_run_is_run_once_whoever_begins_it(mailmend: CommandLine, clus
     cluster.clock.advance(3600)
     mailmend("jobs", "run", "often", "--scheduled")
     assert len(mailmend("jobs", "history", "--json").json["runs"]) == 3
-
-
-# Processes
-
-
-Begun = Callable[[str], Awaitable[tuple[ChildProcess, list[str], bytearray]]]
-
-
-async def begun(code: str, kept: bytearray | None = None) -> tuple[ChildProcess, list[str]]:
-    said: list[str] = []
-    return await ChildProcess.begin([sys.executable, "-c", code], said.append, kept), said
-
-
-async def test_a_child_says_what_it_writes_and_how_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MAILMEND_TOKENS", "secret")
-    code = (
-        "import os, sys; print('a\\nb' + 'x' * 200000); print(os.environ.get('MAILMEND_TOKENS'), end=''); sys.exit(3)"
-    )
-
-    child, said = await begun(code)
-
-    assert await child.wait() == 3
-    assert (said[0], said[1][:2], sum(map(len, said)), said[-1]) == ("a", "bx", 200006, "None")
-
-
-async def test_a_childs_output_can_be_kept() -> None:
-    kept = bytearray()
-    child, said = await begun("import sys; print('{}'); print('note', file=sys.stderr)", kept)
-
-    assert (await child.wait(), bytes(kept), said) == (0, b"{}\n", ["note"])
-
-
-async def test_a_child_is_stopped_as_a_service_manager_does_it() -> None:
-    child, said = await begun(
-        "import signal, time; signal.signal(15, lambda *_: exit(130)); print('up', flush=True); time.sleep(60)"
-    )
-    while not said:  # noqa: ASYNC110 - a line comes from another process
-        await asyncio.sleep(0.01)
-
-    child.stop()
-
-    assert await child.wait() == 130
-    child.kill()
 
 
 # Tasks beside jobs

@@ -1,0 +1,37 @@
+"""Timers of the server of jobs: those that a scheduler library keeps, and those that tests turn by hand."""
+
+from datetime import timedelta
+
+import pytest
+
+from admin.jobs.timers import ScheduledTimers
+from model.ports import Clock, TimeAfter, Timers
+from repair.clock import SystemClock
+from tests.support.clock import VirtualClock, VirtualTimers
+
+
+@pytest.mark.parametrize("virtual", [True, False])
+async def test_timers_wake_at_the_times_that_were_set_last_until_they_are_closed(*, virtual: bool) -> None:
+    turned = VirtualClock()
+    clock: Clock = turned if virtual else SystemClock()
+    timers: Timers = VirtualTimers(turned) if virtual else ScheduledTimers()
+    woken: list[str] = []
+
+    def every(seconds: float) -> dict[str, TimeAfter]:
+        return {f"every {seconds} s": lambda at: at + timedelta(seconds=seconds)}
+
+    with timers:
+        timers.set(every(0.01), lambda: woken.append("first"))
+        await clock.pause(0.1)
+        timers.set(every(0.02) | every(3600), lambda: woken.append("second"))
+        await clock.pause(0.02)
+        before = len(woken)
+        await clock.pause(0.2)
+        after = woken[before:]
+    count = len(woken)
+    await clock.pause(0.1)
+
+    assert before >= 2
+    assert len(after) >= 2
+    assert set(after) == {"second"}
+    assert len(woken) == count
