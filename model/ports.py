@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 from uuid import UUID
 
+from model.delivery.attempts import DeliveryAttempt, NextHop, RecipientResult
 from model.errors import MailmendError
 from model.ids import BlobId, QueueName
 from model.operations import Applied, Conditional, Read, Scan, Seen, Write
@@ -386,6 +387,30 @@ class BlobStore(Protocol):
 
     def scan(self) -> AsyncIterator[StoredBlob]:
         """Every blob, page by page, in no order."""
+        ...
+
+
+class NextHops(Protocol):
+    """Which servers take mail for a domain. Adapters: `delivery.dns.DnsNextHops`, and a table in tests."""
+
+    async def of(self, domain: str) -> Sequence[NextHop]:
+        """The servers, at least one, in the order in which they are to be tried.
+
+        Raises:
+            NoNextHop: there is none, or that cannot be known now; its reply says which.
+        """
+        ...
+
+
+class MailRelay(Protocol):
+    """Attempts to deliver. Adapters: `delivery.smtp.SmtpRelay`, and a twin in tests."""
+
+    async def deliver(self, attempt: DeliveryAttempt, content: bytes) -> Sequence[RecipientResult]:
+        """Try to hand one mail to one server; one result for each recipient, in their order. Raises nothing."""
+        ...
+
+    async def close(self) -> None:
+        """End the connections that are kept open."""
         ...
 
 
