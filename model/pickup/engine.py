@@ -105,6 +105,9 @@ class SubQueue:
         self.urgent_in_a_row = 0
         return self.normal.popleft()
 
+    def remove(self, mail: ActiveMail) -> None:
+        (self.urgent if mail.urgent else self.normal).remove(mail)
+
     def refusing(self, now: int) -> dict[str, CounterEntry]:
         """By source address, the counter that refuses it for longest; a source that may be used is not there."""
         found = {}
@@ -156,14 +159,11 @@ class PickupEngine:
 
     def add(self, mail: ActiveMail) -> None:
         """A mail may be delivered from now on."""
-        keys = {source: self._keys(mail, source) for source in dict.fromkeys(mail.sources)}
-        place = (mail.sources, *keys.values())
+        place = self._place(mail)
         queue = self._sub_queues.get(place)
         if queue is None:
-            counters = {source: tuple(self._counted(keys[source])) for source in keys}
-            queue = self._sub_queues[place] = SubQueue(place, counters)
+            queue = self._sub_queues[place] = self._new_queue(mail)
             self._ring.append(queue)
-            self._pools.setdefault(mail.sources, SourcePool(mail.sources))
         queue.add(mail)
 
     def pick(self, now: int) -> Picked | None:
@@ -187,9 +187,42 @@ class PickupEngine:
             self._wake_next(entry, now)
             self._forget(entry, now)
 
+    def admit(self, mail: ActiveMail, now: int) -> Picked | None:
+        """Begin the delivery of a mail that waits nowhere; None where it would have to wait."""
+        queue = self._new_queue(mail)
+        usable = [source for source in queue.counters if source not in queue.refusing(now)]
+        picked = self._begin(queue, mail, usable, now) if usable else None
+        self._release(queue, now)
+        return picked
+
+    def remove(self, mail: ActiveMail, now: int) -> None:
+        """A mail that waits is not to be picked any more."""
+        queue = self._sub_queues[self._place(mail)]
+        queue.remove(mail)
+        if not queue.empty:
+            return
+        for entry in queue.waits_on:
+            del entry.waiting[queue]
+        if not queue.waits_on:
+            self._ring.remove(queue)
+        waker = queue.woken_by
+        self._drop(queue, now)
+        if waker is not None:
+            waker.waking = False
+            self._wake_next(waker, now)
+
     def next_at(self) -> int | None:
         """When a pick may find more than now, unless a mail is added or a delivery ends before; None: never."""
         return self._timers[0][0] if self._timers else None
+
+    def _place(self, mail: ActiveMail) -> tuple[object, ...]:
+        return (mail.sources, *(self._keys(mail, source) for source in dict.fromkeys(mail.sources)))
+
+    def _new_queue(self, mail: ActiveMail) -> SubQueue:
+        place = self._place(mail)
+        counters = {source: tuple(self._counted(self._keys(mail, source))) for source in dict.fromkeys(mail.sources)}
+        self._pools.setdefault(mail.sources, SourcePool(mail.sources))
+        return SubQueue(place, counters)
 
     def _keys(self, mail: ActiveMail, source: str) -> tuple[tuple[int, CounterKey], ...]:
         values = {**mail.values, PickupField.LOCAL_IP: source}
@@ -221,16 +254,18 @@ class PickupEngine:
                 entry.waiting[queue] = None
                 self._set_timer(entry, entry.clear_at())
             return None
-        mail = queue.take()
-        source = self._pools[mail.sources].choose(usable)
-        picked = Picked(mail, source, queue.counters[source])
-        for entry in picked.counters:
-            entry.begin(now)
+        picked = self._begin(queue, queue.take(), usable, now)
         if queue.empty:
             self._drop(queue, now)
         else:
             self._ring.append(queue)
         return picked
+
+    def _begin(self, queue: SubQueue, mail: ActiveMail, usable: Sequence[str], now: int) -> Picked:
+        source = self._pools[mail.sources].choose(usable)
+        for entry in queue.counters[source]:
+            entry.begin(now)
+        return Picked(mail, source, queue.counters[source])
 
     def _wake_next(self, entry: CounterEntry, now: int) -> None:
         """Wake one of those that wait on a clear counter, unless one that it woke has not had its turn yet."""
@@ -261,6 +296,9 @@ class PickupEngine:
 
     def _drop(self, queue: SubQueue, now: int) -> None:
         del self._sub_queues[queue.place]
+        self._release(queue, now)
+
+    def _release(self, queue: SubQueue, now: int) -> None:
         for counters in queue.counters.values():
             for entry in counters:
                 entry.users -= 1
@@ -268,7 +306,7 @@ class PickupEngine:
 
     def _forget(self, entry: CounterEntry, now: int) -> None:
         at = entry.forgotten_at()
-        if at <= now:
-            self._entries.pop(entry.place, None)
-        else:
+        if at > now:
             self._set_timer(entry, at)
+        elif self._entries.get(entry.place) is entry:  # else it was forgotten before, and another has its place
+            del self._entries[entry.place]

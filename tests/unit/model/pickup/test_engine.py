@@ -15,6 +15,7 @@ from model.pickup.rates import DeliveryRate, RateAlgorithm
 
 LOCAL_IP, DOMAIN, JOB = PickupField.LOCAL_IP, PickupField.RECIPIENT_DOMAIN, PickupField.JOB_ID
 A, B = "192.0.2.1", "192.0.2.2"
+GLOBAL_ONE = CounterPolicy(default=Threshold(concurrency=1))
 
 
 def mail(
@@ -126,6 +127,43 @@ def test_counters_are_forgotten_once_nothing_of_them_counts() -> None:
     assert not engine._sub_queues
 
 
+def test_a_mail_that_was_woken_and_is_removed_hands_its_wake_on() -> None:
+    """Given two domains that wait for one counter, and the first is removed once it is woken."""
+    engine = engine_with(*(mail(one, f"{one}.org") for one in "abc"), policies=[GLOBAL_ONE, CounterPolicy((DOMAIN,))])
+    (picked,) = all_picked(engine)
+    engine.end(picked, now=0)
+    engine.remove(mail("b", "b.org"), now=0)
+
+    assert names(all_picked(engine)) == ["c"]
+
+
+def test_what_is_admitted_at_once_counts_as_all_others_or_not_at_all() -> None:
+    """Given room for one: the first is begun, the second is refused, and nothing of it stays."""
+    engine = engine_with(policies=[GLOBAL_ONE, CounterPolicy((DOMAIN,), default=Threshold(concurrency=5))])
+    first = engine.admit(mail("a"), now=0)
+    assert first
+    assert engine.admit(mail("b", "b.org"), now=0) is None
+    engine.end(first, now=0)
+
+    assert not engine._entries
+    assert engine.admit(mail("b", "b.org"), now=0)
+
+
+def test_a_counter_that_was_forgotten_does_not_take_its_successor_along() -> None:
+    """Given one whose timer is still to come when it is forgotten, and another in its place, that one is kept."""
+    policies = [CounterPolicy(default=Threshold(concurrency=2, rate=DeliveryRate(1, 1)))]
+    engine = engine_with(policies=policies)
+    first = engine.admit(mail("1"), now=0)
+    assert first
+    engine.end(first, now=0)
+    engine.add(mail("2"))
+    engine.remove(mail("2"), now=1)
+    assert engine.admit(mail("3"), now=1)
+    assert engine.pick(now=1) is None
+
+    assert engine.admit(mail("4"), now=1) is None
+
+
 class PickupMachine(RuleBasedStateMachine):
     """Mails come, are picked and end, as time passes; a recount from the policies alone says what may be picked."""
 
@@ -174,6 +212,24 @@ class PickupMachine(RuleBasedStateMachine):
         del self.waiting[picked.mail.id]
         self.delivering.append(picked)
         self.begun.append((self.now, picked.mail, picked.source))
+
+    @rule(domain=st.sampled_from(["a.org", "b.org"]), sources=st.sampled_from([(A,), (B, A)]))
+    def admit(self, domain: str, sources: tuple[str, ...]) -> None:
+        one = mail(str(next(self.numbers)), domain, "x", sources)
+        may_go = any(self.lets_through(one, at) for at in sources)
+        picked = self.engine.admit(one, self.now)
+        assert (picked is not None) == may_go, "what waits nowhere begins where nothing refuses it"
+        if picked:
+            assert self.lets_through(one, picked.source)
+            self.delivering.append(picked)
+            self.begun.append((self.now, one, picked.source))
+
+    @precondition(lambda self: self.waiting)
+    @rule(which=st.integers(0, 99))
+    def remove(self, which: int) -> None:
+        one = list(self.waiting.values())[which % len(self.waiting)]
+        del self.waiting[one.id]
+        self.engine.remove(one, self.now)
 
     @precondition(lambda self: self.delivering)
     @rule(which=st.integers(0, 99))

@@ -1,0 +1,131 @@
+"""Mails that were taken from their queue and have not left it: what still waits, what has ended, and how they leave."""
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from itertools import count
+from typing import Final
+
+from delivery.envelopes import mail_again
+from mailqueue.queue import Dequeued, MailQueue
+from model.backoff import LOOK_AGAIN
+from model.delivery.entries import DeliveryEntry, EndedEntry, EntryEnd, EntryStage, OutgoingMail
+from model.delivery.notices import StatusNotification
+from model.delivery.settling import MailSettlement
+from model.errors import MailmendError, WrongUse
+from model.ids import EnqueueId
+from model.ports import Clock
+from model.queue.mails import Mail
+
+_LOG: Final = logging.getLogger("mailmend.delivery")
+
+LeavingStep = Callable[[], Awaitable[object]]
+
+
+@dataclass(slots=True, eq=False)
+class HeldMail:
+    """A mail that was taken from its queue and is unacked.
+
+    Attributes:
+        active: its entries that have not ended, by their number.
+        limit_at: until when those may wait, in nanoseconds of the monotonic clock.
+        limit: how they end then.
+    """
+
+    dequeued: Dequeued
+    mail: OutgoingMail
+    active: dict[int, DeliveryEntry]
+    limit_at: int
+    limit: EntryEnd
+    ended: list[EndedEntry] = field(default_factory=list)
+
+    def move(self, number: int, stage: EntryStage) -> DeliveryEntry:
+        entry = self.active[number] = self.active[number].moved(stage)
+        return entry
+
+    def end(self, ended: EndedEntry) -> bool:
+        """Take an entry's end down; whether it was the last one."""
+        del self.active[ended.entry.id.number]
+        self.ended.append(ended)
+        return not self.active
+
+
+@dataclass(frozen=True, slots=True)
+class MailDepartures:
+    """How mails leave their queue: every step is durable before the next, and the ack is the last.
+
+    Whatever ends this in between, the mail is in the queue still, and comes again whole.
+
+    Attributes:
+        reporter: the name of this host, in reports to senders.
+        unacked: mails whose ack alone has failed: they come again, and need nothing else.
+    """
+
+    queue: MailQueue
+    clock: Clock
+    reporter: str
+    unacked: set[EnqueueId] = field(default_factory=set)
+
+    async def leave(self, held: HeldMail, settlement: MailSettlement, now: datetime) -> None:
+        """Carry the steps out; where the queue does not answer it is asked again and again, but for the ack."""
+        steps = deque([*self._again(held, settlement), *self._report(held, settlement, now)])
+        for tries in count(1):
+            try:
+                while steps:
+                    await steps[0]()
+                    steps.popleft()
+                break
+            except WrongUse as error:
+                _log_failure("a mail cannot be put off, and becomes a dead letter", held, error)
+                await held.dequeued.reject()
+                return
+            except MailmendError as error:
+                _log_failure("a mail cannot be settled yet", held, error)
+                await self.clock.pause(LOOK_AGAIN.wait(tries).total_seconds())
+        await self.ack(held.dequeued)
+
+    async def ack(self, dequeued: Dequeued) -> None:
+        try:
+            await dequeued.ack()
+        except MailmendError as error:
+            _LOG.warning("an ack failed", extra={"mail": str(dequeued.enqueue_id), "error": error.what})
+            self.unacked.add(dequeued.enqueue_id)
+        else:
+            self.unacked.discard(dequeued.enqueue_id)
+
+    def _again(self, held: HeldMail, settlement: MailSettlement) -> Iterable[LeavingStep]:
+        for at, entries in settlement.again.items():
+            mail = mail_again(held.dequeued.mail, held.mail, entries)
+            yield partial(self.queue.enqueue, mail, held.dequeued.content, at=at)
+
+    def _report(self, held: HeldMail, settlement: MailSettlement, now: datetime) -> Iterable[LeavingStep]:
+        if not settlement.notices or held.mail.sender is None:
+            return
+        token = self.clock.random_uuid().hex
+        report = StatusNotification(
+            sender=held.mail.sender,
+            reporter=self.reporter,
+            recipients=settlement.notices,
+            content=held.dequeued.content,
+            arrived_at=held.mail.first_seen_at,
+            written_at=now,
+            token=token,
+            envelope_id=held.mail.envelope_id,
+            returned=held.mail.returned,
+        )
+        mail = Mail(f"report-{token}", (held.mail.sender,), state=held.dequeued.mail.state, last_updated=now)
+
+        async def put() -> None:
+            try:
+                await self.queue.enqueue(mail, report.rendered())
+            except WrongUse as error:
+                _log_failure("a sender cannot be told", held, error)
+
+        yield put
+
+
+def _log_failure(event: str, held: HeldMail, error: MailmendError) -> None:
+    _LOG.warning(event, extra={"mail": str(held.mail.id), "error": error.what})

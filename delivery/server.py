@@ -1,0 +1,360 @@
+"""The server of deliveries: it takes mails from a queue, picks who is delivered when, tries, and settles each mail.
+
+A mail stays unacked until all of its recipients have ended. Then its sender is told what is due, recipients that were
+refused for now are put off as a mail of their own, and only then it is acked: whatever kills the server, each mail
+comes again, and at worst a recipient gets it twice. What waits for a policy for long goes back to the queue, so that
+it neither holds up others nor outlasts the broker's patience; that counts as no retry.
+"""
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from delivery.envelopes import outgoing_of
+from delivery.held_mails import HeldMail, MailDepartures
+from mailqueue.background import paused
+from mailqueue.queue import Dequeued, MailQueue
+from model.delivery.attempts import (
+    AttemptStage,
+    DeliveryAttempt,
+    EnvelopeRecipient,
+    MailEnvelope,
+    NextHop,
+    NoNextHop,
+    RecipientResult,
+    SourceAddress,
+    TlsLevel,
+)
+from model.delivery.entries import DeliveryEntry, EndedEntry, EntryEnd, EntryStage
+from model.delivery.retries import DEFAULT_SCHEDULE, RetrySchedule
+from model.delivery.settling import settlement_of
+from model.ids import EnqueueId
+from model.instants import MICROS, instant_of
+from model.pickup.engine import UNKNOWN, ActiveMail, Picked, PickupEngine
+from model.pickup.policy import PickupField
+from model.ports import Clock, MailRelay, NextHops
+
+_MICRO: Final = timedelta(microseconds=1)
+_MICRO_NANOS: Final = 1_000
+_LOOK_EVERY: Final = timedelta(minutes=1)
+
+_OF_THE_SERVER: Final = frozenset({AttemptStage.CONNECT, AttemptStage.TLS, AttemptStage.GREETING})
+"""Where an attempt ends that says nothing of the mail: the next server may be tried."""
+
+_LOG: Final = logging.getLogger("mailmend.delivery")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliverySettings:
+    """How a server of deliveries works.
+
+    Attributes:
+        reporter: the name of this host, in reports to senders.
+        sources: the addresses that mails are sent from.
+        prefetch: how many mails of each priority are held at once.
+        concurrency: attempts at once.
+        waiting_max: a recipient that was not picked this long after its mail was taken goes back to the queue.
+        away: for how long.
+        grace: how long attempts may go on once the server is to stop.
+        schedules: of retries, by transport; "" is that of the others.
+    """
+
+    reporter: str
+    sources: tuple[SourceAddress, ...] = (SourceAddress(),)
+    tls: TlsLevel = TlsLevel.OPTIONAL
+    prefetch: int = 100
+    concurrency: int = 100
+    waiting_max: timedelta = timedelta(minutes=5)
+    away: timedelta = timedelta(minutes=1)
+    grace: timedelta = timedelta(seconds=30)
+    schedules: Mapping[str, RetrySchedule] = field(default_factory=dict)
+
+    def schedule(self, transport: str) -> RetrySchedule:
+        return self.schedules.get(transport) or self.schedules.get("") or DEFAULT_SCHEDULE
+
+
+@dataclass(slots=True, eq=False)
+class ReadyEntry:
+    """An entry that waits to be picked, and the servers that take its mail; it is counted by the first of them."""
+
+    held: HeldMail
+    entry: DeliveryEntry
+    hops: Sequence[NextHop]
+    active: ActiveMail
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class DeliveryServer:
+    """Delivers the mails of one queue until it is asked to stop; one event loop uses it."""
+
+    queue: MailQueue
+    next_hops: NextHops
+    relay: MailRelay
+    engine: PickupEngine
+    clock: Clock
+    settings: DeliverySettings
+    _departures: MailDepartures = field(init=False)
+    _held: dict[EnqueueId, HeldMail] = field(default_factory=dict)
+    _ready: dict[str, ReadyEntry] = field(default_factory=dict)
+    _check_at: int = UNKNOWN
+    _preparing: set[asyncio.Task[None]] = field(default_factory=set)
+    _attempts: set[asyncio.Task[None]] = field(default_factory=set)
+    _settling: set[asyncio.Task[None]] = field(default_factory=set)
+    _woken: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self._departures = MailDepartures(self.queue, self.clock, self.settings.reporter)
+
+    async def serve(self, stop: asyncio.Event) -> None:
+        """Work until asked to stop; attempts that run then have some time to end.
+
+        Raises:
+            CannotReach: nothing can be taken from the queue any more.
+        """
+        async with self.queue.dequeue(self.settings.prefetch) as mails:
+            taking = asyncio.ensure_future(self._take_all(mails))
+            taking.add_done_callback(lambda _: self._woken.set())
+            try:
+                while not stop.is_set() and not taking.done():
+                    self._woken.clear()
+                    self._look()
+                    await paused(self.clock, self._rest(), stop, self._woken)
+            finally:
+                taking.cancel()
+                await self._close()
+                with suppress(asyncio.CancelledError):
+                    await taking
+
+    # Mails come in
+
+    async def _take_all(self, mails: AsyncIterator[Dequeued]) -> None:
+        async for dequeued in mails:
+            self._take(dequeued)
+
+    def _take(self, dequeued: Dequeued) -> None:
+        if dequeued.enqueue_id in self._departures.unacked:
+            self._begin(self._settling, self._departures.ack(dequeued))
+            return
+        mail, entries = outgoing_of(dequeued, self._now())
+        expires_at = self.settings.schedule(mail.transport).expires_at(mail.first_seen_at, mail.expires_at)
+        lives = expires_at - self._now()
+        limit = EntryEnd.EXPIRED if lives < self.settings.waiting_max else EntryEnd.RETURNED
+        limit_at = self._nanos() + _nanos_in(min(lives, self.settings.waiting_max))
+        held = HeldMail(dequeued, mail, {one.id.number: one for one in entries}, limit_at, limit)
+        self._held[dequeued.enqueue_id] = held
+        self._check_at = min(self._check_at, limit_at)
+        for entry in entries:
+            self._begin(self._preparing, self._until_ended(held, entry.id.number, self._prepared(held, entry)))
+        self._woken.set()
+
+    async def _prepared(self, held: HeldMail, entry: DeliveryEntry) -> EndedEntry | None:
+        """Find the servers for an entry and let it be picked from then on; or how it has ended."""
+        number, now = entry.id.number, self._now()
+        entry = held.move(number, EntryStage.DNS)
+        try:
+            hops = await self.next_hops.of(entry.domain)
+        except NoNextHop as error:
+            end = EntryEnd.FAILED if error.reply.permanent else EntryEnd.REFUSED
+            return EndedEntry(entry, end, now, error.reply.status, error.reply.text)
+        hops = [one for one in hops if self._sources_for(one)]
+        if not hops:
+            return EndedEntry(entry, EntryEnd.REFUSED, now, "4.4.4", "none of our addresses reaches its servers")
+        if number in held.active:
+            entry = held.move(number, EntryStage.WAITING)
+            ready = ReadyEntry(held, entry, hops, self._active(held, entry, hops[0]))
+            self._ready[ready.active.id] = ready
+            self.engine.add(ready.active)
+            self._woken.set()
+        return None
+
+    def _sources_for(self, hop: NextHop) -> tuple[str, ...]:
+        """Our addresses of the family of the server's."""
+        return tuple(one.address for one in self.settings.sources if one.reaches(hop))
+
+    def _active(self, held: HeldMail, entry: DeliveryEntry, hop: NextHop) -> ActiveMail:
+        values = {
+            **held.mail.fields,
+            PickupField.RECIPIENT_DOMAIN: entry.domain,
+            PickupField.REMOTE_MX: hop.host,
+            PickupField.REMOTE_IP: hop.address,
+        }
+        normal = {one: one.normal(value) for one, value in values.items()}
+        return ActiveMail(_name(held, entry.id.number), normal, self._sources_for(hop), held.mail.urgent)
+
+    # Who is next
+
+    def _look(self) -> None:
+        """End what has waited for too long, and begin every attempt that may begin now."""
+        now = self._nanos()
+        if self._check_at <= now:
+            self._check_limits(now)
+        while len(self._attempts) < self.settings.concurrency and (picked := self.engine.pick(now)):
+            ready = self._ready.pop(picked.mail.id)
+            self._begin(
+                self._attempts, self._until_ended(ready.held, ready.entry.id.number, self._ended(ready, picked))
+            )
+
+    def _check_limits(self, now: int) -> None:
+        self._check_at = UNKNOWN
+        for held in list(self._held.values()):
+            if held.limit_at > now:
+                self._check_at = min(self._check_at, held.limit_at)
+                continue
+            for number, entry in list(held.active.items()):
+                if entry.stage in {EntryStage.DELIVERING, EntryStage.POST_DELIVERY}:
+                    continue
+                if ready := self._ready.pop(_name(held, number), None):
+                    self.engine.remove(ready.active, now)
+                self._end(held, EndedEntry(entry, held.limit, self._now(), wait=self.settings.away))
+
+    def _rest(self) -> timedelta:
+        """How long nothing can happen unless somebody wakes the server."""
+        soonest = min(self._check_at, UNKNOWN if (at := self.engine.next_at()) is None else at)
+        return min(_LOOK_EVERY, _span_of(max(0, soonest - self._nanos())))
+
+    # Attempts
+
+    async def _ended(self, ready: ReadyEntry, picked: Picked) -> EndedEntry:
+        """How an entry ends: one server after the other is tried, as far as the limits of each allow it at once."""
+        held, entry, begun = ready.held, ready.held.move(ready.entry.id.number, EntryStage.DELIVERING), picked
+        for place, hop in enumerate(ready.hops, 1):
+            try:
+                result = await self._try(held, entry, hop, begun.source)
+            finally:
+                self.engine.end(begun, self._nanos())
+                self._woken.set()
+            entry = replace(entry, reply="" if result.reply.ours else str(result.reply), host=result.host)
+            if result.stage not in _OF_THE_SERVER or place == len(ready.hops):
+                return self._judged(result, entry)
+            following = self.engine.admit(self._active(held, entry, ready.hops[place]), self._nanos())
+            if following is None:
+                break
+            begun = following
+        return EndedEntry(entry, EntryEnd.RETURNED, self._now(), wait=self.settings.away)
+
+    async def _try(self, held: HeldMail, entry: DeliveryEntry, hop: NextHop, source: str) -> RecipientResult:
+        mail = held.mail
+        recipients = (EnvelopeRecipient(entry.recipient, entry.wish),)
+        envelope = MailEnvelope(mail.sender, recipients, mail.envelope_id, mail.returned)
+        origin = next(one for one in self.settings.sources if one.address == source)
+        attempt = DeliveryAttempt(envelope, hop, origin, self.settings.tls)
+        (result,) = await self.relay.deliver(attempt, held.dequeued.content)
+        return result
+
+    def _judged(self, result: RecipientResult, entry: DeliveryEntry) -> EndedEntry:
+        reply = result.reply
+        end = EntryEnd.FAILED if reply.permanent else EntryEnd.REFUSED
+        if result.delivered:
+            end = EntryEnd.DELIVERED
+        why = reply.text if reply.ours else ""
+        return EndedEntry(entry, end, self._now(), reply.status, why, result.tells)
+
+    # Mails go out
+
+    async def _until_ended(self, held: HeldMail, number: int, work: Coroutine[Any, Any, EndedEntry | None]) -> None:
+        """Do some work on an entry; where it fails by an error of ours, that counts as a refusal for now."""
+        try:
+            ended = await work
+        except Exception:  # noqa: BLE001 - no single mail ends the server
+            _LOG.exception("an attempt failed by itself", extra={"mail": _name(held, number)})
+            entry = held.active[number]
+            ended = EndedEntry(entry, EntryEnd.REFUSED, self._now(), "4.3.0", "something went wrong at our side")
+        if ended and number in held.active:
+            self._end(held, ended)
+
+    def _end(self, held: HeldMail, ended: EndedEntry) -> None:
+        _log(ended)
+        if held.end(ended):
+            self._begin(self._settling, self._settled(held))
+
+    async def _settled(self, held: HeldMail) -> None:
+        now = self._now()
+        settlement = settlement_of(held.mail, held.ended, self.settings.schedule(held.mail.transport), now)
+        await self._departures.leave(held, settlement, now)
+        del self._held[held.dequeued.enqueue_id]
+
+    async def _close(self) -> None:
+        """Let attempts end for a while; then put off what is left of mails that others have had already."""
+        grace = _nanos_in(self.settings.grace)
+        until = self._nanos() + grace
+        await _cancelled(self._preparing)
+        await self._waited(self._attempts, until)
+        await _cancelled(self._attempts)
+        for held in list(self._held.values()):
+            for entry in list(held.active.values()) if held.ended else ():
+                self._end(held, EndedEntry(entry, EntryEnd.RETURNED, self._now()))
+        await self._waited(self._settling, until + grace)
+        await _cancelled(self._settling)
+
+    async def _waited(self, tasks: set[asyncio.Task[None]], until: int) -> None:
+        while tasks and (left := until - self._nanos()) > 0:
+            self._woken.clear()
+            await paused(self.clock, _span_of(left), self._woken)
+
+    def _begin(self, tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        tasks.add(task)
+
+        def ended(_: object) -> None:
+            tasks.discard(task)
+            self._woken.set()
+            if not task.cancelled() and task.exception():
+                _LOG.error("a mail is left unacked", exc_info=task.exception())
+
+        task.add_done_callback(ended)
+
+    def _now(self) -> datetime:
+        return instant_of(self.clock.micros())
+
+    def _nanos(self) -> int:
+        return round(self.clock.monotonic() * MICROS) * _MICRO_NANOS
+
+
+def _nanos_in(span: timedelta) -> int:
+    return span // _MICRO * _MICRO_NANOS
+
+
+def _span_of(nanos: int) -> timedelta:
+    """No less than that."""
+    return _MICRO * -(-nanos // _MICRO_NANOS)
+
+
+async def _cancelled(tasks: set[asyncio.Task[None]]) -> None:
+    some = tuple(tasks)
+    for task in some:
+        task.cancel()
+    await asyncio.gather(*some, return_exceptions=True)
+
+
+def _name(held: HeldMail, number: int) -> str:
+    """An entry while it is held: of this passage of its mail through the queue."""
+    return f"{held.dequeued.enqueue_id}:{number}"
+
+
+_ADDRESS: Final = re.compile(r"\S+@\S+")
+_EVENTS: Final = {
+    EntryEnd.DELIVERED: "a recipient has the mail",
+    EntryEnd.REFUSED: "a recipient was refused for now",
+    EntryEnd.FAILED: "a recipient was refused for good",
+    EntryEnd.EXPIRED: "a recipient was tried for long enough",
+    EntryEnd.RETURNED: "a recipient goes back to the queue",
+}
+
+
+def _log(ended: EndedEntry) -> None:
+    """One line for each end of an entry: ids, domain, server and reply; addresses in a reply are left out."""
+    entry = ended.entry
+    fields = {
+        "mail": str(entry.id),
+        "domain": entry.domain,
+        "host": entry.host or None,
+        "reply": _ADDRESS.sub("(address)", entry.reply) or None,
+        "refusals": entry.refusals,
+        "why": ended.why or None,
+    }
+    _LOG.info(_EVENTS[ended.end], extra=fields)

@@ -1,0 +1,240 @@
+"""Delivery without a network: servers that answer by a script, a queue in memory that may die, time turned by hand."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from email import message_from_bytes
+from typing import Any, Final
+
+from delivery.server import DeliveryServer, DeliverySettings
+from mailqueue.memory import MemoryDequeued, MemoryMailQueue
+from mailqueue.queue import DELAYED
+from model.delivery.attempts import AttemptStage, DeliveryAttempt, NextHop, NoNextHop, RecipientResult, SmtpReply
+from model.delivery.retries import RetryInterval, RetrySchedule
+from model.errors import CannotReach
+from model.ids import EnqueueId, QueueName
+from model.pickup.engine import PickupEngine
+from model.pickup.policy import CounterPolicy
+from model.pickup.rates import RateAlgorithm
+from model.queue.mails import Mail
+from tests.support.clock import VirtualClock
+
+CONTENT = b"From: ann@sender.example\r\nSubject: hello\r\n\r\nBody.\r\n"
+ACCEPTED = SmtpReply(250, "2.0.0", "taken")
+LATER = SmtpReply(450, "4.2.0", "later")
+NEVER = SmtpReply(550, "5.1.1", "no such user")
+BUSY = SmtpReply(421, "4.3.2", "too busy")
+MINUTE = timedelta(minutes=1)
+SCHEDULE: Final = RetrySchedule((RetryInterval(MINUTE), RetryInterval(5 * MINUTE)))
+
+
+class Killed(BaseException):
+    """The process of the server is gone: nothing that it does has any effect any more."""
+
+
+@dataclass
+class Life:
+    """Of a server's process: it may end before or after any of its steps."""
+
+    dies_at: int | None = None
+    steps: int = 0
+    dead: bool = False
+
+    def step(self) -> None:
+        self.steps += 1
+        if self.dead or self.steps == self.dies_at:
+            self.dead = True
+            raise Killed
+
+
+@dataclass
+class TableHops:
+    """Implements `model.ports.NextHops`: one server for each domain, unless the table has others."""
+
+    table: dict[str, Sequence[NextHop] | SmtpReply] = field(default_factory=dict)
+
+    async def of(self, domain: str) -> Sequence[NextHop]:
+        found = self.table.get(domain, (NextHop(f"mx.{domain}", "192.0.2.1"),))
+        if isinstance(found, SmtpReply):
+            raise NoNextHop(domain, found)
+        return found
+
+
+@dataclass
+class ScriptedRelay:
+    """Implements `model.ports.MailRelay`.
+
+    Attributes:
+        scripts: what is said to a recipient, one after the other; the last is said for ever.
+        silent: hosts that refuse connections.
+        seconds: how long an attempt takes.
+        attempts: all that began, each with the time.
+        taken: recipients and contents of what was taken.
+        most: the largest number of attempts at once, by recipients' domain.
+    """
+
+    clock: VirtualClock
+    scripts: dict[str, list[SmtpReply]] = field(default_factory=dict)
+    silent: set[str] = field(default_factory=set)
+    seconds: float = 1.0
+    attempts: list[tuple[float, DeliveryAttempt]] = field(default_factory=list)
+    taken: list[tuple[str, bytes]] = field(default_factory=list)
+    running: Counter[str] = field(default_factory=Counter)
+    most: Counter[str] = field(default_factory=Counter)
+    life: Life = field(default_factory=Life)
+
+    async def deliver(self, attempt: DeliveryAttempt, content: bytes) -> Sequence[RecipientResult]:
+        (recipient,) = attempt.envelope.recipients
+        domain = recipient.address.rpartition("@")[2]
+        self.life.step()
+        self.attempts.append((self.clock.monotonic(), attempt))
+        self.running[domain] += 1
+        self.most[domain] = max(self.most[domain], self.running[domain])
+        try:
+            await self.clock.pause(self.seconds)
+        finally:
+            self.running[domain] -= 1
+        if attempt.hop.host in self.silent:
+            refused = SmtpReply(421, "4.4.1", "connection refused", ours=True)
+            return [RecipientResult(recipient.address, delivered=False, reply=refused, stage=AttemptStage.CONNECT)]
+        script = self.scripts.get(recipient.address, [ACCEPTED])
+        reply = script.pop(0) if len(script) > 1 else script[0]
+        if reply.positive and not self.life.dead:
+            self.taken.append((recipient.address, content))
+        self.life.step()
+        stage = AttemptStage.DATA if reply.positive else AttemptStage.RECIPIENT
+        return [RecipientResult(recipient.address, reply.positive, reply, stage, attempt.hop.host)]
+
+    async def close(self) -> None:
+        """There are no connections."""
+
+    @property
+    def recipients(self) -> list[str]:
+        return [attempt.envelope.recipients[0].address for _, attempt in self.attempts]
+
+    @property
+    def had(self) -> list[str]:
+        return [recipient for recipient, _ in self.taken]
+
+    def reports(self) -> list[tuple[str, str]]:
+        """Of all notifications that were delivered: the recipient, and what became of it."""
+        texts = [content for _, content in self.taken if b"multipart/report" in content]
+        return [one for text in texts for one in reported(text)]
+
+
+def reported(content: bytes) -> Iterable[tuple[str, str]]:
+    status: Any = message_from_bytes(content).get_payload(1)
+    for group in status.get_payload()[1:]:
+        yield group["Final-Recipient"].partition("; ")[2], group["Action"]
+
+
+class _Dequeued:
+    """A mail in the hands of a process that may be killed."""
+
+    def __init__(self, mail: MemoryDequeued, life: Life, failing: set[str]) -> None:
+        self._mail, self._life, self._failing = mail, life, failing
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._mail, name)
+
+    async def ack(self) -> None:
+        self._life.step()
+        if "ack" in self._failing:
+            self._failing.remove("ack")
+            self._mail._queue.give_back(self._mail.enqueue_id)
+            self._mail._stream.settled(self._mail.enqueue_id)
+            raise CannotReach("the mark cannot be written")
+        await self._mail.ack()
+        self._life.step()
+
+
+@dataclass
+class MortalQueue:
+    """A queue as one process has it.
+
+    Attributes:
+        failing: calls that fail once.
+    """
+
+    queue: MemoryMailQueue
+    life: Life
+    failing: set[str] = field(default_factory=set)
+
+    @property
+    def name(self) -> QueueName:
+        return self.queue.name
+
+    async def enqueue(self, mail: Mail, content: bytes, **when: Any) -> EnqueueId:
+        self.life.step()
+        if "enqueue" in self.failing:
+            self.failing.remove("enqueue")
+            raise CannotReach("the broker does not answer")
+        enqueue_id = await self.queue.enqueue(mail, content, **when)
+        self.life.step()
+        return enqueue_id
+
+    @asynccontextmanager
+    async def dequeue(self, prefetch: int = 5) -> AsyncIterator[AsyncIterator[_Dequeued]]:
+        async with self.queue.dequeue(prefetch) as mails:
+            yield self._each(mails)
+
+    async def _each(self, mails: AsyncIterator[MemoryDequeued]) -> AsyncIterator[_Dequeued]:
+        async for mail in mails:
+            yield _Dequeued(mail, self.life, self.failing)
+
+
+@dataclass
+class DeliverySite:
+    """A queue, the servers around it, and servers of deliveries that come and go."""
+
+    clock: VirtualClock = field(default_factory=VirtualClock)
+    hops: TableHops = field(default_factory=TableHops)
+    failing: set[str] = field(default_factory=set)
+    queue: MemoryMailQueue = field(init=False)
+    relay: ScriptedRelay = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.queue = MemoryMailQueue(QueueName("outgoing"), self.clock)
+        self.relay = ScriptedRelay(self.clock)
+
+    async def put(self, *recipients: str, sender: str | None = "ann@sender.example", **fields: Any) -> EnqueueId:
+        mail = Mail("m", recipients, sender=sender, last_updated=self.clock.now, **fields)
+        return await self.queue.enqueue(mail, CONTENT)
+
+    async def serve(
+        self,
+        seconds: float = 3600.0,
+        policies: Sequence[CounterPolicy] = (),
+        until: Callable[[], bool] = lambda: False,
+        dies_at: int | None = None,
+        algorithm: RateAlgorithm = RateAlgorithm.TOKEN_BUCKET,
+        **settings: Any,
+    ) -> None:
+        """A server works for that long, or until something holds, or until it is killed; due mails move meanwhile."""
+        life = self.relay.life = Life(dies_at)
+        known = {"reporter": "mail.sender.example", "schedules": {"": SCHEDULE}, **settings}
+        server = DeliveryServer(
+            queue=MortalQueue(self.queue, life, self.failing),  # type: ignore[arg-type]
+            next_hops=self.hops,
+            relay=self.relay,
+            engine=PickupEngine(policies, algorithm),
+            clock=self.clock,
+            settings=DeliverySettings(**known),
+        )
+        stop, ends_at = asyncio.Event(), self.clock.monotonic() + seconds
+        serving = asyncio.ensure_future(server.serve(stop))
+        while self.clock.monotonic() < ends_at and not life.dead and not until() and not serving.done():
+            await self.clock.pause(min(10.0, ends_at - self.clock.monotonic()))
+            await self.queue.move_due()
+        stop.set()
+        await serving
+
+    async def mails(self) -> list[Mail]:
+        return [one.queued.mail async for one in self.queue.browse()]
+
+    async def waits(self) -> list[timedelta]:
+        """How long each delayed mail waits yet."""
+        return [one.due_at - self.clock.now async for one in self.queue.browse(DELAYED) if one.due_at]
