@@ -16,6 +16,9 @@ EXTRAS: Final = {
     "aiormq": "queue",
     "obstore": "queue",
     "botocore": "queue",
+    "aiosmtplib": "delivery",
+    "dns": "delivery",
+    "idna": "delivery",
     "fastapi": "serve",
     "uvicorn": "serve",
 }

@@ -51,7 +51,8 @@ class SmtpReply:
             lines = [line.removeprefix(enhanced).lstrip() for line in lines]
         joined = " ".join(filter(None, (line.strip() for line in lines)))
         if code not in _CODES:
-            return cls(451, "4.5.0", f"the server answered what is no reply: {code} {text}".rstrip(), ours=True)
+            said = f"{code} {text}" if code >= 0 else text
+            return cls(451, "4.5.0", f"the server answered what is no reply: {said}".rstrip(), ours=True)
         return cls(code, enhanced, joined)
 
     @property
@@ -221,7 +222,7 @@ class RecipientResult:
         recipient: as in the envelope.
         delivered: whether the server took the mail for it.
         stage: at which the reply came, or should have come.
-        host: the server, by name; "" where none was reached.
+        host: the server that was tried, by name; "" where none was known.
         uncertain: whether the server may have taken the mail all the same: all of it was sent, and no reply came.
         tells: whether the server reports to the sender what becomes of the mail, as the sender asked (it offers DSN).
         tls: the version of TLS, as `TLSv1.3`; "" where the connection was not secured.

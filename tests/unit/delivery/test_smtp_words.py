@@ -1,0 +1,160 @@
+"""What a relay says to a server, from its greeting on, and what it does not say."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from admin.local.ports import free_port
+from model.delivery.attempts import AttemptStage, EnvelopeRecipient, NextHop, SourceAddress
+from model.delivery.notices import NoticeCondition, NoticeWish, ReturnedPart
+from tests.support.smtp_attempts import BOTH, CONTENT, attempt, deliver, envelope_for, relay
+from tests.support.smtp_sink import HOST, Answer, SmtpSink, say
+
+
+@pytest.mark.parametrize("refusal", ["500 what", "502 no", "550 go away"])
+async def test_a_server_without_extensions_is_greeted_by_helo(refusal: str) -> None:
+    """A mail that needs none goes without."""
+    sink = SmtpSink({"EHLO": [say(refusal)]})
+
+    results = await deliver(sink)
+
+    assert all(one.delivered and not one.tells for one in results)
+    assert sink.lines[:3] == ["EHLO client.example", "HELO client.example", "MAIL FROM:<from@example.com>"]
+
+
+@pytest.mark.parametrize(
+    ("script", "reply"),
+    [
+        ({"EHLO": [say("500 what")], "HELO": [say("550 never")]}, "550 never"),
+        ({"EHLO": [say("450 later")]}, "450 later"),
+        ({"EHLO": [say("421 closing")]}, "421 closing"),
+        ({"GREETING": [say("250 welcome")]}, "451 4.5.0 the server answered what was not asked: 250 welcome"),
+    ],
+)
+async def test_a_greeting_that_is_refused_ends_the_attempt(script: dict[str, Sequence[Answer]], reply: str) -> None:
+    """Before anything is said of the mail."""
+    results = await deliver(SmtpSink(script))
+
+    assert {(str(one.reply), one.stage) for one in results} == {(reply, AttemptStage.GREETING)}
+
+
+async def test_lmtp_knows_no_other_greeting() -> None:
+    """What refuses LHLO refuses the mail."""
+    results = await deliver(SmtpSink({"LHLO": [say("500 what")]}, lmtp=True))
+
+    assert {(one.reply.code, one.stage) for one in results} == {(500, AttemptStage.GREETING)}
+
+
+async def test_a_server_that_is_not_there_refuses_for_now() -> None:
+    """The result names it with its address."""
+    port = free_port([HOST])
+    sink = SmtpSink()
+    asked = replace(attempt(sink), hop=NextHop("mx.example.org", HOST, port))
+
+    async with relay() as made:
+        results = await made.deliver(asked, CONTENT)
+
+    assert {(one.stage, str(one.reply), one.host) for one in results} == {
+        (
+            AttemptStage.CONNECT,
+            f"451 4.4.1 no connection to mx.example.org[{HOST}]:{port}: Connection refused",
+            "mx.example.org",
+        )
+    }
+
+
+async def test_a_connection_comes_from_its_source() -> None:
+    """By the address and the name that the attempt says."""
+    sink = SmtpSink()
+
+    results = await deliver(sink, source=SourceAddress("127.0.0.77", "seventy-seven.example"))
+
+    assert all(one.delivered for one in results)
+    assert sink.mails[0].peer == "127.0.0.77"
+    assert sink.lines[0] == "EHLO seventy-seven.example"
+
+
+@pytest.mark.parametrize("source", [SourceAddress("192.0.2.1"), SourceAddress("::1"), SourceAddress("", "two words")])
+async def test_a_source_that_cannot_be_had_refuses_for_now(source: SourceAddress) -> None:
+    """It is a mistake of ours: no mail is lost by it."""
+    results = await deliver(SmtpSink(), source=source)
+
+    assert {(one.reply.temporary, one.reply.ours, one.delivered) for one in results} == {(True, True, False)}
+
+
+async def test_what_the_sender_asked_for_is_passed_on() -> None:
+    """ENVID, RET, NOTIFY and ORCPT, where the server offers DSN."""
+    wish = NoticeWish(frozenset({NoticeCondition.SUCCESS, NoticeCondition.DELAY}), "rfc822;a+b@example.org")
+    wished = replace(
+        envelope_for("a@example.org", envelope_id="id=1", returned=ReturnedPart.HEADER),
+        recipients=(EnvelopeRecipient("a@example.org", wish),),
+    )
+    sink, plain = SmtpSink(), SmtpSink(extensions=())
+
+    results = [*await deliver(sink, envelope=wished), *await deliver(plain, envelope=wished)]
+
+    assert sink.lines[1:3] == [
+        f"MAIL FROM:<from@example.com> SIZE={len(CONTENT)} RET=HDRS ENVID=id+3D1",
+        "RCPT TO:<a@example.org> NOTIFY=SUCCESS,DELAY ORCPT=rfc822;a+2Bb@example.org",
+    ]
+    assert plain.lines[1:3] == ["MAIL FROM:<from@example.com>", "RCPT TO:<a@example.org>"]
+    assert [one.tells for one in results] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("extensions", "content", "international", "reply"),
+    [
+        (("SIZE 10",), CONTENT, False, "552 5.3.4 the mail has 29 bytes, and the server takes 10 at most"),
+        ((), CONTENT, True, "550 5.6.7 the mail needs SMTPUTF8, which the server does not offer"),
+        ((), "ä".encode(), False, "554 5.6.3 the mail needs 8BITMIME, which the server does not offer"),
+    ],
+)
+async def test_a_mail_that_the_server_cannot_take_is_not_sent(
+    extensions: Sequence[str], content: bytes, reply: str, *, international: bool
+) -> None:
+    """It is refused before MAIL, in our words."""
+    sink = SmtpSink(extensions=extensions)
+
+    results = await deliver(sink, content, envelope=envelope_for(*BOTH, is_international=international))
+
+    assert {(str(one.reply), one.stage) for one in results} == {(reply, AttemptStage.MAIL)}
+    assert not any(line.startswith("MAIL") for line in sink.lines)
+
+
+@pytest.mark.parametrize(
+    ("sender", "recipient", "results"),
+    [
+        ("a@example.org> SIZE=1", "b@example.org", ["553 5.1.7 the address of the sender is none"]),
+        (None, "b@example.org>\r\nRSET", ["553 5.1.3 the address of the recipient is none", "250 2.0.0 taken"]),
+        (None, "", ["553 5.1.3 the address of the recipient is none", "250 2.0.0 taken"]),
+    ],
+)
+async def test_what_is_no_address_never_reaches_a_server(
+    sender: str | None, recipient: str, results: Sequence[str]
+) -> None:
+    """The other recipients have their mail."""
+    envelope = replace(envelope_for(recipient, "other@example.org"), sender=sender)
+    sink = SmtpSink()
+
+    answered = await deliver(sink, envelope=envelope)
+
+    assert [str(one.reply) for one in answered] == [*results, *results][:2]
+    assert "RSET" not in sink.lines
+
+
+async def test_addresses_beyond_ascii() -> None:
+    """A domain alone goes in ASCII; a local part needs SMTPUTF8."""
+    sink, other = SmtpSink(), SmtpSink(extensions=("8BITMIME",))
+
+    results = [
+        *await deliver(sink, envelope=envelope_for("jörg@bücher.example")),
+        *await deliver(other, envelope=envelope_for("joerg@bücher.example")),
+    ]
+
+    assert all(one.delivered for one in results)
+    assert sink.lines[1:3] == [
+        f"MAIL FROM:<from@example.com> SIZE={len(CONTENT)} SMTPUTF8",
+        "RCPT TO:<jörg@bücher.example>",
+    ]
+    assert other.lines[2] == "RCPT TO:<joerg@xn--bcher-kva.example>"
