@@ -9,6 +9,7 @@ it neither holds up others nor outlasts the broker's patience; that counts as no
 import asyncio
 import logging
 import re
+from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -90,7 +91,11 @@ class ReadyEntry:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class DeliveryServer:
-    """Delivers the mails of one queue until it is asked to stop; one event loop uses it."""
+    """Delivers the mails of one queue until it is asked to stop; one event loop uses it.
+
+    Attributes:
+        ended: how often the active time of an entry has ended in each way.
+    """
 
     queue: MailQueue
     next_hops: NextHops
@@ -98,6 +103,7 @@ class DeliveryServer:
     engine: PickupEngine
     clock: Clock
     settings: DeliverySettings
+    ended: Counter[EntryEnd] = field(default_factory=Counter)
     _departures: MailDepartures = field(init=False)
     _held: dict[EnqueueId, HeldMail] = field(default_factory=dict)
     _ready: dict[str, ReadyEntry] = field(default_factory=dict)
@@ -268,6 +274,7 @@ class DeliveryServer:
             self._end(held, ended)
 
     def _end(self, held: HeldMail, ended: EndedEntry) -> None:
+        self.ended[ended.end] += 1
         _log(ended)
         if held.end(ended):
             self._begin(self._settling, self._settled(held))

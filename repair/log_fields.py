@@ -24,6 +24,18 @@ _PLAIN: Final = re.compile(r"[\w.,:/@+-]+")
 _FIELDS: ContextVar[dict[str, str] | None] = ContextVar("mailmend_log_fields", default=None)
 
 
+@contextmanager
+def heard(logger: str) -> Iterator[None]:
+    """What a server does is logged whatever the level of the log: who called, too, is on record."""
+    log = logging.getLogger(logger)
+    level = log.level
+    log.setLevel(min(logging.INFO, log.getEffectiveLevel()))
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+
+
 def log_fields() -> Mapping[str, str]:
     return _FIELDS.get() or {}
 

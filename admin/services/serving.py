@@ -1,9 +1,7 @@
 """A server that runs declared jobs at their times."""
 
 import asyncio
-import logging
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,6 +20,7 @@ from admin.settings import ConnectionSettings
 from admin.whole_files import whole_file
 from admin.wiring.cluster import open_cluster
 from model.ports import Child
+from repair.log_fields import heard
 
 Face = Callable[[TaskDesk, asyncio.Event], Coroutine[Any, Any, None]]
 """Serves whoever asks at the desk, until the event."""
@@ -85,21 +84,9 @@ def serve(request: ServeRequest, caller: Caller) -> ServingEnded:
         )
         exposition = Exposition(opened, lambda: server.jobs)
         caller.remark("Serving until SIGTERM or Ctrl-C.")
-        with _heard():
+        with heard("mailmend.jobs"):
             run_async(_until_stopped(server, request.face, desk_of(server, tasks, exposition.text)))
     return ServingEnded()
-
-
-@contextmanager
-def _heard() -> Iterator[None]:
-    """What the server does is logged whatever the level of the log: who called, too, is on record."""
-    log = logging.getLogger("mailmend.jobs")
-    level = log.level
-    log.setLevel(min(logging.INFO, log.getEffectiveLevel()))
-    try:
-        yield
-    finally:
-        log.setLevel(level)
 
 
 async def _until_stopped(server: JobServer, face: Face | None, desk: TaskDesk) -> None:

@@ -1,10 +1,13 @@
 """`mailmend queue` on a real Cassandra, RabbitMQ and object store: every command, in the stories of operators."""
 
+import asyncio
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from tests.support.metrics import Scraped
 from tests.support.object_stores import S3
 from tests.support.real_queue import LETTER, RealQueue, real_queue
 from tests.support.servers import CassandraServer
+from tests.support.smtp_sink import STALL, Answer, SmtpSink, say
 from tests.support.thorough import first_of
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]
@@ -184,3 +188,89 @@ class TestFailures:
         assert said in ended.err
         assert "Traceback" not in ended.err
         assert "wrong" not in ended.err
+
+
+@pytest.fixture
+def sinks() -> Iterator[Callable[..., SmtpSink]]:
+    """Begin servers of mail in a thread of their own; they end with the test."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    with ExitStack() as stack:
+
+        def start(**script: Sequence[Answer]) -> SmtpSink:
+            sink = SmtpSink(script)
+            running = sink.running()
+            asyncio.run_coroutine_threadsafe(running.__aenter__(), loop).result()
+            stack.callback(lambda: asyncio.run_coroutine_threadsafe(running.__aexit__(None, None, None), loop).result())
+            return sink
+
+        yield start
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+@pytest.fixture
+def serving(queue: RealQueue) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+    """Begin `delivery serve` to a sink, as a process of its own."""
+    with ExitStack() as stack:
+
+        def start(sink: SmtpSink, *options: str) -> "subprocess.Popen[str]":
+            hop = ("--next-hop", f"127.0.0.1:{sink.port}", "--retry", "1s", "--helo", "out.example.org", *options)
+            process = subprocess.Popen(
+                [sys.executable, "-m", "mailmend", "delivery", "serve", *hop],
+                env={**queue.line.environment, "HOME": str(queue.line.home), "PATH": "/usr/bin:/bin"},
+                stderr=subprocess.PIPE,
+                text=True,
+                cwd=Path(__file__).parents[2],
+            )
+            stack.callback(process.communicate)
+            stack.callback(process.kill)
+            return process
+
+        yield start
+
+
+class TestDelivery:
+    """`mailmend delivery serve` to a server of mail."""
+
+    def test_what_was_refused_for_now_comes_again_and_a_failure_is_reported(
+        self, queue: RealQueue, sinks: Callable[..., SmtpSink], serving: Callable[..., "subprocess.Popen[str]"]
+    ) -> None:
+        sink = sinks(RCPT=[say("450 4.2.0 later"), say("250 fine"), say("550 5.1.1 <bob@example.org> is not here")])
+        queue.put("first")
+        server = serving(sink)
+        until(lambda: len(sink.mails) == 1)
+        queue.put("second", options=("--sender", "ann@example.org"))
+        until(lambda: len(sink.mails) == 2)
+        server.send_signal(signal.SIGTERM)
+        _, said = server.communicate(timeout=PATIENCE_SECONDS)
+
+        assert server.returncode == 0, said
+        assert sink.mails[0].content == LETTER
+        assert [one.split()[0:2] for one in sink.mails[1].recipients] == [["RCPT", "TO:<ann@example.org>"]]
+        assert b"Final-Recipient: rfc822; bob@example.org\r\nAction: failed\r\nStatus: 5.1.1" in sink.mails[1].content
+        assert sink.mails[1].sender.startswith("MAIL FROM:<>")
+        assert queue("size", "--json").json["mails"] + queue("size", "--json").json["delayed"] == 0
+        assert [said.count(event) for event in ("refused for now", "refused for good", "has the mail")] == [1, 1, 2]
+        assert "bob@" not in said
+
+    def test_a_server_that_is_killed_in_an_attempt_loses_no_mail(
+        self, queue: RealQueue, sinks: Callable[..., SmtpSink], serving: Callable[..., "subprocess.Popen[str]"]
+    ) -> None:
+        """Given one that dies when all of a mail is sent and no answer came, the next one delivers it."""
+        sink = sinks(END=[STALL])
+        queue.put("first")
+        server = serving(sink)
+        until(lambda: "DATA" in sink.lines)
+        server.kill()
+        server.wait()
+        assert not sink.mails
+
+        following = serving(sink)
+        until(lambda: len(sink.mails) == 1)
+        until(lambda: queue("size", "--json").json["mails"] == 0)
+        following.send_signal(signal.SIGTERM)
+        assert following.wait(PATIENCE_SECONDS) == 0
+        assert sink.mails[0].content == LETTER

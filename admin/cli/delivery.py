@@ -1,0 +1,162 @@
+"""Declarations of `mailmend delivery`."""
+
+import re
+from dataclasses import replace
+from datetime import timedelta
+from ipaddress import ip_address
+from typing import Any, Final
+
+import click
+
+from admin.cli.command import Command, CommandGroup
+from admin.cli.kinds import Duration, ParsedValue
+from admin.cli.options import FILE, option
+from admin.cli.queue_options import QUEUE_ARGUMENT, queue_settings, unless
+from admin.services.delivery import CONCURRENCY_DEFAULT, PREFETCH_DEFAULT
+from admin.settings import parse_duration, parse_port
+from delivery.smart_host import SmartHost
+from model.delivery.attempts import SMTP_PORT, SourceAddress, TlsLevel
+from model.delivery.retries import DEFAULT_SCHEDULE, RetryInterval, RetrySchedule
+from model.errors import WrongUse
+
+_INTERVAL_MAX: Final = timedelta(days=30)
+_WAITING_MAX: Final = timedelta(minutes=20)
+"""Below the half an hour for which RabbitMQ lets a mail be unacked."""
+
+_HOST_PORT: Final = re.compile(r"(?:\[(?P<ipv6>[^\]]+)\]|(?P<host>[^:\[\]]+))(?::(?P<port>\d+))?")
+_NOTIFY: Final = ":notify"
+
+
+def _next_hop(value: Any) -> SmartHost:
+    found = _HOST_PORT.fullmatch(str(value))
+    if found is None:
+        raise WrongUse(f"{value!r} is not HOST:PORT", mend="Write it like relay.example.org:25, or [2001:db8::1]:25.")
+    return SmartHost(found["ipv6"] or found["host"], parse_port(int(found["port"] or SMTP_PORT)))
+
+
+def _source(value: Any) -> SourceAddress:
+    address, _, helo = str(value).partition("=")
+    try:
+        return SourceAddress(str(ip_address(address)), helo)
+    except ValueError as error:
+        raise WrongUse(f"{address!r} is no address", mend="Write 192.0.2.1, or 192.0.2.1=out1.example.org.") from error
+
+
+def _retries(value: Any) -> tuple[str, RetrySchedule]:
+    transport, _, text = f"={value}".rpartition("=")
+    intervals = tuple(map(_interval, text.split(",")))
+    return transport.removeprefix("="), replace(DEFAULT_SCHEDULE, intervals=intervals)
+
+
+def _interval(text: str) -> RetryInterval:
+    wait = parse_duration(text.removesuffix(_NOTIFY), maximum=_INTERVAL_MAX, zero=False)
+    return RetryInterval(wait, notify=text.endswith(_NOTIFY))
+
+
+def _by_transport(_context: click.Context, _option: click.Parameter, given: Any) -> dict[str, RetrySchedule]:
+    return dict(given)
+
+
+SERVE: Final = Command(
+    name="serve",
+    summary="Deliver the mails of a queue by SMTP, until it is stopped.",
+    about="""Each recipient of a mail is delivered by itself. Who was refused for now is tried again, after 1 and 15
+    minutes, 1, 2 and then every 3 hours, for 5 days; the sender is told of a delay after a quarter of an hour, and of
+    every failure, unless it asked otherwise (RFC 3461). Mails without a sender, reports among them, are never reported.
+
+    A mail leaves the queue once all of its recipients have it, or were put off as a mail of their own: wherever this
+    is killed, no mail is lost, and at worst somebody gets one twice. SIGTERM and Ctrl-C let running attempts end, for
+    half a minute; what is left goes back to the queue. Any number of servers may work on a queue.
+
+    Attributes of a mail (`queue enqueue --attribute NAME=VALUE`): transportid chooses the retries; jobid, tenantid and
+    grouping are for policies; expires, like 2026-05-01T08:00:00Z, ends its retries then. James's dsn-notify, dsn-ret,
+    dsn-envid and dsn-orcpt are heeded.
+
+    What is done is on stderr, a line for each attempt's end: mail, domain, server and reply, no address. Due mails are
+    moved and slices swept meanwhile, so `queue tend` need not run for this queue. This needs mailmend[delivery].""",
+    service="admin.services.delivery:serve",
+    present="admin.present.delivery:served_document",
+    options=(
+        QUEUE_ARGUMENT,
+        option(
+            "--next-hop",
+            "The server that takes all mail: a name or an address, [ADDRESS] for IPv6; the port is 25 unless named.",
+            type=ParsedValue("server", _next_hop),
+            required=True,
+            metavar="HOST[:PORT]",
+        ),
+        option(
+            "--source",
+            "An address of this machine to send from, and its name in HELO; may be given again: they take turns.",
+            "sources",
+            type=ParsedValue("source", _source),
+            multiple=True,
+            metavar="ADDRESS[=HELO]",
+        ),
+        option("--helo", "Name of this host: in greetings and reports. [default: its own]", metavar="NAME"),
+        option(
+            "--smtp-tls",
+            "How connections to the next server are secured: optional takes any certificate, and goes without where "
+            "TLS is not offered or fails.",
+            type=click.Choice([one.value for one in TlsLevel]),
+            default=TlsLevel.OPTIONAL.value,
+        ),
+        option(
+            "--smtp-tls-ca",
+            "Certificates of the authorities that are trusted to know other servers. [default: the system's]",
+            type=FILE,
+            metavar="FILE",
+        ),
+        option(
+            "--concurrency",
+            "Attempts to deliver at once.",
+            type=click.IntRange(1, 10_000),
+            default=CONCURRENCY_DEFAULT,
+            metavar="N",
+        ),
+        option(
+            "--prefetch",
+            "How many mails of each priority are taken, and worked on, at once.",
+            type=click.IntRange(1, 10_000),
+            default=PREFETCH_DEFAULT,
+        ),
+        option(
+            "--retry",
+            "When mails are tried again: intervals, of which the last repeats; :notify tells the sender of the delay. "
+            "For one transport alone behind its name; may be given again. [default: 1m,15m,1h:notify,2h,3h]",
+            "retries",
+            type=ParsedValue("schedule", _retries),
+            multiple=True,
+            callback=_by_transport,
+            metavar="[TRANSPORT=]INTERVALS",
+        ),
+        option(
+            "--waiting-max",
+            "How long a mail may wait here for its turn; then it goes back to the queue for a minute.",
+            type=Duration(_WAITING_MAX, zero=False),
+            default="5m",
+        ),
+    ),
+    shared=(queue_settings(broker=unless(), blobs=unless()),),
+    examples="""
+        mailmend delivery serve outgoing --next-hop relay.example.org
+        mailmend delivery serve outgoing --next-hop 127.0.0.1:2525 --concurrency 10       to a server for tests
+        mailmend delivery serve outgoing --next-hop relay.example.org --source 192.0.2.1=out1.example.org \\
+            --source 192.0.2.2=out2.example.org --smtp-tls required
+        mailmend delivery serve outgoing --next-hop relay.example.org --retry 1m,10m,1h:notify,6h \\
+            --retry alerts=30s,1m,5m
+        mailmend queue enqueue a.eml --queue outgoing --sender ann@example.org --recipient bob@example.com \\
+            --attribute transportid=alerts""",
+    exits="0 it was asked to stop, and what ran has ended; 2 wrong use, or the keyspace has no table for delayed "
+    "mails; 4 cluster, broker or store cannot be reached at the start (later they are waited for); 130 it was asked "
+    "twice.",
+)
+
+DELIVERY: Final = CommandGroup(
+    name="delivery",
+    summary="Deliver the mails of a queue to their recipients' servers.",
+    about="The queue is RabbitMQ's, with its view in Cassandra, as for `mailmend queue`; nothing else keeps state.",
+    commands=(SERVE,),
+    examples="""
+        mailmend delivery serve outgoing --next-hop relay.example.org""",
+)

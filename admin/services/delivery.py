@@ -1,0 +1,120 @@
+"""A server that delivers the mails of a queue."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from admin.event_loop import stop_signal
+from admin.services.caller import Caller
+from admin.services.queue.request import QueueRequest
+from admin.wiring.delivery import own_name, relay_of
+from admin.wiring.queues import QueueConnections, with_queues
+from delivery.server import DeliveryServer, DeliverySettings
+from delivery.smart_host import SmartHost
+from mailqueue.queue import MailQueue, no_due_mails
+from model.delivery.attempts import SourceAddress, TlsLevel
+from model.delivery.entries import EntryEnd
+from model.delivery.retries import RetrySchedule
+from model.pickup.engine import PickupEngine
+from repair.log_fields import heard
+
+PREFETCH_DEFAULT = 100
+CONCURRENCY_DEFAULT = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryRequest(QueueRequest):
+    """Deliver until a signal says otherwise.
+
+    Attributes:
+        next_hop: takes all mail.
+        sources: addresses of this machine that mails are sent from; none: the system's choice.
+        helo: the name of this host, in greetings and reports; None: as the system knows it.
+        smtp_tls_ca: certificates of the authorities that are trusted; None: those of the system.
+        concurrency: attempts at once.
+        prefetch: mails of each priority that are held at once.
+        retries: when mails are tried again, by transport; "" is that of the others.
+        waiting_max: how long a recipient waits for its policy before it goes back to the queue.
+    """
+
+    next_hop: SmartHost
+    sources: tuple[SourceAddress, ...] = ()
+    helo: str | None = None
+    smtp_tls: str = TlsLevel.OPTIONAL.value
+    smtp_tls_ca: Path | None = None
+    concurrency: int = CONCURRENCY_DEFAULT
+    prefetch: int = PREFETCH_DEFAULT
+    retries: Mapping[str, RetrySchedule] = field(default_factory=dict)
+    waiting_max: timedelta = timedelta(minutes=5)
+
+    def delivery(self) -> DeliverySettings:
+        return DeliverySettings(
+            reporter=self.helo or own_name(),
+            sources=self.sources or (SourceAddress(),),
+            tls=TlsLevel(self.smtp_tls),
+            prefetch=self.prefetch,
+            concurrency=self.concurrency,
+            waiting_max=self.waiting_max,
+            schedules=self.retries,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryEnded:
+    """The server was asked to stop, and has.
+
+    Attributes:
+        ended: how often a recipient's active time ended in each way.
+    """
+
+    request: DeliveryRequest
+    ended: Mapping[EntryEnd, int]
+
+
+def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
+    """Deliver until SIGTERM or Ctrl-C.
+
+    Raises:
+        Delayed: the keyspace has no table for delayed mails, so nothing could be tried again.
+        CannotReach: the cluster, the broker or the blob store, at the start; later they are waited for.
+    """
+
+    async def served(connections: QueueConnections) -> DeliveryEnded:
+        if not connections.own.due:
+            raise no_due_mails()
+        settings = request.delivery()
+        relay = relay_of(settings.reporter, request.smtp_tls_ca)
+        async with connections.open() as queue:
+            server = DeliveryServer(
+                queue=queue,
+                next_hops=request.next_hop,
+                relay=relay,
+                engine=PickupEngine(()),
+                clock=connections.clock,
+                settings=settings,
+            )
+            caller.remark(f"Delivering {request.queue} by {request.next_hop} until SIGTERM or Ctrl-C.")
+            with stop_signal() as stop, heard("mailmend.delivery"):
+                try:
+                    await _until_stopped(server, queue, stop)
+                finally:
+                    await relay.close()
+        return DeliveryEnded(request, server.ended)
+
+    return with_queues(request.settings, served)
+
+
+async def _until_stopped(server: DeliveryServer, queue: MailQueue, stop: asyncio.Event) -> None:
+    """Beside the server runs what has to run beside a queue: due mails move, and slices are swept."""
+
+    async def serving() -> None:
+        try:
+            await server.serve(stop)
+        finally:
+            stop.set()
+
+    async with asyncio.TaskGroup() as together:
+        together.create_task(serving())
+        together.create_task(queue.maintain(stop))

@@ -1,0 +1,150 @@
+"""`mailmend delivery serve` as a person types it: a whole queue in memory, and a server that answers by a script."""
+
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from admin.services import delivery
+from mailqueue.codec import attribute
+from model.delivery.attempts import DeliveryAttempt, RecipientResult
+from tests.support.commands import Ended
+from tests.support.deliveries import ACCEPTED, LATER, NEVER, ScriptedRelay
+from tests.support.queue_commands import JAMES, QueueShell, queue_shell
+
+
+@dataclass
+class StoppingRelay(ScriptedRelay):
+    """Sends the server SIGTERM once so many mails were taken."""
+
+    wanted: int = 1
+    named: list[tuple[str, Path | None]] = field(default_factory=list)
+
+    async def deliver(self, attempt: DeliveryAttempt, content: bytes) -> Sequence[RecipientResult]:
+        results = await super().deliver(attempt, content)
+        if len(self.taken) >= self.wanted:
+            signal.raise_signal(signal.SIGTERM)
+        return results
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> QueueShell:
+    return queue_shell(monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def relay(shell: QueueShell, monkeypatch: pytest.MonkeyPatch) -> StoppingRelay:
+    relay = StoppingRelay(shell.clock)
+
+    def relay_of(host_name: str, authorities: Path | None) -> StoppingRelay:
+        relay.named.append((host_name, authorities))
+        return relay
+
+    monkeypatch.setattr(delivery, "relay_of", relay_of)
+    return relay
+
+
+def served(shell: QueueShell, *options: str) -> Ended:
+    return shell.line("delivery", "serve", *options)
+
+
+HOP = ("--next-hop", "127.0.0.1:2525")
+
+
+def test_the_mails_of_a_queue_go_to_the_next_server_until_it_is_stopped(
+    shell: QueueShell, relay: StoppingRelay
+) -> None:
+    """Each recipient by itself; the sums are told, and the queue is empty."""
+    shell.put("one", recipients=("bob@example.org", "cy@example.com"))
+    relay.wanted = 2
+    ended = served(shell, "spool", *HOP, "--json", "--concurrency", "1")
+    assert ended.code == 0, ended.err
+    assert ended.json["recipients"] == {"delivered": 2, "refused": 0, "failed": 0, "expired": 0, "returned": 0}
+    assert {(str(one.hop), one.source.address) for _, one in relay.attempts} == {("127.0.0.1:2525", "")}
+    assert shell.names() == []
+    assert "Delivering spool by 127.0.0.1:2525 until SIGTERM or Ctrl-C." in ended.err
+
+
+def test_a_mail_that_was_refused_for_now_comes_again_by_the_schedule_that_was_typed(
+    shell: QueueShell, relay: StoppingRelay
+) -> None:
+    """For its transport, which is an attribute of the mail; due mails move without another command."""
+    relay.scripts["bob@example.org"] = [LATER, LATER, ACCEPTED]
+    shell.put(
+        "one",
+        recipients=("bob@example.org",),
+        attributes={"transportid": attribute("alerts")},
+    )
+    ended = served(shell, *HOP, "--retry", "1h", "--retry", "alerts=2m,10m")
+    assert ended.code == 0, ended.err
+    first, second, third = [at for at, _ in relay.attempts]
+    assert timedelta(minutes=2) <= timedelta(seconds=second - first) < timedelta(minutes=3)
+    assert timedelta(minutes=10) <= timedelta(seconds=third - second) < timedelta(minutes=12)
+    assert shell.names() == []
+    assert ended.err.count("a recipient was refused for now") == 2
+
+
+def test_the_sender_of_a_failure_is_written_to(shell: QueueShell, relay: StoppingRelay) -> None:
+    """By the name that was typed for this host; the report goes the same way."""
+    relay.scripts["bob@example.org"] = [NEVER]
+    shell.put("one", recipients=("bob@example.org",), sender="ann@example.org")
+    ended = served(shell, *HOP, "--helo", "out.example.org")
+    assert ended.code == 0, ended.err
+    assert relay.reports() == [("bob@example.org", "failed")]
+    assert b"From: Mail Delivery System <MAILER-DAEMON@out.example.org>" in relay.taken[0][1]
+    assert relay.named == [("out.example.org", None)]
+
+
+def test_mails_are_sent_from_the_addresses_that_were_typed(shell: QueueShell, relay: StoppingRelay) -> None:
+    """In turn, each with its name."""
+    for name in ("one", "two"):
+        shell.put(name, recipients=("bob@example.org",))
+    relay.wanted = 2
+    served(shell, *HOP, "--source", "192.0.2.1=a.example.org", "--source", "192.0.2.2", "--smtp-tls", "required")
+    assert {(one.source.address, one.source.helo) for _, one in relay.attempts} == {
+        ("192.0.2.1", "a.example.org"),
+        ("192.0.2.2", ""),
+    }
+    assert {one.tls.value for _, one in relay.attempts} == {"required"}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), "--next-hop"),
+        (("--next-hop", "a:b:c"), "is not HOST:PORT"),
+        (("--next-hop", "relay:99999"), "port"),
+        ((*HOP, "--source", "nowhere"), "is no address"),
+        ((*HOP, "--retry", "1m,soon"), "is not a duration"),
+        ((*HOP, "--retry", ""), "is not a duration"),
+        ((*HOP, "--waiting-max", "1h"), "longer than 20m"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(
+    shell: QueueShell, relay: StoppingRelay, options: tuple[str, ...], said: str
+) -> None:
+    """Before anything is connected to."""
+    ended = served(shell, *options)
+    assert ended.code == 2
+    assert said in ended.err
+    assert not shell.asked
+
+
+def test_a_keyspace_without_delayed_mails_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, relay: StoppingRelay
+) -> None:
+    """As nothing could be tried again: James's own tables have none."""
+    ended = served(queue_shell(monkeypatch, tmp_path, JAMES), *HOP)
+    assert ended.code == 2
+    assert "dueMails" in ended.err
+
+
+def test_a_next_server_of_ipv6_is_written_in_brackets(shell: QueueShell, relay: StoppingRelay) -> None:
+    """With its port behind them."""
+    shell.put("one", recipients=("bob@example.org",))
+    ended = served(shell, "--next-hop", "[::1]:2525")
+    assert ended.code == 0, ended.err
+    assert [(one.hop.address, one.hop.port) for _, one in relay.attempts] == [("::1", 2525)]
