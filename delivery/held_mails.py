@@ -4,7 +4,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import count
 from typing import Final
@@ -31,16 +31,21 @@ class HeldMail:
 
     Attributes:
         active: its entries that have not ended, by their number.
-        limit_at: until when those may wait, in nanoseconds of the monotonic clock.
-        limit: how they end then.
+        taken_at: in nanoseconds of the monotonic clock.
+        expires_at: likewise.
     """
 
     dequeued: Dequeued
     mail: OutgoingMail
     active: dict[int, DeliveryEntry]
-    limit_at: int
-    limit: EntryEnd
+    taken_at: int
+    expires_at: int
     ended: list[EndedEntry] = field(default_factory=list)
+
+    @property
+    def waits(self) -> bool:
+        """Whether each of its recipients that are left waits to be picked."""
+        return bool(self.active) and all(one.stage is EntryStage.WAITING for one in self.active.values())
 
     def move(self, number: int, stage: EntryStage) -> DeliveryEntry:
         entry = self.active[number] = self.active[number].moved(stage)
@@ -70,7 +75,10 @@ class MailDepartures:
     unacked: set[EnqueueId] = field(default_factory=set)
 
     async def leave(self, held: HeldMail, settlement: MailSettlement, now: datetime) -> None:
-        """Carry the steps out; where the queue does not answer it is asked again and again, but for the ack."""
+        """Carry the steps out; where the queue does not answer it is asked again and again, but for the last one."""
+        if held.ended and all(one.end is EntryEnd.RETURNED for one in held.ended):
+            await self._give_back(held, min(settlement.again) - now)
+            return
         steps = deque([*self._again(held, settlement), *self._report(held, settlement, now)])
         for tries in count(1):
             try:
@@ -95,6 +103,13 @@ class MailDepartures:
             self.unacked.add(dequeued.enqueue_id)
         else:
             self.unacked.discard(dequeued.enqueue_id)
+
+    async def _give_back(self, held: HeldMail, wait: timedelta) -> None:
+        """Nothing of the mail has changed: it is delayed as it is, its bytes stay where they are."""
+        try:
+            await held.dequeued.retry(max(wait, timedelta(seconds=1)))
+        except MailmendError as error:
+            _log_failure("a mail comes again at once", held, error)
 
     def _again(self, held: HeldMail, settlement: MailSettlement) -> Iterable[LeavingStep]:
         for at, entries in settlement.again.items():

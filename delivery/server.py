@@ -20,6 +20,7 @@ from delivery.envelopes import outgoing_of
 from delivery.held_mails import HeldMail, MailDepartures
 from mailqueue.background import paused
 from mailqueue.queue import Dequeued, MailQueue
+from model.backoff import BackOff
 from model.delivery.attempts import (
     AttemptStage,
     DeliveryAttempt,
@@ -44,6 +45,9 @@ _MICRO: Final = timedelta(microseconds=1)
 _MICRO_NANOS: Final = 1_000
 _LOOK_EVERY: Final = timedelta(minutes=1)
 
+AWAY: Final = BackOff(timedelta(minutes=1), timedelta(minutes=30))
+"""For how long a mail goes back to the queue for which there was no room."""
+
 _OF_THE_SERVER: Final = frozenset({AttemptStage.CONNECT, AttemptStage.TLS, AttemptStage.GREETING})
 """Where an attempt ends that says nothing of the mail: the next server may be tried."""
 
@@ -60,7 +64,7 @@ class DeliverySettings:
         prefetch: how many mails of each priority are held at once.
         concurrency: attempts at once.
         waiting_max: a recipient that was not picked this long after its mail was taken goes back to the queue.
-        away: for how long.
+        crowded_max: likewise, while as many mails are held as may be: half of those that only wait go back.
         grace: how long attempts may go on once the server is to stop.
         schedules: of retries, by transport; "" is that of the others.
     """
@@ -71,7 +75,7 @@ class DeliverySettings:
     prefetch: int = 100
     concurrency: int = 100
     waiting_max: timedelta = timedelta(minutes=5)
-    away: timedelta = timedelta(minutes=1)
+    crowded_max: timedelta = timedelta(seconds=10)
     grace: timedelta = timedelta(seconds=30)
     schedules: Mapping[str, RetrySchedule] = field(default_factory=dict)
 
@@ -148,12 +152,13 @@ class DeliveryServer:
             return
         mail, entries = outgoing_of(dequeued, self._now())
         expires_at = self.settings.schedule(mail.transport).expires_at(mail.first_seen_at, mail.expires_at)
-        lives = expires_at - self._now()
-        limit = EntryEnd.EXPIRED if lives < self.settings.waiting_max else EntryEnd.RETURNED
-        limit_at = self._nanos() + _nanos_in(min(lives, self.settings.waiting_max))
-        held = HeldMail(dequeued, mail, {one.id.number: one for one in entries}, limit_at, limit)
+        now, active = self._nanos(), {one.id.number: one for one in entries}
+        held = HeldMail(dequeued, mail, active, now, now + _nanos_in(expires_at - self._now()))
         self._held[dequeued.enqueue_id] = held
-        self._check_at = min(self._check_at, limit_at)
+        limit = self.settings.crowded_max if self._is_crowded else self.settings.waiting_max
+        self._check_at = min(self._check_at, held.expires_at, now + _nanos_in(limit))
+        if not entries:
+            self._begin(self._settling, self._settled(held))
         for entry in entries:
             self._begin(self._preparing, self._until_ended(held, entry.id.number, self._prepared(held, entry)))
         self._woken.set()
@@ -198,25 +203,42 @@ class DeliveryServer:
         """End what has waited for too long, and begin every attempt that may begin now."""
         now = self._nanos()
         if self._check_at <= now:
-            self._check_limits(now)
+            self._check_waiting(now)
         while len(self._attempts) < self.settings.concurrency and (picked := self.engine.pick(now)):
             ready = self._ready.pop(picked.mail.id)
             self._begin(
                 self._attempts, self._until_ended(ready.held, ready.entry.id.number, self._ended(ready, picked))
             )
 
-    def _check_limits(self, now: int) -> None:
-        self._check_at = UNKNOWN
+    @property
+    def _is_crowded(self) -> bool:
+        return len(self._held) >= self.settings.prefetch
+
+    def _check_waiting(self, now: int) -> None:
+        """End what has expired, and give back what has waited for too long, or leaves no room for others."""
+        longest, crowded = _nanos_in(self.settings.waiting_max), _nanos_in(self.settings.crowded_max)
+        stay = list[HeldMail]()
         for held in list(self._held.values()):
-            if held.limit_at > now:
-                self._check_at = min(self._check_at, held.limit_at)
+            if held.expires_at <= now:
+                self._end_waiting(held, EntryEnd.EXPIRED, now)
+            elif held.taken_at + longest <= now:
+                self._end_waiting(held, EntryEnd.RETURNED, now)
+            else:
+                stay.append(held)
+        if self._is_crowded:
+            idle = [held for held in stay if held.waits and held.taken_at + crowded <= now]
+            for held in idle[: (len(idle) + 1) // 2]:
+                self._end_waiting(held, EntryEnd.RETURNED, now)
+        limits = [min(held.expires_at, held.taken_at + longest) for held in stay]
+        self._check_at = min([*limits, now + crowded if self._is_crowded else UNKNOWN])
+
+    def _end_waiting(self, held: HeldMail, end: EntryEnd, now: int) -> None:
+        for number, entry in list(held.active.items()):
+            if entry.stage in {EntryStage.DELIVERING, EntryStage.POST_DELIVERY}:
                 continue
-            for number, entry in list(held.active.items()):
-                if entry.stage in {EntryStage.DELIVERING, EntryStage.POST_DELIVERY}:
-                    continue
-                if ready := self._ready.pop(_name(held, number), None):
-                    self.engine.remove(ready.active, now)
-                self._end(held, EndedEntry(entry, held.limit, self._now(), wait=self.settings.away))
+            if ready := self._ready.pop(_name(held, number), None):
+                self.engine.remove(ready.active, now)
+            self._end(held, EndedEntry(entry, end, self._now(), wait=_away(held)))
 
     def _rest(self) -> timedelta:
         """How long nothing can happen unless somebody wakes the server."""
@@ -241,7 +263,7 @@ class DeliveryServer:
             if following is None:
                 break
             begun = following
-        return EndedEntry(entry, EntryEnd.RETURNED, self._now(), wait=self.settings.away)
+        return EndedEntry(entry, EntryEnd.RETURNED, self._now(), wait=_away(held))
 
     async def _try(self, held: HeldMail, entry: DeliveryEntry, hop: NextHop, source: str) -> RecipientResult:
         mail = held.mail
@@ -336,6 +358,11 @@ async def _cancelled(tasks: set[asyncio.Task[None]]) -> None:
     for task in some:
         task.cancel()
     await asyncio.gather(*some, return_exceptions=True)
+
+
+def _away(held: HeldMail) -> timedelta:
+    """Longer each time that there was no room for it."""
+    return AWAY.wait(held.dequeued.attempts + 1)
 
 
 def _name(held: HeldMail, number: int) -> str:

@@ -132,7 +132,7 @@ SERVE: Final = Command(
         ),
         option(
             "--waiting-max",
-            "How long a mail may wait here for its turn; then it goes back to the queue for a minute.",
+            "How long a mail may wait here for its turn; then it goes back to the queue for some minutes.",
             type=Duration(_WAITING_MAX, zero=False),
             default="5m",
         ),
