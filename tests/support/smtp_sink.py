@@ -68,12 +68,12 @@ class SmtpSink:
     mails: list[TakenMail] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     connections: int = 0
-    ended: int = 0
 
     def __post_init__(self) -> None:
         self._asked: defaultdict[str, int] = defaultdict(int)
         self._running: set[asyncio.Task[None]] = set()
         self.leaving = asyncio.Event()
+        self.ended = asyncio.Event()
 
     def hop(self, host: str = "localhost") -> NextHop:
         return NextHop(host, HOST, self.port)
@@ -102,7 +102,7 @@ class SmtpSink:
         except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
             pass
         finally:
-            self.ended += 1
+            self.ended.set()
             self._running.discard(task)
             writer.close()
 

@@ -1,0 +1,244 @@
+"""Which servers take mail for a domain, asked of a server of DNS on loopback."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from dns import rcode
+
+from delivery.addresses import IpFamily
+from delivery.dns import DnsNextHops, DnsSettings
+from model.delivery.attempts import NextHop, NoNextHop
+from tests.support.clock import VirtualClock
+from tests.support.dns_twin import HOST, DnsTwin
+
+ZONE: Mapping[tuple[str, str], Sequence[str]] = {
+    ("example.org", "MX"): ["20 late.example.org.", "10 first.example.org.", "10 second.example.org."],
+    ("late.example.org", "A"): ["192.0.2.3"],
+    ("first.example.org", "A"): ["192.0.2.1"],
+    ("first.example.org", "AAAA"): ["2001:db8::1"],
+    ("second.example.org", "A"): ["192.0.2.2"],
+    ("implicit.example", "A"): ["192.0.2.9"],
+    ("null.example", "MX"): ["0 ."],
+    ("text.example", "TXT"): ["nothing"],
+    ("alias.example", "CNAME"): ["example.org."],
+    ("other-alias.example", "CNAME"): ["implicit.example."],
+    ("xn--bcher-kva.example", "MX"): ["5 implicit.example."],
+    ("unusable.example", "MX"): ["10 nowhere.example.", "20 text.example."],
+    ("aliased-server.example", "MX"): ["10 other-alias.example."],
+    ("half.example", "MX"): ["10 broken.example.", "20 implicit.example."],
+    ("broken.example", "A"): ["192.0.2.66"],
+    ("six.example", "AAAA"): ["2001:db8::6"],
+    ("ours.example", "MX"): [
+        "10 first.example.org.",
+        "20 me.example.",
+        "20 second.example.org.",
+        "30 late.example.org.",
+    ],
+    ("loop.example", "MX"): ["10 ME.example.", "10 first.example.org."],
+}
+
+
+def asking(twin: DnsTwin, clock: VirtualClock | None = None, **settings: object) -> DnsNextHops:
+    asked = DnsSettings((HOST,), twin.port, answers_within=timedelta(seconds=10))
+    return DnsNextHops(clock or VirtualClock(), replace(asked, **settings))  # type: ignore[arg-type]
+
+
+async def found(domain: str, twin: DnsTwin | None = None, **settings: object) -> Sequence[NextHop]:
+    async with (twin or DnsTwin(ZONE)).running() as running:
+        return await asking(running, None, **settings).of(domain)
+
+
+async def refused(domain: str, twin: DnsTwin | None = None, **settings: object) -> str:
+    with pytest.raises(NoNextHop) as caught:
+        await found(domain, twin, **settings)
+    assert caught.value.reply.ours
+    return str(caught.value.reply)
+
+
+async def test_servers_are_tried_by_preference_with_all_their_addresses() -> None:
+    """IPv6 first; among equals the order is drawn."""
+    clock = VirtualClock()
+    clock.chances = [0.9, 0.5, 0.1]
+
+    async with DnsTwin(ZONE).running() as twin:
+        hops = await asking(twin, clock).of("Example.ORG.")
+
+    assert hops == [
+        NextHop("second.example.org", "192.0.2.2", preference=10),
+        NextHop("first.example.org", "2001:db8::1", preference=10),
+        NextHop("first.example.org", "192.0.2.1", preference=10),
+        NextHop("late.example.org", "192.0.2.3", preference=20),
+    ]
+
+
+async def test_among_equals_each_is_first_at_times() -> None:
+    """The order is drawn anew for each mail, and DNS is asked once."""
+    async with DnsTwin(ZONE).running() as twin:
+        servers = asking(twin)
+        first = {(await servers.of("example.org"))[0].host for _ in range(40)}
+
+        assert first == {"first.example.org", "second.example.org"}
+        assert set(twin.asked.values()) == {1}
+
+
+async def test_a_domain_without_servers_of_mail_is_its_own() -> None:
+    """At its addresses (RFC 5321 5.1)."""
+    assert await found("implicit.example") == [NextHop("implicit.example", "192.0.2.9")]
+
+
+@pytest.mark.parametrize(
+    ("domain", "reply"),
+    [
+        ("null.example", "556 5.1.10 null.example takes no mail"),
+        ("nowhere.example", "550 5.1.2 there is no domain nowhere.example"),
+        ("text.example", "550 5.4.4 no server of text.example has an address that can be reached"),
+        ("unusable.example", "550 5.4.4 no server of unusable.example has an address that can be reached"),
+        ("two words", "550 5.1.2 two words is no domain"),
+        ("a..example", "550 5.1.2 a..example is no domain"),
+        ("", "550 5.1.2  is no domain"),
+        ("x" * 64 + ".example", f"550 5.1.2 {'x' * 64}.example is no domain"),
+        ("[300.1.1.1]", "550 5.1.2 [300.1.1.1] is no domain"),
+        ("[2001:db8::1]", "550 5.1.2 [2001:db8::1] is no domain"),
+    ],
+)
+async def test_a_domain_that_takes_no_mail_has_its_reason(domain: str, reply: str) -> None:
+    """With the code of the reason; none of these passes with time."""
+    assert await refused(domain) == reply
+
+
+@pytest.mark.parametrize("answer", [rcode.SERVFAIL, rcode.REFUSED, None])
+async def test_dns_that_does_not_answer_refuses_for_now(answer: rcode.Rcode | None) -> None:
+    """Whether it fails, refuses or is silent."""
+    twin = DnsTwin(ZONE, failing={"example.org": answer})
+
+    reply = await refused("example.org", twin, answers_within=timedelta(seconds=0.2))
+
+    assert reply.startswith("451 4.4.3 DNS does not say now which servers example.org has: ")
+
+
+async def test_an_address_that_is_not_known_now_is_left_out() -> None:
+    """As long as another server is known; else the mail is refused for now."""
+    one, all_ = {"broken.example": rcode.SERVFAIL}, {"first.example.org", "second.example.org", "late.example.org"}
+
+    assert await found("half.example", DnsTwin(ZONE, failing=dict(one))) == [
+        NextHop("implicit.example", "192.0.2.9", preference=20)
+    ]
+    assert (await refused("example.org", DnsTwin(ZONE, failing=dict.fromkeys(all_, rcode.SERVFAIL)))).startswith("451")
+
+
+@pytest.mark.parametrize(
+    ("domain", "hosts"),
+    [
+        ("alias.example", {"first.example.org", "second.example.org", "late.example.org"}),
+        ("other-alias.example", {"other-alias.example"}),
+        ("aliased-server.example", {"other-alias.example"}),
+        ("bücher.example", {"implicit.example"}),
+        ("xn--bcher-kva.example", {"implicit.example"}),
+    ],
+)
+async def test_names_that_stand_for_others_are_followed(domain: str, hosts: set[str]) -> None:
+    """Aliases, and domains beyond ASCII."""
+    assert {hop.host for hop in await found(domain)} == hosts
+
+
+@pytest.mark.parametrize(("domain", "address"), [("[192.0.2.7]", "192.0.2.7"), ("[IPv6:2001:db8::7]", "2001:db8::7")])
+async def test_an_address_in_place_of_a_domain_is_the_server(domain: str, address: str) -> None:
+    """DNS is not asked."""
+    twin = DnsTwin(ZONE)
+
+    assert await found(domain, twin) == [NextHop(address, address)]
+    assert not twin.asked
+
+
+async def test_only_addresses_that_can_be_reached_are_given() -> None:
+    """Where connections go by IPv4 alone, nobody asks for others."""
+    twin = DnsTwin(ZONE)
+    only = frozenset({IpFamily.IPV4})
+
+    hops = await found("example.org", twin, families=only)
+
+    assert {hop.address for hop in hops} == {"192.0.2.1", "192.0.2.2", "192.0.2.3"}
+    assert not any(kind == "AAAA" for _, kind in twin.asked)
+    assert await refused("six.example", families=only) == (
+        "550 5.4.4 no server of six.example has an address that can be reached"
+    )
+
+
+async def test_mail_does_not_go_round() -> None:
+    """Where this host is a server of a domain, only those that the domain prefers are tried."""
+    own = frozenset({"me.example"})
+
+    assert {hop.host for hop in await found("ours.example", own_names=own)} == {"first.example.org"}
+    assert (
+        await refused("loop.example", own_names=own) == "554 5.4.6 mail for loop.example would come back to this host"
+    )
+
+
+async def test_so_many_servers_are_tried_and_no_more() -> None:
+    """Those that the domain prefers."""
+    many = {("many.example", "MX"): [f"{number} s{number}.example." for number in range(50)]}
+    many |= {(f"s{number}.example", "A"): ["192.0.2.5"] for number in range(50)}
+
+    hops = await found("many.example", DnsTwin(many), hosts_max=7)
+
+    assert [hop.preference for hop in hops] == list(range(7))
+
+
+@pytest.mark.parametrize(("ttl", "kept"), [(300, 300), (0, 5), (86_400, 3600)])
+async def test_an_answer_is_kept_as_long_as_dns_allows(ttl: int, kept: int) -> None:
+    """Within bounds."""
+    clock = VirtualClock()
+
+    async with DnsTwin(ZONE, ttl_seconds=ttl).running() as twin:
+        servers = asking(twin, clock, families=frozenset({IpFamily.IPV4}))
+        await servers.of("example.org")
+        clock.advance(kept - 1)
+        await servers.of("example.org")
+        before = twin.asked["example.org", "MX"]
+        clock.advance(1)
+        await servers.of("example.org")
+
+        assert (before, twin.asked["example.org", "MX"]) == (1, 2)
+
+
+@pytest.mark.parametrize(("failing", "kept"), [({}, 60), ({"nowhere.example": rcode.SERVFAIL}, 5)])
+async def test_that_there_is_none_is_kept_too(failing: dict[str, rcode.Rcode | None], kept: int) -> None:
+    """As long as DNS allows that; a failure for the shortest time."""
+    clock = VirtualClock()
+
+    async with DnsTwin(ZONE, failing).running() as twin:
+        servers = asking(twin, clock)
+        for passed in (0, kept - 1, 1):
+            clock.advance(passed)
+            with pytest.raises(NoNextHop):
+                await servers.of("nowhere.example")
+
+        assert twin.asked["nowhere.example", "MX"] == 2
+
+
+async def test_many_mails_for_a_domain_ask_once() -> None:
+    """One that gives up waiting takes nothing from the others."""
+    async with DnsTwin(ZONE).running() as twin:
+        servers = asking(twin)
+        waiting = [asyncio.ensure_future(servers.of("implicit.example")) for _ in range(20)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        answers = await asyncio.gather(*waiting, return_exceptions=True)
+
+        assert all(answer == [NextHop("implicit.example", "192.0.2.9")] for answer in answers[1:])
+        assert isinstance(answers[0], asyncio.CancelledError)
+        assert twin.asked["implicit.example", "MX"] == 1
+
+
+async def test_answers_of_so_many_domains_are_kept() -> None:
+    """The one that was not used for longest gives way."""
+    async with DnsTwin(ZONE).running() as twin:
+        servers = asking(twin, domains_max=2)
+        for domain in ("implicit.example", "six.example", "implicit.example", "alias.example", "implicit.example"):
+            await servers.of(domain)
+        await servers.of("six.example")
+
+        assert (twin.asked["implicit.example", "MX"], twin.asked["six.example", "MX"]) == (1, 2)
