@@ -104,7 +104,7 @@ class Output:
             click.echo(line, err=True)
         code = _on_stderr(document, refused) if refused else int(document.exit)
         if metrics:
-            metrics.write(code, document.json)
+            metrics.write(code, document.json, document.left_sample)
         return code
 
     def _writes(self, document: Document) -> Iterator[Callable[[], None]]:

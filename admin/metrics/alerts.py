@@ -127,7 +127,7 @@ ALERTS: Final = (
         f'{{command=~"check.*",verdict!~"COLLECT|LOST_CONTENT|MISSING"}}) > {_DAY + 7200}',
         "5m",
         AlertSeverity.WARNING,
-        "{{ $labels.command }} of {{ $labels.keyspace }} has found {{ $labels.verdict }} for more than a day",
+        "{{ $labels.command }} of {{ $labels.keyspace }} has found the same {{ $labels.verdict }} for more than a day",
         "check-found-inconsistencies",
     ),
     AlertRule(
@@ -136,7 +136,7 @@ ALERTS: Final = (
         f'{{command=~"repair.*"}}) > {2 * _DAY}',
         "5m",
         AlertSeverity.WARNING,
-        "Every {{ $labels.command }} of {{ $labels.keyspace }} has left {{ $labels.verdict }} for more than two days",
+        "Every {{ $labels.command }} of {{ $labels.keyspace }} has left the same {{ $labels.verdict }} for two days",
         "check-found-inconsistencies",
     ),
     AlertRule(

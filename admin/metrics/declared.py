@@ -42,8 +42,9 @@ RUN_LEFT: Final = Metric(
 )
 FINDING_OLDEST: Final = Metric(
     "mailmend_finding_oldest_timestamp_seconds",
-    "Since when every such run has left some of this verdict: the begin of the first of them. It is the age of the"
-    " verdict: one finding may be mended and another come; no run keeps the age of each",
+    "Since when the oldest finding that it left has been left: the begin of the first of the runs that saw it, without"
+    " one between that did not. 200 of each verdict are known again (the same ones in each run); of blobs, their"
+    " verdict as a whole",
     (*_RUN, "verdict"),
 )
 RUN_MOVED: Final = Metric(

@@ -9,7 +9,6 @@ from typing import Final
 from admin.jobs.declaration import Job
 from admin.jobs.schedule import longest_wait, next_turns
 from admin.metrics.declared import (
-    FINDING_OLDEST,
     JOB_DURATION,
     JOB_EXIT_CODE,
     JOB_LAST_RUN,
@@ -21,8 +20,9 @@ from admin.metrics.declared import (
     LEASE,
     RUN_END,
 )
-from admin.metrics.of_runs import RunName, ending_samples, result_samples
+from admin.metrics.of_runs import RunName, ending_samples, oldest_samples, result_samples
 from model.metrics import MetricSample
+from repair.decisions.left_sample import LEFT_SAMPLE, FirstSeen, first_seen
 from repair.ledger.jobs import JobRun
 from repair.ledger.leases import Lease
 from repair.ledger.runs import Run, RunState
@@ -70,22 +70,22 @@ def repair_samples(keyspace: str, runs: Iterable[Run]) -> Iterator[MetricSample]
         keyspace: with the mail.
         runs: the newest first.
     """
-    since = dict[RunName, dict[str, datetime]]()
+    of_each = defaultdict[RunName, list[Run]](list)
     for run in runs:
-        if not _of_the_whole(run):
-            continue
-        name, left = RunName(keyspace, _REPAIRS[run.command], run.options.get("job", "")), run.summary.get("left") or {}
-        if name not in since:
-            yield from _result_samples(name, run)
-        stays = since.get(name, dict.fromkeys(left, run.started_at))
-        yield from _since(name, {verdict: at for verdict, at in stays.items() if verdict not in left})
-        since[name] = dict.fromkeys(stays.keys() & left.keys(), run.started_at)
-    for name, stays in since.items():
-        yield from _since(name, stays)
+        if _of_the_whole(run):
+            of_each[RunName(keyspace, _REPAIRS[run.command], run.options.get("job", ""))].append(run)
+    for name, found in of_each.items():
+        yield from _result_samples(name, found[0])
+        yield from oldest_samples(name, _first_seen(found))
 
 
-def _since(name: RunName, stays: Mapping[str, datetime]) -> Iterator[MetricSample]:
-    return (MetricSample(FINDING_OLDEST, (*name, verdict), at.timestamp()) for verdict, at in stays.items())
+def _first_seen(runs: Sequence[Run]) -> FirstSeen:
+    """Since when what the newest of them has left was left by each; they come newest first."""
+    seen: FirstSeen = {}
+    for run in reversed(runs):
+        left, keys = run.summary.get("left") or {}, run.summary.get(LEFT_SAMPLE) or {}
+        seen = first_seen(left, keys, seen, run.started_at.timestamp())
+    return seen
 
 
 def _of_the_whole(run: Run) -> bool:

@@ -7,7 +7,9 @@ success was stays there until the next one. So an alert does not end because a c
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from json import dumps, loads
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from admin.metrics.declared import (
@@ -33,6 +35,11 @@ from mailqueue.prometheus import metrics_text, samples_in
 from model.errors import ExitCode, MailmendError, exit_code_of
 from model.instants import MICROS
 from model.metrics import MetricSample
+from repair.decisions.left_sample import FirstSeen, LeftKeys, first_seen, oldest
+
+NONE_LEFT: Final[LeftKeys] = MappingProxyType({})
+_FIRST_SEEN: Final = "# First seen: "
+"""The line, a comment to Prometheus, in which the file keeps what the next run is to know again."""
 
 SCANS: Final = ("scan", "queues")
 """Stages in which tables are read from end to end."""
@@ -89,6 +96,10 @@ def ending_samples(name: RunName, exit_code: int, ended: float, seconds: float) 
         yield MetricSample(RUN_LAST_SUCCESS, name, ended)
 
 
+def oldest_samples(name: RunName, seen: FirstSeen) -> Iterator[MetricSample]:
+    return (MetricSample(FINDING_OLDEST, (*name, verdict), at) for verdict, at in oldest(seen).items())
+
+
 @dataclass(slots=True)
 class RunTextfile:
     """The file of one command; `json` is its result, once there is one."""
@@ -97,36 +108,41 @@ class RunTextfile:
     name: RunName
     began: int = field(default_factory=lambda: this_clock().micros())
 
-    def write(self, exit_code: int, json: Mapping[str, Any] | None = None) -> None:
+    def write(self, exit_code: int, json: Mapping[str, Any] | None = None, keys: LeftKeys = NONE_LEFT) -> None:
         """Say how the run ended, and what it found.
+
+        Args:
+            exit_code: of the command.
+            json: its result; None where it came to none.
+            keys: the sample of what it left.
 
         Raises:
             ResultUnwritten: the file cannot be written; what stood there stays.
         """
-        now, before = this_clock().micros(), self._before()
+        now, (before, seen) = this_clock().micros(), self._before()
         ending = ending_samples(self.name, exit_code, now / MICROS, (now - self.began) / MICROS)
-        samples = before if json is None else [*self._since(before, json), *result_samples(self.name, json)]
+        samples: Iterable[MetricSample] = before
+        if json is not None:
+            seen = first_seen(json.get("left") or (), keys, seen, self.began / MICROS)
+            samples = [*oldest_samples(self.name, seen), *result_samples(self.name, json)]
         success = (one for one in before if one.metric is RUN_LAST_SUCCESS)
-        write_textfile(self.file, [*samples, *success, *ending])
+        write_textfile(self.file, [*samples, *success, *ending], f"{_FIRST_SEEN}{dumps([*self.name, seen])}\n")
 
-    def _since(self, before: Iterable[MetricSample], json: Mapping[str, Any]) -> Iterator[MetricSample]:
-        """Since when each verdict is left that this run has left too."""
-        known = {one.labels: one.value for one in before if one.metric is FINDING_OLDEST}
-        for verdict in json.get("left") or ():
-            labels = (*self.name, verdict)
-            yield MetricSample(FINDING_OLDEST, labels, known.get(labels, self.began / MICROS))
-
-    def _before(self) -> list[MetricSample]:
+    def _before(self) -> tuple[list[MetricSample], FirstSeen]:
         """What the file says of earlier runs; nothing where it cannot be read."""
         with suppress(OSError, ValueError):
             if self.file.is_file():
-                found = samples_in(self.file.read_text(encoding="utf-8"), RUNS)
-                return [one for one in found if one.labels[:3] == self.name]
-        return []
+                text = self.file.read_text(encoding="utf-8")
+                found = [one for one in samples_in(text, RUNS) if one.labels[:3] == self.name]
+                kept = (
+                    loads(line.removeprefix(_FIRST_SEEN)) for line in text.splitlines() if line.startswith(_FIRST_SEEN)
+                )
+                return found, next((seen for *name, seen in kept if tuple(name) == self.name), {})
+        return [], {}
 
 
-def write_textfile(file: Path, samples: Iterable[MetricSample]) -> None:
-    write_text(file, metrics_text(samples), masked=False)  # node_exporter is another user
+def write_textfile(file: Path, samples: Iterable[MetricSample], comment: str = "") -> None:
+    write_text(file, metrics_text(samples) + comment, masked=False)  # node_exporter is another user
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from admin.present.charts import Chart
 from model.errors import ExitCode
+from repair.decisions.left_sample import LeftKeys
 
 NUMERIC = frozenset({"count", "found", "fixed", "left", "rows"})
 """Columns of numbers: aligned to the right."""
@@ -102,6 +103,7 @@ class Document:
         title: of a report.
         report: what a report has in place of the body; None: the body.
         files: texts to write besides.
+        left_sample: of the findings that a run left, those that the next one is to know again.
     """
 
     json: Mapping[str, Any] | None = None
@@ -112,3 +114,4 @@ class Document:
     title: str = ""
     report: Sequence[Part] | None = None
     files: Mapping[Path, str] = field(default_factory=dict)
+    left_sample: LeftKeys = field(default_factory=dict)

@@ -27,6 +27,7 @@ from model.projections.findings import Finding
 from model.projections.reasons import Why
 from model.projections.verdicts import HARMLESS, MENDABLE, Verdict
 from model.schema.table import Key, Row, Table
+from repair.decisions.left_sample import LEFT_SAMPLE
 from repair.mending.runner import RepairResult
 
 
@@ -39,12 +40,14 @@ def document_of(result: MendingResult) -> Document:
         remarks=(*([summary.unseen] if summary.unseen else ()), *page_lines(summary)),
         title=f"{summary.command} of keyspace {summary.keyspace}",
         report=tuple(_report(result)),
+        left_sample=summary.left_sample.keys,
     )
 
 
 def summary_json(summary: RepairResult) -> dict[str, Any]:
+    known = {name: value for name, value in plain(summary).items() if name != LEFT_SAMPLE}
     return {
-        **plain(summary),
+        **known,
         "engine": fields_json(summary.engine, "name", "why") if summary.engine else None,
         "findings": {name: counts_json(counts) for name, counts in summary.findings.items()},
         **{name: counts_json(getattr(summary, name)) for name in ("fixed", "left", "due")},

@@ -11,6 +11,7 @@ from admin.present.values import plain, shown
 from admin.present.verdicts import steps_grid, steps_lines
 from admin.services.runs import RunResult, RunsResult
 from model.projections.verdicts import Verdict
+from repair.decisions.left_sample import LEFT_SAMPLE
 from repair.ledger.runs import Run
 from repair.mending.undo import NOT_UNDONE
 
@@ -71,7 +72,7 @@ def run_document(result: RunResult) -> Document:
     run, json = result.run, run_json(result.run)
     fields = {name: value for name, value in json.items() if name not in {"options", "summary"}}
     fields |= {f"option {name}": value for name, value in run.options.items()}
-    fields |= {name: value for name, value in run.summary.items() if name not in fields}
+    fields |= {name: value for name, value in json["summary"].items() if name not in fields}
     rows = [(name, _text(value)) for name, value in fields.items() if value not in (None, {}, "")]
     body: list[Part] = [Grid(f"Run {run.id}", ("field", "value"), rows, frozenset({"value"}))]
     whose = tuple(mailboxes_part(result.affected, run.keyspace))
@@ -102,6 +103,7 @@ def run_document(result: RunResult) -> Document:
 
 def run_json(run: Run) -> dict[str, Any]:
     fields = plain(run)
+    fields["summary"].pop(LEFT_SAMPLE, None)
     return {"run": fields.pop("id"), **fields}
 
 

@@ -56,6 +56,7 @@ def _joined(messages: MendingResult, queues: MendingResult) -> MendingResult:
         suspects=one.suspects + other.suspects,
         due=one.due + other.due,
         left=one.left + other.left,
+        left_sample=one.left_sample.merged(other.left_sample),
         failed=one.failed + other.failed,
         seconds=one.seconds | other.seconds,
         unseen=" ".join(filter(None, (one.unseen, other.unseen))) or None,

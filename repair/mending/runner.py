@@ -24,6 +24,7 @@ from model.projections.reasons import Reason, Why
 from model.projections.verdicts import HARMLESS, Verdict
 from repair.clock import read_clocks, take_as_of
 from repair.decisions.engines import EngineChoice
+from repair.decisions.left_sample import LEFT_SAMPLE, LeftSample
 from repair.decisions.recheck import reason_of
 from repair.ledger.leases import Leases, TakenLease
 from repair.ledger.runs import Ledger, Run, RunState
@@ -51,6 +52,7 @@ class RepairResult:
     due: Counter[Verdict] = field(default_factory=Counter)  # what a dry run would have mended
     fixed: Counter[Verdict] = field(default_factory=Counter)
     left: Counter[Verdict] = field(default_factory=Counter)
+    left_sample: LeftSample = field(default_factory=LeftSample)  # for later runs; no part of `--json`
     moved: int = 0
     failed: int = 0
     untried: int = 0  # skipped, because the cluster could not be reached any more
@@ -85,6 +87,7 @@ class RepairResult:
             self.fixed[finding.verdict] += finding.number
         elif (left := finding.result or finding.verdict) not in HARMLESS:
             self.left[left] += finding.number
+            self.left_sample.add(left.value, finding.suspect.projection, finding.suspect.key)
         self.findings.setdefault(finding.suspect.projection, Counter())[finding.verdict] += finding.number
         self.due[finding.verdict] += finding.due * finding.number
         self.last_traces += finding.last_trace
@@ -117,6 +120,7 @@ class RepairResult:
             "suspects": self.suspects,
             "fixed": _named(self.fixed),
             "left": _named(self.left),
+            LEFT_SAMPLE: self.left_sample.keys,
             "moved": self.moved,
             "failed": self.failed,
             "untried": self.untried,

@@ -1,5 +1,6 @@
 """`mailmend metrics show`, and what a server answers: ledger, jobs, leases and queues as metrics."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,6 +22,7 @@ from model.errors import AccessDenied, CannotReach
 from model.instants import instant_of
 from model.operations import Put
 from model.projections.verdicts import Verdict
+from repair.decisions.left_sample import LEFT_SAMPLE, LeftSample
 from repair.ledger.jobs import JobRuns
 from repair.ledger.lags import LagJournal
 from repair.ledger.leases import Leases
@@ -154,22 +156,26 @@ def test_what_every_repair_leaves_is_as_old_as_the_first_of_them(cluster: Cluste
     cluster.keyspaces["mailmend"] = cluster.keyspaces["mail"]
     ledger, began = Ledger(cluster.keyspace("mailmend"), cluster.clock), list[float]()
 
-    def repair(left: dict[str, int], state: RunState = RunState.DONE, **given: Any) -> None:
+    def repair(left: list[str], state: RunState = RunState.DONE, **given: Any) -> None:
         cluster.clock.advance(3600)
         began.append(cluster.clock.micros() / 1_000_000)
-        ledger.finish(ledger.start("mail", "repair", 1, given), {"left": left, "exit": 1}, state)
+        sample = LeftSample()
+        for verdict, key in (one.split() for one in left):
+            sample.add(verdict, "messageIdTable", key)
+        sums = {"left": Counter(one.split()[0] for one in left), LEFT_SAMPLE: sample.keys, "exit": 1}
+        ledger.finish(ledger.start("mail", "repair", 1, given), sums, state)
 
-    for left in ({"CLASH": 1, "TORN": 1}, {"TORN": 2}, {"TORN": 1, "CLASH": 2}, {"TORN": 1, "CLASH": 1, "AHEAD": 1}):
+    for left in (["CLASH a", "TORN b"], ["TORN b", "TORN c"], ["TORN c", "CLASH a", "CLASH d"], ["TORN c", "AHEAD e"]):
         repair(left)
-    repair({}, message=["x"])
-    repair({}, RunState.FAILED)
+    repair([], message=["x"])
+    repair([], RunState.FAILED)
 
     reported = list(repair_samples("mail", ledger.newest_runs("mail")))
 
     oldest = {one.labels[3]: one.value for one in reported if one.metric is FINDING_OLDEST}
-    assert oldest == {"TORN": began[0], "CLASH": began[2], "AHEAD": began[3]}
+    assert oldest == {"TORN": began[1], "AHEAD": began[3]}, "b was mended, c stays"
     newest = {one.labels[3]: one.value for one in reported if one.metric is RUN_LEFT}
-    assert newest == {"TORN": 1, "CLASH": 1, "AHEAD": 1}
+    assert newest == {"TORN": 1, "AHEAD": 1}
 
 
 def test_lags_are_counted_and_the_oldest_is_reported(

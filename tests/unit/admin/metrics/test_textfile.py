@@ -150,7 +150,7 @@ def test_a_run_that_was_refused_is_reported(mailmend: CommandLine, file: Path) -
 def test_a_finding_is_as_old_as_the_first_run_that_left_it(
     mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, file: Path
 ) -> None:
-    """Until a run finds none of its verdict."""
+    """Also where others of its verdict come and go; until a run does not find it."""
     began = list[float]()
 
     def oldest() -> dict[tuple[str, ...], float]:
@@ -167,6 +167,10 @@ def test_a_finding_is_as_old_as_the_first_run_that_left_it(
     assert oldest() == {("AMEND",): began[1]}
     mail.lose_projection(mail.truths[2])
     assert oldest() == {("PROJECT",): began[3], ("AMEND",): began[1]}
+    mail.lose_flag_update(mail.truths[3])
+    assert oldest() == {("PROJECT",): began[3], ("AMEND",): began[1]}
+    mailmend("repair", "messages", *QUICK, "--message", str(mail.truths[1]["messageid"]))
+    assert oldest() == {("PROJECT",): began[3], ("AMEND",): began[4]}, "one was mended, another of its verdict is there"
 
 
 def test_an_interrupted_run_is_reported(mailmend: CommandLine, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
