@@ -135,6 +135,8 @@ class SmtpConnection:
         reply = await self.command(AttemptStage.DATA, timeouts.data, b"DATA")
         if reply.code != _DATA_READY:
             return [ContentEnd(refusing(reply))] * replies
+        if not self.is_open:
+            return [ContentEnd(_lost(AttemptStage.DATA))] * replies
         transport = cast("asyncio.Transport", self._client.transport)
         protocol = cast("asyncio.Protocol", self._client.protocol)
         sender = ContentSender(transport)
@@ -239,11 +241,12 @@ async def _introduced(client: SMTP, protocol: DeliveryProtocol, helo: str, limit
     reply, response = await _answered(client, stage, limit, first, name)
     if reply.positive:
         client.last_ehlo_response = response
-        return
-    if reply.permanent and protocol is DeliveryProtocol.SMTP:
+    elif reply.permanent and protocol is DeliveryProtocol.SMTP:
         reply, _ = await _answered(client, stage, limit, b"HELO", name)
     if not reply.positive:
         raise StageEnded(stage, reply)
+    if not client.is_connected:
+        raise StageEnded(stage, _lost(stage))
 
 
 async def _secured(client: SMTP, attempt: DeliveryAttempt, contexts: TlsContexts) -> bool:
@@ -313,9 +316,13 @@ def _reply_of(error: Exception, stage: AttemptStage) -> SmtpReply:
         case TimeoutError():
             return _for_now("4.4.2", f"the server took too long {when}")
         case SMTPServerDisconnected() | OSError():
-            return _for_now("4.4.2", f"the connection was lost {when}")
+            return _lost(stage)
         case _:
             return _for_now("4.3.0", f"{error} {when}")
+
+
+def _lost(stage: AttemptStage) -> SmtpReply:
+    return _for_now("4.4.2", f"the connection was lost {_DOING[stage]}")
 
 
 def _said_of(error: OSError) -> str:

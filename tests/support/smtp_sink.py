@@ -57,7 +57,8 @@ class SmtpSink:
     """The server; `script` says by the word of a command what is answered the first time, the second, ...
 
     The words besides commands: GREETING; CONTENT for the first line of the content, which nothing is said to otherwise;
-    END for its end (of LMTP, for each recipient). What the script does not say is answered well.
+    END for its end (of LMTP, for each recipient). What the script does not say is answered well. `ends` is what was
+    answered to each end.
     """
 
     script: Mapping[str, Sequence[Answer]] = field(default_factory=dict)
@@ -72,6 +73,7 @@ class SmtpSink:
     def __post_init__(self) -> None:
         self._asked: defaultdict[str, int] = defaultdict(int)
         self._running: set[asyncio.Task[None]] = set()
+        self.ends: list[bytes] = []
         self.leaving = asyncio.Event()
         self.ended = asyncio.Event()
 
@@ -165,6 +167,7 @@ class _Session:
             await self._say("CONTENT", "")
         while (line := await self.reader.readuntil(b"\r\n")) != b".\r\n":
             lines.append(line.removeprefix(b"."))
+        self.sink.ends.append(b"")
         if self.sink.lmtp:
             taken = [one for one in self.recipients if await self._say("END", "250 2.0.0 taken")]
         else:
@@ -181,6 +184,8 @@ class _Session:
     async def _say(self, word: str, otherwise: str) -> bool:
         """Whether it was answered well."""
         answer = self.sink.answer(word, otherwise)
+        if word == "END":
+            self.sink.ends[-1] += answer.text
         self.writer.write(answer.text)
         await self.writer.drain()
         if answer.then is AfterAnswer.STALL:
