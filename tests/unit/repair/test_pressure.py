@@ -10,11 +10,9 @@ from hypothesis import strategies as st
 
 from repair.decisions.pressure import (
     BACK_OFF,
-    COMPACTIONS_MORE,
     CUT_ABOVE,
     FLOOR,
     LOOK_SECONDS,
-    QUIET_LOOKS,
     Observation,
     Pressure,
     Strain,
@@ -113,8 +111,8 @@ def test_an_error_halves_the_rate_at_once_and_it_stays_down_for_a_while(fault: s
     before = calm(Pressure().limited(1_000))
     after, strain = before.after(Observation(1_000, BASE, **{fault: 1}))
     assert (after.rate, strain) == (500, Strain.TIMEOUT if fault == "timeouts" else Strain.OVERLOAD)
-    quiet = looks(after, QUIET_LOOKS + 1, steady)
-    assert [one.rate for one in quiet[:-1]] == [500] * QUIET_LOOKS
+    quiet = looks(after, 21, steady)
+    assert [one.rate for one in quiet[:-1]] == [500] * 20, "for five seconds"
     assert quiet[-1].rate > 500
 
 
@@ -127,9 +125,34 @@ def test_more_compactions_than_there_were_slow_a_run_down_until_they_are_gone() 
     assert looks(fewer, 40, steady)[-1].rate == 1_000
 
 
-def test_a_few_compactions_are_no_fault() -> None:
+@pytest.mark.parametrize(("pending", "strain"), [(20, None), (21, Strain.COMPACTIONS)])
+def test_a_few_compactions_are_no_fault(pending: int, strain: Strain | None) -> None:
     pressure, _ = calm(Pressure()).after(Observation(ABLE, BASE, compactions=0))
-    assert pressure.after(Observation(ABLE, BASE, compactions=COMPACTIONS_MORE))[1] is None
+    assert pressure.after(Observation(ABLE, BASE, compactions=pending))[1] is strain
+
+
+def test_a_rate_that_does_not_bind_the_run_goes_to_the_limit() -> None:
+    """A run that comes to 100 rows a second is bound by something else; so slow a one may be at the floor, below it."""
+    cut = looks(calm(Pressure().limited(50_000)), 1, steady)[-1].after(Observation(3_000, BASE, timeouts=1))[0]
+    rested = looks(cut, 20, steady)[-1]
+    rates = [rested.after(Observation(own, BASE))[0].rate for own in (99.9, 100, 157.4, 157.6)]
+    assert rates == [pytest.approx(1_575), 50_000, 50_000, pytest.approx(1_575)]
+
+
+def test_the_best_is_what_the_first_looks_come_to_and_not_the_luckiest_of_them() -> None:
+    pressure = Pressure()
+    for seconds in (0.001, *[0.010] * 7):
+        pressure, _ = pressure.after(Observation(0.0, seconds))
+    assert pressure.best == pytest.approx((0.001 + 7 * 0.010) / 8)
+
+
+def test_answers_within_a_millisecond_may_take_twice_as_long() -> None:
+    """So small a difference may come from this process itself."""
+    pressure = Pressure().limited(1_000)
+    for seconds in (*[0.0005] * 8, *[0.0009] * 8):
+        pressure, strain = pressure.after(Observation(1_000, seconds))
+        assert strain is None
+    assert pressure.ratio == pytest.approx(0.9, abs=0.05)
 
 
 def test_a_run_at_the_floor_learns_what_the_cluster_is_like_now_and_goes_on() -> None:
