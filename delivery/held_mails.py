@@ -11,7 +11,7 @@ from typing import Final
 
 from delivery.envelopes import mail_again
 from mailqueue.queue import Dequeued, MailQueue
-from model.backoff import LOOK_AGAIN
+from model.backoff import LOOK_AGAIN, BackOff
 from model.delivery.entries import DeliveryEntry, EndedEntry, EntryEnd, EntryStage, OutgoingMail
 from model.delivery.notices import StatusNotification
 from model.delivery.settling import MailSettlement
@@ -21,6 +21,8 @@ from model.ports import Clock
 from model.queue.mails import Mail
 
 _LOG: Final = logging.getLogger("mailmend.delivery")
+
+_AWAY: Final = BackOff(timedelta(minutes=1), timedelta(minutes=30))
 
 LeavingStep = Callable[[], Awaitable[object]]
 
@@ -41,6 +43,15 @@ class HeldMail:
     taken_at: int
     expires_at: int
     ended: list[EndedEntry] = field(default_factory=list)
+
+    @property
+    def away(self) -> timedelta:
+        """For how long it goes back to the queue: longer each time that there was no room for it."""
+        return _AWAY.wait(self.dequeued.attempts + 1)
+
+    def name_of(self, number: int) -> str:
+        """An entry while it is held: of this passage of its mail through the queue."""
+        return f"{self.dequeued.enqueue_id}:{number}"
 
     @property
     def waits(self) -> bool:
@@ -106,8 +117,9 @@ class MailDepartures:
 
     async def _give_back(self, held: HeldMail, wait: timedelta) -> None:
         """Nothing of the mail has changed: it is delayed as it is, its bytes stay where they are."""
+        why = next((one.why for one in held.ended if one.why), None)
         try:
-            await held.dequeued.retry(max(wait, timedelta(seconds=1)))
+            await held.dequeued.retry(max(wait, timedelta(seconds=1)), why)
         except MailmendError as error:
             _log_failure("a mail comes again at once", held, error)
 

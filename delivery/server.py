@@ -10,87 +10,29 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Final
 
+from delivery.attempting import MICRO_NANOS, EntryAttempts, ReadyEntry
 from delivery.envelopes import outgoing_of
 from delivery.held_mails import HeldMail, MailDepartures
+from delivery.hooks import DeliveryHooks
+from delivery.settings import DeliverySettings
 from mailqueue.background import paused
 from mailqueue.queue import Dequeued, MailQueue
-from model.backoff import BackOff
-from model.delivery.attempts import (
-    AttemptStage,
-    DeliveryAttempt,
-    EnvelopeRecipient,
-    MailEnvelope,
-    NextHop,
-    NoNextHop,
-    RecipientResult,
-    SourceAddress,
-    TlsLevel,
-)
 from model.delivery.entries import DeliveryEntry, EndedEntry, EntryEnd, EntryStage
-from model.delivery.retries import DEFAULT_SCHEDULE, RetrySchedule
 from model.delivery.settling import settlement_of
 from model.ids import EnqueueId
-from model.instants import MICROS, instant_of
-from model.pickup.engine import UNKNOWN, ActiveMail, Picked, PickupEngine
-from model.pickup.policy import PickupField
+from model.pickup.engine import UNKNOWN, PickupEngine
 from model.ports import Clock, MailRelay, NextHops
 
 _MICRO: Final = timedelta(microseconds=1)
-_MICRO_NANOS: Final = 1_000
 _LOOK_EVERY: Final = timedelta(minutes=1)
 
-AWAY: Final = BackOff(timedelta(minutes=1), timedelta(minutes=30))
-"""For how long a mail goes back to the queue for which there was no room."""
-
-_OF_THE_SERVER: Final = frozenset({AttemptStage.CONNECT, AttemptStage.TLS, AttemptStage.GREETING})
-"""Where an attempt ends that says nothing of the mail: the next server may be tried."""
-
 _LOG: Final = logging.getLogger("mailmend.delivery")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeliverySettings:
-    """How a server of deliveries works.
-
-    Attributes:
-        reporter: the name of this host, in reports to senders.
-        sources: the addresses that mails are sent from.
-        prefetch: how many mails of each priority are held at once.
-        concurrency: attempts at once.
-        waiting_max: a recipient that was not picked this long after its mail was taken goes back to the queue.
-        crowded_max: likewise, while as many mails are held as may be: half of those that only wait go back.
-        grace: how long attempts may go on once the server is to stop.
-        schedules: of retries, by transport; "" is that of the others.
-    """
-
-    reporter: str
-    sources: tuple[SourceAddress, ...] = (SourceAddress(),)
-    tls: TlsLevel = TlsLevel.OPTIONAL
-    prefetch: int = 100
-    concurrency: int = 100
-    waiting_max: timedelta = timedelta(minutes=5)
-    crowded_max: timedelta = timedelta(seconds=10)
-    grace: timedelta = timedelta(seconds=30)
-    schedules: Mapping[str, RetrySchedule] = field(default_factory=dict)
-
-    def schedule(self, transport: str) -> RetrySchedule:
-        return self.schedules.get(transport) or self.schedules.get("") or DEFAULT_SCHEDULE
-
-
-@dataclass(slots=True, eq=False)
-class ReadyEntry:
-    """An entry that waits to be picked, and the servers that take its mail; it is counted by the first of them."""
-
-    held: HeldMail
-    entry: DeliveryEntry
-    hops: Sequence[NextHop]
-    active: ActiveMail
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -108,6 +50,8 @@ class DeliveryServer:
     clock: Clock
     settings: DeliverySettings
     ended: Counter[EntryEnd] = field(default_factory=Counter)
+    hooks: DeliveryHooks | None = None
+    _work: EntryAttempts = field(init=False)
     _departures: MailDepartures = field(init=False)
     _held: dict[EnqueueId, HeldMail] = field(default_factory=dict)
     _ready: dict[str, ReadyEntry] = field(default_factory=dict)
@@ -119,6 +63,15 @@ class DeliveryServer:
 
     def __post_init__(self) -> None:
         self._departures = MailDepartures(self.queue, self.clock, self.settings.reporter)
+        self._work = EntryAttempts(
+            next_hops=self.next_hops,
+            relay=self.relay,
+            engine=self.engine,
+            clock=self.clock,
+            settings=self.settings,
+            hooks=self.hooks or DeliveryHooks(self.clock),
+            wake=self._woken.set,
+        )
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Work until asked to stop; attempts that run then have some time to end.
@@ -150,10 +103,10 @@ class DeliveryServer:
         if dequeued.enqueue_id in self._departures.unacked:
             self._begin(self._settling, self._departures.ack(dequeued))
             return
-        mail, entries = outgoing_of(dequeued, self._now())
+        mail, entries = outgoing_of(dequeued, self._work.now())
         expires_at = self.settings.schedule(mail.transport).expires_at(mail.first_seen_at, mail.expires_at)
-        now, active = self._nanos(), {one.id.number: one for one in entries}
-        held = HeldMail(dequeued, mail, active, now, now + _nanos_in(expires_at - self._now()))
+        now, active = self._work.nanos(), {one.id.number: one for one in entries}
+        held = HeldMail(dequeued, mail, active, now, now + _nanos_in(expires_at - self._work.now()))
         self._held[dequeued.enqueue_id] = held
         limit = self.settings.crowded_max if self._is_crowded else self.settings.waiting_max
         self._check_at = min(self._check_at, held.expires_at, now + _nanos_in(limit))
@@ -164,51 +117,29 @@ class DeliveryServer:
         self._woken.set()
 
     async def _prepared(self, held: HeldMail, entry: DeliveryEntry) -> EndedEntry | None:
-        """Find the servers for an entry and let it be picked from then on; or how it has ended."""
-        number, now = entry.id.number, self._now()
-        entry = held.move(number, EntryStage.DNS)
-        try:
-            hops = await self.next_hops.of(entry.domain)
-        except NoNextHop as error:
-            end = EntryEnd.FAILED if error.reply.permanent else EntryEnd.REFUSED
-            return EndedEntry(entry, end, now, error.reply.status, error.reply.text)
-        hops = [one for one in hops if self._sources_for(one)]
-        if not hops:
-            return EndedEntry(entry, EntryEnd.REFUSED, now, "4.4.4", "none of our addresses reaches its servers")
-        if number in held.active:
-            entry = held.move(number, EntryStage.WAITING)
-            ready = ReadyEntry(held, entry, hops, self._active(held, entry, hops[0]))
-            self._ready[ready.active.id] = ready
-            self.engine.add(ready.active)
+        """Let an entry be picked from now on; or how it has ended."""
+        found = await self._work.prepared(held, entry)
+        if isinstance(found, EndedEntry):
+            return found
+        if entry.id.number in held.active:
+            found.entry = held.move(entry.id.number, EntryStage.WAITING)
+            active = found.counted = found.active(found.hops[0])
+            self._ready[active.id] = found
+            self.engine.add(active)
             self._woken.set()
         return None
-
-    def _sources_for(self, hop: NextHop) -> tuple[str, ...]:
-        """Our addresses of the family of the server's."""
-        return tuple(one.address for one in self.settings.sources if one.reaches(hop))
-
-    def _active(self, held: HeldMail, entry: DeliveryEntry, hop: NextHop) -> ActiveMail:
-        values = {
-            **held.mail.fields,
-            PickupField.RECIPIENT_DOMAIN: entry.domain,
-            PickupField.REMOTE_MX: hop.host,
-            PickupField.REMOTE_IP: hop.address,
-        }
-        normal = {one: one.normal(value) for one, value in values.items()}
-        return ActiveMail(_name(held, entry.id.number), normal, self._sources_for(hop), held.mail.urgent)
 
     # Who is next
 
     def _look(self) -> None:
         """End what has waited for too long, and begin every attempt that may begin now."""
-        now = self._nanos()
+        now = self._work.nanos()
         if self._check_at <= now:
             self._check_waiting(now)
         while len(self._attempts) < self.settings.concurrency and (picked := self.engine.pick(now)):
             ready = self._ready.pop(picked.mail.id)
-            self._begin(
-                self._attempts, self._until_ended(ready.held, ready.entry.id.number, self._ended(ready, picked))
-            )
+            work = self._work.ended(ready, picked)
+            self._begin(self._attempts, self._until_ended(ready.held, ready.entry.id.number, work))
 
     @property
     def _is_crowded(self) -> bool:
@@ -236,51 +167,14 @@ class DeliveryServer:
         for number, entry in list(held.active.items()):
             if entry.stage in {EntryStage.DELIVERING, EntryStage.POST_DELIVERY}:
                 continue
-            if ready := self._ready.pop(_name(held, number), None):
-                self.engine.remove(ready.active, now)
-            self._end(held, EndedEntry(entry, end, self._now(), wait=_away(held)))
+            if (ready := self._ready.pop(held.name_of(number), None)) and ready.counted:
+                self.engine.remove(ready.counted, now)
+            self._end(held, EndedEntry(entry, end, self._work.now(), wait=held.away))
 
     def _rest(self) -> timedelta:
         """How long nothing can happen unless somebody wakes the server."""
         soonest = min(self._check_at, UNKNOWN if (at := self.engine.next_at()) is None else at)
-        return min(_LOOK_EVERY, _span_of(max(0, soonest - self._nanos())))
-
-    # Attempts
-
-    async def _ended(self, ready: ReadyEntry, picked: Picked) -> EndedEntry:
-        """How an entry ends: one server after the other is tried, as far as the limits of each allow it at once."""
-        held, entry, begun = ready.held, ready.held.move(ready.entry.id.number, EntryStage.DELIVERING), picked
-        for place, hop in enumerate(ready.hops, 1):
-            try:
-                result = await self._try(held, entry, hop, begun.source)
-            finally:
-                self.engine.end(begun, self._nanos())
-                self._woken.set()
-            entry = replace(entry, reply="" if result.reply.ours else str(result.reply), host=result.host)
-            if result.stage not in _OF_THE_SERVER or place == len(ready.hops):
-                return self._judged(result, entry)
-            following = self.engine.admit(self._active(held, entry, ready.hops[place]), self._nanos())
-            if following is None:
-                break
-            begun = following
-        return EndedEntry(entry, EntryEnd.RETURNED, self._now(), wait=_away(held))
-
-    async def _try(self, held: HeldMail, entry: DeliveryEntry, hop: NextHop, source: str) -> RecipientResult:
-        mail = held.mail
-        recipients = (EnvelopeRecipient(entry.recipient, entry.wish),)
-        envelope = MailEnvelope(mail.sender, recipients, mail.envelope_id, mail.returned)
-        origin = next(one for one in self.settings.sources if one.address == source)
-        attempt = DeliveryAttempt(envelope, hop, origin, self.settings.tls)
-        (result,) = await self.relay.deliver(attempt, held.dequeued.content)
-        return result
-
-    def _judged(self, result: RecipientResult, entry: DeliveryEntry) -> EndedEntry:
-        reply = result.reply
-        end = EntryEnd.FAILED if reply.permanent else EntryEnd.REFUSED
-        if result.delivered:
-            end = EntryEnd.DELIVERED
-        why = reply.text if reply.ours else ""
-        return EndedEntry(entry, end, self._now(), reply.status, why, result.tells)
+        return min(_LOOK_EVERY, _span_of(max(0, soonest - self._work.nanos())))
 
     # Mails go out
 
@@ -289,9 +183,9 @@ class DeliveryServer:
         try:
             ended = await work
         except Exception:  # noqa: BLE001 - no single mail ends the server
-            _LOG.exception("an attempt failed by itself", extra={"mail": _name(held, number)})
+            _LOG.exception("an attempt failed by itself", extra={"mail": held.name_of(number)})
             entry = held.active[number]
-            ended = EndedEntry(entry, EntryEnd.REFUSED, self._now(), "4.3.0", "something went wrong at our side")
+            ended = EndedEntry(entry, EntryEnd.REFUSED, self._work.now(), "4.3.0", "something went wrong at our side")
         if ended and number in held.active:
             self._end(held, ended)
 
@@ -302,7 +196,7 @@ class DeliveryServer:
             self._begin(self._settling, self._settled(held))
 
     async def _settled(self, held: HeldMail) -> None:
-        now = self._now()
+        now = self._work.now()
         settlement = settlement_of(held.mail, held.ended, self.settings.schedule(held.mail.transport), now)
         await self._departures.leave(held, settlement, now)
         del self._held[held.dequeued.enqueue_id]
@@ -310,18 +204,18 @@ class DeliveryServer:
     async def _close(self) -> None:
         """Let attempts end for a while; then put off what is left of mails that others have had already."""
         grace = _nanos_in(self.settings.grace)
-        until = self._nanos() + grace
+        until = self._work.nanos() + grace
         await _cancelled(self._preparing)
         await self._waited(self._attempts, until)
         await _cancelled(self._attempts)
         for held in list(self._held.values()):
             for entry in list(held.active.values()) if held.ended else ():
-                self._end(held, EndedEntry(entry, EntryEnd.RETURNED, self._now()))
+                self._end(held, EndedEntry(entry, EntryEnd.RETURNED, self._work.now()))
         await self._waited(self._settling, until + grace)
         await _cancelled(self._settling)
 
     async def _waited(self, tasks: set[asyncio.Task[None]], until: int) -> None:
-        while tasks and (left := until - self._nanos()) > 0:
+        while tasks and (left := until - self._work.nanos()) > 0:
             self._woken.clear()
             await paused(self.clock, _span_of(left), self._woken)
 
@@ -337,20 +231,14 @@ class DeliveryServer:
 
         task.add_done_callback(ended)
 
-    def _now(self) -> datetime:
-        return instant_of(self.clock.micros())
-
-    def _nanos(self) -> int:
-        return round(self.clock.monotonic() * MICROS) * _MICRO_NANOS
-
 
 def _nanos_in(span: timedelta) -> int:
-    return span // _MICRO * _MICRO_NANOS
+    return span // _MICRO * MICRO_NANOS
 
 
 def _span_of(nanos: int) -> timedelta:
     """No less than that."""
-    return _MICRO * -(-nanos // _MICRO_NANOS)
+    return _MICRO * -(-nanos // MICRO_NANOS)
 
 
 async def _cancelled(tasks: set[asyncio.Task[None]]) -> None:
@@ -360,16 +248,6 @@ async def _cancelled(tasks: set[asyncio.Task[None]]) -> None:
     await asyncio.gather(*some, return_exceptions=True)
 
 
-def _away(held: HeldMail) -> timedelta:
-    """Longer each time that there was no room for it."""
-    return AWAY.wait(held.dequeued.attempts + 1)
-
-
-def _name(held: HeldMail, number: int) -> str:
-    """An entry while it is held: of this passage of its mail through the queue."""
-    return f"{held.dequeued.enqueue_id}:{number}"
-
-
 _ADDRESS: Final = re.compile(r"\S+@\S+")
 _EVENTS: Final = {
     EntryEnd.DELIVERED: "a recipient has the mail",
@@ -377,6 +255,7 @@ _EVENTS: Final = {
     EntryEnd.FAILED: "a recipient was refused for good",
     EntryEnd.EXPIRED: "a recipient was tried for long enough",
     EntryEnd.RETURNED: "a recipient goes back to the queue",
+    EntryEnd.DELETED: "a recipient was given up by a hook",
 }
 
 

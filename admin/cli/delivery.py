@@ -23,6 +23,8 @@ _INTERVAL_MAX: Final = timedelta(days=30)
 _WAITING_MAX: Final = timedelta(minutes=20)
 """Below the half an hour for which RabbitMQ lets a mail be unacked."""
 
+_HOOK_MAX: Final = timedelta(minutes=5)
+
 _HOST_PORT: Final = re.compile(r"(?:\[(?P<ipv6>[^\]]+)\]|(?P<host>[^:\[\]]+))(?::(?P<port>\d+))?")
 _NOTIFY: Final = ":notify"
 
@@ -72,6 +74,11 @@ SERVE: Final = Command(
     grouping are for policies; expires, like 2026-05-01T08:00:00Z, ends its retries then. James's dsn-notify, dsn-ret,
     dsn-envid and dsn-orcpt are heeded.
 
+    Hooks are functions of an installed package, or coroutine functions, that it declares as entry points. What they
+    are given and may return is in model.delivery.hooks: before an attempt another server, envelope, addresses, TLS or
+    fields for policies; before and after it, that the recipient comes again later, is given up with a report, or
+    without. Where the hook before delivery fails, the recipient comes again in five minutes, and no retry is counted.
+
     What is done is on stderr, a line for each attempt's end: mail, domain, server and reply, no address. Due mails are
     moved and slices swept meanwhile, so `queue tend` need not run for this queue. This needs mailmend[delivery].""",
     service="admin.services.delivery:serve",
@@ -80,9 +87,9 @@ SERVE: Final = Command(
         QUEUE_ARGUMENT,
         option(
             "--next-hop",
-            "The server that takes all mail: a name or an address, [ADDRESS] for IPv6; the port is 25 unless named.",
+            "The server that takes all mail: a name or an address, [ADDRESS] for IPv6; the port is 25 unless named. "
+            "[default: the servers of each domain, by DNS]",
             type=ParsedValue("server", _next_hop),
-            required=True,
             metavar="HOST[:PORT]",
         ),
         option(
@@ -136,13 +143,31 @@ SERVE: Final = Command(
             type=Duration(_WAITING_MAX, zero=False),
             default="5m",
         ),
+        option(
+            "--pre-delivery",
+            "A hook that decides before each attempt: an entry point of the group mailmend.pre_delivery.",
+            metavar="NAME",
+        ),
+        option(
+            "--post-delivery",
+            "A hook that decides after each attempt: an entry point of the group mailmend.post_delivery.",
+            metavar="NAME",
+        ),
+        option(
+            "--hook-limit",
+            "How long a hook may take; one that takes longer, or fails, decides nothing.",
+            type=Duration(_HOOK_MAX, zero=False),
+            default="10s",
+        ),
     ),
     shared=(queue_settings(broker=unless(), blobs=unless()),),
     examples="""
-        mailmend delivery serve outgoing --next-hop relay.example.org
+        mailmend delivery serve outgoing                                                  to the servers of each domain
+        mailmend delivery serve outgoing --next-hop relay.example.org                     to one server, which sorts
         mailmend delivery serve outgoing --next-hop 127.0.0.1:2525 --concurrency 10       to a server for tests
-        mailmend delivery serve outgoing --next-hop relay.example.org --source 192.0.2.1=out1.example.org \\
+        mailmend delivery serve outgoing --source 192.0.2.1=out1.example.org \\
             --source 192.0.2.2=out2.example.org --smtp-tls required
+        mailmend delivery serve outgoing --pre-delivery routing --hook-limit 2s
         mailmend delivery serve outgoing --next-hop relay.example.org --retry 1m,10m,1h:notify,6h \\
             --retry alerts=30s,1m,5m
         mailmend queue enqueue a.eml --queue outgoing --sender ann@example.org --recipient bob@example.com \\
@@ -158,5 +183,6 @@ DELIVERY: Final = CommandGroup(
     about="The queue is RabbitMQ's, with its view in Cassandra, as for `mailmend queue`; nothing else keeps state.",
     commands=(SERVE,),
     examples="""
+        mailmend delivery serve outgoing
         mailmend delivery serve outgoing --next-hop relay.example.org""",
 )

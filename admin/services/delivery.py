@@ -9,9 +9,11 @@ from pathlib import Path
 from admin.event_loop import stop_signal
 from admin.services.caller import Caller
 from admin.services.queue.request import QueueRequest
-from admin.wiring.delivery import own_name, relay_of
+from admin.wiring.delivery import POST_DELIVERY, PRE_DELIVERY, dns_hops, hook_named, own_name, relay_of
 from admin.wiring.queues import QueueConnections, with_queues
-from delivery.server import DeliveryServer, DeliverySettings
+from delivery.hooks import DeliveryHooks
+from delivery.server import DeliveryServer
+from delivery.settings import DeliverySettings
 from delivery.smart_host import SmartHost
 from mailqueue.queue import MailQueue, no_due_mails
 from model.delivery.attempts import SourceAddress, TlsLevel
@@ -29,7 +31,7 @@ class DeliveryRequest(QueueRequest):
     """Deliver until a signal says otherwise.
 
     Attributes:
-        next_hop: takes all mail.
+        next_hop: takes all mail; None: the servers that DNS names for each domain.
         sources: addresses of this machine that mails are sent from; none: the system's choice.
         helo: the name of this host, in greetings and reports; None: as the system knows it.
         smtp_tls_ca: certificates of the authorities that are trusted; None: those of the system.
@@ -37,9 +39,12 @@ class DeliveryRequest(QueueRequest):
         prefetch: mails of each priority that are held at once.
         retries: when mails are tried again, by transport; "" is that of the others.
         waiting_max: how long a recipient waits for its policy before it goes back to the queue.
+        pre_delivery: the name of a hook; None: there is none.
+        post_delivery: likewise.
+        hook_limit: how long a hook may take.
     """
 
-    next_hop: SmartHost
+    next_hop: SmartHost | None = None
     sources: tuple[SourceAddress, ...] = ()
     helo: str | None = None
     smtp_tls: str = TlsLevel.OPTIONAL.value
@@ -48,6 +53,9 @@ class DeliveryRequest(QueueRequest):
     prefetch: int = PREFETCH_DEFAULT
     retries: Mapping[str, RetrySchedule] = field(default_factory=dict)
     waiting_max: timedelta = timedelta(minutes=5)
+    pre_delivery: str | None = None
+    post_delivery: str | None = None
+    hook_limit: timedelta = timedelta(seconds=10)
 
     def delivery(self) -> DeliverySettings:
         return DeliverySettings(
@@ -77,9 +85,11 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
     """Deliver until SIGTERM or Ctrl-C.
 
     Raises:
+        WrongUse: there is no such hook.
         Delayed: the keyspace has no table for delayed mails, so nothing could be tried again.
         CannotReach: the cluster, the broker or the blob store, at the start; later they are waited for.
     """
+    pre, post = hook_named(PRE_DELIVERY, request.pre_delivery), hook_named(POST_DELIVERY, request.post_delivery)
 
     async def served(connections: QueueConnections) -> DeliveryEnded:
         if not connections.own.due:
@@ -89,13 +99,15 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
         async with connections.open() as queue:
             server = DeliveryServer(
                 queue=queue,
-                next_hops=request.next_hop,
+                next_hops=request.next_hop or dns_hops(connections.clock, settings.reporter, settings.sources),
                 relay=relay,
                 engine=PickupEngine(()),
                 clock=connections.clock,
                 settings=settings,
+                hooks=DeliveryHooks(connections.clock, pre, post, request.hook_limit),
             )
-            caller.remark(f"Delivering {request.queue} by {request.next_hop} until SIGTERM or Ctrl-C.")
+            where = request.next_hop or "the servers of each domain"
+            caller.remark(f"Delivering {request.queue} by {where} until SIGTERM or Ctrl-C.")
             with stop_signal() as stop, heard("mailmend.delivery"):
                 try:
                     await _until_stopped(server, queue, stop)

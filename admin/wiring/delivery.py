@@ -1,10 +1,19 @@
-"""What delivery is connected to besides the queue: the servers that take mail. Its libraries are an extra."""
+"""What delivery is connected to besides the queue: DNS, servers of mail, hooks. Its libraries are an extra."""
 
 import socket
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any, Final
 
 from admin.extras import import_or_name_extra
-from model.ports import MailRelay
+from model.delivery.attempts import SourceAddress
+from model.errors import WrongUse
+from model.ports import Clock, MailRelay, NextHops
+
+PRE_DELIVERY: Final = "mailmend.pre_delivery"
+POST_DELIVERY: Final = "mailmend.post_delivery"
+"""The groups of entry points in which hooks are looked for."""
 
 
 def relay_of(host_name: str, authorities: Path | None) -> MailRelay:
@@ -12,6 +21,36 @@ def relay_of(host_name: str, authorities: Path | None) -> MailRelay:
     smtp = import_or_name_extra("delivery.smtp")
     relay: MailRelay = smtp.SmtpRelay(host_name, str(authorities.expanduser()) if authorities else None)
     return relay
+
+
+def dns_hops(clock: Clock, own: str, sources: Sequence[SourceAddress]) -> NextHops:
+    """The servers of each domain; none that would send mail round in a circle, or that these addresses do not reach."""
+    dns, addresses = import_or_name_extra("delivery.dns"), import_or_name_extra("delivery.addresses")
+    settings = dns.DnsSettings(own_names=frozenset({own}), families=addresses.reachable_families(sources))
+    hops: NextHops = dns.DnsNextHops(clock, settings)
+    return hops
+
+
+def hook_named(group: str, name: str | None) -> Callable[..., Any] | None:
+    """What an installed package declares as an entry point; None where none is named.
+
+    Raises:
+        WrongUse: there is none of that name, or it cannot be imported, or is nothing to call.
+    """
+    if name is None:
+        return None
+    known = {one.name: one for one in entry_points(group=group)}
+    if name not in known:
+        there = f"There are: {', '.join(sorted(known))}." if known else "No installed package has any."
+        raise WrongUse(f"no installed package has an entry point {name!r} in the group {group}", mend=there)
+    try:
+        hook = known[name].load()
+    except (ImportError, AttributeError) as error:
+        raise WrongUse(f"the entry point {name!r} of {group} cannot be loaded: {error}") from error
+    if not callable(hook):
+        raise WrongUse(f"the entry point {name!r} of {group} is no function", mend="Name a function, or a coroutine's.")
+    found: Callable[..., Any] = hook
+    return found
 
 
 def own_name() -> str:

@@ -142,6 +142,7 @@ class EntryEnd(Enum):
     FAILED = "failed"
     EXPIRED = "expired"
     RETURNED = "returned"  # not tried, or not to the end: no retry is counted
+    DELETED = "deleted"  # by a hook: nobody is told
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,7 @@ class EndedEntry:
         status: an enhanced status code; "" where no attempt was made.
         why: a sentence of ours, where no server said anything.
         tells: whether the server that took it reports what becomes of it, as the sender asked.
-        wait: how long one that was returned waits.
+        wait: how long it waits, where it comes again; None: as its schedule says, or not at all where it was returned.
     """
 
     entry: DeliveryEntry
@@ -161,4 +162,4 @@ class EndedEntry:
     status: str = ""
     why: str = ""
     tells: bool = False
-    wait: timedelta = timedelta()
+    wait: timedelta | None = None

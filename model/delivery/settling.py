@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from model.delivery.entries import DeliveryEntry, EndedEntry, EntryEnd, OutgoingMail
 from model.delivery.notices import NoticeKind, RecipientNotice
@@ -37,7 +37,7 @@ def settlement_of(
         decision, counted = _next(mail, one, schedule, now, expires_at)
         if decision:
             again.setdefault(decision.at, []).append(counted)
-        elif one.end is not EntryEnd.DELIVERED:
+        elif one.end not in {EntryEnd.DELIVERED, EntryEnd.DELETED}:
             failed.append(one)
         kind = _kind_of(one, decision)
         if kind and mail.sender and one.entry.wish.wants(kind):
@@ -53,16 +53,20 @@ def _next(
     match ended.end:
         case EntryEnd.REFUSED:
             counted = replace(entry, refusals=entry.refusals + 1)
+            if ended.wait is not None and now < expires_at:
+                return RetryDecision(min(now + ended.wait, expires_at)), counted
             spread = spread_of(mail.id, counted.refusals)
             return schedule.after(counted.refusals, now, expires_at, spread), counted
         case EntryEnd.RETURNED:
-            return RetryDecision(max(now, min(now + ended.wait, expires_at))), entry
-        case EntryEnd.DELIVERED | EntryEnd.FAILED | EntryEnd.EXPIRED:
+            return RetryDecision(max(now, min(now + (ended.wait or timedelta()), expires_at))), entry
+        case EntryEnd.DELIVERED | EntryEnd.FAILED | EntryEnd.EXPIRED | EntryEnd.DELETED:
             return None, entry
 
 
 def _kind_of(ended: EndedEntry, decision: RetryDecision | None) -> NoticeKind | None:
     match ended.end:
+        case EntryEnd.DELETED:
+            return None
         case EntryEnd.DELIVERED:
             return None if ended.tells else NoticeKind.RELAYED
         case EntryEnd.FAILED | EntryEnd.EXPIRED:

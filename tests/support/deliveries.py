@@ -9,7 +9,9 @@ from datetime import timedelta
 from email import message_from_bytes
 from typing import Any, Final
 
-from delivery.server import DeliveryServer, DeliverySettings
+from delivery.hooks import DeliveryHooks
+from delivery.server import DeliveryServer
+from delivery.settings import DeliverySettings
 from mailqueue.memory import MemoryDequeued, MemoryMailQueue
 from mailqueue.queue import DELAYED
 from model.delivery.attempts import AttemptStage, DeliveryAttempt, NextHop, NoNextHop, RecipientResult, SmtpReply
@@ -208,8 +210,10 @@ class DeliverySite:
         self,
         seconds: float = 3600.0,
         policies: Sequence[CounterPolicy] = (),
+        *,
         until: Callable[[], bool] = lambda: False,
         dies_at: int | None = None,
+        hooks: DeliveryHooks | None = None,
         algorithm: RateAlgorithm = RateAlgorithm.TOKEN_BUCKET,
         **settings: Any,
     ) -> None:
@@ -223,6 +227,7 @@ class DeliverySite:
             engine=PickupEngine(policies, algorithm),
             clock=self.clock,
             settings=DeliverySettings(**known),
+            hooks=hooks,
         )
         stop, ends_at = asyncio.Event(), self.clock.monotonic() + seconds
         serving = asyncio.ensure_future(server.serve(stop))

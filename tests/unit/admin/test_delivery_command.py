@@ -4,15 +4,19 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
 from admin.services import delivery
+from admin.wiring import delivery as wiring
 from mailqueue.codec import attribute
-from model.delivery.attempts import DeliveryAttempt, RecipientResult
+from model.delivery.attempts import DeliveryAttempt, RecipientResult, SourceAddress
+from model.delivery.entries import EntryEnd
+from model.delivery.hooks import DeleteRecipient, HookedAttempt, PostDecision
 from tests.support.commands import Ended
-from tests.support.deliveries import ACCEPTED, LATER, NEVER, ScriptedRelay
+from tests.support.deliveries import ACCEPTED, LATER, NEVER, ScriptedRelay, TableHops
 from tests.support.queue_commands import JAMES, QueueShell, queue_shell
 
 
@@ -62,7 +66,14 @@ def test_the_mails_of_a_queue_go_to_the_next_server_until_it_is_stopped(
     relay.wanted = 2
     ended = served(shell, "spool", *HOP, "--json", "--concurrency", "1")
     assert ended.code == 0, ended.err
-    assert ended.json["recipients"] == {"delivered": 2, "refused": 0, "failed": 0, "expired": 0, "returned": 0}
+    assert ended.json["recipients"] == {
+        "delivered": 2,
+        "refused": 0,
+        "failed": 0,
+        "expired": 0,
+        "returned": 0,
+        "deleted": 0,
+    }
     assert {(str(one.hop), one.source.address) for _, one in relay.attempts} == {("127.0.0.1:2525", "")}
     assert shell.names() == []
     assert "Delivering spool by 127.0.0.1:2525 until SIGTERM or Ctrl-C." in ended.err
@@ -114,7 +125,7 @@ def test_mails_are_sent_from_the_addresses_that_were_typed(shell: QueueShell, re
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ((), "--next-hop"),
+        ((*HOP, "--pre-delivery", "routing"), "no installed package has an entry point 'routing'"),
         (("--next-hop", "a:b:c"), "is not HOST:PORT"),
         (("--next-hop", "relay:99999"), "port"),
         ((*HOP, "--source", "nowhere"), "is no address"),
@@ -140,6 +151,60 @@ def test_a_keyspace_without_delayed_mails_is_refused(
     ended = served(queue_shell(monkeypatch, tmp_path, JAMES), *HOP)
     assert ended.code == 2
     assert "dueMails" in ended.err
+
+
+def entry_point(monkeypatch: pytest.MonkeyPatch, group: str, place: str) -> None:
+    found = EntryPoint("ours", place, group)
+    monkeypatch.setattr(wiring, "entry_points", lambda group: [found] if group == found.group else [])
+
+
+async def delete_failed(attempt: HookedAttempt) -> PostDecision:
+    return DeleteRecipient() if attempt.end is EntryEnd.FAILED else None
+
+
+def test_a_hook_of_an_installed_package_decides(
+    shell: QueueShell, relay: StoppingRelay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the name of its entry point."""
+    entry_point(monkeypatch, wiring.POST_DELIVERY, f"{__name__}:delete_failed")
+    relay.scripts |= {"bob@example.org": [NEVER], "cy@example.org": [LATER, ACCEPTED]}
+    shell.put("one", recipients=("bob@example.org",), sender="ann@example.org")
+    shell.put("two", recipients=("cy@example.org",))
+    ended = served(shell, *HOP, "--post-delivery", "ours", "--json")
+    assert ended.code == 0, ended.err
+    assert (ended.json["recipients"]["deleted"], ended.json["recipients"]["failed"]) == (1, 0)
+    assert relay.reports() == []
+
+
+@pytest.mark.parametrize("place", ["nowhere:hook", f"{__name__}:HOP", f"{__name__}:nothing"])
+def test_a_hook_that_cannot_be_called_is_refused(
+    shell: QueueShell, relay: StoppingRelay, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """No such module, no such name, no function."""
+    entry_point(monkeypatch, wiring.PRE_DELIVERY, place)
+    ended = served(shell, *HOP, "--pre-delivery", "ours")
+    assert ended.code == 2
+    assert "the entry point 'ours' of mailmend.pre_delivery" in ended.err
+    assert not shell.asked
+
+
+def test_without_a_next_server_mail_goes_to_the_servers_of_each_domain(
+    shell: QueueShell, relay: StoppingRelay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As DNS names them; this host itself is none of them."""
+    asked = list[tuple[str, int]]()
+
+    def dns_hops(_clock: object, own: str, sources: Sequence[SourceAddress]) -> TableHops:
+        asked.append((own, len(sources)))
+        return TableHops()
+
+    monkeypatch.setattr(delivery, "dns_hops", dns_hops)
+    shell.put("one", recipients=("bob@example.org",))
+    ended = served(shell, "--helo", "out.example.org")
+    assert ended.code == 0, ended.err
+    assert [one.hop.host for _, one in relay.attempts] == ["mx.example.org"]
+    assert asked == [("out.example.org", 1)]
+    assert "by the servers of each domain" in ended.err
 
 
 def test_a_next_server_of_ipv6_is_written_in_brackets(shell: QueueShell, relay: StoppingRelay) -> None:

@@ -63,6 +63,20 @@ def test_who_was_refused_for_good_is_notified_of_and_does_not_come_again() -> No
     assert (notice.kind, notice.status, notice.expired) == (NoticeKind.FAILED, "5.1.1", False)
 
 
+def test_a_hook_that_names_a_wait_has_it_instead_of_the_schedules() -> None:
+    """Counted all the same, and even where the schedule would give up; its age sets the end."""
+    settlement = settled(ended(0, EntryEnd.REFUSED, refusals=9, wait=7 * MINUTE))
+    ((at, (entry,)),) = settlement.again.items()
+    assert (at, entry.refusals) == (NOON + 7 * MINUTE, 10)
+    expired = OutgoingMail(ID, "ann@example.org", NOON - timedelta(days=5))
+    assert not settled(ended(0, EntryEnd.REFUSED, wait=MINUTE), mail=expired).again
+
+
+def test_who_was_deleted_is_neither_reported_nor_tried_again() -> None:
+    """As a hook has it."""
+    assert settled(ended(0, EntryEnd.DELETED)) == MailSettlement([], {}, [])
+
+
 def test_a_refusal_beyond_the_count_is_a_failure() -> None:
     """Given two retries, the third refusal was the last."""
     settlement = settled(ended(0, EntryEnd.REFUSED, refusals=2, status="4.2.0"))
@@ -88,6 +102,7 @@ def test_the_sender_is_notified_what_it_asked_for(end: EntryEnd, condition: Noti
         EntryEnd.FAILED: NoticeCondition.FAILURE,
         EntryEnd.EXPIRED: NoticeCondition.FAILURE,
         EntryEnd.RETURNED: None,
+        EntryEnd.DELETED: None,
     }[end]
     assert bool(settlement.notices) == (happened is condition)
 
