@@ -23,6 +23,7 @@ from tests.bench import (
     blob_collecting,
     checking,
     mending,
+    picking,
     population,
     pressure,
     queue_cleanup,
@@ -42,7 +43,7 @@ from tests.support.servers import one_node
 
 QUEUE = Schema((), (*QUEUE_TABLES, EVENT_STORE))
 RESULTS = Path("bench-results/bench.json")
-PARTS = ("writing", "schema", "queue", "cleanup", "blobs", "check", "pressure", "scanning")
+PARTS = ("writing", "schema", "queue", "cleanup", "blobs", "check", "pressure", "scanning", "pickup")
 MESSAGES = 1_000_000
 GROWTH = 10
 """The smaller of the two sizes is this much smaller."""
@@ -56,6 +57,16 @@ def main() -> None:
         "machine": platform.platform(),
         "messages": arguments.messages or MESSAGES,
     }
+    if not arguments.only or arguments.only == "pickup":
+        results["pickup"] = _pickup()
+    if arguments.only != "pickup":
+        _on_a_node(arguments, results)
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+    print(f"\nWritten to {RESULTS}")
+
+
+def _on_a_node(arguments: argparse.Namespace, results: dict[str, Any]) -> None:
     with one_node(java_options=()) as server:  # with both of Java's compilers, as nodes run elsewhere
         contact = Contact(hosts=(server.host,), port=server.port, local_dc=server.local_dc)
         if not arguments.only or arguments.only == "writing":
@@ -74,9 +85,6 @@ def main() -> None:
             results["pressure"] = _pressure(contact, min(arguments.messages or MESSAGES, pressure.MESSAGES))
         if not arguments.only or arguments.only == "scanning":
             results |= _spark(contact, arguments.messages or MESSAGES)
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(results, indent=2) + "\n")
-    print(f"\nWritten to {RESULTS}")
 
 
 def _arguments() -> argparse.Namespace:
@@ -88,6 +96,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--blobs", type=int, default=100_000, help="blobs of the largest store that is collected")
     parser.add_argument("--only", choices=PARTS, help="a part only")
     return parser.parse_args()
+
+
+def _pickup() -> list[dict[str, Any]]:
+    print("== Picking a mail, against how many sub-queues are refused")
+    measured = picking.measure()
+    print(picking.shown(measured))
+    return picking.as_json(measured)
 
 
 def _writing(host: str, port: int, writes: int) -> list[dict[str, Any]]:
