@@ -19,6 +19,7 @@ EXTRAS: Final = {
     "aiosmtplib": "delivery",
     "dns": "delivery",
     "idna": "delivery",
+    "yaml": "delivery",
     "fastapi": "serve",
     "uvicorn": "serve",
 }

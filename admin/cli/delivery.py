@@ -74,6 +74,15 @@ SERVE: Final = Command(
     grouping are for policies; expires, like 2026-05-01T08:00:00Z, ends its retries then. James's dsn-notify, dsn-ret,
     dsn-envid and dsn-orcpt are heeded.
 
+    Policies say what is counted together, by any of transportid, localip, remoteip, remotemx, recipientdomain, jobid,
+    grouping and tenantid: {policies: [{fields: [localip, recipientdomain], conditions: [{if: {recipientdomain:
+    example.org}, then: {concurrency: 2, rate: 100/60}}], default: {concurrency: 20, connectinterval: 0.5}}]}. The first
+    condition that holds counts, all of it, in place of the default. A value is itself, a list of values, '*.domain', a
+    network, '/regex/', '@name' of `lists` at the top; '#name' is a group of values that are counted as one, as in
+    fields: [remotemx: {gsuite: ['*.google.com']}]. `rate: {algorithm: sliding}` at the top never lets more than X begin
+    in any Y seconds; tokenbucket, the default, and fixedwindow are cheaper and less strict. A mail that waits for a
+    policy is not counted as tried.
+
     Hooks are functions of an installed package, or coroutine functions, that it declares as entry points. What they
     are given and may return is in model.delivery.hooks: before an attempt another server, envelope, addresses, TLS or
     fields for policies; before and after it, that the recipient comes again later, is given up with a report, or
@@ -85,6 +94,13 @@ SERVE: Final = Command(
     present="admin.present.delivery:served_document",
     options=(
         QUEUE_ARGUMENT,
+        option(
+            "--policies",
+            "Policies in YAML: what is counted together, and how many may be delivered at once and in which time. "
+            "[default: nothing is limited]",
+            type=FILE,
+            metavar="FILE",
+        ),
         option(
             "--next-hop",
             "The server that takes all mail: a name or an address, [ADDRESS] for IPv6; the port is 25 unless named. "
@@ -167,6 +183,7 @@ SERVE: Final = Command(
         mailmend delivery serve outgoing --next-hop 127.0.0.1:2525 --concurrency 10       to a server for tests
         mailmend delivery serve outgoing --source 192.0.2.1=out1.example.org \\
             --source 192.0.2.2=out2.example.org --smtp-tls required
+        mailmend delivery serve outgoing --policies policies.yaml
         mailmend delivery serve outgoing --pre-delivery routing --hook-limit 2s
         mailmend delivery serve outgoing --next-hop relay.example.org --retry 1m,10m,1h:notify,6h \\
             --retry alerts=30s,1m,5m

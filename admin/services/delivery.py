@@ -9,7 +9,7 @@ from pathlib import Path
 from admin.event_loop import stop_signal
 from admin.services.caller import Caller
 from admin.services.queue.request import QueueRequest
-from admin.wiring.delivery import POST_DELIVERY, PRE_DELIVERY, dns_hops, hook_named, own_name, relay_of
+from admin.wiring.delivery import POST_DELIVERY, PRE_DELIVERY, dns_hops, hook_named, own_name, policies_in, relay_of
 from admin.wiring.queues import QueueConnections, with_queues
 from delivery.hooks import DeliveryHooks
 from delivery.server import DeliveryServer
@@ -39,6 +39,7 @@ class DeliveryRequest(QueueRequest):
         prefetch: mails of each priority that are held at once.
         retries: when mails are tried again, by transport; "" is that of the others.
         waiting_max: how long a recipient waits for its policy before it goes back to the queue.
+        policies: a file of them; None: nothing is limited.
         pre_delivery: the name of a hook; None: there is none.
         post_delivery: likewise.
         hook_limit: how long a hook may take.
@@ -53,6 +54,7 @@ class DeliveryRequest(QueueRequest):
     prefetch: int = PREFETCH_DEFAULT
     retries: Mapping[str, RetrySchedule] = field(default_factory=dict)
     waiting_max: timedelta = timedelta(minutes=5)
+    policies: Path | None = None
     pre_delivery: str | None = None
     post_delivery: str | None = None
     hook_limit: timedelta = timedelta(seconds=10)
@@ -85,10 +87,12 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
     """Deliver until SIGTERM or Ctrl-C.
 
     Raises:
+        BadPolicyFile: the policies cannot be used; the message says where.
         WrongUse: there is no such hook.
         Delayed: the keyspace has no table for delayed mails, so nothing could be tried again.
         CannotReach: the cluster, the broker or the blob store, at the start; later they are waited for.
     """
+    limits = policies_in(request.policies)
     pre, post = hook_named(PRE_DELIVERY, request.pre_delivery), hook_named(POST_DELIVERY, request.post_delivery)
 
     async def served(connections: QueueConnections) -> DeliveryEnded:
@@ -101,7 +105,7 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
                 queue=queue,
                 next_hops=request.next_hop or dns_hops(connections.clock, settings.reporter, settings.sources),
                 relay=relay,
-                engine=PickupEngine(()),
+                engine=PickupEngine(limits.policies, limits.algorithm),
                 clock=connections.clock,
                 settings=settings,
                 hooks=DeliveryHooks(connections.clock, pre, post, request.hook_limit),

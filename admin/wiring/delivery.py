@@ -4,12 +4,15 @@ import socket
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from admin.extras import import_or_name_extra
 from model.delivery.attempts import SourceAddress
 from model.errors import WrongUse
 from model.ports import Clock, MailRelay, NextHops
+
+if TYPE_CHECKING:
+    from delivery.policy_file import PickupPolicies
 
 PRE_DELIVERY: Final = "mailmend.pre_delivery"
 POST_DELIVERY: Final = "mailmend.post_delivery"
@@ -50,6 +53,13 @@ def hook_named(group: str, name: str | None) -> Callable[..., Any] | None:
     if not callable(hook):
         raise WrongUse(f"the entry point {name!r} of {group} is no function", mend="Name a function, or a coroutine's.")
     found: Callable[..., Any] = hook
+    return found
+
+
+def policies_in(file: Path | None) -> "PickupPolicies":
+    """What the file says; without one, nothing is limited."""
+    policy_file = import_or_name_extra("delivery.policy_file")
+    found: PickupPolicies = policy_file.read_policies(file) if file else policy_file.PickupPolicies()
     return found
 
 

@@ -1,0 +1,213 @@
+"""The policy file: which deliveries are counted together, and how many of them there may be, in YAML.
+
+All of a file is checked before any of it counts. Source: seed mta-queue-subsystem 2.3.1, facts/mta.md 1.3, 4.1 to 4.3.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from delivery.policy_nodes import PolicyNode
+from model.errors import WrongUse
+from model.pickup.policy import (
+    CounterPolicy,
+    FieldGroup,
+    GroupName,
+    PickupField,
+    Threshold,
+    ThresholdCondition,
+    ValuePattern,
+    pattern_of,
+)
+from model.pickup.rates import SECOND, DeliveryRate, RateAlgorithm
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_COUNT: Final = re.compile(r"\d{1,9}", re.ASCII)
+_SECONDS: Final = re.compile(r"\d{1,9}(?:\.\d{1,9})?|\.\d{1,9}", re.ASCII)
+_YES_NO: Final = {"true": True, "false": False}
+
+Lists = Mapping[str, Sequence[PolicyNode]]
+
+
+@dataclass(frozen=True, slots=True)
+class PickupPolicies:
+    """What a policy file says; without one, nothing is limited."""
+
+    policies: tuple[CounterPolicy, ...] = ()
+    algorithm: RateAlgorithm = RateAlgorithm.TOKEN_BUCKET
+
+
+def read_policies(file: Path) -> PickupPolicies:
+    """The policies of a file.
+
+    Raises:
+        WrongUse: it cannot be read.
+        BadPolicyFile: it cannot be used.
+    """
+    try:
+        text = file.expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise WrongUse(f"the policy file {file} cannot be read: {why}") from error
+    return policies_of(text, str(file))
+
+
+def policies_of(text: str, file: str) -> PickupPolicies:
+    """The policies of a text; a list of them alone, or below `policies`, with `rate` and `lists` beside it."""
+    top = PolicyNode.of_text(file, text)
+    found = {"policies": top} if top.is_list else top.known("a policy file", "version", "rate", "lists", "policies")
+    algorithm, lists = RateAlgorithm.TOKEN_BUCKET, dict[str, Sequence[PolicyNode]]()
+    if "rate" in found:
+        rate = found["rate"].known("rate", "algorithm")
+        algorithm = rate["algorithm"].parsed(_algorithm, "the algorithm") if "algorithm" in rate else algorithm
+    if "lists" in found:
+        lists = {name: list(values.listed("the values of a list")) for name, _, values in found["lists"].items("lists")}
+    listed = found["policies"].listed("policies") if "policies" in found else ()
+    return PickupPolicies(tuple(_policy(one, lists, algorithm) for one in listed), algorithm)
+
+
+def _algorithm(text: str) -> RateAlgorithm:
+    names = ", ".join(one.value for one in RateAlgorithm)
+    try:
+        return RateAlgorithm(text)
+    except ValueError:
+        raise WrongUse(f"{text!r} is no algorithm of rates", mend=f"There are: {names}.") from None
+
+
+def _policy(node: PolicyNode, lists: Lists, algorithm: RateAlgorithm) -> CounterPolicy:
+    parts = node.known("a policy", "fields", "conditions", "default")
+    fields, groups = list[PickupField](), dict[PickupField, tuple[FieldGroup, ...]]()
+    for one in parts["fields"].listed("fields") if "fields" in parts else ():
+        name, grouped = _field(one)
+        if name in fields:
+            one.fail(f"{name.value} is counted by twice")
+        fields.append(name)
+        if grouped:
+            groups[name] = tuple(_groups(name, grouped, lists))
+    conditions = tuple(
+        _condition(one, fields, groups, lists, algorithm)
+        for one in (parts["conditions"].listed("conditions") if "conditions" in parts else ())
+    )
+    default = _threshold(parts["default"], algorithm) if "default" in parts else None
+    return CounterPolicy(tuple(fields), groups, conditions, default)
+
+
+def _field(node: PolicyNode) -> tuple[PickupField, PolicyNode | None]:
+    """A field, and its groups where it has any: `remotemx`, or `remotemx: {gsuite: ['*.google.com']}`."""
+    if not node.is_mapping:
+        return node.parsed(_field_named, "a field"), None
+    entries = list(node.items("a field with groups"))
+    if len(entries) != 1:
+        node.fail("a field with groups is one name, with its groups below it")
+    ((_, key, groups),) = entries
+    return key.parsed(_field_named, "a field"), groups
+
+
+def _field_named(text: str) -> PickupField:
+    names = ", ".join(one.value for one in PickupField)
+    try:
+        return PickupField(text)
+    except ValueError:
+        raise WrongUse(f"{text!r} is no field", mend=f"There are: {names}.") from None
+
+
+def _groups(field: PickupField, node: PolicyNode, lists: Lists) -> Iterator[FieldGroup]:
+    for name, key, patterns in node.items("groups"):
+        if not _NAME.fullmatch(name):
+            key.fail(f"{name!r} is no name of a group", "Letters, digits, '.', '-' and '_' make one.")
+        yield FieldGroup(name, tuple(_patterns(field, patterns.listed("the patterns of a group"), lists)))
+
+
+def _patterns(field: PickupField, nodes: Iterable[PolicyNode], lists: Lists) -> Iterator[ValuePattern]:
+    for node in nodes:
+        text = node.text("a value")
+        if text.startswith("@"):
+            if text[1:] not in lists:
+                node.fail(f"there is no list {text!r}", f"There are: {', '.join(lists) or 'none'}.")
+            yield from (one.parsed(lambda value: pattern_of(field, value), "a value") for one in lists[text[1:]])
+        else:
+            yield node.parsed(lambda value: pattern_of(field, value), "a value")
+
+
+def _condition(
+    node: PolicyNode,
+    fields: Sequence[PickupField],
+    groups: Mapping[PickupField, Sequence[FieldGroup]],
+    lists: Lists,
+    algorithm: RateAlgorithm,
+) -> ThresholdCondition:
+    parts = node.known("a condition", "if", "then")
+    if "then" not in parts:
+        node.fail("a condition lacks its then", "Write the limits below then; then: {} is none.")
+    wanted = dict[PickupField, tuple[ValuePattern, ...]]()
+    for _, key, values in parts["if"].items("if") if "if" in parts else ():
+        field = key.parsed(_field_named, "a field")
+        if field not in fields:
+            counted = ", ".join(one.value for one in fields) or "nothing"
+            key.fail(f"this policy does not count by {field.value}", f"It counts by: {counted}.")
+        known = {group.name for group in groups.get(field, ())}
+        for value in values.one_or_more("values"):
+            text = value.text("a value")
+            if text.startswith("#") and text[1:] not in known:
+                value.fail(f"{field.value} has no group {text!r} here", f"It has: {', '.join(known) or 'none'}.")
+        wanted[field] = tuple(_patterns(field, values.one_or_more("values"), lists))
+        _refuse_members(values, wanted[field], groups.get(field, ()))
+    return ThresholdCondition(wanted, _threshold(parts["then"], algorithm))
+
+
+def _refuse_members(node: PolicyNode, patterns: Iterable[ValuePattern], groups: Sequence[FieldGroup]) -> None:
+    """A value that belongs to a group is counted as that: no condition on it alone would ever hold."""
+    for pattern in patterns:
+        value = None if isinstance(pattern, GroupName) else getattr(pattern, "value", None)
+        group = next((one for one in groups if value and one.holds(value)), None)
+        if group:
+            node.fail(f"{value} is counted as #{group.name}, and never by itself", f"Write '#{group.name}'.")
+
+
+def _threshold(node: PolicyNode, algorithm: RateAlgorithm) -> Threshold:
+    parts = node.known("a threshold", "concurrency", "rate", "connectinterval", "stop")
+    rate = _rate(parts["rate"]) if "rate" in parts else None
+    if rate:
+        try:
+            algorithm.state(rate)
+        except WrongUse as error:
+            parts["rate"].fail(error.what, error.mend)
+    return Threshold(
+        concurrency=parts["concurrency"].parsed(_count, "concurrency") if "concurrency" in parts else None,
+        rate=rate,
+        connect_interval=parts["connectinterval"].parsed(_nanos, "connectinterval")
+        if "connectinterval" in parts
+        else None,
+        stop=parts["stop"].parsed(_yes_no, "stop") if "stop" in parts else False,
+    )
+
+
+def _rate(node: PolicyNode) -> DeliveryRate:
+    """`X`, `X/Y` or `[X, Y]`: X deliveries in Y seconds, or in one."""
+    if not node.is_list:
+        return node.parsed(DeliveryRate.parse, "a rate")
+    numbers = [one.text("a number of a rate") for one in node.listed("the numbers of a rate")]
+    try:
+        return DeliveryRate.parse("/".join(numbers))
+    except WrongUse as error:
+        node.fail(error.what, error.mend)
+
+
+def _count(text: str) -> int:
+    if not _COUNT.fullmatch(text):
+        raise WrongUse(f"{text!r} is no number of deliveries", mend="Write 0, which lets none begin, or more.")
+    return int(text)
+
+
+def _nanos(text: str) -> int:
+    if not _SECONDS.fullmatch(text):
+        raise WrongUse(f"{text!r} is no number of seconds", mend="Write it like 5, or 0.5.")
+    return round(float(text) * SECOND)
+
+
+def _yes_no(text: str) -> bool:
+    if text.lower() not in _YES_NO:
+        raise WrongUse(f"{text!r} is neither true nor false")
+    return _YES_NO[text.lower()]

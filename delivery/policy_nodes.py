@@ -1,0 +1,126 @@
+"""YAML with places: what stands at which line and column, so that an error says where. The one door to PyYAML.
+
+Nothing is made of a value beyond its text: `no` is a job's name, and `1.0` a rate, as they are written.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NoReturn, TypeVar
+
+import yaml
+
+from model.errors import WrongUse
+from model.texts import Place
+
+T = TypeVar("T")
+
+
+class BadPolicyFile(WrongUse):
+    """A policy file that cannot be used; the message says where, and what to write instead.
+
+    Args:
+        file: its name, as it was given.
+        place: where.
+        problem: what is wrong there.
+    """
+
+    def __init__(self, file: str, place: Place, problem: str, *, mend: str = "") -> None:
+        super().__init__(f"{file}, line {place.line}, column {place.column}: {problem}\n{place.pointed}", mend=mend)
+        self.file = file
+        self.place = place
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyNode:
+    """A value of a policy file, and where it stands."""
+
+    file: str
+    lines: Sequence[str]
+    node: yaml.Node
+
+    @classmethod
+    def of_text(cls, file: str, text: str) -> "PolicyNode":
+        """The whole of a file.
+
+        Raises:
+            BadPolicyFile: it is not YAML, or empty.
+        """
+        lines = text.splitlines() or [""]
+        try:
+            node = yaml.compose(text, Loader=yaml.SafeLoader)
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark
+            place = _place(lines, mark.line, mark.column) if mark else _place(lines, 0, 0)
+            raise BadPolicyFile(file, place, f"this is not YAML: {error.problem}") from error
+        except yaml.YAMLError as error:
+            raise BadPolicyFile(file, _place(lines, 0, 0), f"this is not YAML: {error}") from error
+        if node is None:
+            raise BadPolicyFile(file, _place(lines, 0, 0), "there are no policies in it", mend="Write at least [].")
+        return cls(file, lines, node)
+
+    def fail(self, problem: str, mend: str = "") -> NoReturn:
+        mark = self.node.start_mark
+        raise BadPolicyFile(self.file, _place(self.lines, mark.line, mark.column), problem, mend=mend)
+
+    @property
+    def is_mapping(self) -> bool:
+        return isinstance(self.node, yaml.MappingNode)
+
+    @property
+    def is_list(self) -> bool:
+        return isinstance(self.node, yaml.SequenceNode)
+
+    def text(self, what: str) -> str:
+        if not isinstance(self.node, yaml.ScalarNode):
+            self.fail(f"{what} is one value, and neither a list nor a mapping")
+        value: str = self.node.value
+        return value
+
+    def listed(self, what: str) -> "Iterator[PolicyNode]":
+        if not isinstance(self.node, yaml.SequenceNode):
+            self.fail(f"{what} are a list", "Begin each of them with '- '.")
+        for one in self.node.value:
+            yield PolicyNode(self.file, self.lines, one)
+
+    def one_or_more(self, what: str) -> "Iterator[PolicyNode]":
+        """The values of a list, or the one that stands there."""
+        if self.is_list:
+            yield from self.listed(what)
+        else:
+            yield self
+
+    def items(self, what: str) -> "Iterator[tuple[str, PolicyNode, PolicyNode]]":
+        """The name, its place, and the value of each entry of a mapping."""
+        if not isinstance(self.node, yaml.MappingNode):
+            self.fail(f"{what} has entries like 'name: value'")
+        names = set[str]()
+        for name, value in self.node.value:
+            key = PolicyNode(self.file, self.lines, name)
+            text = key.text(f"a name in {what}")
+            if text in names:
+                key.fail(f"{text!r} is there twice in {what}")
+            names.add(text)
+            yield text, key, PolicyNode(self.file, self.lines, value)
+
+    def known(self, what: str, *names: str) -> "Mapping[str, PolicyNode]":
+        """The entries of a mapping that may have no others than these."""
+        found = dict[str, PolicyNode]()
+        for name, key, value in self.items(what):
+            if name not in names:
+                key.fail(f"{what} has no {name!r}", f"It may have: {', '.join(names)}.")
+            found[name] = value
+        return found
+
+    def parsed(self, parse: Callable[[str], T], what: str) -> T:
+        """What a parser makes of the text; what it refuses is said with its place."""
+        text = self.text(what)
+        try:
+            return parse(text)
+        except WrongUse as error:
+            self.fail(error.what, error.mend)
+
+
+def _place(lines: Sequence[str], line: int, column: int) -> Place:
+    line = min(line, len(lines) - 1)
+    return Place(line + 1, column + 1, lines[line])
