@@ -10,7 +10,7 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -20,12 +20,14 @@ from delivery.attempting import MICRO_NANOS, EntryAttempts, ReadyEntry
 from delivery.envelopes import outgoing_of
 from delivery.held_mails import HeldMail, MailDepartures
 from delivery.hooks import DeliveryHooks
+from delivery.metrics import delivery_samples
 from delivery.settings import DeliverySettings
 from mailqueue.background import paused
 from mailqueue.queue import Dequeued, MailQueue
 from model.delivery.entries import DeliveryEntry, EndedEntry, EntryEnd, EntryStage
 from model.delivery.settling import settlement_of
 from model.ids import EnqueueId
+from model.metrics import MetricSample
 from model.pickup.engine import UNKNOWN, PickupEngine
 from model.ports import Clock, MailRelay, NextHops
 
@@ -92,6 +94,12 @@ class DeliveryServer:
                 await self._close()
                 with suppress(asyncio.CancelledError):
                     await taking
+
+    def samples(self) -> Iterable[MetricSample]:
+        """What monitoring is told of the present moment."""
+        entries = [entry for held in self._held.values() for entry in held.active.values()]
+        stages = Counter(entry.stage for entry in entries)
+        return delivery_samples(self.queue.name, self.ended, stages, len(self._held), self.clock.micros())
 
     # Mails come in
 

@@ -160,6 +160,13 @@ SERVE: Final = Command(
             default="5m",
         ),
         option(
+            "--metrics-file",
+            "Write metrics for Prometheus's node_exporter: every 15 seconds, to a file of its own.",
+            "metrics",
+            type=FILE,
+            metavar="FILE",
+        ),
+        option(
             "--pre-delivery",
             "A hook that decides before each attempt: an entry point of the group mailmend.pre_delivery.",
             metavar="NAME",
@@ -183,7 +190,7 @@ SERVE: Final = Command(
         mailmend delivery serve outgoing --next-hop 127.0.0.1:2525 --concurrency 10       to a server for tests
         mailmend delivery serve outgoing --source 192.0.2.1=out1.example.org \\
             --source 192.0.2.2=out2.example.org --smtp-tls required
-        mailmend delivery serve outgoing --policies policies.yaml
+        mailmend delivery serve outgoing --policies policies.yaml --metrics-file /var/lib/node_exporter/delivery.prom
         mailmend delivery serve outgoing --pre-delivery routing --hook-limit 2s
         mailmend delivery serve outgoing --next-hop relay.example.org --retry 1m,10m,1h:notify,6h \\
             --retry alerts=30s,1m,5m

@@ -5,25 +5,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 from admin.event_loop import stop_signal
 from admin.services.caller import Caller
 from admin.services.queue.request import QueueRequest
+from admin.whole_files import refuse_unwritable, write_text
 from admin.wiring.delivery import POST_DELIVERY, PRE_DELIVERY, dns_hops, hook_named, own_name, policies_in, relay_of
 from admin.wiring.queues import QueueConnections, with_queues
 from delivery.hooks import DeliveryHooks
 from delivery.server import DeliveryServer
 from delivery.settings import DeliverySettings
 from delivery.smart_host import SmartHost
+from mailqueue.background import paused
+from mailqueue.prometheus import metrics_text
 from mailqueue.queue import MailQueue, no_due_mails
 from model.delivery.attempts import SourceAddress, TlsLevel
 from model.delivery.entries import EntryEnd
 from model.delivery.retries import RetrySchedule
+from model.errors import MailmendError
 from model.pickup.engine import PickupEngine
 from repair.log_fields import heard
 
-PREFETCH_DEFAULT = 100
-CONCURRENCY_DEFAULT = 100
+METRICS_EVERY: Final = timedelta(seconds=15)
+PREFETCH_DEFAULT: Final = 100
+CONCURRENCY_DEFAULT: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +46,7 @@ class DeliveryRequest(QueueRequest):
         retries: when mails are tried again, by transport; "" is that of the others.
         waiting_max: how long a recipient waits for its policy before it goes back to the queue.
         policies: a file of them; None: nothing is limited.
+        metrics: a file for node_exporter; None: none is written.
         pre_delivery: the name of a hook; None: there is none.
         post_delivery: likewise.
         hook_limit: how long a hook may take.
@@ -55,6 +62,7 @@ class DeliveryRequest(QueueRequest):
     retries: Mapping[str, RetrySchedule] = field(default_factory=dict)
     waiting_max: timedelta = timedelta(minutes=5)
     policies: Path | None = None
+    metrics: Path | None = None
     pre_delivery: str | None = None
     post_delivery: str | None = None
     hook_limit: timedelta = timedelta(seconds=10)
@@ -88,11 +96,13 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
 
     Raises:
         BadPolicyFile: the policies cannot be used; the message says where.
-        WrongUse: there is no such hook.
+        WrongUse: there is no such hook, or the file of metrics cannot be written.
         Delayed: the keyspace has no table for delayed mails, so nothing could be tried again.
         CannotReach: the cluster, the broker or the blob store, at the start; later they are waited for.
     """
     limits = policies_in(request.policies)
+    if request.metrics:
+        refuse_unwritable(request.metrics)
     pre, post = hook_named(PRE_DELIVERY, request.pre_delivery), hook_named(POST_DELIVERY, request.post_delivery)
 
     async def served(connections: QueueConnections) -> DeliveryEnded:
@@ -114,7 +124,7 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
             caller.remark(f"Delivering {request.queue} by {where} until SIGTERM or Ctrl-C.")
             with stop_signal() as stop, heard("mailmend.delivery"):
                 try:
-                    await _until_stopped(server, queue, stop)
+                    await _until_stopped(server, queue, stop, _Metrics(server, caller, request.metrics))
                 finally:
                     await relay.close()
         return DeliveryEnded(request, server.ended)
@@ -122,7 +132,29 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
     return with_queues(request.settings, served)
 
 
-async def _until_stopped(server: DeliveryServer, queue: MailQueue, stop: asyncio.Event) -> None:
+@dataclass(frozen=True, slots=True)
+class _Metrics:
+    """Writes what the server tells to a file, where one is named."""
+
+    server: DeliveryServer
+    caller: Caller
+    file: Path | None
+
+    async def keep_current(self, stop: asyncio.Event) -> None:
+        """Write until a stop signal; after an error, try again at the next turn."""
+        while self.file and not stop.is_set():
+            await paused(self.server.clock, METRICS_EVERY, stop)
+            self.write()
+
+    def write(self) -> None:
+        try:
+            if self.file:
+                write_text(self.file, metrics_text(self.server.samples()), masked=False)
+        except MailmendError as error:
+            self.caller.remark(f"{self.file} is not up to date: {error.what}")
+
+
+async def _until_stopped(server: DeliveryServer, queue: MailQueue, stop: asyncio.Event, metrics: _Metrics) -> None:
     """Beside the server runs what has to run beside a queue: due mails move, and slices are swept."""
 
     async def serving() -> None:
@@ -134,3 +166,5 @@ async def _until_stopped(server: DeliveryServer, queue: MailQueue, stop: asyncio
     async with asyncio.TaskGroup() as together:
         together.create_task(serving())
         together.create_task(queue.maintain(stop))
+        together.create_task(metrics.keep_current(stop))
+    metrics.write()

@@ -11,12 +11,14 @@ import pytest
 
 from admin.services import delivery
 from admin.wiring import delivery as wiring
+from delivery.metrics import DELIVERY_METRICS
 from mailqueue.codec import attribute
 from model.delivery.attempts import DeliveryAttempt, RecipientResult, SourceAddress
 from model.delivery.entries import EntryEnd
 from model.delivery.hooks import DeleteRecipient, HookedAttempt, PostDecision
 from tests.support.commands import Ended
 from tests.support.deliveries import ACCEPTED, LATER, NEVER, ScriptedRelay, TableHops
+from tests.support.metrics import Scraped
 from tests.support.queue_commands import JAMES, QueueShell, queue_shell
 
 
@@ -151,6 +153,56 @@ def test_a_keyspace_without_delayed_mails_is_refused(
     ended = served(queue_shell(monkeypatch, tmp_path, JAMES), *HOP)
     assert ended.code == 2
     assert "dueMails" in ended.err
+
+
+def test_the_limits_of_a_policy_file_hold(shell: QueueShell, relay: StoppingRelay, tmp_path: Path) -> None:
+    """Two at once to a domain."""
+    file = tmp_path / "policies.yaml"
+    file.write_text("- fields: [recipientdomain]\n  default: {concurrency: 2}\n")
+    for number in range(6):
+        shell.put(str(number), recipients=("bob@example.org",))
+    relay.wanted = 6
+    ended = served(shell, *HOP, "--policies", str(file))
+    assert ended.code == 0, ended.err
+    assert relay.most == {"example.org": 2}
+
+
+def test_a_policy_file_that_cannot_be_used_is_refused(shell: QueueShell, relay: StoppingRelay, tmp_path: Path) -> None:
+    """With line and column, before anything is connected to."""
+    file = tmp_path / "policies.yaml"
+    file.write_text("- fields: [domain]\n")
+    ended = served(shell, *HOP, "--policies", str(file))
+    assert ended.code == 2
+    assert f"{file}, line 1, column 12: 'domain' is no field" in ended.err
+    assert not shell.asked
+
+
+def test_metrics_tell_what_became_of_recipients_and_what_is_at_work(
+    shell: QueueShell, relay: StoppingRelay, tmp_path: Path
+) -> None:
+    """Every name of the table, by queue; at the end nothing is at work."""
+    file = tmp_path / "delivery.prom"
+    relay.scripts["bob@example.org"] = [LATER, ACCEPTED]
+    shell.put("one", recipients=("bob@example.org",))
+    ended = served(shell, *HOP, "--metrics-file", str(file))
+    assert ended.code == 0, ended.err
+    scraped = Scraped.of(file.read_text())
+    recipients = "mailmend_delivery_recipients_total"
+    assert scraped.one(recipients, queue="spool", end="delivered") == 1
+    assert scraped.one(recipients, queue="spool", end="refused") == 1
+    assert scraped.one("mailmend_delivery_active_recipients", queue="spool", stage="delivering") == 0
+    assert {one.name for one in DELIVERY_METRICS} == {
+        line.split("{")[0] for line in file.read_text().splitlines() if not line.startswith("#")
+    }
+
+
+def test_a_file_of_metrics_that_cannot_be_written_is_refused(
+    shell: QueueShell, relay: StoppingRelay, tmp_path: Path
+) -> None:
+    """Before anything is connected to."""
+    ended = served(shell, *HOP, "--metrics-file", str(tmp_path / "nowhere" / "delivery.prom"))
+    assert ended.code == 2
+    assert not shell.asked
 
 
 def entry_point(monkeypatch: pytest.MonkeyPatch, group: str, place: str) -> None:

@@ -1,0 +1,48 @@
+"""What a server of deliveries tells monitoring; no label names a mail, an address or a domain."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from model.delivery.entries import EntryEnd, EntryStage, EntryState
+from model.ids import QueueName
+from model.metrics import Metric, MetricKind, MetricSample
+
+_LOAD: Final = "How much is at work: what does not get on is a trouble of its queue, with its alert"
+
+ENDED: Final = Metric(
+    "mailmend_delivery_recipients_total",
+    "Recipients whose turn ended, by how: delivered, refused for now, failed, expired, returned to the queue (for want"
+    " of room or at the end of the server), deleted by a hook",
+    ("queue", "end"),
+    MetricKind.COUNTER,
+    "Refusals and failures are other servers' answers; what stays too long is a trouble of the queue, with its alert",
+)
+STAGES: Final = Metric(
+    "mailmend_delivery_active_recipients",
+    "Recipients in the hands of this server, by stage",
+    ("queue", "stage"),
+    no_alert=_LOAD,
+)
+HELD: Final = Metric("mailmend_delivery_mails", "Mails in the hands of this server", ("queue",), no_alert=_LOAD)
+LOOKED_AT: Final = Metric(
+    "mailmend_delivery_looked_at_timestamp_seconds",
+    "When this was written",
+    ("queue",),
+    no_alert="A queue from which nobody takes mails is a trouble of the queue: no_consumer",
+)
+DELIVERY_METRICS: Final = (ENDED, STAGES, HELD, LOOKED_AT)
+
+_ACTIVE: Final = tuple(stage for stage in EntryStage if stage.state is EntryState.ACTIVE)
+
+
+def delivery_samples(
+    queue: QueueName, ended: Mapping[EntryEnd, int], stages: Counter[EntryStage], mails: int, micros: int
+) -> Iterator[MetricSample]:
+    """Every end and stage, those of which there are none too; `micros` is the time."""
+    for end in EntryEnd:
+        yield MetricSample(ENDED, (queue, end.name.lower()), ended.get(end, 0))
+    for stage in _ACTIVE:
+        yield MetricSample(STAGES, (queue, stage.value), stages[stage])
+    yield MetricSample(HELD, (queue,), mails)
+    yield MetricSample(LOOKED_AT, (queue,), micros / 1_000_000)
