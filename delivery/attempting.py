@@ -12,6 +12,7 @@ from delivery.smart_host import SmartHost
 from model.delivery.attempts import (
     AttemptStage,
     DeliveryAttempt,
+    DeliveryProtocol,
     EnvelopeRecipient,
     MailEnvelope,
     NextHop,
@@ -87,7 +88,7 @@ class ReadyEntry:
         recipients = (EnvelopeRecipient(self.recipient, self.entry.wish),)
         envelope = MailEnvelope(wanted.sender or mail.sender, recipients, mail.envelope_id, mail.returned)
         origin = next(one for one in self.sources if one.address == source)
-        return DeliveryAttempt(envelope, hop, origin, wanted.tls or settings.tls)
+        return DeliveryAttempt(envelope, hop, origin, wanted.tls or settings.tls, settings.protocol)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +163,8 @@ class EntryAttempts:
         if result.delivered:
             end = EntryEnd.DELIVERED
         why = reply.text if reply.ours else ""
-        return EndedEntry(entry, end, self.now(), reply.status, why, result.tells)
+        arrived = self.settings.protocol is DeliveryProtocol.LMTP
+        return EndedEntry(entry, end, self.now(), reply.status, why, result.tells and not arrived, arrived)
 
     async def _after(self, held: HeldMail, ended: EndedEntry, stage: AttemptStage | None) -> EndedEntry:
         entry, seen = ended.entry, self._seen(held, ended.entry)

@@ -105,7 +105,12 @@ class DeliveryServer:
 
     async def _take_all(self, mails: AsyncIterator[Dequeued]) -> None:
         async for dequeued in mails:
-            self._take(dequeued)
+            try:
+                self._take(dequeued)
+            except Exception:  # noqa: BLE001 - no single mail ends the server
+                _LOG.exception("a mail cannot be understood", extra={"mail": str(dequeued.enqueue_id)})
+                self._held.pop(dequeued.enqueue_id, None)
+                self._begin(self._settling, dequeued.retry())
 
     def _take(self, dequeued: Dequeued) -> None:
         if dequeued.enqueue_id in self._departures.unacked:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from model.delivery.attempts import SourceAddress, TlsLevel
+from model.delivery.attempts import DeliveryProtocol, SourceAddress, TlsLevel
 from model.delivery.retries import DEFAULT_SCHEDULE, RetrySchedule
 
 
@@ -26,6 +26,7 @@ class DeliverySettings:
     reporter: str
     sources: tuple[SourceAddress, ...] = (SourceAddress(),)
     tls: TlsLevel = TlsLevel.OPTIONAL
+    protocol: DeliveryProtocol = DeliveryProtocol.SMTP
     prefetch: int = 100
     concurrency: int = 100
     waiting_max: timedelta = timedelta(minutes=5)

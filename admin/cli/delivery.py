@@ -15,7 +15,7 @@ from admin.cli.queue_options import QUEUE_ARGUMENT, queue_settings, unless
 from admin.services.delivery import CONCURRENCY_DEFAULT, PREFETCH_DEFAULT
 from admin.settings import parse_duration, parse_port
 from delivery.smart_host import SmartHost
-from model.delivery.attempts import SMTP_PORT, SourceAddress, TlsLevel
+from model.delivery.attempts import SMTP_PORT, DeliveryProtocol, SourceAddress, TlsLevel
 from model.delivery.retries import DEFAULT_SCHEDULE, RetryInterval, RetrySchedule
 from model.errors import WrongUse
 
@@ -129,6 +129,19 @@ SERVE: Final = Command(
             "Certificates of the authorities that are trusted to know other servers. [default: the system's]",
             type=FILE,
             metavar="FILE",
+        ),
+        option(
+            "--protocol",
+            "How the next server is spoken to; lmtp is for the recipients' own server, and reports say so.",
+            type=click.Choice([one.value for one in DeliveryProtocol]),
+            default=DeliveryProtocol.SMTP.value,
+        ),
+        option(
+            "--mails-per-connection",
+            "How many mails go over one connection at most, which is kept for five seconds.",
+            type=click.IntRange(1, 10_000),
+            default=1,
+            metavar="N",
         ),
         option(
             "--concurrency",

@@ -20,7 +20,7 @@ from delivery.smart_host import SmartHost
 from mailqueue.background import paused
 from mailqueue.prometheus import metrics_text
 from mailqueue.queue import MailQueue, no_due_mails
-from model.delivery.attempts import SourceAddress, TlsLevel
+from model.delivery.attempts import DeliveryProtocol, SourceAddress, TlsLevel
 from model.delivery.entries import EntryEnd
 from model.delivery.retries import RetrySchedule
 from model.errors import MailmendError
@@ -41,6 +41,8 @@ class DeliveryRequest(QueueRequest):
         sources: addresses of this machine that mails are sent from; none: the system's choice.
         helo: the name of this host, in greetings and reports; None: as the system knows it.
         smtp_tls_ca: certificates of the authorities that are trusted; None: those of the system.
+        protocol: SMTP, or LMTP, as its name in settings.
+        mails_per_connection: 1 ends each connection after its mail.
         concurrency: attempts at once.
         prefetch: mails of each priority that are held at once.
         retries: when mails are tried again, by transport; "" is that of the others.
@@ -57,6 +59,8 @@ class DeliveryRequest(QueueRequest):
     helo: str | None = None
     smtp_tls: str = TlsLevel.OPTIONAL.value
     smtp_tls_ca: Path | None = None
+    protocol: str = DeliveryProtocol.SMTP.value
+    mails_per_connection: int = 1
     concurrency: int = CONCURRENCY_DEFAULT
     prefetch: int = PREFETCH_DEFAULT
     retries: Mapping[str, RetrySchedule] = field(default_factory=dict)
@@ -72,6 +76,7 @@ class DeliveryRequest(QueueRequest):
             reporter=self.helo or own_name(),
             sources=self.sources or (SourceAddress(),),
             tls=TlsLevel(self.smtp_tls),
+            protocol=DeliveryProtocol(self.protocol),
             prefetch=self.prefetch,
             concurrency=self.concurrency,
             waiting_max=self.waiting_max,
@@ -109,7 +114,7 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
         if not connections.own.due:
             raise no_due_mails()
         settings = request.delivery()
-        relay = relay_of(settings.reporter, request.smtp_tls_ca)
+        relay = relay_of(settings.reporter, request.smtp_tls_ca, request.mails_per_connection)
         async with connections.open() as queue:
             server = DeliveryServer(
                 queue=queue,

@@ -19,10 +19,11 @@ POST_DELIVERY: Final = "mailmend.post_delivery"
 """The groups of entry points in which hooks are looked for."""
 
 
-def relay_of(host_name: str, authorities: Path | None) -> MailRelay:
-    """What passes mails on, under this name; `authorities` are trusted besides nobody else, if they are named."""
+def relay_of(host_name: str, authorities: Path | None, mails_per_connection: int) -> MailRelay:
+    """What passes mails on, under this name; where `authorities` are named nobody else is trusted."""
     smtp = import_or_name_extra("delivery.smtp")
-    relay: MailRelay = smtp.SmtpRelay(host_name, str(authorities.expanduser()) if authorities else None)
+    reuse = smtp.ConnectionReuse(mails_max=mails_per_connection) if mails_per_connection > 1 else None
+    relay: MailRelay = smtp.SmtpRelay(host_name, str(authorities.expanduser()) if authorities else None, reuse)
     return relay
 
 

@@ -153,6 +153,7 @@ class EndedEntry:
         status: an enhanced status code; "" where no attempt was made.
         why: a sentence of ours, where no server said anything.
         tells: whether the server that took it reports what becomes of it, as the sender asked.
+        arrived: whether the server that took it is the recipient's own, by LMTP.
         wait: how long it waits, where it comes again; None: as its schedule says, or not at all where it was returned.
     """
 
@@ -162,4 +163,5 @@ class EndedEntry:
     status: str = ""
     why: str = ""
     tells: bool = False
+    arrived: bool = False
     wait: timedelta | None = None

@@ -68,6 +68,8 @@ def _kind_of(ended: EndedEntry, decision: RetryDecision | None) -> NoticeKind | 
         case EntryEnd.DELETED:
             return None
         case EntryEnd.DELIVERED:
+            if ended.arrived:
+                return NoticeKind.DELIVERED
             return None if ended.tells else NoticeKind.RELAYED
         case EntryEnd.FAILED | EntryEnd.EXPIRED:
             return NoticeKind.FAILED

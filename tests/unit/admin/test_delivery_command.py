@@ -27,7 +27,7 @@ class StoppingRelay(ScriptedRelay):
     """Sends the server SIGTERM once so many mails were taken."""
 
     wanted: int = 1
-    named: list[tuple[str, Path | None]] = field(default_factory=list)
+    named: list[tuple[str, Path | None, int]] = field(default_factory=list)
 
     async def deliver(self, attempt: DeliveryAttempt, content: bytes) -> Sequence[RecipientResult]:
         results = await super().deliver(attempt, content)
@@ -45,8 +45,8 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> QueueShell:
 def relay(shell: QueueShell, monkeypatch: pytest.MonkeyPatch) -> StoppingRelay:
     relay = StoppingRelay(shell.clock)
 
-    def relay_of(host_name: str, authorities: Path | None) -> StoppingRelay:
-        relay.named.append((host_name, authorities))
+    def relay_of(host_name: str, authorities: Path | None, mails_per_connection: int) -> StoppingRelay:
+        relay.named.append((host_name, authorities, mails_per_connection))
         return relay
 
     monkeypatch.setattr(delivery, "relay_of", relay_of)
@@ -108,7 +108,7 @@ def test_the_sender_of_a_failure_is_written_to(shell: QueueShell, relay: Stoppin
     assert ended.code == 0, ended.err
     assert relay.reports() == [("bob@example.org", "failed")]
     assert b"From: Mail Delivery System <MAILER-DAEMON@out.example.org>" in relay.taken[0][1]
-    assert relay.named == [("out.example.org", None)]
+    assert relay.named == [("out.example.org", None, 1)]
 
 
 def test_mails_are_sent_from_the_addresses_that_were_typed(shell: QueueShell, relay: StoppingRelay) -> None:
@@ -153,6 +153,14 @@ def test_a_keyspace_without_delayed_mails_is_refused(
     ended = served(queue_shell(monkeypatch, tmp_path, JAMES), *HOP)
     assert ended.code == 2
     assert "dueMails" in ended.err
+
+
+def test_the_protocol_and_the_mails_of_a_connection_are_as_typed(shell: QueueShell, relay: StoppingRelay) -> None:
+    """LMTP, and fifty over one."""
+    shell.put("one", recipients=("bob@example.org",))
+    served(shell, *HOP, "--protocol", "lmtp", "--mails-per-connection", "50", "--helo", "a.example.org")
+    assert [one.protocol.value for _, one in relay.attempts] == ["lmtp"]
+    assert relay.named == [("a.example.org", None, 50)]
 
 
 def test_the_limits_of_a_policy_file_hold(shell: QueueShell, relay: StoppingRelay, tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from delivery import server
+from delivery.envelopes import outgoing_of
 from mailqueue.codec import attribute
 from model.delivery.attempts import NextHop, SmtpReply, SourceAddress
 from model.pickup.policy import CounterPolicy, ExactValue, PickupField, Threshold, ThresholdCondition
@@ -293,6 +295,26 @@ async def test_an_error_of_ours_ends_neither_the_server_nor_the_mail(
     await site.serve(120, [counted_by(concurrency=1)])
     assert site.relay.had == ["bob@one.example"]
     assert "an attempt failed by itself" in caplog.text
+
+
+async def test_a_mail_that_cannot_be_understood_is_tried_again_later(
+    site: DeliverySite, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Given one that an error of ours meets, those behind it are delivered, and it stays in the queue."""
+    read = outgoing_of
+
+    def failing(dequeued: Any, now: Any) -> Any:
+        if dequeued.mail.recipients == ("bob@one.example",):
+            raise ZeroDivisionError
+        return read(dequeued, now)
+
+    monkeypatch.setattr(server, "outgoing_of", failing)
+    await site.put("bob@one.example")
+    await site.put("cy@two.example")
+    await site.serve(20)
+    assert site.relay.had == ["cy@two.example"]
+    assert [one.recipients for one in await site.mails()] == [("bob@one.example",)]
+    assert "a mail cannot be understood" in caplog.text
 
 
 async def test_each_end_of_a_recipient_is_one_line_of_the_log_without_addresses(

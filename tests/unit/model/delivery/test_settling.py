@@ -112,6 +112,8 @@ def test_a_server_that_tells_the_sender_itself_is_left_to_it() -> None:
     wish = NoticeWish(frozenset({NoticeCondition.SUCCESS}))
     assert notified(settled(ended(0, EntryEnd.DELIVERED, wish=wish))) == [("r0@example.com", NoticeKind.RELAYED)]
     assert not notified(settled(ended(0, EntryEnd.DELIVERED, wish=wish, tells=True)))
+    arrived = settled(ended(0, EntryEnd.DELIVERED, wish=wish, arrived=True))
+    assert notified(arrived) == [("r0@example.com", NoticeKind.DELIVERED)]
 
 
 @pytest.mark.parametrize("end", EntryEnd)
