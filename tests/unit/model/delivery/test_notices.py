@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.delivery.notices import NoticeKind, RecipientNotice, ReturnedPart, StatusNotification
+from model.delivery.notices import (
+    RETURNED_BYTES_MAX,
+    NoticeKind,
+    NoticeWish,
+    RecipientNotice,
+    ReturnedPart,
+    StatusNotification,
+)
 
 NOON = datetime(2026, 8, 29, 12, tzinfo=UTC)
 CONTENT = b"From: ann@example.org\r\nSubject: hello\r\n\r\nThe body.\r\n"
@@ -23,6 +30,64 @@ FAILED = RecipientNotice(
     attempted_at=NOON,
 )
 DELAYED = RecipientNotice(kind=NoticeKind.DELAYED, recipient="cy@example.net", status="4.2.0", retry_until=NOON)
+
+
+WHOLE = """\
+From: Mail Delivery System <MAILER-DAEMON@mail.example.org>
+To: <ann@example.org>
+Subject: Your mail could not be delivered
+Date: Sat, 29 Aug 2026 12:00:00 +0000
+Message-ID: <5f0c2d1e@mail.example.org>
+Auto-Submitted: auto-replied
+MIME-Version: 1.0
+Content-Type: multipart/report; report-type=delivery-status; boundary="report-5f0c2d1e"
+Content-Transfer-Encoding: 7bit
+
+--report-5f0c2d1e
+Content-Type: text/plain; charset=us-ascii
+
+This is the mail system at mail.example.org, about a mail from you. What is attached shows which.
+
+It could not be delivered to these recipients, and is not tried again:
+
+  bob@example.com
+    mx.example.com said: 550 5.1.1 no such user
+
+It could not be delivered to these recipients yet. It is tried again; nothing is to be done:
+
+  cy@example.net
+
+--report-5f0c2d1e
+Content-Type: message/delivery-status
+
+Original-Envelope-Id: QQ314159
+Reporting-MTA: dns; mail.example.org
+Arrival-Date: Sat, 29 Aug 2026 12:00:00 +0000
+
+Original-Recipient: rfc822;Bob@example.com
+Final-Recipient: rfc822; bob@example.com
+Action: failed
+Status: 5.1.1
+Remote-MTA: dns; mx.example.com
+Diagnostic-Code: smtp; 550 5.1.1 no such user
+Last-Attempt-Date: Sat, 29 Aug 2026 12:00:00 +0000
+
+Final-Recipient: rfc822; cy@example.net
+Action: delayed
+Status: 4.2.0
+Will-Retry-Until: Sat, 29 Aug 2026 12:00:00 +0000
+
+--report-5f0c2d1e
+Content-Type: message/rfc822
+Content-Transfer-Encoding: 7bit
+
+From: ann@example.org
+Subject: hello
+
+The body.
+
+--report-5f0c2d1e--
+"""
 
 
 def report(*recipients: RecipientNotice, content: bytes = CONTENT, **more: Any) -> bytes:
@@ -68,6 +133,62 @@ def test_a_failure_is_reported_in_the_form_that_programs_read() -> None:
     }
     assert "mx.example.com said: 550 5.1.1 no such user" in str(text.get_payload())
     assert returned.get_content_type() == "message/rfc822"
+
+
+def test_a_whole_report_is_this() -> None:
+    """Two recipients of a mail, to the letter; each line ends with CR and LF."""
+    assert report(FAILED, DELAYED, envelope_id="QQ314159") == WHOLE.replace("\n", "\r\n").encode()
+
+
+@pytest.mark.parametrize(
+    ("kind", "subject", "said"),
+    [
+        (NoticeKind.FAILED, "Your mail could not be delivered", "is not tried again:"),
+        (NoticeKind.DELAYED, "Your mail is delayed", "It is tried again; nothing is to be done:"),
+        (NoticeKind.RELAYED, "Your mail was passed on", "servers that may tell nothing further"),
+        (NoticeKind.DELIVERED, "Your mail was delivered", "It was delivered to these recipients:"),
+    ],
+)
+def test_each_kind_has_its_subject_and_its_sentence(kind: NoticeKind, subject: str, said: str) -> None:
+    """And no other's; where nobody knows the server, it is called so."""
+    notice = RecipientNotice(kind=kind, recipient="bob@example.com", status="2.0.0", reply="250 fine", retry_until=NOON)
+    whole, text, (of_mail, of_recipient), _ = parts(report(notice))
+    assert whole["Subject"] == subject
+    assert said in str(text.get_payload())
+    assert "    the server said: 250 fine" in str(text.get_payload())
+    assert str(text.get_payload()).count("bob@example.com") == 1
+    assert "Original-Envelope-Id" not in of_mail
+    assert of_recipient["Action"] == kind.value
+    assert ("Will-Retry-Until" in of_recipient) == (kind is NoticeKind.DELAYED)
+
+
+def test_a_wish_that_names_nothing_is_for_failures_and_delays() -> None:
+    """RFC 3461 5.2: so it is left to us."""
+    assert [kind for kind in NoticeKind if NoticeWish().wants(kind)] == [NoticeKind.FAILED, NoticeKind.DELAYED]
+
+
+@pytest.mark.parametrize(("length", "whole"), [(RETURNED_BYTES_MAX, True), (RETURNED_BYTES_MAX + 1, False)])
+def test_a_mail_comes_back_whole_up_to_a_length(length: int, whole: bool) -> None:
+    """Where the sender did not say."""
+    content = CONTENT + b"x" * (length - len(CONTENT))
+    assert (content in report(content=content)) == whole
+
+
+def test_a_header_comes_back_whose_lines_end_otherwise() -> None:
+    """And one that nothing follows."""
+    cut = {"returned": ReturnedPart.HEADER}
+    assert b"Subject: a\nTo: b\r\n\r\n--report" in report(content=b"Subject: a\nTo: b\n\nBody", **cut)
+    assert b"Subject: a\r\n\r\n--report" in report(content=b"Subject: a", **cut)
+
+
+def test_a_long_reply_is_cut_and_a_strange_one_is_made_printable() -> None:
+    """Lines stay below 998 characters; what is no ASCII becomes a question mark, what is no character a blank."""
+    reply = "a\r\nÄ\x00" + "y" * 999
+    wild = RecipientNotice(kind=NoticeKind.FAILED, recipient="b@x.example", status="5.0.0", reply=reply)
+    _, _, (_, of_recipient), _ = parts(report(wild))
+    diagnostic = of_recipient["Diagnostic-Code"]
+    assert diagnostic.startswith("smtp; a  ? yyy")
+    assert len(f"Diagnostic-Code: {diagnostic}") == 900
 
 
 def test_recipients_of_one_mail_are_reported_together() -> None:

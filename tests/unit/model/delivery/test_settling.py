@@ -7,10 +7,11 @@ from uuid import UUID
 import pytest
 
 from model.delivery.entries import DeliveryEntry, EndedEntry, EntryEnd, EntryId, OutgoingMail
-from model.delivery.notices import NoticeCondition, NoticeKind, NoticeWish
+from model.delivery.notices import NoticeCondition, NoticeKind, NoticeWish, RecipientNotice
 from model.delivery.retries import RetryInterval, RetrySchedule
 from model.delivery.settling import MailSettlement, settlement_of
 from model.ids import EnqueueId
+from model.pickup.policy import PickupField
 
 NOON = datetime(2026, 8, 29, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -61,6 +62,48 @@ def test_who_was_refused_for_good_is_notified_of_and_does_not_come_again() -> No
     assert [one.entry.recipient for one in settlement.failed] == ["r0@example.com"]
     (notice,) = settlement.notices
     assert (notice.kind, notice.status, notice.expired) == (NoticeKind.FAILED, "5.1.1", False)
+
+
+def test_a_notice_says_what_the_server_said_and_when() -> None:
+    """All that is known of the recipient's last attempt."""
+    wish = NoticeWish(None, "rfc822;r@example.com")
+    entry = DeliveryEntry(EntryId(ID, 0), "r0@example.com", wish=wish, reply="550 no", host="mx.example.com")
+    (notice,) = settled(EndedEntry(entry, EntryEnd.FAILED, NOON + MINUTE, "5.1.1", "a sentence")).notices
+    assert notice == RecipientNotice(
+        kind=NoticeKind.FAILED,
+        recipient="r0@example.com",
+        status="5.1.1",
+        original="rfc822;r@example.com",
+        reply="550 no",
+        host="mx.example.com",
+        why="a sentence",
+        attempted_at=NOON + MINUTE,
+        retry_until=NOON + timedelta(days=5),
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "status"),
+    [
+        (ended(0, EntryEnd.FAILED), "5.0.0"),
+        (ended(0, EntryEnd.REFUSED, refusals=1), "4.0.0"),
+        (ended(0, EntryEnd.DELIVERED, wish=NoticeWish(frozenset({NoticeCondition.SUCCESS}))), "2.0.0"),
+        (ended(0, EntryEnd.DELIVERED, wish=NoticeWish(frozenset({NoticeCondition.SUCCESS})), arrived=True), "2.0.0"),
+    ],
+)
+def test_a_notice_without_a_code_has_that_of_its_kind(one: EndedEntry, status: str) -> None:
+    """RFC 3463's X.0.0."""
+    assert [notice.status for notice in settled(one).notices] == [status]
+
+
+def test_entries_that_have_just_come_have_no_past() -> None:
+    """Nothing was refused or said, and nobody reports for us."""
+    entry = DeliveryEntry(EntryId(ID, 0), "r0@example.com")
+    assert (entry.refusals, entry.reply, entry.host) == (0, "", "")
+    one = EndedEntry(entry, EntryEnd.RETURNED, NOON)
+    assert (one.status, one.why, one.tells, one.arrived, one.wait) == ("", "", False, False, None)
+    assert (MAIL.envelope_id, MAIL.returned, MAIL.urgent, MAIL.transport) == ("", None, False, "")
+    assert OutgoingMail(ID, None, NOON, fields={PickupField.TRANSPORT_ID: "t"}).transport == "t"
 
 
 def test_a_hook_that_names_a_wait_has_it_instead_of_the_schedules() -> None:
