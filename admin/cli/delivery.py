@@ -7,8 +7,9 @@ from ipaddress import ip_address
 from typing import Any, Final
 
 import click
+from click.core import ParameterSource
 
-from admin.cli.command import Command, CommandGroup
+from admin.cli.command import Command, CommandGroup, Values
 from admin.cli.kinds import Duration, ParsedValue
 from admin.cli.options import FILE, option
 from admin.cli.queue_options import QUEUE_ARGUMENT, queue_settings, unless
@@ -57,6 +58,12 @@ def _interval(text: str) -> RetryInterval:
 
 def _by_transport(_context: click.Context, _option: click.Parameter, given: Any) -> dict[str, RetrySchedule]:
     return dict(given)
+
+
+def _refuse_unnamed(others: Values, context: click.Context) -> None:
+    """A queue that nobody named is James's spool, whose mails are not ready to go out."""
+    if not others["queue_named"] and context.get_parameter_source("queue") is ParameterSource.DEFAULT:
+        raise WrongUse("it is not said which queue is delivered", mend="Name it: mailmend delivery serve outgoing")
 
 
 SERVE: Final = Command(
@@ -196,7 +203,7 @@ SERVE: Final = Command(
             default="10s",
         ),
     ),
-    shared=(queue_settings(broker=unless(), blobs=unless()),),
+    shared=(queue_settings(broker=unless(), blobs=unless(), check=_refuse_unnamed),),
     examples="""
         mailmend delivery serve outgoing                                                  to the servers of each domain
         mailmend delivery serve outgoing --next-hop relay.example.org                     to one server, which sorts

@@ -47,7 +47,7 @@ from repair.clock import SystemClock, read_clocks
 
 T = TypeVar("T")
 
-EXTRAS: Final = ("", "cassandra", "scylla", "spark", "staging", "queue", "otel", "serve", "local", "java")
+EXTRAS: Final = ("", "cassandra", "scylla", "spark", "staging", "queue", "delivery", "otel", "serve", "local", "java")
 ANSWER_SECONDS_MAX: Final = 20
 _SCALA: Final = re.compile(r"scala-library-(\d+\.\d+\.\d+)\.jar")
 _FOREIGN: Final = 0o007

@@ -219,7 +219,7 @@ def serving(queue: RealQueue) -> Iterator[Callable[..., "subprocess.Popen[str]"]
         def start(sink: SmtpSink, *options: str) -> "subprocess.Popen[str]":
             hop = ("--next-hop", f"127.0.0.1:{sink.port}", "--retry", "1s", "--helo", "out.example.org", *options)
             process = subprocess.Popen(
-                [sys.executable, "-m", "mailmend", "delivery", "serve", *hop],
+                [sys.executable, "-m", "mailmend", "delivery", "serve", "spool", *hop],
                 env={**queue.line.environment, "HOME": str(queue.line.home), "PATH": "/usr/bin:/bin"},
                 stderr=subprocess.PIPE,
                 text=True,

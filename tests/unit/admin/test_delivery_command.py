@@ -57,7 +57,7 @@ def served(shell: QueueShell, *options: str) -> Ended:
     return shell.line("delivery", "serve", *options)
 
 
-HOP = ("--next-hop", "127.0.0.1:2525")
+HOP = ("spool", "--next-hop", "127.0.0.1:2525")
 
 
 def test_the_mails_of_a_queue_go_to_the_next_server_until_it_is_stopped(
@@ -66,7 +66,7 @@ def test_the_mails_of_a_queue_go_to_the_next_server_until_it_is_stopped(
     """Each recipient by itself; the sums are told, and the queue is empty."""
     shell.put("one", recipients=("bob@example.org", "cy@example.com"))
     relay.wanted = 2
-    ended = served(shell, "spool", *HOP, "--json", "--concurrency", "1")
+    ended = served(shell, *HOP, "--json", "--concurrency", "1")
     assert ended.code == 0, ended.err
     assert ended.json["recipients"] == {
         "delivered": 2,
@@ -128,6 +128,7 @@ def test_mails_are_sent_from_the_addresses_that_were_typed(shell: QueueShell, re
     ("options", "said"),
     [
         ((*HOP, "--pre-delivery", "routing"), "no installed package has an entry point 'routing'"),
+        (("--next-hop", "relay"), "it is not said which queue is delivered"),
         (("--next-hop", "a:b:c"), "is not HOST:PORT"),
         (("--next-hop", "relay:99999"), "port"),
         ((*HOP, "--source", "nowhere"), "is no address"),
@@ -260,7 +261,7 @@ def test_without_a_next_server_mail_goes_to_the_servers_of_each_domain(
 
     monkeypatch.setattr(delivery, "dns_hops", dns_hops)
     shell.put("one", recipients=("bob@example.org",))
-    ended = served(shell, "--helo", "out.example.org")
+    ended = served(shell, "--queue", "spool", "--helo", "out.example.org")
     assert ended.code == 0, ended.err
     assert [one.hop.host for _, one in relay.attempts] == ["mx.example.org"]
     assert asked == [("out.example.org", 1)]
@@ -270,6 +271,6 @@ def test_without_a_next_server_mail_goes_to_the_servers_of_each_domain(
 def test_a_next_server_of_ipv6_is_written_in_brackets(shell: QueueShell, relay: StoppingRelay) -> None:
     """With its port behind them."""
     shell.put("one", recipients=("bob@example.org",))
-    ended = served(shell, "--next-hop", "[::1]:2525")
+    ended = served(shell, "spool", "--next-hop", "[::1]:2525")
     assert ended.code == 0, ended.err
     assert [(one.hop.address, one.hop.port) for _, one in relay.attempts] == [("::1", 2525)]
