@@ -30,8 +30,9 @@ from model.delivery.hooks import (
     TryDelivery,
 )
 from model.instants import MICROS, instant_of
-from model.pickup.engine import ActiveMail, Picked, PickupEngine
+from model.pickup.engine import Picked, PickupEngine
 from model.pickup.policy import PickupField
+from model.pickup.sub_queues import ActiveMail
 from model.ports import Clock, MailRelay, NextHops
 
 MICRO_NANOS: Final = 1_000

@@ -22,6 +22,7 @@ from model.pickup.policy import (
     pattern_of,
 )
 from model.pickup.rates import SECOND, DeliveryRate, RateAlgorithm
+from model.pickup.suspensions import Suspension
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _COUNT: Final = re.compile(r"\d{1,9}", re.ASCII)
@@ -37,6 +38,7 @@ class PickupPolicies:
 
     policies: tuple[CounterPolicy, ...] = ()
     algorithm: RateAlgorithm = RateAlgorithm.TOKEN_BUCKET
+    suspensions: tuple[Suspension, ...] = ()
 
 
 def read_policies(file: Path) -> PickupPolicies:
@@ -55,9 +57,13 @@ def read_policies(file: Path) -> PickupPolicies:
 
 
 def policies_of(text: str, file: str) -> PickupPolicies:
-    """The policies of a text; a list of them alone, or below `policies`, with `rate` and `lists` beside it."""
+    """The policies of a text: a list of them alone, or below `policies`, beside `rate`, `lists` and `suspends`."""
     top = PolicyNode.of_text(file, text)
-    found = {"policies": top} if top.is_list else top.known("a policy file", "version", "rate", "lists", "policies")
+    found = (
+        {"policies": top}
+        if top.is_list
+        else top.known("a policy file", "version", "rate", "lists", "policies", "suspends")
+    )
     algorithm, lists = RateAlgorithm.TOKEN_BUCKET, dict[str, Sequence[PolicyNode]]()
     if "rate" in found:
         rate = found["rate"].known("rate", "algorithm")
@@ -65,7 +71,23 @@ def policies_of(text: str, file: str) -> PickupPolicies:
     if "lists" in found:
         lists = {name: list(values.listed("the values of a list")) for name, _, values in found["lists"].items("lists")}
     listed = found["policies"].listed("policies") if "policies" in found else ()
-    return PickupPolicies(tuple(_policy(one, lists, algorithm) for one in listed), algorithm)
+    suspended = found["suspends"].listed("suspends") if "suspends" in found else ()
+    return PickupPolicies(
+        tuple(_policy(one, lists, algorithm) for one in listed),
+        algorithm,
+        tuple(_suspension(f"suspends {number}", one, lists) for number, one in enumerate(suspended, 1)),
+    )
+
+
+def _suspension(name: str, node: PolicyNode, lists: Lists) -> Suspension:
+    """Fields, each with its values; `{}` is every mail."""
+    wanted = dict[PickupField, tuple[ValuePattern, ...]]()
+    for _, key, values in node.items("a suspension"):
+        field = key.parsed(_field_named, "a field")
+        wanted[field] = tuple(_patterns(field, values.one_or_more("values"), lists))
+        if any(isinstance(one, GroupName) for one in wanted[field]):
+            values.fail("a suspension knows no groups", "Write the values, or '@name' of a list.")
+    return Suspension(name, wanted)
 
 
 def _algorithm(text: str) -> RateAlgorithm:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -28,7 +28,10 @@ from model.delivery.entries import DeliveryEntry, EndedEntry, EntryEnd, EntrySta
 from model.delivery.settling import settlement_of
 from model.ids import EnqueueId
 from model.metrics import MetricSample
-from model.pickup.engine import UNKNOWN, PickupEngine
+from model.pickup.engine import PickupEngine, PolicyChanges
+from model.pickup.policy import CounterPolicy
+from model.pickup.sub_queues import UNKNOWN
+from model.pickup.suspensions import Suspension
 from model.ports import Clock, MailRelay, NextHops
 
 _MICRO: Final = timedelta(microseconds=1)
@@ -61,6 +64,7 @@ class DeliveryServer:
     _preparing: set[asyncio.Task[None]] = field(default_factory=set)
     _attempts: set[asyncio.Task[None]] = field(default_factory=set)
     _settling: set[asyncio.Task[None]] = field(default_factory=set)
+    _suspended: tuple[Suspension, ...] = ()
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -100,6 +104,18 @@ class DeliveryServer:
         entries = [entry for held in self._held.values() for entry in held.active.values()]
         stages = Counter(entry.stage for entry in entries)
         return delivery_samples(self.queue.name, self.ended, stages, len(self._held), self.clock.micros())
+
+    def limit(self, policies: Sequence[CounterPolicy], suspensions: Sequence[Suspension]) -> PolicyChanges:
+        """Let these policies and suspensions hold from now on, in place of those before."""
+        now = self._work.nanos()
+        changes = self.engine.reload(policies, now)
+        for one in self._suspended:
+            self.engine.lift(one.id, now)
+        for one in suspensions:
+            self.engine.suspend(one, now)
+        self._suspended = tuple(suspensions)
+        self._woken.set()
+        return changes
 
     # Mails come in
 

@@ -88,7 +88,9 @@ SERVE: Final = Command(
     network, '/regex/', '@name' of `lists` at the top; '#name' is a group of values that are counted as one, as in
     fields: [remotemx: {gsuite: ['*.google.com']}]. `rate: {algorithm: sliding}` at the top never lets more than X begin
     in any Y seconds; tokenbucket, the default, and fixedwindow are cheaper and less strict. A mail that waits for a
-    policy is not counted as tried.
+    policy is not counted as tried. `suspends` at the top holds mails back: [{recipientdomain: example.org, localip:
+    192.0.2.0/28}, ...], each field of one must match; {} is every mail. SIGHUP reads the file again, all of it or,
+    where something is wrong, nothing; limits go on counting.
 
     Hooks are functions of an installed package, or coroutine functions, that it declares as entry points. What they
     are given and may return is in model.delivery.hooks: before an attempt another server, envelope, addresses, TLS or

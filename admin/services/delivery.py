@@ -1,13 +1,14 @@
 """A server that delivers the mails of a queue."""
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from admin.event_loop import stop_signal
+from admin.event_loop import hangup_calls, stop_signal
 from admin.services.caller import Caller
 from admin.services.queue.request import QueueRequest
 from admin.whole_files import refuse_unwritable, write_text
@@ -23,9 +24,12 @@ from mailqueue.queue import MailQueue, no_due_mails
 from model.delivery.attempts import DeliveryProtocol, SourceAddress, TlsLevel
 from model.delivery.entries import EntryEnd
 from model.delivery.retries import RetrySchedule
-from model.errors import MailmendError
+from model.errors import MailmendError, WrongUse
 from model.pickup.engine import PickupEngine
+from model.pickup.rates import RateAlgorithm
 from repair.log_fields import heard
+
+_LOG: Final = logging.getLogger("mailmend.delivery")
 
 METRICS_EVERY: Final = timedelta(seconds=15)
 PREFETCH_DEFAULT: Final = 100
@@ -97,7 +101,7 @@ class DeliveryEnded:
 
 
 def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
-    """Deliver until SIGTERM or Ctrl-C.
+    """Deliver until SIGTERM or Ctrl-C; SIGHUP reads the policies again.
 
     Raises:
         BadPolicyFile: the policies cannot be used; the message says where.
@@ -127,7 +131,12 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
             )
             where = request.next_hop or "the servers of each domain"
             caller.remark(f"Delivering {request.queue} by {where} until SIGTERM or Ctrl-C.")
-            with stop_signal() as stop, heard("mailmend.delivery"):
+            server.limit(limits.policies, limits.suspensions)
+
+            def reload() -> None:
+                _reload(request.policies, limits.algorithm, server)
+
+            with stop_signal() as stop, heard("mailmend.delivery"), hangup_calls(reload):
                 try:
                     await _until_stopped(server, queue, stop, _Metrics(server, caller, request.metrics))
                 finally:
@@ -135,6 +144,20 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
         return DeliveryEnded(request, server.ended)
 
     return with_queues(request.settings, served)
+
+
+def _reload(file: Path | None, algorithm: RateAlgorithm, server: DeliveryServer) -> None:
+    """Let what the file says now hold, all of it; where it cannot be used, all stays as it was."""
+    try:
+        found = policies_in(file)
+        if found.algorithm is not algorithm:
+            raise WrongUse("the algorithm of rates has changed", mend="Start the server anew.")
+        changes = server.limit(found.policies, found.suspensions)
+    except MailmendError as error:
+        _LOG.error("the policies stay as they were", extra={"error": str(error)})
+        return
+    counts = {"kept": len(changes.kept), "new": len(changes.new), "dropped": len(changes.dropped)}
+    _LOG.info("the policies were read again", extra={**counts, "suspensions": len(found.suspensions)})
 
 
 @dataclass(frozen=True, slots=True)

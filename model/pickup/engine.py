@@ -9,122 +9,35 @@ Source: seed mta-queue-subsystem 2.3, facts/mta.md 4.4 to 4.8 (rules 15, 16, 18,
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
-from typing import Final
 
 from model.pickup.policy import CounterKey, CounterPolicy, PickupField, Threshold
-from model.pickup.rates import LONG_AGO, DeliveryRate, RateAlgorithm, RateState
-
-UNKNOWN: Final = 2**63
-"""An instant that nobody knows: a counter clears when one of its deliveries ends."""
-
-URGENT_IN_A_ROW: Final = 9
-"""After so many urgent mails of a sub-queue one that is not urgent has its turn."""
-
-ANY_SOURCE: Final = ("",)
-
-
-@dataclass(frozen=True, slots=True)
-class ActiveMail:
-    """A mail for one recipient that may be delivered now.
-
-    Attributes:
-        values: of the fields that policies count by, in their normal form, without the source address.
-        sources: the addresses that it may be sent from; one that is named twice is taken twice as often.
-    """
-
-    id: str
-    values: Mapping[PickupField, str]
-    sources: tuple[str, ...] = ANY_SOURCE
-    urgent: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class CounterEntry:
-    """What is counted together under one key: its deliveries, its rates, and the sub-queues that wait on it."""
-
-    place: tuple[int, CounterKey]
-    threshold: Threshold
-    rates: tuple[RateState, ...]
-    delivering: int = 0
-    users: int = 0
-    waiting: dict["SubQueue", None] = field(default_factory=dict)
-    waking: bool = False
-    timer_at: int = UNKNOWN
-
-    def clear_at(self) -> int:
-        """From when it lets one more delivery begin; UNKNOWN where one must end first."""
-        most = self.threshold.concurrency
-        if most is not None and self.delivering >= most:
-            return UNKNOWN
-        return max((one.next_at() for one in self.rates), default=LONG_AGO)
-
-    def begin(self, now: int) -> None:
-        self.delivering += 1
-        for one in self.rates:
-            one.begin(now)
-
-    def forgotten_at(self) -> int:
-        """From when it is as good as a new one; UNKNOWN while it is used."""
-        if self.users or self.delivering:
-            return UNKNOWN
-        return max((one.forgotten_at() for one in self.rates), default=LONG_AGO)
-
-
-@dataclass(slots=True, eq=False)
-class SubQueue:
-    """Mails that all policies count alike.
-
-    Attributes:
-        counters: by source address, all that count a mail which is sent from there.
-        waits_on: empty while it is in the ring.
-        woken_by: the counter that put it into the ring, until its turn.
-    """
-
-    place: tuple[object, ...]
-    counters: Mapping[str, tuple[CounterEntry, ...]]
-    urgent: deque[ActiveMail] = field(default_factory=deque)
-    normal: deque[ActiveMail] = field(default_factory=deque)
-    waits_on: tuple[CounterEntry, ...] = ()
-    woken_by: CounterEntry | None = None
-    urgent_in_a_row: int = 0
-
-    @property
-    def empty(self) -> bool:
-        return not self.urgent and not self.normal
-
-    def add(self, mail: ActiveMail) -> None:
-        (self.urgent if mail.urgent else self.normal).append(mail)
-
-    def take(self) -> ActiveMail:
-        if self.urgent and not (self.normal and self.urgent_in_a_row >= URGENT_IN_A_ROW):
-            self.urgent_in_a_row += 1
-            return self.urgent.popleft()
-        self.urgent_in_a_row = 0
-        return self.normal.popleft()
-
-    def remove(self, mail: ActiveMail) -> None:
-        (self.urgent if mail.urgent else self.normal).remove(mail)
-
-    def refusing(self, now: int) -> dict[str, CounterEntry]:
-        """By source address, the counter that refuses it for longest; a source that may be used is not there."""
-        found = {}
-        for source, counters in self.counters.items():
-            last = max(counters, key=CounterEntry.clear_at, default=None)
-            if last is not None and last.clear_at() > now:
-                found[source] = last
-        return found
+from model.pickup.rates import LONG_AGO, RateAlgorithm
+from model.pickup.sub_queues import UNKNOWN, ActiveMail, CounterEntry, SubQueue
+from model.pickup.suspensions import Suspension
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Picked:
-    """A mail whose delivery begins, from which address; the counters are those that count it until its end."""
+    """A mail whose delivery begins, from which address."""
 
     mail: ActiveMail
     source: str
-    counters: tuple[CounterEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChanges:
+    """What a reload did: policies whose counts went on, and those that came or went; by their places in each list.
+
+    Attributes:
+        kept: places before, and now.
+    """
+
+    kept: tuple[tuple[int, int], ...] = ()
+    new: tuple[int, ...] = ()
+    dropped: tuple[int, ...] = ()
 
 
 class SourcePool:
@@ -153,6 +66,8 @@ class PickupEngine:
         self._ring = deque[SubQueue]()
         self._sub_queues: dict[tuple[object, ...], SubQueue] = {}
         self._entries: dict[tuple[int, CounterKey], CounterEntry] = {}
+        self._delivering: dict[Picked, tuple[CounterEntry, ...]] = {}
+        self._suspensions: dict[str, tuple[Suspension, CounterEntry]] = {}
         self._pools: dict[tuple[str, ...], SourcePool] = {}
         self._timers: list[tuple[int, int, CounterEntry]] = []
         self._numbers = count()
@@ -182,7 +97,7 @@ class PickupEngine:
 
     def end(self, picked: Picked, now: int) -> None:
         """A delivery has ended, however it did: the counters that counted its begin count it no longer."""
-        for entry in picked.counters:
+        for entry in self._delivering.pop(picked):
             entry.delivering -= 1
             self._wake_next(entry, now)
             self._forget(entry, now)
@@ -211,39 +126,115 @@ class PickupEngine:
             waker.waking = False
             self._wake_next(waker, now)
 
+    def suspend(self, suspension: Suspension, now: int) -> None:
+        """Let no mail be picked that it holds; deliveries that have begun go on. Another of the same id is replaced."""
+        ends_at = UNKNOWN if suspension.ends_at is None else suspension.ends_at
+        self._suspensions[suspension.id] = (suspension, CounterEntry((-1, (suspension.id,)), closed_until=ends_at))
+        self._place_again(now)
+
+    def lift(self, suspension_id: str, now: int) -> bool:
+        """End a suspension; whether there was one."""
+        found = self._suspensions.pop(suspension_id, None)
+        self._place_again(now)
+        return found is not None
+
+    def reload(self, policies: Sequence[CounterPolicy], now: int) -> PolicyChanges:
+        """Let other policies hold from now on.
+
+        What has the same fields and groups goes on counting, rates too: no limit is given anew. What is new counts
+        the deliveries that go on.
+        """
+        before, kept = list(enumerate(self._policies)), dict[int, int]()
+        for number, policy in enumerate(policies):
+            same = next((one for one in before if one[1].counts_as(policy)), None)
+            if same:
+                before.remove(same)
+                kept[same[0]] = number
+        new = tuple(number for number in range(len(policies)) if number not in kept.values())
+        self._policies = tuple(policies)
+        self._keep_entries(kept, now)
+        for picked, counters in self._delivering.items():
+            keys = self._keys(picked.mail, picked.source)
+            added = [self._entry(keys[number]) for number in new]
+            for entry in added:
+                entry.delivering += 1
+            going_on = [entry for entry in counters if entry is self._entries.get(entry.place)]
+            self._delivering[picked] = (*going_on, *(one for one in added if one not in going_on))
+        self._place_again(now)
+        return PolicyChanges(tuple(kept.items()), new, tuple(number for number, _ in before))
+
     def next_at(self) -> int | None:
         """When a pick may find more than now, unless a mail is added or a delivery ends before; None: never."""
         return self._timers[0][0] if self._timers else None
 
     def _place(self, mail: ActiveMail) -> tuple[object, ...]:
-        return (mail.sources, *(self._keys(mail, source) for source in dict.fromkeys(mail.sources)))
+        sources = dict.fromkeys(mail.sources)
+        return (mail.sources, *((self._keys(mail, one), *self._suspended_by(mail, one)) for one in sources))
 
     def _new_queue(self, mail: ActiveMail) -> SubQueue:
         place = self._place(mail)
-        counters = {source: tuple(self._counted(self._keys(mail, source))) for source in dict.fromkeys(mail.sources)}
+        counters = {
+            source: (*self._counted(self._keys(mail, source)), *self._suspended_by(mail, source).values())
+            for source in dict.fromkeys(mail.sources)
+        }
         self._pools.setdefault(mail.sources, SourcePool(mail.sources))
-        return SubQueue(place, counters)
+        queue = SubQueue(place, counters)
+        for entry in queue.all_counters:
+            entry.users += 1
+        return queue
 
     def _keys(self, mail: ActiveMail, source: str) -> tuple[tuple[int, CounterKey], ...]:
         values = {**mail.values, PickupField.LOCAL_IP: source}
         return tuple((number, policy.key(values)) for number, policy in enumerate(self._policies))
 
+    def _suspended_by(self, mail: ActiveMail, source: str) -> dict[str, CounterEntry]:
+        if not self._suspensions:
+            return {}
+        values = {**mail.values, PickupField.LOCAL_IP: source}
+        return {one.id: entry for one, entry in self._suspensions.values() if one.holds(values)}
+
     def _counted(self, keys: Iterable[tuple[int, CounterKey]]) -> Iterable[CounterEntry]:
         for place in keys:
-            entry = self._entries.get(place) or self._new_entry(place)
-            entry.users += 1
+            entry = self._entry(place)
             yield entry
             if entry.threshold.stop:
                 return
 
-    def _new_entry(self, place: tuple[int, CounterKey]) -> CounterEntry:
-        number, key = place
-        threshold = self._policies[number].threshold(key) or Threshold()
-        rates = [self._algorithm.state(threshold.rate)] if threshold.rate else []
-        if threshold.connect_interval:
-            rates.append(RateAlgorithm.TOKEN_BUCKET.state(DeliveryRate(1, threshold.connect_interval)))
-        entry = self._entries[place] = CounterEntry(place, threshold, tuple(rates))
+    def _entry(self, place: tuple[int, CounterKey]) -> CounterEntry:
+        entry = self._entries.get(place)
+        if entry is None:
+            entry = self._entries[place] = CounterEntry(place)
+            entry.limit(self._threshold(place), self._algorithm, LONG_AGO)
         return entry
+
+    def _threshold(self, place: tuple[int, CounterKey]) -> Threshold:
+        number, key = place
+        return self._policies[number].threshold(key) or Threshold()
+
+    def _keep_entries(self, kept: Mapping[int, int], now: int) -> None:
+        """Give the counters of policies that stay their new places and limits; the others are forgotten."""
+        entries, self._entries = self._entries, {}
+        for (number, key), entry in entries.items():
+            if number in kept:
+                place = (kept[number], key)
+                entry.place, self._entries[place] = place, entry
+                entry.limit(self._threshold(place), self._algorithm, now)
+
+    def _place_again(self, now: int) -> None:
+        """Sort all mails that wait into sub-queues anew: the cost of a change, which no pick has to bear then."""
+        self._suspensions = {
+            name: (one, entry) for name, (one, entry) in self._suspensions.items() if entry.closed_until > now
+        }
+        waiting = [mail for queue in self._sub_queues.values() for mail in (*queue.urgent, *queue.normal)]
+        for entry in {id(one): one for queue in self._sub_queues.values() for one in queue.all_counters}.values():
+            entry.users, entry.waking = 0, False
+            entry.waiting.clear()
+        self._ring.clear()
+        self._sub_queues.clear()
+        for mail in waiting:
+            self.add(mail)
+        for entry in list(self._entries.values()):
+            self._forget(entry, now)
 
     def _turn(self, queue: SubQueue, now: int) -> Picked | None:
         refusing = queue.refusing(now)
@@ -263,9 +254,11 @@ class PickupEngine:
 
     def _begin(self, queue: SubQueue, mail: ActiveMail, usable: Sequence[str], now: int) -> Picked:
         source = self._pools[mail.sources].choose(usable)
-        for entry in queue.counters[source]:
+        picked = Picked(mail, source)
+        self._delivering[picked] = counters = queue.counters[source]
+        for entry in counters:
             entry.begin(now)
-        return Picked(mail, source, queue.counters[source])
+        return picked
 
     def _wake_next(self, entry: CounterEntry, now: int) -> None:
         """Wake one of those that wait on a clear counter, unless one that it woke has not had its turn yet."""
@@ -299,10 +292,9 @@ class PickupEngine:
         self._release(queue, now)
 
     def _release(self, queue: SubQueue, now: int) -> None:
-        for counters in queue.counters.values():
-            for entry in counters:
-                entry.users -= 1
-                self._forget(entry, now)
+        for entry in queue.all_counters:
+            entry.users -= 1
+            self._forget(entry, now)
 
     def _forget(self, entry: CounterEntry, now: int) -> None:
         at = entry.forgotten_at()

@@ -196,6 +196,11 @@ class Threshold:
     connect_interval: int | None = None
     stop: bool = False
 
+    @property
+    def connects(self) -> DeliveryRate | None:
+        """How often connections may begin."""
+        return DeliveryRate(1, self.connect_interval) if self.connect_interval else None
+
 
 @dataclass(frozen=True, slots=True)
 class ThresholdCondition:
@@ -226,6 +231,10 @@ class CounterPolicy:
     groups: Mapping[PickupField, tuple[FieldGroup, ...]] = field(default_factory=lambda: NO_GROUPS)
     conditions: tuple[ThresholdCondition, ...] = ()
     default: Threshold | None = None
+
+    def counts_as(self, other: "CounterPolicy") -> bool:
+        """Whether both count the same mails together; their limits may differ."""
+        return (self.fields, self.groups) == (other.fields, other.groups)
 
     def key(self, values: Mapping[PickupField, str]) -> CounterKey:
         """The key of a mail, by values in their normal form; a field that it lacks is empty, a value like others."""

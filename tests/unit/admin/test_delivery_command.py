@@ -1,7 +1,7 @@
 """`mailmend delivery serve` as a person types it: a whole queue in memory, and a server that answers by a script."""
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from importlib.metadata import EntryPoint
@@ -27,10 +27,12 @@ class StoppingRelay(ScriptedRelay):
     """Sends the server SIGTERM once so many mails were taken."""
 
     wanted: int = 1
+    after_each: Callable[[], None] = lambda: None
     named: list[tuple[str, Path | None, int]] = field(default_factory=list)
 
     async def deliver(self, attempt: DeliveryAttempt, content: bytes) -> Sequence[RecipientResult]:
         results = await super().deliver(attempt, content)
+        self.after_each()
         if len(self.taken) >= self.wanted:
             signal.raise_signal(signal.SIGTERM)
         return results
@@ -174,6 +176,29 @@ def test_the_limits_of_a_policy_file_hold(shell: QueueShell, relay: StoppingRela
     ended = served(shell, *HOP, "--policies", str(file))
     assert ended.code == 0, ended.err
     assert relay.most == {"example.org": 2}
+
+
+def test_a_policy_file_is_read_again_all_or_nothing(shell: QueueShell, relay: StoppingRelay, tmp_path: Path) -> None:
+    """One domain is suspended; a file that is broken or needs a new start changes nothing, a right one lets it go."""
+    file = tmp_path / "policies.yaml"
+    file.write_text("suspends: [{recipientdomain: b.org}]\n")
+    for domain in ("a.org", "b.org", "c.org", "d.org"):
+        shell.put(domain, recipients=(f"bob@{domain}",))
+    texts = ["suspends: [{domain: b.org}]", "rate: {algorithm: sliding}", "suspends: []"]
+    relay.wanted = 4
+
+    def changed() -> None:
+        if texts:
+            file.write_text(texts.pop(0))
+            signal.raise_signal(signal.SIGHUP)
+
+    relay.after_each = changed
+    ended = served(shell, *HOP, "--policies", str(file), "--concurrency", "1")
+
+    assert ended.code == 0, ended.err
+    assert relay.most.keys() == {"a.org", "b.org", "c.org", "d.org"}
+    assert ended.err.count("the policies stay as they were") == 2
+    assert ended.err.count("the policies were read again") == 1
 
 
 def test_a_policy_file_that_cannot_be_used_is_refused(shell: QueueShell, relay: StoppingRelay, tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ import pytest
 from delivery.policy_file import PickupPolicies, policies_of, read_policies
 from delivery.policy_nodes import BadPolicyFile
 from model.errors import WrongUse
-from model.pickup.engine import ActiveMail, PickupEngine
+from model.pickup.engine import PickupEngine
 from model.pickup.policy import CounterPolicy, PickupField, Threshold, ThresholdCondition, pattern_of
 from model.pickup.rates import SECOND, DeliveryRate, RateAlgorithm
+from model.pickup.sub_queues import ActiveMail
 
 LOCAL_IP, MX, REMOTE_IP = PickupField.LOCAL_IP, PickupField.REMOTE_MX, PickupField.REMOTE_IP
 DOMAIN, JOB = PickupField.RECIPIENT_DOMAIN, PickupField.JOB_ID
@@ -83,6 +84,22 @@ ROLLED_UP = """\
       concurrency: 10
       rate: 30
 """
+
+
+def test_suspensions_hold_what_matches_in_all_of_their_fields() -> None:
+    """Lists and networks too; `{}` is everything. Groups belong to policies."""
+    found = read("lists: {big: [a.org, '*.b.org']}\nsuspends: [{recipientdomain: '@big', localip: 192.0.2.0/28}, {}]")
+    first, everything = found.suspensions
+    domain = PickupField.RECIPIENT_DOMAIN
+    assert [first.holds({domain: one, LOCAL_IP: "192.0.2.9"}) for one in ("a.org", "x.b.org", "c.org")] == [
+        True,
+        True,
+        False,
+    ]
+    assert not first.holds({domain: "a.org", LOCAL_IP: "192.0.2.16"})
+    assert everything.holds({})
+    with pytest.raises(BadPolicyFile, match="line 1, column 30: a suspension knows no groups"):
+        read("suspends: [{recipientdomain: '#g'}]")
 
 
 def test_the_first_example_limits_each_address() -> None:

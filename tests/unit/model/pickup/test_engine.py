@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -9,9 +10,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from model.pickup.engine import URGENT_IN_A_ROW, ActiveMail, Picked, PickupEngine, SubQueue
+from model.pickup.engine import Picked, PickupEngine
 from model.pickup.policy import CounterPolicy, PickupField, Threshold, ThresholdCondition, pattern_of
 from model.pickup.rates import DeliveryRate, RateAlgorithm
+from model.pickup.sub_queues import URGENT_IN_A_ROW, ActiveMail, SubQueue
+from model.pickup.suspensions import Suspension
 
 LOCAL_IP, DOMAIN, JOB = PickupField.LOCAL_IP, PickupField.RECIPIENT_DOMAIN, PickupField.JOB_ID
 A, B = "192.0.2.1", "192.0.2.2"
@@ -164,6 +167,51 @@ def test_a_counter_that_was_forgotten_does_not_take_its_successor_along() -> Non
     assert engine.admit(mail("4"), now=1) is None
 
 
+def test_a_suspension_holds_back_what_it_names_until_it_is_lifted_or_ends() -> None:
+    """Another address may still send; what has begun goes on; deliveries elsewhere are not held back."""
+    engine = engine_with(mail("1"), mail("2", sources=[A, B]), mail("3", "b.org"), policies=[GLOBAL_ONE])
+    begun = engine.pick(0)
+    assert begun
+    of_a = Suspension("x", {DOMAIN: (pattern_of(DOMAIN, "a.org"),), LOCAL_IP: (pattern_of(LOCAL_IP, f"{A}/32"),)}, 9)
+    engine.suspend(of_a, now=0)
+    engine.suspend(Suspension("y", {JOB: (pattern_of(JOB, "other"),)}), now=0)
+    engine.end(begun, 0)
+
+    picked = list[tuple[str, str]]()
+    while one := engine.pick(0):
+        picked.append((one.mail.id, one.source))
+        engine.end(one, 0)
+
+    assert sorted(picked) == [("2", B), ("3", A)] if begun.mail.id == "1" else picked
+    engine.add(mail("4"))
+    assert engine.pick(8) is None
+    assert engine.lift("x", 8)
+    assert names(all_picked(engine, 8)) == ["4"]
+    assert not engine.lift("x", 8)
+
+
+def test_a_suspension_of_nothing_in_particular_is_of_everything_and_ends_by_itself() -> None:
+    engine = engine_with(mail("1"), mail("2", "b.org"), policies=[])
+    engine.suspend(Suspension("all", ends_at=7), now=0)
+
+    assert engine.pick(6) is None
+    assert engine.next_at() == 7
+    assert sorted(names(all_picked(engine, 7))) == ["1", "2"]
+
+
+def test_a_reload_gives_no_limit_anew() -> None:
+    """What is counted as before goes on counting, under other limits; what is new counts what is being delivered."""
+    rate = CounterPolicy((JOB,), default=Threshold(rate=DeliveryRate(2, 100)))
+    engine = engine_with(*(mail(str(n)) for n in range(5)), policies=[rate, CounterPolicy((DOMAIN,))])
+    assert len(all_picked(engine)) == 2
+
+    changes = engine.reload([CounterPolicy((LOCAL_IP,), default=Threshold(concurrency=3)), replace(rate)], now=1)
+
+    assert (changes.kept, changes.new, changes.dropped) == (((0, 1),), (0,), (1,))
+    assert engine.pick(99) is None, "the rate is spent"
+    assert len(all_picked(engine, 100)) == 1, "two of three at once had begun before"
+
+
 class PickupMachine(RuleBasedStateMachine):
     """Mails come, are picked and end, as time passes; a recount from the policies alone says what may be picked."""
 
@@ -174,6 +222,7 @@ class PickupMachine(RuleBasedStateMachine):
         self.delivering: list[Picked] = []
         self.begun: list[tuple[int, ActiveMail, str]] = []
         self.numbers = iter(range(10**6))
+        self.suspensions: dict[str, Suspension] = {}
 
     @initialize(
         most=st.integers(1, 3),
@@ -181,7 +230,7 @@ class PickupMachine(RuleBasedStateMachine):
         gap=st.integers(0, 5),
     )
     def begin(self, most: int, rate: DeliveryRate, gap: int) -> None:
-        self.policies = (
+        self.policies: tuple[CounterPolicy, ...] = (
             CounterPolicy((LOCAL_IP, DOMAIN), default=Threshold(concurrency=most)),
             CounterPolicy((DOMAIN,), default=Threshold(rate=rate)),
             CounterPolicy((LOCAL_IP,), default=Threshold(connect_interval=gap or None)),
@@ -224,6 +273,39 @@ class PickupMachine(RuleBasedStateMachine):
             self.delivering.append(picked)
             self.begun.append((self.now, one, picked.source))
 
+    @rule(
+        name=st.sampled_from("xyz"),
+        domain=st.sampled_from([None, "a.org", "*.org"]),
+        source=st.sampled_from([None, A]),
+        lasting=st.none() | st.integers(1, 20),
+    )
+    def suspend(self, name: str, domain: str | None, source: str | None, lasting: int | None) -> None:
+        wanted = {one: (pattern_of(one, text),) for one, text in ((DOMAIN, domain), (LOCAL_IP, source)) if text}
+        self.suspensions[name] = Suspension(name, wanted, lasting and self.now + lasting)
+        self.engine.suspend(self.suspensions[name], self.now)
+
+    @rule(name=st.sampled_from("xyz"))
+    def lift(self, name: str) -> None:
+        self.suspensions.pop(name, None)
+        self.engine.lift(name, self.now)
+
+    @rule(most=st.integers(1, 3), count=st.integers(1, 3), other_way_round=st.booleans())
+    def reload(self, most: int, count: int, *, other_way_round: bool) -> None:
+        """The interval stays: what is older than it was forgotten."""
+
+        def limited(policy: CounterPolicy) -> CounterPolicy:
+            limits = policy.default
+            assert limits
+            if limits.concurrency:
+                limits = replace(limits, concurrency=most)
+            if limits.rate:
+                limits = replace(limits, rate=replace(limits.rate, count=count))
+            return replace(policy, default=limits)
+
+        changed = tuple(map(limited, self.policies))
+        self.policies = changed[::-1] if other_way_round else changed
+        self.engine.reload(self.policies, self.now)
+
     @precondition(lambda self: self.waiting)
     @rule(which=st.integers(0, 99))
     def remove(self, which: int) -> None:
@@ -251,7 +333,12 @@ class PickupMachine(RuleBasedStateMachine):
             assert {one.id for one in queued} == self.waiting.keys()
 
     def lets_through(self, one: ActiveMail, source: str) -> bool:
-        return all(self.room(policy, {**one.values, LOCAL_IP: source}) for policy in self.policies)
+        values = {**one.values, LOCAL_IP: source}
+        held_back = any(
+            other.holds(values) and (other.ends_at is None or other.ends_at > self.now)
+            for other in self.suspensions.values()
+        )
+        return not held_back and all(self.room(policy, values) for policy in self.policies)
 
     def room(self, policy: CounterPolicy, values: Mapping[PickupField, str]) -> bool:
         key, limits = policy.key(values), policy.threshold(policy.key(values))

@@ -1,0 +1,144 @@
+"""Sub-queues of mails that are counted alike, and the counters that they wait on.
+
+Source: seed mta-queue-subsystem 2.3, facts/mta.md 4.4 to 4.8.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Final
+
+from model.pickup.policy import CounterKey, PickupField, Threshold
+from model.pickup.rates import LONG_AGO, DeliveryRate, RateAlgorithm, RateState
+
+UNKNOWN: Final = 2**63
+"""An instant that nobody knows: a counter clears when one of its deliveries ends."""
+
+URGENT_IN_A_ROW: Final = 9
+"""After so many urgent mails of a sub-queue one that is not urgent has its turn."""
+
+ANY_SOURCE: Final = ("",)
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveMail:
+    """A mail for one recipient that may be delivered now.
+
+    Attributes:
+        values: of the fields that policies count by, in their normal form, without the source address.
+        sources: the addresses that it may be sent from; one that is named twice is taken twice as often.
+    """
+
+    id: str
+    values: Mapping[PickupField, str]
+    sources: tuple[str, ...] = ANY_SOURCE
+    urgent: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class CounterEntry:
+    """What is counted together under one key: its deliveries, its rates, and the sub-queues that wait on it.
+
+    Attributes:
+        place: the number of its policy, and its key; of a suspension -1, and its id.
+        closed_until: of a suspension, its end.
+    """
+
+    place: tuple[int, CounterKey]
+    threshold: Threshold = field(default_factory=Threshold)
+    rates: tuple[RateState, ...] = ()
+    closed_until: int = LONG_AGO
+    delivering: int = 0
+    users: int = 0
+    waiting: dict["SubQueue", None] = field(default_factory=dict)
+    waking: bool = False
+    timer_at: int = UNKNOWN
+
+    def clear_at(self) -> int:
+        """From when it lets one more delivery begin; UNKNOWN where one must end first."""
+        most = self.threshold.concurrency
+        if most is not None and self.delivering >= most:
+            return UNKNOWN
+        return max((one.next_at() for one in self.rates), default=self.closed_until)
+
+    def limit(self, threshold: Threshold, algorithm: RateAlgorithm, now: int) -> None:
+        """Set its limits; what has begun under earlier ones counts against them."""
+        known = iter(self.rates)
+        rate, gap = next(known) if self.threshold.rate else None, next(known, None)
+        states = (
+            _continued(rate, threshold.rate, algorithm, now),
+            _continued(gap, threshold.connects, RateAlgorithm.TOKEN_BUCKET, now),
+        )
+        self.threshold, self.rates = threshold, tuple(one for one in states if one is not None)
+
+    def begin(self, now: int) -> None:
+        self.delivering += 1
+        for one in self.rates:
+            one.begin(now)
+
+    def forgotten_at(self) -> int:
+        """From when it is as good as a new one; UNKNOWN while it is used."""
+        if self.users or self.delivering:
+            return UNKNOWN
+        return max((one.forgotten_at() for one in self.rates), default=LONG_AGO)
+
+
+def _continued(
+    state: RateState | None, rate: DeliveryRate | None, algorithm: RateAlgorithm, now: int
+) -> RateState | None:
+    if rate is None:
+        return None
+    if state is None:
+        return algorithm.state(rate)
+    state.change(rate, now)
+    return state
+
+
+@dataclass(slots=True, eq=False)
+class SubQueue:
+    """Mails that all policies count alike, and that the same suspensions hold back.
+
+    Attributes:
+        counters: by source address, all that count a mail which is sent from there, and its suspensions.
+        waits_on: empty while it is in the ring.
+        woken_by: the counter that put it into the ring, until its turn.
+    """
+
+    place: tuple[object, ...]
+    counters: Mapping[str, tuple[CounterEntry, ...]]
+    urgent: deque[ActiveMail] = field(default_factory=deque)
+    normal: deque[ActiveMail] = field(default_factory=deque)
+    waits_on: tuple[CounterEntry, ...] = ()
+    woken_by: CounterEntry | None = None
+    urgent_in_a_row: int = 0
+
+    @property
+    def empty(self) -> bool:
+        return not self.urgent and not self.normal
+
+    @property
+    def all_counters(self) -> Iterator[CounterEntry]:
+        return chain.from_iterable(self.counters.values())
+
+    def add(self, mail: ActiveMail) -> None:
+        (self.urgent if mail.urgent else self.normal).append(mail)
+
+    def take(self) -> ActiveMail:
+        if self.urgent and not (self.normal and self.urgent_in_a_row >= URGENT_IN_A_ROW):
+            self.urgent_in_a_row += 1
+            return self.urgent.popleft()
+        self.urgent_in_a_row = 0
+        return self.normal.popleft()
+
+    def remove(self, mail: ActiveMail) -> None:
+        (self.urgent if mail.urgent else self.normal).remove(mail)
+
+    def refusing(self, now: int) -> dict[str, CounterEntry]:
+        """By source address, the counter that refuses it for longest; a source that may be used is not there."""
+        found = {}
+        for source, counters in self.counters.items():
+            last = max(counters, key=CounterEntry.clear_at, default=None)
+            if last is not None and last.clear_at() > now:
+                found[source] = last
+        return found
