@@ -21,7 +21,7 @@ WITH_UNIT = sorted(
     str(file)
     for names in (
         *("rabbitmq*", "object_stor*", "s3_keys", "blob_files", "services"),
-        *("local_[!e]*", "older_cassandra", "alerts", "wheel", "airflow"),
+        *("local_[!e]*", "older_cassandra", "alerts", "wheel", "airflow", "postfix"),
     )
     for file in Path("tests/integration").glob(f"test_{names}.py")
 )
