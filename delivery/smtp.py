@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Final
 
 from delivery.esmtp import MailCommands, commands_for, lines_of, transparent
-from delivery.smtp_connections import ConnectionKey, SmtpConnection, StageEnded, TlsContexts, opened
+from delivery.smtp_connections import ConnectionKey, LeavingConnection, SmtpConnection, StageEnded, TlsContexts, opened
 from model.delivery.attempts import (
     AttemptStage,
     DeliveryAttempt,
@@ -22,6 +22,7 @@ from model.delivery.attempts import (
 )
 
 _TOO_MANY_RECIPIENTS: Final = 552
+_LEAVING_MAX: Final = timedelta(seconds=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class SmtpRelay:
         return results.listed()
 
     async def close(self) -> None:
-        self._kept.end()
+        await self._kept.end()
 
     async def _connection(self, attempt: DeliveryAttempt) -> SmtpConnection:
         """One that is kept and still answers, else a new one."""
@@ -89,7 +90,7 @@ class SmtpRelay:
                 continue
             if reply.positive:
                 return kept
-            kept.quit()
+            self._kept.part_with(kept)
         return await opened(attempt, self._contexts, self._host_name)
 
 
@@ -99,6 +100,7 @@ class KeptConnections:
     def __init__(self, reuse: ConnectionReuse | None) -> None:
         self._reuse = reuse
         self._kept: list[_Kept] = []
+        self._leaving: list[LeavingConnection] = []
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -115,22 +117,28 @@ class KeptConnections:
         """Keep it if it is of use still, else end it."""
         reuse = self._reuse
         if not reuse or not connection.is_open or connection.mails >= reuse.mails_max:
-            connection.quit()
+            self.part_with(connection)
             return
         expiry = asyncio.get_running_loop().call_later(reuse.idle.total_seconds(), self._expire, connection)
         self._kept.append(_Kept(key, connection, expiry))
         for oldest in self._kept[: -reuse.connections_max]:
             self._let_go(oldest)
-            oldest.connection.quit()
+            self.part_with(oldest.connection)
 
-    def end(self) -> None:
+    def part_with(self, connection: SmtpConnection) -> None:
+        """End it; the server's side of that is waited for at the end."""
+        leaving = connection.quit()
+        self._leaving = [one for one in (*self._leaving, leaving) if one and not one.is_gone]
+
+    async def end(self) -> None:
         for kept in list(self._kept):
             self._let_go(kept)
-            kept.connection.quit()
+            self.part_with(kept.connection)
+        await asyncio.gather(*(one.end(_LEAVING_MAX) for one in self._leaving))
 
     def _expire(self, connection: SmtpConnection) -> None:
         self._kept = [kept for kept in self._kept if kept.connection is not connection]
-        connection.quit()
+        self.part_with(connection)
 
     def _let_go(self, kept: "_Kept") -> None:
         kept.expiry.cancel()

@@ -159,11 +159,40 @@ class SmtpConnection:
             transport.abort()
         self._client.close()
 
-    def quit(self) -> None:
-        """End it as RFC 5321 has it, without waiting for the answer: nothing depends on that."""
+    def quit(self) -> "LeavingConnection | None":
+        """End it as RFC 5321 has it, without waiting for the answer: nothing depends on that. None: it has ended."""
+        leaving = None
         if self.is_open:
-            cast("asyncio.Transport", self._client.transport).write(b"QUIT\r\n")
+            transport = cast("asyncio.Transport", self._client.transport)
+            leaving = LeavingConnection(transport)
+            transport.set_protocol(leaving)
+            transport.write(b"QUIT\r\n")
         self._client.close()
+        return leaving
+
+
+class LeavingConnection(asyncio.Protocol):
+    """A connection that is being closed, which takes two turns with the server where it is secured."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._gone = asyncio.Event()
+
+    @property
+    def is_gone(self) -> bool:
+        return self._gone.is_set()
+
+    async def end(self, limit: timedelta) -> None:
+        """Wait until it is gone; for no longer than that."""
+        try:
+            async with asyncio.timeout(limit.total_seconds()):
+                await self._gone.wait()
+        except TimeoutError:
+            self._transport.abort()
+            await self._gone.wait()
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        self._gone.set()
 
 
 async def opened(attempt: DeliveryAttempt, contexts: TlsContexts, host_name: str) -> SmtpConnection:

@@ -11,7 +11,7 @@ from delivery.smtp import ConnectionReuse
 from model.delivery.attempts import AttemptStage, SourceAddress, TlsLevel
 from tests.support.certificates import Authority, authority
 from tests.support.smtp_attempts import CONTENT, SHORT, attempt, deliver, limits, relay
-from tests.support.smtp_sink import DROP, STALL, SmtpSink, say
+from tests.support.smtp_sink import DEAF, DROP, STALL, SmtpSink, say
 
 SECURED = [TlsLevel.OPTIONAL, TlsLevel.REQUIRED, TlsLevel.VERIFIED]
 
@@ -236,3 +236,14 @@ async def test_an_attempt_that_is_given_up_leaves_no_connection(word: str) -> No
             await sink.ended.wait()
 
     assert not sink.mails
+
+
+async def test_the_end_waits_for_no_server(monkeypatch: pytest.MonkeyPatch, localhost: ssl.SSLContext) -> None:
+    """One that does not answer to the end of a secured connection is left; one that reads no more too."""
+    monkeypatch.setattr("delivery.smtp._LEAVING_MAX", SHORT)
+    sink = SmtpSink({"QUIT": [DEAF]}, tls=localhost)
+
+    async with sink.running(), relay() as made:
+        results = await made.deliver(attempt(sink, tls=TlsLevel.REQUIRED), CONTENT)
+
+    assert all(one.delivered for one in results)
