@@ -31,7 +31,19 @@ LOOKED_AT: Final = Metric(
     ("queue",),
     no_alert="A queue from which nobody takes mails is a trouble of the queue: no_consumer",
 )
-DELIVERY_METRICS: Final = (ENDED, STAGES, HELD, LOOKED_AT)
+SUSPENSIONS: Final = Metric(
+    "mailmend_delivery_suspensions",
+    "Suspensions by hand that this server heeds (`mailmend delivery suspensions QUEUE` names them)",
+    ("queue",),
+    no_alert="Somebody made each of them, and said why; mails that wait for long are a trouble of the queue",
+)
+SUSPENSIONS_READ: Final = Metric(
+    "mailmend_delivery_suspensions_read_timestamp_seconds",
+    "When this server last read them; where the ledger cannot be read, those of then hold on",
+    ("queue",),
+    no_alert="A cluster that cannot be read is told by MailmendLedgerUnreadable",
+)
+DELIVERY_METRICS: Final = (ENDED, STAGES, HELD, LOOKED_AT, SUSPENSIONS, SUSPENSIONS_READ)
 
 _ACTIVE: Final = tuple(stage for stage in EntryStage if stage.state is EntryState.ACTIVE)
 
@@ -46,3 +58,9 @@ def delivery_samples(
         yield MetricSample(STAGES, (queue, stage.value), stages[stage])
     yield MetricSample(HELD, (queue,), mails)
     yield MetricSample(LOOKED_AT, (queue,), micros / 1_000_000)
+
+
+def suspension_samples(queue: QueueName, count: int, read_micros: int) -> Iterator[MetricSample]:
+    """How many hold, and when they were read, in microseconds since 1970."""
+    yield MetricSample(SUSPENSIONS, (queue,), count)
+    yield MetricSample(SUSPENSIONS_READ, (queue,), read_micros / 1_000_000)

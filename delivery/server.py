@@ -20,8 +20,9 @@ from delivery.attempting import MICRO_NANOS, EntryAttempts, ReadyEntry
 from delivery.envelopes import outgoing_of
 from delivery.held_mails import HeldMail, MailDepartures
 from delivery.hooks import DeliveryHooks
-from delivery.metrics import delivery_samples
+from delivery.metrics import delivery_samples, suspension_samples
 from delivery.settings import DeliverySettings
+from delivery.suspending import SharedSuspensions
 from mailqueue.background import paused
 from mailqueue.queue import Dequeued, MailQueue
 from model.delivery.entries import DeliveryEntry, EndedEntry, EntryEnd, EntryStage
@@ -33,6 +34,7 @@ from model.pickup.policy import CounterPolicy
 from model.pickup.sub_queues import UNKNOWN
 from model.pickup.suspensions import Suspension
 from model.ports import Clock, MailRelay, NextHops
+from repair.ledger.suspensions import LedgerSuspensions
 
 _MICRO: Final = timedelta(microseconds=1)
 _LOOK_EVERY: Final = timedelta(minutes=1)
@@ -46,6 +48,7 @@ class DeliveryServer:
 
     Attributes:
         ended: how often the active time of an entry has ended in each way.
+        ledger: where suspensions by hand are; None: only policies suspend.
     """
 
     queue: MailQueue
@@ -56,6 +59,8 @@ class DeliveryServer:
     settings: DeliverySettings
     ended: Counter[EntryEnd] = field(default_factory=Counter)
     hooks: DeliveryHooks | None = None
+    ledger: LedgerSuspensions | None = None
+    _shared: SharedSuspensions | None = None
     _work: EntryAttempts = field(init=False)
     _departures: MailDepartures = field(init=False)
     _held: dict[EnqueueId, HeldMail] = field(default_factory=dict)
@@ -78,13 +83,32 @@ class DeliveryServer:
             hooks=self.hooks or DeliveryHooks(self.clock),
             wake=self._woken.set,
         )
+        if self.ledger:
+            self._shared = SharedSuspensions(
+                queue=self.queue.name,
+                ledger=self.ledger,
+                engine=self.engine,
+                clock=self.clock,
+                every=self.settings.suspensions_every,
+                wake=self._woken.set,
+            )
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Work until asked to stop; attempts that run then have some time to end.
 
         Raises:
-            CannotReach: nothing can be taken from the queue any more.
+            CannotReach: nothing can be taken from the queue any more, or what is suspended cannot be read at the start.
         """
+        watching = set[asyncio.Task[None]]()
+        if self._shared:
+            await self._shared.read()
+            watching.add(asyncio.ensure_future(self._shared.keep_current(stop)))
+        try:
+            await self._serve(stop)
+        finally:
+            await _cancelled(watching)
+
+    async def _serve(self, stop: asyncio.Event) -> None:
         async with self.queue.dequeue(self.settings.prefetch) as mails:
             taking = asyncio.ensure_future(self._take_all(mails))
             taking.add_done_callback(lambda _: self._woken.set())
@@ -103,7 +127,9 @@ class DeliveryServer:
         """What monitoring is told of the present moment."""
         entries = [entry for held in self._held.values() for entry in held.active.values()]
         stages = Counter(entry.stage for entry in entries)
-        return delivery_samples(self.queue.name, self.ended, stages, len(self._held), self.clock.micros())
+        yield from delivery_samples(self.queue.name, self.ended, stages, len(self._held), self.clock.micros())
+        if self._shared and self._shared.read_micros is not None:
+            yield from suspension_samples(self.queue.name, self._shared.count, self._shared.read_micros)
 
     def limit(self, policies: Sequence[CounterPolicy], suspensions: Sequence[Suspension]) -> PolicyChanges:
         """Let these policies and suspensions hold from now on, in place of those before."""

@@ -20,6 +20,7 @@ class DeliverySettings:
         waiting_max: a recipient that was not picked this long after its mail was taken goes back to the queue.
         crowded_max: likewise, while as many mails are held as may be: half of those that only wait go back.
         grace: how long attempts may go on once the server is to stop.
+        suspensions_every: how long after a reading of what people suspended the next one begins.
         schedules: of retries, by transport; "" is that of the others.
     """
 
@@ -32,6 +33,7 @@ class DeliverySettings:
     waiting_max: timedelta = timedelta(minutes=5)
     crowded_max: timedelta = timedelta(seconds=10)
     grace: timedelta = timedelta(seconds=30)
+    suspensions_every: timedelta = timedelta(seconds=5)
     schedules: Mapping[str, RetrySchedule] = field(default_factory=dict)
 
     def schedule(self, transport: str) -> RetrySchedule:

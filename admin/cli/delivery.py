@@ -9,22 +9,25 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
-from admin.cli.command import Command, CommandGroup, Values
+from admin.cli.command import Command, CommandGroup, Shared, Values
 from admin.cli.kinds import Duration, ParsedValue
-from admin.cli.options import FILE, option
-from admin.cli.queue_options import QUEUE_ARGUMENT, queue_settings, unless
+from admin.cli.options import FILE, flag, option
+from admin.cli.queue_options import DRY_RUN, QUEUE_ARGUMENT, queue_settings, unless
 from admin.services.delivery import CONCURRENCY_DEFAULT, PREFETCH_DEFAULT
 from admin.settings import parse_duration, parse_port
 from delivery.smart_host import SmartHost
 from model.delivery.attempts import SMTP_PORT, DeliveryProtocol, SourceAddress, TlsLevel
 from model.delivery.retries import DEFAULT_SCHEDULE, RetryInterval, RetrySchedule
 from model.errors import WrongUse
+from model.pickup.policy import PickupField
 
 _INTERVAL_MAX: Final = timedelta(days=30)
 _WAITING_MAX: Final = timedelta(minutes=20)
 """Below the half an hour for which RabbitMQ lets a mail be unacked."""
 
 _HOOK_MAX: Final = timedelta(minutes=5)
+_SUSPENSION_MAX: Final = timedelta(days=365)
+_SUSPENSIONS_EVERY_MAX: Final = timedelta(minutes=10)
 
 _HOST_PORT: Final = re.compile(r"(?:\[(?P<ipv6>[^\]]+)\]|(?P<host>[^:\[\]]+))(?::(?P<port>\d+))?")
 _NOTIFY: Final = ":notify"
@@ -63,7 +66,9 @@ def _by_transport(_context: click.Context, _option: click.Parameter, given: Any)
 def _refuse_unnamed(others: Values, context: click.Context) -> None:
     """A queue that nobody named is James's spool, whose mails are not ready to go out."""
     if not others["queue_named"] and context.get_parameter_source("queue") is ParameterSource.DEFAULT:
-        raise WrongUse("it is not said which queue is delivered", mend="Name it: mailmend delivery serve outgoing")
+        raise WrongUse(
+            "it is not said which queue is delivered", mend=f"Name it: mailmend delivery {context.info_name} outgoing"
+        )
 
 
 SERVE: Final = Command(
@@ -204,6 +209,12 @@ SERVE: Final = Command(
             type=Duration(_HOOK_MAX, zero=False),
             default="10s",
         ),
+        option(
+            "--suspensions-every",
+            "How often it is read what people suspended.",
+            type=Duration(_SUSPENSIONS_EVERY_MAX, zero=False),
+            default="5s",
+        ),
     ),
     shared=(queue_settings(broker=unless(), blobs=unless(), check=_refuse_unnamed),),
     examples="""
@@ -223,12 +234,92 @@ SERVE: Final = Command(
     "twice.",
 )
 
+_FIELDS: Final = {
+    "transport": (PickupField.TRANSPORT_ID, "Transport of the mail, its attribute transportid"),
+    "local_ip": (PickupField.LOCAL_IP, "Address that it is sent from, or a network; other addresses go on"),
+    "remote_ip": (PickupField.REMOTE_IP, "Address of the next server, or a network"),
+    "remote_mx": (PickupField.REMOTE_MX, "Name of the next server; *.example.org is every name below that"),
+    "domain": (PickupField.RECIPIENT_DOMAIN, "Domain of the recipient; *.example.org is every domain below that"),
+    "job": (PickupField.JOB_ID, "Job of the mail, its attribute jobid"),
+    "grouping": (PickupField.GROUPING, "Grouping of the mail, its attribute"),
+    "tenant": (PickupField.TENANT_ID, "Tenant of the mail, its attribute tenantid"),
+}
+
+_WHICH: Final = Shared(
+    "values",
+    {
+        "Which mails": tuple(
+            option(f"--{name.replace('_', '-')}", f"{text}; may be given again.", multiple=True, metavar="VALUE")
+            for name, (_, text) in _FIELDS.items()
+        )
+    },
+    lambda own, _others, _context: {one.value: tuple(own[name]) for name, (one, _) in _FIELDS.items() if own[name]},
+)
+_OF_A_QUEUE: Final = queue_settings(check=_refuse_unnamed)
+
+SUSPEND: Final = Command(
+    name="suspend",
+    summary="Hold back mails of a queue, on all of its servers.",
+    about="""Each field that is named must match, and one of its values where it is given again. Values are as in a
+    policy file: itself, '*.domain', a network, '/regex/'. What is under way goes on; the rest waits, or goes back to
+    the queue for some minutes, and that counts as no retry; a mail that is too old is given up as ever. Who suspended
+    it, and why, is kept over restarts. With --for it ends by itself.""",
+    service="admin.services.suspensions:suspend",
+    present="admin.present.delivery:suspend_document",
+    options=(
+        QUEUE_ARGUMENT,
+        flag("--all", "All of them: every mail of the queue.", "everything"),
+        option(
+            "--for",
+            "How long. [default: until it is lifted]",
+            "lasts",
+            type=Duration(_SUSPENSION_MAX, zero=False),
+        ),
+        option("--why", "Why: shown to whoever finds mails waiting.", required=True, metavar="TEXT"),
+        DRY_RUN,
+    ),
+    shared=(_WHICH, _OF_A_QUEUE),
+    examples="""
+        mailmend delivery suspend outgoing --domain example.org --for 2h --why 'they throttle us'
+        mailmend delivery suspend outgoing --local-ip 192.0.2.7 --why 'listed; ticket 12'       other addresses go on
+        mailmend delivery suspend outgoing --transport alerts --remote-mx '*.example.net' --why 'wrong texts'
+        mailmend delivery suspend outgoing --all --for 10m --why 'the firewall is changed'""",
+    exits="0 it is suspended, 2 wrong use, 4 the cluster cannot be reached (`suspensions` lists it, or it is not).",
+)
+
+LIFT: Final = Command(
+    name="lift",
+    summary="Let suspended mails go again.",
+    service="admin.services.suspensions:lift",
+    present="admin.present.delivery:lift_document",
+    options=(QUEUE_ARGUMENT, click.Argument(["id"], type=click.UUID, metavar="ID"), DRY_RUN),
+    shared=(_OF_A_QUEUE,),
+    examples="""
+        mailmend delivery lift outgoing 6e0ab5e0-8d1c-11f0-9a5e-0242ac120002""",
+    exits="0 it is lifted, 2 wrong use or no such suspension, 4 the cluster cannot be reached.",
+)
+
+SUSPENSIONS: Final = Command(
+    name="suspensions",
+    summary="Say what is suspended: which mails, since when, until when, by whom, why.",
+    about="What a policy file suspends is not among them: it is each server's own.",
+    service="admin.services.suspensions:suspensions",
+    present="admin.present.delivery:suspensions_document",
+    options=(QUEUE_ARGUMENT,),
+    shared=(_OF_A_QUEUE,),
+    examples="""
+        mailmend delivery suspensions outgoing
+        mailmend delivery suspensions outgoing --json""",
+    exits="0 done, also where nothing is suspended; 2 wrong use, 4 the cluster cannot be reached.",
+)
+
 DELIVERY: Final = CommandGroup(
     name="delivery",
     summary="Deliver the mails of a queue to their recipients' servers.",
-    about="The queue is RabbitMQ's, with its view in Cassandra, as for `mailmend queue`; nothing else keeps state.",
-    commands=(SERVE,),
+    about="The queue is RabbitMQ's, with its view in Cassandra, as for `mailmend queue`; the ledger keeps suspensions.",
+    commands=(SERVE, SUSPEND, LIFT, SUSPENSIONS),
     examples="""
         mailmend delivery serve outgoing
-        mailmend delivery serve outgoing --next-hop relay.example.org""",
+        mailmend delivery serve outgoing --next-hop relay.example.org
+        mailmend delivery suspend outgoing --domain example.org --for 2h --why 'they throttle us'""",
 )

@@ -56,6 +56,7 @@ class DeliveryRequest(QueueRequest):
         pre_delivery: the name of a hook; None: there is none.
         post_delivery: likewise.
         hook_limit: how long a hook may take.
+        suspensions_every: how long after a reading of what people suspended the next one begins.
     """
 
     next_hop: SmartHost | None = None
@@ -74,6 +75,7 @@ class DeliveryRequest(QueueRequest):
     pre_delivery: str | None = None
     post_delivery: str | None = None
     hook_limit: timedelta = timedelta(seconds=10)
+    suspensions_every: timedelta = timedelta(seconds=5)
 
     def delivery(self) -> DeliverySettings:
         return DeliverySettings(
@@ -84,6 +86,7 @@ class DeliveryRequest(QueueRequest):
             prefetch=self.prefetch,
             concurrency=self.concurrency,
             waiting_max=self.waiting_max,
+            suspensions_every=self.suspensions_every,
             schedules=self.retries,
         )
 
@@ -128,6 +131,7 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
                 clock=connections.clock,
                 settings=settings,
                 hooks=DeliveryHooks(connections.clock, pre, post, request.hook_limit),
+                ledger=connections.suspensions(),
             )
             where = request.next_hop or "the servers of each domain"
             caller.remark(f"Delivering {request.queue} by {where} until SIGTERM or Ctrl-C.")

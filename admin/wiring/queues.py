@@ -13,22 +13,26 @@ from admin.event_loop import run_async
 from admin.extras import import_or_name_extra
 from admin.settings import BlobsAddress, BlobsSettings, ConnectionSettings, QueueSettings, Store
 from admin.wiring.cluster import OpenCluster, open_cluster
+from cql.applying import ensure_ledger
 from cql.driver.asynchronous import AsyncKeyspace
 from cql.introspect import live_schema
+from cql.introspect import tables_of as table_names
 from mailqueue.blobs.stores import content_of
 from mailqueue.metrics import NoCounts, QueueCounts
 from mailqueue.rabbitmq.broker.settings import BrokerSettings
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from mailqueue.rabbitmq.view.queue_view import QueueView
+from model.catalog.ledger import DELIVERY_SUSPENSION
 from model.catalog.mail_queue import DELETED_MAILS
 from model.catalog.queue_tables import OwnTables, queue_tables_of
-from model.errors import BadPayload, BlobMissing, WrongUse
+from model.errors import AccessDenied, BadPayload, BlobMissing, WrongUse
 from model.ids import BlobId, QueueName
 from model.instants import instant_of
 from model.ports import AsyncTables, Blobs, Broker, Clock
 from model.queue.blob_ids import is_blob_id
 from model.queue.mails import Listed
 from model.schema.keyspace import Schema
+from repair.ledger.suspensions import LedgerSuspensions
 
 if TYPE_CHECKING:
     from cql.driver.session import Keyspace
@@ -101,6 +105,31 @@ class QueueConnections:
     async def names(self, *, everything: bool) -> list[QueueName]:
         """The queue in the settings, or every queue of the keyspace."""
         return await queue_names(self.tables, self.clock, self.own) if everything else [self.settings.name]
+
+    def suspensions(self) -> LedgerSuspensions:
+        """What people hold back; the ledger is created if missing.
+
+        Raises:
+            AccessDenied: it is missing, and we may not create it.
+        """
+        connection = self.settings.connection
+        try:
+            ensure_ledger(self.cluster.cluster, connection.ledger_keyspace, connection.keyspace)
+        except AccessDenied as error:
+            mend = f"Have who may create tables type: mailmend schema apply --keyspace {connection.keyspace}"
+            raise AccessDenied(f"the ledger has no {DELIVERY_SUSPENSION.name} yet: {error.what}", mend=mend) from error
+        return self._suspensions
+
+    def existing_suspensions(self) -> LedgerSuspensions | None:
+        """What people hold back, if the ledger has a table of it; reading it creates nothing."""
+        there = table_names(self.cluster.cluster, self.settings.connection.ledger_keyspace)
+        return self._suspensions if DELIVERY_SUSPENSION.name in there else None
+
+    @property
+    def _suspensions(self) -> LedgerSuspensions:
+        connection = self.settings.connection
+        tables = tables_of(self.cluster.cluster.keyspace(connection.ledger_keyspace))
+        return LedgerSuspensions(tables, connection.keyspace)
 
     async def content_of(self, listed: Listed) -> MailContent:
         blobs = listed.queued.blobs

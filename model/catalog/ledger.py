@@ -126,6 +126,15 @@ ADMIN_TASK = Table(
     compaction=_TWCS_DAYS,
     options=_EXPIRES,
 )
+DELIVERY_SUSPENSION = Table(
+    "delivery_suspension",
+    columns(
+        "keyspaceName text, queueName text",
+        "suspension timeuuid",
+        "fields text, owner text, reason text, endsAt timestamp",
+    ),
+    comment="Mails of a queue that are not to be delivered, until it ends (each row expires then) or is lifted",
+)
 
 SCHEMA_MIGRATION = Table(
     "schema_migration",
@@ -174,6 +183,7 @@ LEDGER_TABLES = (
     JOB_PAUSE,
     RUN_LIMIT,
     ADMIN_TASK,
+    DELIVERY_SUSPENSION,
     *HISTORY_TABLES,
 )
 

@@ -198,6 +198,12 @@ _IN_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "rowspersecond": "rows read and written each second at most, over all workers; null: as it was started",
         "maxfixes": "as many may be mended; null: as it was started",
     },
+    "delivery_suspension": {
+        "suspension": "its id; the time in it is when it was made",
+        "fields": "values of the mails that are held back, by field, as JSON; none: every mail",
+        "reason": "why they are",
+        "endsat": "when it ends; null: when somebody lifts it",
+    },
     "schema_migration": {
         "number": "number of the migration",
         "name": "its name",

@@ -5,8 +5,17 @@ Source: seed mta-queue-subsystem 2.3.2, facts/mta.md 1.4 and 4.7 (rules 25 and 3
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+from uuid import UUID
 
-from model.pickup.policy import PickupField, ValuePattern
+from model.errors import WrongUse
+from model.ids import QueueName, micros_of
+from model.instants import instant_of
+from model.pickup.policy import PickupField, ValuePattern, pattern_of
+
+_NAMES: Final = ("#", "@")
+"""What names of groups and lists begin with, which only a policy file has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +33,49 @@ class Suspension:
 
     def holds(self, values: Mapping[PickupField, str]) -> bool:
         return all(any(one.matches(values.get(named, "")) for one in some) for named, some in self.patterns.items())
+
+
+def patterns_of(values: Mapping[str, tuple[str, ...]]) -> Mapping[PickupField, tuple[ValuePattern, ...]]:
+    """The patterns that texts mean, by the names of their fields, as a policy file spells both.
+
+    Raises:
+        WrongUse: a field or a value that is none.
+    """
+    known = {one.value: one for one in PickupField}
+    for name, texts in values.items():
+        if name not in known:
+            raise WrongUse(f"{name!r} is no field", mend=f"There are: {', '.join(known)}.")
+        for text in texts:
+            if text.startswith(_NAMES):
+                raise WrongUse(f"{text!r} names a group or a list, which only a policy file has", mend="Write values.")
+    return {known[name]: tuple(pattern_of(known[name], text) for text in texts) for name, texts in values.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeSuspension:
+    """A suspension that somebody made for all servers of a queue.
+
+    Attributes:
+        id: its time is when it was made.
+        values: as they were written, by the name of their field; none is every mail.
+        owner: who made it.
+        ends_at: None: somebody lifts it.
+    """
+
+    id: UUID
+    queue: QueueName
+    values: Mapping[str, tuple[str, ...]]
+    owner: str
+    reason: str
+    ends_at: datetime | None = None
+
+    @property
+    def made_at(self) -> datetime:
+        return instant_of(micros_of(self.id))
+
+    def has_ended(self, now: datetime) -> bool:
+        return self.ends_at is not None and self.ends_at <= now
+
+    def suspension(self, ends_at: int | None) -> Suspension:
+        """As the engine has it; `ends_at` is in nanoseconds of the engine's clock."""
+        return Suspension(str(self.id), patterns_of(self.values), ends_at)

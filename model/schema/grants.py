@@ -11,6 +11,7 @@ from enum import Enum, StrEnum
 from model.blob_collection import naming_blobs
 from model.catalog.james_tables import BLOB_PARTS, BLOBS, EVENT_STORE, SCHEMA_VERSION
 from model.catalog.ledger import (
+    DELIVERY_SUSPENSION,
     HISTORY_TABLES,
     LEDGER_TABLES,
     REPAIR_FINDING,
@@ -216,8 +217,8 @@ QUEUE_READER = Role(
 )
 QUEUE = Role(
     "queue",
-    "workers of the mail queue, every other command of it; with repairer: repair queues",
-    (Need(GrantScope.MAIL, _BOTH, QUEUED),),
+    "workers of the mail queue, every other command of it, delivery; with repairer: repair queues",
+    (Need(GrantScope.MAIL, _BOTH, QUEUED), Need(GrantScope.LEDGER, _BOTH, (DELIVERY_SUSPENSION.name,))),
     only_with=ENQUEUED_MAILS.name,
 )
 COLLECTOR = Role(

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from email import message_from_bytes
 from typing import Any, Final
 
+from cql.memory import MemoryTables
 from delivery.hooks import DeliveryHooks
 from delivery.server import DeliveryServer
 from delivery.settings import DeliverySettings
@@ -22,7 +23,9 @@ from model.pickup.engine import PickupEngine
 from model.pickup.policy import CounterPolicy
 from model.pickup.rates import RateAlgorithm
 from model.queue.mails import Mail
+from repair.ledger.suspensions import LedgerSuspensions
 from tests.support.clock import VirtualClock
+from tests.support.in_turn import InTurn
 
 CONTENT = b"From: ann@sender.example\r\nSubject: hello\r\n\r\nBody.\r\n"
 ACCEPTED = SmtpReply(250, "2.0.0", "taken")
@@ -190,17 +193,29 @@ class MortalQueue:
 
 @dataclass
 class DeliverySite:
-    """A queue, the servers around it, and servers of deliveries that come and go."""
+    """A queue, the servers around it, and servers of deliveries that come and go.
 
+    Attributes:
+        shares: whether servers read what people suspend.
+    """
+
+    shares: bool = False
     clock: VirtualClock = field(default_factory=VirtualClock)
     hops: TableHops = field(default_factory=TableHops)
     failing: set[str] = field(default_factory=set)
     queue: MemoryMailQueue = field(init=False)
     relay: ScriptedRelay = field(init=False)
+    tables: MemoryTables = field(init=False)
+    server: DeliveryServer = field(init=False)
 
     def __post_init__(self) -> None:
+        self.tables = MemoryTables(self.clock.micros)
         self.queue = MemoryMailQueue(QueueName("outgoing"), self.clock)
         self.relay = ScriptedRelay(self.clock)
+
+    @property
+    def ledger(self) -> LedgerSuspensions:
+        return LedgerSuspensions(InTurn(self.tables), "mail")
 
     async def put(self, *recipients: str, sender: str | None = "ann@sender.example", **fields: Any) -> EnqueueId:
         mail = Mail("m", recipients, sender=sender, last_updated=self.clock.now, **fields)
@@ -215,12 +230,16 @@ class DeliverySite:
         dies_at: int | None = None,
         hooks: DeliveryHooks | None = None,
         algorithm: RateAlgorithm = RateAlgorithm.TOKEN_BUCKET,
+        beside: Coroutine[Any, Any, None] | None = None,
         **settings: Any,
     ) -> None:
-        """A server works for that long, or until something holds, or until it is killed; due mails move meanwhile."""
+        """A server works for that long, or until something holds, or until it is killed; due mails move meanwhile.
+
+        `beside` is what somebody else does at the same time.
+        """
         life = self.relay.life = Life(dies_at)
         known = {"reporter": "mail.sender.example", "schedules": {"": SCHEDULE}, **settings}
-        server = DeliveryServer(
+        self.server = server = DeliveryServer(
             queue=MortalQueue(self.queue, life, self.failing),  # type: ignore[arg-type]
             next_hops=self.hops,
             relay=self.relay,
@@ -228,14 +247,17 @@ class DeliverySite:
             clock=self.clock,
             settings=DeliverySettings(**known),
             hooks=hooks,
+            ledger=self.ledger if self.shares else None,
         )
         stop, ends_at = asyncio.Event(), self.clock.monotonic() + seconds
         serving = asyncio.ensure_future(server.serve(stop))
+        other = asyncio.ensure_future(beside or asyncio.sleep(0))
         while self.clock.monotonic() < ends_at and not life.dead and not until() and not serving.done():
             await self.clock.pause(min(10.0, ends_at - self.clock.monotonic()))
             await self.queue.move_due()
         stop.set()
         await serving
+        await other
 
     async def mails(self) -> list[Mail]:
         return [one.queued.mail async for one in self.queue.browse()]

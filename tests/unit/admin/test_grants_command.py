@@ -115,7 +115,7 @@ def test_what_is_not_there_is_named_instead_of_granted() -> None:
     assert Resource("mail", "modseq") in script.absent
     assert not any("modseq" in line for line in script.statements)
     assert not any("modseq" in line for line in revoking(READER, "r", there, drop=False).statements)
-    assert granting(QUEUE, "q", Keyspaces("mail", "ledger", frozenset()), create=True).statements == (
+    assert granting(QUEUE, "q", Keyspaces("mail", "ledger", frozenset(), frozenset()), create=True).statements == (
         "CREATE ROLE IF NOT EXISTS q WITH LOGIN = false;",
     )
 

@@ -21,6 +21,7 @@ from model.advice.queue_settings import (
 )
 from model.catalog.generations import GENERATIONS, Generation
 from model.catalog.ledger import (
+    DELIVERY_SUSPENSION,
     FINDING_BUCKETS,
     HISTORY_TABLES,
     JOB_PAUSE,
@@ -61,8 +62,9 @@ from tests.support.james import ROWS
 from tests.support.schemas import served
 
 
-def test_everything_but_leases_and_pauses_expires_by_itself_in_windows_of_a_day() -> None:
-    staying = (REPAIR_LEASE, JOB_PAUSE, *HISTORY_TABLES)
+def test_everything_but_what_holds_now_expires_by_itself_in_windows_of_a_day() -> None:
+    """Leases, pauses and suspensions are few, and the history of schemas stays."""
+    staying = (REPAIR_LEASE, JOB_PAUSE, DELIVERY_SUSPENSION, *HISTORY_TABLES)
     for table in LEDGER_TABLES:
         expires = table.options.get("default_time_to_live") == str(30 * 24 * 3600)
         windows = table.compaction is not None and "TimeWindow" in table.compaction.strategy

@@ -1,0 +1,104 @@
+"""Mails that people hold back from delivery: suspend, lift, and what is suspended."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from uuid import UUID
+
+from admin.services.caller import Caller
+from admin.services.queue.request import DryRunRequest, QueueAnswer, QueueRequest
+from admin.wiring.cluster import owner_name
+from admin.wiring.queues import QueueConnections, with_queues
+from model.errors import WrongUse
+from model.pickup.suspensions import MadeSuspension, patterns_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuspendRequest(DryRunRequest):
+    """Hold mails back.
+
+    Attributes:
+        values: of the mails, by the name of their field; one of a field's must match, and each field.
+        everything: every mail of the queue; then no values are given.
+        lasts: None: until somebody lifts it.
+        why: for those who find mails waiting.
+    """
+
+    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    everything: bool = False
+    lasts: timedelta | None = None
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiftRequest(DryRunRequest):
+    """Let mails go again."""
+
+    id: UUID
+
+
+def suspend(request: SuspendRequest, _: Caller) -> QueueAnswer[SuspendRequest, MadeSuspension]:
+    """Keep a suspension, which every server of the queue heeds within seconds.
+
+    Raises:
+        WrongUse: it is not said which mails, or something is no value of its field.
+        CannotReach: the ledger cannot be reached; nothing is suspended.
+    """
+    if not request.values and not request.everything:
+        mend = "Name them by a field, like --domain example.org; every mail of the queue: --all."
+        raise WrongUse("it is not said which mails are suspended", mend=mend)
+    if request.values and request.everything:
+        raise WrongUse("--all is every mail, and fields name some of them", mend="Leave out the one or the other.")
+    patterns_of(request.values)
+
+    async def made(connections: QueueConnections) -> QueueAnswer[SuspendRequest, MadeSuspension]:
+        now = connections.now
+        one = MadeSuspension(
+            id=connections.clock.new_uuid(),
+            queue=request.queue,
+            values=request.values,
+            owner=owner_name(),
+            reason=request.why,
+            ends_at=now + request.lasts if request.lasts else None,
+        )
+        if not request.dry_run:
+            await connections.suspensions().put(one, now)
+        return QueueAnswer(request, one)
+
+    return with_queues(request.settings, made)
+
+
+def lift(request: LiftRequest, _: Caller) -> QueueAnswer[LiftRequest, MadeSuspension]:
+    """End a suspension.
+
+    Raises:
+        WrongUse: there is none of that id.
+        CannotReach: the ledger cannot be reached; all stays as it was.
+    """
+
+    async def lifted(connections: QueueConnections) -> QueueAnswer[LiftRequest, MadeSuspension]:
+        ledger = connections.existing_suspensions()
+        found = await ledger.find(request.queue, request.id) if ledger else None
+        if ledger is None or found is None or found.has_ended(connections.now):
+            mend = f"See what is suspended with: mailmend delivery suspensions {request.queue}"
+            raise WrongUse(f"{request.queue} has no suspension {request.id}: it has ended, or was lifted", mend=mend)
+        if not request.dry_run:
+            await ledger.remove(found)
+        return QueueAnswer(request, found)
+
+    return with_queues(request.settings, lifted)
+
+
+def suspensions(request: QueueRequest, _: Caller) -> QueueAnswer[QueueRequest, Sequence[MadeSuspension]]:
+    """What is suspended now, in the order in which it was; reading it creates no ledger.
+
+    Raises:
+        CannotReach: the ledger cannot be reached.
+    """
+
+    async def found(connections: QueueConnections) -> QueueAnswer[QueueRequest, Sequence[MadeSuspension]]:
+        ledger = connections.existing_suspensions()
+        some = await ledger.of(request.queue) if ledger else ()
+        return QueueAnswer(request, [one for one in some if not one.has_ended(connections.now)])
+
+    return with_queues(request.settings, found)

@@ -1,0 +1,72 @@
+"""Suspensions of deliveries in the ledger: what people hold back, for every server of a queue.
+
+Few are there at once, in one partition for each queue. One that has an end expires soon after it, so nothing has to be
+deleted, and a server whose clock is late sees it to its end.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from model.catalog.ledger import DELIVERY_SUSPENSION
+from model.ids import QueueName
+from model.operations import Put, Read, Remove
+from model.pickup.suspensions import MadeSuspension
+from model.ports import AsyncTables
+from model.schema.table import Row
+
+KEPT_AFTER_END: Final = timedelta(minutes=1)
+"""How long a row outlives its suspension, which ends by the clocks of those who read it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSuspensions:
+    """The suspensions of one mail keyspace's queues.
+
+    Args:
+        tables: the ledger keyspace.
+        keyspace: the name of the mail keyspace.
+    """
+
+    tables: AsyncTables
+    keyspace: str
+
+    async def put(self, made: MadeSuspension, now: datetime) -> None:
+        """Keep it durably until its end; `now` is the time of the call."""
+        left = made.ends_at - now + KEPT_AFTER_END if made.ends_at else None
+        cells = {
+            "fields": json.dumps({name: list(texts) for name, texts in made.values.items()}),
+            "owner": made.owner,
+            "reason": made.reason,
+            "endsat": made.ends_at,
+        }
+        row = DELIVERY_SUSPENSION.key_row((self.keyspace, made.queue, made.id)) | cells
+        seconds = None if left is None else max(1, -(-left // timedelta(seconds=1)))
+        await self.tables.write(Put(DELIVERY_SUSPENSION, row, ttl_seconds=seconds))
+
+    async def of(self, queue: QueueName) -> Sequence[MadeSuspension]:
+        """All that hold, in the order in which they were made; for a moment also some that have ended."""
+        seen = await self.tables.read(Read(DELIVERY_SUSPENSION, (self.keyspace, queue)))
+        return [_made(one.row) for one in seen]
+
+    async def find(self, queue: QueueName, suspension_id: UUID) -> MadeSuspension | None:
+        seen = await self.tables.read(Read(DELIVERY_SUSPENSION, (self.keyspace, queue, suspension_id)))
+        return _made(seen[0].row) if seen else None
+
+    async def remove(self, made: MadeSuspension) -> None:
+        await self.tables.write(Remove(DELIVERY_SUSPENSION, (self.keyspace, made.queue, made.id)))
+
+
+def _made(row: Row) -> MadeSuspension:
+    values: Mapping[str, Sequence[str]] = json.loads(row.get("fields") or "{}")
+    return MadeSuspension(
+        id=row["suspension"],
+        queue=QueueName(row["queuename"]),
+        values={name: tuple(texts) for name, texts in values.items()},
+        owner=row.get("owner") or "",
+        reason=row.get("reason") or "",
+        ends_at=row.get("endsat"),
+    )

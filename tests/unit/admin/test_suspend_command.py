@@ -1,0 +1,128 @@
+"""`mailmend delivery suspend`, `lift` and `suspensions` as a person types them, beside a server that delivers."""
+
+from pathlib import Path
+
+import pytest
+
+from admin.services import delivery
+from model.errors import AccessDenied
+from tests.support.commands import Ended
+from tests.support.queue_commands import QueueShell, queue_shell
+from tests.unit.admin.test_delivery_command import HOP, StoppingRelay
+
+WHY = ("--why", "they throttle us")
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> QueueShell:
+    return queue_shell(monkeypatch, tmp_path)
+
+
+def typed(shell: QueueShell, command: str, *options: str) -> Ended:
+    return shell.line("delivery", command, "spool", *options)
+
+
+def test_what_is_suspended_is_listed_until_it_is_lifted(shell: QueueShell) -> None:
+    """With its fields, its times, who and why; the broker is never asked."""
+    suspended = typed(shell, "suspend", "--domain", "a.org", "--domain", "*.b.org", "--local-ip", "::1", *WHY, "--json")
+    assert suspended.code == 0, suspended.err
+    one = suspended.json["suspension"]
+    assert one["fields"] == {"localip": ["::1"], "recipientdomain": ["a.org", "*.b.org"]}
+    assert (one["why"], one["ends_at"], " pid " in one["owner"]) == ("they throttle us", None, True)
+    assert typed(shell, "suspensions", "--json").json["suspensions"] == [one]
+    table = typed(shell, "suspensions").out
+    assert one["id"] in table
+    assert "when it is lifted" in table
+
+    lifted = typed(shell, "lift", one["id"])
+    assert lifted.code == 0, lifted.err
+    assert "localip ::1, recipientdomain a.org or *.b.org" in lifted.out
+    assert typed(shell, "suspensions").out == "Nothing is suspended in spool.\n"
+    assert not shell.asked
+
+
+def test_a_suspension_ends_by_itself(shell: QueueShell) -> None:
+    """To the second, although its row is there for a moment yet."""
+    one = typed(shell, "suspend", "--all", "--for", "2h", *WHY, "--json").json["suspension"]
+    shell.pass_time(hours=1, minutes=59)
+    assert [found["id"] for found in typed(shell, "suspensions", "--json").json["suspensions"]] == [one["id"]]
+    shell.pass_time(minutes=1)
+    assert typed(shell, "suspensions", "--json").json["suspensions"] == []
+    assert typed(shell, "lift", one["id"]).code == 2
+
+
+def test_a_dry_run_writes_nothing(shell: QueueShell) -> None:
+    """Neither a ledger nor a suspension; and it lifts none."""
+    ended = typed(shell, "suspend", "--all", *WHY, "--dry-run")
+    assert (ended.code, "Nothing was written. Would be suspended in spool: every mail" in ended.out) == (0, True)
+    assert shell.cluster.keyspaces.keys() == {"mail"}
+    one = typed(shell, "suspend", "--all", *WHY, "--json").json["suspension"]
+    assert typed(shell, "lift", one["id"], "--dry-run").code == 0
+    assert typed(shell, "suspensions", "--json").json["suspensions"] == [one]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (WHY, "it is not said which mails are suspended"),
+        (("--all", "--domain", "a.org", *WHY), "--all is every mail"),
+        (("--all",), "--why"),
+        (("--local-ip", "nowhere", *WHY), "is no address"),
+        (("--domain", "#big", *WHY), "names a group or a list"),
+        (("--all", "--for", "0s", *WHY), "--for"),
+    ],
+)
+def test_what_cannot_be_is_refused(shell: QueueShell, options: tuple[str, ...], said: str) -> None:
+    """A mix without any field would stop everything, so that has to be said."""
+    ended = typed(shell, "suspend", *options)
+    assert (ended.code, said in ended.err) == (2, True), ended.err
+    assert typed(shell, "suspensions", "--json").json["suspensions"] == []
+
+
+def test_a_queue_has_to_be_named(shell: QueueShell) -> None:
+    """The command to type is said."""
+    ended = shell.line("delivery", "suspend", "--all", *WHY)
+    assert (ended.code, "mailmend delivery suspend outgoing" in ended.err) == (2, True)
+
+
+def test_what_was_never_suspended_cannot_be_lifted(shell: QueueShell) -> None:
+    """With or without a ledger; where to look is said."""
+    for _ in range(2):
+        ended = typed(shell, "lift", "6e0ab5e0-8d1c-11f0-9a5e-0242ac120002")
+        assert (ended.code, "mailmend delivery suspensions spool" in ended.err) == (2, True)
+        typed(shell, "suspend", "--all", *WHY)
+
+
+def test_a_server_heeds_what_was_suspended_before_it_started(
+    shell: QueueShell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mails to one domain stay, until somebody lifts it; who and why are in its log."""
+    relay = StoppingRelay(shell.clock)
+    monkeypatch.setattr(delivery, "relay_of", lambda *_: relay)
+    one = typed(shell, "suspend", "--domain", "a.org", *WHY, "--json").json["suspension"]
+    shell.put("held", recipients=("bob@a.org",))
+    shell.put("goes", recipients=("cy@b.org",))
+    ended = shell.line("delivery", "serve", *HOP, "--suspensions-every", "1s")
+    assert ended.code == 0, ended.err
+    assert (relay.had, shell.names()) == (["cy@b.org"], ["held"])
+    assert "they throttle us" in ended.err
+
+    typed(shell, "lift", one["id"])
+    relay.wanted = 2
+    assert shell.line("delivery", "serve", *HOP).code == 0
+    assert (relay.had, shell.names()) == (["cy@b.org", "bob@a.org"], [])
+
+
+def test_a_server_that_may_not_make_the_ledger_says_who_makes_it(
+    shell: QueueShell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the command to type."""
+
+    def denied(*_: object, **__: object) -> None:
+        raise AccessDenied("role 'queue' has no CREATE")
+
+    monkeypatch.setattr(shell.cluster, "execute_ddl", denied)
+    ended = shell.line("delivery", "serve", *HOP)
+    assert ended.code == 4
+    assert "the ledger has no delivery_suspension yet" in ended.err
+    assert "mailmend schema apply --keyspace mail" in ended.err

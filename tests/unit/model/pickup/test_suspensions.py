@@ -1,0 +1,46 @@
+"""Suspensions as people write them."""
+
+from uuid import UUID
+
+import pytest
+
+from model.errors import WrongUse
+from model.ids import QueueName
+from model.pickup.policy import PickupField
+from model.pickup.suspensions import MadeSuspension, patterns_of
+
+DOMAIN, LOCAL_IP = PickupField.RECIPIENT_DOMAIN, PickupField.LOCAL_IP
+ID = UUID("6e0ab5e0-8d1c-11f0-9a5e-0242ac120002")
+
+
+def made(**values: tuple[str, ...]) -> MadeSuspension:
+    return MadeSuspension(id=ID, queue=QueueName("outgoing"), values=values, owner="ann", reason="x")
+
+
+def test_each_field_must_match_and_one_of_its_values() -> None:
+    """In the spellings of a policy file."""
+    one = made(recipientdomain=("A.org.", "*.b.org"), localip=("192.0.2.0/28",)).suspension(None)
+    assert one.id == str(ID)
+    assert one.holds({DOMAIN: "a.org", LOCAL_IP: "192.0.2.3"})
+    assert one.holds({DOMAIN: "x.b.org", LOCAL_IP: "192.0.2.3"})
+    assert not one.holds({DOMAIN: "b.org", LOCAL_IP: "192.0.2.3"})
+    assert not one.holds({DOMAIN: "a.org", LOCAL_IP: "192.0.2.99"})
+
+
+def test_no_field_is_every_mail() -> None:
+    assert made().suspension(None).holds({})
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "said"),
+    [
+        ("weather", "rain", "'weather' is no field"),
+        ("localip", "example.org", "is no address"),
+        ("remoteip", "192.0.2.1/24", "is no network"),
+        ("recipientdomain", "#big", "names a group or a list"),
+        ("recipientdomain", "@big", "names a group or a list"),
+    ],
+)
+def test_what_is_no_value_of_its_field_is_refused(field: str, text: str, said: str) -> None:
+    with pytest.raises(WrongUse, match=said):
+        patterns_of({field: (text,)})
