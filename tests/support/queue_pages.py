@@ -61,6 +61,11 @@ def broker_was_lost(queue: RealQueue) -> None:
     queue.lose_messages()
 
 
+def destination_throttles(queue: RealQueue) -> None:
+    """Two mails wait for their next try; nobody has suspended anything yet."""
+    queue.put("refused", "too", options=("--due-in", "15m"))
+
+
 def start_is_stuck(queue: RealQueue) -> None:
     """A mail has lost its bytes and its message, nine days ago."""
     queue.put("stuck")
@@ -119,6 +124,8 @@ QUEUE_PAGES: Mapping[str, Callable[[RealQueue], None]] = {
     "marks-never-expire": tables_of_james,
     "collect-unreferenced-blobs": store_holds_too_much,
     "blob-is-missing": blob_is_gone,
+    "destination-throttles-us": destination_throttles,
+    "sending-address-is-blocked": destination_throttles,
 }
 """Each page, and what brings its state about; they are executed by `tests/integration/test_queue_runbooks.py`."""
 
@@ -160,12 +167,18 @@ def filled(queue: RealQueue, command: str, mail: str) -> list[str]:
         "$QUEUE": queue.name,
         "$MAIL": mail,
         "$KEPT": str(kept[-1]) if kept else "",
+        "$SUSPENSION": _last_suspension(queue) if "$SUSPENSION" in command else "",
     }
     for placeholder, value in values.items():
         command = command.replace(placeholder, value)
     first, *words = shlex.split(command, comments=True)
     assert first == "mailmend"
     return words
+
+
+def _last_suspension(queue: RealQueue) -> str:
+    found = queue.line("delivery", "suspensions", queue.name, "--json").json["suspensions"]
+    return str(found[-1]["id"])
 
 
 def _end_with(queue: RealQueue, words: list[str], code: int, output: Sequence[str]) -> None:
