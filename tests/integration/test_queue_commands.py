@@ -274,3 +274,36 @@ class TestDelivery:
         following.send_signal(signal.SIGTERM)
         assert following.wait(PATIENCE_SECONDS) == 0
         assert sink.mails[0].content == LETTER
+
+    def test_what_is_suspended_waits_on_every_server_until_it_is_lifted(
+        self, queue: RealQueue, sinks: Callable[..., SmtpSink], serving: Callable[..., "subprocess.Popen[str]"]
+    ) -> None:
+        """Given two servers one after the other, both let other domains go; what is lifted goes within seconds."""
+        sink = sinks()
+        suspend = ("suspend", "spool", "--domain", "example.org", "--for", "1h", "--why", "they throttle us", "--json")
+        suspended = queue.line("delivery", *suspend)
+        assert suspended.code == 0, suspended.err
+        queue.put("held")
+
+        def served_another(count: int) -> "subprocess.Popen[str]":
+            server = serving(sink, "--suspensions-every", "1s")
+            other = queue("enqueue", str(queue.line.home / "letter.eml"), "--recipient", "cy@example.com")
+            assert other.code == 0, other.err
+            until(lambda: len(sink.mails) == count)
+            return server
+
+        def said_at_the_end(server: "subprocess.Popen[str]") -> list[int]:
+            server.send_signal(signal.SIGTERM)
+            said = server.communicate(timeout=PATIENCE_SECONDS)[1]
+            return [said.count(event) for event in ("mails are suspended", "a suspension is over")]
+
+        assert said_at_the_end(served_another(1)) == [1, 0]
+        second = served_another(2)
+        lifted = queue.line("delivery", "lift", "spool", suspended.json["suspension"]["id"])
+        assert lifted.code == 0, lifted.err
+        until(lambda: len(sink.mails) == 3)
+        assert said_at_the_end(second) == [1, 1]
+        assert [mail.recipients[0].split()[1] for mail in sink.mails] == [
+            *["TO:<cy@example.com>"] * 2,
+            "TO:<bob@example.org>",
+        ]

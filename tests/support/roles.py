@@ -52,6 +52,7 @@ repair_run          -       SM        -       -         -        -             -
 repair_finding      -       SM        -       -         -        -             -      S
 repair_lag          -       SM        M       -         -        -             -      -
 repair_lease        S       SM        -       SM        -        -             -      SM
+delivery_suspension -       SM        -       -         -        -             SM     -
 schema_migration    S       S         -       SM        -        -             -      -
 schema_statement    S       S         -       SM        -        -             -      -
 schema_unlock       S       S         -       SM        -        -             -      -
