@@ -97,12 +97,12 @@ class DomainsBelow:
 
 @dataclass(frozen=True, slots=True)
 class AddressRange:
-    """The addresses of a network: `192.0.2.0/24`."""
+    """The addresses of a network: `192.0.2.0/24`; a group of addresses is none of them."""
 
     network: ipaddress.IPv4Network | ipaddress.IPv6Network
 
     def matches(self, value: str) -> bool:
-        return bool(value) and ipaddress.ip_address(value) in self.network
+        return bool(value) and not value.startswith("#") and ipaddress.ip_address(value) in self.network
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,3 +169,16 @@ def test_a_normal_value_stays_as_it_is(one: PickupField, value: str) -> None:
     assume(not (one.is_address and "org" in value.lower()))
 
     assert one.normal(one.normal(value)) == one.normal(value)
+
+
+def test_a_network_holds_no_group_of_addresses() -> None:
+    """Addresses that are counted as a group are passed over by a condition on a network, which goes on to others."""
+    remote_ip = PickupField.REMOTE_IP
+    policy = CounterPolicy(
+        (remote_ip,),
+        {remote_ip: (FieldGroup("office", (pattern_of(remote_ip, "192.0.2.0/24"),)),)},
+        (condition(remote_ip, "10.0.0.0/8", Threshold(concurrency=1)),),
+        Threshold(concurrency=5),
+    )
+    assert limits(policy, remoteip="192.0.2.1") == Threshold(concurrency=5)
+    assert limits(policy, remoteip="10.1.1.1") == Threshold(concurrency=1)
