@@ -5,12 +5,13 @@ All of a file is checked before any of it counts. Source: seed mta-queue-subsyst
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from delivery.policy_nodes import PolicyNode
 from model.errors import WrongUse
+from model.pickup.policies import DocumentPath, PickupPolicies
 from model.pickup.policy import (
     CounterPolicy,
     FieldGroup,
@@ -23,25 +24,41 @@ from model.pickup.policy import (
 )
 from model.pickup.rates import SECOND, DeliveryRate, RateAlgorithm
 from model.pickup.suspensions import Suspension
+from model.texts import Place
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _COUNT: Final = re.compile(r"\d{1,9}", re.ASCII)
 _SECONDS: Final = re.compile(r"\d{1,9}(?:\.\d{1,9})?|\.\d{1,9}", re.ASCII)
 _YES_NO: Final = {"true": True, "false": False}
 
-Lists = Mapping[str, Sequence[PolicyNode]]
+
+@dataclass(frozen=True, slots=True)
+class PolicyFile:
+    """What a policy file says, and where each part of it stands."""
+
+    said: PickupPolicies
+    top: PolicyNode
+
+    def place_of(self, path: DocumentPath) -> Place:
+        """Where that is; a file that is a list alone is one of policies."""
+        return self.top.place_of(path[1:] if self.top.is_list else path)
 
 
 @dataclass(frozen=True, slots=True)
-class PickupPolicies:
-    """What a policy file says; without one, nothing is limited."""
+class ValueLists:
+    """The lists of a file, by name, and which of them are used."""
 
-    policies: tuple[CounterPolicy, ...] = ()
-    algorithm: RateAlgorithm = RateAlgorithm.TOKEN_BUCKET
-    suspensions: tuple[Suspension, ...] = ()
+    values: Mapping[str, Sequence[PolicyNode]]
+    used: set[str] = field(default_factory=set)
+
+    def refer(self, node: PolicyNode, name: str) -> Sequence[PolicyNode]:
+        if name not in self.values:
+            node.fail(f"there is no list '@{name}'", f"There are: {', '.join(self.values) or 'none'}.")
+        self.used.add(name)
+        return self.values[name]
 
 
-def read_policies(file: Path) -> PickupPolicies:
+def read_policies(file: Path) -> PolicyFile:
     """The policies of a file.
 
     Raises:
@@ -56,7 +73,7 @@ def read_policies(file: Path) -> PickupPolicies:
     return policies_of(text, str(file))
 
 
-def policies_of(text: str, file: str) -> PickupPolicies:
+def policies_of(text: str, file: str) -> PolicyFile:
     """The policies of a text: a list of them alone, or below `policies`, beside `rate`, `lists` and `suspends`."""
     top = PolicyNode.of_text(file, text)
     found = (
@@ -64,28 +81,28 @@ def policies_of(text: str, file: str) -> PickupPolicies:
         if top.is_list
         else top.known("a policy file", "version", "rate", "lists", "policies", "suspends")
     )
-    algorithm, lists = RateAlgorithm.TOKEN_BUCKET, dict[str, Sequence[PolicyNode]]()
+    algorithm, lists = RateAlgorithm.TOKEN_BUCKET, ValueLists({})
     if "rate" in found:
         rate = found["rate"].known("rate", "algorithm")
         algorithm = rate["algorithm"].parsed(_algorithm, "the algorithm") if "algorithm" in rate else algorithm
     if "lists" in found:
-        lists = {name: list(values.listed("the values of a list")) for name, _, values in found["lists"].items("lists")}
+        named = found["lists"].items("lists")
+        lists = ValueLists({name: list(values.listed("the values of a list")) for name, _, values in named})
     listed = found["policies"].listed("policies") if "policies" in found else ()
     suspended = found["suspends"].listed("suspends") if "suspends" in found else ()
-    return PickupPolicies(
-        tuple(_policy(one, lists, algorithm) for one in listed),
-        algorithm,
-        tuple(_suspension(f"suspends {number}", one, lists) for number, one in enumerate(suspended, 1)),
-    )
+    policies = tuple(_policy(one, lists, algorithm) for one in listed)
+    suspensions = tuple(_suspension(f"suspends {number}", one, lists) for number, one in enumerate(suspended, 1))
+    unused = tuple(name for name in lists.values if name not in lists.used)
+    return PolicyFile(PickupPolicies(policies, algorithm, suspensions, unused), top)
 
 
-def _suspension(name: str, node: PolicyNode, lists: Lists) -> Suspension:
+def _suspension(name: str, node: PolicyNode, lists: ValueLists) -> Suspension:
     """Fields, each with its values; `{}` is every mail."""
     wanted = dict[PickupField, tuple[ValuePattern, ...]]()
     for _, key, values in node.items("a suspension"):
-        field = key.parsed(_field_named, "a field")
-        wanted[field] = tuple(_patterns(field, values.one_or_more("values"), lists))
-        if any(isinstance(one, GroupName) for one in wanted[field]):
+        named = key.parsed(_field_named, "a field")
+        wanted[named] = tuple(_patterns(named, values.one_or_more("values"), lists))
+        if any(isinstance(one, GroupName) for one in wanted[named]):
             values.fail("a suspension knows no groups", "Write the values, or '@name' of a list.")
     return Suspension(name, wanted)
 
@@ -98,7 +115,7 @@ def _algorithm(text: str) -> RateAlgorithm:
         raise WrongUse(f"{text!r} is no algorithm of rates", mend=f"There are: {names}.") from None
 
 
-def _policy(node: PolicyNode, lists: Lists, algorithm: RateAlgorithm) -> CounterPolicy:
+def _policy(node: PolicyNode, lists: ValueLists, algorithm: RateAlgorithm) -> CounterPolicy:
     parts = node.known("a policy", "fields", "conditions", "default")
     fields, groups = list[PickupField](), dict[PickupField, tuple[FieldGroup, ...]]()
     for one in parts["fields"].listed("fields") if "fields" in parts else ():
@@ -135,29 +152,28 @@ def _field_named(text: str) -> PickupField:
         raise WrongUse(f"{text!r} is no field", mend=f"There are: {names}.") from None
 
 
-def _groups(field: PickupField, node: PolicyNode, lists: Lists) -> Iterator[FieldGroup]:
+def _groups(named: PickupField, node: PolicyNode, lists: ValueLists) -> Iterator[FieldGroup]:
     for name, key, patterns in node.items("groups"):
         if not _NAME.fullmatch(name):
             key.fail(f"{name!r} is no name of a group", "Letters, digits, '.', '-' and '_' make one.")
-        yield FieldGroup(name, tuple(_patterns(field, patterns.listed("the patterns of a group"), lists)))
+        yield FieldGroup(name, tuple(_patterns(named, patterns.listed("the patterns of a group"), lists)))
 
 
-def _patterns(field: PickupField, nodes: Iterable[PolicyNode], lists: Lists) -> Iterator[ValuePattern]:
+def _patterns(named: PickupField, nodes: Iterable[PolicyNode], lists: ValueLists) -> Iterator[ValuePattern]:
     for node in nodes:
         text = node.text("a value")
         if text.startswith("@"):
-            if text[1:] not in lists:
-                node.fail(f"there is no list {text!r}", f"There are: {', '.join(lists) or 'none'}.")
-            yield from (one.parsed(lambda value: pattern_of(field, value), "a value") for one in lists[text[1:]])
+            listed = lists.refer(node, text[1:])
+            yield from (one.parsed(lambda value: pattern_of(named, value), "a value") for one in listed)
         else:
-            yield node.parsed(lambda value: pattern_of(field, value), "a value")
+            yield node.parsed(lambda value: pattern_of(named, value), "a value")
 
 
 def _condition(
     node: PolicyNode,
     fields: Sequence[PickupField],
     groups: Mapping[PickupField, Sequence[FieldGroup]],
-    lists: Lists,
+    lists: ValueLists,
     algorithm: RateAlgorithm,
 ) -> ThresholdCondition:
     parts = node.known("a condition", "if", "then")
@@ -165,17 +181,17 @@ def _condition(
         node.fail("a condition lacks its then", "Write the limits below then; then: {} is none.")
     wanted = dict[PickupField, tuple[ValuePattern, ...]]()
     for _, key, values in parts["if"].items("if") if "if" in parts else ():
-        field = key.parsed(_field_named, "a field")
-        if field not in fields:
+        named = key.parsed(_field_named, "a field")
+        if named not in fields:
             counted = ", ".join(one.value for one in fields) or "nothing"
-            key.fail(f"this policy does not count by {field.value}", f"It counts by: {counted}.")
-        known = {group.name for group in groups.get(field, ())}
+            key.fail(f"this policy does not count by {named.value}", f"It counts by: {counted}.")
+        known = {group.name for group in groups.get(named, ())}
         for value in values.one_or_more("values"):
             text = value.text("a value")
             if text.startswith("#") and text[1:] not in known:
-                value.fail(f"{field.value} has no group {text!r} here", f"It has: {', '.join(known) or 'none'}.")
-        wanted[field] = tuple(_patterns(field, values.one_or_more("values"), lists))
-        _refuse_members(values, wanted[field], groups.get(field, ()))
+                value.fail(f"{named.value} has no group {text!r} here", f"It has: {', '.join(known) or 'none'}.")
+        wanted[named] = tuple(_patterns(named, values.one_or_more("values"), lists))
+        _refuse_members(values, wanted[named], groups.get(named, ()))
     return ThresholdCondition(wanted, _threshold(parts["then"], algorithm))
 
 

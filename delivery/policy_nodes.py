@@ -10,6 +10,7 @@ from typing import NoReturn, TypeVar
 import yaml
 
 from model.errors import WrongUse
+from model.pickup.policies import DocumentPath
 from model.texts import Place
 
 T = TypeVar("T")
@@ -62,6 +63,18 @@ class PolicyNode:
     def fail(self, problem: str, mend: str = "") -> NoReturn:
         mark = self.node.start_mark
         raise BadPolicyFile(self.file, _place(self.lines, mark.line, mark.column), problem, mend=mend)
+
+    def place_of(self, path: DocumentPath) -> Place:
+        """Where something below this stands: an entry of a mapping at its name, one of a list at its own beginning."""
+        found, mark = self.node, self.node.start_mark
+        for step in path:
+            if isinstance(step, int):
+                found = found.value[step]
+                mark = found.start_mark
+            else:
+                name, found = next(pair for pair in found.value if pair[0].value == step)
+                mark = name.start_mark
+        return _place(self.lines, mark.line, mark.column)
 
     @property
     def is_mapping(self) -> bool:

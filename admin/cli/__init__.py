@@ -42,6 +42,11 @@ COMMANDS: Final = CommandGroup(
         Late("schema", "Own the tables: plan, apply, verify, adopt, lint, advise.", "admin.cli.schema:SCHEMA"),
         Late("queue", "The distributed mail queue: look, take, put, mend, tend.", "admin.cli.queue:QUEUE"),
         Late("delivery", "Deliver the mails of a queue to their recipients' servers.", "admin.cli.delivery:DELIVERY"),
+        Late(
+            "policy",
+            "Policy files of `delivery serve`: what they say, before a server reads them.",
+            "admin.cli.policy:POLICY",
+        ),
         Late("metrics", "What monitoring sees: metrics, alerts, a dashboard.", "admin.cli.metrics:METRICS"),
         RUNBOOK,
         Late("local", "A real Cassandra on this machine.", "admin.cli.local:LOCAL"),

@@ -9,6 +9,7 @@ from typing import Final
 
 from cql.generated import write_or_check
 from model.catalog.lint_ignores import CATALOG_IGNORES
+from model.pickup.lint import POLICY_RULES, PolicyRule
 from model.schema.lint.rule import LintRule
 from model.schema.lint.rules import RULES
 
@@ -47,8 +48,26 @@ CREATE TABLE mytable ( ...
 """
 
 
+_POLICY_HEAD: Final = """\
+# The rules of `mailmend policy lint`
+
+```
+mailmend policy lint policies.yaml    a policy file of `mailmend delivery serve`
+```
+
+What is found is legal: the server takes it, and surely nobody meant it. Only what is certain is said; of two
+expressions nothing is known but that they are the same. Exit code 1 where something is found, 2 where the server would
+not take the file.
+"""
+
+
 def page_text() -> str:
-    return "\n".join((_HEAD, "## The rules\n", *(_section(rule) for rule in RULES), _ignored()))
+    schema = (_HEAD, "## The rules\n", *(_section(rule) for rule in RULES), _ignored())
+    return "\n".join((*schema, _POLICY_HEAD, *(_policy_section(rule) for rule in POLICY_RULES)))
+
+
+def _policy_section(rule: PolicyRule) -> str:
+    return f"### {rule.id}: {rule.title}\n\n{rule.reason}\n\n*Fix:* {rule.fix}\n"
 
 
 def _section(rule: LintRule) -> str:

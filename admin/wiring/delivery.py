@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 from admin.extras import import_or_name_extra
 from model.delivery.attempts import SourceAddress
 from model.errors import WrongUse
+from model.pickup.policies import PickupPolicies
 from model.ports import Clock, MailRelay, NextHops
 
 if TYPE_CHECKING:
-    from delivery.policy_file import PickupPolicies
+    from delivery.policy_file import PolicyFile
 
 PRE_DELIVERY: Final = "mailmend.pre_delivery"
 POST_DELIVERY: Final = "mailmend.post_delivery"
@@ -57,10 +58,14 @@ def hook_named(group: str, name: str | None) -> Callable[..., Any] | None:
     return found
 
 
-def policies_in(file: Path | None) -> "PickupPolicies":
+def policies_in(file: Path | None) -> PickupPolicies:
     """What the file says; without one, nothing is limited."""
-    policy_file = import_or_name_extra("delivery.policy_file")
-    found: PickupPolicies = policy_file.read_policies(file) if file else policy_file.PickupPolicies()
+    return policy_file(file).said if file else PickupPolicies()
+
+
+def policy_file(file: Path) -> "PolicyFile":
+    """What the file says, and where it says so."""
+    found: PolicyFile = import_or_name_extra("delivery.policy_file").read_policies(file)
     return found
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from admin.present import lint_page
 from model.catalog.lint_ignores import CATALOG_IGNORES
+from model.pickup.lint import POLICY_RULES
 from model.schema.lint.rules import RULES
 
 
@@ -21,6 +22,9 @@ def test_every_rule_and_every_reason_is_on_it() -> None:
         assert rule.fix in page
         assert rule.reference in page
     assert all(f"| {one.rule} | `{one.table}` | {one.reason} |" in page for one in CATALOG_IGNORES)
+    for one in POLICY_RULES:
+        assert f"### {one.id}: {one.title}\n\n{one.reason}\n\n*Fix:* {one.fix}\n" in page
+    assert not {one.id for one in RULES} & {one.id for one in POLICY_RULES}
 
 
 def test_a_page_that_is_not_is_reported_and_written_anew(

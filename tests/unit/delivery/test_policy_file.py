@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from delivery.policy_file import PickupPolicies, policies_of, read_policies
+from delivery.policy_file import policies_of, read_policies
 from delivery.policy_nodes import BadPolicyFile
 from model.errors import WrongUse
 from model.pickup.engine import PickupEngine
+from model.pickup.policies import PickupPolicies
 from model.pickup.policy import CounterPolicy, PickupField, Threshold, ThresholdCondition, pattern_of
 from model.pickup.rates import SECOND, DeliveryRate, RateAlgorithm
 from model.pickup.sub_queues import ActiveMail
@@ -17,7 +18,7 @@ DOMAIN, JOB = PickupField.RECIPIENT_DOMAIN, PickupField.JOB_ID
 
 
 def read(text: str) -> PickupPolicies:
-    return policies_of(text, "policies.yaml")
+    return policies_of(text, "policies.yaml").said
 
 
 def picked(text: str, *mails: ActiveMail) -> int:
@@ -252,4 +253,26 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WrongUse, match="not UTF-8"):
         read_policies(file)
     file.write_text(PER_ADDRESS)
-    assert read_policies(file) == read(PER_ADDRESS)
+    assert read_policies(file).said == read(PER_ADDRESS)
+
+
+def test_each_part_of_a_file_has_its_place() -> None:
+    """An entry at its name, one of a list at its own beginning; a list alone is one of policies."""
+    read_file = policies_of("lists:\n  a: [x]\npolicies:\n- fields: [jobid, localip: {g: []}]\n", "policies.yaml")
+    places = [
+        read_file.place_of(path)
+        for path in (("lists", "a"), ("policies", 0), ("policies", 0, "fields", 1, "localip", "g"))
+    ]
+    assert [(one.line, one.column) for one in places] == [(2, 3), (4, 3), (4, 29)]
+    alone = policies_of("- default: {rate: 1}\n- default:\n    rate: 2\n", "policies.yaml")
+    place = alone.place_of(("policies", 1, "default", "rate"))
+    assert (place.line, place.column, place.text) == (3, 5, "    rate: 2")
+
+
+def test_a_list_is_used_where_anything_refers_to_it() -> None:
+    """A condition, a group or a suspension; a value of that name without @ is none."""
+    lists = "lists: {a: [x.org], b: [y.org], c: [z.org], d: [w.org]}\n"
+    policy = (
+        "policies: [{fields: [recipientdomain: {g: ['@a']}], conditions: [{if: {recipientdomain: '@b'}, then: {}}]}]\n"
+    )
+    assert read(f"{lists}{policy}suspends: [{{recipientdomain: ['@c', d]}}]").unused_lists == ("d",)

@@ -1,0 +1,24 @@
+"""All that one policy file says, and the way from its top to a place in it."""
+
+from dataclasses import dataclass
+
+from model.pickup.policy import CounterPolicy
+from model.pickup.rates import RateAlgorithm
+from model.pickup.suspensions import Suspension
+
+DocumentPath = tuple[str | int, ...]
+"""The names, and the numbers from 0, that lead from the top of a policy file to a place in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PickupPolicies:
+    """What a policy file says; without one, nothing is limited.
+
+    Attributes:
+        unused_lists: the names of lists that nothing in the file refers to.
+    """
+
+    policies: tuple[CounterPolicy, ...] = ()
+    algorithm: RateAlgorithm = RateAlgorithm.TOKEN_BUCKET
+    suspensions: tuple[Suspension, ...] = ()
+    unused_lists: tuple[str, ...] = ()
