@@ -234,26 +234,27 @@ SERVE: Final = Command(
     "twice.",
 )
 
-_FIELDS: Final = {
+MAIL_FIELDS: Final = {
     "transport": (PickupField.TRANSPORT_ID, "Transport of the mail, its attribute transportid"),
-    "local_ip": (PickupField.LOCAL_IP, "Address that it is sent from, or a network; other addresses go on"),
-    "remote_ip": (PickupField.REMOTE_IP, "Address of the next server, or a network"),
+    "local_ip": (PickupField.LOCAL_IP, "Address that it is sent from; or a network; other addresses go on"),
+    "remote_ip": (PickupField.REMOTE_IP, "Address of the next server; or a network"),
     "remote_mx": (PickupField.REMOTE_MX, "Name of the next server; *.example.org is every name below that"),
     "domain": (PickupField.RECIPIENT_DOMAIN, "Domain of the recipient; *.example.org is every domain below that"),
     "job": (PickupField.JOB_ID, "Job of the mail, its attribute jobid"),
     "grouping": (PickupField.GROUPING, "Grouping of the mail, its attribute"),
     "tenant": (PickupField.TENANT_ID, "Tenant of the mail, its attribute tenantid"),
 }
+"""Options by which mails are named: their fields, and what they mean; behind a semicolon, where many are named."""
 
 _WHICH: Final = Shared(
     "values",
     {
         "Which mails": tuple(
             option(f"--{name.replace('_', '-')}", f"{text}; may be given again.", multiple=True, metavar="VALUE")
-            for name, (_, text) in _FIELDS.items()
+            for name, (_, text) in MAIL_FIELDS.items()
         )
     },
-    lambda own, _others, _context: {one.value: tuple(own[name]) for name, (one, _) in _FIELDS.items() if own[name]},
+    lambda own, _others, _context: {one.value: tuple(own[name]) for name, (one, _) in MAIL_FIELDS.items() if own[name]},
 )
 _OF_A_QUEUE: Final = queue_settings(check=_refuse_unnamed)
 

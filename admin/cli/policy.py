@@ -4,8 +4,10 @@ from typing import Final
 
 import click
 
-from admin.cli.command import Command, CommandGroup
-from admin.cli.options import FILE
+from admin.cli.command import Command, CommandGroup, Shared
+from admin.cli.delivery import MAIL_FIELDS
+from admin.cli.options import FILE, option
+from model.pickup.policy import PickupField
 
 _FILE: Final = click.Argument(["file"], type=FILE, metavar="FILE")
 
@@ -25,10 +27,50 @@ LINT: Final = Command(
     exits="0 nothing was found, 1 something was, 2 the file cannot be read, or the server would refuse it.",
 )
 
+_ONE_VALUE: Final = {name: one for name, one in MAIL_FIELDS.items() if one[0] is not PickupField.LOCAL_IP}
+_MAIL: Final = Shared(
+    "values",
+    {
+        "Which mail": tuple(
+            option(f"--{name.replace('_', '-')}", f"{text.partition(';')[0]}. [default: empty]", metavar="VALUE")
+            for name, (_, text) in _ONE_VALUE.items()
+        )
+    },
+    lambda own, _others, _context: {one: own[name] for name, (one, _) in _ONE_VALUE.items() if own[name] is not None},
+)
+
+EXPLAIN: Final = Command(
+    name="explain",
+    summary="Say what a policy file means for a mail.",
+    about="""Which policies count it, as what; which condition, or the default, sets its limits, and where it stands;
+    what suspends it; and which of the addresses that it may be sent from are left. It is asked of the engine that
+    `delivery serve` picks mails by, with nothing else to deliver: no limit is reached yet, so what is held back here is
+    suspended, or may have no delivery at all. What was suspended by command is not in the file: `delivery suspensions`
+    tells. It asks no server, and needs mailmend[delivery].""",
+    service="admin.services.policy:explain",
+    present="admin.present.policy:explain_document",
+    options=(
+        _FILE,
+        option(
+            "--local-ip",
+            "Address that it is sent from; may be given again: each is looked at. [default: any]",
+            multiple=True,
+            metavar="VALUE",
+        ),
+    ),
+    shared=(_MAIL,),
+    examples="""
+        mailmend policy explain policies.yaml --domain example.org
+        mailmend policy explain policies.yaml --domain example.org --remote-mx mx1.example.net --transport alerts
+        mailmend policy explain policies.yaml --local-ip 192.0.2.1 --local-ip 192.0.2.2 --domain example.org --json""",
+    exits="0 it was explained, whether the mail is held back or not; 2 wrong use, or the server would refuse the file.",
+)
+
 POLICY: Final = CommandGroup(
     name="policy",
     summary="Policy files of `delivery serve`: what they say, before a server reads them.",
-    commands=(LINT,),
+    commands=(LINT, EXPLAIN),
     examples="""
-        mailmend policy lint policies.yaml""",
+        mailmend policy lint policies.yaml
+        mailmend policy explain policies.yaml --domain example.org --local-ip 192.0.2.1""",
 )

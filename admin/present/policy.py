@@ -1,10 +1,21 @@
 """What `mailmend policy` shows."""
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from admin.present.document import Document, Grid, Part
 from admin.present.values import fields_json, plain, printable
-from admin.services.policy import PlacedFinding, PolicyLintResult
+from admin.services.policy import (
+    PlacedFinding,
+    PolicyExplanation,
+    PolicyLintResult,
+    limits_path,
+    policy_path,
+    suspension_path,
+)
+from model.errors import ExitCode
+from model.pickup.explaining import PolicyShare, SourceExplanation
+from model.pickup.rates import SECOND
 from model.texts import Place
 
 _WRAPPED: Final = frozenset({"what", "what to do"})
@@ -41,4 +52,100 @@ def _finding_json(finding: PlacedFinding) -> dict[str, Any]:
         **fields_json(finding.place, "line", "column"),
         "because": [fields_json(one, "line", "column") for one in finding.because],
         **plain({"reason": finding.rule.reason, "fix": finding.rule.fix}),
+    }
+
+
+def explain_document(result: PolicyExplanation) -> Document:
+    json = {
+        "file": str(result.request.file),
+        "mail": {named.value: text for named, text in result.values.items()},
+        "unsaid": [one.value for one in result.unsaid],
+        "sources": [_source_json(one, result) for one in result.sources],
+        "other_family": list(result.other_family),
+        "left": list(result.left),
+        "exit": int(ExitCode.FINE),
+    }
+    body = tuple(part for one in result.sources for part in _source_parts(one, result))
+    unsaid = ", ".join(one.value for one in result.unsaid)
+    remarks = (f"Not named, so taken as empty: {unsaid}.",) if unsaid else ()
+    return Document(json, (*body, *_closing_lines(result)), remarks=remarks)
+
+
+def _source_parts(one: SourceExplanation, result: PolicyExplanation) -> Iterator[Part]:
+    columns = ("policy", "counted as", "limits of", "concurrency", "rate", "connect interval")
+    rows = [_share_row(share, result) for share in one.shares]
+    rows += [(_policy_name(number, result), "not consulted", "", "", "", "") for number in _unconsulted(one, result)]
+    if rows:
+        yield Grid(f"From {one.source}" if one.source else "Policies", columns, rows, frozenset({"counted as"}))
+    for number in one.suspensions:
+        yield f"Held by the suspension at line {result.places[suspension_path(number)].line}."
+
+
+def _share_row(share: PolicyShare, result: PolicyExplanation) -> tuple[str, ...]:
+    threshold, limits = share.threshold, limits_path(result.said, share.policy, share.condition)
+    fields = result.said.policies[share.policy].fields
+    named = (f"{one.value} {text or '(empty)'}" for one, text in zip(fields, share.key, strict=True))
+    what = "the default" if share.condition is None else "the condition"
+    gap = threshold.connect_interval
+    return (
+        _policy_name(share.policy, result),
+        printable(", ".join(named)) or "every mail",
+        f"{what} at line {result.places[limits].line}" if limits else "nothing",
+        "no limit" if threshold.concurrency is None else f"{threshold.concurrency:,}",
+        f"{threshold.rate.count}/{threshold.rate.interval / SECOND:.9g}" if threshold.rate else "no limit",
+        f"{gap / SECOND:.9g} s" if gap else "none",
+    )
+
+
+def _policy_name(number: int, result: PolicyExplanation) -> str:
+    return f"{number + 1}, line {result.places[policy_path(number)].line}"
+
+
+def _unconsulted(one: SourceExplanation, result: PolicyExplanation) -> list[int]:
+    """The numbers of the policies behind one that stops."""
+    consulted = {share.policy for share in one.shares}
+    return [number for number in range(len(result.said.policies)) if number not in consulted]
+
+
+def _closing_lines(result: PolicyExplanation) -> Iterator[str]:
+    if result.other_family:
+        yield f"Of another family than the server, so nothing is sent from: {', '.join(result.other_family)}."
+    if not result.request.local_ip:
+        yield "Nothing holds it back for good." if result.left else "It is held back, from wherever it is sent."
+    elif result.left:
+        yield f"It may be sent from: {', '.join(result.left)}."
+    else:
+        yield "None of these addresses is left to send it from: it is held back."
+
+
+def _source_json(one: SourceExplanation, result: PolicyExplanation) -> dict[str, Any]:
+    return {
+        "localip": one.source,
+        "is_left": one.is_left,
+        "policies": [_share_json(share, result) for share in one.shares],
+        "not_consulted": [
+            {"policy": number + 1, "line": result.places[policy_path(number)].line}
+            for number in _unconsulted(one, result)
+        ],
+        "suspensions": [
+            {"suspension": number + 1, "line": result.places[suspension_path(number)].line}
+            for number in one.suspensions
+        ],
+    }
+
+
+def _share_json(share: PolicyShare, result: PolicyExplanation) -> dict[str, Any]:
+    threshold, limits = share.threshold, limits_path(result.said, share.policy, share.condition)
+    fields, rate, gap = result.said.policies[share.policy].fields, threshold.rate, threshold.connect_interval
+    return {
+        "policy": share.policy + 1,
+        "line": result.places[policy_path(share.policy)].line,
+        "key": {one.value: text for one, text in zip(fields, share.key, strict=True)},
+        "condition": None if share.condition is None else share.condition + 1,
+        "limits_line": result.places[limits].line if limits else None,
+        "concurrency": threshold.concurrency,
+        "rate": {"count": rate.count, "seconds": rate.interval / SECOND} if rate else None,
+        "connect_interval_seconds": gap / SECOND if gap else None,
+        "stop": threshold.stop,
+        "lets_none": share.lets_none,
     }

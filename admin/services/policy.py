@@ -1,11 +1,18 @@
 """Policy files of `mailmend delivery serve`, looked at without a server, by the code that the server uses."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from admin.services.caller import Caller
 from admin.wiring.delivery import policy_file
+from model.delivery.attempts import NextHop, SourceAddress
 from model.errors import ExitCode
+from model.pickup.explaining import SourceExplanation, explain_mail
 from model.pickup.lint import PolicyRule, lint_policies
+from model.pickup.policies import DocumentPath, PickupPolicies
+from model.pickup.policy import PickupField
+from model.pickup.sub_queues import ANY_SOURCE, ActiveMail
 from model.texts import Place
 
 
@@ -48,3 +55,100 @@ def lint(file: Path) -> PolicyLintResult:
         for one in lint_policies(read.said)
     ]
     return PolicyLintResult(file, tuple(sorted(found, key=lambda one: (one.place.line, one.place.column))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyExplainRequest:
+    """Which mail is asked about.
+
+    Attributes:
+        values: of the mail, without the address that it is sent from; fields that are not there are empty.
+        local_ip: addresses that it may be sent from; (): it is not said which.
+    """
+
+    file: Path
+    values: Mapping[PickupField, str] = field(default_factory=dict)
+    local_ip: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyExplanation:
+    """What a policy file means for a mail.
+
+    Attributes:
+        values: in their normal form.
+        sources: by address, of the family of the server's.
+        other_family: the addresses that are not, so that nothing is sent from there.
+        unsaid: fields that the file tells mails apart by and that were taken as empty.
+        places: of policies, conditions, defaults and suspensions that are spoken of.
+    """
+
+    request: PolicyExplainRequest
+    said: PickupPolicies
+    values: Mapping[PickupField, str]
+    sources: tuple[SourceExplanation, ...]
+    other_family: tuple[str, ...]
+    unsaid: tuple[PickupField, ...]
+    places: Mapping[DocumentPath, Place]
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        return tuple(one.source for one in self.sources if one.is_left)
+
+
+def explain(request: PolicyExplainRequest, _: Caller) -> PolicyExplanation:
+    """Which policies count a mail, as what, with which limits, and what holds it back, by the engine's own rules.
+
+    Raises:
+        WrongUse: the file cannot be read, or something is no value of its field.
+        BadPolicyFile: the server would not take the file; the message says where.
+    """
+    read = policy_file(request.file)
+    values = {named: named.normal(text) for named, text in request.values.items()}
+    given = tuple(dict.fromkeys(PickupField.LOCAL_IP.normal(one) for one in request.local_ip))
+    reaching = _reaching(given, values.get(PickupField.REMOTE_IP, ""))
+    sources = explain_mail(read.said, ActiveMail("", values, reaching if given else ANY_SOURCE))
+    named = {*values, *([PickupField.LOCAL_IP] if given else [])}
+    return PolicyExplanation(
+        request,
+        read.said,
+        values,
+        sources,
+        tuple(one for one in given if one not in reaching),
+        tuple(one for one in PickupField if one in _told_apart_by(read.said) - named),
+        {path: read.place_of(path) for path in _spoken_of(read.said, sources)},
+    )
+
+
+def _reaching(sources: Sequence[str], server: str) -> tuple[str, ...]:
+    """Those of the family of the server's address; all, where that is not known."""
+    hop = NextHop(server, server)
+    return tuple(one for one in sources if not server or SourceAddress(one).reaches(hop))
+
+
+def _told_apart_by(file: PickupPolicies) -> set[PickupField]:
+    counted = (named for one in file.policies for named in one.fields)
+    return {*counted, *(named for one in file.suspensions for named in one.patterns)}
+
+
+def _spoken_of(file: PickupPolicies, sources: Sequence[SourceExplanation]) -> set[DocumentPath]:
+    """The policies, all of them, and the conditions, defaults and suspensions that count for the mail."""
+    paths = {policy_path(number) for number in range(len(file.policies))}
+    paths |= {suspension_path(number) for one in sources for number in one.suspensions}
+    shares = (share for one in sources for share in one.shares)
+    return paths | {path for one in shares if (path := limits_path(file, one.policy, one.condition))}
+
+
+def policy_path(policy: int) -> DocumentPath:
+    return ("policies", policy)
+
+
+def suspension_path(suspension: int) -> DocumentPath:
+    return ("suspends", suspension)
+
+
+def limits_path(file: PickupPolicies, policy: int, condition: int | None) -> DocumentPath | None:
+    """The way to what sets the limits: a condition or the default; None where there is neither."""
+    if condition is not None:
+        return (*policy_path(policy), "conditions", condition)
+    return (*policy_path(policy), "default") if file.policies[policy].default else None

@@ -167,6 +167,12 @@ class PickupEngine:
         """When a pick may find more than now, unless a mail is added or a delivery ends before; None: never."""
         return self._timers[0][0] if self._timers else None
 
+    def sub_queue(self, mail: ActiveMail, now: int) -> SubQueue:
+        """As the one that this mail would wait in, with all that counts it or holds it back; the mail is not added."""
+        queue = self._new_queue(mail)
+        self._release(queue, now)
+        return queue
+
     def _place(self, mail: ActiveMail) -> tuple[object, ...]:
         sources = dict.fromkeys(mail.sources)
         return (mail.sources, *((self._keys(mail, one), *self._suspended_by(mail, one)) for one in sources))

@@ -242,8 +242,13 @@ class CounterPolicy:
 
     def threshold(self, key: CounterKey) -> Threshold | None:
         """The limits of what has this key; None where there are none."""
+        number = self.condition(key)
+        return self.default if number is None else self.conditions[number].threshold
+
+    def condition(self, key: CounterKey) -> int | None:
+        """The number of the condition that sets the limits of what has this key, from 0; None: the default does."""
         values = dict(zip(self.fields, key, strict=True))
-        return next((one.threshold for one in self.conditions if one.holds(values)), self.default)
+        return next((number for number, one in enumerate(self.conditions) if one.holds(values)), None)
 
     def _counted_as(self, one: PickupField, value: str) -> str:
         return next((f"#{group.name}" for group in self.groups.get(one, ()) if group.holds(value)), value)

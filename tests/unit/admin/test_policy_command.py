@@ -111,3 +111,118 @@ class TestLint:
         assert (ended.code, ended.out) == (2, "")
         assert f"{file}, line 1, column 12: 'domain' is no field" in ended.err
         assert shell("policy", "lint", str(file.with_name("none.yaml"))).code == 2
+
+
+LAYERED = """\
+policies:
+  - fields: [localip, remotemx: {google: ['*.google.com']}]
+    conditions:
+      - if: {remotemx: '#google'}
+        then: {concurrency: 10, rate: 100/60, connectinterval: 0.5}
+    default: {concurrency: 5}
+  - fields: [recipientdomain]
+    conditions:
+      - if: {recipientdomain: last.org}
+        then: {concurrency: 3, stop: true}
+  - default: {concurrency: 1000}
+suspends:
+  - {localip: 192.0.2.1, recipientdomain: example.org}
+  - {jobid: paused}
+"""
+
+
+class TestExplain:
+    """`mailmend policy explain`."""
+
+    @pytest.fixture
+    def file(self, file: Path) -> Path:
+        file.write_text(LAYERED)
+        return file
+
+    def test_a_person_sees_limits_their_lines_and_the_addresses_that_are_left(
+        self, shell: CommandLine, file: Path
+    ) -> None:
+        """For each address that was named; what was not named is said."""
+        sources = ("--local-ip", "192.0.2.1", "--local-ip", "192.0.2.2")
+        ended = shell(
+            "policy", "explain", str(file), *sources, "--domain", "Example.ORG.", "--remote-mx", "a.google.com"
+        )
+        assert ended.code == 0, ended.err
+        first, second = ended.out.split("From 192.0.2.2")
+        assert "From 192.0.2.1" in first
+        assert "Held by the suspension at line 13." in first
+        assert "suspension" not in second
+        rows = [" ".join(line.split()) for line in second.splitlines()]
+        assert rows[4:7] == [
+            "1, line 2 localip 192.0.2.2, remotemx #google the condition at line 4 10 100/60 0.5 s",
+            "2, line 7 recipientdomain example.org nothing no limit no limit none",
+            "3, line 11 every mail the default at line 11 1,000 no limit none",
+        ]
+        assert rows[-1] == "It may be sent from: 192.0.2.2."
+        assert "Not named, so taken as empty: jobid." in ended.err
+
+    def test_a_script_gets_the_same(self, shell: CommandLine, file: Path) -> None:
+        """With the values in their normal form, and numbers of policies as people count."""
+        options = ("--domain", "last.org", "--local-ip", "192.0.2.1", "--job", "paused", "--transport", "", "--json")
+        found = shell("policy", "explain", str(file), *options).json
+        (source,) = found.pop("sources")
+        assert found == {
+            "file": str(file),
+            "mail": {"transportid": "", "recipientdomain": "last.org", "jobid": "paused"},
+            "unsaid": ["remotemx"],
+            "other_family": [],
+            "left": [],
+            "exit": 0,
+        }
+        assert (source["localip"], source["is_left"]) == ("192.0.2.1", False)
+        assert source["not_consulted"] == [{"policy": 3, "line": 11}]
+        assert source["suspensions"] == [{"suspension": 2, "line": 14}]
+        first, second = source["policies"]
+        assert first == {
+            "policy": 1,
+            "line": 2,
+            "key": {"localip": "192.0.2.1", "remotemx": ""},
+            "condition": None,
+            "limits_line": 6,
+            "concurrency": 5,
+            "rate": None,
+            "connect_interval_seconds": None,
+            "stop": False,
+            "lets_none": False,
+        }
+        assert (second["condition"], second["limits_line"], second["stop"]) == (1, 9, True)
+        google = shell("policy", "explain", str(file), "--remote-mx", "x.google.com", "--json").json["sources"][0]
+        assert google["policies"][0]["rate"] == {"count": 100, "seconds": 60.0}
+        assert google["policies"][0]["connect_interval_seconds"] == 0.5
+
+    def test_a_policy_behind_one_that_stops_is_not_consulted(self, shell: CommandLine, file: Path) -> None:
+        out = shell("policy", "explain", str(file), "--domain", "last.org").out
+        assert "3, line 11 not consulted" in [" ".join(line.split()) for line in out.splitlines()]
+        assert out.splitlines()[-1] == "Nothing holds it back for good."
+
+    def test_what_is_held_back_from_everywhere_is_said(self, shell: CommandLine, file: Path) -> None:
+        """With addresses, and without."""
+        paused = ("policy", "explain", str(file), "--job", "paused")
+        assert shell(*paused).out.splitlines()[-1] == "It is held back, from wherever it is sent."
+        none_left = "None of these addresses is left to send it from: it is held back."
+        assert shell(*paused, "--local-ip", "::1").out.splitlines()[-1] == none_left
+
+    def test_nothing_is_sent_from_addresses_of_another_family_than_the_servers(
+        self, shell: CommandLine, file: Path
+    ) -> None:
+        """They are named apart from those that are left."""
+        both = ("--local-ip", "192.0.2.7", "--local-ip", "2001:DB8::1")
+        found = shell("policy", "explain", str(file), *both, "--remote-ip", "2001:db8::2", "--json").json
+        assert (found["left"], found["other_family"]) == (["2001:db8::1"], ["192.0.2.7"])
+        out = shell("policy", "explain", str(file), *both, "--remote-ip", "198.51.100.1").out
+        assert "Of another family than the server, so nothing is sent from: 2001:db8::1." in out
+
+    @pytest.mark.parametrize("option", ["--local-ip", "--remote-ip"])
+    def test_an_address_that_is_none_is_refused(self, shell: CommandLine, file: Path, option: str) -> None:
+        ended = shell("policy", "explain", str(file), option, "nowhere")
+        assert (ended.code, "'nowhere' is no address" in ended.err) == (2, True)
+
+    def test_a_file_that_the_server_would_refuse_is_refused(self, shell: CommandLine, file: Path) -> None:
+        file.write_text("- default: 5\n")
+        ended = shell("policy", "explain", str(file))
+        assert (ended.code, "line 1, column 12" in ended.err) == (2, True)
