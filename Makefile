@@ -55,6 +55,7 @@ verify: $(STAMP) ## What is generated is up to date
 	$(RUN)/python -m admin.cli.reference --check
 	$(RUN)/python -m admin.metrics.reference --check
 	$(RUN)/python -m admin.api.reference --check
+	$(RUN)/python -m delivery.policy_schema --check
 	$(RUN)/mailmend schema lint --fail-on note cql/schema.cql
 	$(RUN)/mailmend schema lint --fail-on note cql/migrations
 	$(RUN)/mailmend schema export --check --dir docs --only page --only drawing --keyspace apache_james

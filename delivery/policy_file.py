@@ -3,13 +3,23 @@
 All of a file is checked before any of it counts. Source: seed mta-queue-subsystem 2.3.1, facts/mta.md 1.3, 4.1 to 4.3.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
 from delivery.policy_nodes import PolicyNode
+from delivery.policy_schema import (
+    CONDITION_PARTS,
+    COUNT,
+    FILE_PARTS,
+    GROUP_NAME,
+    POLICY_PARTS,
+    RATE_PARTS,
+    SECONDS,
+    THRESHOLD_PARTS,
+)
 from model.errors import WrongUse
 from model.pickup.policies import DocumentPath, PickupPolicies
 from model.pickup.policy import (
@@ -26,9 +36,6 @@ from model.pickup.rates import SECOND, DeliveryRate, RateAlgorithm
 from model.pickup.suspensions import Suspension
 from model.texts import Place
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-_COUNT: Final = re.compile(r"\d{1,9}", re.ASCII)
-_SECONDS: Final = re.compile(r"\d{1,9}(?:\.\d{1,9})?|\.\d{1,9}", re.ASCII)
 _YES_NO: Final = {"true": True, "false": False}
 
 
@@ -76,18 +83,16 @@ def read_policies(file: Path) -> PolicyFile:
 def policies_of(text: str, file: str) -> PolicyFile:
     """The policies of a text: a list of them alone, or below `policies`, beside `rate`, `lists` and `suspends`."""
     top = PolicyNode.of_text(file, text)
-    found = (
-        {"policies": top}
-        if top.is_list
-        else top.known("a policy file", "version", "rate", "lists", "policies", "suspends")
-    )
+    found = {"policies": top} if top.is_list else top.known("a policy file", *FILE_PARTS)
     algorithm, lists = RateAlgorithm.TOKEN_BUCKET, ValueLists({})
     if "rate" in found:
-        rate = found["rate"].known("rate", "algorithm")
+        rate = found["rate"].known("rate", *RATE_PARTS)
         algorithm = rate["algorithm"].parsed(_algorithm, "the algorithm") if "algorithm" in rate else algorithm
     if "lists" in found:
         named = found["lists"].items("lists")
         lists = ValueLists({name: list(values.listed("the values of a list")) for name, _, values in named})
+        for one in chain.from_iterable(lists.values.values()):
+            one.text("a value")
     listed = found["policies"].listed("policies") if "policies" in found else ()
     suspended = found["suspends"].listed("suspends") if "suspends" in found else ()
     policies = tuple(_policy(one, lists, algorithm) for one in listed)
@@ -116,7 +121,7 @@ def _algorithm(text: str) -> RateAlgorithm:
 
 
 def _policy(node: PolicyNode, lists: ValueLists, algorithm: RateAlgorithm) -> CounterPolicy:
-    parts = node.known("a policy", "fields", "conditions", "default")
+    parts = node.known("a policy", *POLICY_PARTS)
     fields, groups = list[PickupField](), dict[PickupField, tuple[FieldGroup, ...]]()
     for one in parts["fields"].listed("fields") if "fields" in parts else ():
         name, grouped = _field(one)
@@ -154,7 +159,7 @@ def _field_named(text: str) -> PickupField:
 
 def _groups(named: PickupField, node: PolicyNode, lists: ValueLists) -> Iterator[FieldGroup]:
     for name, key, patterns in node.items("groups"):
-        if not _NAME.fullmatch(name):
+        if not GROUP_NAME.fullmatch(name):
             key.fail(f"{name!r} is no name of a group", "Letters, digits, '.', '-' and '_' make one.")
         yield FieldGroup(name, tuple(_patterns(named, patterns.listed("the patterns of a group"), lists)))
 
@@ -176,7 +181,7 @@ def _condition(
     lists: ValueLists,
     algorithm: RateAlgorithm,
 ) -> ThresholdCondition:
-    parts = node.known("a condition", "if", "then")
+    parts = node.known("a condition", *CONDITION_PARTS)
     if "then" not in parts:
         node.fail("a condition lacks its then", "Write the limits below then; then: {} is none.")
     wanted = dict[PickupField, tuple[ValuePattern, ...]]()
@@ -205,7 +210,7 @@ def _refuse_members(node: PolicyNode, patterns: Iterable[ValuePattern], groups: 
 
 
 def _threshold(node: PolicyNode, algorithm: RateAlgorithm) -> Threshold:
-    parts = node.known("a threshold", "concurrency", "rate", "connectinterval", "stop")
+    parts = node.known("a threshold", *THRESHOLD_PARTS)
     rate = _rate(parts["rate"]) if "rate" in parts else None
     if rate:
         try:
@@ -234,13 +239,13 @@ def _rate(node: PolicyNode) -> DeliveryRate:
 
 
 def _count(text: str) -> int:
-    if not _COUNT.fullmatch(text):
+    if not COUNT.fullmatch(text):
         raise WrongUse(f"{text!r} is no number of deliveries", mend="Write 0, which lets none begin, or more.")
     return int(text)
 
 
 def _nanos(text: str) -> int:
-    if not _SECONDS.fullmatch(text):
+    if not SECONDS.fullmatch(text):
         raise WrongUse(f"{text!r} is no number of seconds", mend="Write it like 5, or 0.5.")
     return round(float(text) * SECOND)
 

@@ -66,10 +66,24 @@ EXPLAIN: Final = Command(
     exits="0 it was explained, whether the mail is held back or not; 2 wrong use, or the server would refuse the file.",
 )
 
+SCHEMA: Final = Command(
+    name="schema",
+    summary="The JSON schema of a policy file, for editors.",
+    about="""Draft 2020-12, as in docs/policy.schema.json; the file is to be read as YAML 1.2, as editors do. It sees
+    the form alone: that a group or list is there, and that an expression is one, `lint` tells.
+
+    For VS Code and others, the first line of a policy file: # yaml-language-server: $schema=policy.schema.json""",
+    service="admin.services.policy:schema",
+    present="admin.present.policy:schema_document",
+    examples="""
+        mailmend policy schema > policy.schema.json""",
+    exits="0 it was printed.",
+)
+
 POLICY: Final = CommandGroup(
     name="policy",
     summary="Policy files of `delivery serve`: what they say, before a server reads them.",
-    commands=(LINT, EXPLAIN),
+    commands=(LINT, EXPLAIN, SCHEMA),
     examples="""
         mailmend policy lint policies.yaml
         mailmend policy explain policies.yaml --domain example.org --local-ip 192.0.2.1""",

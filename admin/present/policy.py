@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from admin.present.document import Document, Grid, Part
+from admin.present.document import Document, Grid, Part, Verbatim
 from admin.present.values import fields_json, plain, printable
 from admin.services.policy import (
     PlacedFinding,
@@ -13,12 +13,17 @@ from admin.services.policy import (
     policy_path,
     suspension_path,
 )
+from delivery.policy_schema import JsonSchema, schema_text
 from model.errors import ExitCode
 from model.pickup.explaining import PolicyShare, SourceExplanation
 from model.pickup.rates import SECOND
 from model.texts import Place
 
 _WRAPPED: Final = frozenset({"what", "what to do"})
+
+
+def schema_document(result: JsonSchema) -> Document:
+    return Document(result, (Verbatim(schema_text()),))
 
 
 def lint_document(result: PolicyLintResult) -> Document:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from admin.services.caller import Caller
 from admin.wiring.delivery import policy_file
+from delivery.policy_schema import JsonSchema, policy_schema
 from model.delivery.attempts import NextHop, SourceAddress
 from model.errors import ExitCode
 from model.pickup.explaining import SourceExplanation, explain_mail
@@ -40,6 +41,11 @@ class PolicyLintResult:
     @property
     def exit(self) -> ExitCode:
         return ExitCode.DRIFT if self.findings else ExitCode.FINE
+
+
+def schema() -> JsonSchema:
+    """The JSON schema of a policy file."""
+    return policy_schema()
 
 
 def lint(file: Path) -> PolicyLintResult:
@@ -115,7 +121,7 @@ def explain(request: PolicyExplainRequest, _: Caller) -> PolicyExplanation:
         values,
         sources,
         tuple(one for one in given if one not in reaching),
-        tuple(one for one in PickupField if one in _told_apart_by(read.said) - named),
+        tuple(one for one in PickupField if one in _used_fields(read.said) - named),
         {path: read.place_of(path) for path in _spoken_of(read.said, sources)},
     )
 
@@ -126,7 +132,7 @@ def _reaching(sources: Sequence[str], server: str) -> tuple[str, ...]:
     return tuple(one for one in sources if not server or SourceAddress(one).reaches(hop))
 
 
-def _told_apart_by(file: PickupPolicies) -> set[PickupField]:
+def _used_fields(file: PickupPolicies) -> set[PickupField]:
     counted = (named for one in file.policies for named in one.fields)
     return {*counted, *(named for one in file.suspensions for named in one.patterns)}
 

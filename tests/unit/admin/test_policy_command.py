@@ -1,5 +1,6 @@
 """`mailmend policy` as a person types it: no server, no cluster."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -200,6 +201,13 @@ class TestExplain:
         assert "3, line 11 not consulted" in [" ".join(line.split()) for line in out.splitlines()]
         assert out.splitlines()[-1] == "Nothing holds it back for good."
 
+    def test_a_limit_of_none_and_a_field_that_is_empty_are_shown(self, shell: CommandLine, file: Path) -> None:
+        """Neither looks as if there were no limit, or no field."""
+        file.write_text("- fields: [localip]\n  default: {concurrency: 0}\n")
+        rows = [" ".join(line.split()) for line in shell("policy", "explain", str(file)).out.splitlines()]
+        assert "1, line 1 localip (empty) the default at line 2 0 no limit none" in rows
+        assert rows[-1] == "It is held back, from wherever it is sent."
+
     def test_what_is_held_back_from_everywhere_is_said(self, shell: CommandLine, file: Path) -> None:
         """With addresses, and without."""
         paused = ("policy", "explain", str(file), "--job", "paused")
@@ -226,3 +234,14 @@ class TestExplain:
         file.write_text("- default: 5\n")
         ended = shell("policy", "explain", str(file))
         assert (ended.code, "line 1, column 12" in ended.err) == (2, True)
+
+
+class TestSchema:
+    """`mailmend policy schema`."""
+
+    def test_it_is_the_one_that_is_published(self, shell: CommandLine) -> None:
+        """Byte for byte; as one line for scripts."""
+        published = Path("docs/policy.schema.json").read_text()
+        ended = shell("policy", "schema")
+        assert (ended.code, ended.out) == (0, published)
+        assert shell("policy", "schema", "--json").json == json.loads(published)

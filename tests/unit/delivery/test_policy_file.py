@@ -231,6 +231,7 @@ def test_an_empty_list_limits_nothing() -> None:
         ("rate: {algorithm: fast}\npolicies: []", 1, 19, "'fast' is no algorithm"),
         ("rate: {algorithm: sliding}\npolicies: [{default: {rate: 99999}}]", 2, 29, "would remember"),
         ("policies: 5", 1, 11, "policies are a list"),
+        ("lists: {a: [x, [y]]}", 1, 16, "a value is one value"),
         ("limits: []", 1, 1, "a policy file has no 'limits'"),
         ("- fields: [jobid]\n  conditions:\n  - if: {jobid: '/(a+)+/'}\n    then: {}", 3, 17, "may take for ever"),
     ],

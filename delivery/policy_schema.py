@@ -1,0 +1,190 @@
+"""The form of a policy file: the names of its parts and how values are spelt, for the reader, and as a JSON schema.
+
+A schema sees no more than form: that a group or list is there, that an expression is one, and that a sliding rate is
+not too large, the reader alone can say. `python -m delivery.policy_schema` writes `docs/policy.schema.json`; with
+`--check` it exits 1 when that is not up to date.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from cql.generated import write_or_check
+from model.pickup.policy import PickupField
+from model.pickup.rates import RateAlgorithm
+
+FILE_PARTS: Final = ("version", "rate", "lists", "policies", "suspends")
+RATE_PARTS: Final = ("algorithm",)
+POLICY_PARTS: Final = ("fields", "conditions", "default")
+CONDITION_PARTS: Final = ("if", "then")
+THRESHOLD_PARTS: Final = ("concurrency", "rate", "connectinterval", "stop")
+
+GROUP_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+COUNT: Final = re.compile(r"[0-9]{1,9}")
+SECONDS: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?|\.[0-9]{1,9}")
+
+PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "policy.schema.json"
+
+JsonSchema = Mapping[str, Any]
+
+_YES_NO: Final = "[Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee]"
+_RATE_SECONDS: Final = r"(?=[0-9.]*[1-9])(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)"
+_RATE_COUNT: Final = r"0*[1-9][0-9]*"
+_ADDRESS: Final = r"(?:[@#][\s\S]*|/[\s\S]*/|[0-9A-Fa-f:.]+(?:%[^/]+)?(?:/[0-9A-Fa-f:.]+)?|)"
+_NO_GROUP: Final[JsonSchema] = {"not": {"type": "string", "pattern": "^#"}}
+
+
+def policy_schema() -> JsonSchema:
+    """The schema of a policy file as YAML 1.2 reads it, of draft 2020-12."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "https://raw.githubusercontent.com/mailmend/mailmend/main/docs/policy.schema.json",
+        "title": "Policies of mailmend delivery serve",
+        "description": "A list of policies alone, or below `policies`, beside what else a file may hold.",
+        "if": {"type": "array"},
+        "then": {"$ref": "#/$defs/policies"},
+        "else": {"$ref": "#/$defs/file"},
+        "$defs": {
+            "file": _object(
+                FILE_PARTS,
+                {
+                    "version": _described({}, "For people; any value."),
+                    "rate": _object(RATE_PARTS, {"algorithm": {"enum": [one.value for one in RateAlgorithm]}}),
+                    "lists": _described(
+                        {"type": "object", "additionalProperties": {"type": "array", "items": _value()}},
+                        "Values by name: '@name' stands for each of them.",
+                    ),
+                    "policies": {"$ref": "#/$defs/policies"},
+                    "suspends": _suspends(),
+                },
+            ),
+            "policies": {"type": "array", "items": {"$ref": "#/$defs/policy"}},
+            "policy": _object(
+                POLICY_PARTS,
+                {
+                    "fields": _fields(),
+                    "conditions": {"type": "array", "items": {"$ref": "#/$defs/condition"}},
+                    "default": {"$ref": "#/$defs/threshold"},
+                },
+            ),
+            "condition": _described(
+                {
+                    **_object(
+                        CONDITION_PARTS,
+                        {
+                            "if": _by_field({one: _one_or_more(_value(one)) for one in PickupField}),
+                            "then": {"$ref": "#/$defs/threshold"},
+                        },
+                    ),
+                    "required": ["then"],
+                },
+                "The first that holds sets all limits, in place of the default; each field must match.",
+            ),
+            "threshold": _threshold(),
+        },
+    }
+
+
+def _object(parts: Sequence[str], schemas: Mapping[str, JsonSchema]) -> dict[str, Any]:
+    """A mapping with these parts and no others."""
+    return {"type": "object", "properties": {name: schemas[name] for name in parts}, "additionalProperties": False}
+
+
+def _described(schema: JsonSchema, text: str) -> JsonSchema:
+    return {"description": text, **schema}
+
+
+def _by_field(schemas: Mapping[PickupField, JsonSchema]) -> dict[str, Any]:
+    return _object([one.value for one in schemas], {one.value: each for one, each in schemas.items()})
+
+
+def _one_or_more(schema: JsonSchema) -> JsonSchema:
+    return {"anyOf": [schema, {"type": "array", "items": schema}]}
+
+
+def _value(named: PickupField | None = None, *, groups: bool = True) -> JsonSchema:
+    """A value is the text that stands there, whatever type YAML has for it; nothing at all is the empty one."""
+    if named and named.is_address:
+        found: JsonSchema = {"type": ["string", "null"], "pattern": _whole(_ADDRESS)}
+    else:
+        found = {"type": ["string", "number", "boolean", "null"]}
+    return found if groups else {**found, **_NO_GROUP}
+
+
+def _suspends() -> JsonSchema:
+    return {
+        "description": "Mails that are held back: each field of one must match; {} is every mail.",
+        "type": "array",
+        "items": _by_field({one: _one_or_more(_value(one, groups=False)) for one in PickupField}),
+    }
+
+
+def _fields() -> JsonSchema:
+    groups = {
+        one: {
+            "description": "Values that are counted as one, by the name of their group.",
+            "type": "object",
+            "propertyNames": {"pattern": _whole(GROUP_NAME.pattern)},
+            "additionalProperties": {"type": "array", "items": _value(one)},
+        }
+        for one in PickupField
+    }
+    grouped = {**_by_field(groups), "minProperties": 1, "maxProperties": 1}
+    return {
+        "description": "What is counted together: mails with the same values of these; without fields, all of them.",
+        "type": "array",
+        "items": {"anyOf": [{"enum": [one.value for one in PickupField]}, grouped]},
+        "uniqueItems": True,
+    }
+
+
+def _threshold() -> JsonSchema:
+    count = {"type": "integer", "minimum": 1}
+    seconds = {"type": "number", "exclusiveMinimum": 0}
+    text = {"type": "string", "pattern": _whole(rf"\s*{_RATE_COUNT}\s*(?:/\s*{_RATE_SECONDS}\s*)?")}
+    seconds_text = {"type": "string", "pattern": _whole(rf"\s*{_RATE_SECONDS}\s*")}
+    pair = {"prefixItems": [{"anyOf": [count, text]}, {"anyOf": [seconds, seconds_text]}], "items": False}
+    schemas = {
+        "concurrency": _described(
+            {"anyOf": [{"type": "integer", "minimum": 0, "maximum": 999_999_999}, _text(COUNT.pattern)]},
+            "Deliveries at once; 0 lets none begin.",
+        ),
+        "rate": _described(
+            {"anyOf": [count, text, {"type": "array", "minItems": 1, **pair}]},
+            "X, X/Y or [X, Y]: at most X deliveries begin in Y seconds, or in one.",
+        ),
+        "connectinterval": _described(
+            {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1_000_000_000}, _text(SECONDS.pattern)]},
+            "Seconds between two connections.",
+        ),
+        "stop": _described(
+            {"anyOf": [{"type": "boolean"}, _text(_YES_NO)]},
+            "Later policies neither count nor limit such a mail.",
+        ),
+    }
+    return _object(THRESHOLD_PARTS, schemas)
+
+
+def _text(pattern: str) -> JsonSchema:
+    return {"type": "string", "pattern": _whole(pattern)}
+
+
+def _whole(pattern: str) -> str:
+    return f"^(?:{pattern})$"
+
+
+def schema_text() -> str:
+    return json.dumps(policy_schema(), indent=2) + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    """With --check, exit 1 when the file is out of date; else write it."""
+    otherwise = "is not what the reader takes: python -m delivery.policy_schema writes it anew"
+    return write_or_check(arguments, PAGE, schema_text(), otherwise)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,251 @@
+"""The published schema of a policy file: it takes what the reader takes, and refuses what is wrong in form."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from delivery import policy_schema
+from delivery.policy_file import policies_of
+from delivery.policy_nodes import BadPolicyFile
+from model.pickup.policy import PickupField
+from model.pickup.rates import RateAlgorithm
+from tests.unit.delivery.test_policy_file import PER_ADDRESS, PER_DOMAIN, ROLLED_UP
+
+SCHEMA = policy_schema.policy_schema()
+VALIDATOR = Draft202012Validator(SCHEMA)
+
+
+def in_yaml_1_2(text: str) -> Any:
+    """What an editor makes of a text: YAML 1.2's core types, in which `no` is a word and 012 is twelve."""
+    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    return _value(node) if node else None
+
+
+def _value(node: yaml.Node) -> Any:
+    if isinstance(node, yaml.MappingNode):
+        return {key.value: _value(value) for key, value in node.value}
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(one) for one in node.value]
+    return node.value if node.style in {"'", '"'} else _plain(node.value)
+
+
+def _plain(text: str) -> Any:
+    if text in {"", "~", "null", "Null", "NULL"}:
+        return None
+    if text.lower() in {"true", "false"} and text in {text.lower(), text.upper(), text.capitalize()}:
+        return text.lower() == "true"
+    if re.fullmatch("[-+]?[0-9]+", text):
+        return int(text)
+    if re.fullmatch(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", text):
+        return float(text)
+    return text
+
+
+def is_taken(text: str) -> bool:
+    """Whether the reader takes it."""
+    try:
+        policies_of(text, "policies.yaml")
+    except BadPolicyFile:
+        return False
+    return True
+
+
+def is_valid(text: str) -> bool:
+    return not list(VALIDATOR.iter_errors(in_yaml_1_2(text)))
+
+
+TAKEN = [
+    PER_ADDRESS,
+    PER_DOMAIN,
+    ROLLED_UP,
+    "[]",
+    "{}",
+    "policies: []",
+    "version: '1'\nrate: {algorithm: sliding}\nlists: {vip: [a.org, '*.b.org', 5, no, '']}\nsuspends: []",
+    "lists: {vip: [192.0.2.1]}\nsuspends: [{}, {localip: ['@vip', '192.0.2.0/24'], jobid: [1, ~, no]}]",
+    "- {fields: [jobid, remotemx: {g: ['/^mx[0-9]/', '*.a.org']}], conditions: [{if: {remotemx: '#g'}, then: {}}]}",
+    "- {fields: [localip: {g: [192.0.2.0/24, '::1', '/^10/', '']}], default: {stop: TRUE}}",
+    "- {fields: [jobid], conditions: [{if: {jobid: }, then: {concurrency: 0}}, {if: {}, then: {}}, {then: {}}]}",
+    "- default: {rate: 5, concurrency: 012, connectinterval: .5, stop: false}",
+    "- default: {rate: ' 100 / 60 ', concurrency: '999999999', connectinterval: '0', stop: 'False'}",
+    "- default: {rate: [100, 60], connectinterval: 999999999.999999999}",
+    "- default: {rate: ['100', '0.5'], stop: tRuE}",
+    "- default: {rate: [5]}",
+    "- default: {rate: 1/.5}",
+    "suspends: [{localip: , jobid: [true, 1.5]}]",
+]
+
+
+@pytest.mark.parametrize("text", TAKEN)
+def test_what_the_reader_takes_is_valid(text: str) -> None:
+    """Each spelling of values, and everything that may be left out."""
+    policies_of(text, "policies.yaml")
+    assert not list(VALIDATOR.iter_errors(in_yaml_1_2(text)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "hello",
+        "limits: []",
+        "policies: 5",
+        "policies:",
+        "rate: {algorithm: fast}",
+        "rate: {algorithms: sliding}",
+        "rate: sliding",
+        "lists: []",
+        "lists: {a: b}",
+        "lists: {a: [[b]]}",
+        "lists: {a: [b: c]}",
+        "suspends: {}",
+        "suspends: [{domain: a.org}]",
+        "suspends: [{jobid: '#g'}]",
+        "suspends: [{localip: ['#g']}]",
+        "suspends: [{localip: nowhere}]",
+        "- 5",
+        "- {field: [jobid]}",
+        "- {fields: jobid}",
+        "- {fields: [domain]}",
+        "- {fields: [jobid, jobid]}",
+        "- {fields: [{}]}",
+        "- {fields: [{jobid: {}, localip: {}}]}",
+        "- {fields: [domain: {}]}",
+        "- {fields: [jobid: ]}",
+        "- {fields: [jobid: {'a b': [x]}]}",
+        "- {fields: [jobid: {-a: [x]}]}",
+        "- {fields: [jobid: {a: x}]}",
+        "- {fields: [jobid: {a: [[x]]}]}",
+        "- {fields: [localip: {a: [nowhere]}]}",
+        "- {conditions: {}}",
+        "- {conditions: [{if: {}}]}",
+        "- {conditions: [{when: {}, then: {}}]}",
+        "- {fields: [jobid], conditions: [{if: {jobid: [[a]]}, then: {}}]}",
+        "- {fields: [jobid], conditions: [{if: {domain: a}, then: {}}]}",
+        "- {fields: [localip], conditions: [{if: {localip: nowhere}, then: {}}]}",
+        "- {conditions: [{if: , then: {}}]}",
+        "- {conditions: [{then: }]}",
+        "- {default: }",
+        "- {default: 5}",
+        "- {default: {concurency: 5}}",
+        "- {default: {concurrency: -1}}",
+        "- {default: {concurrency: 1.5}}",
+        "- {default: {concurrency: many}}",
+        "- {default: {concurrency: ' 5'}}",
+        "- {default: {concurrency: 1000000000}}",
+        "- {default: {concurrency: }}",
+        "- {default: {concurrency: [5]}}",
+        "- {default: {rate: 0}}",
+        "- {default: {rate: 00/5}}",
+        "- {default: {rate: 1/0}}",
+        "- {default: {rate: 1/0.00}}",
+        "- {default: {rate: 1.5}}",
+        "- {default: {rate: -1}}",
+        "- {default: {rate: 1/-1}}",
+        "- {default: {rate: 1/2/3}}",
+        "- {default: {rate: []}}",
+        "- {default: {rate: [1, 2, 3]}}",
+        "- {default: {rate: [0, 1]}}",
+        "- {default: {rate: [1, 0]}}",
+        "- {default: {rate: {count: 1}}}",
+        "- {default: {connectinterval: soon}}",
+        "- {default: {connectinterval: -1}}",
+        "- {default: {connectinterval: 1000000001}}",
+        "- {default: {stop: maybe}}",
+        "- {default: {stop: 1}}",
+    ],
+)
+def test_what_is_wrong_in_form_is_refused_by_both(text: str) -> None:
+    """By the reader, and by the schema that editors use."""
+    assert (is_taken(text), is_valid(text)) == (False, False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- {fields: [jobid], conditions: [{if: {jobid: '#a'}, then: {}}]}",
+        "- {fields: [jobid], conditions: [{if: {jobid: '@a'}, then: {}}]}",
+        "- {fields: [jobid], conditions: [{if: {localip: 192.0.2.1}, then: {}}]}",
+        "- {fields: [jobid], conditions: [{if: {jobid: '/(a+)+/'}, then: {}}]}",
+        "- {fields: [localip], conditions: [{if: {localip: 192.0.2.256}, then: {}}]}",
+        "rate: {algorithm: sliding}\npolicies: [{default: {rate: 99999}}]",
+    ],
+)
+def test_what_takes_more_than_form_the_reader_alone_refuses(text: str) -> None:
+    """Names that are nowhere, expressions, sums."""
+    assert (is_taken(text), is_valid(text)) == (False, True)
+
+
+fields = st.sampled_from([*(one.value for one in PickupField), "domain"])
+texts = st.sampled_from(["", "a", "*.a.org", "/a/", "#g", "@l", "192.0.2.1", "192.0.2.0/24", "::1", "true", "5", "a b"])
+values = st.one_of(texts, st.integers(-1, 2), st.booleans(), st.none(), st.just(0.5))
+several = st.one_of(values, st.lists(values, max_size=2), st.just([["a"]]))
+rates = st.one_of(
+    st.integers(-1, 3),
+    st.from_regex(r"\A ?[0-9]{1,2}(/[0-9.]{1,3})? ?\Z"),
+    st.lists(st.one_of(st.integers(0, 3), st.sampled_from(["1", "0.5", ".5", "1/2", "x"]), st.just(0.25)), max_size=3),
+    values,
+)
+thresholds = st.fixed_dictionaries(
+    {},
+    optional={"concurrency": values, "rate": rates, "connectinterval": st.one_of(values, rates), "stop": values},
+)
+conditions = st.fixed_dictionaries(
+    {}, optional={"if": st.dictionaries(fields, several, max_size=2), "then": thresholds, "when": thresholds}
+)
+groups = st.dictionaries(st.sampled_from(["g", "a.b", "a b", ""]), st.lists(values, max_size=2), max_size=2)
+counted = st.lists(st.one_of(fields, st.dictionaries(fields, groups, max_size=2)), max_size=3)
+policies = st.lists(
+    st.fixed_dictionaries(
+        {}, optional={"fields": counted, "conditions": st.lists(conditions, max_size=2), "default": thresholds}
+    ),
+    max_size=2,
+)
+whole = st.fixed_dictionaries(
+    {},
+    optional={
+        "version": values,
+        "rate": st.fixed_dictionaries({}, optional={"algorithm": st.sampled_from(["sliding", "fast", 1])}),
+        "lists": st.dictionaries(st.sampled_from(["l", "m"]), several),
+        "policies": policies,
+        "suspends": st.lists(st.dictionaries(fields, several, max_size=2), max_size=2),
+        "limits": policies,
+    },
+)
+
+
+@given(st.one_of(policies, whole))
+def test_nothing_that_the_reader_takes_is_invalid(document: Any) -> None:
+    """Whatever is written: an editor never marks what the server would take."""
+    text = json.dumps(document)
+    if is_taken(text):
+        assert not list(VALIDATOR.iter_errors(document)), text
+
+
+def test_the_schema_is_one() -> None:
+    """Of its draft, with every field and algorithm that there is."""
+    Draft202012Validator.check_schema(SCHEMA)
+    assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    text = policy_schema.schema_text()
+    assert all(f'"{one.value}"' in text for one in (*PickupField, *RateAlgorithm))
+
+
+def test_the_published_schema_is_up_to_date() -> None:
+    assert policy_schema.main(["--check"]) == 0
+
+
+def test_a_published_schema_that_is_not_is_reported_and_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(policy_schema, "PAGE", tmp_path / "policy.schema.json")
+    assert policy_schema.main(["--check"]) == 1
+    assert "python -m delivery.policy_schema" in capsys.readouterr().err
+    assert policy_schema.main([]) == 0
+    assert policy_schema.main(["--check"]) == 0
