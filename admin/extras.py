@@ -16,6 +16,7 @@ EXTRAS: Final = {
     "aiormq": "queue",
     "obstore": "queue",
     "botocore": "queue",
+    "aiosmtpd": "delivery",
     "aiosmtplib": "delivery",
     "dns": "delivery",
     "idna": "delivery",

@@ -1,8 +1,10 @@
-"""How a server of deliveries works: its own settings, beside policies and hooks."""
+"""How a server of deliveries works, and how mails are taken: their own settings, beside policies and hooks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import Final
 
 from model.delivery.attempts import DeliveryProtocol, SourceAddress, TlsLevel
 from model.delivery.retries import DEFAULT_SCHEDULE, RetrySchedule
@@ -38,3 +40,61 @@ class DeliverySettings:
 
     def schedule(self, transport: str) -> RetrySchedule:
         return self.schedules.get(transport) or self.schedules.get("") or DEFAULT_SCHEDULE
+
+
+LOOPBACK_NETWORKS: Final = (IPv4Network("127.0.0.0/8"), IPv6Network("::1/128"))
+MAIL_BYTES_MAX: Final = 26_214_400
+RECIPIENTS_MAX: Final = 1000
+CONNECTIONS_MAX: Final = 100
+IDLE_MAX: Final = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class ListenAddress:
+    """Where mails are taken.
+
+    Attributes:
+        host: a name, or an address of this machine.
+        port: 0 is one that the system chooses.
+    """
+
+    host: str
+    port: int
+    protocol: DeliveryProtocol = DeliveryProtocol.SMTP
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.protocol.value}://{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerSettings:
+    """How mails are taken from clients.
+
+    Attributes:
+        host_name: of this host, in its greeting and in the header of mails.
+        relay_from: the networks whose clients may hand over mails.
+        mail_bytes_max: a larger mail is refused; what is in memory is this times `connections_max` at most.
+        recipients_max: of one mail; the others have to come with another.
+        connections_max: at once, over all addresses.
+        idle_max: a connection on which nothing came for that long is ended.
+        grace: how long mails that are being sent may take once the listener is to stop.
+    """
+
+    host_name: str
+    addresses: tuple[ListenAddress, ...]
+    relay_from: tuple[IPv4Network | IPv6Network, ...] = LOOPBACK_NETWORKS
+    mail_bytes_max: int = MAIL_BYTES_MAX
+    recipients_max: int = RECIPIENTS_MAX
+    connections_max: int = CONNECTIONS_MAX
+    idle_max: timedelta = IDLE_MAX
+    grace: timedelta = timedelta(seconds=10)
+
+    def may_relay(self, client: str) -> bool:
+        """Whether a client of this address may hand over mails; what is no address may not."""
+        try:
+            address = ip_address(client)
+        except ValueError:
+            return False
+        plain = (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address
+        return any(plain in network for network in self.relay_from)

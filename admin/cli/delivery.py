@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from admin.cli.command import Command, CommandGroup, Shared, Values
 from admin.cli.kinds import Duration, ParsedValue
+from admin.cli.listening import LISTENING
 from admin.cli.options import FILE, flag, option
 from admin.cli.queue_options import DRY_RUN, QUEUE_ARGUMENT, queue_settings, unless
 from admin.services.delivery import CONCURRENCY_DEFAULT, PREFETCH_DEFAULT
@@ -101,6 +102,10 @@ SERVE: Final = Command(
     are given and may return is in model.delivery.hooks: before an attempt another server, envelope, addresses, TLS or
     fields for policies; before and after it, that the recipient comes again later, is given up with a report, or
     without. Where the hook before delivery fails, the recipient comes again in five minutes, and no retry is counted.
+
+    With --listen it takes mails too, by SMTP or LMTP, from clients of the networks that may relay. A client is told 250
+    once its mail is in the queue for good, and 451 where that cannot be now. RET, ENVID, NOTIFY and ORCPT are kept. It
+    has neither TLS nor passwords: let it listen where only your own programs are.
 
     What is done is on stderr, a line for each attempt's end: mail, domain, server and reply, no address. Due mails are
     moved and slices swept meanwhile, so `queue tend` need not run for this queue. This needs mailmend[delivery].""",
@@ -215,6 +220,7 @@ SERVE: Final = Command(
             type=Duration(_SUSPENSIONS_EVERY_MAX, zero=False),
             default="5s",
         ),
+        *LISTENING,
     ),
     shared=(queue_settings(broker=unless(), blobs=unless(), check=_refuse_unnamed),),
     examples="""
@@ -225,6 +231,7 @@ SERVE: Final = Command(
             --source 192.0.2.2=out2.example.org --smtp-tls required
         mailmend delivery serve outgoing --policies policies.yaml --metrics-file /var/lib/node_exporter/delivery.prom
         mailmend delivery serve outgoing --pre-delivery routing --hook-limit 2s
+        mailmend delivery serve outgoing --listen 10.0.0.5:2525 --relay-from 10.0.0.0/24 --listen lmtp://127.0.0.1:2424
         mailmend delivery serve outgoing --next-hop relay.example.org --retry 1m,10m,1h:notify,6h \\
             --retry alerts=30s,1m,5m
         mailmend queue enqueue a.eml --queue outgoing --sender ann@example.org --recipient bob@example.com \\

@@ -5,18 +5,37 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from admin.event_loop import hangup_calls, stop_signal
 from admin.services.caller import Caller
 from admin.services.queue.request import QueueRequest
 from admin.whole_files import refuse_unwritable, write_text
-from admin.wiring.delivery import POST_DELIVERY, PRE_DELIVERY, dns_hops, hook_named, own_name, policies_in, relay_of
+from admin.wiring.delivery import (
+    POST_DELIVERY,
+    PRE_DELIVERY,
+    dns_hops,
+    hook_named,
+    listener_of,
+    own_name,
+    policies_in,
+    relay_of,
+)
 from admin.wiring.queues import QueueConnections, with_queues
 from delivery.hooks import DeliveryHooks
 from delivery.server import DeliveryServer
-from delivery.settings import DeliverySettings
+from delivery.settings import (
+    CONNECTIONS_MAX,
+    IDLE_MAX,
+    LOOPBACK_NETWORKS,
+    MAIL_BYTES_MAX,
+    RECIPIENTS_MAX,
+    DeliverySettings,
+    ListenAddress,
+    ListenerSettings,
+)
 from delivery.smart_host import SmartHost
 from mailqueue.background import paused
 from mailqueue.prometheus import metrics_text
@@ -28,6 +47,9 @@ from model.errors import MailmendError, WrongUse
 from model.pickup.engine import PickupEngine
 from model.pickup.rates import RateAlgorithm
 from repair.log_fields import heard
+
+if TYPE_CHECKING:
+    from delivery.listener import MailListener
 
 _LOG: Final = logging.getLogger("mailmend.delivery")
 
@@ -57,6 +79,12 @@ class DeliveryRequest(QueueRequest):
         post_delivery: likewise.
         hook_limit: how long a hook may take.
         suspensions_every: how long after a reading of what people suspended the next one begins.
+        listen: where mails are taken from clients; nowhere: all come by the queue.
+        relay_from: networks whose clients may hand over mails; none: loopback.
+        mail_bytes_max: of a mail from a client.
+        mail_recipients_max: likewise.
+        listen_connections: of clients, at once.
+        listen_idle: how long a client may say nothing.
     """
 
     next_hop: SmartHost | None = None
@@ -76,6 +104,12 @@ class DeliveryRequest(QueueRequest):
     post_delivery: str | None = None
     hook_limit: timedelta = timedelta(seconds=10)
     suspensions_every: timedelta = timedelta(seconds=5)
+    listen: tuple[ListenAddress, ...] = ()
+    relay_from: tuple[IPv4Network | IPv6Network, ...] = ()
+    mail_bytes_max: int = MAIL_BYTES_MAX
+    mail_recipients_max: int = RECIPIENTS_MAX
+    listen_connections: int = CONNECTIONS_MAX
+    listen_idle: timedelta = IDLE_MAX
 
     def delivery(self) -> DeliverySettings:
         return DeliverySettings(
@@ -88,6 +122,17 @@ class DeliveryRequest(QueueRequest):
             waiting_max=self.waiting_max,
             suspensions_every=self.suspensions_every,
             schedules=self.retries,
+        )
+
+    def listening(self) -> ListenerSettings:
+        return ListenerSettings(
+            host_name=self.helo or own_name(),
+            addresses=self.listen,
+            relay_from=self.relay_from or LOOPBACK_NETWORKS,
+            mail_bytes_max=self.mail_bytes_max,
+            recipients_max=self.mail_recipients_max,
+            connections_max=self.listen_connections,
+            idle_max=self.listen_idle,
         )
 
 
@@ -108,7 +153,7 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
 
     Raises:
         BadPolicyFile: the policies cannot be used; the message says where.
-        WrongUse: there is no such hook, or the file of metrics cannot be written.
+        WrongUse: there is no such hook, the file of metrics cannot be written, or mails cannot be taken at an address.
         Delayed: the keyspace has no table for delayed mails, so nothing could be tried again.
         CannotReach: the cluster, the broker or the blob store, at the start; later they are waited for.
     """
@@ -142,12 +187,23 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
 
             with stop_signal() as stop, heard("mailmend.delivery"), hangup_calls(reload):
                 try:
-                    await _until_stopped(server, queue, stop, _Metrics(server, caller, request.metrics))
+                    listener = await _listening(queue, connections, request, caller) if request.listen else None
+                    await _until_stopped(server, queue, stop, _Metrics(server, caller, request.metrics), listener)
                 finally:
                     await relay.close()
         return DeliveryEnded(request, server.ended)
 
     return with_queues(request.settings, served)
+
+
+async def _listening(
+    queue: MailQueue, connections: QueueConnections, request: DeliveryRequest, caller: Caller
+) -> "MailListener":
+    listener = listener_of(queue, connections.clock, request.listening())
+    await listener.open()
+    networks = ", ".join(map(str, listener.settings.relay_from))
+    caller.remark(f"Taking mails at {', '.join(map(str, listener.places))} from {networks}.")
+    return listener
 
 
 def _reload(file: Path | None, algorithm: RateAlgorithm, server: DeliveryServer) -> None:
@@ -186,8 +242,10 @@ class _Metrics:
             self.caller.remark(f"{self.file} is not up to date: {error.what}")
 
 
-async def _until_stopped(server: DeliveryServer, queue: MailQueue, stop: asyncio.Event, metrics: _Metrics) -> None:
-    """Beside the server runs what has to run beside a queue: due mails move, and slices are swept."""
+async def _until_stopped(
+    server: DeliveryServer, queue: MailQueue, stop: asyncio.Event, metrics: _Metrics, listener: "MailListener | None"
+) -> None:
+    """Beside the server runs what has to run beside a queue: due mails move, and slices are swept; mails come in."""
 
     async def serving() -> None:
         try:
@@ -199,4 +257,6 @@ async def _until_stopped(server: DeliveryServer, queue: MailQueue, stop: asyncio
         together.create_task(serving())
         together.create_task(queue.maintain(stop))
         together.create_task(metrics.keep_current(stop))
+        if listener:
+            together.create_task(listener.serve(stop))
     metrics.write()

@@ -1,4 +1,4 @@
-"""What delivery is connected to besides the queue: DNS, servers of mail, hooks. Its libraries are an extra."""
+"""What delivery is connected to besides the queue: DNS, servers of mail, clients, hooks. Its libraries are an extra."""
 
 import socket
 from collections.abc import Callable, Sequence
@@ -13,7 +13,10 @@ from model.pickup.policies import PickupPolicies
 from model.ports import Clock, MailRelay, NextHops
 
 if TYPE_CHECKING:
+    from delivery.listener import MailListener
     from delivery.policy_file import PolicyFile
+    from delivery.settings import ListenerSettings
+    from mailqueue.queue import MailQueue
 
 PRE_DELIVERY: Final = "mailmend.pre_delivery"
 POST_DELIVERY: Final = "mailmend.post_delivery"
@@ -26,6 +29,14 @@ def relay_of(host_name: str, authorities: Path | None, mails_per_connection: int
     reuse = smtp.ConnectionReuse(mails_max=mails_per_connection) if mails_per_connection > 1 else None
     relay: MailRelay = smtp.SmtpRelay(host_name, str(authorities.expanduser()) if authorities else None, reuse)
     return relay
+
+
+def listener_of(queue: "MailQueue", clock: Clock, settings: "ListenerSettings") -> "MailListener":
+    """What takes mails from clients and puts them into the queue."""
+    listener: MailListener = import_or_name_extra("delivery.listener").MailListener(
+        queue=queue, clock=clock, settings=settings
+    )
+    return listener
 
 
 def dns_hops(clock: Clock, own: str, sources: Sequence[SourceAddress]) -> NextHops:

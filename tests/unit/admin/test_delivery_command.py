@@ -1,7 +1,11 @@
 """`mailmend delivery serve` as a person types it: a whole queue in memory, and a server that answers by a script."""
 
 import signal
+import smtplib
+import socket
+import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 from importlib.metadata import EntryPoint
@@ -137,6 +141,11 @@ def test_mails_are_sent_from_the_addresses_that_were_typed(shell: QueueShell, re
         ((*HOP, "--retry", "1m,soon"), "is not a duration"),
         ((*HOP, "--retry", ""), "is not a duration"),
         ((*HOP, "--waiting-max", "1h"), "longer than 20m"),
+        ((*HOP, "--listen", "2525"), "is no place to listen at"),
+        ((*HOP, "--listen", "http://127.0.0.1:2525"), "is no place to listen at"),
+        ((*HOP, "--listen", "127.0.0.1:99999"), "is not a port"),
+        ((*HOP, "--relay-from", "192.0.2.1/24"), "is no network"),
+        ((*HOP, "--relay-from", "0.0.0.0/0"), "would be an open relay"),
     ],
 )
 def test_options_that_cannot_be_are_refused(
@@ -299,3 +308,48 @@ def test_a_next_server_of_ipv6_is_written_in_brackets(shell: QueueShell, relay: 
     ended = served(shell, "spool", "--next-hop", "[::1]:2525")
     assert ended.code == 0, ended.err
     assert [(one.hop.address, one.hop.port) for _, one in relay.attempts] == [("::1", 2525)]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
+def handed_over(port: int) -> None:
+    """By a program of its own, as soon as somebody listens."""
+    until = time.monotonic() + 20
+    while True:
+        try:
+            with smtplib.SMTP("127.0.0.1", port, "client.example", timeout=20) as client:
+                client.sendmail("ann@example.org", ["bob@example.com"], b"Subject: hello\r\n\r\nBody.\r\n")
+                return
+        except ConnectionRefusedError:
+            if time.monotonic() > until:
+                raise
+
+
+def test_a_mail_that_comes_in_by_smtp_goes_out(shell: QueueShell, relay: StoppingRelay) -> None:
+    """Through the queue, with the header field of its coming, which bears the name that was typed."""
+    port = free_port()
+    with ThreadPoolExecutor(1) as threads:
+        sent = threads.submit(handed_over, port)
+        ended = served(shell, *HOP, "--listen", f"127.0.0.1:{port}", "--helo", "in.example.org")
+        sent.result()
+
+    assert ended.code == 0, ended.err
+    ((_, content),) = relay.taken
+    assert b"by in.example.org with ESMTP" in content
+    assert content.endswith(b"\r\nSubject: hello\r\n\r\nBody.\r\n")
+    assert f"Taking mails at smtp://127.0.0.1:{port} from 127.0.0.0/8, ::1/128." in ended.err
+    assert shell.names() == []
+
+
+def test_an_address_where_another_program_listens_is_refused(shell: QueueShell, relay: StoppingRelay) -> None:
+    """By its name, and nothing is delivered."""
+    shell.put("one", recipients=("bob@example.org",))
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        place = f"lmtp://127.0.0.1:{other.getsockname()[1]}"
+        ended = served(shell, *HOP, "--listen", place)
+    assert ended.code == 2
+    assert f"mails cannot be taken at {place}" in ended.err
+    assert shell.names() == ["one"]

@@ -1,0 +1,85 @@
+"""Options of `mailmend delivery serve` for mails that clients hand over."""
+
+import re
+from datetime import timedelta
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import Any, Final
+
+import click
+
+from admin.cli.kinds import Duration, ParsedValue
+from admin.cli.options import option
+from admin.settings import parse_port
+from delivery.settings import CONNECTIONS_MAX, MAIL_BYTES_MAX, RECIPIENTS_MAX, ListenAddress
+from model.delivery.attempts import DeliveryProtocol
+from model.errors import WrongUse
+
+_PLACE: Final = re.compile(
+    r"(?:(?P<protocol>smtp|lmtp)://)?(?:\[(?P<ipv6>[^\]]+)\]|(?P<host>[^:\[\]/]+)):(?P<port>\d{1,9})"
+)
+_IDLE_LIMIT: Final = timedelta(hours=1)
+
+
+def _place(value: Any) -> ListenAddress:
+    found = _PLACE.fullmatch(str(value))
+    if found is None:
+        raise WrongUse(
+            f"{value!r} is no place to listen at", mend="Write 127.0.0.1:2525, [::1]:2525, or lmtp://127.0.0.1:2424."
+        )
+    protocol = DeliveryProtocol(found["protocol"] or DeliveryProtocol.SMTP.value)
+    return ListenAddress(found["ipv6"] or found["host"], parse_port(int(found["port"])), protocol)
+
+
+def _network(value: Any) -> IPv4Network | IPv6Network:
+    try:
+        network = ip_network(str(value))
+    except ValueError as error:
+        raise WrongUse(f"{value!r} is no network", mend="Write it like 192.0.2.0/24, or 2001:db8::/32.") from error
+    if not network.prefixlen:
+        raise WrongUse(f"{value!r} is everybody, and this would be an open relay", mend="Name your own networks.")
+    return network
+
+
+LISTENING: Final = (
+    option(
+        "--listen",
+        "Take mails by SMTP there, and put them into the queue; lmtp://HOST:PORT by LMTP. May be given again.",
+        type=ParsedValue("place", _place),
+        multiple=True,
+        metavar="[lmtp://]HOST:PORT",
+    ),
+    option(
+        "--relay-from",
+        "A network whose clients may hand over mails; may be given again. [default: 127.0.0.0/8 and ::1]",
+        type=ParsedValue("network", _network),
+        multiple=True,
+        metavar="CIDR",
+    ),
+    option(
+        "--mail-bytes-max",
+        "The largest mail that is taken from a client, in bytes.",
+        type=click.IntRange(65_536, 1_073_741_824),
+        default=MAIL_BYTES_MAX,
+        metavar="BYTES",
+    ),
+    option(
+        "--mail-recipients-max",
+        "How many recipients a mail from a client may have.",
+        type=click.IntRange(100, 100_000),
+        default=RECIPIENTS_MAX,
+        metavar="N",
+    ),
+    option(
+        "--listen-connections",
+        "Clients at once; so many mails of the largest size may be in memory.",
+        type=click.IntRange(1, 10_000),
+        default=CONNECTIONS_MAX,
+        metavar="N",
+    ),
+    option(
+        "--listen-idle",
+        "How long a client may say nothing.",
+        type=Duration(_IDLE_LIMIT, zero=False),
+        default="5m",
+    ),
+)

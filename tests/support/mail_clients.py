@@ -1,0 +1,135 @@
+"""Clients that hand over mails, word by word, and a listener on loopback that takes them into a queue in memory."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+from delivery.listener import MailListener
+from delivery.settings import ListenAddress, ListenerSettings
+from mailqueue.memory import MemoryMailQueue
+from model.delivery.attempts import DeliveryProtocol
+from model.ids import EnqueueId, QueueName
+from model.queue.mails import Mail
+from repair.clock import SystemClock
+
+HOST = "127.0.0.1"
+LIMIT_SECONDS = 20.0
+MAIL = "MAIL FROM:<ann@example.org>"
+RCPT = "RCPT TO:<bob@example.com>"
+
+
+class SlowQueue(MemoryMailQueue):
+    """A queue whose enqueueing can be held up, or fail; `began` is set once one is under way."""
+
+    def __init__(self) -> None:
+        super().__init__(QueueName("outgoing"), SystemClock())
+        self.began, self.goes_on = asyncio.Event(), asyncio.Event()
+        self.goes_on.set()
+        self.error: Exception | None = None
+
+    async def enqueue(self, mail: Mail, content: bytes, **when: Any) -> EnqueueId:
+        self.began.set()
+        await self.goes_on.wait()
+        if self.error:
+            raise self.error
+        return await super().enqueue(mail, content, **when)
+
+
+@dataclass
+class MailClient:
+    """A connection to the listener; every wait has an end."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def reply(self) -> str:
+        """The next reply, its lines joined; "" once the connection has ended."""
+        lines = list[str]()
+        async with asyncio.timeout(LIMIT_SECONDS):
+            while line := (await self.reader.readline()).decode():
+                lines.append(line.rstrip("\r\n"))
+                if line[3:4] != "-":
+                    break
+        return "\n".join(lines)
+
+    def send(self, *lines: str) -> None:
+        self.write("".join(f"{line}\r\n" for line in lines).encode("utf-8", "surrogateescape"))
+
+    def write(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def say(self, *lines: str) -> str:
+        """What is answered to the last of these lines."""
+        answer = ""
+        for line in lines:
+            self.send(line)
+            answer = await self.reply()
+        return answer
+
+    async def hand_over(self, content: bytes, *envelope: str) -> str:
+        """What is answered to the end of a mail."""
+        asked = await self.say(*(envelope or (MAIL, RCPT)), "DATA")
+        assert asked.startswith("354"), asked
+        self.write(content + b".\r\n")
+        return await self.reply()
+
+    async def close(self) -> None:
+        self.writer.close()
+        with suppress(OSError):
+            await self.writer.wait_closed()
+
+
+@dataclass
+class MailEntrance:
+    """A listener, its queue, and the clients that a test opened."""
+
+    listener: MailListener
+    queue: SlowQueue
+    stop: asyncio.Event
+    serving: asyncio.Task[None]
+    clients: list[MailClient] = field(default_factory=list)
+
+    @property
+    def port(self) -> int:
+        return self.listener.places[0].port
+
+    async def client(self, greeting: str = "EHLO client.example") -> MailClient:
+        """One that was greeted, and has said its name unless that is ""."""
+        client = MailClient(*await asyncio.open_connection(HOST, self.port))
+        self.clients.append(client)
+        if greeting:
+            await client.reply()
+            await client.say(greeting)
+        return client
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(LIMIT_SECONDS):
+            while not condition():  # noqa: ASYNC110 - nothing tells when it holds
+                await asyncio.sleep(0)
+
+    async def mails(self) -> Sequence[tuple[Mail, bytes]]:
+        return [(one.queued.mail, await self.queue.content(one)) async for one in self.queue.browse()]
+
+    async def contents(self) -> Sequence[bytes]:
+        """What stands behind our own header field, which has three lines."""
+        return [content.split(b"\r\n", 3)[3] for _, content in await self.mails()]
+
+
+@asynccontextmanager
+async def entrance(protocol: DeliveryProtocol = DeliveryProtocol.SMTP, **changes: Any) -> AsyncIterator[MailEntrance]:
+    settings = ListenerSettings(host_name="in.example", addresses=(ListenAddress(HOST, 0, protocol),))
+    queue, stop = SlowQueue(), asyncio.Event()
+    chosen = replace(settings, **{"grace": timedelta(seconds=LIMIT_SECONDS), **changes})
+    listener = MailListener(queue=queue, clock=queue.clock, settings=chosen)
+    await listener.open()
+    made = MailEntrance(listener, queue, stop, asyncio.ensure_future(listener.serve(stop)))
+    try:
+        yield made
+    finally:
+        for client in made.clients:
+            await client.close()
+        stop.set()
+        await made.serving
