@@ -10,6 +10,7 @@ addresses and lines of mails, so it is silent.
 
 import asyncio
 import logging
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
@@ -19,6 +20,7 @@ from typing import Any, Final
 
 from aiosmtpd.smtp import SMTP
 
+from delivery import replies
 from delivery.reception import (
     MailOrigin,
     NamedRecipient,
@@ -43,22 +45,6 @@ _COMMAND_BYTES_MAX: Final = 1001
 _LEAVING: Final = timedelta(seconds=2)
 """How long a client may take to take what was said to it last."""
 
-_STOPPING: Final = SmtpReply(421, "4.3.2", "this server is being stopped", ours=True)
-_CROWDED: Final = SmtpReply(421, "4.3.2", "there are too many connections; come again later", ours=True)
-_IDLE: Final = SmtpReply(421, "4.4.2", "nothing was said for too long", ours=True)
-_STRANGER: Final = SmtpReply(550, "5.7.1", "mails are not taken from this address", ours=True)
-_TOO_MANY: Final = SmtpReply(452, "4.5.3", "there are too many recipients; send the others in another mail", ours=True)
-_CIRCLE: Final = SmtpReply(554, "5.4.6", "the mail goes round in a circle", ours=True)
-_LATER: Final = SmtpReply(451, "4.3.0", "the mail cannot be kept now; send it again later", ours=True)
-_FAULT: Final = SmtpReply(451, "4.3.0", "something went wrong at our side", ours=True)
-_UNGREETED: Final = SmtpReply(503, "5.5.1", "say who you are first", ours=True)
-_NOT_HERE: Final = SmtpReply(502, "5.5.1", "this command is not known here", ours=True)
-_FINE: Final = SmtpReply(250, "2.1.0", "fine", ours=True)
-_TAKEN: Final = SmtpReply(250, "2.1.5", "fine", ours=True)
-
-_STATUS: Final = {"500": "5.5.2", "501": "5.5.4", "502": "5.5.1", "503": "5.5.1"}
-_STATUS_CLASSES: Final = frozenset({"2", "4", "5"})
-_GREETING: Final = "220"
 
 _LOG: Final = logging.getLogger("mailmend.delivery")
 logging.getLogger("mail.log").setLevel(logging.CRITICAL + 1)
@@ -70,6 +56,7 @@ class MailListener:
 
     Attributes:
         places: where it listens, with the ports that the system chose.
+        bytes_held: of mails that are coming or are being put into the queue, over all connections.
     """
 
     queue: MailQueue
@@ -77,6 +64,7 @@ class MailListener:
     settings: ListenerSettings
     places: tuple[ListenAddress, ...] = ()
     stopping: bool = False
+    bytes_held: int = 0
     _servers: list[asyncio.Server] = field(default_factory=list)
     _connections: "set[_Connection]" = field(default_factory=set)
     _puts: set[asyncio.Task[SmtpReply]] = field(default_factory=set)
@@ -123,9 +111,9 @@ class MailListener:
     def joins(self, connection: "_Connection") -> SmtpReply | None:
         """Count a connection; a reply where there is no room for it."""
         if self.stopping:
-            return _STOPPING
+            return replies.STOPPING
         if len(self._connections) >= self.settings.connections_max:
-            return _CROWDED
+            return replies.CROWDED
         self._connections.add(connection)
         return None
 
@@ -142,7 +130,7 @@ class MailListener:
     ) -> SmtpReply:
         """Put a mail into the queue; a client that leaves meanwhile changes nothing."""
         if goes_in_a_circle(content):
-            return _CIRCLE
+            return replies.CIRCLE
         mail_id, at = str(self.clock.random_uuid()), instant_of(self.clock.micros())
         mail = incoming_mail(mail_id, sender, recipients, origin, at)
         whole = received_field(origin, self.settings.host_name, mail_id, at) + content
@@ -161,10 +149,10 @@ class MailListener:
             enqueue_id = await self.queue.enqueue(mail, content)
         except MailmendError as error:
             _LOG.warning("a mail was not taken", extra={**fields, "error": str(error)})
-            return _LATER
+            return replies.LATER
         except Exception:  # noqa: BLE001 - whatever it is, the client keeps the mail
             _LOG.exception("a mail was not taken", extra=fields)
-            return _LATER
+            return replies.LATER
         _LOG.info("a mail was taken", extra={"mail": str(enqueue_id), **fields})
         return SmtpReply(250, "2.0.0", f"taken as {enqueue_id}", ours=True)
 
@@ -190,7 +178,7 @@ class MailListener:
 
     def _dismiss(self, connections: "Iterable[_Connection]") -> None:
         for one in tuple(connections):
-            one.end(_STOPPING)
+            one.end(replies.STOPPING)
 
     async def _until_gone(self, limit: timedelta) -> None:
         until = self.clock.monotonic() + limit.total_seconds()
@@ -215,11 +203,12 @@ class _Connection(SMTP):
         self._sender: NamedSender | None = None
         self._recipients = list[NamedRecipient]()
         self._client = ""
+        self._held, self._ends_by = 0, math.inf
         self.has_mail = False
         self._heard_at = asyncio.get_running_loop().time()
         super().__init__(
             None,
-            enable_SMTPUTF8=True,
+            enable_SMTPUTF8=True,  # commands are read as UTF-8, so that an address beyond ASCII is refused by name
             hostname=self._settings.host_name,
             ident=f"{'LMTP' if self._lmtp else 'ESMTP'} mailmend",
             timeout=self._settings.idle_max.total_seconds(),
@@ -235,6 +224,7 @@ class _Connection(SMTP):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._listener.leaves(self)
+        self._release()
         super().connection_lost(error)
 
     def data_received(self, data: bytes) -> None:
@@ -262,12 +252,16 @@ class _Connection(SMTP):
             await super()._handle_client()
 
     def _timeout_cb(self) -> None:
-        """End the connection where nothing came for long; while a mail is put into the queue we are the slow one."""
-        left = self._heard_at + self._timeout_duration - self.loop.time()
+        """End the connection where nothing came for long, or a mail never ends.
+
+        While a mail is put into the queue we are the slow one.
+        """
+        now, coming = self.loop.time(), self.has_mail and not self._puts_mail
+        left = min(self._heard_at + self._timeout_duration, self._ends_by if coming else math.inf) - now
         if self._puts_mail or left > 0:
             self._reset_timeout(left if left > 0 else self._timeout_duration)
         else:
-            self.end(_IDLE)
+            self.end(replies.SLOW if coming and self._ends_by <= now else replies.IDLE)
 
     @property
     def _puts_mail(self) -> bool:
@@ -279,26 +273,22 @@ class _Connection(SMTP):
 
     async def handle_exception(self, error: Exception) -> str:
         _LOG.error("a command failed by itself", exc_info=error, extra={"client": self._client})
-        return str(_FAULT)
+        return str(replies.FAULT)
 
     async def push(self, status: Any) -> None:
-        """Send a reply, with an enhanced status code (RFC 2034) where aiosmtpd gives none."""
-        text = str(status)
-        code, rest = text[:3], text[4:]
-        if text[3:4] == " " and code != _GREETING and code[0] in _STATUS_CLASSES and rest[:2] != f"{code[0]}.":
-            text = f"{code} {_STATUS.get(code, f'{code[0]}.0.0')} {rest}"
-        await super().push(text)
+        """Send a reply, with an enhanced status code where aiosmtpd gives none."""
+        await super().push(replies.with_status(str(status)))
 
     # Commands
 
     async def smtp_HELO(self, arg: str | None) -> None:
-        await (self.push(_NOT_HERE) if self._lmtp else self._greet(arg, extended=False))
+        await (self.push(replies.NOT_HERE) if self._lmtp else self._greet(arg, extended=False))
 
     async def smtp_EHLO(self, arg: str | None) -> None:
-        await (self.push(_NOT_HERE) if self._lmtp else self._greet(arg, extended=True))
+        await (self.push(replies.NOT_HERE) if self._lmtp else self._greet(arg, extended=True))
 
     async def smtp_LHLO(self, arg: str | None) -> None:
-        await (self._greet(arg, extended=True) if self._lmtp else self.push(_NOT_HERE))
+        await (self._greet(arg, extended=True) if self._lmtp else self.push(replies.NOT_HERE))
 
     async def _greet(self, name: str | None, *, extended: bool) -> None:
         if not name:
@@ -308,7 +298,7 @@ class _Connection(SMTP):
         assert self.session is not None
         self.session.host_name, self.session.extended_smtp = name, extended
         size = f"SIZE {self._settings.mail_bytes_max}"
-        offers = (size, "8BITMIME", "SMTPUTF8", "PIPELINING", "DSN", "ENHANCEDSTATUSCODES") if extended else ()
+        offers = (size, "8BITMIME", "PIPELINING", "DSN", "ENHANCEDSTATUSCODES") if extended else ()
         lines = (self._settings.host_name, *offers)
         texts = [f"250{'-' if place < len(lines) else ' '}{line}" for place, line in enumerate(lines, 1)]
         await super().push("\r\n".join(texts))
@@ -318,17 +308,17 @@ class _Connection(SMTP):
 
     def _begun(self, words: str) -> SmtpReply:
         if not self._greeted_as:
-            return _UNGREETED
+            return replies.UNGREETED
         if self._sender:
             return SmtpReply(503, "5.5.1", "a mail has begun already", ours=True)
         if not self._settings.may_relay(self._client):
             _LOG.warning("a client may not hand over mails", extra={"client": self._client})
-            return _STRANGER
+            return replies.STRANGER
         found = sender_in(words, self._settings.mail_bytes_max)
         if isinstance(found, SmtpReply):
             return found
         self._sender = found
-        return _FINE
+        return replies.FINE
 
     async def smtp_RCPT(self, arg: str | None) -> None:
         await self.push(self._added(arg or ""))
@@ -337,12 +327,12 @@ class _Connection(SMTP):
         if not self._sender:
             return SmtpReply(503, "5.5.1", "say MAIL first", ours=True)
         if len(self._recipients) >= self._settings.recipients_max:
-            return _TOO_MANY
+            return replies.TOO_MANY
         found = recipient_in(words, self._settings.host_name)
         if isinstance(found, SmtpReply):
             return found
         self._recipients.append(found)
-        return _TAKEN
+        return replies.TAKEN
 
     async def smtp_DATA(self, arg: str | None) -> None:
         if not self._sender or not self._recipients:
@@ -352,35 +342,57 @@ class _Connection(SMTP):
             await self.push(SmtpReply(501, "5.5.4", "DATA stands alone", ours=True))
             return
         self.has_mail = True
+        self._ends_by = self.loop.time() + self._settings.mail_time_max.total_seconds()
         await self.push("354 send the mail, and a line of one dot behind it")
         content = await self._content()
         sender, recipients, origin = self._sender, self._recipients, self._origin()
         self._set_post_data_state()
-        reply = too_large(self._settings.mail_bytes_max)
-        if content is not None:
-            reply = await self._listener.take(sender, recipients, origin, content)
+        try:
+            if isinstance(content, SmtpReply):
+                reply = content
+            else:
+                reply = await self._listener.take(sender, recipients, origin, content)
+        finally:
+            self._release()
         for _ in recipients if self._lmtp else (None,):
             await self.push(reply)
         self.has_mail = False
         self._listener.moved()
         if self._listener.stopping:
-            self.end(_STOPPING)
+            self.end(replies.STOPPING)
 
-    async def _content(self) -> bytes | None:
-        """The bytes of a mail up to the line of one dot; None where there are too many, of which none are kept."""
-        content, fits, begins = bytearray(), True, True
+    async def _content(self) -> bytes | SmtpReply:
+        """The bytes of a mail up to the line of one dot; a reply where there are too many, of which none are kept."""
+        content, begins, refusal = bytearray(), True, None
         while True:
             try:
                 piece = await self._reader.readuntil(b"\r\n")
             except asyncio.LimitOverrunError as error:
                 piece = await self._reader.read(error.consumed)
             if begins and piece == b".\r\n":
-                return bytes(content) if fits else None
-            content += piece[1:] if begins and piece.startswith(b".") else piece
+                return refusal or bytes(content)
+            text = piece[1:] if begins and piece.startswith(b".") else piece
             begins = piece.endswith(b"\r\n")
-            if len(content) > self._settings.mail_bytes_max or not fits:
-                fits = False
+            if refusal is None and (refusal := self._refused(len(content) + len(text))):
                 content.clear()
+                self._release()
+            if refusal is None:
+                content += text
+                self._hold(len(text))
+
+    def _refused(self, length: int) -> SmtpReply | None:
+        """What is said to a mail of that many bytes so far; None where it may go on."""
+        if length > self._settings.mail_bytes_max:
+            return too_large(self._settings.mail_bytes_max)
+        others = self._listener.bytes_held - self._held
+        return replies.FULL if others and others + length > self._settings.bytes_at_once_max else None
+
+    def _hold(self, length: int) -> None:
+        self._held += length
+        self._listener.bytes_held += length
+
+    def _release(self) -> None:
+        self._hold(-self._held)
 
     @property
     def _greeted_as(self) -> str:
@@ -388,19 +400,17 @@ class _Connection(SMTP):
 
     def _origin(self) -> MailOrigin:
         assert self.session is not None
-        beyond = "UTF8" if self._sender and self._sender.beyond_ascii else ""
-        plain = "LMTP" if self._lmtp else "SMTP"
-        extended = "E" if self.session.extended_smtp and not beyond and not self._lmtp else ""
-        return MailOrigin(client=self._client, greeted_as=self._greeted_as, protocol=f"{beyond}{extended}{plain}")
+        plain = "ESMTP" if self.session.extended_smtp else "SMTP"
+        return MailOrigin(client=self._client, greeted_as=self._greeted_as, protocol="LMTP" if self._lmtp else plain)
 
     async def smtp_VRFY(self, arg: str | None) -> None:
-        await self.push(SmtpReply(252, "2.5.0", "send a mail, and see", ours=True) if arg else _NOT_HERE)
+        await self.push(SmtpReply(252, "2.5.0", "send a mail, and see", ours=True) if arg else replies.NOT_HERE)
 
     async def smtp_HELP(self, arg: str | None) -> None:  # noqa: ARG002 - aiosmtpd's signature
         await self.push(SmtpReply(214, "2.0.0", "RFC 5321", ours=True))
 
     async def smtp_AUTH(self, arg: str | None) -> None:  # noqa: ARG002 - aiosmtpd's signature
-        await self.push(_NOT_HERE)
+        await self.push(replies.NOT_HERE)
 
     async def smtp_STARTTLS(self, arg: str | None) -> None:  # noqa: ARG002 - aiosmtpd's signature
-        await self.push(_NOT_HERE)
+        await self.push(replies.NOT_HERE)

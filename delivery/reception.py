@@ -1,8 +1,8 @@
 """What a client says of a mail that it hands over, and the mail that becomes of it.
 
-Addresses are those that a queue can hold: ASCII alone. Of a mail beyond ASCII that is its text, not its addresses.
-Source: RFC 5321 4.1.1 (paths), 4.4 (Received) and 6.3 (loops), RFC 1870 (SIZE), RFC 6152 (8BITMIME), RFC 6531
-(SMTPUTF8), RFC 3461 4 (RET, ENVID, NOTIFY, ORCPT).
+Addresses are those that a queue can hold: ASCII alone, so SMTPUTF8 is not offered.
+Source: RFC 5321 4.1.1 (paths), 4.4 (Received) and 6.3 (loops), RFC 1870 (SIZE), RFC 6152 (8BITMIME), RFC 3461 4 (RET,
+ENVID, NOTIFY, ORCPT).
 """
 
 import re
@@ -33,7 +33,6 @@ _CONDITION: Final = r"(?:SUCCESS|FAILURE|DELAY)"
 _MAIL_PARAMETERS: Final = {
     "SIZE": re.compile(r"=([0-9]{1,20})"),
     "BODY": re.compile(r"=(7BIT|8BITMIME)", re.IGNORECASE),
-    "SMTPUTF8": re.compile("()"),
     "RET": re.compile(r"=(FULL|HDRS)", re.IGNORECASE),
     "ENVID": re.compile(rf"=((?=.{{1,100}}$){_XTEXT}+)"),
 }
@@ -52,13 +51,11 @@ class NamedSender:
 
     Attributes:
         address: None for the null sender.
-        beyond_ascii: whether its header may be so (SMTPUTF8).
         returned: RET; "" where it is not said.
         envelope_id: ENVID, still in xtext.
     """
 
     address: str | None
-    beyond_ascii: bool = False
     returned: str = ""
     envelope_id: str = ""
 
@@ -79,7 +76,7 @@ class MailOrigin:
     Attributes:
         client: its address.
         greeted_as: what it calls itself.
-        protocol: as Received names it: SMTP, ESMTP, LMTP, UTF8SMTP or UTF8LMTP.
+        protocol: as Received names it: SMTP, ESMTP or LMTP.
     """
 
     client: str
@@ -97,9 +94,7 @@ def sender_in(words: str, mail_bytes_max: int) -> NamedSender | SmtpReply:
         return _no_address(address, "5.1.7")
     if int(values.get("SIZE", 0)) > mail_bytes_max:
         return too_large(mail_bytes_max)
-    return NamedSender(
-        address or None, "SMTPUTF8" in values, values.get("RET", "").upper(), envelope_id=values.get("ENVID", "")
-    )
+    return NamedSender(address or None, values.get("RET", "").upper(), envelope_id=values.get("ENVID", ""))
 
 
 def recipient_in(words: str, host_name: str) -> NamedRecipient | SmtpReply:

@@ -46,6 +46,7 @@ LOOPBACK_NETWORKS: Final = (IPv4Network("127.0.0.0/8"), IPv6Network("::1/128"))
 MAIL_BYTES_MAX: Final = 26_214_400
 RECIPIENTS_MAX: Final = 1000
 CONNECTIONS_MAX: Final = 100
+BYTES_AT_ONCE_MAX: Final = 268_435_456
 IDLE_MAX: Final = timedelta(minutes=5)
 
 
@@ -74,10 +75,13 @@ class ListenerSettings:
     Attributes:
         host_name: of this host, in its greeting and in the header of mails.
         relay_from: the networks whose clients may hand over mails.
-        mail_bytes_max: a larger mail is refused; what is in memory is this times `connections_max` at most.
+        mail_bytes_max: a larger mail is refused.
         recipients_max: of one mail; the others have to come with another.
         connections_max: at once, over all addresses.
         idle_max: a connection on which nothing came for that long is ended.
+        mail_time_max: a connection whose mail takes longer to come is ended, too.
+        bytes_at_once_max: of mails that are coming, over all connections; what is beyond that has to come again. A mail
+            that comes alone may be as large as `mail_bytes_max`.
         grace: how long mails that are being sent may take once the listener is to stop.
     """
 
@@ -88,6 +92,8 @@ class ListenerSettings:
     recipients_max: int = RECIPIENTS_MAX
     connections_max: int = CONNECTIONS_MAX
     idle_max: timedelta = IDLE_MAX
+    mail_time_max: timedelta = timedelta(minutes=30)
+    bytes_at_once_max: int = BYTES_AT_ONCE_MAX
     grace: timedelta = timedelta(seconds=10)
 
     def may_relay(self, client: str) -> bool:

@@ -71,7 +71,7 @@ LISTENING: Final = (
     ),
     option(
         "--listen-connections",
-        "Clients at once; so many mails of the largest size may be in memory.",
+        "Clients at once. Their mails that are coming may have 256 MiB together; what is more has to come again.",
         type=click.IntRange(1, 10_000),
         default=CONNECTIONS_MAX,
         metavar="N",

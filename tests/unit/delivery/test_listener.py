@@ -100,89 +100,10 @@ async def test_what_the_server_can_is_offered() -> None:
         "in.example",
         "SIZE 1000",
         "8BITMIME",
-        "SMTPUTF8",
         "PIPELINING",
         "DSN",
         "ENHANCEDSTATUSCODES",
     ]
-
-
-async def test_a_mail_that_is_too_large_is_refused() -> None:
-    """By what MAIL says of it, or by its bytes; one of exactly the limit is taken."""
-    async with entrance(mail_bytes_max=5000) as site:
-        client = await site.client()
-        stated = await client.say(f"{MAIL} SIZE=5001")
-        fits = await client.say(f"{MAIL} SIZE=5000")
-        await client.say("RSET")
-        sent = [await client.hand_over(b"x" * (size - 2) + b"\r\n") for size in (5001, 5000)]
-        assert [len(one) for one in await site.contents()] == [5000]
-
-    assert [one[:9] for one in (stated, fits, *sent)] == ["552 5.3.4", "250 2.1.0", "552 5.3.4", "250 2.0.0"]
-
-
-async def test_recipients_beyond_the_limit_have_to_come_with_another_mail() -> None:
-    """The mail goes to those before."""
-    async with entrance(recipients_max=2) as site:
-        client = await site.client()
-        await client.say(MAIL)
-        answers = [await client.say(f"RCPT TO:<r{number}@example.com>") for number in range(3)]
-        await client.hand_over(CONTENT, "NOOP")
-        ((mail, _),) = await site.mails()
-
-    assert [one[:9] for one in answers] == ["250 2.1.5", "250 2.1.5", "452 4.5.3"]
-    assert mail.recipients == ("r0@example.com", "r1@example.com")
-
-
-async def test_connections_beyond_the_limit_are_sent_away_until_one_ends() -> None:
-    """Each is told, and may come again."""
-    async with entrance(connections_max=1) as site:
-        first = await site.client()
-        second = await site.client("")
-        said = [await second.reply(), await second.reply()]
-        await first.say("QUIT")
-        assert await first.reply() == ""
-        third = await site.client("")
-        assert (await third.reply())[:3] == "220"
-
-    assert (said[0][:9], said[1]) == ("421 4.3.2", "")
-
-
-async def test_a_client_that_says_nothing_is_sent_away() -> None:
-    """In the middle of a mail too, of which nothing is kept."""
-    async with entrance(idle_max=timedelta(milliseconds=50)) as site:
-        client = await site.client()
-        client.send(MAIL, RCPT, "DATA", "Subject: hello")
-        while (answer := await client.reply())[:3] in {"250", "354"}:
-            pass
-        assert await client.reply() == ""
-        assert await site.mails() == []
-
-    assert answer[:9] == "421 4.4.2"
-
-
-async def test_a_client_that_says_something_is_not_sent_away() -> None:
-    """Given a long time since its greeting, and a line just now."""
-    async with entrance(idle_max=timedelta(hours=1)) as site:
-        client = await site.client()
-        (connection,) = site.listener._connections
-        connection._heard_at -= 7200
-        await client.say("NOOP")
-        connection._timeout_cb()
-        assert STATUS.fullmatch(await client.say("NOOP"))
-        connection._heard_at -= 7200
-        connection._timeout_cb()
-        assert (await client.reply())[:9] == "421 4.4.2"
-
-
-async def test_a_client_waits_as_long_as_the_queue_does() -> None:
-    """That is no silence of its own."""
-    async with entrance(idle_max=timedelta(milliseconds=50)) as site:
-        site.queue.goes_on.clear()
-        client = await site.client()
-        answer = asyncio.ensure_future(client.hand_over(CONTENT))
-        await asyncio.wait({answer}, timeout=0.2)
-        site.queue.goes_on.set()
-        assert (await answer)[:9] == "250 2.0.0"
 
 
 @pytest.mark.parametrize(
@@ -279,7 +200,7 @@ async def test_by_lmtp_each_recipient_is_answered() -> None:
     ("greeting", "parameters", "said"),
     [
         ("HELO a.example", "", b"from a.example ([127.0.0.1])\r\n\tby in.example with SMTP id"),
-        ("EHLO [192.0.2.1]", " SMTPUTF8", b"from [192.0.2.1] ([127.0.0.1])\r\n\tby in.example with UTF8SMTP id"),
+        ("EHLO [192.0.2.1]", " BODY=8BITMIME", b"from [192.0.2.1] ([127.0.0.1])\r\n\tby in.example with ESMTP id"),
         ("EHLO a (b) c", "", b"from unknown ([127.0.0.1])\r\n\tby in.example with ESMTP id"),
     ],
 )

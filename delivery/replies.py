@@ -1,0 +1,32 @@
+"""What a listener answers whatever a client says of its mail."""
+
+from typing import Final
+
+from model.delivery.attempts import SmtpReply
+
+STOPPING: Final = SmtpReply(421, "4.3.2", "this server is being stopped", ours=True)
+CROWDED: Final = SmtpReply(421, "4.3.2", "there are too many connections; come again later", ours=True)
+IDLE: Final = SmtpReply(421, "4.4.2", "nothing was said for too long", ours=True)
+STRANGER: Final = SmtpReply(550, "5.7.1", "mails are not taken from this address", ours=True)
+TOO_MANY: Final = SmtpReply(452, "4.5.3", "there are too many recipients; send the others in another mail", ours=True)
+CIRCLE: Final = SmtpReply(554, "5.4.6", "the mail goes round in a circle", ours=True)
+LATER: Final = SmtpReply(451, "4.3.0", "the mail cannot be kept now; send it again later", ours=True)
+FULL: Final = SmtpReply(452, "4.3.1", "too many mails are coming at once; send it again later", ours=True)
+SLOW: Final = SmtpReply(421, "4.4.2", "the mail took too long", ours=True)
+FAULT: Final = SmtpReply(451, "4.3.0", "something went wrong at our side", ours=True)
+UNGREETED: Final = SmtpReply(503, "5.5.1", "say who you are first", ours=True)
+NOT_HERE: Final = SmtpReply(502, "5.5.1", "this command is not known here", ours=True)
+FINE: Final = SmtpReply(250, "2.1.0", "fine", ours=True)
+TAKEN: Final = SmtpReply(250, "2.1.5", "fine", ours=True)
+
+_STATUS: Final = {"500": "5.5.2", "501": "5.5.4", "502": "5.5.1", "503": "5.5.1"}
+_STATUS_CLASSES: Final = frozenset({"2", "4", "5"})
+_GREETING: Final = "220"
+
+
+def with_status(text: str) -> str:
+    """The reply, with an enhanced status code (RFC 2034) where it has none."""
+    code, rest = text[:3], text[4:]
+    if text[3:4] != " " or code == _GREETING or code[0] not in _STATUS_CLASSES or rest.startswith(f"{code[0]}."):
+        return text
+    return f"{code} {_STATUS.get(code, f'{code[0]}.0.0')} {rest}"
