@@ -20,10 +20,19 @@ from model.delivery.attempts import (
     RecipientResult,
     SourceAddress,
 )
-from model.delivery.entries import DeliveryEntry, EndedEntry, EntryEnd, EntryStage
+from model.delivery.entries import (
+    HELD_FOR,
+    DeliveryEntry,
+    EndedEntry,
+    EntryEnd,
+    EntryOrder,
+    EntryStage,
+    OrderKind,
+)
 from model.delivery.hooks import (
     BounceRecipient,
     DeleteRecipient,
+    HoldRecipient,
     HookedAttempt,
     HookedRecipient,
     PutOffDelivery,
@@ -179,7 +188,7 @@ class EntryAttempts:
         self,
         held: HeldMail,
         entry: DeliveryEntry,
-        decision: PutOffDelivery | BounceRecipient | DeleteRecipient,
+        decision: PutOffDelivery | HoldRecipient | BounceRecipient | DeleteRecipient,
         status: str = "",
     ) -> EndedEntry:
         match decision:
@@ -188,6 +197,9 @@ class EntryAttempts:
             case PutOffDelivery():
                 wait = held.away if decision.delay is None else decision.delay
                 return EndedEntry(entry, EntryEnd.RETURNED, self.now(), status, decision.reason, wait=wait)
+            case HoldRecipient(reason):
+                held_now = replace(entry, order=EntryOrder(OrderKind.HOLD, "a hook", reason, self.now()))
+                return EndedEntry(held_now, EntryEnd.RETURNED, self.now(), status, reason, wait=HELD_FOR, changed=True)
             case BounceRecipient():
                 return EndedEntry(entry, EntryEnd.FAILED, self.now(), decision.status, decision.reason)
             case DeleteRecipient():

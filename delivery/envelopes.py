@@ -11,16 +11,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from mailqueue.codec import attribute, attribute_value, priority_of
-from mailqueue.queue import Dequeued
-from model.delivery.entries import DeliveryEntry, EntryId, OutgoingMail
+from mailqueue.queue import ChangedMail, Dequeued
+from model.delivery.entries import DeliveryEntry, EntryId, EntryOrder, EntryState, OrderKind, OutgoingMail
 from model.delivery.notices import NoticeCondition, NoticeWish, ReturnedPart
+from model.delivery.queued import EntryChange, EntryFilter, QueuedEntry
 from model.errors import BadPayload
 from model.ids import EnqueueId
 from model.pickup.policy import PickupField
-from model.queue.mails import PRIORITY_NORMAL, Mail
+from model.queue.mails import PRIORITY_NORMAL, Listed, Mail
 
 REMEMBERED: Final = "mailmend.delivery"
 EXPIRES: Final = "expires"
@@ -31,10 +32,51 @@ _XTEXT: Final = re.compile(r"\+([0-9A-F]{2})")
 
 def outgoing_of(dequeued: Dequeued, now: datetime) -> tuple[OutgoingMail, tuple[DeliveryEntry, ...]]:
     """The mail, and an entry for each of its recipients."""
-    mail = dequeued.mail
+    return _outgoing(dequeued.mail, dequeued.enqueue_id, now)
+
+
+def queued_entries(listed: Listed, now: datetime) -> tuple[QueuedEntry, ...]:
+    """The entries of a mail as its queue lists it."""
+    mail, enqueue_id = listed.queued.mail, listed.queued.enqueue_id
+    outgoing, entries = _outgoing(mail, enqueue_id, listed.enqueued_at)
+    values = {name: _value(mail, name) for name in mail.attributes if name != REMEMBERED}
+    attributes = {name: str(value) for name, value in values.items() if isinstance(value, str | int)}
+    found = []
+    for one in entries:
+        due_at = max((at for at in (listed.due_at, one.due_at) if at), default=now)
+        rests = listed.due_at is not None or due_at > now
+        state = EntryState.HOLD if one.is_held else EntryState.DEFER if rests else EntryState.ACTIVE
+        is_due = due_at if state is EntryState.DEFER else None
+        found.append(QueuedEntry(one, outgoing, enqueue_id, state, is_due, attributes))
+    return tuple(found)
+
+
+def changed_mail(listed: Listed, where: EntryFilter, change: EntryChange, now: datetime) -> ChangedMail | None:
+    """A delayed mail behind a command; None where nothing of it changes, or nothing of it is left."""
+    entries = queued_entries(listed, now)
+    behind = [change.of(one) if where.matches(one) else one.entry for one in entries]
+    left = [one for one in behind if one]
+    if not left or left == [one.entry for one in entries] or not listed.due_at:
+        return None
+    timed = [one if one.due_at else replace(one, due_at=listed.due_at) for one in left]
+    due_at = min(one.due_at or listed.due_at for one in timed)
+    return ChangedMail(mail_again(listed.queued.mail, entries[0].mail, timed), due_at)
+
+
+def part_of_mail(listed: Listed, entries: Sequence[QueuedEntry]) -> Listed:
+    """The mail as if it had these recipients alone, under an id that follows from them, to be kept before they go."""
+    queued = listed.queued
+    if len(entries) == len(queued.mail.recipients):
+        return listed
+    part_id = EnqueueId(uuid5(queued.enqueue_id, ",".join(str(one.entry.id) for one in entries)))
+    mail = mail_again(queued.mail, entries[0].mail, [one.entry for one in entries])
+    return replace(listed, queued=replace(queued, enqueue_id=part_id, mail=mail))
+
+
+def _outgoing(mail: Mail, enqueue_id: EnqueueId, now: datetime) -> tuple[OutgoingMail, tuple[DeliveryEntry, ...]]:
     remembered = _mapping(mail, REMEMBERED)
     outgoing = OutgoingMail(
-        id=_id(remembered.get("id")) or dequeued.enqueue_id,
+        id=_id(remembered.get("id")) or enqueue_id,
         sender=mail.sender,
         first_seen_at=_instant(remembered.get("first_seen_at")) or mail.last_updated or now,
         expires_at=_instant(_value(mail, EXPIRES)),
@@ -51,9 +93,7 @@ def mail_again(mail: Mail, outgoing: OutgoingMail, entries: Sequence[DeliveryEnt
     remembered = {
         "id": str(outgoing.id),
         "first_seen_at": outgoing.first_seen_at.isoformat(),
-        "entries": [
-            {"number": one.id.number, "refusals": one.refusals, "reply": one.reply, "host": one.host} for one in entries
-        ],
+        "entries": [_remembered(one) for one in entries],
     }
     reply = next((one.reply for one in entries if one.reply), None)
     return replace(
@@ -65,6 +105,29 @@ def mail_again(mail: Mail, outgoing: OutgoingMail, entries: Sequence[DeliveryEnt
         error_message=reply or mail.error_message,
         attributes={**mail.attributes, REMEMBERED: attribute(remembered)},
     )
+
+
+def _remembered(entry: DeliveryEntry) -> Mapping[str, Any]:
+    order = entry.order
+    return {
+        "number": entry.id.number,
+        "refusals": entry.refusals,
+        "reply": entry.reply,
+        "host": entry.host,
+        **({"due_at": entry.due_at.isoformat()} if entry.due_at else {}),
+        **(
+            {"order": order.kind.value, "owner": order.owner, "reason": order.reason, "at": order.at.isoformat()}
+            if order
+            else {}
+        ),
+    }
+
+
+def _order(of_it: Mapping[str, Any]) -> EntryOrder | None:
+    """One without an instant, or of a kind that is not known, was written by somebody else: the entry is tried."""
+    kind = next((one for one in OrderKind if one.value == of_it.get("order")), None)
+    at = _instant(of_it.get("at"))
+    return EntryOrder(kind, _text(of_it.get("owner")), _text(of_it.get("reason")), at) if kind and at else None
 
 
 def _entries(mail: Mail, mail_id: EnqueueId, remembered: Any) -> Iterable[DeliveryEntry]:
@@ -79,6 +142,8 @@ def _entries(mail: Mail, mail_id: EnqueueId, remembered: Any) -> Iterable[Delive
             wish=NoticeWish(_conditions(_text(notify.get(recipient))), _original(_text(original.get(recipient)))),
             reply=_text(of_it.get("reply")),
             host=_text(of_it.get("host")),
+            due_at=_instant(of_it.get("due_at")),
+            order=_order(of_it),
         )
 
 

@@ -87,7 +87,7 @@ class MailDepartures:
 
     async def leave(self, held: HeldMail, settlement: MailSettlement, now: datetime) -> None:
         """Carry the steps out; where the queue does not answer it is asked again and again, but for the last one."""
-        if held.ended and all(one.end is EntryEnd.RETURNED for one in held.ended):
+        if held.ended and all(one.end is EntryEnd.RETURNED and not one.changed for one in held.ended):
             await self._give_back(held, min(settlement.again) - now)
             return
         steps = deque([*self._again(held, settlement), *self._report(held, settlement, now)])

@@ -17,6 +17,7 @@ from model.delivery.entries import EntryEnd, EntryId
 from model.delivery.hooks import (
     BounceRecipient,
     DeleteRecipient,
+    HoldRecipient,
     HookedAttempt,
     HookedRecipient,
     PostDecision,
@@ -55,7 +56,7 @@ class DeliveryHooks:
         if self.post is None:
             return None
         decided = await self._asked(self.post, attempt)
-        if isinstance(decided, PutOffDelivery | BounceRecipient | DeleteRecipient):
+        if isinstance(decided, PutOffDelivery | HoldRecipient | BounceRecipient | DeleteRecipient):
             if attempt.end is not EntryEnd.DELIVERED:
                 return decided
             decided = "the recipient has the mail already"

@@ -26,7 +26,7 @@ from delivery.suspending import SharedSuspensions
 from mailqueue.background import paused
 from mailqueue.queue import Dequeued, MailQueue
 from model.delivery.entries import DeliveryEntry, EndedEntry, EntryEnd, EntryStage
-from model.delivery.settling import settlement_of
+from model.delivery.settling import settlement_of, without_attempt
 from model.ids import EnqueueId
 from model.metrics import MetricSample
 from model.pickup.engine import PickupEngine, PolicyChanges
@@ -168,7 +168,10 @@ class DeliveryServer:
         if not entries:
             self._begin(self._settling, self._settled(held))
         for entry in entries:
-            self._begin(self._preparing, self._until_ended(held, entry.id.number, self._prepared(held, entry)))
+            if ended := without_attempt(entry, self._work.now()):
+                self._end(held, ended)
+            else:
+                self._begin(self._preparing, self._until_ended(held, entry.id.number, self._prepared(held, entry)))
         self._woken.set()
 
     async def _prepared(self, held: HeldMail, entry: DeliveryEntry) -> EndedEntry | None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -18,7 +18,9 @@ from mailqueue.metrics import TrafficSums
 from mailqueue.queue import (
     PREFETCH,
     WAITING,
+    Changed,
     Delays,
+    MailChange,
     OnBroken,
     OnRemoved,
     Removed,
@@ -125,6 +127,29 @@ class MemoryMailQueue:
 
     async def purge(self, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
         return await self.delete(EVERYTHING, dry_run=dry_run, on_removed=on_removed)
+
+    async def change(
+        self,
+        change: MailChange,
+        *,
+        dry_run: bool = False,
+        on_change: OnRemoved | None = None,
+        on_changed: Callable[[Listed], None] | None = None,
+    ) -> Changed:
+        count = 0
+        for entry in self._delayed():
+            was = entry.listed
+            if (to_be := change(was)) is None:
+                continue
+            if on_change is not None and not dry_run:
+                await on_change(was)
+            if not dry_run:
+                queued = replace(was.queued, mail=admissible(to_be.mail))
+                entry.listed = replace(was, queued=queued, due_at=max(to_be.due_at, self.now))
+            if on_changed is not None:
+                on_changed(was)
+            count += 1
+        return Changed(count)
 
     async def flush(self, *, dry_run: bool = False) -> Delays:
         return self._moved(self._delayed(), dry_run=dry_run)

@@ -61,6 +61,29 @@ class Removed:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangedMail:
+    """A delayed mail as it is to be; its bytes stay."""
+
+    mail: Mail
+    due_at: datetime
+
+
+MailChange = Callable[[Listed], ChangedMail | None]
+"""What becomes of a delayed mail; None: it stays as it is. It may be asked again of what it has changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The result of a change: how many mails, and those that could not be changed, which may be there twice.
+
+    Of two that have one id the first that is due is delivered, and with its ack the other is gone.
+    """
+
+    count: int = 0
+    failed: tuple[Unremoved, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Delays:
     """Delayed mails: how many, and when the first and the last of them are due; None where there are none."""
 
@@ -264,6 +287,28 @@ class MailQueue(Protocol):
 
     async def purge(self, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
         """Remove every mail; as `delete`."""
+        ...
+
+    async def change(
+        self,
+        change: MailChange,
+        *,
+        dry_run: bool = False,
+        on_change: OnRemoved | None = None,
+        on_changed: Callable[[Listed], None] | None = None,
+    ) -> Changed:
+        """Change envelopes and times of delayed mails, each in its place; waiting ones are left alone.
+
+        Args:
+            change: asked of each delayed mail.
+            dry_run: change nothing; `on_changed` is called with each that would be.
+            on_change: called with each before it is changed; where it raises nothing further is.
+            on_changed: called with each, as it was, once it is changed.
+
+        Raises:
+            LeaseHeld: another process kept moving delayed mails.
+            CannotReach: the listing broke off; what was changed stays changed.
+        """
         ...
 
     async def flush(self, *, dry_run: bool = False) -> Delays:

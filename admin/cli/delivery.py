@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 
 from admin.cli.command import Command, CommandGroup, Shared, Values
+from admin.cli.entries import ENTRY_COMMANDS
 from admin.cli.kinds import Duration, ParsedValue
 from admin.cli.listening import LISTENING
 from admin.cli.options import FILE, flag, option
@@ -325,9 +326,11 @@ DELIVERY: Final = CommandGroup(
     name="delivery",
     summary="Deliver the mails of a queue to their recipients' servers.",
     about="The queue is RabbitMQ's, with its view in Cassandra, as for `mailmend queue`; the ledger keeps suspensions.",
-    commands=(SERVE, SUSPEND, LIFT, SUSPENSIONS),
+    commands=(SERVE, SUSPEND, LIFT, SUSPENSIONS, *ENTRY_COMMANDS),
     examples="""
         mailmend delivery serve outgoing
         mailmend delivery serve outgoing --next-hop relay.example.org
-        mailmend delivery suspend outgoing --domain example.org --for 2h --why 'they throttle us'""",
+        mailmend delivery suspend outgoing --domain example.org --for 2h --why 'they throttle us'
+        mailmend delivery group outgoing                                 which domains wait
+        mailmend delivery hold outgoing --tenant acme --why 'looks like spam'""",
 )

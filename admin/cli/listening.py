@@ -43,7 +43,7 @@ def _network(value: Any) -> IPv4Network | IPv6Network:
 LISTENING: Final = (
     option(
         "--listen",
-        "Take mails by SMTP there, and put them into the queue; lmtp://HOST:PORT by LMTP. May be given again.",
+        "Listen at this address: mails are taken there by SMTP, with lmtp:// by LMTP; may be given again.",
         type=ParsedValue("place", _place),
         multiple=True,
         metavar="[lmtp://]HOST:PORT",

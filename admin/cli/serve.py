@@ -44,7 +44,7 @@ FACE: Final = Shared(
         "HTTP": (
             option(
                 "--listen",
-                "Take James's administrative tasks over HTTP at this address; /openapi.json says how.",
+                "Listen at this address: James's tasks are taken there over HTTP, as /openapi.json says.",
                 metavar="HOST:PORT",
             ),
             option(

@@ -119,6 +119,31 @@ class MoverTurns:
         finally:
             await self._free(turn)
 
+    @asynccontextmanager
+    async def patiently(
+        self, taken: "Callable[[], AbstractAsyncContextManager[MoverTurn | None]]"
+    ) -> "AsyncIterator[MoverTurn]":
+        """A turn, for which others are waited for a while.
+
+        Raises:
+            LeaseHeld: they kept it.
+        """
+        patient_until = self._now() + TURN_PATIENCE
+        while True:
+            async with taken() as turn:
+                if turn:
+                    yield turn
+                    return
+            if self._now() > patient_until:
+                raise self.held()
+            await self._clock.pause(_ASK_AGAIN_SECONDS)
+
+    def held(self) -> LeaseHeld:
+        return LeaseHeld(
+            f"another process keeps moving delayed mails of the queue {self._queue!r}",
+            mend=f"Begin again in a minute; moving all of them now is: mailmend queue flush --queue {self._queue}",
+        )
+
     async def keep(self, turn: MoverTurn) -> bool:
         """Renew a turn that ends soon; whether it is still ours."""
         async with turn.renewal:
@@ -209,14 +234,14 @@ class DueMover:
         partitions = [one async for one in self.due.partitions(self.parts.queue)]
         if not partitions:
             return Delays()
-        async with self._patiently(self.turns.of_flush) as turn:
+        async with self.turns.patiently(self.turns.of_flush) as turn:
 
             async def move(partition: DuePartition) -> Delays:
                 if partition.due_slice < self.parts.now + FLUSHED_AHEAD:
                     return await self._flushed(partition)
                 moved = await self._moved(partition, turn, _START, None)
                 if not await self.turns.keep(turn):
-                    raise self._held()
+                    raise self.turns.held()
                 return moved
 
             return await _summed(partitions, move, FLUSHED_AT_ONCE)
@@ -265,28 +290,8 @@ class DueMover:
             return moved
 
     async def _flushed(self, partition: DuePartition) -> Delays:
-        async with self._patiently(lambda: self.turns.at_partition(partition)) as turn:
+        async with self.turns.patiently(lambda: self.turns.at_partition(partition)) as turn:
             return await self._moved(partition, turn, _START, None)
-
-    @asynccontextmanager
-    async def _patiently(
-        self, taken: "Callable[[], AbstractAsyncContextManager[MoverTurn | None]]"
-    ) -> AsyncIterator[MoverTurn]:
-        patient_until = self.parts.now + TURN_PATIENCE
-        while True:
-            async with taken() as turn:
-                if turn:
-                    yield turn
-                    return
-            if self.parts.now > patient_until:
-                raise self._held()
-            await self.parts.clock.pause(_ASK_AGAIN_SECONDS)
-
-    def _held(self) -> LeaseHeld:
-        return LeaseHeld(
-            f"another process keeps moving delayed mails of the queue {self.parts.queue!r}",
-            mend=f"Begin again in a minute: mailmend queue flush --queue {self.parts.queue}",
-        )
 
     async def _moved(self, partition: DuePartition, turn: MoverTurn, after: Key, until: datetime | None) -> Delays:
         """Move what is due by then (None: everything) while the turn is ours; what was moved."""

@@ -5,7 +5,7 @@ is kept, stands in the module that carries each operation out; here they have on
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from functools import partial
@@ -17,6 +17,7 @@ from mailqueue.blobs.stores import content_of
 from mailqueue.configuration import Configurations
 from mailqueue.draining import checked_prefetch
 from mailqueue.health import FigureScope, QueueFigures
+from mailqueue.maintenance.change_due import DueChange
 from mailqueue.maintenance.comparison import IDS_MAX, Mended, Reconciled
 from mailqueue.maintenance.move_due import DueMover, MoverTurns
 from mailqueue.maintenance.reconcile_mend import Keeping, MendRequest, mended
@@ -24,7 +25,18 @@ from mailqueue.maintenance.redrive import Redriven, redrive, republish
 from mailqueue.maintenance.restore import restoring
 from mailqueue.maintenance.sweep import Moved, Sweeper, Swept
 from mailqueue.metrics import NoCounts, QueueCounts, TrafficSums
-from mailqueue.queue import PREFETCH, Delays, OnBroken, OnRemoved, Removed, Restoring, due_time, passed_over
+from mailqueue.queue import (
+    PREFETCH,
+    Changed,
+    Delays,
+    MailChange,
+    OnBroken,
+    OnRemoved,
+    Removed,
+    Restoring,
+    due_time,
+    passed_over,
+)
 from mailqueue.rabbitmq.dequeue import Unacked, dequeue
 from mailqueue.rabbitmq.enqueue import enqueue
 from mailqueue.rabbitmq.figures import figures_of, sums_of
@@ -96,6 +108,20 @@ class RabbitMailQueue:
 
     async def purge(self, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
         return await self.delete(EVERYTHING, dry_run=dry_run, on_removed=on_removed)
+
+    async def change(
+        self,
+        change: MailChange,
+        *,
+        dry_run: bool = False,
+        on_change: OnRemoved | None = None,
+        on_changed: Callable[[Listed], None] | None = None,
+    ) -> Changed:
+        mover = self._mover
+        if mover is None:
+            return Changed()
+        one = DueChange(self._parts, mover.due, mover.turns, change, on_change, on_changed, dry_run)
+        return await one.carried_out()
 
     async def flush(self, *, dry_run: bool = False) -> Delays:
         mover = self._mover.dry() if self._mover and dry_run else self._mover

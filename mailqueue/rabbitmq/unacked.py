@@ -120,7 +120,7 @@ class UnackedMail:
             due_at=parts.now + wait,
             attempts=self.attempts + 1,
         )
-        async with due.kept(parts.queue, listed) as changes:
+        async with due.kept(parts.queue, listed) as (_, changes):
             await row_taken_back(parts, self.queued, self.slice_start)
             sent = await self._tell_broker(self.delivery.ack)
             changes.sure = sent and not self.redelivered

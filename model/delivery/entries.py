@@ -67,6 +67,32 @@ NEXT_STAGES: Final[Mapping[EntryStage, frozenset[EntryStage]]] = MappingProxyTyp
 """Which stages may follow each."""
 
 
+HELD_FOR: Final = timedelta(days=300)
+"""How far ahead the time of a held entry lies, as a queue needs one; once it has come it is put off by as much."""
+
+
+class OrderKind(Enum):
+    """What a person, or a hook, may have ordered of an entry that rests."""
+
+    HOLD = "hold"
+    BOUNCE = "bounce"
+
+
+@dataclass(frozen=True, slots=True)
+class EntryOrder:
+    """What a server does with an entry in place of an attempt.
+
+    Attributes:
+        owner: who ordered it.
+        at: since when.
+    """
+
+    kind: OrderKind
+    owner: str
+    reason: str
+    at: datetime
+
+
 @dataclass(frozen=True, slots=True)
 class EntryId:
     """A recipient of a mail: the mail's first id in the queue, which it keeps over all attempts, and a number."""
@@ -86,6 +112,8 @@ class DeliveryEntry:
         refusals: attempts that were refused for now.
         reply: of the server, at the last attempt; "" where there was none.
         host: which server that was.
+        due_at: no attempt begins before; None: as its mail is due.
+        order: None: it is to be tried.
     """
 
     id: EntryId
@@ -95,6 +123,12 @@ class DeliveryEntry:
     wish: NoticeWish = field(default_factory=NoticeWish)
     reply: str = ""
     host: str = ""
+    due_at: datetime | None = None
+    order: EntryOrder | None = None
+
+    @property
+    def is_held(self) -> bool:
+        return self.order is not None and self.order.kind is OrderKind.HOLD
 
     @property
     def domain(self) -> str:
@@ -155,6 +189,7 @@ class EndedEntry:
         tells: whether the server that took it reports what becomes of it, as the sender asked.
         arrived: whether the server that took it is the recipient's own, by LMTP.
         wait: how long it waits, where it comes again; None: as its schedule says, or not at all where it was returned.
+        changed: whether the entry is not what its queue has, though it was returned.
     """
 
     entry: DeliveryEntry
@@ -165,3 +200,4 @@ class EndedEntry:
     tells: bool = False
     arrived: bool = False
     wait: timedelta | None = None
+    changed: bool = False

@@ -108,9 +108,16 @@ class DeleteRecipient:
     reason: str = ""
 
 
-PreDecision = TryDelivery | PutOffDelivery | BounceRecipient | DeleteRecipient
-PostDecision = PutOffDelivery | BounceRecipient | DeleteRecipient | None
-"""None leaves it as it is; whoever has the mail already can neither be put off, bounced nor deleted."""
+@dataclass(frozen=True, slots=True)
+class HoldRecipient:
+    """Hold it until somebody releases it: `mailmend delivery release`."""
+
+    reason: str = ""
+
+
+PreDecision = TryDelivery | PutOffDelivery | HoldRecipient | BounceRecipient | DeleteRecipient
+PostDecision = PutOffDelivery | HoldRecipient | BounceRecipient | DeleteRecipient | None
+"""None leaves it as it is; whoever has the mail already can neither be put off, held, bounced nor deleted."""
 
 PreDelivery = Callable[[HookedRecipient], PreDecision | Awaitable[PreDecision]]
 PostDelivery = Callable[[HookedAttempt], PostDecision | Awaitable[PostDecision]]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from model.delivery.entries import DeliveryEntry, EndedEntry, EntryEnd, OutgoingMail
+from model.delivery.entries import HELD_FOR, DeliveryEntry, EndedEntry, EntryEnd, OrderKind, OutgoingMail
 from model.delivery.notices import NoticeKind, RecipientNotice
 from model.delivery.retries import RetryDecision, RetrySchedule, spread_of
 
@@ -22,6 +22,17 @@ class MailSettlement:
     notices: Sequence[RecipientNotice]
     again: Mapping[datetime, Sequence[DeliveryEntry]]
     failed: Sequence[EndedEntry]
+
+
+def without_attempt(entry: DeliveryEntry, now: datetime) -> EndedEntry | None:
+    """How an entry ends that is not to be tried now: held, to be bounced, or not due; None where it is to be tried."""
+    if entry.is_held:
+        return EndedEntry(entry, EntryEnd.RETURNED, now, wait=HELD_FOR)
+    if entry.order and entry.order.kind is OrderKind.BOUNCE:
+        return EndedEntry(replace(entry, reply="", host=""), EntryEnd.FAILED, now, why=entry.order.reason)
+    if entry.due_at and entry.due_at > now:
+        return EndedEntry(entry, EntryEnd.RETURNED, now, wait=entry.due_at - now)
+    return None
 
 
 def settlement_of(
@@ -52,13 +63,15 @@ def _next(
     entry = ended.entry
     match ended.end:
         case EntryEnd.REFUSED:
-            counted = replace(entry, refusals=entry.refusals + 1)
+            counted = replace(entry, refusals=entry.refusals + 1, due_at=None)
             if ended.wait is not None and now < expires_at:
                 return RetryDecision(min(now + ended.wait, expires_at)), counted
             spread = spread_of(mail.id, counted.refusals)
             return schedule.after(counted.refusals, now, expires_at, spread), counted
+        case EntryEnd.RETURNED if entry.is_held:  # the only state in which nothing expires
+            return RetryDecision(ended.at + (ended.wait or HELD_FOR)), entry
         case EntryEnd.RETURNED:
-            return RetryDecision(max(now, min(now + (ended.wait or timedelta()), expires_at))), entry
+            return RetryDecision(max(now, min(ended.at + (ended.wait or timedelta()), expires_at))), entry
         case EntryEnd.DELIVERED | EntryEnd.FAILED | EntryEnd.EXPIRED | EntryEnd.DELETED:
             return None, entry
 

@@ -42,10 +42,10 @@ class MailFilter:
     def matches(self, listed: Listed) -> bool:
         return (
             self._fits_passage(listed)
-            and _fits(self.sender, listed.queued.mail.sender or NULL_SENDER, any_case=True)
+            and text_fits(self.sender, listed.queued.mail.sender or NULL_SENDER, any_case=True)
             and _fits_one(self.recipient, listed.queued.mail.recipients)
-            and _fits(self.name, listed.queued.mail.name)
-            and _fits(self.state, listed.queued.mail.state)
+            and text_fits(self.name, listed.queued.mail.name)
+            and text_fits(self.state, listed.queued.mail.state)
         )
 
     def _fits_passage(self, listed: Listed) -> bool:
@@ -61,10 +61,11 @@ EVERYTHING: Final = MailFilter()
 
 
 def _fits_one(wanted: str | None, addresses: tuple[str, ...]) -> bool:
-    return wanted is None or any(_fits(wanted, address, any_case=True) for address in addresses)
+    return wanted is None or any(text_fits(wanted, address, any_case=True) for address in addresses)
 
 
-def _fits(wanted: str | None, found: str, *, any_case: bool = False) -> bool:
+def text_fits(wanted: str | None, found: str, *, any_case: bool = False) -> bool:
+    """Whether a text is the one that is wanted, in which `*` stands for anything; None is any."""
     return wanted is None or _matcher(wanted, any_case)(found)
 
 

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from uuid import uuid4
 
@@ -22,7 +22,7 @@ from mailqueue.blobs.s3 import S3Settings
 from mailqueue.codec import payload_of, priority_of
 from mailqueue.health import FigureScope, HealthProblem, judged
 from mailqueue.memory import MemoryMailQueue
-from mailqueue.queue import Dequeued, MailQueue, RemovedMail, RestoreResult
+from mailqueue.queue import ChangedMail, Dequeued, MailQueue, RemovedMail, RestoreResult
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
@@ -34,7 +34,7 @@ from model.ports import AsyncTables, Blobs, Clock
 from model.ports import Broker as BrokerPort
 from model.queue.configuration import QueueConfiguration
 from model.queue.filters import MailFilter
-from model.queue.mails import Whereabouts
+from model.queue.mails import Listed, Whereabouts
 from model.queue.messages import Message
 from model.queue.size import SizeKind
 from model.queue.slices import Slicing
@@ -209,6 +209,33 @@ async def test_a_mail_goes_through_the_queue(queue: MailQueue) -> None:
     await queue.close()
     with pytest.raises(BlobMissing):
         await queue.content(shown)
+
+
+async def test_a_delayed_mail_is_changed_in_its_place(
+    world: Sides | InMemory, queue: MailQueue, other: MailQueue
+) -> None:
+    """Its envelope and its time, seen by every process; its id and its bytes stay. One that waits is left alone."""
+    waits = await queue.enqueue(mail("waits"), CONTENT)
+    was = await queue.enqueue(mail("was"), CONTENT, delay=3600 * SECOND)
+
+    def now(one: Listed) -> ChangedMail | None:
+        if one.queued.mail.name == "is":
+            return None
+        return ChangedMail(replace(one.queued.mail, name="is", recipients=("cy@example.org",)), one.enqueued_at)
+
+    assert (await queue.change(now, dry_run=True)).count == 1
+    assert await names(queue) == ["waits", "was"]
+    assert (await queue.change(now)).count == 1
+    assert (await other.change(now)).count == 0
+
+    async def moved() -> bool:
+        await other.move_due()
+        return not await listed(queue, MailFilter(whereabouts=Whereabouts.DELAYED))
+
+    await until(moved, world.clock)
+    found = {one.mail.name: one for one in await taken(other)}
+    assert {name: one.enqueue_id for name, one in found.items()} == {"waits": waits, "is": was}
+    assert (found["is"].mail.recipients, found["is"].content) == (("cy@example.org",), CONTENT)
 
 
 async def test_many_at_once_from_several_processes(world: Sides | InMemory, queue: MailQueue, other: MailQueue) -> None:

@@ -275,6 +275,27 @@ class TestDelivery:
         assert following.wait(PATIENCE_SECONDS) == 0
         assert sink.mails[0].content == LETTER
 
+    def test_what_is_held_waits_until_it_is_released(
+        self, queue: RealQueue, sinks: Callable[..., SmtpSink], serving: Callable[..., "subprocess.Popen[str]"]
+    ) -> None:
+        """Although a flush lets everything else go; its bytes are those that were put in."""
+        sink = sinks()
+        queue.put("held", options=("--due-in", "1h"))
+        held = queue.line("delivery", "hold", "spool", "--all", "--why", "spam?", "--json")
+        assert (held.code, held.json and held.json["changed"]) == (0, 1), held.err
+        queue.put("goes", options=("--due-in", "1h"))
+        server = serving(sink)
+        assert queue("flush").code == 0
+        until(lambda: len(sink.mails) == 1)
+        until(lambda: queue.line("delivery", "list", "spool", "--json").json["entries"][0]["due_at"] is None)
+        released = queue.line("delivery", "release", "spool", "--all", "--json")
+        until(lambda: queue.line("delivery", "release", "spool", "--all", "--json").json["changed"] == 0)
+        assert released.code == 0, released.err
+        until(lambda: len(sink.mails) == 2)
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(PATIENCE_SECONDS) == 0
+        assert sink.mails[1].content == LETTER
+
     def test_what_is_suspended_waits_on_every_server_until_it_is_lifted(
         self, queue: RealQueue, sinks: Callable[..., SmtpSink], serving: Callable[..., "subprocess.Popen[str]"]
     ) -> None:

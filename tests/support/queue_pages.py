@@ -66,6 +66,10 @@ def destination_throttles(queue: RealQueue) -> None:
     queue.put("refused", "too", options=("--due-in", "15m"))
 
 
+def one_is_deferred(queue: RealQueue) -> None:
+    queue.put("refused", options=("--due-in", "15m"))
+
+
 def start_is_stuck(queue: RealQueue) -> None:
     """A mail has lost its bytes and its message, nine days ago."""
     queue.put("stuck")
@@ -126,6 +130,7 @@ QUEUE_PAGES: Mapping[str, Callable[[RealQueue], None]] = {
     "blob-is-missing": blob_is_gone,
     "destination-throttles-us": destination_throttles,
     "sending-address-is-blocked": destination_throttles,
+    "mail-is-held-and-looked-at": one_is_deferred,
 }
 """Each page, and what brings its state about; they are executed by `tests/integration/test_queue_runbooks.py`."""
 

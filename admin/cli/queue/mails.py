@@ -63,7 +63,7 @@ ENQUEUE: Final = Command(
         option("--state", "Processor that the mail waits for: it gets the mail.", default="root", metavar="STATE"),
         option(
             "--attribute",
-            "An attribute of the mail, a text for James's mailets; may be given again.",
+            "An attribute of the mail: a text for James's mailets; may be given again.",
             "attributes",
             type=ParsedValue("attribute", _attribute),
             multiple=True,

@@ -105,8 +105,8 @@ class DueMails:
         self._marks = Marks(tables, self._retries)
         self._entered: set[Key] = set()
 
-    async def put(self, queue: QueueName, listed: Listed, *, again: bool = False) -> None:
-        """Keep a mail until its `due_at`; if that is past, or its slice is closed, it is due at once.
+    async def put(self, queue: QueueName, listed: Listed, *, again: bool = False) -> DueMail:
+        """Keep a mail until its `due_at`; if that is past, or its slice is closed, it is due at once; where it lies.
 
         After an error or a cancellation the mail is in no slice, as far as the tables answer.
 
@@ -116,15 +116,18 @@ class DueMails:
                 millisecond later.
             again: whether this may also happen to a mail that was not tried before.
         """
-        async with self.kept(queue, listed, again=again) as changes:
+        async with self.kept(queue, listed, again=again) as (due, changes):
             changes.sure = not again
+        return due
 
     @asynccontextmanager
-    async def kept(self, queue: QueueName, listed: Listed, *, again: bool = False) -> AsyncGenerator[Changes]:
+    async def kept(
+        self, queue: QueueName, listed: Listed, *, again: bool = False
+    ) -> AsyncGenerator[tuple[DueMail, Changes]]:
         """As `put`, for callers with more to do before the mail is only delayed.
 
-        Yields the changes to be counted; set `sure` to False where another process may delay or finish the same mail.
-        Until the body succeeds, the tally counts the mail as uncertain.
+        Yields where it lies, and the changes to be counted; set `sure` to False where another process may delay or
+        finish the same mail. Until the body succeeds, the tally counts the mail as uncertain.
         """
         wanted: datetime | None = in_millis_after(max(listed.due_at or EPOCH, self._now()))
         while wanted is not None:
@@ -133,7 +136,7 @@ class DueMails:
                 wanted = await self._tried(queue, due, changes, again=again or listed.attempts > 0)
                 if wanted is None:
                     changes.enqueued = 1
-                    yield changes
+                    yield due, changes
 
     def counting(self, queue: QueueName, partition: DuePartition) -> AbstractAsyncContextManager[Changes]:
         return self._tallies.counting(queue, due_tallies_at(partition.due_slice))
@@ -164,7 +167,7 @@ class DueMails:
         """Every unmarked delayed mail, by partition; within each in order of due time."""
         async with aclosing(self.partitions(queue)) as partitions:
             async for partition in partitions:
-                async with aclosing(self._unmarked_under(queue, partition)) as mails:
+                async with aclosing(self.unmarked_under(queue, partition)) as mails:
                     async for due in mails:
                         yield due
 
@@ -235,7 +238,8 @@ class DueMails:
             return [error] * len(mails)
         return errors
 
-    async def _unmarked_under(self, queue: QueueName, partition: DuePartition) -> AsyncGenerator[DueMail]:
+    async def unmarked_under(self, queue: QueueName, partition: DuePartition) -> AsyncGenerator[DueMail]:
+        """The unmarked mails of one partition, in order of due time."""
         mails = self.under(queue, partition)
         async with aclosing(mails), aclosing(in_batches(mails, LOOKED_UP_AT_ONCE)) as batches:
             async for some in batches:

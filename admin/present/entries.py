@@ -1,0 +1,149 @@
+"""What `mailmend delivery` shows of recipients."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from admin.present.document import Document, Grid, Part
+from admin.present.values import NOTHING_WRITTEN, plain, printable, queue_document, shown
+from admin.services.entries import ChangedEntries, EntriesPage, EntryGroup, GroupEntriesRequest, Groups
+from admin.services.queue.request import QueueAnswer
+from mailqueue.health import days
+from model.delivery.entries import EntryState
+from model.delivery.queued import EntryAction, EntryField, QueuedEntry
+from model.queue.filters import NULL_SENDER
+
+_COLUMNS: Final = ("id", "recipient", "age", "state", "retries", "transport", "sender", "last reply, or why")
+_WRAPPED: Final = frozenset({"recipient", "sender", "state", "last reply, or why"})
+_BEHIND: Final = {
+    EntryAction.HOLD: "held",
+    EntryAction.RELEASE: "released",
+    EntryAction.RETRY: "to be tried at once",
+    EntryAction.DEFER: "deferred",
+    EntryAction.BOUNCE: "to be bounced",
+    EntryAction.DELETE: "deleted",
+}
+
+
+def entries_document(page: EntriesPage) -> Document:
+    json = {"entries": [_entry_json(one) for one in page.entries], "next": page.next.token if page.next else None}
+    if not page.entries:
+        return queue_document(page, json, ("There are none.",))
+    body: list[Part] = [_grid(f"Recipients in {page.request.queue}", page.entries, page.at)]
+    if page.next:
+        body.append(f"There are more: --after {page.next.token}")
+    return queue_document(page, json, body)
+
+
+def entry_document(page: EntriesPage) -> Document:
+    first = page.entries[0]
+    json = {"entries": [_entry_json(one) for one in page.entries]}
+    lines = [
+        f"Mail {first.mail.id}, from {printable(first.mail.sender or NULL_SENDER)}",
+        f"first seen {shown(first.mail.first_seen_at)}, now in the queue as {first.enqueue_id}",
+        *(f"{printable(name)}: {printable(text)}" for name, text in sorted(first.attributes.items())),
+    ]
+    return queue_document(page, json, (*lines, _grid("Its recipients", page.entries, page.at)))
+
+
+def groups_document(result: QueueAnswer[GroupEntriesRequest, Groups]) -> Document:
+    by, groups = [one.value for one in result.request.fields], result.found
+    json = {"by": by, "groups": [_group_json(by, values, group) for values, group in groups]}
+    if not groups:
+        return queue_document(result, json, ("There are none.",))
+    rows = [_group_row(len(by), values, group) for values, group in groups]
+    columns = (*by, "recipients", *(state.value for state in EntryState), "oldest", "next try")
+    return queue_document(result, json, (Grid(f"Recipients in {result.request.queue}", columns, rows, frozenset(by)),))
+
+
+def changed_document(result: ChangedEntries) -> Document:
+    request, change = result.request, result.change
+    json = {
+        "dry_run": request.dry_run,
+        "changed": 0 if request.dry_run else result.count,
+        "would_change": result.count if request.dry_run else None,
+        "mails": result.mails,
+        "active": result.active,
+        "until": change.until,
+        "failed": [{"id": one.enqueue_id, "why": one.why} for one in result.failed],
+        "kept": result.kept,
+        "kept_without_content": result.without_content,
+        "entries": [_entry_json(one) for one in result.listed] if request.dry_run else None,
+    }
+    what = _BEHIND[change.action] + (f" until {shown(change.until)}" if change.until else "")
+    count = f"{result.count:,} recipients of {result.mails:,} mails in {request.queue}"
+    body: list[Part] = []
+    if request.dry_run and result.listed:
+        body.append(_grid(f"Would be {what}", result.listed, change.at))
+    body.append(f"{NOTHING_WRITTEN} Would be {what}: {count}." if request.dry_run else f"{count}: {what}.")
+    if result.active:
+        body.append(f"{result.active:,} are active: with a server, or on their way to one. They were left alone.")
+    if result.kept:
+        body.append(f"To put them back: mailmend queue restore {result.kept}")
+    return queue_document(result, json, body, [f"not changed: {one.enqueue_id}: {one.why}" for one in result.failed])
+
+
+def _grid(title: str, entries: Sequence[QueuedEntry], now: datetime) -> Grid:
+    rows = [
+        (
+            str(one.entry.id),
+            printable(one.entry.recipient),
+            days(now - one.mail.first_seen_at),
+            f"{one.state.value}, {shown(one.due_at)}" if one.due_at else one.state.value,
+            f"{one.entry.refusals:,}",
+            printable(EntryField.TRANSPORT.of(one)),
+            printable(one.mail.sender or NULL_SENDER),
+            printable(_said(one)),
+        )
+        for one in entries
+    ]
+    return Grid(title, _COLUMNS, rows, _WRAPPED)
+
+
+def _said(one: QueuedEntry) -> str:
+    order = one.entry.order
+    return f"{_BEHIND[EntryAction(order.kind.value)]} by {order.owner}: {order.reason}" if order else one.entry.reply
+
+
+def _entry_json(one: QueuedEntry) -> dict[str, Any]:
+    entry, mail, order = one.entry, one.mail, one.entry.order
+    found: dict[str, Any] = plain(
+        {
+            "id": str(entry.id),
+            "mail": mail.id,
+            "enqueue_id": one.enqueue_id,
+            "recipient": entry.recipient,
+            "sender": mail.sender,
+            "state": one.state,
+            "due_at": one.due_at,
+            "retries": entry.refusals,
+            "reply": entry.reply or None,
+            "host": entry.host or None,
+            "fields": {named.value: text for named, text in mail.fields.items()},
+            "attributes": one.attributes,
+            "first_seen_at": mail.first_seen_at,
+            "expires_at": mail.expires_at,
+            "order": order and {"kind": order.kind, "owner": order.owner, "why": order.reason, "at": order.at},
+        }
+    )
+    return found
+
+
+def _group_json(by: Sequence[str], values: Sequence[str], group: EntryGroup) -> dict[str, Any]:
+    return {
+        "values": dict(zip(by, values, strict=True)) if values else None,
+        "recipients": group.states.total(),
+        **{state.value: group.states[state] for state in EntryState},
+        **plain({"oldest_at": group.oldest_at, "due_at": group.due_at}),
+    }
+
+
+def _group_row(count: int, values: Sequence[str], group: EntryGroup) -> tuple[str, ...]:
+    named = [printable(text) or "(none)" for text in values] or ["(others)", *[""] * (count - 1)]
+    return (
+        *named,
+        f"{group.states.total():,}",
+        *(f"{group.states[state]:,}" for state in EntryState),
+        shown(group.oldest_at) if group.oldest_at else "",
+        shown(group.due_at) if group.due_at else "",
+    )

@@ -1,0 +1,144 @@
+"""`mailmend delivery list`, `show`, `group`, and what changes recipients, as a person types them."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from mailqueue.codec import attribute
+from tests.support.commands import Ended
+from tests.support.queue_commands import QueueShell, queue_shell
+
+HOUR = timedelta(hours=1)
+TO_TWO = ("bob@one.example", "cy@two.example")
+WHY = ("--why", "looks like spam")
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> QueueShell:
+    return queue_shell(monkeypatch, tmp_path)
+
+
+def typed(shell: QueueShell, command: str, *options: str) -> Ended:
+    ended = shell.line("delivery", command, "spool", *options)
+    assert ended.code == 0, ended.err
+    return ended
+
+
+def recipients(shell: QueueShell, *options: str) -> list[tuple[str, str]]:
+    found = typed(shell, "list", "--json", *options).json["entries"]
+    return [(one["recipient"], one["state"]) for one in found]
+
+
+def test_recipients_are_listed_with_their_states_page_by_page(shell: QueueShell) -> None:
+    """A mail's stay together; the broker is never asked."""
+    shell.put("waits", recipients=("al@one.example",))
+    shell.put_later("first", HOUR, recipients=TO_TWO)
+    shell.put_later("second", 2 * HOUR, recipients=("di@two.example",))
+    page = typed(shell, "list", "--limit", "2", "--json").json
+    assert [one["state"] for one in page["entries"]] == ["active", "defer", "defer"]
+    assert recipients(shell, "--after", page["next"]) == [("di@two.example", "defer")]
+    assert recipients(shell, "--domain", "two.example", "--in-state", "defer") == [
+        ("cy@two.example", "defer"),
+        ("di@two.example", "defer"),
+    ]
+    table = typed(shell, "list").out
+    assert "defer, " in table
+    assert "ada@example.org" in table
+    assert typed(shell, "list", "--domain", "no.example").out == "There are none.\n"
+    assert not shell.asked
+
+
+def test_recipients_are_counted_by_what_is_named(shell: QueueShell) -> None:
+    """The largest group first; those of mails without the field have a name too."""
+    shell.put("a", recipients=TO_TWO, attributes={"tenantid": attribute("acme")})
+    shell.put_later("b", HOUR, recipients=("di@two.example",))
+    groups = typed(shell, "group", "--json").json["groups"]
+    assert [(one["values"], one["recipients"], one["defer"], one["active"]) for one in groups] == [
+        ({"domain": "two.example"}, 2, 1, 1),
+        ({"domain": "one.example"}, 1, 0, 1),
+    ]
+    assert [
+        one["values"] for one in typed(shell, "group", "--by", "tenant", "--by", "sender", "--json").json["groups"]
+    ] == [
+        {"tenant": "acme", "sender": "ada@example.org"},
+        {"tenant": "", "sender": "ada@example.org"},
+    ]
+    assert "(none)" in typed(shell, "group", "--by", "tenant").out
+
+
+def test_a_mail_is_shown_by_any_of_its_ids(shell: QueueShell) -> None:
+    """With its attributes; one that is not there is named, with what to do."""
+    enqueue_id = shell.put_later("a", HOUR, recipients=TO_TWO, attributes={"campaign": attribute("spring")})
+    shown = typed(shell, "show", str(enqueue_id))
+    assert "campaign: spring" in shown.out
+    assert [one["recipient"] for one in typed(shell, "show", f"{enqueue_id}:1", "--json").json["entries"]] == [
+        TO_TWO[1]
+    ]
+    ended = shell.line("delivery", "show", "spool", f"{enqueue_id}:7")
+    assert (ended.code, "mailmend delivery list spool" in ended.err) == (2, True)
+
+
+def test_recipients_are_held_and_released(shell: QueueShell) -> None:
+    """After a dry run that writes nothing; one that a server may have is counted, and left alone."""
+    shell.put("waits", recipients=("al@one.example",))
+    shell.put_later("a", HOUR, recipients=TO_TWO)
+    dry = typed(shell, "hold", "--domain", "one.example", *WHY, "--dry-run", "--json").json
+    assert (dry["would_change"], dry["changed"], dry["active"]) == (1, 0, 1)
+    assert [one["recipient"] for one in dry["entries"]] == ["bob@one.example"]
+    assert recipients(shell, "--in-state", "hold") == []
+
+    held = typed(shell, "hold", "--domain", "one.example", *WHY)
+    assert held.out.startswith("1 recipients of 1 mails in spool: held.\n1 are active")
+    assert recipients(shell, "--in-state", "hold") == [("bob@one.example", "hold")]
+    (one,) = typed(shell, "list", "--in-state", "hold", "--json").json["entries"]
+    assert (one["order"]["kind"], one["order"]["why"]) == ("hold", "looks like spam")
+    assert typed(shell, "retry", "--all", "--json").json["changed"] == 1
+    assert typed(shell, "release", "--in-state", "hold", "--json").json["changed"] == 1
+    assert recipients(shell, "--in-state", "hold") == []
+
+
+def test_a_next_attempt_is_moved(shell: QueueShell) -> None:
+    """To a time from now on."""
+    shell.put_later("a", HOUR)
+    moved = typed(shell, "defer", "--all", "--for", "3h", "--json").json
+    (one,) = typed(shell, "list", "--json").json["entries"]
+    assert one["due_at"] == moved["until"]
+
+
+@pytest.mark.parametrize("command", ["bounce", "delete"])
+def test_what_ends_is_asked_for_and_kept(shell: QueueShell, command: str) -> None:
+    """One recipient of a mail: in the copy it is a mail of its own, which comes back by itself."""
+    shell.put_later("a", HOUR, recipients=TO_TWO)
+    shell.put_later("whole", HOUR, recipients=("di@one.example",))
+    options = ("--domain", "one.example", *(WHY if command == "bounce" else ()))
+    refused = shell.line("delivery", command, "spool", *options)
+    assert (refused.code != 0, "2 recipients of spool" in refused.err) == (True, True)
+    assert len(recipients(shell)) == 3
+    ended = typed(shell, command, *options, "--yes", "--json").json
+    assert (ended["changed"], ended["mails"]) == (2, 2)
+    left = typed(shell, "list", "--json").json["entries"]
+    if command == "bounce":
+        assert [one["recipient"] for one in left if one["order"]] == ["bob@one.example", "di@one.example"]
+        return
+    assert [one["recipient"] for one in left] == ["cy@two.example"]
+    restored = shell("restore", ended["kept"], "--json")
+    assert restored.json["restored"] == 2, restored.err
+    assert sorted(recipients(shell)) == [(one, "defer") for one in (*TO_TWO, "di@one.example")]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("hold", *WHY), "mailmend delivery hold --all"),
+        (("hold", "--all", "--domain", "x.example", *WHY), "Leave out the one or the other"),
+        (("list", "--retries", "many"), "Write 3, 3-"),
+        (("list", "--attribute", "campaign"), "campaign=spring"),
+    ],
+)
+def test_what_is_not_meant_is_refused(shell: QueueShell, options: tuple[str, ...], said: str) -> None:
+    """With what to write in its place."""
+    command, *others = options
+    ended = shell.line("delivery", command, "spool", *others)
+    assert ended.code == 2
+    assert said in " ".join(ended.err.split())
