@@ -272,7 +272,8 @@ SUSPEND: Final = Command(
     about="""Each field that is named must match, and one of its values where it is given again. Values are as in a
     policy file: itself, '*.domain', a network, '/regex/'. What is under way goes on; the rest waits, or goes back to
     the queue for some minutes, and that counts as no retry; a mail that is too old is given up as ever. Who suspended
-    it, and why, is kept over restarts. With --for it ends by itself.""",
+    it, and why, is kept over restarts. With --for it ends by itself. The same mails suspended again are one suspension,
+    with the later command's end and reason.""",
     service="admin.services.suspensions:suspend",
     present="admin.present.delivery:suspend_document",
     options=(

@@ -37,8 +37,10 @@ class LiftRequest(DryRunRequest):
     id: UUID
 
 
-def suspend(request: SuspendRequest, _: Caller) -> QueueAnswer[SuspendRequest, MadeSuspension]:
+def suspend(request: SuspendRequest, caller: Caller) -> QueueAnswer[SuspendRequest, MadeSuspension]:
     """Keep a suspension, which every server of the queue heeds within seconds.
+
+    One of the very same mails that holds already is renewed: it gets this end and this reason.
 
     Raises:
         WrongUse: it is not said which mails, or something is no value of its field.
@@ -53,8 +55,13 @@ def suspend(request: SuspendRequest, _: Caller) -> QueueAnswer[SuspendRequest, M
 
     async def made(connections: QueueConnections) -> QueueAnswer[SuspendRequest, MadeSuspension]:
         now = connections.now
+        if request.queue not in await connections.names(everything=True):
+            caller.remark(f"No mail was ever in {request.queue}: is it the right queue? See: mailmend queue list")
+        known = connections.existing_suspensions()
+        before = await known.of(request.queue) if known else ()
+        same = next((one for one in before if one.names_the_same(request.values) and not one.has_ended(now)), None)
         one = MadeSuspension(
-            id=connections.clock.new_uuid(),
+            id=same.id if same else connections.clock.new_uuid(),
             queue=request.queue,
             values=request.values,
             owner=owner_name(),

@@ -69,6 +69,12 @@ class MadeSuspension:
     reason: str
     ends_at: datetime | None = None
 
+    def names_the_same(self, values: Mapping[str, tuple[str, ...]]) -> bool:
+        """Whether it is of the mails that these values name, in whatever order."""
+        return {name: set(texts) for name, texts in self.values.items()} == {
+            name: set(texts) for name, texts in values.items()
+        }
+
     @property
     def made_at(self) -> datetime:
         return instant_of(micros_of(self.id))

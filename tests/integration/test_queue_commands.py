@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import smtplib
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from admin.local.ports import free_port
 from tests.support.brokers import Broker
 from tests.support.metrics import Scraped
 from tests.support.object_stores import S3
@@ -274,6 +276,30 @@ class TestDelivery:
         following.send_signal(signal.SIGTERM)
         assert following.wait(PATIENCE_SECONDS) == 0
         assert sink.mails[0].content == LETTER
+
+    def test_a_mail_that_a_client_hands_over_is_delivered(
+        self, queue: RealQueue, sinks: Callable[..., SmtpSink], serving: Callable[..., "subprocess.Popen[str]"]
+    ) -> None:
+        """Given that the next server refuses it for now at first, the client has its answer, and the mail goes out."""
+        sink, port = sinks(RCPT=[say("450 4.2.0 later"), say("250 fine")]), free_port(["127.0.0.1"])
+        server = serving(sink, "--listen", f"127.0.0.1:{port}")
+
+        def handed_over() -> bool:
+            try:
+                with smtplib.SMTP("127.0.0.1", port, "client.example", timeout=PATIENCE_SECONDS) as client:
+                    return client.sendmail("ann@example.org", ["bob@example.org"], LETTER) == {}
+            except ConnectionRefusedError:
+                return False
+
+        until(handed_over)
+        until(lambda: len(sink.mails) == 1)
+        until(lambda: queue("size", "--json").json["mails"] == 0)
+        server.send_signal(signal.SIGTERM)
+        _, said = server.communicate(timeout=PATIENCE_SECONDS)
+        assert server.returncode == 0, said
+        assert sink.mails[0].content.startswith(b"Received: from client.example ([127.0.0.1])")
+        assert sink.mails[0].content.endswith(LETTER)
+        assert "a mail was taken" in said
 
     def test_what_is_held_waits_until_it_is_released(
         self, queue: RealQueue, sinks: Callable[..., SmtpSink], serving: Callable[..., "subprocess.Popen[str]"]

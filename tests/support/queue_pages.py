@@ -70,6 +70,18 @@ def one_is_deferred(queue: RealQueue) -> None:
     queue.put("refused", options=("--due-in", "15m"))
 
 
+def customer_jams(queue: RealQueue) -> None:
+    queue.put("theirs", "too", options=("--due-in", "15m", "--attribute", "tenantid=acme"))
+    queue.put("another's", options=("--due-in", "15m"))
+
+
+def policy_is_changed(_: RealQueue) -> None:
+    Path("policies.yaml").write_text(
+        "policies:\n  - fields: [recipientdomain]\n    conditions:\n"
+        "      - if: {recipientdomain: example.org}\n        then: {concurrency: 2, rate: 100/60}\n"
+    )
+
+
 def start_is_stuck(queue: RealQueue) -> None:
     """A mail has lost its bytes and its message, nine days ago."""
     queue.put("stuck")
@@ -131,6 +143,8 @@ QUEUE_PAGES: Mapping[str, Callable[[RealQueue], None]] = {
     "destination-throttles-us": destination_throttles,
     "sending-address-is-blocked": destination_throttles,
     "mail-is-held-and-looked-at": one_is_deferred,
+    "customer-jams-the-queue": customer_jams,
+    "change-a-policy-safely": policy_is_changed,
 }
 """Each page, and what brings its state about; they are executed by `tests/integration/test_queue_runbooks.py`."""
 

@@ -51,6 +51,29 @@ def test_a_suspension_ends_by_itself(shell: QueueShell) -> None:
     assert typed(shell, "lift", one["id"]).code == 2
 
 
+def test_the_same_mails_suspended_again_are_one_suspension(shell: QueueShell) -> None:
+    """Renewed, with its new end and reason, in whatever order its values are named; one that has ended is not."""
+    either, other = ("--domain", "a.org", "--domain", "b.org"), ("--domain", "b.org", "--domain", "a.org")
+    first = typed(shell, "suspend", *either, "--for", "1h", *WHY, "--json").json["suspension"]
+    shell.pass_time(minutes=50)
+    second = typed(shell, "suspend", *other, "--for", "2h", "--why", "still", "--json").json["suspension"]
+    assert (second["id"], second["why"]) == (first["id"], "still")
+    shell.pass_time(minutes=119)
+    assert [one["id"] for one in typed(shell, "suspensions", "--json").json["suspensions"]] == [first["id"]]
+    shell.pass_time(minutes=1)
+    assert typed(shell, "suspensions", "--json").json["suspensions"] == []
+    third = typed(shell, "suspend", *either, *WHY, "--json").json["suspension"]
+    assert third["id"] != first["id"]
+
+
+def test_a_queue_that_never_had_a_mail_is_named(shell: QueueShell) -> None:
+    """It may be a slip: yet it is suspended."""
+    ended = typed(shell, "suspend", "--all", *WHY)
+    assert (ended.code, "No mail was ever in spool" in ended.err) == (0, True)
+    shell.put("a")
+    assert "ever" not in typed(shell, "suspend", "--all", *WHY).err
+
+
 def test_a_dry_run_writes_nothing(shell: QueueShell) -> None:
     """Neither a ledger nor a suspension; and it lifts none."""
     ended = typed(shell, "suspend", "--all", *WHY, "--dry-run")
