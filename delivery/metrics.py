@@ -16,7 +16,6 @@ ENDED: Final = Metric(
     " of room or at the end of the server), deleted by a hook",
     ("queue", "end"),
     MetricKind.COUNTER,
-    "Refusals and failures are other servers' answers; what stays too long is a trouble of the queue, with its alert",
 )
 STAGES: Final = Metric(
     "mailmend_delivery_active_recipients",
@@ -29,7 +28,6 @@ LOOKED_AT: Final = Metric(
     "mailmend_delivery_looked_at_timestamp_seconds",
     "When this was written",
     ("queue",),
-    no_alert="A queue from which nobody takes mails is a trouble of the queue: no_consumer",
 )
 SUSPENSIONS: Final = Metric(
     "mailmend_delivery_suspensions",
@@ -41,7 +39,6 @@ SUSPENSIONS_READ: Final = Metric(
     "mailmend_delivery_suspensions_read_timestamp_seconds",
     "When this server last read them; where the ledger cannot be read, those of then hold on",
     ("queue",),
-    no_alert="A cluster that cannot be read is told by MailmendLedgerUnreadable",
 )
 DELIVERY_METRICS: Final = (ENDED, STAGES, HELD, LOOKED_AT, SUSPENSIONS, SUSPENSIONS_READ)
 

@@ -113,6 +113,32 @@ ALERTS: Final = (
         "servers-do-not-answer",
     ),
     AlertRule(
+        "MailmendDeliveryStopped",
+        "time() - max by (queue) (mailmend_delivery_looked_at_timestamp_seconds) > 300",
+        "5m",
+        AlertSeverity.CRITICAL,
+        "No server of deliveries of queue {{ $labels.queue }} has written its figures for 5 minutes",
+        "delivery-server-died",
+    ),
+    AlertRule(
+        "MailmendDeliveryOnlyRefused",
+        'sum by (queue) (increase(mailmend_delivery_recipients_total{end="refused"}[1h])) > 20'
+        ' unless on (queue) sum by (queue) (increase(mailmend_delivery_recipients_total{end="delivered"}[1h])) > 0',
+        "15m",
+        AlertSeverity.WARNING,
+        "Every attempt of queue {{ $labels.queue }} was refused for an hour: {{ $value | humanize }} recipients",
+        "destination-throttles-us",
+    ),
+    AlertRule(
+        "MailmendSuspensionsUnread",
+        "max by (queue) (mailmend_delivery_looked_at_timestamp_seconds)"
+        " - max by (queue) (mailmend_delivery_suspensions_read_timestamp_seconds) > 900",
+        "5m",
+        AlertSeverity.WARNING,
+        "Servers of queue {{ $labels.queue }} cannot read what is suspended: what is changed now has no effect",
+        "servers-do-not-answer",
+    ),
+    AlertRule(
         "MailmendLeaseHeldTooLong",
         "time() - min by (keyspace, lease, owner)"
         f' (mailmend_lease_acquired_timestamp_seconds{{lease!="serve"}}) > {_DAY}',

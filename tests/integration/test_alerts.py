@@ -56,6 +56,11 @@ LAG = 'mailmend_lag_oldest_timestamp_seconds{keyspace="mail"}'
 BEHIND = 'mailmend_queue_content_start_lag_seconds{queue="spool"}'
 READ_AT = 'mailmend_ledger_read_timestamp_seconds{keyspace="mail"}'
 LOOKED_AT = 'mailmend_queue_looked_at_timestamp_seconds{queue="spool"}'
+DELIVERY_AT = 'mailmend_delivery_looked_at_timestamp_seconds{queue="spool",instance="one"}'
+DELIVERY_AT_TWO = DELIVERY_AT.replace("one", "two")
+REFUSED = 'mailmend_delivery_recipients_total{queue="spool",end="refused"}'
+DELIVERED = REFUSED.replace("refused", "delivered")
+SUSPENSIONS_AT = 'mailmend_delivery_suspensions_read_timestamp_seconds{queue="spool"}'
 MARKS = 'mailmend_queue_marks_kept{keyspace="mail"}'
 
 
@@ -107,6 +112,31 @@ CASES = (
         "queue=spool",
     ),
     Case("MailmendQueueMetricsStale", 1, {LOOKED_AT: "0"}),
+    Case(
+        "MailmendDeliveryStopped",
+        1,
+        {DELIVERY_AT: "0+300x3 900+0x20", DELIVERY_AT_TWO: "0+300x2 600+0x20"},
+        "No server of deliveries of queue spool has written its figures for 5 minutes",
+        "queue=spool",
+    ),
+    Case("MailmendDeliveryStopped", 1, {DELIVERY_AT: "0+0x20", DELIVERY_AT_TWO: "0+300x20"}),
+    Case(
+        "MailmendDeliveryOnlyRefused",
+        2,
+        {REFUSED: "0+10x30", DELIVERED: "7+0x30"},
+        "Every attempt of queue spool was refused for an hour: 120 recipients",
+        "queue=spool",
+    ),
+    Case("MailmendDeliveryOnlyRefused", 2, {REFUSED: "0+10x30", DELIVERED: "0+1x30"}),
+    Case("MailmendDeliveryOnlyRefused", 2, {REFUSED: "0+1x30", DELIVERED: "0+0x30"}),
+    Case(
+        "MailmendSuspensionsUnread",
+        1,
+        {DELIVERY_AT: "0+300x20", SUSPENSIONS_AT: "0+300x3 900+0x20"},
+        "Servers of queue spool cannot read what is suspended: what is changed now has no effect",
+        "queue=spool",
+    ),
+    Case("MailmendSuspensionsUnread", 1, {DELIVERY_AT: "0+0x20", SUSPENSIONS_AT: "0+0x20"}),
     Case(
         "MailmendLeaseHeldTooLong",
         25,

@@ -82,6 +82,12 @@ def policy_is_changed(_: RealQueue) -> None:
     )
 
 
+def nobody_delivers(queue: RealQueue) -> None:
+    """One mail waits, one is deferred."""
+    queue.put("waits")
+    queue.put("refused", options=("--due-in", "15m"))
+
+
 def start_is_stuck(queue: RealQueue) -> None:
     """A mail has lost its bytes and its message, nine days ago."""
     queue.put("stuck")
@@ -145,6 +151,7 @@ QUEUE_PAGES: Mapping[str, Callable[[RealQueue], None]] = {
     "mail-is-held-and-looked-at": one_is_deferred,
     "customer-jams-the-queue": customer_jams,
     "change-a-policy-safely": policy_is_changed,
+    "delivery-server-died": nobody_delivers,
 }
 """Each page, and what brings its state about; they are executed by `tests/integration/test_queue_runbooks.py`."""
 
