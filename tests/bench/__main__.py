@@ -22,8 +22,10 @@ from spark_repair.session import SparkSettings, session_for_a_command
 from tests.bench import (
     blob_collecting,
     checking,
+    delivering,
     mending,
     picking,
+    policies,
     population,
     pressure,
     queue_cleanup,
@@ -43,7 +45,19 @@ from tests.support.servers import one_node
 
 QUEUE = Schema((), (*QUEUE_TABLES, EVENT_STORE))
 RESULTS = Path("bench-results/bench.json")
-PARTS = ("writing", "schema", "queue", "cleanup", "blobs", "check", "pressure", "scanning", "pickup")
+PARTS = (
+    "writing",
+    "schema",
+    "queue",
+    "cleanup",
+    "blobs",
+    "check",
+    "pressure",
+    "scanning",
+    "pickup",
+    "policy",
+    "delivery",
+)
 MESSAGES = 1_000_000
 GROWTH = 10
 """The smaller of the two sizes is this much smaller."""
@@ -59,7 +73,9 @@ def main() -> None:
     }
     if not arguments.only or arguments.only == "pickup":
         results["pickup"] = _pickup()
-    if arguments.only != "pickup":
+    if not arguments.only or arguments.only == "policy":
+        results["policy"] = _policy()
+    if arguments.only not in {"pickup", "policy"}:
         _on_a_node(arguments, results)
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(results, indent=2) + "\n")
@@ -75,6 +91,8 @@ def _on_a_node(arguments: argparse.Namespace, results: dict[str, Any]) -> None:
             results["schema"] = _schema(contact)
         if not arguments.only or arguments.only == "queue":
             results |= _queue(contact, arguments.mails)
+        if not arguments.only or arguments.only == "delivery":
+            results["delivery"] = _delivery(contact)
         if not arguments.only or arguments.only == "cleanup":
             results["cleanup"] = _cleanup(contact, arguments.mails)
         if not arguments.only or arguments.only == "blobs":
@@ -103,6 +121,26 @@ def _pickup() -> list[dict[str, Any]]:
     measured = picking.measure()
     print(picking.shown(measured))
     return picking.as_json(measured)
+
+
+def _policy() -> list[dict[str, Any]]:
+    print("== A policy file, against how many conditions it has")
+    measured = [policies.measure(conditions) for conditions in policies.CONDITIONS]
+    for one in measured:
+        print(one)
+    return [asdict(one) for one in measured]
+
+
+def _delivery(contact: Contact) -> list[dict[str, Any]]:
+    print("== Mails in by SMTP and out by SMTP, beside Postfix")
+    with connect(contact) as cluster, one_rabbitmq() as broker, broker.vhost() as vhost:
+        keyspace = created(cluster, "bench_delivery", QUEUE)
+        measured = delivering.measure(contact, keyspace.name, broker, vhost)
+        for one in measured:
+            print(one)
+        print(f"delivery serve / Postfix: {delivering.ratio(measured):.2f}")
+        dropped(cluster, (keyspace.name,))
+    return [asdict(one) for one in measured]
 
 
 def _writing(host: str, port: int, writes: int) -> list[dict[str, Any]]:

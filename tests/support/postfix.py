@@ -6,15 +6,18 @@ recipient. Postfix starts as root only.
 
 import os
 import pwd
+import re
 import shutil
 import socket
 import subprocess
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from admin.local.folders import cache_home, locked
 from admin.local.ports import free_port
@@ -36,6 +39,7 @@ HOST = "127.0.0.1"
 
 _USER, _GROUP = "mail", "games"  # who owns it, and a group that is neither that user's nor nobody's
 _UP_SECONDS_MAX = 20.0
+_COUNTED = re.compile(rb"mesg=(\d+)")
 _FOLDERS = (
     *("active", "bounce", "corrupt", "defer", "deferred", "flush", "hold", "incoming", "maildrop", "pid"),
     *("private", "public", "saved", "trace"),
@@ -53,11 +57,13 @@ maillog_file = {folder}/log
 maillog_file_prefixes = {folder}
 myhostname = postfix.example
 mydestination =
-mynetworks = 192.0.2.0/24
 alias_maps =
 local_recipient_maps =
 inet_interfaces = 127.0.0.1
 inet_protocols = ipv4
+"""
+_OF_MAILBOXES = """
+mynetworks = 192.0.2.0/24
 virtual_mailbox_domains = example.org
 virtual_mailbox_maps = texthash:{folder}/configuration/mailboxes
 virtual_mailbox_base = {folder}/mails
@@ -69,6 +75,13 @@ virtual_mailbox_limit = 0
 smtpd_tls_security_level = may
 smtpd_tls_cert_file = {certificate}
 smtpd_tls_key_file = {key}
+"""
+_OF_A_RELAY = """
+mynetworks = 127.0.0.0/8
+smtpd_relay_restrictions = permit_mynetworks, reject
+default_transport = smtp:[127.0.0.1]:{next_port}
+disable_dns_lookups = yes
+smtp_tls_security_level = none
 """
 _SERVICES = """
 {port} inet n - n - - smtpd
@@ -84,6 +97,8 @@ error unix - - n - - error
 retry unix - - n - - error
 discard unix - - n - - discard
 virtual unix - n n - - virtual
+smtp unix - - n - - smtp
+scache unix - - n - 1 scache
 anvil unix - - n - 1 anvil
 postlog unix-dgram n - n - 1 postlogd
 """
@@ -110,26 +125,73 @@ class RunningPostfix:
 @contextmanager
 def postfix(certificate: Signed) -> Iterator[RunningPostfix]:
     """A Postfix that ends with the block."""
+    boxes = "".join(f"{one}@example.org {one}/\n" for one in RECIPIENTS)
+    files = {"certificate": certificate.certificate, "key": certificate.key}
+    with _started(_SETTINGS + _OF_MAILBOXES, {"mailboxes": boxes}, size=SIZE_MAX_BYTES, **files) as running:
+        yield running
+
+
+@contextmanager
+def relaying_postfix(next_port: int) -> Iterator[RunningPostfix]:
+    """One that hands all mail over to a server on this machine; ends with the block."""
+    with _started(_SETTINGS + _OF_A_RELAY, {}, next_port=next_port) as running:
+        yield running
+
+
+@contextmanager
+def _started(settings: str, files: Mapping[str, str], **values: object) -> Iterator[RunningPostfix]:
     if os.geteuid() != 0:
         unavailable("Postfix starts as root only")
     root, port, owner = _root(), free_port([HOST]), pwd.getpwnam(_USER)
     with tempfile.TemporaryDirectory(prefix="postfix-") as name:
         folder = Path(name)
         folder.chmod(0o755)  # its programs run as another user
-        values = {"folder": folder, "root": root, "user": _USER, "group": _GROUP, "size": SIZE_MAX_BYTES}
+        values |= {"folder": folder, "root": root, "user": _USER, "group": _GROUP}
         values |= {"uid": owner.pw_uid, "gid": owner.pw_gid, "port": port}
-        values |= {"certificate": certificate.certificate, "key": certificate.key}
         for place in ("configuration", "data", "mails", *(f"queue/{one}" for one in _FOLDERS)):
             (folder / place).mkdir(parents=True)
             if not place.startswith("configuration") and place != "queue/pid":
                 shutil.chown(folder / place, _USER)
-        (folder / "configuration/main.cf").write_text(_SETTINGS.format(**values))
+        (folder / "configuration/main.cf").write_text(settings.format(**values))
         (folder / "configuration/master.cf").write_text(_SERVICES.format(**values))
-        boxes = "".join(f"{one}@example.org {one}/\n" for one in RECIPIENTS)
-        (folder / "configuration/mailboxes").write_text(boxes)
+        for file, text in files.items():
+            (folder / "configuration" / file).write_text(text)
         words = [str(root / "usr/lib/postfix/sbin/master"), "-c", str(folder / "configuration"), "-d"]
         with _running(words, port):
             yield RunningPostfix(folder, port)
+
+
+@dataclass(slots=True)
+class MailDrain:
+    """Takes mails, keeps none, and counts them."""
+
+    port: int
+    count: int = 0
+
+
+@contextmanager
+def mail_drain() -> Iterator[MailDrain]:
+    """Postfix's own server for load tests."""
+    root, port = _root(), free_port([HOST])
+    user = ("-u", "nobody") if os.geteuid() == 0 else ()
+    words = [str(root / "usr/sbin/smtp-sink"), *user, "-c", f"{HOST}:{port}", "1000"]
+    drain = MailDrain(port)
+
+    def counted(said: IO[bytes]) -> None:
+        text = b""
+        while piece := os.read(said.fileno(), 65_536):
+            text = (text + piece)[-4096:]
+            if found := _COUNTED.findall(text):
+                drain.count = int(found[-1])
+
+    with _running(words, port, heard=counted):
+        yield drain
+
+
+def send_mails(port: int, count: int, length: int, sessions: int) -> None:
+    """By Postfix's own client for load tests: so many mails of so many bytes, over so many connections at once."""
+    words = [str(_root() / "usr/sbin/smtp-source"), "-d", "-s", str(sessions), "-m", str(count), "-l", str(length)]
+    subprocess.run([*words, "-f", "a@example.com", "-t", "b@example.org", f"{HOST}:{port}"], check=True)
 
 
 @contextmanager
@@ -145,8 +207,12 @@ def lmtp_sink(*options: str) -> Iterator[tuple[int, Path]]:
 
 
 @contextmanager
-def _running(words: Sequence[str], port: int) -> Iterator[None]:
-    server = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def _running(words: Sequence[str], port: int, heard: Callable[[IO[bytes]], None] | None = None) -> Iterator[None]:
+    """`heard` is given what it says, in a thread of its own."""
+    said = subprocess.PIPE if heard else subprocess.DEVNULL
+    server = subprocess.Popen(words, stdout=said, stderr=subprocess.DEVNULL)
+    if heard and server.stdout:
+        threading.Thread(target=heard, args=(server.stdout,), daemon=True).start()
     try:
         _until(lambda: _answers(port), lambda: f"{words[0]} does not listen (exit status {server.poll()})")
         yield

@@ -1,0 +1,117 @@
+"""Mails through a server of deliveries, in by SMTP and out by SMTP, beside a Postfix that relays; both durable.
+
+The same client (`smtp-source`) hands over the same mails with as many sessions, the same server (`smtp-sink`) takes
+them; time runs from the first mail in to the last mail out. Both answer 250 once a mail is on disk: Postfix in a file
+of its own, ours in Cassandra, RabbitMQ and a folder of blobs, which run on the same two cores.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+from admin.local.ports import free_port
+from cql.driver.session import Contact
+from tests.support.brokers import Broker
+from tests.support.postfix import HOST, MailDrain, mail_drain, relaying_postfix, send_mails
+
+MAILS = 1_000
+BYTES = 5_000
+SESSIONS = 20
+ROUNDS = 3
+_PATIENCE_SECONDS = 300.0
+OURS, POSTFIX = "delivery serve", "Postfix"
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryLane:
+    """Mails a second: those that were taken from the client, and those that went through; medians of the rounds."""
+
+    name: str
+    taken: float
+    through: float
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.taken:,.0f} mails/s taken, {self.through:,.0f} mails/s through"
+
+
+def measure(contact: Contact, keyspace: str, broker: Broker, vhost: str) -> list[DeliveryLane]:
+    """Both lanes in turn, after a round of each that is not counted."""
+    with (
+        mail_drain() as ours_out,
+        mail_drain() as postfix_out,
+        relaying_postfix(postfix_out.port) as postfix,
+        _server(contact, keyspace, broker, vhost, ours_out.port) as port,
+    ):
+        rounds: dict[str, list[tuple[float, float]]] = {OURS: [], POSTFIX: []}
+        for number in range(ROUNDS + 1):
+            for name, entry, drain in ((OURS, port, ours_out), (POSTFIX, postfix.port, postfix_out)):
+                one = _one_round(entry, drain)
+                if number:
+                    rounds[name].append(one)
+    return [
+        DeliveryLane(name, median(taken for taken, _ in some), median(through for _, through in some))
+        for name, some in rounds.items()
+    ]
+
+
+def ratio(lanes: list[DeliveryLane]) -> float:
+    ours, postfix = lanes
+    return ours.through / postfix.through
+
+
+def _one_round(port: int, drain: MailDrain) -> tuple[float, float]:
+    wanted, began = drain.count + MAILS, time.monotonic()
+    send_mails(port, MAILS, BYTES, SESSIONS)
+    taken = time.monotonic() - began
+    while drain.count < wanted:
+        assert time.monotonic() - began < _PATIENCE_SECONDS, f"{wanted - drain.count} mails are missing"
+        time.sleep(0.01)
+    return MAILS / taken, MAILS / (time.monotonic() - began)
+
+
+@contextmanager
+def _server(contact: Contact, keyspace: str, broker: Broker, vhost: str, next_port: int) -> Iterator[int]:
+    """`mailmend delivery serve` as a process of its own: the port at which it takes mails."""
+    port = free_port([HOST])
+    with TemporaryDirectory() as home:
+        where = {
+            "MAILMEND_HOST": contact.hosts[0],
+            "MAILMEND_PORT": str(contact.port),
+            "MAILMEND_LOCAL_DC": contact.local_dc or "",
+            "MAILMEND_KEYSPACE": keyspace,
+            "MAILMEND_BROKER": f"amqp://{broker.host}:{broker.port}/{vhost}",
+            "MAILMEND_BLOBS": f"file://{home}/blobs",
+        }
+        (Path(home) / "blobs").mkdir()
+        words = ["delivery", "serve", "bench", "--listen", f"{HOST}:{port}", "--next-hop", f"{HOST}:{next_port}"]
+        limits = ["--concurrency", str(SESSIONS), "--prefetch", "200", "--mails-per-connection", "100"]
+        with (Path(home) / "log").open("w") as log:
+            server = subprocess.Popen(
+                [sys.executable, "-m", "mailmend", *words, *limits, "--log-level", "warning"],
+                env={**os.environ, **where, "HOME": home},
+                stderr=log,
+            )
+            try:
+                _until_listening(port, server)
+                yield port
+            finally:
+                server.terminate()
+                server.wait()
+
+
+def _until_listening(port: int, server: "subprocess.Popen[bytes]") -> None:
+    end = time.monotonic() + _PATIENCE_SECONDS
+    while server.poll() is None and time.monotonic() < end:
+        with socket.socket() as asking:
+            if asking.connect_ex((HOST, port)) == 0:
+                return
+        time.sleep(0.1)
+    raise AssertionError(f"the server does not listen (exit status {server.poll()})")
