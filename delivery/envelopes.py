@@ -51,16 +51,22 @@ def queued_entries(listed: Listed, now: datetime) -> tuple[QueuedEntry, ...]:
     return tuple(found)
 
 
-def changed_mail(listed: Listed, where: EntryFilter, change: EntryChange, now: datetime) -> ChangedMail | None:
-    """A delayed mail behind a command; None where nothing of it changes, or nothing of it is left."""
+def changed_mail(
+    listed: Listed, where: EntryFilter, change: EntryChange, now: datetime
+) -> tuple[Sequence[QueuedEntry], ChangedMail | None]:
+    """The entries of a delayed mail that a command changes, and the mail behind it; None where nothing of it is left.
+
+    Where no entry is changed there is no mail either: it stays as it is.
+    """
     entries = queued_entries(listed, now)
     behind = [change.of(one) if where.matches(one) else one.entry for one in entries]
+    chosen = [one for one, now_is in zip(entries, behind, strict=True) if now_is != one.entry]
     left = [one for one in behind if one]
-    if not left or left == [one.entry for one in entries] or not listed.due_at:
-        return None
+    if not chosen or not left or not listed.due_at:
+        return chosen, None
     timed = [one if one.due_at else replace(one, due_at=listed.due_at) for one in left]
     due_at = min(one.due_at or listed.due_at for one in timed)
-    return ChangedMail(mail_again(listed.queued.mail, entries[0].mail, timed), due_at)
+    return chosen, ChangedMail(mail_again(listed.queued.mail, entries[0].mail, timed), due_at)
 
 
 def part_of_mail(listed: Listed, entries: Sequence[QueuedEntry]) -> Listed:

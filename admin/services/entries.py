@@ -285,17 +285,20 @@ def _changed(action: EntryAction, request: ChangeEntriesRequest, caller: Caller)
         until = now + request.lasts if request.lasts else None
         change = EntryChange(action=action, at=now, owner=owner_name(), reason=request.why, until=until)
 
-        async def one_pass(*, dry_run: bool) -> ChangedEntries:
-            return await _Changing(connections, caller, ChangedEntries(request, change)).carried_out(dry_run=dry_run)
+        def one_pass() -> _Changing:
+            return _Changing(connections, caller, ChangedEntries(request, change))
 
-        if action.is_final and not request.dry_run and not request.yes:
-            count = (await one_pass(dry_run=True)).count
-            forgotten = ", without keeping them" if request.no_keep else ""
-            confirm(
-                f"{action.value.capitalize()} {count:,} recipients of {request.queue}{forgotten}?", caller, yes=False
-            )
-        caller.progress.stage(f"{action.value} {request.queue}")
-        return await one_pass(dry_run=request.dry_run)
+        async with connections.open(dry_run=request.dry_run) as queue:
+            if action.is_final and not request.dry_run and not request.yes:
+                count = (await one_pass().carried_out(queue, dry_run=True)).count
+                forgotten = ", without keeping them" if request.no_keep else ""
+                what = f"{action.value.capitalize()} {count:,} recipients of {request.queue}{forgotten}"
+                confirm(f"{what}?", caller, yes=False)
+            caller.progress.stage(f"{action.value} {request.queue}")
+            result = await one_pass().carried_out(queue, dry_run=request.dry_run)
+            async for one in _matching(queue, request.selection.at(now), WAITING, now):
+                result.active += one.state is EntryState.ACTIVE
+        return result
 
     return with_queues(request.settings, changed)
 
@@ -306,41 +309,34 @@ class _Changing:
     def __init__(self, connections: QueueConnections, caller: Caller, result: ChangedEntries) -> None:
         request, change = result.request, result.change
         self._connections, self._caller, self._result = connections, caller, result
-        self._where, self._now = request.selection.at(change.at), change.at
+        self._where = request.selection.at(change.at)
         path = removed_mails_path(state_folder("queue"), request.queue, change.at, change.action.value)
         self._file = RemovedMailsFile(path, request.queue)
         self._keeps = change.action.is_final and not request.no_keep
-        self._meant = dict[EnqueueId, list[QueuedEntry]]()
-        self._whole = dict[EnqueueId, list[QueuedEntry]]()
+        self._meant = dict[EnqueueId, Sequence[QueuedEntry]]()
+        self._whole = dict[EnqueueId, Sequence[QueuedEntry]]()
 
-    async def carried_out(self, *, dry_run: bool) -> ChangedEntries:
+    async def carried_out(self, queue: MailQueue, *, dry_run: bool) -> ChangedEntries:
         result, keep = self._result, self._keep if self._keeps else None
-        async with self._connections.open(dry_run=dry_run) as queue:
-            try:
-                changed = await queue.change(
-                    self._change, dry_run=dry_run, on_change=keep, on_changed=lambda mail: self._note(mail, self._meant)
-                )
-                removed = await self._removed(queue, dry_run=dry_run)
-            finally:
-                result.kept = self._file.path if self._file.count else None
-                if result.kept:
-                    self._caller.remark(f"Kept in {result.kept}")
-            result.failed = (*changed.failed, *removed)
-            async for one in _matching(queue, self._where, WAITING, self._now):
-                result.active += one.state is EntryState.ACTIVE
+        try:
+            changed = await queue.change(
+                self._change, dry_run=dry_run, on_change=keep, on_changed=lambda mail: self._note(mail, self._meant)
+            )
+            removed = await self._removed(queue, dry_run=dry_run)
+        finally:
+            result.kept = self._file.path if self._file.count else None
+            if result.kept:
+                self._caller.remark(f"Kept in {result.kept}")
+        result.failed = (*changed.failed, *removed)
         return result
 
     def _change(self, mail: Listed) -> ChangedMail | None:
         change = self._result.change
-        entries = queued_entries(mail, self._now)
-        chosen = [one for one in entries if self._where.matches(one) and change.of(one) != one.entry]
-        if not chosen:
-            return None
-        if change.action is EntryAction.DELETE and len(chosen) == len(entries):
-            self._whole[mail.queued.enqueue_id] = chosen
-            return None
-        self._meant[mail.queued.enqueue_id] = chosen
-        return changed_mail(mail, self._where, change, self._now)
+        chosen, behind = changed_mail(mail, self._where, change, change.at)
+        if chosen:
+            meant = self._whole if behind is None else self._meant
+            meant[mail.queued.enqueue_id] = chosen
+        return behind
 
     async def _removed(self, queue: MailQueue, *, dry_run: bool) -> Sequence[Unremoved]:
         """Mails all of whose recipients are deleted."""
@@ -362,7 +358,7 @@ class _Changing:
         self._result.without_content += content is None
         await self._file.keep(part_of_mail(mail, chosen), content)
 
-    def _note(self, mail: Listed, meant: dict[EnqueueId, list[QueuedEntry]]) -> None:
+    def _note(self, mail: Listed, meant: dict[EnqueueId, Sequence[QueuedEntry]]) -> None:
         chosen = meant.pop(mail.queued.enqueue_id, [])
         self._result.count += len(chosen)
         self._result.mails += bool(chosen)

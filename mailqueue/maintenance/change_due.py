@@ -22,6 +22,7 @@ from model.errors import MailmendError
 from model.queue.mails import Listed
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
+_AGAIN: Final = "Type the same again in a minute: what was changed stays changed."
 
 
 @dataclass(slots=True)
@@ -52,12 +53,13 @@ class DueChange:
         mails = self.due.unmarked_under(self.parts.queue, partition)
         async with aclosing(mails), aclosing(in_batches(mails, AT_ONCE)) as batches:
             async for some in batches:
-                if not self._meant(some):
+                meant = self._meant(some)
+                if not meant:
                     continue
                 if self.dry_run:
-                    self._note([was for was, _ in self._meant(some)])
+                    self._note([was for was, _ in meant])
                     continue
-                async with self.turns.patiently(lambda: self.turns.at_partition(partition)):
+                async with self.turns.patiently(lambda: self.turns.at_partition(partition), _AGAIN):
                     there = await self._still_there(partition, some)
                     await finished(self._batch_changed(self._meant(there)))
                 if len(self.failed) >= FAILURES_MAX:

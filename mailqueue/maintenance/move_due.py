@@ -121,9 +121,9 @@ class MoverTurns:
 
     @asynccontextmanager
     async def patiently(
-        self, taken: "Callable[[], AbstractAsyncContextManager[MoverTurn | None]]"
+        self, taken: "Callable[[], AbstractAsyncContextManager[MoverTurn | None]]", again: str
     ) -> "AsyncIterator[MoverTurn]":
-        """A turn, for which others are waited for a while.
+        """A turn, for which others are waited for a while; `again` says how to go on where they keep it.
 
         Raises:
             LeaseHeld: they kept it.
@@ -135,14 +135,11 @@ class MoverTurns:
                     yield turn
                     return
             if self._now() > patient_until:
-                raise self.held()
+                raise self.held(again)
             await self._clock.pause(_ASK_AGAIN_SECONDS)
 
-    def held(self) -> LeaseHeld:
-        return LeaseHeld(
-            f"another process keeps moving delayed mails of the queue {self._queue!r}",
-            mend=f"Begin again in a minute; moving all of them now is: mailmend queue flush --queue {self._queue}",
-        )
+    def held(self, again: str) -> LeaseHeld:
+        return LeaseHeld(f"another process keeps moving delayed mails of the queue {self._queue!r}", mend=again)
 
     async def keep(self, turn: MoverTurn) -> bool:
         """Renew a turn that ends soon; whether it is still ours."""
@@ -234,14 +231,14 @@ class DueMover:
         partitions = [one async for one in self.due.partitions(self.parts.queue)]
         if not partitions:
             return Delays()
-        async with self.turns.patiently(self.turns.of_flush) as turn:
+        async with self.turns.patiently(self.turns.of_flush, self._again) as turn:
 
             async def move(partition: DuePartition) -> Delays:
                 if partition.due_slice < self.parts.now + FLUSHED_AHEAD:
                     return await self._flushed(partition)
                 moved = await self._moved(partition, turn, _START, None)
                 if not await self.turns.keep(turn):
-                    raise self.turns.held()
+                    raise self.turns.held(self._again)
                 return moved
 
             return await _summed(partitions, move, FLUSHED_AT_ONCE)
@@ -289,8 +286,12 @@ class DueMover:
                 self.left_until[partition] = now + UNREADABLE_PAUSE
             return moved
 
+    @property
+    def _again(self) -> str:
+        return f"Begin again in a minute: mailmend queue flush --queue {self.parts.queue}"
+
     async def _flushed(self, partition: DuePartition) -> Delays:
-        async with self.turns.patiently(lambda: self.turns.at_partition(partition)) as turn:
+        async with self.turns.patiently(lambda: self.turns.at_partition(partition), self._again) as turn:
             return await self._moved(partition, turn, _START, None)
 
     async def _moved(self, partition: DuePartition, turn: MoverTurn, after: Key, until: datetime | None) -> Delays:

@@ -6,7 +6,6 @@ of its own, ours in Cassandra, RabbitMQ and a folder of blobs, which run on the 
 """
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -20,7 +19,7 @@ from tempfile import TemporaryDirectory
 from admin.local.ports import free_port
 from cql.driver.session import Contact
 from tests.support.brokers import Broker
-from tests.support.postfix import HOST, MailDrain, mail_drain, relaying_postfix, send_mails
+from tests.support.postfix import HOST, MailDrain, mail_drain, relaying_postfix, send_mails, until_listening
 
 MAILS = 1_000
 BYTES = 5_000
@@ -100,18 +99,8 @@ def _server(contact: Contact, keyspace: str, broker: Broker, vhost: str, next_po
                 stderr=log,
             )
             try:
-                _until_listening(port, server)
+                until_listening(server, port)
                 yield port
             finally:
                 server.terminate()
                 server.wait()
-
-
-def _until_listening(port: int, server: "subprocess.Popen[bytes]") -> None:
-    end = time.monotonic() + _PATIENCE_SECONDS
-    while server.poll() is None and time.monotonic() < end:
-        with socket.socket() as asking:
-            if asking.connect_ex((HOST, port)) == 0:
-                return
-        time.sleep(0.1)
-    raise AssertionError(f"the server does not listen (exit status {server.poll()})")

@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import smtplib
 import subprocess
 import sys
 import threading
@@ -15,6 +14,7 @@ import pytest
 
 from admin.local.ports import free_port
 from tests.support.brokers import Broker
+from tests.support.mail_clients import handed_over
 from tests.support.metrics import Scraped
 from tests.support.object_stores import S3
 from tests.support.real_queue import LETTER, RealQueue, real_queue
@@ -284,14 +284,7 @@ class TestDelivery:
         sink, port = sinks(RCPT=[say("450 4.2.0 later"), say("250 fine")]), free_port(["127.0.0.1"])
         server = serving(sink, "--listen", f"127.0.0.1:{port}")
 
-        def handed_over() -> bool:
-            try:
-                with smtplib.SMTP("127.0.0.1", port, "client.example", timeout=PATIENCE_SECONDS) as client:
-                    return client.sendmail("ann@example.org", ["bob@example.org"], LETTER) == {}
-            except ConnectionRefusedError:
-                return False
-
-        until(handed_over)
+        handed_over(port, "bob@example.org", LETTER)
         until(lambda: len(sink.mails) == 1)
         until(lambda: queue("size", "--json").json["mails"] == 0)
         server.send_signal(signal.SIGTERM)

@@ -1,6 +1,8 @@
 """Clients that hand over mails, word by word, and a listener on loopback that takes them into a queue in memory."""
 
 import asyncio
+import smtplib
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -19,6 +21,20 @@ HOST = "127.0.0.1"
 LIMIT_SECONDS = 20.0
 MAIL = "MAIL FROM:<ann@example.org>"
 RCPT = "RCPT TO:<bob@example.com>"
+
+
+def handed_over(port: int, recipient: str, content: bytes) -> None:
+    """From ann@example.org, by a client of its own, as soon as somebody listens."""
+    until = time.monotonic() + LIMIT_SECONDS
+    while True:
+        try:
+            with smtplib.SMTP(HOST, port, "client.example", timeout=LIMIT_SECONDS) as client:
+                client.sendmail("ann@example.org", [recipient], content)
+                return
+        except ConnectionRefusedError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.05)
 
 
 class SlowQueue(MemoryMailQueue):

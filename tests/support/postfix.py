@@ -214,11 +214,15 @@ def _running(words: Sequence[str], port: int, heard: Callable[[IO[bytes]], None]
     if heard and server.stdout:
         threading.Thread(target=heard, args=(server.stdout,), daemon=True).start()
     try:
-        _until(lambda: _answers(port), lambda: f"{words[0]} does not listen (exit status {server.poll()})")
+        until_listening(server, port)
         yield
     finally:
         server.terminate()
         server.wait(_UP_SECONDS_MAX)
+
+
+def until_listening(server: "subprocess.Popen[bytes]", port: int) -> None:
+    _until(lambda: _answers(port), lambda: f"{server.args!r} does not listen (exit status {server.poll()})")
 
 
 def _answers(port: int) -> bool:

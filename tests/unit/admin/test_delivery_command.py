@@ -1,9 +1,7 @@
 """`mailmend delivery serve` as a person types it: a whole queue in memory, and a server that answers by a script."""
 
 import signal
-import smtplib
 import socket
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -13,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from admin.local.ports import free_port
 from admin.services import delivery
 from admin.wiring import delivery as wiring
 from delivery.metrics import DELIVERY_METRICS
@@ -22,6 +21,7 @@ from model.delivery.entries import EntryEnd
 from model.delivery.hooks import DeleteRecipient, HookedAttempt, PostDecision
 from tests.support.commands import Ended
 from tests.support.deliveries import ACCEPTED, LATER, NEVER, ScriptedRelay, TableHops
+from tests.support.mail_clients import handed_over
 from tests.support.metrics import Scraped
 from tests.support.queue_commands import JAMES, QueueShell, queue_shell
 
@@ -310,29 +310,11 @@ def test_a_next_server_of_ipv6_is_written_in_brackets(shell: QueueShell, relay: 
     assert [(one.hop.address, one.hop.port) for _, one in relay.attempts] == [("::1", 2525)]
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
-
-
-def handed_over(port: int) -> None:
-    """By a program of its own, as soon as somebody listens."""
-    until = time.monotonic() + 20
-    while True:
-        try:
-            with smtplib.SMTP("127.0.0.1", port, "client.example", timeout=20) as client:
-                client.sendmail("ann@example.org", ["bob@example.com"], b"Subject: hello\r\n\r\nBody.\r\n")
-                return
-        except ConnectionRefusedError:
-            if time.monotonic() > until:
-                raise
-
-
 def test_a_mail_that_comes_in_by_smtp_goes_out(shell: QueueShell, relay: StoppingRelay) -> None:
     """Through the queue, with the header field of its coming, which bears the name that was typed."""
-    port = free_port()
+    port = free_port(["127.0.0.1"])
     with ThreadPoolExecutor(1) as threads:
-        sent = threads.submit(handed_over, port)
+        sent = threads.submit(handed_over, port, "bob@example.com", b"Subject: hello\r\n\r\nBody.\r\n")
         ended = served(shell, *HOP, "--listen", f"127.0.0.1:{port}", "--helo", "in.example.org")
         sent.result()
 

@@ -47,7 +47,7 @@ def ordered(site: DeliverySite, action: EntryAction, **more: Any) -> EntryChange
 
 async def change(site: DeliverySite, action: EntryAction, where: EntryFilter = ALL, **more: Any) -> Changed:
     order, now = ordered(site, action, **more), site.clock.now
-    return await site.queue.change(lambda mail: changed_mail(mail, where, order, now))
+    return await site.queue.change(lambda mail: changed_mail(mail, where, order, now)[1])
 
 
 def to(recipient: str, all_of_them: list[QueuedEntry]) -> EntryFilter:
@@ -175,10 +175,10 @@ async def test_a_command_given_again_changes_nothing(actions: list[tuple[EntryAc
         where = to(named, before) if named else ALL
         if action is EntryAction.DELETE and all(map(where.matches, before)):
             continue  # nothing of the mail would be left: that is no change but a removal
-        order, now = ordered(site, action, until=site.clock.now + DAY), site.clock.now
-        await site.queue.change(lambda mail, w=where, o=order, n=now: changed_mail(mail, w, o, n))  # type: ignore[misc]
+        now = site.clock.now
+        await change(site, action, where, until=now + DAY)
         behind = await entries(site)
-        assert (await site.queue.change(lambda mail, w=where, o=order, n=now: changed_mail(mail, w, o, n))).count == 0  # type: ignore[misc]
+        assert (await change(site, action, where, until=now + DAY)).count == 0
         assert await entries(site) == behind
         kept = {one.entry.id: seen(one, now) for one in behind}
         assert all(kept[one.entry.id] == seen(one, now) for one in before if not where.matches(one))
