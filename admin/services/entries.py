@@ -318,10 +318,12 @@ class _Changing:
 
     async def carried_out(self, queue: MailQueue, *, dry_run: bool) -> ChangedEntries:
         result, keep = self._result, self._keep if self._keeps else None
+
+        def changed_one(mail: Listed) -> None:
+            self._note(mail.queued.enqueue_id, self._meant)
+
         try:
-            changed = await queue.change(
-                self._change, dry_run=dry_run, on_change=keep, on_changed=lambda mail: self._note(mail, self._meant)
-            )
+            changed = await queue.change(self._change, dry_run=dry_run, on_change=keep, on_changed=changed_one)
             removed = await self._removed(queue, dry_run=dry_run)
         finally:
             result.kept = self._file.path if self._file.count else None
@@ -344,12 +346,19 @@ class _Changing:
             return ()
         where = MailFilter(enqueue_ids=frozenset(self._whole), whereabouts=Whereabouts.DELAYED)
 
+        found = list[EnqueueId]()
+
         async def removing(mail: Listed) -> None:
             if self._keeps and not dry_run:
                 await self._keep(mail)
-            self._note(mail, self._whole)
+            found.append(mail.queued.enqueue_id)
 
-        return (await queue.delete(where, dry_run=dry_run, on_removed=removing)).failed
+        failed = (await queue.delete(where, dry_run=dry_run, on_removed=removing)).failed
+        left = {one.enqueue_id for one in failed}
+        for enqueue_id in found:
+            if enqueue_id not in left:
+                self._note(enqueue_id, self._whole)
+        return failed
 
     async def _keep(self, mail: Listed) -> None:
         enqueue_id = mail.queued.enqueue_id
@@ -358,8 +367,8 @@ class _Changing:
         self._result.without_content += content is None
         await self._file.keep(part_of_mail(mail, chosen), content)
 
-    def _note(self, mail: Listed, meant: dict[EnqueueId, Sequence[QueuedEntry]]) -> None:
-        chosen = meant.pop(mail.queued.enqueue_id, [])
+    def _note(self, enqueue_id: EnqueueId, meant: dict[EnqueueId, Sequence[QueuedEntry]]) -> None:
+        chosen = meant.pop(enqueue_id, [])
         self._result.count += len(chosen)
         self._result.mails += bool(chosen)
         if self._result.request.dry_run:

@@ -1,11 +1,14 @@
 """`mailmend delivery list`, `show`, `group`, and what changes recipients, as a person types them."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from mailqueue.codec import attribute
+from mailqueue.rabbitmq.view.due_mails import DueMails
+from model.errors import CannotReach, MailmendError
 from tests.support.commands import Ended
 from tests.support.queue_commands import QueueShell, queue_shell
 
@@ -125,6 +128,22 @@ def test_what_ends_is_asked_for_and_kept(shell: QueueShell, command: str) -> Non
     restored = shell("restore", ended["kept"], "--json")
     assert restored.json["restored"] == 2, restored.err
     assert sorted(recipients(shell)) == [(one, "defer") for one in (*TO_TWO, "di@one.example")]
+
+
+def test_what_cannot_be_deleted_is_named_and_not_counted(shell: QueueShell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is there still, and the same again takes it."""
+    mail_id = shell.put_later("a", HOUR)
+
+    async def refused(_self: DueMails, _queue: object, mails: Sequence[object]) -> list[MailmendError]:
+        return [CannotReach("no answer from the tables") for _ in mails]
+
+    with monkeypatch.context() as broken:
+        broken.setattr(DueMails, "remove_all", refused)
+        ended = shell.line("delivery", "delete", "spool", "--all", "--yes", "--json")
+    assert (ended.code, ended.json["changed"], ended.json["mails"]) == (3, 0, 0)
+    assert [one["id"] for one in ended.json["failed"]] == [str(mail_id)]
+    assert len(recipients(shell)) == 1
+    assert typed(shell, "delete", "--all", "--yes", "--json").json["changed"] == 1
 
 
 @pytest.mark.parametrize(
