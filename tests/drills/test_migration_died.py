@@ -24,7 +24,7 @@ pytestmark = pytest.mark.cassandra
 
 CHECKOUT = Path(__file__).parents[2]
 SECONDS_MAX = 120
-COLUMNS = [f"hint{number}" for number in range(6)]
+COLUMNS = [f"hint{number}" for number in range(18)]
 FILES = {
     "0001_pre_orders.cql": "CREATE TABLE orders (id uuid PRIMARY KEY, total int);\n",
     "0002_pre_hints.cql": "CREATE TABLE hints (id uuid PRIMARY KEY);\n"
