@@ -1,5 +1,10 @@
-"""A real Postfix as the next server: what it takes arrives as it was, and what it refuses is said in its own words."""
+"""A real Postfix as the next server, and as one that hands mails over to us.
 
+What it takes arrives as it was, and what it refuses is said in its own words; what we refuse for now it sends again.
+"""
+
+import asyncio
+import smtplib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +21,10 @@ from model.delivery.attempts import (
     NextHop,
     TlsLevel,
 )
+from model.errors import PublishFailed
 from tests.support.certificates import Authority, authority
-from tests.support.postfix import HOST, SIZE_MAX_BYTES, RunningPostfix, lmtp_sink, postfix
+from tests.support.mail_clients import LIMIT_SECONDS, entrance
+from tests.support.postfix import HOST, SIZE_MAX_BYTES, RunningPostfix, lmtp_sink, postfix, relaying_postfix
 from tests.support.smtp_attempts import limits, relay
 
 pytestmark = pytest.mark.thorough
@@ -109,3 +116,24 @@ async def test_postfixs_own_server_of_lmtp(options: tuple[str, ...], codes: list
 
     assert [(one.delivered, one.reply.code) for one in results] == [(delivered, code) for code in codes]
     assert not delivered or any(CONTENT.replace(b"\r\n", b"\n") in mail for mail in mails)
+
+
+async def test_postfix_hands_its_mails_over_to_us() -> None:
+    """Byte for byte; the one that our queue does not take at first stays with it, and comes again."""
+    async with entrance() as site:
+        site.queue.error = PublishFailed("the broker is away")
+        with relaying_postfix(site.port) as peer:
+
+            def send() -> None:
+                with smtplib.SMTP(HOST, peer.port, timeout=LIMIT_SECONDS) as client:
+                    client.sendmail("from@example.com", ["a@example.org", "b@example.org"], CONTENT)
+
+            await asyncio.to_thread(send)
+            await asyncio.to_thread(peer.until_logged, r"status=deferred \(host 127\.0\.0\.1\S* said: 451")
+            site.queue.error = None
+            await asyncio.to_thread(peer.flush)
+            await asyncio.to_thread(peer.until_logged, r"status=sent \(250 2\.0\.0")
+        ((mail, content),) = await site.mails()
+
+    assert (mail.sender, mail.recipients) == ("from@example.com", ("a@example.org", "b@example.org"))
+    assert content.endswith(CONTENT.partition(b"\r\n\r\n")[2])

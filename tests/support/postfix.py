@@ -86,7 +86,9 @@ smtp_tls_security_level = none
 _SERVICES = """
 {port} inet n - n - - smtpd
 cleanup unix n - n - 0 cleanup
+pickup unix n - n 60 1 pickup
 qmgr unix n - n 300 1 qmgr
+flush unix n - n 1000? 0 flush
 tlsmgr unix - - n 1000? 1 tlsmgr
 rewrite unix - - n - - trivial-rewrite
 bounce unix - - n - 0 bounce
@@ -114,6 +116,14 @@ class RunningPostfix:
     @property
     def log(self) -> str:
         return (self.folder / "log").read_text()
+
+    def until_logged(self, pattern: str) -> None:
+        _until(lambda: re.search(pattern, self.log) is not None, lambda: self.log)
+
+    def flush(self) -> None:
+        """Have it try all that it has put off."""
+        words = [str(_root() / "usr/sbin/postqueue"), "-c", str(self.folder / "configuration"), "-f"]
+        subprocess.run(words, check=True)
 
     def mails(self, user: str, count: int) -> Sequence[bytes]:
         """The mails of a recipient, once there are that many."""
