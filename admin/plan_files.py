@@ -18,8 +18,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, Final
 
-from admin.settings import format_duration
 from admin.whole_files import named_when_refused, whole_file
+from model.durations import format_duration
 from model.errors import PlanRefused
 from model.instants import MICROS, instant_of
 from model.projections.findings import Finding, RepairPolicy, Suspect

@@ -19,6 +19,7 @@ from uuid import UUID
 
 from mailqueue.blobs.s3 import S3Settings
 from mailqueue.rabbitmq.broker.settings import AMQP_PORT, BrokerSettings, BrokerTls, Host
+from model.durations import format_duration
 from model.errors import BadSettings, WrongUse
 from model.ids import QueueName
 from model.queue.blob_ids import BlobNaming, BlobsMode
@@ -29,11 +30,8 @@ KEYSPACE_DEFAULT: Final = "apache_james"
 LEDGER_KEYSPACE_DEFAULT: Final = "mailmend"
 LOOPBACK: Final = "127.0.0.1"
 PORT_MAX: Final = 65535
-DELAY_MAX: Final = timedelta(days=1)
 KEEP_MAX: Final = timedelta(days=3650)
 
-_SECONDS_PER_UNIT: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
 _HOST: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253})|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.%a-z]*")
 _SPARK_SETTING: Final = re.compile(r"(spark[.][\w.-]+)=(.*)", re.DOTALL)
 _SECRET_NAME: Final = re.compile(r"(?i)secret|password|token|access[.]?key")
@@ -84,28 +82,6 @@ class ConnectionSettings:
     @property
     def place(self) -> str:
         return f"{', '.join(self.hosts)} port {self.port}"
-
-
-def parse_duration(text: str, *, maximum: timedelta = DELAY_MAX, zero: bool = True) -> timedelta:
-    """Parse `60s`, `5m`, `1h`, `30d`, or a bare number of seconds; zero only where it has a meaning."""
-    match = _DURATION.fullmatch(text.strip().lower())
-    if not match:
-        raise WrongUse(f"{text!r} is not a duration", mend="Write it like 60s, 5m or 1h.")
-    seconds = float(match[1]) * _SECONDS_PER_UNIT[match[2] or "s"]
-    if seconds > maximum.total_seconds():
-        raise WrongUse(f"{text!r} is longer than {format_duration(maximum)}, the longest that makes sense here")
-    if not seconds and not zero:
-        raise WrongUse(f"{text!r} is no time at all", mend="Write it like 60s, 5m or 1h.")
-    return timedelta(seconds=seconds)
-
-
-def format_duration(duration: timedelta) -> str:
-    """The duration in its largest whole unit, as `parse_duration` reads it."""
-    seconds = duration.total_seconds()
-    for unit in ("d", "h", "m"):
-        if seconds and seconds % _SECONDS_PER_UNIT[unit] == 0:
-            return f"{seconds / _SECONDS_PER_UNIT[unit]:.0f}{unit}"
-    return f"{seconds:g}s"
 
 
 def typed_as(value: Any) -> list[str]:

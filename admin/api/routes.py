@@ -28,8 +28,8 @@ from admin.api.bodies import (
     task_json,
 )
 from admin.services.tasks import TaskDesk
-from admin.settings import parse_duration
 from mailqueue.prometheus import CONTENT_TYPE
+from model.durations import parse_duration
 from repair.ledger.tasks import AdminTask
 
 INT_MAX: Final = 2**31 - 1

@@ -16,10 +16,11 @@ from admin.cli.listening import LISTENING
 from admin.cli.options import FILE, flag, option
 from admin.cli.queue_options import DRY_RUN, QUEUE_ARGUMENT, queue_settings, unless
 from admin.services.delivery import CONCURRENCY_DEFAULT, PREFETCH_DEFAULT
-from admin.settings import parse_duration, parse_port
+from admin.settings import parse_port
 from delivery.smart_host import SmartHost
 from model.delivery.attempts import SMTP_PORT, DeliveryProtocol, SourceAddress, TlsLevel
 from model.delivery.retries import DEFAULT_SCHEDULE, RetryInterval, RetrySchedule
+from model.durations import parse_duration
 from model.errors import WrongUse
 from model.pickup.policy import PickupField
 

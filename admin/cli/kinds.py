@@ -7,14 +7,12 @@ from typing import Any, Final, TypeVar
 import click
 
 from admin.settings import (
-    DELAY_MAX,
     KEEP_MAX,
-    format_duration,
-    parse_duration,
     parse_keyspace,
     parse_port,
     parse_spark_setting,
 )
+from model.durations import DURATION_MAX, format_duration, parse_duration
 from model.errors import WrongUse
 from model.projections.verdicts import BY_POLICY, DETECTED, MENDABLE
 from model.schema.risk import Risk
@@ -30,7 +28,7 @@ class Duration(click.ParamType[timedelta]):
 
     name = "duration"
 
-    def __init__(self, maximum: timedelta = DELAY_MAX, *, zero: bool = True) -> None:
+    def __init__(self, maximum: timedelta = DURATION_MAX, *, zero: bool = True) -> None:
         self.maximum = maximum
         self.zero = zero
 

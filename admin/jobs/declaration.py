@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from admin.jobs.cron import Cron, parse_cron
-from admin.settings import has_password, parse_duration
+from admin.settings import has_password
+from model.durations import parse_duration
 from model.errors import BadSettings, WrongUse
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from admin.present.values import instant_text, shown
 from admin.services.jobs import PAGE, InstalledUnits, JobEnded, JobHistory, JobPaused, JobsResult, JobState, JobStatus
 from admin.services.run_limits import LimitsSet
 from admin.services.serving import ServingEnded
-from admin.settings import format_duration
+from model.durations import format_duration
 from repair.ledger.jobs import JobPause, JobRun
 from repair.ledger.runs import Run
 

@@ -15,7 +15,7 @@ from admin.services.caller import Caller
 from admin.services.examples import Examples, both_of
 from admin.services.mending import CheckRequest, MendingResult, given
 from admin.services.queue.garbage_collection import agreed, collector_for
-from admin.settings import QUEUE_DEFAULT, QueueSettings, format_duration
+from admin.settings import QUEUE_DEFAULT, QueueSettings
 from admin.wiring.cluster import EngineWanted, OpenCluster, chosen_engine, owner_name, queue_scanner, throttle_of
 from admin.wiring.queues import QueueConnections, with_queues
 from mailqueue.maintenance.cleanup import CleanupSettings, QueueCleanup
@@ -25,6 +25,7 @@ from mailqueue.maintenance.planned_cleanup import PlannedCleanup, planned_of
 from mailqueue.maintenance.sweep import Sweeper
 from model.catalog.ledger import KEEP, KeyspaceLease
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, QUEUE_TABLES
+from model.durations import format_duration
 from model.errors import ExitCode, WrongUse
 from model.ids import EnqueueId, QueueName
 from model.instants import MICROS

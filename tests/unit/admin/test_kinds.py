@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admin.cli.kinds import DELAY, KEEP, KEYSPACE, MENDABLE_ON_REQUEST, PORT, VERDICTS, Duration, duration_text
-from admin.settings import DELAY_MAX, KEEP_MAX
+from admin.settings import KEEP_MAX
+from model.durations import DURATION_MAX
 from model.projections.verdicts import MENDABLE, Verdict
 
 
@@ -33,7 +34,7 @@ def test_no_time_at_all_is_a_delay_but_nothing_to_keep_for() -> None:
         KEEP.convert("0s", None, None)
 
 
-@given(st.integers(1, round(DELAY_MAX.total_seconds())))
+@given(st.integers(1, round(DURATION_MAX.total_seconds())))
 def test_a_duration_reads_back_as_it_is_written(seconds: int) -> None:
     duration = timedelta(seconds=seconds)
 

@@ -9,15 +9,13 @@ from hypothesis import strategies as st
 
 from admin.cli.settings_file import line_of, parse_cqlshrc, parse_credentials, parse_settings, settings_path
 from admin.settings import (
-    DELAY_MAX,
     ConnectionSettings,
-    format_duration,
-    parse_duration,
     parse_hosts,
     parse_keyspace,
     parse_port,
     parse_spark_setting,
 )
+from model.durations import DURATION_MAX, format_duration, parse_duration
 from model.errors import BadIdentifier, BadSettings, ExitCode, WrongUse
 
 FILE = Path("/etc/mailmend.toml")
@@ -47,7 +45,7 @@ def test_no_time_at_all_is_refused_where_it_means_nothing() -> None:
         parse_duration("0s", zero=False)
 
 
-@given(st.integers(min_value=0, max_value=int(DELAY_MAX.total_seconds())))
+@given(st.integers(min_value=0, max_value=int(DURATION_MAX.total_seconds())))
 def test_a_duration_comes_back_as_it_was_written(seconds: int) -> None:
     duration = timedelta(seconds=seconds)
 
