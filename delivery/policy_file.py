@@ -4,12 +4,12 @@ All of a file is checked before any of it counts. Source: seed mta-queue-subsyst
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Final
 
-from delivery.policy_nodes import PolicyNode
+from delivery.policy_incoming import incoming_rules
+from delivery.policy_nodes import PolicyNode, ValueLists, yes_or_no
 from delivery.policy_schema import (
     CONDITION_PARTS,
     COUNT,
@@ -30,13 +30,10 @@ from model.pickup.policy import (
     Threshold,
     ThresholdCondition,
     ValuePattern,
-    pattern_of,
 )
 from model.pickup.rates import SECOND, DeliveryRate, RateAlgorithm
 from model.pickup.suspensions import Suspension
 from model.texts import Place
-
-_YES_NO: Final = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +46,6 @@ class PolicyFile:
     def place_of(self, path: DocumentPath) -> Place:
         """Where that is; a file that is a list alone is one of policies."""
         return self.top.place_of(path[1:] if self.top.is_list else path)
-
-
-@dataclass(frozen=True, slots=True)
-class ValueLists:
-    """The lists of a file, by name, and which of them are used."""
-
-    values: Mapping[str, Sequence[PolicyNode]]
-    used: set[str] = field(default_factory=set)
-
-    def refer(self, node: PolicyNode, name: str) -> Sequence[PolicyNode]:
-        if name not in self.values:
-            node.fail(f"there is no list '@{name}'", f"There are: {', '.join(self.values) or 'none'}.")
-        self.used.add(name)
-        return self.values[name]
 
 
 def read_policies(file: Path) -> PolicyFile:
@@ -81,7 +64,7 @@ def read_policies(file: Path) -> PolicyFile:
 
 
 def policies_of(text: str, file: str) -> PolicyFile:
-    """The policies of a text: a list of them alone, or below `policies`, beside `rate`, `lists` and `suspends`."""
+    """The policies of a text: a list of them alone, or below `policies`, beside what else a file may hold."""
     top = PolicyNode.of_text(file, text)
     found = {"policies": top} if top.is_list else top.known("a policy file", *FILE_PARTS)
     algorithm, lists = RateAlgorithm.TOKEN_BUCKET, ValueLists({})
@@ -97,8 +80,9 @@ def policies_of(text: str, file: str) -> PolicyFile:
     suspended = found["suspends"].listed("suspends") if "suspends" in found else ()
     policies = tuple(_policy(one, lists, algorithm) for one in listed)
     suspensions = tuple(_suspension(f"suspends {number}", one, lists) for number, one in enumerate(suspended, 1))
+    incoming = incoming_rules(found["incoming"], lists) if "incoming" in found else ()
     unused = tuple(name for name in lists.values if name not in lists.used)
-    return PolicyFile(PickupPolicies(policies, algorithm, suspensions, unused), top)
+    return PolicyFile(PickupPolicies(policies, algorithm, suspensions, unused, incoming), top)
 
 
 def _suspension(name: str, node: PolicyNode, lists: ValueLists) -> Suspension:
@@ -106,7 +90,7 @@ def _suspension(name: str, node: PolicyNode, lists: ValueLists) -> Suspension:
     wanted = dict[PickupField, tuple[ValuePattern, ...]]()
     for _, key, values in node.items("a suspension"):
         named = key.parsed(_field_named, "a field")
-        wanted[named] = tuple(_patterns(named, values.one_or_more("values"), lists))
+        wanted[named] = tuple(lists.patterns(named, values.one_or_more("values")))
         if any(isinstance(one, GroupName) for one in wanted[named]):
             values.fail("a suspension knows no groups", "Write the values, or '@name' of a list.")
     return Suspension(name, wanted)
@@ -161,17 +145,7 @@ def _groups(named: PickupField, node: PolicyNode, lists: ValueLists) -> Iterator
     for name, key, patterns in node.items("groups"):
         if not GROUP_NAME.fullmatch(name):
             key.fail(f"{name!r} is no name of a group", "Letters, digits, '.', '-' and '_' make one.")
-        yield FieldGroup(name, tuple(_patterns(named, patterns.listed("the patterns of a group"), lists)))
-
-
-def _patterns(named: PickupField, nodes: Iterable[PolicyNode], lists: ValueLists) -> Iterator[ValuePattern]:
-    for node in nodes:
-        text = node.text("a value")
-        if text.startswith("@"):
-            listed = lists.refer(node, text[1:])
-            yield from (one.parsed(lambda value: pattern_of(named, value), "a value") for one in listed)
-        else:
-            yield node.parsed(lambda value: pattern_of(named, value), "a value")
+        yield FieldGroup(name, tuple(lists.patterns(named, patterns.listed("the patterns of a group"))))
 
 
 def _condition(
@@ -195,7 +169,7 @@ def _condition(
             text = value.text("a value")
             if text.startswith("#") and text[1:] not in known:
                 value.fail(f"{named.value} has no group {text!r} here", f"It has: {', '.join(known) or 'none'}.")
-        wanted[named] = tuple(_patterns(named, values.one_or_more("values"), lists))
+        wanted[named] = tuple(lists.patterns(named, values.one_or_more("values")))
         _refuse_members(values, wanted[named], groups.get(named, ()))
     return ThresholdCondition(wanted, _threshold(parts["then"], algorithm))
 
@@ -223,7 +197,7 @@ def _threshold(node: PolicyNode, algorithm: RateAlgorithm) -> Threshold:
         connect_interval=parts["connectinterval"].parsed(_nanos, "connectinterval")
         if "connectinterval" in parts
         else None,
-        stop=parts["stop"].parsed(_yes_no, "stop") if "stop" in parts else False,
+        stop=parts["stop"].parsed(yes_or_no, "stop") if "stop" in parts else False,
     )
 
 
@@ -248,9 +222,3 @@ def _nanos(text: str) -> int:
     if not SECONDS.fullmatch(text):
         raise WrongUse(f"{text!r} is no number of seconds", mend="Write it like 5, or 0.5.")
     return round(float(text) * SECOND)
-
-
-def _yes_no(text: str) -> bool:
-    if text.lower() not in _YES_NO:
-        raise WrongUse(f"{text!r} is neither true nor false")
-    return _YES_NO[text.lower()]

@@ -3,17 +3,20 @@
 Nothing is made of a value beyond its text: `no` is a job's name, and `1.0` a rate, as they are written.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NoReturn, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NoReturn, TypeVar
 
 import yaml
 
 from model.errors import WrongUse
 from model.pickup.policies import DocumentPath
+from model.pickup.policy import MatchedField, ValuePattern, pattern_of
 from model.texts import Place
 
 T = TypeVar("T")
+
+_YES_NO: Final = {"true": True, "false": False}
 
 
 class BadPolicyFile(WrongUse):
@@ -132,6 +135,38 @@ class PolicyNode:
             return parse(text)
         except WrongUse as error:
             self.fail(error.what, error.mend)
+
+
+@dataclass(frozen=True, slots=True)
+class ValueLists:
+    """The lists of a file, by name, and which of them are used."""
+
+    values: Mapping[str, Sequence[PolicyNode]]
+    used: set[str] = field(default_factory=set)
+
+    def patterns(self, named: MatchedField, nodes: Iterable[PolicyNode]) -> Iterator[ValuePattern]:
+        """What the values of a field mean; `@name` is each value of a list."""
+        for node in nodes:
+            text = node.text("a value")
+            for one in self._refer(node, text[1:]) if text.startswith("@") else (node,):
+                yield one.parsed(lambda value: pattern_of(named, value), "a value")
+
+    def _refer(self, node: PolicyNode, name: str) -> Sequence[PolicyNode]:
+        if name not in self.values:
+            node.fail(f"there is no list '@{name}'", f"There are: {', '.join(self.values) or 'none'}.")
+        self.used.add(name)
+        return self.values[name]
+
+
+def yes_or_no(text: str) -> bool:
+    """What `true` and `false` say.
+
+    Raises:
+        WrongUse: it is neither.
+    """
+    if text.lower() not in _YES_NO:
+        raise WrongUse(f"{text!r} is neither true nor false")
+    return _YES_NO[text.lower()]
 
 
 def _place(lines: Sequence[str], line: int, column: int) -> Place:

@@ -10,18 +10,24 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from cql.generated import write_or_check
-from model.pickup.policy import PickupField
+from model.delivery.incoming import IncomingField
+from model.pickup.policy import MatchedField, PickupField
 from model.pickup.rates import RateAlgorithm
 
-FILE_PARTS: Final = ("version", "rate", "lists", "policies", "suspends")
+FILE_PARTS: Final = ("version", "rate", "lists", "policies", "suspends", "incoming")
 RATE_PARTS: Final = ("algorithm",)
 POLICY_PARTS: Final = ("fields", "conditions", "default")
 CONDITION_PARTS: Final = ("if", "then")
 THRESHOLD_PARTS: Final = ("concurrency", "rate", "connectinterval", "stop")
 
+INCOMING_PARTS: Final = ("if", "set", "remove", "stop")
+SET_FIELDS: Final = ("transportid", "jobid", "tenantid", "grouping", "expires", "priority")
+SET_PARTS: Final = (*SET_FIELDS, "attributes")
+
+FIELD_NAME: Final = re.compile(r"[!-9;-~]{1,100}")
 GROUP_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 COUNT: Final = re.compile(r"[0-9]{1,9}")
 SECONDS: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?|\.[0-9]{1,9}")
@@ -29,6 +35,7 @@ SECONDS: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?|\.[0-9]{1,9}")
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "policy.schema.json"
 
 JsonSchema = Mapping[str, Any]
+F = TypeVar("F", bound=MatchedField)
 
 _YES_NO: Final = "[Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee]"
 _RATE_SECONDS: Final = r"(?=[0-9.]*[1-9])(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)"
@@ -59,6 +66,7 @@ def policy_schema() -> JsonSchema:
                     ),
                     "policies": {"$ref": "#/$defs/policies"},
                     "suspends": _suspends(),
+                    "incoming": {"type": "array", "items": _incoming()},
                 },
             ),
             "policies": {"type": "array", "items": {"$ref": "#/$defs/policy"}},
@@ -97,7 +105,7 @@ def _described(schema: JsonSchema, text: str) -> JsonSchema:
     return {"description": text, **schema}
 
 
-def _by_field(schemas: Mapping[PickupField, JsonSchema]) -> dict[str, Any]:
+def _by_field(schemas: Mapping[F, JsonSchema]) -> dict[str, Any]:
     return _object([one.value for one in schemas], {one.value: each for one, each in schemas.items()})
 
 
@@ -105,7 +113,7 @@ def _one_or_more(schema: JsonSchema) -> JsonSchema:
     return {"anyOf": [schema, {"type": "array", "items": schema}]}
 
 
-def _value(named: PickupField | None = None, *, groups: bool = True) -> JsonSchema:
+def _value(named: MatchedField | None = None, *, groups: bool = True) -> JsonSchema:
     """A value is the text that stands there, whatever type YAML has for it; nothing at all is the empty one."""
     if named and named.is_address:
         found: JsonSchema = {"type": ["string", "null"], "pattern": _whole(_ADDRESS)}
@@ -120,6 +128,25 @@ def _suspends() -> JsonSchema:
         "type": "array",
         "items": _by_field({one: _one_or_more(_value(one, groups=False)) for one in PickupField}),
     }
+
+
+def _incoming() -> JsonSchema:
+    wanted = {one: _one_or_more(_value(one, groups=False)) for one in IncomingField}
+    named = {"propertyNames": {"pattern": _whole(FIELD_NAME.pattern)}}
+    header = {"type": "object", **named, "additionalProperties": wanted[IncomingField.HEADER]}
+    texts = {"type": "object", "additionalProperties": _value()}
+    schemas = {
+        "if": _by_field({**wanted, IncomingField.HEADER: header}),
+        "set": _object(SET_PARTS, {**dict.fromkeys(SET_FIELDS, _value()), "attributes": texts}),
+        "remove": _described(
+            _one_or_more({**_value(), "pattern": _whole(FIELD_NAME.pattern)}), "Header fields that are taken out."
+        ),
+        "stop": _described(_boolean(), "Later rules are not looked at."),
+    }
+    return _described(
+        _object(INCOMING_PARTS, schemas),
+        "For mails that clients hand over: each attribute is set by the first rule that holds and names it.",
+    )
 
 
 def _fields() -> JsonSchema:
@@ -161,11 +188,15 @@ def _threshold() -> JsonSchema:
             "Seconds between two connections.",
         ),
         "stop": _described(
-            {"anyOf": [{"type": "boolean"}, _text(_YES_NO)]},
+            _boolean(),
             "Later policies neither count nor limit such a mail.",
         ),
     }
     return _object(THRESHOLD_PARTS, schemas)
+
+
+def _boolean() -> JsonSchema:
+    return {"anyOf": [{"type": "boolean"}, _text(_YES_NO)]}
 
 
 def _text(pattern: str) -> JsonSchema:

@@ -6,7 +6,7 @@ ENVID, NOTIFY, ORCPT).
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import format_datetime
@@ -16,6 +16,7 @@ from typing import Any, Final
 from mailqueue.codec import attribute
 from mailqueue.codec.admission import is_address
 from model.delivery.attempts import SmtpReply
+from model.delivery.incoming import IncomingField, IncomingValues
 from model.queue.mails import Mail
 
 RECEIVED_MAX: Final = 50
@@ -40,6 +41,14 @@ _RCPT_PARAMETERS: Final = {
     "NOTIFY": re.compile(rf"=(NEVER|{_CONDITION}(?:,{_CONDITION})*)", re.IGNORECASE),
     "ORCPT": re.compile(rf"=((?=.{{1,500}}$)[A-Za-z0-9-]+;{_XTEXT}+)"),
 }
+HEADER_READ_MAX: Final = 1_048_576
+"""Bytes of a mail among which header fields are looked for."""
+
+FIELD_READ_MAX: Final = 998
+"""Characters of a header field's value; a longer one counts as none."""
+
+_FIELD: Final = re.compile(rb"^([!-9;-~]+)[ \t]*:([^\n]*(?:\n[ \t][^\n]*)*)(?:\n|\Z)", re.MULTILINE)
+_FOLD: Final = re.compile(r"\r?\n(?=[ \t])")
 _HEADER_END: Final = re.compile(rb"(?:^|\n)\r?\n")
 _RECEIVED: Final = re.compile(rb"^received[ \t]*:", re.IGNORECASE | re.MULTILINE)
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}")
@@ -120,6 +129,58 @@ def goes_in_a_circle(content: bytes) -> bool:
     return len(_RECEIVED.findall(content, 0, end.start() + 1 if end else len(content))) > RECEIVED_MAX
 
 
+def header_values(content: bytes, names: Collection[str]) -> Mapping[str, str]:
+    """The values of header fields, of each the first, by names in small letters.
+
+    What is long, no UTF-8, or holds characters that cannot be shown is left out, as if it were not there.
+    """
+    found = dict[str, bytes]()
+    for one in _header_fields(content) if names else ():
+        name = one[1].lower().decode()
+        if name in names:
+            found.setdefault(name, one[2])
+    values = {
+        name: _FOLD.sub("", value.decode(errors="replace")).strip().replace("\t", " ") for name, value in found.items()
+    }
+    return {name: text for name, text in values.items() if len(text) <= FIELD_READ_MAX and _can_be_shown(text)}
+
+
+def without_fields(content: bytes, names: Collection[str]) -> bytes:
+    """The mail without these header fields, which are named in small letters."""
+    kept, end = bytearray(), 0
+    for one in _header_fields(content) if names else ():
+        if one[1].lower().decode() in names:
+            kept += content[end : one.start()]
+            end = one.end()
+    return bytes(kept + content[end:]) if end else content
+
+
+def _header_fields(content: bytes) -> Iterator[re.Match[bytes]]:
+    found = _HEADER_END.search(content, 0, HEADER_READ_MAX)
+    return _FIELD.finditer(content, 0, found.start() + 1 if found else min(len(content), HEADER_READ_MAX))
+
+
+def _can_be_shown(text: str) -> bool:
+    return text.isprintable() and "\N{REPLACEMENT CHARACTER}" not in text
+
+
+def incoming_values(
+    sender: NamedSender, recipient: NamedRecipient, origin: MailOrigin, header: Mapping[str, str]
+) -> IncomingValues:
+    """What rules compare of a mail and one of its recipients."""
+    from_, to = sender.address or "", recipient.address
+    said = {
+        IncomingField.CLIENT: origin.client,
+        IncomingField.HELO: origin.greeted_as,
+        IncomingField.SENDER: from_,
+        IncomingField.SENDER_DOMAIN: from_.rpartition("@")[2],
+        IncomingField.RECIPIENT: to,
+        IncomingField.RECIPIENT_DOMAIN: to.rpartition("@")[2],
+    }
+    fields = {(IncomingField.HEADER, name): text for name, text in header.items()}
+    return {**{(named, ""): named.of(text) for named, text in said.items()}, **fields}
+
+
 def received_field(origin: MailOrigin, host_name: str, mail_id: str, at: datetime) -> bytes:
     """The header field that tells that a mail came, to stand before all others; `at` in UTC."""
     name = origin.greeted_as if _HOST_NAME.fullmatch(origin.greeted_as) else "unknown"
@@ -147,7 +208,7 @@ def incoming_mail(
         remote_addr=origin.client,
         remote_host=origin.client,
         last_updated=at,
-        attributes={name: attribute(wish) for name, wish in wishes.items() if wish},
+        attributes={name: attribute(value) for name, value in wishes.items() if value},
     )
 
 

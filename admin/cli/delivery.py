@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from admin.cli.command import Command, CommandGroup, Shared, Values
 from admin.cli.entries import ENTRY_COMMANDS
 from admin.cli.kinds import Duration, ParsedValue
-from admin.cli.listening import LISTENING
+from admin.cli.listening import LISTENING, LISTENING_ABOUT
 from admin.cli.options import FILE, flag, option
 from admin.cli.queue_options import DRY_RUN, QUEUE_ARGUMENT, queue_settings, unless
 from admin.services.delivery import CONCURRENCY_DEFAULT, PREFETCH_DEFAULT
@@ -105,12 +105,11 @@ SERVE: Final = Command(
     fields for policies; before and after it, that the recipient comes again later, is given up with a report, or
     without. Where the hook before delivery fails, the recipient comes again in five minutes, and no retry is counted.
 
-    With --listen it takes mails too, by SMTP or LMTP, from clients of the networks that may relay. A client is told 250
-    once its mail is in the queue for good, and 451 where that cannot be now. RET, ENVID, NOTIFY and ORCPT are kept. It
-    has neither TLS nor passwords: let it listen where only your own programs are.
-
     What is done is on stderr, a line for each attempt's end: mail, domain, server and reply, no address. Due mails are
-    moved and slices swept meanwhile, so `queue tend` need not run for this queue. This needs mailmend[delivery].""",
+    moved and slices swept meanwhile, so `queue tend` need not run for this queue. This needs mailmend[delivery].
+
+    """
+    + LISTENING_ABOUT,
     service="admin.services.delivery:serve",
     present="admin.present.delivery:served_document",
     options=(

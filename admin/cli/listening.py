@@ -40,6 +40,22 @@ def _network(value: Any) -> IPv4Network | IPv6Network:
     return network
 
 
+LISTENING_ABOUT: Final = """With --listen it takes mails too, by SMTP or LMTP, from clients of the networks that may
+    relay. A client is told 250 once its mail is in the queue for good, and 451 where that cannot be now. RET, ENVID,
+    NOTIFY and ORCPT are kept. It has neither TLS nor passwords: let it listen where only your own programs are.
+
+    `incoming` at the top of the policy file says what becomes of such mails: [{if: {client: 10.0.0.0/8, header: {X-Job:
+    '/^([a-z0-9-]+)$/'}}, set: {jobid: '${1}', priority: 7}, remove: X-Job}, {if: {senderdomain: '*.example.org'}, set:
+    {tenantid: '${senderdomain}', expires: 4h}}, {set: {transportid: bulk, attributes: {via: smtp}}}]. Every rule that
+    holds is heeded, from top to bottom, and EACH ATTRIBUTE IS SET BY THE FIRST THAT NAMES IT: write what is special
+    above what is general. stop: true ends it there. A rule may ask for client, helo, sender, senderdomain, recipient,
+    recipientdomain and header fields, with values as in policies; what is not there is empty. It may set transportid,
+    jobid, tenantid, grouping, expires, as a span from now, priority, from 0 to 9, and other attributes; ${1} and
+    ${name} are groups of its expressions, ${sender} and the like its fields. Header fields count only where a rule asks
+    for them, so name the clients that you trust beside them; remove takes them out. Recipients for whom this comes to
+    something different go their ways as mails of their own."""
+
+
 LISTENING: Final = (
     option(
         "--listen",

@@ -45,6 +45,7 @@ from model.delivery.entries import EntryEnd
 from model.delivery.retries import RetrySchedule
 from model.errors import MailmendError, WrongUse
 from model.pickup.engine import PickupEngine
+from model.pickup.policies import PickupPolicies
 from model.pickup.rates import RateAlgorithm
 from repair.log_fields import heard
 
@@ -181,13 +182,14 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
             where = request.next_hop or "the servers of each domain"
             caller.remark(f"Delivering {request.queue} by {where} until SIGTERM or Ctrl-C.")
             server.limit(limits.policies, limits.suspensions)
+            listener = _listener(queue, connections, request, limits) if request.listen else None
 
             def reload() -> None:
-                _reload(request.policies, limits.algorithm, server)
+                _reload(request.policies, limits.algorithm, server, listener)
 
             with stop_signal() as stop, heard("mailmend.delivery"), hangup_calls(reload):
                 try:
-                    listener = await _listening(queue, connections, request, caller) if request.listen else None
+                    await _listening(listener, caller)
                     await _until_stopped(server, queue, stop, _Metrics(server, caller, request.metrics), listener)
                 finally:
                     await relay.close()
@@ -196,23 +198,32 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
     return with_queues(request.settings, served)
 
 
-async def _listening(
-    queue: MailQueue, connections: QueueConnections, request: DeliveryRequest, caller: Caller
+def _listener(
+    queue: MailQueue, connections: QueueConnections, request: DeliveryRequest, limits: PickupPolicies
 ) -> "MailListener":
     listener = listener_of(queue, connections.clock, request.listening())
-    await listener.open()
-    networks = ", ".join(map(str, listener.settings.relay_from))
-    caller.remark(f"Taking mails at {', '.join(map(str, listener.places))} from {networks}.")
+    listener.intake.rules = limits.incoming
     return listener
 
 
-def _reload(file: Path | None, algorithm: RateAlgorithm, server: DeliveryServer) -> None:
+async def _listening(listener: "MailListener | None", caller: Caller) -> None:
+    if listener:
+        await listener.open()
+        networks = ", ".join(map(str, listener.settings.relay_from))
+        caller.remark(f"Taking mails at {', '.join(map(str, listener.places))} from {networks}.")
+
+
+def _reload(
+    file: Path | None, algorithm: RateAlgorithm, server: DeliveryServer, listener: "MailListener | None"
+) -> None:
     """Let what the file says now hold, all of it; where it cannot be used, all stays as it was."""
     try:
         found = policies_in(file)
         if found.algorithm is not algorithm:
             raise WrongUse("the algorithm of rates has changed", mend="Start the server anew.")
         changes = server.limit(found.policies, found.suspensions)
+        if listener:
+            listener.intake.rules = found.incoming
     except MailmendError as error:
         _LOG.error("the policies stay as they were", extra={"error": str(error)})
         return

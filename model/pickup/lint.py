@@ -9,6 +9,7 @@ from itertools import product
 from math import prod
 from typing import Final
 
+from model.delivery.incoming import idle_because
 from model.pickup.covering import CoverIndex, FieldPatterns, covers, is_always_found, never_meet, pattern_text
 from model.pickup.policies import DocumentPath, PickupPolicies
 from model.pickup.policy import (
@@ -17,6 +18,7 @@ from model.pickup.policy import (
     ExactValue,
     FieldGroup,
     GroupName,
+    MatchedField,
     PickupField,
     Threshold,
     ThresholdCondition,
@@ -184,10 +186,13 @@ def impossible_value(file: PickupPolicies) -> Iterator[PolicyHit]:
     for number, suspension in enumerate(file.suspensions):
         for named, some in suspension.patterns.items():
             yield from _impossible(("suspends", number, named.value), named, some, ())
+    for number, rule in enumerate(file.incoming):
+        for (asked, _), some in rule.patterns.items():
+            yield from _impossible(("incoming", number, "if", asked.value), asked, some, ())
 
 
 def _impossible(
-    path: DocumentPath, named: PickupField, patterns: Sequence[ValuePattern], groups: Sequence[FieldGroup]
+    path: DocumentPath, named: MatchedField, patterns: Sequence[ValuePattern], groups: Sequence[FieldGroup]
 ) -> Iterator[PolicyHit]:
     if not patterns:
         yield PolicyHit(path, "there is no value, so it never holds")
@@ -196,7 +201,7 @@ def _impossible(
             yield PolicyHit(path, f"{pattern_text(pattern)} {why}")
 
 
-def _why_impossible(named: PickupField, pattern: ValuePattern, groups: Sequence[FieldGroup]) -> str:
+def _why_impossible(named: MatchedField, pattern: ValuePattern, groups: Sequence[FieldGroup]) -> str:
     names = [group.name for group in groups]
     if isinstance(pattern, GroupName):
         return "" if pattern.name in names else f"is no group of {named.value} here"
@@ -208,7 +213,7 @@ def _why_impossible(named: PickupField, pattern: ValuePattern, groups: Sequence[
     return f"is counted as #{group.name}, and never by itself"
 
 
-def _is_no_domain(named: PickupField, pattern: ValuePattern) -> bool:
+def _is_no_domain(named: MatchedField, pattern: ValuePattern) -> bool:
     match pattern:
         case DomainsBelow(text) | ExactValue(text) if named.is_domain:
             return not _IN_NO_DOMAIN.isdisjoint(text) or pattern == DomainsBelow("")
@@ -353,6 +358,23 @@ def _limits_something(policy: CounterPolicy) -> bool:
     return any(one != _NO_LIMITS for one in _reached(policy))
 
 
+@_rule(
+    "P11",
+    "a rule of incoming mails that changes nothing",
+    "Each attribute is set by the first rule that holds and names it, so one whose mails an earlier rule has set them "
+    "for, or stops, sets nothing more.",
+    "Move it up, above those that are more general, or remove it.",
+)
+def idle_incoming_rule(file: PickupPolicies) -> Iterator[PolicyHit]:
+    """A rule that sets nothing at all, or that earlier ones leave nothing to."""
+    for number in range(len(file.incoming)):
+        because = idle_because(file.incoming, number)
+        if because is not None:
+            places = tuple(("incoming", one) for one in because)
+            said = "earlier ones leave it nothing to do" if because else "it neither sets, removes nor stops anything"
+            yield PolicyHit(("incoming", number), said, places)
+
+
 POLICY_RULES: Final = (
     shadowed_condition,
     like_the_default,
@@ -364,6 +386,7 @@ POLICY_RULES: Final = (
     unreached_rate,
     unconsulted_policy,
     limitless_policy,
+    idle_incoming_rule,
 )
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from model.delivery.incoming import IncomingRule
 from model.pickup.policy import CounterPolicy
 from model.pickup.rates import RateAlgorithm
 from model.pickup.suspensions import Suspension
@@ -16,9 +17,11 @@ class PickupPolicies:
 
     Attributes:
         unused_lists: the names of lists that nothing in the file refers to.
+        incoming: what becomes of mails that clients hand over.
     """
 
     policies: tuple[CounterPolicy, ...] = ()
     algorithm: RateAlgorithm = RateAlgorithm.TOKEN_BUCKET
     suspensions: tuple[Suspension, ...] = ()
     unused_lists: tuple[str, ...] = ()
+    incoming: tuple[IncomingRule, ...] = ()

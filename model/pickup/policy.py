@@ -26,34 +26,27 @@ _MATCHES_KEPT: Final = 65_536
 NO_GROUPS: Final[Mapping["PickupField", tuple["FieldGroup", ...]]] = MappingProxyType({})
 
 
-class PickupField(Enum):
-    """What a counter tells mails apart by; the value is its name in a policy file."""
-
-    TRANSPORT_ID = "transportid"
-    LOCAL_IP = "localip"
-    REMOTE_IP = "remoteip"
-    REMOTE_MX = "remotemx"
-    RECIPIENT_DOMAIN = "recipientdomain"
-    JOB_ID = "jobid"
-    GROUPING = "grouping"
-    TENANT_ID = "tenantid"
+class MatchedField(Enum):
+    """What patterns are of; the value is its name in a policy file. The kinds of fields are below this."""
 
     @property
     def is_address(self) -> bool:
-        return self in {PickupField.LOCAL_IP, PickupField.REMOTE_IP}
+        return self.value in _ADDRESSES
 
     @property
     def is_domain(self) -> bool:
-        return self in {PickupField.REMOTE_MX, PickupField.RECIPIENT_DOMAIN}
+        return self.value in _DOMAINS
 
     def normal(self, value: str) -> str:
-        """The value as it is counted: domains as lower-case A-labels without last dot, addresses in one spelling.
+        """The value as it is compared: domains as lower-case A-labels without last dot, addresses in one spelling.
 
         Raises:
             WrongUse: an address or a domain that is none.
         """
         if self.is_domain:
             return _ascii_domain(value)
+        if self.value in _MAILBOXES:
+            return value.lower()
         if not self.is_address or not value:
             return value
         try:
@@ -64,6 +57,24 @@ class PickupField(Enum):
             ) from error
         mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
         return str(mapped or address)
+
+
+class PickupField(MatchedField):
+    """What a counter tells mails apart by."""
+
+    TRANSPORT_ID = "transportid"
+    LOCAL_IP = "localip"
+    REMOTE_IP = "remoteip"
+    REMOTE_MX = "remotemx"
+    RECIPIENT_DOMAIN = "recipientdomain"
+    JOB_ID = "jobid"
+    GROUPING = "grouping"
+    TENANT_ID = "tenantid"
+
+
+_ADDRESSES: Final = frozenset({"localip", "remoteip", "client"})
+_DOMAINS: Final = frozenset({"remotemx", "recipientdomain", "senderdomain", "helo"})
+_MAILBOXES: Final = frozenset({"sender", "recipient"})
 
 
 def _ascii_domain(value: str) -> str:
@@ -134,7 +145,7 @@ def _found(expression: str, value: str) -> bool:
     return re.search(expression, value) is not None
 
 
-def pattern_of(pickup_field: PickupField, text: str) -> ValuePattern:
+def pattern_of(named: MatchedField, text: str) -> ValuePattern:
     """The pattern that a policy file's text means, by the kinds that suit the field.
 
     Raises:
@@ -144,14 +155,14 @@ def pattern_of(pickup_field: PickupField, text: str) -> ValuePattern:
         return GroupName(text[1:])
     if len(text) > 1 and text.startswith("/") and text.endswith("/"):
         return _regex(text[1:-1])
-    if pickup_field.is_domain and text.startswith("*."):
-        return DomainsBelow(pickup_field.normal(text[2:]))
-    if pickup_field.is_address and "/" in text:
+    if named.is_domain and text.startswith("*."):
+        return DomainsBelow(named.normal(text[2:]))
+    if named.is_address and "/" in text:
         try:
             return AddressRange(ipaddress.ip_network(text))
         except ValueError as error:
             raise WrongUse(f"{text!r} is no network: {error}", mend="Write it like 192.0.2.0/24.") from error
-    return ExactValue(pickup_field.normal(text))
+    return ExactValue(named.normal(text))
 
 
 def _regex(expression: str) -> RegexValues:

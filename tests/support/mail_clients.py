@@ -38,19 +38,25 @@ def handed_over(port: int, recipient: str, content: bytes) -> None:
 
 
 class SlowQueue(MemoryMailQueue):
-    """A queue whose enqueueing can be held up, or fail; `began` is set once one is under way."""
+    """A queue whose enqueueing can be held up, or fail; `began` is set once one is under way.
+
+    Attributes:
+        error: of every mail.
+        errors: of mails to a recipient.
+    """
 
     def __init__(self) -> None:
         super().__init__(QueueName("outgoing"), SystemClock())
         self.began, self.goes_on = asyncio.Event(), asyncio.Event()
         self.goes_on.set()
         self.error: Exception | None = None
+        self.errors: dict[str, Exception] = {}
 
     async def enqueue(self, mail: Mail, content: bytes, **when: Any) -> EnqueueId:
         self.began.set()
         await self.goes_on.wait()
-        if self.error:
-            raise self.error
+        if error := self.error or next((self.errors[one] for one in mail.recipients if one in self.errors), None):
+            raise error
         return await super().enqueue(mail, content, **when)
 
 

@@ -2,6 +2,7 @@
 
 import signal
 import socket
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from model.delivery.entries import EntryEnd
 from model.delivery.hooks import DeleteRecipient, HookedAttempt, PostDecision
 from tests.support.commands import Ended
 from tests.support.deliveries import ACCEPTED, LATER, NEVER, ScriptedRelay, TableHops
-from tests.support.mail_clients import handed_over
+from tests.support.mail_clients import LIMIT_SECONDS, handed_over
 from tests.support.metrics import Scraped
 from tests.support.queue_commands import JAMES, QueueShell, queue_shell
 
@@ -324,6 +325,35 @@ def test_a_mail_that_comes_in_by_smtp_goes_out(shell: QueueShell, relay: Stoppin
     assert content.endswith(b"\r\nSubject: hello\r\n\r\nBody.\r\n")
     assert f"Taking mails at smtp://127.0.0.1:{port} from 127.0.0.0/8, ::1/128." in ended.err
     assert shell.names() == []
+
+
+def test_rules_for_mails_that_come_in_are_read_again(shell: QueueShell, relay: StoppingRelay, tmp_path: Path) -> None:
+    """The first mail loses one header field, the next the other."""
+    file, changed, port = tmp_path / "policies.yaml", threading.Event(), free_port(["127.0.0.1"])
+    file.write_text("incoming: [{remove: X-A}]\n")
+    relay.wanted = 2
+
+    def change() -> None:
+        file.write_text("incoming: [{remove: X-B}]\n")
+        signal.raise_signal(signal.SIGHUP)
+        changed.set()
+
+    def send() -> None:
+        for _ in range(2):
+            handed_over(port, "bob@example.com", b"X-A: 1\r\nX-B: 2\r\n\r\nBody.\r\n")
+            assert changed.wait(LIMIT_SECONDS)
+
+    relay.after_each = change
+    with ThreadPoolExecutor(1) as threads:
+        sent = threads.submit(send)
+        ended = served(shell, *HOP, "--listen", f"127.0.0.1:{port}", "--policies", str(file))
+        sent.result()
+
+    assert ended.code == 0, ended.err
+    assert [[name in content for name in (b"X-A", b"X-B")] for _, content in relay.taken] == [
+        [False, True],
+        [True, False],
+    ]
 
 
 def test_an_address_where_another_program_listens_is_refused(shell: QueueShell, relay: StoppingRelay) -> None:

@@ -82,7 +82,7 @@ async def test_a_client_that_leaves_early_stops_no_mail_that_it_has_ended() -> N
         await asyncio.wait_for(site.queue.began.wait(), LIMIT_SECONDS)
         client.writer.transport.abort()
         site.stop.set()
-        await site.until(lambda: not site.listener._connections)
+        await site.until(lambda: not site.listener.connections.open)
         site.queue.goes_on.set()
         await site.serving
         assert await site.contents() == [CONTENT]
@@ -154,7 +154,7 @@ async def test_a_dot_at_the_end_of_a_long_line_ends_no_mail(end: bytes) -> None:
     async with entrance() as site:
         client = await site.client()
         await client.say(MAIL, RCPT, "DATA")
-        (connection,) = site.listener._connections
+        (connection,) = site.listener.connections.open
         client.write(b"x" * 2000 + end)
         await site.until(lambda: bytes(connection._reader._buffer) == b".")  # type: ignore[attr-defined]
         client.write(b"\r\nend\r\n.\r\n")

@@ -65,7 +65,7 @@ async def test_a_client_that_says_something_is_not_sent_away() -> None:
     """Given a long time since its greeting, and a line just now."""
     async with entrance(idle_max=timedelta(hours=1)) as site:
         client = await site.client()
-        (connection,) = site.listener._connections
+        (connection,) = site.listener.connections.open
         connection._heard_at -= 7200
         await client.say("NOOP")
         connection._timeout_cb()
@@ -80,16 +80,16 @@ async def test_a_mail_that_comes_drop_by_drop_ends_with_its_time() -> None:
     async with entrance(idle_max=timedelta(hours=1)) as site:
         client = await site.client()
         await client.say(MAIL, RCPT, "DATA")
-        (connection,) = site.listener._connections
+        (connection,) = site.listener.connections.open
         client.write(b"Subject: hello\r\n")
         connection._timeout_cb()
-        await site.until(lambda: site.listener.bytes_held > 0)
+        await site.until(lambda: site.listener.connections.bytes_held > 0)
         connection._ends_by = 0.0
         connection._timeout_cb()
         assert (await client.reply())[:9] == "421 4.4.2"
         assert await site.mails() == []
 
-    assert site.listener.bytes_held == 0
+    assert site.listener.connections.bytes_held == 0
 
 
 async def test_mails_that_come_together_share_what_memory_there_is() -> None:
@@ -98,14 +98,14 @@ async def test_mails_that_come_together_share_what_memory_there_is() -> None:
         first, second = await site.client(), await site.client()
         await first.say(MAIL, RCPT, "DATA")
         first.write(b"x" * 78 + b"\r\n")
-        await site.until(lambda: site.listener.bytes_held == 80)
+        await site.until(lambda: site.listener.connections.bytes_held == 80)
         crowded = await second.hand_over(b"y" * 38 + b"\r\n")
         first.write(b"x" * 78 + b"\r\n.\r\n")
         alone = await first.reply()
         again = await second.hand_over(b"y" * 38 + b"\r\n")
 
     assert [one[:9] for one in (crowded, alone, again)] == ["452 4.3.1", "250 2.0.0", "250 2.0.0"]
-    assert site.listener.bytes_held == 0
+    assert site.listener.connections.bytes_held == 0
 
 
 async def test_a_client_waits_as_long_as_the_queue_does() -> None:

@@ -80,6 +80,11 @@ TAKEN = [
     "- default: {rate: [5]}",
     "- default: {rate: 1/.5}",
     "suspends: [{localip: , jobid: [true, 1.5]}]",
+    "incoming: []",
+    "incoming: [{}, {if: {}, set: {}, stop: true}, {remove: X-Job}, {remove: [X-Job, 5], stop: 'False'}]",
+    "incoming: [{if: {client: [10.0.0.0/8, '::1'], sender: '/^b-(.+)@/'}, set: {jobid: 'a-${1}', priority: 9}}]",
+    "incoming: [{if: {header: {X-Job: ['/./', x, 5, ~]}}, set: {expires: 2h, attributes: {a: 5, b: , c: no}}}]",
+    "lists: {l: [a.org]}\nincoming: [{if: {senderdomain: '@l', recipientdomain: '*.b.org', helo: a, recipient: b@c}}]",
 ]
 
 
@@ -160,6 +165,22 @@ def test_what_the_reader_takes_is_valid(text: str) -> None:
         "- {default: {connectinterval: 1000000001}}",
         "- {default: {stop: maybe}}",
         "- {default: {stop: 1}}",
+        "incoming: {}",
+        "incoming: [5]",
+        "incoming: [{then: {}}]",
+        "incoming: [{if: {domain: a.org}}]",
+        "incoming: [{if: {client: nowhere}}]",
+        "incoming: [{if: {sender: '#g'}}]",
+        "incoming: [{if: {header: X-Job}}]",
+        "incoming: [{if: {header: {X Job: a}}}]",
+        "incoming: [{if: {header: {X-Job: [[a]]}}}]",
+        "incoming: [{set: {job: a}}]",
+        "incoming: [{set: {jobid: [a]}}]",
+        "incoming: [{set: {attributes: [a]}}]",
+        "incoming: [{set: {attributes: {a: [b]}}}]",
+        "incoming: [{remove: 'X Job'}]",
+        "incoming: [{remove: [[X-Job]]}]",
+        "incoming: [{stop: 1}]",
     ],
 )
 def test_what_is_wrong_in_form_is_refused_by_both(text: str) -> None:
@@ -176,6 +197,11 @@ def test_what_is_wrong_in_form_is_refused_by_both(text: str) -> None:
         "- {fields: [jobid], conditions: [{if: {jobid: '/(a+)+/'}, then: {}}]}",
         "- {fields: [localip], conditions: [{if: {localip: 192.0.2.256}, then: {}}]}",
         "rate: {algorithm: sliding}\npolicies: [{default: {rate: 99999}}]",
+        "incoming: [{set: {priority: 10}}]",
+        "incoming: [{set: {expires: soon}}]",
+        "incoming: [{set: {jobid: '${1}'}}]",
+        "incoming: [{set: {attributes: {jobid: a}}}]",
+        "incoming: [{if: {header: {X-A: a, x-a: b}}}]",
     ],
 )
 def test_what_takes_more_than_form_the_reader_alone_refuses(text: str) -> None:
@@ -208,6 +234,18 @@ policies = st.lists(
     ),
     max_size=2,
 )
+asked = st.one_of(
+    st.dictionaries(st.sampled_from(["client", "helo", "sender", "recipientdomain", "job"]), several, max_size=2),
+    st.fixed_dictionaries({"header": st.one_of(values, st.dictionaries(st.sampled_from(["X-A", "X A"]), several))}),
+)
+made = st.dictionaries(
+    st.sampled_from(["jobid", "expires", "priority", "attributes", "job"]),
+    st.one_of(values, st.sampled_from(["2h", 7, "${1}", "${sender}"]), st.dictionaries(texts, values, max_size=1)),
+    max_size=2,
+)
+incoming = st.lists(
+    st.fixed_dictionaries({}, optional={"if": asked, "set": made, "remove": several, "stop": values}), max_size=2
+)
 whole = st.fixed_dictionaries(
     {},
     optional={
@@ -216,6 +254,7 @@ whole = st.fixed_dictionaries(
         "lists": st.dictionaries(st.sampled_from(["l", "m"]), several),
         "policies": policies,
         "suspends": st.lists(st.dictionaries(fields, several, max_size=2), max_size=2),
+        "incoming": incoming,
         "limits": policies,
     },
 )

@@ -1,0 +1,164 @@
+"""Rules of a policy file for mails that clients hand over: where they are wrong, and what they do to a mail."""
+
+import pytest
+
+from delivery.policy_file import policies_of
+from delivery.policy_nodes import BadPolicyFile
+from delivery.reception import HEADER_READ_MAX, header_values, without_fields
+from mailqueue.codec import attribute_value
+from model.delivery.attempts import DeliveryProtocol
+from model.delivery.incoming import IncomingRule
+from model.errors import BrokerUnreachable
+from model.pickup.lint import lint_policies
+from tests.support.mail_clients import MAIL, RCPT, entrance
+
+CY = "RCPT TO:<cy@example.net>"
+HEADER = b"Subject: hello\r\nX-Job: daily\r\nX-Other: a\r\n\r\nX-Job: of the body\r\n"
+
+
+def rules(text: str) -> tuple[IncomingRule, ...]:
+    return policies_of(text, "policies.yaml").said.incoming
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("incoming: [{if: {domain: a.org}}]", "line 1, column 18: 'domain' is no field of a mail that comes in"),
+        ("incoming:\n- if: {client: 10.0.0.1/8}", "line 2, column 16: '10.0.0.1/8' is no network"),
+        ("incoming:\n- if: {sender: '#g'}", "line 2, column 16: rules of incoming know no groups"),
+        ("incoming:\n- if: {sender: '@l'}", "line 2, column 16: there is no list '@l'"),
+        ("incoming:\n- if: {header: {X Job: a}}", "line 2, column 17: 'X Job' is no name of a header field"),
+        ("incoming:\n- if: {header: {X: a, x: b}}", "line 2, column 23: 'x' is there twice in header"),
+        ("incoming:\n- if: {header: {X: '/(a+)+/'}}", "line 2, column 20: .* may take for ever"),
+        ("incoming:\n- set: {jobid: '${1}'}", "line 2, column 16: .* counts the groups of one expression, .* has 0"),
+        ("incoming:\n- {if: {helo: /a/}, set: {jobid: '${1}'}}", "line 2, column 34: .* none of the 0 groups"),
+        (
+            "incoming:\n- set: {jobid: '${job}'}",
+            "neither a group of an expression of this rule nor one of client, helo",
+        ),
+        ("incoming:\n- set: {jobid: '${a b}'}", "is no name of a group or field"),
+        ("incoming:\n- set: {jobid: '${a'}", "has a '\\${' without its end"),
+        ("incoming:\n- set: {priority: 10}", "line 2, column 19: '10' is no priority"),
+        ("incoming:\n- set: {expires: soon}", "line 2, column 18: 'soon' is not a duration"),
+        ("incoming:\n- set: {attributes: {jobid: a}}", "line 2, column 22: jobid is set beside the attributes"),
+        (
+            "incoming:\n- set: {attributes: {MAIL_PRIORITY: 1}}",
+            "is set beside the attributes\n.*\n.*\n.*priority: below set",
+        ),
+        ("incoming:\n- set: {attributes: {mailmend.delivery: a}}", "is no attribute that a rule may set"),
+        ("incoming:\n- set: {attributes: {dsn-ret: a}}", "is no attribute that a rule may set"),
+    ],
+)
+def test_a_rule_that_cannot_be_used_is_refused_with_its_place(text: str, message: str) -> None:
+    with pytest.raises(BadPolicyFile, match=message):
+        rules(text)
+
+
+def test_rules_that_are_surely_not_meant_are_found() -> None:
+    """One that changes nothing, a value that no mail has; a list that a rule uses is used."""
+    first = "{if: {senderdomain: ['@l', '*']}, set: {jobid: a}}"
+    text = f"lists: {{l: [a.org]}}\nincoming: [{first}, {{set: {{}}}}, {{if: {{helo: []}}}}]"
+    found = [(one.rule.id, one.hit.path) for one in lint_policies(policies_of(text, "policies.yaml").said)]
+    assert found == [
+        ("P4", ("incoming", 0, "if", "senderdomain")),
+        ("P4", ("incoming", 2, "if", "helo")),
+        ("P11", ("incoming", 1)),
+        ("P11", ("incoming", 2)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [
+        (b"X-Job: daily", "daily"),
+        (b"x-JOB \t:daily\t", "daily"),
+        (b"X-Job:\r\n one\r\n\ttwo", "one two"),
+        (b"X-Job: one\r\nX-Job: two", "one"),
+        ("X-Job: größer".encode(), "größer"),
+        (b"X-Job: " + b"a" * 998, "a" * 998),
+        (b"X-Job: " + b"a" * 999, None),
+        (b"X-Job: a\x00b", None),
+        (b"X-Job: a\rb", None),
+        (b"X-Job: \xff", None),
+        (b" X-Job: a", None),
+        (b"Y-X-Job: a", None),
+        (b"\r\nX-Job: a", None),
+        (b"Y: " + b"a" * HEADER_READ_MAX + b"\r\nX-Job: a", None),
+    ],
+)
+@pytest.mark.parametrize("behind", [b"\r\n\r\nbody\r\n", b"\r\n", b"\n\nX-Job: b\n", b""])
+def test_a_header_field_is_read_as_it_stands_in_the_header(header: bytes, value: str | None, behind: bytes) -> None:
+    """The first of its name; what is long or cannot be shown counts as none."""
+    assert header_values(header + behind, {"x-job"}).get("x-job") == value
+
+
+def test_header_fields_are_taken_out_with_all_of_their_lines() -> None:
+    """Each of that name, and nothing of the body."""
+    content = b"X-Job: a\r\nSubject: b\r\nx-job:\r\n c\r\n d\r\nY: e\r\n\r\nX-Job: f\r\n"
+    assert without_fields(content, {"x-job"}) == b"Subject: b\r\nY: e\r\n\r\nX-Job: f\r\n"
+    assert without_fields(content, {"x-other"}) == content
+    assert without_fields(b"X-Job: a", {"x-job"}) == b""
+
+
+async def test_rules_set_the_attributes_of_a_mail_that_comes_in() -> None:
+    """By its header too, of which a field is taken out."""
+    async with entrance() as site:
+        site.listener.intake.rules = rules(
+            "incoming: [{if: {client: 127.0.0.0/8, helo: client.example, header: {X-Job: '/(.+)/'}},"
+            " set: {jobid: '${1}', priority: 9, attributes: {by: '${sender}'}}, remove: X-Job}]"
+        )
+        client = await site.client()
+        await client.hand_over(HEADER, f"{MAIL} RET=HDRS", RCPT)
+        ((mail, _),) = await site.mails()
+        assert await site.contents() == [HEADER.replace(b"X-Job: daily\r\n", b"")]
+
+    found = {name: attribute_value(text) for name, text in mail.attributes.items()}
+    assert found == {"jobid": "daily", "MAIL_PRIORITY": 9, "by": "ann@example.org", "dsn-ret": "HDRS"}
+
+
+async def test_recipients_under_different_rules_become_mails_of_their_own() -> None:
+    """Those for whom rules come to the same stay together, with the wishes that are theirs."""
+    async with entrance() as site:
+        site.listener.intake.rules = rules(
+            "incoming: [{if: {recipientdomain: example.net}, set: {transportid: slow}},"
+            " {if: {recipient: d@example.com}}]"
+        )
+        client = await site.client()
+        await client.hand_over(HEADER, MAIL, RCPT, f"{CY} NOTIFY=NEVER", "RCPT TO:<d@example.com>")
+        mails = {mail.recipients: mail.attributes for mail, _ in await site.mails()}
+
+    assert set(mails) == {("bob@example.com", "d@example.com"), ("cy@example.net",)}
+    assert "transportid" not in mails["bob@example.com", "d@example.com"]
+    slow = mails["cy@example.net",]
+    assert attribute_value(slow["transportid"]) == "slow"
+    assert attribute_value(slow["dsn-notify"]) == {"cy@example.net": "NEVER"}
+
+
+@pytest.mark.parametrize("protocol", DeliveryProtocol)
+async def test_a_mail_of_which_a_part_was_not_taken_comes_again(protocol: DeliveryProtocol) -> None:
+    """All of it by SMTP, which knows one answer; by LMTP each recipient has its own."""
+    is_lmtp = protocol is DeliveryProtocol.LMTP
+    async with entrance(protocol) as site:
+        site.listener.intake.rules = rules("incoming: [{set: {grouping: '${recipientdomain}'}}]")
+        site.queue.errors["cy@example.net"] = BrokerUnreachable("away")
+        client = await site.client("LHLO client.example" if is_lmtp else "EHLO client.example")
+        answers = [await client.hand_over(HEADER, MAIL, RCPT, CY)]
+        answers += [await client.reply() for _ in range(is_lmtp)]
+        assert [mail.recipients for mail, _ in await site.mails()] == [("bob@example.com",)]
+
+    assert [one[:9] for one in answers] == (["250 2.0.0", "451 4.3.0"] if is_lmtp else ["451 4.3.0"])
+
+
+async def test_a_value_that_a_client_may_not_choose_is_logged_without_its_text(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The mail is taken all the same."""
+    async with entrance() as site:
+        site.listener.intake.rules = rules("incoming: [{if: {header: {X-Job: '/(.+)/'}}, set: {expires: '${1}'}}]")
+        client = await site.client()
+        assert (await client.hand_over(HEADER))[:9] == "250 2.0.0"
+        ((mail, _),) = await site.mails()
+
+    assert mail.attributes == {}
+    (said,) = (one for one in caplog.records if "a value that it cannot have" in one.getMessage())
+    assert (vars(said)["attributes"], "daily" in str(vars(said))) == ("expires", False)

@@ -1,0 +1,194 @@
+"""Rules for mails that come in: which hold, what they come to, and which change nothing."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delivery.policy_file import policies_of
+from model.delivery.incoming import (
+    EXPIRES,
+    IncomingField,
+    IncomingOutcome,
+    IncomingRule,
+    IncomingValues,
+    ValueTemplate,
+    idle_because,
+    outcome_of,
+)
+from model.errors import WrongUse
+from model.pickup.policy import pattern_of
+from model.queue.mails import PRIORITY_ATTRIBUTE
+
+NOW: Final = datetime(2026, 5, 1, 8, tzinfo=UTC)
+
+
+def read(text: str) -> tuple[IncomingRule, ...]:
+    return policies_of(f"incoming: {text}", "policies.yaml").said.incoming
+
+
+def values(header: dict[str, str] | None = None, **said: str) -> IncomingValues:
+    found = {(IncomingField(name), ""): IncomingField(name).of(text) for name, text in said.items()}
+    return found | {(IncomingField.HEADER, name): text for name, text in (header or {}).items()}
+
+
+def outcome(text: str, header: dict[str, str] | None = None, **said: str) -> IncomingOutcome:
+    return outcome_of(read(text), values(header, **said), NOW)
+
+
+def attributes(text: str, header: dict[str, str] | None = None, **said: str) -> dict[str, str | int]:
+    return dict(outcome(text, header, **said).attributes)
+
+
+SPECIAL_FIRST: Final = """
+- {if: {client: 10.1.0.0/16}, set: {transportid: alerts}}
+- {if: {senderdomain: '*.example.org'}, set: {transportid: news, tenantid: '${senderdomain}'}}
+- {set: {transportid: bulk, jobid: daily}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("client", "domain", "made"),
+    [
+        ("10.1.2.3", "a.Example.org", {"transportid": "alerts", "tenantid": "a.example.org", "jobid": "daily"}),
+        ("::ffff:10.1.2.3", "", {"transportid": "alerts", "jobid": "daily"}),
+        ("10.2.0.1", "a.example.org", {"transportid": "news", "tenantid": "a.example.org", "jobid": "daily"}),
+        ("10.2.0.1", "example.org", {"transportid": "bulk", "jobid": "daily"}),
+    ],
+)
+def test_each_attribute_is_set_by_the_first_rule_that_names_it(client: str, domain: str, made: dict[str, str]) -> None:
+    """Of those that hold; what other rules set is added."""
+    assert attributes(SPECIAL_FIRST, client=client, senderdomain=domain) == made
+
+
+def test_a_rule_that_stops_is_the_last() -> None:
+    """Where it holds."""
+    text = "[{if: {helo: own.example}, stop: true}, {set: {jobid: a}}]"
+    assert attributes(text, helo="own.example.") == {}
+    assert attributes(text, helo="other.example") == {"jobid": "a"}
+
+
+def test_what_is_set_to_nothing_is_left_to_no_later_rule() -> None:
+    text = "[{if: {sender: ''}, set: {jobid: ''}}, {set: {jobid: a}}]"
+    assert (attributes(text, sender=""), attributes(text, sender="b@c.d")) == ({}, {"jobid": "a"})
+
+
+def test_fields_of_one_rule_all_have_to_match_and_one_value_of_each() -> None:
+    text = "[{if: {sender: [Ann@example.org, bob@example.org], recipientdomain: example.com}, set: {jobid: a}}]"
+    assert attributes(text, sender="ann@Example.org", recipientdomain="EXAMPLE.com") == {"jobid": "a"}
+    assert attributes(text, sender="bob@example.org", recipientdomain="example.com") == {"jobid": "a"}
+    assert attributes(text, sender="ann@example.org", recipientdomain="a.example.com") == {}
+    assert attributes(text, sender="cy@example.org", recipientdomain="example.com") == {}
+
+
+def test_a_value_may_hold_groups_of_expressions_and_fields_of_the_mail() -> None:
+    """By number where there is one expression, and by name."""
+    assert attributes(
+        "[{if: {header: {X-Job: '/^(\\w+)-(\\w+)$/'}}, set: {jobid: '${2}/${1}', attributes: {by: '${sender}'}}}]",
+        {"x-job": "may-news"},
+        sender="ann@example.org",
+    ) == {"jobid": "news/may", "by": "ann@example.org"}
+    assert attributes(
+        "[{if: {sender: '/^b-(?P<job>[^@]+)@/', header: {X-Tenant: ['/^(?P<of>a.*)$/', '/^(?P<of_b>b.*)$/']}},"
+        " set: {jobid: '${job}', tenantid: '${of}${of_b}$'}}]",
+        {"x-tenant": "brown"},
+        sender="b-7@example.org",
+    ) == {"jobid": "7", "tenantid": "brown$"}
+
+
+def test_what_is_not_there_is_the_empty_value() -> None:
+    """A header field, an address that is none, a group that took no part."""
+    assert attributes("[{if: {header: {X-Job: ''}}, set: {jobid: none}}]") == {"jobid": "none"}
+    assert attributes("[{if: {header: {X-Job: '/./'}}, set: {jobid: some}}]") == {}
+    assert attributes("[{if: {client: ''}, set: {jobid: a}}]", client="nobody") == {"jobid": "a"}
+    assert attributes("[{if: {sender: '/^(a)|b/'}, set: {jobid: 'x${1}'}}]", sender="b@c.d") == {"jobid": "x"}
+
+
+def test_an_expiry_is_a_span_from_now_and_a_priority_a_number() -> None:
+    assert attributes("[{set: {expires: 4h, priority: 0}}]") == {
+        EXPIRES: (NOW + timedelta(hours=4)).isoformat(),
+        PRIORITY_ATTRIBUTE: 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("jobid", "a" * 201), ("expires", "soon"), ("expires", "367d"), ("priority", "10"), ("priority", "-1")],
+)
+def test_what_a_client_says_that_cannot_be_is_not_set_and_named(name: str, said: str) -> None:
+    """No later rule sets it either: what decided is above."""
+    text = f"[{{if: {{header: {{X: '/(.+)/'}}}}, set: {{{name}: '${{1}}', tenantid: a}}}}, {{set: {{{name}: 5}}}}]"
+    found = outcome(text, {"x": said})
+    assert found.attributes == (("tenantid", "a"),)
+    assert found.unusable == (PRIORITY_ATTRIBUTE if name == "priority" else name,)
+
+
+def test_header_fields_are_removed_by_every_rule_that_holds() -> None:
+    text = "[{remove: X-A}, {if: {client: 10.0.0.0/8}, remove: [X-B, x-c]}]"
+    assert outcome(text, client="10.0.0.1").removes == {"x-a", "x-b", "x-c"}
+    assert outcome(text, client="11.0.0.1").removes == {"x-a"}
+
+
+@pytest.mark.parametrize("text", ["${", "a${b", "${a}${", "${a{b}}"])
+def test_a_reference_without_its_end_is_refused(text: str) -> None:
+    with pytest.raises(WrongUse, match="without its end"):
+        ValueTemplate.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "because"),
+    [
+        ("[{}]", ()),
+        ("[{if: {client: 10.0.0.1}}]", ()),
+        ("[{set: {jobid: a}}, {if: {client: 10.0.0.1}, set: {jobid: b}}]", (0,)),
+        ("[{stop: true}, {set: {jobid: b}}]", (0,)),
+        ("[{set: {jobid: a}}, {set: {tenantid: a}, remove: X}, {if: {helo: a}, set: {jobid: b}, remove: X}]", (0, 1)),
+        ("[{if: {client: 10.0.0.0/8}, set: {jobid: a}}, {if: {client: 10.1.0.0/16}, set: {jobid: b}}]", (0,)),
+        ("[{if: {header: {X: a}}, set: {jobid: a}}, {if: {header: {x: a}, sender: b@c}, set: {jobid: b}}]", (0,)),
+        ("[{if: {client: 10.0.0.0/8}, set: {jobid: a}}, {if: {client: [10.0.0.1, '::1']}, set: {jobid: b}}]", None),
+        ("[{if: {header: {X: a}}, set: {jobid: a}}, {if: {header: {Y: a}}, set: {jobid: b}}]", None),
+        ("[{set: {jobid: a}}, {set: {jobid: b, tenantid: c}}]", None),
+        ("[{set: {jobid: a}}, {set: {jobid: b}, remove: X}]", None),
+        ("[{set: {jobid: a}}, {set: {jobid: b}, stop: true}]", None),
+    ],
+)
+def test_a_rule_that_earlier_ones_leave_nothing_to_changes_nothing(text: str, because: tuple[int, ...] | None) -> None:
+    """Only where that is certain."""
+    rules = read(text)
+    assert idle_because(rules, len(rules) - 1) == because
+
+
+clients = st.sampled_from(["10.0.0.1", "10.1.0.1", "192.0.2.1", ""])
+networks = st.sampled_from(["10.0.0.0/8", "10.1.0.0/16", "10.0.0.1", "192.0.2.1", ""])
+domains = st.sampled_from(["a.org", "*.a.org", "/b/", "/.*/", "b.a.org"])
+templates = st.sampled_from(["one", "two", "", "${client}"]).map(ValueTemplate.parse)
+patterns = st.fixed_dictionaries(
+    {},
+    optional={
+        (IncomingField.CLIENT, ""): st.lists(
+            networks.map(lambda text: pattern_of(IncomingField.CLIENT, text)), min_size=1, max_size=2
+        ).map(tuple),
+        (IncomingField.SENDER_DOMAIN, ""): st.lists(
+            domains.map(lambda text: pattern_of(IncomingField.SENDER_DOMAIN, text)), min_size=1, max_size=2
+        ).map(tuple),
+    },
+)
+rules_of_any_kind = st.builds(
+    IncomingRule,
+    patterns,
+    st.dictionaries(st.sampled_from(["jobid", "tenantid"]), templates, max_size=2),
+    st.frozensets(st.sampled_from(["x-a", "x-b"]), max_size=1),
+    st.booleans(),
+)
+
+
+@given(st.lists(rules_of_any_kind, min_size=1, max_size=4), clients, st.sampled_from(["a.org", "b.a.org", "c.org"]))
+def test_without_rules_that_change_nothing_every_mail_comes_to_the_same(
+    rules: list[IncomingRule], client: str, domain: str
+) -> None:
+    """Whatever the rules and the mail."""
+    left = [one for number, one in enumerate(rules) if idle_because(rules, number) is None]
+    mail = {(IncomingField.CLIENT, ""): client, (IncomingField.SENDER_DOMAIN, ""): domain}
+    assert outcome_of(left, mail, NOW) == outcome_of(rules, mail, NOW)
