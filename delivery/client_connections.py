@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
-from aiosmtpd.smtp import SMTP
+from aiosmtpd.smtp import SMTP, TLSSetupException
 
 from delivery import replies
 from delivery.intake import MailIntake
+from delivery.listener_tls import ListenerTls
 from delivery.reception import MailOrigin, NamedRecipient, NamedSender, recipient_in, sender_in, too_large
 from delivery.settings import ListenerSettings
 from model.delivery.attempts import DeliveryProtocol, SmtpReply
@@ -43,6 +44,7 @@ class ClientConnections:
 
     settings: ListenerSettings
     intake: MailIntake
+    tls: ListenerTls | None = None
     stopping: bool = False
     bytes_held: int = 0
     open: "set[ClientConnection]" = field(default_factory=set)
@@ -78,13 +80,14 @@ class ClientConnection(SMTP):
         self._recipients = list[NamedRecipient]()
         self._client = ""
         self._held, self._ends_by = 0, math.inf
-        self.has_mail = False
+        self.has_mail = self._is_secured = False
         self._heard_at = asyncio.get_running_loop().time()
         super().__init__(
             None,
             enable_SMTPUTF8=True,  # commands are read as UTF-8, so that an address beyond ASCII is refused by name
             hostname=self._settings.host_name,
             ident=f"{'LMTP' if self._lmtp else 'ESMTP'} mailmend",
+            tls_context=together.tls.context if together.tls else None,
             timeout=self._settings.idle_max.total_seconds(),
             loop=asyncio.get_running_loop(),
         )
@@ -92,8 +95,10 @@ class ClientConnection(SMTP):
     # The connection
 
     def connection_made(self, transport: Any) -> None:
+        """Also called once the connection is secured: nothing that was said before counts then (RFC 3207 4.2)."""
         peer = transport.get_extra_info("peername")
         self._client = str(peer[0]) if peer else ""
+        self._is_secured = transport.get_extra_info("ssl_object") is not None
         super().connection_made(transport)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -106,17 +111,25 @@ class ClientConnection(SMTP):
         super().data_received(data)
 
     def end(self, reply: SmtpReply) -> None:
-        """Say this, and close the connection."""
+        """Say this, and close the connection; to a client that is securing it nothing can be said."""
         transport: Any = self.transport
-        if transport is not None and not transport.is_closing():
+        if self._is_securing:
+            self.abort()
+        elif transport is not None and not transport.is_closing():
             transport.write(f"{reply}\r\n".encode())
             transport.close()
             self.loop.call_later(LEAVING.total_seconds(), transport.abort)
 
     def abort(self) -> None:
-        transport: Any = self.transport
+        transport: Any = self._original_transport if self._is_securing else self.transport
         if transport is not None:
             transport.abort()
+        if self._is_securing:
+            self.connection_lost(None)  # the layer of TLS tells of it only once it is there
+
+    @property
+    def _is_securing(self) -> bool:
+        return self._original_transport is not None and not self._is_secured and self.transport is not None
 
     async def _handle_client(self) -> None:
         if refusal := self._together.join(self):
@@ -146,6 +159,11 @@ class ClientConnection(SMTP):
         self._sender, self._recipients = None, []
 
     async def handle_exception(self, error: Exception) -> str:
+        if isinstance(error, TLSSetupException):
+            _LOG.info(
+                "a client did not secure its connection", extra={"client": self._client, "error": str(error.__cause__)}
+            )
+            return str(replies.FAULT)
         _LOG.error("a command failed by itself", exc_info=error, extra={"client": self._client})
         return str(replies.FAULT)
 
@@ -172,7 +190,8 @@ class ClientConnection(SMTP):
         assert self.session is not None
         self.session.host_name, self.session.extended_smtp = name, extended
         size = f"SIZE {self._settings.mail_bytes_max}"
-        offers = (size, "8BITMIME", "PIPELINING", "DSN", "ENHANCEDSTATUSCODES") if extended else ()
+        secure = ("STARTTLS",) if self._may_secure else ()
+        offers = (size, "8BITMIME", "PIPELINING", "DSN", "ENHANCEDSTATUSCODES", *secure) if extended else ()
         lines = (self._settings.host_name, *offers)
         texts = [f"250{'-' if place < len(lines) else ' '}{line}" for place, line in enumerate(lines, 1)]
         await super().push("\r\n".join(texts))
@@ -185,6 +204,8 @@ class ClientConnection(SMTP):
             return replies.UNGREETED
         if self._sender:
             return SmtpReply(503, "5.5.1", "a mail has begun already", ours=True)
+        if self._settings.tls_required and not self._is_secured:
+            return replies.UNSECURED
         if not self._settings.may_relay(self._client):
             _LOG.warning("a client may not hand over mails", extra={"client": self._client})
             return replies.STRANGER
@@ -274,8 +295,9 @@ class ClientConnection(SMTP):
 
     def _origin(self) -> MailOrigin:
         assert self.session is not None
-        plain = "ESMTP" if self.session.extended_smtp else "SMTP"
-        return MailOrigin(client=self._client, greeted_as=self._greeted_as, protocol="LMTP" if self._lmtp else plain)
+        plain = "LMTP" if self._lmtp else "ESMTP" if self.session.extended_smtp else "SMTP"
+        protocol = f"{'ESMTP' if plain == 'SMTP' else plain}S" if self._is_secured else plain
+        return MailOrigin(client=self._client, greeted_as=self._greeted_as, protocol=protocol)
 
     async def smtp_VRFY(self, arg: str | None) -> None:
         await self.push(SmtpReply(252, "2.5.0", "send a mail, and see", ours=True) if arg else replies.NOT_HERE)
@@ -286,5 +308,14 @@ class ClientConnection(SMTP):
     async def smtp_AUTH(self, arg: str | None) -> None:  # noqa: ARG002 - aiosmtpd's signature
         await self.push(replies.NOT_HERE)
 
-    async def smtp_STARTTLS(self, arg: str | None) -> None:  # noqa: ARG002 - aiosmtpd's signature
-        await self.push(replies.NOT_HERE)
+    async def smtp_STARTTLS(self, arg: str | None) -> None:
+        if self._is_secured or not self._may_secure:
+            await self.push(replies.SECURED if self._is_secured else replies.NOT_HERE)
+        elif arg:
+            await self.push(SmtpReply(501, "5.5.4", "STARTTLS stands alone", ours=True))
+        else:
+            await super().smtp_STARTTLS(None)
+
+    @property
+    def _may_secure(self) -> bool:
+        return self._together.tls is not None and not self._is_secured

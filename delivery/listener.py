@@ -6,17 +6,22 @@ happens in between, the client still has the mail, and at worst hands it over tw
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import Final
 
 from delivery import replies
 from delivery.client_connections import LEAVING, ClientConnection, ClientConnections
 from delivery.intake import MailIntake
+from delivery.listener_tls import ListenerTls
 from delivery.settings import ListenAddress, ListenerSettings
 from mailqueue.background import paused
 from mailqueue.queue import MailQueue
 from model.errors import WrongUse
 from model.ports import Clock
+
+HANDSHAKE_SECONDS: Final = 10.0
+"""How long a client may take to secure a connection that is secured from its first byte."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -25,12 +30,14 @@ class MailListener:
 
     Attributes:
         places: where it listens, with the ports that the system chose.
+        tls: of clients that ask for it, or connect where all is secured; None: nothing is.
         intake: what becomes of the mails.
     """
 
     queue: MailQueue
     clock: Clock
     settings: ListenerSettings
+    tls: ListenerTls | None = None
     places: tuple[ListenAddress, ...] = ()
     intake: MailIntake = field(init=False)
     connections: ClientConnections = field(init=False)
@@ -38,13 +45,13 @@ class MailListener:
 
     def __post_init__(self) -> None:
         self.intake = MailIntake(queue=self.queue, clock=self.clock, host_name=self.settings.host_name)
-        self.connections = ClientConnections(self.settings, self.intake)
+        self.connections = ClientConnections(self.settings, self.intake, self.tls)
 
     async def open(self) -> None:
         """Begin to listen, at all addresses or at none.
 
         Raises:
-            WrongUse: an address is not one of this machine, is in use, or needs other rights.
+            WrongUse: an address is not one of this machine, is in use, needs other rights, or needs a certificate.
         """
         try:
             for place in self.settings.addresses:
@@ -53,7 +60,7 @@ class MailListener:
             self._deafen()
             raise
         self.places = tuple(
-            ListenAddress(socket.getsockname()[0], socket.getsockname()[1], place.protocol)
+            replace(place, host=socket.getsockname()[0], port=socket.getsockname()[1])
             for server, place in zip(self._servers, self.settings.addresses, strict=True)
             for socket in server.sockets
         )
@@ -69,8 +76,13 @@ class MailListener:
         def connected() -> ClientConnection:
             return ClientConnection(self.connections, place.protocol)
 
+        context = self.tls.context if place.secured and self.tls else None
+        if place.secured and not context:
+            raise WrongUse(f"there is no certificate for {place}", mend="Name one, and its key.")
+        limit = HANDSHAKE_SECONDS if context else None
+        loop = asyncio.get_running_loop()
         try:
-            return await asyncio.get_running_loop().create_server(connected, place.host, place.port)
+            return await loop.create_server(connected, place.host, place.port, ssl=context, ssl_handshake_timeout=limit)
         except OSError as error:
             why = error.strerror or str(error)
             raise WrongUse(

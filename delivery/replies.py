@@ -8,6 +8,8 @@ STOPPING: Final = SmtpReply(421, "4.3.2", "this server is being stopped", ours=T
 CROWDED: Final = SmtpReply(421, "4.3.2", "there are too many connections; come again later", ours=True)
 IDLE: Final = SmtpReply(421, "4.4.2", "nothing was said for too long", ours=True)
 STRANGER: Final = SmtpReply(550, "5.7.1", "mails are not taken from this address", ours=True)
+UNSECURED: Final = SmtpReply(530, "5.7.0", "say STARTTLS first", ours=True)
+SECURED: Final = SmtpReply(503, "5.5.1", "the connection is secured already", ours=True)
 TOO_MANY: Final = SmtpReply(452, "4.5.3", "there are too many recipients; send the others in another mail", ours=True)
 CIRCLE: Final = SmtpReply(554, "5.4.6", "the mail goes round in a circle", ours=True)
 LATER: Final = SmtpReply(451, "4.3.0", "the mail cannot be kept now; send it again later", ours=True)

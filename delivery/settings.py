@@ -57,15 +57,17 @@ class ListenAddress:
     Attributes:
         host: a name, or an address of this machine.
         port: 0 is one that the system chooses.
+        secured: by TLS from the first byte; else a client may ask for it, where there is a certificate.
     """
 
     host: str
     port: int
     protocol: DeliveryProtocol = DeliveryProtocol.SMTP
+    secured: bool = False
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.protocol.value}://{host}:{self.port}"
+        return f"{self.protocol.value}{'s' if self.secured else ''}://{host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +77,7 @@ class ListenerSettings:
     Attributes:
         host_name: of this host, in its greeting and in the header of mails.
         relay_from: the networks whose clients may hand over mails.
+        tls_required: mails are taken over secured connections alone.
         mail_bytes_max: a larger mail is refused.
         recipients_max: of one mail; the others have to come with another.
         connections_max: at once, over all addresses.
@@ -88,6 +91,7 @@ class ListenerSettings:
     host_name: str
     addresses: tuple[ListenAddress, ...]
     relay_from: tuple[IPv4Network | IPv6Network, ...] = LOOPBACK_NETWORKS
+    tls_required: bool = False
     mail_bytes_max: int = MAIL_BYTES_MAX
     recipients_max: int = RECIPIENTS_MAX
     connections_max: int = CONNECTIONS_MAX

@@ -8,14 +8,14 @@ from typing import Any, Final
 import click
 
 from admin.cli.kinds import Duration, ParsedValue
-from admin.cli.options import option
+from admin.cli.options import FILE, option
 from admin.settings import parse_port
 from delivery.settings import CONNECTIONS_MAX, MAIL_BYTES_MAX, RECIPIENTS_MAX, ListenAddress
 from model.delivery.attempts import DeliveryProtocol
 from model.errors import WrongUse
 
 _PLACE: Final = re.compile(
-    r"(?:(?P<protocol>smtp|lmtp)://)?(?:\[(?P<ipv6>[^\]]+)\]|(?P<host>[^:\[\]/]+)):(?P<port>\d{1,9})"
+    r"(?:(?P<protocol>smtp|lmtp)(?P<secured>s)?://)?(?:\[(?P<ipv6>[^\]]+)\]|(?P<host>[^:\[\]/]+)):(?P<port>\d{1,9})"
 )
 _IDLE_LIMIT: Final = timedelta(hours=1)
 
@@ -27,7 +27,8 @@ def _place(value: Any) -> ListenAddress:
             f"{value!r} is no place to listen at", mend="Write 127.0.0.1:2525, [::1]:2525, or lmtp://127.0.0.1:2424."
         )
     protocol = DeliveryProtocol(found["protocol"] or DeliveryProtocol.SMTP.value)
-    return ListenAddress(found["ipv6"] or found["host"], parse_port(int(found["port"])), protocol)
+    host, port = found["ipv6"] or found["host"], parse_port(int(found["port"]))
+    return ListenAddress(host, port, protocol, secured=bool(found["secured"]))
 
 
 def _network(value: Any) -> IPv4Network | IPv6Network:
@@ -42,7 +43,8 @@ def _network(value: Any) -> IPv4Network | IPv6Network:
 
 LISTENING_ABOUT: Final = """With --listen it takes mails too, by SMTP or LMTP, from clients of the networks that may
     relay. A client is told 250 once its mail is in the queue for good, and 451 where that cannot be now. RET, ENVID,
-    NOTIFY and ORCPT are kept. It has neither TLS nor passwords: let it listen where only your own programs are.
+    NOTIFY and ORCPT are kept. --listen-tls-cert offers them TLS. There are no passwords: who may hand over mails their
+    networks decide, and with --listen-tls required and --listen-tls-client-ca their certificates besides.
 
     `incoming` at the top of the policy file says what becomes of such mails: [{if: {client: 10.0.0.0/8, header: {X-Job:
     '/^([a-z0-9-]+)$/'}}, set: {jobid: '${1}', priority: 7}, remove: X-Job}, {if: {senderdomain: '*.example.org'}, set:
@@ -59,10 +61,11 @@ LISTENING_ABOUT: Final = """With --listen it takes mails too, by SMTP or LMTP, f
 LISTENING: Final = (
     option(
         "--listen",
-        "Listen at this address: mails are taken there by SMTP, with lmtp:// by LMTP; may be given again.",
+        "Listen at this address: mails are taken there by SMTP, with lmtp:// by LMTP, with smtps:// or lmtps:// by TLS "
+        "from the first byte; may be given again.",
         type=ParsedValue("place", _place),
         multiple=True,
-        metavar="[lmtp://]HOST:PORT",
+        metavar="[smtps://|lmtp://|lmtps://]HOST:PORT",
     ),
     option(
         "--relay-from",
@@ -70,6 +73,27 @@ LISTENING: Final = (
         type=ParsedValue("network", _network),
         multiple=True,
         metavar="CIDR",
+    ),
+    option(
+        "--listen-tls-cert",
+        "Certificate of this server, with its chain: clients may secure their connections (STARTTLS). SIGHUP reads it "
+        "and its key again.",
+        type=FILE,
+        metavar="FILE",
+    ),
+    option("--listen-tls-key", "Private key of that certificate.", type=FILE, metavar="FILE"),
+    option(
+        "--listen-tls",
+        "Whether clients may do without TLS; with required no mail is taken before it.",
+        type=click.Choice(["optional", "required"]),
+        default="optional",
+    ),
+    option(
+        "--listen-tls-client-ca",
+        "Certificates of the authorities whose certificate a client has to show that uses TLS. [default: it shows "
+        "none]",
+        type=FILE,
+        metavar="FILE",
     ),
     option(
         "--mail-bytes-max",

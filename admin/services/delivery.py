@@ -19,6 +19,7 @@ from admin.wiring.delivery import (
     dns_hops,
     hook_named,
     listener_of,
+    listener_tls,
     own_name,
     policies_in,
     relay_of,
@@ -51,6 +52,7 @@ from repair.log_fields import heard
 
 if TYPE_CHECKING:
     from delivery.listener import MailListener
+    from delivery.listener_tls import ListenerTls
 
 _LOG: Final = logging.getLogger("mailmend.delivery")
 
@@ -86,6 +88,10 @@ class DeliveryRequest(QueueRequest):
         mail_recipients_max: likewise.
         listen_connections: of clients, at once.
         listen_idle: how long a client may say nothing.
+        listen_tls_cert: the listener's certificate; None: its clients cannot use TLS.
+        listen_tls_key: of that certificate.
+        listen_tls: optional or required.
+        listen_tls_client_ca: whose certificates clients have to show; None: none.
     """
 
     next_hop: SmartHost | None = None
@@ -111,6 +117,10 @@ class DeliveryRequest(QueueRequest):
     mail_recipients_max: int = RECIPIENTS_MAX
     listen_connections: int = CONNECTIONS_MAX
     listen_idle: timedelta = IDLE_MAX
+    listen_tls_cert: Path | None = None
+    listen_tls_key: Path | None = None
+    listen_tls: str = "optional"
+    listen_tls_client_ca: Path | None = None
 
     def delivery(self) -> DeliverySettings:
         return DeliverySettings(
@@ -134,7 +144,26 @@ class DeliveryRequest(QueueRequest):
             recipients_max=self.mail_recipients_max,
             connections_max=self.listen_connections,
             idle_max=self.listen_idle,
+            tls_required=self.listen_tls == "required",
         )
+
+    def listening_tls(self) -> "ListenerTls | None":
+        """The certificate of the listener; None where it needs none.
+
+        Raises:
+            WrongUse: it cannot be read, or something that needs it is asked for without it.
+        """
+        certificate, key = self.listen_tls_cert, self.listen_tls_key
+        if certificate and key:
+            return listener_tls(certificate, key, self.listen_tls_client_ca)
+        secured = next((str(one) for one in self.listen if one.secured), "")
+        needs = secured or ("--listen-tls required" if self.listen_tls == "required" else "")
+        if certificate or key or needs or self.listen_tls_client_ca:
+            raise WrongUse(
+                f"{needs or 'TLS'} needs a certificate and its key",
+                mend="Give --listen-tls-cert and --listen-tls-key.",
+            )
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,17 +179,19 @@ class DeliveryEnded:
 
 
 def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
-    """Deliver until SIGTERM or Ctrl-C; SIGHUP reads the policies again.
+    """Deliver until SIGTERM or Ctrl-C; SIGHUP reads the policies again, and the certificate.
 
     Raises:
         BadPolicyFile: the policies cannot be used; the message says where.
-        WrongUse: there is no such hook, the file of metrics cannot be written, or mails cannot be taken at an address.
+        WrongUse: there is no such hook, the file of metrics cannot be written, mails cannot be taken at an
+            address, or a certificate is missing or cannot be used.
         Delayed: the keyspace has no table for delayed mails, so nothing could be tried again.
         CannotReach: the cluster, the broker or the blob store, at the start; later they are waited for.
     """
     limits = policies_in(request.policies)
     if request.metrics:
         refuse_unwritable(request.metrics)
+    tls = request.listening_tls()
     pre, post = hook_named(PRE_DELIVERY, request.pre_delivery), hook_named(POST_DELIVERY, request.post_delivery)
 
     async def served(connections: QueueConnections) -> DeliveryEnded:
@@ -182,10 +213,11 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
             where = request.next_hop or "the servers of each domain"
             caller.remark(f"Delivering {request.queue} by {where} until SIGTERM or Ctrl-C.")
             server.limit(limits.policies, limits.suspensions)
-            listener = _listener(queue, connections, request, limits) if request.listen else None
+            listener = _listener(queue, connections, request, limits, tls) if request.listen else None
 
             def reload() -> None:
                 _reload(request.policies, limits.algorithm, server, listener)
+                _renew(tls)
 
             with stop_signal() as stop, heard("mailmend.delivery"), hangup_calls(reload):
                 try:
@@ -199,9 +231,13 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
 
 
 def _listener(
-    queue: MailQueue, connections: QueueConnections, request: DeliveryRequest, limits: PickupPolicies
+    queue: MailQueue,
+    connections: QueueConnections,
+    request: DeliveryRequest,
+    limits: PickupPolicies,
+    tls: "ListenerTls | None",
 ) -> "MailListener":
-    listener = listener_of(queue, connections.clock, request.listening())
+    listener = listener_of(queue, connections.clock, request.listening(), tls)
     listener.intake.rules = limits.incoming
     return listener
 
@@ -229,6 +265,16 @@ def _reload(
         return
     counts = {"kept": len(changes.kept), "new": len(changes.new), "dropped": len(changes.dropped)}
     _LOG.info("the policies were read again", extra={**counts, "suspensions": len(found.suspensions)})
+
+
+def _renew(tls: "ListenerTls | None") -> None:
+    if tls:
+        try:
+            tls.read_again()
+        except MailmendError as error:
+            _LOG.error("the listener's certificate stays as it was", extra={"error": str(error)})
+        else:
+            _LOG.info("the listener's certificate was read again")
 
 
 @dataclass(frozen=True, slots=True)

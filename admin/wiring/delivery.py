@@ -14,6 +14,7 @@ from model.ports import Clock, MailRelay, NextHops
 
 if TYPE_CHECKING:
     from delivery.listener import MailListener
+    from delivery.listener_tls import ListenerTls
     from delivery.policy_file import PolicyFile
     from delivery.settings import ListenerSettings
     from mailqueue.queue import MailQueue
@@ -31,10 +32,20 @@ def relay_of(host_name: str, authorities: Path | None, mails_per_connection: int
     return relay
 
 
-def listener_of(queue: "MailQueue", clock: Clock, settings: "ListenerSettings") -> "MailListener":
+def listener_tls(certificate: Path, key: Path, authority: Path | None) -> "ListenerTls":
+    """What secures the connections of a listener's clients; `authority` signed their own certificates."""
+    tls: ListenerTls = import_or_name_extra("delivery.listener_tls").ListenerTls(
+        certificate=certificate, key=key, authority=authority
+    )
+    return tls
+
+
+def listener_of(
+    queue: "MailQueue", clock: Clock, settings: "ListenerSettings", tls: "ListenerTls | None"
+) -> "MailListener":
     """What takes mails from clients and puts them into the queue."""
     listener: MailListener = import_or_name_extra("delivery.listener").MailListener(
-        queue=queue, clock=clock, settings=settings
+        queue=queue, clock=clock, settings=settings, tls=tls
     )
     return listener
 

@@ -26,6 +26,11 @@ class Signed:
         )
         return store
 
+    def encrypted(self, place: Path) -> None:
+        """Write its key there with a password."""
+        words = ("pkey", "-in", str(self.key), "-aes256", "-passout", f"pass:{STORE_PASSWORD}", "-out", str(place))
+        _openssl(self.key.parent, *words)
+
 
 @dataclass(frozen=True, slots=True)
 class Authority:

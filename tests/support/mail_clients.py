@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from delivery.listener import MailListener
+from delivery.listener_tls import ListenerTls
 from delivery.settings import ListenAddress, ListenerSettings
 from mailqueue.memory import MemoryMailQueue
 from model.delivery.attempts import DeliveryProtocol
@@ -25,12 +26,16 @@ RCPT = "RCPT TO:<bob@example.com>"
 
 def handed_over(port: int, recipient: str, content: bytes) -> None:
     """From ann@example.org, by a client of its own, as soon as somebody listens."""
+    with client_of(lambda: smtplib.SMTP(HOST, port, "client.example", timeout=LIMIT_SECONDS)) as client:
+        client.sendmail("ann@example.org", [recipient], content)
+
+
+def client_of(connected: Callable[[], smtplib.SMTP]) -> smtplib.SMTP:
+    """A client that is connected as soon as somebody listens."""
     until = time.monotonic() + LIMIT_SECONDS
     while True:
         try:
-            with smtplib.SMTP(HOST, port, "client.example", timeout=LIMIT_SECONDS) as client:
-                client.sendmail("ann@example.org", [recipient], content)
-                return
+            return connected()
         except ConnectionRefusedError:
             if time.monotonic() > until:
                 raise
@@ -141,11 +146,18 @@ class MailEntrance:
 
 
 @asynccontextmanager
-async def entrance(protocol: DeliveryProtocol = DeliveryProtocol.SMTP, **changes: Any) -> AsyncIterator[MailEntrance]:
-    settings = ListenerSettings(host_name="in.example", addresses=(ListenAddress(HOST, 0, protocol),))
+async def entrance(
+    protocol: DeliveryProtocol = DeliveryProtocol.SMTP,
+    *,
+    tls: ListenerTls | None = None,
+    secured: bool = False,
+    **changes: Any,
+) -> AsyncIterator[MailEntrance]:
+    """A listener with one address; `secured` is by TLS from the first byte, and `changes` are settings."""
+    settings = ListenerSettings(host_name="in.example", addresses=(ListenAddress(HOST, 0, protocol, secured=secured),))
     queue, stop = SlowQueue(), asyncio.Event()
     chosen = replace(settings, **{"grace": timedelta(seconds=LIMIT_SECONDS), **changes})
-    listener = MailListener(queue=queue, clock=queue.clock, settings=chosen)
+    listener = MailListener(queue=queue, clock=queue.clock, settings=chosen, tls=tls)
     await listener.open()
     made = MailEntrance(listener, queue, stop, asyncio.ensure_future(listener.serve(stop)))
     try:

@@ -1,7 +1,9 @@
 """`mailmend delivery serve` as a person types it: a whole queue in memory, and a server that answers by a script."""
 
 import signal
+import smtplib
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,9 +22,10 @@ from mailqueue.codec import attribute
 from model.delivery.attempts import DeliveryAttempt, RecipientResult, SourceAddress
 from model.delivery.entries import EntryEnd
 from model.delivery.hooks import DeleteRecipient, HookedAttempt, PostDecision
+from tests.support.certificates import authority
 from tests.support.commands import Ended
 from tests.support.deliveries import ACCEPTED, LATER, NEVER, ScriptedRelay, TableHops
-from tests.support.mail_clients import LIMIT_SECONDS, handed_over
+from tests.support.mail_clients import LIMIT_SECONDS, client_of, handed_over
 from tests.support.metrics import Scraped
 from tests.support.queue_commands import JAMES, QueueShell, queue_shell
 
@@ -145,6 +148,11 @@ def test_mails_are_sent_from_the_addresses_that_were_typed(shell: QueueShell, re
         ((*HOP, "--listen", "2525"), "is no place to listen at"),
         ((*HOP, "--listen", "http://127.0.0.1:2525"), "is no place to listen at"),
         ((*HOP, "--listen", "127.0.0.1:99999"), "is not a port"),
+        ((*HOP, "--listen", "smtps://127.0.0.1:2525"), "smtps://127.0.0.1:2525 needs a certificate and its key"),
+        ((*HOP, "--listen-tls", "required"), "--listen-tls required needs a certificate and its key"),
+        ((*HOP, "--listen-tls-cert", "a.pem"), "TLS needs a certificate and its key"),
+        ((*HOP, "--listen-tls-client-ca", "a.pem"), "TLS needs a certificate and its key"),
+        ((*HOP, "--listen-tls-cert", "a.pem", "--listen-tls-key", "b.pem"), "a.pem cannot be used with the key b.pem"),
         ((*HOP, "--relay-from", "192.0.2.1/24"), "is no network"),
         ((*HOP, "--relay-from", "0.0.0.0/0"), "would be an open relay"),
     ],
@@ -354,6 +362,44 @@ def test_rules_for_mails_that_come_in_are_read_again(shell: QueueShell, relay: S
         [False, True],
         [True, False],
     ]
+
+
+def test_the_certificate_of_the_listener_is_read_again(shell: QueueShell, relay: StoppingRelay, tmp_path: Path) -> None:
+    """One that was broken changes nothing; the mails come by TLS from the first byte."""
+    trusted, port = authority(tmp_path, "authority"), free_port(["127.0.0.1"])
+    first, renewed = (trusted.signed(name, "IP:127.0.0.1") for name in ("first", "renewed"))
+    is_renewed, changes, changed = list[bool](), [b"garbage", renewed.certificate.read_bytes()], threading.Semaphore(0)
+    relay.wanted = 3
+
+    def change() -> None:
+        if changes:
+            if len(changes) == 1:
+                renewed.key.replace(first.key)
+            first.certificate.write_bytes(changes.pop(0))
+            signal.raise_signal(signal.SIGHUP)
+            changed.release()
+
+    def send() -> None:
+        context = ssl.create_default_context(cafile=trusted.file)
+        for number in range(3):
+            with client_of(lambda: smtplib.SMTP_SSL("127.0.0.1", port, "a.example", context=context)) as client:
+                assert isinstance(client.sock, ssl.SSLSocket)
+                is_renewed.append("renewed" in str(client.sock.getpeercert()))
+                client.sendmail("ann@example.org", ["bob@example.com"], b"Subject: hello\r\n\r\n")
+            assert number == 2 or changed.acquire(timeout=LIMIT_SECONDS)
+
+    relay.after_each = change
+    files = ("--listen-tls-cert", str(first.certificate), "--listen-tls-key", str(first.key))
+    with ThreadPoolExecutor(1) as threads:
+        sent = threads.submit(send)
+        ended = served(shell, *HOP, "--listen", f"smtps://127.0.0.1:{port}", *files)
+        sent.result()
+
+    assert ended.code == 0, ended.err
+    assert is_renewed == [False, False, True]
+    assert ended.err.count("the listener's certificate stays as it was") == 1
+    assert ended.err.count("the listener's certificate was read again") == 1
+    assert all(b" with ESMTPS id " in content for _, content in relay.taken)
 
 
 def test_an_address_where_another_program_listens_is_refused(shell: QueueShell, relay: StoppingRelay) -> None:
