@@ -8,7 +8,7 @@ mails, is here. Its own log names addresses and lines of mails, so it is silent.
 import asyncio
 import logging
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -40,6 +40,7 @@ class ClientConnections:
     Attributes:
         stopping: no more are taken, and no mail begins.
         bytes_held: of mails that are coming or are being put into the queue, over all of them.
+        refused: how often, by the enhanced status code of the reply.
     """
 
     settings: ListenerSettings
@@ -48,6 +49,7 @@ class ClientConnections:
     stopping: bool = False
     bytes_held: int = 0
     open: "set[ClientConnection]" = field(default_factory=set)
+    refused: Counter[str] = field(default_factory=Counter)
 
     def join(self, connection: "ClientConnection") -> SmtpReply | None:
         """Count a connection; a reply where there is no room for it."""
@@ -116,6 +118,7 @@ class ClientConnection(SMTP):
         if self._is_securing:
             self.abort()
         elif transport is not None and not transport.is_closing():
+            self._count(str(reply))
             transport.write(f"{reply}\r\n".encode())
             transport.close()
             self.loop.call_later(LEAVING.total_seconds(), transport.abort)
@@ -169,7 +172,13 @@ class ClientConnection(SMTP):
 
     async def push(self, status: Any) -> None:
         """Send a reply, with an enhanced status code where aiosmtpd gives none."""
-        await super().push(replies.with_status(str(status)))
+        text = replies.with_status(str(status))
+        self._count(text)
+        await super().push(text)
+
+    def _count(self, text: str) -> None:
+        if refusal := replies.refusal_in(text):
+            self._together.refused[refusal] += 1
 
     # Commands
 

@@ -6,6 +6,7 @@ already come twice, as a mail does whose answer is lost.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -44,6 +45,7 @@ class MailIntake:
 
     Attributes:
         rules: what sets their attributes; others may take their place at any time.
+        taken: mails that are in the queue, their recipients and bytes.
         changed: set whenever a mail is in the queue, or was not taken.
     """
 
@@ -51,6 +53,7 @@ class MailIntake:
     clock: Clock
     host_name: str
     rules: tuple[IncomingRule, ...] = ()
+    taken: Counter[str] = field(default_factory=Counter)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     _puts: set[asyncio.Task[Sequence[SmtpReply]]] = field(default_factory=set)
 
@@ -113,6 +116,7 @@ class MailIntake:
         except Exception:  # noqa: BLE001 - whatever it is, the client keeps the mail
             _LOG.exception("a mail was not taken", extra=fields)
             return replies.LATER
+        self.taken.update(mails=1, recipients=len(mail.recipients), bytes=len(content))
         _LOG.info("a mail was taken", extra={"mail": str(enqueue_id), **fields})
         return SmtpReply(250, "2.0.0", f"taken as {enqueue_id}", ours=True)
 

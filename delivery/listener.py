@@ -14,10 +14,12 @@ from delivery import replies
 from delivery.client_connections import LEAVING, ClientConnection, ClientConnections
 from delivery.intake import MailIntake
 from delivery.listener_tls import ListenerTls
+from delivery.metrics import listener_samples
 from delivery.settings import ListenAddress, ListenerSettings
 from mailqueue.background import paused
 from mailqueue.queue import MailQueue
 from model.errors import WrongUse
+from model.metrics import MetricSample
 from model.ports import Clock
 
 HANDSHAKE_SECONDS: Final = 10.0
@@ -89,6 +91,11 @@ class MailListener:
                 f"mails cannot be taken at {place}: {why}",
                 mend="Name an address of this machine and a port that no other program has; below 1024 needs rights.",
             ) from error
+
+    def samples(self) -> Iterable[MetricSample]:
+        """What monitoring is told of the present moment."""
+        connections = self.connections
+        yield from listener_samples(self.queue.name, self.intake.taken, connections.refused, len(connections.open))
 
     # The end
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from delivery.replies import REFUSALS
 from model.delivery.entries import EntryEnd, EntryStage, EntryState
 from model.ids import QueueName
 from model.metrics import Metric, MetricKind, MetricSample
@@ -42,6 +43,36 @@ SUSPENSIONS_READ: Final = Metric(
 )
 DELIVERY_METRICS: Final = (ENDED, STAGES, HELD, LOOKED_AT, SUSPENSIONS, SUSPENSIONS_READ)
 
+_THEIRS: Final = "How much clients send is theirs to say"
+TAKEN: Final = {
+    "mails": Metric(
+        "mailmend_listener_mails_total",
+        "Mails of clients that are in the queue; one that rules part is as many",
+        ("queue",),
+        MetricKind.COUNTER,
+    ),
+    "recipients": Metric(
+        "mailmend_listener_recipients_total", "Their recipients", ("queue",), MetricKind.COUNTER, _THEIRS
+    ),
+    "bytes": Metric("mailmend_listener_bytes_total", "Their bytes", ("queue",), MetricKind.COUNTER, _THEIRS),
+}
+REFUSED: Final = Metric(
+    "mailmend_listener_refused_total",
+    "What clients were refused, by the enhanced status code of the reply: 4.3.0 the queue does not take the mail, 4.3.1"
+    " there is no room for it, 4.3.2 no more connections or the server ends, 4.4.2 it took too long, 4.5.3 too many"
+    " recipients, 5.1.x and 5.6.7 an address, 5.3.4 too large, 5.4.6 a circle, 5.5.x a command, 5.7.0 without TLS,"
+    " 5.7.1 a client that may not hand over mails",
+    ("queue", "status"),
+    MetricKind.COUNTER,
+)
+CONNECTIONS: Final = Metric(
+    "mailmend_listener_connections",
+    "Connections of clients that are open",
+    ("queue",),
+    no_alert="Who finds no room is asked to come again later, and counted as refused with 4.3.2",
+)
+LISTENER_METRICS: Final = (*TAKEN.values(), REFUSED, CONNECTIONS)
+
 _ACTIVE: Final = tuple(stage for stage in EntryStage if stage.state is EntryState.ACTIVE)
 
 
@@ -61,3 +92,14 @@ def suspension_samples(queue: QueueName, count: int, read_micros: int) -> Iterat
     """How many hold, and when they were read, in microseconds since 1970."""
     yield MetricSample(SUSPENSIONS, (queue,), count)
     yield MetricSample(SUSPENSIONS_READ, (queue,), read_micros / 1_000_000)
+
+
+def listener_samples(
+    queue: QueueName, taken: Mapping[str, int], refused: Mapping[str, int], connections: int
+) -> Iterator[MetricSample]:
+    """What was taken and refused since the listener began; refusals that have not been there too."""
+    for name, metric in TAKEN.items():
+        yield MetricSample(metric, (queue,), taken.get(name, 0))
+    for status in {**dict.fromkeys(REFUSALS, 0), **refused}:
+        yield MetricSample(REFUSED, (queue, status), refused.get(status, 0))
+    yield MetricSample(CONNECTIONS, (queue,), connections)

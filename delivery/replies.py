@@ -21,9 +21,20 @@ NOT_HERE: Final = SmtpReply(502, "5.5.1", "this command is not known here", ours
 FINE: Final = SmtpReply(250, "2.1.0", "fine", ours=True)
 TAKEN: Final = SmtpReply(250, "2.1.5", "fine", ours=True)
 
+REFUSALS: Final = (
+    *("4.3.0", "4.3.1", "4.3.2", "4.4.2", "4.5.3", "5.1.3", "5.1.7", "5.3.4", "5.4.6"),
+    *("5.5.1", "5.5.2", "5.5.4", "5.6.7", "5.7.0", "5.7.1"),
+)
+"""The enhanced status codes of what is refused."""
+
 _STATUS: Final = {"500": "5.5.2", "501": "5.5.4", "502": "5.5.1", "503": "5.5.1"}
 _STATUS_CLASSES: Final = frozenset({"2", "4", "5"})
 _GREETING: Final = "220"
+
+
+def refusal_in(text: str) -> str | None:
+    """The enhanced status code of a reply that refuses; None of another."""
+    return text.split(" ", 2)[1] if text[:1] in {"4", "5"} else None
 
 
 def with_status(text: str) -> str:

@@ -139,6 +139,15 @@ ALERTS: Final = (
         "servers-do-not-answer",
     ),
     AlertRule(
+        "MailmendListenerTakesNone",
+        'sum by (queue) (increase(mailmend_listener_refused_total{status="4.3.0"}[15m])) > 0'
+        " unless on (queue) sum by (queue) (increase(mailmend_listener_mails_total[15m])) > 0",
+        "15m",
+        AlertSeverity.CRITICAL,
+        "Queue {{ $labels.queue }} has taken no mail of its clients for 15 minutes: they keep {{ $value | humanize }}",
+        "servers-do-not-answer",
+    ),
+    AlertRule(
         "MailmendLeaseHeldTooLong",
         "time() - min by (keyspace, lease, owner)"
         f' (mailmend_lease_acquired_timestamp_seconds{{lease!="serve"}}) > {_DAY}',

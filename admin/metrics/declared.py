@@ -5,7 +5,7 @@ No label names a message, a user or a mailbox, or what changes with each run: it
 
 from typing import Final
 
-from delivery.metrics import DELIVERY_METRICS
+from delivery.metrics import DELIVERY_METRICS, LISTENER_METRICS
 from mailqueue.prometheus import QUEUE_METRICS
 from model.metrics import Metric
 
@@ -161,4 +161,4 @@ MARKS: Final = Metric(
 LEDGER: Final = (LEDGER_UP, LEDGER_READ, LAGS, LAG_OLDEST, LEASE, MARKS)
 """The metrics of a keyspace that its ledger and tables tell."""
 
-METRICS: Final = (*RUNS, *JOBS, *LEDGER, *QUEUE_METRICS, *DELIVERY_METRICS)
+METRICS: Final = (*RUNS, *JOBS, *LEDGER, *QUEUE_METRICS, *DELIVERY_METRICS, *LISTENER_METRICS)

@@ -14,7 +14,7 @@ from admin.metrics.alerts import ALERTS, rules_file
 from admin.metrics.dashboard import dashboard_json
 from admin.metrics.declared import JOBS, LEDGER, RUNS
 from cql.generated import write_or_check
-from delivery.metrics import DELIVERY_METRICS
+from delivery.metrics import DELIVERY_METRICS, LISTENER_METRICS
 from mailqueue.prometheus import QUEUE_METRICS
 from model.metrics import Metric
 
@@ -31,7 +31,8 @@ Generated from the declarations in `admin/metrics`: `python -m admin.metrics.ref
   `metrics_file` of its declaration. A run without a result leaves in the file what the one before had found, and its
   last success.
 - `mailmend queue tend --metrics-file FILE` and `queue metrics` tell of queues, their broker and their mails.
-- `mailmend delivery serve --metrics-file FILE` tells of the mails that it has in hand, and of what became of others.
+- `mailmend delivery serve --metrics-file FILE` tells of the mails that it has in hand, and of what became of others;
+  with `--listen` of those that clients hand over, too.
 - `mailmend metrics alerts` and `mailmend metrics dashboard` print the two files of [monitoring/](monitoring/).
 
 Each file is for one command alone, and no two may tell the same, for node_exporter then reports an error: `metrics
@@ -44,6 +45,7 @@ _TABLES: Final[Mapping[str, Sequence[Metric]]] = {
     "Of ledger and tables": LEDGER,
     "Of queues": QUEUE_METRICS,
     "Of deliveries": DELIVERY_METRICS,
+    "Of mails that clients hand over": LISTENER_METRICS,
 }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -222,7 +223,9 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
             with stop_signal() as stop, heard("mailmend.delivery"), hangup_calls(reload):
                 try:
                     await _listening(listener, caller)
-                    await _until_stopped(server, queue, stop, _Metrics(server, caller, request.metrics), listener)
+                    await _until_stopped(
+                        server, queue, stop, _Metrics(server, listener, caller, request.metrics), listener
+                    )
                 finally:
                     await relay.close()
         return DeliveryEnded(request, server.ended)
@@ -282,6 +285,7 @@ class _Metrics:
     """Writes what the server tells to a file, where one is named."""
 
     server: DeliveryServer
+    listener: "MailListener | None"
     caller: Caller
     file: Path | None
 
@@ -294,7 +298,8 @@ class _Metrics:
     def write(self) -> None:
         try:
             if self.file:
-                write_text(self.file, metrics_text(self.server.samples()), masked=False)
+                samples = chain(self.server.samples(), self.listener.samples() if self.listener else ())
+                write_text(self.file, metrics_text(samples), masked=False)
         except MailmendError as error:
             self.caller.remark(f"{self.file} is not up to date: {error.what}")
 

@@ -57,6 +57,8 @@ BEHIND = 'mailmend_queue_content_start_lag_seconds{queue="spool"}'
 READ_AT = 'mailmend_ledger_read_timestamp_seconds{keyspace="mail"}'
 LOOKED_AT = 'mailmend_queue_looked_at_timestamp_seconds{queue="spool"}'
 DELIVERY_AT = 'mailmend_delivery_looked_at_timestamp_seconds{queue="spool",instance="one"}'
+NOT_KEPT = 'mailmend_listener_refused_total{queue="spool",status="4.3.0"}'
+KEPT = 'mailmend_listener_mails_total{queue="spool"}'
 DELIVERY_AT_TWO = DELIVERY_AT.replace("one", "two")
 REFUSED = 'mailmend_delivery_recipients_total{queue="spool",end="refused"}'
 DELIVERED = REFUSED.replace("refused", "delivered")
@@ -137,6 +139,15 @@ CASES = (
         "queue=spool",
     ),
     Case("MailmendSuspensionsUnread", 1, {DELIVERY_AT: "0+0x20", SUSPENSIONS_AT: "0+0x20"}),
+    Case(
+        "MailmendListenerTakesNone",
+        1,
+        {NOT_KEPT: "0+1x12", KEPT: "7+0x12"},
+        "Queue spool has taken no mail of its clients for 15 minutes: they keep 3",
+        "queue=spool",
+    ),
+    Case("MailmendListenerTakesNone", 1, {NOT_KEPT: "0+1x12", KEPT: "0+1x12"}),
+    Case("MailmendListenerTakesNone", 1, {NOT_KEPT: "5+0x12", KEPT: "0+0x12"}),
     Case(
         "MailmendLeaseHeldTooLong",
         25,

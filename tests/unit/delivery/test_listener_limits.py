@@ -3,6 +3,9 @@
 import asyncio
 from datetime import timedelta
 
+from delivery.metrics import CONNECTIONS, REFUSED, TAKEN
+from delivery.replies import REFUSALS
+from model.errors import BrokerUnreachable
 from tests.support.mail_clients import MAIL, RCPT, entrance
 
 CONTENT = b"Subject: hello\r\n\r\nThe body.\r\n"
@@ -106,6 +109,26 @@ async def test_mails_that_come_together_share_what_memory_there_is() -> None:
 
     assert [one[:9] for one in (crowded, alone, again)] == ["452 4.3.1", "250 2.0.0", "250 2.0.0"]
     assert site.listener.connections.bytes_held == 0
+
+
+async def test_what_was_taken_and_refused_is_counted() -> None:
+    """By the status of the reply; what never was is there too."""
+    async with entrance(connections_max=1, mail_bytes_max=1000) as site:
+        client = await site.client()
+        await site.client("")
+        await client.say("VRFY", "RCPT TO:<a@b.org>", "HOW", MAIL, "RCPT TO:<a>", "RSET")
+        await client.hand_over(CONTENT, MAIL, RCPT, "RCPT TO:<cy@example.com>")
+        await client.hand_over(b"x" * 2000 + b"\r\n")
+        site.queue.error = BrokerUnreachable("away")
+        await client.hand_over(CONTENT)
+        found = {(one.metric, *one.labels[1:]): one.value for one in site.listener.samples()}
+        ((_, content),) = await site.mails()
+
+    assert [found[TAKEN[name],] for name in ("mails", "recipients", "bytes")] == [1, 2, len(content)]
+    assert found[CONNECTIONS,] == 1
+    refused = {status: found[REFUSED, status] for status in REFUSALS}
+    wanted = {"4.3.0": 1, "4.3.2": 1, "5.1.3": 1, "5.3.4": 1, "5.5.1": 2, "5.5.2": 1}
+    assert refused == {**dict.fromkeys(REFUSALS, 0), **wanted}
 
 
 async def test_a_client_waits_as_long_as_the_queue_does() -> None:
