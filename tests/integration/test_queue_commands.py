@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import smtplib
 import subprocess
 import sys
 import threading
@@ -14,7 +15,8 @@ import pytest
 
 from admin.local.ports import free_port
 from tests.support.brokers import Broker
-from tests.support.mail_clients import handed_over
+from tests.support.certificates import authority
+from tests.support.mail_clients import client_of
 from tests.support.metrics import Scraped
 from tests.support.object_stores import S3
 from tests.support.real_queue import LETTER, RealQueue, real_queue
@@ -278,13 +280,27 @@ class TestDelivery:
         assert sink.mails[0].content == LETTER
 
     def test_a_mail_that_a_client_hands_over_is_delivered(
-        self, queue: RealQueue, sinks: Callable[..., SmtpSink], serving: Callable[..., "subprocess.Popen[str]"]
+        self,
+        queue: RealQueue,
+        sinks: Callable[..., SmtpSink],
+        serving: Callable[..., "subprocess.Popen[str]"],
+        tmp_path: Path,
     ) -> None:
-        """Given that the next server refuses it for now at first, the client has its answer, and the mail goes out."""
+        """By TLS, and tried again as the transport says that a rule of the policy file gave it by its header."""
         sink, port = sinks(RCPT=[say("450 4.2.0 later"), say("250 fine")]), free_port(["127.0.0.1"])
-        server = serving(sink, "--listen", f"127.0.0.1:{port}")
+        own = authority(tmp_path, "authority").signed("own", "IP:127.0.0.1")
+        tls = ("--listen-tls", "required", "--listen-tls-cert", str(own.certificate), "--listen-tls-key", str(own.key))
+        policies = tmp_path / "policies.yaml"
+        policies.write_text(
+            "incoming: [{if: {client: 127.0.0.1, header: {X-Transport: '/(.+)/'}}, set: {transportid: '${1}'},"
+            " remove: X-Transport}]"
+        )
+        retries = ("--retry", "1h", "--retry", "fast=1s")
+        server = serving(sink, "--listen", f"127.0.0.1:{port}", *tls, *retries, "--policies", str(policies))
 
-        handed_over(port, "bob@example.org", LETTER)
+        with client_of(lambda: smtplib.SMTP("127.0.0.1", port, "client.example")) as client:
+            client.starttls()
+            client.sendmail("ann@example.org", ["bob@example.org"], b"X-Transport: fast\r\n" + LETTER)
         until(lambda: len(sink.mails) == 1)
         until(lambda: queue("size", "--json").json["mails"] == 0)
         server.send_signal(signal.SIGTERM)
