@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from delivery.listener_tls import ListenerTls
 from delivery.smtp import ConnectionReuse
 from model.delivery.attempts import (
     AttemptStage,
@@ -118,9 +119,10 @@ async def test_postfixs_own_server_of_lmtp(options: tuple[str, ...], codes: list
     assert not delivered or any(CONTENT.replace(b"\r\n", b"\n") in mail for mail in mails)
 
 
-async def test_postfix_hands_its_mails_over_to_us() -> None:
-    """Byte for byte; the one that our queue does not take at first stays with it, and comes again."""
-    async with entrance() as site:
+async def test_postfix_hands_its_mails_over_to_us(trusted: Authority) -> None:
+    """By TLS, byte for byte; the one that our queue does not take at first stays with it, and comes again."""
+    own = trusted.signed("listener", f"IP:{HOST}")
+    async with entrance(tls=ListenerTls(certificate=own.certificate, key=own.key)) as site:
         site.queue.error = PublishFailed("the broker is away")
         with relaying_postfix(site.port) as peer:
 
@@ -136,4 +138,5 @@ async def test_postfix_hands_its_mails_over_to_us() -> None:
         ((mail, content),) = await site.mails()
 
     assert (mail.sender, mail.recipients) == ("from@example.com", ("a@example.org", "b@example.org"))
+    assert b" with ESMTPS id " in content
     assert content.endswith(CONTENT.partition(b"\r\n\r\n")[2])

@@ -81,7 +81,7 @@ mynetworks = 127.0.0.0/8
 smtpd_relay_restrictions = permit_mynetworks, reject
 default_transport = smtp:[127.0.0.1]:{next_port}
 disable_dns_lookups = yes
-smtp_tls_security_level = none
+smtp_tls_security_level = may
 """
 _SERVICES = """
 {port} inet n - n - - smtpd
