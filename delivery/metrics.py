@@ -32,7 +32,7 @@ LOOKED_AT: Final = Metric(
 )
 SUSPENSIONS: Final = Metric(
     "mailmend_delivery_suspensions",
-    "Suspensions by hand that this server heeds (`mailmend delivery suspensions QUEUE` names them)",
+    "Suspensions by hand that this server heeds (`mailmend suspend list QUEUE` names them)",
     ("queue",),
     no_alert="Somebody made each of them, and said why; mails that wait for long are a trouble of the queue",
 )

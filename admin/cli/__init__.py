@@ -42,6 +42,7 @@ COMMANDS: Final = CommandGroup(
         Late("schema", "Own the tables: plan, apply, verify, adopt, lint, advise.", "admin.cli.schema:SCHEMA"),
         Late("queue", "The distributed mail queue: look, take, put, mend, tend.", "admin.cli.queue:QUEUE"),
         Late("delivery", "Deliver the mails of a queue to their recipients' servers.", "admin.cli.delivery:DELIVERY"),
+        Late("suspend", "Hold mails of a queue back, on all of its servers.", "admin.cli.suspend:SUSPEND"),
         Late(
             "policy",
             "Policy files of `delivery serve`: what they say, before a server reads them.",

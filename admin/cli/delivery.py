@@ -7,14 +7,14 @@ from ipaddress import ip_address
 from typing import Any, Final
 
 import click
-from click.core import ParameterSource
 
-from admin.cli.command import Command, CommandGroup, Shared, Values
+from admin.cli.command import Command, CommandGroup
 from admin.cli.entries import ENTRY_COMMANDS
 from admin.cli.kinds import Duration, ParsedValue
 from admin.cli.listening import LISTENING, LISTENING_ABOUT
-from admin.cli.options import FILE, flag, option
-from admin.cli.queue_options import DRY_RUN, QUEUE_ARGUMENT, queue_settings, unless
+from admin.cli.options import FILE, option
+from admin.cli.queue_options import QUEUE_ARGUMENT, queue_settings, unless
+from admin.cli.suspend import refuse_unnamed
 from admin.services.delivery import CONCURRENCY_DEFAULT, PREFETCH_DEFAULT
 from admin.settings import parse_port
 from delivery.smart_host import SmartHost
@@ -22,14 +22,12 @@ from model.delivery.attempts import SMTP_PORT, DeliveryProtocol, SourceAddress, 
 from model.delivery.retries import DEFAULT_SCHEDULE, RetryInterval, RetrySchedule
 from model.durations import parse_duration
 from model.errors import WrongUse
-from model.pickup.policy import PickupField
 
 _INTERVAL_MAX: Final = timedelta(days=30)
 _WAITING_MAX: Final = timedelta(minutes=20)
 """Below the half an hour for which RabbitMQ lets a mail be unacked."""
 
 _HOOK_MAX: Final = timedelta(minutes=5)
-_SUSPENSION_MAX: Final = timedelta(days=365)
 _SUSPENSIONS_EVERY_MAX: Final = timedelta(minutes=10)
 
 _HOST_PORT: Final = re.compile(r"(?:\[(?P<ipv6>[^\]]+)\]|(?P<host>[^:\[\]]+))(?::(?P<port>\d+))?")
@@ -64,14 +62,6 @@ def _interval(text: str) -> RetryInterval:
 
 def _by_transport(_context: click.Context, _option: click.Parameter, given: Any) -> dict[str, RetrySchedule]:
     return dict(given)
-
-
-def _refuse_unnamed(others: Values, context: click.Context) -> None:
-    """A queue that nobody named is James's spool, whose mails are not ready to go out."""
-    if not others["queue_named"] and context.get_parameter_source("queue") is ParameterSource.DEFAULT:
-        raise WrongUse(
-            "it is not said which queue is delivered", mend=f"Name it: mailmend delivery {context.info_name} outgoing"
-        )
 
 
 SERVE: Final = Command(
@@ -223,7 +213,7 @@ SERVE: Final = Command(
         ),
         *LISTENING,
     ),
-    shared=(queue_settings(broker=unless(), blobs=unless(), check=_refuse_unnamed),),
+    shared=(queue_settings(broker=unless(), blobs=unless(), check=refuse_unnamed),),
     examples="""
         mailmend delivery serve outgoing                                                  to the servers of each domain
         mailmend delivery serve outgoing --next-hop relay.example.org                     to one server, which sorts
@@ -242,96 +232,15 @@ SERVE: Final = Command(
     "twice.",
 )
 
-MAIL_FIELDS: Final = {
-    "transport": (PickupField.TRANSPORT_ID, "Transport of the mail, its attribute transportid"),
-    "local_ip": (PickupField.LOCAL_IP, "Address that it is sent from; or a network; other addresses go on"),
-    "remote_ip": (PickupField.REMOTE_IP, "Address of the next server; or a network"),
-    "remote_mx": (PickupField.REMOTE_MX, "Name of the next server; *.example.org is every name below that"),
-    "domain": (PickupField.RECIPIENT_DOMAIN, "Domain of the recipient; *.example.org is every domain below that"),
-    "job": (PickupField.JOB_ID, "Job of the mail, its attribute jobid"),
-    "grouping": (PickupField.GROUPING, "Grouping of the mail, its attribute"),
-    "tenant": (PickupField.TENANT_ID, "Tenant of the mail, its attribute tenantid"),
-}
-"""Options by which mails are named: their fields, and what they mean; behind a semicolon, where many are named."""
-
-_WHICH: Final = Shared(
-    "values",
-    {
-        "Which mails": tuple(
-            option(f"--{name.replace('_', '-')}", f"{text}; may be given again.", multiple=True, metavar="VALUE")
-            for name, (_, text) in MAIL_FIELDS.items()
-        )
-    },
-    lambda own, _others, _context: {one.value: tuple(own[name]) for name, (one, _) in MAIL_FIELDS.items() if own[name]},
-)
-_OF_A_QUEUE: Final = queue_settings(check=_refuse_unnamed)
-
-SUSPEND: Final = Command(
-    name="suspend",
-    summary="Hold back mails of a queue, on all of its servers.",
-    about="""Each field that is named must match, and one of its values where it is given again. Values are as in a
-    policy file: itself, '*.domain', a network, '/regex/'. What is under way goes on; the rest waits, or goes back to
-    the queue for some minutes, and that counts as no retry; a mail that is too old is given up as ever. Who suspended
-    it, and why, is kept over restarts. With --for it ends by itself. The same mails suspended again are one suspension,
-    with the later command's end and reason.""",
-    service="admin.services.suspensions:suspend",
-    present="admin.present.delivery:suspend_document",
-    options=(
-        QUEUE_ARGUMENT,
-        flag("--all", "All of them: every mail of the queue.", "everything"),
-        option(
-            "--for",
-            "How long. [default: until it is lifted]",
-            "lasts",
-            type=Duration(_SUSPENSION_MAX, zero=False),
-        ),
-        option("--why", "Why: shown to whoever finds mails waiting.", required=True, metavar="TEXT"),
-        DRY_RUN,
-    ),
-    shared=(_WHICH, _OF_A_QUEUE),
-    examples="""
-        mailmend delivery suspend outgoing --domain example.org --for 2h --why 'they throttle us'
-        mailmend delivery suspend outgoing --local-ip 192.0.2.7 --why 'listed; ticket 12'       other addresses go on
-        mailmend delivery suspend outgoing --transport alerts --remote-mx '*.example.net' --why 'wrong texts'
-        mailmend delivery suspend outgoing --all --for 10m --why 'the firewall is changed'""",
-    exits="0 it is suspended, 2 wrong use, 4 the cluster cannot be reached (`suspensions` lists it, or it is not).",
-)
-
-LIFT: Final = Command(
-    name="lift",
-    summary="Let suspended mails go again.",
-    service="admin.services.suspensions:lift",
-    present="admin.present.delivery:lift_document",
-    options=(QUEUE_ARGUMENT, click.Argument(["id"], type=click.UUID, metavar="ID"), DRY_RUN),
-    shared=(_OF_A_QUEUE,),
-    examples="""
-        mailmend delivery lift outgoing 6e0ab5e0-8d1c-11f0-9a5e-0242ac120002""",
-    exits="0 it is lifted, 2 wrong use or no such suspension, 4 the cluster cannot be reached.",
-)
-
-SUSPENSIONS: Final = Command(
-    name="suspensions",
-    summary="Say what is suspended: which mails, since when, until when, by whom, why.",
-    about="What a policy file suspends is not among them: it is each server's own.",
-    service="admin.services.suspensions:suspensions",
-    present="admin.present.delivery:suspensions_document",
-    options=(QUEUE_ARGUMENT,),
-    shared=(_OF_A_QUEUE,),
-    examples="""
-        mailmend delivery suspensions outgoing
-        mailmend delivery suspensions outgoing --json""",
-    exits="0 done, also where nothing is suspended; 2 wrong use, 4 the cluster cannot be reached.",
-)
-
 DELIVERY: Final = CommandGroup(
     name="delivery",
     summary="Deliver the mails of a queue to their recipients' servers.",
-    about="The queue is RabbitMQ's, with its view in Cassandra, as for `mailmend queue`; the ledger keeps suspensions.",
-    commands=(SERVE, SUSPEND, LIFT, SUSPENSIONS, *ENTRY_COMMANDS),
+    about="""The queue is RabbitMQ's, with its view in Cassandra, as for `mailmend queue`. What is held back
+    on all of its servers: `mailmend suspend`.""",
+    commands=(SERVE, *ENTRY_COMMANDS),
     examples="""
         mailmend delivery serve outgoing
         mailmend delivery serve outgoing --next-hop relay.example.org
-        mailmend delivery suspend outgoing --domain example.org --for 2h --why 'they throttle us'
         mailmend delivery group outgoing                                 which domains wait
         mailmend delivery hold outgoing --tenant acme --why 'looks like spam'""",
 )

@@ -5,8 +5,8 @@ from typing import Final
 import click
 
 from admin.cli.command import Command, CommandGroup, Shared
-from admin.cli.delivery import MAIL_FIELDS
 from admin.cli.options import FILE, option
+from admin.cli.suspend import MAIL_FIELDS
 from model.pickup.policy import PickupField
 
 _FILE: Final = click.Argument(["file"], type=FILE, metavar="FILE")
@@ -45,7 +45,7 @@ EXPLAIN: Final = Command(
     about="""Which policies count it, as what; which condition, or the default, sets its limits, and where it stands;
     what suspends it; and which of the addresses that it may be sent from are left. It is asked of the engine that
     `delivery serve` picks mails by, with nothing else to deliver: no limit is reached yet, so what is held back here is
-    suspended, or may have no delivery at all. What was suspended by command is not in the file: `delivery suspensions`
+    suspended, or may have no delivery at all. What was suspended by command is not in the file: `suspend list`
     tells. It asks no server, and needs mailmend[delivery].""",
     service="admin.services.policy:explain",
     present="admin.present.policy:explain_document",

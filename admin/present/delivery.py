@@ -1,15 +1,8 @@
 """What `mailmend delivery` shows."""
 
-from collections.abc import Sequence
-from typing import Any
-
-from admin.present.document import Document, Grid
-from admin.present.values import NOTHING_WRITTEN, plain, printable, queue_document, shown
+from admin.present.document import Document
 from admin.services.delivery import DeliveryEnded
-from admin.services.queue.request import QueueAnswer, QueueRequest
-from admin.services.suspensions import LiftRequest, SuspendRequest
 from model.delivery.entries import EntryEnd
-from model.pickup.suspensions import MadeSuspension
 
 
 def served_document(result: DeliveryEnded) -> Document:
@@ -20,65 +13,3 @@ def served_document(result: DeliveryEnded) -> Document:
         (f"Recipients of {result.request.queue}: {counted}.",),
         remarks=("Stopped on request; what was under way has ended.",),
     )
-
-
-def suspend_document(result: QueueAnswer[SuspendRequest, MadeSuspension]) -> Document:
-    made, queue = result.found, result.request.queue
-    json = {"dry_run": result.request.dry_run, "suspension": _suspension_json(made)}
-    which, until = _which(made), f"until {shown(made.ends_at)}" if made.ends_at else "until somebody lifts it"
-    if result.request.dry_run:
-        return queue_document(result, json, (f"{NOTHING_WRITTEN} Would be suspended in {queue}: {which}, {until}.",))
-    lines = (
-        f"Suspended in {queue}: {which}, {until}.",
-        f"Its servers heed it within seconds; what is under way goes on. mailmend delivery lift {queue} {made.id}",
-    )
-    return queue_document(result, json, lines)
-
-
-def lift_document(result: QueueAnswer[LiftRequest, MadeSuspension]) -> Document:
-    made, queue = result.found, result.request.queue
-    json = {"dry_run": result.request.dry_run, "suspension": _suspension_json(made)}
-    if result.request.dry_run:
-        return queue_document(result, json, (f"{NOTHING_WRITTEN} Would go again in {queue}: {_which(made)}.",))
-    return queue_document(result, json, (f"Go again in {queue}, within seconds: {_which(made)}.",))
-
-
-def suspensions_document(result: QueueAnswer[QueueRequest, Sequence[MadeSuspension]]) -> Document:
-    queue = result.request.queue
-    json = {"suspensions": [_suspension_json(one) for one in result.found]}
-    if not result.found:
-        return queue_document(result, json, (f"Nothing is suspended in {queue}.",))
-    columns = ("id", "which mails", "made", "ends", "by", "why")
-    rows = [
-        (
-            str(one.id),
-            _which(one),
-            shown(one.made_at),
-            shown(one.ends_at) if one.ends_at else "when it is lifted",
-            printable(one.owner),
-            printable(one.reason),
-        )
-        for one in result.found
-    ]
-    return queue_document(
-        result, json, (Grid(f"Suspended in {queue}", columns, rows, frozenset({"which mails", "by"})),)
-    )
-
-
-def _which(made: MadeSuspension) -> str:
-    named = (f"{name} {' or '.join(texts)}" for name, texts in made.values.items())
-    return printable(", ".join(named)) or "every mail"
-
-
-def _suspension_json(made: MadeSuspension) -> dict[str, Any]:
-    found: dict[str, Any] = plain(
-        {
-            "id": made.id,
-            "fields": made.values,
-            "made_at": made.made_at,
-            "ends_at": made.ends_at,
-            "owner": made.owner,
-            "why": made.reason,
-        }
-    )
-    return found

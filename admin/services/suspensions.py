@@ -1,4 +1,4 @@
-"""Mails that people hold back from delivery: suspend, lift, and what is suspended."""
+"""Mails that people hold back from delivery: suspend some, let them go again, and what is suspended."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,13 +14,13 @@ from model.pickup.suspensions import MadeSuspension, patterns_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SuspendRequest(DryRunRequest):
+class AddSuspensionRequest(DryRunRequest):
     """Hold mails back.
 
     Attributes:
         values: of the mails, by the name of their field; one of a field's must match, and each field.
         everything: every mail of the queue; then no values are given.
-        lasts: None: until somebody lifts it.
+        lasts: None: until it is removed.
         why: for those who find mails waiting.
     """
 
@@ -31,13 +31,13 @@ class SuspendRequest(DryRunRequest):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiftRequest(DryRunRequest):
+class RemoveSuspensionRequest(DryRunRequest):
     """Let mails go again."""
 
     id: UUID
 
 
-def suspend(request: SuspendRequest, caller: Caller) -> QueueAnswer[SuspendRequest, MadeSuspension]:
+def add_suspension(request: AddSuspensionRequest, caller: Caller) -> QueueAnswer[AddSuspensionRequest, MadeSuspension]:
     """Keep a suspension, which every server of the queue heeds within seconds.
 
     One of the very same mails that holds already is renewed: it gets this end and this reason.
@@ -53,7 +53,7 @@ def suspend(request: SuspendRequest, caller: Caller) -> QueueAnswer[SuspendReque
         raise WrongUse("--all is every mail, and fields name some of them", mend="Leave out the one or the other.")
     patterns_of(request.values)
 
-    async def made(connections: QueueConnections) -> QueueAnswer[SuspendRequest, MadeSuspension]:
+    async def made(connections: QueueConnections) -> QueueAnswer[AddSuspensionRequest, MadeSuspension]:
         now = connections.now
         if request.queue not in await connections.names(everything=True):
             caller.remark(f"No mail was ever in {request.queue}: is it the right queue? See: mailmend queue list")
@@ -75,7 +75,9 @@ def suspend(request: SuspendRequest, caller: Caller) -> QueueAnswer[SuspendReque
     return with_queues(request.settings, made)
 
 
-def lift(request: LiftRequest, _: Caller) -> QueueAnswer[LiftRequest, MadeSuspension]:
+def remove_suspension(
+    request: RemoveSuspensionRequest, _: Caller
+) -> QueueAnswer[RemoveSuspensionRequest, MadeSuspension]:
     """End a suspension.
 
     Raises:
@@ -83,20 +85,20 @@ def lift(request: LiftRequest, _: Caller) -> QueueAnswer[LiftRequest, MadeSuspen
         CannotReach: the ledger cannot be reached; all stays as it was.
     """
 
-    async def lifted(connections: QueueConnections) -> QueueAnswer[LiftRequest, MadeSuspension]:
+    async def removed(connections: QueueConnections) -> QueueAnswer[RemoveSuspensionRequest, MadeSuspension]:
         ledger = connections.existing_suspensions()
         found = await ledger.find(request.queue, request.id) if ledger else None
         if ledger is None or found is None or found.has_ended(connections.now):
-            mend = f"See what is suspended with: mailmend delivery suspensions {request.queue}"
-            raise WrongUse(f"{request.queue} has no suspension {request.id}: it has ended, or was lifted", mend=mend)
+            mend = f"See what is suspended with: mailmend suspend list {request.queue}"
+            raise WrongUse(f"{request.queue} has no suspension {request.id}: it has ended, or was removed", mend=mend)
         if not request.dry_run:
             await ledger.remove(found)
         return QueueAnswer(request, found)
 
-    return with_queues(request.settings, lifted)
+    return with_queues(request.settings, removed)
 
 
-def suspensions(request: QueueRequest, _: Caller) -> QueueAnswer[QueueRequest, Sequence[MadeSuspension]]:
+def list_suspensions(request: QueueRequest, _: Caller) -> QueueAnswer[QueueRequest, Sequence[MadeSuspension]]:
     """What is suspended now, in the order in which it was; reading it creates no ledger.
 
     Raises:

@@ -133,7 +133,7 @@ DELIVERY_SUSPENSION = Table(
         "suspension timeuuid",
         "fields text, owner text, reason text, endsAt timestamp",
     ),
-    comment="Mails of a queue that are not to be delivered, until it ends (each row expires then) or is lifted",
+    comment="Mails of a queue that are not to be delivered, until it ends (each row expires then) or is removed",
 )
 
 SCHEMA_MIGRATION = Table(

@@ -202,7 +202,7 @@ _IN_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "suspension": "its id; the time in it is when it was made",
         "fields": "values of the mails that are held back, by field, as JSON; none: every mail",
         "reason": "why they are",
-        "endsat": "when it ends; null: when somebody lifts it",
+        "endsat": "when it ends; null: when it is removed",
     },
     "schema_migration": {
         "number": "number of the migration",

@@ -1,4 +1,4 @@
-"""Suspensions by hand: mails that are not to be picked, whatever the policies say, until somebody lifts it or it ends.
+"""Suspensions by hand: mails that are not to be picked, whatever the policies say, until it ends or is removed.
 
 Source: seed mta-queue-subsystem 2.3.2, facts/mta.md 1.4 and 4.7 (rules 25 and 30).
 """
@@ -24,7 +24,7 @@ class Suspension:
 
     Attributes:
         patterns: by field; one of a field's must match. One of the source address leaves the others to the mail.
-        ends_at: in nanoseconds of the engine's clock; None: somebody lifts it.
+        ends_at: in nanoseconds of the engine's clock; None: somebody removes it.
     """
 
     id: str
@@ -59,7 +59,7 @@ class MadeSuspension:
         id: its time is when it was made.
         values: as they were written, by the name of their field; none is every mail.
         owner: who made it.
-        ends_at: None: somebody lifts it.
+        ends_at: None: somebody removes it.
     """
 
     id: UUID

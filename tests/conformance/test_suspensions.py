@@ -1,4 +1,4 @@
-"""The suspensions in the ledger, in memory and on a real server: what is made, listed, lifted, and ends by itself."""
+"""The suspensions in the ledger, in memory and on a real server: what is made, listed, removed, and ends by itself."""
 
 import asyncio
 from collections.abc import Iterator
@@ -64,7 +64,7 @@ async def test_all_of_a_queue_are_read_as_they_were_made(ledger: LedgerSuspensio
     assert await LedgerSuspensions(ledger.tables, "other").of(queue) == []
 
 
-async def test_what_was_lifted_is_gone(ledger: LedgerSuspensions, queue: QueueName) -> None:
+async def test_what_was_removed_is_gone(ledger: LedgerSuspensions, queue: QueueName) -> None:
     """The others stay."""
     first, second = await put(ledger, made(queue)), await put(ledger, made(queue))
     await ledger.remove(first)

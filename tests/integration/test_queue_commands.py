@@ -331,13 +331,13 @@ class TestDelivery:
         assert server.wait(PATIENCE_SECONDS) == 0
         assert sink.mails[1].content == LETTER
 
-    def test_what_is_suspended_waits_on_every_server_until_it_is_lifted(
+    def test_what_is_suspended_waits_on_every_server_until_that_is_removed(
         self, queue: RealQueue, sinks: Callable[..., SmtpSink], serving: Callable[..., "subprocess.Popen[str]"]
     ) -> None:
-        """Given two servers one after the other, both let other domains go; what is lifted goes within seconds."""
+        """Given two servers one after the other, both let other domains go; then it goes within seconds."""
         sink = sinks()
-        suspend = ("suspend", "spool", "--domain", "example.org", "--for", "1h", "--why", "they throttle us", "--json")
-        suspended = queue.line("delivery", *suspend)
+        suspend = ("add", "spool", "--domain", "example.org", "--for", "1h", "--why", "they throttle us", "--json")
+        suspended = queue.line("suspend", *suspend)
         assert suspended.code == 0, suspended.err
         queue.put("held")
 
@@ -355,8 +355,8 @@ class TestDelivery:
 
         assert said_at_the_end(served_another(1)) == [1, 0]
         second = served_another(2)
-        lifted = queue.line("delivery", "lift", "spool", suspended.json["suspension"]["id"])
-        assert lifted.code == 0, lifted.err
+        removed = queue.line("suspend", "remove", "spool", suspended.json["suspension"]["id"])
+        assert removed.code == 0, removed.err
         until(lambda: len(sink.mails) == 3)
         assert said_at_the_end(second) == [1, 1]
         assert [mail.recipients[0].split()[1] for mail in sink.mails] == [

@@ -203,7 +203,7 @@ def filled(queue: RealQueue, command: str, mail: str) -> list[str]:
 
 
 def _last_suspension(queue: RealQueue) -> str:
-    found = queue.line("delivery", "suspensions", queue.name, "--json").json["suspensions"]
+    found = queue.line("suspend", "list", queue.name, "--json").json["suspensions"]
     return str(found[-1]["id"])
 
 

@@ -1,4 +1,4 @@
-"""`mailmend delivery suspend`, `lift` and `suspensions` as a person types them, beside a server that delivers."""
+"""`mailmend suspend add`, `list` and `remove` as a person types them, beside a server that delivers."""
 
 from pathlib import Path
 
@@ -19,69 +19,69 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> QueueShell:
 
 
 def typed(shell: QueueShell, command: str, *options: str) -> Ended:
-    return shell.line("delivery", command, "spool", *options)
+    return shell.line("suspend", command, "spool", *options)
 
 
-def test_what_is_suspended_is_listed_until_it_is_lifted(shell: QueueShell) -> None:
+def test_what_is_suspended_is_listed_until_that_is_removed(shell: QueueShell) -> None:
     """With its fields, its times, who and why; the broker is never asked."""
-    suspended = typed(shell, "suspend", "--domain", "a.org", "--domain", "*.b.org", "--local-ip", "::1", *WHY, "--json")
+    suspended = typed(shell, "add", "--domain", "a.org", "--domain", "*.b.org", "--local-ip", "::1", *WHY, "--json")
     assert suspended.code == 0, suspended.err
     one = suspended.json["suspension"]
     assert one["fields"] == {"localip": ["::1"], "recipientdomain": ["a.org", "*.b.org"]}
     assert (one["why"], one["ends_at"], " pid " in one["owner"]) == ("they throttle us", None, True)
-    assert typed(shell, "suspensions", "--json").json["suspensions"] == [one]
-    table = typed(shell, "suspensions").out
+    assert typed(shell, "list", "--json").json["suspensions"] == [one]
+    table = typed(shell, "list").out
     assert one["id"] in table
-    assert "when it is lifted" in table
+    assert "when it is removed" in table
 
-    lifted = typed(shell, "lift", one["id"])
-    assert lifted.code == 0, lifted.err
-    assert "localip ::1, recipientdomain a.org or *.b.org" in lifted.out
-    assert typed(shell, "suspensions").out == "Nothing is suspended in spool.\n"
+    removed = typed(shell, "remove", one["id"])
+    assert removed.code == 0, removed.err
+    assert "localip ::1, recipientdomain a.org or *.b.org" in removed.out
+    assert typed(shell, "list").out == "Nothing is suspended in spool.\n"
     assert not shell.asked
 
 
 def test_a_suspension_ends_by_itself(shell: QueueShell) -> None:
     """To the second, although its row is there for a moment yet."""
-    one = typed(shell, "suspend", "--all", "--for", "2h", *WHY, "--json").json["suspension"]
+    one = typed(shell, "add", "--all", "--for", "2h", *WHY, "--json").json["suspension"]
     shell.pass_time(hours=1, minutes=59)
-    assert [found["id"] for found in typed(shell, "suspensions", "--json").json["suspensions"]] == [one["id"]]
+    assert [found["id"] for found in typed(shell, "list", "--json").json["suspensions"]] == [one["id"]]
     shell.pass_time(minutes=1)
-    assert typed(shell, "suspensions", "--json").json["suspensions"] == []
-    assert typed(shell, "lift", one["id"]).code == 2
+    assert typed(shell, "list", "--json").json["suspensions"] == []
+    assert typed(shell, "remove", one["id"]).code == 2
 
 
 def test_the_same_mails_suspended_again_are_one_suspension(shell: QueueShell) -> None:
     """Renewed, with its new end and reason, in whatever order its values are named; one that has ended is not."""
     either, other = ("--domain", "a.org", "--domain", "b.org"), ("--domain", "b.org", "--domain", "a.org")
-    first = typed(shell, "suspend", *either, "--for", "1h", *WHY, "--json").json["suspension"]
+    first = typed(shell, "add", *either, "--for", "1h", *WHY, "--json").json["suspension"]
     shell.pass_time(minutes=50)
-    second = typed(shell, "suspend", *other, "--for", "2h", "--why", "still", "--json").json["suspension"]
+    second = typed(shell, "add", *other, "--for", "2h", "--why", "still", "--json").json["suspension"]
     assert (second["id"], second["why"]) == (first["id"], "still")
     shell.pass_time(minutes=119)
-    assert [one["id"] for one in typed(shell, "suspensions", "--json").json["suspensions"]] == [first["id"]]
+    assert [one["id"] for one in typed(shell, "list", "--json").json["suspensions"]] == [first["id"]]
     shell.pass_time(minutes=1)
-    assert typed(shell, "suspensions", "--json").json["suspensions"] == []
-    third = typed(shell, "suspend", *either, *WHY, "--json").json["suspension"]
+    assert typed(shell, "list", "--json").json["suspensions"] == []
+    third = typed(shell, "add", *either, *WHY, "--json").json["suspension"]
     assert third["id"] != first["id"]
 
 
 def test_a_queue_that_never_had_a_mail_is_named(shell: QueueShell) -> None:
     """It may be a slip: yet it is suspended."""
-    ended = typed(shell, "suspend", "--all", *WHY)
+    ended = typed(shell, "add", "--all", *WHY)
     assert (ended.code, "No mail was ever in spool" in ended.err) == (0, True)
     shell.put("a")
-    assert "ever" not in typed(shell, "suspend", "--all", *WHY).err
+    assert "ever" not in typed(shell, "add", "--all", *WHY).err
 
 
 def test_a_dry_run_writes_nothing(shell: QueueShell) -> None:
-    """Neither a ledger nor a suspension; and it lifts none."""
-    ended = typed(shell, "suspend", "--all", *WHY, "--dry-run")
+    """Neither a ledger nor a suspension; and it removes none."""
+    ended = typed(shell, "add", "--all", *WHY, "--dry-run")
     assert (ended.code, "Nothing was written. Would be suspended in spool: every mail" in ended.out) == (0, True)
     assert shell.cluster.keyspaces.keys() == {"mail"}
-    one = typed(shell, "suspend", "--all", *WHY, "--json").json["suspension"]
-    assert typed(shell, "lift", one["id"], "--dry-run").code == 0
-    assert typed(shell, "suspensions", "--json").json["suspensions"] == [one]
+    one = typed(shell, "add", "--all", *WHY, "--json").json["suspension"]
+    assert typed(shell, "remove", one["id"], "--dry-run").code == 0
+    assert typed(shell, "list", "--json").json["suspensions"] == [one]
 
 
 @pytest.mark.parametrize(
@@ -97,32 +97,32 @@ def test_a_dry_run_writes_nothing(shell: QueueShell) -> None:
 )
 def test_what_cannot_be_is_refused(shell: QueueShell, options: tuple[str, ...], said: str) -> None:
     """A mix without any field would stop everything, so that has to be said."""
-    ended = typed(shell, "suspend", *options)
+    ended = typed(shell, "add", *options)
     assert (ended.code, said in ended.err) == (2, True), ended.err
-    assert typed(shell, "suspensions", "--json").json["suspensions"] == []
+    assert typed(shell, "list", "--json").json["suspensions"] == []
 
 
 def test_a_queue_has_to_be_named(shell: QueueShell) -> None:
     """The command to type is said."""
-    ended = shell.line("delivery", "suspend", "--all", *WHY)
-    assert (ended.code, "mailmend delivery suspend outgoing" in ended.err) == (2, True)
+    ended = shell.line("suspend", "add", "--all", *WHY)
+    assert (ended.code, "mailmend suspend add outgoing" in ended.err) == (2, True)
 
 
-def test_what_was_never_suspended_cannot_be_lifted(shell: QueueShell) -> None:
+def test_what_was_never_suspended_cannot_be_removed(shell: QueueShell) -> None:
     """With or without a ledger; where to look is said."""
     for _ in range(2):
-        ended = typed(shell, "lift", "6e0ab5e0-8d1c-11f0-9a5e-0242ac120002")
-        assert (ended.code, "mailmend delivery suspensions spool" in ended.err) == (2, True)
-        typed(shell, "suspend", "--all", *WHY)
+        ended = typed(shell, "remove", "6e0ab5e0-8d1c-11f0-9a5e-0242ac120002")
+        assert (ended.code, "mailmend suspend list spool" in ended.err) == (2, True)
+        typed(shell, "add", "--all", *WHY)
 
 
 def test_a_server_heeds_what_was_suspended_before_it_started(
     shell: QueueShell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Mails to one domain stay, until somebody lifts it; who and why are in its log."""
+    """Mails to one domain stay, until that is removed; who and why are in its log."""
     relay = StoppingRelay(shell.clock)
     monkeypatch.setattr(delivery, "relay_of", lambda *_: relay)
-    one = typed(shell, "suspend", "--domain", "a.org", *WHY, "--json").json["suspension"]
+    one = typed(shell, "add", "--domain", "a.org", *WHY, "--json").json["suspension"]
     shell.put("held", recipients=("bob@a.org",))
     shell.put("goes", recipients=("cy@b.org",))
     ended = shell.line("delivery", "serve", *HOP, "--suspensions-every", "1s")
@@ -130,7 +130,7 @@ def test_a_server_heeds_what_was_suspended_before_it_started(
     assert (relay.had, shell.names()) == (["cy@b.org"], ["held"])
     assert "they throttle us" in ended.err
 
-    typed(shell, "lift", one["id"])
+    typed(shell, "remove", one["id"])
     relay.wanted = 2
     assert shell.line("delivery", "serve", *HOP).code == 0
     assert (relay.had, shell.names()) == (["cy@b.org", "bob@a.org"], [])

@@ -1,0 +1,114 @@
+"""Declarations of `mailmend suspend`, and the options that name mails by what policies count."""
+
+from datetime import timedelta
+from typing import Final
+
+import click
+from click.core import ParameterSource
+
+from admin.cli.command import Command, CommandGroup, Shared, Values
+from admin.cli.kinds import Duration
+from admin.cli.options import flag, option
+from admin.cli.queue_options import DRY_RUN, QUEUE_ARGUMENT, queue_settings
+from model.errors import WrongUse
+from model.pickup.policy import PickupField
+
+ORDER_MAX: Final = timedelta(days=365)
+"""The longest time for which something may be ordered."""
+
+
+def refuse_unnamed(others: Values, context: click.Context) -> None:
+    """A queue that nobody named is James's spool, whose mails are not ready to go out."""
+    if not others["queue_named"] and context.get_parameter_source("queue") is ParameterSource.DEFAULT:
+        raise WrongUse("it is not said which queue is delivered", mend=f"Name it: {context.command_path} outgoing")
+
+
+OF_A_QUEUE: Final = queue_settings(check=refuse_unnamed)
+
+MAIL_FIELDS: Final = {
+    "transport": (PickupField.TRANSPORT_ID, "Transport of the mail, its attribute transportid"),
+    "local_ip": (PickupField.LOCAL_IP, "Address that it is sent from; or a network; other addresses go on"),
+    "remote_ip": (PickupField.REMOTE_IP, "Address of the next server; or a network"),
+    "remote_mx": (PickupField.REMOTE_MX, "Name of the next server; *.example.org is every name below that"),
+    "domain": (PickupField.RECIPIENT_DOMAIN, "Domain of the recipient; *.example.org is every domain below that"),
+    "job": (PickupField.JOB_ID, "Job of the mail, its attribute jobid"),
+    "grouping": (PickupField.GROUPING, "Grouping of the mail, its attribute"),
+    "tenant": (PickupField.TENANT_ID, "Tenant of the mail, its attribute tenantid"),
+}
+"""Options by which mails are named: their fields, and what they mean; behind a semicolon, where many are named."""
+
+_WHICH: Final = Shared(
+    "values",
+    {
+        "Which mails": tuple(
+            option(f"--{name.replace('_', '-')}", f"{text}; may be given again.", multiple=True, metavar="VALUE")
+            for name, (_, text) in MAIL_FIELDS.items()
+        )
+    },
+    lambda own, _others, _context: {one.value: tuple(own[name]) for name, (one, _) in MAIL_FIELDS.items() if own[name]},
+)
+ADD: Final = Command(
+    name="add",
+    summary="Hold back mails of a queue, on all of its servers.",
+    about="""Each field that is named must match, and one of its values where it is given again. Values are as in a
+    policy file: itself, '*.domain', a network, '/regex/'. What is under way goes on; the rest waits, or goes back to
+    the queue for some minutes, and that counts as no retry; a mail that is too old is given up as ever. Who suspended
+    it, and why, is kept over restarts. With --for it ends by itself. The same mails suspended again are one suspension,
+    with the later command's end and reason.""",
+    service="admin.services.suspensions:add_suspension",
+    present="admin.present.suspensions:add_document",
+    options=(
+        QUEUE_ARGUMENT,
+        flag("--all", "All of them: every mail of the queue.", "everything"),
+        option(
+            "--for",
+            "How long. [default: until it is removed]",
+            "lasts",
+            type=Duration(ORDER_MAX, zero=False),
+        ),
+        option("--why", "Why: shown to whoever finds mails waiting.", required=True, metavar="TEXT"),
+        DRY_RUN,
+    ),
+    shared=(_WHICH, OF_A_QUEUE),
+    examples="""
+        mailmend suspend add outgoing --domain example.org --for 2h --why 'they throttle us'
+        mailmend suspend add outgoing --local-ip 192.0.2.7 --why 'listed; ticket 12'       other addresses go on
+        mailmend suspend add outgoing --transport alerts --remote-mx '*.example.net' --why 'wrong texts'
+        mailmend suspend add outgoing --all --for 10m --why 'the firewall is changed'""",
+    exits="0 it is suspended, 2 wrong use, 4 the cluster cannot be reached (`list` names it, or it is not).",
+)
+
+REMOVE: Final = Command(
+    name="remove",
+    summary="Let suspended mails go again.",
+    service="admin.services.suspensions:remove_suspension",
+    present="admin.present.suspensions:remove_document",
+    options=(QUEUE_ARGUMENT, click.Argument(["id"], type=click.UUID, metavar="ID"), DRY_RUN),
+    shared=(OF_A_QUEUE,),
+    examples="""
+        mailmend suspend remove outgoing 6e0ab5e0-8d1c-11f0-9a5e-0242ac120002""",
+    exits="0 it is removed, 2 wrong use or no such suspension, 4 the cluster cannot be reached.",
+)
+
+LIST: Final = Command(
+    name="list",
+    summary="Say what is suspended: which mails, since when, until when, by whom, why.",
+    about="What a policy file suspends is not among them: it is each server's own.",
+    service="admin.services.suspensions:list_suspensions",
+    present="admin.present.suspensions:list_document",
+    options=(QUEUE_ARGUMENT,),
+    shared=(OF_A_QUEUE,),
+    examples="""
+        mailmend suspend list outgoing
+        mailmend suspend list outgoing --json""",
+    exits="0 done, also where nothing is suspended; 2 wrong use, 4 the cluster cannot be reached.",
+)
+
+SUSPEND: Final = CommandGroup(
+    name="suspend",
+    summary="Hold back mails of a queue on all of its servers, for a while or until further notice.",
+    commands=(ADD, LIST, REMOVE),
+    examples="""
+        mailmend suspend add outgoing --domain example.org --for 2h --why 'they throttle us'
+        mailmend suspend list outgoing""",
+)
