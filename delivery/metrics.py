@@ -1,13 +1,14 @@
 """What a server of deliveries tells monitoring; no label names a mail, an address or a domain."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from delivery.replies import REFUSALS
 from model.delivery.entries import EntryEnd, EntryStage, EntryState
 from model.ids import QueueName
 from model.metrics import Metric, MetricKind, MetricSample
+from model.pickup.conditions import PlacedCondition
 
 _LOAD: Final = "How much is at work: what does not get on is a trouble of its queue, with its alert"
 
@@ -36,12 +37,19 @@ SUSPENSIONS: Final = Metric(
     ("queue",),
     no_alert="Somebody made each of them, and said why; mails that wait for long are a trouble of the queue",
 )
+CONDITIONS: Final = Metric(
+    "mailmend_delivery_conditions",
+    "Run-time conditions that this server has before those of its policies: set limits, or are parked, as no policy "
+    "counts by their fields (`mailmend policy list QUEUE` names them)",
+    ("queue", "state"),
+    no_alert="Somebody made each of them, and said why; the log says why one is parked",
+)
 SUSPENSIONS_READ: Final = Metric(
     "mailmend_delivery_suspensions_read_timestamp_seconds",
-    "When this server last read them; where the ledger cannot be read, those of then hold on",
+    "When this server last read them and the conditions; where the ledger cannot be read, those of then hold on",
     ("queue",),
 )
-DELIVERY_METRICS: Final = (ENDED, STAGES, HELD, LOOKED_AT, SUSPENSIONS, SUSPENSIONS_READ)
+DELIVERY_METRICS: Final = (ENDED, STAGES, HELD, LOOKED_AT, SUSPENSIONS, CONDITIONS, SUSPENSIONS_READ)
 
 _THEIRS: Final = "How much clients send is theirs to say"
 TAKEN: Final = {
@@ -88,9 +96,14 @@ def delivery_samples(
     yield MetricSample(LOOKED_AT, (queue,), micros / 1_000_000)
 
 
-def suspension_samples(queue: QueueName, count: int, read_micros: int) -> Iterator[MetricSample]:
+def order_samples(
+    queue: QueueName, suspensions: int, conditions: Collection[PlacedCondition], read_micros: int
+) -> Iterator[MetricSample]:
     """How many hold, and when they were read, in microseconds since 1970."""
-    yield MetricSample(SUSPENSIONS, (queue,), count)
+    parked = sum(bool(one.parked) for one in conditions)
+    yield MetricSample(SUSPENSIONS, (queue,), suspensions)
+    yield MetricSample(CONDITIONS, (queue, "set"), len(conditions) - parked)
+    yield MetricSample(CONDITIONS, (queue, "parked"), parked)
     yield MetricSample(SUSPENSIONS_READ, (queue,), read_micros / 1_000_000)
 
 

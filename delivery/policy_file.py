@@ -30,6 +30,7 @@ from model.pickup.policy import (
     Threshold,
     ThresholdCondition,
     ValuePattern,
+    field_named,
 )
 from model.pickup.rates import SECOND, DeliveryRate, RateAlgorithm
 from model.pickup.suspensions import Suspension
@@ -89,7 +90,7 @@ def _suspension(name: str, node: PolicyNode, lists: ValueLists) -> Suspension:
     """Fields, each with its values; `{}` is every mail."""
     wanted = dict[PickupField, tuple[ValuePattern, ...]]()
     for _, key, values in node.items("a suspension"):
-        named = key.parsed(_field_named, "a field")
+        named = key.parsed(field_named, "a field")
         wanted[named] = tuple(lists.patterns(named, values.one_or_more("values")))
         if any(isinstance(one, GroupName) for one in wanted[named]):
             values.fail("a suspension knows no groups", "Write the values, or '@name' of a list.")
@@ -125,20 +126,12 @@ def _policy(node: PolicyNode, lists: ValueLists, algorithm: RateAlgorithm) -> Co
 def _field(node: PolicyNode) -> tuple[PickupField, PolicyNode | None]:
     """A field, and its groups where it has any: `remotemx`, or `remotemx: {gsuite: ['*.google.com']}`."""
     if not node.is_mapping:
-        return node.parsed(_field_named, "a field"), None
+        return node.parsed(field_named, "a field"), None
     entries = list(node.items("a field with groups"))
     if len(entries) != 1:
         node.fail("a field with groups is one name, with its groups below it")
     ((_, key, groups),) = entries
-    return key.parsed(_field_named, "a field"), groups
-
-
-def _field_named(text: str) -> PickupField:
-    names = ", ".join(one.value for one in PickupField)
-    try:
-        return PickupField(text)
-    except ValueError:
-        raise WrongUse(f"{text!r} is no field", mend=f"There are: {names}.") from None
+    return key.parsed(field_named, "a field"), groups
 
 
 def _groups(named: PickupField, node: PolicyNode, lists: ValueLists) -> Iterator[FieldGroup]:
@@ -160,7 +153,7 @@ def _condition(
         node.fail("a condition lacks its then", "Write the limits below then; then: {} is none.")
     wanted = dict[PickupField, tuple[ValuePattern, ...]]()
     for _, key, values in parts["if"].items("if") if "if" in parts else ():
-        named = key.parsed(_field_named, "a field")
+        named = key.parsed(field_named, "a field")
         if named not in fields:
             counted = ", ".join(one.value for one in fields) or "nothing"
             key.fail(f"this policy does not count by {named.value}", f"It counts by: {counted}.")

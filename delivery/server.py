@@ -20,9 +20,9 @@ from delivery.attempting import MICRO_NANOS, EntryAttempts, ReadyEntry
 from delivery.envelopes import outgoing_of
 from delivery.held_mails import HeldMail, MailDepartures
 from delivery.hooks import DeliveryHooks
-from delivery.metrics import delivery_samples, suspension_samples
+from delivery.metrics import delivery_samples, order_samples
+from delivery.orders import SharedOrders
 from delivery.settings import DeliverySettings
-from delivery.suspending import SharedSuspensions
 from mailqueue.background import paused
 from mailqueue.queue import Dequeued, MailQueue
 from model.delivery.entries import DeliveryEntry, EndedEntry, EntryEnd, EntryStage
@@ -34,7 +34,7 @@ from model.pickup.policy import CounterPolicy
 from model.pickup.sub_queues import UNKNOWN
 from model.pickup.suspensions import Suspension
 from model.ports import Clock, MailRelay, NextHops
-from repair.ledger.suspensions import LedgerSuspensions
+from repair.ledger.orders import LedgerOrders
 
 _MICRO: Final = timedelta(microseconds=1)
 _LOOK_EVERY: Final = timedelta(minutes=1)
@@ -47,10 +47,12 @@ class DeliveryServer:
     """Delivers the mails of one queue until it is asked to stop; one event loop uses it.
 
     Attributes:
+        name: of this process, among those that serve the queue.
         ended: how often the active time of an entry has ended in each way.
-        ledger: where suspensions by hand are; None: only policies suspend.
+        ledger: where what people order is; None: the policies alone hold.
     """
 
+    name: str
     queue: MailQueue
     next_hops: NextHops
     relay: MailRelay
@@ -59,8 +61,8 @@ class DeliveryServer:
     settings: DeliverySettings
     ended: Counter[EntryEnd] = field(default_factory=Counter)
     hooks: DeliveryHooks | None = None
-    ledger: LedgerSuspensions | None = None
-    _shared: SharedSuspensions | None = None
+    ledger: LedgerOrders | None = None
+    _shared: SharedOrders | None = None
     _work: EntryAttempts = field(init=False)
     _departures: MailDepartures = field(init=False)
     _held: dict[EnqueueId, HeldMail] = field(default_factory=dict)
@@ -84,8 +86,9 @@ class DeliveryServer:
             wake=self._woken.set,
         )
         if self.ledger:
-            self._shared = SharedSuspensions(
+            self._shared = SharedOrders(
                 queue=self.queue.name,
+                server=self.name,
                 ledger=self.ledger,
                 engine=self.engine,
                 clock=self.clock,
@@ -97,7 +100,7 @@ class DeliveryServer:
         """Work until asked to stop; attempts that run then have some time to end.
 
         Raises:
-            CannotReach: nothing can be taken from the queue any more, or what is suspended cannot be read at the start.
+            CannotReach: nothing can be taken from the queue any more, or what is ordered cannot be read at the start.
         """
         watching = set[asyncio.Task[None]]()
         if self._shared:
@@ -107,6 +110,8 @@ class DeliveryServer:
             await self._serve(stop)
         finally:
             await _cancelled(watching)
+            if self._shared:
+                await self._shared.leave()
 
     async def _serve(self, stop: asyncio.Event) -> None:
         async with self.queue.dequeue(self.settings.prefetch) as mails:
@@ -129,12 +134,13 @@ class DeliveryServer:
         stages = Counter(entry.stage for entry in entries)
         yield from delivery_samples(self.queue.name, self.ended, stages, len(self._held), self.clock.micros())
         if self._shared and self._shared.read_micros is not None:
-            yield from suspension_samples(self.queue.name, self._shared.count, self._shared.read_micros)
+            suspensions, conditions = self._shared.suspensions.count, self._shared.conditions.placed
+            yield from order_samples(self.queue.name, suspensions, conditions, self._shared.read_micros)
 
     def limit(self, policies: Sequence[CounterPolicy], suspensions: Sequence[Suspension]) -> PolicyChanges:
-        """Let these policies and suspensions hold from now on, in place of those before."""
+        """Let these policies and suspensions of a file hold from now on, in place of those before."""
         now = self._work.nanos()
-        changes = self.engine.reload(policies, now)
+        changes = self._shared.conditions.limit(policies) if self._shared else self.engine.reload(policies, now)
         for one in self._suspended:
             self.engine.lift(one.id, now)
         for one in suspensions:

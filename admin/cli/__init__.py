@@ -45,7 +45,7 @@ COMMANDS: Final = CommandGroup(
         Late("suspend", "Hold mails of a queue back, on all of its servers.", "admin.cli.suspend:SUSPEND"),
         Late(
             "policy",
-            "Policy files of `delivery serve`: what they say, before a server reads them.",
+            "Limits of deliveries: what a policy file says, and what is set beside it for a while.",
             "admin.cli.policy:POLICY",
         ),
         Late("metrics", "What monitoring sees: metrics, alerts, a dashboard.", "admin.cli.metrics:METRICS"),

@@ -5,6 +5,7 @@ from typing import Final
 import click
 
 from admin.cli.command import Command, CommandGroup, Shared
+from admin.cli.conditions import CONDITION_COMMANDS
 from admin.cli.options import FILE, option
 from admin.cli.suspend import MAIL_FIELDS
 from model.pickup.policy import PickupField
@@ -82,9 +83,12 @@ SCHEMA: Final = Command(
 
 POLICY: Final = CommandGroup(
     name="policy",
-    summary="Policy files of `delivery serve`: what they say, before a server reads them.",
-    commands=(LINT, EXPLAIN, SCHEMA),
+    summary="Limits of deliveries: what a policy file says, and what is set beside it for a while.",
+    commands=(LINT, EXPLAIN, SCHEMA, *CONDITION_COMMANDS),
     examples="""
         mailmend policy lint policies.yaml
-        mailmend policy explain policies.yaml --domain example.org --local-ip 192.0.2.1""",
+        mailmend policy explain policies.yaml --domain example.org --local-ip 192.0.2.1
+        mailmend policy add outgoing --fields recipientdomain --if recipientdomain=example.org \\
+            --rate 100/60 --for 2h --why 'they throttle us'
+        mailmend policy list outgoing""",
 )

@@ -14,6 +14,7 @@ from admin.event_loop import hangup_calls, stop_signal
 from admin.services.caller import Caller
 from admin.services.queue.request import QueueRequest
 from admin.whole_files import refuse_unwritable, write_text
+from admin.wiring.cluster import owner_name
 from admin.wiring.delivery import (
     POST_DELIVERY,
     PRE_DELIVERY,
@@ -202,6 +203,7 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
         relay = relay_of(settings.reporter, request.smtp_tls_ca, request.mails_per_connection)
         async with connections.open() as queue:
             server = DeliveryServer(
+                name=owner_name(),
                 queue=queue,
                 next_hops=request.next_hop or dns_hops(connections.clock, settings.reporter, settings.sources),
                 relay=relay,
@@ -209,7 +211,7 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
                 clock=connections.clock,
                 settings=settings,
                 hooks=DeliveryHooks(connections.clock, pre, post, request.hook_limit),
-                ledger=connections.suspensions(),
+                ledger=connections.orders(),
             )
             where = request.next_hop or "the servers of each domain"
             caller.remark(f"Delivering {request.queue} by {where} until SIGTERM or Ctrl-C.")

@@ -69,7 +69,7 @@ def add_suspension(request: AddSuspensionRequest, caller: Caller) -> QueueAnswer
             ends_at=now + request.lasts if request.lasts else None,
         )
         if not request.dry_run:
-            await connections.suspensions().put(one, now)
+            await connections.orders().suspensions.put(one, now)
         return QueueAnswer(request, one)
 
     return with_queues(request.settings, made)

@@ -22,7 +22,7 @@ from mailqueue.metrics import NoCounts, QueueCounts
 from mailqueue.rabbitmq.broker.settings import BrokerSettings
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from mailqueue.rabbitmq.view.queue_view import QueueView
-from model.catalog.ledger import DELIVERY_SUSPENSION
+from model.catalog.ledger import DELIVERY_CONDITION, DELIVERY_POLICIES, DELIVERY_SUSPENSION
 from model.catalog.mail_queue import DELETED_MAILS
 from model.catalog.queue_tables import OwnTables, queue_tables_of
 from model.errors import AccessDenied, BadPayload, BlobMissing, WrongUse
@@ -32,6 +32,10 @@ from model.ports import AsyncTables, Blobs, Broker, Clock
 from model.queue.blob_ids import is_blob_id
 from model.queue.mails import Listed
 from model.schema.keyspace import Schema
+from model.schema.table import Table
+from repair.ledger.conditions import LedgerConditions
+from repair.ledger.orders import LedgerOrders
+from repair.ledger.policies import LedgerPolicies
 from repair.ledger.suspensions import LedgerSuspensions
 
 if TYPE_CHECKING:
@@ -106,30 +110,39 @@ class QueueConnections:
         """The queue in the settings, or every queue of the keyspace."""
         return await queue_names(self.tables, self.clock, self.own) if everything else [self.settings.name]
 
-    def suspensions(self) -> LedgerSuspensions:
-        """What people hold back; the ledger is created if missing.
+    def orders(self) -> LedgerOrders:
+        """What people order for deliveries; the ledger is created if missing.
 
         Raises:
-            AccessDenied: it is missing, and we may not create it.
+            AccessDenied: a table of it is missing, and we may not create it.
         """
         connection = self.settings.connection
         try:
             ensure_ledger(self.cluster.cluster, connection.ledger_keyspace, connection.keyspace)
         except AccessDenied as error:
             mend = f"Have who may create tables type: mailmend schema apply --keyspace {connection.keyspace}"
-            raise AccessDenied(f"the ledger has no {DELIVERY_SUSPENSION.name} yet: {error.what}", mend=mend) from error
-        return self._suspensions
+            raise AccessDenied(f"the ledger has not all of its tables yet: {error.what}", mend=mend) from error
+        return self._orders
 
     def existing_suspensions(self) -> LedgerSuspensions | None:
         """What people hold back, if the ledger has a table of it; reading it creates nothing."""
-        there = table_names(self.cluster.cluster, self.settings.connection.ledger_keyspace)
-        return self._suspensions if DELIVERY_SUSPENSION.name in there else None
+        return self._orders.suspensions if self._has(DELIVERY_SUSPENSION) else None
+
+    def existing_conditions(self) -> LedgerConditions | None:
+        """The limits that people set for a while, likewise."""
+        return self._orders.conditions if self._has(DELIVERY_CONDITION) else None
+
+    def existing_policies(self) -> LedgerPolicies | None:
+        """What the servers count by, likewise."""
+        return self._orders.policies if self._has(DELIVERY_POLICIES) else None
+
+    def _has(self, table: Table) -> bool:
+        return table.name in table_names(self.cluster.cluster, self.settings.connection.ledger_keyspace)
 
     @property
-    def _suspensions(self) -> LedgerSuspensions:
+    def _orders(self) -> LedgerOrders:
         connection = self.settings.connection
-        tables = tables_of(self.cluster.cluster.keyspace(connection.ledger_keyspace))
-        return LedgerSuspensions(tables, connection.keyspace)
+        return LedgerOrders(tables_of(self.cluster.cluster.keyspace(connection.ledger_keyspace)), connection.keyspace)
 
     async def content_of(self, listed: Listed) -> MailContent:
         blobs = listed.queued.blobs

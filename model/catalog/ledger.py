@@ -135,6 +135,20 @@ DELIVERY_SUSPENSION = Table(
     ),
     comment="Mails of a queue that are not to be delivered, until it ends (each row expires then) or is removed",
 )
+DELIVERY_CONDITION = Table(
+    "delivery_condition",
+    columns(
+        "keyspaceName text, queueName text",
+        "condition uuid",
+        "fields text, matches text, limits text, owner text, reason text, madeAt timestamp, endsAt timestamp",
+    ),
+    comment="Limits of a queue's deliveries before those of the policy files, until it ends or is removed",
+)
+DELIVERY_POLICIES = Table(
+    "delivery_policies",
+    columns("keyspaceName text, queueName text", "server text", "algorithm text, policies text, saidAt timestamp"),
+    comment="What the policies of each server of a queue count by: said again and again, and gone soon after its end",
+)
 
 SCHEMA_MIGRATION = Table(
     "schema_migration",
@@ -184,6 +198,8 @@ LEDGER_TABLES = (
     RUN_LIMIT,
     ADMIN_TASK,
     DELIVERY_SUSPENSION,
+    DELIVERY_CONDITION,
+    DELIVERY_POLICIES,
     *HISTORY_TABLES,
 )
 

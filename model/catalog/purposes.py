@@ -204,6 +204,21 @@ _IN_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "reason": "why they are",
         "endsat": "when it ends; null: when it is removed",
     },
+    "delivery_condition": {
+        "condition": "its id",
+        "fields": "the fields of the policies that it is of, as JSON",
+        "matches": "the values for which it holds, by field, as JSON; none: always",
+        "limits": "as JSON: concurrency, rate (count and nanoseconds), connect_interval (nanoseconds), stop",
+        "reason": "why they are set",
+        "madeat": "when it was made first: the earlier one is tested first",
+        "endsat": "when it ends; null: when it is removed",
+    },
+    "delivery_policies": {
+        "server": "the process that serves",
+        "algorithm": "how it counts rates",
+        "policies": "fields and groups of each policy, as JSON",
+        "saidat": "when it said so last",
+    },
     "schema_migration": {
         "number": "number of the migration",
         "name": "its name",

@@ -72,6 +72,14 @@ class PickupEngine:
         self._timers: list[tuple[int, int, CounterEntry]] = []
         self._numbers = count()
 
+    @property
+    def policies(self) -> tuple[CounterPolicy, ...]:
+        return self._policies
+
+    @property
+    def algorithm(self) -> RateAlgorithm:
+        return self._algorithm
+
     def add(self, mail: ActiveMail) -> None:
         """A mail may be delivered from now on."""
         place = self._place(mail)

@@ -72,6 +72,18 @@ class PickupField(MatchedField):
     TENANT_ID = "tenantid"
 
 
+def field_named(name: str) -> PickupField:
+    """The field of that name.
+
+    Raises:
+        WrongUse: there is none.
+    """
+    known = {one.value: one for one in PickupField}
+    if name not in known:
+        raise WrongUse(f"{name!r} is no field", mend=f"There are: {', '.join(known)}.")
+    return known[name]
+
+
 _ADDRESSES: Final = frozenset({"localip", "remoteip", "client"})
 _DOMAINS: Final = frozenset({"remotemx", "recipientdomain", "senderdomain", "helo"})
 _MAILBOXES: Final = frozenset({"sender", "recipient"})
@@ -138,6 +150,9 @@ class GroupName:
 
 ValuePattern = ExactValue | DomainsBelow | AddressRange | RegexValues | GroupName
 """Which values of a field, in their normal form, are meant."""
+
+PatternTexts = Mapping[str, tuple[str, ...]]
+"""Patterns of values as people write them, by the name of their field."""
 
 
 @lru_cache(_MATCHES_KEPT)

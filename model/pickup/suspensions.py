@@ -12,7 +12,7 @@ from uuid import UUID
 from model.errors import WrongUse
 from model.ids import QueueName, micros_of
 from model.instants import instant_of
-from model.pickup.policy import PickupField, ValuePattern, pattern_of
+from model.pickup.policy import PatternTexts, PickupField, ValuePattern, field_named, pattern_of
 
 _NAMES: Final = ("#", "@")
 """What names of groups and lists begin with, which only a policy file has."""
@@ -35,20 +35,18 @@ class Suspension:
         return all(any(one.matches(values.get(named, "")) for one in some) for named, some in self.patterns.items())
 
 
-def patterns_of(values: Mapping[str, tuple[str, ...]]) -> Mapping[PickupField, tuple[ValuePattern, ...]]:
+def patterns_of(values: PatternTexts) -> Mapping[PickupField, tuple[ValuePattern, ...]]:
     """The patterns that texts mean, by the names of their fields, as a policy file spells both.
 
     Raises:
         WrongUse: a field or a value that is none.
     """
-    known = {one.value: one for one in PickupField}
-    for name, texts in values.items():
-        if name not in known:
-            raise WrongUse(f"{name!r} is no field", mend=f"There are: {', '.join(known)}.")
-        for text in texts:
-            if text.startswith(_NAMES):
-                raise WrongUse(f"{text!r} names a group or a list, which only a policy file has", mend="Write values.")
-    return {known[name]: tuple(pattern_of(known[name], text) for text in texts) for name, texts in values.items()}
+    for text in (text for texts in values.values() for text in texts):
+        if text.startswith(_NAMES):
+            raise WrongUse(f"{text!r} names a group or a list, which only a policy file has", mend="Write values.")
+    return {
+        (named := field_named(name)): tuple(pattern_of(named, text) for text in texts) for name, texts in values.items()
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +62,12 @@ class MadeSuspension:
 
     id: UUID
     queue: QueueName
-    values: Mapping[str, tuple[str, ...]]
+    values: PatternTexts
     owner: str
     reason: str
     ends_at: datetime | None = None
 
-    def names_the_same(self, values: Mapping[str, tuple[str, ...]]) -> bool:
+    def names_the_same(self, values: PatternTexts) -> bool:
         """Whether it is of the mails that these values name, in whatever order."""
         return {name: set(texts) for name, texts in self.values.items()} == {
             name: set(texts) for name, texts in values.items()

@@ -11,6 +11,8 @@ from enum import Enum, StrEnum
 from model.blob_collection import naming_blobs
 from model.catalog.james_tables import BLOB_PARTS, BLOBS, EVENT_STORE, SCHEMA_VERSION
 from model.catalog.ledger import (
+    DELIVERY_CONDITION,
+    DELIVERY_POLICIES,
     DELIVERY_SUSPENSION,
     HISTORY_TABLES,
     LEDGER_TABLES,
@@ -218,7 +220,10 @@ QUEUE_READER = Role(
 QUEUE = Role(
     "queue",
     "workers of the mail queue, every other command of it, delivery; with repairer: repair queues",
-    (Need(GrantScope.MAIL, _BOTH, QUEUED), Need(GrantScope.LEDGER, _BOTH, (DELIVERY_SUSPENSION.name,))),
+    (
+        Need(GrantScope.MAIL, _BOTH, QUEUED),
+        Need(GrantScope.LEDGER, _BOTH, _names((DELIVERY_SUSPENSION, DELIVERY_CONDITION, DELIVERY_POLICIES))),
+    ),
     only_with=ENQUEUED_MAILS.name,
 )
 COLLECTOR = Role(

@@ -1,14 +1,9 @@
-"""Suspensions of deliveries in the ledger: what people hold back, for every server of a queue.
-
-Few are there at once, in one partition for each queue. One that has an end expires soon after it, so nothing has to be
-deleted, and a server whose clock is late sees it to its end.
-"""
+"""Suspensions of deliveries in the ledger: what people hold back, for every server of a queue."""
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
 from uuid import UUID
 
 from model.catalog.ledger import DELIVERY_SUSPENSION
@@ -17,9 +12,7 @@ from model.operations import Put, Read, Remove
 from model.pickup.suspensions import MadeSuspension
 from model.ports import AsyncTables
 from model.schema.table import Row
-
-KEPT_AFTER_END: Final = timedelta(minutes=1)
-"""How long a row outlives its suspension, which ends by the clocks of those who read it."""
+from repair.ledger.expiring import kept_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +29,6 @@ class LedgerSuspensions:
 
     async def put(self, made: MadeSuspension, now: datetime) -> None:
         """Keep it durably until its end; `now` is the time of the call."""
-        left = made.ends_at - now + KEPT_AFTER_END if made.ends_at else None
         cells = {
             "fields": json.dumps({name: list(texts) for name, texts in made.values.items()}),
             "owner": made.owner,
@@ -44,8 +36,7 @@ class LedgerSuspensions:
             "endsat": made.ends_at,
         }
         row = DELIVERY_SUSPENSION.key_row((self.keyspace, made.queue, made.id)) | cells
-        seconds = None if left is None else max(1, -(-left // timedelta(seconds=1)))
-        await self.tables.write(Put(DELIVERY_SUSPENSION, row, ttl_seconds=seconds))
+        await self.tables.write(Put(DELIVERY_SUSPENSION, row, clear=True, ttl_seconds=kept_seconds(made.ends_at, now)))
 
     async def of(self, queue: QueueName) -> Sequence[MadeSuspension]:
         """All that hold, in the order in which they were made; for a moment also some that have ended."""

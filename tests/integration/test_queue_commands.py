@@ -331,35 +331,49 @@ class TestDelivery:
         assert server.wait(PATIENCE_SECONDS) == 0
         assert sink.mails[1].content == LETTER
 
-    def test_what_is_suspended_waits_on_every_server_until_that_is_removed(
+    def test_what_is_suspended_or_limited_waits_on_every_server_until_that_is_removed(
         self, queue: RealQueue, sinks: Callable[..., SmtpSink], serving: Callable[..., "subprocess.Popen[str]"]
     ) -> None:
-        """Given two servers one after the other, both let other domains go; then it goes within seconds."""
-        sink = sinks()
-        suspend = ("add", "spool", "--domain", "example.org", "--for", "1h", "--why", "they throttle us", "--json")
-        suspended = queue.line("suspend", *suspend)
-        assert suspended.code == 0, suspended.err
-        queue.put("held")
+        """Given two servers one after the other, both let other domains go; what is let go goes within seconds."""
+        sink, file, why = sinks(), queue.line.home / "policies.yaml", ("--why", "they throttle us", "--json")
+        file.write_text("policies: [{fields: [recipientdomain]}]")
+        limit = ("--fields", "recipientdomain", "--if", "recipientdomain=example.net", "--concurrency", "0")
+        suspended = queue.line("suspend", "add", "spool", "--domain", "example.org", "--for", "1h", *why)
+        limited = queue.line("policy", "add", "spool", *limit, *why)
+        assert (suspended.code, limited.code) == (0, 0), (suspended.err, limited.err)
+        queue.put("suspended")
+
+        def put(recipient: str) -> None:
+            ended = queue("enqueue", str(queue.line.home / "letter.eml"), "--recipient", recipient)
+            assert ended.code == 0, ended.err
 
         def served_another(count: int) -> "subprocess.Popen[str]":
-            server = serving(sink, "--suspensions-every", "1s")
-            other = queue("enqueue", str(queue.line.home / "letter.eml"), "--recipient", "cy@example.com")
-            assert other.code == 0, other.err
+            server = serving(sink, "--suspensions-every", "1s", "--policies", str(file))
+            put("cy@example.com")
             until(lambda: len(sink.mails) == count)
             return server
+
+        def removed(count: int, group: str, made: dict[str, str]) -> None:
+            ended = queue.line(group, "remove", "spool", made["id"])
+            assert ended.code == 0, ended.err
+            until(lambda: len(sink.mails) == count)
 
         def said_at_the_end(server: "subprocess.Popen[str]") -> list[int]:
             server.send_signal(signal.SIGTERM)
             said = server.communicate(timeout=PATIENCE_SECONDS)[1]
-            return [said.count(event) for event in ("mails are suspended", "a suspension is over")]
+            events = ("mails are suspended", "a condition sets limits", "a suspension is over", "a condition is over")
+            return [said.count(event) for event in events]
 
-        assert said_at_the_end(served_another(1)) == [1, 0]
+        put("dan@example.net")
+        assert said_at_the_end(served_another(1)) == [1, 1, 0, 0]
         second = served_another(2)
-        removed = queue.line("suspend", "remove", "spool", suspended.json["suspension"]["id"])
-        assert removed.code == 0, removed.err
-        until(lambda: len(sink.mails) == 3)
-        assert said_at_the_end(second) == [1, 1]
+        listed = queue.line("policy", "list", "spool", "--json").json["conditions"]
+        assert [server["parked"] for one in listed for server in one["servers"]] == [None]
+        removed(3, "suspend", suspended.json["suspension"])
+        removed(4, "policy", limited.json["condition"])
+        assert said_at_the_end(second) == [1, 1, 1, 1]
         assert [mail.recipients[0].split()[1] for mail in sink.mails] == [
             *["TO:<cy@example.com>"] * 2,
             "TO:<bob@example.org>",
+            "TO:<dan@example.net>",
         ]

@@ -23,7 +23,7 @@ from model.pickup.engine import PickupEngine
 from model.pickup.policy import CounterPolicy
 from model.pickup.rates import RateAlgorithm
 from model.queue.mails import Mail
-from repair.ledger.suspensions import LedgerSuspensions
+from repair.ledger.orders import LedgerOrders
 from tests.support.clock import VirtualClock
 from tests.support.in_turn import InTurn
 
@@ -196,7 +196,7 @@ class DeliverySite:
     """A queue, the servers around it, and servers of deliveries that come and go.
 
     Attributes:
-        shares: whether servers read what people suspend.
+        shares: whether servers read what people order.
     """
 
     shares: bool = False
@@ -214,8 +214,8 @@ class DeliverySite:
         self.relay = ScriptedRelay(self.clock)
 
     @property
-    def ledger(self) -> LedgerSuspensions:
-        return LedgerSuspensions(InTurn(self.tables), "mail")
+    def ledger(self) -> LedgerOrders:
+        return LedgerOrders(InTurn(self.tables), "mail")
 
     async def put(self, *recipients: str, sender: str | None = "ann@sender.example", **fields: Any) -> EnqueueId:
         mail = Mail("m", recipients, sender=sender, last_updated=self.clock.now, **fields)
@@ -240,6 +240,7 @@ class DeliverySite:
         life = self.relay.life = Life(dies_at)
         known = {"reporter": "mail.sender.example", "schedules": {"": SCHEDULE}, **settings}
         self.server = server = DeliveryServer(
+            name="server",
             queue=MortalQueue(self.queue, life, self.failing),  # type: ignore[arg-type]
             next_hops=self.hops,
             relay=self.relay,

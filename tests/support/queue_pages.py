@@ -193,7 +193,8 @@ def filled(queue: RealQueue, command: str, mail: str) -> list[str]:
         "$QUEUE": queue.name,
         "$MAIL": mail,
         "$KEPT": str(kept[-1]) if kept else "",
-        "$SUSPENSION": _last_suspension(queue) if "$SUSPENSION" in command else "",
+        "$SUSPENSION": _last_id(queue, "suspend") if "$SUSPENSION" in command else "",
+        "$CONDITION": _last_id(queue, "policy") if "$CONDITION" in command else "",
     }
     for placeholder, value in values.items():
         command = command.replace(placeholder, value)
@@ -202,8 +203,10 @@ def filled(queue: RealQueue, command: str, mail: str) -> list[str]:
     return words
 
 
-def _last_suspension(queue: RealQueue) -> str:
-    found = queue.line("suspend", "list", queue.name, "--json").json["suspensions"]
+def _last_id(queue: RealQueue, group: str) -> str:
+    (found,) = (
+        some for some in queue.line(group, "list", queue.name, "--json").json.values() if isinstance(some, list)
+    )
     return str(found[-1]["id"])
 
 

@@ -53,6 +53,8 @@ repair_finding      -       SM        -       -         -        -             -
 repair_lag          -       SM        M       -         -        -             -      -
 repair_lease        S       SM        -       SM        -        -             -      SM
 delivery_suspension -       SM        -       -         -        -             SM     -
+delivery_condition  -       SM        -       -         -        -             SM     -
+delivery_policies   -       SM        -       -         -        -             SM     -
 schema_migration    S       S         -       SM        -        -             -      -
 schema_statement    S       S         -       SM        -        -             -      -
 schema_unlock       S       S         -       SM        -        -             -      -

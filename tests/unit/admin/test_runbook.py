@@ -169,7 +169,8 @@ def _parse(command: click.Command, words: list[str], parent: click.Context | Non
     ]
     words = [word.replace("$MAILBOX", "6e0ab5e0-8d1c-11f0-8000-000000000001") for word in words]
     words = [word.replace("$MESSAGE", "6e0ab5e0-8d1c-11f0-8000-000000000001") for word in words]
-    words = [word.replace("$SUSPENSION", "6e0ab5e0-8d1c-11f0-8000-000000000001") for word in words]
+    for order in ("$SUSPENSION", "$CONDITION"):
+        words = [word.replace(order, "6e0ab5e0-8d1c-11f0-8000-000000000001") for word in words]
     words = [word.replace("$MAIL", "6e0ab5e0-8d1c-11f0-8000-000000000001") for word in words]
     words = [word.replace("$QUEUE", "spool") for word in words]
     if not isinstance(command, click.Group):

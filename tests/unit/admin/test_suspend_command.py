@@ -147,5 +147,5 @@ def test_a_server_that_may_not_make_the_ledger_says_who_makes_it(
     monkeypatch.setattr(shell.cluster, "execute_ddl", denied)
     ended = shell.line("delivery", "serve", *HOP)
     assert ended.code == 4
-    assert "the ledger has no delivery_suspension yet" in ended.err
+    assert "the ledger has not all of its tables yet" in ended.err
     assert "mailmend schema apply --keyspace mail" in ended.err

@@ -27,7 +27,7 @@ async def suspended(site: DeliverySite, *domains: str, lasts: timedelta | None =
     made = MadeSuspension(
         id=site.clock.new_uuid(), queue=site.queue.name, values=values, owner="ann", reason="x", ends_at=ends_at
     )
-    await site.ledger.put(made, site.clock.now)
+    await site.ledger.suspensions.put(made, site.clock.now)
     return made
 
 
@@ -48,7 +48,7 @@ async def test_what_is_lifted_goes_within_seconds(site: DeliverySite) -> None:
 
     async def lift() -> None:
         await site.clock.pause(60)
-        await site.ledger.remove(made)
+        await site.ledger.suspensions.remove(made)
         lifted_at.append(site.clock.monotonic())
 
     await site.serve(300, until=lambda: bool(site.relay.had), beside=lift())
@@ -74,7 +74,7 @@ async def test_an_end_that_is_past_holds_nothing_back(site: DeliverySite) -> Non
     await site.serve(60, until=lambda: bool(site.relay.had))
     assert site.relay.had == [ONE]
     site.clock.advance(60)
-    assert await site.ledger.of(site.queue.name) == []
+    assert await site.ledger.suspensions.of(site.queue.name) == []
 
 
 async def test_a_suspension_stops_what_begins_and_not_what_is_under_way(site: DeliverySite) -> None:
@@ -103,7 +103,7 @@ async def test_a_suspension_disturbs_no_limit(site: DeliverySite) -> None:
         for _ in range(4):
             made = await suspended(site, "two.example")
             await site.clock.pause(6)
-            await site.ledger.remove(made)
+            await site.ledger.suspensions.remove(made)
 
     limit = CounterPolicy((PickupField.RECIPIENT_DOMAIN,), default=Threshold(concurrency=2))
     await site.serve(300, [limit], until=lambda: len(site.relay.had) == 6, beside=come_and_go())
@@ -129,7 +129,7 @@ async def test_a_ledger_that_cannot_be_read_changes_nothing_and_is_said_once(
     async def fail_for_a_while() -> None:
         await site.clock.pause(30)
         silent[0], since = True, site.clock.micros() / 1_000_000
-        await site.ledger.remove(made)
+        await site.ledger.suspensions.remove(made)
         await site.clock.pause(60)
         values = {one.metric.name: one.value for one in site.server.samples()}
         assert (reads[0] > 5, site.relay.recipients) == (True, [])
@@ -140,8 +140,8 @@ async def test_a_ledger_that_cannot_be_read_changes_nothing_and_is_said_once(
     with caplog.at_level("INFO", "mailmend.delivery"):
         await site.serve(300, until=lambda: bool(site.relay.had), beside=fail_for_a_while())
     assert site.relay.had == [ONE]
-    assert caplog.text.count("suspensions stay as they were") == 1
-    assert caplog.text.count("suspensions can be read again") == 1
+    assert caplog.text.count("what is ordered stays as it was") == 1
+    assert caplog.text.count("what is ordered can be read again") == 1
 
 
 async def test_a_server_that_cannot_read_them_at_its_start_takes_no_mail(site: DeliverySite) -> None:

@@ -1,0 +1,171 @@
+"""Declarations of the commands of `mailmend policy` that set limits for a while, on all servers of a queue."""
+
+import math
+from typing import Any, Final
+
+import click
+
+from admin.cli.command import Command, Shared, Values
+from admin.cli.kinds import Duration, ParsedValue
+from admin.cli.options import flag, option
+from admin.cli.queue_options import DRY_RUN, QUEUE_ARGUMENT
+from admin.cli.suspend import OF_A_QUEUE, ORDER_MAX
+from model.errors import WrongUse
+from model.pickup.policy import PickupField, Threshold
+from model.pickup.rates import SECOND, DeliveryRate
+
+_NAMES: Final = ", ".join(one.value for one in PickupField)
+
+
+def _fields(value: Any) -> tuple[str, ...]:
+    return tuple(name for one in str(value).split(",") if (name := one.strip()))
+
+
+def _value(value: Any) -> tuple[str, str]:
+    name, is_there, text = str(value).partition("=")
+    if not name or not is_there:
+        raise WrongUse(f"{value!r} is no field with a value", mend="Write it like recipientdomain=example.org.")
+    return name, text
+
+
+def _nanos(value: Any) -> int:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds <= ORDER_MAX.total_seconds():
+        raise WrongUse(f"{value!r} is no number of seconds", mend="Write it like 5, or 0.5.")
+    return max(1, round(seconds * SECOND))
+
+
+_WHICH: Final = Shared(
+    "values",
+    {
+        "For which mails": (
+            option(
+                "--if",
+                "A field of the policy, and its value as in a policy file: itself, *.domain, a network, /regex/, "
+                "#group; may be given again: of the same field one is enough, each field must match.",
+                "conditions",
+                type=ParsedValue("condition", _value),
+                multiple=True,
+                metavar="FIELD=VALUE",
+            ),
+        )
+    },
+    lambda own, _others, _context: _by_field(own["conditions"]),
+)
+
+
+def _by_field(given: Any) -> dict[str, tuple[str, ...]]:
+    found = dict[str, tuple[str, ...]]()
+    for name, text in given:
+        found[name] = (*found.get(name, ()), text)
+    return found
+
+
+def _threshold(own: Values, _others: Values, _context: click.Context) -> Threshold:
+    return Threshold(own["concurrency"], own["rate"], own["connect_interval"], own["stop"])
+
+
+_LIMITS: Final = Shared(
+    "threshold",
+    {
+        "Limits": (
+            option(
+                "--concurrency",
+                "Attempts to deliver at once; 0 lets none begin. [default: no limit]",
+                type=click.IntRange(0, 1_000_000),
+                metavar="N",
+            ),
+            option(
+                "--rate",
+                "X deliveries in Y seconds as X/Y, or X alone for each second. [default: no limit]",
+                type=ParsedValue("rate", lambda value: DeliveryRate.parse(str(value))),
+                metavar="X/Y",
+            ),
+            option(
+                "--connect-interval",
+                "Seconds between two new connections. [default: none]",
+                type=ParsedValue("seconds", _nanos),
+                metavar="S",
+            ),
+            flag("--stop", "Later policies of the file neither limit nor count such a mail."),
+        )
+    },
+    _threshold,
+)
+
+ADD: Final = Command(
+    name="add",
+    summary="Set limits for a while, on all servers of a queue, before those of their policy files.",
+    about="""It is of the policies that count by exactly the fields named, and is tested before the file's own
+    conditions, the earliest first; its limits replace the file's, all of them. What has begun counts on. It makes no
+    counter: where no policy counts by these fields it is parked, until a policy file that does is read. A
+    value that a policy counts as part of a group means the group there, and the answer says so.
+
+    Who set it, and why, is kept over restarts and reloads. With --for it ends by itself. The same fields and values
+    again are one condition, with the later command's limits, end and reason.""",
+    service="admin.services.conditions:add_condition",
+    present="admin.present.conditions:add_document",
+    options=(
+        QUEUE_ARGUMENT,
+        option(
+            "--fields",
+            f"What the policies count by, with commas between: {_NAMES}; '' is everything together.",
+            type=ParsedValue("fields", _fields),
+            required=True,
+            metavar="FIELDS",
+        ),
+        flag("--all", "All of them: whatever such a policy counts.", "everything"),
+        flag("--unlimited", "No limit: what the file limits is not limited so long."),
+        option("--for", "How long. [default: until it is removed]", "lasts", type=Duration(ORDER_MAX, zero=False)),
+        option(
+            "--condition-id",
+            "Its id, for scripts. [default: it follows from fields and values]",
+            "id",
+            type=click.UUID,
+            metavar="ID",
+        ),
+        option("--why", "Why: shown to whoever finds mails waiting.", required=True, metavar="TEXT"),
+        DRY_RUN,
+    ),
+    shared=(_WHICH, _LIMITS, OF_A_QUEUE),
+    examples="""
+        mailmend policy add outgoing --fields recipientdomain --if recipientdomain=example.org --rate 100/60 \\
+            --for 2h --why 'they throttle us'
+        mailmend policy add outgoing --fields localip,remotemx --if localip=192.0.2.7 --if 'remotemx=*.example.net' \\
+            --concurrency 1 --why 'a new address; ticket 12'
+        mailmend policy add outgoing --fields '' --all --concurrency 50 --for 10m --why 'the line is slow'
+        mailmend policy add outgoing --fields tenantid --if tenantid=acme --unlimited --for 1h --why 'as agreed'""",
+    exits="0 it is set, or parked; 2 wrong use, 4 the cluster cannot be reached (`list` names it, or it is not).",
+)
+
+LIST: Final = Command(
+    name="list",
+    summary="Say which limits are set for a while: for which mails, until when, by whom, why, and which are parked.",
+    about="""In the order in which they are tested. What the servers make of each follows from what they have said of
+    their policies; what the policy files themselves say is not among them.""",
+    service="admin.services.conditions:list_conditions",
+    present="admin.present.conditions:list_document",
+    options=(QUEUE_ARGUMENT,),
+    shared=(OF_A_QUEUE,),
+    examples="""
+        mailmend policy list outgoing
+        mailmend policy list outgoing --json""",
+    exits="0 done, also where nothing is set; 2 wrong use, 4 the cluster cannot be reached.",
+)
+
+REMOVE: Final = Command(
+    name="remove",
+    summary="Let the policy files' limits hold again.",
+    service="admin.services.conditions:remove_condition",
+    present="admin.present.conditions:remove_document",
+    options=(QUEUE_ARGUMENT, click.Argument(["id"], type=click.UUID, metavar="ID"), DRY_RUN),
+    shared=(OF_A_QUEUE,),
+    examples="""
+        mailmend policy remove outgoing 6e0ab5e0-8d1c-51f0-9a5e-0242ac120002""",
+    exits="0 it is removed, 2 wrong use or no such condition, 4 the cluster cannot be reached.",
+)
+
+CONDITION_COMMANDS: Final = (ADD, LIST, REMOVE)

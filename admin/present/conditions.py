@@ -1,0 +1,120 @@
+"""What `mailmend policy add`, `list` and `remove` show."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from admin.present.document import Document, Grid
+from admin.present.values import NOTHING_WRITTEN, plain, printable, queue_document, shown
+from admin.services.conditions import AddConditionRequest, ConditionState, RemoveConditionRequest
+from admin.services.queue.request import QueueAnswer, QueueRequest
+from model.pickup.conditions import MadeCondition
+from model.pickup.policy import Threshold
+from model.pickup.rates import SECOND
+
+
+def add_document(result: QueueAnswer[AddConditionRequest, ConditionState]) -> Document:
+    state, queue = result.found, result.request.queue
+    made, json = state.made, {"dry_run": result.request.dry_run, "condition": _condition_json(state)}
+    until = f"until {shown(made.ends_at)}" if made.ends_at else "until it is removed"
+    said = f"{limits_text(made.threshold)}, for {_which(made)}, {until}."
+    if result.request.dry_run:
+        return queue_document(result, json, (f"{NOTHING_WRITTEN} Would be set in {queue}: {said}", *_on_servers(state)))
+    lines = (
+        f"Set in {queue}: {said}",
+        *_on_servers(state),
+        f"Its servers heed it within seconds; what is under way counts. mailmend policy remove {queue} {made.id}",
+    )
+    return queue_document(result, json, lines)
+
+
+def remove_document(result: QueueAnswer[RemoveConditionRequest, ConditionState]) -> Document:
+    made, queue = result.found.made, result.request.queue
+    json = {"dry_run": result.request.dry_run, "condition": _condition_json(result.found)}
+    said = f"{limits_text(made.threshold)}, for {_which(made)}."
+    if result.request.dry_run:
+        return queue_document(result, json, (f"{NOTHING_WRITTEN} Would hold no longer in {queue}: {said}",))
+    return queue_document(result, json, (f"Holds no longer in {queue}, within seconds: {said}",))
+
+
+def list_document(result: QueueAnswer[QueueRequest, Sequence[ConditionState]]) -> Document:
+    queue = result.request.queue
+    json = {"conditions": [_condition_json(one) for one in result.found]}
+    if not result.found:
+        return queue_document(result, json, (f"Nothing is set beside the policy files in {queue}.",))
+    columns = ("id", "for", "limits", "made", "ends", "by", "why", "on servers")
+    rows = [
+        (
+            str(one.made.id),
+            _which(one.made),
+            limits_text(one.made.threshold),
+            shown(one.made.made_at),
+            shown(one.made.ends_at) if one.made.ends_at else "when it is removed",
+            printable(one.made.owner),
+            printable(one.made.reason),
+            "; ".join(_on_servers(one)),
+        )
+        for one in result.found
+    ]
+    wrapped = frozenset({"for", "limits", "by", "why", "on servers"})
+    return queue_document(result, json, (Grid(f"Set beside the policy files in {queue}", columns, rows, wrapped),))
+
+
+def limits_text(threshold: Threshold) -> str:
+    """Limits as a person reads them."""
+    most, rate, gap = threshold.concurrency, threshold.rate, threshold.connect_interval
+    limits = [
+        *([] if most is None else [f"concurrency {most:,}"]),
+        *([f"rate {rate.count}/{rate.interval / SECOND:.9g}"] if rate else []),
+        *([f"a connection each {gap / SECOND:.9g} s"] if gap else []),
+    ]
+    stop = ", and later policies are not consulted" if threshold.stop else ""
+    return (", ".join(limits) or "no limit") + stop
+
+
+def _which(made: MadeCondition) -> str:
+    named = (f"{name} {' or '.join(texts)}" for name, texts in made.values.items())
+    counted = ", ".join(made.fields) or "everything together"
+    return printable(f"{', '.join(named) or 'all'} of what is counted by {counted}")
+
+
+def _on_servers(state: ConditionState) -> Iterator[str]:
+    """Where it sets no limits, and what it means where it does: each once, whichever servers it is of."""
+    if not state.servers:
+        yield "No server of the queue is at work: whether a policy counts by these fields is not known."
+    for why in dict.fromkeys(one.parked for _, one in state.servers if one.parked):
+        where = "" if state.parked else f" on {_names(state, why)}"
+        yield printable(f"Parked{where}: {why}.")
+    for said, group in dict.fromkeys(pair for _, one in state.servers for pair in one.groups.items()):
+        yield printable(f"{said} is counted as {group}: the limits are those of the whole group.")
+
+
+def _names(state: ConditionState, why: str) -> str:
+    return ", ".join(server for server, one in state.servers if one.parked == why)
+
+
+def _condition_json(state: ConditionState) -> dict[str, Any]:
+    made, threshold = state.made, state.made.threshold
+    rate, gap = threshold.rate, threshold.connect_interval
+    found: dict[str, Any] = plain(
+        {
+            "id": made.id,
+            "fields": made.fields,
+            "if": made.values,
+            "then": {
+                "concurrency": threshold.concurrency,
+                "rate": {"count": rate.count, "seconds": rate.interval / SECOND} if rate else None,
+                "connect_interval_seconds": gap / SECOND if gap else None,
+                "stop": threshold.stop,
+            },
+            "made_at": made.made_at,
+            "ends_at": made.ends_at,
+            "owner": made.owner,
+            "why": made.reason,
+            "parked": state.parked or None,
+            "servers": [
+                {"server": server, "parked": one.parked or None, "counted_as": one.groups}
+                for server, one in state.servers
+            ],
+        }
+    )
+    return found

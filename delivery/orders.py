@@ -1,0 +1,256 @@
+"""What people and hooks order for a queue, as the ledger has it for all its servers: read again and again, and heeded.
+
+All of it is read before anything of it counts: what cannot be read, or is not understood, changes nothing.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from mailqueue.background import paused
+from model.errors import MailmendError
+from model.ids import QueueName
+from model.instants import MICROS, instant_of
+from model.pickup.conditions import MadeCondition, PlacedCondition, ServedPolicies, with_conditions
+from model.pickup.engine import PickupEngine, PolicyChanges
+from model.pickup.policy import CounterPolicy
+from model.pickup.sub_queues import UNKNOWN
+from model.pickup.suspensions import MadeSuspension, Suspension
+from model.ports import Clock
+from repair.ledger.orders import LedgerOrders
+from repair.ledger.policies import SAID_FOR
+
+_LOG: Final = logging.getLogger("mailmend.delivery")
+
+_MICRO: Final = timedelta(microseconds=1)
+_MICRO_NANOS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class EngineTime:
+    """The engine's own clock, which never goes back, however ours is set."""
+
+    clock: Clock
+
+    def nanos(self) -> int:
+        return round(self.clock.monotonic() * MICROS) * _MICRO_NANOS
+
+    def of(self, at: datetime | None) -> int:
+        """When that will be; UNKNOWN for never."""
+        if at is None:
+            return UNKNOWN
+        return self.nanos() + (at - instant_of(self.clock.micros())) // _MICRO * _MICRO_NANOS
+
+
+@dataclass(slots=True, eq=False)
+class HeededSuspensions:
+    """The suspensions that an engine knows, by id; each ends by the engine's own clock."""
+
+    engine: PickupEngine
+    time: EngineTime
+    holding: Mapping[UUID, MadeSuspension] = field(default_factory=dict)
+
+    def understood(self, made: Sequence[MadeSuspension]) -> Callable[[], bool]:
+        """What lets these hold from now on, and no others, and says whether anything has changed.
+
+        Raises:
+            WrongUse: something in them is not understood.
+        """
+        found = {one.id: one for one in made}
+        new = [one for one in made if self.holding.get(one.id) != one]
+        suspensions = [one.suspension(self.time.of(one.ends_at)) for one in new]
+
+        def heeded() -> bool:
+            now = self.time.nanos()
+            gone = [one for name, one in self.holding.items() if name not in found]
+            for one in gone:
+                self.engine.lift(str(one.id), now)
+                _LOG.info("a suspension is over", extra={"suspension": str(one.id)})
+            for one, suspension in zip(new, suspensions, strict=True):
+                self._suspend(one, suspension, now)
+            self.holding = found
+            return bool(new or gone)
+
+        return heeded
+
+    def _suspend(self, one: MadeSuspension, suspension: Suspension, now: int) -> None:
+        self.engine.suspend(suspension, now)
+        shown = {"suspension": str(one.id), "owner": one.owner, "why": one.reason, "ends_at": str(one.ends_at)}
+        _LOG.info("mails are suspended", extra=shown)
+
+    @property
+    def count(self) -> int:
+        """How many hold now."""
+        now = instant_of(self.time.clock.micros())
+        return sum(not one.has_ended(now) for one in self.holding.values())
+
+
+@dataclass(slots=True, eq=False)
+class HeededConditions:
+    """The run-time conditions that an engine has before those of its policies; each ends by the engine's own clock.
+
+    Attributes:
+        policies: those of the file alone.
+        holding: by id; some may have ended.
+        placed: what became of those that have not.
+    """
+
+    engine: PickupEngine
+    time: EngineTime
+    policies: Sequence[CounterPolicy] = ()
+    holding: Mapping[UUID, MadeCondition] = field(default_factory=dict)
+    placed: tuple[PlacedCondition, ...] = ()
+    _ends: dict[UUID, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.policies = self.engine.policies
+
+    def understood(self, made: Sequence[MadeCondition]) -> Callable[[], bool]:
+        """As of `HeededSuspensions`."""
+        found = {one.id: one for one in made}
+        with_conditions(self.policies, made, self.engine.algorithm)
+
+        def heeded() -> bool:
+            new = [one for name, one in found.items() if self.holding.get(name) != one]
+            gone = [one for name, one in self.holding.items() if name not in found and name in self._ends]
+            if new or gone:
+                known = {name: at for name, at in self._ends.items() if name in found}
+                self._ends = known | {one.id: self.time.of(one.ends_at) for one in new}
+                for one in gone:
+                    _LOG.info("a condition is over", extra={"condition": str(one.id)})
+                self.holding = found
+                self._reload()
+            self.holding = found
+            return bool(new or gone)
+
+        return heeded
+
+    def limit(self, policies: Sequence[CounterPolicy]) -> PolicyChanges:
+        """Let these policies of the file hold from now on, behind the same conditions."""
+        self.policies = policies
+        return self._reload()
+
+    def expire(self) -> bool:
+        """End what is to end by now; whether there was any."""
+        now = self.time.nanos()
+        ended = [name for name, at in self._ends.items() if at <= now]
+        for name in ended:
+            del self._ends[name]
+            _LOG.info("a condition is over", extra={"condition": str(name)})
+        if ended:
+            self._reload()
+        return bool(ended)
+
+    @property
+    def next_end(self) -> int:
+        """By the engine's clock; UNKNOWN: none ends by itself."""
+        return min(self._ends.values(), default=UNKNOWN)
+
+    def _reload(self) -> PolicyChanges:
+        now, before = self.time.nanos(), {one.made.id: one for one in self.placed}
+        lasting = [one for name, one in self.holding.items() if self._ends.get(name, now) > now]
+        policies, self.placed = with_conditions(self.policies, lasting, self.engine.algorithm)
+        for one in self.placed:
+            if before.get(one.made.id) != one:
+                _log_placed(one)
+        return self.engine.reload(policies, now)
+
+
+def _log_placed(one: PlacedCondition) -> None:
+    made = one.made
+    shown = {"condition": str(made.id), "owner": made.owner, "why": made.reason, "ends_at": str(made.ends_at)}
+    if one.parked:
+        _LOG.warning("a condition is parked", extra={**shown, "parked": one.parked})
+    else:
+        groups = {"counted_as": ", ".join(one.groups.values())} if one.groups else {}
+        _LOG.info("a condition sets limits", extra={**shown, **groups})
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class SharedOrders:
+    """Has the engine of one server heed what is ordered for its queue; the policies of the file stay as they are.
+
+    Attributes:
+        server: the name of this process, under which it says what it counts by.
+        every: how long after a reading the next one begins.
+        wake: called when others may be picked than before.
+        read_micros: when the ledger was last read, in microseconds since 1970; None: never.
+    """
+
+    queue: QueueName
+    server: str
+    ledger: LedgerOrders
+    engine: PickupEngine
+    clock: Clock
+    every: timedelta
+    wake: Callable[[], None]
+    suspensions: HeededSuspensions = field(init=False)
+    conditions: HeededConditions = field(init=False)
+    read_micros: int | None = None
+    _failing: bool = False
+    _said: ServedPolicies | None = None
+
+    def __post_init__(self) -> None:
+        time = EngineTime(self.clock)
+        self.suspensions = HeededSuspensions(self.engine, time)
+        self.conditions = HeededConditions(self.engine, time)
+
+    async def read(self) -> None:
+        """Heed what the ledger says now.
+
+        Raises:
+            CannotReach: the ledger does not answer.
+            WrongUse: something in it is not understood.
+        """
+        suspensions = await self.ledger.suspensions.of(self.queue)
+        conditions = await self.ledger.conditions.of(self.queue)
+        heeding = (self.suspensions.understood(suspensions), self.conditions.understood(conditions))
+        changed = [heeded() for heeded in heeding]
+        self.read_micros = self.clock.micros()
+        if any(changed):
+            self.wake()
+
+    async def keep_current(self, stop: asyncio.Event) -> None:
+        """Read until a stop signal; after an error all stays as it was, and it is read again at the next turn."""
+        while not stop.is_set():
+            if self.conditions.expire():
+                self.wake()
+            try:
+                await self.read()
+                await self._say_policies()
+            except Exception as error:  # noqa: BLE001 - deliveries go on whatever the ledger holds
+                self._say_once(error)
+            else:
+                if self._failing:
+                    _LOG.info("what is ordered can be read again")
+                self._failing = False
+            await paused(self.clock, self._rest(), stop)
+
+    async def leave(self) -> None:
+        """Say no longer what this server counts by; where that fails it is forgotten a few minutes later."""
+        if self._said:
+            with suppress(MailmendError):
+                await self.ledger.policies.remove(self.queue, self.server)
+
+    async def _say_policies(self) -> None:
+        now, policies = instant_of(self.clock.micros()), tuple(self.conditions.policies)
+        if self._said is None or self._said.policies != policies or now - self._said.said_at >= SAID_FOR / 3:
+            said = ServedPolicies(server=self.server, policies=policies, algorithm=self.engine.algorithm, said_at=now)
+            await self.ledger.policies.put(self.queue, said)
+            self._said = said
+
+    def _rest(self) -> timedelta:
+        """Until the next reading, or the next end of a condition."""
+        left = max(0, self.conditions.next_end - self.conditions.time.nanos())
+        return min(self.every, _MICRO * -(-left // _MICRO_NANOS))
+
+    def _say_once(self, error: Exception) -> None:
+        if not self._failing:
+            trace = None if isinstance(error, MailmendError) else error
+            _LOG.warning("what is ordered stays as it was", extra={"error": str(error)}, exc_info=trace)
+        self._failing = True

@@ -1,0 +1,33 @@
+"""All that people and hooks order for the deliveries of one mail keyspace's queues, as the ledger keeps it."""
+
+from dataclasses import dataclass
+
+from model.ports import AsyncTables
+from repair.ledger.conditions import LedgerConditions
+from repair.ledger.policies import LedgerPolicies
+from repair.ledger.suspensions import LedgerSuspensions
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerOrders:
+    """What is ordered for the queues of one mail keyspace.
+
+    Args:
+        tables: the ledger keyspace.
+        keyspace: the name of the mail keyspace.
+    """
+
+    tables: AsyncTables
+    keyspace: str
+
+    @property
+    def suspensions(self) -> LedgerSuspensions:
+        return LedgerSuspensions(self.tables, self.keyspace)
+
+    @property
+    def conditions(self) -> LedgerConditions:
+        return LedgerConditions(self.tables, self.keyspace)
+
+    @property
+    def policies(self) -> LedgerPolicies:
+        return LedgerPolicies(self.tables, self.keyspace)

@@ -1,0 +1,77 @@
+"""What the servers of a queue count by, in the ledger: so it is known which conditions set limits, and which do not."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from model.catalog.ledger import DELIVERY_POLICIES
+from model.ids import QueueName
+from model.operations import Put, Read, Remove
+from model.pickup.conditions import ServedPolicies
+from model.pickup.covering import pattern_text
+from model.pickup.policy import CounterPolicy, FieldGroup, field_named, pattern_of
+from model.pickup.rates import RateAlgorithm
+from model.ports import AsyncTables
+from model.schema.table import Row
+
+SAID_FOR: Final = timedelta(minutes=5)
+"""How long what a server said is there, unless it says it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerPolicies:
+    """What the servers of one mail keyspace's queues count by.
+
+    Args:
+        tables: the ledger keyspace.
+        keyspace: the name of the mail keyspace.
+    """
+
+    tables: AsyncTables
+    keyspace: str
+
+    async def put(self, queue: QueueName, said: ServedPolicies) -> None:
+        cells = {
+            "algorithm": said.algorithm.value,
+            "policies": json.dumps([_cells(one) for one in said.policies]),
+            "saidat": said.said_at,
+        }
+        row = DELIVERY_POLICIES.key_row((self.keyspace, queue, said.server)) | cells
+        await self.tables.write(Put(DELIVERY_POLICIES, row, ttl_seconds=round(SAID_FOR.total_seconds())))
+
+    async def of(self, queue: QueueName) -> Sequence[ServedPolicies]:
+        """Of each server that is at work, or was a moment ago; without conditions and limits."""
+        seen = await self.tables.read(Read(DELIVERY_POLICIES, (self.keyspace, queue)))
+        return [_said(one.row) for one in seen]
+
+    async def remove(self, queue: QueueName, server: str) -> None:
+        await self.tables.write(Remove(DELIVERY_POLICIES, (self.keyspace, queue, server)))
+
+
+def _cells(policy: CounterPolicy) -> Mapping[str, Any]:
+    groups = {
+        named.value: [[one.name, [pattern_text(pattern) for pattern in one.patterns]] for one in some]
+        for named, some in policy.groups.items()
+    }
+    return {"fields": [named.value for named in policy.fields], "groups": groups}
+
+
+def _said(row: Row) -> ServedPolicies:
+    return ServedPolicies(
+        server=row["server"],
+        algorithm=RateAlgorithm(row["algorithm"]),
+        policies=tuple(_policy(one) for one in json.loads(row["policies"])),
+        said_at=row["saidat"],
+    )
+
+
+def _policy(cells: Mapping[str, Any]) -> CounterPolicy:
+    groups = {
+        (named := field_named(name)): tuple(
+            FieldGroup(group, tuple(pattern_of(named, text) for text in patterns)) for group, patterns in some
+        )
+        for name, some in cells["groups"].items()
+    }
+    return CounterPolicy(tuple(map(field_named, cells["fields"])), groups)

@@ -1,0 +1,168 @@
+"""Suspensions and conditions in the ledger, in memory and on a real server: made, listed, removed, ended."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid1, uuid4
+
+import pytest
+
+from cql.driver.asynchronous import AsyncKeyspace
+from cql.driver.session import CassandraCluster, Keyspace
+from cql.memory import MemoryTables
+from model.catalog.ledger import DELIVERY_CONDITION, DELIVERY_POLICIES, DELIVERY_SUSPENSION
+from model.errors import WrongUse
+from model.ids import QueueName
+from model.operations import Change
+from model.pickup.conditions import MadeCondition, ServedPolicies
+from model.pickup.policy import CounterPolicy, FieldGroup, PickupField, Threshold, ThresholdCondition, pattern_of
+from model.pickup.rates import DeliveryRate, RateAlgorithm
+from model.pickup.suspensions import MadeSuspension
+from model.ports import AsyncTables
+from model.schema.keyspace import Schema
+from repair.ledger import expiring
+from repair.ledger.conditions import LedgerConditions
+from repair.ledger.policies import LedgerPolicies
+from repair.ledger.suspensions import LedgerSuspensions
+from tests.support.in_turn import InTurn
+from tests.support.keyspaces import created, dropped
+from tests.support.tables import micros
+
+
+@pytest.fixture(scope="module")
+def ledger_keyspace(cluster: CassandraCluster) -> Iterator[Keyspace]:
+    name = f"e_orders_{uuid4().hex[:8]}"
+    yield created(cluster, name, Schema((), (DELIVERY_SUSPENSION, DELIVERY_CONDITION, DELIVERY_POLICIES)))
+    dropped(cluster, (name,))
+
+
+@pytest.fixture(params=["memory", pytest.param("cassandra", marks=pytest.mark.cassandra)])
+def tables(request: pytest.FixtureRequest) -> AsyncTables:
+    if request.param == "memory":
+        return InTurn(MemoryTables(micros))
+    return AsyncKeyspace(request.getfixturevalue("ledger_keyspace"))
+
+
+@dataclass
+class Orders:
+    """One kind of what people order: where it is kept, and one with these values that ends after that time."""
+
+    ledger: Any
+    other: Any
+    make: Callable[..., Any]
+
+    async def put(self, queue: QueueName, lasts: timedelta | None = None, **values: tuple[str, ...]) -> Any:
+        now = datetime.now(UTC).replace(microsecond=0)
+        one = self.make(queue, now, now + lasts if lasts else None, values)
+        await self.ledger.put(one, datetime.now(UTC))
+        return one
+
+
+def _suspension(queue: QueueName, _: datetime, ends_at: datetime | None, values: Any) -> MadeSuspension:
+    return MadeSuspension(id=uuid1(), queue=queue, values=values, owner="ann@here", reason="why not", ends_at=ends_at)
+
+
+def _condition(queue: QueueName, now: datetime, ends_at: datetime | None, values: Any) -> MadeCondition:
+    return MadeCondition(
+        id=uuid4(),
+        queue=queue,
+        fields=("jobid", "localip"),
+        values=values,
+        threshold=Threshold(0, DeliveryRate(3, 10**11 + 1), 500_000_000, stop=True) if values else Threshold(),
+        owner="ann@here",
+        reason="why not",
+        made_at=now + timedelta(milliseconds=len(values)),
+        ends_at=ends_at,
+    )
+
+
+@pytest.fixture(params=["suspensions", "conditions"])
+def kept(request: pytest.FixtureRequest, tables: AsyncTables) -> Orders:
+    if request.param == "suspensions":
+        return Orders(LedgerSuspensions(tables, "mail"), LedgerSuspensions(tables, "other"), _suspension)
+    return Orders(LedgerConditions(tables, "mail"), LedgerConditions(tables, "other"), _condition)
+
+
+@pytest.fixture
+def queue(k: str) -> QueueName:
+    return QueueName(k)
+
+
+async def test_all_of_a_queue_are_read_as_they_were_made(kept: Orders, queue: QueueName) -> None:
+    """In their order; those of another queue, or of another keyspace's, are not among them."""
+    some = [
+        await kept.put(queue),
+        await kept.put(queue, timedelta(hours=2), localip=("192.0.2.0/28", "::1"), jobid=("a b", "\u00e9")),
+    ]
+    await kept.put(QueueName(f"{queue}2"))
+    assert await kept.ledger.of(queue) == some
+    assert await kept.ledger.find(queue, some[1].id) == some[1]
+    assert await kept.other.of(queue) == []
+
+
+async def test_what_was_removed_is_gone(kept: Orders, queue: QueueName) -> None:
+    """The others stay."""
+    first, second = await kept.put(queue), await kept.put(queue)
+    await kept.ledger.remove(first)
+    assert await kept.ledger.of(queue) == [second]
+    assert await kept.ledger.find(queue, first.id) is None
+
+
+async def test_one_that_is_put_again_is_what_it_was_put_as_last(kept: Orders, queue: QueueName) -> None:
+    """With another end, without one, and with one once more."""
+    first = await kept.put(queue, timedelta(hours=1))
+    for ends_at in (first.ends_at + timedelta(hours=1), None, first.ends_at):
+        again = replace(first, ends_at=ends_at, reason=f"until {ends_at}")
+        await kept.ledger.put(again, datetime.now(UTC))
+        assert await kept.ledger.of(queue) == [again]
+
+
+async def test_what_has_ended_expires_and_leaves_nothing_to_delete(
+    kept: Orders, queue: QueueName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The row and all of its cells; one without an end stays."""
+    monkeypatch.setattr(expiring, "KEPT_AFTER_END", timedelta(0))
+    stays = await kept.put(queue)
+    await kept.put(queue, timedelta(seconds=2), jobid=("x",))
+    for _ in range(100):
+        if len(found := await kept.ledger.of(queue)) == 1:
+            break
+        await asyncio.sleep(0.1)
+    assert found == [stays]
+
+
+async def test_limits_of_a_later_version_are_refused_and_not_left_out(tables: AsyncTables, queue: QueueName) -> None:
+    """What would be without them might let everything go."""
+    ledger = LedgerConditions(tables, "mail")
+    one = await Orders(ledger, ledger, _condition).put(queue)
+    key = ("mail", queue, one.id)
+    await tables.write(Change(DELIVERY_CONDITION, key, assign={"limits": '{"bytes": 5}'}))
+    with pytest.raises(WrongUse, match="limits that are not known here: bytes"):
+        await ledger.of(queue)
+
+
+async def test_what_servers_say_that_they_count_by_is_read_until_they_leave(
+    tables: AsyncTables, queue: QueueName
+) -> None:
+    """Fields and groups as they are; of conditions and limits nothing."""
+    ledger, now = LedgerPolicies(tables, "mail"), datetime.now(UTC).replace(microsecond=0)
+    network, below = pattern_of(PickupField.REMOTE_IP, "192.0.2.0/24"), pattern_of(PickupField.REMOTE_MX, "*.a.org")
+    groups = {
+        PickupField.REMOTE_IP: (FieldGroup("near", (network,)),),
+        PickupField.REMOTE_MX: (FieldGroup("a", (below,)),),
+    }
+    policy = CounterPolicy((PickupField.REMOTE_MX, PickupField.REMOTE_IP), groups)
+    limited = replace(policy, conditions=(ThresholdCondition({}, Threshold(1)),), default=Threshold(2))
+    said = [
+        ServedPolicies(server=server, policies=(limited, CounterPolicy()), algorithm=RateAlgorithm.SLIDING, said_at=now)
+        for server in ("one", "two")
+    ]
+    for one in said:
+        await ledger.put(queue, one)
+    read = [replace(one, policies=(policy, CounterPolicy())) for one in said]
+    assert await ledger.of(queue) == read
+    await ledger.remove(queue, "one")
+    assert await ledger.of(queue) == read[1:]
+    assert await ledger.of(QueueName(f"{queue}2")) == []

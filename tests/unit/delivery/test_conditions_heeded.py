@@ -1,0 +1,244 @@
+"""Limits that people set for a while: a server of deliveries with a ledger in memory, time turned by hand."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from delivery.orders import EngineTime, HeededConditions
+from model.catalog.ledger import DELIVERY_CONDITION
+from model.errors import CannotReach
+from model.ids import QueueName
+from model.operations import Change, Put, Read
+from model.pickup.conditions import MadeCondition, ServedPolicies, condition_id, normal_texts, with_conditions
+from model.pickup.engine import Picked, PickupEngine
+from model.pickup.policy import CounterPolicy, FieldGroup, PickupField, Threshold, ThresholdCondition, pattern_of
+from model.pickup.rates import RateAlgorithm
+from model.pickup.sub_queues import ActiveMail, CounterEntry
+from tests.support.clock import VirtualClock
+from tests.support.deliveries import DeliverySite
+
+ONE = "bob@one.example"
+TWO = "cy@two.example"
+DOMAIN = PickupField.RECIPIENT_DOMAIN
+PER_DOMAIN = CounterPolicy((DOMAIN,))
+PER_JOB = CounterPolicy((PickupField.JOB_ID,))
+
+
+def condition(
+    clock: VirtualClock, domains: tuple[str, ...], threshold: Threshold, lasts: timedelta | None = None
+) -> MadeCondition:
+    fields, values = normal_texts(("recipientdomain",), {"recipientdomain": domains} if domains else {})
+    queue = QueueName("outgoing")
+    return MadeCondition(
+        id=condition_id(queue, fields, values),
+        queue=queue,
+        fields=fields,
+        values=values,
+        threshold=threshold,
+        owner="ann",
+        reason="x",
+        made_at=clock.now,
+        ends_at=clock.now + lasts if lasts else None,
+    )
+
+
+@pytest.fixture
+def site() -> DeliverySite:
+    return DeliverySite(shares=True)
+
+
+async def limited(site: DeliverySite, concurrency: int, *domains: str, lasts: timedelta | None = None) -> MadeCondition:
+    made = condition(site.clock, domains, Threshold(concurrency), lasts)
+    await site.ledger.conditions.put(made, site.clock.now)
+    return made
+
+
+async def test_what_is_set_before_a_server_starts_holds_from_the_first_mail(site: DeliverySite) -> None:
+    """Others go on."""
+    await limited(site, 0, "one.example")
+    await site.put(ONE)
+    await site.put(TWO)
+    await site.serve(120, [PER_DOMAIN])
+    assert site.relay.recipients == [TWO]
+
+
+async def test_what_is_removed_holds_no_longer_within_seconds(site: DeliverySite) -> None:
+    made = await limited(site, 0, "one.example")
+    await site.put(ONE)
+    removed_at = list[float]()
+
+    async def remove() -> None:
+        await site.clock.pause(60)
+        await site.ledger.conditions.remove(made)
+        removed_at.append(site.clock.monotonic())
+
+    await site.serve(300, [PER_DOMAIN], until=lambda: bool(site.relay.had), beside=remove())
+    assert site.relay.had == [ONE]
+    assert 0 <= site.relay.attempts[0][0] - removed_at[0] <= 5
+
+
+async def test_it_ends_by_the_clock_of_the_server(site: DeliverySite) -> None:
+    """To the second, although the ledger is read once in ten minutes only, and does not answer then."""
+    await limited(site, 0, "one.example", lasts=timedelta(seconds=90))
+    await site.put(ONE)
+    began = site.clock.monotonic()
+
+    def surround(operation: object, carry_out: Any) -> Any:
+        if isinstance(operation, Read) and site.clock.monotonic() > began + 60:
+            raise CannotReach("nobody answers")
+        return carry_out()
+
+    site.tables.surround = surround
+    every = timedelta(minutes=10)
+    await site.serve(600, [PER_DOMAIN], until=lambda: bool(site.relay.had), suspensions_every=every)
+    assert [round(at - began) for at, _ in site.relay.attempts] == [90]
+
+
+async def test_what_is_parked_holds_once_the_policies_count_by_its_fields(
+    site: DeliverySite, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And no longer once they do not; the server says what it counts by, and metrics what it makes of it."""
+    await limited(site, 0)
+    seen = list[tuple[tuple[float, float], tuple[CounterPolicy, ...]]]()
+
+    async def look() -> None:
+        await site.clock.pause(6)
+        of = {one.labels[1]: one.value for one in site.server.samples() if one.metric.name.endswith("_conditions")}
+        (said,) = await site.ledger.policies.of(site.queue.name)
+        seen.append(((of["set"], of["parked"]), said.policies))
+
+    async def reload() -> None:
+        await look()
+        for policies in ([PER_DOMAIN], [PER_JOB]):
+            site.server.limit(policies, ())
+            if policies == [PER_DOMAIN]:
+                await site.put(ONE)
+            await look()
+
+    with caplog.at_level("INFO", "mailmend.delivery"):
+        await site.serve(60, [PER_JOB], until=lambda: len(seen) == 3, beside=reload())
+    assert seen == [((0, 1), (PER_JOB,)), ((1, 0), (PER_DOMAIN,)), ((0, 1), (PER_JOB,))]
+    assert caplog.text.count("a condition is parked") == 2
+    assert caplog.text.count("a condition sets limits") == 1
+    assert await site.ledger.policies.of(site.queue.name) == []
+
+
+async def test_what_a_killed_server_said_is_forgotten_and_what_a_living_one_says_is_not(site: DeliverySite) -> None:
+    """However long it serves."""
+    said = list[str]()
+    dead = ServedPolicies(server="dead", policies=(), algorithm=RateAlgorithm.TOKEN_BUCKET, said_at=site.clock.now)
+    await site.ledger.policies.put(site.queue.name, dead)
+
+    async def look() -> None:
+        for minutes in (1, 29):
+            await site.clock.pause(60 * minutes)
+            said.extend(one.server for one in await site.ledger.policies.of(site.queue.name))
+
+    await site.serve(1900, [PER_DOMAIN], beside=look())
+    assert said == ["dead", "server", "server"]
+
+
+async def test_limits_of_a_later_version_change_nothing(site: DeliverySite, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither do other orders that are read with them: what was read before holds on."""
+    made = await limited(site, 0, "one.example")
+    await site.put(ONE)
+
+    async def put_something() -> None:
+        await site.clock.pause(20)
+        key = ("mail", site.queue.name, made.id)
+        site.tables.write(Change(DELIVERY_CONDITION, key, assign={"limits": '{"bytes": 5}'}))
+        other = DELIVERY_CONDITION.key_row(("mail", site.queue.name, UUID(int=1)))
+        site.tables.write(Put(DELIVERY_CONDITION, other | {"madeat": site.clock.now}))
+
+    await site.serve(120, [PER_DOMAIN], beside=put_something())
+    assert site.relay.recipients == []
+    assert "limits that are not known here: bytes" in caplog.records[-1].__dict__["error"]
+
+
+GROUP = FieldGroup("g", (pattern_of(DOMAIN, "a"), pattern_of(DOMAIN, "b")))
+FILES = (
+    (),
+    (PER_DOMAIN,),
+    (CounterPolicy((DOMAIN,), default=Threshold(2)), PER_JOB),
+    (CounterPolicy((DOMAIN,), {DOMAIN: (GROUP,)}, (ThresholdCondition({}, Threshold(1)),)),),
+)
+DOMAINS = ("a", "b", "c")
+
+
+class ConditionsMachine(RuleBasedStateMachine):
+    """The engine of a server with a file and conditions that come and go decides as one built anew from the same."""
+
+    @initialize(file=st.sampled_from(FILES))
+    def start(self, file: tuple[CounterPolicy, ...]) -> None:
+        self.clock, self.file = VirtualClock(), file
+        self.engine = PickupEngine(file)
+        self.heeded = HeededConditions(self.engine, EngineTime(self.clock))
+        self.ledger = dict[UUID, MadeCondition]()
+        self.going = list[Picked]()
+
+    @rule(
+        domains=st.lists(st.sampled_from((*DOMAINS, "#g")), max_size=2).map(tuple),
+        concurrency=st.none() | st.integers(0, 2),
+        lasts=st.none() | st.integers(1, 5),
+    )
+    def put(self, domains: tuple[str, ...], concurrency: int | None, lasts: int | None) -> None:
+        one = condition(self.clock, domains, Threshold(concurrency), timedelta(seconds=lasts) if lasts else None)
+        self.ledger[one.id] = one
+
+    @rule(data=st.data())
+    def remove(self, data: st.DataObject) -> None:
+        if self.ledger:
+            del self.ledger[data.draw(st.sampled_from(sorted(self.ledger)))]
+
+    @rule()
+    def read(self) -> None:
+        self.heeded.understood(list(self.ledger.values()))()
+
+    @rule(file=st.sampled_from(FILES))
+    def reload(self, file: tuple[CounterPolicy, ...]) -> None:
+        self.file = file
+        self.heeded.limit(file)
+
+    @rule(seconds=st.integers(0, 3))
+    def pass_time(self, seconds: int) -> None:
+        self.clock.advance(seconds)
+        self.heeded.expire()
+
+    @rule(domain=st.sampled_from(DOMAINS))
+    def begin(self, domain: str) -> None:
+        if picked := self.engine.admit(ActiveMail("", {DOMAIN: domain}), self._now):
+            self.going.append(picked)
+
+    @rule()
+    def end(self) -> None:
+        if self.going:
+            self.engine.end(self.going.pop(), self._now)
+
+    @invariant()
+    def decides_as_one_built_anew(self) -> None:
+        lasting = [one for one in self.heeded.holding.values() if not one.has_ended(self.clock.now)]
+        policies, _ = with_conditions(self.file, lasting, self.engine.algorithm)
+        anew = PickupEngine(policies)
+        for domain in DOMAINS:
+            mail = ActiveMail("", {DOMAIN: domain})
+            ours, theirs = self._counters(self.engine, mail), self._counters(anew, mail)
+            assert [(one.place, one.threshold) for one in ours] == [(one.place, one.threshold) for one in theirs]
+            for one in ours:
+                number, key = one.place
+                assert one.delivering == sum(policies[number].key(begun.mail.values) == key for begun in self.going)
+
+    def _counters(self, engine: PickupEngine, mail: ActiveMail) -> tuple[CounterEntry, ...]:
+        return engine.sub_queue(mail, self._now).counters[""]
+
+    @property
+    def _now(self) -> int:
+        return self.heeded.time.nanos()
+
+
+TestConditions = ConditionsMachine.TestCase
+TestConditions.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)

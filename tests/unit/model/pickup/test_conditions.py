@@ -1,0 +1,148 @@
+"""Run-time conditions beside the policies of a file."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.errors import WrongUse
+from model.ids import QueueName
+from model.pickup.conditions import MadeCondition, condition_id, normal_texts, with_conditions
+from model.pickup.covering import pattern_text
+from model.pickup.policy import CounterPolicy, FieldGroup, PickupField, Threshold, ThresholdCondition, pattern_of
+from model.pickup.rates import SLIDING_COUNT_MAX, DeliveryRate, RateAlgorithm
+
+DOMAIN, LOCAL_IP, JOB = PickupField.RECIPIENT_DOMAIN, PickupField.LOCAL_IP, PickupField.JOB_ID
+QUEUE = QueueName("outgoing")
+START = datetime(2026, 9, 1, tzinfo=UTC)
+BUCKET = RateAlgorithm.TOKEN_BUCKET
+BIG = FieldGroup("big", (pattern_of(DOMAIN, "a.org"), pattern_of(DOMAIN, "*.b.org")))
+FILE = CounterPolicy(
+    (DOMAIN, LOCAL_IP),
+    {DOMAIN: (BIG,)},
+    (ThresholdCondition({DOMAIN: (pattern_of(DOMAIN, "#big"),)}, Threshold(7)),),
+    Threshold(9),
+)
+
+
+def made(
+    values: dict[str, tuple[str, ...]], threshold: Threshold, fields: str = "localip,recipientdomain", after: int = 0
+) -> MadeCondition:
+    names, normal = normal_texts(filter(None, fields.split(",")), values)
+    return MadeCondition(
+        id=condition_id(QUEUE, names, normal),
+        queue=QUEUE,
+        fields=names,
+        values=normal,
+        threshold=threshold,
+        owner="ann",
+        reason="x",
+        made_at=START + timedelta(seconds=after),
+    )
+
+
+def limit_of(policy: CounterPolicy, domain: str, source: str = "192.0.2.1") -> Threshold | None:
+    return policy.threshold(policy.key({DOMAIN: domain, LOCAL_IP: source}))
+
+
+def test_the_earliest_is_tested_first_and_all_before_those_of_the_file() -> None:
+    """Whatever order they are read in; the file's own hold for the rest."""
+    late, early = made({}, Threshold(1), after=2), made({"recipientdomain": ("c.org",)}, Threshold(2), after=1)
+    (merged,), placed = with_conditions([FILE], [late, early], BUCKET)
+    assert [one.made for one in placed] == [early, late]
+    assert (limit_of(merged, "c.org"), limit_of(merged, "d.org")) == (Threshold(2), Threshold(1))
+    (merged,), _ = with_conditions([FILE], [early], BUCKET)
+    assert (limit_of(merged, "d.org"), limit_of(merged, "a.org")) == (Threshold(9), Threshold(7))
+
+
+def test_its_limits_replace_those_of_the_file_whole() -> None:
+    """Nothing comes from the default: no limit, said so, is an exemption, and 0 lets none begin."""
+    free, shut = made({"recipientdomain": ("c.org",)}, Threshold()), made({"localip": ("::1",)}, Threshold(0))
+    (merged,), _ = with_conditions([FILE], [free, shut], BUCKET)
+    assert limit_of(merged, "c.org") == Threshold()
+    assert limit_of(merged, "d.org", "::1") == Threshold(0)
+
+
+@pytest.mark.parametrize("text", ["A.org", "x.b.org", "*.b.org", "*.c.b.org", "#big"])
+def test_what_is_counted_as_a_group_means_the_group_and_it_is_said(text: str) -> None:
+    """For the group as a whole, and for no other domain."""
+    (merged,), (placed,) = with_conditions([FILE], [made({"recipientdomain": (text,)}, Threshold(1))], BUCKET)
+    assert [limit_of(merged, name) for name in ("a.org", "y.b.org", "z.org")] == [
+        Threshold(1),
+        Threshold(1),
+        Threshold(9),
+    ]
+    spelled = pattern_text(pattern_of(DOMAIN, text))
+    assert placed.groups == ({} if text == "#big" else {spelled: "#big"})
+
+
+def test_what_has_no_counter_is_parked_until_a_policy_counts_by_exactly_its_fields() -> None:
+    """More fields, or fewer, are another counter; the order of the fields is none."""
+    some = [made({}, Threshold(1), fields) for fields in ("recipientdomain", "", "jobid,localip,recipientdomain")]
+    policies, placed = with_conditions([FILE], some, BUCKET)
+    assert policies == (FILE,)
+    assert {one.parked for one in placed} == {
+        "no policy counts by exactly recipientdomain",
+        "no policy counts by exactly no field",
+        "no policy counts by exactly jobid, localip, recipientdomain",
+    }
+    (_, by_domain, everything), placed = with_conditions(
+        [FILE, CounterPolicy((DOMAIN,)), CounterPolicy()], some, BUCKET
+    )
+    assert [bool(one.parked) for one in placed].count(True) == 1
+    assert limit_of(by_domain, "a.org") == limit_of(everything, "a.org") == Threshold(1)
+
+
+def test_it_is_of_each_policy_with_its_fields_and_of_none_without_its_group() -> None:
+    """A group that no policy has is no counter either."""
+    plain = CounterPolicy((LOCAL_IP, DOMAIN))
+    grouped, of_all = made({"recipientdomain": ("#big",)}, Threshold(1)), made({}, Threshold(2))
+    _, (one, other) = with_conditions([plain, FILE], [grouped, of_all], BUCKET)
+    assert {one.made.id: one.policies, other.made.id: other.policies} == {grouped.id: (1,), of_all.id: (0, 1)}
+    _, (parked,) = with_conditions([plain], [grouped], BUCKET)
+    assert parked.parked == "the policy has no group #big of recipientdomain"
+
+
+def test_a_rate_that_the_servers_way_to_count_cannot_keep_is_parked() -> None:
+    """A sliding one remembers only so many."""
+    one = made({}, Threshold(rate=DeliveryRate(SLIDING_COUNT_MAX + 1)))
+    for algorithm in RateAlgorithm:
+        _, (placed,) = with_conditions([FILE], [one], algorithm)
+        assert bool(placed.parked) is (algorithm is RateAlgorithm.SLIDING)
+
+
+@pytest.mark.parametrize(
+    ("fields", "values", "said"),
+    [
+        (("weather",), {}, "'weather' is no field"),
+        (("jobid",), {"weather": ("rain",)}, "'weather' is no field"),
+        (("jobid",), {"localip": ("::1",)}, "does not count by localip"),
+        ((), {"localip": ("::1",)}, "does not count by localip"),
+        (("localip",), {"localip": ("nowhere",)}, "is no address"),
+        (("jobid",), {"jobid": ("@big",)}, "names a list"),
+    ],
+)
+def test_what_is_no_condition_is_refused(
+    fields: tuple[str, ...], values: dict[str, tuple[str, ...]], said: str
+) -> None:
+    with pytest.raises(WrongUse, match=said):
+        normal_texts(fields, values)
+
+
+_TEXTS = {
+    "recipientdomain": st.sampled_from(["a.org", "A.ORG.", "*.b.org", "/x+/", "#big", "b\u00fccher.de", ""]),
+    "localip": st.sampled_from(["::1", "::ffff:192.0.2.1", "192.0.2.1", "192.0.2.0/24", "/^192/", ""]),
+    "jobid": st.sampled_from(["a", "A", "*.a", "192.0.2.0/24", "/"]),
+}
+
+
+@given(st.fixed_dictionaries({}, optional={name: st.lists(one, min_size=1).map(tuple) for name, one in _TEXTS.items()}))
+def test_a_spelling_that_was_made_normal_is_so_and_means_the_same(values: dict[str, tuple[str, ...]]) -> None:
+    """Each text's pattern is among those of the normal texts, and they have no other."""
+    names, normal = normal_texts(sorted(_TEXTS, reverse=True), values)
+    assert normal_texts(names, normal) == (names, normal)
+    for name, texts in values.items():
+        named = PickupField(name)
+        assert {pattern_of(named, one) for one in texts} == {pattern_of(named, one) for one in normal[name]}
+    assert condition_id(QUEUE, names, normal) == condition_id(QUEUE, names, dict(sorted(normal.items(), reverse=True)))
