@@ -53,7 +53,7 @@ FACE: Final = Shared(
                 type=FILE,
                 metavar="FILE",
             ),
-            option("--listen-tls-cert", "Certificate of the HTTP server, with its chain.", type=FILE, metavar="FILE"),
+            option("--listen-tls-cert", "Certificate of this server, with its chain.", type=FILE, metavar="FILE"),
             option("--listen-tls-key", "Private key of that certificate.", type=FILE, metavar="FILE"),
         )
     },
