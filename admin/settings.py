@@ -18,7 +18,8 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from uuid import UUID
 
 from mailqueue.blobs.s3 import S3Settings
-from mailqueue.rabbitmq.broker.settings import AMQP_PORT, BrokerSettings, BrokerTls, Host
+from mailqueue.broker_tls import BrokerTls
+from mailqueue.rabbitmq.broker.settings import AMQP_PORT, BrokerSettings, Host
 from model.durations import format_duration
 from model.errors import BadSettings, WrongUse
 from model.ids import QueueName

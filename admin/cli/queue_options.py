@@ -38,7 +38,8 @@ from admin.settings import (
     parse_management,
 )
 from mailqueue.blobs.s3 import S3Settings
-from mailqueue.rabbitmq.broker.settings import BrokerSettings, BrokerTls, ManagementSettings
+from mailqueue.broker_tls import BrokerTls
+from mailqueue.rabbitmq.broker.settings import BrokerSettings, ManagementSettings
 from mailqueue.rabbitmq.broker.topology import Form, QueueForm
 from model.errors import BadSettings, WrongUse
 from model.ids import QueueName

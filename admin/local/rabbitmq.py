@@ -17,7 +17,7 @@ from typing import ClassVar, Final
 from admin.local.probes import http_answer, speaks_amqp, unverified
 from admin.local.rabbitmq_parts import HOME_VARIABLE, Installation, find_or_fetch, installation_in
 from admin.local.server_kind import HOST, Launch, Machine, Site
-from mailqueue.rabbitmq.broker.management import basic
+from mailqueue.broker_http import basic
 from model.errors import LocalServerError
 
 MEMORY_MIB: Final = 512

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from admin.local.rabbitmq import BrokerCertificates as ServerTls
+from mailqueue.broker_tls import BrokerTls
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.management import Management
-from mailqueue.rabbitmq.broker.settings import BrokerSettings, BrokerTls, Host, ManagementSettings
+from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host, ManagementSettings
 from mailqueue.rabbitmq.broker.topology import Form, QueueForm
 from model.errors import BrokerUnreachable, MailmendError, PublishFailed
 from model.ids import QueueName

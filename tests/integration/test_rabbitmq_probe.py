@@ -10,7 +10,7 @@ import pytest
 from admin.local.ports import free_port
 from admin.local.probes import speaks_amqp, unverified
 from admin.local.rabbitmq import GUEST, api_answers
-from mailqueue.rabbitmq.broker.management import basic
+from mailqueue.broker_http import basic
 
 START = b"\x01\x00\x00\x00\x00\x01\xf6\x00\x0a\x00\x0a\x00\x09and what else it says"
 """A frame of a method on channel 0, its length, connection.start."""

@@ -32,7 +32,7 @@ from admin.local.rabbitmq_parts import installation_in
 from admin.local.server import LocalServer
 from admin.local.server_kind import HOST, Machine
 from admin.local.throwaway import throwaway_folder
-from mailqueue.rabbitmq.broker.management import basic
+from mailqueue.broker_http import basic
 from model.errors import LocalServerError
 from repair.clock import SystemClock
 from tests.support.servers import PREFIX, docker_answers, unavailable

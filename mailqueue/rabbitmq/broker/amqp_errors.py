@@ -6,7 +6,8 @@ from typing import Any
 from aio_pika import exceptions
 from aiormq import ChannelAccessRefused, ChannelLockedResource, ConnectionNotAllowed
 
-from mailqueue.rabbitmq.broker.settings import BrokerSettings, tls_error
+from mailqueue.broker_tls import tls_error
+from mailqueue.rabbitmq.broker.settings import BrokerSettings
 from model.errors import BrokerDenied, BrokerUnreachable, MailmendError, TopologyMismatch
 
 _GONE = (exceptions.AMQPError, OSError, RuntimeError, EOFError)

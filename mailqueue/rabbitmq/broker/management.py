@@ -1,21 +1,16 @@
-"""The broker's HTTP API: what AMQP does not tell of a queue, its unacked messages and its delivery limit.
-
-Only the standard library is used. It follows no redirect and uses no proxy: credentials go only to the host that was
-named.
-"""
+"""The broker's HTTP API: what AMQP does not tell of a queue, its unacked messages and its delivery limit."""
 
 import asyncio
-import base64
 import http.client
-import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
-from urllib.parse import quote, urlencode, urlsplit
+from typing import Any, Final
+from urllib.parse import quote, urlencode
 
-from mailqueue.rabbitmq.broker.settings import BrokerTls, ManagementSettings, context_of, tls_error
-from model.errors import BrokerDenied, BrokerUnreachable
+from mailqueue.broker_http import BrokerHttp, basic
+from mailqueue.broker_tls import BrokerTls
+from mailqueue.rabbitmq.broker.settings import ManagementSettings
 
 DELIVERY_LIMIT_DEFAULT: Final = 20
 """The delivery limit of a quorum queue that names none, since RabbitMQ 4; earlier releases have no limit then."""
@@ -26,11 +21,8 @@ _UNLIMITED: Final = "unlimited"
 _OPTION: Final = "--broker-management"
 _COLUMNS: Final = "name,type,arguments,effective_policy_definition,delivery_limit,messages,messages_unacknowledged"
 _PAGE_MAX: Final = 100
-_VERSION: Final = "overview?columns=rabbitmq_version"
-_ALARMS: Final = "health/checks/alarms"
-_DENIED: Final = frozenset({http.client.UNAUTHORIZED, http.client.FORBIDDEN})
-
-T = TypeVar("T")
+_VERSION: Final = "api/overview?columns=rabbitmq_version"
+_ALARMS: Final = "api/health/checks/alarms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +40,6 @@ class QueueFacts:
     delivery_limit: int | None
     alarms: tuple[str, ...] = ()
     counted: int | None = None
-
-
-def basic(username: str, password: str) -> str:
-    return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode("ascii")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,68 +60,29 @@ class Management:
     def _facts(self, queues: Collection[str]) -> QueueFacts:
         pattern = f"^({'|'.join(map(re.escape, queues))})$"
         wanted = {"name": pattern, "use_regex": "true", "page": 1, "page_size": _PAGE_MAX, "columns": _COLUMNS}
-        items = self._ask(f"queues/{quote(self.vhost, safe='')}?{urlencode(wanted)}", _items)
-        default = self._ask(_VERSION, _default_limit) if any(map(_keeps_silent, items)) else None
+        items = self._http.read(f"api/queues/{quote(self.vhost, safe='')}?{urlencode(wanted)}", _items)
+        default = self._http.read(_VERSION, _default_limit) if any(map(_keeps_silent, items)) else None
         return facts_of(items, default, self._alarms())
 
     def _alarms(self) -> tuple[str, ...]:
         """The alarms; empty where the broker has no such endpoint, or refuses it. The API tells one as an error."""
-        status, content = self._answer(_ALARMS)
-        return self._parsed(content, _alarms_of) if status == http.client.SERVICE_UNAVAILABLE else ()
-
-    def _ask(self, path: str, read: Callable[[Any], T]) -> T:
-        status, content = self._answer(path)
-        if status in _DENIED:
-            raise BrokerDenied(
-                f"the broker's HTTP API at {self._place} refuses the user {self.settings.username!r}",
-                mend="Look at the password, and whether the user has the tag 'monitoring' or 'management'.",
-            )
-        if status != http.client.OK:
-            raise self._unreachable(f"it answers {status}")
-        return self._parsed(content, read)
-
-    def _answer(self, path: str) -> tuple[int, bytes]:
-        try:
-            return self._answered(f"{urlsplit(self.settings.url).path.rstrip('/')}/api/{path}")
-        except (OSError, http.client.HTTPException) as error:
-            tls = tls_error(str(error), f"the broker's HTTP API at {self._place}")
-            raise tls or self._unreachable(str(error) or type(error).__name__) from error
-
-    def _answered(self, path: str) -> tuple[int, bytes]:
-        connection = self._connection()
-        try:
-            connection.request(
-                "GET", path, headers={"Authorization": basic(self.settings.username, self.settings.password)}
-            )
-            answer = connection.getresponse()
-            return answer.status, answer.read()
-        finally:
-            connection.close()
-
-    def _connection(self) -> http.client.HTTPConnection:
-        parts, seconds = urlsplit(self.settings.url), self.settings.answer_seconds
-        host = parts.hostname or ""
-        if parts.scheme == "https":
-            return http.client.HTTPSConnection(
-                host, parts.port, timeout=seconds, context=context_of(self.tls or BrokerTls())
-            )
-        return http.client.HTTPConnection(host, parts.port, timeout=seconds)
-
-    def _parsed(self, content: bytes, read: Callable[[Any], T]) -> T:
-        try:
-            return read(json.loads(content))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise self._unreachable("what answers there is not RabbitMQ's HTTP API") from error
+        status, content = self._http.answer("GET", _ALARMS)
+        return self._http.parsed(content, _alarms_of) if status == http.client.SERVICE_UNAVAILABLE else ()
 
     @property
-    def _place(self) -> str:
-        parts = urlsplit(self.settings.url)
-        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-    def _unreachable(self, reason: str) -> BrokerUnreachable:
-        return BrokerUnreachable(
-            f"the broker's HTTP API at {self._place} does not answer: {reason}",
-            mend=f"Look whether the plugin rabbitmq_management is on, and at {_OPTION}; without it, less is known.",
+    def _http(self) -> BrokerHttp:
+        settings = self.settings
+        return BrokerHttp(
+            settings.url,
+            {"Authorization": basic(settings.username, settings.password)},
+            settings.answer_seconds,
+            (
+                f"the user {settings.username!r}",
+                "Look at the password, and whether the user has the tag 'monitoring' or 'management'.",
+            ),
+            f"Look whether the plugin rabbitmq_management is on, and at {_OPTION}; without it, less is known.",
+            "RabbitMQ",
+            self.tls,
         )
 
 

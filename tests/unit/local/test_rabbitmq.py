@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from admin.local.rabbitmq import MEMORY_MIB, BrokerCertificates, RabbitMq, conf_of, environment_of
 from admin.local.rabbitmq_parts import Installation
 from admin.local.server_kind import Launch, Site
-from mailqueue.rabbitmq.broker.management import basic
+from mailqueue.broker_http import basic
 from model.errors import LocalServerError
 
 PORTS = {"amqp": 5672, "management": 15672, "erlang": 25672, "epmd": 4369, "amqps": 5671, "management-tls": 15671}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mailqueue.rabbitmq.broker.settings import tls_error
+from mailqueue.broker_tls import tls_error
 from model.errors import ExitCode
 
 AT = "RabbitMQ at 10.0.0.1:5671"

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from mailqueue.broker_tls import BrokerTls
 from mailqueue.rabbitmq.broker.management import DELIVERY_LIMIT_DEFAULT, Management, QueueFacts, facts_of
-from mailqueue.rabbitmq.broker.settings import BrokerTls, ManagementSettings
+from mailqueue.rabbitmq.broker.settings import ManagementSettings
 from model.errors import BrokerDenied, BrokerUnreachable
 
 PASSWORD = "of-nobody-at-all"

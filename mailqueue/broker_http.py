@@ -1,0 +1,106 @@
+"""The HTTP API of a broker, whichever: one request at a time, answered or refused in words.
+
+Only the standard library is used. It follows no redirect and uses no proxy: credentials go only to the host that was
+named.
+"""
+
+import base64
+import http.client
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
+
+from mailqueue.broker_tls import BrokerTls, context_of, tls_error
+from model.errors import BrokerDenied, BrokerUnreachable
+
+_DENIED: Final = frozenset({http.client.UNAUTHORIZED, http.client.FORBIDDEN})
+
+T = TypeVar("T")
+
+
+def basic(username: str, password: str) -> str:
+    return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode("ascii")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerHttp:
+    """The HTTP API at an address.
+
+    Attributes:
+        url: such as `http://broker.example:15672`; with `https`, the broker's TLS files are used.
+        headers: of every request; they say who asks.
+        denied: what to say, and to do, where it refuses us.
+        away: what to do where it does not answer.
+        product: whose API it is.
+        tls: with `https`, whom to trust and what to show; None: whom the system trusts.
+    """
+
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+    seconds: float
+    denied: tuple[str, str]
+    away: str
+    product: str
+    tls: BrokerTls | None = None
+
+    def read(self, path: str, read: Callable[[Any], T]) -> T:
+        """What `read` makes of the answer's JSON.
+
+        Raises:
+            BrokerDenied: it refuses us.
+            BrokerUnreachable: it does not answer, or not as this API does.
+        """
+        status, content = self.answer("GET", path)
+        if status != http.client.OK:
+            raise self.refusal(status)
+        return self.parsed(content, read)
+
+    def answer(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+        """The status and the content of the answer, whatever they are."""
+        try:
+            return self._answered(method, f"{urlsplit(self.url).path.rstrip('/')}/{path}", body)
+        except (OSError, http.client.HTTPException) as error:
+            tls = tls_error(str(error), f"the broker's HTTP API at {self.place}")
+            raise tls or self.unreachable(str(error) or type(error).__name__) from error
+
+    def parsed(self, content: bytes, read: Callable[[Any], T]) -> T:
+        try:
+            return read(json.loads(content))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise self.unreachable(f"what answers there is not {self.product}'s HTTP API") from error
+
+    def refusal(self, status: int) -> BrokerUnreachable:
+        """The error of an answer that is not the wanted one."""
+        if status in _DENIED:
+            who, mend = self.denied
+            return BrokerDenied(f"the broker's HTTP API at {self.place} refuses {who}", mend=mend)
+        return self.unreachable(f"it answers {status}")
+
+    def unreachable(self, reason: str) -> BrokerUnreachable:
+        return BrokerUnreachable(f"the broker's HTTP API at {self.place} does not answer: {reason}", mend=self.away)
+
+    @property
+    def place(self) -> str:
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+    def _answered(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
+        connection = self._connection()
+        headers = {**self.headers, **({"Content-Type": "application/json"} if body is not None else {})}
+        try:
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        parts = urlsplit(self.url)
+        host = parts.hostname or ""
+        if parts.scheme == "https":
+            return http.client.HTTPSConnection(
+                host, parts.port, timeout=self.seconds, context=context_of(self.tls or BrokerTls())
+            )
+        return http.client.HTTPConnection(host, parts.port, timeout=self.seconds)
