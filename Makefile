@@ -26,7 +26,7 @@ $(UV):
 	.uv/bin/pip install --quiet --disable-pip-version-check 'uv>=0.13,<0.14'
 
 $(STAMP): pyproject.toml uv.lock | $(UV)
-	UV_PROJECT_ENVIRONMENT=$(VENV) $(UV) sync --quiet --locked --python $(PYTHON) --extra $(DRIVER) --extra $(SPARK) --extra queue --extra serve --extra delivery
+	UV_PROJECT_ENVIRONMENT=$(VENV) $(UV) sync --quiet --locked --python $(PYTHON) --extra $(DRIVER) --extra $(SPARK) --extra queue --extra pulsar --extra serve --extra delivery
 	@rm -f $(VENV)/.installed-* && touch $@
 
 demo: $(STAMP) ## Write mail, break it, find it, mend it, prove it, undo and redo it

@@ -12,7 +12,7 @@ import hashlib
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,6 +35,13 @@ _LINES: Final[tuple[tuple[Literal["found", "fetched"], re.Pattern[str]], ...]] =
 )
 
 
+Coordinate = tuple[str, str, str]
+"""Organisation, module and version."""
+
+ListedJar = tuple[Coordinate, str]
+"""The module of a jar, and its classifier, or ""."""
+
+
 @dataclass(frozen=True, slots=True)
 class JarProgram(JavaProgram):
     """A program made of jars of the public Maven repository.
@@ -43,21 +50,35 @@ class JarProgram(JavaProgram):
         organisation, module: its Maven coordinate, with the version.
         classifier: of the one jar that holds the whole program; empty where it is the module with all that it needs.
         beside: coordinates (organisation, module, version) of further modules, wanted with all that they need.
+        listed: whether its jars are listed beside their checksums, and are fetched as that list says. Ivy follows no
+            `dependencyManagement` that a pom imports, so what it finds by itself may not fit together.
     """
 
     organisation: str
     module: str
     classifier: str = ""
-    beside: tuple[tuple[str, str, str], ...] = ()
+    beside: tuple[Coordinate, ...] = ()
+    listed: bool = False
 
     @property
-    def coordinate(self) -> tuple[str, str, str]:
+    def coordinate(self) -> Coordinate:
         return (self.organisation, self.module, self.version)
 
 
 def pins_of(program: JarProgram, pinned: Path = PINNED) -> dict[str, str]:
     """SHA-256 by file name, from the program's list in the folder `pinned`."""
     return parse_pins((pinned / f"{program.module}-{program.version}.sha256").read_text(encoding="ascii"))
+
+
+def jars_listed(program: JarProgram, pinned: Path = PINNED) -> list[ListedJar]:
+    """Each jar of a program whose jars are listed beside their checksums; none of any other program."""
+    if not program.listed:
+        return []
+    lines = (pinned / f"{program.module}-{program.version}.modules").read_text(encoding="ascii").splitlines()
+    return [
+        ((organisation, module, version), "".join(rest))
+        for organisation, module, version, *rest in map(str.split, lines)
+    ]
 
 
 def parse_pins(text: str) -> dict[str, str]:
@@ -108,14 +129,14 @@ class JarStore:
         staging, cache = self.root / f"{program.version}.new", self.root / f"{program.version}.ivy"
         shutil.rmtree(staging, ignore_errors=True)
         module = cache / "module.xml"
-        if text := module_text(program):
+        if text := module_text(program, jars_listed(program, self.pinned)):
             cache.mkdir(parents=True, exist_ok=True)
             module.write_text(text, encoding="utf-8")
         command = resolve_command(
             java,
             ivy_jar(program.name),
             program,
-            module=module,
+            module=module if text else None,
             lib=staging,
             cache=cache,
             environment=self.environment,
@@ -193,32 +214,46 @@ def ivy_jar(wanted_for: str = "Cassandra") -> Path:
     return found[-1]
 
 
-def module_text(program: JarProgram) -> str:
+def module_text(program: JarProgram, listed: Sequence[ListedJar] = ()) -> str:
     """An Ivy module that depends on the program's modules; "" where Ivy's command line can express them.
 
     It has no word for a classifier, whose one jar needs nothing that its pom names, nor for a second module.
     """
-    if not (program.classifier or program.beside):
+    alone = listed or ([(program.coordinate, program.classifier)] if program.classifier else [])
+    if not (alone or program.beside):
         return ""
-    needed = "".join(_needed_text(one, program.classifier) for one in (program.coordinate, *program.beside))
+    whole = () if alone else (program.coordinate, *program.beside)
+    jars = dict[Coordinate, list[str]]()
+    for coordinate, classifier in alone:
+        jars.setdefault(coordinate, []).append(classifier)
+    needed = [*map(_whole_text, whole), *(_alone_text(*one) for one in jars.items())]
     return f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
-  <info organisation="mailmend" module="{program.coordinate[1]}"/>
+  <info organisation="mailmend" module="{program.module}"/>
   <configurations><conf name="default"/></configurations>
   <dependencies>
-{needed}  </dependencies>
+{"".join(needed)}  </dependencies>
 </ivy-module>
 """
 
 
-def _needed_text(coordinate: tuple[str, str, str], classifier: str) -> str:
+def _whole_text(coordinate: Coordinate) -> str:
+    return f"    <dependency {_named(coordinate)}/>\n"
+
+
+def _alone_text(coordinate: Coordinate, classifiers: Iterable[str]) -> str:
+    artifacts = "".join(
+        f'      <artifact name="{coordinate[1]}" type="jar"{_classified(one)}/>\n' for one in classifiers
+    )
+    return f'    <dependency {_named(coordinate)} transitive="false">\n{artifacts}    </dependency>\n'
+
+
+def _classified(classifier: str) -> str:
+    return f' m:classifier="{classifier}"' if classifier else ""
+
+
+def _named(coordinate: Coordinate) -> str:
     organisation, module, version = coordinate
-    named = f'org="{organisation}" name="{module}" rev="{version}" conf="default"'
-    if not classifier:
-        return f"    <dependency {named}/>\n"
-    return f"""    <dependency {named} transitive="false">
-      <artifact name="{module}" type="jar" m:classifier="{classifier}"/>
-    </dependency>
-"""
+    return f'org="{organisation}" name="{module}" rev="{version}" conf="default"'
 
 
 def resolve_command(
@@ -226,7 +261,7 @@ def resolve_command(
     ivy: Path,
     program: JarProgram,
     *,
-    module: Path,
+    module: Path | None,
     lib: Path,
     cache: Path,
     environment: Mapping[str, str],
@@ -240,7 +275,7 @@ def resolve_command(
         "-jar",
         str(ivy),
         *(["-settings", settings] if settings else []),
-        *(["-ivy", str(module)] if module_text(program) else ["-dependency", *program.coordinate]),
+        *(["-ivy", str(module)] if module else ["-dependency", *program.coordinate]),
         "-confs",
         "default",
         "-types",

@@ -24,6 +24,7 @@ from admin.local.cassandra_settings import (
 from admin.local.folders import ClusterFolder, cluster_folder, locked, read_json, write_json
 from admin.local.jars import JarStore
 from admin.local.ports import free_port
+from admin.local.pulsar import Pulsar
 from admin.local.rabbitmq import RabbitMq
 from admin.local.s3proxy import ObjectStore
 from admin.local.server import LocalServer, started_together
@@ -214,7 +215,7 @@ def _status_of(node: LocalServer) -> NodeStatus:
     return NodeStatus(kind.number, kind.host, kind.settings.native_port, status.state, pid, status.log)
 
 
-_KINDS: Final[tuple[ServerKind, ...]] = (RabbitMq(), ObjectStore())
+_KINDS: Final[tuple[ServerKind, ...]] = (RabbitMq(), ObjectStore(), Pulsar())
 
 SERVICES: Final[Mapping[str, ServerKind]] = {kind.name: kind for kind in _KINDS}
 """Every kind of server beside Cassandra, by the name that a person types."""

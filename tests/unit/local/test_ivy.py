@@ -10,6 +10,7 @@ from admin.local.jars import (
     JarProgram,
     differences,
     event_in,
+    jars_listed,
     module_text,
     parse_pins,
     pins_of,
@@ -17,6 +18,7 @@ from admin.local.jars import (
     resolve_command,
 )
 from admin.local.java import Java
+from admin.local.pulsar import PULSAR
 from admin.local.s3proxy import S3PROXY
 from tests.support.james_jars import PINNED
 from tests.support.james_jars import PROGRAM as JAMES
@@ -29,8 +31,9 @@ MODULE = Path("/module.xml")
 
 
 def _command(environment: dict[str, str], program: JarProgram = RELEASE) -> list[str]:
-    places = {"module": MODULE, "lib": Path("/lib"), "cache": Path("/cache")}
-    return resolve_command(JAVA, Path("/ivy.jar"), program, **places, environment=environment)
+    module = MODULE if module_text(program, jars_listed(program)) else None
+    places = {"lib": Path("/lib"), "cache": Path("/cache")}
+    return resolve_command(JAVA, Path("/ivy.jar"), program, module=module, **places, environment=environment)
 
 
 @pytest.mark.parametrize(
@@ -91,6 +94,25 @@ def test_a_program_of_several_modules_is_asked_for_in_a_module() -> None:
     assert [(one.get("org"), one.get("name"), one.get("rev")) for one in needed] == [JAMES.coordinate, *JAMES.beside]
     assert not any("transitive" in one.attrib for one in needed)
     assert not module_text(RELEASE)
+
+
+def test_a_program_whose_jars_are_listed_gets_these_and_no_others() -> None:
+    """Pulsar's own poms rely on versions that a pom imports, which Ivy does not read."""
+    command, needed = _command({}, PULSAR), ET.fromstring(module_text(PULSAR, jars_listed(PULSAR))).iter("dependency")
+    assert command[command.index("-ivy") + 1] == str(MODULE)
+    found = [(one.get("name"), one.get("rev"), one.get("transitive"), len(one)) for one in needed]
+    assert ("pulsar-broker", PULSAR.version, "false", 1) in found
+    assert ("netty-transport-native-epoll", "4.1.136.Final", "false", 2) in found
+    assert {transitive for _, _, transitive, _ in found} == {"false"}
+
+
+def test_every_listed_jar_is_pinned() -> None:
+    named = {
+        f"{module}-{version}{'-' * bool(classifier)}{classifier}.jar"
+        for (_, module, version), classifier in jars_listed(PULSAR)
+    }
+    assert named == pins_of(PULSAR).keys()
+    assert not jars_listed(S3PROXY)
 
 
 def test_a_list_of_checksums_may_lie_elsewhere() -> None:

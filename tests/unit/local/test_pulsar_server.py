@@ -1,0 +1,36 @@
+"""The local Pulsar: how it is started, and that it listens on this machine alone."""
+
+from pathlib import Path
+
+from admin.local.java import Java
+from admin.local.pulsar import HEAP_MIB, PULSAR, Pulsar, command_of, conf_of
+from admin.local.server_kind import Site
+
+SITE = Site(Path("/data/pulsar"), {"pulsar": 6651, "admin": 8081})
+COMMAND = command_of(Java(Path("/jdk/bin/java"), 17), Path("/jars"), SITE)
+_SETTINGS = dict(line.split("=", 1) for line in conf_of(SITE).splitlines())
+
+
+def test_it_listens_on_this_machine_alone() -> None:
+    """The bookkeeper would listen on every address without its interface."""
+    assert _SETTINGS["bindAddress"] == _SETTINGS["advertisedAddress"] == "127.0.0.1"
+    assert _SETTINGS["listeningInterface"].startswith("lo")
+    assert (_SETTINGS["brokerServicePort"], _SETTINGS["webServicePort"]) == ("6651", "8081")
+
+
+def test_its_memory_is_bounded() -> None:
+    assert f"-Xmx{HEAP_MIB}m" in COMMAND
+    assert f"-XX:MaxDirectMemorySize={HEAP_MIB}m" in COMMAND
+
+
+def test_its_data_are_in_its_folder_and_its_command_line_names_that() -> None:
+    for option in ("--bookkeeper-dir", "--metadata-dir", "--config"):
+        assert COMMAND[COMMAND.index(option) + 1].startswith("/data/pulsar/")
+
+
+def test_it_says_how_it_is_reached(tmp_path: Path) -> None:
+    assert Pulsar().contacts(SITE) == {"pulsar": "pulsar://127.0.0.1:6651", "admin": "http://127.0.0.1:8081"}
+    site = Site(tmp_path, SITE.ports)
+    Pulsar().write_files(tmp_path, site)
+    assert str(Pulsar().log(site)) in (tmp_path / "log4j2.xml").read_text()
+    assert Pulsar.title == PULSAR.name == "Pulsar 4.2.4"
