@@ -24,8 +24,8 @@ _STATUS: Final = "admin.present.tools:status_document"
 LOCAL: Final = CommandGroup(
     name="local",
     summary="A real Cassandra on this machine.",
-    about="""Beside it, where wanted, RabbitMQ, Pulsar and a store that speaks S3. 127.0.0.1 only, little memory; what they are
-    made of is fetched once and then used offline.""",
+    about="""Beside it, where wanted, RabbitMQ, Pulsar and a store that speaks S3. 127.0.0.1 only, little memory; what
+    they are made of is fetched once and then used offline.""",
     commands=(
         Command(
             name="up",

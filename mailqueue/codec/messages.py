@@ -4,7 +4,7 @@ Reading takes what any James may have written: fields that are missing or null w
 ISO instants, fields that are not known here. Golden files that James 3.8.1 wrote are read and written by the tests.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -65,11 +65,17 @@ def payload_of(queued: QueuedMail) -> bytes:
 
 
 def queued_of(body: bytes) -> QueuedMail:
+    return queued_in(body, _headers_in)
+
+
+def queued_in(body: bytes, headers_in: Callable[[Any], Iterable[RecipientHeader]]) -> QueuedMail:
+    """The mail in a message's body; `headers_in` reads its perRecipientHeaders, which James writes in two forms."""
     if len(body) > BODY_BYTES_MAX:
         refuse("the message's body", f"has more than {BODY_BYTES_MAX:,} bytes")
     fields = object_in(body, "the message's body")
     enqueue_id = EnqueueId(uuid_of(fields.get("enqueueId"), "enqueueId"))
-    return QueuedMail(enqueue_id, _mail_of(fields), blobs_of(fields.get("headerBlobId"), fields.get("bodyBlobId")))
+    mail = _mail_of(fields, headers_in)
+    return QueuedMail(enqueue_id, mail, blobs_of(fields.get("headerBlobId"), fields.get("bodyBlobId")))
 
 
 def blobs_of(header: Any, body: Any) -> MailBlobs:
@@ -113,7 +119,7 @@ async def publish_mail(
     await broker.publish(queue, message_of(queued, slice_start, attempts), priority_of(queued.mail))
 
 
-def _mail_of(fields: Mapping[str, Any]) -> Mail:
+def _mail_of(fields: Mapping[str, Any], headers_in: Callable[[Any], Iterable[RecipientHeader]]) -> Mail:
     def text_or(field: str, default: str | None) -> Any:
         return optional(text_of, fields.get(field), field, default)
 
@@ -131,7 +137,7 @@ def _mail_of(fields: Mapping[str, Any]) -> Mail:
             name: text_of(value, f"attributes[{name}]")
             for name, value in mapping_of(fields.get("attributes"), "attributes").items()
         },
-        recipient_headers=tuple(_headers_in(fields.get("perRecipientHeaders"))),
+        recipient_headers=tuple(headers_in(fields.get("perRecipientHeaders"))),
     )
 
 

@@ -1,0 +1,160 @@
+"""Messages of James's Pulsar queue: its JSON of a mail and of a filter, to the byte, as either of its forms has them.
+
+James 3.9 writes every field, null where there is nothing; 3.8 leaves such fields out, and differs in how it escapes.
+Both are read, whatever is written here; golden messages that both wrote are read and written by the tests.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from mailqueue.codec.messages import queued_in
+from model.errors import BadPayload
+from model.queue.james_json import (
+    Escapes,
+    in_millis,
+    json_text,
+    mapping_of,
+    object_in,
+    refuse,
+    text_of,
+    texts_of,
+)
+from model.queue.mails import QueuedMail, RecipientHeader
+
+_FIELDS: Final = 13
+"""How many fields the payload of James 3.9 has."""
+
+
+class PulsarForm(Enum):
+    """Which James wrote a message, or is to read it."""
+
+    JAMES_3_9 = "3.9"
+    JAMES_3_8 = "3.8"
+
+
+class FilterKind(Enum):
+    """What a filter of James's compares, to the letter."""
+
+    NAME = ("ByName", "name")
+    SENDER = ("BySender", "sender")
+    RECIPIENT = ("ByRecipient", "recipient")
+
+    def __init__(self, word: str, field: str) -> None:
+        self.word, self.field = word, field
+
+
+@dataclass(frozen=True, slots=True)
+class JamesFilter:
+    """A deletion as James publishes it: every mail of that name, sender or recipient, up to a number of its sender's.
+
+    Attributes:
+        last_sequence_id: of the last message of the topic, by its producer's own counting: it means nothing for
+            messages of another producer.
+    """
+
+    kind: FilterKind
+    value: str
+    last_sequence_id: int
+
+
+def pulsar_payload_of(queued: QueuedMail, form: PulsarForm = PulsarForm.JAMES_3_9) -> str:
+    """The mail as James writes it in a message of Pulsar's; `last_updated` is cut to milliseconds."""
+    mail, updated = queued.mail, queued.mail.last_updated
+    fields = {
+        "enqueueId": str(queued.enqueue_id),
+        "recipients": mail.recipients,
+        "name": mail.name,
+        "sender": mail.sender,
+        "state": mail.state,
+        "errorMessage": mail.error_message,
+        "lastUpdated": None if updated is None else _iso(in_millis(updated).isoformat(timespec="milliseconds")),
+        "attributes": mail.attributes,
+        "remoteAddr": mail.remote_addr,
+        "remoteHost": mail.remote_host,
+        "perRecipientHeaders": _by_recipient(mail.recipient_headers),
+        "headerBlobId": queued.blobs.header,
+        "bodyBlobId": queued.blobs.body,
+    }
+    text = _written(fields, form)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise BadPayload(f"the mail {queued.enqueue_id} holds half a surrogate pair") from None
+    return text
+
+
+def pulsar_queued_of(payload: bytes) -> QueuedMail:
+    return queued_in(payload, _headers_in)
+
+
+def form_of(payload: bytes) -> PulsarForm | None:
+    """Which James wrote a mail; None where both would have written the same.
+
+    Raises:
+        BadPayload: it is no mail.
+    """
+    fields = object_in(payload, "the message")
+    if len(fields) < _FIELDS:
+        return PulsarForm.JAMES_3_8
+    return PulsarForm.JAMES_3_9 if None in fields.values() else None
+
+
+def filter_text(one: JamesFilter, form: PulsarForm = PulsarForm.JAMES_3_9) -> str:
+    last: Any = one.last_sequence_id
+    if form is PulsarForm.JAMES_3_8:
+        last = {"value": last}
+    return _written({one.kind.word: {one.kind.field: one.value, "lastSequenceId": last}}, form)
+
+
+def filter_of(payload: bytes) -> JamesFilter:
+    """A filter that any James wrote.
+
+    Raises:
+        BadPayload: it is none.
+    """
+    fields = object_in(payload, "the filter")
+    kind = next((one for one in FilterKind if one.word in fields), None)
+    if kind is None:
+        refuse("the filter", "is of no known kind")
+    inner = mapping_of(fields[kind.word], kind.word)
+    last = inner.get("lastSequenceId")
+    last = last.get("value") if isinstance(last, Mapping) else last
+    if isinstance(last, bool) or not isinstance(last, int):
+        refuse("lastSequenceId", "is not a whole number")
+    return JamesFilter(kind, text_of(inner.get(kind.field), kind.field), last)
+
+
+def _written(fields: Mapping[str, Any], form: PulsarForm) -> str:
+    if form is PulsarForm.JAMES_3_9:
+        return json_text(fields, Escapes.CIRCE)
+    return json_text({name: value for name, value in fields.items() if value is not None})
+
+
+def _iso(text: str) -> str:
+    """As Java writes an instant: no fraction where it is a whole second."""
+    return text.replace("+00:00", "Z").replace(".000Z", "Z")
+
+
+def _by_recipient(headers: Iterable[RecipientHeader]) -> Mapping[str, list[Mapping[str, Any]]]:
+    """By recipient, then by name; both in the order of first occurrence."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for one in headers:
+        found.setdefault(one.recipient, {}).setdefault(one.name, []).append(one.value)
+    return {
+        recipient: [{"key": name, "values": values} for name, values in named.items()]
+        for recipient, named in found.items()
+    }
+
+
+def _headers_in(value: Any) -> Iterable[RecipientHeader]:
+    for place, (recipient, headers) in enumerate(mapping_of(value, "perRecipientHeaders").items()):
+        field = f"perRecipientHeaders[{place}]"
+        if not isinstance(headers, list):
+            refuse(field, "is not a list")
+        for header in headers:
+            one = mapping_of(header, field)
+            name = text_of(one.get("key"), f"{field}.key")
+            for text in texts_of(one.get("values"), f"{field}.values"):
+                yield RecipientHeader(recipient, name, text)
