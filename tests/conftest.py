@@ -11,6 +11,7 @@ from admin.local import ClusterRequest
 from tests.support.brokers import Broker, one_rabbitmq
 from tests.support.guarded import GuardedNode, guarded_node
 from tests.support.object_stores import S3, one_s3
+from tests.support.pulsars import RealPulsar, one_pulsar
 from tests.support.servers import CassandraServer, ThreeNodes, demanded, local_node, one_node, three_local_nodes
 from tests.support.spark import spark
 from tests.support.thorough import ALL, LEFT_TO_ALL, SEED, configure, left_out, seeds_of
@@ -21,6 +22,7 @@ _NEEDS = {
     "cassandra": {"cassandra", "cassandra41", "guarded", "three_nodes", "throwaway"},
     "broker": {"rabbitmq"},
     "object_store": {"s3"},
+    "pulsar": {"pulsar"},
     "spark": {"spark", "standalone"},
 }
 """Every marker of a server, and the fixtures that start one."""
@@ -135,6 +137,13 @@ def vhost(rabbitmq: Broker) -> Iterator[str]:
     """The name of a virtual host of the test's own, empty."""
     with rabbitmq.vhost() as name:
         yield name
+
+
+@pytest.fixture(scope="session")
+def pulsar() -> Iterator[RealPulsar]:
+    """A real Pulsar that tests share: `settings` says where; whoever needs queues takes names of its own."""
+    with one_pulsar() as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

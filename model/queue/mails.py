@@ -14,6 +14,7 @@ from typing import Final
 
 from model.errors import WrongUse
 from model.ids import BlobId, EnqueueId, QueueName
+from model.queue.places import Place
 
 PRIORITY_ATTRIBUTE: Final = "MAIL_PRIORITY"
 """The attribute in which James's mails carry their priority, 0 to 9."""
@@ -114,6 +115,7 @@ class Listed:
         slice_start: the slice of its row in enqueuedMailsV4; None while it is delayed.
         due_at: when a delayed mail is due; None for one that waits.
         attempts: how often it was tried; None where that is not known.
+        place: where its message is, of a queue that is listed from its topics.
     """
 
     queued: QueuedMail
@@ -122,3 +124,4 @@ class Listed:
     slice_start: datetime | None = None
     due_at: datetime | None = None
     attempts: int = 0
+    place: Place | None = None

@@ -6,12 +6,13 @@ if mails come and go.
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Self
+from typing import Any, Self
 from uuid import UUID
 
-from model.errors import WrongUse
+from model.errors import BadPayload, WrongUse
 from model.ids import EnqueueId
 from model.queue.mails import Listed, Whereabouts
+from model.queue.places import Place
 from model.queue.slices import EPOCH, millis_of
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -25,17 +26,25 @@ class ListingPosition:
     Attributes:
         stretch: the slice of a waiting mail, or the due time of a delayed one.
         enqueued_at: the mail's enqueueing time, by which mails of one slice are ordered.
+        place: where its message is, in a listing of topics, which is in that order; None in one of tables.
     """
 
     whereabouts: Whereabouts
     stretch: datetime
     enqueued_at: datetime
     enqueue_id: EnqueueId
+    place: Place | None = None
 
     @classmethod
     def of(cls, listed: Listed) -> Self:
         stretch = listed.slice_start if listed.whereabouts is Whereabouts.WAITING else listed.due_at
-        return cls(listed.whereabouts, stretch or listed.enqueued_at, listed.enqueued_at, listed.queued.enqueue_id)
+        return cls(
+            listed.whereabouts,
+            stretch or listed.enqueued_at,
+            listed.enqueued_at,
+            listed.queued.enqueue_id,
+            listed.place,
+        )
 
     @classmethod
     def parse(cls, token: str) -> Self:
@@ -45,10 +54,11 @@ class ListingPosition:
             WrongUse: the text is not a token of a position.
         """
         try:
-            letter, stretch, enqueued_at, enqueue_id = token.split(".")
+            letter, stretch, enqueued_at, enqueue_id, *place = token.split(".", 4)
             whereabouts = next(one for one, its in _LETTERS.items() if its == letter)
-            return cls(whereabouts, _instant(stretch), _instant(enqueued_at), EnqueueId(UUID(hex=enqueue_id)))
-        except (ValueError, StopIteration, OverflowError) as error:
+            where = Place.parse(place[0]) if place else None
+            return cls(whereabouts, _instant(stretch), _instant(enqueued_at), EnqueueId(UUID(hex=enqueue_id)), where)
+        except (ValueError, StopIteration, OverflowError, BadPayload) as error:
             raise WrongUse(
                 f"{token!r} is no position in a listing", mend="Take the one that came with the page before."
             ) from error
@@ -62,17 +72,20 @@ class ListingPosition:
                 f"{millis_of(self.stretch):x}",
                 f"{millis_of(self.enqueued_at):x}",
                 self.enqueue_id.hex,
+                *([str(self.place)] if self.place else []),
             )
         )
 
     @property
-    def order(self) -> tuple[bool, datetime, datetime, UUID]:
-        """Sort key: waiting mails first, by slice and time; then the delayed ones by due time.
+    def order(self) -> tuple[bool, Any]:
+        """Sort key: waiting mails first, by slice and time; then the delayed ones by due time. In topics: by place.
 
         Delayed mails of equal times stand by their ids alone, as their rows do.
         """
         is_delayed = self.whereabouts is Whereabouts.DELAYED
-        return (is_delayed, self.stretch, EPOCH if is_delayed else self.enqueued_at, self.enqueue_id)
+        if self.place is not None:
+            return (is_delayed, self.place)
+        return (is_delayed, (self.stretch, EPOCH if is_delayed else self.enqueued_at, self.enqueue_id))
 
 
 def is_behind(listed: Listed, position: ListingPosition | None) -> bool:

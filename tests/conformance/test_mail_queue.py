@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from uuid import uuid4
 
@@ -22,6 +22,11 @@ from mailqueue.blobs.s3 import S3Settings
 from mailqueue.codec import payload_of, priority_of
 from mailqueue.health import FigureScope, HealthProblem, judged
 from mailqueue.memory import MemoryMailQueue
+from mailqueue.pulsar.adapter import PulsarTopics
+from mailqueue.pulsar.mail_queue import PulsarMailQueue
+from mailqueue.pulsar.mail_queue import open_queue as open_pulsar_queue
+from mailqueue.pulsar.settings import PulsarSettings
+from mailqueue.pulsar.topics import Topics
 from mailqueue.queue import ChangedMail, Dequeued, MailQueue, RemovedMail, RestoreResult
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
@@ -46,7 +51,9 @@ from tests.support.in_turn import InTurn
 from tests.support.keyspaces import created, dropped
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.memory_broker import MemoryBroker
+from tests.support.memory_topics import MemoryTopics
 from tests.support.object_stores import S3
+from tests.support.pulsars import RealPulsar
 from tests.support.queues import CONTENT, enqueued, listed, mail, names
 
 SECOND = timedelta(seconds=1)
@@ -91,6 +98,37 @@ _REAL = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]
 
 
 @dataclass(frozen=True, slots=True)
+class PulsarServers:
+    """What these tests share on a real Pulsar."""
+
+    settings: PulsarSettings
+    bucket: S3Settings
+
+
+@pytest.fixture(scope="session")
+def real_pulsar(pulsar: RealPulsar, s3: S3) -> PulsarServers:
+    return PulsarServers(pulsar.settings, s3.bucket())
+
+
+_REAL_PULSAR = [pytest.mark.pulsar, pytest.mark.object_store]
+
+
+@dataclass(frozen=True, slots=True)
+class PulsarSides:
+    """The sides of a queue over Pulsar that nobody used before; each process has its own connections."""
+
+    name: QueueName
+    connect: Callable[[], Topics]
+    blobs: Blobs
+    clock: Clock
+    connected: list[Topics] = field(default_factory=list)
+
+    async def process(self) -> PulsarMailQueue:
+        self.connected.append(self.connect())
+        return await open_pulsar_queue(self.name, self.connected[-1], self.blobs, self.clock)
+
+
+@dataclass(frozen=True, slots=True)
 class InMemory:
     """The queue in memory: everybody has the same object."""
 
@@ -101,15 +139,28 @@ class InMemory:
         return self.opened
 
 
+World = Sides | PulsarSides | InMemory
+
+
 @pytest.fixture(params=["twins", pytest.param("real", marks=_REAL)])
 def servers(request: pytest.FixtureRequest) -> Servers | None:
     found: Servers | None = request.getfixturevalue("real") if request.param == "real" else None
     return found
 
 
-@pytest.fixture(params=["memory", "twins", pytest.param("real", marks=_REAL)])
-def kind(request: pytest.FixtureRequest) -> Servers | str:
-    found: Servers | str = request.getfixturevalue("real") if request.param == "real" else request.param
+@pytest.fixture(
+    params=[
+        "memory",
+        "twins",
+        pytest.param("real", marks=_REAL),
+        "pulsar_twins",
+        "partitioned_twins",
+        pytest.param("real_pulsar", marks=_REAL_PULSAR),
+    ]
+)
+def kind(request: pytest.FixtureRequest) -> Servers | PulsarServers | str:
+    name: str = request.param
+    found: Servers | PulsarServers | str = request.getfixturevalue(name) if name.startswith("real") else name
     return found
 
 
@@ -128,6 +179,25 @@ async def sides_of(servers: Servers | None) -> AsyncGenerator[Sides]:
         await broker.close()
 
 
+@asynccontextmanager
+async def pulsar_sides_of(servers: PulsarServers | None, partitions: int) -> AsyncGenerator[PulsarSides]:
+    name = QueueName(f"q-{uuid4().hex[:12]}")
+    if servers is None:
+        clock = VirtualClock()
+        twin = MemoryTopics(clock, partitions)
+        yield PulsarSides(name, lambda: twin, MemoryBlobs(clock), clock)
+        return
+    real_clock, settings = SystemClock(), servers.settings
+    sides = PulsarSides(
+        name, lambda: PulsarTopics(settings, real_clock), open_s3(servers.bucket, real_clock), real_clock
+    )
+    try:
+        yield sides
+    finally:
+        for topics in sides.connected:
+            await topics.close()
+
+
 @pytest.fixture
 async def three(servers: Servers | None) -> AsyncIterator[Sides]:
     async with sides_of(servers) as sides:
@@ -135,23 +205,28 @@ async def three(servers: Servers | None) -> AsyncIterator[Sides]:
 
 
 @pytest.fixture
-async def world(kind: Servers | str) -> AsyncIterator[Sides | InMemory]:
+async def world(kind: Servers | PulsarServers | str) -> AsyncIterator[World]:
     if kind == "memory":
         clock = VirtualClock()
         yield InMemory(clock, MemoryMailQueue(QueueName("q-memory"), clock))
+        return
+    if kind in {"pulsar_twins", "partitioned_twins"} or isinstance(kind, PulsarServers):
+        partitions = 3 if kind == "partitioned_twins" else 0
+        async with pulsar_sides_of(kind if isinstance(kind, PulsarServers) else None, partitions) as pulsar_sides:
+            yield pulsar_sides
         return
     async with sides_of(kind if isinstance(kind, Servers) else None) as sides:
         yield sides
 
 
 @pytest.fixture
-async def queue(world: Sides | InMemory) -> AsyncIterator[MailQueue]:
+async def queue(world: World) -> AsyncIterator[MailQueue]:
     async with await world.process() as queue:
         yield queue
 
 
 @pytest.fixture
-async def other(world: Sides | InMemory) -> AsyncIterator[MailQueue]:
+async def other(world: World) -> AsyncIterator[MailQueue]:
     async with await world.process() as queue:
         yield queue
 
@@ -211,9 +286,7 @@ async def test_a_mail_goes_through_the_queue(queue: MailQueue) -> None:
         await queue.content(shown)
 
 
-async def test_a_delayed_mail_is_changed_in_its_place(
-    world: Sides | InMemory, queue: MailQueue, other: MailQueue
-) -> None:
+async def test_a_delayed_mail_is_changed_in_its_place(world: World, queue: MailQueue, other: MailQueue) -> None:
     """Its envelope and its time, seen by every process; its id and its bytes stay. One that waits is left alone."""
     waits = await queue.enqueue(mail("waits"), CONTENT)
     was = await queue.enqueue(mail("was"), CONTENT, delay=3600 * SECOND)
@@ -238,7 +311,7 @@ async def test_a_delayed_mail_is_changed_in_its_place(
     assert (found["is"].mail.recipients, found["is"].content) == (("cy@example.org",), CONTENT)
 
 
-async def test_many_at_once_from_several_processes(world: Sides | InMemory, queue: MailQueue, other: MailQueue) -> None:
+async def test_many_at_once_from_several_processes(world: World, queue: MailQueue, other: MailQueue) -> None:
     async with await world.process() as third:
         wanted = {f"{number}" for number in range(99)}
         async with asyncio.TaskGroup() as tasks:
@@ -274,7 +347,7 @@ async def test_what_was_not_settled_comes_again(queue: MailQueue) -> None:
     assert not await names_taken(queue)
 
 
-async def test_a_delayed_mail_comes_in_its_time(world: Sides | InMemory, queue: MailQueue, other: MailQueue) -> None:
+async def test_a_delayed_mail_comes_in_its_time(world: World, queue: MailQueue, other: MailQueue) -> None:
     """Listed with its time, moved when it is over, by one of the processes that maintain the queue."""
     for number in range(20):
         await queue.enqueue(mail(f"{number}"), CONTENT, delay=SECOND)

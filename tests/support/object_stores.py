@@ -15,12 +15,9 @@ from uuid import uuid4
 
 from admin.local.s3proxy import ObjectStore, keys_of
 from admin.local.server import LocalServer
-from admin.local.server_kind import Machine
-from admin.local.throwaway import throwaway_folder
 from mailqueue.blobs.object_storage import create_bucket
 from mailqueue.blobs.s3 import S3Settings
-from model.errors import JavaMissing, LocalServerError
-from tests.support.servers import PREFIX, unavailable
+from tests.support.servers import throwaway_server
 
 GIVEN, GIVEN_KEYS = "MAILMEND_TEST_S3", "MAILMEND_TEST_S3_KEYS"
 
@@ -73,17 +70,6 @@ def one_s3() -> Iterator[S3]:
 @contextmanager
 def throwaway_s3() -> Iterator[OwnS3]:
     """A store of our own, that runs and holds nothing yet; ended with the block."""
-    with throwaway_folder(PREFIX) as folder:
-        run = LocalServer(
-            ObjectStore(), Machine.of_this_user(), folder / "services" / "s3", folder / "lock", usual_ports=False
-        )
-        try:
-            run.up()
-        except JavaMissing as error:
-            unavailable(error)
-        except LocalServerError as error:
-            if not any(words in str(error) for words in ("could not be fetched", "cannot be fetched")):
-                raise
-            unavailable(error)
+    with throwaway_server(ObjectStore()) as run:
         keys = keys_of(run.site)
         yield OwnS3(run.status().contacts["s3"], keys.access_key, keys.secret_key, run=run)

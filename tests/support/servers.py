@@ -21,6 +21,8 @@ import pytest
 from admin.local import LOCAL_DC, ClusterRequest, ClusterState, LocalCluster, local_cluster
 from admin.local.cassandra_settings import hosts_of
 from admin.local.ports import free_port
+from admin.local.server import LocalServer
+from admin.local.server_kind import Machine, ServerKind
 from admin.local.throwaway import throwaway_folder
 from cql.driver.session import CassandraCluster, Contact, connect
 from cql.render import keyspace_cql
@@ -44,6 +46,23 @@ _DOCKER_SECONDS_MAX = 20
 _CHANGES_MAX = 5
 _AGREED_SECONDS = 12.0
 _KILL_SECONDS_MAX = 15
+
+
+@contextmanager
+def throwaway_server(kind: ServerKind) -> Iterator[LocalServer]:
+    """A server beside Cassandra of our own, up, with free ports and nothing in it; ended with the block."""
+    with throwaway_folder(PREFIX) as folder:
+        machine, place = Machine.of_this_user(), folder / "services" / kind.name
+        run = LocalServer(kind, machine, place, folder / "lock", usual_ports=False)
+        try:
+            run.up()
+        except JavaMissing as error:
+            unavailable(error)
+        except LocalServerError as error:
+            if not any(words in str(error) for words in ("could not be fetched", "cannot be fetched")):
+                raise
+            unavailable(error)
+        yield run
 
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)

@@ -1,0 +1,251 @@
+"""Topics of a real Pulsar: its client carries messages, its admin API says what was acknowledged.
+
+Each partition of a topic has a consumer, or a reader, of its own, for only so are places exact.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Final
+
+from mailqueue.concurrency import finished
+from mailqueue.pulsar.admin_api import PulsarAdmin
+from mailqueue.pulsar.client import Consumer, PulsarClient, stored_of
+from mailqueue.pulsar.settings import PulsarSettings
+from mailqueue.pulsar.topics import StoredMessage, TopicMessage
+from model.ports import Clock
+from model.queue.places import UNPARTITIONED, Backlog, PartitionBacklog, Place, Position
+
+ACKS_SENT_SECONDS: Final = 0.15
+"""After how long the client has sent an acknowledgement: it gathers them for 100 ms."""
+
+SEEK_BEYOND: Final = 500
+"""From how many acknowledged messages in a row on a reader jumps over them."""
+
+ACKED_TOGETHER_MAX: Final = 1_000
+
+
+class PulsarTopics:
+    """Implements `mailqueue.pulsar.topics.Topics`."""
+
+    def __init__(self, settings: PulsarSettings, clock: Clock) -> None:
+        self.namespace, self.clock = settings.namespace, clock
+        self.client, self._admin = PulsarClient(settings), PulsarAdmin(settings)
+        self._partitions: dict[str, Sequence[int]] = {}
+        self._created: set[tuple[str, str]] = set()
+        self._acks: dict[tuple[str, str], _Acknowledger] = {}
+
+    async def create(self, topic: str, subscription: str) -> None:
+        if (topic, subscription) not in self._created:
+            await self._admin.create(topic, subscription)
+            self._created.add((topic, subscription))
+
+    async def publish(self, topic: str, message: TopicMessage) -> Place:
+        return await self.client.publish(self._full(topic), message)
+
+    @asynccontextmanager
+    async def consume(
+        self, topic: str, subscription: str, prefetch: int
+    ) -> AsyncGenerator[AsyncIterator["PulsarDelivery"]]:
+        await self.create(topic, subscription)
+        there = await self.backlog(topic, subscription) or Backlog()
+        consuming = _Consuming(self, topic, subscription, prefetch, there)
+        try:
+            for partition in await self._numbers(topic):
+                consumer = await self.client.subscribe(self._full(topic, partition), subscription, prefetch)
+                consuming.add(consumer, partition)
+            yield consuming
+        finally:
+            await finished(consuming.end())
+
+    async def acknowledge(self, topic: str, subscription: str, places: Collection[Place]) -> None:
+        """Those of many callers go together: while some are on their way, others gather."""
+        key = (topic, subscription)
+        if key not in self._acks:
+            self._acks[key] = _Acknowledger(self, topic, subscription)
+        await self._acks[key].acknowledge(places)
+
+    async def acknowledge_now(self, topic: str, subscription: str, places: Collection[Place]) -> None:
+        for partition in {one.partition for one in places}:
+            positions = [one.position for one in places if one.partition == partition]
+            await self.client.acknowledge(self._full(topic, partition), subscription, positions)
+
+    async def unacked(self, topic: str, subscription: str, after: Place | None = None) -> AsyncGenerator[StoredMessage]:
+        backlog = await self.backlog(topic, subscription)
+        for number, partition in sorted(backlog.partitions.items()) if backlog else ():
+            if after is not None and number < after.partition:
+                continue
+            behind = partition.acked_to
+            if after is not None and number == after.partition:
+                behind = max(behind, after.position)
+            if behind >= partition.last:
+                continue
+            async with self.client.reader(self._full(topic, number), behind) as reader:
+                while message := await reader.next(number):
+                    position = message.place.position
+                    if position > partition.last:
+                        break
+                    if partition.holds(position):
+                        yield message
+                    elif end := _worth_a_seek(partition, position):
+                        await reader.skip(end)
+
+    async def backlog(self, topic: str, subscription: str) -> Backlog | None:
+        numbers = await self._numbers(topic)
+        found = await asyncio.gather(*(self._admin.backlog(_named(topic, one), subscription) for one in numbers))
+        there = {number: one for number, one in zip(numbers, found, strict=True) if one}
+        return Backlog(there) if there else None
+
+    def lease(self, name: str) -> AbstractAsyncContextManager[bool]:
+        return self.client.exclusive_producer(self._full(name))
+
+    async def names(self) -> list[str]:
+        return await self._admin.names()
+
+    async def close(self) -> None:
+        await self.client.close()
+
+    async def _numbers(self, topic: str) -> Sequence[int]:
+        if topic not in self._partitions:
+            count = await self._admin.partitions(topic)
+            self._partitions[topic] = range(count) if count else (UNPARTITIONED,)
+        return self._partitions[topic]
+
+    def _full(self, topic: str, partition: int = UNPARTITIONED) -> str:
+        return f"persistent://{self.namespace}/{_named(topic, partition)}"
+
+
+class _Acknowledger:
+    """Acknowledges by place, in rounds."""
+
+    def __init__(self, topics: PulsarTopics, topic: str, subscription: str) -> None:
+        self._topics, self._topic, self._subscription = topics, topic, subscription
+        self._waiting: list[tuple[Collection[Place], asyncio.Future[None]]] = []
+        self._round: asyncio.Task[None] | None = None
+
+    async def acknowledge(self, places: Collection[Place]) -> None:
+        if not places:
+            return
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((places, done))
+        if self._round is None or self._round.done():
+            self._round = asyncio.ensure_future(self._rounds())
+        await asyncio.shield(done)
+
+    async def _rounds(self) -> None:
+        while some := list(self._some()):
+            places = [place for one, _ in some for place in one]
+            try:
+                await self._topics.acknowledge_now(self._topic, self._subscription, places)
+            except Exception as error:  # noqa: BLE001 - each caller gets it
+                for _, done in some:
+                    if not done.done():
+                        done.set_exception(error)
+            else:
+                for _, done in some:
+                    if not done.done():
+                        done.set_result(None)
+
+    def _some(self) -> Iterator[tuple[Collection[Place], asyncio.Future[None]]]:
+        count = 0
+        while self._waiting and count < ACKED_TOGETHER_MAX:
+            one = self._waiting.pop(0)
+            count += len(one[0])
+            yield one
+
+
+class _Consuming:
+    """The consumers of every partition of a topic, as one."""
+
+    def __init__(self, topics: PulsarTopics, topic: str, subscription: str, prefetch: int, there: Backlog) -> None:
+        self.topics, self.topic, self.subscription, self._there = topics, topic, subscription, there
+        self._room = asyncio.Semaphore(prefetch)
+        self._came: asyncio.Queue[PulsarDelivery | BaseException] = asyncio.Queue()
+        self._consumers: list[Consumer] = []
+        self._receiving: list[asyncio.Task[None]] = []
+        self._acked_at = float("-inf")
+        self.in_hand: set[PulsarDelivery] = set()
+        self.ended = False
+
+    def add(self, consumer: Consumer, partition: int) -> None:
+        self._consumers.append(consumer)
+        self._receiving.append(asyncio.ensure_future(self._receive(consumer, partition)))
+
+    def __aiter__(self) -> AsyncIterator["PulsarDelivery"]:
+        return self
+
+    async def __anext__(self) -> "PulsarDelivery":
+        one = await self._came.get()
+        if isinstance(one, BaseException):
+            raise one
+        return one
+
+    def settled(self, delivery: "PulsarDelivery", *, acked: bool) -> None:
+        if delivery in self.in_hand:
+            self.in_hand.discard(delivery)
+            self._room.release()
+        if acked:
+            self._acked_at = self.topics.clock.monotonic()
+
+    def had_before(self, place: Place) -> bool:
+        """Whether it was there before these consumers: the broker forgets who had it once nobody consumes."""
+        partition = self._there.partitions.get(place.partition)
+        return partition is not None and place.position <= partition.last
+
+    async def end(self) -> None:
+        """Close; what is in hand is delivered again, and known for having been delivered."""
+        self.ended = True
+        for task in self._receiving:
+            task.cancel()
+        await asyncio.gather(*self._receiving, return_exceptions=True)
+        if self.in_hand:
+            since = self.topics.clock.monotonic() - self._acked_at
+            await self.topics.clock.pause(max(0.0, ACKS_SENT_SECONDS - since))
+            for consumer in self._consumers:
+                consumer.redeliver_unacknowledged_messages()
+        await asyncio.gather(*(one.close() for one in self._consumers), return_exceptions=True)
+
+    async def _receive(self, consumer: Consumer, partition: int) -> None:
+        try:
+            while True:
+                message = await self.topics.client.asked(consumer.receive())
+                await self._room.acquire()
+                delivery = PulsarDelivery(self, consumer, message, partition)
+                self.in_hand.add(delivery)
+                self._came.put_nowait(delivery)
+        except Exception as error:  # noqa: BLE001 - whoever asks for the next message gets it
+            self._came.put_nowait(error)
+
+
+class PulsarDelivery:
+    """A delivered message. Implements `mailqueue.pulsar.topics.TopicDelivery`."""
+
+    def __init__(self, consuming: _Consuming, consumer: Consumer, message: Any, partition: int) -> None:
+        self._consuming, self._consumer, self._raw = consuming, consumer, message
+        self.message: StoredMessage = stored_of(message, partition)
+        self.redelivered: bool = message.redelivery_count() > 0 or consuming.had_before(self.message.place)
+
+    async def ack(self) -> None:
+        consuming = self._consuming
+        if consuming.ended:
+            await consuming.topics.acknowledge(consuming.topic, consuming.subscription, (self.message.place,))
+            return
+        await consuming.topics.client.asked(self._consumer.acknowledge(self._raw))
+        consuming.settled(self, acked=True)
+
+    async def give_back(self) -> None:
+        if not self._consuming.ended:
+            await self._consumer.negative_acknowledge(self._raw)
+        self._consuming.settled(self, acked=False)
+
+
+def _worth_a_seek(partition: PartitionBacklog, position: Position) -> Position | None:
+    """The end of the acknowledged stretch there, if it is far."""
+    end = partition.acked_until(position)
+    if end is None or (end[0] == position[0] and end[1] - position[1] < SEEK_BEYOND):
+        return None
+    return end
+
+
+def _named(topic: str, partition: int) -> str:
+    return topic if partition == UNPARTITIONED else f"{topic}-partition-{partition}"

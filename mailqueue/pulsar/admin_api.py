@@ -1,0 +1,95 @@
+"""Pulsar's admin API: the topics of a namespace, and what their subscriptions have acknowledged."""
+
+import asyncio
+import http.client
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+from mailqueue.broker_http import BrokerHttp, basic
+from mailqueue.pulsar.settings import PulsarAuth, PulsarSettings
+from model.queue.places import PartitionBacklog, position_of, stretches_of
+
+_EARLIEST: Final = json.dumps({"ledgerId": -1, "entryId": -1, "partitionIndex": -1}).encode()
+_DONE: Final = frozenset({http.client.OK, http.client.NO_CONTENT, http.client.CONFLICT})
+_PARTITION: Final = "-partition-"
+
+
+class PulsarAdmin:
+    """The admin API for one namespace; topics are named as in the namespace."""
+
+    def __init__(self, settings: PulsarSettings) -> None:
+        self._namespace = settings.namespace
+        self._http = BrokerHttp(
+            settings.admin,
+            _headers(settings),
+            settings.answer_seconds,
+            (
+                f"the user {settings.username!r}" if settings.username else "us",
+                "Look at the token or the user and password, and at the permissions on the namespace.",
+            ),
+            "Look whether Pulsar runs there, and at --broker-management.",
+            "Pulsar",
+            settings.tls,
+        )
+
+    async def names(self) -> list[str]:
+        """Every persistent topic, a partitioned one once."""
+        found: list[str] = await asyncio.to_thread(self._http.read, f"admin/v2/persistent/{self._namespace}", list)
+        return sorted({name.rpartition("/")[2].partition(_PARTITION)[0] for name in found})
+
+    async def partitions(self, topic: str) -> int:
+        """How many it has; 0 where it is not partitioned, or is not there."""
+        found = await self._found(f"{self._path(topic)}/partitions")
+        return int(found["partitions"]) if found else 0
+
+    async def create(self, topic: str, subscription: str) -> None:
+        """Create both where they are missing; a new subscription begins with the first message."""
+        path = f"{self._path(topic)}/subscription/{quote(subscription, safe='')}"
+        status, _ = await asyncio.to_thread(self._http.answer, "PUT", path, _EARLIEST)
+        if status not in _DONE:
+            raise self._http.refusal(status)
+
+    async def backlog(self, partition: str, subscription: str) -> PartitionBacklog | None:
+        """What the subscription has not acknowledged of one partition; None where either is not there."""
+        path = self._path(partition)
+        inside = await self._found(f"{path}/internalStats")
+        cursor = inside["cursors"].get(subscription) if inside else None
+        stats = await self._found(f"{path}/stats?getPreciseBacklog=true&subscriptionBacklogSize=false")
+        counted = stats["subscriptions"].get(subscription) if stats else None
+        if inside is None or cursor is None or counted is None:
+            return None
+        return PartitionBacklog(
+            position_of(cursor["markDeletePosition"]),
+            stretches_of(cursor["individuallyDeletedMessages"]),
+            position_of(inside["lastConfirmedEntry"]),
+            int(counted["msgBacklog"]),
+            int(counted["unackedMessages"]),
+            len(counted["consumers"]),
+            int(inside["entriesAddedCounter"]),
+            int(cursor["messagesConsumedCounter"]),
+        )
+
+    async def _found(self, path: str) -> Mapping[str, Any] | None:
+        """The answer; None where the thing is not there."""
+        status, content = await asyncio.to_thread(self._http.answer, "GET", path)
+        if status == http.client.NOT_FOUND:
+            return None
+        if status != http.client.OK:
+            raise self._http.refusal(status)
+        found: Mapping[str, Any] = self._http.parsed(content, dict)
+        return found
+
+    def _path(self, topic: str) -> str:
+        return f"admin/v2/persistent/{self._namespace}/{quote(topic, safe='')}"
+
+
+def _headers(settings: PulsarSettings) -> Mapping[str, str]:
+    match settings.auth:
+        case PulsarAuth.TOKEN:
+            return {"Authorization": f"Bearer {settings.password}"}
+        case PulsarAuth.BASIC:
+            return {"Authorization": basic(settings.username, settings.password)}
+        case PulsarAuth.NONE:
+            return {}

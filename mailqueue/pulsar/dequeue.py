@@ -1,0 +1,125 @@
+"""Taking mails out of a queue: each delivery is read, its bytes are loaded, and it is handed to the consumer.
+
+Deliveries are handled independently: slow bytes delay no other mail. The only back-pressure is the prefetch. No error
+of a single mail ends the stream: what is no mail, or has lost its bytes, is a dead letter.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from itertools import count
+from typing import Final
+
+from mailqueue.blobs.stores import content_of
+from mailqueue.codec import priority_of
+from mailqueue.draining import Drain
+from mailqueue.metrics import QueueCount
+from mailqueue.pulsar.messages import listed_of
+from mailqueue.pulsar.names import out_subscription, out_topic
+from mailqueue.pulsar.parts import Parts
+from mailqueue.pulsar.topics import TopicDelivery
+from mailqueue.pulsar.unacked import PulsarUnacked, bury
+from model.backoff import LOOK_AGAIN
+from model.errors import BadPayload, BlobMissing, MailmendError
+from model.queue.mails import Whereabouts
+
+HOLD: Final = timedelta(minutes=5)
+"""How long a delivery is held while the blob store does not answer, before the broker has it back."""
+
+_MICRO: Final = timedelta(microseconds=1)
+_LOG: Final = logging.getLogger("mailmend.queue")
+
+
+@asynccontextmanager
+async def dequeue(parts: Parts, prefetch: int) -> AsyncGenerator[AsyncIterator[PulsarUnacked]]:
+    """The mails, as they are ready. Unsettled mails are delivered again after the context."""
+    async with parts.topics.consume(out_topic(parts.queue), out_subscription(parts.queue), prefetch) as deliveries:
+        stream = _Stream(parts)
+        feeding = asyncio.ensure_future(stream.feed(deliveries))
+        try:
+            yield stream
+        finally:
+            feeding.cancel()
+            await asyncio.gather(feeding, return_exceptions=True)
+            await stream.end()
+
+
+class _Stream:
+    """One consumer's mails."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._ready: Drain[PulsarUnacked] = Drain()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __aiter__(self) -> AsyncIterator[PulsarUnacked]:
+        return self
+
+    async def __anext__(self) -> PulsarUnacked:
+        mail = await anext(self._ready)
+        self._parts.counts.add(QueueCount.DELIVERED, self._parts.queue)
+        return mail
+
+    async def feed(self, deliveries: AsyncIterator[TopicDelivery]) -> None:
+        try:
+            async for delivery in deliveries:
+                task = asyncio.ensure_future(self._take(delivery))
+                self._tasks.add(task)
+                task.add_done_callback(self._taken)
+        except Exception as error:  # noqa: BLE001 - whoever asks for the next mail gets it
+            self._ready.fail(error)
+
+    async def end(self) -> None:
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _taken(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _LOG.error("a delivery is left unacked", extra={"queue": self._parts.queue}, exc_info=task.exception())
+
+    async def _take(self, delivery: TopicDelivery) -> None:
+        try:
+            mail = PulsarUnacked(self._parts, delivery, listed_of(delivery.message, Whereabouts.WAITING))
+        except BadPayload as error:
+            await self._buried(delivery, QueueCount.BAD, "cannot be read", error)
+            return
+        try:
+            content = await self._content(mail)
+        except (BlobMissing, BadPayload) as error:  # what is no id of a blob names none
+            await self._buried(delivery, QueueCount.BLOB_MISSING, "has lost its bytes", error)
+            return
+        if content is None:
+            self._parts.counts.add(QueueCount.RETURNED, self._parts.queue)
+            await delivery.give_back()
+            return
+        mail.content = content
+        self._ready.put(priority_of(mail.mail), mail)
+
+    async def _content(self, mail: PulsarUnacked) -> bytes | None:
+        """The mail's bytes; None where the store has not answered for long."""
+        begun = self._parts.clock.micros()
+        for tries in count(1):
+            try:
+                return await content_of(self._parts.blobs, mail.queued.blobs)
+            except (BlobMissing, BadPayload):
+                raise
+            except MailmendError:
+                if self._parts.clock.micros() - begun >= HOLD / _MICRO:
+                    return None
+            await self._parts.clock.pause(LOOK_AGAIN.wait(tries).total_seconds())
+        return None
+
+    async def _buried(self, delivery: TopicDelivery, name: QueueCount, what: str, error: MailmendError) -> None:
+        fields = {"queue": self._parts.queue, "message": str(delivery.message.place), "error": error.what}
+        _LOG.warning("a mail %s; it is a dead letter now", what, extra=fields)
+        self._parts.counts.add(name, self._parts.queue)
+        try:
+            await bury(self._parts, delivery)
+        except MailmendError:
+            await delivery.give_back()
+            raise

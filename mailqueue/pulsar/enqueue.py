@@ -1,0 +1,65 @@
+"""Putting a mail into a queue: its blobs, then its message, confirmed; after a failure its blobs go again.
+
+Where a confirmation does not come, the mail may be there all the same: then its blobs stay, and the error says so.
+"""
+
+from datetime import datetime
+
+from mailqueue.blobs.stores import forget, put_content
+from mailqueue.codec.admission import admitted
+from mailqueue.concurrency import finished
+from mailqueue.metrics import QueueCount
+from mailqueue.pulsar.messages import delayed_message, waiting_message
+from mailqueue.pulsar.names import out_subscription, out_topic, scheduled_subscription, scheduled_topic
+from mailqueue.pulsar.parts import Parts
+from model.errors import MailmendError, PublishFailed
+from model.ids import EnqueueId
+from model.queue.mails import Listed, Mail, QueuedMail, Whereabouts
+
+
+async def enqueue(parts: Parts, mail: Mail, content: bytes, due_at: datetime | None, priority: int | None) -> EnqueueId:
+    mail = admitted(mail, priority)
+    enqueue_id = EnqueueId(parts.clock.random_uuid())
+    try:
+        await put(parts, enqueue_id, mail, content, due_at)
+    except BaseException:
+        parts.counts.add(QueueCount.ENQUEUE_FAILED, parts.queue)
+        raise
+    parts.counts.add(QueueCount.ENQUEUED, parts.queue)
+    return enqueue_id
+
+
+async def put(parts: Parts, enqueue_id: EnqueueId, mail: Mail, content: bytes, due_at: datetime | None) -> None:
+    """Put a mail under an id that was chosen."""
+    queued = QueuedMail(enqueue_id, mail, await put_content(parts.blobs, content))
+    whereabouts = Whereabouts.DELAYED if due_at else Whereabouts.WAITING
+    listed = Listed(queued, parts.now, whereabouts, due_at=due_at)
+    try:
+        await finished(_published(parts, listed))
+    except PublishFailed as error:
+        if error.doubtful:
+            error.mend = f"The mail {enqueue_id} may be in the queue all the same: mailmend queue browse {parts.queue}"
+            raise
+        await finished(_forgotten(parts, queued, error))
+        raise
+    except MailmendError as error:
+        await finished(_forgotten(parts, queued, error))
+        raise
+
+
+async def _published(parts: Parts, listed: Listed) -> None:
+    queue, delayed = parts.queue, listed.whereabouts is Whereabouts.DELAYED
+    if delayed:
+        await parts.topics.create(scheduled_topic(queue), scheduled_subscription(queue))
+    await parts.topics.create(out_topic(queue), out_subscription(queue))  # only that makes it a queue among all
+    if delayed:
+        await parts.topics.publish(scheduled_topic(queue), delayed_message(listed, parts.form))
+    else:
+        await parts.topics.publish(out_topic(queue), waiting_message(listed, parts.form))
+
+
+async def _forgotten(parts: Parts, queued: QueuedMail, error: MailmendError) -> None:
+    try:
+        await forget(parts.blobs, queued.blobs)
+    except MailmendError as failure:
+        error.mend = f"Blobs of the mail {queued.enqueue_id} are left, which nobody refers to ({failure.what})."

@@ -1,0 +1,78 @@
+"""What a queue holds, read from its topics: from the first message on that is not acknowledged, no blob read."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from mailqueue.pulsar.messages import listed_of, origin_of
+from mailqueue.pulsar.names import out_subscription, out_topic, scheduled_subscription, scheduled_topic
+from mailqueue.pulsar.parts import Parts
+from mailqueue.pulsar.topics import StoredMessage
+from model.errors import BadPayload
+from model.queue.filters import EVERYTHING, MailFilter
+from model.queue.mails import Listed, Whereabouts
+from model.queue.places import Place
+from model.queue.positions import ListingPosition
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A message of a queue, and its mail."""
+
+    message: StoredMessage
+    listed: Listed
+
+
+OnUnreadable = Callable[[StoredMessage, BadPayload], None]
+
+
+def not_told(_message: StoredMessage, _error: BadPayload) -> None:
+    """Do nothing about a message that no mail can be made of."""
+
+
+def place_of(where: Whereabouts, parts: Parts) -> tuple[str, str]:
+    """Topic and subscription of the mails that wait, or of those that are delayed."""
+    if where is Whereabouts.WAITING:
+        return out_topic(parts.queue), out_subscription(parts.queue)
+    return scheduled_topic(parts.queue), scheduled_subscription(parts.queue)
+
+
+async def found(
+    parts: Parts,
+    whereabouts: Whereabouts,
+    where: MailFilter = EVERYTHING,
+    after: Place | None = None,
+    on_unreadable: OnUnreadable = not_told,
+) -> AsyncGenerator[Found]:
+    """The matching mails of one topic, in its order."""
+    if where.whereabouts not in {None, whereabouts}:
+        return
+    topic, subscription = place_of(whereabouts, parts)
+    async with aclosing(parts.topics.unacked(topic, subscription, after)) as messages:
+        async for message in messages:
+            try:
+                listed = listed_of(message, whereabouts)
+            except BadPayload as error:
+                on_unreadable(message, error)
+                continue
+            if where.matches(listed):
+                yield Found(message, listed)
+
+
+async def browse(parts: Parts, where: MailFilter, after: ListingPosition | None) -> AsyncGenerator[Listed]:
+    """The matching mails: those that wait, then the delayed ones; each in the order of its topic.
+
+    A delayed mail whose move to the others was interrupted is listed among these alone.
+    """
+    moved, behind = set[Place](), after.place if after else None
+    if after is None or after.whereabouts is Whereabouts.WAITING:
+        async with aclosing(found(parts, Whereabouts.WAITING, where, behind)) as waiting:
+            async for one in waiting:
+                if origin := origin_of(one.message):
+                    moved.add(origin)
+                yield one.listed
+        behind = None
+    async with aclosing(found(parts, Whereabouts.DELAYED, where, behind)) as delayed:
+        async for one in delayed:
+            if one.message.place not in moved:
+                yield one.listed

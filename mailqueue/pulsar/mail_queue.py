@@ -1,0 +1,202 @@
+"""The mail queue over Pulsar: topics carry and list it, a blob store holds its bytes.
+
+Any number of processes may open the same queue, James among them. What `mailqueue.queue.MailQueue` promises, and how it
+is kept, stands in the module that carries each operation out. Pulsar has no priorities: one is kept with its mail, and
+ready mails of one consumer are handed out by it.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
+from contextlib import AbstractAsyncContextManager, aclosing
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Final, Self
+
+from mailqueue.background import BackgroundJob, BackgroundTasks, BlobCleanup, run_jobs
+from mailqueue.blobs.stores import content_of
+from mailqueue.codec.pulsar import PulsarForm
+from mailqueue.draining import checked_prefetch
+from mailqueue.health import FigureScope, QueueFigures
+from mailqueue.metrics import NoCounts, QueueCounts, TrafficSums
+from mailqueue.pulsar.dequeue import dequeue
+from mailqueue.pulsar.enqueue import enqueue
+from mailqueue.pulsar.listing import browse, found, place_of
+from mailqueue.pulsar.moving import Mover
+from mailqueue.pulsar.names import DEAD_SUBSCRIPTION, dead_topic, queues_among
+from mailqueue.pulsar.parts import Parts
+from mailqueue.pulsar.remove import remove
+from mailqueue.pulsar.restoring import PulsarRestoring, restoring
+from mailqueue.pulsar.topics import Topics
+from mailqueue.pulsar.unacked import PulsarUnacked
+from mailqueue.queue import (
+    PREFETCH,
+    Changed,
+    Delays,
+    MailChange,
+    OnBroken,
+    OnRemoved,
+    Removed,
+    due_time,
+    passed_over,
+)
+from model.ids import EnqueueId, QueueName
+from model.ports import Blobs, Clock
+from model.queue.filters import EVERYTHING, MailFilter
+from model.queue.mails import Listed, Mail, Whereabouts
+from model.queue.messages import Depth
+from model.queue.places import Backlog
+from model.queue.positions import ListingPosition
+from model.queue.size import CountedBy, Size, SizeKind
+
+MOVE_DUE_EVERY: Final = timedelta(seconds=1)
+"""The pause between two rounds that deliver the delayed mails whose time has come; a mail may be late by as much."""
+
+
+class PulsarMailQueue:
+    """One queue in one process. Implements `mailqueue.queue.MailQueue`; opened by `open_queue`."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.name, self._parts, self._mover = parts.queue, parts, Mover(parts)
+
+    async def enqueue(
+        self,
+        mail: Mail,
+        content: bytes,
+        *,
+        delay: timedelta | None = None,
+        at: datetime | None = None,
+        priority: int | None = None,
+    ) -> EnqueueId:
+        return await enqueue(self._parts, mail, content, due_time(self._parts.now, delay, at), priority)
+
+    def dequeue(
+        self, prefetch: int = PREFETCH, *, priorities: Collection[int] | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[PulsarUnacked]]:
+        """As of every queue; `priorities` changes nothing: all mails come through one topic."""
+        del priorities
+        return dequeue(self._parts, checked_prefetch(prefetch))
+
+    def browse(
+        self, where: MailFilter = EVERYTHING, after: ListingPosition | None = None, *, on_broken: OnBroken = passed_over
+    ) -> AsyncGenerator[Listed]:
+        """The mails in the order of their topics; a message that is none is no row, and is a dead letter soon."""
+        del on_broken
+        return browse(self._parts, where, after)
+
+    async def content(self, listed: Listed) -> bytes:
+        return await content_of(self._parts.blobs, listed.queued.blobs)
+
+    async def size(self) -> Size:
+        waiting, delayed = [await self._backlog(one) for one in (Whereabouts.WAITING, Whereabouts.DELAYED)]
+        return Size(waiting.count, delayed.count, SizeKind.EXACT, 0, CountedBy.METADATA)
+
+    async def recount(self) -> int:
+        """Nothing is to be corrected: the broker itself counts."""
+        return 0
+
+    async def delete(self, where: MailFilter, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
+        return await remove(self._parts, where, on_removed, dry_run=dry_run)
+
+    async def purge(self, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
+        return await self.delete(EVERYTHING, dry_run=dry_run, on_removed=on_removed)
+
+    async def change(
+        self,
+        change: MailChange,
+        *,
+        dry_run: bool = False,
+        on_change: OnRemoved | None = None,
+        on_changed: Callable[[Listed], None] | None = None,
+    ) -> Changed:
+        return await self._mover.change(change, on_change, on_changed, dry_run=dry_run)
+
+    async def flush(self, *, dry_run: bool = False) -> Delays:
+        return await self._mover.flush(dry_run=dry_run)
+
+    async def move_due(self, *, dry_run: bool = False) -> int:
+        return await self._mover.move_due(dry_run=dry_run)
+
+    async def restoring(self, removed: Collection[EnqueueId]) -> PulsarRestoring:
+        return await restoring(self._parts, removed)
+
+    async def figures(self, scope: FigureScope = FigureScope.ALL) -> QueueFigures:
+        """The figures; of a scope without what carries the mails, those alone that listings give."""
+        now = self._parts.now
+        if scope is FigureScope.STARTS:
+            return QueueFigures(self.name, now)
+        waiting, delayed = [await self._backlog(one) for one in (Whereabouts.WAITING, Whereabouts.DELAYED)]
+        depth = None
+        if scope is FigureScope.ALL:
+            dead = await self._parts.topics.backlog(dead_topic(self.name), DEAD_SUBSCRIPTION) or Backlog()
+            depth = Depth(waiting.count - waiting.unacked, waiting.unacked, waiting.consumers, dead.count)
+        return QueueFigures(
+            self.name,
+            now,
+            mails=waiting.count,
+            delayed=delayed.count,
+            oldest_at=await self._oldest_at(),
+            depth=depth,
+        )
+
+    async def traffic_sums(self, before: TrafficSums | None = None) -> TrafficSums | None:
+        """What came and went since the broker serves the topic of ready mails; `before` changes nothing."""
+        del before
+        waiting = await self._backlog(Whereabouts.WAITING)
+        return TrafficSums(self._parts.now, (), waiting.added, waiting.consumed)
+
+    async def maintain(self, stop: asyncio.Event) -> None:
+        jobs = (BackgroundJob("moving delayed mails", self.move_due, MOVE_DUE_EVERY),)
+        await run_jobs(self.name, self._parts.clock, stop, jobs)
+
+    async def close(self) -> None:
+        await self._parts.background.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _backlog(self, whereabouts: Whereabouts) -> Backlog:
+        return await self._parts.topics.backlog(*place_of(whereabouts, self._parts)) or Backlog()
+
+    async def _oldest_at(self) -> datetime | None:
+        async with aclosing(found(self._parts, Whereabouts.WAITING)) as mails:
+            async for one in mails:
+                return one.listed.enqueued_at
+        return None
+
+
+async def open_queue(
+    name: QueueName,
+    topics: Topics,
+    blobs: Blobs,
+    clock: Clock,
+    form: PulsarForm = PulsarForm.JAMES_3_9,
+    *,
+    counts: QueueCounts | None = None,
+) -> PulsarMailQueue:
+    """Open a queue. What it returns is an asynchronous context, and leaving that closes the queue.
+
+    Args:
+        name: which.
+        topics: stays open when the queue is closed.
+        blobs: where mails' bytes are.
+        clock: time and chance.
+        form: which James is to read what is published.
+        counts: counts what happens in the queue.
+    """
+    background = BackgroundTasks()
+    cleanup = BlobCleanup(blobs, _nothing, background, clock)
+    return PulsarMailQueue(Parts(name, topics, blobs, clock, form, background, cleanup, counts or NoCounts()))
+
+
+async def queue_names(topics: Topics) -> list[QueueName]:
+    """Every queue of the namespace."""
+    return queues_among(await topics.names())
+
+
+async def _nothing() -> None:
+    """Do nothing: a queue over topics has nothing to be swept after its blobs."""

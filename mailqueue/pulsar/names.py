@@ -1,0 +1,60 @@
+"""Names of James's topics and subscriptions of a queue. Source: facts on James's Pulsar queue; golden data.
+
+James takes every topic whose name begins with `James-` for a queue, its dead letters too; here those are none.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from model.ids import QueueName
+
+_PREFIX: Final = "James-"
+_DEAD: Final = re.compile(r"(?P<queue>.+)-subscription-(?P=queue)-DLQ")
+DEAD_SUBSCRIPTION: Final = "dead-letter-sub-name"
+OWN_SUBSCRIPTION: Final = "mailmend"
+"""Of topics that James does not have, or keeps no subscription of."""
+
+
+def out_topic(queue: QueueName) -> str:
+    return f"{_PREFIX}{queue}"
+
+
+def out_subscription(queue: QueueName) -> str:
+    return f"subscription-{queue}"
+
+
+def scheduled_topic(queue: QueueName) -> str:
+    return f"{queue}-scheduled"
+
+
+def scheduled_subscription(queue: QueueName) -> str:
+    return f"scheduled-subscription-{queue}"
+
+
+def dead_topic(queue: QueueName) -> str:
+    return f"{out_topic(queue)}-{out_subscription(queue)}-DLQ"
+
+
+def filter_topic(queue: QueueName) -> str:
+    return f"pmq-filter-{queue}"
+
+
+def filter_scheduled_topic(queue: QueueName) -> str:
+    return f"pmq-filter-scheduled-{queue}"
+
+
+def mover_lease(queue: QueueName) -> str:
+    """The topic whose one producer may move delayed mails of the queue; it holds no message."""
+    return f"{queue}-mailmend-mover"
+
+
+def restored_topic(queue: QueueName) -> str:
+    """Ids of mails that were put back, so that none is twice."""
+    return f"{queue}-mailmend-restored"
+
+
+def queues_among(topics: Iterable[str]) -> list[QueueName]:
+    """The queues whose topics are among these, by name."""
+    names = (one.removeprefix(_PREFIX) for one in topics if one.startswith(_PREFIX))
+    return sorted(QueueName(name) for name in names if name and not _DEAD.fullmatch(name))

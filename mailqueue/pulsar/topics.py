@@ -1,0 +1,121 @@
+"""The interface of a broker of topics, and its values. Adapters: `mailqueue.pulsar.adapter`, and a twin in tests."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from model.queue.places import Backlog, Place
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMessage:
+    """A message to be published.
+
+    Attributes:
+        event_at: when what it tells of happens; for a delayed mail, its due time. In milliseconds since 1970.
+        deliver_at: before which the broker gives it to no consumer, though to readers; likewise.
+    """
+
+    payload: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+    event_at: int | None = None
+    deliver_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A message in its topic.
+
+    Attributes:
+        published_at: by the clock of whoever published it.
+        event_at: in milliseconds since 1970; 0 where none is set.
+    """
+
+    place: Place
+    payload: bytes
+    properties: Mapping[str, str]
+    published_at: datetime
+    event_at: int = 0
+
+
+class TopicDelivery(Protocol):
+    """A delivered message, to be acknowledged or given back, once."""
+
+    @property
+    def message(self) -> StoredMessage: ...
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether somebody may have had it before: the broker remembers only while there are consumers."""
+        ...
+
+    async def ack(self) -> None:
+        """Acknowledge it, also after its consumer has ended; a broker that dies soon after may forget that.
+
+        Raises:
+            BrokerUnreachable: it will be delivered again.
+        """
+        ...
+
+    async def give_back(self) -> None:
+        """Have it delivered again soon, to some consumer."""
+        ...
+
+
+class Topics(Protocol):
+    """The topics of one namespace, by their short names. Every method may raise `BrokerUnreachable`."""
+
+    namespace: str
+
+    async def create(self, topic: str, subscription: str) -> None:
+        """Make sure that they are there; a new subscription begins with the first message."""
+        ...
+
+    async def publish(self, topic: str, message: TopicMessage) -> Place:
+        """Publish, and return once the broker keeps it.
+
+        Raises:
+            PublishFailed: it was refused, or not confirmed in time (`doubtful`).
+        """
+        ...
+
+    def consume(
+        self, topic: str, subscription: str, prefetch: int
+    ) -> AbstractAsyncContextManager[AsyncIterator[TopicDelivery]]:
+        """Take messages, at most `prefetch` unacked in the caller's hands; shared with all other consumers.
+
+        What is unacked at the end is delivered again.
+        """
+        ...
+
+    async def acknowledge(self, topic: str, subscription: str, places: Collection[Place]) -> None:
+        """Acknowledge messages that were delivered to anybody, or to nobody yet; returns once the broker has it."""
+        ...
+
+    def unacked(self, topic: str, subscription: str, after: Place | None = None) -> AsyncGenerator[StoredMessage]:
+        """Every message that the subscription has not acknowledged, in order, without taking any.
+
+        What is published, or acknowledged, while it is read may be among them or not.
+
+        Args:
+            topic: which; one that is not there holds nothing.
+            subscription: which.
+            after: what was seen last.
+        """
+        ...
+
+    async def backlog(self, topic: str, subscription: str) -> Backlog | None:
+        """What the subscription has not acknowledged; None where there is no such topic or subscription."""
+        ...
+
+    def lease(self, name: str) -> AbstractAsyncContextManager[bool]:
+        """Hold what one process at a time may hold; False: another has it. It goes with its holder's connection."""
+        ...
+
+    async def names(self) -> list[str]:
+        """Every persistent topic of the namespace, a partitioned one once."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,107 @@
+"""A mail from its delivery until it is acked, retried or rejected: exactly one of them, once.
+
+The order of publishing and acknowledging makes each safe: the mail is always in one topic at least. Before a mail that
+was delayed is acknowledged, the delayed message is whose place it took: else that would be moved again.
+"""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from mailqueue.concurrency import finished
+from mailqueue.metrics import QueueCount
+from mailqueue.pulsar.messages import dead_letter, delayed_message, origin_of, story_of
+from mailqueue.pulsar.names import DEAD_SUBSCRIPTION, dead_topic, scheduled_subscription, scheduled_topic
+from mailqueue.pulsar.parts import Parts
+from mailqueue.pulsar.topics import TopicDelivery
+from mailqueue.queue import due_time
+from model.backoff import RETRY
+from model.errors import MailmendError, WrongUse
+from model.ids import EnqueueId
+from model.queue.mails import Listed, Mail, QueuedMail, Whereabouts
+
+
+class PulsarUnacked:
+    """Implements `mailqueue.queue.Dequeued`."""
+
+    def __init__(self, parts: Parts, delivery: TopicDelivery, listed: Listed) -> None:
+        self._parts, self._delivery, self._listed, self._used = parts, delivery, listed, False
+        self.queued: QueuedMail = listed.queued
+        self.content = b""
+        self.attempts, self.redelivered = listed.attempts, delivery.redelivered
+
+    @property
+    def mail(self) -> Mail:
+        return self.queued.mail
+
+    @property
+    def enqueue_id(self) -> EnqueueId:
+        return self.queued.enqueue_id
+
+    async def ack(self) -> None:
+        await self._once(self._acked)
+
+    async def retry(self, delay: timedelta | None = None, error_message: str | None = None) -> None:
+        if delay is not None:
+            due_time(self._parts.now, delay, None)
+        await self._once(lambda: self._retried(delay, error_message))
+
+    async def reject(self) -> None:
+        await self._once(self._rejected)
+
+    async def _once(self, settle: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if self._used:
+            raise WrongUse(
+                f"the mail {self.enqueue_id} was settled before", mend="Ack, retry or reject a mail once, never twice."
+            )
+        self._used = True
+        await finished(self._settled(settle))
+
+    async def _settled(self, settle: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            await settle()
+        except MailmendError:
+            await self._delivery.give_back()
+            raise
+
+    async def _acked(self) -> None:
+        await leave(self._parts, self._delivery)
+        self._parts.counts.add(QueueCount.ACKED, self._parts.queue)
+        await self._parts.blob_cleanup.add(self.queued.blobs, dequeued=True)
+
+    async def _retried(self, delay: timedelta | None, error_message: str | None) -> None:
+        parts = self._parts
+        wait = RETRY.wait(self.attempts + 1) if delay is None else delay
+        mail = replace(self.mail, last_updated=parts.now, error_message=error_message or self.mail.error_message)
+        again = replace(
+            self._listed,
+            queued=replace(self.queued, mail=mail),
+            whereabouts=Whereabouts.DELAYED,
+            due_at=parts.now + wait,
+            attempts=self.attempts + 1,
+        )
+        await parts.topics.create(scheduled_topic(parts.queue), scheduled_subscription(parts.queue))
+        message = delayed_message(again, parts.form, story_of(again))
+        await parts.topics.publish(scheduled_topic(parts.queue), message)
+        await leave(parts, self._delivery)
+        parts.counts.add(QueueCount.RETRIED, parts.queue)
+
+    async def _rejected(self) -> None:
+        await bury(self._parts, self._delivery)
+        self._parts.counts.add(QueueCount.REJECTED, self._parts.queue)
+
+
+async def leave(parts: Parts, delivery: TopicDelivery) -> None:
+    """Have the delivery's mail leave the queue, and the delayed message too whose place it took."""
+    if origin := origin_of(delivery.message):
+        await parts.topics.acknowledge(scheduled_topic(parts.queue), scheduled_subscription(parts.queue), (origin,))
+    await delivery.ack()
+
+
+async def bury(parts: Parts, delivery: TopicDelivery) -> None:
+    """Make a dead letter of a delivery."""
+    topic = dead_topic(parts.queue)
+    await parts.topics.create(topic, DEAD_SUBSCRIPTION)
+    await parts.topics.publish(topic, dead_letter(parts.queue, parts.topics.namespace, delivery.message))
+    await leave(parts, delivery)

@@ -1,0 +1,141 @@
+"""Places of messages in a topic, and what a subscription has acknowledged of them. Pure.
+
+A topic has one partition, or several; each is a row of ledgers, each of those a row of entries. So the places of one
+partition are in the order in which the broker took their messages, whoever published them, and by whichever clock.
+Source: Pulsar's message ids and its managed cursors.
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+from model.errors import BadPayload
+
+Position = tuple[int, int]
+"""Ledger and entry."""
+
+UNPARTITIONED: Final = -1
+"""The partition of every message of a topic that has none."""
+
+_PLACE: Final = re.compile(r"(\d{1,19}):(-?\d{1,19}):(-?\d{1,9})")
+_RANGE: Final = re.compile(r"\((\d+):(-?\d+)\.\.(\d+):(-?\d+)\]")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Where a message is."""
+
+    partition: int
+    ledger: int
+    entry: int
+
+    @property
+    def position(self) -> Position:
+        return (self.ledger, self.entry)
+
+    def __str__(self) -> str:
+        """As Pulsar and James write it: ledger:entry:partition."""
+        return f"{self.ledger}:{self.entry}:{self.partition}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse what `str` makes.
+
+        Raises:
+            BadPayload: it is no place.
+        """
+        found = _PLACE.fullmatch(text)
+        if not found:
+            raise BadPayload("the place of a message is not ledger:entry:partition")
+        ledger, entry, partition = map(int, found.groups())
+        return cls(partition, ledger, entry)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionBacklog:
+    """What a subscription has acknowledged of one partition.
+
+    Attributes:
+        acked_to: up to there, all of it.
+        acked: behind that, stretches: each begins behind its first position and ends with its second; in order.
+        last: the last message that the partition holds.
+        count: how many messages are not acknowledged.
+        unacked: how many of them consumers have in their hands.
+        consumers: how many consumers the subscription has.
+        added, consumed: how many messages were published and acknowledged, since the broker serves the topic.
+    """
+
+    acked_to: Position
+    acked: tuple[tuple[Position, Position], ...]
+    last: Position
+    count: int = 0
+    unacked: int = 0
+    consumers: int = 0
+    added: int = 0
+    consumed: int = 0
+
+    def holds(self, position: Position) -> bool:
+        """Whether a message there is not acknowledged."""
+        return self.acked_to < position and self.acked_until(position) is None
+
+    def acked_until(self, position: Position) -> Position | None:
+        """The end of the acknowledged stretch that holds the position; None where it is in none."""
+        index = bisect_left(self.acked, position, key=lambda stretch: stretch[1])
+        if index < len(self.acked) and self.acked[index][0] < position:
+            return self.acked[index][1]
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What a subscription has not acknowledged, of each partition by its number."""
+
+    partitions: Mapping[int, PartitionBacklog] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        return sum(one.count for one in self.partitions.values())
+
+    @property
+    def unacked(self) -> int:
+        return sum(one.unacked for one in self.partitions.values())
+
+    @property
+    def consumers(self) -> int:
+        """How many consumers there are: each has one at every partition."""
+        return max((one.consumers for one in self.partitions.values()), default=0)
+
+    @property
+    def added(self) -> int:
+        return sum(one.added for one in self.partitions.values())
+
+    @property
+    def consumed(self) -> int:
+        return sum(one.consumed for one in self.partitions.values())
+
+    def holds(self, place: Place) -> bool:
+        partition = self.partitions.get(place.partition)
+        return partition is not None and partition.holds(place.position)
+
+    def held(self, places: Iterable[Place]) -> list[Place]:
+        return [one for one in places if self.holds(one)]
+
+
+def position_of(text: str) -> Position:
+    """Ledger and entry as Pulsar's admin API writes them: 14:26.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    ledger, entry = text.split(":")
+    return (int(ledger), int(entry))
+
+
+def stretches_of(text: str) -> tuple[tuple[Position, Position], ...]:
+    """The stretches of what is acknowledged one by one, as Pulsar's admin API writes them: [(5:1..5:2],(5:3..5:4]]."""
+    return tuple(
+        ((int(ledger), int(entry)), (int(last_ledger), int(last)))
+        for ledger, entry, last_ledger, last in _RANGE.findall(text)
+    )

@@ -1,0 +1,244 @@
+"""A broker of topics in memory, for tests, which imitates Pulsar and its failures."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from mailqueue.pulsar.topics import StoredMessage, TopicMessage
+from model.errors import BrokerUnreachable, PublishFailed
+from model.instants import instant_of
+from model.ports import Clock
+from model.queue.places import UNPARTITIONED, Backlog, PartitionBacklog, Place
+from tests.support.memory_broker import Fate
+
+LEDGER_ENTRIES = 7
+"""After so many messages the next ledger begins, so that places are not mere counts."""
+
+
+@dataclass(slots=True)
+class _Subscription:
+    """What it has acknowledged, what its consumers have, and what waits to be given again."""
+
+    acked: set[Place] = field(default_factory=set)
+    held: set[Place] = field(default_factory=set)
+    given_back: set[Place] = field(default_factory=set)
+    consumers: int = 0
+
+
+@dataclass(slots=True)
+class _Topic:
+    """Its messages, in order."""
+
+    partitions: int
+    messages: list[StoredMessage] = field(default_factory=list)
+    subscriptions: dict[str, _Subscription] = field(default_factory=dict)
+
+
+class MemoryTopics:
+    """Implements `mailqueue.pulsar.topics.Topics` over lists.
+
+    Args:
+        clock: gives the times of publishing.
+        partitions: how many each topic has; 0: it is not partitioned.
+    """
+
+    def __init__(self, clock: Clock, partitions: int = 0) -> None:
+        self.namespace = "public/default"
+        self.fates: deque[Fate] = deque()
+        self.away = False
+        self._clock, self._partitions = clock, partitions
+        self._topics: dict[str, _Topic] = {}
+        self._leases: set[str] = set()
+        self._changed = asyncio.Event()
+
+    async def create(self, topic: str, subscription: str) -> None:
+        self._answering()
+        self._topic(topic).subscriptions.setdefault(subscription, _Subscription())
+
+    async def publish(self, topic: str, message: TopicMessage) -> Place:
+        self._answering()
+        fate = self.fates.popleft() if self.fates else Fate.KEPT
+        if fate is Fate.UNREACHABLE:
+            raise BrokerUnreachable("the twin does not answer")
+        if fate is Fate.REFUSED:
+            raise PublishFailed("the twin refuses a message")
+        place = Place(UNPARTITIONED, 0, 0)
+        for _ in range({Fate.UNCONFIRMED_LOST: 0, Fate.TWICE: 2}.get(fate, 1)):
+            place = self._keep(topic, message)
+        if fate in {Fate.UNCONFIRMED_KEPT, Fate.UNCONFIRMED_LOST}:
+            raise PublishFailed("the twin does not confirm a message", doubtful=True)
+        return place
+
+    @asynccontextmanager
+    async def consume(
+        self, topic: str, subscription: str, prefetch: int
+    ) -> AsyncGenerator[AsyncIterator["MemoryTopicDelivery"]]:
+        await self.create(topic, subscription)
+        consuming = _Consuming(self, topic, subscription, prefetch)
+        consuming.subscribed.consumers += 1
+        try:
+            yield consuming
+        finally:
+            consuming.end()
+
+    async def acknowledge(self, topic: str, subscription: str, places: Collection[Place]) -> None:
+        self._answering()
+        if places:
+            await self.create(topic, subscription)
+            subscribed = self._topics[topic].subscriptions[subscription]
+            subscribed.acked.update(places)
+            subscribed.given_back.difference_update(places)
+
+    async def unacked(self, topic: str, subscription: str, after: Place | None = None) -> AsyncGenerator[StoredMessage]:
+        self._answering()
+        found = self._topics.get(topic)
+        subscribed = found.subscriptions.get(subscription) if found else None
+        if found is None or subscribed is None:
+            return
+        there, acked = sorted(found.messages, key=lambda one: one.place), set(subscribed.acked)
+        for message in there:
+            if message.place not in acked and (after is None or message.place > after):
+                yield message
+                self._answering()
+
+    async def backlog(self, topic: str, subscription: str) -> Backlog | None:
+        self._answering()
+        found = self._topics.get(topic)
+        subscribed = found.subscriptions.get(subscription) if found else None
+        if found is None or subscribed is None:
+            return None
+        numbers = range(found.partitions) if found.partitions else (UNPARTITIONED,)
+        return Backlog({number: _partition(found, subscribed, number) for number in numbers})
+
+    @asynccontextmanager
+    async def lease(self, name: str) -> AsyncGenerator[bool]:
+        self._answering()
+        if name in self._leases:
+            yield False
+            return
+        self._leases.add(name)
+        try:
+            yield True
+        finally:
+            self._leases.discard(name)
+
+    async def names(self) -> list[str]:
+        self._answering()
+        return sorted(self._topics)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    # Called by consumers
+
+    def subscription(self, topic: str, subscription: str) -> _Subscription:
+        return self._topics[topic].subscriptions[subscription]
+
+    def next_for(self, topic: str, subscription: str) -> tuple[StoredMessage, bool] | None:
+        """The first message that no consumer of the subscription has, and whether one had it before."""
+        subscribed = self.subscription(topic, subscription)
+        for message in self._topics[topic].messages:
+            if message.place not in subscribed.acked | subscribed.held:
+                subscribed.held.add(message.place)
+                return message, message.place in subscribed.given_back
+        return None
+
+    async def change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    def has_changed(self) -> None:
+        self._changed.set()
+
+    def _keep(self, topic: str, message: TopicMessage) -> Place:
+        found = self._topic(topic)
+        number = len(found.messages)
+        partition = number % found.partitions if found.partitions else UNPARTITIONED
+        behind = sum(one.place.partition == partition for one in found.messages)
+        place = Place(partition, 100 + behind // LEDGER_ENTRIES, behind % LEDGER_ENTRIES)
+        at = instant_of(self._clock.micros() // 1000 * 1000)
+        found.messages.append(
+            StoredMessage(place, message.payload.encode(), dict(message.properties), at, message.event_at or 0)
+        )
+        self.has_changed()
+        return place
+
+    def _topic(self, topic: str) -> _Topic:
+        return self._topics.setdefault(topic, _Topic(self._partitions))
+
+    def _answering(self) -> None:
+        if self.away:
+            raise BrokerUnreachable("the twin does not answer")
+
+
+class _Consuming:
+    """One consumer's messages."""
+
+    def __init__(self, topics: MemoryTopics, topic: str, subscription: str, prefetch: int) -> None:
+        self.topics, self.topic, self.name = topics, topic, subscription
+        self.subscribed = topics.subscription(topic, subscription)
+        self._prefetch, self.ended = prefetch, False
+        self.in_hand: set[Place] = set()
+
+    def __aiter__(self) -> AsyncIterator["MemoryTopicDelivery"]:
+        return self
+
+    async def __anext__(self) -> "MemoryTopicDelivery":
+        while True:
+            if len(self.in_hand) < self._prefetch and (found := self.topics.next_for(self.topic, self.name)):
+                message, redelivered = found
+                self.in_hand.add(message.place)
+                return MemoryTopicDelivery(self, message, redelivered=redelivered)
+            await self.topics.change()
+
+    def end(self) -> None:
+        self.ended = True
+        self.subscribed.consumers -= 1
+        for place in tuple(self.in_hand):
+            self.let_go(place)
+
+    def let_go(self, place: Place) -> None:
+        self.in_hand.discard(place)
+        self.subscribed.held.discard(place)
+        self.subscribed.given_back.add(place)
+        self.topics.has_changed()
+
+
+class MemoryTopicDelivery:
+    """Implements `mailqueue.pulsar.topics.TopicDelivery`."""
+
+    def __init__(self, consuming: _Consuming, message: StoredMessage, *, redelivered: bool) -> None:
+        self._consuming, self.message, self.redelivered = consuming, message, redelivered
+
+    async def ack(self) -> None:
+        consuming, place = self._consuming, self.message.place
+        await consuming.topics.acknowledge(consuming.topic, consuming.name, (place,))
+        consuming.in_hand.discard(place)
+        consuming.subscribed.held.discard(place)
+        consuming.topics.has_changed()
+
+    async def give_back(self) -> None:
+        if not self._consuming.ended:
+            self._consuming.let_go(self.message.place)
+
+
+def _partition(topic: _Topic, subscribed: _Subscription, number: int) -> PartitionBacklog:
+    places = sorted(one.place for one in topic.messages if one.place.partition == number)
+    unacked = [place for place in places if place not in subscribed.acked]
+    first = next((index for index, place in enumerate(places) if place not in subscribed.acked), len(places))
+    acked_to = places[first - 1].position if first else (100, -1)
+    stretches = tuple(
+        ((place.ledger, place.entry - 1), place.position) for place in places[first:] if place in subscribed.acked
+    )
+    return PartitionBacklog(
+        acked_to,
+        stretches,
+        places[-1].position if places else (100, -1),
+        len(unacked),
+        len(subscribed.held),
+        subscribed.consumers,
+        len(places),
+        len(subscribed.acked.intersection(places)),
+    )
