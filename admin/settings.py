@@ -9,7 +9,7 @@ showing a secret of it.
 import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum
 from pathlib import Path
@@ -19,6 +19,8 @@ from uuid import UUID
 
 from mailqueue.blobs.s3 import S3Settings
 from mailqueue.broker_tls import BrokerTls
+from mailqueue.codec.pulsar import PulsarForm
+from mailqueue.pulsar.settings import PulsarAuth, PulsarSettings
 from mailqueue.rabbitmq.broker.settings import AMQP_PORT, BrokerSettings, Host
 from model.durations import format_duration
 from model.errors import BadSettings, WrongUse
@@ -162,6 +164,7 @@ def reason_of(error: Exception) -> str:
 
 AMQPS_PORT: Final = 5671
 GUEST: Final = "guest"
+NAMESPACE_DEFAULT: Final = "public/default"
 QUEUE_DEFAULT: Final = "spool"
 """James's queue of mails that wait for its processors; mails on their way to other servers are in `outgoing`."""
 
@@ -218,12 +221,19 @@ class BlobsSettings(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """Which queue, and where its parts are; None: the command does not need it."""
+    """Which queue, and where its parts are; None: the command does not need it.
+
+    Attributes:
+        pulsar: where the queue is one over Pulsar: then it has no tables, and no other broker.
+        james: which James is to read what is put into a queue over Pulsar; None: that is told from what lies there.
+    """
 
     connection: ConnectionSettings
     name: QueueName
     broker: BrokerSettings | None = None
     blobs: BlobsSettings | None = None
+    pulsar: PulsarSettings | None = None
+    james: PulsarForm | None = None
 
 
 def parse_broker(text: str) -> BrokerSettings:
@@ -241,6 +251,37 @@ def parse_broker(text: str) -> BrokerSettings:
         password=unquote(password) if separator else "",
         tls=BrokerTls() if secure else None,
     )
+
+
+def is_pulsar(url: str) -> bool:
+    return url.partition("://")[0] in _PULSAR_PORTS
+
+
+def parse_pulsar(text: str) -> PulsarSettings:
+    """Parse `pulsar://[user[:password]@]host[:port][,host...][/tenant/namespace]`, or `pulsar+ssl://`.
+
+    A password without a user is a token. The admin API is taken to be at the first host, at its usual port.
+    """
+    parts = _split(text, _PULSAR_FORM)
+    user, _, hosts = parts.netloc.rpartition("@")
+    if not is_pulsar(text) or not hosts or parts.query or parts.fragment:
+        raise _not_a(text, "Pulsar", _PULSAR_FORM)
+    name, _, password = map(unquote, user.partition(":"))
+    secure = parts.scheme == "pulsar+ssl"
+    found = [_host(one, _PULSAR_PORTS[parts.scheme]) for one in hosts.split(",")]
+    settings = PulsarSettings(
+        service=f"{parts.scheme}://{','.join(map(str, found))}",
+        admin=f"https://{found[0].name}:8443" if secure else f"http://{found[0].name}:8080",
+        tls=BrokerTls() if secure else None,
+        namespace=unquote(parts.path.strip("/")) or NAMESPACE_DEFAULT,
+    )
+    return with_password(replace(settings, username=name), password)
+
+
+def with_password(settings: PulsarSettings, password: str) -> PulsarSettings:
+    """With a user it is theirs; without one it is a token; without either nobody is asked who we are."""
+    auth = PulsarAuth.BASIC if settings.username else PulsarAuth.TOKEN if password else PulsarAuth.NONE
+    return replace(settings, password=password, auth=auth)
 
 
 def parse_management(text: str) -> str:
@@ -287,6 +328,8 @@ def is_here(host: str) -> bool:
 
 
 _BROKER_FORM: Final = "Write it like amqp://broker.example.org:5672/vhost, or amqps:// for an encrypted connection."
+_PULSAR_FORM: Final = "Write it like pulsar://broker.example.org:6650/tenant/namespace, or pulsar+ssl:// with TLS."
+_PULSAR_PORTS: Final = {"pulsar": 6650, "pulsar+ssl": 6651}
 _MANAGEMENT_FORM: Final = "Write it like http://broker.example.org:15672."
 _BLOBS_FORM: Final = (
     "Write it like s3://bucket?endpoint=https://s3.example.org&region=eu-1, file:///var/lib/mail/blobs, or "

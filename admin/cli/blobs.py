@@ -6,17 +6,16 @@ from typing import Any, Final
 
 import click
 
+from admin.cli.broker_options import BROKER_OPTIONS, broker_of
 from admin.cli.command import Shared, Values
 from admin.cli.kinds import Duration, duration_text
 from admin.cli.options import FILE, flag, option
 from admin.cli.queue_options import (
     AGE_MAX,
     BLOB_OPTIONS,
-    BROKER_OPTIONS,
     CHECKED_BLOBS,
     QUEUE_NAME,
     blobs_of,
-    broker_of,
     typed_stores,
 )
 from admin.extras import imported

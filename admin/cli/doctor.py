@@ -6,9 +6,10 @@ from typing import Final, TypeVar
 
 import click
 
+from admin.cli.broker_options import broker_of
 from admin.cli.command import Command, Shared, Values
 from admin.cli.options import connection_of, local_instance, option
-from admin.cli.queue_options import blobs_of, broker_of, local_for, queue_settings
+from admin.cli.queue_options import blobs_of, local_for, queue_settings
 from admin.cli.settings_file import settings_file_of
 from admin.services.doctor import DoctorSettings
 from model.errors import MailmendError

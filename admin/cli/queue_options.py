@@ -7,7 +7,6 @@ of a running `mailmend local up --with rabbitmq,s3` are used.
 import os
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -16,14 +15,33 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
+from admin.cli.broker_options import (
+    BROKER_OPTIONS,
+    START_HERE,
+    TABLE,
+    Local,
+    broker_of,
+    contacts_of,
+    existing,
+    pulsar_of,
+)
 from admin.cli.command import Shared, Values
 from admin.cli.completion import completed_queues
 from admin.cli.kinds import Duration, ParsedValue
-from admin.cli.options import CONNECTION, flag, option, settings_table, shared_file, shared_option, typed
+from admin.cli.options import (
+    CONNECTION,
+    connection_of,
+    flag,
+    option,
+    settings_table,
+    shared_file,
+    shared_option,
+    typed,
+)
+from admin.cli.settings_file import CONNECTION_NAMES
 from admin.extras import imported
 from admin.services.queue.request import MailSelection
 from admin.settings import (
-    GUEST,
     QUEUE_DEFAULT,
     BlobsAddress,
     BlobsSettings,
@@ -33,22 +51,16 @@ from admin.settings import (
     first_line,
     has_password,
     is_here,
+    is_pulsar,
     parse_blobs,
-    parse_broker,
-    parse_management,
 )
 from mailqueue.blobs.s3 import S3Settings
-from mailqueue.broker_tls import BrokerTls
-from mailqueue.rabbitmq.broker.settings import BrokerSettings, ManagementSettings
-from mailqueue.rabbitmq.broker.topology import Form, QueueForm
+from mailqueue.codec.pulsar import PulsarForm
 from model.errors import BadSettings, WrongUse
 from model.ids import QueueName
 from model.queue.mails import Whereabouts, queue_name
 
 LOCAL_BUCKET: Final = "mailmend"
-TABLE: Final = "queue"
-"""The table of the settings file."""
-
 DRY_RUN: Final = flag("--dry-run", "Write nothing: say what would be done.")
 ALL: Final = flag("--all", "All of them: every queue of the keyspace.", "everything")
 NO_BROKER: Final = flag("--no-broker", "Leave the broker out: only the tables are read.")
@@ -105,37 +117,6 @@ _QUEUE: Final = _option(
     shell_complete=completed_queues,
     default=QUEUE_DEFAULT,
     metavar="NAME",
-)
-BROKER_OPTIONS: Final = (
-    _option(
-        "--broker",
-        "Message broker: amqp://user@host:5672/vhost, or amqps://. Password: MAILMEND_BROKER_PASSWORD.",
-        type=ParsedValue("broker", str),
-        metavar="URL",
-    ),
-    _file("--broker-password-file", "A file whose first line is the broker's password."),
-    _option(
-        "--broker-management",
-        "The broker's HTTP API, http://host:15672; only it says how many messages are unacked.",
-        type=ParsedValue("management", lambda value: parse_management(str(value))),
-        metavar="URL",
-    ),
-    _file("--broker-tls-ca", "Certificate of the authority that signed the broker's certificate."),
-    _file("--broker-tls-cert", "Client certificate for the broker."),
-    _file("--broker-tls-key", "Private key of that certificate."),
-    _option(
-        "--broker-form",
-        "Type of queue that is declared where there is none yet; one that is there is used as it is.",
-        type=click.Choice([form.value for form in Form]),
-        default=Form.CLASSIC.value,
-    ),
-    _option(
-        "--broker-replicas",
-        "On how many nodes of the broker a new quorum queue is.",
-        type=click.IntRange(1, 9),
-        default=1,
-        metavar="N",
-    ),
 )
 BLOB_OPTIONS: Final = (
     _option(
@@ -196,7 +177,7 @@ def queue_settings(
     """The options that build `settings: QueueSettings` of the request.
 
     Args:
-        broker: when it talks to the broker; None: never, and it has no options for it.
+        broker: when it talks to RabbitMQ; None: never. Whether it talks to Pulsar the broker's address says.
         blobs: when it reads or writes contents; None likewise.
         blobs_if_named: when it does, too, but only where a store is known.
         named: whether it is about one queue.
@@ -204,7 +185,7 @@ def queue_settings(
     """
     groups = {
         "": (_QUEUE,) if named else (),
-        "Broker": BROKER_OPTIONS if broker else (),
+        "Broker": BROKER_OPTIONS,
         "Blobs": BLOB_OPTIONS if blobs else (),
     }
 
@@ -213,6 +194,8 @@ def queue_settings(
             check(others, context)
         connection = CONNECTION.build(own, others, context)
         local, store = local_for(connection), None
+        if is_pulsar(own["broker"] or ""):
+            return _over_pulsar(own, others, context, named=named, blobs=blobs or blobs_if_named)
         carrier = broker_of(own, context, local) if broker and broker(others) else None
         if blobs and blobs(others):
             store = blobs_of(own, context, local)
@@ -226,6 +209,19 @@ def queue_settings(
         )
 
     return Shared("settings", {**groups, **CONNECTION.groups}, build)
+
+
+def _over_pulsar(
+    own: Values, others: Values, context: click.Context, *, named: bool, blobs: Needs | None
+) -> QueueSettings:
+    """Of a queue over Pulsar; only what is typed of the tables' connection is looked at, and nothing is asked."""
+    return QueueSettings(
+        connection_of({name: own[name] for name in CONNECTION_NAMES}, context, asks=False),
+        _queue_named(own, others, context) if named else QueueName(QUEUE_DEFAULT),
+        blobs=blobs_of(own, context, local_service) if blobs and blobs(others) else None,
+        pulsar=pulsar_of(own, context),
+        james=PulsarForm(own["broker_james"]) if own["broker_james"] else None,
+    )
 
 
 def _checked_blobs(own: Values, others: Values, context: click.Context) -> BlobsSettings | None:
@@ -266,36 +262,16 @@ def _queue_named(own: Values, others: Values, context: click.Context) -> QueueNa
     return argument or option
 
 
-Local = Callable[[str], Mapping[str, str] | None]
-"""How a local server of some kind is reached, where one runs that may be used."""
-
-
-def broker_of(options: Mapping[str, Any], context: click.Context, local: Local) -> BrokerSettings:
-    """The broker from options, environment and files together."""
-    contacts = {} if options["broker"] else _contacts(local, "rabbitmq", "no message broker is named", _NAME_BROKER)
-    url = options["broker"] or contacts["amqp"]
-    if has_password(url) and context.get_parameter_source("broker") is ParameterSource.COMMANDLINE:
-        raise WrongUse(
-            "--broker holds a password, and every user of this machine can read command lines",
-            mend="Leave it out there, and set MAILMEND_BROKER_PASSWORD or name a --broker-password-file.",
-        )
-    found = parse_broker(url)
-    password, management = _broker_password(options, context, found), options["broker_management"]
-    api = management or contacts.get("management")
-    return replace(
-        found,
-        password=password,
-        tls=_broker_tls(options, secure=found.tls is not None),
-        management=ManagementSettings(api, found.username, password) if api else None,
-        form=QueueForm(Form(options["broker_form"]), options["broker_replicas"]),
-    )
+_NAME_BLOBS: Final = (
+    f"Name the store with --blobs s3://bucket?endpoint=URL, --blobs file:///folder or MAILMEND_BLOBS; {START_HERE}"
+)
 
 
 def blobs_of(options: Mapping[str, Any], context: click.Context, local: Local) -> BlobsSettings:
     """The blob store from options, environment and files together."""
     found: BlobsAddress | None = options["blobs"]
     if found is None:
-        return local_blobs(_contacts(local, "s3", "it is not said where the contents of mails are", _NAME_BLOBS))
+        return local_blobs(contacts_of(local, "s3", "it is not said where the contents of mails are", _NAME_BLOBS))
     if found.store is not Store.S3:
         return BlobsSettings(found)
     access_key, secret_key, session_token = _s3_keys(options, context)
@@ -310,23 +286,9 @@ def blobs_of(options: Mapping[str, Any], context: click.Context, local: Local) -
             profile=options["s3_profile"] or "",
             region=found.region,
             allow_http=found.allow_http,
-            tls_ca=_there(options["s3_tls_ca"]),
+            tls_ca=existing(options["s3_tls_ca"]),
         ),
     )
-
-
-_START_HERE: Final = "or start one here: mailmend local up --with rabbitmq,s3"
-_NAME_BROKER: Final = f"Name one with --broker amqp://host:5672 or MAILMEND_BROKER; {_START_HERE}"
-_NAME_BLOBS: Final = (
-    f"Name the store with --blobs s3://bucket?endpoint=URL, --blobs file:///folder or MAILMEND_BLOBS; {_START_HERE}"
-)
-
-
-def _contacts(local: Local, kind: str, lacking: str, mend: str) -> Mapping[str, str]:
-    contacts = local(kind)
-    if contacts is None:
-        raise WrongUse(lacking, mend=mend)
-    return contacts
 
 
 def local_for(connection: ConnectionSettings) -> Local:
@@ -354,28 +316,6 @@ def local_blobs(contacts: Mapping[str, str]) -> BlobsSettings:
         address.endpoint, address.bucket, keys.access_key, keys.secret_key, allow_http=True, create_bucket=True
     )
     return BlobsSettings(address, bucket)
-
-
-def _broker_password(options: Mapping[str, Any], context: click.Context, found: BrokerSettings) -> str:
-    """In this order: file named on the command line, environment, other file, settings table, URL; guest's is known."""
-    file = options["broker_password_file"]
-    stated = os.environ.get("MAILMEND_BROKER_PASSWORD")
-    if file and (context.get_parameter_source("broker_password_file") is ParameterSource.COMMANDLINE or not stated):
-        return first_line(file)
-    known = stated or settings_table(context, TABLE).get("broker_password") or found.password
-    if not known and found.username != GUEST:
-        raise BadSettings(
-            f"the password of {found.username!r} at the broker is not known",
-            mend="Set MAILMEND_BROKER_PASSWORD, or name a --broker-password-file.",
-        )
-    return known or GUEST
-
-
-def _broker_tls(options: Mapping[str, Any], *, secure: bool) -> BrokerTls | None:
-    authority, certificate, key = (_there(options[f"broker_tls_{file}"]) for file in ("ca", "cert", "key"))
-    if any((authority, certificate, key)) and not secure:
-        raise WrongUse("files for TLS are named, but the broker's address begins with amqp:", mend="Write amqps:// .")
-    return BrokerTls(authority, certificate, key) if secure else None
 
 
 def _s3_keys(options: Mapping[str, Any], context: click.Context) -> tuple[str, str, str]:
@@ -406,9 +346,3 @@ def _in_file(file: Path) -> tuple[str, str, str]:
             f"keys file {file} has no second line", mend="Its lines must be the access and the secret key."
         )
     return access, secret, token
-
-
-def _there(file: Path | None) -> Path | None:
-    if file and not file.expanduser().is_file():
-        raise BadSettings(f"{file} does not exist", mend="It was named by an option, a settings file or a variable.")
-    return file and file.expanduser()

@@ -197,7 +197,7 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
     pre, post = hook_named(PRE_DELIVERY, request.pre_delivery), hook_named(POST_DELIVERY, request.post_delivery)
 
     async def served(connections: QueueConnections) -> DeliveryEnded:
-        if not connections.own.due:
+        if not connections.can_delay:
             raise no_due_mails()
         settings = request.delivery()
         relay = relay_of(settings.reporter, request.smtp_tls_ca, request.mails_per_connection)

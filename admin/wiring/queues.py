@@ -18,7 +18,13 @@ from cql.driver.asynchronous import AsyncKeyspace
 from cql.introspect import live_schema
 from cql.introspect import tables_of as table_names
 from mailqueue.blobs.stores import content_of
+from mailqueue.health import marks_that_stay
 from mailqueue.metrics import NoCounts, QueueCounts
+from mailqueue.pulsar.mail_queue import open_queue as open_pulsar_queue
+from mailqueue.pulsar.mail_queue import queue_names as topics_queue_names
+from mailqueue.pulsar.settings import PulsarSettings
+from mailqueue.pulsar.topics import Topics
+from mailqueue.queue import MailQueue
 from mailqueue.rabbitmq.broker.settings import BrokerSettings
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from mailqueue.rabbitmq.view.queue_view import QueueView
@@ -33,6 +39,7 @@ from model.queue.blob_ids import is_blob_id
 from model.queue.mails import Listed
 from model.schema.keyspace import Schema
 from model.schema.table import Table
+from repair.clock import SystemClock
 from repair.ledger.conditions import LedgerConditions
 from repair.ledger.orders import LedgerOrders
 from repair.ledger.policies import LedgerPolicies
@@ -88,11 +95,33 @@ class QueueConnections:
     def view_over(self, tables: AsyncTables) -> QueueView:
         return QueueView(tables, self.clock, self.own)
 
+    @property
+    def can_delay(self) -> bool:
+        """Whether mails can be delayed."""
+        return self.own.due
+
+    @property
+    def marks_stay(self) -> str | None:
+        """What is to be said of marks of removed mails that never expire; None where they do."""
+        return None if self.own.marks_expire else marks_that_stay(self.marks_about)
+
     @asynccontextmanager
     async def open(
         self, name: QueueName | None = None, counts: QueueCounts | None = None, *, dry_run: bool = False
-    ) -> AsyncIterator[RabbitMailQueue]:
+    ) -> AsyncIterator[MailQueue]:
         """Open a queue, by default the one in the settings; a dry run settles nothing of it."""
+        async with self.open_tabled(name, counts, dry_run=dry_run) as queue:
+            yield queue
+
+    @asynccontextmanager
+    async def open_tabled(
+        self, name: QueueName | None = None, counts: QueueCounts | None = None, *, dry_run: bool = False
+    ) -> AsyncIterator[RabbitMailQueue]:
+        """Open a queue that has tables, for what only those need.
+
+        Raises:
+            WrongUse: it is one over Pulsar.
+        """
         opened = await open_queue(
             name or self.settings.name,
             self.tables,
@@ -154,6 +183,49 @@ class QueueConnections:
             return MailContent(None, blobs.body if is_blob_id(blobs.header) else blobs.header)
 
 
+@dataclass(frozen=True, slots=True)
+class PulsarConnections(QueueConnections):
+    """The topics and the blob store of a namespace's queues, and the clock; of the rest nothing is there."""
+
+    topics: Topics
+
+    @property
+    def can_delay(self) -> bool:
+        return True
+
+    @property
+    def marks_stay(self) -> str | None:
+        return None
+
+    @asynccontextmanager
+    async def open(
+        self, name: QueueName | None = None, counts: QueueCounts | None = None, *, dry_run: bool = False
+    ) -> AsyncIterator[MailQueue]:
+        del dry_run  # opening settles nothing
+        named, settings = name or self.settings.name, self.settings
+        opened = await open_pulsar_queue(named, self.topics, self.blobs, self.clock, settings.james, counts=counts)
+        async with opened as queue:
+            yield queue
+
+    @asynccontextmanager
+    async def open_tabled(
+        self, name: QueueName | None = None, counts: QueueCounts | None = None, *, dry_run: bool = False
+    ) -> AsyncIterator[RabbitMailQueue]:
+        del name, counts, dry_run
+        raise tables_lacking()
+        yield  # what makes it a generator
+
+    async def names(self, *, everything: bool) -> list[QueueName]:
+        return await topics_queue_names(self.topics) if everything else [self.settings.name]
+
+
+def tables_lacking() -> WrongUse:
+    return WrongUse(
+        "this is about the tables of a queue, and a queue over Pulsar has none",
+        mend="Its topics need no such work; see: mailmend queue tend --help. Or name a broker amqp://...",
+    )
+
+
 def with_queues(
     settings: QueueSettings,
     carry_out: Callable[[QueueConnections], Awaitable[T]],
@@ -165,6 +237,8 @@ def with_queues(
 
     `makes` is as for `blobs_behind`.
     """
+    if settings.pulsar:
+        return run_async(_over_pulsar(settings, settings.pulsar, carry_out, makes=makes))
     with nullcontext(cluster) if cluster else open_cluster(settings.connection) as opened:
         schema = live_schema(opened.cluster, opened.mail.name)
         own = queue_tables_of(schema, opened.mail.name)
@@ -182,6 +256,26 @@ def with_queues(
                     await broker.close()
 
         return run_async(connected())
+
+
+async def _over_pulsar(
+    settings: QueueSettings,
+    pulsar: PulsarSettings,
+    carry_out: Callable[[QueueConnections], Awaitable[T]],
+    *,
+    makes: bool,
+) -> T:
+    clock, none = SystemClock(), cast("Any", _NO_TABLES)
+    blobs = cast("Blobs", _NO_BLOBS)
+    if settings.blobs:
+        if settings.blobs.address.store is Store.CASSANDRA:
+            raise tables_lacking()
+        blobs = blobs_behind(settings.blobs, None, clock, makes=makes)
+    topics: Topics = import_or_name_extra("mailqueue.pulsar.adapter").PulsarTopics(pulsar, clock)
+    try:
+        return await carry_out(PulsarConnections(settings, none, none, OwnTables(), none, none, blobs, clock, topics))
+    finally:
+        await topics.close()
 
 
 def with_tables(connection: ConnectionSettings, carry_out: Callable[[AsyncTables], Coroutine[Any, Any, T]]) -> T:
@@ -250,6 +344,7 @@ class Lacking:
 _NO_BROKER: Final = Lacking(
     "this needs the message broker, and none is named", "Name it with --broker amqp://host:5672 or MAILMEND_BROKER."
 )
+_NO_TABLES: Final = Lacking(tables_lacking().what, tables_lacking().mend)
 _NO_BLOBS: Final = Lacking(
     "this needs the contents of mails, and no store is named", "Name it with --blobs URL or MAILMEND_BLOBS."
 )

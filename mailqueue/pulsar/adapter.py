@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from mailqueue.concurrency import finished
 from mailqueue.pulsar.admin_api import PulsarAdmin
-from mailqueue.pulsar.client import Consumer, PulsarClient, stored_of
+from mailqueue.pulsar.client import PulsarClient, PulsarConsumer, stored_of
 from mailqueue.pulsar.settings import PulsarSettings
 from mailqueue.pulsar.topics import StoredMessage, TopicMessage
 from model.ports import Clock
-from model.queue.places import UNPARTITIONED, Backlog, PartitionBacklog, Place, Position
+from model.queue.places import UNPARTITIONED, Backlog, EntryPosition, MessagePlace, PartitionBacklog
 
 ACKS_SENT_SECONDS: Final = 0.15
 """After how long the client has sent an acknowledgement: it gathers them for 100 ms."""
@@ -40,7 +40,7 @@ class PulsarTopics:
             await self._admin.create(topic, subscription)
             self._created.add((topic, subscription))
 
-    async def publish(self, topic: str, message: TopicMessage) -> Place:
+    async def publish(self, topic: str, message: TopicMessage) -> MessagePlace:
         return await self.client.publish(self._full(topic), message)
 
     @asynccontextmanager
@@ -58,19 +58,21 @@ class PulsarTopics:
         finally:
             await finished(consuming.end())
 
-    async def acknowledge(self, topic: str, subscription: str, places: Collection[Place]) -> None:
+    async def acknowledge(self, topic: str, subscription: str, places: Collection[MessagePlace]) -> None:
         """Those of many callers go together: while some are on their way, others gather."""
         key = (topic, subscription)
         if key not in self._acks:
             self._acks[key] = _Acknowledger(self, topic, subscription)
         await self._acks[key].acknowledge(places)
 
-    async def acknowledge_now(self, topic: str, subscription: str, places: Collection[Place]) -> None:
+    async def acknowledge_now(self, topic: str, subscription: str, places: Collection[MessagePlace]) -> None:
         for partition in {one.partition for one in places}:
             positions = [one.position for one in places if one.partition == partition]
             await self.client.acknowledge(self._full(topic, partition), subscription, positions)
 
-    async def unacked(self, topic: str, subscription: str, after: Place | None = None) -> AsyncGenerator[StoredMessage]:
+    async def unacked(
+        self, topic: str, subscription: str, after: MessagePlace | None = None
+    ) -> AsyncGenerator[StoredMessage]:
         backlog = await self.backlog(topic, subscription)
         for number, partition in sorted(backlog.partitions.items()) if backlog else ():
             if after is not None and number < after.partition:
@@ -120,10 +122,10 @@ class _Acknowledger:
 
     def __init__(self, topics: PulsarTopics, topic: str, subscription: str) -> None:
         self._topics, self._topic, self._subscription = topics, topic, subscription
-        self._waiting: list[tuple[Collection[Place], asyncio.Future[None]]] = []
+        self._waiting: list[tuple[Collection[MessagePlace], asyncio.Future[None]]] = []
         self._round: asyncio.Task[None] | None = None
 
-    async def acknowledge(self, places: Collection[Place]) -> None:
+    async def acknowledge(self, places: Collection[MessagePlace]) -> None:
         if not places:
             return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -146,7 +148,7 @@ class _Acknowledger:
                     if not done.done():
                         done.set_result(None)
 
-    def _some(self) -> Iterator[tuple[Collection[Place], asyncio.Future[None]]]:
+    def _some(self) -> Iterator[tuple[Collection[MessagePlace], asyncio.Future[None]]]:
         count = 0
         while self._waiting and count < ACKED_TOGETHER_MAX:
             one = self._waiting.pop(0)
@@ -161,13 +163,13 @@ class _Consuming:
         self.topics, self.topic, self.subscription, self._there = topics, topic, subscription, there
         self._room = asyncio.Semaphore(prefetch)
         self._came: asyncio.Queue[PulsarDelivery | BaseException] = asyncio.Queue()
-        self._consumers: list[Consumer] = []
+        self._consumers: list[PulsarConsumer] = []
         self._receiving: list[asyncio.Task[None]] = []
         self._acked_at = float("-inf")
         self.in_hand: set[PulsarDelivery] = set()
         self.ended = False
 
-    def add(self, consumer: Consumer, partition: int) -> None:
+    def add(self, consumer: PulsarConsumer, partition: int) -> None:
         self._consumers.append(consumer)
         self._receiving.append(asyncio.ensure_future(self._receive(consumer, partition)))
 
@@ -187,7 +189,7 @@ class _Consuming:
         if acked:
             self._acked_at = self.topics.clock.monotonic()
 
-    def had_before(self, place: Place) -> bool:
+    def had_before(self, place: MessagePlace) -> bool:
         """Whether it was there before these consumers: the broker forgets who had it once nobody consumes."""
         partition = self._there.partitions.get(place.partition)
         return partition is not None and place.position <= partition.last
@@ -205,7 +207,7 @@ class _Consuming:
                 consumer.redeliver_unacknowledged_messages()
         await asyncio.gather(*(one.close() for one in self._consumers), return_exceptions=True)
 
-    async def _receive(self, consumer: Consumer, partition: int) -> None:
+    async def _receive(self, consumer: PulsarConsumer, partition: int) -> None:
         try:
             while True:
                 message = await self.topics.client.asked(consumer.receive())
@@ -220,7 +222,7 @@ class _Consuming:
 class PulsarDelivery:
     """A delivered message. Implements `mailqueue.pulsar.topics.TopicDelivery`."""
 
-    def __init__(self, consuming: _Consuming, consumer: Consumer, message: Any, partition: int) -> None:
+    def __init__(self, consuming: _Consuming, consumer: PulsarConsumer, message: Any, partition: int) -> None:
         self._consuming, self._consumer, self._raw = consuming, consumer, message
         self.message: StoredMessage = stored_of(message, partition)
         self.redelivered: bool = message.redelivery_count() > 0 or consuming.had_before(self.message.place)
@@ -239,7 +241,7 @@ class PulsarDelivery:
         self._consuming.settled(self, acked=False)
 
 
-def _worth_a_seek(partition: PartitionBacklog, position: Position) -> Position | None:
+def _worth_a_seek(partition: PartitionBacklog, position: EntryPosition) -> EntryPosition | None:
     """The end of the acknowledged stretch there, if it is far."""
     end = partition.acked_until(position)
     if end is None or (end[0] == position[0] and end[1] - position[1] < SEEK_BEYOND):

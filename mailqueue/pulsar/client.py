@@ -21,7 +21,7 @@ from mailqueue.concurrency import finished
 from mailqueue.pulsar.settings import PulsarAuth, PulsarSettings
 from mailqueue.pulsar.topics import StoredMessage, TopicMessage
 from model.errors import BrokerDenied, BrokerUnreachable, MailmendError, PublishFailed
-from model.queue.places import Place, Position
+from model.queue.places import EntryPosition, MessagePlace
 from model.queue.slices import EPOCH
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ _REFUSED: Final = frozenset(
     }
 )
 
-Consumer = Any
+PulsarConsumer = Any
 """The library's own, which has no types."""
 
 
@@ -61,7 +61,7 @@ class PulsarClient:
         self._producers: dict[str, asyncio.Task[pulsar_async.Producer]] = {}
         self._room: dict[str, asyncio.Semaphore] = {}
 
-    async def publish(self, topic: str, message: TopicMessage) -> Place:
+    async def publish(self, topic: str, message: TopicMessage) -> MessagePlace:
         producer = await self._producer(topic)
         async with self._room.setdefault(topic, asyncio.Semaphore(AT_ONCE)):
             try:
@@ -73,9 +73,9 @@ class PulsarClient:
                 )
             except pulsar_async.PulsarException as error:
                 raise self._unpublished(error, topic) from error
-        return Place(sent.partition(), sent.ledger_id(), sent.entry_id())
+        return MessagePlace(sent.partition(), sent.ledger_id(), sent.entry_id())
 
-    async def subscribe(self, topic: str, subscription: str, prefetch: int) -> Consumer:
+    async def subscribe(self, topic: str, subscription: str, prefetch: int) -> PulsarConsumer:
         """A shared consumer that is given up to `prefetch` messages beforehand; 0: only what is asked for."""
         return await self.asked(
             self._client().subscribe(
@@ -89,7 +89,7 @@ class PulsarClient:
             )
         )
 
-    async def acknowledge(self, topic: str, subscription: str, positions: Collection[Position]) -> None:
+    async def acknowledge(self, topic: str, subscription: str, positions: Collection[EntryPosition]) -> None:
         """Acknowledge by place, whoever has them; with the end of this the broker has it."""
         consumer = await self.subscribe(topic, subscription, 0)
         try:
@@ -99,7 +99,7 @@ class PulsarClient:
             await finished(self.asked(consumer.close()))
 
     @asynccontextmanager
-    async def reader(self, topic: str, behind: Position) -> AsyncGenerator["TopicReader"]:
+    async def reader(self, topic: str, behind: EntryPosition) -> AsyncGenerator["TopicReader"]:
         """Read what is behind a position; closed at the end, as an open one is kept by the broker."""
         reader = await self.asked(
             self._client().create_reader(topic, _id_of(behind), schema=_SCHEMA, receiver_queue_size=READ_AHEAD)
@@ -226,14 +226,14 @@ class TopicReader:
             return None
         return stored_of(await self._client.asked(self._reader.read_next()), partition)
 
-    async def skip(self, to: Position) -> None:
+    async def skip(self, to: EntryPosition) -> None:
         await self._client.asked(self._reader.seek(_id_of(to)))
 
 
 def stored_of(message: pulsar.Message, partition: int) -> StoredMessage:
     found = message.message_id()
     return StoredMessage(
-        Place(partition, found.ledger_id(), found.entry_id()),
+        MessagePlace(partition, found.ledger_id(), found.entry_id()),
         message.data(),
         message.properties(),
         EPOCH + message.publish_timestamp() * _MILLISECOND,
@@ -241,7 +241,7 @@ def stored_of(message: pulsar.Message, partition: int) -> StoredMessage:
     )
 
 
-def _id_of(position: Position) -> pulsar.MessageId:
+def _id_of(position: EntryPosition) -> pulsar.MessageId:
     ledger, entry = position
     return pulsar.MessageId(-1, ledger, entry, -1)
 

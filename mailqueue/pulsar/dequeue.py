@@ -18,7 +18,7 @@ from mailqueue.draining import Drain
 from mailqueue.metrics import QueueCount
 from mailqueue.pulsar.messages import listed_of
 from mailqueue.pulsar.names import out_subscription, out_topic
-from mailqueue.pulsar.parts import Parts
+from mailqueue.pulsar.parts import PulsarParts
 from mailqueue.pulsar.topics import TopicDelivery
 from mailqueue.pulsar.unacked import PulsarUnacked, bury
 from model.backoff import LOOK_AGAIN
@@ -33,7 +33,7 @@ _LOG: Final = logging.getLogger("mailmend.queue")
 
 
 @asynccontextmanager
-async def dequeue(parts: Parts, prefetch: int) -> AsyncGenerator[AsyncIterator[PulsarUnacked]]:
+async def dequeue(parts: PulsarParts, prefetch: int) -> AsyncGenerator[AsyncIterator[PulsarUnacked]]:
     """The mails, as they are ready. Unsettled mails are delivered again after the context."""
     async with parts.topics.consume(out_topic(parts.queue), out_subscription(parts.queue), prefetch) as deliveries:
         stream = _Stream(parts)
@@ -49,7 +49,7 @@ async def dequeue(parts: Parts, prefetch: int) -> AsyncGenerator[AsyncIterator[P
 class _Stream:
     """One consumer's mails."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: PulsarParts) -> None:
         self._parts = parts
         self._ready: Drain[PulsarUnacked] = Drain()
         self._tasks: set[asyncio.Task[None]] = set()

@@ -11,13 +11,15 @@ from mailqueue.concurrency import finished
 from mailqueue.metrics import QueueCount
 from mailqueue.pulsar.messages import delayed_message, waiting_message
 from mailqueue.pulsar.names import out_subscription, out_topic, scheduled_subscription, scheduled_topic
-from mailqueue.pulsar.parts import Parts
+from mailqueue.pulsar.parts import PulsarParts
 from model.errors import MailmendError, PublishFailed
 from model.ids import EnqueueId
 from model.queue.mails import Listed, Mail, QueuedMail, Whereabouts
 
 
-async def enqueue(parts: Parts, mail: Mail, content: bytes, due_at: datetime | None, priority: int | None) -> EnqueueId:
+async def enqueue(
+    parts: PulsarParts, mail: Mail, content: bytes, due_at: datetime | None, priority: int | None
+) -> EnqueueId:
     mail = admitted(mail, priority)
     enqueue_id = EnqueueId(parts.clock.random_uuid())
     try:
@@ -29,7 +31,7 @@ async def enqueue(parts: Parts, mail: Mail, content: bytes, due_at: datetime | N
     return enqueue_id
 
 
-async def put(parts: Parts, enqueue_id: EnqueueId, mail: Mail, content: bytes, due_at: datetime | None) -> None:
+async def put(parts: PulsarParts, enqueue_id: EnqueueId, mail: Mail, content: bytes, due_at: datetime | None) -> None:
     """Put a mail under an id that was chosen."""
     queued = QueuedMail(enqueue_id, mail, await put_content(parts.blobs, content))
     whereabouts = Whereabouts.DELAYED if due_at else Whereabouts.WAITING
@@ -47,18 +49,18 @@ async def put(parts: Parts, enqueue_id: EnqueueId, mail: Mail, content: bytes, d
         raise
 
 
-async def _published(parts: Parts, listed: Listed) -> None:
+async def _published(parts: PulsarParts, listed: Listed) -> None:
     queue, delayed = parts.queue, listed.whereabouts is Whereabouts.DELAYED
     if delayed:
         await parts.topics.create(scheduled_topic(queue), scheduled_subscription(queue))
     await parts.topics.create(out_topic(queue), out_subscription(queue))  # only that makes it a queue among all
     if delayed:
-        await parts.topics.publish(scheduled_topic(queue), delayed_message(listed, parts.form))
+        await parts.topics.publish(scheduled_topic(queue), delayed_message(listed, await parts.form()))
     else:
-        await parts.topics.publish(out_topic(queue), waiting_message(listed, parts.form))
+        await parts.topics.publish(out_topic(queue), waiting_message(listed, await parts.form()))
 
 
-async def _forgotten(parts: Parts, queued: QueuedMail, error: MailmendError) -> None:
+async def _forgotten(parts: PulsarParts, queued: QueuedMail, error: MailmendError) -> None:
     try:
         await forget(parts.blobs, queued.blobs)
     except MailmendError as failure:

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 from mailqueue.pulsar.messages import listed_of, origin_of
 from mailqueue.pulsar.names import out_subscription, out_topic, scheduled_subscription, scheduled_topic
-from mailqueue.pulsar.parts import Parts
+from mailqueue.pulsar.parts import PulsarParts
 from mailqueue.pulsar.topics import StoredMessage
 from model.errors import BadPayload
 from model.queue.filters import EVERYTHING, MailFilter
 from model.queue.mails import Listed, Whereabouts
-from model.queue.places import Place
+from model.queue.places import MessagePlace
 from model.queue.positions import ListingPosition
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundMail:
     """A message of a queue, and its mail."""
 
     message: StoredMessage
@@ -26,11 +26,11 @@ class Found:
 OnUnreadable = Callable[[StoredMessage, BadPayload], None]
 
 
-def not_told(_message: StoredMessage, _error: BadPayload) -> None:
+def ignored(_message: StoredMessage, _error: BadPayload) -> None:
     """Do nothing about a message that no mail can be made of."""
 
 
-def place_of(where: Whereabouts, parts: Parts) -> tuple[str, str]:
+def place_of(where: Whereabouts, parts: PulsarParts) -> tuple[str, str]:
     """Topic and subscription of the mails that wait, or of those that are delayed."""
     if where is Whereabouts.WAITING:
         return out_topic(parts.queue), out_subscription(parts.queue)
@@ -38,12 +38,12 @@ def place_of(where: Whereabouts, parts: Parts) -> tuple[str, str]:
 
 
 async def found(
-    parts: Parts,
+    parts: PulsarParts,
     whereabouts: Whereabouts,
     where: MailFilter = EVERYTHING,
-    after: Place | None = None,
-    on_unreadable: OnUnreadable = not_told,
-) -> AsyncGenerator[Found]:
+    after: MessagePlace | None = None,
+    on_unreadable: OnUnreadable = ignored,
+) -> AsyncGenerator[FoundMail]:
     """The matching mails of one topic, in its order."""
     if where.whereabouts not in {None, whereabouts}:
         return
@@ -56,15 +56,15 @@ async def found(
                 on_unreadable(message, error)
                 continue
             if where.matches(listed):
-                yield Found(message, listed)
+                yield FoundMail(message, listed)
 
 
-async def browse(parts: Parts, where: MailFilter, after: ListingPosition | None) -> AsyncGenerator[Listed]:
+async def browse(parts: PulsarParts, where: MailFilter, after: ListingPosition | None) -> AsyncGenerator[Listed]:
     """The matching mails: those that wait, then the delayed ones; each in the order of its topic.
 
     A delayed mail whose move to the others was interrupted is listed among these alone.
     """
-    moved, behind = set[Place](), after.place if after else None
+    moved, behind = set[MessagePlace](), after.place if after else None
     if after is None or after.whereabouts is Whereabouts.WAITING:
         async with aclosing(found(parts, Whereabouts.WAITING, where, behind)) as waiting:
             async for one in waiting:

@@ -23,7 +23,7 @@ from mailqueue.pulsar.enqueue import enqueue
 from mailqueue.pulsar.listing import browse, found, place_of
 from mailqueue.pulsar.moving import Mover
 from mailqueue.pulsar.names import DEAD_SUBSCRIPTION, dead_topic, queues_among
-from mailqueue.pulsar.parts import Parts
+from mailqueue.pulsar.parts import FormOfQueue, PulsarParts
 from mailqueue.pulsar.remove import remove
 from mailqueue.pulsar.restoring import PulsarRestoring, restoring
 from mailqueue.pulsar.topics import Topics
@@ -55,7 +55,7 @@ MOVE_DUE_EVERY: Final = timedelta(seconds=1)
 class PulsarMailQueue:
     """One queue in one process. Implements `mailqueue.queue.MailQueue`; opened by `open_queue`."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: PulsarParts) -> None:
         self.name, self._parts, self._mover = parts.queue, parts, Mover(parts)
 
     async def enqueue(
@@ -174,7 +174,7 @@ async def open_queue(
     topics: Topics,
     blobs: Blobs,
     clock: Clock,
-    form: PulsarForm = PulsarForm.JAMES_3_9,
+    form: PulsarForm | None = None,
     *,
     counts: QueueCounts | None = None,
 ) -> PulsarMailQueue:
@@ -185,12 +185,15 @@ async def open_queue(
         topics: stays open when the queue is closed.
         blobs: where mails' bytes are.
         clock: time and chance.
-        form: which James is to read what is published.
+        form: which James is to read what is published; None: the one that wrote what lies there.
         counts: counts what happens in the queue.
     """
     background = BackgroundTasks()
     cleanup = BlobCleanup(blobs, _nothing, background, clock)
-    return PulsarMailQueue(Parts(name, topics, blobs, clock, form, background, cleanup, counts or NoCounts()))
+    form_of_queue = FormOfQueue(topics, name, form)
+    return PulsarMailQueue(
+        PulsarParts(name, topics, blobs, clock, form_of_queue, background, cleanup, counts or NoCounts())
+    )
 
 
 async def queue_names(topics: Topics) -> list[QueueName]:

@@ -15,7 +15,7 @@ from mailqueue.pulsar.topics import StoredMessage, TopicMessage
 from model.errors import BadPayload
 from model.ids import QueueName
 from model.queue.mails import Listed, Whereabouts
-from model.queue.places import Place
+from model.queue.places import MessagePlace
 from model.queue.slices import EPOCH, millis_of
 
 ATTEMPTS: Final = "mailmend-attempts"
@@ -41,7 +41,7 @@ def delayed_message(listed: Listed, form: PulsarForm, properties: Mapping[str, s
     return TopicMessage(pulsar_payload_of(listed.queued, form), properties or {}, due_at, due_at)
 
 
-def story_of(listed: Listed, origin: Place | None = None) -> Mapping[str, str]:
+def story_of(listed: Listed, origin: MessagePlace | None = None) -> Mapping[str, str]:
     """The properties of a mail that was published before."""
     return {
         ENQUEUED_AT: str(millis_of(listed.enqueued_at)),
@@ -69,11 +69,11 @@ def listed_of(message: StoredMessage, whereabouts: Whereabouts) -> Listed:
     return replace(listed, due_at=EPOCH + message.event_at * _MILLISECOND)
 
 
-def origin_of(message: StoredMessage) -> Place | None:
+def origin_of(message: StoredMessage) -> MessagePlace | None:
     """The delayed message whose place this one takes; None where there is none, or it cannot be read."""
     text = message.properties.get(ORIGIN)
     try:
-        return None if text is None else Place.parse(text)
+        return None if text is None else MessagePlace.parse(text)
     except BadPayload:
         return None
 

@@ -14,7 +14,7 @@ from typing import Final
 from mailqueue.codec.admission import admissible
 from mailqueue.concurrency import all_of, in_batches
 from mailqueue.metrics import QueueCount
-from mailqueue.pulsar.listing import Found, found
+from mailqueue.pulsar.listing import FoundMail, found
 from mailqueue.pulsar.messages import delayed_message, origin_of, story_of, waiting_message
 from mailqueue.pulsar.names import (
     mover_lease,
@@ -23,12 +23,12 @@ from mailqueue.pulsar.names import (
     scheduled_subscription,
     scheduled_topic,
 )
-from mailqueue.pulsar.parts import Parts
+from mailqueue.pulsar.parts import PulsarParts
 from mailqueue.pulsar.topics import TopicMessage
 from mailqueue.queue import Changed, Delays, MailChange, OnRemoved
 from model.errors import LeaseHeld
 from model.queue.mails import Listed, Whereabouts
-from model.queue.places import Place
+from model.queue.places import MessagePlace
 
 PATIENCE: Final = timedelta(seconds=30)
 """How long a flush or a change waits for another process that moves delayed mails."""
@@ -43,7 +43,7 @@ _ASK_AGAIN_SECONDS: Final = 0.2
 class Mover:
     """Moves the delayed mails of one queue."""
 
-    parts: Parts
+    parts: PulsarParts
 
     async def flush(self, *, dry_run: bool = False) -> Delays:
         return await self._moved(lambda _: True, patient=True, dry_run=dry_run)
@@ -82,7 +82,7 @@ class Mover:
                 count += 1
         return Changed(count)
 
-    async def _moved(self, meant: Callable[[Found], bool], *, patient: bool, dry_run: bool) -> Delays:
+    async def _moved(self, meant: Callable[[FoundMail], bool], *, patient: bool, dry_run: bool) -> Delays:
         moved = Delays()
         async with self._turn(patient=patient, dry_run=dry_run) as (has_turn, superseded):
             if not has_turn:
@@ -98,25 +98,25 @@ class Mover:
                     moved += Delays.of([_due_at(one) for one in some])
         return moved
 
-    async def _delivered(self, some: Sequence[Found]) -> None:
+    async def _delivered(self, some: Sequence[FoundMail]) -> None:
         parts, topic = self.parts, out_topic(self.parts.queue)
 
-        async def copy(one: Found) -> None:
+        async def copy(one: FoundMail) -> None:
             story = story_of(one.listed, one.message.place)
-            await parts.topics.publish(topic, waiting_message(one.listed, parts.form, story))
+            await parts.topics.publish(topic, waiting_message(one.listed, await parts.form(), story))
 
         if some:
             await all_of(some, copy, AT_ONCE)
             await self._acknowledged([one.message.place for one in some])
             parts.counts.add(QueueCount.DUE_MOVED, parts.queue, len(some))
 
-    async def _replaced(self, one: Found, to_be: Listed) -> None:
-        message: TopicMessage = delayed_message(to_be, self.parts.form, story_of(to_be, one.message.place))
+    async def _replaced(self, one: FoundMail, to_be: Listed) -> None:
+        message: TopicMessage = delayed_message(to_be, await self.parts.form(), story_of(to_be, one.message.place))
         await self.parts.topics.publish(scheduled_topic(self.parts.queue), message)
         await self._acknowledged([one.message.place])
 
     @asynccontextmanager
-    async def _turn(self, *, patient: bool, dry_run: bool) -> AsyncGenerator[tuple[bool, frozenset[Place]]]:
+    async def _turn(self, *, patient: bool, dry_run: bool) -> AsyncGenerator[tuple[bool, frozenset[MessagePlace]]]:
         """The lease, and the delayed messages whose place another took: a dry run takes and changes nothing.
 
         Raises:
@@ -129,7 +129,7 @@ class Mover:
         while True:
             async with self.parts.topics.lease(mover_lease(self.parts.queue)) as held:
                 if held or not patient:
-                    superseded = await self._superseded() if held else frozenset[Place]()
+                    superseded = await self._superseded() if held else frozenset[MessagePlace]()
                     await self._acknowledged(superseded)
                     yield held, superseded
                     return
@@ -140,13 +140,13 @@ class Mover:
                 )
             await self.parts.clock.pause(_ASK_AGAIN_SECONDS)
 
-    async def _superseded(self) -> frozenset[Place]:
+    async def _superseded(self) -> frozenset[MessagePlace]:
         """The delayed messages that are not acknowledged though another took their place: a mover was interrupted."""
         parts = self.parts
         scheduled = await parts.topics.backlog(scheduled_topic(parts.queue), scheduled_subscription(parts.queue))
         if not scheduled or not scheduled.count:
             return frozenset()
-        places = set[Place]()
+        places = set[MessagePlace]()
         for topic, subscription in (
             (out_topic(parts.queue), out_subscription(parts.queue)),
             (scheduled_topic(parts.queue), scheduled_subscription(parts.queue)),
@@ -155,10 +155,10 @@ class Mover:
                 places.update([origin async for one in messages if (origin := origin_of(one))])
         return frozenset(scheduled.held(places))
 
-    async def _acknowledged(self, places: Sequence[Place] | frozenset[Place]) -> None:
+    async def _acknowledged(self, places: Sequence[MessagePlace] | frozenset[MessagePlace]) -> None:
         queue = self.parts.queue
         await self.parts.topics.acknowledge(scheduled_topic(queue), scheduled_subscription(queue), places)
 
 
-def _due_at(one: Found) -> datetime:
+def _due_at(one: FoundMail) -> datetime:
     return one.listed.due_at or one.listed.enqueued_at

@@ -6,8 +6,8 @@ from typing import Final
 
 from mailqueue.concurrency import in_batches
 from mailqueue.metrics import QueueCount
-from mailqueue.pulsar.listing import Found, found, place_of
-from mailqueue.pulsar.parts import Parts
+from mailqueue.pulsar.listing import FoundMail, found, place_of
+from mailqueue.pulsar.parts import PulsarParts
 from mailqueue.queue import OnRemoved, Removed
 from model.ids import EnqueueId
 from model.queue.filters import MailFilter
@@ -17,7 +17,7 @@ AT_ONCE: Final = 500
 """So many mails are removed together."""
 
 
-async def remove(parts: Parts, where: MailFilter, on_removed: OnRemoved | None, *, dry_run: bool) -> Removed:
+async def remove(parts: PulsarParts, where: MailFilter, on_removed: OnRemoved | None, *, dry_run: bool) -> Removed:
     gone = set[EnqueueId]()
     for look in LOOKS:
         async with aclosing(found(parts, look, where)) as mails, aclosing(in_batches(mails, AT_ONCE)) as batches:
@@ -34,7 +34,7 @@ async def remove(parts: Parts, where: MailFilter, on_removed: OnRemoved | None, 
     return Removed(len(gone))
 
 
-async def _removed(parts: Parts, some: Sequence[Found]) -> None:
+async def _removed(parts: PulsarParts, some: Sequence[FoundMail]) -> None:
     for whereabouts in {one.listed.whereabouts for one in some}:
         topic, subscription = place_of(whereabouts, parts)
         places = [one.message.place for one in some if one.listed.whereabouts is whereabouts]

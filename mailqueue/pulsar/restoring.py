@@ -15,7 +15,7 @@ from mailqueue.metrics import QueueCount
 from mailqueue.pulsar.enqueue import put
 from mailqueue.pulsar.listing import found
 from mailqueue.pulsar.names import OWN_SUBSCRIPTION, restored_topic
-from mailqueue.pulsar.parts import Parts
+from mailqueue.pulsar.parts import PulsarParts
 from mailqueue.pulsar.topics import TopicMessage
 from mailqueue.queue import RemovedMail, RestoreResult
 from model.ids import EnqueueId, restored_id
@@ -34,7 +34,7 @@ class PulsarRestoring:
         back: which came back before, under new ids.
     """
 
-    parts: Parts
+    parts: PulsarParts
     listed: frozenset[EnqueueId]
     back: set[EnqueueId]
 
@@ -56,7 +56,7 @@ class PulsarRestoring:
         self.back.add(new)
 
 
-async def restoring(parts: Parts, removed: Collection[EnqueueId]) -> PulsarRestoring:
+async def restoring(parts: PulsarParts, removed: Collection[EnqueueId]) -> PulsarRestoring:
     """Look for the mails before they are put back: one listing for all."""
     wanted = frozenset(removed).union(restored_id(one, parts.queue) for one in removed)
     listed, back = set[EnqueueId](), set[EnqueueId]()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from model.queue.places import Backlog, Place
+from model.queue.places import Backlog, MessagePlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class StoredMessage:
         event_at: in milliseconds since 1970; 0 where none is set.
     """
 
-    place: Place
+    place: MessagePlace
     payload: bytes
     properties: Mapping[str, str]
     published_at: datetime
@@ -73,7 +73,7 @@ class Topics(Protocol):
         """Make sure that they are there; a new subscription begins with the first message."""
         ...
 
-    async def publish(self, topic: str, message: TopicMessage) -> Place:
+    async def publish(self, topic: str, message: TopicMessage) -> MessagePlace:
         """Publish, and return once the broker keeps it.
 
         Raises:
@@ -90,11 +90,13 @@ class Topics(Protocol):
         """
         ...
 
-    async def acknowledge(self, topic: str, subscription: str, places: Collection[Place]) -> None:
+    async def acknowledge(self, topic: str, subscription: str, places: Collection[MessagePlace]) -> None:
         """Acknowledge messages that were delivered to anybody, or to nobody yet; returns once the broker has it."""
         ...
 
-    def unacked(self, topic: str, subscription: str, after: Place | None = None) -> AsyncGenerator[StoredMessage]:
+    def unacked(
+        self, topic: str, subscription: str, after: MessagePlace | None = None
+    ) -> AsyncGenerator[StoredMessage]:
         """Every message that the subscription has not acknowledged, in order, without taking any.
 
         What is published, or acknowledged, while it is read may be among them or not.

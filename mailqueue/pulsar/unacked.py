@@ -13,7 +13,7 @@ from mailqueue.concurrency import finished
 from mailqueue.metrics import QueueCount
 from mailqueue.pulsar.messages import dead_letter, delayed_message, origin_of, story_of
 from mailqueue.pulsar.names import DEAD_SUBSCRIPTION, dead_topic, scheduled_subscription, scheduled_topic
-from mailqueue.pulsar.parts import Parts
+from mailqueue.pulsar.parts import PulsarParts
 from mailqueue.pulsar.topics import TopicDelivery
 from mailqueue.queue import due_time
 from model.backoff import RETRY
@@ -25,7 +25,7 @@ from model.queue.mails import Listed, Mail, QueuedMail, Whereabouts
 class PulsarUnacked:
     """Implements `mailqueue.queue.Dequeued`."""
 
-    def __init__(self, parts: Parts, delivery: TopicDelivery, listed: Listed) -> None:
+    def __init__(self, parts: PulsarParts, delivery: TopicDelivery, listed: Listed) -> None:
         self._parts, self._delivery, self._listed, self._used = parts, delivery, listed, False
         self.queued: QueuedMail = listed.queued
         self.content = b""
@@ -82,7 +82,7 @@ class PulsarUnacked:
             attempts=self.attempts + 1,
         )
         await parts.topics.create(scheduled_topic(parts.queue), scheduled_subscription(parts.queue))
-        message = delayed_message(again, parts.form, story_of(again))
+        message = delayed_message(again, await parts.form(), story_of(again))
         await parts.topics.publish(scheduled_topic(parts.queue), message)
         await leave(parts, self._delivery)
         parts.counts.add(QueueCount.RETRIED, parts.queue)
@@ -92,14 +92,14 @@ class PulsarUnacked:
         self._parts.counts.add(QueueCount.REJECTED, self._parts.queue)
 
 
-async def leave(parts: Parts, delivery: TopicDelivery) -> None:
+async def leave(parts: PulsarParts, delivery: TopicDelivery) -> None:
     """Have the delivery's mail leave the queue, and the delayed message too whose place it took."""
     if origin := origin_of(delivery.message):
         await parts.topics.acknowledge(scheduled_topic(parts.queue), scheduled_subscription(parts.queue), (origin,))
     await delivery.ack()
 
 
-async def bury(parts: Parts, delivery: TopicDelivery) -> None:
+async def bury(parts: PulsarParts, delivery: TopicDelivery) -> None:
     """Make a dead letter of a delivery."""
     topic = dead_topic(parts.queue)
     await parts.topics.create(topic, DEAD_SUBSCRIPTION)

@@ -14,7 +14,7 @@ from typing import Final
 
 from model.errors import WrongUse
 from model.ids import BlobId, EnqueueId, QueueName
-from model.queue.places import Place
+from model.queue.places import MessagePlace
 
 PRIORITY_ATTRIBUTE: Final = "MAIL_PRIORITY"
 """The attribute in which James's mails carry their priority, 0 to 9."""
@@ -124,4 +124,4 @@ class Listed:
     slice_start: datetime | None = None
     due_at: datetime | None = None
     attempts: int = 0
-    place: Place | None = None
+    place: MessagePlace | None = None

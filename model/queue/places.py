@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from model.errors import BadPayload
 
-Position = tuple[int, int]
+EntryPosition = tuple[int, int]
 """Ledger and entry."""
 
 UNPARTITIONED: Final = -1
@@ -24,7 +24,7 @@ _RANGE: Final = re.compile(r"\((\d+):(-?\d+)\.\.(\d+):(-?\d+)\]")
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class MessagePlace:
     """Where a message is."""
 
     partition: int
@@ -32,7 +32,7 @@ class Place:
     entry: int
 
     @property
-    def position(self) -> Position:
+    def position(self) -> EntryPosition:
         return (self.ledger, self.entry)
 
     def __str__(self) -> str:
@@ -67,20 +67,20 @@ class PartitionBacklog:
         added, consumed: how many messages were published and acknowledged, since the broker serves the topic.
     """
 
-    acked_to: Position
-    acked: tuple[tuple[Position, Position], ...]
-    last: Position
+    acked_to: EntryPosition
+    acked: tuple[tuple[EntryPosition, EntryPosition], ...]
+    last: EntryPosition
     count: int = 0
     unacked: int = 0
     consumers: int = 0
     added: int = 0
     consumed: int = 0
 
-    def holds(self, position: Position) -> bool:
+    def holds(self, position: EntryPosition) -> bool:
         """Whether a message there is not acknowledged."""
         return self.acked_to < position and self.acked_until(position) is None
 
-    def acked_until(self, position: Position) -> Position | None:
+    def acked_until(self, position: EntryPosition) -> EntryPosition | None:
         """The end of the acknowledged stretch that holds the position; None where it is in none."""
         index = bisect_left(self.acked, position, key=lambda stretch: stretch[1])
         if index < len(self.acked) and self.acked[index][0] < position:
@@ -115,15 +115,15 @@ class Backlog:
     def consumed(self) -> int:
         return sum(one.consumed for one in self.partitions.values())
 
-    def holds(self, place: Place) -> bool:
+    def holds(self, place: MessagePlace) -> bool:
         partition = self.partitions.get(place.partition)
         return partition is not None and partition.holds(place.position)
 
-    def held(self, places: Iterable[Place]) -> list[Place]:
+    def held(self, places: Iterable[MessagePlace]) -> list[MessagePlace]:
         return [one for one in places if self.holds(one)]
 
 
-def position_of(text: str) -> Position:
+def position_of(text: str) -> EntryPosition:
     """Ledger and entry as Pulsar's admin API writes them: 14:26.
 
     Raises:
@@ -133,7 +133,7 @@ def position_of(text: str) -> Position:
     return (int(ledger), int(entry))
 
 
-def stretches_of(text: str) -> tuple[tuple[Position, Position], ...]:
+def stretches_of(text: str) -> tuple[tuple[EntryPosition, EntryPosition], ...]:
     """The stretches of what is acknowledged one by one, as Pulsar's admin API writes them: [(5:1..5:2],(5:3..5:4]]."""
     return tuple(
         ((int(ledger), int(entry)), (int(last_ledger), int(last)))

@@ -12,7 +12,7 @@ from uuid import UUID
 from model.errors import BadPayload, WrongUse
 from model.ids import EnqueueId
 from model.queue.mails import Listed, Whereabouts
-from model.queue.places import Place
+from model.queue.places import MessagePlace
 from model.queue.slices import EPOCH, millis_of
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -33,7 +33,7 @@ class ListingPosition:
     stretch: datetime
     enqueued_at: datetime
     enqueue_id: EnqueueId
-    place: Place | None = None
+    place: MessagePlace | None = None
 
     @classmethod
     def of(cls, listed: Listed) -> Self:
@@ -56,7 +56,7 @@ class ListingPosition:
         try:
             letter, stretch, enqueued_at, enqueue_id, *place = token.split(".", 4)
             whereabouts = next(one for one, its in _LETTERS.items() if its == letter)
-            where = Place.parse(place[0]) if place else None
+            where = MessagePlace.parse(place[0]) if place else None
             return cls(whereabouts, _instant(stretch), _instant(enqueued_at), EnqueueId(UUID(hex=enqueue_id)), where)
         except (ValueError, StopIteration, OverflowError, BadPayload) as error:
             raise WrongUse(

@@ -6,82 +6,48 @@ What only the queue over RabbitMQ has (dead letters in the broker, publishing ag
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from uuid import uuid4
 
 import pytest
 
-from cql.driver.asynchronous import AsyncKeyspace
-from cql.driver.session import CassandraCluster, Keyspace
-from cql.memory import MemoryTables
-from mailqueue.blobs.object_storage import open_s3
-from mailqueue.blobs.s3 import S3Settings
+from cql.driver.session import CassandraCluster
 from mailqueue.codec import payload_of, priority_of
 from mailqueue.health import FigureScope, HealthProblem, judged
 from mailqueue.memory import MemoryMailQueue
-from mailqueue.pulsar.adapter import PulsarTopics
-from mailqueue.pulsar.mail_queue import PulsarMailQueue
-from mailqueue.pulsar.mail_queue import open_queue as open_pulsar_queue
-from mailqueue.pulsar.settings import PulsarSettings
-from mailqueue.pulsar.topics import Topics
 from mailqueue.queue import ChangedMail, Dequeued, MailQueue, RemovedMail, RestoreResult
-from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import QUEUE_TABLES
 from model.errors import BlobMissing
 from model.ids import EnqueueId, QueueName
-from model.ports import AsyncTables, Blobs, Clock
-from model.ports import Broker as BrokerPort
-from model.queue.configuration import QueueConfiguration
+from model.ports import Clock
 from model.queue.filters import MailFilter
 from model.queue.mails import Listed, Whereabouts
 from model.queue.messages import Message
 from model.queue.size import SizeKind
-from model.queue.slices import Slicing
 from model.schema.keyspace import Schema
-from repair.clock import SystemClock
 from tests.support.brokers import Broker
 from tests.support.clock import VirtualClock
-from tests.support.in_turn import InTurn
 from tests.support.keyspaces import created, dropped
-from tests.support.memory_blobs import MemoryBlobs
-from tests.support.memory_broker import MemoryBroker
-from tests.support.memory_topics import MemoryTopics
+from tests.support.mail_queues import (
+    InMemory,
+    PulsarServers,
+    Servers,
+    Sides,
+    World,
+    pulsar_sides_of,
+    sides_of,
+)
 from tests.support.object_stores import S3
 from tests.support.pulsars import RealPulsar
 from tests.support.queues import CONTENT, enqueued, listed, mail, names
 
 SECOND = timedelta(seconds=1)
-CONFIGURATION = QueueConfiguration(Slicing(timedelta(hours=1), 2), pace=1_000_000)
 _PATIENCE_SECONDS = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Sides:
-    """The three sides of a queue that nobody used before, and its clock."""
-
-    name: QueueName
-    tables: AsyncTables
-    broker: BrokerPort
-    blobs: Blobs
-    clock: Clock
-
-    async def process(self) -> RabbitMailQueue:
-        return await open_queue(self.name, self.tables, self.broker, self.blobs, self.clock, CONFIGURATION)
-
-
-@dataclass(frozen=True, slots=True)
-class Servers:
-    """What these tests share on real servers."""
-
-    keyspace: Keyspace
-    broker: BrokerSettings
-    bucket: S3Settings
 
 
 @pytest.fixture(scope="session")
@@ -97,49 +63,12 @@ def real(cluster: CassandraCluster, rabbitmq: Broker, s3: S3) -> Iterator[Server
 _REAL = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]
 
 
-@dataclass(frozen=True, slots=True)
-class PulsarServers:
-    """What these tests share on a real Pulsar."""
-
-    settings: PulsarSettings
-    bucket: S3Settings
-
-
 @pytest.fixture(scope="session")
 def real_pulsar(pulsar: RealPulsar, s3: S3) -> PulsarServers:
     return PulsarServers(pulsar.settings, s3.bucket())
 
 
 _REAL_PULSAR = [pytest.mark.pulsar, pytest.mark.object_store]
-
-
-@dataclass(frozen=True, slots=True)
-class PulsarSides:
-    """The sides of a queue over Pulsar that nobody used before; each process has its own connections."""
-
-    name: QueueName
-    connect: Callable[[], Topics]
-    blobs: Blobs
-    clock: Clock
-    connected: list[Topics] = field(default_factory=list)
-
-    async def process(self) -> PulsarMailQueue:
-        self.connected.append(self.connect())
-        return await open_pulsar_queue(self.name, self.connected[-1], self.blobs, self.clock)
-
-
-@dataclass(frozen=True, slots=True)
-class InMemory:
-    """The queue in memory: everybody has the same object."""
-
-    clock: Clock
-    opened: MailQueue
-
-    async def process(self) -> MailQueue:
-        return self.opened
-
-
-World = Sides | PulsarSides | InMemory
 
 
 @pytest.fixture(params=["twins", pytest.param("real", marks=_REAL)])
@@ -162,40 +91,6 @@ def kind(request: pytest.FixtureRequest) -> Servers | PulsarServers | str:
     name: str = request.param
     found: Servers | PulsarServers | str = request.getfixturevalue(name) if name.startswith("real") else name
     return found
-
-
-@asynccontextmanager
-async def sides_of(servers: Servers | None) -> AsyncGenerator[Sides]:
-    name = QueueName(f"q-{uuid4().hex[:12]}")
-    if servers is None:
-        clock = VirtualClock()
-        yield Sides(name, InTurn(MemoryTables(clock.micros)), MemoryBroker(clock), MemoryBlobs(clock), clock)
-        return
-    real_clock = SystemClock()
-    broker = RabbitBroker(servers.broker, real_clock)
-    try:
-        yield Sides(name, AsyncKeyspace(servers.keyspace), broker, open_s3(servers.bucket, real_clock), real_clock)
-    finally:
-        await broker.close()
-
-
-@asynccontextmanager
-async def pulsar_sides_of(servers: PulsarServers | None, partitions: int) -> AsyncGenerator[PulsarSides]:
-    name = QueueName(f"q-{uuid4().hex[:12]}")
-    if servers is None:
-        clock = VirtualClock()
-        twin = MemoryTopics(clock, partitions)
-        yield PulsarSides(name, lambda: twin, MemoryBlobs(clock), clock)
-        return
-    real_clock, settings = SystemClock(), servers.settings
-    sides = PulsarSides(
-        name, lambda: PulsarTopics(settings, real_clock), open_s3(servers.bucket, real_clock), real_clock
-    )
-    try:
-        yield sides
-    finally:
-        for topics in sides.connected:
-            await topics.close()
 
 
 @pytest.fixture

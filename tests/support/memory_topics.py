@@ -10,7 +10,7 @@ from mailqueue.pulsar.topics import StoredMessage, TopicMessage
 from model.errors import BrokerUnreachable, PublishFailed
 from model.instants import instant_of
 from model.ports import Clock
-from model.queue.places import UNPARTITIONED, Backlog, PartitionBacklog, Place
+from model.queue.places import UNPARTITIONED, Backlog, MessagePlace, PartitionBacklog
 from tests.support.memory_broker import Fate
 
 LEDGER_ENTRIES = 7
@@ -21,9 +21,9 @@ LEDGER_ENTRIES = 7
 class _Subscription:
     """What it has acknowledged, what its consumers have, and what waits to be given again."""
 
-    acked: set[Place] = field(default_factory=set)
-    held: set[Place] = field(default_factory=set)
-    given_back: set[Place] = field(default_factory=set)
+    acked: set[MessagePlace] = field(default_factory=set)
+    held: set[MessagePlace] = field(default_factory=set)
+    given_back: set[MessagePlace] = field(default_factory=set)
     consumers: int = 0
 
 
@@ -57,14 +57,14 @@ class MemoryTopics:
         self._answering()
         self._topic(topic).subscriptions.setdefault(subscription, _Subscription())
 
-    async def publish(self, topic: str, message: TopicMessage) -> Place:
+    async def publish(self, topic: str, message: TopicMessage) -> MessagePlace:
         self._answering()
         fate = self.fates.popleft() if self.fates else Fate.KEPT
         if fate is Fate.UNREACHABLE:
             raise BrokerUnreachable("the twin does not answer")
         if fate is Fate.REFUSED:
             raise PublishFailed("the twin refuses a message")
-        place = Place(UNPARTITIONED, 0, 0)
+        place = MessagePlace(UNPARTITIONED, 0, 0)
         for _ in range({Fate.UNCONFIRMED_LOST: 0, Fate.TWICE: 2}.get(fate, 1)):
             place = self._keep(topic, message)
         if fate in {Fate.UNCONFIRMED_KEPT, Fate.UNCONFIRMED_LOST}:
@@ -83,7 +83,7 @@ class MemoryTopics:
         finally:
             consuming.end()
 
-    async def acknowledge(self, topic: str, subscription: str, places: Collection[Place]) -> None:
+    async def acknowledge(self, topic: str, subscription: str, places: Collection[MessagePlace]) -> None:
         self._answering()
         if places:
             await self.create(topic, subscription)
@@ -91,7 +91,9 @@ class MemoryTopics:
             subscribed.acked.update(places)
             subscribed.given_back.difference_update(places)
 
-    async def unacked(self, topic: str, subscription: str, after: Place | None = None) -> AsyncGenerator[StoredMessage]:
+    async def unacked(
+        self, topic: str, subscription: str, after: MessagePlace | None = None
+    ) -> AsyncGenerator[StoredMessage]:
         self._answering()
         found = self._topics.get(topic)
         subscribed = found.subscriptions.get(subscription) if found else None
@@ -152,12 +154,12 @@ class MemoryTopics:
     def has_changed(self) -> None:
         self._changed.set()
 
-    def _keep(self, topic: str, message: TopicMessage) -> Place:
+    def _keep(self, topic: str, message: TopicMessage) -> MessagePlace:
         found = self._topic(topic)
         number = len(found.messages)
         partition = number % found.partitions if found.partitions else UNPARTITIONED
         behind = sum(one.place.partition == partition for one in found.messages)
-        place = Place(partition, 100 + behind // LEDGER_ENTRIES, behind % LEDGER_ENTRIES)
+        place = MessagePlace(partition, 100 + behind // LEDGER_ENTRIES, behind % LEDGER_ENTRIES)
         at = instant_of(self._clock.micros() // 1000 * 1000)
         found.messages.append(
             StoredMessage(place, message.payload.encode(), dict(message.properties), at, message.event_at or 0)
@@ -180,7 +182,7 @@ class _Consuming:
         self.topics, self.topic, self.name = topics, topic, subscription
         self.subscribed = topics.subscription(topic, subscription)
         self._prefetch, self.ended = prefetch, False
-        self.in_hand: set[Place] = set()
+        self.in_hand: set[MessagePlace] = set()
 
     def __aiter__(self) -> AsyncIterator["MemoryTopicDelivery"]:
         return self
@@ -199,7 +201,7 @@ class _Consuming:
         for place in tuple(self.in_hand):
             self.let_go(place)
 
-    def let_go(self, place: Place) -> None:
+    def let_go(self, place: MessagePlace) -> None:
         self.in_hand.discard(place)
         self.subscribed.held.discard(place)
         self.subscribed.given_back.add(place)

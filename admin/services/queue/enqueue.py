@@ -95,7 +95,7 @@ def enqueue(request: EnqueueRequest, _: Caller) -> EnqueueResult:
 
 async def _enqueued(connections: QueueConnections, letters: Sequence[Letter], request: EnqueueRequest) -> EnqueueResult:
     due_at = due_time(connections.now, request.due_in, request.at)
-    if due_at is not None and not connections.own.due:
+    if due_at is not None and not connections.can_delay:
         raise no_due_mails()
     admitted(_mail(connections, request), request.priority)
     if request.dry_run:

@@ -9,7 +9,7 @@ from admin.services.caller import Caller
 from admin.services.queue.request import QueueAnswer, QueueRequest
 from admin.whole_files import refuse_unwritable, write_text
 from admin.wiring.queues import QueueConnections, with_queues
-from mailqueue.health import FigureScope, HealthReason, QueueFigures, judged, marks_that_stay
+from mailqueue.health import FigureScope, HealthReason, QueueFigures, judged
 from mailqueue.metrics import QueueRates, TrafficSums, pace_between
 from mailqueue.prometheus import gauges_text
 from model.errors import ExitCode
@@ -47,8 +47,8 @@ def queue_health(request: HealthRequest, caller: Caller) -> QueueAnswer[HealthRe
             async with connections.open(name, dry_run=True) as queue:
                 figures = await queue.figures(request.scope)
             found.append(QueueHealth(figures, judged(figures)))
-        if found and not connections.own.marks_expire:
-            caller.remark(marks_that_stay(connections.marks_about))
+        if found and (remark := connections.marks_stay):
+            caller.remark(remark)
         unwell = any(one.reasons for one in found)
         return QueueAnswer(request, found, ExitCode.DRIFT if unwell else ExitCode.FINE)
 

@@ -7,7 +7,6 @@ from typing import Final
 from admin.services.caller import Caller
 from admin.services.queue.request import DryRunRequest, MailSelection, QueueAnswer
 from admin.wiring.queues import QueueConnections, with_queues
-from mailqueue.health import marks_that_stay
 from mailqueue.maintenance.comparison import IDS_MAX
 from mailqueue.maintenance.redrive import Redriven
 from mailqueue.maintenance.sweep import Moved, Swept
@@ -31,12 +30,12 @@ def sweep(request: SweepRequest, caller: Caller) -> QueueAnswer[SweepRequest, Sw
     """Move the browse start to the first mail, clean up before it, renew mails that would expire."""
 
     async def swept(connections: QueueConnections) -> QueueAnswer[SweepRequest, Sweep]:
-        async with connections.open(dry_run=request.dry_run) as queue:
+        async with connections.open_tabled(dry_run=request.dry_run) as queue:
             found: Sweep = await (queue.move_browse_start if request.move_only else queue.sweep)(
                 dry_run=request.dry_run
             )
-        if isinstance(found, Swept) and not connections.own.marks_expire:
-            caller.remark(marks_that_stay(connections.marks_about))
+        if isinstance(found, Swept) and (remark := connections.marks_stay):
+            caller.remark(remark)
         return QueueAnswer(request, found, ExitCode.DRIFT if was_moved_back(found) else ExitCode.FINE)
 
     return with_queues(request.settings, swept)
@@ -72,7 +71,7 @@ def republish(request: RepublishRequest, _: Caller) -> QueueAnswer[RepublishRequ
 
     async def republished(connections: QueueConnections) -> QueueAnswer[RepublishRequest, int]:
         older_than = request.selection.older_than or REPUBLISH_OLDER_THAN
-        async with connections.open(dry_run=request.dry_run) as queue:
+        async with connections.open_tabled(dry_run=request.dry_run) as queue:
             wanted = request.selection.at(connections.now)
             return QueueAnswer(request, await queue.republish(older_than, wanted, dry_run=request.dry_run))
 
@@ -91,7 +90,7 @@ def redrive(request: RedriveRequest, _: Caller) -> QueueAnswer[RedriveRequest, R
     """Put dead letters back under their ids; those deleted meanwhile are dropped."""
 
     async def redriven(connections: QueueConnections) -> QueueAnswer[RedriveRequest, Redriven]:
-        async with connections.open(dry_run=request.dry_run) as queue:
+        async with connections.open_tabled(dry_run=request.dry_run) as queue:
             found = await queue.redrive(request.limit, dry_run=request.dry_run, ids_max=request.ids_max)
             return QueueAnswer(request, found, ExitCode.DRIFT if found.unreadable else ExitCode.FINE)
 

@@ -105,7 +105,7 @@ async def _reconciled(connections: QueueConnections, request: ReconcileRequest, 
     caller.progress.stage("mending")
     removed = _Removed.of(connections, request)
     try:
-        async with connections.open(dry_run=request.dry_run) as queue:
+        async with connections.open_tabled(dry_run=request.dry_run) as queue:
             keeping = Keeping(removed.keep_mail, removed.keep_row)
             done = await queue.mend(found, request.mending, keeping, dry_run=request.dry_run)
     except BaseException:

@@ -31,7 +31,9 @@ class QueueRequest:
 
     @property
     def keyspace(self) -> str:
-        return self.settings.connection.keyspace
+        """The keyspace of its tables; of a queue over Pulsar, which has none, the namespace of its topics."""
+        pulsar = self.settings.pulsar
+        return pulsar.namespace if pulsar else self.settings.connection.keyspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

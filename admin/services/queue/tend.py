@@ -69,7 +69,7 @@ async def _once(
 ) -> Sequence[TendedQueue]:
     queues, rounds = list[MailQueue](), list[TendedQueue]()
     for name in names:
-        async with connections.open(name, metrics.counts, dry_run=dry_run) as queue:
+        async with connections.open_tabled(name, metrics.counts, dry_run=dry_run) as queue:
             moved = await queue.move_due(dry_run=dry_run)
             rounds.append(TendedQueue(name, moved, await queue.sweep(dry_run=dry_run)))
             queues.append(queue)

@@ -45,9 +45,9 @@ def test_the_form_of_one_james_is_read_like_that_of_the_other(form: PulsarForm) 
 
 @FORMS
 def test_what_lies_there_tells_which_james_wrote_it(form: PulsarForm) -> None:
-    told = {form_of(one["text"].encode()) for one in mails(form)}
-    assert told <= {form, None}
-    assert form in told
+    found = {form_of(one["text"].encode()) for one in mails(form)}
+    assert found <= {form, None}
+    assert form in found
 
 
 @FORMS

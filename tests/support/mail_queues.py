@@ -1,0 +1,129 @@
+"""Mail queues of every kind: in memory, on twins, on real servers; each is used by several processes."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from uuid import uuid4
+
+from cql.driver.asynchronous import AsyncKeyspace
+from cql.driver.session import Keyspace
+from cql.memory import MemoryTables
+from mailqueue.blobs.object_storage import open_s3
+from mailqueue.blobs.s3 import S3Settings
+from mailqueue.pulsar.adapter import PulsarTopics
+from mailqueue.pulsar.mail_queue import PulsarMailQueue
+from mailqueue.pulsar.mail_queue import open_queue as open_pulsar_queue
+from mailqueue.pulsar.settings import PulsarSettings
+from mailqueue.pulsar.topics import Topics
+from mailqueue.queue import MailQueue
+from mailqueue.rabbitmq.broker.adapter import RabbitBroker
+from mailqueue.rabbitmq.broker.settings import BrokerSettings
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
+from model.ids import QueueName
+from model.ports import AsyncTables, Blobs, Clock
+from model.ports import Broker as BrokerPort
+from model.queue.configuration import QueueConfiguration
+from model.queue.slices import Slicing
+from repair.clock import SystemClock
+from tests.support.clock import VirtualClock
+from tests.support.in_turn import InTurn
+from tests.support.memory_blobs import MemoryBlobs
+from tests.support.memory_broker import MemoryBroker
+from tests.support.memory_topics import MemoryTopics
+
+CONFIGURATION = QueueConfiguration(Slicing(timedelta(hours=1), 2), pace=1_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The three sides of a queue that nobody used before, and its clock."""
+
+    name: QueueName
+    tables: AsyncTables
+    broker: BrokerPort
+    blobs: Blobs
+    clock: Clock
+
+    async def process(self) -> RabbitMailQueue:
+        return await open_queue(self.name, self.tables, self.broker, self.blobs, self.clock, CONFIGURATION)
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """What these tests share on real servers."""
+
+    keyspace: Keyspace
+    broker: BrokerSettings
+    bucket: S3Settings
+
+
+@dataclass(frozen=True, slots=True)
+class PulsarServers:
+    """What these tests share on a real Pulsar."""
+
+    settings: PulsarSettings
+    bucket: S3Settings
+
+
+@dataclass(frozen=True, slots=True)
+class PulsarSides:
+    """The sides of a queue over Pulsar that nobody used before; each process has its own connections."""
+
+    name: QueueName
+    connect: Callable[[], Topics]
+    blobs: Blobs
+    clock: Clock
+    connected: list[Topics] = field(default_factory=list)
+
+    async def process(self) -> PulsarMailQueue:
+        self.connected.append(self.connect())
+        return await open_pulsar_queue(self.name, self.connected[-1], self.blobs, self.clock)
+
+
+@dataclass(frozen=True, slots=True)
+class InMemory:
+    """The queue in memory: everybody has the same object."""
+
+    clock: Clock
+    opened: MailQueue
+
+    async def process(self) -> MailQueue:
+        return self.opened
+
+
+World = Sides | PulsarSides | InMemory
+
+
+@asynccontextmanager
+async def sides_of(servers: Servers | None) -> AsyncGenerator[Sides]:
+    name = QueueName(f"q-{uuid4().hex[:12]}")
+    if servers is None:
+        clock = VirtualClock()
+        yield Sides(name, InTurn(MemoryTables(clock.micros)), MemoryBroker(clock), MemoryBlobs(clock), clock)
+        return
+    real_clock = SystemClock()
+    broker = RabbitBroker(servers.broker, real_clock)
+    try:
+        yield Sides(name, AsyncKeyspace(servers.keyspace), broker, open_s3(servers.bucket, real_clock), real_clock)
+    finally:
+        await broker.close()
+
+
+@asynccontextmanager
+async def pulsar_sides_of(servers: PulsarServers | None, partitions: int) -> AsyncGenerator[PulsarSides]:
+    name = QueueName(f"q-{uuid4().hex[:12]}")
+    if servers is None:
+        clock = VirtualClock()
+        twin = MemoryTopics(clock, partitions)
+        yield PulsarSides(name, lambda: twin, MemoryBlobs(clock), clock)
+        return
+    real_clock, settings = SystemClock(), servers.settings
+    sides = PulsarSides(
+        name, lambda: PulsarTopics(settings, real_clock), open_s3(servers.bucket, real_clock), real_clock
+    )
+    try:
+        yield sides
+    finally:
+        for topics in sides.connected:
+            await topics.close()

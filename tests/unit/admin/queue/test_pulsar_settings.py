@@ -1,0 +1,49 @@
+"""How a queue over Pulsar is named on the command line, and what its address says."""
+
+import pytest
+
+from admin.settings import is_pulsar, parse_pulsar
+from mailqueue.pulsar.settings import PulsarAuth, PulsarSettings
+from model.errors import WrongUse
+
+
+def test_a_bare_address_is_jamess_own_default() -> None:
+    found = parse_pulsar("pulsar://pulsar.example.org")
+    assert found == PulsarSettings("pulsar://pulsar.example.org:6650", "http://pulsar.example.org:8080")
+    assert (found.namespace, found.auth, found.tls) == ("public/default", PulsarAuth.NONE, None)
+
+
+def test_everything_may_be_named() -> None:
+    found = parse_pulsar("pulsar+ssl://ann:secret@one.example.org,two.example.org:6652/mail/james")
+    assert found.service == "pulsar+ssl://one.example.org:6651,two.example.org:6652"
+    assert (found.admin, found.namespace) == ("https://one.example.org:8443", "mail/james")
+    assert (found.auth, found.username, found.password) == (PulsarAuth.BASIC, "ann", "secret")
+    assert found.tls is not None
+    assert "secret" not in repr(found) + found.place
+
+
+def test_a_password_without_a_user_is_a_token() -> None:
+    assert parse_pulsar("pulsar://:token@pulsar.example.org").auth is PulsarAuth.TOKEN
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "pulsar://",
+        "pulsar://host/one/two/three",
+        "pulsar://host/one",
+        "pulsar://host:99999",
+        "pulsar://host?x=1",
+        "amqp://host",
+    ],
+)
+def test_what_is_no_address_of_pulsar_is_refused(url: str) -> None:
+    with pytest.raises(WrongUse):
+        parse_pulsar(url)
+
+
+def test_the_scheme_says_which_broker_it_is() -> None:
+    assert is_pulsar("pulsar://host")
+    assert is_pulsar("pulsar+ssl://host")
+    assert not is_pulsar("amqp://host")
+    assert not is_pulsar("")
