@@ -2,12 +2,21 @@
 
 Mails that every policy counts alike form a sub-queue, so limits are tested once for all of them. A sub-queue that is
 refused waits on one refusing counter for each of its source addresses, and leaves the ring of those that are ready;
-a counter that clears wakes one of those that wait on it, and that one's turn wakes the next. So a pick costs the same
-however many wait. All counters are tested before any of them counts: none is spent in vain.
-Source: seed mta-queue-subsystem 2.3, facts/mta.md 4.4 to 4.8 (rules 15, 16, 18, 22 to 24, 27, 28, 31).
+a counter that clears wakes one of those that wait on it, and the next turn of that one's tenant wakes the next. So a
+pick costs the same however many wait. All counters are tested before any of them counts: none is spent in vain.
+
+Tenants take turns by weight, among those that are ready as before each counter, and the sub-queues of a tenant take
+turns among themselves: neither ten thousand sub-queues nor their mails give a tenant more than one. A turn that is
+refused is none. Where a tenant has many turns to take before that of the sub-queue that a counter woke, the counter
+wakes one of another tenant meanwhile. Mails of two tenants are never in one sub-queue, even where no policy tells them
+apart: a tenant has at most as many sub-queues more as it has mails.
+
+Urgent mails go first within their sub-queue only. What a server holds is bounded, and the broker hands urgent mails
+over apart from others, so that a round of a tenant's sub-queues is short; and an order between them would have to hold
+before each counter too.
+Source: seed mta-queue-subsystem 2.3, facts/mta.md 4.4 to 4.8 (rules 15, 16, 18, 22 to 24, 27 to 29, 31).
 """
 
-from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -15,8 +24,9 @@ from itertools import count
 
 from model.pickup.policy import CounterKey, CounterPolicy, PickupField, Threshold
 from model.pickup.rates import LONG_AGO, RateAlgorithm
-from model.pickup.sub_queues import UNKNOWN, ActiveMail, CounterEntry, SubQueue
+from model.pickup.sub_queues import UNKNOWN, ActiveMail, CounterEntry, PickupFigures, SubQueue
 from model.pickup.suspensions import Suspension
+from model.pickup.turns import NO_WEIGHTS, WHOLE_TURN, SourcePool, TenantTurns
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,21 +50,6 @@ class PolicyChanges:
     dropped: tuple[int, ...] = ()
 
 
-class SourcePool:
-    """Takes source addresses in turn, by weight, those of little weight evenly among the others."""
-
-    def __init__(self, sources: Iterable[str]) -> None:
-        self._weights = Counter(sources)
-        self._credit = dict.fromkeys(self._weights, 0)
-
-    def choose(self, usable: Sequence[str]) -> str:
-        for one in usable:
-            self._credit[one] += self._weights[one]
-        chosen = max(usable, key=self._credit.__getitem__)
-        self._credit[chosen] -= sum(self._weights[one] for one in usable)
-        return chosen
-
-
 class PickupEngine:
     """The mails that may be delivered now, and the counters of what is being delivered; one thread uses it."""
 
@@ -63,7 +58,10 @@ class PickupEngine:
     ) -> None:
         self._policies = tuple(policies)
         self._algorithm = algorithm
-        self._ring = deque[SubQueue]()
+        self._ready = TenantTurns[SubQueue]()
+        self._weights = NO_WEIGHTS
+        self._waking: dict[str, list[CounterEntry]] = {}
+        self._picks = self._refusals = self._wakes = 0
         self._sub_queues: dict[tuple[object, ...], SubQueue] = {}
         self._entries: dict[tuple[int, CounterKey], CounterEntry] = {}
         self._delivering: dict[Picked, tuple[CounterEntry, ...]] = {}
@@ -86,20 +84,22 @@ class PickupEngine:
         queue = self._sub_queues.get(place)
         if queue is None:
             queue = self._sub_queues[place] = self._new_queue(mail)
-            self._ring.append(queue)
+            self._ready.add(queue.tenant, queue)
         queue.add(mail)
 
     def pick(self, now: int) -> Picked | None:
         """The next mail to deliver, counted as being delivered; None where each is refused, or none is there."""
         self._wake_due(now)
-        while self._ring:
-            queue = self._ring.popleft()
-            waker, queue.woken_by = queue.woken_by, None
-            picked = self._turn(queue, now)
-            if waker is not None:
-                waker.waking = False
-                self._wake_next(waker, now)
+        while (turn := self._ready.begin()) is not None:
+            tenant, picked = turn.tenant, None
+            while turn.things and picked is None:
+                queue, _ = turn.things.popitem(last=False)
+                picked = self._turn(queue, now)
+                if queue.woken_by or tenant in self._waking:
+                    self._hand_on(queue, now)
+            self._ready.end(turn, self._span(tenant) if picked else 0)
             if picked is not None:
+                self._picks += 1
                 return picked
         return None
 
@@ -125,14 +125,11 @@ class PickupEngine:
         if not queue.empty:
             return
         for entry in queue.waits_on:
-            del entry.waiting[queue]
+            entry.leave(queue)
         if not queue.waits_on:
-            self._ring.remove(queue)
-        waker = queue.woken_by
+            self._ready.discard(queue.tenant, queue)
         self._drop(queue, now)
-        if waker is not None:
-            waker.waking = False
-            self._wake_next(waker, now)
+        self._hand_on(queue, now)
 
     def suspend(self, suspension: Suspension, now: int) -> None:
         """Let no mail be picked that it holds; deliveries that have begun go on. Another of the same id is replaced."""
@@ -146,8 +143,10 @@ class PickupEngine:
         self._place_again(now)
         return found is not None
 
-    def reload(self, policies: Sequence[CounterPolicy], now: int) -> PolicyChanges:
-        """Let other policies hold from now on.
+    def reload(
+        self, policies: Sequence[CounterPolicy], now: int, weights: Mapping[str, int] = NO_WEIGHTS
+    ) -> PolicyChanges:
+        """Let other policies hold from now on, and these weights of tenants, 1 to 100, instead of 1.
 
         What has the same fields and groups goes on counting, rates too: no limit is given anew. What is new counts
         the deliveries that go on.
@@ -159,7 +158,7 @@ class PickupEngine:
                 before.remove(same)
                 kept[same[0]] = number
         new = tuple(number for number in range(len(policies)) if number not in kept.values())
-        self._policies = tuple(policies)
+        self._policies, self._weights = tuple(policies), dict(weights)
         self._keep_entries(kept, now)
         for picked, counters in self._delivering.items():
             keys = self._keys(picked.mail, picked.source)
@@ -175,6 +174,20 @@ class PickupEngine:
         """When a pick may find more than now, unless a mail is added or a delivery ends before; None: never."""
         return self._timers[0][0] if self._timers else None
 
+    def figures(self, now: int) -> PickupFigures:
+        """For monitoring: it looks at each counter."""
+        ready = sum(count for _, count in self._ready)
+        refusing = sum(entry.clear_at() > now for entry in self._entries.values())
+        return PickupFigures(
+            picks=self._picks,
+            refusals=self._refusals,
+            wakes=self._wakes,
+            ready=ready,
+            blocked=len(self._sub_queues) - ready,
+            clear=len(self._entries) - refusing,
+            refusing=refusing,
+        )
+
     def sub_queue(self, mail: ActiveMail, now: int) -> SubQueue:
         """As the one that this mail would wait in, with all that counts it or holds it back; the mail is not added."""
         queue = self._new_queue(mail)
@@ -182,8 +195,8 @@ class PickupEngine:
         return queue
 
     def _place(self, mail: ActiveMail) -> tuple[object, ...]:
-        sources = dict.fromkeys(mail.sources)
-        return (mail.sources, *((self._keys(mail, one), *self._suspended_by(mail, one)) for one in sources))
+        sources, tenant = dict.fromkeys(mail.sources), mail.values.get(PickupField.TENANT_ID, "")
+        return (tenant, mail.sources, *((self._keys(mail, one), *self._suspended_by(mail, one)) for one in sources))
 
     def _new_queue(self, mail: ActiveMail) -> SubQueue:
         place = self._place(mail)
@@ -192,7 +205,7 @@ class PickupEngine:
             for source in dict.fromkeys(mail.sources)
         }
         self._pools.setdefault(mail.sources, SourcePool(mail.sources))
-        queue = SubQueue(place, counters)
+        queue = SubQueue(place, mail.values.get(PickupField.TENANT_ID, ""), counters)
         for entry in queue.all_counters:
             entry.users += 1
         return queue
@@ -242,8 +255,10 @@ class PickupEngine:
         waiting = [mail for queue in self._sub_queues.values() for mail in (*queue.urgent, *queue.normal)]
         for entry in {id(one): one for queue in self._sub_queues.values() for one in queue.all_counters}.values():
             entry.users, entry.waking = 0, False
-            entry.waiting.clear()
-        self._ring.clear()
+            if entry.waiting:
+                entry.waiting.clear()
+        self._ready.clear()
+        self._waking.clear()
         self._sub_queues.clear()
         for mail in waiting:
             self.add(mail)
@@ -255,15 +270,16 @@ class PickupEngine:
         usable = [source for source in queue.counters if source not in refusing]
         if not usable:
             queue.waits_on = tuple(dict.fromkeys(refusing.values()))
+            self._refusals += 1
             for entry in queue.waits_on:
-                entry.waiting[queue] = None
+                entry.wait(queue)
                 self._set_timer(entry, entry.clear_at())
             return None
         picked = self._begin(queue, queue.take(), usable, now)
         if queue.empty:
             self._drop(queue, now)
         else:
-            self._ring.append(queue)
+            self._ready.add(queue.tenant, queue)
         return picked
 
     def _begin(self, queue: SubQueue, mail: ActiveMail, usable: Sequence[str], now: int) -> Picked:
@@ -272,21 +288,42 @@ class PickupEngine:
         self._delivering[picked] = counters = queue.counters[source]
         for entry in counters:
             entry.begin(now)
+            if entry.waiting is not None:
+                alone = not entry.waking and not entry.waiting.any_due()
+                entry.waiting.spend(queue.tenant, self._span(queue.tenant), alone=alone)
         return picked
 
+    def _span(self, tenant: str) -> int:
+        return WHOLE_TURN // self._weights.get(tenant, 1)
+
+    def _hand_on(self, queue: SubQueue, now: int) -> None:
+        """After a turn of a tenant, let the counters that woke something of it wake others."""
+        waker, queue.woken_by = queue.woken_by, None
+        if waker is not None and waker.waiting is not None:
+            waker.waiting.end_of(queue.tenant)
+        for entry in self._waking.pop(queue.tenant, ()):
+            entry.waking = False
+            self._wake_next(entry, now)
+        if waker is not None:
+            self._wake_next(waker, now)
+
     def _wake_next(self, entry: CounterEntry, now: int) -> None:
-        """Wake one of those that wait on a clear counter, unless one that it woke has not had its turn yet."""
-        if not entry.waiting or entry.waking:
+        """Wake one of those that wait on a clear counter, unless one's tenant has had no turn since it was woken."""
+        if entry.waking or entry.waiting is None or not entry.waiting.any_due():
             return
         at = entry.clear_at()
         if at > now:
             self._set_timer(entry, at)
             return
-        queue = next(iter(entry.waiting))
+        turn = entry.waiting.begin()
+        assert turn is not None
+        queue = next(iter(turn.things))
         for one in queue.waits_on:
-            del one.waiting[queue]
+            one.leave(queue)
         queue.waits_on, queue.woken_by, entry.waking = (), entry, True
-        self._ring.append(queue)
+        self._waking.setdefault(queue.tenant, []).append(entry)
+        self._wakes += 1
+        self._ready.add(queue.tenant, queue)
 
     def _wake_due(self, now: int) -> None:
         while self._timers and self._timers[0][0] <= now:

@@ -1,11 +1,13 @@
 """All that one policy file says, and the way from its top to a place in it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from model.delivery.incoming import IncomingRule
 from model.pickup.policy import CounterPolicy
 from model.pickup.rates import RateAlgorithm
 from model.pickup.suspensions import Suspension
+from model.pickup.turns import NO_WEIGHTS
 
 DocumentPath = tuple[str | int, ...]
 """The names, and the numbers from 0, that lead from the top of a policy file to a place in it."""
@@ -18,6 +20,7 @@ class PickupPolicies:
     Attributes:
         unused_lists: the names of lists that nothing in the file refers to.
         incoming: what becomes of mails that clients hand over.
+        weights: of tenants, 1 to 100; of others 1.
     """
 
     policies: tuple[CounterPolicy, ...] = ()
@@ -25,3 +28,4 @@ class PickupPolicies:
     suspensions: tuple[Suspension, ...] = ()
     unused_lists: tuple[str, ...] = ()
     incoming: tuple[IncomingRule, ...] = ()
+    weights: Mapping[str, int] = field(default_factory=lambda: NO_WEIGHTS)

@@ -29,6 +29,8 @@ NO_GROUPS: Final[Mapping["PickupField", tuple["FieldGroup", ...]]] = MappingProx
 class MatchedField(Enum):
     """What patterns are of; the value is its name in a policy file. The kinds of fields are below this."""
 
+    __hash__ = object.__hash__  # a member is there once; each pick looks some up, and Enum's own is no built-in
+
     @property
     def is_address(self) -> bool:
         return self.value in _ADDRESSES
@@ -264,6 +266,8 @@ class CounterPolicy:
 
     def key(self, values: Mapping[PickupField, str]) -> CounterKey:
         """The key of a mail, by values in their normal form; a field that it lacks is empty, a value like others."""
+        if not self.groups:
+            return tuple([values.get(one, "") for one in self.fields])
         return tuple(self._counted_as(one, values.get(one, "")) for one in self.fields)
 
     def threshold(self, key: CounterKey) -> Threshold | None:

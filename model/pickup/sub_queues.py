@@ -11,6 +11,7 @@ from typing import Final
 
 from model.pickup.policy import CounterKey, PickupField, Threshold
 from model.pickup.rates import LONG_AGO, DeliveryRate, RateAlgorithm, RateState
+from model.pickup.turns import TenantTurns
 
 UNKNOWN: Final = 2**63
 """An instant that nobody knows: a counter clears when one of its deliveries ends."""
@@ -43,6 +44,9 @@ class CounterEntry:
     Attributes:
         place: the number of its policy, and its key; of a suspension -1, and its id.
         closed_until: of a suspension, its end.
+        waiting: by tenant, None while none ever did; a tenant's turn here goes on until the sub-queue woken by it has
+            had its own.
+        waking: it woke a sub-queue whose tenant has had no turn since.
     """
 
     place: tuple[int, CounterKey]
@@ -51,7 +55,7 @@ class CounterEntry:
     closed_until: int = LONG_AGO
     delivering: int = 0
     users: int = 0
-    waiting: dict["SubQueue", None] = field(default_factory=dict)
+    waiting: TenantTurns["SubQueue"] | None = None
     waking: bool = False
     timer_at: int = UNKNOWN
 
@@ -61,6 +65,15 @@ class CounterEntry:
         if most is not None and self.delivering >= most:
             return UNKNOWN
         return max((one.next_at() for one in self.rates), default=self.closed_until)
+
+    def wait(self, queue: "SubQueue") -> None:
+        if self.waiting is None:
+            self.waiting = TenantTurns()
+        self.waiting.add(queue.tenant, queue)
+
+    def leave(self, queue: "SubQueue") -> None:
+        if self.waiting is not None:
+            self.waiting.discard(queue.tenant, queue)
 
     def limit(self, threshold: Threshold, algorithm: RateAlgorithm, now: int) -> None:
         """Set its limits; what has begun under earlier ones counts against them."""
@@ -97,15 +110,17 @@ def _continued(
 
 @dataclass(slots=True, eq=False)
 class SubQueue:
-    """Mails that all policies count alike, and that the same suspensions hold back.
+    """Mails of one tenant that all policies count alike, and that the same suspensions hold back.
 
     Attributes:
+        tenant: "" is that of mails without one.
         counters: by source address, all that count a mail which is sent from there, and its suspensions.
         waits_on: empty while it is in the ring.
         woken_by: the counter that put it into the ring, until its turn.
     """
 
     place: tuple[object, ...]
+    tenant: str
     counters: Mapping[str, tuple[CounterEntry, ...]]
     urgent: deque[ActiveMail] = field(default_factory=deque)
     normal: deque[ActiveMail] = field(default_factory=deque)
@@ -142,3 +157,26 @@ class SubQueue:
             if last is not None and last.clear_at() > now:
                 found[source] = last
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class PickupFigures:
+    """What an engine has done since it began, and how it stands.
+
+    Attributes:
+        picks: deliveries begun for mails that waited.
+        refusals: turns of sub-queues that found all of their source addresses refused.
+        wakes: sub-queues that waited, and were made ready as a counter cleared.
+        ready: sub-queues that may have their turn.
+        blocked: sub-queues that wait on counters.
+        clear: counters that would let one more delivery begin, suspensions left out.
+        refusing: counters that would not.
+    """
+
+    picks: int
+    refusals: int
+    wakes: int
+    ready: int
+    blocked: int
+    clear: int
+    refusing: int

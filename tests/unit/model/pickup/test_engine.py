@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
+from fractions import Fraction
+from itertools import combinations, product
 
 import pytest
 from hypothesis import settings
@@ -17,14 +18,22 @@ from model.pickup.sub_queues import URGENT_IN_A_ROW, ActiveMail, SubQueue
 from model.pickup.suspensions import Suspension
 
 LOCAL_IP, DOMAIN, JOB = PickupField.LOCAL_IP, PickupField.RECIPIENT_DOMAIN, PickupField.JOB_ID
+TENANT = PickupField.TENANT_ID
+WEIGHTS = {"": 1, "x": 1, "y": 3}
 A, B = "192.0.2.1", "192.0.2.2"
 GLOBAL_ONE = CounterPolicy(default=Threshold(concurrency=1))
 
 
 def mail(
-    name: str, domain: str = "a.org", job: str = "", sources: Sequence[str] = (A,), *, urgent: bool = False
+    name: str,
+    domain: str = "a.org",
+    job: str = "",
+    sources: Sequence[str] = (A,),
+    *,
+    urgent: bool = False,
+    tenant: str = "",
 ) -> ActiveMail:
-    return ActiveMail(name, {DOMAIN: domain, JOB: job}, tuple(sources), urgent)
+    return ActiveMail(name, {DOMAIN: domain, JOB: job, TENANT: tenant}, tuple(sources), urgent)
 
 
 def engine_with(*mails: ActiveMail, policies: Sequence[CounterPolicy]) -> PickupEngine:
@@ -223,6 +232,7 @@ class PickupMachine(RuleBasedStateMachine):
         self.begun: list[tuple[int, ActiveMail, str]] = []
         self.numbers = iter(range(10**6))
         self.suspensions: dict[str, Suspension] = {}
+        self.ahead: dict[tuple[str, str], list[Fraction]] = {pair: [Fraction()] for pair in combinations(WEIGHTS, 2)}
 
     @initialize(
         most=st.integers(1, 3),
@@ -237,27 +247,31 @@ class PickupMachine(RuleBasedStateMachine):
             CounterPolicy((JOB,), default=Threshold(concurrency=2)),
         )
         self.engine = PickupEngine(self.policies, RateAlgorithm.SLIDING)
+        self.engine.reload(self.policies, 0, WEIGHTS)
 
     @rule(
         domain=st.sampled_from(["a.org", "b.org"]),
+        tenant=st.sampled_from(list(WEIGHTS)),
         job=st.sampled_from(["", "x", "y"]),
         sources=st.sampled_from([(A,), (B,), (A, B), (B, A, A)]),
         mails=st.integers(1, 4),
     )
-    def add(self, domain: str, job: str, sources: tuple[str, ...], mails: int) -> None:
+    def add(self, domain: str, tenant: str, job: str, sources: tuple[str, ...], mails: int) -> None:
         for _ in range(mails):
-            one = mail(str(next(self.numbers)), domain, job, sources)
+            one = mail(str(next(self.numbers)), domain, job, sources, tenant=tenant)
             self.waiting[one.id] = one
             self.engine.add(one)
 
     @rule()
     def pick(self) -> None:
+        ready = self.ready()
         picked = self.engine.pick(self.now)
         may_go = [one for one in self.waiting.values() if any(self.lets_through(one, at) for at in one.sources)]
         if picked is None:
             assert not may_go, "a mail waits that nothing refuses"
             return
         assert self.lets_through(picked.mail, picked.source)
+        self.turn(picked.mail.values[TENANT], ready)
         del self.waiting[picked.mail.id]
         self.delivering.append(picked)
         self.begun.append((self.now, picked.mail, picked.source))
@@ -304,7 +318,7 @@ class PickupMachine(RuleBasedStateMachine):
 
         changed = tuple(map(limited, self.policies))
         self.policies = changed[::-1] if other_way_round else changed
-        self.engine.reload(self.policies, self.now)
+        self.engine.reload(self.policies, self.now, WEIGHTS)
 
     @precondition(lambda self: self.waiting)
     @rule(which=st.integers(0, 99))
@@ -331,6 +345,22 @@ class PickupMachine(RuleBasedStateMachine):
         if hasattr(self, "engine"):
             queued = [one for queue in self.engine._sub_queues.values() for one in (*queue.urgent, *queue.normal)]
             assert {one.id for one in queued} == self.waiting.keys()
+
+    def ready(self) -> set[str]:
+        """Tenants with a mail that may go, and that no counter has to wake first."""
+        queues = [one for one in self.engine._sub_queues.values() if not one.waits_on]
+        mails = [one for queue in queues for one in (*queue.urgent, *queue.normal)]
+        return {one.values[TENANT] for one in mails if any(self.lets_through(one, at) for at in one.sources)}
+
+    def turn(self, tenant: str, ready: set[str]) -> None:
+        """Of two tenants that have been ready all the while, neither has got ahead by more than a turn of each."""
+        for (one, two), stretch in self.ahead.items():
+            if {one, two} <= ready:
+                stretch.append(stretch[-1] + Fraction((tenant == one) - (tenant == two), WEIGHTS[tenant]))
+                bound = Fraction(1, WEIGHTS[one]) + Fraction(1, WEIGHTS[two])
+                assert max(stretch) - min(stretch) <= bound, (one, two)
+            else:
+                stretch[:] = [Fraction()]
 
     def lets_through(self, one: ActiveMail, source: str) -> bool:
         values = {**one.values, LOCAL_IP: source}
