@@ -19,6 +19,7 @@ from delivery.policy_schema import (
     RATE_PARTS,
     SECONDS,
     THRESHOLD_PARTS,
+    WEIGHT,
 )
 from model.errors import WrongUse
 from model.pickup.policies import DocumentPath, PickupPolicies
@@ -34,6 +35,7 @@ from model.pickup.policy import (
 )
 from model.pickup.rates import SECOND, DeliveryRate, RateAlgorithm
 from model.pickup.suspensions import Suspension
+from model.pickup.turns import WEIGHT_MAX
 from model.texts import Place
 
 
@@ -82,8 +84,10 @@ def policies_of(text: str, file: str) -> PolicyFile:
     policies = tuple(_policy(one, lists, algorithm) for one in listed)
     suspensions = tuple(_suspension(f"suspends {number}", one, lists) for number, one in enumerate(suspended, 1))
     incoming = incoming_rules(found["incoming"], lists) if "incoming" in found else ()
+    tenants = found["tenants"].items("tenants") if "tenants" in found else ()
+    weights = {tenant: weight.parsed(_weight, "a weight") for tenant, _, weight in tenants}
     unused = tuple(name for name in lists.values if name not in lists.used)
-    return PolicyFile(PickupPolicies(policies, algorithm, suspensions, unused, incoming), top)
+    return PolicyFile(PickupPolicies(policies, algorithm, suspensions, unused, incoming, weights), top)
 
 
 def _suspension(name: str, node: PolicyNode, lists: ValueLists) -> Suspension:
@@ -208,6 +212,12 @@ def _rate(node: PolicyNode) -> DeliveryRate:
 def _count(text: str) -> int:
     if not COUNT.fullmatch(text):
         raise WrongUse(f"{text!r} is no number of deliveries", mend="Write 0, which lets none begin, or more.")
+    return int(text)
+
+
+def _weight(text: str) -> int:
+    if not WEIGHT.fullmatch(text):
+        raise WrongUse(f"{text!r} is no weight of a tenant", mend=f"Write 1 to {WEIGHT_MAX}; a suspension holds mails.")
     return int(text)
 
 

@@ -16,8 +16,9 @@ from cql.generated import write_or_check
 from model.delivery.incoming import IncomingField
 from model.pickup.policy import MatchedField, PickupField
 from model.pickup.rates import RateAlgorithm
+from model.pickup.turns import WEIGHT_MAX
 
-FILE_PARTS: Final = ("version", "rate", "lists", "policies", "suspends", "incoming")
+FILE_PARTS: Final = ("version", "rate", "lists", "policies", "suspends", "incoming", "tenants")
 RATE_PARTS: Final = ("algorithm",)
 POLICY_PARTS: Final = ("fields", "conditions", "default")
 CONDITION_PARTS: Final = ("if", "then")
@@ -28,6 +29,7 @@ SET_FIELDS: Final = ("transportid", "jobid", "tenantid", "grouping", "expires", 
 SET_PARTS: Final = (*SET_FIELDS, "attributes")
 
 FIELD_NAME: Final = re.compile(r"[!-9;-~]{1,100}")
+WEIGHT: Final = re.compile(r"0*(?:[1-9][0-9]?|100)")
 GROUP_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 COUNT: Final = re.compile(r"[0-9]{1,9}")
 SECONDS: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?|\.[0-9]{1,9}")
@@ -67,6 +69,7 @@ def policy_schema() -> JsonSchema:
                     "policies": {"$ref": "#/$defs/policies"},
                     "suspends": _suspends(),
                     "incoming": {"type": "array", "items": _incoming()},
+                    "tenants": _tenants(),
                 },
             ),
             "policies": {"type": "array", "items": {"$ref": "#/$defs/policy"}},
@@ -147,6 +150,15 @@ def _incoming() -> JsonSchema:
         _object(INCOMING_PARTS, schemas),
         "For mails that clients hand over: each attribute is set by the first rule that holds and names it.",
     )
+
+
+def _tenants() -> JsonSchema:
+    weight = {"anyOf": [{"type": "integer", "minimum": 1, "maximum": WEIGHT_MAX}, _text(WEIGHT.pattern)]}
+    return {
+        "description": "Weights by tenant: one of 3 has three turns while another has one; '' is mails without tenant.",
+        "type": "object",
+        "additionalProperties": weight,
+    }
 
 
 def _fields() -> JsonSchema:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -33,6 +33,7 @@ from model.pickup.engine import PickupEngine, PolicyChanges
 from model.pickup.policy import CounterPolicy
 from model.pickup.sub_queues import UNKNOWN
 from model.pickup.suspensions import Suspension
+from model.pickup.turns import NO_WEIGHTS
 from model.ports import Clock, MailRelay, NextHops
 from repair.ledger.orders import LedgerOrders
 
@@ -137,8 +138,13 @@ class DeliveryServer:
             suspensions, conditions = self._shared.suspensions.count, self._shared.conditions.placed
             yield from order_samples(self.queue.name, suspensions, conditions, self._shared.read_micros)
 
-    def limit(self, policies: Sequence[CounterPolicy], suspensions: Sequence[Suspension]) -> PolicyChanges:
-        """Let these policies and suspensions of a file hold from now on, in place of those before."""
+    def limit(
+        self,
+        policies: Sequence[CounterPolicy],
+        suspensions: Sequence[Suspension],
+        weights: Mapping[str, int] = NO_WEIGHTS,
+    ) -> PolicyChanges:
+        """Let these policies, suspensions and tenants' weights of a file hold from now on, in place of those before."""
         now = self._work.nanos()
         changes = self._shared.conditions.limit(policies) if self._shared else self.engine.reload(policies, now)
         for one in self._suspended:
@@ -146,6 +152,7 @@ class DeliveryServer:
         for one in suspensions:
             self.engine.suspend(one, now)
         self._suspended = tuple(suspensions)
+        self.engine.weigh(weights)
         self._woken.set()
         return changes
 

@@ -88,7 +88,8 @@ SERVE: Final = Command(
     in any Y seconds; tokenbucket, the default, and fixedwindow are cheaper and less strict. A mail that waits for a
     policy is not counted as tried. `suspends` at the top holds mails back: [{recipientdomain: example.org, localip:
     192.0.2.0/28}, ...], each field of one must match; {} is every mail. SIGHUP reads the file again, all of it or,
-    where something is wrong, nothing; limits go on counting.
+    where something is wrong, nothing; limits go on counting. Tenants take turns, however many mails each of them has;
+    `tenants: {acme: 3}` at the top gives one three turns for each of the others', and 100 at most.
 
     Hooks are functions of an installed package, or coroutine functions, that it declares as entry points. What they
     are given and may return is in model.delivery.hooks: before an attempt another server, envelope, addresses, TLS or

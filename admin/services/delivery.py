@@ -215,7 +215,7 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
             )
             where = request.next_hop or "the servers of each domain"
             caller.remark(f"Delivering {request.queue} by {where} until SIGTERM or Ctrl-C.")
-            server.limit(limits.policies, limits.suspensions)
+            server.limit(limits.policies, limits.suspensions, limits.weights)
             listener = _listener(queue, connections, request, limits, tls) if request.listen else None
 
             def reload() -> None:
@@ -262,14 +262,17 @@ def _reload(
         found = policies_in(file)
         if found.algorithm is not algorithm:
             raise WrongUse("the algorithm of rates has changed", mend="Start the server anew.")
-        changes = server.limit(found.policies, found.suspensions)
+        changes = server.limit(found.policies, found.suspensions, found.weights)
         if listener:
             listener.intake.rules = found.incoming
     except MailmendError as error:
         _LOG.error("the policies stay as they were", extra={"error": str(error)})
         return
     counts = {"kept": len(changes.kept), "new": len(changes.new), "dropped": len(changes.dropped)}
-    _LOG.info("the policies were read again", extra={**counts, "suspensions": len(found.suspensions)})
+    _LOG.info(
+        "the policies were read again",
+        extra={**counts, "suspensions": len(found.suspensions), "tenants": len(found.weights)},
+    )
 
 
 def _renew(tls: "ListenerTls | None") -> None:

@@ -59,7 +59,7 @@ class PickupEngine:
         self._policies = tuple(policies)
         self._algorithm = algorithm
         self._ready = TenantTurns[SubQueue]()
-        self._weights = NO_WEIGHTS
+        self._weights: Mapping[str, int] = NO_WEIGHTS
         self._waking: dict[str, list[CounterEntry]] = {}
         self._picks = self._refusals = self._wakes = 0
         self._sub_queues: dict[tuple[object, ...], SubQueue] = {}
@@ -143,10 +143,12 @@ class PickupEngine:
         self._place_again(now)
         return found is not None
 
-    def reload(
-        self, policies: Sequence[CounterPolicy], now: int, weights: Mapping[str, int] = NO_WEIGHTS
-    ) -> PolicyChanges:
-        """Let other policies hold from now on, and these weights of tenants, 1 to 100, instead of 1.
+    def weigh(self, weights: Mapping[str, int]) -> None:
+        """Let these tenants weigh so much from now on, 1 to 100, and all others 1."""
+        self._weights = dict(weights)
+
+    def reload(self, policies: Sequence[CounterPolicy], now: int) -> PolicyChanges:
+        """Let other policies hold from now on.
 
         What has the same fields and groups goes on counting, rates too: no limit is given anew. What is new counts
         the deliveries that go on.
@@ -158,7 +160,7 @@ class PickupEngine:
                 before.remove(same)
                 kept[same[0]] = number
         new = tuple(number for number in range(len(policies)) if number not in kept.values())
-        self._policies, self._weights = tuple(policies), dict(weights)
+        self._policies = tuple(policies)
         self._keep_entries(kept, now)
         for picked, counters in self._delivering.items():
             keys = self._keys(picked.mail, picked.source)
@@ -178,15 +180,8 @@ class PickupEngine:
         """For monitoring: it looks at each counter."""
         ready = sum(count for _, count in self._ready)
         refusing = sum(entry.clear_at() > now for entry in self._entries.values())
-        return PickupFigures(
-            picks=self._picks,
-            refusals=self._refusals,
-            wakes=self._wakes,
-            ready=ready,
-            blocked=len(self._sub_queues) - ready,
-            clear=len(self._entries) - refusing,
-            refusing=refusing,
-        )
+        blocked, clear = len(self._sub_queues) - ready, len(self._entries) - refusing
+        return PickupFigures(self._picks, self._refusals, self._wakes, ready, blocked, clear, refusing)
 
     def sub_queue(self, mail: ActiveMail, now: int) -> SubQueue:
         """As the one that this mail would wait in, with all that counts it or holds it back; the mail is not added."""

@@ -202,7 +202,7 @@ def test_a_policy_file_is_read_again_all_or_nothing(shell: QueueShell, relay: St
     file.write_text("suspends: [{recipientdomain: b.org}]\n")
     for domain in ("a.org", "b.org", "c.org", "d.org"):
         shell.put(domain, recipients=(f"bob@{domain}",))
-    texts = ["suspends: [{domain: b.org}]", "rate: {algorithm: sliding}", "suspends: []"]
+    texts = ["suspends: [{domain: b.org}]", "rate: {algorithm: sliding}", "suspends: []\ntenants: {acme: 3}"]
     relay.wanted = 4
 
     def changed() -> None:

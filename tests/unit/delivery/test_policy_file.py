@@ -187,6 +187,12 @@ def test_a_value_is_what_stands_there() -> None:
     ]
 
 
+def test_tenants_have_weights() -> None:
+    """The empty one is that of mails without tenant; YAML's own meanings are none."""
+    assert read("tenants: {acme: 3, '': 100, no: 02}").weights == {"acme": 3, "": 100, "no": 2}
+    assert read("[]").weights == {}
+
+
 def test_an_empty_list_limits_nothing() -> None:
     """As no file does."""
     assert read("[]") == read("policies: []") == PickupPolicies()
@@ -232,6 +238,8 @@ def test_an_empty_list_limits_nothing() -> None:
         ("rate: {algorithm: sliding}\npolicies: [{default: {rate: 99999}}]", 2, 29, "would remember"),
         ("policies: 5", 1, 11, "policies are a list"),
         ("lists: {a: [x, [y]]}", 1, 16, "a value is one value"),
+        ("tenants: [acme]", 1, 10, "tenants has entries like"),
+        ("tenants: {a: 1, acme: 0}", 1, 23, "'0' is no weight of a tenant"),
         ("limits: []", 1, 1, "a policy file has no 'limits'"),
         ("- fields: [jobid]\n  conditions:\n  - if: {jobid: '/(a+)+/'}\n    then: {}", 3, 17, "may take for ever"),
     ],

@@ -247,7 +247,7 @@ class PickupMachine(RuleBasedStateMachine):
             CounterPolicy((JOB,), default=Threshold(concurrency=2)),
         )
         self.engine = PickupEngine(self.policies, RateAlgorithm.SLIDING)
-        self.engine.reload(self.policies, 0, WEIGHTS)
+        self.engine.weigh(WEIGHTS)
 
     @rule(
         domain=st.sampled_from(["a.org", "b.org"]),
@@ -318,7 +318,7 @@ class PickupMachine(RuleBasedStateMachine):
 
         changed = tuple(map(limited, self.policies))
         self.policies = changed[::-1] if other_way_round else changed
-        self.engine.reload(self.policies, self.now, WEIGHTS)
+        self.engine.reload(self.policies, self.now)
 
     @precondition(lambda self: self.waiting)
     @rule(which=st.integers(0, 99))

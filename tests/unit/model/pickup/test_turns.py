@@ -30,7 +30,7 @@ def engine_with(
     some: Iterable[ActiveMail], *policies: CounterPolicy, weights: Mapping[str, int] | None = None
 ) -> PickupEngine:
     engine = PickupEngine(policies, RateAlgorithm.SLIDING)
-    engine.reload(policies, 0, weights or {})
+    engine.weigh(weights or {})
     for one in some:
         engine.add(one)
     return engine
@@ -81,9 +81,9 @@ def test_weights_that_are_read_again_hold_from_then_on() -> None:
     engine = engine_with([*mails("a", 100), *mails("b", 100)], PER_DOMAIN)
     assert Counter(tenants_of(engine, 10)) == {"a": 5, "b": 5}
 
-    engine.reload([PER_DOMAIN], 0, {"b": 4})
+    engine.weigh({"b": 4})
     assert Counter(tenants_of(engine, 50)) == {"a": 10, "b": 40}
-    engine.reload([PER_DOMAIN], 0)
+    engine.weigh({})
     assert Counter(tenants_of(engine, 50)) in ({"a": n, "b": 50 - n} for n in (24, 25, 26))
 
 
