@@ -9,6 +9,7 @@ from model.delivery.entries import EntryEnd, EntryStage, EntryState
 from model.ids import QueueName
 from model.metrics import Metric, MetricKind, MetricSample
 from model.pickup.conditions import PlacedCondition
+from model.pickup.sub_queues import PickupFigures
 
 _LOAD: Final = "How much is at work: what does not get on is a trouble of its queue, with its alert"
 
@@ -49,7 +50,34 @@ SUSPENSIONS_READ: Final = Metric(
     "When this server last read them and the conditions; where the ledger cannot be read, those of then hold on",
     ("queue",),
 )
-DELIVERY_METRICS: Final = (ENDED, STAGES, HELD, LOOKED_AT, SUSPENSIONS, CONDITIONS, SUSPENSIONS_READ)
+TURNS: Final = Metric(
+    "mailmend_delivery_pickup_turns_total",
+    "Turns of mails that policies count alike: one was picked, or limits refused all source addresses",
+    ("queue", "end"),
+    MetricKind.COUNTER,
+    no_alert="To refuse is what limits are for; that nothing gets out, MailmendDeliveryOnlyRefused tells",
+)
+WAKES: Final = Metric(
+    "mailmend_delivery_pickup_wakes_total",
+    "Times that mails which waited for a limit were let try again, as it had room",
+    ("queue",),
+    MetricKind.COUNTER,
+    no_alert=_LOAD,
+)
+SUB_QUEUES: Final = Metric(
+    "mailmend_delivery_pickup_sub_queues",
+    "Groups of waiting mails, each of one tenant and counted alike by policies: ready for a turn, or blocked by limits",
+    ("queue", "state"),
+    no_alert=_LOAD,
+)
+COUNTERS: Final = Metric(
+    "mailmend_delivery_pickup_counters",
+    "Counters of policies that are in use: clear, or refusing one more delivery now",
+    ("queue", "state"),
+    no_alert=_LOAD,
+)
+_PICKUP: Final = (TURNS, WAKES, SUB_QUEUES, COUNTERS)
+DELIVERY_METRICS: Final = (ENDED, STAGES, HELD, LOOKED_AT, *_PICKUP, SUSPENSIONS, CONDITIONS, SUSPENSIONS_READ)
 
 _THEIRS: Final = "How much clients send is theirs to say"
 TAKEN: Final = {
@@ -94,6 +122,17 @@ def delivery_samples(
         yield MetricSample(STAGES, (queue, stage.value), stages[stage])
     yield MetricSample(HELD, (queue,), mails)
     yield MetricSample(LOOKED_AT, (queue,), micros / 1_000_000)
+
+
+def pickup_samples(queue: QueueName, figures: PickupFigures) -> Iterator[MetricSample]:
+    """What has been picked up, and what waits for which reason."""
+    yield MetricSample(TURNS, (queue, "picked"), figures.picks)
+    yield MetricSample(TURNS, (queue, "refused"), figures.refusals)
+    yield MetricSample(WAKES, (queue,), figures.wakes)
+    yield MetricSample(SUB_QUEUES, (queue, "ready"), figures.ready)
+    yield MetricSample(SUB_QUEUES, (queue, "blocked"), figures.blocked)
+    yield MetricSample(COUNTERS, (queue, "clear"), figures.clear)
+    yield MetricSample(COUNTERS, (queue, "refusing"), figures.refusing)
 
 
 def order_samples(

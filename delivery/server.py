@@ -20,7 +20,7 @@ from delivery.attempting import MICRO_NANOS, EntryAttempts, ReadyEntry
 from delivery.envelopes import outgoing_of
 from delivery.held_mails import HeldMail, MailDepartures
 from delivery.hooks import DeliveryHooks
-from delivery.metrics import delivery_samples, order_samples
+from delivery.metrics import delivery_samples, order_samples, pickup_samples
 from delivery.orders import SharedOrders
 from delivery.settings import DeliverySettings
 from mailqueue.background import paused
@@ -134,6 +134,7 @@ class DeliveryServer:
         entries = [entry for held in self._held.values() for entry in held.active.values()]
         stages = Counter(entry.stage for entry in entries)
         yield from delivery_samples(self.queue.name, self.ended, stages, len(self._held), self.clock.micros())
+        yield from pickup_samples(self.queue.name, self.engine.figures(self._work.nanos()))
         if self._shared and self._shared.read_micros is not None:
             suspensions, conditions = self._shared.suspensions.count, self._shared.conditions.placed
             yield from order_samples(self.queue.name, suspensions, conditions, self._shared.read_micros)

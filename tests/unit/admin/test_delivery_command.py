@@ -242,6 +242,8 @@ def test_metrics_tell_what_became_of_recipients_and_what_is_at_work(
     recipients = "mailmend_delivery_recipients_total"
     assert scraped.one(recipients, queue="spool", end="delivered") == 1
     assert scraped.one(recipients, queue="spool", end="refused") == 1
+    turns = "mailmend_delivery_pickup_turns_total"
+    assert [scraped.one(turns, queue="spool", end=end) for end in ("picked", "refused")] == [2, 0]
     assert scraped.one("mailmend_delivery_active_recipients", queue="spool", stage="delivering") == 0
     assert {one.name for one in DELIVERY_METRICS} == {
         line.split("{")[0] for line in file.read_text().splitlines() if not line.startswith("#")
