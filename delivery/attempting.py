@@ -3,10 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Final
+from uuid import UUID
 
 from delivery.held_mails import HeldMail
 from delivery.hooks import DeliveryHooks
+from delivery.journalling import AttemptJournal
 from delivery.settings import DeliverySettings
 from delivery.smart_host import SmartHost
 from model.delivery.attempts import (
@@ -38,6 +41,8 @@ from model.delivery.hooks import (
     PutOffDelivery,
     TryDelivery,
 )
+from model.delivery.journal import OUTCOMES, AttemptOutcome, JournalledAttempt
+from model.errors import MailmendError
 from model.instants import MICROS, instant_of
 from model.pickup.engine import Picked, PickupEngine
 from model.pickup.policy import PickupField
@@ -45,6 +50,8 @@ from model.pickup.sub_queues import ActiveMail
 from model.ports import Clock, MailRelay, NextHops
 
 MICRO_NANOS: Final = 1_000
+
+_NO_JOURNAL: Final = "the journal of attempts does not answer"
 
 _OF_THE_SERVER: Final = frozenset({AttemptStage.CONNECT, AttemptStage.TLS, AttemptStage.GREETING})
 """Where an attempt ends that says nothing of the mail: the next server may be tried."""
@@ -58,6 +65,7 @@ class ReadyEntry:
         hops: the servers that take its mail; it is counted by the first of them.
         wanted: what the hook before delivery wants otherwise.
         counted: as what it waits in the engine.
+        ready_at: since when it can be picked.
     """
 
     held: HeldMail
@@ -66,6 +74,7 @@ class ReadyEntry:
     sources: Sequence[SourceAddress]
     hops: Sequence[NextHop] = ()
     counted: ActiveMail | None = None
+    ready_at: datetime | None = None
 
     @property
     def recipient(self) -> str:
@@ -100,6 +109,21 @@ class ReadyEntry:
         origin = next(one for one in self.sources if one.address == source)
         return DeliveryAttempt(envelope, hop, origin, wanted.tls or settings.tls, settings.protocol)
 
+    def recorded(self, attempt_id: UUID, begun: Picked, hop: NextHop, server: str) -> JournalledAttempt:
+        """An attempt that begins, for the journal."""
+        return JournalledAttempt(
+            entry=self.entry.id,
+            mail=self.held.dequeued.enqueue_id,
+            id=attempt_id,
+            fields={**begun.mail.values, PickupField.LOCAL_IP: begun.source},
+            sources=begun.mail.sources,
+            ready_at=self.ready_at,
+            host=hop.host,
+            content_bytes=len(self.held.dequeued.content),
+            urgent=begun.mail.urgent,
+            server=server,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryAttempts:
@@ -115,10 +139,13 @@ class EntryAttempts:
     clock: Clock
     settings: DeliverySettings
     hooks: DeliveryHooks
+    journal: AttemptJournal
     wake: Callable[[], None]
 
     async def prepared(self, held: HeldMail, entry: DeliveryEntry) -> ReadyEntry | EndedEntry:
         """The entry with the servers that take its mail; or how it has ended, without an attempt."""
+        if ended := await self._known_end(held, entry):
+            return ended
         wanted = await self.hooks.before(self._seen(held, entry))
         if not isinstance(wanted, TryDelivery):
             return self._decided(held, entry, wanted)
@@ -137,6 +164,7 @@ class EntryAttempts:
             why = "none of our addresses reaches its servers"
             ended = EndedEntry(ready.entry, EntryEnd.REFUSED, self.now(), "4.4.4", why)
             return await self._after(held, ended, None)
+        ready.ready_at = self.now()
         return ready
 
     async def ended(self, ready: ReadyEntry, picked: Picked) -> EndedEntry:
@@ -144,21 +172,34 @@ class EntryAttempts:
         held, begun, number = ready.held, picked, ready.entry.id.number
         entry = ready.entry = held.move(number, EntryStage.DELIVERING)
         for place, hop in enumerate(ready.hops, 1):
+            recorded = ready.recorded(self.clock.new_uuid(), begun, hop, self.journal.server)
             try:
                 attempt = ready.attempt(hop, begun.source, self.settings)
-                (result,) = await self.relay.deliver(attempt, held.dequeued.content)
+                before_content = partial(self.journal.begin, held, recorded)
+                (result,) = await self.relay.deliver(attempt, held.dequeued.content, before_content)
+            except MailmendError:
+                break
             finally:
                 self.engine.end(begun, self.nanos())
                 self.wake()
             entry = replace(entry, reply="" if result.reply.ours else str(result.reply), host=result.host)
+            recorded = replace(recorded, ended_at=self.now(), stage=result.stage, status=result.reply.status)
             if result.stage not in _OF_THE_SERVER or place == len(ready.hops):
                 entry = replace(entry, stage=held.move(number, EntryStage.POST_DELIVERY).stage)
-                return await self._after(held, self._judged(result, entry), result.stage)
+                return await self._closed(held, entry, result, recorded)
+            await self.journal.end(held, replace(recorded, outcome=AttemptOutcome.RETURNED))
             following = self.engine.admit(ready.active(ready.hops[place]), self.nanos())
             if following is None:
-                break
-            begun = following
-        return EndedEntry(entry, EntryEnd.RETURNED, self.now(), wait=held.away)
+                return EndedEntry(entry, EntryEnd.RETURNED, self.now(), wait=held.away)
+            begun, ready.ready_at = following, recorded.ended_at
+        returned = replace(recorded, ended_at=self.now(), outcome=AttemptOutcome.RETURNED, stage=AttemptStage.DATA)
+        await self.journal.end(held, returned, doubtful=True)
+        return EndedEntry(entry, EntryEnd.RETURNED, self.now(), why=_NO_JOURNAL, wait=held.away)
+
+    def cut_off(self, held: HeldMail, otherwise: EndedEntry) -> EndedEntry:
+        """How an entry ends whose attempt came to no end here: `otherwise`, unless its server may have the mail."""
+        begun = held.begun.pop(otherwise.entry.id.number, None)
+        return (self.journal.doubted(otherwise.entry, begun) if begun else None) or otherwise
 
     def now(self) -> datetime:
         return instant_of(self.clock.micros())
@@ -166,6 +207,32 @@ class EntryAttempts:
     def nanos(self) -> int:
         """Of the clock that never goes back."""
         return round(self.clock.monotonic() * MICROS) * MICRO_NANOS
+
+    async def _known_end(self, held: HeldMail, entry: DeliveryEntry) -> EndedEntry | None:
+        """How it has ended by the journal, where its mail was had before; None: it is to be tried."""
+        try:
+            known = await self.journal.known_end(held, entry)
+        except MailmendError:
+            return EndedEntry(entry, EntryEnd.RETURNED, self.now(), why=_NO_JOURNAL, wait=held.away)
+        if known is None or known.end is EntryEnd.RETURNED:
+            return known
+        arrived = self.settings.protocol is DeliveryProtocol.LMTP and known.end is EntryEnd.DELIVERED and not known.why
+        return await self._after(held, replace(known, arrived=arrived), AttemptStage.DATA)
+
+    async def _closed(
+        self, held: HeldMail, entry: DeliveryEntry, result: RecipientResult, recorded: JournalledAttempt
+    ) -> EndedEntry:
+        """How an entry ends behind an attempt; the journal has it before anything follows from it."""
+        doubted = self.journal.doubted(entry, recorded) if result.uncertain else None
+        ended = doubted or self._judged(result, entry)
+        if ended.end is EntryEnd.RETURNED:
+            await self.journal.end(held, recorded)
+            return ended
+        delivered = ended.end is EntryEnd.DELIVERED
+        if not delivered:
+            ended = await self._after(held, ended, result.stage)
+        await self.journal.end(held, replace(recorded, outcome=None if doubted else OUTCOMES[ended.end]))
+        return await self._after(held, ended, result.stage) if delivered else ended
 
     def _judged(self, result: RecipientResult, entry: DeliveryEntry) -> EndedEntry:
         reply = result.reply

@@ -13,6 +13,7 @@ from delivery.envelopes import mail_again
 from mailqueue.queue import Dequeued, MailQueue
 from model.backoff import LOOK_AGAIN, BackOff
 from model.delivery.entries import DeliveryEntry, EndedEntry, EntryEnd, EntryStage, OutgoingMail
+from model.delivery.journal import JournalledAttempt
 from model.delivery.notices import StatusNotification
 from model.delivery.settling import MailSettlement
 from model.errors import MailmendError, WrongUse
@@ -35,6 +36,7 @@ class HeldMail:
         active: its entries that have not ended, by their number.
         taken_at: in nanoseconds of the monotonic clock.
         expires_at: likewise.
+        begun: attempts whose content may have been sent and whose end the journal does not have, by number.
     """
 
     dequeued: Dequeued
@@ -43,6 +45,16 @@ class HeldMail:
     taken_at: int
     expires_at: int
     ended: list[EndedEntry] = field(default_factory=list)
+    begun: dict[int, JournalledAttempt] = field(default_factory=dict)
+
+    @property
+    def may_have_been_had(self) -> bool:
+        """Whether somebody may have had it in this passage.
+
+        The broker says so; or it was delayed, as movers of delayed mails may publish one twice.
+        """
+        dequeued = self.dequeued
+        return dequeued.redelivered or dequeued.attempts > 0 or self.mail.id != dequeued.enqueue_id
 
     @property
     def away(self) -> timedelta:

@@ -6,6 +6,7 @@ from typing import Final
 
 from delivery.replies import REFUSALS
 from model.delivery.entries import EntryEnd, EntryStage, EntryState
+from model.delivery.journal import UncertainPolicy
 from model.ids import QueueName
 from model.metrics import Metric, MetricKind, MetricSample
 from model.pickup.conditions import PlacedCondition
@@ -77,7 +78,15 @@ COUNTERS: Final = Metric(
     no_alert=_LOAD,
 )
 _PICKUP: Final = (TURNS, WAKES, SUB_QUEUES, COUNTERS)
-DELIVERY_METRICS: Final = (ENDED, STAGES, HELD, LOOKED_AT, *_PICKUP, SUSPENSIONS, CONDITIONS, SUSPENSIONS_READ)
+UNCERTAIN: Final = Metric(
+    "mailmend_delivery_uncertain_recipients_total",
+    "Recipients whose server may have the mail, as its answer was lost, by what was done: `--uncertain`",
+    ("queue", "policy"),
+    MetricKind.COUNTER,
+    no_alert="Each is a line of the log; what is held waits for a person: `mailmend delivery list --in-state hold`",
+)
+_ORDERS: Final = (SUSPENSIONS, CONDITIONS, SUSPENSIONS_READ)
+DELIVERY_METRICS: Final = (ENDED, STAGES, HELD, LOOKED_AT, UNCERTAIN, *_PICKUP, *_ORDERS)
 
 _THEIRS: Final = "How much clients send is theirs to say"
 TAKEN: Final = {
@@ -133,6 +142,10 @@ def pickup_samples(queue: QueueName, figures: PickupFigures) -> Iterator[MetricS
     yield MetricSample(SUB_QUEUES, (queue, "blocked"), figures.blocked)
     yield MetricSample(COUNTERS, (queue, "clear"), figures.clear)
     yield MetricSample(COUNTERS, (queue, "refusing"), figures.refusing)
+def uncertain_samples(queue: QueueName, done: Mapping[UncertainPolicy, int]) -> Iterator[MetricSample]:
+    """Every policy, those that decided nothing too."""
+    for policy in UncertainPolicy:
+        yield MetricSample(UNCERTAIN, (queue, policy.value), done.get(policy, 0))
 
 
 def order_samples(

@@ -20,7 +20,8 @@ from delivery.attempting import MICRO_NANOS, EntryAttempts, ReadyEntry
 from delivery.envelopes import outgoing_of
 from delivery.held_mails import HeldMail, MailDepartures
 from delivery.hooks import DeliveryHooks
-from delivery.metrics import delivery_samples, order_samples, pickup_samples
+from delivery.journalling import AttemptJournal
+from delivery.metrics import delivery_samples, order_samples, pickup_samples, uncertain_samples
 from delivery.orders import SharedOrders
 from delivery.settings import DeliverySettings
 from mailqueue.background import paused
@@ -35,6 +36,7 @@ from model.pickup.sub_queues import UNKNOWN
 from model.pickup.suspensions import Suspension
 from model.pickup.turns import NO_WEIGHTS
 from model.ports import Clock, MailRelay, NextHops
+from repair.ledger.attempts import LedgerAttempts
 from repair.ledger.orders import LedgerOrders
 
 _MICRO: Final = timedelta(microseconds=1)
@@ -51,6 +53,7 @@ class DeliveryServer:
         name: of this process, among those that serve the queue.
         ended: how often the active time of an entry has ended in each way.
         ledger: where what people order is; None: the policies alone hold.
+        journal: where attempts are written down; None: nowhere.
     """
 
     name: str
@@ -63,6 +66,7 @@ class DeliveryServer:
     ended: Counter[EntryEnd] = field(default_factory=Counter)
     hooks: DeliveryHooks | None = None
     ledger: LedgerOrders | None = None
+    journal: LedgerAttempts | None = None
     _shared: SharedOrders | None = None
     _work: EntryAttempts = field(init=False)
     _departures: MailDepartures = field(init=False)
@@ -84,6 +88,7 @@ class DeliveryServer:
             clock=self.clock,
             settings=self.settings,
             hooks=self.hooks or DeliveryHooks(self.clock),
+            journal=AttemptJournal(self.queue.name, self.journal, self.settings.uncertain, self.clock, self.name),
             wake=self._woken.set,
         )
         if self.ledger:
@@ -135,6 +140,7 @@ class DeliveryServer:
         stages = Counter(entry.stage for entry in entries)
         yield from delivery_samples(self.queue.name, self.ended, stages, len(self._held), self.clock.micros())
         yield from pickup_samples(self.queue.name, self.engine.figures(self._work.nanos()))
+        yield from uncertain_samples(self.queue.name, self._work.journal.uncertain)
         if self._shared and self._shared.read_micros is not None:
             suspensions, conditions = self._shared.suspensions.count, self._shared.conditions.placed
             yield from order_samples(self.queue.name, suspensions, conditions, self._shared.read_micros)
@@ -257,7 +263,8 @@ class DeliveryServer:
         except Exception:  # noqa: BLE001 - no single mail ends the server
             _LOG.exception("an attempt failed by itself", extra={"mail": held.name_of(number)})
             entry = held.active[number]
-            ended = EndedEntry(entry, EntryEnd.REFUSED, self._work.now(), "4.3.0", "something went wrong at our side")
+            failed = EndedEntry(entry, EntryEnd.REFUSED, self._work.now(), "4.3.0", "something went wrong at our side")
+            ended = self._work.cut_off(held, failed)
         if ended and number in held.active:
             self._end(held, ended)
 
@@ -282,7 +289,7 @@ class DeliveryServer:
         await _cancelled(self._attempts)
         for held in list(self._held.values()):
             for entry in list(held.active.values()) if held.ended else ():
-                self._end(held, EndedEntry(entry, EntryEnd.RETURNED, self._work.now()))
+                self._end(held, self._work.cut_off(held, EndedEntry(entry, EntryEnd.RETURNED, self._work.now())))
         await self._waited(self._settling, until + grace)
         await _cancelled(self._settling)
 

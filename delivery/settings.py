@@ -7,6 +7,7 @@ from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Final
 
 from model.delivery.attempts import DeliveryProtocol, SourceAddress, TlsLevel
+from model.delivery.journal import UncertainPolicy
 from model.delivery.retries import DEFAULT_SCHEDULE, RetrySchedule
 
 
@@ -24,6 +25,7 @@ class DeliverySettings:
         grace: how long attempts may go on once the server is to stop.
         suspensions_every: how long after a reading of what people suspended the next one begins.
         schedules: of retries, by transport; "" is that of the others.
+        uncertain: what becomes of a recipient whose server may have the mail.
     """
 
     reporter: str
@@ -37,6 +39,7 @@ class DeliverySettings:
     grace: timedelta = timedelta(seconds=30)
     suspensions_every: timedelta = timedelta(seconds=5)
     schedules: Mapping[str, RetrySchedule] = field(default_factory=dict)
+    uncertain: UncertainPolicy = UncertainPolicy.RETRY
 
     def schedule(self, transport: str) -> RetrySchedule:
         return self.schedules.get(transport) or self.schedules.get("") or DEFAULT_SCHEDULE

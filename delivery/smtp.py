@@ -20,6 +20,7 @@ from model.delivery.attempts import (
     RecipientResult,
     SmtpReply,
 )
+from model.ports import BeforeContent, at_once
 
 _TOO_MANY_RECIPIENTS: Final = 552
 _LEAVING_MAX: Final = timedelta(seconds=2)
@@ -59,7 +60,9 @@ class SmtpRelay:
         """How many are kept open that nobody uses."""
         return len(self._kept)
 
-    async def deliver(self, attempt: DeliveryAttempt, content: bytes) -> Sequence[RecipientResult]:
+    async def deliver(
+        self, attempt: DeliveryAttempt, content: bytes, before_content: BeforeContent = at_once
+    ) -> Sequence[RecipientResult]:
         results = _Results(attempt)
         try:
             connection = await self._connection(attempt)
@@ -69,7 +72,7 @@ class SmtpRelay:
         results.tls = connection.tls
         results.tells = "dsn" in connection.offered
         try:
-            await _Transaction(connection, attempt, results).carry_out(lines_of(content))
+            await _Transaction(connection, attempt, results, before_content).carry_out(lines_of(content))
         except StageEnded as ended:
             results.all(ended.stage, ended.reply)
         except BaseException:
@@ -191,6 +194,7 @@ class _Transaction:
     connection: SmtpConnection
     attempt: DeliveryAttempt
     results: _Results
+    before_content: BeforeContent
 
     async def carry_out(self, lines: bytes) -> None:
         self.connection.mails += 1
@@ -224,7 +228,7 @@ class _Transaction:
     async def _content(self, lines: bytes, accepted: Sequence[int]) -> None:
         is_lmtp = self.attempt.protocol is DeliveryProtocol.LMTP
         replies = len(accepted) if is_lmtp else 1
-        ends = await self.connection.content(transparent(lines), replies, self.attempt.timeouts)
+        ends = await self.connection.content(transparent(lines), replies, self.attempt.timeouts, self.before_content)
         for place, end in zip(accepted, ends if is_lmtp else [*ends] * len(accepted), strict=True):
             self.results.one(place, AttemptStage.DATA, end.reply, uncertain=end.uncertain)
 

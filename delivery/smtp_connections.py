@@ -34,6 +34,7 @@ from model.delivery.attempts import (
     StageTimeouts,
     TlsLevel,
 )
+from model.ports import BeforeContent, at_once
 
 _HELO: Final = re.compile(r"[!-~]+")
 _DATA_READY: Final = 354
@@ -126,15 +127,19 @@ class SmtpConnection:
         """
         return await _commanded(self._client, stage, limit, *words)
 
-    async def content(self, lines: bytes, replies: int, timeouts: StageTimeouts) -> Sequence[ContentEnd]:
-        """DATA, and the lines; an end for each reply that the server owes.
+    async def content(
+        self, lines: bytes, replies: int, timeouts: StageTimeouts, before: BeforeContent = at_once
+    ) -> Sequence[ContentEnd]:
+        """DATA, then `before`, and the lines; an end for each reply that the server owes.
 
         Raises:
             StageEnded: as `command` does, at DATA.
+            Exception: whatever `before` raises; no line was sent, and the connection is of no more use.
         """
         reply = await self.command(AttemptStage.DATA, timeouts.data, b"DATA")
         if reply.code != _DATA_READY:
             return [ContentEnd(refusing(reply))] * replies
+        await before()
         if not self.is_open:
             return [ContentEnd(_lost(AttemptStage.DATA))] * replies
         transport = cast("asyncio.Transport", self._client.transport)

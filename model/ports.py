@@ -3,7 +3,7 @@
 A port whose values belong to a higher package is declared in that package (docs/adr/0037).
 """
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
 from types import TracebackType
@@ -402,11 +402,24 @@ class NextHops(Protocol):
         ...
 
 
+BeforeContent = Callable[[], Awaitable[None]]
+"""What is waited for once a server would take the content of a mail, and none of it was sent."""
+
+
+async def at_once() -> None:
+    """Let the content follow."""
+
+
 class MailRelay(Protocol):
     """Attempts to deliver. Adapters: `delivery.smtp.SmtpRelay`, and a twin in tests."""
 
-    async def deliver(self, attempt: DeliveryAttempt, content: bytes) -> Sequence[RecipientResult]:
-        """Try to hand one mail to one server; one result for each recipient, in their order. Raises nothing."""
+    async def deliver(
+        self, attempt: DeliveryAttempt, content: bytes, before_content: BeforeContent = at_once
+    ) -> Sequence[RecipientResult]:
+        """Try to hand one mail to one server; one result for each recipient, in their order.
+
+        Raises nothing but what `before_content` raises; then no content was sent.
+        """
         ...
 
     async def close(self) -> None:

@@ -19,6 +19,7 @@ from admin.services.delivery import CONCURRENCY_DEFAULT, PREFETCH_DEFAULT
 from admin.settings import parse_port
 from delivery.smart_host import SmartHost
 from model.delivery.attempts import SMTP_PORT, DeliveryProtocol, SourceAddress, TlsLevel
+from model.delivery.journal import UncertainPolicy
 from model.delivery.retries import DEFAULT_SCHEDULE, RetryInterval, RetrySchedule
 from model.durations import parse_duration
 from model.errors import WrongUse
@@ -72,8 +73,10 @@ SERVE: Final = Command(
     every failure, unless it asked otherwise (RFC 3461). Mails without a sender, reports among them, are never reported.
 
     A mail leaves the queue once all of its recipients have it, or were put off as a mail of their own: wherever this
-    is killed, no mail is lost, and at worst somebody gets one twice. SIGTERM and Ctrl-C let running attempts end, for
-    half a minute; what is left goes back to the queue. Any number of servers may work on a queue.
+    is killed, no mail is lost. Each attempt is in a journal before its content is sent, and its outcome before anything
+    follows from it (`delivery show`): what was delivered is not sent again. Where an answer is lost, by a kill or on
+    the way, --uncertain says what is done: by default the mail may go twice. SIGTERM and Ctrl-C let running attempts
+    end, for half a minute; what is left goes back to the queue. Any number of servers may work on a queue.
 
     Attributes of a mail (`queue enqueue --attribute NAME=VALUE`): transportid chooses the retries; jobid, tenantid and
     grouping are for policies; expires, like 2026-05-01T08:00:00Z, ends its retries then. James's dsn-notify, dsn-ret,
@@ -212,6 +215,13 @@ SERVE: Final = Command(
             type=Duration(_SUSPENSIONS_EVERY_MAX, zero=False),
             default="5s",
         ),
+        option(
+            "--uncertain",
+            "What becomes of a recipient whose server may have the mail, as its answer was lost: retry may send it "
+            "twice, hold leaves it to a person, assume counts it as delivered.",
+            type=click.Choice([one.value for one in UncertainPolicy]),
+            default=UncertainPolicy.RETRY.value,
+        ),
         *LISTENING,
     ),
     shared=(queue_settings(broker=unless(), blobs=unless(), check=refuse_unnamed),),
@@ -226,6 +236,7 @@ SERVE: Final = Command(
         mailmend delivery serve outgoing --listen 10.0.0.5:2525 --relay-from 10.0.0.0/24 --listen lmtp://127.0.0.1:2424
         mailmend delivery serve outgoing --next-hop relay.example.org --retry 1m,10m,1h:notify,6h \\
             --retry alerts=30s,1m,5m
+        mailmend delivery serve outgoing --uncertain hold              none goes twice: a person decides
         mailmend queue enqueue a.eml --queue outgoing --sender ann@example.org --recipient bob@example.com \\
             --attribute transportid=alerts""",
     exits="0 it was asked to stop, and what ran has ended; 2 wrong use, or the keyspace has no table for delayed "
@@ -236,8 +247,8 @@ SERVE: Final = Command(
 DELIVERY: Final = CommandGroup(
     name="delivery",
     summary="Deliver the mails of a queue to their recipients' servers.",
-    about="""The queue is RabbitMQ's, with its view in Cassandra, as for `mailmend queue`. What is held back
-    on all of its servers: `mailmend suspend`.""",
+    about="""The queue is RabbitMQ's, with its view in Cassandra, as for `mailmend queue`; the ledger keeps the journal
+    of attempts. What is held back on all of its servers: `mailmend suspend`.""",
     commands=(SERVE, *ENTRY_COMMANDS),
     examples="""
         mailmend delivery serve outgoing

@@ -156,14 +156,17 @@ LIST: Final = Command(
 
 SHOW: Final = Command(
     name="show",
-    summary="Show all that is known of one mail's recipients, or of one.",
-    service="admin.services.entries:show_entry",
+    summary="Show all that is known of one mail's recipients, or of one: also what was tried.",
+    about="""What was tried is kept for a week: with which server, from which address, how far it came, its status. A
+    mail that has left the queue is known by the id that it had first.""",
+    service="admin.services.entry_history:show_entry",
     present="admin.present.entries:entry_document",
     options=(QUEUE_ARGUMENT, click.Argument(["id"], metavar="ID")),
     shared=(_READS,),
     examples="""
         mailmend delivery show outgoing 6e0ab5e0-8d1c-41f0-9a5e-0242ac120002
-        mailmend delivery show outgoing 6e0ab5e0-8d1c-41f0-9a5e-0242ac120002:3""",
+        mailmend delivery show outgoing 6e0ab5e0-8d1c-41f0-9a5e-0242ac120002:3
+        mailmend delivery show outgoing 6e0ab5e0-8d1c-41f0-9a5e-0242ac120002 --json""",
     exits="0 shown, 2 wrong use or no such mail, 4 cannot reach.",
 )
 

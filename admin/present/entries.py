@@ -6,14 +6,24 @@ from typing import Any, Final
 
 from admin.present.document import Document, Grid, Part
 from admin.present.values import NOTHING_WRITTEN, plain, printable, queue_document, shown
-from admin.services.entries import ChangedEntries, EntriesPage, EntryGroup, GroupEntriesRequest, Groups
+from admin.services.entries import (
+    ChangedEntries,
+    EntriesPage,
+    EntryGroup,
+    GroupEntriesRequest,
+    Groups,
+)
+from admin.services.entry_history import ShownEntries
 from admin.services.queue.request import QueueAnswer
 from mailqueue.health import days
 from model.delivery.entries import EntryState
+from model.delivery.journal import JournalledAttempt
 from model.delivery.queued import EntryAction, EntryField, QueuedEntry
+from model.pickup.policy import PickupField
 from model.queue.filters import NULL_SENDER
 
 _COLUMNS: Final = ("id", "recipient", "age", "state", "retries", "transport", "sender", "last reply, or why")
+_ATTEMPT_COLUMNS: Final = ("recipient", "began", "took", "server", "from", "stage", "status", "outcome", "tried by")
 _WRAPPED: Final = frozenset({"recipient", "sender", "state", "last reply, or why"})
 _BEHIND: Final = {
     EntryAction.HOLD: "held",
@@ -35,15 +45,26 @@ def entries_document(page: EntriesPage) -> Document:
     return queue_document(page, json, body)
 
 
-def entry_document(page: EntriesPage) -> Document:
-    first = page.entries[0]
-    json = {"entries": [_entry_json(one) for one in page.entries]}
-    lines = [
-        f"Mail {first.mail.id}, from {printable(first.mail.sender or NULL_SENDER)}",
-        f"first seen {shown(first.mail.first_seen_at)}, now in the queue as {first.enqueue_id}",
-        *(f"{printable(name)}: {printable(text)}" for name, text in sorted(first.attributes.items())),
-    ]
-    return queue_document(page, json, (*lines, _grid("Its recipients", page.entries, page.at)))
+def entry_document(found: ShownEntries) -> Document:
+    json = {
+        "entries": [_entry_json(one) for one in found.entries],
+        "attempts": [_attempt_json(one) for one in found.attempts],
+    }
+    body = list[Part]()
+    if not found.entries:
+        body.append(f"{found.request.queue} has no {found.request.id} any more.")
+    else:
+        first = found.entries[0]
+        body += [
+            f"Mail {first.mail.id}, from {printable(first.mail.sender or NULL_SENDER)}",
+            f"first seen {shown(first.mail.first_seen_at)}, now in the queue as {first.enqueue_id}",
+            *(f"{printable(name)}: {printable(text)}" for name, text in sorted(first.attributes.items())),
+            _grid("Its recipients", found.entries, found.at),
+        ]
+    if found.attempts:
+        rows = [_attempt_row(one) for one in found.attempts]
+        body.append(Grid("What was tried", _ATTEMPT_COLUMNS, rows, frozenset({"server", "tried by"})))
+    return queue_document(found, json, body)
 
 
 def groups_document(result: QueueAnswer[GroupEntriesRequest, Groups]) -> Document:
@@ -124,6 +145,45 @@ def _entry_json(one: QueuedEntry) -> dict[str, Any]:
             "first_seen_at": mail.first_seen_at,
             "expires_at": mail.expires_at,
             "order": order and {"kind": order.kind, "owner": order.owner, "why": order.reason, "at": order.at},
+        }
+    )
+    return found
+
+
+def _attempt_row(one: JournalledAttempt) -> tuple[str, ...]:
+    address = one.fields.get(PickupField.REMOTE_IP, "")
+    return (
+        f"{one.entry.number}",
+        shown(one.started_at),
+        f"{(one.ended_at - one.started_at).total_seconds():.1f} s" if one.ended_at else "",
+        printable(one.host if address in {"", one.host} else f"{one.host} [{address}]"),
+        printable(one.fields.get(PickupField.LOCAL_IP, "")),
+        one.stage.value if one.stage else "",
+        printable(one.status),
+        one.outcome.value if one.outcome else "not known",
+        printable(one.server),
+    )
+
+
+def _attempt_json(one: JournalledAttempt) -> dict[str, Any]:
+    found: dict[str, Any] = plain(
+        {
+            "first_mail": one.entry.mail,
+            "number": one.entry.number,
+            "attempt": one.id,
+            "mail": one.mail,
+            "fields": {named.value: text for named, text in one.fields.items()},
+            "sources": one.sources,
+            "ready_at": one.ready_at,
+            "started_at": one.started_at,
+            "ended_at": one.ended_at,
+            "outcome": one.outcome,
+            "stage": one.stage,
+            "status": one.status or None,
+            "host": one.host,
+            "bytes": one.content_bytes,
+            "urgent": one.urgent,
+            "server": one.server,
         }
     )
     return found

@@ -45,6 +45,7 @@ from mailqueue.prometheus import metrics_text
 from mailqueue.queue import MailQueue, no_due_mails
 from model.delivery.attempts import DeliveryProtocol, SourceAddress, TlsLevel
 from model.delivery.entries import EntryEnd
+from model.delivery.journal import UncertainPolicy
 from model.delivery.retries import RetrySchedule
 from model.errors import MailmendError, WrongUse
 from model.pickup.engine import PickupEngine
@@ -84,6 +85,7 @@ class DeliveryRequest(QueueRequest):
         post_delivery: likewise.
         hook_limit: how long a hook may take.
         suspensions_every: how long after a reading of what people suspended the next one begins.
+        uncertain: what becomes of a recipient whose server may have the mail, as its name in settings.
         listen: where mails are taken from clients; nowhere: all come by the queue.
         relay_from: networks whose clients may hand over mails; none: loopback.
         mail_bytes_max: of a mail from a client.
@@ -113,6 +115,7 @@ class DeliveryRequest(QueueRequest):
     post_delivery: str | None = None
     hook_limit: timedelta = timedelta(seconds=10)
     suspensions_every: timedelta = timedelta(seconds=5)
+    uncertain: str = UncertainPolicy.RETRY.value
     listen: tuple[ListenAddress, ...] = ()
     relay_from: tuple[IPv4Network | IPv6Network, ...] = ()
     mail_bytes_max: int = MAIL_BYTES_MAX
@@ -135,6 +138,7 @@ class DeliveryRequest(QueueRequest):
             waiting_max=self.waiting_max,
             suspensions_every=self.suspensions_every,
             schedules=self.retries,
+            uncertain=UncertainPolicy(self.uncertain),
         )
 
     def listening(self) -> ListenerSettings:
@@ -212,6 +216,7 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
                 settings=settings,
                 hooks=DeliveryHooks(connections.clock, pre, post, request.hook_limit),
                 ledger=connections.orders(),
+                journal=connections.attempts(),
             )
             where = request.next_hop or "the servers of each domain"
             caller.remark(f"Delivering {request.queue} by {where} until SIGTERM or Ctrl-C.")

@@ -98,34 +98,6 @@ def list_entries(request: EntriesRequest, _: Caller) -> EntriesPage:
     return with_queues(request.settings, listed, makes=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShowEntryRequest(QueueRequest):
-    """Show a mail's entries, or one; `id` is one of the mail, or `mail:number`."""
-
-    id: str
-
-
-def show_entry(request: ShowEntryRequest, _: Caller) -> EntriesPage:
-    """Everything that the queue holds of it.
-
-    Raises:
-        WrongUse: there is none of that id.
-    """
-
-    async def shown(connections: QueueConnections) -> EntriesPage:
-        now, where = connections.now, EntryFilter(ids=frozenset((request.id,)))
-        async with connections.open(dry_run=True) as queue:
-            found = [one async for one in _matching(queue, where, EVERYTHING, now)]
-        if not found:
-            raise WrongUse(
-                f"{request.queue} has no {request.id}: it has left the queue, or was never there",
-                mend=f"See what is there with: mailmend delivery list {request.queue}",
-            )
-        return EntriesPage(request, tuple(found), now)
-
-    return with_queues(request.settings, shown, makes=False)
-
-
 @dataclass(slots=True)
 class EntryGroup:
     """Entries that have the same values.
@@ -167,7 +139,7 @@ def group_entries(request: GroupEntriesRequest, _: Caller) -> QueueAnswer[GroupE
         groups = dict[tuple[str, ...], EntryGroup]()
         async with connections.open(dry_run=True) as queue:
             where = request.selection.at(connections.now)
-            async for one in _matching(queue, where, EVERYTHING, connections.now):
+            async for one in matching(queue, where, EVERYTHING, connections.now):
                 values = tuple(named.of(one) for named in request.fields)
                 key = values if values in groups or len(groups) < GROUPS_MAX else ()
                 groups.setdefault(key, EntryGroup()).add(one)
@@ -177,9 +149,10 @@ def group_entries(request: GroupEntriesRequest, _: Caller) -> QueueAnswer[GroupE
     return with_queues(request.settings, grouped, makes=False)
 
 
-async def _matching(
+async def matching(
     queue: MailQueue, where: EntryFilter, mails_where: MailFilter, now: datetime
 ) -> AsyncGenerator[QueuedEntry]:
+    """The entries of a listing that a filter chooses."""
     async with aclosing(queue.browse(mails_where)) as mails:
         async for mail in mails:
             for one in queued_entries(mail, now):
@@ -296,7 +269,7 @@ def _changed(action: EntryAction, request: ChangeEntriesRequest, caller: Caller)
                 confirm(f"{what}?", caller, yes=False)
             caller.progress.stage(f"{action.value} {request.queue}")
             result = await one_pass().carried_out(queue, dry_run=request.dry_run)
-            async for one in _matching(queue, request.selection.at(now), WAITING, now):
+            async for one in matching(queue, request.selection.at(now), WAITING, now):
                 result.active += one.state is EntryState.ACTIVE
         return result
 

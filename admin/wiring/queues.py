@@ -28,7 +28,7 @@ from mailqueue.queue import MailQueue
 from mailqueue.rabbitmq.broker.settings import BrokerSettings
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from mailqueue.rabbitmq.view.queue_view import QueueView
-from model.catalog.ledger import DELIVERY_CONDITION, DELIVERY_POLICIES, DELIVERY_SUSPENSION
+from model.catalog.ledger import DELIVERY_ATTEMPT, DELIVERY_CONDITION, DELIVERY_POLICIES, DELIVERY_SUSPENSION
 from model.catalog.mail_queue import DELETED_MAILS
 from model.catalog.queue_tables import OwnTables, queue_tables_of
 from model.errors import AccessDenied, BadPayload, BlobMissing, WrongUse
@@ -40,6 +40,7 @@ from model.queue.mails import Listed
 from model.schema.keyspace import Schema
 from model.schema.table import Table
 from repair.clock import SystemClock
+from repair.ledger.attempts import LedgerAttempts
 from repair.ledger.conditions import LedgerConditions
 from repair.ledger.orders import LedgerOrders
 from repair.ledger.policies import LedgerPolicies
@@ -145,13 +146,13 @@ class QueueConnections:
         Raises:
             AccessDenied: a table of it is missing, and we may not create it.
         """
-        connection = self.settings.connection
-        try:
-            ensure_ledger(self.cluster.cluster, connection.ledger_keyspace, connection.keyspace)
-        except AccessDenied as error:
-            mend = f"Have who may create tables type: mailmend schema apply --keyspace {connection.keyspace}"
-            raise AccessDenied(f"the ledger has not all of its tables yet: {error.what}", mend=mend) from error
+        self._make_ledger()
         return self._orders
+
+    def attempts(self) -> LedgerAttempts:
+        """The journal of attempts; as for `orders`."""
+        self._make_ledger()
+        return self._attempts
 
     def existing_suspensions(self) -> LedgerSuspensions | None:
         """What people hold back, if the ledger has a table of it; reading it creates nothing."""
@@ -165,13 +166,32 @@ class QueueConnections:
         """What the servers count by, likewise."""
         return self._orders.policies if self._has(DELIVERY_POLICIES) else None
 
+    def existing_attempts(self) -> LedgerAttempts | None:
+        """The journal of attempts, likewise."""
+        return self._attempts if self._has(DELIVERY_ATTEMPT) else None
+
+    def _make_ledger(self) -> None:
+        connection = self.settings.connection
+        try:
+            ensure_ledger(self.cluster.cluster, connection.ledger_keyspace, connection.keyspace)
+        except AccessDenied as error:
+            mend = f"Have who may create tables type: mailmend schema apply --keyspace {connection.keyspace}"
+            raise AccessDenied(f"the ledger has not all of its tables yet: {error.what}", mend=mend) from error
+
     def _has(self, table: Table) -> bool:
         return table.name in table_names(self.cluster.cluster, self.settings.connection.ledger_keyspace)
 
     @property
     def _orders(self) -> LedgerOrders:
-        connection = self.settings.connection
-        return LedgerOrders(tables_of(self.cluster.cluster.keyspace(connection.ledger_keyspace)), connection.keyspace)
+        return LedgerOrders(self._ledger, self.settings.connection.keyspace)
+
+    @property
+    def _attempts(self) -> LedgerAttempts:
+        return LedgerAttempts(self._ledger, self.settings.connection.keyspace)
+
+    @property
+    def _ledger(self) -> AsyncTables:
+        return tables_of(self.cluster.cluster.keyspace(self.settings.connection.ledger_keyspace))
 
     async def content_of(self, listed: Listed) -> MailContent:
         blobs = listed.queued.blobs

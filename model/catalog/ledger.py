@@ -18,6 +18,9 @@ from model.schema.table import Compaction, Table, columns
 KEEP = timedelta(days=30)
 """How long runs, findings and lags are kept unless `--keep` says otherwise."""
 
+ATTEMPTS_KEEP = timedelta(days=7)
+"""How long attempts to deliver are kept: longer than a mail is tried."""
+
 FINDING_BUCKETS = 256
 """Partitions that one run's findings spread over: a million findings leave about 4,000 rows in each."""
 
@@ -149,6 +152,18 @@ DELIVERY_POLICIES = Table(
     columns("keyspaceName text, queueName text", "server text", "algorithm text, policies text, saidAt timestamp"),
     comment="What the policies of each server of a queue count by: said again and again, and gone soon after its end",
 )
+DELIVERY_ATTEMPT = Table(
+    "delivery_attempt",
+    columns(
+        "keyspaceName text, queueName text, firstMail uuid",
+        "number int, attempt timeuuid",
+        "mail uuid, fields text, sources text, readyAt timestamp, startedAt timestamp, endedAt timestamp, "
+        "outcome text, stage text, status text, host text, bytes bigint, urgent boolean, server text",
+    ),
+    comment="Attempts to deliver a mail: with which server, counted as what, from where, and what came of each",
+    compaction=_TWCS_DAYS,
+    options={"default_time_to_live": str(int(ATTEMPTS_KEEP.total_seconds()))},
+)
 
 SCHEMA_MIGRATION = Table(
     "schema_migration",
@@ -187,6 +202,9 @@ SCHEMA_BASELINE = Table(
 HISTORY_TABLES = (SCHEMA_MIGRATION, SCHEMA_STATEMENT, SCHEMA_UNLOCK, SCHEMA_BASELINE)
 """The history of each keyspace's schema, which never expires."""
 
+DELIVERY_TABLES = (DELIVERY_SUSPENSION, DELIVERY_CONDITION, DELIVERY_POLICIES, DELIVERY_ATTEMPT)
+"""What servers of deliveries read and write."""
+
 LEDGER_TABLES = (
     REPAIR_RUN,
     REPAIR_FINDING,
@@ -197,9 +215,7 @@ LEDGER_TABLES = (
     JOB_PAUSE,
     RUN_LIMIT,
     ADMIN_TASK,
-    DELIVERY_SUSPENSION,
-    DELIVERY_CONDITION,
-    DELIVERY_POLICIES,
+    *DELIVERY_TABLES,
     *HISTORY_TABLES,
 )
 

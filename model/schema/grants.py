@@ -11,9 +11,7 @@ from enum import Enum, StrEnum
 from model.blob_collection import naming_blobs
 from model.catalog.james_tables import BLOB_PARTS, BLOBS, EVENT_STORE, SCHEMA_VERSION
 from model.catalog.ledger import (
-    DELIVERY_CONDITION,
-    DELIVERY_POLICIES,
-    DELIVERY_SUSPENSION,
+    DELIVERY_TABLES,
     HISTORY_TABLES,
     LEDGER_TABLES,
     REPAIR_FINDING,
@@ -222,7 +220,7 @@ QUEUE = Role(
     "workers of the mail queue, every other command of it, delivery; with repairer: repair queues",
     (
         Need(GrantScope.MAIL, _BOTH, QUEUED),
-        Need(GrantScope.LEDGER, _BOTH, _names((DELIVERY_SUSPENSION, DELIVERY_CONDITION, DELIVERY_POLICIES))),
+        Need(GrantScope.LEDGER, _BOTH, _names(DELIVERY_TABLES)),
     ),
     only_with=ENQUEUED_MAILS.name,
 )

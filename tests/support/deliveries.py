@@ -10,19 +10,26 @@ from email import message_from_bytes
 from typing import Any, Final
 
 from cql.memory import MemoryTables
+from delivery.envelopes import queued_entries
 from delivery.hooks import DeliveryHooks
 from delivery.server import DeliveryServer
 from delivery.settings import DeliverySettings
 from mailqueue.memory import MemoryDequeued, MemoryMailQueue
 from mailqueue.queue import DELAYED
 from model.delivery.attempts import AttemptStage, DeliveryAttempt, NextHop, NoNextHop, RecipientResult, SmtpReply
+from model.delivery.entries import EntryState
+from model.delivery.journal import JournalledAttempt
+from model.delivery.queued import QueuedEntry
 from model.delivery.retries import RetryInterval, RetrySchedule
 from model.errors import CannotReach
 from model.ids import EnqueueId, QueueName
+from model.operations import Read, Seen, Write
 from model.pickup.engine import PickupEngine
 from model.pickup.policy import CounterPolicy
 from model.pickup.rates import RateAlgorithm
+from model.ports import BeforeContent, at_once
 from model.queue.mails import Mail
+from repair.ledger.attempts import LedgerAttempts
 from repair.ledger.orders import LedgerOrders
 from tests.support.clock import VirtualClock
 from tests.support.in_turn import InTurn
@@ -32,6 +39,10 @@ ACCEPTED = SmtpReply(250, "2.0.0", "taken")
 LATER = SmtpReply(450, "4.2.0", "later")
 NEVER = SmtpReply(550, "5.1.1", "no such user")
 BUSY = SmtpReply(421, "4.3.2", "too busy")
+FULL = SmtpReply(452, "4.2.2", "full")
+"""Said to the end of the content."""
+
+LOST = SmtpReply(451, "4.4.2", "the connection was lost", ours=True)
 MINUTE = timedelta(minutes=1)
 SCHEDULE: Final = RetrySchedule((RetryInterval(MINUTE), RetryInterval(5 * MINUTE)))
 
@@ -79,6 +90,8 @@ class ScriptedRelay:
         attempts: all that began, each with the time.
         taken: recipients and contents of what was taken.
         most: the largest number of attempts at once, by recipients' domain.
+        breaking: hosts that take the mail, and whose answer is lost.
+        stalling: hosts that are silent behind the content.
     """
 
     clock: VirtualClock
@@ -90,8 +103,12 @@ class ScriptedRelay:
     running: Counter[str] = field(default_factory=Counter)
     most: Counter[str] = field(default_factory=Counter)
     life: Life = field(default_factory=Life)
+    breaking: set[str] = field(default_factory=set)
+    stalling: set[str] = field(default_factory=set)
 
-    async def deliver(self, attempt: DeliveryAttempt, content: bytes) -> Sequence[RecipientResult]:
+    async def deliver(
+        self, attempt: DeliveryAttempt, content: bytes, before_content: BeforeContent = at_once
+    ) -> Sequence[RecipientResult]:
         (recipient,) = attempt.envelope.recipients
         domain = recipient.address.rpartition("@")[2]
         self.life.step()
@@ -106,11 +123,19 @@ class ScriptedRelay:
             refused = SmtpReply(421, "4.4.1", "connection refused", ours=True)
             return [RecipientResult(recipient.address, delivered=False, reply=refused, stage=AttemptStage.CONNECT)]
         script = self.scripts.get(recipient.address, [ACCEPTED])
-        reply = script.pop(0) if len(script) > 1 else script[0]
+        reply = script[0]
+        stage = AttemptStage.DATA if reply.positive or reply is FULL else AttemptStage.RECIPIENT
+        if stage is AttemptStage.DATA:
+            await before_content()
+            self.life.step()
+            await self.clock.pause(1e6 if attempt.hop.host in self.stalling else 0.0)
+        if not self.life.dead:
+            script[:] = script[1:] or script
         if reply.positive and not self.life.dead:
             self.taken.append((recipient.address, content))
         self.life.step()
-        stage = AttemptStage.DATA if reply.positive else AttemptStage.RECIPIENT
+        if reply.positive and attempt.hop.host in self.breaking:
+            return [RecipientResult(recipient.address, False, LOST, stage, attempt.hop.host, uncertain=True)]
         return [RecipientResult(recipient.address, reply.positive, reply, stage, attempt.hop.host)]
 
     async def close(self) -> None:
@@ -191,15 +216,47 @@ class MortalQueue:
             yield _Dequeued(mail, self.life, self.failing)
 
 
+class MortalTables(InTurn):
+    """Tables as one process has them.
+
+    Attributes:
+        silent: whether they do not answer.
+    """
+
+    def __init__(self, tables: MemoryTables, life: Life) -> None:
+        super().__init__(tables)
+        self.life = life
+        self.silent = False
+
+    async def read(self, read: Read) -> Sequence[Seen]:
+        self._ask()
+        return await super().read(read)
+
+    async def write(self, write: Write) -> None:
+        self.life.step()
+        self._ask()
+        await super().write(write)
+        self.life.step()
+
+    def _ask(self) -> None:
+        if self.silent:
+            raise CannotReach("the ledger does not answer")
+
+
 @dataclass
 class DeliverySite:
     """A queue, the servers around it, and servers of deliveries that come and go.
 
     Attributes:
         shares: whether servers read what people order.
+        journals: whether they write their attempts down.
+        attempts: where they do.
+        name: of the process of a server.
     """
 
     shares: bool = False
+    journals: bool = False
+    name: str = "server"
     clock: VirtualClock = field(default_factory=VirtualClock)
     hops: TableHops = field(default_factory=TableHops)
     failing: set[str] = field(default_factory=set)
@@ -207,11 +264,13 @@ class DeliverySite:
     relay: ScriptedRelay = field(init=False)
     tables: MemoryTables = field(init=False)
     server: DeliveryServer = field(init=False)
+    attempts: MortalTables = field(init=False)
 
     def __post_init__(self) -> None:
         self.tables = MemoryTables(self.clock.micros)
         self.queue = MemoryMailQueue(QueueName("outgoing"), self.clock)
         self.relay = ScriptedRelay(self.clock)
+        self.attempts = MortalTables(self.tables, self.relay.life)
 
     @property
     def ledger(self) -> LedgerOrders:
@@ -237,10 +296,10 @@ class DeliverySite:
 
         `beside` is what somebody else does at the same time.
         """
-        life = self.relay.life = Life(dies_at)
+        life = self.relay.life = self.attempts.life = Life(dies_at)
         known = {"reporter": "mail.sender.example", "schedules": {"": SCHEDULE}, **settings}
         self.server = server = DeliveryServer(
-            name="server",
+            name=self.name,
             queue=MortalQueue(self.queue, life, self.failing),  # type: ignore[arg-type]
             next_hops=self.hops,
             relay=self.relay,
@@ -249,6 +308,7 @@ class DeliverySite:
             settings=DeliverySettings(**known),
             hooks=hooks,
             ledger=self.ledger if self.shares else None,
+            journal=LedgerAttempts(self.attempts, "mail") if self.journals else None,
         )
         stop, ends_at = asyncio.Event(), self.clock.monotonic() + seconds
         serving = asyncio.ensure_future(server.serve(stop))
@@ -259,6 +319,15 @@ class DeliverySite:
         stop.set()
         await serving
         await other
+
+    async def recorded(self, mail: EnqueueId) -> Sequence[JournalledAttempt]:
+        """What the journal has of a mail, by its first id."""
+        return await LedgerAttempts(InTurn(self.tables), "mail").of(self.queue.name, mail)
+
+    async def held(self) -> list[QueuedEntry]:
+        """Recipients that wait for a person."""
+        found = [one async for mail in self.queue.browse() for one in queued_entries(mail, self.clock.now)]
+        return [one for one in found if one.state is EntryState.HOLD]
 
     async def mails(self) -> list[Mail]:
         return [one.queued.mail async for one in self.queue.browse()]

@@ -22,6 +22,7 @@ from mailqueue.codec import attribute
 from model.delivery.attempts import DeliveryAttempt, RecipientResult, SourceAddress
 from model.delivery.entries import EntryEnd
 from model.delivery.hooks import DeleteRecipient, HookedAttempt, PostDecision
+from model.ports import BeforeContent, at_once
 from tests.support.certificates import authority
 from tests.support.commands import Ended
 from tests.support.deliveries import ACCEPTED, LATER, NEVER, ScriptedRelay, TableHops
@@ -38,8 +39,10 @@ class StoppingRelay(ScriptedRelay):
     after_each: Callable[[], None] = lambda: None
     named: list[tuple[str, Path | None, int]] = field(default_factory=list)
 
-    async def deliver(self, attempt: DeliveryAttempt, content: bytes) -> Sequence[RecipientResult]:
-        results = await super().deliver(attempt, content)
+    async def deliver(
+        self, attempt: DeliveryAttempt, content: bytes, before_content: BeforeContent = at_once
+    ) -> Sequence[RecipientResult]:
+        results = await super().deliver(attempt, content, before_content)
         self.after_each()
         if len(self.taken) >= self.wanted:
             signal.raise_signal(signal.SIGTERM)

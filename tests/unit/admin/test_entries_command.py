@@ -1,16 +1,21 @@
 """`mailmend delivery list`, `show`, `group`, and what changes recipients, as a person types them."""
 
+import os
+import socket
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from admin.services import delivery
 from mailqueue.codec import attribute
 from mailqueue.rabbitmq.view.due_mails import DueMails
 from model.errors import CannotReach, MailmendError
 from tests.support.commands import Ended
+from tests.support.deliveries import ACCEPTED, LATER
 from tests.support.queue_commands import QueueShell, queue_shell
+from tests.unit.admin.test_delivery_command import HOP, StoppingRelay
 
 HOUR = timedelta(hours=1)
 TO_TWO = ("bob@one.example", "cy@two.example")
@@ -80,6 +85,34 @@ def test_a_mail_is_shown_by_any_of_its_ids(shell: QueueShell) -> None:
     ]
     ended = shell.line("delivery", "show", "spool", f"{enqueue_id}:7")
     assert (ended.code, "mailmend delivery list spool" in ended.err) == (2, True)
+
+
+def test_what_was_tried_is_shown(shell: QueueShell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each recipient of a mail, over all its attempts, and when the mail has left the queue."""
+    relay = StoppingRelay(shell.clock, {"bob@example.org": [LATER, ACCEPTED]}, wanted=2)
+    monkeypatch.setattr(delivery, "relay_of", lambda *_: relay)
+    (mail,) = shell.put("one", recipients=("bob@example.org", "cy@example.com"))
+    ended = shell.line("delivery", "serve", *HOP, "--retry", "2m", "--source", "127.0.0.1")
+    assert ended.code == 0, ended.err
+    found = shell.line("delivery", "show", "spool", str(mail), "--json").json
+    assert found["entries"] == []
+    assert [(one["number"], one["stage"], one["status"], one["outcome"]) for one in found["attempts"]] == [
+        (0, "recipient", "4.2.0", "refused"),
+        (0, "data", "2.0.0", "delivered"),
+        (1, "data", "2.0.0", "delivered"),
+    ]
+    first, second, _ = found["attempts"]
+    assert (first["mail"], first["first_mail"], second["first_mail"]) == (str(mail), str(mail), str(mail))
+    assert second["mail"] != first["mail"]
+    assert first["fields"]["localip"] == "127.0.0.1"
+    assert first["server"].endswith(f"@{socket.gethostname()} pid {os.getpid()}")
+    assert first["ready_at"] <= first["started_at"] <= first["ended_at"]
+    (only,) = shell.line("delivery", "show", "spool", f"{mail}:1", "--json").json["attempts"]
+    assert only["number"] == 1
+    table = shell.line("delivery", "show", "spool", str(mail)).out
+    assert f"spool has no {mail} any more." in table
+    assert "What was tried" in table
+    assert table.count("delivered") == 2
 
 
 def test_recipients_are_held_and_released(shell: QueueShell) -> None:

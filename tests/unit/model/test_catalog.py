@@ -21,6 +21,7 @@ from model.advice.queue_settings import (
 )
 from model.catalog.generations import GENERATIONS, Generation
 from model.catalog.ledger import (
+    DELIVERY_ATTEMPT,
     DELIVERY_CONDITION,
     DELIVERY_POLICIES,
     DELIVERY_SUSPENSION,
@@ -65,10 +66,11 @@ from tests.support.schemas import served
 
 
 def test_everything_but_what_holds_now_expires_by_itself_in_windows_of_a_day() -> None:
-    """Leases, pauses, suspensions and conditions are few, and the history of schemas stays."""
+    """Leases, pauses, suspensions and conditions are few; the history of schemas stays; attempts live a week."""
     staying = (REPAIR_LEASE, JOB_PAUSE, DELIVERY_SUSPENSION, DELIVERY_CONDITION, DELIVERY_POLICIES, *HISTORY_TABLES)
     for table in LEDGER_TABLES:
-        expires = table.options.get("default_time_to_live") == str(30 * 24 * 3600)
+        days = 7 if table is DELIVERY_ATTEMPT else 30
+        expires = table.options.get("default_time_to_live") == str(days * 24 * 3600)
         windows = table.compaction is not None and "TimeWindow" in table.compaction.strategy
         assert (expires, windows) == ((False, False) if table in staying else (True, True))
 

@@ -9,14 +9,7 @@ from hypothesis import strategies as st
 from cql.statistics import VIEWS
 from cql.traffic import BROWSE_START, ENQUEUED, EVENTS
 from model.blob_collection import naming_blobs
-from model.catalog.ledger import (
-    DELIVERY_CONDITION,
-    DELIVERY_POLICIES,
-    DELIVERY_SUSPENSION,
-    HISTORY_TABLES,
-    LEDGER_TABLES,
-    REPAIR_LEASE,
-)
+from model.catalog.ledger import DELIVERY_TABLES, HISTORY_TABLES, LEDGER_TABLES, REPAIR_LEASE
 from model.catalog.mail import FAMILIES, MESSAGES, SCHEMA
 from model.catalog.mail_queue import QUEUE_TABLES
 from model.schema.grants import (
@@ -117,8 +110,8 @@ def test_nothing_is_granted_on_tables_that_are_not_there_but_they_are_named() ->
 
 def test_a_worker_of_the_queue_writes_its_tables_and_no_other() -> None:
     queue = tables(*(table.spelling for table in QUEUE_TABLES), "eventStore")
-    orders = {f"TABLE ledger.{table.name}" for table in (DELIVERY_SUSPENSION, DELIVERY_CONDITION, DELIVERY_POLICIES)}
-    assert on(QUEUE, Permission.MODIFY) == on(QUEUE, Permission.SELECT) == queue | orders
+    ledger = {f"TABLE ledger.{table.name}" for table in DELIVERY_TABLES}
+    assert on(QUEUE, Permission.MODIFY) == on(QUEUE, Permission.SELECT) == queue | ledger
     assert on(QUEUE_READER, Permission.SELECT) == queue
     assert on(QUEUE_READER, Permission.MODIFY) == set()
 

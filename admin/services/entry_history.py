@@ -1,0 +1,79 @@
+"""One mail on its way out: what its queue holds of it, and what was tried."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from admin.services.caller import Caller
+from admin.services.entries import matching
+from admin.services.queue.request import QueueRequest
+from admin.wiring.queues import QueueConnections, with_queues
+from model.delivery.journal import JournalledAttempt
+from model.delivery.queued import EntryFilter, QueuedEntry
+from model.errors import AccessDenied, ExitCode, WrongUse
+from model.ids import EnqueueId
+from model.queue.filters import EVERYTHING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowEntryRequest(QueueRequest):
+    """Show a mail's entries, or one; `id` is one of the mail, or `mail:number`."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShownEntries:
+    """All that is known of a mail's entries, or of one.
+
+    Attributes:
+        entries: those that are in the queue.
+        attempts: what the journal has of them: by recipient, in their order; of those that have left the queue too.
+    """
+
+    request: ShowEntryRequest
+    entries: tuple[QueuedEntry, ...]
+    attempts: tuple[JournalledAttempt, ...]
+    at: datetime
+    exit: ExitCode = ExitCode.FINE
+
+
+def show_entry(request: ShowEntryRequest, caller: Caller) -> ShownEntries:
+    """Everything that the queue holds of it, and what was tried.
+
+    Raises:
+        WrongUse: there is none of that id.
+    """
+
+    async def shown(connections: QueueConnections) -> ShownEntries:
+        now, where = connections.now, EntryFilter(ids=frozenset((request.id,)))
+        async with connections.open(dry_run=True) as queue:
+            found = [one async for one in matching(queue, where, EVERYTHING, now)]
+        named = found[0].mail.id if found else _first_id(request.id)
+        attempts: Sequence[JournalledAttempt] = ()
+        try:
+            journal = connections.existing_attempts()
+            attempts = await journal.of(request.queue, named, _number(request.id)) if journal and named else ()
+        except AccessDenied as error:
+            caller.remark(f"What was tried cannot be said: {error.what}")
+        if not found and not attempts:
+            raise WrongUse(
+                f"{request.queue} has no {request.id}: it has left the queue, or was never there",
+                mend=f"See what is there with: mailmend delivery list {request.queue}",
+            )
+        return ShownEntries(request, tuple(found), tuple(attempts), now)
+
+    return with_queues(request.settings, shown, makes=False)
+
+
+def _first_id(text: str) -> EnqueueId | None:
+    try:
+        return EnqueueId(UUID(text.partition(":")[0]))
+    except ValueError:
+        return None
+
+
+def _number(text: str) -> int | None:
+    number = text.partition(":")[2]
+    return int(number) if number.isdecimal() else None

@@ -1,0 +1,100 @@
+"""The journal of attempts to deliver, in the ledger: what was tried with which server, and what came of it.
+
+One partition holds all attempts of a mail, over all its passages through its queue. Rows expire by themselves, as old
+as no mail that is still tried.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from model.catalog.ledger import DELIVERY_ATTEMPT
+from model.delivery.attempts import AttemptStage
+from model.delivery.entries import EntryId
+from model.delivery.journal import AttemptOutcome, JournalledAttempt
+from model.ids import EnqueueId, QueueName
+from model.operations import Put, Read
+from model.pickup.policy import PickupField
+from model.ports import AsyncTables
+from model.schema.table import Row
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerAttempts:
+    """The attempts of one mail keyspace's queues.
+
+    Args:
+        tables: the ledger keyspace.
+        keyspace: the name of the mail keyspace.
+    """
+
+    tables: AsyncTables
+    keyspace: str
+
+    async def put(self, queue: QueueName, attempt: JournalledAttempt) -> None:
+        """Keep it durably; what is known of it by now is kept beside what was known before.
+
+        Raises:
+            CannotReach: the ledger does not answer; it may have it all the same.
+        """
+        await self._put(queue, attempt, _cells(attempt))
+
+    async def put_end(self, queue: QueueName, attempt: JournalledAttempt) -> None:
+        """Keep durably how an attempt ended that is kept already; raises what `put` does."""
+        await self._put(queue, attempt, _end_cells(attempt))
+
+    async def of(self, queue: QueueName, mail: EnqueueId, number: int | None = None) -> Sequence[JournalledAttempt]:
+        """The attempts of a mail, by its first id, or of one of its recipients: by recipient, in their order."""
+        key = (self.keyspace, queue, mail) if number is None else (self.keyspace, queue, mail, number)
+        return [_attempt(one.row) for one in await self.tables.read(Read(DELIVERY_ATTEMPT, key))]
+
+    async def _put(self, queue: QueueName, attempt: JournalledAttempt, cells: Row) -> None:
+        entry = attempt.entry
+        key = DELIVERY_ATTEMPT.key_row((self.keyspace, queue, entry.mail, entry.number, attempt.id))
+        await self.tables.write(Put(DELIVERY_ATTEMPT, {**key, **cells}))
+
+
+def _cells(attempt: JournalledAttempt) -> Row:
+    return {
+        "mail": attempt.mail,
+        "fields": json.dumps({one.value: text for one, text in attempt.fields.items() if text}),
+        "sources": json.dumps(attempt.sources),
+        "readyat": attempt.ready_at,
+        "startedat": attempt.started_at,
+        "host": attempt.host,
+        "bytes": attempt.content_bytes,
+        "urgent": attempt.urgent,
+        "server": attempt.server,
+        **_end_cells(attempt),
+    }
+
+
+def _end_cells(attempt: JournalledAttempt) -> Row:
+    return {
+        "endedat": attempt.ended_at,
+        "outcome": attempt.outcome.value if attempt.outcome else None,
+        "stage": attempt.stage.value if attempt.stage else None,
+        "status": attempt.status or None,
+    }
+
+
+def _attempt(row: Row) -> JournalledAttempt:
+    """A row of which only the end is there, as its beginning has expired, is one too."""
+    fields = json.loads(row.get("fields") or "{}")
+    outcome, stage = row.get("outcome"), row.get("stage")
+    return JournalledAttempt(
+        entry=EntryId(EnqueueId(row["firstmail"]), row["number"]),
+        mail=EnqueueId(row.get("mail") or row["firstmail"]),
+        id=row["attempt"],
+        fields={one: fields[one.value] for one in PickupField if one.value in fields},
+        sources=tuple(json.loads(row.get("sources") or "[]")),
+        ready_at=row.get("readyat"),
+        ended_at=row.get("endedat"),
+        outcome=AttemptOutcome(outcome) if outcome else None,
+        stage=AttemptStage(stage) if stage else None,
+        status=row.get("status") or "",
+        host=row.get("host") or "",
+        content_bytes=row.get("bytes") or 0,
+        urgent=bool(row.get("urgent")),
+        server=row.get("server") or "",
+    )
