@@ -263,21 +263,35 @@ class TestDelivery:
     def test_a_server_that_is_killed_in_an_attempt_loses_no_mail(
         self, queue: RealQueue, sinks: Callable[..., SmtpSink], serving: Callable[..., "subprocess.Popen[str]"]
     ) -> None:
-        """Given one that dies when all of a mail is sent and no answer came, the next one delivers it."""
+        """Given one that dies when all of a mail is sent and no answer came, the next one holds it, as it is told to.
+
+        Once it is released it is delivered, and both attempts are shown.
+        """
         sink = sinks(END=[STALL])
-        queue.put("first")
+        (mail,) = queue.put("first")
+
+        def tried() -> list[dict[str, object]]:
+            shown = queue.line("delivery", "show", "spool", mail, "--json")
+            return shown.json["attempts"] if shown.code == 0 else []
+
         server = serving(sink)
-        until(lambda: "DATA" in sink.lines)
+        until(lambda: bool(tried()))
         server.kill()
         server.wait()
-        assert not sink.mails
+        assert (sink.mails, [one["outcome"] for one in tried()]) == ([], [None])
 
-        following = serving(sink)
+        following = serving(sink, "--uncertain", "hold")
+        until(lambda: queue.line("delivery", "list", "spool", "--in-state", "hold", "--json").json["entries"] != [])
+        (held,) = queue.line("delivery", "list", "spool", "--in-state", "hold", "--json").json["entries"]
+        assert held["order"]["why"].startswith("127.0.0.1 may have the mail: an attempt of 2")
+        assert not sink.mails
+        assert queue.line("delivery", "release", "spool", "--all").code == 0
         until(lambda: len(sink.mails) == 1)
         until(lambda: queue("size", "--json").json["mails"] == 0)
         following.send_signal(signal.SIGTERM)
         assert following.wait(PATIENCE_SECONDS) == 0
         assert sink.mails[0].content == LETTER
+        assert [one["outcome"] for one in tried()] == [None, "delivered"]
 
     def test_a_mail_that_a_client_hands_over_is_delivered(
         self,
