@@ -142,6 +142,8 @@ def pickup_samples(queue: QueueName, figures: PickupFigures) -> Iterator[MetricS
     yield MetricSample(SUB_QUEUES, (queue, "blocked"), figures.blocked)
     yield MetricSample(COUNTERS, (queue, "clear"), figures.clear)
     yield MetricSample(COUNTERS, (queue, "refusing"), figures.refusing)
+
+
 def uncertain_samples(queue: QueueName, done: Mapping[UncertainPolicy, int]) -> Iterator[MetricSample]:
     """Every policy, those that decided nothing too."""
     for policy in UncertainPolicy:

@@ -2,8 +2,8 @@
 
 A mail stays unacked until all of its recipients have ended. Then its sender is told what is due, recipients that were
 refused for now are put off as a mail of their own, and only then it is acked: whatever kills the server, each mail
-comes again, and at worst a recipient gets it twice. What waits for a policy for long goes back to the queue, so that
-it neither holds up others nor outlasts the broker's patience; that counts as no retry.
+comes again, and what the journal of attempts knows is not done again. What waits for a policy for long goes back to
+the queue, so that it neither holds up others nor outlasts the broker's patience; that counts as no retry.
 """
 
 import asyncio

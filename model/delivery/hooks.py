@@ -37,7 +37,7 @@ class HookedRecipient:
 
 @dataclass(frozen=True, slots=True)
 class HookedAttempt:
-    """How an attempt ended, as the hook behind it sees it.
+    """How an attempt ended, as the hook behind it sees it; again, where a server died before it could follow it.
 
     Attributes:
         end: what follows unless the hook decides otherwise.

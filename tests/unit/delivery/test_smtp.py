@@ -1,10 +1,13 @@
 """Attempts to deliver to a server that refuses, stalls or goes away at each stage, by SMTP and LMTP."""
 
+import asyncio
 from datetime import timedelta
 
 import pytest
 
+from delivery.smtp import ConnectionReuse
 from model.delivery.attempts import AttemptStage
+from model.errors import CannotReach
 from tests.support.smtp_attempts import CONTENT, SHORT, attempt, deliver, envelope_for, limits, relay
 from tests.support.smtp_sink import DEAF, DROP, STALL, AfterAnswer, Answer, SmtpSink, say
 
@@ -122,6 +125,38 @@ async def test_recipients_are_refused_one_by_one() -> None:
         (False, 450, AttemptStage.RECIPIENT),
     ]
     assert sink.mails[0].recipients == ["RCPT TO:<b@example.org>"]
+
+
+async def test_the_content_waits_for_what_is_to_be_done_before_it() -> None:
+    """The server has said that it would take it, and has none of it; where it refuses, nothing is to be done."""
+    sink, seen = SmtpSink({"RCPT": [say("250 fine"), say("250 fine"), say("550 no")]}), list[tuple[int, str]]()
+
+    async def before_content() -> None:
+        await asyncio.sleep(0)
+        seen.append((len(sink.ends), sink.lines[-1]))
+
+    async with sink.running(), relay() as made:
+        results = await made.deliver(attempt(sink), CONTENT, before_content)
+        refused = await made.deliver(attempt(sink, envelope=envelope_for("c@example.org")), CONTENT, before_content)
+
+    assert [one.delivered for one in (*results, *refused)] == [True, True, False]
+    assert seen == [(0, "DATA")]
+
+
+async def test_where_it_cannot_be_done_no_content_is_sent() -> None:
+    """The error is the caller's, and the connection, which waits for content, is of no more use."""
+    sink = SmtpSink()
+
+    async def before_content() -> None:
+        raise CannotReach("the ledger does not answer")
+
+    async with sink.running(), relay(reuse=ConnectionReuse()) as made:
+        with pytest.raises(CannotReach):
+            await made.deliver(attempt(sink), CONTENT, before_content)
+        assert made.idle_connections == 0
+        await sink.ended.wait()
+
+    assert (sink.mails, sink.ends, sink.lines[-1]) == ([], [], "DATA")
 
 
 async def test_without_an_accepted_recipient_no_content_is_sent() -> None:
