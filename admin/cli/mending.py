@@ -38,7 +38,7 @@ _TIMING: Final = (
     DELAY_OPTION,
     option("--clock-skew", "The greatest difference between any two clocks.", type=DELAY, default=f"{SKEW_SECONDS:g}s"),
 )
-_SCANNING: Final = (
+ENGINE: Final = (
     option(
         "--engine",
         "What scans: spark, any size; local, this process alone, without Spark; auto, either by the estimated size.",
@@ -53,15 +53,19 @@ _SCANNING: Final = (
         multiple=True,
         metavar="NAME=VALUE",
     ),
+)
+LEVEL: Final = option(
+    "--level",
+    "Consistency level of the scans.",
+    type=click.Choice([Level.ONE, Level.LOCAL_QUORUM, Level.QUORUM], case_sensitive=False),
+    metavar="[ONE|LOCAL_QUORUM|QUORUM]",
+    default=Level.LOCAL_QUORUM,
+)
+_SCANNING: Final = (
+    *ENGINE,
     ROWS_PER_SECOND,
     PACE,
-    option(
-        "--level",
-        "Consistency level of the scans.",
-        type=click.Choice([Level.ONE, Level.LOCAL_QUORUM, Level.QUORUM], case_sensitive=False),
-        metavar="[ONE|LOCAL_QUORUM|QUORUM]",
-        default=Level.LOCAL_QUORUM,
-    ),
+    LEVEL,
     option(
         "--torn",
         "What rows are that lack columns: accept takes them as whole, as James before 3.7 wrote them.",

@@ -4,7 +4,7 @@ from typing import Final
 
 import click
 
-from admin.cli.command import Command, CommandGroup, Shared
+from admin.cli.command import Command, CommandGroup, Late, Shared
 from admin.cli.conditions import CONDITION_COMMANDS
 from admin.cli.options import FILE, option
 from admin.cli.suspend import MAIL_FIELDS
@@ -84,10 +84,21 @@ SCHEMA: Final = Command(
 POLICY: Final = CommandGroup(
     name="policy",
     summary="Limits of deliveries: what a policy file says, and what is set beside it for a while.",
-    commands=(LINT, EXPLAIN, SCHEMA, *CONDITION_COMMANDS),
+    commands=(
+        LINT,
+        EXPLAIN,
+        Late(
+            "simulate",
+            "Say what a policy file would have done to the recorded attempts of a queue.",
+            "admin.cli.simulating:SIMULATE",
+        ),
+        SCHEMA,
+        *CONDITION_COMMANDS,
+    ),
     examples="""
         mailmend policy lint policies.yaml
         mailmend policy explain policies.yaml --domain example.org --local-ip 192.0.2.1
+        mailmend policy simulate policies.yaml outgoing --against now.yaml
         mailmend policy add outgoing --fields recipientdomain --if recipientdomain=example.org \\
             --rate 100/60 --for 2h --why 'they throttle us'
         mailmend policy list outgoing""",

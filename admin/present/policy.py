@@ -16,6 +16,7 @@ from admin.services.policy import (
 from delivery.policy_schema import JsonSchema, schema_text
 from model.errors import ExitCode
 from model.pickup.explaining import PolicyShare, SourceExplanation
+from model.pickup.policy import Threshold
 from model.pickup.rates import SECOND
 from model.texts import Place
 
@@ -141,16 +142,23 @@ def _source_json(one: SourceExplanation, result: PolicyExplanation) -> dict[str,
 
 def _share_json(share: PolicyShare, result: PolicyExplanation) -> dict[str, Any]:
     threshold, limits = share.threshold, limits_path(result.said, share.policy, share.condition)
-    fields, rate, gap = result.said.policies[share.policy].fields, threshold.rate, threshold.connect_interval
+    fields = result.said.policies[share.policy].fields
     return {
         "policy": share.policy + 1,
         "line": result.places[policy_path(share.policy)].line,
         "key": {one.value: text for one, text in zip(fields, share.key, strict=True)},
         "condition": None if share.condition is None else share.condition + 1,
         "limits_line": result.places[limits].line if limits else None,
+        **threshold_json(threshold),
+        "stop": threshold.stop,
+        "lets_none": share.lets_none,
+    }
+
+
+def threshold_json(threshold: Threshold) -> dict[str, Any]:
+    rate, gap = threshold.rate, threshold.connect_interval
+    return {
         "concurrency": threshold.concurrency,
         "rate": {"count": rate.count, "seconds": rate.interval / SECOND} if rate else None,
         "connect_interval_seconds": gap / SECOND if gap else None,
-        "stop": threshold.stop,
-        "lets_none": share.lets_none,
     }

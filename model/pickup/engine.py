@@ -17,7 +17,7 @@ before each counter too.
 Source: seed mta-queue-subsystem 2.3, facts/mta.md 4.4 to 4.8 (rules 15, 16, 18, 22 to 24, 27 to 29, 31).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
@@ -50,14 +50,28 @@ class PolicyChanges:
     dropped: tuple[int, ...] = ()
 
 
+TurnSeen = Callable[[SubQueue, Picked | None, int], None]
+"""Called after each turn of a sub-queue, with what was picked; None: it was refused, and waits. Then the time."""
+
+
 class PickupEngine:
-    """The mails that may be delivered now, and the counters of what is being delivered; one thread uses it."""
+    """The mails that may be delivered now, and the counters of what is being delivered; one thread uses it.
+
+    Args:
+        policies: in the order of their file.
+        algorithm: of the rates.
+        seen: is told of each turn; None: nobody is.
+    """
 
     def __init__(
-        self, policies: Sequence[CounterPolicy], algorithm: RateAlgorithm = RateAlgorithm.TOKEN_BUCKET
+        self,
+        policies: Sequence[CounterPolicy],
+        algorithm: RateAlgorithm = RateAlgorithm.TOKEN_BUCKET,
+        seen: TurnSeen | None = None,
     ) -> None:
         self._policies = tuple(policies)
         self._algorithm = algorithm
+        self._seen = seen
         self._ready = TenantTurns[SubQueue]()
         self._weights: Mapping[str, int] = NO_WEIGHTS
         self._waking: dict[str, list[CounterEntry]] = {}
@@ -95,6 +109,8 @@ class PickupEngine:
             while turn.things and picked is None:
                 queue, _ = turn.things.popitem(last=False)
                 picked = self._turn(queue, now)
+                if self._seen is not None:
+                    self._seen(queue, picked, now)
                 if queue.woken_by or tenant in self._waking:
                     self._hand_on(queue, now)
             self._ready.end(turn, self._span(tenant) if picked else 0)

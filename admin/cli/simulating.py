@@ -1,0 +1,108 @@
+"""Declaration of `mailmend policy simulate`."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import click
+from click.core import ParameterSource
+
+from admin.cli.command import Command, Values
+from admin.cli.kinds import ParsedValue
+from admin.cli.mending import ENGINE, LEVEL
+from admin.cli.options import FILE, ROWS_PER_SECOND, option
+from admin.cli.queue_options import QUEUE_ARGUMENT, queue_settings
+from admin.services.simulating import TOP
+from admin.settings import parse_duration
+from model.errors import WrongUse
+
+_BACK_MAX: Final = timedelta(days=3650)
+_TOP_MAX: Final = 1_000
+
+
+def _time(value: Any) -> datetime | timedelta:
+    """An instant, or how long ago."""
+    try:
+        at = datetime.fromisoformat(str(value))
+    except ValueError:
+        try:
+            return parse_duration(str(value), maximum=_BACK_MAX)
+        except WrongUse as error:
+            mend = "Write it like 2026-05-01T08:00:00Z, or like 2h, which is so long ago."
+            raise WrongUse(f"{value!r} is neither a time nor a duration", mend=mend) from error
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+_TIME: Final = ParsedValue("time", _time)
+
+
+def _refuse_unnamed(others: Values, context: click.Context) -> None:
+    if not others["queue_named"] and context.get_parameter_source("queue") is ParameterSource.DEFAULT:
+        mend = "Name it: mailmend policy simulate policies.yaml outgoing"
+        raise WrongUse("it is not said whose attempts are replayed", mend=mend)
+
+
+SIMULATE: Final = Command(
+    name="simulate",
+    summary="Say what a policy file would have done to the recorded attempts of a queue.",
+    about="""The attempts that `delivery serve` has recorded in the ledger are replayed under the file, by the engine
+    that picks mails there: when the last one would begin and end, how many would have waited longer than they did,
+    which limits would have held them back, and whose mails. With --against the same is done with another file, mostly
+    the present one. Nothing is written.
+
+    What is assumed: each attempt is ready when it was, and lasts as long as it did; of which no end is known lasts as
+    long as the median. What is refused elsewhere is not tried again besides: retries are those on record. All servers
+    of the queue are one, and nothing is under way at the beginning. What no policy limits, like `delivery serve
+    --concurrency`, is left out unless it is said with --concurrency: of all servers together. What was suspended by
+    command is left out too.
+
+    Attempts that no policy counts together are replayed apart, by Spark on as many cores as there are: where every
+    policy has a field in common, as `tenantid`. Else one core replays all of them. This needs mailmend[delivery].""",
+    service="admin.services.simulating:simulate",
+    present="admin.present.simulating:simulation_document",
+    options=(
+        click.Argument(["file"], type=FILE, metavar="FILE"),
+        QUEUE_ARGUMENT,
+        option(
+            "--since",
+            "Only attempts that were ready then or later: 2026-05-01T08:00:00Z, or 2h for two hours ago. "
+            "[default: all that are kept]",
+            type=_TIME,
+            metavar="TIME",
+        ),
+        option(
+            "--until",
+            "Only attempts that were ready before: as with --since. [default: now]",
+            type=_TIME,
+            metavar="TIME",
+        ),
+        option(
+            "--against",
+            "Replay the same attempts under this file too, and show both.",
+            type=FILE,
+            metavar="FILE",
+        ),
+        option(
+            "--concurrency",
+            "Deliveries at once, of all servers of the queue together. [default: what the policies allow]",
+            type=click.IntRange(min=1),
+            metavar="N",
+        ),
+        option(
+            "--top",
+            "How many limits, and values of each field, are named.",
+            type=click.IntRange(1, _TOP_MAX),
+            default=TOP,
+            metavar="N",
+        ),
+        *ENGINE,
+        ROWS_PER_SECOND,
+        LEVEL,
+    ),
+    shared=(queue_settings(check=_refuse_unnamed),),
+    examples="""
+        mailmend policy simulate policies.yaml outgoing --against now.yaml --since 24h
+        mailmend policy simulate policies.yaml outgoing --since 2026-05-01T08:00:00Z --until 2026-05-01T12:00:00Z
+        mailmend policy simulate policies.yaml outgoing --concurrency 200 --engine local --json""",
+    exits="0 it was simulated, or nothing is recorded; 2 wrong use, or the server would refuse a file; 4 the cluster "
+    "cannot be reached.",
+)

@@ -1,0 +1,132 @@
+"""Two engines, one answer: recorded attempts replayed by Spark and by this process alone come to the same."""
+
+import random
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cql.driver.session import CassandraCluster, Contact, connect
+from delivery.policy_file import policies_of
+from model.catalog.ledger import DELIVERY_ATTEMPT
+from model.ids import QueueName
+from model.operations import Level
+from model.pickup.policies import PickupPolicies
+from model.pickup.recorded import with_concurrency
+from model.pickup.replay_sums import ReplaySums, most_delayed
+from model.pickup.replaying import most_refusing
+from model.ports import Tables
+from model.schema.keyspace import Schema
+from repair.scanners.attempts import AttemptRecord, AttemptsWanted, read_attempts
+from tests.support.attempts import DAY, attempt, drawn_attempts, row_of, rows_of
+from tests.support.keyspaces import created, dropped
+from tests.support.progress import SilentProgress
+from tests.support.servers import CassandraServer
+
+pyspark = pytest.importorskip("pyspark")
+
+pytestmark = [pytest.mark.cassandra, pytest.mark.spark]
+
+LEDGER = "d_replays"
+COUNT, TOP = 3_000, 5
+WANTED = AttemptsWanted("mail", QueueName("spool"), DAY + timedelta(seconds=1), DAY + timedelta(seconds=58))
+
+BY_TENANT = """
+- fields: [tenantid, remotemx: {first: [mx0.example, mx1.example]}]
+  conditions: [{if: {remotemx: '#first'}, then: {concurrency: 2}}]
+  default: {rate: 5/1}
+- fields: [tenantid]
+  default: {connectinterval: 0.02}
+"""
+BY_SOURCE = """
+policies:
+  - fields: [localip, remotemx]
+    default: {concurrency: 3}
+  - fields: [localip]
+    default: {rate: 20/1}
+suspends: [{tenantid: t3, transportid: bulk}, {localip: 192.0.2.1, recipientdomain: d0.example}]
+"""
+APART = """
+- fields: [tenantid]
+  default: {concurrency: 2}
+- fields: [remotemx]
+  default: {concurrency: 2}
+"""
+FILES = {"by tenant": BY_TENANT, "by source": BY_SOURCE, "nothing in common": APART, "nothing": "[]"}
+
+
+@pytest.fixture(scope="module")
+def contact(cassandra: CassandraServer) -> Contact:
+    return Contact((cassandra.host,), cassandra.port, cassandra.local_dc)
+
+
+@pytest.fixture(scope="module")
+def cluster(contact: Contact) -> Iterator[CassandraCluster]:
+    with connect(contact) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def ledger(cluster: CassandraCluster) -> Iterator[Tables]:
+    """Attempts of a queue, beside those of another queue and of another keyspace, and a row that is half gone."""
+    tables = created(cluster, LEDGER, Schema((), (DELIVERY_ATTEMPT,)))
+    writes = rows_of(drawn_attempts(random.Random(3), COUNT))
+    writes += [row_of(attempt("x", recipientdomain="d0.example"), COUNT + 1, *place) for place in _ELSEWHERE]
+    half = row_of(attempt("x"), COUNT + 2)
+    writes.append(type(half)(half.table, {**half.row, "readyat": None, "startedat": None}))
+    assert not any(tables.write_all(writes))
+    yield tables
+    dropped(cluster, (LEDGER,))
+
+
+_ELSEWHERE = (("mail", "outgoing"), ("other", "spool"))
+
+
+@pytest.fixture(scope="module")
+def records(ledger: Tables, contact: Contact, spark: Any) -> Iterator[tuple[AttemptRecord, AttemptRecord]]:
+    source = pytest.importorskip("spark_repair.connector").Source(spark, contact, LEDGER)
+    local = read_attempts(ledger, WANTED, Level.LOCAL_QUORUM, SilentProgress())
+    distributed = pytest.importorskip("spark_repair.attempts").read_attempts(source, WANTED, SilentProgress())
+    yield local, distributed
+    distributed.close()
+
+
+def shown(sums: ReplaySums) -> dict[str, Any]:
+    """Everything but what two engines may know otherwise: of counters and values those that are shown."""
+    return {
+        "total": sums.total,
+        "without end": sums.without_end,
+        "first": sums.first_ready,
+        "recorded": sums.recorded,
+        "simulated": sums.simulated,
+        "policies": sums.policies,
+        "limits": most_refusing(sums.uses, TOP),
+        "values": most_delayed(sums.values, TOP),
+    }
+
+
+def test_both_engines_read_the_same(records: tuple[AttemptRecord, AttemptRecord]) -> None:
+    """How many are wanted, how many rows lack when they began, how long an attempt lasts that has no end."""
+    local, distributed = records
+    assert 0 < local.attempts < COUNT
+    assert (distributed.attempts, distributed.incomplete) == (local.attempts, local.incomplete)
+    assert (local.incomplete, distributed.lasting) == (1, local.lasting)
+
+
+@pytest.mark.parametrize("name", list(FILES))
+def test_both_engines_come_to_the_same(records: tuple[AttemptRecord, AttemptRecord], name: str) -> None:
+    """Whether the record falls apart into groups or not: waits, ends, limits, whose mails are delayed."""
+    said = policies_of(FILES[name], name).said
+    local, distributed = (one.replay(said, TOP) for one in records)
+    assert shown(distributed) == shown(local)
+    assert (local.total.delayed > 0) == bool(said.policies)
+    if name != "by tenant":  # else nobody asks from where
+        assert distributed.sources == local.sources or not said.policies
+
+
+def test_both_engines_heed_a_concurrency_of_the_servers(records: tuple[AttemptRecord, AttemptRecord]) -> None:
+    said = with_concurrency(PickupPolicies(), 20)
+    local, distributed = (one.replay(said, TOP) for one in records)
+    assert shown(distributed) == shown(local)
+    assert local.policies[0].most == 20
