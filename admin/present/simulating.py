@@ -251,14 +251,15 @@ def _policy_json(place: Place | None, use: PolicyUse) -> dict[str, Any]:
 
 
 def _limit_json(limit: LimitUse) -> dict[str, Any]:
-    use, suspends = limit.use, limit.threshold is None
+    use, suspends = limit.use, limit.suspension is not None
     return {
         "place": _place_json(limit.place),
         "policy": None if limit.policy is None else limit.policy + 1,
+        "suspension": None if limit.suspension is None else limit.suspension + 1,
         "key": {one.value: text for one, text in limit.counted.items()},
         **threshold_json(limit.threshold or Threshold()),
         "refused_by": limit.kind.value if limit.kind else None,
-        "refusals": use.refusals.total(),
+        "refusals": None if suspends else use.refusals.total(),
         "held": use.held,
         "never": use.never,
         "refused_seconds": None if suspends else round(use.refused_for / SECOND, 3),

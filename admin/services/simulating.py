@@ -67,6 +67,7 @@ class LimitUse:
 
     Attributes:
         policy: its number, from 0; None: it is `--concurrency`, or a suspension.
+        suspension: its number, from 0; None: it is a counter.
         counted: the values and groups under which it counts, by field.
         threshold: its limits; None: it is a suspension.
         kind: the limit that refused most often; None: none refused.
@@ -75,6 +76,7 @@ class LimitUse:
 
     use: CounterUse
     policy: int | None
+    suspension: int | None
     counted: Mapping[PickupField, str]
     threshold: Threshold | None
     kind: LimitKind | None
@@ -165,9 +167,10 @@ def _limits(read: "PolicyFile", uses: Sequence[CounterUse], before: int, concurr
         number, key = use.place
         kind = max(LimitKind, key=lambda one: use.refusals[one]) if use.refusals else None
         if number < 0:
-            yield LimitUse(use, None, {}, None, kind, read.place_of(suspension_path(numbers[key[0]])))
+            suspension = numbers[key[0]]
+            yield LimitUse(use, None, suspension, {}, None, None, read.place_of(suspension_path(suspension)))
         elif number < before:
-            yield LimitUse(use, None, {}, Threshold(concurrency), kind, None)
+            yield LimitUse(use, None, None, {}, Threshold(concurrency), kind, None)
         else:
             policy = read.said.policies[number - before]
             counted, condition = dict(zip(policy.fields, key, strict=True)), policy.condition(key)
@@ -175,4 +178,4 @@ def _limits(read: "PolicyFile", uses: Sequence[CounterUse], before: int, concurr
             if kind:
                 path = (*path, *(("then",) if condition is not None else ()), kind.value)
             threshold = policy.threshold(key)
-            yield LimitUse(use, number - before, counted, threshold, kind, read.place_of(path))
+            yield LimitUse(use, number - before, None, counted, threshold, kind, read.place_of(path))

@@ -29,7 +29,6 @@ class LimitKind(Enum):
     CONCURRENCY = "concurrency"
     RATE = "rate"
     CONNECT_INTERVAL = "connectinterval"
-    SUSPENSION = "suspends"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ class CounterUse:
 
     Attributes:
         place: the number of its policy, and its key; of a suspension -1, and its id.
-        refusals: how often a sub-queue's turn was refused, by what.
+        refusals: how often a sub-queue's turn was refused, by the limit that was reached then; of a suspension none.
         held: how many attempts waited for it.
         never: how many of them still do when nothing happens any more.
         refused_for: for how long some waited for it that began then, in nanoseconds; of a suspension 0.
@@ -178,7 +177,8 @@ class AttemptReplay:
 
     def _refused(self, entry: CounterEntry, now: int) -> CounterUse:
         use = self._use(entry)
-        use.refusals[_refusing(entry)] += 1
+        if entry.place[0] >= 0:
+            use.refusals[_refusing(entry)] += 1
         use.wait(now)
         return use
 
@@ -216,10 +216,8 @@ def _soonest(following: RecordedAttempt | None, ends: list[tuple[int, int, Picke
 
 
 def _refusing(entry: CounterEntry) -> LimitKind:
-    """Which of the limits of a counter that refuses does so for longest."""
+    """Which limit of a counter that refuses is reached: its count before its rates, and of these the later one."""
     most = entry.threshold.concurrency
-    if entry.place[0] < 0:
-        return LimitKind.SUSPENSION
     if most is not None and entry.delivering >= most:
         return LimitKind.CONCURRENCY
     first_is_longest = entry.rates[0].next_at() >= entry.clear_at()

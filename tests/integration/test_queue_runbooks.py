@@ -25,6 +25,7 @@ def servers(
     delayed = ("CHECK", "REPAIR_QUEUES", "REPAIR_BLOBS")
     at_once = {f"MAILMEND_{command}_DELAY": "0" for command in delayed}
     at_once |= {"MAILMEND_CHECK_ENGINE": "local", "MAILMEND_REPAIR_BLOBS_ENGINE": "local"}
+    at_once |= {"MAILMEND_POLICY_SIMULATE_ENGINE": "local"}
     nodetool = {"MAILMEND_REPAIR_QUEUES_NODETOOL": nodetool_of(cassandra, home)}
     with real_queue(
         cassandra, rabbitmq, home, {"MAILMEND_BLOBS": f"file://{home}/blobs", **at_once, **nodetool}

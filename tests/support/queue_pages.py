@@ -11,10 +11,12 @@ from typing import Any
 from uuid import uuid4
 
 from admin.services.runbooks import RunbookStep
+from cql.applying import ensure_ledger
 from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS
 from model.instants import MICROS
 from model.operations import Change, Put, Remove, Scan
 from model.queue.slices import slice_of
+from tests.support.attempts import START, attempt, rows_of
 from tests.support.real_queue import RealQueue
 
 HOUR = timedelta(hours=1)
@@ -75,11 +77,18 @@ def customer_jams(queue: RealQueue) -> None:
     queue.put("another's", options=("--due-in", "15m"))
 
 
-def policy_is_changed(_: RealQueue) -> None:
+def policy_is_changed(queue: RealQueue) -> None:
+    """Forty mails to one domain were delivered an hour ago, each at once."""
     Path("policies.yaml").write_text(
         "policies:\n  - fields: [recipientdomain]\n    conditions:\n"
         "      - if: {recipientdomain: example.org}\n        then: {concurrency: 2, rate: 100/60}\n"
     )
+    Path("now.yaml").write_text("policies:\n  - default: {concurrency: 100}\n")
+    ledger = f"{queue.keyspace.name}_ledger"
+    ensure_ledger(queue.cluster, ledger, queue.keyspace.name)
+    hour_ago = round(time.time() * 1_000) - 3_600_000 - START
+    tried = [attempt(str(one), hour_ago + one, recipientdomain="example.org") for one in range(40)]
+    assert not any(queue.cluster.keyspace(ledger).write_all(rows_of(tried, queue.keyspace.name, queue.name)))
 
 
 def nobody_delivers(queue: RealQueue) -> None:

@@ -1,0 +1,116 @@
+"""What a replay comes to: waits, delays, and sums of sums."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.pickup.policies import PickupPolicies
+from model.pickup.policy import CounterPolicy, ExactValue, PickupField, Threshold, ThresholdCondition
+from model.pickup.recorded import RecordedAttempt
+from model.pickup.replay_sums import DelayedValue, ReplaySums, WaitSums, most_delayed
+from tests.support.attempts import START, attempt
+
+DOMAIN, TENANT = PickupField.RECIPIENT_DOMAIN, PickupField.TENANT_ID
+LASTING, TOP = 700, 2
+
+
+def sums_of(waits: list[int]) -> WaitSums:
+    sums = WaitSums()
+    for wait in waits:
+        sums.count(0, wait, wait + 1)
+    return sums
+
+
+def replayed(*record: RecordedAttempt, limit: Threshold | None = None, **blocked: str) -> ReplaySums:
+    """A record in which each domain has a limit of its own, and what is blocked never begins."""
+    conditions = tuple(
+        ThresholdCondition({PickupField(name): (ExactValue(value),)}, Threshold(concurrency=0))
+        for name, value in blocked.items()
+    )
+    sums = ReplaySums()
+    sums.replay(record, PickupPolicies((CounterPolicy((DOMAIN,), {}, conditions, limit),)), LASTING, TOP)
+    return sums
+
+
+class TestWaits:
+    """Percentiles of waits."""
+
+    @given(st.lists(st.integers(0, 10**7), min_size=1, max_size=50), st.sampled_from([1, 50, 95, 99, 100]))
+    def test_a_percentile_is_exact_to_three_digits_and_never_too_small(self, waits: list[int], percent: int) -> None:
+        exact = sorted(waits)[-(-len(waits) * percent // 100) - 1]
+        found = sums_of(waits).percentile(percent)
+        assert found is not None
+        assert exact <= found <= min(max(waits), exact * 1.01)
+
+    @given(st.lists(st.integers(0, 10**6)), st.lists(st.integers(0, 10**6)))
+    def test_sums_of_two_parts_are_those_of_both_together(self, some: list[int], others: list[int]) -> None:
+        added = sums_of(some)
+        added.add(sums_of(others))
+        assert added == sums_of(some + others)
+
+    def test_without_a_wait_there_is_no_percentile(self) -> None:
+        assert WaitSums().percentile(50) is None
+
+
+class TestDelays:
+    """What begins later than recorded, and whose mails."""
+
+    def test_later_is_what_begins_after_it_did(self) -> None:
+        """A wait as long as it was, or shorter, is no delay; by the millisecond."""
+        sums = replayed(
+            attempt("a", 0, waited=100, lasted=1_000, recipientdomain="x"),
+            attempt("b", 0, waited=1_000, lasted=1_000, recipientdomain="x"),
+            attempt("c", 0, waited=1_999, lasted=1_000, recipientdomain="x"),
+            limit=Threshold(concurrency=1),
+        )
+        assert sums.total == DelayedValue(attempts=3, delayed=1, never=0, later=1, latest=1)
+        assert sums.simulated.waits == {0: 1, 1_000: 1, 2_000: 1}
+        assert sums.recorded.waits == {100: 1, 1_000: 1, 2_000: 1}
+        assert (sums.recorded.longest, sums.recorded.percentile(100)) == (1_999, 1_999)
+
+    def test_drain_and_recorded_drain_end_with_their_last_end(self) -> None:
+        """What has no end on record lasts as long as was said, in both."""
+        sums = replayed(
+            attempt("a", 0, waited=50, lasted=None, recipientdomain="x"),
+            attempt("b", 10, lasted=100, recipientdomain="x"),
+            limit=Threshold(concurrency=1),
+        )
+        assert (sums.first_ready, sums.without_end) == (START, 1)
+        assert sums.recorded.last_ended == START + 50 + LASTING
+        assert (sums.simulated.last_begun, sums.simulated.last_ended) == (START + LASTING, START + LASTING + 100)
+
+    def test_what_never_begins_is_counted_apart(self) -> None:
+        """It has neither a wait nor an end, and is delayed."""
+        sums = replayed(attempt("a", 0, recipientdomain="x"), attempt("b", 0, recipientdomain="y"), recipientdomain="x")
+        assert sums.total == DelayedValue(attempts=2, delayed=1, never=1)
+        assert (sums.simulated.begun, sums.recorded.begun) == (1, 2)
+
+    def test_values_are_shown_field_by_field_the_most_delayed_first(self) -> None:
+        """Those that never begin before those that begin latest; as many as are wanted, and only delayed ones."""
+        values = {
+            (TENANT, "t"): DelayedValue(1, 1, 0, 9, 9),
+            (DOMAIN, "late"): DelayedValue(9, 9, 0, 900, 100),
+            (DOMAIN, "never"): DelayedValue(5, 1, 1),
+            (DOMAIN, "later"): DelayedValue(9, 1, 0, 901, 901),
+            (DOMAIN, "fine"): DelayedValue(9),
+        }
+        assert list(most_delayed(values, 2)) == [(DOMAIN, "never"), (DOMAIN, "later"), (TENANT, "t")]
+        assert len(most_delayed(values, 9)) == 4
+
+    def test_attempts_without_a_value_are_of_none(self) -> None:
+        assert list(replayed(attempt("a", 0, recipientdomain="x")).values) == [(DOMAIN, "x")]
+
+
+class TestSums:
+    """Sums of several groups."""
+
+    def test_of_many_counters_the_first_are_kept_and_each_policy_knows_all(self) -> None:
+        """Whichever group they come from."""
+        whole = ReplaySums()
+        for number in range(20):
+            record = [attempt(f"{number}.{one}", one, recipientdomain=f"d{number}") for one in range(number + 1)]
+            whole.add(replayed(*record, limit=Threshold(concurrency=1)), TOP)
+        assert {("d19",), ("d18",)} <= {key for _, key in whole.uses}
+        assert len(whole.uses) <= 3 * TOP
+        policy = whole.policies[0]
+        assert (policy.counters, policy.refusing, policy.most) == (20, 19, 1)
+        assert policy.held == sum(range(20))
