@@ -14,6 +14,8 @@ from model.delivery.attempts import DeliveryAttempt, NextHop, RecipientResult
 from model.errors import MailmendError
 from model.ids import BlobId, QueueName
 from model.operations import Applied, Conditional, Read, Scan, Seen, Write
+from model.pickup.policies import PickupPolicies
+from model.pickup.replay_sums import ReplaySums
 from model.projections.findings import Suspect
 from model.queue.mails import PRIORITY_NORMAL
 from model.queue.messages import BlobKind, Depth, Message, StoredBlob
@@ -425,6 +427,37 @@ class MailRelay(Protocol):
     async def close(self) -> None:
         """End the connections that are kept open."""
         ...
+
+
+class AttemptRecord(Protocol):
+    """Recorded attempts of a queue, to be replayed.
+
+    Adapters: `repair.scanners.attempts.LocalAttempts`, `spark_repair.attempts.SparkAttempts`.
+
+    Attributes:
+        attempts: how many there are.
+        incomplete: rows that lack when they were ready or began, as their time to live ends; they are left out.
+        lasting: the median duration in milliseconds, which those have of which no end is known; None: none is known.
+    """
+
+    @property
+    def attempts(self) -> int: ...
+
+    @property
+    def incomplete(self) -> int: ...
+
+    @property
+    def lasting(self) -> int | None: ...
+
+    def replay(self, said: PickupPolicies, top: int) -> ReplaySums:
+        """What becomes of them under these policies, with the `top` counters and values of each field.
+
+        Raises:
+            WrongUse: more would wait at once than there is room for.
+        """
+        ...
+
+    def close(self) -> None: ...
 
 
 class StagingStore(Protocol):

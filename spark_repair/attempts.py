@@ -1,6 +1,6 @@
 """Recorded attempts, replayed by Spark: each group of attempts that can influence each other by one task.
 
-Implements `repair.scanners.attempts.AttemptRecord`. Executors sort the attempts by group and time, on disk where they
+Implements `model.ports.AttemptRecord`. Executors sort the attempts by group and time, on disk where they
 must, and a replay reads them as it goes: in memory are only those that wait at once.
 """
 
@@ -57,7 +57,7 @@ _VALUES_AT_ONCE: Final = 10_000
 
 @dataclass(slots=True)
 class SparkAttempts:
-    """The wanted attempts, kept by the executors. Implements `repair.scanners.attempts.AttemptRecord`."""
+    """The wanted attempts, kept by the executors. Implements `model.ports.AttemptRecord`."""
 
     source: Source
     kept: DataFrame

@@ -38,7 +38,7 @@ _TIMING: Final = (
     DELAY_OPTION,
     option("--clock-skew", "The greatest difference between any two clocks.", type=DELAY, default=f"{SKEW_SECONDS:g}s"),
 )
-ENGINE: Final = (
+SCANNING: Final = (
     option(
         "--engine",
         "What scans: spark, any size; local, this process alone, without Spark; auto, either by the estimated size.",
@@ -53,19 +53,15 @@ ENGINE: Final = (
         multiple=True,
         metavar="NAME=VALUE",
     ),
-)
-LEVEL: Final = option(
-    "--level",
-    "Consistency level of the scans.",
-    type=click.Choice([Level.ONE, Level.LOCAL_QUORUM, Level.QUORUM], case_sensitive=False),
-    metavar="[ONE|LOCAL_QUORUM|QUORUM]",
-    default=Level.LOCAL_QUORUM,
-)
-_SCANNING: Final = (
-    *ENGINE,
     ROWS_PER_SECOND,
     PACE,
-    LEVEL,
+    option(
+        "--level",
+        "Consistency level of the scans.",
+        type=click.Choice([Level.ONE, Level.LOCAL_QUORUM, Level.QUORUM], case_sensitive=False),
+        metavar="[ONE|LOCAL_QUORUM|QUORUM]",
+        default=Level.LOCAL_QUORUM,
+    ),
     option(
         "--torn",
         "What rows are that lack columns: accept takes them as whole, as James before 3.7 wrote them.",
@@ -117,7 +113,7 @@ CHECK: Final = Command(
         *_TIMING,
         COUNTERS_AT_ONCE,
         flag("--no-recheck", "Report raw suspects, without waiting and looking again."),
-        *_SCANNING,
+        *SCANNING,
         STAGING,
     ),
     shared=(BLOBS_WANTED, CONNECTION),
@@ -198,7 +194,7 @@ _REPAIR_MESSAGES: Final = Command(
         flag(
             "--scan", "With --mailbox or --user: also page the truth for missing rows; with --message: messageIdTable."
         ),
-        *_SCANNING,
+        *SCANNING,
         STAGING,
     ),
     shared=(CONNECTION,),
@@ -285,7 +281,7 @@ _REPAIR_QUEUES: Final = Command(
         ),
         flag("--yes", "Do not ask: do as --garbagecollect says."),
         *(one for one in _WRITING if one.name != "no_writers"),
-        *(one for one in _SCANNING if one.name not in {"torn", "without"}),
+        *(one for one in SCANNING if one.name not in {"torn", "without"}),
     ),
     shared=(
         queue_settings(
@@ -330,7 +326,7 @@ _REPAIR_BLOBS: Final = Command(
             "--removed", "List the blobs that went. [default: in a file of this user's own]", type=FILE, metavar="FILE"
         ),
         *(one for one in _WRITING if one.name != "no_writers"),
-        *(one for one in _SCANNING if one.name not in {"torn", "without"}),
+        *(one for one in SCANNING if one.name not in {"torn", "without"}),
     ),
     shared=(BLOBS_WANTED, CONNECTION),
     output=(JSON, METRICS_FILE),

@@ -8,11 +8,11 @@ from click.core import ParameterSource
 
 from admin.cli.command import Command, Values
 from admin.cli.kinds import ParsedValue
-from admin.cli.mending import ENGINE, LEVEL
-from admin.cli.options import FILE, ROWS_PER_SECOND, option
+from admin.cli.mending import SCANNING
+from admin.cli.options import FILE, option
 from admin.cli.queue_options import QUEUE_ARGUMENT, queue_settings
 from admin.services.simulating import TOP
-from admin.settings import parse_duration
+from model.durations import parse_duration
 from model.errors import WrongUse
 
 _BACK_MAX: Final = timedelta(days=3650)
@@ -64,8 +64,8 @@ SIMULATE: Final = Command(
         QUEUE_ARGUMENT,
         option(
             "--since",
-            "Only attempts that were ready then or later: 2026-05-01T08:00:00Z, or 2h for two hours ago. "
-            "[default: all that are kept]",
+            "How far to look back: only attempts that were ready then or later; 2h ago, or an instant like "
+            "2026-05-01T08:00:00Z. [default: all that are kept]",
             type=_TIME,
             metavar="TIME",
         ),
@@ -83,7 +83,7 @@ SIMULATE: Final = Command(
         ),
         option(
             "--concurrency",
-            "Deliveries at once, of all servers of the queue together. [default: what the policies allow]",
+            "Attempts to deliver at once: of all servers of the queue together. [default: what the policies allow]",
             type=click.IntRange(min=1),
             metavar="N",
         ),
@@ -94,9 +94,7 @@ SIMULATE: Final = Command(
             default=TOP,
             metavar="N",
         ),
-        *ENGINE,
-        ROWS_PER_SECOND,
-        LEVEL,
+        *(one for one in SCANNING if one.name not in {"pace", "torn", "without"}),
     ),
     shared=(queue_settings(check=_refuse_unnamed),),
     examples="""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from admin.services.caller import Caller
 from admin.services.policy import limits_path, policy_path, suspension_path
 from admin.services.queue.request import QueueRequest
-from admin.wiring.cluster import EngineWanted, attempt_record, chosen_engine, open_cluster
-from admin.wiring.delivery import policy_file
+from admin.wiring.cluster import EngineWanted, chosen_engine, open_cluster
+from admin.wiring.delivery import at_ledger, attempt_record, policy_file
 from model.catalog.ledger import DELIVERY_ATTEMPT
 from model.errors import WrongUse
 from model.instants import instant_of
@@ -19,9 +19,10 @@ from model.pickup.policy import PickupField, Threshold
 from model.pickup.recorded import with_concurrency
 from model.pickup.replay_sums import DelayedValue, PolicyUse, ReplaySums, most_delayed
 from model.pickup.replaying import CounterUse, LimitKind, most_refusing
+from model.ports import AttemptRecord
 from model.texts import Place
 from repair.mending.limits import Pace
-from repair.scanners.attempts import AttemptRecord, AttemptsWanted
+from repair.scanners.attempts import AttemptsWanted
 
 if TYPE_CHECKING:
     from delivery.policy_file import PolicyFile
@@ -134,10 +135,10 @@ def simulate(request: SimulateRequest, caller: Caller) -> Simulation:
     with open_cluster(request.settings.connection) as opened:
         wanted = request.wanted(instant_of(opened.clock.micros()))
         asked = EngineWanted(request.engine, request.master, dict(request.spark_conf))
-        ledger = request.settings.connection.ledger_keyspace
-        engine = chosen_engine(opened, asked, caller.remark, DELIVERY_ATTEMPT, ledger)
+        ledger = at_ledger(opened)
+        engine = chosen_engine(ledger, asked, caller.remark, DELIVERY_ATTEMPT)
         pace = Pace(request.rows_per_second, opened.clock)
-        record = attempt_record(opened, asked.chosen(engine), wanted, request.level, pace, progress=caller.progress)
+        record = attempt_record(ledger, asked.chosen(engine), wanted, request.level, pace, progress=caller.progress)
         try:
             attempts, lasting = record.attempts, record.lasting
             if attempts and lasting is None:

@@ -24,7 +24,7 @@ from cql.introspect import identity_of, live_schema, tables_of
 from cql.memory import MemoryTables
 from mailqueue.maintenance.blob_scan import BlobScanner, LocalBlobScanner
 from mailqueue.maintenance.cleanup_scan import LocalQueueScanner, QueueScanner
-from model.catalog.ledger import DELIVERY_ATTEMPT, JOB_PAUSE, KEEP, REPAIR_RUN
+from model.catalog.ledger import JOB_PAUSE, KEEP, REPAIR_RUN
 from model.catalog.mail import FAMILIES, MESSAGES
 from model.catalog.mail_queue import JAMES_QUEUE_TABLES
 from model.errors import BadSettings, JavaMissing, UnknownRun
@@ -48,7 +48,6 @@ from repair.mending.limits import Pace
 from repair.mending.runner import RepairTools
 from repair.mending.throttle import SmallRead, Throttle
 from repair.mending.undo import UndoTools
-from repair.scanners.attempts import AttemptRecord, AttemptsWanted, LocalAttempts, read_attempts
 from repair.scanners.local import LocalEngine
 from repair.scanners.lookup import Target, Targeted
 
@@ -96,11 +95,11 @@ class OpenCluster:
         """An identity of tables: those of another cluster have another one, and so have these once they are altered."""
         return identity_of(self.cluster, self.mail.name, {table.name for table in tables})
 
-    def sizes(self, keyspace: str | None = None) -> Mapping[str, TableSize]:
-        """Estimates of tables' sizes, by name; of the mail keyspace's unless another one is named."""
+    def sizes(self) -> Mapping[str, TableSize]:
+        """Estimates of the mail tables' sizes, by name."""
         from cql.driver.nodes import sizes_in  # noqa: PLC0415 - brings the driver
 
-        return sizes_in(self.cluster, keyspace or self.connection.keyspace)
+        return sizes_in(self.cluster, self.connection.keyspace)
 
     def pending_compactions(self) -> int | None:
         """The pending compactions of the node that has most; None where no node tells."""
@@ -328,7 +327,7 @@ def queue_scanner(opened: OpenCluster, wanted: EngineWanted, level: Level, pace:
     if wanted.name == "local":
         return LocalQueueScanner(pace.over(opened.mail), opened.clock, level)
     scanner: Callable[[Any], QueueScanner] = import_or_name_extra("spark_repair.queue_cleanup").SparkQueueScanner
-    return scanner(_spark_source(opened, wanted, level, pace))
+    return scanner(spark_source(opened, wanted, level, pace))
 
 
 def blob_scanner(opened: OpenCluster, wanted: EngineWanted, level: Level, pace: Pace) -> BlobScanner:
@@ -336,51 +335,24 @@ def blob_scanner(opened: OpenCluster, wanted: EngineWanted, level: Level, pace: 
     if wanted.name == "local":
         return LocalBlobScanner(pace.over(opened.mail), level)
     scanner: Callable[[Any], BlobScanner] = import_or_name_extra("spark_repair.blob_collection").SparkBlobScanner
-    return scanner(_spark_source(opened, wanted, level, pace))
+    return scanner(spark_source(opened, wanted, level, pace))
 
 
-def attempt_record(
-    opened: OpenCluster, wanted: EngineWanted, attempts: AttemptsWanted, level: Level, pace: Pace, *, progress: Progress
-) -> AttemptRecord:
-    """The recorded attempts of a queue, to be replayed; none where the ledger has no table of them.
-
-    Raises:
-        WrongUse: there are more than this process should hold, and it is to read them alone.
-    """
-    name = opened.connection.ledger_keyspace
-    if DELIVERY_ATTEMPT.name not in tables_of(opened.cluster, name):
-        return LocalAttempts()
-    if wanted.name == "local":
-        return read_attempts(pace.over(opened.cluster.keyspace(name)), attempts, level, progress)
-    read: Callable[..., AttemptRecord] = import_or_name_extra("spark_repair.attempts").read_attempts
-    return read(_spark_source(opened, wanted, level, pace, name), attempts, progress)
-
-
-def _spark_source(
-    opened: OpenCluster, wanted: EngineWanted, level: Level, pace: Pace, keyspace: str | None = None
-) -> Any:
-    """A keyspace as Spark reads it; that of the mail unless another one is named."""
+def spark_source(opened: OpenCluster, wanted: EngineWanted, level: Level, pace: Pace) -> Any:
+    """The keyspace as Spark reads it."""
     connector = import_or_name_extra("spark_repair.connector")
     spark = _spark(opened, wanted)
     rate = pace.rows_per_second if pace.throttle is None else pace.throttle.limit
-    place = (contact_of(opened.connection), keyspace or opened.mail.name)
-    return connector.Source(spark, *place, level, rate, pace.throttle)
+    return connector.Source(spark, contact_of(opened.connection), opened.mail.name, level, rate, pace.throttle)
 
 
 def chosen_engine(
-    opened: OpenCluster,
-    wanted: EngineWanted,
-    remark: Callable[[str], None],
-    largest: Table = MESSAGES.truth,
-    keyspace: str | None = None,
+    opened: OpenCluster, wanted: EngineWanted, remark: Callable[[str], None], largest: Table = MESSAGES.truth
 ) -> EngineChoice:
-    """The engine of a scan of whole tables; `auto` goes by the estimated rows of `largest`, and remarks which.
-
-    `keyspace` is that of the mail unless another one is named.
-    """
+    """The engine of a scan of the whole keyspace; `auto` goes by the estimated rows of `largest`, and remarks which."""
 
     def rows() -> int | None:
-        return estimated_rows(opened.sizes(keyspace).get(largest.name))
+        return estimated_rows(opened.sizes().get(largest.name))
 
     engine = choose_engine(wanted.name, wanted.of_spark, rows, _lacking_for_spark)
     if wanted.name == "auto":

@@ -2,15 +2,22 @@
 
 import socket
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from admin.extras import import_or_name_extra
+from admin.wiring.cluster import EngineWanted, OpenCluster, spark_source
+from cql.introspect import tables_of
+from model.catalog.ledger import DELIVERY_ATTEMPT
 from model.delivery.attempts import SourceAddress
 from model.errors import WrongUse
+from model.operations import Level
 from model.pickup.policies import PickupPolicies
-from model.ports import Clock, MailRelay, NextHops
+from model.ports import AttemptRecord, Clock, MailRelay, NextHops, Progress
+from repair.mending.limits import Pace
+from repair.scanners.attempts import AttemptsWanted, LocalAttempts, read_attempts
 
 if TYPE_CHECKING:
     from delivery.listener import MailListener
@@ -89,6 +96,29 @@ def policy_file(file: Path) -> "PolicyFile":
     """What the file says, and where it says so."""
     found: PolicyFile = import_or_name_extra("delivery.policy_file").read_policies(file)
     return found
+
+
+def at_ledger(opened: OpenCluster) -> OpenCluster:
+    """The same cluster, with the ledger in the place of the mail keyspace, and that in its place."""
+    connection = opened.connection
+    mail, ledger = connection.keyspace, connection.ledger_keyspace
+    return replace(opened, connection=replace(connection, keyspace=ledger, ledger_keyspace=mail))
+
+
+def attempt_record(
+    ledger: OpenCluster, engine: EngineWanted, wanted: AttemptsWanted, level: Level, pace: Pace, *, progress: Progress
+) -> AttemptRecord:
+    """The recorded attempts of a queue, to be replayed; none where the ledger has no table of them.
+
+    Raises:
+        WrongUse: there are more than this process should hold, and it is to read them alone.
+    """
+    if DELIVERY_ATTEMPT.name not in tables_of(ledger.cluster, ledger.connection.keyspace):
+        return LocalAttempts()
+    if engine.name == "local":
+        return read_attempts(pace.over(ledger.mail), wanted, level, progress)
+    read: Callable[..., AttemptRecord] = import_or_name_extra("spark_repair.attempts").read_attempts
+    return read(spark_source(ledger, engine, level, pace), wanted, progress)
 
 
 def own_name() -> str:

@@ -8,6 +8,7 @@ from typing import Final
 from model.catalog.james_tables import EMAIL_QUERY_VIEW
 from model.catalog.ledger import (
     ADMIN_TASK,
+    DELIVERY_ATTEMPT,
     JOB_RUN,
     JOB_TURN,
     LEDGER_TABLES,
@@ -25,7 +26,17 @@ from model.schema.table import Table
 
 _BIG: Final = tuple(table.spelling for table in (IMAP_UID, MESSAGE_ID, MESSAGE_V3))
 _LEDGER: Final = tuple(
-    table.spelling for table in (REPAIR_RUN, REPAIR_FINDING, REPAIR_LAG, JOB_RUN, JOB_TURN, RUN_LIMIT, ADMIN_TASK)
+    table.spelling
+    for table in (
+        REPAIR_RUN,
+        REPAIR_FINDING,
+        REPAIR_LAG,
+        JOB_RUN,
+        JOB_TURN,
+        RUN_LIMIT,
+        ADMIN_TASK,
+        DELIVERY_ATTEMPT,
+    )
 )
 
 _NO_TTL: Final = (
@@ -101,6 +112,8 @@ CATALOG_IGNORES: Final[tuple[Ignore, ...]] = (
     Ignore("T5", REPAIR_RUN.spelling, "a run is written again while it goes on: hours, and windows take a day"),
     Ignore("T5", REPAIR_FINDING.spelling, "what became of a finding is written minutes after it, mostly the same day"),
     Ignore("T6", REPAIR_FINDING.spelling, "the stamps lie around the beginning of the run: hours, and it all expires"),
+    Ignore("T2", DELIVERY_ATTEMPT.spelling, "a day is the stretch that is replayed, and a week of it is kept"),
+    Ignore("T5", DELIVERY_ATTEMPT.spelling, "urgent is as the mail was then: a row is written with it, and it stays"),
     Ignore("T4", REPAIR_LAG.spelling, "lags are few and mended soon; row and tombstone expire within the same 30 days"),
 )
 """The findings in our own tables that are ignored, each with its reason."""

@@ -118,7 +118,7 @@ class PolicyUse:
         self.most = max(self.most, other.most)
 
 
-Values = dict[tuple[PickupField, str], DelayedValue]
+DelayedValues = dict[tuple[PickupField, str], DelayedValue]
 
 
 @dataclass(slots=True)
@@ -143,7 +143,7 @@ class ReplaySums:
     policies: dict[int, PolicyUse] = field(default_factory=dict)
     uses: dict[tuple[int, CounterKey], CounterUse] = field(default_factory=dict)
     sources: Counter[str] = field(default_factory=Counter)
-    values: Values = field(default_factory=dict)
+    values: DelayedValues = field(default_factory=dict)
     _kept: int = 0
 
     def replay(self, attempts: Iterable[RecordedAttempt], said: PickupPolicies, lasting: int, top: int) -> None:
@@ -211,9 +211,9 @@ class ReplaySums:
                 self.values.setdefault((named, value), DelayedValue()).add(found)
 
 
-def most_delayed(values: Mapping[tuple[PickupField, str], DelayedValue], top: int) -> Values:
+def most_delayed(values: Mapping[tuple[PickupField, str], DelayedValue], top: int) -> DelayedValues:
     """Field by field the values that were delayed most; those that never begin come first."""
-    found = Values()
+    found = DelayedValues()
     for named in LOOKED_AT:
         some = [(value, one) for (field_, value), one in values.items() if field_ is named and one.delayed]
         some.sort(key=lambda pair: (-pair[1].never, -pair[1].later, -pair[1].delayed, pair[0]))

@@ -6,7 +6,7 @@ This process holds them all; Spark's way, in `spark_repair.attempts`, holds only
 from dataclasses import dataclass, field
 from datetime import datetime
 from statistics import median
-from typing import Final, Protocol
+from typing import Final
 
 from model.catalog.ledger import DELIVERY_ATTEMPT
 from model.errors import WrongUse
@@ -34,7 +34,7 @@ COLUMNS: Final = (
     "urgent",
 )
 ATTEMPTS_MAX: Final = 1_000_000
-"""How many attempts this process holds; some 600 bytes each."""
+"""How many attempts this process holds; some 400 bytes each."""
 
 _REPORTED_ROWS: Final = 1_000
 
@@ -53,38 +53,9 @@ class AttemptsWanted:
     until: datetime | None = None
 
 
-class AttemptRecord(Protocol):
-    """Attempts that were read. Here: `LocalAttempts`; with Spark: `spark_repair.attempts.SparkAttempts`.
-
-    Attributes:
-        attempts: how many there are.
-        incomplete: rows that lack when they were ready or began, as their time to live ends; they are left out.
-        lasting: the median duration in milliseconds, which those have of which no end is known; None: none is known.
-    """
-
-    @property
-    def attempts(self) -> int: ...
-
-    @property
-    def incomplete(self) -> int: ...
-
-    @property
-    def lasting(self) -> int | None: ...
-
-    def replay(self, said: PickupPolicies, top: int) -> ReplaySums:
-        """What becomes of them under these policies, with the `top` counters and values of each field.
-
-        Raises:
-            WrongUse: more would wait at once than there is room for.
-        """
-        ...
-
-    def close(self) -> None: ...
-
-
 @dataclass(slots=True)
 class LocalAttempts:
-    """Attempts in this process, sorted. Implements `AttemptRecord`."""
+    """Attempts in this process, sorted. Implements `model.ports.AttemptRecord`."""
 
     held: list[RecordedAttempt] = field(default_factory=list)
     incomplete: int = 0

@@ -80,7 +80,7 @@ class TestSimulate:
         assert "recipientdomain a.org 4 3 0 1.7 min 2 min" in lines
         assert "192.0.2.1 6 100.0 %" in lines
 
-    def test_a_person_is_told_what_was_assumed(self, shell: QueueShell) -> None:
+    def test_a_person_hears_what_is_assumed(self, shell: QueueShell) -> None:
         recorded(shell, some_attempts())
         err = typed(shell).err
         assert "lasts as long as it did" in err

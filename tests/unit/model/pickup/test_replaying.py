@@ -264,7 +264,7 @@ class TestWhatHoldsBack:
 
     def test_suspensions_are_all_kept_and_of_counters_the_first(self) -> None:
         """Those that hold most, then those that count most at once."""
-        uses = {
+        uses: dict[tuple[int, tuple[str, ...]], CounterUse] = {
             place: CounterUse(place, held=held, most=most)
             for place, held, most in [
                 ((-1, ("s",)), 1, 0),
