@@ -33,6 +33,7 @@ from tests.bench import (
     queue_history,
     queue_past,
     queueing,
+    replaying,
     scanning,
     schema,
     writing,
@@ -56,6 +57,7 @@ PARTS = (
     "scanning",
     "pickup",
     "policy",
+    "replay",
     "delivery",
 )
 MESSAGES = 1_000_000
@@ -85,24 +87,23 @@ def main() -> None:
 def _on_a_node(arguments: argparse.Namespace, results: dict[str, Any]) -> None:
     with one_node(java_options=()) as server:  # with both of Java's compilers, as nodes run elsewhere
         contact = Contact(hosts=(server.host,), port=server.port, local_dc=server.local_dc)
-        if not arguments.only or arguments.only == "writing":
-            results["writing"] = _writing(server.host, server.port, arguments.writes)
-        if not arguments.only or arguments.only == "schema":
-            results["schema"] = _schema(contact)
-        if not arguments.only or arguments.only == "queue":
-            results |= _queue(contact, arguments.mails)
-        if not arguments.only or arguments.only == "delivery":
-            results["delivery"] = _delivery(contact)
-        if not arguments.only or arguments.only == "cleanup":
-            results["cleanup"] = _cleanup(contact, arguments.mails)
-        if not arguments.only or arguments.only == "blobs":
-            results["blobs"] = _blobs(contact, arguments.blobs)
-        if not arguments.only or arguments.only == "check":
-            results["check"] = _check(contact, arguments.messages or checking.MESSAGES)
-        if not arguments.only or arguments.only == "pressure":
-            results["pressure"] = _pressure(contact, min(arguments.messages or MESSAGES, pressure.MESSAGES))
-        if not arguments.only or arguments.only == "scanning":
-            results |= _spark(contact, arguments.messages or MESSAGES)
+        messages, mails = arguments.messages, arguments.mails
+        pressed = min(messages or MESSAGES, pressure.MESSAGES)
+        parts: dict[str, Callable[[], dict[str, Any]]] = {
+            "writing": lambda: {"writing": _writing(server.host, server.port, arguments.writes)},
+            "schema": lambda: {"schema": _schema(contact)},
+            "queue": lambda: _queue(contact, mails),
+            "delivery": lambda: {"delivery": _delivery(contact)},
+            "replay": lambda: {"replay": _replay(contact)},
+            "cleanup": lambda: {"cleanup": _cleanup(contact, mails)},
+            "blobs": lambda: {"blobs": _blobs(contact, arguments.blobs)},
+            "check": lambda: {"check": _check(contact, messages or checking.MESSAGES)},
+            "pressure": lambda: {"pressure": _pressure(contact, pressed)},
+            "scanning": lambda: _spark(contact, messages or MESSAGES),
+        }
+        for name, measure in parts.items():
+            if not arguments.only or arguments.only == name:
+                results |= measure()
 
 
 def _arguments() -> argparse.Namespace:
@@ -126,6 +127,16 @@ def _pickup() -> list[dict[str, Any]]:
 def _policy() -> list[dict[str, Any]]:
     print("== A policy file, against how many conditions it has")
     measured = [policies.measure(conditions) for conditions in policies.CONDITIONS]
+    for one in measured:
+        print(one)
+    return [asdict(one) for one in measured]
+
+
+def _replay(contact: Contact) -> list[dict[str, Any]]:
+    print("== Recorded attempts replayed, against the policies")
+    measured: list[Any] = list(replaying.measure())
+    with session_for_a_command(SparkSettings(master="local[2]", driver_memory="2g")) as session:
+        measured += replaying.measure_engines(contact, session)
     for one in measured:
         print(one)
     return [asdict(one) for one in measured]
