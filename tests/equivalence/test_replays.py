@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from model.ports import AttemptRecord, Tables
 from model.schema.keyspace import Schema
 from repair.scanners.attempts import AttemptsWanted, read_attempts
 from tests.support.attempts import DAY, attempt, drawn_attempts, row_of, rows_of
+from tests.support.commands import command_line
 from tests.support.keyspaces import created, dropped
 from tests.support.progress import SilentProgress
 from tests.support.servers import CassandraServer
@@ -114,7 +116,8 @@ def test_both_engines_read_the_same(records: tuple[AttemptRecord, AttemptRecord]
     assert (local.incomplete, distributed.lasting) == (1, local.lasting)
 
 
-@pytest.mark.parametrize("name", list(FILES))
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", FILES)
 def test_both_engines_come_to_the_same(records: tuple[AttemptRecord, AttemptRecord], name: str) -> None:
     """Whether the record falls apart into groups or not: waits, ends, limits, whose mails are delayed."""
     said = policies_of(FILES[name], name).said
@@ -125,8 +128,23 @@ def test_both_engines_come_to_the_same(records: tuple[AttemptRecord, AttemptReco
         assert distributed.sources == local.sources or not said.policies
 
 
+@pytest.mark.thorough
 def test_both_engines_heed_a_concurrency_of_the_servers(records: tuple[AttemptRecord, AttemptRecord]) -> None:
     said = with_concurrency(PickupPolicies(), 20)
     local, distributed = (one.replay(said, TOP) for one in records)
     assert shown(distributed) == shown(local)
     assert local.policies[0].most == 20
+
+
+def test_the_command_says_the_same_with_both_engines(
+    ledger: Tables, cassandra: CassandraServer, tmp_path: Path, spark: Any
+) -> None:
+    """Also of how much it has read, and where the limits stand."""
+    (tmp_path / "policies.yaml").write_text(BY_SOURCE)
+    (tmp_path / "now.yaml").write_text(BY_TENANT)
+    line = command_line(tmp_path, cassandra, MAILMEND_KEYSPACE="mail", MAILMEND_LEDGER_KEYSPACE=LEDGER)
+    typed = ("policy", "simulate", str(tmp_path / "policies.yaml"), "spool", "--against", str(tmp_path / "now.yaml"))
+    local, distributed = (line(*typed, "--json", "--engine", engine) for engine in ("local", "spark"))
+    assert (local.code, distributed.code) == (0, 0), distributed.err
+    assert {**distributed.json, "engine": "local"} == local.json
+    assert (local.json["attempts"], local.json["incomplete"]) == (COUNT, 1)
