@@ -98,7 +98,6 @@ def groups_of(said: PickupPolicies, source_sets: Iterable[tuple[str, ...]]) -> A
     if len(sets) > SOURCE_SETS_MAX:
         return AttemptGroups()
     if all(len(set(one)) == 1 for one in sets):
-        fields = fields if sets else [one for one in fields if one is not PickupField.LOCAL_IP]
         groups = {one: found for one in fields if (found := _groups_of(one, said.policies))}
         return AttemptGroups(CounterPolicy(tuple(fields), groups))
     if PickupField.LOCAL_IP in fields:

@@ -160,7 +160,7 @@ class AttemptReplay:
         if picked is None:
             waiting.on, waiting.since = tuple(self._refused(one, now) for one in queue.waits_on), now
             return
-        self._count_held(waiting, self._ready[picked.mail.id], now)
+        self._count_held(waiting, self._ready[picked.mail.id])
         for entry in queue.counters[picked.source]:
             if entry.rates or entry.threshold.concurrency is not None:
                 use = self._use(entry)
@@ -182,12 +182,10 @@ class AttemptReplay:
         use.wait(now)
         return use
 
-    def _count_held(self, waiting: _Waiting, recorded: RecordedAttempt, now: int) -> None:
-        ready_at = recorded.ready_at * MILLI
-        if now > ready_at:
-            for place, until in waiting.until.items():
-                if until > ready_at:
-                    self.uses[place].held += 1
+    def _count_held(self, waiting: _Waiting, recorded: RecordedAttempt) -> None:
+        for place, until in waiting.until.items():
+            if until > recorded.ready_at * MILLI:
+                self.uses[place].held += 1
 
     def _use(self, entry: CounterEntry) -> CounterUse:
         found = self.uses.get(entry.place)
@@ -203,7 +201,7 @@ class AttemptReplay:
                 use.never += len(mails)
                 waiting.until[use.place] = UNKNOWN
             for mail in mails:
-                self._count_held(waiting, self._ready[mail.id], UNKNOWN)
+                self._count_held(waiting, self._ready[mail.id])
         self._waiting.clear()
         self.left = list(self._ready.values())
 
