@@ -235,6 +235,8 @@ class ClientConnection(SMTP):
         found = recipient_in(words, self._settings.host_name)
         if isinstance(found, SmtpReply):
             return found
+        if refusal := self._together.intake.refusal(self._sender, found, self._origin()):
+            return refusal
         self._recipients.append(found)
         return replies.TAKEN
 

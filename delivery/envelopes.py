@@ -2,8 +2,8 @@
 
 Attributes that others set: `transportid`, `jobid`, `tenantid` and `grouping`, which policies count by; `expires`, an
 instant like 2026-05-01T08:00:00Z; and those that James keeps of the sender's wishes (`dsn-envid`, `dsn-ret`,
-`dsn-notify`, `dsn-orcpt`). One of ours, `mailmend.delivery`, holds the rest. What cannot be read counts as not there:
-a mail is delivered all the same.
+`dsn-notify`, `dsn-orcpt`). Of ours `mailmend.bytes` is the mail's size, and `mailmend.delivery` holds the rest. What
+cannot be read counts as not there: a mail is delivered all the same.
 """
 
 import re
@@ -18,12 +18,14 @@ from mailqueue.queue import ChangedMail, Dequeued
 from model.delivery.entries import DeliveryEntry, EntryId, EntryOrder, EntryState, OrderKind, OutgoingMail
 from model.delivery.notices import NoticeCondition, NoticeWish, ReturnedPart
 from model.delivery.queued import EntryChange, EntryFilter, QueuedEntry
-from model.errors import BadPayload
+from model.errors import BadPayload, WrongUse
 from model.ids import EnqueueId
 from model.pickup.policy import PickupField
+from model.pickup.quotas import CountedMail
 from model.queue.mails import PRIORITY_NORMAL, Listed, Mail
 
 REMEMBERED: Final = "mailmend.delivery"
+BYTES: Final = "mailmend.bytes"
 EXPIRES: Final = "expires"
 FIELDS: Final = (PickupField.TRANSPORT_ID, PickupField.JOB_ID, PickupField.TENANT_ID, PickupField.GROUPING)
 
@@ -49,6 +51,19 @@ def queued_entries(listed: Listed, now: datetime) -> tuple[QueuedEntry, ...]:
         is_due = due_at if state is EntryState.DEFER else None
         found.append(QueuedEntry(one, outgoing, enqueue_id, state, is_due, attributes))
     return tuple(found)
+
+
+def counted_mail(mail: Mail, size: int | None = None) -> CountedMail:
+    """As quotas count it; without `size` by its noted bytes, which are none where nobody noted them."""
+    fields = {one: text for one in FIELDS if (text := _text(_value(mail, one.value)))}
+    domains = dict.fromkeys(_domain(one) for one in mail.recipients)
+    values = tuple({**fields, PickupField.RECIPIENT_DOMAIN: domain} for domain in domains)
+    return CountedMail(values, _number(_value(mail, BYTES), 0) if size is None else size)
+
+
+def with_bytes(mail: Mail, content: bytes) -> Mail:
+    """The mail with its size noted, for quotas."""
+    return replace(mail, attributes={**mail.attributes, BYTES: attribute(len(content))})
 
 
 def changed_mail(
@@ -167,6 +182,14 @@ def _mapping(mail: Mail, name: str) -> Mapping[str, Any]:
 
 def _text(value: Any) -> str:
     return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+
+
+def _domain(address: str) -> str:
+    domain = address.rpartition("@")[2]
+    try:
+        return PickupField.RECIPIENT_DOMAIN.normal(domain)
+    except WrongUse:
+        return domain.lower()
 
 
 def _number(value: Any, otherwise: int) -> int:

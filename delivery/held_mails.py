@@ -9,7 +9,7 @@ from functools import partial
 from itertools import count
 from typing import Final
 
-from delivery.envelopes import mail_again
+from delivery.envelopes import mail_again, with_bytes
 from mailqueue.queue import Dequeued, MailQueue
 from model.backoff import LOOK_AGAIN, BackOff
 from model.delivery.entries import DeliveryEntry, EndedEntry, EntryEnd, EntryStage, OutgoingMail
@@ -137,7 +137,7 @@ class MailDepartures:
 
     def _again(self, held: HeldMail, settlement: MailSettlement) -> Iterable[LeavingStep]:
         for at, entries in settlement.again.items():
-            mail = mail_again(held.dequeued.mail, held.mail, entries)
+            mail = with_bytes(mail_again(held.dequeued.mail, held.mail, entries), held.dequeued.content)
             yield partial(self.queue.enqueue, mail, held.dequeued.content, at=at)
 
     def _report(self, held: HeldMail, settlement: MailSettlement, now: datetime) -> Iterable[LeavingStep]:

@@ -7,11 +7,14 @@ already come twice, as a mail does whose answer is lost.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from delivery import replies
+from delivery.envelopes import counted_mail, with_bytes
+from delivery.quotas import QueueQuotas
 from delivery.reception import (
     MailOrigin,
     NamedRecipient,
@@ -27,11 +30,16 @@ from mailqueue.codec import attribute
 from mailqueue.concurrency import all_of
 from mailqueue.queue import MailQueue
 from model.delivery.attempts import SmtpReply
-from model.delivery.incoming import IncomingField, IncomingOutcome, IncomingRule, outcome_of
+from model.delivery.incoming import IncomingField, IncomingOutcome, IncomingRule, outcome_of, rules_before_header
 from model.errors import MailmendError
 from model.instants import instant_of
+from model.pickup.policy import PickupField
+from model.pickup.quotas import QUOTA_FIELDS, QueueQuota
 from model.ports import Clock
 from model.queue.mails import Mail
+
+_Part = tuple[IncomingOutcome, list[NamedRecipient]]
+_MadeMail = Callable[[IncomingOutcome, Sequence[NamedRecipient]], Mail]
 
 AT_ONCE: Final = 16
 """How many of the mails that one became are put into the queue at once."""
@@ -46,6 +54,7 @@ class MailIntake:
     Attributes:
         rules: what sets their attributes; others may take their place at any time.
         taken: mails that are in the queue, their recipients and bytes.
+        quotas: how much may be in the queue.
         changed: set whenever a mail is in the queue, or was not taken.
     """
 
@@ -54,8 +63,26 @@ class MailIntake:
     host_name: str
     rules: tuple[IncomingRule, ...] = ()
     taken: Counter[str] = field(default_factory=Counter)
+    quotas: QueueQuotas = field(init=False)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     _puts: set[asyncio.Task[Sequence[SmtpReply]]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.quotas = QueueQuotas(queue=self.queue, clock=self.clock)
+
+    def refusal(self, sender: NamedSender, recipient: NamedRecipient, origin: MailOrigin) -> SmtpReply | None:
+        """What is said to a recipient because of a quota, as far as that is known before the mail has come."""
+        if self.quotas.are_unknown:
+            return replies.UNCOUNTED
+        if not self.quotas.usage.quotas:
+            return None
+        rules, later = rules_before_header(self.rules)
+        known = {one for one in QUOTA_FIELDS if later is not None and one.value not in later}
+        at = instant_of(self.clock.micros())
+        outcome = outcome_of(rules, incoming_values(sender, recipient, origin, {}), at)
+        mail = _with_attributes(incoming_mail("", sender, [recipient], origin, at), outcome)
+        found = self.quotas.refusal([counted_mail(mail, sender.size)], {*known, PickupField.RECIPIENT_DOMAIN})
+        return _refused(found, origin) if found else None
 
     async def take(
         self, sender: NamedSender, recipients: Sequence[NamedRecipient], origin: MailOrigin, content: bytes
@@ -75,23 +102,53 @@ class MailIntake:
     ) -> Sequence[SmtpReply]:
         if goes_in_a_circle(content):
             return [replies.CIRCLE for _ in recipients]
-        parts = self._parted(sender, recipients, origin, content)
         mail_id, at = str(self.clock.random_uuid()), instant_of(self.clock.micros())
         received = received_field(origin, self.host_name, mail_id, at)
 
-        async def put(part: tuple[IncomingOutcome, list[NamedRecipient]]) -> SmtpReply:
+        def made(outcome: IncomingOutcome, some: Sequence[NamedRecipient]) -> Mail:
+            return _with_attributes(incoming_mail(mail_id, sender, some, origin, at), outcome)
+
+        async def put(part: _Part) -> SmtpReply:
             outcome, some = part
-            plain = incoming_mail(mail_id, sender, some, origin, at)
-            given = {name: attribute(value) for name, value in outcome.attributes}
-            mail = replace(plain, attributes={**plain.attributes, **given})
             if outcome.unusable:
                 shown = {"client": origin.client, "attributes": ", ".join(outcome.unusable)}
                 _LOG.warning("a rule gave an attribute a value that it cannot have", extra=shown)
-            return await self._put(mail, received + without_fields(content, outcome.removes))
+            whole = received + without_fields(content, outcome.removes)
+            return await self._put(with_bytes(made(outcome, some), whole), whole)
 
-        answers = await all_of(parts.items(), put, AT_ONCE)
-        by_address = {one.address: answer for some, answer in zip(parts.values(), answers, strict=True) for one in some}
+        parts = list(self._parted(sender, recipients, origin, content).items())
+        with ExitStack() as putting:
+            kept, by_address = self._within_quotas(parts, made, len(received) + len(content), origin, putting)
+            answers = await all_of(kept, put, AT_ONCE)
+        by_address |= {one.address: said for (_, some), said in zip(kept, answers, strict=True) for one in some}
         return [by_address[one.address] for one in recipients]
+
+    def _within_quotas(
+        self, parts: Sequence[_Part], made: _MadeMail, size: int, origin: MailOrigin, putting: ExitStack
+    ) -> tuple[Sequence[_Part], dict[str, SmtpReply]]:
+        """What may be put into the queue, and counts from now on; and what is said to the other recipients.
+
+        By SMTP that is all of a mail or nothing, as it knows one answer.
+        """
+        usage, kept, refused = self.quotas.usage, list[_Part](), dict[str, SmtpReply]()
+        if not usage.quotas or not origin.answers_each:
+            whole = [counted_mail(made(*part), size) for part in parts]
+            if found := self.quotas.refusal(whole):
+                answer = _refused(found, origin)
+                return (), {one.address: answer for _, some in parts for one in some}
+            putting.enter_context(usage.putting(whole))
+            return parts, refused
+        for outcome, some in parts:
+            fitting = list[NamedRecipient]()
+            for one in some:
+                if found := self.quotas.refusal([counted_mail(made(outcome, [one]), size)]):
+                    refused[one.address] = _refused(found, origin)
+                else:
+                    fitting.append(one)
+            if fitting:
+                putting.enter_context(usage.putting([counted_mail(made(outcome, fitting), size)]))
+                kept.append((outcome, fitting))
+        return kept, refused
 
     def _parted(
         self, sender: NamedSender, recipients: Sequence[NamedRecipient], origin: MailOrigin, content: bytes
@@ -132,3 +189,13 @@ class MailIntake:
         for one in some:
             one.cancel()
         await asyncio.gather(*some, return_exceptions=True)
+
+
+def _with_attributes(plain: Mail, outcome: IncomingOutcome) -> Mail:
+    given = {name: attribute(value) for name, value in outcome.attributes}
+    return replace(plain, attributes={**plain.attributes, **given})
+
+
+def _refused(quota: QueueQuota, origin: MailOrigin) -> SmtpReply:
+    _LOG.info("a quota is full", extra={"quota": quota.name, "client": origin.client})
+    return replies.over_quota(quota.name)

@@ -14,7 +14,7 @@ from delivery import replies
 from delivery.client_connections import LEAVING, ClientConnection, ClientConnections
 from delivery.intake import MailIntake
 from delivery.listener_tls import ListenerTls
-from delivery.metrics import listener_samples
+from delivery.metrics import listener_samples, quota_samples
 from delivery.settings import ListenAddress, ListenerSettings
 from mailqueue.background import paused
 from mailqueue.queue import MailQueue
@@ -69,9 +69,12 @@ class MailListener:
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Take mails until asked to stop; those whose bytes are coming then have some time to end."""
+        counting = asyncio.ensure_future(self.intake.quotas.keep_current(stop))
         try:
             await stop.wait()
         finally:
+            counting.cancel()
+            await asyncio.gather(counting, return_exceptions=True)
             await self._close()
 
     async def _opened(self, place: ListenAddress) -> asyncio.Server:
@@ -96,6 +99,9 @@ class MailListener:
         """What monitoring is told of the present moment."""
         connections = self.connections
         yield from listener_samples(self.queue.name, self.intake.taken, connections.refused, len(connections.open))
+        quotas = self.intake.quotas
+        if quotas.usage.quotas:
+            yield from quota_samples(self.queue.name, quotas.usage, quotas.counted_micros)
 
     # The end
 

@@ -10,6 +10,7 @@ from model.delivery.journal import UncertainPolicy
 from model.ids import QueueName
 from model.metrics import Metric, MetricKind, MetricSample
 from model.pickup.conditions import PlacedCondition
+from model.pickup.quotas import QuotaUsage
 from model.pickup.sub_queues import PickupFigures
 
 _LOAD: Final = "How much is at work: what does not get on is a trouble of its queue, with its alert"
@@ -116,7 +117,24 @@ CONNECTIONS: Final = Metric(
     ("queue",),
     no_alert="Who finds no room is asked to come again later, and counted as refused with 4.3.2",
 )
-LISTENER_METRICS: Final = (*TAKEN.values(), REFUSED, CONNECTIONS)
+QUOTA_REFUSED: Final = Metric(
+    "mailmend_listener_quota_refused_total",
+    "Mails, or recipients of them, that clients were refused because a quota is full; they come again",
+    ("queue", "quota"),
+    MetricKind.COUNTER,
+)
+QUOTA_USED: Final = Metric(
+    "mailmend_listener_quota_used_ratio",
+    "How much of a quota is used by what has used most of it: 1 is full",
+    ("queue", "quota"),
+    no_alert="What is full is told by what it refuses",
+)
+QUOTA_COUNTED: Final = Metric(
+    "mailmend_listener_quota_counted_timestamp_seconds",
+    "When the count began that quotas go by; until the first has ended no mail is taken",
+    ("queue",),
+)
+LISTENER_METRICS: Final = (*TAKEN.values(), REFUSED, CONNECTIONS, QUOTA_REFUSED, QUOTA_USED, QUOTA_COUNTED)
 
 _ACTIVE: Final = tuple(stage for stage in EntryStage if stage.state is EntryState.ACTIVE)
 
@@ -170,3 +188,12 @@ def listener_samples(
     for status in {**dict.fromkeys(REFUSALS, 0), **refused}:
         yield MetricSample(REFUSED, (queue, status), refused.get(status, 0))
     yield MetricSample(CONNECTIONS, (queue,), connections)
+
+
+def quota_samples(queue: QueueName, usage: QuotaUsage, counted_micros: int | None) -> Iterator[MetricSample]:
+    """Of every quota; the time, in microseconds since 1970, is not there before the first count has ended."""
+    for one in usage.quotas:
+        yield MetricSample(QUOTA_REFUSED, (queue, one.name), usage.refused[one.name])
+        yield MetricSample(QUOTA_USED, (queue, one.name), usage.fullest.get(one.name, 0.0))
+    if counted_micros is not None:
+        yield MetricSample(QUOTA_COUNTED, (queue,), counted_micros / 1_000_000)

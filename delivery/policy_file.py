@@ -3,18 +3,17 @@
 All of a file is checked before any of it counts. Source: seed mta-queue-subsystem 2.3.1, facts/mta.md 1.3, 4.1 to 4.3.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from delivery.policy_counting import ALL_FIELDS, counted_together
 from delivery.policy_incoming import incoming_rules
 from delivery.policy_nodes import PolicyNode, ValueLists, yes_or_no
+from delivery.policy_quotas import queue_quotas
 from delivery.policy_schema import (
-    CONDITION_PARTS,
     COUNT,
     FILE_PARTS,
-    GROUP_NAME,
     POLICY_PARTS,
     RATE_PARTS,
     SECONDS,
@@ -25,11 +24,9 @@ from model.errors import WrongUse
 from model.pickup.policies import DocumentPath, PickupPolicies
 from model.pickup.policy import (
     CounterPolicy,
-    FieldGroup,
     GroupName,
     PickupField,
     Threshold,
-    ThresholdCondition,
     ValuePattern,
     field_named,
 )
@@ -86,8 +83,9 @@ def policies_of(text: str, file: str) -> PolicyFile:
     incoming = incoming_rules(found["incoming"], lists) if "incoming" in found else ()
     tenants = found["tenants"].items("tenants") if "tenants" in found else ()
     weights = {tenant: weight.parsed(_weight, "a weight") for tenant, _, weight in tenants}
+    quotas = queue_quotas(found["quotas"], lists) if "quotas" in found else ()
     unused = tuple(name for name in lists.values if name not in lists.used)
-    return PolicyFile(PickupPolicies(policies, algorithm, suspensions, unused, incoming, weights), top)
+    return PolicyFile(PickupPolicies(policies, algorithm, suspensions, unused, incoming, weights, quotas), top)
 
 
 def _suspension(name: str, node: PolicyNode, lists: ValueLists) -> Suspension:
@@ -110,74 +108,10 @@ def _algorithm(text: str) -> RateAlgorithm:
 
 
 def _policy(node: PolicyNode, lists: ValueLists, algorithm: RateAlgorithm) -> CounterPolicy:
-    parts = node.known("a policy", *POLICY_PARTS)
-    fields, groups = list[PickupField](), dict[PickupField, tuple[FieldGroup, ...]]()
-    for one in parts["fields"].listed("fields") if "fields" in parts else ():
-        name, grouped = _field(one)
-        if name in fields:
-            one.fail(f"{name.value} is counted by twice")
-        fields.append(name)
-        if grouped:
-            groups[name] = tuple(_groups(name, grouped, lists))
-    conditions = tuple(
-        _condition(one, fields, groups, lists, algorithm)
-        for one in (parts["conditions"].listed("conditions") if "conditions" in parts else ())
+    found = counted_together(
+        node.known("a policy", *POLICY_PARTS), lists, ALL_FIELDS, lambda one: _threshold(one, algorithm)
     )
-    default = _threshold(parts["default"], algorithm) if "default" in parts else None
-    return CounterPolicy(tuple(fields), groups, conditions, default)
-
-
-def _field(node: PolicyNode) -> tuple[PickupField, PolicyNode | None]:
-    """A field, and its groups where it has any: `remotemx`, or `remotemx: {gsuite: ['*.google.com']}`."""
-    if not node.is_mapping:
-        return node.parsed(field_named, "a field"), None
-    entries = list(node.items("a field with groups"))
-    if len(entries) != 1:
-        node.fail("a field with groups is one name, with its groups below it")
-    ((_, key, groups),) = entries
-    return key.parsed(field_named, "a field"), groups
-
-
-def _groups(named: PickupField, node: PolicyNode, lists: ValueLists) -> Iterator[FieldGroup]:
-    for name, key, patterns in node.items("groups"):
-        if not GROUP_NAME.fullmatch(name):
-            key.fail(f"{name!r} is no name of a group", "Letters, digits, '.', '-' and '_' make one.")
-        yield FieldGroup(name, tuple(lists.patterns(named, patterns.listed("the patterns of a group"))))
-
-
-def _condition(
-    node: PolicyNode,
-    fields: Sequence[PickupField],
-    groups: Mapping[PickupField, Sequence[FieldGroup]],
-    lists: ValueLists,
-    algorithm: RateAlgorithm,
-) -> ThresholdCondition:
-    parts = node.known("a condition", *CONDITION_PARTS)
-    if "then" not in parts:
-        node.fail("a condition lacks its then", "Write the limits below then; then: {} is none.")
-    wanted = dict[PickupField, tuple[ValuePattern, ...]]()
-    for _, key, values in parts["if"].items("if") if "if" in parts else ():
-        named = key.parsed(field_named, "a field")
-        if named not in fields:
-            counted = ", ".join(one.value for one in fields) or "nothing"
-            key.fail(f"this policy does not count by {named.value}", f"It counts by: {counted}.")
-        known = {group.name for group in groups.get(named, ())}
-        for value in values.one_or_more("values"):
-            text = value.text("a value")
-            if text.startswith("#") and text[1:] not in known:
-                value.fail(f"{named.value} has no group {text!r} here", f"It has: {', '.join(known) or 'none'}.")
-        wanted[named] = tuple(lists.patterns(named, values.one_or_more("values")))
-        _refuse_members(values, wanted[named], groups.get(named, ()))
-    return ThresholdCondition(wanted, _threshold(parts["then"], algorithm))
-
-
-def _refuse_members(node: PolicyNode, patterns: Iterable[ValuePattern], groups: Sequence[FieldGroup]) -> None:
-    """A value that belongs to a group is counted as that: no condition on it alone would ever hold."""
-    for pattern in patterns:
-        value = None if isinstance(pattern, GroupName) else getattr(pattern, "value", None)
-        group = next((one for one in groups if value and one.holds(value)), None)
-        if group:
-            node.fail(f"{value} is counted as #{group.name}, and never by itself", f"Write '#{group.name}'.")
+    return CounterPolicy(found.fields, found.groups, found.conditions, found.default)
 
 
 def _threshold(node: PolicyNode, algorithm: RateAlgorithm) -> Threshold:

@@ -8,17 +8,18 @@ not too large, the reader alone can say. `python -m delivery.policy_schema` writ
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from cql.generated import write_or_check
 from model.delivery.incoming import IncomingField
 from model.pickup.policy import MatchedField, PickupField
+from model.pickup.quotas import QUOTA_FIELDS
 from model.pickup.rates import RateAlgorithm
 from model.pickup.turns import WEIGHT_MAX
 
-FILE_PARTS: Final = ("version", "rate", "lists", "policies", "suspends", "incoming", "tenants")
+FILE_PARTS: Final = ("version", "rate", "lists", "policies", "suspends", "incoming", "tenants", "quotas")
 RATE_PARTS: Final = ("algorithm",)
 POLICY_PARTS: Final = ("fields", "conditions", "default")
 CONDITION_PARTS: Final = ("if", "then")
@@ -27,11 +28,15 @@ THRESHOLD_PARTS: Final = ("concurrency", "rate", "connectinterval", "stop")
 INCOMING_PARTS: Final = ("if", "set", "remove", "stop")
 SET_FIELDS: Final = ("transportid", "jobid", "tenantid", "grouping", "expires", "priority")
 SET_PARTS: Final = (*SET_FIELDS, "attributes")
+QUOTA_PARTS: Final = ("name", "fields", "conditions", "default")
+QUOTA_LIMIT_PARTS: Final = ("messages", "bytes")
 
 FIELD_NAME: Final = re.compile(r"[!-9;-~]{1,100}")
 WEIGHT: Final = re.compile(r"0*(?:[1-9][0-9]?|100)")
 GROUP_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 COUNT: Final = re.compile(r"[0-9]{1,9}")
+MESSAGES: Final = re.compile(r"[0-9]{1,15}")
+BYTES: Final = re.compile(r"([0-9]{1,15})[ ]?([KMGTkmgt]?)(?:[iI]?[bB])?")
 SECONDS: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?|\.[0-9]{1,9}")
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "policy.schema.json"
@@ -70,31 +75,23 @@ def policy_schema() -> JsonSchema:
                     "suspends": _suspends(),
                     "incoming": {"type": "array", "items": _incoming()},
                     "tenants": _tenants(),
+                    "quotas": {"type": "array", "items": {"$ref": "#/$defs/quota"}},
                 },
             ),
             "policies": {"type": "array", "items": {"$ref": "#/$defs/policy"}},
             "policy": _object(
                 POLICY_PARTS,
                 {
-                    "fields": _fields(),
+                    "fields": _fields(tuple(PickupField)),
                     "conditions": {"type": "array", "items": {"$ref": "#/$defs/condition"}},
                     "default": {"$ref": "#/$defs/threshold"},
                 },
             ),
-            "condition": _described(
-                {
-                    **_object(
-                        CONDITION_PARTS,
-                        {
-                            "if": _by_field({one: _one_or_more(_value(one)) for one in PickupField}),
-                            "then": {"$ref": "#/$defs/threshold"},
-                        },
-                    ),
-                    "required": ["then"],
-                },
-                "The first that holds sets all limits, in place of the default; each field must match.",
-            ),
+            "condition": _condition("threshold", PickupField),
             "threshold": _threshold(),
+            "quota": _quota(),
+            "quota_condition": _condition("quota_limit", QUOTA_FIELDS),
+            "quota_limit": _quota_limit(),
         },
     }
 
@@ -123,6 +120,40 @@ def _value(named: MatchedField | None = None, *, groups: bool = True) -> JsonSch
     else:
         found = {"type": ["string", "number", "boolean", "null"]}
     return found if groups else {**found, **_NO_GROUP}
+
+
+def _condition(limits: str, fields: Iterable[PickupField]) -> JsonSchema:
+    schemas = {
+        "if": _by_field({one: _one_or_more(_value(one)) for one in fields}),
+        "then": {"$ref": f"#/$defs/{limits}"},
+    }
+    return _described(
+        {**_object(CONDITION_PARTS, schemas), "required": ["then"]},
+        "The first that holds sets all limits, in place of the default; each field must match.",
+    )
+
+
+def _quota() -> JsonSchema:
+    name = {"anyOf": [_text(GROUP_NAME.pattern), {"type": "integer", "minimum": 0}, {"type": "boolean"}]}
+    schemas = {
+        "name": _described(name, "What clients and metrics call it."),
+        "fields": _fields(QUOTA_FIELDS),
+        "conditions": {"type": "array", "items": {"$ref": "#/$defs/quota_condition"}},
+        "default": {"$ref": "#/$defs/quota_limit"},
+    }
+    return _described(
+        {**_object(QUOTA_PARTS, schemas), "required": ["name"]},
+        "How much of what is counted together may be in the queue before clients have to come again with more.",
+    )
+
+
+def _quota_limit() -> JsonSchema:
+    count = {"type": "integer", "minimum": 0, "maximum": 999_999_999_999_999}
+    schemas = {
+        "messages": _described({"anyOf": [count, _text(MESSAGES.pattern)]}, "Mails; 0 lets none in."),
+        "bytes": _described({"anyOf": [count, _text(BYTES.pattern)]}, "Bytes of mails whose size was noted: 500M, 5G."),
+    }
+    return _object(QUOTA_LIMIT_PARTS, schemas)
 
 
 def _suspends() -> JsonSchema:
@@ -161,7 +192,7 @@ def _tenants() -> JsonSchema:
     }
 
 
-def _fields() -> JsonSchema:
+def _fields(known: Collection[PickupField]) -> JsonSchema:
     groups = {
         one: {
             "description": "Values that are counted as one, by the name of their group.",
@@ -169,13 +200,13 @@ def _fields() -> JsonSchema:
             "propertyNames": {"pattern": _whole(GROUP_NAME.pattern)},
             "additionalProperties": {"type": "array", "items": _value(one)},
         }
-        for one in PickupField
+        for one in known
     }
     grouped = {**_by_field(groups), "minProperties": 1, "maxProperties": 1}
     return {
         "description": "What is counted together: mails with the same values of these; without fields, all of them.",
         "type": "array",
-        "items": {"anyOf": [{"enum": [one.value for one in PickupField]}, grouped]},
+        "items": {"anyOf": [{"enum": [one.value for one in known]}, grouped]},
         "uniqueItems": True,
     }
 

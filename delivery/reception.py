@@ -62,11 +62,13 @@ class NamedSender:
         address: None for the null sender.
         returned: RET; "" where it is not said.
         envelope_id: ENVID, still in xtext.
+        size: SIZE, in bytes; 0 where it is not said.
     """
 
     address: str | None
     returned: str = ""
     envelope_id: str = ""
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,11 @@ class MailOrigin:
     greeted_as: str
     protocol: str
 
+    @property
+    def answers_each(self) -> bool:
+        """Whether each recipient has an answer of its own behind the end of a mail."""
+        return self.protocol.startswith("LMTP")
+
 
 def sender_in(words: str, mail_bytes_max: int) -> NamedSender | SmtpReply:
     """Of what stands behind MAIL; a reply where it is refused."""
@@ -101,9 +108,10 @@ def sender_in(words: str, mail_bytes_max: int) -> NamedSender | SmtpReply:
     address, values = found
     if address and not is_address(address):
         return _no_address(address, "5.1.7")
-    if int(values.get("SIZE", 0)) > mail_bytes_max:
+    size = int(values.get("SIZE", 0))
+    if size > mail_bytes_max:
         return too_large(mail_bytes_max)
-    return NamedSender(address or None, values.get("RET", "").upper(), envelope_id=values.get("ENVID", ""))
+    return NamedSender(address or None, values.get("RET", "").upper(), values.get("ENVID", ""), size)
 
 
 def recipient_in(words: str, host_name: str) -> NamedRecipient | SmtpReply:

@@ -14,6 +14,7 @@ TOO_MANY: Final = SmtpReply(452, "4.5.3", "there are too many recipients; send t
 CIRCLE: Final = SmtpReply(554, "5.4.6", "the mail goes round in a circle", ours=True)
 LATER: Final = SmtpReply(451, "4.3.0", "the mail cannot be kept now; send it again later", ours=True)
 FULL: Final = SmtpReply(452, "4.3.1", "too many mails are coming at once; send it again later", ours=True)
+UNCOUNTED: Final = SmtpReply(452, "4.3.1", "what is in the queue is being counted; send it again later", ours=True)
 SLOW: Final = SmtpReply(421, "4.4.2", "the mail took too long", ours=True)
 FAULT: Final = SmtpReply(451, "4.3.0", "something went wrong at our side", ours=True)
 UNGREETED: Final = SmtpReply(503, "5.5.1", "say who you are first", ours=True)
@@ -30,6 +31,10 @@ REFUSALS: Final = (
 _STATUS: Final = {"500": "5.5.2", "501": "5.5.4", "502": "5.5.1", "503": "5.5.1"}
 _STATUS_CLASSES: Final = frozenset({"2", "4", "5"})
 _GREETING: Final = "220"
+
+
+def over_quota(name: str) -> SmtpReply:
+    return SmtpReply(452, "4.3.1", f"the quota {name} is full; send it again later", ours=True)
 
 
 def refusal_in(text: str) -> str | None:

@@ -71,6 +71,12 @@ class WrongUse(MailmendError):
     exit_code = ExitCode.WRONG_USE
 
 
+class QuotaFull(MailmendError):
+    """A quota leaves no room in the queue for a mail; later there may be."""
+
+    page = "customer-jams-the-queue"
+
+
 class MissingExtra(WrongUse):
     """A Python package that comes with an extra is not installed."""
 

@@ -55,7 +55,19 @@ LISTENING_ABOUT: Final = """With --listen it takes mails too, by SMTP or LMTP, f
     jobid, tenantid, grouping, expires, as a span from now, priority, from 0 to 9, and other attributes; ${1} and
     ${name} are groups of its expressions, ${sender} and the like its fields. Header fields count only where a rule asks
     for them, so name the clients that you trust beside them; remove takes them out. Recipients for whom this comes to
-    something different go their ways as mails of their own."""
+    something different go their ways as mails of their own.
+
+    `quotas` there say how much may be in the queue, waiting, delayed, held or with a server, before clients have to
+    come again with more: [{name: per-customer, fields: [tenantid], conditions: [{if: {tenantid: big}, then: {messages:
+    100000}}], default: {messages: 10000, bytes: 5G}}]. Fields are transportid, jobid, tenantid, grouping and
+    recipientdomain; conditions are as in policies. A mail counts once for each key that it has, whole. What would
+    exceed a quota is refused for now, with 452 4.3.1 and the quota's name: with RCPT where all is known then, else
+    behind the mail, by SMTP all of it. What is in the queue this server counts by listing it, ten seconds after the
+    last count, or one where a quota gets full, and a tenth of the time at most; in between it adds what it takes, and
+    subtracts nothing. Other servers see that by their next count: with several a quota may be exceeded by what each of
+    them takes meanwhile. Before the first count has ended no mail is taken; a quota that is new after SIGHUP refuses
+    nothing until it is counted. Bytes are those of mails that came by clients or `queue enqueue`, or were put off by a
+    server; of others the size is not known, and they count as mails alone. Reports count, and are never refused."""
 
 
 LISTENING: Final = (

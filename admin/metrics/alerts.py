@@ -148,6 +148,23 @@ ALERTS: Final = (
         "servers-do-not-answer",
     ),
     AlertRule(
+        "MailmendQuotaFull",
+        "sum by (queue, quota) (increase(mailmend_listener_quota_refused_total[15m])) > 0",
+        "30m",
+        AlertSeverity.WARNING,
+        "Quota {{ $labels.quota }} of queue {{ $labels.queue }} has been full for half an hour: clients have to wait",
+        "customer-jams-the-queue",
+    ),
+    AlertRule(
+        "MailmendQuotasUncounted",
+        "max by (queue) (mailmend_delivery_looked_at_timestamp_seconds)"
+        " - max by (queue) (mailmend_listener_quota_counted_timestamp_seconds) > 3600",
+        "5m",
+        AlertSeverity.WARNING,
+        "Queue {{ $labels.queue }} has not been counted for an hour: what left it still counts against its quotas",
+        "servers-do-not-answer",
+    ),
+    AlertRule(
         "MailmendLeaseHeldTooLong",
         "time() - min by (keyspace, lease, owner)"
         f' (mailmend_lease_acquired_timestamp_seconds{{lease!="serve"}}) > {_DAY}',

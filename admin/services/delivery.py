@@ -50,6 +50,7 @@ from model.delivery.retries import RetrySchedule
 from model.errors import MailmendError, WrongUse
 from model.pickup.engine import PickupEngine
 from model.pickup.policies import PickupPolicies
+from model.pickup.quotas import QuotaUsage
 from model.pickup.rates import RateAlgorithm
 from repair.log_fields import heard
 
@@ -249,6 +250,7 @@ def _listener(
 ) -> "MailListener":
     listener = listener_of(queue, connections.clock, request.listening(), tls)
     listener.intake.rules = limits.incoming
+    listener.intake.quotas.usage = QuotaUsage(limits.quotas)
     return listener
 
 
@@ -270,6 +272,7 @@ def _reload(
         changes = server.limit(found.policies, found.suspensions, found.weights)
         if listener:
             listener.intake.rules = found.incoming
+            listener.intake.quotas.limit(found.quotas)
     except MailmendError as error:
         _LOG.error("the policies stay as they were", extra={"error": str(error)})
         return

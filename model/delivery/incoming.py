@@ -184,6 +184,18 @@ def outcome_of(rules: Iterable[IncomingRule], values: IncomingValues, now: datet
     return IncomingOutcome(found, frozenset(removes), tuple(unusable))
 
 
+def rules_before_header(rules: Iterable[IncomingRule]) -> tuple[tuple[IncomingRule, ...], frozenset[str] | None]:
+    """The rules that can be asked before the header is there, and the attributes that those of the header may set.
+
+    Of these attributes nothing is known before; None: of all, as one of those rules may stop the others.
+    """
+    some = tuple(rules)
+    of_header = [one for one in some if any(named is IncomingField.HEADER for named, _ in one.patterns)]
+    names = frozenset(name for one in of_header for name in one.sets)
+    stops = any(one.stop for one in of_header)
+    return tuple(one for one in some if one not in of_header), None if stops else names
+
+
 def checked_value(name: str, text: str, now: datetime) -> str | int:
     """The value of an attribute that a text means; "" is none.
 

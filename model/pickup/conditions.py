@@ -136,7 +136,7 @@ def with_conditions(
     Raises:
         WrongUse: one that is not understood.
     """
-    before, placed = [list[ThresholdCondition]() for _ in policies], list[PlacedCondition]()
+    before, placed = [list[ThresholdCondition[Threshold]]() for _ in policies], list[PlacedCondition]()
     for one in sorted(made, key=lambda one: (one.made_at, one.id)):
         patterns, found, groups, why = one.patterns, list[int](), dict[str, str](), _refused(one.threshold, algorithm)
         for number in _counting_by(one.counted_by, policies) if not why else ():

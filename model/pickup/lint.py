@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
-from typing import Final
+from typing import Any, Final
 
 from model.delivery.incoming import idle_because
 from model.pickup.covering import CoverIndex, FieldPatterns, covers, is_always_found, never_meet, pattern_text
 from model.pickup.policies import DocumentPath, PickupPolicies
 from model.pickup.policy import (
-    CounterPolicy,
+    CountedTogether,
     DomainsBelow,
     ExactValue,
     FieldGroup,
@@ -24,6 +24,7 @@ from model.pickup.policy import (
     ThresholdCondition,
     ValuePattern,
 )
+from model.pickup.quotas import QueueQuota, QuotaLimit
 
 COMBINATIONS_MAX: Final = 10_000
 """Of a condition with lists in several fields so many combinations of values are looked at; else nothing is said."""
@@ -32,7 +33,6 @@ OVERLAPS_MAX: Final = 1_000
 """Where a condition may overlap with more later ones, its mails are not looked for in them, and nothing is said."""
 
 _IN_NO_DOMAIN: Final = frozenset("*@#/ ")
-_NO_LIMITS: Final = Threshold()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,16 @@ def _rule(
     return lambda check: PolicyRule(rule_id, title, reason, fix, check)
 
 
-def _policies(file: PickupPolicies) -> Iterator[tuple[DocumentPath, CounterPolicy]]:
+def _policies(file: PickupPolicies) -> Iterator[tuple[DocumentPath, CountedTogether[Any]]]:
+    """The policies, and the quotas, which say in the same way what is counted together."""
     for number, policy in enumerate(file.policies):
         yield ("policies", number), policy
+    for number, quota in enumerate(file.quotas):
+        yield ("quotas", number), quota
+
+
+def _no_limits(policy: CountedTogether[Any]) -> Threshold | QuotaLimit:
+    return QuotaLimit() if isinstance(policy, QueueQuota) else Threshold()
 
 
 @_rule(
@@ -122,7 +129,7 @@ def _covered_by(index: CoverIndex, patterns: FieldPatterns) -> list[int]:
 def like_the_default(file: PickupPolicies) -> Iterator[PolicyHit]:
     """A condition with the default's limits, where none behind it could hold for its mails with others."""
     for path, policy in _policies(file):
-        default = policy.default or _NO_LIMITS
+        default = policy.default or _no_limits(policy)
         others, limits = CoverIndex(), _limits_something(policy)
         for number, condition in reversed(list(enumerate(policy.conditions))):
             if condition.threshold != default:
@@ -133,7 +140,7 @@ def like_the_default(file: PickupPolicies) -> Iterator[PolicyHit]:
                 yield PolicyHit((*path, "conditions", number), f"it {said}", because)
 
 
-def _is_apart(policy: CounterPolicy, condition: ThresholdCondition, others: CoverIndex) -> bool:
+def _is_apart(policy: CountedTogether[Any], condition: ThresholdCondition[Any], others: CoverIndex) -> bool:
     """Whether certainly no mail can fall under the condition and one of the others."""
     numbers = others.may_meet(condition.patterns)
     return len(numbers) <= OVERLAPS_MAX and all(
@@ -161,7 +168,7 @@ def unreached_default(file: PickupPolicies) -> Iterator[PolicyHit]:
             yield PolicyHit((*path, "default"), "a condition holds for every mail", because)
 
 
-def _always(policy: CounterPolicy) -> int | None:
+def _always(policy: CountedTogether[Any]) -> int | None:
     """The number of the first condition that holds for every mail."""
     numbered = enumerate(policy.conditions)
     return next((n for n, one in numbered if all(any(map(is_always_found, s)) for s in one.patterns.values())), None)
@@ -221,7 +228,7 @@ def _is_no_domain(named: MatchedField, pattern: ValuePattern) -> bool:
             return False
 
 
-def _never_holds(policy: CounterPolicy, condition: ThresholdCondition) -> bool:
+def _never_holds(policy: CountedTogether[Any], condition: ThresholdCondition[Any]) -> bool:
     return any(
         all(_why_impossible(named, pattern, policy.groups.get(named, ())) for pattern in some)
         for named, some in condition.patterns.items()
@@ -263,16 +270,16 @@ def idle_group(file: PickupPolicies) -> Iterator[PolicyHit]:
                 earlier.add(number, {named: group.patterns})
 
 
-def _place_of(path: DocumentPath, policy: CounterPolicy, named: PickupField) -> DocumentPath:
+def _place_of(path: DocumentPath, policy: CountedTogether[Any], named: PickupField) -> DocumentPath:
     return (*path, "fields", policy.fields.index(named), named.value)
 
 
-def _is_idle(policy: CounterPolicy, named: PickupField, group: FieldGroup, later: Sequence[FieldGroup]) -> bool:
+def _is_idle(policy: CountedTogether[Any], named: PickupField, group: FieldGroup, later: Sequence[FieldGroup]) -> bool:
     """Whether neither the group nor, without it, any of its values could have limits, or belong to a later group."""
     wanted = [one.patterns.get(named) for one in policy.conditions]
     own = (GroupName(group.name), *group.patterns)
     return (
-        (policy.default or _NO_LIMITS) == _NO_LIMITS
+        (policy.default or _no_limits(policy)) == _no_limits(policy)
         and all(some is not None and all(never_meet(one, two) for one in own for two in some) for some in wanted)
         and all(never_meet(one, two) for one in group.patterns for other in later for two in other.patterns)
     )
@@ -306,8 +313,9 @@ def repeated_suspension(file: PickupPolicies) -> Iterator[PolicyHit]:
 )
 def unreached_rate(file: PickupPolicies) -> Iterator[PolicyHit]:
     """A rate beside a connect interval or a concurrency that never lets it be exceeded."""
-    for path, policy in _policies(file):
-        numbered = enumerate(policy.conditions)
+    for number, policy in enumerate(file.policies):
+        path, numbered = ("policies", number), enumerate(policy.conditions)
+        thresholds: list[tuple[DocumentPath, Threshold]]
         thresholds = [((*path, "conditions", number, "then"), one.threshold) for number, one in numbered]
         if policy.default:
             thresholds.append(((*path, "default"), policy.default))
@@ -333,29 +341,29 @@ def unconsulted_policy(file: PickupPolicies) -> Iterator[PolicyHit]:
         yield PolicyHit(("policies", number), "an earlier one stops every mail", (("policies", stops or 0),))
 
 
-def _reached(policy: CounterPolicy) -> list[Threshold]:
+def _reached(policy: CountedTogether[Any]) -> list[Any]:
     """The limits that may hold, up to the condition that holds for every mail."""
     always = _always(policy)
     if always is not None:
         return [one.threshold for one in policy.conditions[: always + 1]]
-    return [*(one.threshold for one in policy.conditions), policy.default or _NO_LIMITS]
+    return [*(one.threshold for one in policy.conditions), policy.default or _no_limits(policy)]
 
 
 @_rule(
     "P10",
     "a policy that limits nothing",
-    "It counts mails and neither holds any back nor stops later policies from doing so.",
+    "It counts mails and neither holds any back, or refuses any, nor stops later policies from doing so.",
     "Write limits below default or conditions, or remove it.",
 )
 def limitless_policy(file: PickupPolicies) -> Iterator[PolicyHit]:
-    """A policy without any limit."""
+    """A policy, or a quota, without any limit."""
     for path, policy in _policies(file):
         if not _limits_something(policy):
             yield PolicyHit(path, "none of its limits limits anything")
 
 
-def _limits_something(policy: CounterPolicy) -> bool:
-    return any(one != _NO_LIMITS for one in _reached(policy))
+def _limits_something(policy: CountedTogether[Any]) -> bool:
+    return any(one != _no_limits(policy) for one in _reached(policy))
 
 
 @_rule(
@@ -375,6 +383,19 @@ def idle_incoming_rule(file: PickupPolicies) -> Iterator[PolicyHit]:
             yield PolicyHit(("incoming", number), said, places)
 
 
+@_rule(
+    "P12",
+    "a quota that lets no mail in",
+    "Where every mail is counted by a quota of 0, clients have to keep all of theirs.",
+    "Write how much there may be; or name in conditions the mails that are to be refused.",
+)
+def closed_quota(file: PickupPolicies) -> Iterator[PolicyHit]:
+    """A quota of which all limits that may hold are 0."""
+    for number, quota in enumerate(file.quotas):
+        if all(one is not None and 0 in {one.messages, one.bytes} for one in _reached(quota)):
+            yield PolicyHit(("quotas", number), "whatever counts there, nothing may be in the queue")
+
+
 POLICY_RULES: Final = (
     shadowed_condition,
     like_the_default,
@@ -387,6 +408,7 @@ POLICY_RULES: Final = (
     unconsulted_policy,
     limitless_policy,
     idle_incoming_rule,
+    closed_quota,
 )
 
 

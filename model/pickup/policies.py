@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from model.delivery.incoming import IncomingRule
 from model.pickup.policy import CounterPolicy
+from model.pickup.quotas import QueueQuota
 from model.pickup.rates import RateAlgorithm
 from model.pickup.suspensions import Suspension
 from model.pickup.turns import NO_WEIGHTS
@@ -21,6 +22,7 @@ class PickupPolicies:
         unused_lists: the names of lists that nothing in the file refers to.
         incoming: what becomes of mails that clients hand over.
         weights: of tenants, 1 to 100; of others 1.
+        quotas: how much may be in the queue before no more is taken.
     """
 
     policies: tuple[CounterPolicy, ...] = ()
@@ -29,3 +31,4 @@ class PickupPolicies:
     unused_lists: tuple[str, ...] = ()
     incoming: tuple[IncomingRule, ...] = ()
     weights: Mapping[str, int] = field(default_factory=lambda: NO_WEIGHTS)
+    quotas: tuple[QueueQuota, ...] = ()

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Generic, Self, TypeVar
 
 from model.errors import WrongUse
 from model.pickup.rates import DeliveryRate
+
+L = TypeVar("L")
 
 REGEX_LENGTH_MAX: Final = 1000
 """Characters; a longer expression is refused."""
@@ -231,11 +233,11 @@ class Threshold:
 
 
 @dataclass(frozen=True, slots=True)
-class ThresholdCondition:
+class ThresholdCondition(Generic[L]):
     """Limits for some values: each field that is named must match one of its patterns; none named is always true."""
 
     patterns: Mapping[PickupField, tuple[ValuePattern, ...]]
-    threshold: Threshold
+    threshold: L
 
     def holds(self, values: Mapping[PickupField, str]) -> bool:
         return all(any(one.matches(values[named]) for one in some) for named, some in self.patterns.items())
@@ -246,7 +248,7 @@ CounterKey = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class CounterPolicy:
+class CountedTogether(Generic[L]):
     """What is counted together by some fields, or everything where there are none, and the limits of it.
 
     Attributes:
@@ -257,10 +259,10 @@ class CounterPolicy:
 
     fields: tuple[PickupField, ...] = ()
     groups: Mapping[PickupField, tuple[FieldGroup, ...]] = field(default_factory=lambda: NO_GROUPS)
-    conditions: tuple[ThresholdCondition, ...] = ()
-    default: Threshold | None = None
+    conditions: tuple[ThresholdCondition[L], ...] = ()
+    default: L | None = None
 
-    def counts_as(self, other: "CounterPolicy") -> bool:
+    def counts_as(self, other: Self) -> bool:
         """Whether both count the same mails together; their limits may differ."""
         return (self.fields, self.groups) == (other.fields, other.groups)
 
@@ -270,7 +272,7 @@ class CounterPolicy:
             return tuple([values.get(one, "") for one in self.fields])
         return tuple(self._counted_as(one, values.get(one, "")) for one in self.fields)
 
-    def threshold(self, key: CounterKey) -> Threshold | None:
+    def threshold(self, key: CounterKey) -> L | None:
         """The limits of what has this key; None where there are none."""
         number = self.condition(key)
         return self.default if number is None else self.conditions[number].threshold
@@ -282,3 +284,8 @@ class CounterPolicy:
 
     def _counted_as(self, one: PickupField, value: str) -> str:
         return next((f"#{group.name}" for group in self.groups.get(one, ()) if group.holds(value)), value)
+
+
+@dataclass(frozen=True, slots=True)
+class CounterPolicy(CountedTogether[Threshold]):
+    """How many deliveries of what is counted together there may be."""

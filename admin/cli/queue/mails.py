@@ -9,7 +9,7 @@ from click.core import ParameterSource
 
 from admin.cli.command import Command
 from admin.cli.kinds import Duration, ParsedValue
-from admin.cli.options import flag, option
+from admin.cli.options import FILE, flag, option
 from admin.cli.queue_options import DRY_RUN, FILTERS, QUEUE_ARGUMENT, YES, queue_settings, unless
 from admin.services.queue.request import PREFETCH_DEFAULT
 from model.errors import WrongUse
@@ -41,6 +41,10 @@ ENQUEUE: Final = Command(
     it. The beginnings of all files are read before the first is taken, then read one after the other. A dry run reads
     them all, and checks settings, envelope, delay and priority against the keyspace; it asks neither broker nor
     store.
+
+    With --policies the queue is counted once, before the first mail is put; what others put there meanwhile is not
+    seen. Quotas go by --attribute (tenantid, jobid, transportid, grouping) and the recipients' domains; the rules of
+    `incoming` are for mails of clients.
 
     What is empty, or white space alone, is no mail: a file that is named is refused before anything is put. Arguments
     are UTF-8; others are refused.""",
@@ -87,6 +91,12 @@ ENQUEUE: Final = Command(
             type=ParsedValue("time", _instant),
             metavar="TIME",
         ),
+        option(
+            "--policies",
+            "Policies in YAML: mails that would exceed a quota of theirs are not put. [default: there are no quotas]",
+            type=FILE,
+            metavar="FILE",
+        ),
         DRY_RUN,
     ),
     shared=(queue_settings(broker=unless(), blobs=unless()),),
@@ -94,9 +104,10 @@ ENQUEUE: Final = Command(
         mailmend queue enqueue letter.eml --sender ann@example.org --recipient bob@example.org
         mailmend queue enqueue *.eml --recipient archive@example.org --due-in 2h --priority 1
         mailmend queue enqueue *.eml --recipient archive@example.org --due-in 2h --dry-run     whether all of them could
+        mailmend queue enqueue *.eml --recipient bob@example.org --attribute tenantid=acme --policies policies.yaml
         mail-source | mailmend queue enqueue - --recipient bob@example.org --at 2026-05-01T08:00:00Z""",
-    exits="0 every mail is in the queue, confirmed by the broker; 2 wrong use; 3 some are not (each is named); 4 none "
-    "is: broker, tables or blobs cannot be reached.",
+    exits="0 every mail is in the queue, confirmed by the broker; 2 wrong use; 3 some are not, or none as a quota is "
+    "full (each is named); 4 none is: broker, tables or blobs cannot be reached.",
 )
 
 

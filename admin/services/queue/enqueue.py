@@ -9,13 +9,17 @@ from typing import Final
 from admin.services.caller import Caller
 from admin.services.queue.letters import Letter, letters_in
 from admin.services.queue.request import DryRunRequest
+from admin.wiring.delivery import policies_in
 from admin.wiring.queues import QueueConnections, with_queues
+from delivery.envelopes import counted_mail, with_bytes
+from delivery.quotas import QueueQuotas
 from mailqueue.codec import attribute
 from mailqueue.codec.admission import admitted
 from mailqueue.concurrency import all_of
 from mailqueue.queue import MailQueue, due_time, no_due_mails
-from model.errors import BadMail, CannotReach, ExitCode, MailmendError, WrongUse
+from model.errors import BadMail, CannotReach, ExitCode, MailmendError, QuotaFull, WrongUse
 from model.ids import EnqueueId
+from model.pickup.quotas import QueueQuota, QuotaUsage
 from model.queue.mails import Mail
 
 AT_ONCE: Final = 16
@@ -24,7 +28,11 @@ AT_ONCE: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnqueueRequest(DryRunRequest):
-    """Enqueue messages with one envelope."""
+    """Enqueue messages with one envelope.
+
+    Attributes:
+        policies: a file whose quotas are heeded; None: there are none.
+    """
 
     files: tuple[Path, ...]
     recipients: tuple[str, ...]
@@ -35,6 +43,7 @@ class EnqueueRequest(DryRunRequest):
     priority: int | None = None
     due_in: timedelta | None = None
     at: datetime | None = None
+    policies: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,32 +88,40 @@ class EnqueueResult:
 def enqueue(request: EnqueueRequest, _: Caller) -> EnqueueResult:
     """Put every message into the queue, as many at once as fit in memory.
 
-    A dry run reads the messages one at a time, and asks neither broker nor blob store.
+    A dry run reads the messages one at a time, and asks neither broker nor blob store; with quotas it counts the queue.
 
     Raises:
         BadMail: a file is not there, cannot be read, or is empty, as far as its beginning shows.
         WrongUse: James could not read such a mail, or there is no such priority, delay or time.
         Delayed: a delay, where the keyspace has no table for delayed mails.
+        BadPolicyFile: the policies cannot be used; the message says where.
     """
     if request.due_in is not None and request.at is not None:
         raise WrongUse("--due-in and --at say the same thing", mend="Give one of them.")
-    letters = letters_in(request.files)
+    letters, limits = letters_in(request.files), policies_in(request.policies).quotas
     settings = replace(request.settings, broker=None, blobs=None) if request.dry_run else request.settings
-    return with_queues(settings, lambda connections: _enqueued(connections, letters, request))
+    return with_queues(settings, lambda connections: _enqueued(connections, letters, request, limits))
 
 
-async def _enqueued(connections: QueueConnections, letters: Sequence[Letter], request: EnqueueRequest) -> EnqueueResult:
+async def _enqueued(
+    connections: QueueConnections, letters: Sequence[Letter], request: EnqueueRequest, limits: tuple[QueueQuota, ...]
+) -> EnqueueResult:
     due_at = due_time(connections.now, request.due_in, request.at)
     if due_at is not None and not connections.can_delay:
         raise no_due_mails()
     admitted(_mail(connections, request), request.priority)
-    if request.dry_run:
+    if request.dry_run and not limits:
         return EnqueueResult(request, [await _read(letter) for letter in letters], due_at)
-    async with connections.open() as queue:
+    async with connections.open(dry_run=request.dry_run) as queue:
+        quotas = QueueQuotas(queue=queue, clock=connections.clock, usage=QuotaUsage(limits))
+        if limits:
+            await quotas.count()
 
         async def put(letter: Letter) -> EnqueuedFile:
-            return await _put(queue, letter, _mail(connections, request), request)
+            return await _put(queue, letter, _mail(connections, request), request, quotas)
 
+        if request.dry_run:
+            return EnqueueResult(request, [await put(letter) for letter in letters], due_at)
         return EnqueueResult(request, await all_of(letters, put, AT_ONCE))
 
 
@@ -127,10 +144,23 @@ async def _read(letter: Letter) -> EnqueuedFile:
         return EnqueuedFile(letter.name, error=error)
 
 
-async def _put(queue: MailQueue, letter: Letter, mail: Mail, request: EnqueueRequest) -> EnqueuedFile:
+async def _put(
+    queue: MailQueue, letter: Letter, mail: Mail, request: EnqueueRequest, quotas: QueueQuotas
+) -> EnqueuedFile:
+    """Put a message into the queue; in a dry run only see whether that could be."""
     try:
         content = await letter.content()
-        enqueue_id = await queue.enqueue(mail, content, delay=request.due_in, at=request.at, priority=request.priority)
+        counted = [counted_mail(mail, len(content))]
+        if full := quotas.refusal(counted):
+            raise QuotaFull(
+                f"the quota {full.name} is full", mend="Come again once mails that it counts have left the queue."
+            )
+        with quotas.usage.putting(counted):
+            if request.dry_run:
+                return EnqueuedFile(letter.name, content_bytes=len(content))
+            enqueue_id = await queue.enqueue(
+                with_bytes(mail, content), content, delay=request.due_in, at=request.at, priority=request.priority
+            )
     except MailmendError as error:
         return EnqueuedFile(letter.name, error=error)
     return EnqueuedFile(letter.name, enqueue_id)

@@ -264,3 +264,22 @@ def test_a_dry_run_refuses_what_could_not_be(james: QueueShell, letter: str) -> 
 
 def test_a_recipient_is_needed(queue: QueueShell, letter: str) -> None:
     assert queue("enqueue", letter).code == 2
+
+
+def test_a_mail_that_a_quota_leaves_no_room_for_is_named(queue: QueueShell, letter: str, tmp_path: Path) -> None:
+    """Whether others have filled it before, or this command; a dry run says the same, and puts nothing."""
+    policies = tmp_path / "policies.yaml"
+    policies.write_text("quotas: [{name: per-tenant, fields: [tenantid], default: {messages: 2}}]")
+    acme = (*TO_BOB, "--attribute", "tenantid=acme", "--policies", str(policies), "--json")
+    queue("enqueue", letter, *acme)
+
+    would = queue("enqueue", letter, letter, *acme, "--dry-run")
+    partly = queue("enqueue", letter, letter, *acme)
+    none = queue("enqueue", letter, *acme)
+    other = queue("enqueue", letter, *TO_BOB, "--policies", str(policies))
+
+    assert [one.code for one in (would, partly, none, other)] == [3, 3, 3, 0]
+    assert [len(would.json[name]) for name in ("would_enqueue", "failed")] == [1, 1]
+    assert [len(partly.json[name]) for name in ("enqueued", "failed")] == [1, 1]
+    assert none.json["failed"] == [{"file": letter, "why": "the quota per-tenant is full"}]
+    assert len(queue.listed()) == 3

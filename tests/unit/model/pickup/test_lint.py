@@ -24,7 +24,7 @@ TWO, THREE, FIVE, NONE = Threshold(2), Threshold(3), Threshold(5), Threshold()
 Written = tuple[Mapping[str, Sequence[str]], Threshold]
 
 
-def condition(written: Written) -> ThresholdCondition:
+def condition(written: Written) -> ThresholdCondition[Threshold]:
     values, threshold = written
     named = {PickupField(name): texts for name, texts in values.items()}
     return ThresholdCondition(

@@ -19,7 +19,7 @@ LOCAL_IP, REMOTE_MX, DOMAIN = PickupField.LOCAL_IP, PickupField.REMOTE_MX, Picku
 JOB = PickupField.JOB_ID
 
 
-def condition(one: PickupField, text: str, threshold: Threshold) -> ThresholdCondition:
+def condition(one: PickupField, text: str, threshold: Threshold) -> ThresholdCondition[Threshold]:
     return ThresholdCondition({one: (pattern_of(one, text),)}, threshold)
 
 

@@ -1,0 +1,109 @@
+"""What a policy file says of what is counted together: fields with groups, and limits by conditions or the default."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeVar
+
+from delivery.policy_nodes import PolicyNode, ValueLists
+from delivery.policy_schema import CONDITION_PARTS, GROUP_NAME
+from model.pickup.policy import (
+    CountedTogether,
+    FieldGroup,
+    GroupName,
+    PickupField,
+    ThresholdCondition,
+    ValuePattern,
+    field_named,
+)
+
+L = TypeVar("L")
+
+ALL_FIELDS: Final = tuple(PickupField)
+
+
+def counted_together(
+    parts: Mapping[str, PolicyNode], lists: ValueLists, known: Collection[PickupField], limit: Callable[[PolicyNode], L]
+) -> CountedTogether[L]:
+    """What `fields`, `conditions` and `default` say.
+
+    Args:
+        parts: by name, as far as they are there.
+        lists: those of the file.
+        known: the fields that there are here.
+        limit: reads what stands below `then` and `default`.
+
+    Raises:
+        BadPolicyFile: one of them cannot be used.
+    """
+    fields, groups = list[PickupField](), dict[PickupField, tuple[FieldGroup, ...]]()
+    for one in parts["fields"].listed("fields") if "fields" in parts else ():
+        name, grouped = _field(one, known)
+        if name in fields:
+            one.fail(f"{name.value} is counted by twice")
+        fields.append(name)
+        if grouped:
+            groups[name] = tuple(_groups(name, grouped, lists))
+    conditions = tuple(
+        _condition(one, fields, groups, lists, limit)
+        for one in (parts["conditions"].listed("conditions") if "conditions" in parts else ())
+    )
+    return CountedTogether(tuple(fields), groups, conditions, limit(parts["default"]) if "default" in parts else None)
+
+
+def _field(node: PolicyNode, known: Collection[PickupField]) -> tuple[PickupField, PolicyNode | None]:
+    """A field, and its groups where it has any: `remotemx`, or `remotemx: {gsuite: ['*.google.com']}`."""
+    if not node.is_mapping:
+        return _known_field(node, known), None
+    entries = list(node.items("a field with groups"))
+    if len(entries) != 1:
+        node.fail("a field with groups is one name, with its groups below it")
+    ((_, key, groups),) = entries
+    return _known_field(key, known), groups
+
+
+def _known_field(node: PolicyNode, known: Collection[PickupField]) -> PickupField:
+    named = node.parsed(field_named, "a field")
+    if named not in known:
+        node.fail(f"{named.value} is no field here", f"There are: {', '.join(one.value for one in known)}.")
+    return named
+
+
+def _groups(named: PickupField, node: PolicyNode, lists: ValueLists) -> Iterator[FieldGroup]:
+    for name, key, patterns in node.items("groups"):
+        if not GROUP_NAME.fullmatch(name):
+            key.fail(f"{name!r} is no name of a group", "Letters, digits, '.', '-' and '_' make one.")
+        yield FieldGroup(name, tuple(lists.patterns(named, patterns.listed("the patterns of a group"))))
+
+
+def _condition(
+    node: PolicyNode,
+    fields: Sequence[PickupField],
+    groups: Mapping[PickupField, Sequence[FieldGroup]],
+    lists: ValueLists,
+    limit: Callable[[PolicyNode], L],
+) -> ThresholdCondition[L]:
+    parts = node.known("a condition", *CONDITION_PARTS)
+    if "then" not in parts:
+        node.fail("a condition lacks its then", "Write the limits below then; then: {} is none.")
+    wanted = dict[PickupField, tuple[ValuePattern, ...]]()
+    for _, key, values in parts["if"].items("if") if "if" in parts else ():
+        named = key.parsed(field_named, "a field")
+        if named not in fields:
+            counted = ", ".join(one.value for one in fields) or "nothing"
+            key.fail(f"this does not count by {named.value}", f"It counts by: {counted}.")
+        known = {group.name for group in groups.get(named, ())}
+        for value in values.one_or_more("values"):
+            text = value.text("a value")
+            if text.startswith("#") and text[1:] not in known:
+                value.fail(f"{named.value} has no group {text!r} here", f"It has: {', '.join(known) or 'none'}.")
+        wanted[named] = tuple(lists.patterns(named, values.one_or_more("values")))
+        _refuse_members(values, wanted[named], groups.get(named, ()))
+    return ThresholdCondition(wanted, limit(parts["then"]))
+
+
+def _refuse_members(node: PolicyNode, patterns: Iterable[ValuePattern], groups: Sequence[FieldGroup]) -> None:
+    """A value that belongs to a group is counted as that: no condition on it alone would ever hold."""
+    for pattern in patterns:
+        value = None if isinstance(pattern, GroupName) else getattr(pattern, "value", None)
+        group = next((one for one in groups if value and one.holds(value)), None)
+        if group:
+            node.fail(f"{value} is counted as #{group.name}, and never by itself", f"Write '#{group.name}'.")

@@ -1,0 +1,62 @@
+"""What a policy file says of quotas: how much of what is counted together may be in the queue."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from delivery.policy_counting import counted_together
+from delivery.policy_nodes import PolicyNode, ValueLists
+from delivery.policy_schema import BYTES, GROUP_NAME, MESSAGES, QUOTA_LIMIT_PARTS, QUOTA_PARTS
+from model.errors import WrongUse
+from model.pickup.quotas import QUOTA_FIELDS, QueueQuota, QuotaLimit
+
+_UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+def queue_quotas(node: PolicyNode, lists: ValueLists) -> tuple[QueueQuota, ...]:
+    """The quotas, in their order.
+
+    Raises:
+        BadPolicyFile: one of them cannot be used, or two have one name.
+    """
+    return tuple(_quotas(node, lists))
+
+
+def _quotas(node: PolicyNode, lists: ValueLists) -> Iterator[QueueQuota]:
+    names = set[str]()
+    for one in node.listed("quotas"):
+        parts = one.known("a quota", *QUOTA_PARTS)
+        if "name" not in parts:
+            one.fail("a quota lacks its name", "Clients are told which quota is full, and so are metrics: name it.")
+        name = parts["name"].parsed(_name, "a name")
+        if name in names:
+            parts["name"].fail(f"there are two quotas {name!r}")
+        names.add(name)
+        found = counted_together(parts, lists, QUOTA_FIELDS, _limit)
+        yield QueueQuota(found.fields, found.groups, found.conditions, found.default, name=name)
+
+
+def _name(text: str) -> str:
+    if not GROUP_NAME.fullmatch(text):
+        raise WrongUse(f"{text!r} is no name of a quota", mend="Letters, digits, '.', '-' and '_' make one.")
+    return text
+
+
+def _limit(node: PolicyNode) -> QuotaLimit:
+    parts = node.known("the limits of a quota", *QUOTA_LIMIT_PARTS)
+    return QuotaLimit(
+        parts["messages"].parsed(_messages, "messages") if "messages" in parts else None,
+        parts["bytes"].parsed(_bytes, "bytes") if "bytes" in parts else None,
+    )
+
+
+def _messages(text: str) -> int:
+    if not MESSAGES.fullmatch(text):
+        raise WrongUse(f"{text!r} is no number of mails", mend="Write 0, which lets none in, or more.")
+    return int(text)
+
+
+def _bytes(text: str) -> int:
+    found = BYTES.fullmatch(text)
+    if not found:
+        raise WrongUse(f"{text!r} is no number of bytes", mend="Write it like 5000000, 500M or 5G; K is 1024.")
+    return int(found[1]) * _UNITS[found[2].upper()]
