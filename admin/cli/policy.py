@@ -44,10 +44,10 @@ EXPLAIN: Final = Command(
     name="explain",
     summary="Say what a policy file means for a mail.",
     about="""Which policies count it, as what; which condition, or the default, sets its limits, and where it stands;
-    what suspends it; and which of the addresses that it may be sent from are left. It is asked of the engine that
-    `delivery serve` picks mails by, with nothing else to deliver: no limit is reached yet, so what is held back here is
-    suspended, or may have no delivery at all. What was suspended by command is not in the file: `suspend list`
-    tells. It asks no server, and needs mailmend[delivery].""",
+    what suspends it; which of the addresses that it may be sent from are left; and which quotas of the queue count it.
+    It is asked of the engine that `delivery serve` picks mails by, with nothing else to deliver: no limit is reached
+    yet, so what is held back here is suspended, or may have no delivery at all. What was suspended by command is not in
+    the file: `suspend list` tells. It asks no server, and needs mailmend[delivery].""",
     service="admin.services.policy:explain",
     present="admin.present.policy:explain_document",
     options=(

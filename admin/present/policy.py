@@ -1,6 +1,6 @@
 """What `mailmend policy` shows."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from admin.present.document import Document, Grid, Part, Verbatim
@@ -11,12 +11,16 @@ from admin.services.policy import (
     PolicyLintResult,
     limits_path,
     policy_path,
+    quota_limit_path,
+    quota_path,
     suspension_path,
 )
 from delivery.policy_schema import JsonSchema, schema_text
 from model.errors import ExitCode
-from model.pickup.explaining import PolicyShare, SourceExplanation
-from model.pickup.policy import Threshold
+from model.pickup.explaining import PolicyShare, QuotaShare, SourceExplanation
+from model.pickup.policies import DocumentPath
+from model.pickup.policy import CounterKey, PickupField, Threshold
+from model.pickup.quotas import QuotaLimit
 from model.pickup.rates import SECOND
 from model.texts import Place
 
@@ -67,6 +71,7 @@ def explain_document(result: PolicyExplanation) -> Document:
         "mail": {named.value: text for named, text in result.values.items()},
         "unsaid": [one.value for one in result.unsaid],
         "sources": [_source_json(one, result) for one in result.sources],
+        "quotas": [_quota_json(one, result) for one in result.quotas],
         "other_family": list(result.other_family),
         "left": list(result.left),
         "exit": int(ExitCode.FINE),
@@ -74,7 +79,7 @@ def explain_document(result: PolicyExplanation) -> Document:
     body = tuple(part for one in result.sources for part in _source_parts(one, result))
     unsaid = ", ".join(one.value for one in result.unsaid)
     remarks = (f"Not named, so taken as empty: {unsaid}.",) if unsaid else ()
-    return Document(json, (*body, *_closing_lines(result)), remarks=remarks)
+    return Document(json, (*body, *_quota_parts(result), *_closing_lines(result)), remarks=remarks)
 
 
 def _source_parts(one: SourceExplanation, result: PolicyExplanation) -> Iterator[Part]:
@@ -89,18 +94,55 @@ def _source_parts(one: SourceExplanation, result: PolicyExplanation) -> Iterator
 
 def _share_row(share: PolicyShare, result: PolicyExplanation) -> tuple[str, ...]:
     threshold, limits = share.threshold, limits_path(result.said, share.policy, share.condition)
-    fields = result.said.policies[share.policy].fields
-    named = (f"{one.value} {text or '(empty)'}" for one, text in zip(fields, share.key, strict=True))
-    what = "the default" if share.condition is None else "the condition"
     gap = threshold.connect_interval
     return (
         _policy_name(share.policy, result),
-        printable(", ".join(named)) or "every mail",
-        f"{what} at line {result.places[limits].line}" if limits else "nothing",
+        _counted_as(result.said.policies[share.policy].fields, share.key),
+        _limits_of(share.condition, limits, result),
         "no limit" if threshold.concurrency is None else f"{threshold.concurrency:,}",
         f"{threshold.rate.count}/{threshold.rate.interval / SECOND:.9g}" if threshold.rate else "no limit",
         f"{gap / SECOND:.9g} s" if gap else "none",
     )
+
+
+def _counted_as(fields: Sequence[PickupField], key: CounterKey) -> str:
+    named = (f"{one.value} {text or '(empty)'}" for one, text in zip(fields, key, strict=True))
+    return printable(", ".join(named)) or "every mail"
+
+
+def _limits_of(condition: int | None, path: DocumentPath | None, result: PolicyExplanation) -> str:
+    what = "the default" if condition is None else "the condition"
+    return f"{what} at line {result.places[path].line}" if path else "nothing"
+
+
+def _quota_parts(result: PolicyExplanation) -> Iterator[Part]:
+    columns = ("quota", "counted as", "limits of", "mails", "bytes")
+    rows = [_quota_row(one, result) for one in result.quotas]
+    if rows:
+        yield Grid("Quotas of the queue", columns, rows, frozenset({"counted as"}))
+
+
+def _quota_row(share: QuotaShare, result: PolicyExplanation) -> tuple[str, ...]:
+    quota, limit = result.said.quotas[share.quota], share.limit or QuotaLimit()
+    return (
+        f"{quota.name}, line {result.places[quota_path(share.quota)].line}",
+        _counted_as(quota.fields, share.key),
+        _limits_of(share.condition, quota_limit_path(result.said, share), result),
+        *("no limit" if most is None else f"{most:,}" for most in (limit.messages, limit.bytes)),
+    )
+
+
+def _quota_json(share: QuotaShare, result: PolicyExplanation) -> dict[str, Any]:
+    quota, limit, path = result.said.quotas[share.quota], share.limit, quota_limit_path(result.said, share)
+    return {
+        "name": quota.name,
+        "line": result.places[quota_path(share.quota)].line,
+        "key": {one.value: text for one, text in zip(quota.fields, share.key, strict=True)},
+        "condition": None if share.condition is None else share.condition + 1,
+        "limits_line": result.places[path].line if path else None,
+        "messages": limit.messages if limit else None,
+        "bytes": limit.bytes if limit else None,
+    }
 
 
 def _policy_name(number: int, result: PolicyExplanation) -> str:

@@ -3,16 +3,17 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from admin.services.caller import Caller
 from admin.wiring.delivery import policy_file
 from delivery.policy_schema import JsonSchema, policy_schema
 from model.delivery.attempts import NextHop, SourceAddress
 from model.errors import ExitCode
-from model.pickup.explaining import SourceExplanation, explain_mail
+from model.pickup.explaining import QuotaShare, SourceExplanation, explain_mail, explain_quotas
 from model.pickup.lint import PolicyRule, lint_policies
 from model.pickup.policies import DocumentPath, PickupPolicies
-from model.pickup.policy import PickupField
+from model.pickup.policy import CountedTogether, PickupField
 from model.pickup.sub_queues import ANY_SOURCE, ActiveMail
 from model.texts import Place
 
@@ -86,7 +87,8 @@ class PolicyExplanation:
         sources: by address, of the family of the server's.
         other_family: the addresses that are not, so that nothing is sent from there.
         unsaid: fields that the file tells mails apart by and that were taken as empty.
-        places: of policies, conditions, defaults and suspensions that are spoken of.
+        places: of policies, quotas, conditions, defaults and suspensions that are spoken of.
+        quotas: all of the file's, as each of them counts the mail.
     """
 
     request: PolicyExplainRequest
@@ -96,6 +98,7 @@ class PolicyExplanation:
     other_family: tuple[str, ...]
     unsaid: tuple[PickupField, ...]
     places: Mapping[DocumentPath, Place]
+    quotas: tuple[QuotaShare, ...] = ()
 
     @property
     def left(self) -> tuple[str, ...]:
@@ -115,6 +118,7 @@ def explain(request: PolicyExplainRequest, _: Caller) -> PolicyExplanation:
     reaching = _reaching(given, values.get(PickupField.REMOTE_IP, ""))
     sources = explain_mail(read.said, ActiveMail("", values, reaching if given else ANY_SOURCE))
     named = {*values, *([PickupField.LOCAL_IP] if given else [])}
+    quotas = explain_quotas(read.said.quotas, values)
     return PolicyExplanation(
         request,
         read.said,
@@ -122,7 +126,8 @@ def explain(request: PolicyExplainRequest, _: Caller) -> PolicyExplanation:
         sources,
         tuple(one for one in given if one not in reaching),
         tuple(one for one in PickupField if one in _used_fields(read.said) - named),
-        {path: read.place_of(path) for path in _spoken_of(read.said, sources)},
+        {path: read.place_of(path) for path in _spoken_of(read.said, sources, quotas)},
+        quotas,
     )
 
 
@@ -134,14 +139,20 @@ def _reaching(sources: Sequence[str], server: str) -> tuple[str, ...]:
 
 def _used_fields(file: PickupPolicies) -> set[PickupField]:
     counted = (named for one in file.policies for named in one.fields)
-    return {*counted, *(named for one in file.suspensions for named in one.patterns)}
+    by_quotas = (named for one in file.quotas for named in one.fields)
+    return {*counted, *by_quotas, *(named for one in file.suspensions for named in one.patterns)}
 
 
-def _spoken_of(file: PickupPolicies, sources: Sequence[SourceExplanation]) -> set[DocumentPath]:
-    """The policies, all of them, and the conditions, defaults and suspensions that count for the mail."""
+def _spoken_of(
+    file: PickupPolicies, sources: Sequence[SourceExplanation], quotas: Sequence[QuotaShare]
+) -> set[DocumentPath]:
+    """The policies and quotas, all of them, and the conditions, defaults and suspensions that count for the mail."""
     paths = {policy_path(number) for number in range(len(file.policies))}
     paths |= {suspension_path(number) for one in sources for number in one.suspensions}
     shares = (share for one in sources for share in one.shares)
+    for one in quotas:
+        limits = quota_limit_path(file, one)
+        paths |= {quota_path(one.quota), *([limits] if limits else [])}
     return paths | {path for one in shares if (path := limits_path(file, one.policy, one.condition))}
 
 
@@ -153,8 +164,21 @@ def suspension_path(suspension: int) -> DocumentPath:
     return ("suspends", suspension)
 
 
+def quota_path(quota: int) -> DocumentPath:
+    return ("quotas", quota)
+
+
+def quota_limit_path(file: PickupPolicies, share: QuotaShare) -> DocumentPath | None:
+    """As `limits_path`."""
+    return _limits(file.quotas[share.quota], quota_path(share.quota), share.condition)
+
+
 def limits_path(file: PickupPolicies, policy: int, condition: int | None) -> DocumentPath | None:
     """The way to what sets the limits: a condition or the default; None where there is neither."""
+    return _limits(file.policies[policy], policy_path(policy), condition)
+
+
+def _limits(counted: CountedTogether[Any], path: DocumentPath, condition: int | None) -> DocumentPath | None:
     if condition is not None:
-        return (*policy_path(policy), "conditions", condition)
-    return (*policy_path(policy), "default") if file.policies[policy].default else None
+        return (*path, "conditions", condition)
+    return (*path, "default") if counted.default else None

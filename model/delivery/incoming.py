@@ -96,10 +96,6 @@ class IncomingRule:
     removes: frozenset[str] = frozenset()
     stop: bool = False
 
-    @property
-    def expressions(self) -> tuple[RegexValues, ...]:
-        return tuple(one for some in self.patterns.values() for one in some if isinstance(one, RegexValues))
-
     def found(self, values: IncomingValues) -> Mapping[str, str] | None:
         """The groups of its expressions, by name and number; None where it does not hold."""
         groups = dict[str, str]()

@@ -1,10 +1,12 @@
 """Why a mail may be picked or has to wait, asked of an engine that has nothing else to deliver."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from model.pickup.engine import PickupEngine
 from model.pickup.policies import PickupPolicies
-from model.pickup.policy import CounterKey, Threshold
+from model.pickup.policy import CounterKey, PickupField, Threshold
+from model.pickup.quotas import QueueQuota, QuotaLimit
 from model.pickup.sub_queues import ActiveMail, CounterEntry
 
 
@@ -59,6 +61,32 @@ def explain_mail(file: PickupPolicies, mail: ActiveMail) -> tuple[SourceExplanat
             source not in refusing,
         )
         for source, counters in queue.counters.items()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaShare:
+    """A quota that counts a mail.
+
+    Attributes:
+        quota: its number, from 0.
+        key: what the mail is counted under, in the order of the quota's fields.
+        condition: the number of the one that sets the limit, from 0; None: the default does, where there is one.
+        limit: None is none.
+    """
+
+    quota: int
+    key: CounterKey
+    condition: int | None
+    limit: QuotaLimit | None
+
+
+def explain_quotas(quotas: Sequence[QueueQuota], values: Mapping[PickupField, str]) -> tuple[QuotaShare, ...]:
+    """What each quota makes of a mail with these values, in their normal form."""
+    keys = [one.key(values) for one in quotas]
+    return tuple(
+        QuotaShare(number, key, one.condition(key), one.threshold(key))
+        for number, (one, key) in enumerate(zip(quotas, keys, strict=True))
     )
 
 

@@ -236,6 +236,17 @@ def serving(queue: RealQueue) -> Iterator[Callable[..., "subprocess.Popen[str]"]
         yield start
 
 
+def _refused(client: smtplib.SMTP, transport: str) -> str | None:
+    """What a mail with this header is told that has to come again; None where it was taken."""
+    try:
+        client.sendmail("ann@example.org", ["bob@example.org"], f"X-Transport: {transport}\r\n".encode() + LETTER)
+    except smtplib.SMTPRecipientsRefused as error:
+        return str(error)
+    except smtplib.SMTPDataError as error:
+        return str(error)
+    return None
+
+
 class TestDelivery:
     """`mailmend delivery serve` to a server of mail."""
 
@@ -300,21 +311,26 @@ class TestDelivery:
         serving: Callable[..., "subprocess.Popen[str]"],
         tmp_path: Path,
     ) -> None:
-        """By TLS, and tried again as the transport says that a rule of the policy file gave it by its header."""
+        """By TLS, and tried again as the transport says that a rule of the policy file gave it by its header.
+
+        It is refused for now until the queue was counted, and so is one of a transport whose quota is full.
+        """
         sink, port = sinks(RCPT=[say("450 4.2.0 later"), say("250 fine")]), free_port(["127.0.0.1"])
         own = authority(tmp_path, "authority").signed("own", "IP:127.0.0.1")
         tls = ("--listen-tls", "required", "--listen-tls-cert", str(own.certificate), "--listen-tls-key", str(own.key))
         policies = tmp_path / "policies.yaml"
         policies.write_text(
             "incoming: [{if: {client: 127.0.0.1, header: {X-Transport: '/(.+)/'}}, set: {transportid: '${1}'},"
-            " remove: X-Transport}]"
+            " remove: X-Transport}]\nquotas: [{name: per-transport, fields: [transportid],"
+            " conditions: [{if: {transportid: closed}, then: {messages: 0}}], default: {messages: 1}}]"
         )
         retries = ("--retry", "1h", "--retry", "fast=1s")
         server = serving(sink, "--listen", f"127.0.0.1:{port}", *tls, *retries, "--policies", str(policies))
 
         with client_of(lambda: smtplib.SMTP("127.0.0.1", port, "client.example")) as client:
             client.starttls()
-            client.sendmail("ann@example.org", ["bob@example.org"], b"X-Transport: fast\r\n" + LETTER)
+            until(lambda: not _refused(client, "fast"))
+            assert "(452, b'4.3.1 the quota per-transport is full;" in str(_refused(client, "closed"))
         until(lambda: len(sink.mails) == 1)
         until(lambda: queue("size", "--json").json["mails"] == 0)
         server.send_signal(signal.SIGTERM)

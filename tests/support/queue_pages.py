@@ -17,7 +17,7 @@ from model.instants import MICROS
 from model.operations import Change, Put, Remove, Scan
 from model.queue.slices import slice_of
 from tests.support.attempts import START, attempt, rows_of
-from tests.support.real_queue import RealQueue
+from tests.support.real_queue import LETTER, RealQueue
 
 HOUR = timedelta(hours=1)
 PATIENCE_SECONDS = 30.0
@@ -75,6 +75,8 @@ def one_is_deferred(queue: RealQueue) -> None:
 def customer_jams(queue: RealQueue) -> None:
     queue.put("theirs", "too", options=("--due-in", "15m", "--attribute", "tenantid=acme"))
     queue.put("another's", options=("--due-in", "15m"))
+    Path("letter.eml").write_bytes(LETTER)
+    Path("policies.yaml").write_text("quotas: [{name: per-customer, fields: [tenantid], default: {messages: 2}}]")
 
 
 def policy_is_changed(queue: RealQueue) -> None:

@@ -173,6 +173,7 @@ class TestExplain:
             "unsaid": ["remotemx"],
             "other_family": [],
             "left": [],
+            "quotas": [],
             "exit": 0,
         }
         assert (source["localip"], source["is_left"]) == ("192.0.2.1", False)
@@ -224,6 +225,28 @@ class TestExplain:
         assert (found["left"], found["other_family"]) == (["2001:db8::1"], ["192.0.2.7"])
         out = shell("policy", "explain", str(file), *both, "--remote-ip", "198.51.100.1").out
         assert "Of another family than the server, so nothing is sent from: 2001:db8::1." in out
+
+    def test_quotas_that_count_the_mail_are_shown(self, shell: CommandLine, file: Path) -> None:
+        """As what, and the limit of which line."""
+        file.write_text(
+            "quotas:\n- name: per-domain\n  fields: [recipientdomain, tenantid]\n  conditions:\n"
+            "  - {if: {recipientdomain: a.org}, then: {messages: 1000}}\n  default: {bytes: 5K}\n- {name: idle}\n"
+        )
+        out = shell("policy", "explain", str(file), "--domain", "b.org").out
+        rows = [" ".join(line.split()) for line in out.splitlines()]
+        assert "per-domain, line 2 recipientdomain b.org, tenantid (empty) the default at line 6 no limit 5,120" in rows
+        assert "idle, line 7 every mail nothing no limit no limit" in rows
+        found = shell("policy", "explain", str(file), "--domain", "a.org", "--json").json
+        assert found["unsaid"] == ["tenantid"]
+        assert found["quotas"][0] == {
+            "name": "per-domain",
+            "line": 2,
+            "key": {"recipientdomain": "a.org", "tenantid": ""},
+            "condition": 1,
+            "limits_line": 5,
+            "messages": 1000,
+            "bytes": None,
+        }
 
     @pytest.mark.parametrize("option", ["--local-ip", "--remote-ip"])
     def test_an_address_that_is_none_is_refused(self, shell: CommandLine, file: Path, option: str) -> None:

@@ -17,6 +17,8 @@ from model.delivery.incoming import (
     ValueTemplate,
     idle_because,
     outcome_of,
+    rules_before_header,
+    unknown_name,
 )
 from model.errors import WrongUse
 from model.pickup.policy import pattern_of
@@ -129,6 +131,27 @@ def test_header_fields_are_removed_by_every_rule_that_holds() -> None:
     text = "[{remove: X-A}, {if: {client: 10.0.0.0/8}, remove: [X-B, x-c]}]"
     assert outcome(text, client="10.0.0.1").removes == {"x-a", "x-b", "x-c"}
     assert outcome(text, client="11.0.0.1").removes == {"x-a"}
+
+
+@pytest.mark.parametrize(
+    ("text", "asked", "later"),
+    [
+        ("[{set: {jobid: a}}, {if: {helo: b}, stop: true}]", [0, 1], set[str]()),
+        ("[{if: {header: {X: a}, helo: b}, set: {jobid: c}}, {set: {jobid: d, tenantid: e}}]", [1], {"jobid"}),
+        ("[{set: {jobid: a}}, {if: {header: {X: a}}, stop: true}]", [0], None),
+    ],
+)
+def test_what_rules_of_the_header_may_set_is_not_known_before_it(
+    text: str, asked: list[int], later: set[str] | None
+) -> None:
+    """Nothing is, where one of them may stop the others."""
+    some = read(text)
+    assert rules_before_header(iter(some)) == (tuple(some[number] for number in asked), later)
+
+
+def test_the_header_as_a_whole_is_no_name_in_a_value() -> None:
+    assert unknown_name(ValueTemplate.parse("${header}"), ()) is not None
+    assert unknown_name(ValueTemplate.parse("${client}"), ()) is None
 
 
 @pytest.mark.parametrize("text", ["${", "a${b", "${a}${", "${a{b}}"])

@@ -124,13 +124,16 @@ def test_a_refusal_asks_for_a_count_too() -> None:
     """Until one has ended."""
     usage = counted(PER_TENANT, mails=(mail("acme"),) * 3)
     assert usage.refusal([mail("acme")])
-    assert usage.is_short
+    assert usage.refusal([mail("acme")])
+    assert (usage.is_short, usage.refused["tenant"]) == (True, 2)
     usage.end_count(usage.begin_count())
     assert not usage.is_short
 
 
 def test_how_full_a_quota_is_its_fullest_key_says() -> None:
-    """In mails or bytes, whatever is more; a limit of 0 is full with the first."""
+    """In mails or bytes, whatever is more; a limit of 0 is full with the first, and none is never full."""
+    assert [one.share(QueuedAmount(9, 9)) for one in (QuotaLimit(), QuotaLimit(0))] == [0.0, 1.0]
+    assert QuotaLimit(0).share(QueuedAmount()) == 0.0
     closed = QueueQuota((DOMAIN,), default=QuotaLimit(messages=0), name="closed")
     usage = counted(PER_TENANT, PER_DOMAIN, closed, mails=(mail("acme", size=80), mail("other", "b.org")))
     assert usage.fullest == {"tenant": 0.8, "domain": 0.5, "closed": 1.0}
@@ -175,7 +178,7 @@ def test_before_the_first_count_nothing_is_known() -> None:
     """But where there were no quotas there was nothing to know."""
     usage = QuotaUsage((PER_TENANT,))
     usage.reload((PER_DOMAIN,))
-    assert not usage.is_counted
+    assert (usage.is_counted, usage.is_short) == (False, False)
     usage.end_count(None)
     assert not usage.is_counted
     usage.end_count(usage.begin_count())
