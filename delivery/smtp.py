@@ -15,12 +15,13 @@ from delivery.esmtp import MailCommands, commands_for, lines_of, transparent
 from delivery.smtp_connections import ConnectionKey, LeavingConnection, SmtpConnection, StageEnded, TlsContexts, opened
 from model.delivery.attempts import (
     AttemptStage,
+    BeforeContent,
     DeliveryAttempt,
     DeliveryProtocol,
     RecipientResult,
     SmtpReply,
+    at_once,
 )
-from model.ports import BeforeContent, at_once
 
 _TOO_MANY_RECIPIENTS: Final = 552
 _LEAVING_MAX: Final = timedelta(seconds=2)

@@ -28,13 +28,14 @@ from delivery.esmtp import ServerExtensions
 from delivery.smtp_content import ContentEnd, ContentSender, refusing
 from model.delivery.attempts import (
     AttemptStage,
+    BeforeContent,
     DeliveryAttempt,
     DeliveryProtocol,
     SmtpReply,
     StageTimeouts,
     TlsLevel,
+    at_once,
 )
-from model.ports import BeforeContent, at_once
 
 _HELO: Final = re.compile(r"[!-~]+")
 _DATA_READY: Final = 354

@@ -3,14 +3,14 @@
 A port whose values belong to a higher package is declared in that package (docs/adr/0037).
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Protocol, Self
 from uuid import UUID
 
-from model.delivery.attempts import DeliveryAttempt, NextHop, RecipientResult
+from model.delivery.attempts import BeforeContent, DeliveryAttempt, NextHop, RecipientResult, at_once
 from model.errors import MailmendError
 from model.ids import BlobId, QueueName
 from model.operations import Applied, Conditional, Read, Scan, Seen, Write
@@ -402,14 +402,6 @@ class NextHops(Protocol):
             NoNextHop: there is none, or that cannot be known now; its reply says which.
         """
         ...
-
-
-BeforeContent = Callable[[], Awaitable[None]]
-"""What is waited for once a server would take the content of a mail, and none of it was sent."""
-
-
-async def at_once() -> None:
-    """Let the content follow."""
 
 
 class MailRelay(Protocol):

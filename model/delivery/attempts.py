@@ -7,6 +7,7 @@ for), RFC 2033 (LMTP), facts/mta.md 1.2.
 """
 
 import re
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
@@ -212,6 +213,14 @@ class DeliveryAttempt:
     tls: TlsLevel = TlsLevel.OPTIONAL
     protocol: DeliveryProtocol = DeliveryProtocol.SMTP
     timeouts: StageTimeouts = field(default_factory=StageTimeouts)
+
+
+BeforeContent = Callable[[], Awaitable[None]]
+"""What is waited for once a server would take the content of a mail, and none of it was sent."""
+
+
+async def at_once() -> None:
+    """Let the content follow."""
 
 
 @dataclass(frozen=True, slots=True)

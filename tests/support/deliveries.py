@@ -16,7 +16,16 @@ from delivery.server import DeliveryServer
 from delivery.settings import DeliverySettings
 from mailqueue.memory import MemoryDequeued, MemoryMailQueue
 from mailqueue.queue import DELAYED
-from model.delivery.attempts import AttemptStage, DeliveryAttempt, NextHop, NoNextHop, RecipientResult, SmtpReply
+from model.delivery.attempts import (
+    AttemptStage,
+    BeforeContent,
+    DeliveryAttempt,
+    NextHop,
+    NoNextHop,
+    RecipientResult,
+    SmtpReply,
+    at_once,
+)
 from model.delivery.entries import EntryState
 from model.delivery.journal import JournalledAttempt
 from model.delivery.queued import QueuedEntry
@@ -27,7 +36,6 @@ from model.operations import Read, Seen, Write
 from model.pickup.engine import PickupEngine
 from model.pickup.policy import CounterPolicy
 from model.pickup.rates import RateAlgorithm
-from model.ports import BeforeContent, at_once
 from model.queue.mails import Mail
 from repair.ledger.attempts import LedgerAttempts
 from repair.ledger.orders import LedgerOrders

@@ -19,10 +19,9 @@ from admin.services import delivery
 from admin.wiring import delivery as wiring
 from delivery.metrics import DELIVERY_METRICS
 from mailqueue.codec import attribute
-from model.delivery.attempts import DeliveryAttempt, RecipientResult, SourceAddress
+from model.delivery.attempts import BeforeContent, DeliveryAttempt, RecipientResult, SourceAddress, at_once
 from model.delivery.entries import EntryEnd
 from model.delivery.hooks import DeleteRecipient, HookedAttempt, PostDecision
-from model.ports import BeforeContent, at_once
 from tests.support.certificates import authority
 from tests.support.commands import Ended
 from tests.support.deliveries import ACCEPTED, LATER, NEVER, ScriptedRelay, TableHops

@@ -201,7 +201,9 @@ async def test_no_mail_is_taken_before_the_queue_was_counted() -> None:
     assert [one[:9] for one in (early, later)] == ["452 4.3.1", "250 2.1.5"]
 
 
-async def test_monitoring_is_told_what_quotas_refuse_and_how_full_they_are(caplog: pytest.LogCaptureFixture) -> None:
+async def test_metrics_show_refusals_of_quotas_and_how_full_they_are(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """By their names; neither it nor the log hears of keys or addresses."""
     caplog.set_level("INFO")
     async with entrance() as site:
