@@ -410,10 +410,7 @@ class MailRelay(Protocol):
     async def deliver(
         self, attempt: DeliveryAttempt, content: bytes, before_content: BeforeContent = at_once
     ) -> Sequence[RecipientResult]:
-        """Try to hand one mail to one server; one result for each recipient, in their order.
-
-        Raises nothing but what `before_content` raises; then no content was sent.
-        """
+        """Hand one mail to one server; one result for each recipient, in order. Raises what `before_content` does."""
         ...
 
     async def close(self) -> None:

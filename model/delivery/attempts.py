@@ -216,7 +216,7 @@ class DeliveryAttempt:
 
 
 BeforeContent = Callable[[], Awaitable[None]]
-"""What is waited for once a server would take the content of a mail, and none of it was sent."""
+"""What is waited for once a server would take the content of a mail; where it raises, none of it is sent."""
 
 
 async def at_once() -> None:

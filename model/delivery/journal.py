@@ -6,7 +6,7 @@ Source: facts/mta.md 4.11 (rule 39); RFC 1047 (mails that go twice as an answer 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from types import MappingProxyType
@@ -73,28 +73,28 @@ class JournalledAttempt:
         id: its time is when the attempt began.
         fields: what policies counted it by, as far as it had them, with the address that it came from.
         sources: the addresses that it could have come from.
+        host: the server that was tried, by name.
+        server: the process that tried.
         ready_at: since when it could be picked.
         outcome: None: none is known.
         stage: how far it got; None while it goes on.
         status: an enhanced status code; "" while it goes on.
-        host: the server that was tried, by name.
-        server: the process that tried.
     """
 
     entry: EntryId
     mail: EnqueueId
     id: UUID
-    fields: Mapping[PickupField, str] = field(default_factory=dict)
-    sources: tuple[str, ...] = ()
+    fields: Mapping[PickupField, str]
+    sources: tuple[str, ...]
+    host: str
+    content_bytes: int
+    urgent: bool
+    server: str
     ready_at: datetime | None = None
     ended_at: datetime | None = None
     outcome: AttemptOutcome | None = None
     stage: AttemptStage | None = None
     status: str = ""
-    host: str = ""
-    content_bytes: int = 0
-    urgent: bool = False
-    server: str = ""
 
     @property
     def started_at(self) -> datetime:
@@ -103,7 +103,7 @@ class JournalledAttempt:
     @property
     def doubt(self) -> str:
         """Who may have the mail, for people."""
-        address = self.fields.get(PickupField.REMOTE_IP, "")
+        address = self.fields.get(PickupField.REMOTE_IP)
         known = f"{self.host} [{address}]" if address and address != self.host else self.host
         began = f"{self.started_at:%Y-%m-%d %H:%M:%S} UTC"
         return f"{known} may have the mail: an attempt of {began} has no known outcome (by {self.server})"

@@ -398,7 +398,8 @@ class TestDelivery:
         assert said_at_the_end(served_another(1)) == [1, 1, 0, 0]
         second = served_another(2)
         listed = queue.line("policy", "list", "spool", "--json").json["conditions"]
-        assert [server["parked"] for one in listed for server in one["servers"]] == [None]
+        heeded = {server["server"]: server["parked"] for one in listed for server in one["servers"]}
+        assert [parked for name, parked in heeded.items() if name.endswith(f" pid {second.pid}")] == [None]
         removed(3, "suspend", suspended.json["suspension"])
         removed(4, "policy", limited.json["condition"])
         assert said_at_the_end(second) == [1, 1, 1, 1]
