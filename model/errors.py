@@ -281,6 +281,10 @@ class LeaseHeld(MailmendError):
     page = "repair-was-interrupted"
 
 
+class ServerNameTaken(WrongUse):
+    """Another live server of the queue has this name."""
+
+
 class LeaseLost(MailmendError):
     """The lease went to another owner, or its state could not be settled, while work was going on."""
 

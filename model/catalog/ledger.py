@@ -164,6 +164,23 @@ DELIVERY_ATTEMPT = Table(
     compaction=_TWCS_DAYS,
     options={"default_time_to_live": str(int(ATTEMPTS_KEEP.total_seconds()))},
 )
+DELIVERY_VIEW = Table(
+    "delivery_view",
+    columns(
+        "keyspaceName text, queueName text",
+        regular="epoch bigint, members frozen<list<text>>, since frozen<list<bigint>>, before frozen<list<text>>",
+    ),
+    comment="Which servers share the limits of a queue's deliveries: one conditional row per queue",
+)
+DELIVERY_SERVER = Table(
+    "delivery_server",
+    columns(
+        "keyspaceName text, queueName text",
+        "server text",
+        "claim uuid, owner text, adopted bigint, state text, since timestamp, seenAt timestamp",
+    ),
+    comment="Servers that deliver a queue: one conditional row each, alive as long as its heartbeat",
+)
 
 SCHEMA_MIGRATION = Table(
     "schema_migration",
@@ -202,7 +219,14 @@ SCHEMA_BASELINE = Table(
 HISTORY_TABLES = (SCHEMA_MIGRATION, SCHEMA_STATEMENT, SCHEMA_UNLOCK, SCHEMA_BASELINE)
 """The history of each keyspace's schema, which never expires."""
 
-DELIVERY_TABLES = (DELIVERY_SUSPENSION, DELIVERY_CONDITION, DELIVERY_POLICIES, DELIVERY_ATTEMPT)
+DELIVERY_TABLES = (
+    DELIVERY_SUSPENSION,
+    DELIVERY_CONDITION,
+    DELIVERY_POLICIES,
+    DELIVERY_ATTEMPT,
+    DELIVERY_VIEW,
+    DELIVERY_SERVER,
+)
 """What servers of deliveries read and write."""
 
 LEDGER_TABLES = (

@@ -235,6 +235,19 @@ _IN_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "urgent": "whether it had priority",
         "server": "the process that tried: machine and number",
     },
+    "delivery_view": {
+        "epoch": "its number: each is one more than the last",
+        "members": "names of the servers that share the limits, in the order of their places",
+        "since": "of each of them, the epoch since which it is there without a gap",
+        "before": "names of the servers that did so in the epoch before",
+    },
+    "delivery_server": {
+        "server": "its name",
+        "adopted": "the last epoch that it goes by; -1: none yet",
+        "state": "serving, or ended",
+        "since": "when it was started",
+        "seenat": "its last heartbeat",
+    },
     "schema_migration": {
         "number": "number of the migration",
         "name": "its name",

@@ -24,6 +24,7 @@ from itertools import count
 
 from model.pickup.policy import CounterKey, CounterPolicy, PickupField, Threshold
 from model.pickup.rates import LONG_AGO, RateAlgorithm
+from model.pickup.shares import LimitShare, ServerShare
 from model.pickup.sub_queues import UNKNOWN, ActiveMail, CounterEntry, PickupFigures, SubQueue
 from model.pickup.suspensions import Suspension
 from model.pickup.turns import NO_WEIGHTS, WHOLE_TURN, SourcePool, TenantTurns
@@ -68,8 +69,10 @@ class PickupEngine:
         policies: Sequence[CounterPolicy],
         algorithm: RateAlgorithm = RateAlgorithm.TOKEN_BUCKET,
         seen: TurnSeen | None = None,
+        share: ServerShare | None = None,
     ) -> None:
         self._policies = tuple(policies)
+        self._share = share
         self._algorithm = algorithm
         self._seen = seen
         self._ready = TenantTurns[SubQueue]()
@@ -104,6 +107,8 @@ class PickupEngine:
     def pick(self, now: int) -> Picked | None:
         """The next mail to deliver, counted as being delivered; None where each is refused, or none is there."""
         self._wake_due(now)
+        if self._share:
+            self._share.check(now)
         while (turn := self._ready.begin()) is not None:
             tenant, picked = turn.tenant, None
             while turn.things and picked is None:
@@ -128,6 +133,8 @@ class PickupEngine:
 
     def admit(self, mail: ActiveMail, now: int) -> Picked | None:
         """Begin the delivery of a mail that waits nowhere; None where it would have to wait."""
+        if self._share:
+            self._share.check(now)
         queue = self._new_queue(mail)
         usable = [source for source in queue.counters if source not in queue.refusing(now)]
         picked = self._begin(queue, mail, usable, now) if usable else None
@@ -188,6 +195,45 @@ class PickupEngine:
         self._place_again(now)
         return PolicyChanges(tuple(kept.items()), new, tuple(number for number, _ in before))
 
+    def have(self, share: LimitShare, now: int, *, spent: bool = True) -> None:
+        """Have this share of the limits from now on; what it gains of rates counts as spent now, unless told otherwise.
+
+        What is being delivered goes on. Only for an engine that was made with a share.
+        """
+        assert self._share is not None
+        if share == self._share.now:
+            return
+        self._share.change(share, now, spent=spent)
+        for entry in list(self._entries.values()):
+            self._share.limit(entry, self._policies[entry.place[0]], self._algorithm, now, gain_spent=spent)
+            self._wake_next(entry, now)
+
+    def hold_until(self, at: int, now: int) -> None:
+        """Begin nothing more under limits that are shared, from that instant on, until this is called again."""
+        assert self._share is not None
+        self._share.hold_until(at, now)
+        self._wake_next(self._share.gate, now)
+
+    def fits(self, share: LimitShare) -> bool:
+        """Whether what is being delivered under shared limits is within this share of them."""
+        counted = {id(entry): entry for counters in self._delivering.values() for entry in counters if entry.shared}
+        return all(
+            self._share.fits(entry, self._policies[entry.place[0]], share) for entry in counted.values() if self._share
+        )
+
+    def is_shared(self, picked: Picked) -> bool:
+        """Whether a delivery that is under way counts against a limit that servers share."""
+        return any(entry.shared for entry in self._delivering.get(picked, ()))
+
+    def elsewhere(self) -> Sequence[ActiveMail]:
+        """The mails that wait, and that only other servers may send: from each address, a limit has no part for us."""
+        found = (
+            queue
+            for queue in self._sub_queues.values()
+            if all(any(entry.elsewhere for entry in counters) for counters in queue.counters.values())
+        )
+        return [mail for queue in found for mail in (*queue.urgent, *queue.normal)]
+
     def next_at(self) -> int | None:
         """When a pick may find more than now, unless a mail is added or a delivery ends before; None: never."""
         return self._timers[0][0] if self._timers else None
@@ -212,7 +258,7 @@ class PickupEngine:
     def _new_queue(self, mail: ActiveMail) -> SubQueue:
         place = self._place(mail)
         counters = {
-            source: (*self._counted(self._keys(mail, source)), *self._suspended_by(mail, source).values())
+            source: (*self._gated(self._keys(mail, source)), *self._suspended_by(mail, source).values())
             for source in dict.fromkeys(mail.sources)
         }
         self._pools.setdefault(mail.sources, SourcePool(mail.sources))
@@ -231,6 +277,10 @@ class PickupEngine:
         values = {**mail.values, PickupField.LOCAL_IP: source}
         return {one.id: entry for one, entry in self._suspensions.values() if one.holds(values)}
 
+    def _gated(self, keys: Iterable[tuple[int, CounterKey]]) -> Sequence[CounterEntry]:
+        counted = tuple(self._counted(keys))
+        return (*counted, self._share.gate) if self._share and any(one.shared for one in counted) else counted
+
     def _counted(self, keys: Iterable[tuple[int, CounterKey]]) -> Iterable[CounterEntry]:
         for place in keys:
             entry = self._entry(place)
@@ -242,7 +292,10 @@ class PickupEngine:
         entry = self._entries.get(place)
         if entry is None:
             entry = self._entries[place] = CounterEntry(place)
-            entry.limit(self._threshold(place), self._algorithm, LONG_AGO)
+            if self._share:
+                self._share.limit_new(entry, self._policies[place[0]], self._algorithm)
+            else:
+                entry.limit(self._threshold(place), self._algorithm, LONG_AGO)
         return entry
 
     def _threshold(self, place: tuple[int, CounterKey]) -> Threshold:
@@ -256,7 +309,10 @@ class PickupEngine:
             if number in kept:
                 place = (kept[number], key)
                 entry.place, self._entries[place] = place, entry
-                entry.limit(self._threshold(place), self._algorithm, now)
+                if self._share:
+                    self._share.limit(entry, self._policies[place[0]], self._algorithm, now)
+                else:
+                    entry.limit(self._threshold(place), self._algorithm, now)
 
     def _place_again(self, now: int) -> None:
         """Sort all mails that wait into sub-queues anew: the cost of a change, which no pick has to bear then."""

@@ -219,12 +219,19 @@ class Threshold:
         rate: deliveries that begin in an interval.
         connect_interval: nanoseconds between two new connections.
         stop: later policies are not consulted for such a mail: they neither limit nor count it.
+        cluster: the servers of a queue share the limits; else each has them for itself.
     """
 
     concurrency: int | None = None
     rate: DeliveryRate | None = None
     connect_interval: int | None = None
     stop: bool = False
+    cluster: bool = True
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether there is anything to share; a concurrency of 0 is the same for all."""
+        return self.cluster and bool(self.concurrency or self.rate or self.connect_interval)
 
     @property
     def connects(self) -> DeliveryRate | None:

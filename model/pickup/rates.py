@@ -86,6 +86,9 @@ class TokenBucket:
         self._full_at = now + -(-owed * rate.apart // self.rate.apart)
         self.rate = rate
 
+    def spend(self, many: int, now: int) -> None:
+        self._full_at = max(self._full_at, now) + min(many, self.burst) * self.rate.apart
+
     def forgotten_at(self) -> int:
         return self._full_at
 
@@ -119,6 +122,10 @@ class FixedWindow:
     def change(self, rate: DeliveryRate, now: int) -> None:  # noqa: ARG002 - the window stays open as it is
         self.rate = rate
 
+    def spend(self, many: int, now: int) -> None:
+        self._begun = many + (self._begun if now < self.forgotten_at() else 0)
+        self._opened_at = now
+
     def forgotten_at(self) -> int:
         return self._opened_at + self.rate.interval
 
@@ -147,6 +154,10 @@ class SlidingWindow:
     def change(self, rate: DeliveryRate, now: int) -> None:  # noqa: ARG002 - what is known stays known
         self.rate = _remembered(rate)
 
+    def spend(self, many: int, now: int) -> None:
+        for _ in range(many):
+            self.begin(now)
+
     def forgotten_at(self) -> int:
         return (self._begun_at[-1] if self._begun_at else LONG_AGO) + self.rate.interval
 
@@ -164,7 +175,8 @@ RateState = TokenBucket | FixedWindow | SlidingWindow
 """What is remembered of the deliveries that began under one rate.
 
 `next_at` is the instant from when one more may begin, now where it has passed; `begin` is called for each that does, by
-callers that have seen that it may; `change` sets another rate, against which counts what has begun already; from
+callers that have seen that it may; `change` sets another rate, against which counts what has begun already; `spend`
+counts some as begun, whether or not they might have, by which a window opens anew and a bucket is empty at most; from
 `forgotten_at` on the state is as good as a new one.
 """
 

@@ -47,12 +47,16 @@ class CounterEntry:
         waiting: by tenant, None while none ever did; a tenant's turn here goes on until the sub-queue woken by it has
             had its own.
         waking: it woke a sub-queue whose tenant has had no turn since.
+        shared: the servers of a queue share its limits.
+        elsewhere: this server has no part of them, others have.
     """
 
     place: tuple[int, CounterKey]
     threshold: Threshold = field(default_factory=Threshold)
     rates: tuple[RateState, ...] = ()
     closed_until: int = LONG_AGO
+    shared: bool = False
+    elsewhere: bool = False
     delivering: int = 0
     users: int = 0
     waiting: TenantTurns["SubQueue"] | None = None
@@ -75,13 +79,16 @@ class CounterEntry:
         if self.waiting is not None:
             self.waiting.discard(queue.tenant, queue)
 
-    def limit(self, threshold: Threshold, algorithm: RateAlgorithm, now: int) -> None:
-        """Set its limits; what has begun under earlier ones counts against them."""
+    def limit(self, threshold: Threshold, algorithm: RateAlgorithm, now: int, *, gain_spent: bool = False) -> None:
+        """Set its limits; what has begun under earlier ones counts against them.
+
+        With `gain_spent` what a rate allows more than before counts as begun now.
+        """
         known = iter(self.rates)
         rate, gap = next(known) if self.threshold.rate else None, next(known, None)
         states = (
-            _continued(rate, threshold.rate, algorithm, now),
-            _continued(gap, threshold.connects, RateAlgorithm.TOKEN_BUCKET, now),
+            _continued(rate, threshold.rate, algorithm, now, gain_spent=gain_spent),
+            _continued(gap, threshold.connects, RateAlgorithm.TOKEN_BUCKET, now, gain_spent=gain_spent),
         )
         self.threshold, self.rates = threshold, tuple(one for one in states if one is not None)
 
@@ -98,13 +105,17 @@ class CounterEntry:
 
 
 def _continued(
-    state: RateState | None, rate: DeliveryRate | None, algorithm: RateAlgorithm, now: int
+    state: RateState | None, rate: DeliveryRate | None, algorithm: RateAlgorithm, now: int, *, gain_spent: bool
 ) -> RateState | None:
     if rate is None:
         return None
+    gained = rate.count - (state.rate.count if state else 0)
     if state is None:
-        return algorithm.state(rate)
-    state.change(rate, now)
+        state = algorithm.state(rate)
+    else:
+        state.change(rate, now)
+    if gain_spent and gained > 0:
+        state.spend(gained, now)
     return state
 
 

@@ -1,9 +1,10 @@
-"""All that people and hooks order for the deliveries of one mail keyspace's queues, as the ledger keeps it."""
+"""All that is ordered for the deliveries of one mail keyspace's queues, and who delivers, as the ledger keeps it."""
 
 from dataclasses import dataclass
 
 from model.ports import AsyncTables
 from repair.ledger.conditions import LedgerConditions
+from repair.ledger.delivery_servers import LedgerServers
 from repair.ledger.policies import LedgerPolicies
 from repair.ledger.suspensions import LedgerSuspensions
 
@@ -31,3 +32,7 @@ class LedgerOrders:
     @property
     def policies(self) -> LedgerPolicies:
         return LedgerPolicies(self.tables, self.keyspace)
+
+    @property
+    def servers(self) -> LedgerServers:
+        return LedgerServers(self.tables, self.keyspace)

@@ -1,0 +1,107 @@
+"""Seats and views of servers in the ledger, in memory and on a real server: who has one, keeps it, loses it."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+
+from cql.driver.asynchronous import AsyncKeyspace
+from cql.driver.session import CassandraCluster, Keyspace
+from cql.memory import MemoryTables
+from model.catalog.ledger import DELIVERY_SERVER, DELIVERY_VIEW
+from model.ids import QueueName
+from model.pickup.servers import SeatState, ServerName, ServerSeat, ServerView, first_view
+from model.schema.keyspace import Schema
+from repair.ledger import delivery_servers
+from repair.ledger.delivery_servers import LedgerServers
+from tests.support.in_turn import InTurn
+from tests.support.keyspaces import created, dropped
+from tests.support.tables import micros
+
+A, B = ServerName("a"), ServerName("b")
+NOW = datetime(2026, 11, 26, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def ledger_keyspace(cluster: CassandraCluster) -> Iterator[Keyspace]:
+    name = f"e_servers_{uuid4().hex[:8]}"
+    yield created(cluster, name, Schema((), (DELIVERY_VIEW, DELIVERY_SERVER)))
+    dropped(cluster, (name,))
+
+
+@pytest.fixture(params=["memory", pytest.param("cassandra", marks=pytest.mark.cassandra)])
+def ledger(request: pytest.FixtureRequest) -> LedgerServers:
+    if request.param == "memory":
+        return LedgerServers(InTurn(MemoryTables(micros)), "mail")
+    keyspace: Keyspace = request.getfixturevalue("ledger_keyspace")
+    return LedgerServers(AsyncKeyspace(keyspace), "mail")
+
+
+@pytest.fixture
+def queue(k: str) -> QueueName:
+    return QueueName(k)
+
+
+def seat(name: ServerName = A) -> ServerSeat:
+    return ServerSeat(name=name, claim=uuid4(), owner="ann@here pid 7", since=NOW, seen_at=NOW)
+
+
+async def test_a_seat_is_one_servers_and_only_its_holder_keeps_it(ledger: LedgerServers, queue: QueueName) -> None:
+    """Whoever claims it besides is told whose it is, and touches nothing."""
+    mine, other = seat(), seat()
+    assert await ledger.take(queue, mine) == mine
+    assert await ledger.take(queue, other) == mine
+    assert not await ledger.renew(queue, other)
+    renewed = replace(mine, adopted=3, seen_at=NOW + timedelta(seconds=5))
+    assert await ledger.renew(queue, renewed)
+    assert await ledger.seats(queue) == {A: renewed}
+    await ledger.take(queue, seat(B))
+    assert list(await ledger.seats(queue)) == [A, B]
+    assert await ledger.seats(QueueName(f"{queue}2")) == {}
+
+
+async def test_the_seat_of_who_has_ended_is_taken_at_once(ledger: LedgerServers, queue: QueueName) -> None:
+    """It is seen as ended until then, and the one before can keep it no longer."""
+    mine, next_one = seat(), seat()
+    await ledger.take(queue, mine)
+    assert await ledger.end(queue, mine)
+    assert (await ledger.seats(queue))[A].state is SeatState.ENDED
+    assert await ledger.take(queue, next_one) == next_one
+    assert not await ledger.renew(queue, mine)
+    assert await ledger.seats(queue) == {A: next_one}
+
+
+async def test_a_seat_that_is_not_kept_is_gone(
+    ledger: LedgerServers, queue: QueueName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it: it can be taken, and not be kept; one that is kept lives on, all of it."""
+    monkeypatch.setattr(delivery_servers, "SEAT_SECONDS", 1)
+    lost, kept = seat(), seat(B)
+    await ledger.take(queue, lost)
+    await ledger.take(queue, kept)
+    monkeypatch.setattr(delivery_servers, "SEAT_SECONDS", 60)
+    assert await ledger.renew(queue, kept)
+    for _ in range(100):
+        if A not in (seats := await ledger.seats(queue)):
+            break
+        await asyncio.sleep(0.1)
+    assert seats == {B: kept}
+    assert not await ledger.renew(queue, lost)
+    again = seat()
+    assert await ledger.take(queue, again) == again
+
+
+async def test_views_follow_each_other_one_by_one(ledger: LedgerServers, queue: QueueName) -> None:
+    """Of two that would follow the same one, the first does."""
+    assert await ledger.view(queue) is None
+    first = first_view([B, A])
+    assert await ledger.change_view(queue, first)
+    assert not await ledger.change_view(queue, first_view([A]))
+    second = ServerView(2, {B: 1}, (A, B))
+    assert await ledger.change_view(queue, second)
+    assert not await ledger.change_view(queue, ServerView(2, {A: 1}, (A, B)))
+    assert not await ledger.change_view(queue, ServerView(4, {A: 4}, (B,)))
+    assert await ledger.view(queue) == second

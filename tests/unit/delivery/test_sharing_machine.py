@@ -1,0 +1,214 @@
+"""Several servers share limits, whatever goes wrong: never more than the limit at once, nor more than a rate allows."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from model.pickup.engine import Picked
+from model.pickup.policy import CounterPolicy, ExactValue, PickupField, Threshold, ThresholdCondition
+from model.pickup.rates import SECOND, DeliveryRate, RateAlgorithm
+from model.pickup.servers import ShareState
+from model.pickup.shares import turn_of
+from tests.support.sharing import Ledger, SharingServer, Wire
+from tests.support.thorough import run_stories
+
+DOMAINS = ("one", "few", "many", "rated", "slow")
+NAMES = ("a", "b", "c", "d")
+RATES = {"rated": DeliveryRate(7, 60 * SECOND), "slow": DeliveryRate(2, 200 * SECOND)}
+DRIFT_MAX = 0.01
+"""A machine's clock that never goes back goes on by so much more or less than others', at most."""
+
+
+def policies_of(scale: int) -> tuple[CounterPolicy, ...]:
+    most = {"one": 1, "few": 3 * scale, "many": 9 * scale}
+    thresholds = {
+        **{domain: Threshold(count) for domain, count in most.items()},
+        **{domain: Threshold(rate=rate) for domain, rate in RATES.items()},
+    }
+    conditions = (
+        ThresholdCondition({PickupField.RECIPIENT_DOMAIN: (ExactValue(domain),)}, limit)
+        for domain, limit in thresholds.items()
+    )
+    return (
+        CounterPolicy((PickupField.RECIPIENT_DOMAIN,), conditions=tuple(conditions)),
+        CounterPolicy(default=Threshold(15 * scale)),
+    )
+
+
+class SharingMachine(RuleBasedStateMachine):
+    """Servers come, go, are killed, cut off and late; their clocks differ; answers are lost; limits change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ledger = Ledger()
+        self.servers: list[SharingServer] = []
+        self.scale = 1
+        self.allowed = self.limits()
+        self.begun: dict[str, list[float]] = {domain: [] for domain in RATES}
+
+    def limits(self) -> dict[str, int]:
+        return {"one": 1, "few": 3 * self.scale, "many": 9 * self.scale, "": 15 * self.scale}
+
+    @initialize(count=st.integers(1, 3))
+    def begin(self, count: int) -> None:
+        for name in NAMES[:count]:
+            self.servers.append(self.server(name, 0.0))
+            self.live(10, end_every=20, turn_every=1)
+
+    def server(self, name: str, faster: float) -> SharingServer:
+        return SharingServer(self.ledger, name, policies_of(self.scale), RateAlgorithm.SLIDING, faster)
+
+    @rule(name=st.sampled_from(NAMES), faster=st.floats(-DRIFT_MAX, DRIFT_MAX))
+    def start(self, name: str, faster: float) -> None:
+        if len(self.servers) < len(NAMES):
+            self.servers.append(self.server(name, faster))
+
+    @precondition(lambda self: self.servers)
+    @rule(data=st.data(), orderly=st.booleans())
+    def leave(self, data: Any, orderly: bool) -> None:
+        server = self.one(data)
+        self.servers.remove(server)
+        server.stop() if orderly else server.kill()
+
+    @precondition(lambda self: self.servers)
+    @rule(data=st.data(), steps=st.integers(1, 9))
+    def go_on(self, data: Any, steps: int) -> None:
+        server = self.one(data)
+        for _ in range(steps):
+            server.step()
+            self.press()
+
+    @precondition(lambda self: self.servers)
+    @rule(data=st.data(), seconds=st.sampled_from((20, 40, 70, 150)), again=st.booleans())
+    def is_cut_off(self, data: Any, seconds: int, again: bool) -> None:
+        """For a while, in which somebody may start it a second time."""
+        server = self.one(data)
+        server.tables.wire = Wire.CUT
+        if again and len(self.servers) < len(NAMES):
+            self.servers.append(self.server(server.name, 0.0))
+        self.live(seconds, end_every=200, turn_every=3)
+        server.tables.wire = Wire.WELL
+        self.live(10, end_every=5, turn_every=1)
+
+    @precondition(lambda self: self.servers)
+    @rule(data=st.data(), name=st.sampled_from(NAMES), orderly=st.booleans(), seconds=st.integers(0, 90))
+    def is_started_again(self, data: Any, name: str, orderly: bool, seconds: int) -> None:
+        self.leave(data, orderly)
+        self.live(seconds, end_every=50, turn_every=3)
+        self.start(name, 0.0)
+        self.live(10, end_every=50, turn_every=1)
+
+    @rule(seconds=st.integers(1, 75), end_every=st.integers(1, 30), turn_every=st.integers(1, 5))
+    def live(self, seconds: int, end_every: int, turn_every: int) -> None:
+        """Time goes on, and everybody does what is due."""
+        for second in range(1, seconds + 1):
+            self.pass_time(1.0)
+            for server in self.servers:
+                if second % turn_every == 0:
+                    server.turn()
+                if second % end_every == 0 and server.under_way:
+                    server.end_one()
+                self.press()
+
+    @precondition(lambda self: self.servers)
+    @rule(data=st.data())
+    def finish_all(self, data: Any) -> None:
+        self.one(data).end_all()
+        self.press()
+
+    @rule(seconds=st.sampled_from((0.25, 1.0, 6.0, 31.0, 70.0)))
+    def pause(self, seconds: float) -> None:
+        """Time goes on, and everybody is late."""
+        self.pass_time(seconds)
+
+    def pass_time(self, seconds: float) -> None:
+        self.ledger.seconds += seconds
+        for server in self.servers:
+            server.limits.check()
+
+    def press(self) -> None:
+        """Everybody begins whatever may begin."""
+        for server in self.servers:
+            for domain in DOMAINS:
+                while begun := server.begin(domain):
+                    for picked in begun:
+                        self.note(server, picked)
+        self.check_at_once()
+
+    def note(self, server: SharingServer, picked: Picked) -> None:
+        to = picked.mail.values[PickupField.RECIPIENT_DOMAIN]
+        if to in RATES:
+            self.begun[to].append(self.ledger.seconds)
+            server.engine.end(picked, server.now)
+            server.under_way.remove(picked)
+
+    @precondition(lambda self: self.servers)
+    @rule(data=st.data(), wire=st.sampled_from(Wire))
+    def wire(self, data: Any, wire: Wire) -> None:
+        self.one(data).tables.wire = wire
+
+    @rule(ahead=st.floats(0.0, 5.0))
+    def nodes_clocks_differ(self, ahead: float) -> None:
+        self.ledger.ahead = ahead
+
+    @precondition(lambda self: self.servers)
+    @rule(data=st.data(), off=st.floats(-1e6, 1e6))
+    def wall_clock_jumps(self, data: Any, off: float) -> None:
+        self.one(data).clock.off = off
+
+    @rule(scale=st.integers(1, 3))
+    def reload(self, scale: int) -> None:
+        """What is under way may go on above a new limit; nothing begins until it is below."""
+        self.scale = scale
+        for server in self.servers:
+            server.engine.reload(policies_of(scale), server.now)
+        running = self.running()
+        self.allowed = {key: max(limit, running[key]) for key, limit in self.limits().items()}
+
+    def one(self, data: Any) -> SharingServer:
+        found: SharingServer = data.draw(st.sampled_from(self.servers))
+        return found
+
+    def running(self) -> dict[str, int]:
+        to = [one.mail.values[PickupField.RECIPIENT_DOMAIN] for server in self.servers for one in server.under_way]
+        return {key: to.count(key) if key else len(to) for key in self.limits()}
+
+    def check_at_once(self) -> None:
+        """Never more at once than the limit."""
+        running = self.running()
+        assert all(count <= self.allowed[key] for key, count in running.items()), running
+        self.allowed = {key: max(limit, min(self.allowed[key], running[key])) for key, limit in self.limits().items()}
+
+    @invariant()
+    def all_begin_what_they_may(self) -> None:
+        self.press()
+
+    @invariant()
+    def never_more_in_any_interval_than_the_rate(self) -> None:
+        for domain, rate in RATES.items():
+            begun, within = self.begun[domain], rate.interval / SECOND / (1 + 2 * DRIFT_MAX)
+            for first, last in zip(begun, begun[rate.count :], strict=False):
+                assert last - first >= within, (domain, begun)
+
+    def teardown(self) -> None:
+        """Once nothing goes wrong any more, the servers have all of each limit between them."""
+        if not self.servers:
+            return
+        for server in self.servers:
+            server.tables.wire = Wire.WELL
+            server.end_all()
+        for _ in range(200):
+            self.ledger.seconds += 1
+            for server in self.servers:
+                server.limits.check()
+                server.turn()
+        policy = policies_of(self.scale)[0]
+        shares = [server.limits.engine._share.now for server in self.servers]  # type: ignore[union-attr]
+        assert {server.limits.state for server in self.servers} == {ShareState.HAS_SHARE}
+        for domain, limit in self.limits().items():
+            assert sum(one.of(limit, turn_of(policy, (domain,))) for one in shares) == limit
+
+
+def test_however_servers_come_and_go_they_never_exceed_a_limit(story_seed: int) -> None:
+    run_stories(SharingMachine, story_seed, stories=160, steps=20)
