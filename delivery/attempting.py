@@ -1,10 +1,11 @@
 """From an entry to its end: where its mail goes, the hooks around an attempt, and one server after the other."""
 
+import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Any, Final, cast
 from uuid import UUID
 
 from delivery.held_mails import HeldMail
@@ -47,7 +48,7 @@ from model.instants import MICROS, instant_of
 from model.pickup.engine import Picked, PickupEngine
 from model.pickup.policy import PickupField
 from model.pickup.sub_queues import ActiveMail
-from model.ports import Clock, MailRelay, NextHops
+from model.ports import BeforeContent, Clock, MailRelay, NextHops
 
 MICRO_NANOS: Final = 1_000
 
@@ -131,6 +132,8 @@ class EntryAttempts:
 
     Attributes:
         wake: called when others may be picked.
+        trying: the attempts that are under way, each with its task.
+        broken_off: those of them that were.
     """
 
     next_hops: NextHops
@@ -141,6 +144,15 @@ class EntryAttempts:
     hooks: DeliveryHooks
     journal: AttemptJournal
     wake: Callable[[], None]
+    trying: dict[Picked, asyncio.Task[Any]] = field(default_factory=dict)
+    broken_off: set[Picked] = field(default_factory=set)
+
+    def break_off(self) -> None:
+        """Have every attempt end at once that counts against a shared limit; its recipient is tried again."""
+        for picked, task in self.trying.items():
+            if picked not in self.broken_off and self.engine.is_shared(picked):
+                self.broken_off.add(picked)
+                task.cancel()
 
     async def prepared(self, held: HeldMail, entry: DeliveryEntry) -> ReadyEntry | EndedEntry:
         """The entry with the servers that take its mail; or how it has ended, without an attempt."""
@@ -176,12 +188,15 @@ class EntryAttempts:
             try:
                 attempt = ready.attempt(hop, begun.source, self.settings)
                 before_content = partial(self.journal.begin, held, recorded)
-                (result,) = await self.relay.deliver(attempt, held.dequeued.content, before_content)
+                result = await self._tried(begun, attempt, held.dequeued.content, before_content)
             except MailmendError:
                 break
             finally:
                 self.engine.end(begun, self.nanos())
                 self.wake()
+            if result is None:
+                why = "this server is cut off from the others"
+                return self.cut_off(held, EndedEntry(entry, EntryEnd.RETURNED, self.now(), why=why, wait=held.away))
             entry = replace(entry, reply="" if result.reply.ours else str(result.reply), host=result.host)
             recorded = replace(recorded, ended_at=self.now(), stage=result.stage, status=result.reply.status)
             if result.stage not in _OF_THE_SERVER or place == len(ready.hops):
@@ -200,6 +215,24 @@ class EntryAttempts:
         """How an entry ends whose attempt came to no end here: `otherwise`, unless its server may have the mail."""
         begun = held.begun.pop(otherwise.entry.id.number, None)
         return (self.journal.doubted(otherwise.entry, begun) if begun else None) or otherwise
+
+    async def _tried(
+        self, begun: Picked, attempt: DeliveryAttempt, content: bytes, before_content: BeforeContent
+    ) -> RecipientResult | None:
+        """The result of an attempt; None: it was broken off."""
+        task = self.trying[begun] = cast("asyncio.Task[Any]", asyncio.current_task())
+        try:
+            (result,) = await self.relay.deliver(attempt, content, before_content)
+        except asyncio.CancelledError:
+            if begun not in self.broken_off:
+                raise
+            task.uncancel()
+            return None
+        else:
+            return result
+        finally:
+            del self.trying[begun]
+            self.broken_off.discard(begun)
 
     def now(self) -> datetime:
         return instant_of(self.clock.micros())

@@ -24,6 +24,7 @@ from model.queue.mails import Mail
 _LOG: Final = logging.getLogger("mailmend.delivery")
 
 _AWAY: Final = BackOff(timedelta(minutes=1), timedelta(minutes=30))
+_ELSEWHERE: Final = BackOff(timedelta(seconds=2), timedelta(minutes=1))
 
 LeavingStep = Callable[[], Awaitable[object]]
 
@@ -60,6 +61,11 @@ class HeldMail:
     def away(self) -> timedelta:
         """For how long it goes back to the queue: longer each time that there was no room for it."""
         return _AWAY.wait(self.dequeued.attempts + 1)
+
+    @property
+    def elsewhere(self) -> timedelta:
+        """For how long it goes back to the queue so that another server may take it."""
+        return _ELSEWHERE.wait(self.dequeued.attempts + 1)
 
     def name_of(self, number: int) -> str:
         """An entry while it is held: of this passage of its mail through the queue."""

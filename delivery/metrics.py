@@ -11,6 +11,7 @@ from model.ids import QueueName
 from model.metrics import Metric, MetricKind, MetricSample
 from model.pickup.conditions import PlacedCondition
 from model.pickup.quotas import QuotaUsage
+from model.pickup.servers import ShareState
 from model.pickup.sub_queues import PickupFigures
 
 _LOAD: Final = "How much is at work: what does not get on is a trouble of its queue, with its alert"
@@ -86,8 +87,20 @@ UNCERTAIN: Final = Metric(
     MetricKind.COUNTER,
     no_alert="Each is a line of the log; what is held waits for a person: `mailmend delivery list --in-state hold`",
 )
+SERVERS: Final = Metric(
+    "mailmend_delivery_servers",
+    "Servers that share the limits of the queue, as this one knows (`mailmend delivery servers QUEUE` names them)",
+    ("queue",),
+    no_alert="How many there are to be only those know who start them",
+)
+SHARE: Final = Metric(
+    "mailmend_delivery_share",
+    "1 for how this server stands to shared limits: has its share, waits for it, or is cut off and begins nothing",
+    ("queue", "state"),
+    no_alert="Who cannot keep a seat cannot read what is ordered either, which has its alert",
+)
 _ORDERS: Final = (SUSPENSIONS, CONDITIONS, SUSPENSIONS_READ)
-DELIVERY_METRICS: Final = (ENDED, STAGES, HELD, LOOKED_AT, UNCERTAIN, *_PICKUP, *_ORDERS)
+DELIVERY_METRICS: Final = (ENDED, STAGES, HELD, LOOKED_AT, UNCERTAIN, *_PICKUP, *_ORDERS, SERVERS, SHARE)
 
 _THEIRS: Final = "How much clients send is theirs to say"
 TAKEN: Final = {
@@ -166,6 +179,13 @@ def uncertain_samples(queue: QueueName, done: Mapping[UncertainPolicy, int]) -> 
     """Every policy, those that decided nothing too."""
     for policy in UncertainPolicy:
         yield MetricSample(UNCERTAIN, (queue, policy.value), done.get(policy, 0))
+
+
+def share_samples(queue: QueueName, servers: int, state: ShareState) -> Iterator[MetricSample]:
+    """How many servers share, and how this one stands to that."""
+    yield MetricSample(SERVERS, (queue,), servers)
+    for one in ShareState:
+        yield MetricSample(SHARE, (queue, one.value), int(one is state))
 
 
 def order_samples(

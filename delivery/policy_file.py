@@ -122,6 +122,7 @@ def _threshold(node: PolicyNode, algorithm: RateAlgorithm) -> Threshold:
             algorithm.state(rate)
         except WrongUse as error:
             parts["rate"].fail(error.what, error.mend)
+    cluster = parts["cluster"].parsed(yes_or_no, "cluster") if "cluster" in parts else True
     return Threshold(
         concurrency=parts["concurrency"].parsed(_count, "concurrency") if "concurrency" in parts else None,
         rate=rate,
@@ -129,6 +130,7 @@ def _threshold(node: PolicyNode, algorithm: RateAlgorithm) -> Threshold:
         if "connectinterval" in parts
         else None,
         stop=parts["stop"].parsed(yes_or_no, "stop") if "stop" in parts else False,
+        cluster=cluster,
     )
 
 

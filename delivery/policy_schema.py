@@ -23,7 +23,7 @@ FILE_PARTS: Final = ("version", "rate", "lists", "policies", "suspends", "incomi
 RATE_PARTS: Final = ("algorithm",)
 POLICY_PARTS: Final = ("fields", "conditions", "default")
 CONDITION_PARTS: Final = ("if", "then")
-THRESHOLD_PARTS: Final = ("concurrency", "rate", "connectinterval", "stop")
+THRESHOLD_PARTS: Final = ("concurrency", "rate", "connectinterval", "stop", "cluster")
 
 INCOMING_PARTS: Final = ("if", "set", "remove", "stop")
 SET_FIELDS: Final = ("transportid", "jobid", "tenantid", "grouping", "expires", "priority")
@@ -233,6 +233,9 @@ def _threshold() -> JsonSchema:
         "stop": _described(
             _boolean(),
             "Later policies neither count nor limit such a mail.",
+        ),
+        "cluster": _described(
+            _boolean(), "Whether the servers of a queue share these limits, as by default; else each has all of them."
         ),
     }
     return _object(THRESHOLD_PARTS, schemas)

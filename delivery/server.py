@@ -10,7 +10,7 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -21,9 +21,10 @@ from delivery.envelopes import outgoing_of
 from delivery.held_mails import HeldMail, MailDepartures
 from delivery.hooks import DeliveryHooks
 from delivery.journalling import AttemptJournal
-from delivery.metrics import delivery_samples, order_samples, pickup_samples, uncertain_samples
+from delivery.metrics import delivery_samples, order_samples, pickup_samples, share_samples, uncertain_samples
 from delivery.orders import SharedOrders
 from delivery.settings import DeliverySettings
+from delivery.sharing import SharedLimits
 from mailqueue.background import paused
 from mailqueue.queue import Dequeued, MailQueue
 from model.delivery.entries import DeliveryEntry, EndedEntry, EntryEnd, EntryStage
@@ -32,15 +33,19 @@ from model.ids import EnqueueId
 from model.metrics import MetricSample
 from model.pickup.engine import PickupEngine, PolicyChanges
 from model.pickup.policy import CounterPolicy
+from model.pickup.servers import ServerName
 from model.pickup.sub_queues import UNKNOWN
 from model.pickup.suspensions import Suspension
 from model.pickup.turns import NO_WEIGHTS
 from model.ports import Clock, MailRelay, NextHops
 from repair.ledger.attempts import LedgerAttempts
+from repair.ledger.delivery_servers import LedgerServers
 from repair.ledger.orders import LedgerOrders
 
 _MICRO: Final = timedelta(microseconds=1)
 _LOOK_EVERY: Final = timedelta(minutes=1)
+_ELSEWHERE_AFTER: Final = timedelta(seconds=3)
+"""How long a recipient waits here for a limit that only other servers have a part of."""
 
 _LOG: Final = logging.getLogger("mailmend.delivery")
 
@@ -54,6 +59,7 @@ class DeliveryServer:
         ended: how often the active time of an entry has ended in each way.
         ledger: where what people order is; None: the policies alone hold.
         journal: where attempts are written down; None: nowhere.
+        servers: where servers share limits; None: this one has all of them. The engine was made with a share then.
     """
 
     name: str
@@ -67,7 +73,9 @@ class DeliveryServer:
     hooks: DeliveryHooks | None = None
     ledger: LedgerOrders | None = None
     journal: LedgerAttempts | None = None
+    servers: LedgerServers | None = None
     _shared: SharedOrders | None = None
+    _limits: SharedLimits | None = None
     _work: EntryAttempts = field(init=False)
     _departures: MailDepartures = field(init=False)
     _held: dict[EnqueueId, HeldMail] = field(default_factory=dict)
@@ -101,30 +109,52 @@ class DeliveryServer:
                 every=self.settings.suspensions_every,
                 wake=self._woken.set,
             )
+        if self.servers:
+            self._limits = SharedLimits(
+                queue=self.queue.name,
+                ledger=self.servers,
+                engine=self.engine,
+                clock=self.clock,
+                name=ServerName(self.settings.seat),
+                insists=self.settings.insists_on_seat,
+                owner=self.name,
+                wake=self._woken.set,
+                break_off=self._work.break_off,
+            )
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Work until asked to stop; attempts that run then have some time to end.
 
         Raises:
             CannotReach: nothing can be taken from the queue any more, or what is ordered cannot be read at the start.
+            ServerNameTaken: another live server has the name.
         """
         watching = set[asyncio.Task[None]]()
         if self._shared:
             await self._shared.read()
             watching.add(asyncio.ensure_future(self._shared.keep_current(stop)))
+        if self._limits:
+            watching.add(asyncio.ensure_future(self._limits.keep_current(stop)))
         try:
-            await self._serve(stop)
+            await self._serve(stop, watching)
         finally:
+            ended = [one for one in watching if one.done()]
             await _cancelled(watching)
             if self._shared:
                 await self._shared.leave()
+            if self._limits:
+                await self._limits.end()
+        for one in ended:
+            one.result()
 
-    async def _serve(self, stop: asyncio.Event) -> None:
+    async def _serve(self, stop: asyncio.Event, watching: Collection[asyncio.Task[None]]) -> None:
+        for one in watching:
+            one.add_done_callback(lambda _: self._woken.set())
         async with self.queue.dequeue(self.settings.prefetch) as mails:
             taking = asyncio.ensure_future(self._take_all(mails))
             taking.add_done_callback(lambda _: self._woken.set())
             try:
-                while not stop.is_set() and not taking.done():
+                while not stop.is_set() and not taking.done() and not any(one.done() for one in watching):
                     self._woken.clear()
                     self._look()
                     await paused(self.clock, self._rest(), stop, self._woken)
@@ -144,6 +174,9 @@ class DeliveryServer:
         if self._shared and self._shared.read_micros is not None:
             suspensions, conditions = self._shared.suspensions.count, self._shared.conditions.placed
             yield from order_samples(self.queue.name, suspensions, conditions, self._shared.read_micros)
+        if self._limits:
+            view = self._limits.view
+            yield from share_samples(self.queue.name, len(view.members) if view else 0, self._limits.state)
 
     def limit(
         self,
@@ -214,6 +247,8 @@ class DeliveryServer:
         now = self._work.nanos()
         if self._check_at <= now:
             self._check_waiting(now)
+        if self._limits:
+            self._give_to_others(self._limits, now)
         while len(self._attempts) < self.settings.concurrency and (picked := self.engine.pick(now)):
             ready = self._ready.pop(picked.mail.id)
             work = self._work.ended(ready, picked)
@@ -248,6 +283,18 @@ class DeliveryServer:
             if (ready := self._ready.pop(held.name_of(number), None)) and ready.counted:
                 self.engine.remove(ready.counted, now)
             self._end(held, EndedEntry(entry, end, self._work.now(), wait=held.away))
+
+    def _give_to_others(self, limits: SharedLimits, now: int) -> None:
+        """Give back what waits for a limit that only other servers have a part of."""
+        for mail in limits.misplaced():
+            ready = self._ready[mail.id]
+            if ready.held.taken_at + _nanos_in(_ELSEWHERE_AFTER) <= now:
+                del self._ready[mail.id]
+                self.engine.remove(mail, now)
+                entry = ready.held.active[ready.entry.id.number]
+                why = "another server of the queue has this limit"
+                ended = EndedEntry(entry, EntryEnd.RETURNED, self._work.now(), why=why, wait=ready.held.elsewhere)
+                self._end(ready.held, ended)
 
     def _rest(self) -> timedelta:
         """How long nothing can happen unless somebody wakes the server."""

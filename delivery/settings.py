@@ -26,6 +26,8 @@ class DeliverySettings:
         suspensions_every: how long after a reading of what people suspended the next one begins.
         schedules: of retries, by transport; "" is that of the others.
         uncertain: what becomes of a recipient whose server may have the mail.
+        seat: the name of the server among those of its queue.
+        insists_on_seat: it takes no other name where a live server has this one.
     """
 
     reporter: str
@@ -40,6 +42,8 @@ class DeliverySettings:
     suspensions_every: timedelta = timedelta(seconds=5)
     schedules: Mapping[str, RetrySchedule] = field(default_factory=dict)
     uncertain: UncertainPolicy = UncertainPolicy.RETRY
+    seat: str = "server"
+    insists_on_seat: bool = False
 
     def schedule(self, transport: str) -> RetrySchedule:
         return self.schedules.get(transport) or self.schedules.get("") or DEFAULT_SCHEDULE

@@ -14,7 +14,7 @@ from admin.cli.kinds import Duration, ParsedValue
 from admin.cli.listening import LISTENING, LISTENING_ABOUT
 from admin.cli.options import FILE, option
 from admin.cli.queue_options import QUEUE_ARGUMENT, queue_settings, unless
-from admin.cli.suspend import refuse_unnamed
+from admin.cli.suspend import OF_A_QUEUE, refuse_unnamed
 from admin.services.delivery import CONCURRENCY_DEFAULT, PREFETCH_DEFAULT
 from admin.settings import parse_port
 from delivery.smart_host import SmartHost
@@ -32,6 +32,7 @@ _HOOK_MAX: Final = timedelta(minutes=5)
 _SUSPENSIONS_EVERY_MAX: Final = timedelta(minutes=10)
 
 _HOST_PORT: Final = re.compile(r"(?:\[(?P<ipv6>[^\]]+)\]|(?P<host>[^:\[\]]+))(?::(?P<port>\d+))?")
+_SERVER_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _NOTIFY: Final = ":notify"
 
 
@@ -40,6 +41,12 @@ def _next_hop(value: Any) -> SmartHost:
     if found is None:
         raise WrongUse(f"{value!r} is not HOST:PORT", mend="Write it like relay.example.org:25, or [2001:db8::1]:25.")
     return SmartHost(found["ipv6"] or found["host"], parse_port(int(found["port"] or SMTP_PORT)))
+
+
+def _server_name(value: Any) -> str:
+    if not _SERVER_NAME.fullmatch(str(value)):
+        raise WrongUse(f"{value!r} is no name of a server", mend="Letters, digits, '.', '-' and '_' make one.")
+    return str(value)
 
 
 def _source(value: Any) -> SourceAddress:
@@ -76,7 +83,14 @@ SERVE: Final = Command(
     is killed, no mail is lost. Each attempt is in a journal before its content is sent, and its outcome before anything
     follows from it (`delivery show`): what was delivered is not sent again. Where an answer is lost, by a kill or on
     the way, --uncertain says what is done: by default the mail may go twice. SIGTERM and Ctrl-C let running attempts
-    end, for half a minute; what is left goes back to the queue. Any number of servers may work on a queue.
+    end, for half a minute; what is left goes back to the queue.
+
+    Any number of servers may work on a queue: they share its limits, each an equal part, as the queue gives them equal
+    parts of the mails. A limit below their number belongs to some of them, others for each domain or whatever it counts
+    by; connections of each are as many times further apart as there are servers. `cluster: false` beside a limit gives
+    all of it to each server. What a server gains of a rate, as it starts or another ends, counts as spent at first. One
+    that cannot reach Cassandra begins nothing under shared limits after half a minute, and breaks off what it delivers
+    there before a minute is over: its mails come again. Who is there: `delivery servers`.
 
     Attributes of a mail (`queue enqueue --attribute NAME=VALUE`): transportid chooses the retries; jobid, tenantid and
     grouping are for policies; expires, like 2026-05-01T08:00:00Z, ends its retries then. James's dsn-notify, dsn-ret,
@@ -187,6 +201,15 @@ SERVE: Final = Command(
             default="5m",
         ),
         option(
+            "--server",
+            "Name of this server among those of the queue: the same after a restart, so that it goes on with its part "
+            "of the limits. Where a live server has it, this one ends. [default: this host's, with a number where "
+            "a live server has it]",
+            "server_name",
+            type=ParsedValue("name", _server_name),
+            metavar="NAME",
+        ),
+        option(
             "--metrics-file",
             "Write metrics for Prometheus's node_exporter: every 15 seconds, to a file of its own.",
             "metrics",
@@ -239,9 +262,26 @@ SERVE: Final = Command(
         mailmend delivery serve outgoing --uncertain hold              none goes twice: a person decides
         mailmend queue enqueue a.eml --queue outgoing --sender ann@example.org --recipient bob@example.com \\
             --attribute transportid=alerts""",
-    exits="0 it was asked to stop, and what ran has ended; 2 wrong use, or the keyspace has no table for delayed "
-    "mails; 4 cluster, broker or store cannot be reached at the start (later they are waited for); 130 it was asked "
+    exits="0 it was asked to stop, and what ran has ended; 2 wrong use, its --server is another live server's, or the "
+    "keyspace has no table for delayed mails; 4 cluster, broker or store cannot be reached at the start (later they "
+    "are waited for); 130 it was asked "
     "twice.",
+)
+
+SERVERS: Final = Command(
+    name="servers",
+    summary="Say which servers deliver a queue, and whether they share its limits by now.",
+    about="""A server that is killed, or cut off from Cassandra, is absent after a minute; some seconds later the others
+    have its part of each limit. One that ended in an orderly way keeps its part for that minute too, and goes on with
+    it where it is started again under its name.""",
+    service="admin.services.servers:list_servers",
+    present="admin.present.delivery:servers_document",
+    options=(QUEUE_ARGUMENT,),
+    shared=(OF_A_QUEUE,),
+    examples="""
+        mailmend delivery servers outgoing
+        mailmend delivery servers outgoing --json""",
+    exits="0 done, also where there are none; 2 wrong use, 4 the cluster cannot be reached.",
 )
 
 DELIVERY: Final = CommandGroup(
@@ -249,7 +289,7 @@ DELIVERY: Final = CommandGroup(
     summary="Deliver the mails of a queue to their recipients' servers.",
     about="""The queue is RabbitMQ's, with its view in Cassandra, as for `mailmend queue`; the ledger keeps the journal
     of attempts. What is held back on all of its servers: `mailmend suspend`.""",
-    commands=(SERVE, *ENTRY_COMMANDS),
+    commands=(SERVE, SERVERS, *ENTRY_COMMANDS),
     examples="""
         mailmend delivery serve outgoing
         mailmend delivery serve outgoing --next-hop relay.example.org

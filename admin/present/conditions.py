@@ -68,7 +68,8 @@ def limits_text(threshold: Threshold) -> str:
         *([f"a connection each {gap / SECOND:.9g} s"] if gap else []),
     ]
     stop = ", and later policies are not consulted" if threshold.stop else ""
-    return (", ".join(limits) or "no limit") + stop
+    alone = "" if threshold.cluster else ", for each server by itself"
+    return (", ".join(limits) or "no limit") + alone + stop
 
 
 def _which(made: MadeCondition) -> str:

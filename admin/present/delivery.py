@@ -1,7 +1,10 @@
 """What `mailmend delivery` shows."""
 
-from admin.present.document import Document
+from admin.present.document import Document, Grid
+from admin.present.values import plain, printable, queue_document, shown
 from admin.services.delivery import DeliveryEnded
+from admin.services.queue.request import QueueAnswer, QueueRequest
+from admin.services.servers import QueueServers
 from model.delivery.entries import EntryEnd
 
 
@@ -13,3 +16,37 @@ def served_document(result: DeliveryEnded) -> Document:
         (f"Recipients of {result.request.queue}: {counted}.",),
         remarks=("Stopped on request; what was under way has ended.",),
     )
+
+
+def servers_document(result: QueueAnswer[QueueRequest, QueueServers]) -> Document:
+    queue, found = result.request.queue, result.found
+    rows = [
+        {
+            "name": one.seat.name,
+            "state": one.state,
+            "has_share": one.has_share,
+            "adopted": one.seat.adopted,
+            "since": one.seat.since,
+            "seen_at": one.seat.seen_at,
+            "owner": one.seat.owner,
+        }
+        for one in found.servers
+    ]
+    json = {"epoch": found.epoch, "settled": found.settled, "absent": list(found.absent), "servers": plain(rows)}
+    if not found.epoch:
+        return queue_document(result, json, (f"No server has shared limits of {queue} yet.",))
+    columns = ("name", "state", "shares", "since", "last seen", "process")
+    cells = [
+        (
+            printable(one.seat.name),
+            one.state,
+            "yes" if one.has_share else "not yet",
+            shown(one.seat.since),
+            shown(one.seat.seen_at),
+            printable(one.seat.owner),
+        )
+        for one in found.servers
+    ]
+    lines = [f"Limits of {queue} are shared in epoch {found.epoch}, {'' if found.settled else 'not '}by all of them."]
+    lines += [f"{printable(name)} is absent: its part is kept until the others may have it." for name in found.absent]
+    return queue_document(result, json, (Grid(f"Servers of {queue}", columns, cells, frozenset({"process"})), *lines))

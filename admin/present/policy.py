@@ -193,6 +193,7 @@ def _share_json(share: PolicyShare, result: PolicyExplanation) -> dict[str, Any]
         "limits_line": result.places[limits].line if limits else None,
         **threshold_json(threshold),
         "stop": threshold.stop,
+        "cluster": threshold.cluster,
         "lets_none": share.lets_none,
     }
 

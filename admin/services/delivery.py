@@ -52,6 +52,7 @@ from model.pickup.engine import PickupEngine
 from model.pickup.policies import PickupPolicies
 from model.pickup.quotas import QuotaUsage
 from model.pickup.rates import RateAlgorithm
+from model.pickup.shares import ServerShare
 from repair.log_fields import heard
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class DeliveryRequest(QueueRequest):
         retries: when mails are tried again, by transport; "" is that of the others.
         waiting_max: how long a recipient waits for its policy before it goes back to the queue.
         policies: a file of them; None: nothing is limited.
+        server_name: of this one among those of the queue; None: this host's, with a number where that is taken.
         metrics: a file for node_exporter; None: none is written.
         pre_delivery: the name of a hook; None: there is none.
         post_delivery: likewise.
@@ -111,6 +113,7 @@ class DeliveryRequest(QueueRequest):
     retries: Mapping[str, RetrySchedule] = field(default_factory=dict)
     waiting_max: timedelta = timedelta(minutes=5)
     policies: Path | None = None
+    server_name: str | None = None
     metrics: Path | None = None
     pre_delivery: str | None = None
     post_delivery: str | None = None
@@ -140,6 +143,8 @@ class DeliveryRequest(QueueRequest):
             suspensions_every=self.suspensions_every,
             schedules=self.retries,
             uncertain=UncertainPolicy(self.uncertain),
+            seat=self.server_name or own_name(),
+            insists_on_seat=self.server_name is not None,
         )
 
     def listening(self) -> ListenerSettings:
@@ -190,6 +195,7 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
 
     Raises:
         BadPolicyFile: the policies cannot be used; the message says where.
+        ServerNameTaken: another live server of the queue has the name; that takes a minute to be sure of.
         WrongUse: there is no such hook, the file of metrics cannot be written, mails cannot be taken at an
             address, or a certificate is missing or cannot be used.
         Delayed: the keyspace has no table for delayed mails, so nothing could be tried again.
@@ -212,11 +218,12 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
                 queue=queue,
                 next_hops=request.next_hop or dns_hops(connections.clock, settings.reporter, settings.sources),
                 relay=relay,
-                engine=PickupEngine(limits.policies, limits.algorithm),
+                engine=PickupEngine(limits.policies, limits.algorithm, ServerShare()),
                 clock=connections.clock,
                 settings=settings,
                 hooks=DeliveryHooks(connections.clock, pre, post, request.hook_limit),
-                ledger=connections.orders(),
+                ledger=(orders := connections.orders()),
+                servers=orders.servers,
                 journal=connections.attempts(),
             )
             where = request.next_hop or "the servers of each domain"

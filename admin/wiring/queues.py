@@ -28,7 +28,14 @@ from mailqueue.queue import MailQueue
 from mailqueue.rabbitmq.broker.settings import BrokerSettings
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from mailqueue.rabbitmq.view.queue_view import QueueView
-from model.catalog.ledger import DELIVERY_ATTEMPT, DELIVERY_CONDITION, DELIVERY_POLICIES, DELIVERY_SUSPENSION
+from model.catalog.ledger import (
+    DELIVERY_ATTEMPT,
+    DELIVERY_CONDITION,
+    DELIVERY_POLICIES,
+    DELIVERY_SERVER,
+    DELIVERY_SUSPENSION,
+    DELIVERY_VIEW,
+)
 from model.catalog.mail_queue import DELETED_MAILS
 from model.catalog.queue_tables import OwnTables, queue_tables_of
 from model.errors import AccessDenied, BadPayload, BlobMissing, WrongUse
@@ -42,6 +49,7 @@ from model.schema.table import Table
 from repair.clock import SystemClock
 from repair.ledger.attempts import LedgerAttempts
 from repair.ledger.conditions import LedgerConditions
+from repair.ledger.delivery_servers import LedgerServers
 from repair.ledger.orders import LedgerOrders
 from repair.ledger.policies import LedgerPolicies
 from repair.ledger.suspensions import LedgerSuspensions
@@ -165,6 +173,10 @@ class QueueConnections:
     def existing_policies(self) -> LedgerPolicies | None:
         """What the servers count by, likewise."""
         return self._orders.policies if self._has(DELIVERY_POLICIES) else None
+
+    def existing_servers(self) -> LedgerServers | None:
+        """The servers, likewise."""
+        return self._orders.servers if self._has(DELIVERY_VIEW) and self._has(DELIVERY_SERVER) else None
 
     def existing_attempts(self) -> LedgerAttempts | None:
         """The journal of attempts, likewise."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -303,6 +304,35 @@ class TestDelivery:
         assert following.wait(PATIENCE_SECONDS) == 0
         assert sink.mails[0].content == LETTER
         assert [one["outcome"] for one in tried()] == [None, "delivered"]
+
+    @pytest.mark.thorough
+    def test_the_part_of_a_server_that_is_killed_is_the_others_a_minute_later(
+        self,
+        queue: RealQueue,
+        sinks: Callable[..., SmtpSink],
+        serving: Callable[..., "subprocess.Popen[str]"],
+        tmp_path: Path,
+    ) -> None:
+        """Given a limit of two, of which each has one, and two attempts that last: until then nothing more begins."""
+        sink, policies = sinks(END=[STALL, STALL]), tmp_path / "policies.yaml"
+        policies.write_text("[{fields: [recipientdomain], default: {concurrency: 2}}]")
+        first, second = (serving(sink, "--policies", str(policies), "--server", name) for name in "ab")
+
+        def shown() -> Any:
+            return queue.line("delivery", "servers", "spool", "--json").json
+
+        until(lambda: [one["has_share"] for one in shown()["servers"]] == [True, True] and shown()["settled"])
+        queue.put(*(f"mail{number}" for number in range(6)))
+        until(lambda: sink.lines.count("DATA") == 2)
+        first.kill()
+        killed_at = time.monotonic()
+        while not sink.mails:
+            assert time.monotonic() - killed_at < 100
+            time.sleep(0.2)
+        assert time.monotonic() - killed_at > 50
+        assert [one["name"] for one in shown()["servers"]] == ["b"]
+        until(lambda: len(sink.mails) == 5)
+        second.kill()
 
     def test_a_mail_that_a_client_hands_over_is_delivered(
         self,

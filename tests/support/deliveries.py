@@ -36,6 +36,7 @@ from model.operations import Read, Seen, Write
 from model.pickup.engine import PickupEngine
 from model.pickup.policy import CounterPolicy
 from model.pickup.rates import RateAlgorithm
+from model.pickup.shares import ServerShare
 from model.queue.mails import Mail
 from repair.ledger.attempts import LedgerAttempts
 from repair.ledger.orders import LedgerOrders
@@ -258,12 +259,14 @@ class DeliverySite:
     Attributes:
         shares: whether servers read what people order.
         journals: whether they write their attempts down.
+        seats: whether they share their limits.
         attempts: where they do.
         name: of the process of a server.
     """
 
     shares: bool = False
     journals: bool = False
+    seats: bool = False
     name: str = "server"
     clock: VirtualClock = field(default_factory=VirtualClock)
     hops: TableHops = field(default_factory=TableHops)
@@ -283,6 +286,12 @@ class DeliverySite:
     @property
     def ledger(self) -> LedgerOrders:
         return LedgerOrders(InTurn(self.tables), "mail")
+
+    def beside(self) -> "DeliverySite":
+        """Another one at the same queue."""
+        other = DeliverySite(self.shares, seats=self.seats, clock=self.clock, hops=self.hops)
+        other.queue, other.tables = self.queue, self.tables
+        return other
 
     async def put(self, *recipients: str, sender: str | None = "ann@sender.example", **fields: Any) -> EnqueueId:
         mail = Mail("m", recipients, sender=sender, last_updated=self.clock.now, **fields)
@@ -311,12 +320,13 @@ class DeliverySite:
             queue=MortalQueue(self.queue, life, self.failing),  # type: ignore[arg-type]
             next_hops=self.hops,
             relay=self.relay,
-            engine=PickupEngine(policies, algorithm),
+            engine=PickupEngine(policies, algorithm, ServerShare() if self.seats else None),
             clock=self.clock,
             settings=DeliverySettings(**known),
             hooks=hooks,
             ledger=self.ledger if self.shares else None,
             journal=LedgerAttempts(self.attempts, "mail") if self.journals else None,
+            servers=self.ledger.servers if self.seats else None,
         )
         stop, ends_at = asyncio.Event(), self.clock.monotonic() + seconds
         serving = asyncio.ensure_future(server.serve(stop))

@@ -190,6 +190,7 @@ class TestExplain:
             "rate": None,
             "connect_interval_seconds": None,
             "stop": False,
+            "cluster": True,
             "lets_none": False,
         }
         assert (second["condition"], second["limits_line"], second["stop"]) == (1, 9, True)

@@ -246,7 +246,13 @@ rates = st.one_of(
 )
 thresholds = st.fixed_dictionaries(
     {},
-    optional={"concurrency": values, "rate": rates, "connectinterval": st.one_of(values, rates), "stop": values},
+    optional={
+        "concurrency": values,
+        "rate": rates,
+        "connectinterval": st.one_of(values, rates),
+        "stop": values,
+        "cluster": values,
+    },
 )
 conditions = st.fixed_dictionaries(
     {}, optional={"if": st.dictionaries(fields, several, max_size=2), "then": thresholds, "when": thresholds}
