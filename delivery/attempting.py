@@ -15,6 +15,7 @@ from delivery.settings import DeliverySettings
 from delivery.smart_host import SmartHost
 from model.delivery.attempts import (
     AttemptStage,
+    BeforeContent,
     DeliveryAttempt,
     DeliveryProtocol,
     EnvelopeRecipient,
@@ -48,7 +49,7 @@ from model.instants import MICROS, instant_of
 from model.pickup.engine import Picked, PickupEngine
 from model.pickup.policy import PickupField
 from model.pickup.sub_queues import ActiveMail
-from model.ports import BeforeContent, Clock, MailRelay, NextHops
+from model.ports import Clock, MailRelay, NextHops
 
 MICRO_NANOS: Final = 1_000
 

@@ -218,7 +218,7 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
                 queue=queue,
                 next_hops=request.next_hop or dns_hops(connections.clock, settings.reporter, settings.sources),
                 relay=relay,
-                engine=PickupEngine(limits.policies, limits.algorithm, ServerShare()),
+                engine=PickupEngine(limits.policies, limits.algorithm, share=ServerShare()),
                 clock=connections.clock,
                 settings=settings,
                 hooks=DeliveryHooks(connections.clock, pre, post, request.hook_limit),

@@ -320,7 +320,7 @@ class DeliverySite:
             queue=MortalQueue(self.queue, life, self.failing),  # type: ignore[arg-type]
             next_hops=self.hops,
             relay=self.relay,
-            engine=PickupEngine(policies, algorithm, ServerShare() if self.seats else None),
+            engine=PickupEngine(policies, algorithm, share=ServerShare() if self.seats else None),
             clock=self.clock,
             settings=DeliverySettings(**known),
             hooks=hooks,

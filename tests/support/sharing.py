@@ -122,7 +122,7 @@ class SharingServer:
 
     def __post_init__(self) -> None:
         self.clock, self.tables = OwnClock(self.ledger, self.faster), WiredTables(self.ledger)
-        self.engine = PickupEngine(self.policies, self.algorithm, ServerShare())
+        self.engine = PickupEngine(self.policies, self.algorithm, share=ServerShare())
         self.limits = SharedLimits(
             queue=OUTGOING,
             ledger=LedgerServers(self.tables, "mail"),  # type: ignore[arg-type]
