@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final, cast
 from uuid import UUID
 
+from delivery.envelopes import plain_attributes
 from delivery.held_mails import HeldMail
 from delivery.hooks import DeliveryHooks
 from delivery.journalling import AttemptJournal
@@ -159,7 +160,9 @@ class EntryAttempts:
         """The entry with the servers that take its mail; or how it has ended, without an attempt."""
         if ended := await self._known_end(held, entry):
             return ended
-        wanted = await self.hooks.before(self._seen(held, entry))
+        decided = await self.hooks.before(self._seen(held, entry))
+        held.give(decided.attributes)
+        wanted = decided.decision
         if not isinstance(wanted, TryDelivery):
             return self._decided(held, entry, wanted)
         ready = ReadyEntry(held, entry, wanted, wanted.sources or self.settings.sources)
@@ -283,7 +286,8 @@ class EntryAttempts:
         is_last = schedule.after(entry.refusals + 1, ended.at, seen.expires_at, 0.0) is None
         attempt = HookedAttempt(seen, ended.end, ended.status, entry.reply, ended.why, entry.host, stage, is_last)
         decided = await self.hooks.after(attempt)
-        return ended if decided is None else self._decided(held, entry, decided, ended.status)
+        held.give(decided.attributes)
+        return ended if decided.decision is None else self._decided(held, entry, decided.decision, ended.status)
 
     def _decided(
         self,
@@ -318,4 +322,5 @@ class EntryAttempts:
             first_seen_at=mail.first_seen_at,
             expires_at=self.settings.schedule(mail.transport).expires_at(mail.first_seen_at, mail.expires_at),
             content_bytes=len(held.dequeued.content),
+            attributes={**plain_attributes(held.dequeued.mail), **held.given},
         )

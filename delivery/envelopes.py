@@ -41,9 +41,7 @@ def queued_entries(listed: Listed, now: datetime) -> tuple[QueuedEntry, ...]:
     """The entries of a mail as its queue lists it."""
     mail, enqueue_id = listed.queued.mail, listed.queued.enqueue_id
     outgoing, entries = _outgoing(mail, enqueue_id, listed.enqueued_at)
-    values = {name: _value(mail, name) for name in mail.attributes if name != REMEMBERED}
-    attributes = {name: str(value) for name, value in values.items() if isinstance(value, str | int)}
-    found = []
+    attributes, found = plain_attributes(mail), []
     for one in entries:
         due_at = max((at for at in (listed.due_at, one.due_at) if at), default=now)
         rests = listed.due_at is not None or due_at > now
@@ -64,6 +62,12 @@ def counted_mail(mail: Mail, size: int | None = None) -> CountedMail:
 def with_bytes(mail: Mail, content: bytes) -> Mail:
     """The mail with its size noted, for quotas."""
     return replace(mail, attributes={**mail.attributes, BYTES: attribute(len(content))})
+
+
+def plain_attributes(mail: Mail) -> Mapping[str, str]:
+    """The attributes of a mail that are texts, numbers or flags."""
+    values = {name: _value(mail, name) for name in mail.attributes if name != REMEMBERED}
+    return {name: str(value) for name, value in values.items() if isinstance(value, str | int)}
 
 
 def changed_mail(
@@ -109,8 +113,10 @@ def _outgoing(mail: Mail, enqueue_id: EnqueueId, now: datetime) -> tuple[Outgoin
     return outgoing, tuple(_entries(mail, outgoing.id, remembered.get("entries")))
 
 
-def mail_again(mail: Mail, outgoing: OutgoingMail, entries: Sequence[DeliveryEntry]) -> Mail:
-    """The mail as it is put into its queue again, for these entries alone."""
+def mail_again(
+    mail: Mail, outgoing: OutgoingMail, entries: Sequence[DeliveryEntry], given: Mapping[str, str] | None = None
+) -> Mail:
+    """The mail as it is put into its queue again, for these entries alone, with what hooks gave it."""
     remembered = {
         "id": str(outgoing.id),
         "first_seen_at": outgoing.first_seen_at.isoformat(),
@@ -124,7 +130,11 @@ def mail_again(mail: Mail, outgoing: OutgoingMail, entries: Sequence[DeliveryEnt
             one for one in mail.recipient_headers if one.recipient in {entry.recipient for entry in entries}
         ),
         error_message=reply or mail.error_message,
-        attributes={**mail.attributes, REMEMBERED: attribute(remembered)},
+        attributes={
+            **mail.attributes,
+            **{name: attribute(text) for name, text in (given or {}).items()},
+            REMEMBERED: attribute(remembered),
+        },
     )
 
 

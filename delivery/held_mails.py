@@ -2,14 +2,14 @@
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import count
 from typing import Final
 
-from delivery.envelopes import mail_again, with_bytes
+from delivery.envelopes import mail_again, plain_attributes, with_bytes
 from mailqueue.queue import Dequeued, MailQueue
 from model.backoff import LOOK_AGAIN, BackOff
 from model.delivery.entries import DeliveryEntry, EndedEntry, EntryEnd, EntryStage, OutgoingMail
@@ -38,6 +38,7 @@ class HeldMail:
         taken_at: in nanoseconds of the monotonic clock.
         expires_at: likewise.
         begun: attempts whose content may have been sent and whose end the journal does not have, by number.
+        given: attributes that hooks set, and its queue does not know yet: kept with what comes again.
     """
 
     dequeued: Dequeued
@@ -47,6 +48,7 @@ class HeldMail:
     expires_at: int
     ended: list[EndedEntry] = field(default_factory=list)
     begun: dict[int, JournalledAttempt] = field(default_factory=dict)
+    given: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def may_have_been_had(self) -> bool:
@@ -56,6 +58,17 @@ class HeldMail:
         """
         dequeued = self.dequeued
         return dequeued.redelivered or dequeued.attempts > 0 or self.mail.id != dequeued.enqueue_id
+
+    def give(self, attributes: Mapping[str, str]) -> None:
+        """Set attributes of the mail."""
+        if attributes:
+            own = plain_attributes(self.dequeued.mail)
+            self.given = {name: text for name, text in {**self.given, **attributes}.items() if own.get(name) != text}
+
+    @property
+    def changed(self) -> bool:
+        """Whether something of it is not as its queue has it."""
+        return bool(self.given) or any(one.end is not EntryEnd.RETURNED or one.changed for one in self.ended)
 
     @property
     def away(self) -> timedelta:
@@ -105,7 +118,7 @@ class MailDepartures:
 
     async def leave(self, held: HeldMail, settlement: MailSettlement, now: datetime) -> None:
         """Carry the steps out; where the queue does not answer it is asked again and again, but for the last one."""
-        if held.ended and all(one.end is EntryEnd.RETURNED and not one.changed for one in held.ended):
+        if held.ended and not held.changed:
             await self._give_back(held, min(settlement.again) - now)
             return
         steps = deque([*self._again(held, settlement), *self._report(held, settlement, now)])
@@ -143,7 +156,8 @@ class MailDepartures:
 
     def _again(self, held: HeldMail, settlement: MailSettlement) -> Iterable[LeavingStep]:
         for at, entries in settlement.again.items():
-            mail = with_bytes(mail_again(held.dequeued.mail, held.mail, entries), held.dequeued.content)
+            mail = mail_again(held.dequeued.mail, held.mail, entries, held.given)
+            mail = with_bytes(mail, held.dequeued.content)
             yield partial(self.queue.enqueue, mail, held.dequeued.content, at=at)
 
     def _report(self, held: HeldMail, settlement: MailSettlement, now: datetime) -> Iterable[LeavingStep]:

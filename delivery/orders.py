@@ -5,14 +5,16 @@ All of it is read before anything of it counts: what cannot be read, or is not u
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
+from delivery.hook_orders import HookOrders
 from mailqueue.background import paused
+from model.delivery.hooks import HookOrder, SuspendMails
 from model.errors import MailmendError
 from model.ids import QueueName
 from model.instants import MICROS, instant_of
@@ -192,13 +194,29 @@ class SharedOrders:
     suspensions: HeededSuspensions = field(init=False)
     conditions: HeededConditions = field(init=False)
     read_micros: int | None = None
-    _failing: bool = False
+    _hooks: HookOrders = field(init=False)
+    _ordered: asyncio.Event = field(default_factory=asyncio.Event)
+    _failing: set[str] = field(default_factory=set)
     _said: ServedPolicies | None = None
 
     def __post_init__(self) -> None:
         time = EngineTime(self.clock)
         self.suspensions = HeededSuspensions(self.engine, time)
         self.conditions = HeededConditions(self.engine, time)
+        self._hooks = HookOrders(self.queue, self.clock)
+
+    def heed(self, orders: Sequence[HookOrder], owner: str) -> None:
+        """Let what a hook has ordered hold from now on; the ledger is told of it beside the deliveries."""
+        for order in orders:
+            if isinstance(order, SuspendMails):
+                suspended = self._hooks.suspended(order, owner, self.suspensions.holding.values())
+                changed = suspended is not None and self.suspensions.understood(suspended)()
+            else:
+                limited = self._hooks.limited(order, owner, self.conditions.holding.values())
+                changed = limited is not None and self.conditions.understood(limited)()
+            if changed:
+                self._ordered.set()
+                self.wake()
 
     async def read(self) -> None:
         """Heed what the ledger says now.
@@ -209,7 +227,10 @@ class SharedOrders:
         """
         suspensions = await self.ledger.suspensions.of(self.queue)
         conditions = await self.ledger.conditions.of(self.queue)
-        heeding = (self.suspensions.understood(suspensions), self.conditions.understood(conditions))
+        heeding = (
+            self.suspensions.understood(self._hooks.beside(suspensions, MadeSuspension)),
+            self.conditions.understood(self._hooks.beside(conditions, MadeCondition)),
+        )
         changed = [heeded() for heeded in heeding]
         self.read_micros = self.clock.micros()
         if any(changed):
@@ -220,22 +241,21 @@ class SharedOrders:
         while not stop.is_set():
             if self.conditions.expire():
                 self.wake()
-            try:
-                await self.read()
-                await self._say_policies()
-            except Exception as error:  # noqa: BLE001 - deliveries go on whatever the ledger holds
-                self._say_once(error)
-            else:
-                if self._failing:
-                    _LOG.info("what is ordered can be read again")
-                self._failing = False
-            await paused(self.clock, self._rest(), stop)
+            self._ordered.clear()
+            if await self._tried("what is ordered stays as it was", self.read):
+                await self._tried("the ledger is not told what is counted by", self._say_policies)
+                await self._tried("the ledger is not told what hooks order", self._write)
+            await paused(self.clock, self._rest(), stop, self._ordered)
 
     async def leave(self) -> None:
         """Say no longer what this server counts by; where that fails it is forgotten a few minutes later."""
-        if self._said:
-            with suppress(MailmendError):
+        with suppress(MailmendError):
+            await self._write()
+            if self._said:
                 await self.ledger.policies.remove(self.queue, self.server)
+
+    async def _write(self) -> None:
+        await self._hooks.write(self.ledger)
 
     async def _say_policies(self) -> None:
         now, policies = instant_of(self.clock.micros()), tuple(self.conditions.policies)
@@ -249,8 +269,17 @@ class SharedOrders:
         left = max(0, self.conditions.next_end - self.conditions.time.nanos())
         return min(self.every, _MICRO * -(-left // _MICRO_NANOS))
 
-    def _say_once(self, error: Exception) -> None:
-        if not self._failing:
-            trace = None if isinstance(error, MailmendError) else error
-            _LOG.warning("what is ordered stays as it was", extra={"error": str(error)}, exc_info=trace)
-        self._failing = True
+    async def _tried(self, otherwise: str, step: Callable[[], Awaitable[None]]) -> bool:
+        """Whether it was done: deliveries go on whatever the ledger says, and a failure is said once."""
+        try:
+            await step()
+        except Exception as error:  # noqa: BLE001 - likewise
+            if otherwise not in self._failing:
+                trace = None if isinstance(error, MailmendError) else error
+                _LOG.warning(otherwise, extra={"error": str(error)}, exc_info=trace)
+            self._failing.add(otherwise)
+            return False
+        if otherwise in self._failing:
+            _LOG.info("the ledger answers again", extra={"was": otherwise})
+            self._failing.discard(otherwise)
+        return True

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -89,16 +89,7 @@ class DeliveryServer:
 
     def __post_init__(self) -> None:
         self._departures = MailDepartures(self.queue, self.clock, self.settings.reporter)
-        self._work = EntryAttempts(
-            next_hops=self.next_hops,
-            relay=self.relay,
-            engine=self.engine,
-            clock=self.clock,
-            settings=self.settings,
-            hooks=self.hooks or DeliveryHooks(self.clock),
-            journal=AttemptJournal(self.queue.name, self.journal, self.settings.uncertain, self.clock, self.name),
-            wake=self._woken.set,
-        )
+        hooks = self.hooks or DeliveryHooks(clock=self.clock)
         if self.ledger:
             self._shared = SharedOrders(
                 queue=self.queue.name,
@@ -109,6 +100,17 @@ class DeliveryServer:
                 every=self.settings.suspensions_every,
                 wake=self._woken.set,
             )
+            hooks = replace(hooks, heed=self._shared.heed)
+        self._work = EntryAttempts(
+            next_hops=self.next_hops,
+            relay=self.relay,
+            engine=self.engine,
+            clock=self.clock,
+            settings=self.settings,
+            hooks=hooks,
+            journal=AttemptJournal(self.queue.name, self.journal, self.settings.uncertain, self.clock, self.name),
+            wake=self._woken.set,
+        )
         if self.servers:
             self._limits = SharedLimits(
                 queue=self.queue.name,

@@ -9,10 +9,11 @@ from admin.cli.command import Command, Shared, Values
 from admin.cli.kinds import Duration, ParsedValue
 from admin.cli.options import flag, option
 from admin.cli.queue_options import DRY_RUN, QUEUE_ARGUMENT
-from admin.cli.suspend import OF_A_QUEUE, ORDER_MAX
+from admin.cli.suspend import OF_A_QUEUE
 from model.errors import WrongUse
 from model.pickup.policy import PickupField, Threshold
 from model.pickup.rates import SECOND, DeliveryRate
+from model.pickup.suspensions import ORDER_MAX
 
 _NAMES: Final = ", ".join(one.value for one in PickupField)
 
@@ -119,7 +120,7 @@ ADD: Final = Command(
         ),
         flag("--all", "All of them: whatever such a policy counts.", "everything"),
         flag("--unlimited", "No limit: what the file limits is not limited so long."),
-        option("--for", "How long. [default: until it is removed]", "lasts", type=Duration(ORDER_MAX, zero=False)),
+        option("--for", "How long. [default: until it is removed]", "lasts", type=Duration(zero=False)),
         option(
             "--condition-id",
             "Its id, for scripts. [default: it follows from fields and values]",

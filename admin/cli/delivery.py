@@ -110,8 +110,10 @@ SERVE: Final = Command(
 
     Hooks are functions of an installed package, or coroutine functions, that it declares as entry points. What they
     are given and may return is in model.delivery.hooks: before an attempt another server, envelope, addresses, TLS or
-    fields for policies; before and after it, that the recipient comes again later, is given up with a report, or
-    without. Where the hook before delivery fails, the recipient comes again in five minutes, and no retry is counted.
+    fields for policies; before and after it, that the recipient comes again later, is held, is given up with a report,
+    or without. Either may return a HookResult: with suspensions and limits that last for a while, as of `mailmend
+    suspend` and `policy add`, on all servers of the queue; and with attributes that the mail keeps when it comes again.
+    Where the hook before delivery fails, the recipient comes again in five minutes, and no retry is counted.
 
     What is done is on stderr, a line for each attempt's end: mail, domain, server and reply, no address. Due mails are
     moved and slices swept meanwhile, so `queue tend` need not run for this queue. This needs mailmend[delivery].

@@ -1,6 +1,5 @@
 """Declarations of `mailmend suspend`, and the options that name mails by what policies count."""
 
-from datetime import timedelta
 from typing import Final
 
 import click
@@ -12,9 +11,7 @@ from admin.cli.options import flag, option
 from admin.cli.queue_options import DRY_RUN, QUEUE_ARGUMENT, queue_settings
 from model.errors import WrongUse
 from model.pickup.policy import PickupField
-
-ORDER_MAX: Final = timedelta(days=365)
-"""The longest time for which something may be ordered."""
+from model.pickup.suspensions import ORDER_MAX
 
 
 def refuse_unnamed(others: Values, context: click.Context) -> None:

@@ -90,7 +90,7 @@ def add_condition(request: AddConditionRequest, caller: Caller) -> QueueAnswer[A
             caller.remark(f"No mail was ever in {request.queue}: is it the right queue? See: mailmend queue list")
         ledger = connections.existing_conditions()
         before = [one for one in await ledger.of(request.queue) if not one.has_ended(now)] if ledger else []
-        same = next((one for one in before if one.names_the_same(fields, values)), None)
+        same = next((one for one in before if one.names_the_same(fields, values) and not one.is_of_hook), None)
         _refuse_other_id(request, same, before)
         one = MadeCondition(
             id=same.id if same else request.id or condition_id(request.queue, fields, values),

@@ -58,8 +58,8 @@ def add_suspension(request: AddSuspensionRequest, caller: Caller) -> QueueAnswer
         if request.queue not in await connections.names(everything=True):
             caller.remark(f"No mail was ever in {request.queue}: is it the right queue? See: mailmend queue list")
         known = connections.existing_suspensions()
-        before = await known.of(request.queue) if known else ()
-        same = next((one for one in before if one.names_the_same(request.values) and not one.has_ended(now)), None)
+        before = [one for one in await known.of(request.queue) if not one.has_ended(now)] if known else []
+        same = next((one for one in before if one.names_the_same(request.values) and not one.is_of_hook), None)
         one = MadeSuspension(
             id=same.id if same else connections.clock.new_uuid(),
             queue=request.queue,

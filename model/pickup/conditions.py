@@ -27,6 +27,7 @@ from model.pickup.policy import (
     pattern_of,
 )
 from model.pickup.rates import RateAlgorithm
+from model.pickup.suspensions import HOOK_OWNER
 
 _IDS: Final = UUID("1f0b3c3e-5d0a-4c58-9d2e-0c6d8f5f7a11")
 
@@ -40,7 +41,7 @@ class MadeCondition:
         values: for which they hold, by the name of their field, in the spelling of `pattern_text`; none is always.
         threshold: all of the limits: nothing comes from the file then.
         owner: who set them.
-        made_at: the earlier one is tested first.
+        made_at: the earlier one is tested first; those that people set before those of hooks.
         ends_at: None: somebody removes it.
     """
 
@@ -60,6 +61,15 @@ class MadeCondition:
 
     def has_ended(self, now: datetime) -> bool:
         return self.ends_at is not None and self.ends_at <= now
+
+    @property
+    def is_of_hook(self) -> bool:
+        return self.owner.startswith(HOOK_OWNER)
+
+    @property
+    def rank(self) -> tuple[bool, datetime, UUID]:
+        """The lower is tested first."""
+        return self.is_of_hook, self.made_at, self.id
 
     @property
     def patterns(self) -> Mapping[PickupField, tuple[ValuePattern, ...]]:
@@ -92,9 +102,12 @@ def normal_texts(fields: Iterable[str], values: PatternTexts) -> tuple[tuple[str
     return names, {name: tuple(sorted(spelled[name])) for name in sorted(spelled)}
 
 
-def condition_id(queue: QueueName, fields: Sequence[str], values: PatternTexts) -> UUID:
-    """The id of what nobody gave one: the same for the same fields and values, whoever makes it, and how often."""
-    return uuid5(_IDS, repr((queue, tuple(fields), sorted(values.items()))))
+def condition_id(queue: QueueName, fields: Sequence[str], values: PatternTexts, hook: str = "") -> UUID:
+    """The id of what nobody gave one: the same for the same fields and values, whoever makes it, and how often.
+
+    What a hook sets is another condition than what people set: `hook` is its owner.
+    """
+    return uuid5(_IDS, repr((queue, tuple(fields), sorted(values.items()))) + hook)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +144,13 @@ class ServedPolicies:
 def with_conditions(
     policies: Sequence[CounterPolicy], made: Iterable[MadeCondition], algorithm: RateAlgorithm
 ) -> tuple[tuple[CounterPolicy, ...], tuple[PlacedCondition, ...]]:
-    """The policies with the conditions before their own, the earliest first; and what became of each.
+    """The policies with the conditions before their own, in their rank; and what became of each.
 
     Raises:
         WrongUse: one that is not understood.
     """
     before, placed = [list[ThresholdCondition[Threshold]]() for _ in policies], list[PlacedCondition]()
-    for one in sorted(made, key=lambda one: (one.made_at, one.id)):
+    for one in sorted(made, key=lambda one: one.rank):
         patterns, found, groups, why = one.patterns, list[int](), dict[str, str](), _refused(one.threshold, algorithm)
         for number in _counting_by(one.counted_by, policies) if not why else ():
             why = _lacking_group(policies[number], patterns)

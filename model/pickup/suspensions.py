@@ -5,7 +5,7 @@ Source: seed mta-queue-subsystem 2.3.2, facts/mta.md 1.4 and 4.7 (rules 25 and 3
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
@@ -13,6 +13,12 @@ from model.errors import WrongUse
 from model.ids import QueueName, micros_of
 from model.instants import instant_of
 from model.pickup.policy import PatternTexts, PickupField, ValuePattern, field_named, pattern_of
+
+ORDER_MAX: Final = timedelta(days=365)
+"""The longest time for which something may be ordered."""
+
+HOOK_OWNER: Final = "hook "
+"""What the owner of whatever a hook orders begins with, before the hook's name; nobody else's does."""
 
 _NAMES: Final = ("#", "@")
 """What names of groups and lists begin with, which only a policy file has."""
@@ -76,6 +82,10 @@ class MadeSuspension:
     @property
     def made_at(self) -> datetime:
         return instant_of(micros_of(self.id))
+
+    @property
+    def is_of_hook(self) -> bool:
+        return self.owner.startswith(HOOK_OWNER)
 
     def has_ended(self, now: datetime) -> bool:
         return self.ends_at is not None and self.ends_at <= now

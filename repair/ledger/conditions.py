@@ -48,13 +48,13 @@ class LedgerConditions:
         await self.tables.write(Put(DELIVERY_CONDITION, row, clear=True, ttl_seconds=kept_seconds(made.ends_at, now)))
 
     async def of(self, queue: QueueName) -> Sequence[MadeCondition]:
-        """All that hold, in the order in which they were made; for a moment also some that have ended.
+        """All that hold, in the order in which they are tested; for a moment also some that have ended.
 
         Raises:
             WrongUse: one whose limits this version does not know.
         """
         seen = await self.tables.read(Read(DELIVERY_CONDITION, (self.keyspace, queue)))
-        return sorted((_made(one.row) for one in seen), key=lambda one: (one.made_at, one.id))
+        return sorted((_made(one.row) for one in seen), key=lambda one: one.rank)
 
     async def find(self, queue: QueueName, condition_id: UUID) -> MadeCondition | None:
         seen = await self.tables.read(Read(DELIVERY_CONDITION, (self.keyspace, queue, condition_id)))

@@ -1,20 +1,25 @@
 """`mailmend policy add`, `list` and `remove` as a person types them, beside a server that delivers."""
 
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from admin.services import delivery
+from admin.wiring import delivery as wiring
+from model.delivery.entries import EntryEnd
+from model.delivery.hooks import HookedAttempt, HookResult, LimitMails, PostDecision, SuspendMails
 from model.pickup.conditions import ServedPolicies
-from model.pickup.policy import CounterPolicy, FieldGroup, PickupField, pattern_of
+from model.pickup.policy import CounterPolicy, FieldGroup, PickupField, Threshold, pattern_of
 from model.pickup.rates import RateAlgorithm
 from repair.ledger.policies import LedgerPolicies
 from tests.support.commands import Ended
+from tests.support.deliveries import ACCEPTED, LATER
 from tests.support.in_turn import InTurn
 from tests.support.queue_commands import SPOOL, QueueShell, queue_shell
-from tests.unit.admin.test_delivery_command import HOP, StoppingRelay
+from tests.unit.admin.test_delivery_command import HOP, StoppingRelay, entry_point
 
 DOMAIN = PickupField.RECIPIENT_DOMAIN
 WHY = ("--why", "they throttle us")
@@ -30,6 +35,32 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> QueueShell:
 
 def typed(shell: QueueShell, command: str, *options: str) -> Ended:
     return shell.line("policy", command, "spool", *options)
+
+
+async def backing_off(attempt: HookedAttempt) -> PostDecision | HookResult[PostDecision]:
+    if attempt.end is not EntryEnd.REFUSED:
+        return None
+    limit = LimitMails({DOMAIN: ("a.org",)}, Threshold(1), timedelta(hours=1), attempt.reply)
+    return HookResult(None, (limit, SuspendMails({DOMAIN: ("b.org",)}, timedelta(hours=1), attempt.reply)))
+
+
+def test_what_a_hook_sets_is_listed_beside_what_people_set(shell: QueueShell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its name, with what the server answered as the reason; each keeps its own, and people's are tested first."""
+    entry_point(monkeypatch, wiring.POST_DELIVERY, f"{__name__}:backing_off")
+    relay = StoppingRelay(shell.clock)
+    monkeypatch.setattr(delivery, "relay_of", lambda *_: relay)
+    relay.scripts["bob@a.org"] = [LATER, ACCEPTED]
+    shell.put("one", recipients=("bob@a.org",))
+    assert shell.line("delivery", "serve", *HOP, "--post-delivery", "ours").code == 0
+    (ours,) = typed(shell, "list", "--json").json["conditions"]
+    assert (ours["owner"], ours["why"]) == ("hook ours", "450 4.2.0 later")
+    (held,) = shell.line("suspend", "list", "spool", "--json").json["suspensions"]
+    assert held["owner"] == "hook ours"
+
+    mine = typed(shell, "add", *TO_A, *NONE, *WHY, "--json").json["condition"]
+    assert [one["id"] for one in typed(shell, "list", "--json").json["conditions"]] == [mine["id"], ours["id"]]
+    shell.line("suspend", "add", "spool", "--domain", "b.org", *WHY)
+    assert len(shell.line("suspend", "list", "spool", "--json").json["suspensions"]) == 2
 
 
 def test_what_is_set_is_listed_until_it_is_removed(shell: QueueShell) -> None:

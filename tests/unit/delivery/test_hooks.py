@@ -15,6 +15,7 @@ from model.delivery.hooks import (
     DeleteRecipient,
     HookedAttempt,
     HookedRecipient,
+    HookResult,
     PostDecision,
     PostDelivery,
     PreDecision,
@@ -97,6 +98,57 @@ async def test_a_hook_before_delivery_may_decide_against_an_attempt(
     assert "bob@one.example" not in site.relay.recipients
     assert [round(wait / MINUTE) for wait in await site.waits()] == waits
     assert site.relay.reports() == reports
+
+
+ATTRIBUTES = {"campaign": "spring", "jobid": "j1"}
+
+
+@pytest.mark.parametrize("decision", [None, PutOffDelivery(MINUTE, counts=False)])
+async def test_what_a_hook_sets_is_kept_with_the_mail_when_it_comes_again(site: DeliverySite, decision: Any) -> None:
+    """Whether or not that was a retry; both hooks see it from then on, and policies count by it."""
+    seen = list[tuple[str, dict[str, str], str]]()
+
+    async def look(recipient: HookedRecipient) -> HookResult[PreDecision]:
+        seen.append(("pre", dict(recipient.attributes), recipient.fields.get(PickupField.JOB_ID, "")))
+        return HookResult(TryDelivery(), attributes={"campaign": "spring"})
+
+    async def give(attempt: HookedAttempt) -> HookResult[PostDecision]:
+        seen.append(("post", dict(attempt.recipient.attributes), ""))
+        return HookResult(decision, attributes=ATTRIBUTES)
+
+    site.relay.scripts["bob@one.example"] = [LATER, ACCEPTED]
+    await site.put("bob@one.example", attributes={"n": attribute(7)})
+    hooks = DeliveryHooks(site.clock, look, give)
+    await site.serve(300, hooks=hooks, until=lambda: bool(site.relay.had))
+    first, again = {"n": "7"}, {"n": "7", **ATTRIBUTES}
+    given = {**first, "campaign": "spring"}
+    assert seen[:3] == [("pre", first, ""), ("post", given, ""), ("pre", again, "j1")]
+
+
+async def test_a_mail_that_goes_back_with_nothing_new_is_not_written_again(site: DeliverySite) -> None:
+    """Though a hook sets what it has already."""
+    first = await site.put("bob@one.example", sender=None, attributes={"n": attribute(7)})
+
+    async def hook(_: HookedRecipient) -> HookResult[PreDecision]:
+        return HookResult(PutOffDelivery(MINUTE, counts=False), attributes={"n": "7"})
+
+    await site.serve(200, hooks=before(site, hook))
+    assert [one.queued.enqueue_id async for one in site.queue.browse()] == [first]
+
+
+@pytest.mark.parametrize("name", ["mailmend.delivery", "Mailmend.x", "dsn-notify", ""])
+async def test_what_is_not_the_hooks_to_set_is_refused(
+    site: DeliverySite, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The hook has failed then, and why is in the log."""
+    await site.put("bob@one.example")
+
+    async def hook(_: HookedRecipient) -> HookResult[PreDecision]:
+        return HookResult(TryDelivery(), attributes={name: "x"})
+
+    await site.serve(20, hooks=before(site, hook))
+    assert site.relay.attempts == []
+    assert "no attribute that a hook may set" in caplog.records[-1].__dict__["why"]
 
 
 async def failing(_: Any) -> Any:

@@ -1,5 +1,6 @@
 """Run-time conditions beside the policies of a file."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -54,6 +55,16 @@ def test_the_earliest_is_tested_first_and_all_before_those_of_the_file() -> None
     assert (limit_of(merged, "c.org"), limit_of(merged, "d.org")) == (Threshold(2), Threshold(1))
     (merged,), _ = with_conditions([FILE], [early], BUCKET)
     assert (limit_of(merged, "d.org"), limit_of(merged, "a.org")) == (Threshold(9), Threshold(7))
+
+
+def test_what_people_set_is_tested_before_what_hooks_set() -> None:
+    """Though it is later; it is another condition, so neither takes the other's place."""
+    hooks, people = made({}, Threshold(1), after=1), made({}, Threshold(2), after=2)
+    hooks = replace(hooks, owner="hook backoff", id=condition_id(QUEUE, hooks.fields, {}, "hook backoff"))
+    (merged,), placed = with_conditions([FILE], [hooks, people], BUCKET)
+    assert [one.made for one in placed] == [people, hooks]
+    assert limit_of(merged, "c.org") == Threshold(2)
+    assert hooks.id != people.id
 
 
 def test_its_limits_replace_those_of_the_file_whole() -> None:

@@ -1,0 +1,125 @@
+"""What hooks order beside their decisions: heeded by this server at once, and kept in the ledger for the others.
+
+No attempt waits for the ledger. Until it has an order, that holds here alone, and beside all that is read meanwhile.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, TypeVar
+from uuid import UUID
+
+from model.delivery.hooks import HookOrder, LimitMails, SuspendMails
+from model.ids import QueueName
+from model.instants import instant_of
+from model.pickup.conditions import MadeCondition
+from model.pickup.suspensions import MadeSuspension
+from model.ports import Clock
+from repair.ledger.orders import LedgerOrders
+
+HOLDING_MAX: Final = 1_000
+"""So many suspensions of hooks may hold at once in a queue, and so many conditions; a further one is not taken."""
+
+_LOG: Final = logging.getLogger("mailmend.delivery")
+
+M = TypeVar("M", bound=MadeSuspension | MadeCondition)
+
+
+@dataclass(slots=True, eq=False)
+class HookOrders:
+    """Orders of the hooks of one server, until the ledger has them."""
+
+    queue: QueueName
+    clock: Clock
+    _unwritten: dict[UUID, MadeSuspension | MadeCondition] = field(default_factory=dict)
+    _unremoved: dict[UUID, MadeSuspension | MadeCondition] = field(default_factory=dict)
+
+    def suspended(
+        self, order: SuspendMails, owner: str, holding: Iterable[MadeSuspension]
+    ) -> Sequence[MadeSuspension] | None:
+        """What holds behind it; None where that is what has held before."""
+        now, lasting = self._now, self._lasting(holding)
+        same = [one for one in lasting if order.is_what(one, owner)]
+        if not order.lasts:
+            return self._without(same, lasting)
+        if any(_suffices(one, order, now) for one in same):
+            return None
+        name = same[0].id if same else self.clock.new_uuid()
+        return self._with(order.made(self.queue, owner, now, name), lasting)
+
+    def limited(
+        self, order: LimitMails, owner: str, holding: Iterable[MadeCondition]
+    ) -> Sequence[MadeCondition] | None:
+        """Likewise."""
+        now, lasting = self._now, self._lasting(holding)
+        same = [one for one in lasting if order.is_what(one, owner)]
+        if not order.lasts:
+            return self._without(same, lasting)
+        if any(one.threshold == order.threshold and _suffices(one, order, now) for one in same):
+            return None
+        made_at = same[0].made_at if same else now
+        return self._with(order.made(self.queue, owner, now, made_at), lasting)
+
+    def beside(self, read: Sequence[M], kind: type[M]) -> Sequence[M]:
+        """What holds by a reading, with what the ledger has not been told yet."""
+        told: dict[UUID, M] = {one.id: one for one in self._unwritten.values() if isinstance(one, kind)}
+        found = [one for one in read if one.id not in told and one.id not in self._unremoved]
+        return [*found, *told.values()]
+
+    async def write(self, ledger: LedgerOrders) -> None:
+        """Tell the ledger what it does not know yet.
+
+        Raises:
+            CannotReach: it does not answer; what is left is told the next time.
+        """
+        for one in list(self._unwritten.values()):
+            if not one.has_ended(self._now):
+                await _put(ledger, one, self._now)
+            if self._unwritten.get(one.id) is one:
+                del self._unwritten[one.id]
+        for one in list(self._unremoved.values()):
+            await _remove(ledger, one)
+            if self._unremoved.get(one.id) is one:
+                del self._unremoved[one.id]
+
+    @property
+    def _now(self) -> datetime:
+        return instant_of(self.clock.micros())
+
+    def _lasting(self, holding: Iterable[M]) -> list[M]:
+        return [one for one in holding if not one.has_ended(self._now)]
+
+    def _with(self, one: M, lasting: Sequence[M]) -> Sequence[M] | None:
+        others: list[M] = [other for other in lasting if other.id != one.id]
+        if sum(other.is_of_hook for other in others) >= HOLDING_MAX:
+            _LOG.warning("a hook orders too much", extra={"owner": one.owner, "holding": HOLDING_MAX})
+            return None
+        self._unwritten[one.id] = one
+        self._unremoved.pop(one.id, None)
+        return [*others, one]
+
+    def _without(self, ended: Sequence[M], lasting: Sequence[M]) -> Sequence[M] | None:
+        for one in ended:
+            self._unwritten.pop(one.id, None)
+            self._unremoved[one.id] = one
+        return [one for one in lasting if one not in ended] if ended else None
+
+
+def _suffices(one: MadeSuspension | MadeCondition, order: HookOrder, now: datetime) -> bool:
+    """Whether half of the time is left: nothing is written before."""
+    return one.ends_at is not None and one.ends_at - now >= order.lasts / 2
+
+
+async def _put(ledger: LedgerOrders, one: MadeSuspension | MadeCondition, now: datetime) -> None:
+    if isinstance(one, MadeSuspension):
+        await ledger.suspensions.put(one, now)
+    else:
+        await ledger.conditions.put(one, now)
+
+
+async def _remove(ledger: LedgerOrders, one: MadeSuspension | MadeCondition) -> None:
+    if isinstance(one, MadeSuspension):
+        await ledger.suspensions.remove(one)
+    else:
+        await ledger.conditions.remove(one)
