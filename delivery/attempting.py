@@ -12,6 +12,7 @@ from delivery.envelopes import plain_attributes
 from delivery.held_mails import HeldMail
 from delivery.hooks import DeliveryHooks
 from delivery.journalling import AttemptJournal
+from delivery.orders import SharedOrders
 from delivery.settings import DeliverySettings
 from delivery.smart_host import SmartHost
 from model.delivery.attempts import (
@@ -45,6 +46,7 @@ from model.delivery.hooks import (
     TryDelivery,
 )
 from model.delivery.journal import OUTCOMES, AttemptOutcome, JournalledAttempt
+from model.delivery.settling import as_ordered
 from model.errors import MailmendError
 from model.instants import MICROS, instant_of
 from model.pickup.engine import Picked, PickupEngine
@@ -133,6 +135,7 @@ class EntryAttempts:
     """Takes entries through their stages; the picking between is the server's.
 
     Attributes:
+        orders: what is ordered of entries for after an attempt, or before one; None: nothing is.
         wake: called when others may be picked.
         trying: the attempts that are under way, each with its task.
         broken_off: those of them that were.
@@ -145,6 +148,7 @@ class EntryAttempts:
     settings: DeliverySettings
     hooks: DeliveryHooks
     journal: AttemptJournal
+    orders: SharedOrders | None
     wake: Callable[[], None]
     trying: dict[Picked, asyncio.Task[Any]] = field(default_factory=dict)
     broken_off: set[Picked] = field(default_factory=set)
@@ -158,7 +162,8 @@ class EntryAttempts:
 
     async def prepared(self, held: HeldMail, entry: DeliveryEntry) -> ReadyEntry | EndedEntry:
         """The entry with the servers that take its mail; or how it has ended, without an attempt."""
-        if ended := await self._known_end(held, entry):
+        ended = await self._known_end(held, entry) or await self._as_ordered(held, entry)
+        if ended:
             return ended
         decided = await self.hooks.before(self._seen(held, entry))
         held.give(decided.attributes)
@@ -244,6 +249,13 @@ class EntryAttempts:
     def nanos(self) -> int:
         """Of the clock that never goes back."""
         return round(self.clock.monotonic() * MICROS) * MICRO_NANOS
+
+    async def _as_ordered(self, held: HeldMail, entry: DeliveryEntry) -> EndedEntry | None:
+        """How it ends by what was ordered of it while its mail was on its way here; None: it is to be tried."""
+        if not self.orders or not self.orders.intended:
+            return None
+        change = (await self.orders.intents_of(held.mail.id)).get(entry.id.number)
+        return as_ordered(held.mail, entry, change, self.now()) if change else None
 
     async def _known_end(self, held: HeldMail, entry: DeliveryEntry) -> EndedEntry | None:
         """How it has ended by the journal, where its mail was had before; None: it is to be tried."""

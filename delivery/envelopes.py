@@ -65,7 +65,7 @@ def with_bytes(mail: Mail, content: bytes) -> Mail:
 
 
 def plain_attributes(mail: Mail) -> Mapping[str, str]:
-    """The attributes of a mail that are texts, numbers or flags."""
+    """The attributes of a mail that are texts, numbers or flags, but for what is remembered here."""
     values = {name: _value(mail, name) for name in mail.attributes if name != REMEMBERED}
     return {name: str(value) for name, value in values.items() if isinstance(value, str | int)}
 
@@ -146,6 +146,7 @@ def _remembered(entry: DeliveryEntry) -> Mapping[str, Any]:
         "reply": entry.reply,
         "host": entry.host,
         **({"due_at": entry.due_at.isoformat()} if entry.due_at else {}),
+        **({"changed_at": entry.changed_at.isoformat()} if entry.changed_at else {}),
         **(
             {"order": order.kind.value, "owner": order.owner, "reason": order.reason, "at": order.at.isoformat()}
             if order
@@ -175,6 +176,7 @@ def _entries(mail: Mail, mail_id: EnqueueId, remembered: Any) -> Iterable[Delive
             host=_text(of_it.get("host")),
             due_at=_instant(of_it.get("due_at")),
             order=_order(of_it),
+            changed_at=_instant(of_it.get("changed_at")),
         )
 
 

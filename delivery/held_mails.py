@@ -1,6 +1,7 @@
 """Mails that were taken from their queue and have not left it: what still waits, what has ended, and how they leave."""
 
 import logging
+import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -188,3 +189,28 @@ class MailDepartures:
 
 def _log_failure(event: str, held: HeldMail, error: MailmendError) -> None:
     _LOG.warning(event, extra={"mail": str(held.mail.id), "error": error.what})
+
+
+_ADDRESS: Final = re.compile(r"\S+@\S+")
+_EVENTS: Final = {
+    EntryEnd.DELIVERED: "a recipient has the mail",
+    EntryEnd.REFUSED: "a recipient was refused for now",
+    EntryEnd.FAILED: "a recipient was refused for good",
+    EntryEnd.EXPIRED: "a recipient was tried for long enough",
+    EntryEnd.RETURNED: "a recipient goes back to the queue",
+    EntryEnd.DELETED: "a recipient was given up, and nobody is told",
+}
+
+
+def log_ended(ended: EndedEntry) -> None:
+    """One line for each end of an entry: ids, domain, server and reply; addresses in a reply are left out."""
+    entry = ended.entry
+    fields = {
+        "mail": str(entry.id),
+        "domain": entry.domain,
+        "host": entry.host or None,
+        "reply": _ADDRESS.sub("(address)", entry.reply) or None,
+        "refusals": entry.refusals,
+        "why": ended.why or None,
+    }
+    _LOG.info(_EVENTS[ended.end], extra=fields)

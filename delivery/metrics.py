@@ -19,7 +19,7 @@ _LOAD: Final = "How much is at work: what does not get on is a trouble of its qu
 ENDED: Final = Metric(
     "mailmend_delivery_recipients_total",
     "Recipients whose turn ended, by how: delivered, refused for now, failed, expired, returned to the queue (for want"
-    " of room or at the end of the server), deleted by a hook",
+    " of room or at the end of the server), deleted by a hook or a command",
     ("queue", "end"),
     MetricKind.COUNTER,
 )

@@ -5,7 +5,7 @@ All of it is read before anything of it counts: what cannot be read, or is not u
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -15,8 +15,9 @@ from uuid import UUID
 from delivery.hook_orders import HookOrders
 from mailqueue.background import paused
 from model.delivery.hooks import HookOrder, SuspendMails
+from model.delivery.queued import EntryChange
 from model.errors import MailmendError
-from model.ids import QueueName
+from model.ids import EnqueueId, QueueName
 from model.instants import MICROS, instant_of
 from model.pickup.conditions import MadeCondition, PlacedCondition, ServedPolicies, with_conditions
 from model.pickup.engine import PickupEngine, PolicyChanges
@@ -181,6 +182,7 @@ class SharedOrders:
         server: the name of this process, under which it says what it counts by.
         every: how long after a reading the next one begins.
         wake: called when others may be picked than before.
+        intended: whether anything may be ordered for after an attempt.
         read_micros: when the ledger was last read, in microseconds since 1970; None: never.
     """
 
@@ -193,6 +195,7 @@ class SharedOrders:
     wake: Callable[[], None]
     suspensions: HeededSuspensions = field(init=False)
     conditions: HeededConditions = field(init=False)
+    intended: bool = False
     read_micros: int | None = None
     _hooks: HookOrders = field(init=False)
     _ordered: asyncio.Event = field(default_factory=asyncio.Event)
@@ -227,6 +230,7 @@ class SharedOrders:
         """
         suspensions = await self.ledger.suspensions.of(self.queue)
         conditions = await self.ledger.conditions.of(self.queue)
+        self.intended = await self.ledger.intents.are_there(self.queue)
         heeding = (
             self.suspensions.understood(self._hooks.beside(suspensions, MadeSuspension)),
             self.conditions.understood(self._hooks.beside(conditions, MadeCondition)),
@@ -246,6 +250,19 @@ class SharedOrders:
                 await self._tried("the ledger is not told what is counted by", self._say_policies)
                 await self._tried("the ledger is not told what hooks order", self._write)
             await paused(self.clock, self._rest(), stop, self._ordered)
+
+    async def intents_of(self, mail: EnqueueId) -> Mapping[int, EntryChange]:
+        """What is ordered of its entries, by number, for after their attempts; where it cannot be read, nothing is."""
+        try:
+            return {} if self._failing else await self.ledger.intents.of(self.queue, mail)
+        except Exception as error:  # noqa: BLE001 - the mail goes on as it would
+            _LOG.warning("what is ordered of a mail is not read", extra={"mail": str(mail), "error": str(error)})
+            return {}
+
+    async def forget_intents(self, mail: EnqueueId, numbers: Iterable[int]) -> None:
+        """They were carried out, or came too late; where this fails they expire, and are void until then."""
+        with suppress(MailmendError):
+            await self.ledger.intents.remove(self.queue, mail, numbers)
 
     async def leave(self) -> None:
         """Say no longer what this server counts by; where that fails it is forgotten a few minutes later."""

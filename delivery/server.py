@@ -8,7 +8,6 @@ the queue, so that it neither holds up others nor outlasts the broker's patience
 
 import asyncio
 import logging
-import re
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -18,7 +17,7 @@ from typing import Any, Final
 
 from delivery.attempting import MICRO_NANOS, EntryAttempts, ReadyEntry
 from delivery.envelopes import outgoing_of
-from delivery.held_mails import HeldMail, MailDepartures
+from delivery.held_mails import HeldMail, MailDepartures, log_ended
 from delivery.hooks import DeliveryHooks
 from delivery.journalling import AttemptJournal
 from delivery.metrics import delivery_samples, order_samples, pickup_samples, share_samples, uncertain_samples
@@ -28,7 +27,7 @@ from delivery.sharing import SharedLimits
 from mailqueue.background import paused
 from mailqueue.queue import Dequeued, MailQueue
 from model.delivery.entries import DeliveryEntry, EndedEntry, EntryEnd, EntryStage
-from model.delivery.settling import settlement_of, without_attempt
+from model.delivery.settling import all_as_ordered, settlement_of, without_attempt
 from model.ids import EnqueueId
 from model.metrics import MetricSample
 from model.pickup.engine import PickupEngine, PolicyChanges
@@ -108,6 +107,7 @@ class DeliveryServer:
             clock=self.clock,
             settings=self.settings,
             hooks=hooks,
+            orders=self._shared,
             journal=AttemptJournal(self.queue.name, self.journal, self.settings.uncertain, self.clock, self.name),
             wake=self._woken.set,
         )
@@ -223,7 +223,7 @@ class DeliveryServer:
         if not entries:
             self._begin(self._settling, self._settled(held))
         for entry in entries:
-            if ended := without_attempt(entry, self._work.now()):
+            if ended := without_attempt(entry, self._work.now(), expires_at):
                 self._end(held, ended)
             else:
                 self._begin(self._preparing, self._until_ended(held, entry.id.number, self._prepared(held, entry)))
@@ -319,14 +319,23 @@ class DeliveryServer:
 
     def _end(self, held: HeldMail, ended: EndedEntry) -> None:
         self.ended[ended.end] += 1
-        _log(ended)
+        log_ended(ended)
         if held.end(ended):
             self._begin(self._settling, self._settled(held))
 
     async def _settled(self, held: HeldMail) -> None:
+        schedule, shared = self.settings.schedule(held.mail.transport), self._shared
+        looks = shared and (shared.intended or any(one.end is EntryEnd.REFUSED for one in held.ended))
+        changes = await shared.intents_of(held.mail.id) if shared and looks else {}
         now = self._work.now()
-        settlement = settlement_of(held.mail, held.ended, self.settings.schedule(held.mail.transport), now)
-        await self._departures.leave(held, settlement, now)
+        if changes:
+            before, held.ended = held.ended, all_as_ordered(held.mail, held.ended, changes, schedule, now)
+            for one in held.ended:
+                if one not in before:
+                    log_ended(one)
+        await self._departures.leave(held, settlement_of(held.mail, held.ended, schedule, now), now)
+        if shared and changes:
+            await shared.forget_intents(held.mail.id, changes.keys() & {one.entry.id.number for one in held.ended})
         del self._held[held.dequeued.enqueue_id]
 
     async def _close(self) -> None:
@@ -374,28 +383,3 @@ async def _cancelled(tasks: set[asyncio.Task[None]]) -> None:
     for task in some:
         task.cancel()
     await asyncio.gather(*some, return_exceptions=True)
-
-
-_ADDRESS: Final = re.compile(r"\S+@\S+")
-_EVENTS: Final = {
-    EntryEnd.DELIVERED: "a recipient has the mail",
-    EntryEnd.REFUSED: "a recipient was refused for now",
-    EntryEnd.FAILED: "a recipient was refused for good",
-    EntryEnd.EXPIRED: "a recipient was tried for long enough",
-    EntryEnd.RETURNED: "a recipient goes back to the queue",
-    EntryEnd.DELETED: "a recipient was given up by a hook",
-}
-
-
-def _log(ended: EndedEntry) -> None:
-    """One line for each end of an entry: ids, domain, server and reply; addresses in a reply are left out."""
-    entry = ended.entry
-    fields = {
-        "mail": str(entry.id),
-        "domain": entry.domain,
-        "host": entry.host or None,
-        "reply": _ADDRESS.sub("(address)", entry.reply) or None,
-        "refusals": entry.refusals,
-        "why": ended.why or None,
-    }
-    _LOG.info(_EVENTS[ended.end], extra=fields)

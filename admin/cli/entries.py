@@ -112,8 +112,13 @@ _WHICH: Final = Shared(
 _ABOUT: Final = "Conditions of different kinds must all hold; of the same kind one of them is enough."
 _CHANGE_ABOUT: Final = f"""{_ABOUT} What is active (a server has it, or it is on its way to one) is left alone, and
     counted: look again when its attempt has ended."""
+_AFTER_ABOUT: Final = """With --after-attempt it is ordered of active ones too: who is not delivered by the attempt that
+    is under way, or comes next, is changed then by the server, in place of the next one, as long as that ends within a
+    day; who is delivered stays so. `list` shows it. A later command on the same recipient counts in its place. With
+    --json, `changed` is how many were changed now, `after_attempt` of how many it was ordered."""
 _ALL: Final = flag("--all", "All of them: every recipient that is held or deferred.", "everything")
 _WHY: Final = option("--why", "Why: shown to whoever finds them so.", required=True, metavar="TEXT")
+_AFTER_ATTEMPT: Final = flag("--after-attempt", "Order it of active ones as well, for when their attempts have ended.")
 _NO_KEEP: Final = flag("--no-keep", "Do not keep the removed mails in a file.")
 _CHANGED: Final = "admin.present.entries:changed_document"
 _EXITS: Final = (
@@ -197,14 +202,17 @@ GROUP: Final = Command(
 HOLD: Final = Command(
     name="hold",
     summary="Hold deferred recipients until they are released; they do not expire.",
-    about=f"{_CHANGE_ABOUT} Mails that come later are not held: for those, and for active ones, `mailmend suspend`.",
-    service="admin.services.entries:hold",
+    about=f"""{_CHANGE_ABOUT} Mails that come later are not held: for those, `mailmend suspend`.
+
+    {_AFTER_ABOUT}""",
+    service="admin.services.entry_changes:hold",
     present=_CHANGED,
-    options=(QUEUE_ARGUMENT, _ALL, _WHY, DRY_RUN),
+    options=(QUEUE_ARGUMENT, _ALL, _WHY, _AFTER_ATTEMPT, DRY_RUN),
     shared=(_WHICH, _READS),
     examples="""
         mailmend delivery hold outgoing --tenant acme --why 'looks like spam; ticket 12' --dry-run
-        mailmend delivery hold outgoing --sender-domain example.org --why 'ticket 12'""",
+        mailmend delivery hold outgoing --sender-domain example.org --why 'ticket 12'
+        mailmend delivery hold outgoing --job spring --why 'ticket 12' --after-attempt         active ones too""",
     exits=_EXITS,
 )
 
@@ -212,7 +220,7 @@ RELEASE: Final = Command(
     name="release",
     summary="Let held recipients be tried at once.",
     about=_CHANGE_ABOUT,
-    service="admin.services.entries:release",
+    service="admin.services.entry_changes:release",
     present=_CHANGED,
     options=(QUEUE_ARGUMENT, _ALL, DRY_RUN),
     shared=(_WHICH, _READS),
@@ -226,7 +234,7 @@ RETRY: Final = Command(
     name="retry",
     summary="Let deferred recipients be tried at once.",
     about=f"{_CHANGE_ABOUT} What is held stays so.",
-    service="admin.services.entries:retry",
+    service="admin.services.entry_changes:retry",
     present=_CHANGED,
     options=(QUEUE_ARGUMENT, _ALL, DRY_RUN),
     shared=(_WHICH, _READS),
@@ -238,13 +246,17 @@ RETRY: Final = Command(
 DEFER: Final = Command(
     name="defer",
     summary="Let deferred recipients be tried later, or earlier, than their schedule says.",
-    about=f"{_CHANGE_ABOUT} What is held stays so. One that is too old by then is given up then.",
-    service="admin.services.entries:defer",
+    about=f"""{_CHANGE_ABOUT} What is held stays so. One that is too old by then is given up then; one whose mail names
+    its own expiry is deferred no longer than that.
+
+    {_AFTER_ABOUT}""",
+    service="admin.services.entry_changes:defer",
     present=_CHANGED,
     options=(
         QUEUE_ARGUMENT,
         _ALL,
         option("--for", "How long: from now.", "lasts", type=Duration(DELAY_MAX, zero=False), required=True),
+        _AFTER_ATTEMPT,
         DRY_RUN,
     ),
     shared=(_WHICH, _READS),
@@ -257,13 +269,16 @@ BOUNCE: Final = Command(
     name="bounce",
     summary="Give recipients up that are held or deferred, and tell their senders; asks, and keeps a copy.",
     about=f"""{_CHANGE_ABOUT} The next server that is free makes the reports, with --why as the reason: until then
-    `list` shows them. `mailmend queue restore` puts back what is in the copy.""",
-    service="admin.services.entries:bounce",
+    `list` shows them. `mailmend queue restore` puts back what is in the copy.
+
+    {_AFTER_ABOUT} The copy has all of them, also who is delivered after all.""",
+    service="admin.services.entry_changes:bounce",
     present=_CHANGED,
     options=(
         QUEUE_ARGUMENT,
         _ALL,
         option("--why", "Why: the sender reads it.", required=True, metavar="TEXT"),
+        _AFTER_ATTEMPT,
         DRY_RUN,
         YES,
         _NO_KEEP,
@@ -277,10 +292,12 @@ BOUNCE: Final = Command(
 DELETE: Final = Command(
     name="delete",
     summary="Remove recipients that are held or deferred, and tell nobody; asks, and keeps a copy.",
-    about=f"{_CHANGE_ABOUT} `mailmend queue restore` puts back what is in the copy.",
-    service="admin.services.entries:delete",
+    about=f"""{_CHANGE_ABOUT} `mailmend queue restore` puts back what is in the copy.
+
+    {_AFTER_ABOUT} The copy has all of them, also who is delivered after all.""",
+    service="admin.services.entry_changes:delete",
     present=_CHANGED,
-    options=(QUEUE_ARGUMENT, _ALL, DRY_RUN, YES, _NO_KEEP),
+    options=(QUEUE_ARGUMENT, _ALL, _AFTER_ATTEMPT, DRY_RUN, YES, _NO_KEEP),
     shared=(_WHICH, _ENDS),
     examples="""
         mailmend delivery delete outgoing --job 2026-11-newsletter --dry-run

@@ -6,13 +6,8 @@ from typing import Any, Final
 
 from admin.present.document import Document, Grid, Part
 from admin.present.values import NOTHING_WRITTEN, plain, printable, queue_document, shown
-from admin.services.entries import (
-    ChangedEntries,
-    EntriesPage,
-    EntryGroup,
-    GroupEntriesRequest,
-    Groups,
-)
+from admin.services.entries import EntriesPage, EntryGroup, GroupEntriesRequest, Groups
+from admin.services.entry_changes import ChangedEntries
 from admin.services.entry_history import ShownEntries
 from admin.services.queue.request import QueueAnswer
 from mailqueue.health import days
@@ -85,6 +80,8 @@ def changed_document(result: ChangedEntries) -> Document:
         "would_change": result.count if request.dry_run else None,
         "mails": result.mails,
         "active": result.active,
+        "after_attempt": 0 if request.dry_run else result.ordered,
+        "would_follow_attempt": result.ordered if request.dry_run else None,
         "until": change.until,
         "failed": [{"id": one.enqueue_id, "why": one.why} for one in result.failed],
         "kept": result.kept,
@@ -97,7 +94,10 @@ def changed_document(result: ChangedEntries) -> Document:
     if request.dry_run and result.listed:
         body.append(_grid(f"Would be {what}", result.listed, change.at))
     body.append(f"{NOTHING_WRITTEN} Would be {what}: {count}." if request.dry_run else f"{count}: {what}.")
-    if result.active:
+    if result.ordered:
+        will = "would be" if request.dry_run else "will be, within a day,"
+        body.append(f"{result.ordered:,} are active: who is not delivered by the attempt {will} {what}.")
+    elif result.active:
         body.append(f"{result.active:,} are active: with a server, or on their way to one. They were left alone.")
     if result.kept:
         body.append(f"To put them back: mailmend queue restore {result.kept}")
@@ -122,12 +122,15 @@ def _grid(title: str, entries: Sequence[QueuedEntry], now: datetime) -> Grid:
 
 
 def _said(one: QueuedEntry) -> str:
-    order = one.entry.order
+    order, change = one.entry.order, one.after_attempt
+    if change:
+        until = f" until {shown(change.until)}" if change.until else ""
+        return f"{_BEHIND[change.action]}{until} after this attempt, by {change.owner}: {change.reason}"
     return f"{_BEHIND[EntryAction(order.kind.value)]} by {order.owner}: {order.reason}" if order else one.entry.reply
 
 
 def _entry_json(one: QueuedEntry) -> dict[str, Any]:
-    entry, mail, order = one.entry, one.mail, one.entry.order
+    entry, mail, order, change = one.entry, one.mail, one.entry.order, one.after_attempt
     found: dict[str, Any] = plain(
         {
             "id": str(entry.id),
@@ -145,6 +148,14 @@ def _entry_json(one: QueuedEntry) -> dict[str, Any]:
             "first_seen_at": mail.first_seen_at,
             "expires_at": mail.expires_at,
             "order": order and {"kind": order.kind, "owner": order.owner, "why": order.reason, "at": order.at},
+            "after_attempt": change
+            and {
+                "kind": change.action,
+                "owner": change.owner,
+                "why": change.reason,
+                "at": change.at,
+                "until": change.until,
+            },
         }
     )
     return found

@@ -6,7 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from admin.services.caller import Caller
-from admin.services.entries import matching
+from admin.services.entries import matching, with_intents
 from admin.services.queue.request import QueueRequest
 from admin.wiring.queues import QueueConnections, with_queues
 from model.delivery.journal import JournalledAttempt
@@ -62,7 +62,7 @@ def show_entry(request: ShowEntryRequest, caller: Caller) -> ShownEntries:
                 f"{request.queue} has no {request.id}: it has left the queue, or was never there",
                 mend=f"See what is there with: mailmend delivery list {request.queue}",
             )
-        return ShownEntries(request, tuple(found), tuple(attempts), now)
+        return ShownEntries(request, await with_intents(connections, caller, found), tuple(attempts), now)
 
     return with_queues(request.settings, shown, makes=False)
 

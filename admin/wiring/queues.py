@@ -31,6 +31,7 @@ from mailqueue.rabbitmq.view.queue_view import QueueView
 from model.catalog.ledger import (
     DELIVERY_ATTEMPT,
     DELIVERY_CONDITION,
+    DELIVERY_INTENT,
     DELIVERY_POLICIES,
     DELIVERY_SERVER,
     DELIVERY_SUSPENSION,
@@ -50,6 +51,7 @@ from repair.clock import SystemClock
 from repair.ledger.attempts import LedgerAttempts
 from repair.ledger.conditions import LedgerConditions
 from repair.ledger.delivery_servers import LedgerServers
+from repair.ledger.intents import LedgerIntents
 from repair.ledger.orders import LedgerOrders
 from repair.ledger.policies import LedgerPolicies
 from repair.ledger.suspensions import LedgerSuspensions
@@ -169,6 +171,10 @@ class QueueConnections:
     def existing_conditions(self) -> LedgerConditions | None:
         """The limits that people set for a while, likewise."""
         return self._orders.conditions if self._has(DELIVERY_CONDITION) else None
+
+    def existing_intents(self) -> LedgerIntents | None:
+        """What is to follow once attempts have ended, likewise."""
+        return self._orders.intents if self._has(DELIVERY_INTENT) else None
 
     def existing_policies(self) -> LedgerPolicies | None:
         """What the servers count by, likewise."""

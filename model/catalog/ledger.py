@@ -147,6 +147,15 @@ DELIVERY_CONDITION = Table(
     ),
     comment="Limits of a queue's deliveries before those of the policy files, until it ends or is removed",
 )
+DELIVERY_INTENT = Table(
+    "delivery_intent",
+    columns(
+        "keyspaceName text, queueName text, mail uuid",
+        "number int",
+        "action text, owner text, reason text, madeAt timestamp, untilAt timestamp",
+    ),
+    comment="What is to follow once an attempt of a recipient has ended; under the nil id: whether there is any",
+)
 DELIVERY_POLICIES = Table(
     "delivery_policies",
     columns("keyspaceName text, queueName text", "server text", "algorithm text, policies text, saidAt timestamp"),
@@ -222,6 +231,7 @@ HISTORY_TABLES = (SCHEMA_MIGRATION, SCHEMA_STATEMENT, SCHEMA_UNLOCK, SCHEMA_BASE
 DELIVERY_TABLES = (
     DELIVERY_SUSPENSION,
     DELIVERY_CONDITION,
+    DELIVERY_INTENT,
     DELIVERY_POLICIES,
     DELIVERY_ATTEMPT,
     DELIVERY_VIEW,

@@ -213,6 +213,14 @@ _IN_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "madeat": "when it was made first: the earlier one is tested first",
         "endsat": "when it ends; null: when it is removed",
     },
+    "delivery_intent": {
+        "mail": "the first id of the mail in its queue; nil: some were ordered a while ago, so servers look",
+        "number": "which recipient of the mail",
+        "action": "hold, defer, bounce or delete",
+        "reason": "why",
+        "madeat": "when the command was given",
+        "untilat": "until when it is deferred",
+    },
     "delivery_policies": {
         "server": "the process that serves",
         "algorithm": "how it counts rates",

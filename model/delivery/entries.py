@@ -114,6 +114,7 @@ class DeliveryEntry:
         host: which server that was.
         due_at: no attempt begins before; None: as its mail is due.
         order: None: it is to be tried.
+        changed_at: when the command was given that changed it last: what was ordered before that counts no more.
     """
 
     id: EntryId
@@ -125,6 +126,7 @@ class DeliveryEntry:
     host: str = ""
     due_at: datetime | None = None
     order: EntryOrder | None = None
+    changed_at: datetime | None = None
 
     @property
     def is_held(self) -> bool:
@@ -176,7 +178,7 @@ class EntryEnd(Enum):
     FAILED = "failed"
     EXPIRED = "expired"
     RETURNED = "returned"  # not tried, or not to the end: no retry is counted
-    DELETED = "deleted"  # by a hook: nobody is told
+    DELETED = "deleted"  # by a hook or a command: nobody is told
 
 
 @dataclass(frozen=True, slots=True)

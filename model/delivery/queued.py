@@ -24,6 +24,7 @@ class QueuedEntry:
         state: of an active one nobody knows but its server whether it waits, or is being delivered.
         due_at: when a deferred one is tried again; None for others.
         attributes: those of the mail that are texts, numbers or flags.
+        after_attempt: of an active one: what is to follow once its attempt has ended.
     """
 
     entry: DeliveryEntry
@@ -32,6 +33,7 @@ class QueuedEntry:
     state: EntryState
     due_at: datetime | None = None
     attributes: Mapping[str, str] = field(default_factory=dict)
+    after_attempt: "EntryChange | None" = None
 
 
 class EntryField(Enum):
@@ -133,6 +135,11 @@ class EntryAction(Enum):
         """Whether the entry is gone behind it."""
         return self in {EntryAction.BOUNCE, EntryAction.DELETE}
 
+    @property
+    def follows_attempt(self) -> bool:
+        """Whether it may be ordered of an active entry, for after its attempt."""
+        return self not in {EntryAction.RELEASE, EntryAction.RETRY}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryChange:
@@ -140,7 +147,7 @@ class EntryChange:
 
     Attributes:
         at: when it was given; the same again changes nothing.
-        until: DEFER's.
+        until: DEFER's; a mail that names its own expiry is deferred no longer than that.
     """
 
     action: EntryAction
@@ -151,11 +158,20 @@ class EntryChange:
 
     def of(self, one: QueuedEntry) -> DeliveryEntry | None:
         """The entry behind it: the same where nothing changes; None where it is gone."""
+        if self.action is EntryAction.DELETE:
+            return None
+        behind = self._behind(one)
+        return behind if behind == one.entry else replace(behind, changed_at=self.at)
+
+    def is_void(self, entry: DeliveryEntry, now: datetime) -> bool:
+        """Whether it comes too late: the entry was changed by a later command, or its time is over."""
+        is_older = entry.changed_at is not None and self.at <= entry.changed_at
+        return is_older or (self.until is not None and self.until <= now)
+
+    def _behind(self, one: QueuedEntry) -> DeliveryEntry:
         entry, order = one.entry, one.entry.order
-        behind: DeliveryEntry | None = entry
+        behind = entry
         match self.action:
-            case EntryAction.DELETE:
-                behind = None
             case EntryAction.HOLD if not entry.is_held:
                 behind = replace(entry, order=self._order(OrderKind.HOLD), due_at=self.at + HELD_FOR)
             case EntryAction.BOUNCE if order is None or order.kind is not OrderKind.BOUNCE:
@@ -164,8 +180,9 @@ class EntryChange:
                 behind = replace(entry, order=None, due_at=self.at)
             case EntryAction.RETRY if order is None and one.due_at and one.due_at > self.at:
                 behind = replace(entry, due_at=self.at)
-            case EntryAction.DEFER if order is None and one.due_at != self.until:
-                behind = replace(entry, due_at=self.until)
+            case EntryAction.DEFER if order is None and self.until:
+                until = min(self.until, one.mail.expires_at or self.until)
+                behind = replace(entry, due_at=until) if one.due_at != until else entry
             case _:
                 pass
         return behind

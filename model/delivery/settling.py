@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from model.delivery.entries import HELD_FOR, DeliveryEntry, EndedEntry, EntryEnd, OrderKind, OutgoingMail
+from model.delivery.entries import HELD_FOR, DeliveryEntry, EndedEntry, EntryEnd, EntryState, OrderKind, OutgoingMail
 from model.delivery.notices import NoticeKind, RecipientNotice
+from model.delivery.queued import EntryChange, QueuedEntry
 from model.delivery.retries import RetryDecision, RetrySchedule, spread_of
 
 
@@ -24,15 +25,48 @@ class MailSettlement:
     failed: Sequence[EndedEntry]
 
 
-def without_attempt(entry: DeliveryEntry, now: datetime) -> EndedEntry | None:
-    """How an entry ends that is not to be tried now: held, to be bounced, or not due; None where it is to be tried."""
+def without_attempt(entry: DeliveryEntry, now: datetime, expires_at: datetime) -> EndedEntry | None:
+    """How an entry ends that is not to be tried now: held, to be bounced, or not due; None where it is to be tried.
+
+    What has expired waits for no time of its own: it is given up.
+    """
     if entry.is_held:
         return EndedEntry(entry, EntryEnd.RETURNED, now, wait=HELD_FOR)
     if entry.order and entry.order.kind is OrderKind.BOUNCE:
         return EndedEntry(replace(entry, reply="", host=""), EntryEnd.FAILED, now, why=entry.order.reason)
-    if entry.due_at and entry.due_at > now:
+    if entry.due_at and entry.due_at > now and expires_at > now:
         return EndedEntry(entry, EntryEnd.RETURNED, now, wait=entry.due_at - now)
     return None
+
+
+def as_ordered(mail: OutgoingMail, entry: DeliveryEntry, change: EntryChange, now: datetime) -> EndedEntry | None:
+    """How an entry ends by what was ordered while it was active, in place of its next attempt; None where it goes on.
+
+    The same again changes nothing, so it may be carried out twice.
+    """
+    if change.is_void(entry, now):
+        return None
+    behind = change.of(QueuedEntry(entry, mail, mail.id, EntryState.ACTIVE))
+    if behind is None:
+        return EndedEntry(entry, EntryEnd.DELETED, now, why=change.reason)
+    ended = without_attempt(behind, now, HELD_FOR + now) if behind != entry else None
+    return replace(ended, why=change.reason, changed=True) if ended else None
+
+
+def all_as_ordered(
+    mail: OutgoingMail,
+    ended: Iterable[EndedEntry],
+    changes: Mapping[int, EntryChange],
+    schedule: RetrySchedule,
+    now: datetime,
+) -> list[EndedEntry]:
+    """How entries end by what was ordered meanwhile, by their numbers: only what would come again is changed."""
+    expires_at, found = schedule.expires_at(mail.first_seen_at, mail.expires_at), list[EndedEntry]()
+    for one in ended:
+        change = changes.get(one.entry.id.number)
+        decision, counted = _next(mail, one, schedule, now, expires_at)
+        found.append((as_ordered(mail, counted, change, now) if change and decision else None) or one)
+    return found
 
 
 def settlement_of(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from model.ports import AsyncTables
 from repair.ledger.conditions import LedgerConditions
 from repair.ledger.delivery_servers import LedgerServers
+from repair.ledger.intents import LedgerIntents
 from repair.ledger.policies import LedgerPolicies
 from repair.ledger.suspensions import LedgerSuspensions
 
@@ -28,6 +29,10 @@ class LedgerOrders:
     @property
     def conditions(self) -> LedgerConditions:
         return LedgerConditions(self.tables, self.keyspace)
+
+    @property
+    def intents(self) -> LedgerIntents:
+        return LedgerIntents(self.tables, self.keyspace)
 
     @property
     def policies(self) -> LedgerPolicies:

@@ -12,9 +12,11 @@ import pytest
 from cql.driver.asynchronous import AsyncKeyspace
 from cql.driver.session import CassandraCluster, Keyspace
 from cql.memory import MemoryTables
-from model.catalog.ledger import DELIVERY_CONDITION, DELIVERY_POLICIES, DELIVERY_SUSPENSION
+from model.catalog.ledger import DELIVERY_CONDITION, DELIVERY_TABLES
+from model.delivery.entries import EntryId
+from model.delivery.queued import EntryAction, EntryChange
 from model.errors import WrongUse
-from model.ids import QueueName
+from model.ids import EnqueueId, QueueName
 from model.operations import Change
 from model.pickup.conditions import MadeCondition, ServedPolicies
 from model.pickup.policy import CounterPolicy, FieldGroup, PickupField, Threshold, ThresholdCondition, pattern_of
@@ -24,6 +26,7 @@ from model.ports import AsyncTables
 from model.schema.keyspace import Schema
 from repair.ledger import expiring
 from repair.ledger.conditions import LedgerConditions
+from repair.ledger.intents import LedgerIntents
 from repair.ledger.policies import LedgerPolicies
 from repair.ledger.suspensions import LedgerSuspensions
 from tests.support.in_turn import InTurn
@@ -34,7 +37,7 @@ from tests.support.tables import micros
 @pytest.fixture(scope="module")
 def ledger_keyspace(cluster: CassandraCluster) -> Iterator[Keyspace]:
     name = f"e_orders_{uuid4().hex[:8]}"
-    yield created(cluster, name, Schema((), (DELIVERY_SUSPENSION, DELIVERY_CONDITION, DELIVERY_POLICIES)))
+    yield created(cluster, name, Schema((), DELIVERY_TABLES))
     dropped(cluster, (name,))
 
 
@@ -141,6 +144,27 @@ async def test_limits_of_a_later_version_are_refused_and_not_left_out(tables: As
     await tables.write(Change(DELIVERY_CONDITION, key, assign={"limits": '{"bytes": 5}'}))
     with pytest.raises(WrongUse, match="limits that are not known here: bytes"):
         await ledger.of(queue)
+
+
+async def test_what_is_ordered_for_after_attempts_is_read_by_mail_until_it_is_removed(
+    tables: AsyncTables, queue: QueueName
+) -> None:
+    """The later order in place of the earlier one, all of it; that there is something is known of the whole queue."""
+    ledger, now = LedgerIntents(tables, "mail"), datetime.now(UTC).replace(microsecond=0)
+    one, two = EnqueueId(uuid4()), EnqueueId(uuid4())
+    defer = EntryChange(action=EntryAction.DEFER, at=now, owner="ann", reason="x", until=now + timedelta(hours=1))
+    hold = EntryChange(action=EntryAction.HOLD, at=now + timedelta(seconds=1), owner="bob", reason="y")
+    assert not await ledger.are_there(queue)
+    await ledger.put(queue, [EntryId(one, 0), EntryId(one, 7), EntryId(two, 0)], defer)
+    await ledger.put(queue, [EntryId(one, 7)], hold)
+    assert await ledger.are_there(queue)
+    assert await ledger.of(queue, one) == {0: defer, 7: hold}
+    both = {EntryId(one, 0): defer, EntryId(one, 7): hold, EntryId(two, 0): defer}
+    assert await ledger.of_all(queue, [one, two]) == both
+    await ledger.remove(queue, one, [0])
+    assert await ledger.of(queue, one) == {7: hold}
+    assert await LedgerIntents(tables, "other").of(queue, one) == {}
+    assert not await ledger.are_there(QueueName(f"{queue}2"))
 
 
 async def test_what_servers_say_that_they_count_by_is_read_until_they_leave(

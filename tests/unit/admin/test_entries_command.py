@@ -11,7 +11,8 @@ import pytest
 from admin.services import delivery
 from mailqueue.codec import attribute
 from mailqueue.rabbitmq.view.due_mails import DueMails
-from model.errors import CannotReach, MailmendError
+from model.errors import AccessDenied, CannotReach, MailmendError
+from repair.ledger.intents import LedgerIntents
 from tests.support.commands import Ended
 from tests.support.deliveries import ACCEPTED, LATER
 from tests.support.queue_commands import QueueShell, queue_shell
@@ -132,6 +133,62 @@ def test_recipients_are_held_and_released(shell: QueueShell) -> None:
     assert typed(shell, "retry", "--all", "--json").json["changed"] == 1
     assert typed(shell, "release", "--in-state", "hold", "--json").json["changed"] == 1
     assert recipients(shell, "--in-state", "hold") == []
+
+
+def test_what_is_ordered_of_active_ones_follows_their_attempt(
+    shell: QueueShell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a dry run that writes nothing; who rests is changed at once; it is listed, and a server does it."""
+    shell.put("waits", recipients=TO_TWO)
+    shell.put_later("a", HOUR, recipients=("al@one.example",))
+    options = ("--domain", "one.example", *WHY, "--after-attempt")
+    dry = typed(shell, "hold", *options, "--dry-run", "--json").json
+    assert (dry["would_change"], dry["would_follow_attempt"], dry["after_attempt"]) == (1, 1, 0)
+    assert shell.cluster.keyspaces.keys() == {"mail"}
+
+    held = typed(shell, "hold", *options, "--json").json
+    assert (held["changed"], held["after_attempt"], held["active"]) == (1, 1, 1)
+    assert (
+        "1 are active: who is not delivered by the attempt will be, within a day, held."
+        in typed(shell, "hold", *options).out
+    )
+    shown = {one["recipient"]: one["after_attempt"] for one in typed(shell, "list", "--json").json["entries"]}
+    assert (shown["al@one.example"], shown["cy@two.example"]) == (None, None)
+    assert (shown["bob@one.example"]["kind"], shown["bob@one.example"]["why"]) == ("hold", "looks like spam")
+    assert "held after this attempt" in " ".join(typed(shell, "list").out.split())
+
+    relay = StoppingRelay(shell.clock)
+    monkeypatch.setattr(delivery, "relay_of", lambda *_: relay)
+    assert shell.line("delivery", "serve", *HOP).code == 0
+    assert relay.had == ["cy@two.example"]
+    assert sorted(recipients(shell)) == [("al@one.example", "hold"), ("bob@one.example", "hold")]
+
+
+@pytest.mark.parametrize("command", ["bounce", "delete"])
+def test_what_will_end_is_asked_for_and_kept_at_once(shell: QueueShell, command: str) -> None:
+    """Each recipient of a mail that is active: in the copy it is a mail of its own."""
+    shell.put("waits", recipients=TO_TWO)
+    options = ("--domain", "one.example", *(WHY if command == "bounce" else ()), "--after-attempt")
+    refused = shell.line("delivery", command, "spool", *options)
+    assert "0 recipients of spool, and 1 active ones after their attempts?" in refused.err
+    ended = typed(shell, command, *options, "--yes", "--json").json
+    assert (ended["changed"], ended["after_attempt"]) == (0, 1)
+    restored = shell.line("queue", "restore", ended["kept"], "--dry-run", "--json")
+    assert restored.json["would_restore"] == 1
+
+
+def test_who_may_not_read_the_ledger_lists_all_the_same(shell: QueueShell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not shown is said."""
+    shell.put("waits")
+    typed(shell, "hold", "--all", *WHY, "--after-attempt")
+
+    async def denied(*_: object) -> bool:
+        raise AccessDenied("no SELECT on delivery_intent")
+
+    monkeypatch.setattr(LedgerIntents, "are_there", denied)
+    listed = typed(shell, "list", "--json")
+    assert [one["after_attempt"] for one in listed.json["entries"]] == [None]
+    assert "is not shown: no SELECT" in listed.err
 
 
 def test_a_next_attempt_is_moved(shell: QueueShell) -> None:

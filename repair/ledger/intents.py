@@ -1,0 +1,110 @@
+"""What is to follow once an attempt has ended, in the ledger: ordered of recipients that were active then.
+
+Each mail has a partition of its own, which is read where its attempts end. So that it is not read before each attempt
+as well, a row under the nil id says whether anything was ordered in the last time; it outlives all others.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+from uuid import UUID
+
+from model.catalog.ledger import DELIVERY_INTENT
+from model.delivery.entries import EntryId
+from model.delivery.queued import EntryAction, EntryChange
+from model.errors import MailmendError
+from model.ids import EnqueueId, QueueName
+from model.operations import Put, Read, Remove
+from model.ports import AsyncTables
+from model.schema.table import Row
+
+KEPT_FOR: Final = timedelta(days=1)
+"""How long a change waits for the end of an attempt."""
+
+_TOGETHER: Final = 500
+_ANY: Final = UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerIntents:
+    """The changes that wait for the end of an attempt, of one mail keyspace's queues.
+
+    Args:
+        tables: the ledger keyspace.
+        keyspace: the name of the mail keyspace.
+    """
+
+    tables: AsyncTables
+    keyspace: str
+
+    async def put(self, queue: QueueName, entries: Sequence[EntryId], change: EntryChange) -> None:
+        """Order this of each entry, in place of what was ordered of it before.
+
+        Raises:
+            CannotReach: the ledger does not answer; some may be ordered.
+        """
+        seconds = round(KEPT_FOR.total_seconds())
+        cells = {
+            "action": change.action.value,
+            "owner": change.owner,
+            "reason": change.reason,
+            "madeat": change.at,
+            "untilat": change.until,
+        }
+        there = DELIVERY_INTENT.key_row((self.keyspace, queue, _ANY, 0)) | {"madeat": change.at}
+        await self.tables.write(Put(DELIVERY_INTENT, there, ttl_seconds=2 * seconds))
+        for place in range(0, len(entries), _TOGETHER):
+            rows = (
+                DELIVERY_INTENT.key_row((self.keyspace, queue, one.mail, one.number)) | cells
+                for one in entries[place : place + _TOGETHER]
+            )
+            writes = [Put(DELIVERY_INTENT, row, clear=True, ttl_seconds=seconds) for row in rows]
+            _raise_first(await self.tables.write_all(writes))
+
+    async def are_there(self, queue: QueueName) -> bool:
+        """Whether something was ordered that may be there still."""
+        return bool(await self.tables.read(Read(DELIVERY_INTENT, (self.keyspace, queue, _ANY))))
+
+    async def of(self, queue: QueueName, mail: EnqueueId) -> Mapping[int, EntryChange]:
+        """What is ordered of a mail's entries, by their numbers."""
+        return _changes([one.row for one in await self.tables.read(self._read(queue, mail))])
+
+    async def of_all(self, queue: QueueName, mails: Sequence[EnqueueId]) -> Mapping[EntryId, EntryChange]:
+        """What is ordered of these mails' entries."""
+        found = await self.tables.read_all([self._read(queue, one) for one in mails])
+        changes = dict[EntryId, EntryChange]()
+        for mail, seen in zip(mails, found, strict=True):
+            if isinstance(seen, MailmendError):
+                raise seen
+            changes |= {EntryId(mail, number): one for number, one in _changes([one.row for one in seen]).items()}
+        return changes
+
+    async def remove(self, queue: QueueName, mail: EnqueueId, numbers: Iterable[int]) -> None:
+        keys = [(self.keyspace, queue, mail, number) for number in numbers]
+        _raise_first(await self.tables.write_all([Remove(DELIVERY_INTENT, key) for key in keys]))
+
+    def _read(self, queue: QueueName, mail: EnqueueId) -> Read:
+        return Read(DELIVERY_INTENT, (self.keyspace, queue, mail))
+
+
+def _changes(rows: Iterable[Row]) -> Mapping[int, EntryChange]:
+    """Those of an action that is not known here were ordered by a later version: they are left to it."""
+    known = {one.value: one for one in EntryAction}
+    return {
+        row["number"]: EntryChange(
+            action=known[row["action"]],
+            at=row["madeat"],
+            owner=row.get("owner") or "",
+            reason=row.get("reason") or "",
+            until=row.get("untilat"),
+        )
+        for row in rows
+        if row.get("action") in known
+    }
+
+
+def _raise_first(errors: Iterable[MailmendError | None]) -> None:
+    for error in errors:
+        if error:
+            raise error
