@@ -65,8 +65,8 @@ def with_bytes(mail: Mail, content: bytes) -> Mail:
 
 
 def plain_attributes(mail: Mail) -> Mapping[str, str]:
-    """The attributes of a mail that are texts, numbers or flags, but for what is remembered here."""
-    values = {name: _value(mail, name) for name in mail.attributes if name != REMEMBERED}
+    """The attributes of a mail that are texts, numbers or flags, but for our own."""
+    values = {name: _value(mail, name) for name in mail.attributes if name not in {REMEMBERED, BYTES}}
     return {name: str(value) for name, value in values.items() if isinstance(value, str | int)}
 
 
