@@ -63,9 +63,9 @@ class HookOrders:
 
     def beside(self, read: Sequence[M], kind: type[M]) -> Sequence[M]:
         """What holds by a reading, with what the ledger has not been told yet."""
-        told: dict[UUID, M] = {one.id: one for one in self._unwritten.values() if isinstance(one, kind)}
-        found = [one for one in read if one.id not in told and one.id not in self._unremoved]
-        return [*found, *told.values()]
+        unwritten: dict[UUID, M] = {one.id: one for one in self._unwritten.values() if isinstance(one, kind)}
+        found = [one for one in read if one.id not in unwritten and one.id not in self._unremoved]
+        return [*found, *unwritten.values()]
 
     async def write(self, ledger: LedgerOrders) -> None:
         """Tell the ledger what it does not know yet.

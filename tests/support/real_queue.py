@@ -1,6 +1,7 @@
 """`mailmend queue` on real servers: a keyspace, a virtual host and a store of blobs of a test's own."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.support.keyspaces import created, dropped
 from tests.support.servers import CassandraServer
 
 QUEUE_SCHEMA = Schema((), (EVENT_STORE, *QUEUE_TABLES))
+PATIENCE_SECONDS = 30.0
 LETTER = b"From: ann@example.org\r\nSubject: hello\r\n\r\nBody.\r\n"
 
 
@@ -100,3 +102,10 @@ def real_queue(
         finally:
             if keyspace is None:
                 dropped(cluster, (name, f"{name}_ledger"))
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, "it never came to hold"
+        time.sleep(0.2)

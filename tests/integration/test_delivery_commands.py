@@ -1,0 +1,268 @@
+"""`mailmend delivery serve` on a real Cassandra, RabbitMQ and object store, to servers of mail on loopback."""
+
+import asyncio
+import signal
+import smtplib
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from admin.local.ports import free_port
+from tests.support.certificates import authority
+from tests.support.mail_clients import client_of
+from tests.support.real_queue import LETTER, PATIENCE_SECONDS, RealQueue, until
+from tests.support.smtp_sink import STALL, Answer, SmtpSink, say
+
+pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]
+
+
+@pytest.fixture
+def sinks() -> Iterator[Callable[..., SmtpSink]]:
+    """Begin servers of mail in a thread of their own; they end with the test."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    with ExitStack() as stack:
+
+        def start(**script: Sequence[Answer]) -> SmtpSink:
+            sink = SmtpSink(script)
+            running = sink.running()
+            asyncio.run_coroutine_threadsafe(running.__aenter__(), loop).result()
+            stack.callback(lambda: asyncio.run_coroutine_threadsafe(running.__aexit__(None, None, None), loop).result())
+            return sink
+
+        yield start
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+@pytest.fixture
+def serving(queue: RealQueue) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+    """Begin `delivery serve` to a sink, as a process of its own."""
+    with ExitStack() as stack:
+
+        def start(sink: SmtpSink, *options: str) -> "subprocess.Popen[str]":
+            hop = ("--next-hop", f"127.0.0.1:{sink.port}", "--retry", "1s", "--helo", "out.example.org", *options)
+            process = subprocess.Popen(
+                [sys.executable, "-m", "mailmend", "delivery", "serve", "spool", *hop],
+                env={**queue.line.environment, "HOME": str(queue.line.home), "PATH": "/usr/bin:/bin"},
+                stderr=subprocess.PIPE,
+                text=True,
+                cwd=Path(__file__).parents[2],
+            )
+            stack.callback(process.communicate)
+            stack.callback(process.kill)
+            return process
+
+        yield start
+
+
+def _refused(client: smtplib.SMTP, transport: str) -> str | None:
+    """What a mail with this header is told that has to come again; None where it was taken."""
+    try:
+        client.sendmail("ann@example.org", ["bob@example.org"], f"X-Transport: {transport}\r\n".encode() + LETTER)
+    except smtplib.SMTPRecipientsRefused as error:
+        return str(error)
+    except smtplib.SMTPDataError as error:
+        return str(error)
+    return None
+
+
+def test_what_was_refused_for_now_comes_again_and_a_failure_is_reported(
+    queue: RealQueue, sinks: Callable[..., SmtpSink], serving: Callable[..., "subprocess.Popen[str]"]
+) -> None:
+    sink = sinks(RCPT=[say("450 4.2.0 later"), say("250 fine"), say("550 5.1.1 <bob@example.org> is not here")])
+    queue.put("first")
+    server = serving(sink)
+    until(lambda: len(sink.mails) == 1)
+    queue.put("second", options=("--sender", "ann@example.org"))
+    until(lambda: len(sink.mails) == 2)
+    server.send_signal(signal.SIGTERM)
+    _, said = server.communicate(timeout=PATIENCE_SECONDS)
+
+    assert server.returncode == 0, said
+    assert sink.mails[0].content == LETTER
+    assert [one.split()[0:2] for one in sink.mails[1].recipients] == [["RCPT", "TO:<ann@example.org>"]]
+    assert b"Final-Recipient: rfc822; bob@example.org\r\nAction: failed\r\nStatus: 5.1.1" in sink.mails[1].content
+    assert sink.mails[1].sender.startswith("MAIL FROM:<>")
+    assert queue("size", "--json").json["mails"] + queue("size", "--json").json["delayed"] == 0
+    assert [said.count(event) for event in ("refused for now", "refused for good", "has the mail")] == [1, 1, 2]
+    assert "bob@" not in said
+
+
+def test_a_server_that_is_killed_in_an_attempt_loses_no_mail(
+    queue: RealQueue, sinks: Callable[..., SmtpSink], serving: Callable[..., "subprocess.Popen[str]"]
+) -> None:
+    """Given one that dies when all of a mail is sent and no answer came, the next one holds it, as it is told to.
+
+    Once it is released it is delivered, and both attempts are shown.
+    """
+    sink = sinks(END=[STALL])
+    (mail,) = queue.put("first")
+
+    def tried() -> list[dict[str, object]]:
+        shown = queue.line("delivery", "show", "spool", mail, "--json")
+        return shown.json["attempts"] if shown.code == 0 else []
+
+    server = serving(sink)
+    until(lambda: bool(tried()))
+    server.kill()
+    server.wait()
+    assert (sink.mails, [one["outcome"] for one in tried()]) == ([], [None])
+
+    following = serving(sink, "--uncertain", "hold")
+    until(lambda: queue.line("delivery", "list", "spool", "--in-state", "hold", "--json").json["entries"] != [])
+    (held,) = queue.line("delivery", "list", "spool", "--in-state", "hold", "--json").json["entries"]
+    assert held["order"]["why"].startswith("127.0.0.1 may have the mail: an attempt of 2")
+    assert not sink.mails
+    assert queue.line("delivery", "release", "spool", "--all").code == 0
+    until(lambda: len(sink.mails) == 1)
+    until(lambda: queue("size", "--json").json["mails"] == 0)
+    following.send_signal(signal.SIGTERM)
+    assert following.wait(PATIENCE_SECONDS) == 0
+    assert sink.mails[0].content == LETTER
+    assert [one["outcome"] for one in tried()] == [None, "delivered"]
+
+
+@pytest.mark.thorough
+def test_the_part_of_a_server_that_is_killed_is_the_others_a_minute_later(
+    queue: RealQueue,
+    sinks: Callable[..., SmtpSink],
+    serving: Callable[..., "subprocess.Popen[str]"],
+    tmp_path: Path,
+) -> None:
+    """Given a limit of two, of which each has one, and two attempts that last: until then nothing more begins."""
+    sink, policies = sinks(END=[STALL, STALL]), tmp_path / "policies.yaml"
+    policies.write_text("[{fields: [recipientdomain], default: {concurrency: 2}}]")
+    first, second = (serving(sink, "--policies", str(policies), "--server", name) for name in "ab")
+
+    def shown() -> Any:
+        return queue.line("delivery", "servers", "spool", "--json").json
+
+    until(lambda: [one["has_share"] for one in shown()["servers"]] == [True, True] and shown()["settled"])
+    queue.put(*(f"mail{number}" for number in range(6)))
+    until(lambda: sink.lines.count("DATA") == 2)
+    first.kill()
+    killed_at = time.monotonic()
+    while not sink.mails:
+        assert time.monotonic() - killed_at < 100
+        time.sleep(0.2)
+    assert time.monotonic() - killed_at > 50
+    assert [one["name"] for one in shown()["servers"]] == ["b"]
+    until(lambda: len(sink.mails) == 5)
+    second.kill()
+
+
+def test_a_mail_that_a_client_hands_over_is_delivered(
+    queue: RealQueue,
+    sinks: Callable[..., SmtpSink],
+    serving: Callable[..., "subprocess.Popen[str]"],
+    tmp_path: Path,
+) -> None:
+    """By TLS, and tried again as the transport says that a rule of the policy file gave it by its header.
+
+    It is refused for now until the queue was counted, and so is one of a transport whose quota is full.
+    """
+    sink, port = sinks(RCPT=[say("450 4.2.0 later"), say("250 fine")]), free_port(["127.0.0.1"])
+    own = authority(tmp_path, "authority").signed("own", "IP:127.0.0.1")
+    tls = ("--listen-tls", "required", "--listen-tls-cert", str(own.certificate), "--listen-tls-key", str(own.key))
+    policies = tmp_path / "policies.yaml"
+    policies.write_text(
+        "incoming: [{if: {client: 127.0.0.1, header: {X-Transport: '/(.+)/'}}, set: {transportid: '${1}'},"
+        " remove: X-Transport}]\nquotas: [{name: per-transport, fields: [transportid],"
+        " conditions: [{if: {transportid: closed}, then: {messages: 0}}], default: {messages: 1}}]"
+    )
+    retries = ("--retry", "1h", "--retry", "fast=1s")
+    server = serving(sink, "--listen", f"127.0.0.1:{port}", *tls, *retries, "--policies", str(policies))
+
+    with client_of(lambda: smtplib.SMTP("127.0.0.1", port, "client.example")) as client:
+        client.starttls()
+        until(lambda: not _refused(client, "fast"))
+        assert "(452, b'4.3.1 the quota per-transport is full;" in str(_refused(client, "closed"))
+    until(lambda: len(sink.mails) == 1)
+    until(lambda: queue("size", "--json").json["mails"] == 0)
+    server.send_signal(signal.SIGTERM)
+    _, said = server.communicate(timeout=PATIENCE_SECONDS)
+    assert server.returncode == 0, said
+    assert sink.mails[0].content.startswith(b"Received: from client.example ([127.0.0.1])")
+    assert sink.mails[0].content.endswith(LETTER)
+    assert "a mail was taken" in said
+
+
+def test_what_is_held_waits_until_it_is_released(
+    queue: RealQueue, sinks: Callable[..., SmtpSink], serving: Callable[..., "subprocess.Popen[str]"]
+) -> None:
+    """Although a flush lets everything else go; its bytes are those that were put in."""
+    sink = sinks()
+    queue.put("held", options=("--due-in", "1h"))
+    held = queue.line("delivery", "hold", "spool", "--all", "--why", "spam?", "--json")
+    assert (held.code, held.json and held.json["changed"]) == (0, 1), held.err
+    queue.put("goes", options=("--due-in", "1h"))
+    server = serving(sink)
+    assert queue("flush").code == 0
+    until(lambda: len(sink.mails) == 1)
+    until(lambda: queue.line("delivery", "list", "spool", "--json").json["entries"][0]["due_at"] is None)
+    released = queue.line("delivery", "release", "spool", "--all", "--json")
+    until(lambda: queue.line("delivery", "release", "spool", "--all", "--json").json["changed"] == 0)
+    assert released.code == 0, released.err
+    until(lambda: len(sink.mails) == 2)
+    server.send_signal(signal.SIGTERM)
+    assert server.wait(PATIENCE_SECONDS) == 0
+    assert sink.mails[1].content == LETTER
+
+
+def test_what_is_suspended_or_limited_waits_on_every_server_until_that_is_removed(
+    queue: RealQueue, sinks: Callable[..., SmtpSink], serving: Callable[..., "subprocess.Popen[str]"]
+) -> None:
+    """Given two servers one after the other, both let other domains go; what is let go goes within seconds."""
+    sink, file, why = sinks(), queue.line.home / "policies.yaml", ("--why", "they throttle us", "--json")
+    file.write_text("policies: [{fields: [recipientdomain]}]")
+    limit = ("--fields", "recipientdomain", "--if", "recipientdomain=example.net", "--concurrency", "0")
+    suspended = queue.line("suspend", "add", "spool", "--domain", "example.org", "--for", "1h", *why)
+    limited = queue.line("policy", "add", "spool", *limit, *why)
+    assert (suspended.code, limited.code) == (0, 0), (suspended.err, limited.err)
+    queue.put("suspended")
+
+    def put(recipient: str) -> None:
+        ended = queue("enqueue", str(queue.line.home / "letter.eml"), "--recipient", recipient)
+        assert ended.code == 0, ended.err
+
+    def served_another(count: int) -> "subprocess.Popen[str]":
+        server = serving(sink, "--suspensions-every", "1s", "--policies", str(file))
+        put("cy@example.com")
+        until(lambda: len(sink.mails) == count)
+        return server
+
+    def removed(count: int, group: str, made: dict[str, str]) -> None:
+        ended = queue.line(group, "remove", "spool", made["id"])
+        assert ended.code == 0, ended.err
+        until(lambda: len(sink.mails) == count)
+
+    def said_at_the_end(server: "subprocess.Popen[str]") -> list[int]:
+        server.send_signal(signal.SIGTERM)
+        said = server.communicate(timeout=PATIENCE_SECONDS)[1]
+        events = ("mails are suspended", "a condition sets limits", "a suspension is over", "a condition is over")
+        return [said.count(event) for event in events]
+
+    put("dan@example.net")
+    assert said_at_the_end(served_another(1)) == [1, 1, 0, 0]
+    second = served_another(2)
+    listed = queue.line("policy", "list", "spool", "--json").json["conditions"]
+    heeded = {server["server"]: server["parked"] for one in listed for server in one["servers"]}
+    assert [parked for name, parked in heeded.items() if name.endswith(f" pid {second.pid}")] == [None]
+    removed(3, "suspend", suspended.json["suspension"])
+    removed(4, "policy", limited.json["condition"])
+    assert said_at_the_end(second) == [1, 1, 1, 1]
+    assert [mail.recipients[0].split()[1] for mail in sink.mails] == [
+        *["TO:<cy@example.com>"] * 2,
+        "TO:<bob@example.org>",
+        "TO:<dan@example.net>",
+    ]
