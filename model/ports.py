@@ -419,9 +419,7 @@ class MailRelay(Protocol):
 
 
 class AttemptRecord(Protocol):
-    """Recorded attempts of a queue, to be replayed.
-
-    Adapters: `repair.scanners.attempts.LocalAttempts`, `spark_repair.attempts.SparkAttempts`.
+    """Recorded attempts of a queue. Adapters: `LocalAttempts` of `repair.scanners`, `SparkAttempts` of `spark_repair`.
 
     Attributes:
         attempts: how many there are.

@@ -21,15 +21,8 @@ from pyspark.sql import functions as sf
 
 from model.catalog.ledger import DELIVERY_ATTEMPT
 from model.pickup.policies import PickupPolicies
-from model.pickup.policy import PickupField
-from model.pickup.recorded import (
-    SOURCE_SETS_MAX,
-    AttemptGroups,
-    RecordedAttempt,
-    groups_of,
-    sources_of,
-    values_of,
-)
+from model.pickup.policy import CounterPolicy, PickupField
+from model.pickup.recorded import RecordedAttempt, groups_of, sources_of, values_of
 from model.pickup.replay_sums import DelayedValue, ReplaySums
 from model.pickup.sub_queues import ActiveMail
 from model.ports import Progress
@@ -67,9 +60,10 @@ class SparkAttempts:
 
     def replay(self, said: PickupPolicies, top: int) -> ReplaySums:
         with translated(self.source.contact, self.source.keyspace):
-            grouping = groups_of(said, self._source_sets())
+            grouping = groups_of(said, several_sources=self._several_sources)
+            sent = PickupPolicies(said.policies, said.algorithm, said.suspensions, weights=dict(said.weights))
             replayed = self._sorted(grouping).mapInArrow(
-                with_command_log(partial(_replayed, said=said, lasting=self.lasting or 0, top=top)), _RESULT
+                with_command_log(partial(_replayed, said=sent, lasting=self.lasting or 0, top=top)), _RESULT
             )
             kept = replayed.persist(StorageLevel.DISK_ONLY)
             try:
@@ -84,15 +78,15 @@ class SparkAttempts:
     def rows(self) -> DataFrame:
         return self.kept.where(_is_whole())
 
-    def _source_sets(self) -> list[tuple[str, ...]]:
-        """No more than are looked at, and one."""
-        texts = self.rows.select("sources").distinct().limit(SOURCE_SETS_MAX + 1).collect()
-        return [sources_of(one["sources"]) for one in texts]
+    @property
+    def _several_sources(self) -> bool:
+        addresses = sf.array_distinct(sf.from_json("sources", "array<string>"))
+        return bool(self.rows.where(sf.size(addresses) > 1).take(1))
 
-    def _sorted(self, grouping: AttemptGroups) -> DataFrame:
+    def _sorted(self, grouping: CounterPolicy) -> DataFrame:
         """Each group within one task, all its attempts in their order."""
         rows = self.rows.withColumn(_GROUP, sf.lit(""))
-        if grouping.is_one:
+        if not grouping.fields:
             return rows.coalesce(1).sortWithinPartitions(*_ORDER)
         grouped = rows.mapInArrow(with_command_log(partial(_grouped, grouping=grouping)), rows.schema)
         return grouped.repartition(_GROUP).sortWithinPartitions(*_ORDER)
@@ -107,7 +101,7 @@ def read_attempts(source: Source, wanted: AttemptsWanted, progress: Progress) ->
         source.size_shuffles([scanned])
         of_queue = scanned.where((sf.col("keyspacename") == wanted.keyspace) & (sf.col("queuename") == wanted.queue))
         rows = of_queue.select(
-            sf.concat_ws(":", "mail", sf.col("number").cast("string"), "attempt").alias(_ID),
+            sf.concat_ws(":", "firstmail", sf.col("number").cast("string"), "attempt").alias(_ID),
             "fields",
             "sources",
             "urgent",
@@ -139,11 +133,10 @@ def _is_wanted(wanted: AttemptsWanted) -> Expression:
     return held | ~_is_whole()
 
 
-def _grouped(some: Iterable[pa.RecordBatch], *, grouping: AttemptGroups) -> Iterator[pa.RecordBatch]:
+def _grouped(some: Iterable[pa.RecordBatch], *, grouping: CounterPolicy) -> Iterator[pa.RecordBatch]:
     """The rows, each with the name of its group."""
     for batch in some:
-        texts = zip(batch["fields"].to_pylist(), batch["sources"].to_pylist(), strict=True)
-        names = [json.dumps(grouping.of(values_of(one), sources_of(other))) for one, other in texts]
+        names = [json.dumps(grouping.key(values_of(one))) for one in batch["fields"].to_pylist()]
         yield batch.set_column(batch.schema.get_field_index(_GROUP), _GROUP, pa.array(names, pa.string()))
 
 

@@ -52,11 +52,11 @@ SIMULATE: Final = Command(
     What is assumed: each attempt is ready when it was, and lasts as long as it did; of which no end is known lasts as
     long as the median. What is refused elsewhere is not tried again besides: retries are those on record. All servers
     of the queue are one, and nothing is under way at the beginning. What no policy limits, like `delivery serve
-    --concurrency`, is left out unless it is said with --concurrency: of all servers together. What was suspended by
-    command is left out too.
+    --concurrency`, is left out unless it is said with --concurrency: of all servers together. What was suspended
+    or set by command is left out too.
 
-    Attempts that no policy counts together are replayed apart, by Spark on as many cores as there are: where every
-    policy has a field in common, as `tenantid`. Else one core replays all of them. This needs mailmend[delivery].""",
+    Where every policy counts by tenantid, Spark replays each tenant apart, on as many cores as there are; else one core
+    replays all of them. This needs mailmend[delivery].""",
     service="admin.services.simulating:simulate",
     present="admin.present.simulating:simulation_document",
     options=(

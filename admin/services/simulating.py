@@ -16,7 +16,7 @@ from model.errors import WrongUse
 from model.instants import instant_of
 from model.operations import Level
 from model.pickup.policy import PickupField, Threshold
-from model.pickup.recorded import with_concurrency
+from model.pickup.recorded import tells_sources, with_concurrency
 from model.pickup.replay_sums import DelayedValue, PolicyUse, ReplaySums, most_delayed
 from model.pickup.replaying import CounterUse, LimitKind, most_refusing
 from model.ports import AttemptRecord
@@ -157,9 +157,7 @@ def _simulated(file: Path, read: "PolicyFile", record: AttemptRecord, request: S
     numbers = {number: sums.policies.get(number + before, PolicyUse()) for number in range(-before, len(said.policies))}
     places = [(read.place_of(policy_path(number)) if number >= 0 else None, one) for number, one in numbers.items()]
     limits = list(_limits(read, most_refusing(sums.uses, top), before, request.concurrency))
-    named = [*(one.fields for one in said.policies), *(one.patterns for one in said.suspensions)]
-    by_source = any(PickupField.LOCAL_IP in one for one in named)
-    return SimulatedFile(file, sums, places, limits, most_delayed(sums.values, top), by_source)
+    return SimulatedFile(file, sums, places, limits, most_delayed(sums.values, top), tells_sources(said))
 
 
 def _limits(read: "PolicyFile", uses: Sequence[CounterUse], before: int, concurrency: int | None) -> Iterator[LimitUse]:

@@ -1,24 +1,21 @@
 """Attempts of deliveries as they were recorded, and which of them can influence each other at all.
 
-Attempts that share no counter never wait for each other, so a record falls apart into groups that may be replayed one
-by one, on as many machines as there are. Source: facts/mta.md 7.
+Where no attempt of one tenant ever waits for another tenant's, a record falls apart into groups that may be replayed
+one by one, on as many machines as there are. Source: facts/mta.md 7.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
 from model.pickup.policies import PickupPolicies
-from model.pickup.policy import CounterKey, CounterPolicy, FieldGroup, PickupField, Threshold
+from model.pickup.policy import CounterPolicy, PickupField, Threshold
 from model.pickup.sub_queues import ANY_SOURCE, ActiveMail
 
 MILLI: Final = 1_000_000
 """Nanoseconds."""
-
-SOURCE_SETS_MAX: Final = 10_000
-"""How many different sets of source addresses are looked at to divide a record; beyond them it stays whole."""
 
 _TEXTS_KEPT: Final = 65_536
 _FIELDS: Final = {one.value: one for one in PickupField if one is not PickupField.LOCAL_IP}
@@ -62,75 +59,29 @@ def sources_of(text: str | None) -> tuple[str, ...]:
     return tuple(json.loads(text or "[]")) or ANY_SOURCE
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptGroups:
-    """Which attempts of a record are to be replayed together.
+def groups_of(said: PickupPolicies, *, several_sources: bool) -> CounterPolicy:
+    """What of a record is to be replayed together: all attempts of one key of this policy; without fields the whole.
 
-    Attributes:
-        shared: fields by which every policy tells mails apart, as these policies count them.
-        connected: by set of source addresses, the number of those that it is connected with; empty: they are left out.
+    Tenants take turns wherever any of their mails wait, and one tenant's turn anywhere lets others be woken. So all
+    attempts of a tenant stay together, and tenants are apart where every policy tells them apart. Mails that may be
+    sent from several addresses influence each other by whose turn it is, too, where anything tells addresses apart.
+
+    Args:
+        said: the policies.
+        several_sources: whether any attempt of the record might be made from more than one address.
     """
-
-    shared: CounterPolicy = field(default_factory=lambda: CounterPolicy(groups={}))
-    connected: Mapping[tuple[str, ...], int] = field(default_factory=dict)
-
-    @property
-    def is_one(self) -> bool:
-        return not self.shared.fields and not self.connected
-
-    def of(self, values: Mapping[PickupField, str], sources: tuple[str, ...]) -> CounterKey:
-        """The group of an attempt."""
-        if self.connected:
-            return (str(self.connected[sources]),)
-        return self.shared.key({**values, PickupField.LOCAL_IP: sources[0]})
+    tenant = PickupField.TENANT_ID
+    kinds = {found for policy in said.policies if (found := policy.groups.get(tenant))}
+    is_shared = all(tenant in policy.fields for policy in said.policies) and len(kinds) <= 1
+    if not is_shared or (several_sources and tells_sources(said)):
+        return CounterPolicy(groups={})
+    return CounterPolicy((tenant,), {tenant: kinds.pop()} if kinds else {})
 
 
-def groups_of(said: PickupPolicies, source_sets: Iterable[tuple[str, ...]]) -> AttemptGroups:
-    """How a record with these sets of source addresses falls apart under these policies; as one, where in doubt.
-
-    Whose addresses are chosen in turn influence each other by that too, where any policy tells addresses apart.
-    """
-    fields = [one for one in PickupField if _is_shared(one, said.policies)]
-    by_source = any(PickupField.LOCAL_IP in one.fields for one in said.policies) or any(
-        PickupField.LOCAL_IP in one.patterns for one in said.suspensions
-    )
-    sets = list(source_sets) if by_source else []
-    if len(sets) > SOURCE_SETS_MAX:
-        return AttemptGroups()
-    if all(len(set(one)) == 1 for one in sets):
-        groups = {one: found for one in fields if (found := _groups_of(one, said.policies))}
-        return AttemptGroups(CounterPolicy(tuple(fields), groups))
-    if PickupField.LOCAL_IP in fields:
-        return AttemptGroups(connected=_connected(sets))
-    return AttemptGroups()
-
-
-def _is_shared(one: PickupField, policies: Sequence[CounterPolicy]) -> bool:
-    """Whether every policy tells mails apart by it, and those with groups of it have the same ones."""
-    kinds = {repr(found) for policy in policies if (found := policy.groups.get(one))}
-    return all(one in policy.fields for policy in policies) and len(kinds) <= 1
-
-
-def _groups_of(one: PickupField, policies: Sequence[CounterPolicy]) -> tuple[FieldGroup, ...]:
-    return next((found for policy in policies if (found := policy.groups.get(one))), ())
-
-
-def _connected(sets: Iterable[tuple[str, ...]]) -> Mapping[tuple[str, ...], int]:
-    """Sets that share an address, or another that shares one with each of them, have the same number."""
-    above = dict[str, str]()
-
-    def top(address: str) -> str:
-        while (found := above.setdefault(address, address)) != address:
-            above[address] = above[found]
-            address = found
-        return address
-
-    ordered = sorted(set(sets))
-    for one in ordered:
-        for address in one[1:]:
-            above[top(address)] = top(one[0])
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(top(one[0]) for one in ordered))}
-    return {one: numbers[top(one[0])] for one in ordered}
+def tells_sources(said: PickupPolicies) -> bool:
+    """Whether any policy or suspension tells source addresses apart."""
+    named = [*(one.fields for one in said.policies), *(one.patterns for one in said.suspensions)]
+    return any(PickupField.LOCAL_IP in one for one in named)
 
 
 def with_concurrency(said: PickupPolicies, most: int | None) -> PickupPolicies:
@@ -138,4 +89,4 @@ def with_concurrency(said: PickupPolicies, most: int | None) -> PickupPolicies:
     if most is None:
         return said
     all_together = CounterPolicy(groups={}, default=Threshold(concurrency=most))
-    return PickupPolicies((all_together, *said.policies), said.algorithm, said.suspensions)
+    return replace(said, policies=(all_together, *said.policies))

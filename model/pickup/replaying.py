@@ -122,7 +122,8 @@ class AttemptReplay:
         Raises:
             WrongUse: more wait at once than `waiting_max`.
         """
-        engine = PickupEngine(self.said.policies, self.said.algorithm, self._seen)
+        engine = PickupEngine(self.said.policies, self.said.algorithm, seen=self._seen)
+        engine.weigh(self.said.weights)
         for suspension in self.said.suspensions:
             engine.suspend(suspension, LONG_AGO)
         coming = iter(attempts)

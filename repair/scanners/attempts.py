@@ -23,7 +23,7 @@ from model.schema.table import Row
 COLUMNS: Final = (
     "keyspacename",
     "queuename",
-    "mail",
+    "firstmail",
     "number",
     "attempt",
     "fields",
@@ -111,7 +111,7 @@ def _is_within(at: datetime, wanted: AttemptsWanted) -> bool:
 
 def attempt_of(row: Row) -> RecordedAttempt:
     """An attempt from its row."""
-    name = f"{row['mail']}:{row['number']}:{row['attempt']}"
+    name = f"{row['firstmail']}:{row['number']}:{row['attempt']}"
     mail = ActiveMail(name, values_of(row["fields"]), sources_of(row["sources"]), bool(row["urgent"]))
     ended_at = row["endedat"]
     return RecordedAttempt(

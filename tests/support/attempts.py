@@ -75,6 +75,7 @@ def row_of(one: RecordedAttempt, number: int, keyspace: str = "mail", queue: str
     row = {
         "keyspacename": keyspace,
         "queuename": queue,
+        "firstmail": UUID(int=number, version=4),
         "mail": UUID(int=number, version=4),
         "number": number % 3,
         "attempt": _time_uuid(at, number),

@@ -1,96 +1,62 @@
 """Rows of recorded attempts, and how a record falls apart."""
 
-from collections.abc import Iterable
-
 import pytest
 
 from model.pickup.policies import PickupPolicies
-from model.pickup.policy import (
-    CounterKey,
-    CounterPolicy,
-    DomainsBelow,
-    ExactValue,
-    FieldGroup,
-    PickupField,
-    Threshold,
-    ValuePattern,
-)
-from model.pickup.recorded import SOURCE_SETS_MAX, AttemptGroups, groups_of, sources_of, values_of, with_concurrency
+from model.pickup.policy import CounterKey, CounterPolicy, ExactValue, FieldGroup, PickupField, Threshold, ValuePattern
+from model.pickup.recorded import groups_of, sources_of, values_of, with_concurrency
 from model.pickup.suspensions import Suspension
 from tests.support.attempts import attempt
 
-TENANT, DOMAIN, MX, SOURCE = (
-    PickupField.TENANT_ID,
-    PickupField.RECIPIENT_DOMAIN,
-    PickupField.REMOTE_MX,
-    PickupField.LOCAL_IP,
-)
-ONE, TWO, BOTH, OTHER = ("192.0.2.1",), ("192.0.2.2",), ("192.0.2.1", "192.0.2.2"), ("192.0.2.9",)
-VALUES = {TENANT: "t", DOMAIN: "d.example", MX: "mx.google.com"}
+TENANT, DOMAIN, SOURCE = PickupField.TENANT_ID, PickupField.RECIPIENT_DOMAIN, PickupField.LOCAL_IP
+VALUES = {TENANT: "t", DOMAIN: "d.example"}
 
 
 def by(*fields: PickupField, **groups: ValuePattern) -> CounterPolicy:
-    """A policy of these fields; groups are of servers."""
-    grouped = {MX: tuple(FieldGroup(name, (pattern,)) for name, pattern in groups.items())} if groups else {}
+    """A policy of these fields; groups are of tenants."""
+    grouped = {TENANT: tuple(FieldGroup(name, (pattern,)) for name, pattern in groups.items())} if groups else {}
     return CounterPolicy(fields, grouped, default=Threshold(concurrency=1))
 
 
-def group(
-    policies: Iterable[CounterPolicy], sources: tuple[str, ...] = ONE, *, among: Iterable[tuple[str, ...]]
-) -> CounterKey:
-    return groups_of(PickupPolicies(tuple(policies)), among).of(VALUES, sources)
+def group(*policies: CounterPolicy, several: bool = True) -> CounterKey:
+    return groups_of(PickupPolicies(policies), several_sources=several).key(VALUES)
 
 
 class TestGroups:
-    """What attempts that can influence each other have in common."""
+    """Which attempts are replayed together."""
 
-    def test_the_fields_that_all_policies_share_tell_groups_apart(self) -> None:
-        assert group([by(TENANT, DOMAIN), by(TENANT), by(MX, TENANT)], among=[ONE, BOTH]) == ("t",)
+    def test_tenants_are_apart_where_every_policy_tells_them_apart(self) -> None:
+        assert group(by(TENANT, DOMAIN), by(TENANT), by(DOMAIN, TENANT)) == ("t",)
+        assert group(by(TENANT, DOMAIN), by(DOMAIN)) == ()
 
-    def test_policies_with_no_field_in_common_leave_the_record_whole(self) -> None:
-        grouping = groups_of(PickupPolicies((by(TENANT), by(DOMAIN))), [ONE])
-        assert (grouping.is_one, grouping.of(VALUES, ONE)) == (True, ())
+    def test_all_mails_of_a_tenant_stay_together(self) -> None:
+        """A turn of it at one counter lets others be woken at another one."""
+        assert group(by(DOMAIN), by(DOMAIN)) == ()
 
     def test_a_concurrency_of_the_servers_leaves_the_record_whole(self) -> None:
         """It counts everything together, and comes first, before any policy that stops."""
-        limited = with_concurrency(PickupPolicies((by(TENANT),)), 7)
-        assert limited.policies[0].default == Threshold(concurrency=7)
-        assert groups_of(limited, [ONE]).is_one
+        limited = with_concurrency(PickupPolicies((by(TENANT),), weights={"t": 3}), 7)
+        assert (limited.policies[0].default, limited.weights) == (Threshold(concurrency=7), {"t": 3})
+        assert not groups_of(limited, several_sources=False).fields
         assert with_concurrency(limited, None) is limited
 
-    def test_values_of_one_group_are_counted_together(self) -> None:
-        """Where one policy has groups of a field, and others none, the groups hold what belongs together."""
-        google = DomainsBelow("google.com")
-        assert group([by(MX, g=google), by(MX)], among=[ONE]) == ("#g",)
-        assert group([by(MX, g=google), by(MX, g=google)], among=[ONE]) == ("#g",)
+    def test_tenants_that_any_policy_counts_as_one_stay_together(self) -> None:
+        """Where policies have different groups of them the record stays whole."""
+        free = ExactValue("t")
+        assert group(by(TENANT, free=free), by(TENANT)) == ("#free",)
+        assert group(by(TENANT, free=free), by(TENANT, free=free)) == ("#free",)
+        assert group(by(TENANT, free=free), by(TENANT, all=free)) == ()
 
-    def test_a_field_with_different_groups_tells_nothing_apart(self) -> None:
-        """What is apart for one may be together for the other."""
-        assert group([by(MX, TENANT, g=DomainsBelow("a")), by(TENANT, MX, h=ExactValue("b"))], among=[ONE]) == ("t",)
-
-    def test_an_address_is_a_field_where_nobody_has_another(self) -> None:
-        assert group([by(SOURCE, TENANT)], among=[ONE, OTHER]) == ("192.0.2.1", "t")
-
-    def test_who_has_several_addresses_is_connected_with_all_who_have_one_of_them(self) -> None:
-        """Through others too; who has none of them is apart."""
-        policies, among = [by(SOURCE, TENANT)], [ONE, OTHER, TWO, BOTH]
-        first, second, both, other = (group(policies, one, among=among) for one in (ONE, TWO, BOTH, OTHER))
-        assert first == second == both != other
-
-    def test_addresses_that_only_some_policies_count_leave_the_record_whole(self) -> None:
-        """Whose turn it is to be chosen connects tenants that have the same addresses."""
-        assert group([by(SOURCE, TENANT), by(TENANT)], among=[ONE, BOTH]) == ()
-        assert group([by(SOURCE, TENANT), by(TENANT)], among=[ONE, OTHER]) == ("t",)
+    def test_addresses_that_take_turns_keep_tenants_together_where_any_policy_counts_by_them(self) -> None:
+        """By a policy, or a suspension; where each mail has one address none takes turns."""
+        assert group(by(TENANT, SOURCE)) == ()
+        assert group(by(TENANT, SOURCE), several=False) == ("t",)
         suspended = PickupPolicies((by(TENANT),), suspensions=(Suspension("s", {SOURCE: (ExactValue("192.0.2.1"),)}),))
-        assert groups_of(suspended, [ONE, BOTH]).is_one
+        assert not groups_of(suspended, several_sources=True).fields
+        assert groups_of(suspended, several_sources=False).fields
 
-    def test_without_policies_nothing_waits_for_anything(self) -> None:
-        assert set(VALUES.values()) <= set(group([], among=[BOTH]))
-
-    def test_more_sets_of_addresses_than_are_looked_at_leave_the_record_whole(self) -> None:
-        among = [ONE, *(BOTH,) * SOURCE_SETS_MAX]
-        assert groups_of(PickupPolicies((by(SOURCE),)), among) == AttemptGroups()
-        assert not groups_of(PickupPolicies((by(SOURCE),)), among[1:]).is_one
+    def test_without_policies_nobody_waits_for_anybody(self) -> None:
+        assert group() == ("t",)
 
 
 class TestRows:

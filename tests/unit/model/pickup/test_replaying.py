@@ -20,14 +20,18 @@ from model.pickup.policy import (
     ThresholdCondition,
 )
 from model.pickup.rates import SECOND, DeliveryRate, RateAlgorithm
-from model.pickup.recorded import MILLI, RecordedAttempt, groups_of, with_concurrency
+from model.pickup.recorded import MILLI, RecordedAttempt, groups_of, tells_sources, with_concurrency
 from model.pickup.replay_sums import ReplaySums, most_delayed
 from model.pickup.replaying import AttemptReplay, BegunAttempt, CounterUse, LimitKind, most_refusing
 from model.pickup.suspensions import Suspension
 from tests.support.attempts import START, attempt
 
 FIELDS = (PickupField.RECIPIENT_DOMAIN, PickupField.TENANT_ID, PickupField.LOCAL_IP)
-VALUES = {PickupField.RECIPIENT_DOMAIN: "abc", PickupField.TENANT_ID: "xy", PickupField.LOCAL_IP: "12"}
+VALUES = {PickupField.RECIPIENT_DOMAIN: "abc", PickupField.TENANT_ID: "xyz", PickupField.LOCAL_IP: "12"}
+GROUPS = {
+    PickupField.RECIPIENT_DOMAIN: FieldGroup("ab", (ExactValue("a"), ExactValue("b"))),
+    PickupField.TENANT_ID: FieldGroup("xy", (ExactValue("x"), ExactValue("y"))),
+}
 LASTING = 500
 TOP = 1_000
 
@@ -43,9 +47,7 @@ thresholds = st.builds(
 @st.composite
 def policies(draw: st.DrawFn) -> CounterPolicy:
     fields = tuple(draw(st.lists(values(FIELDS), unique=True)))
-    grouped = PickupField.RECIPIENT_DOMAIN in fields and draw(st.booleans())
-    group = FieldGroup("ab", (ExactValue("a"), ExactValue("b")))
-    groups = {PickupField.RECIPIENT_DOMAIN: (group,)} if grouped else NO_GROUPS
+    groups = {one: (GROUPS[one],) for one in fields if one in GROUPS and draw(st.booleans())} or NO_GROUPS
     conditions = tuple(
         ThresholdCondition({one: (ExactValue(draw(values(VALUES[one]))),)}, draw(thresholds))
         for one in fields
@@ -66,6 +68,7 @@ said = st.builds(
         ),
         max_size=1,
     ).map(tuple),
+    weights=st.dictionaries(values(VALUES[PickupField.TENANT_ID]), st.integers(1, 3)),
 )
 
 
@@ -284,10 +287,10 @@ class TestGroups:
         self, record: list[RecordedAttempt], file: PickupPolicies
     ) -> None:
         """But for the addresses where nothing tells them apart."""
-        grouping = groups_of(file, [one.mail.sources for one in record])
+        grouping = groups_of(file, several_sources=any(len(set(one.mail.sources)) > 1 for one in record))
 
         def group(one: RecordedAttempt) -> tuple[str, ...]:
-            return grouping.of(one.mail.values, one.mail.sources)
+            return grouping.key(one.mail.values)
 
         whole, apart = ReplaySums(), ReplaySums()
         whole.replay(record, file, LASTING, TOP)
@@ -295,9 +298,8 @@ class TestGroups:
             sums = ReplaySums()
             sums.replay(some, file, LASTING, TOP)
             apart.add(sums, TOP)
-        by_source = any(PickupField.LOCAL_IP in (*one.fields,) for one in file.policies)
         assert shown(apart) == shown(whole)
-        assert apart.sources == whole.sources or not by_source
+        assert apart.sources == whole.sources or not tells_sources(file)
 
     @given(st.permutations(list(range(20))), said)
     def test_the_order_in_which_a_record_is_found_changes_nothing(self, order: list[int], file: PickupPolicies) -> None:
