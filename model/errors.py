@@ -77,6 +77,10 @@ class QuotaFull(MailmendError):
     page = "customer-jams-the-queue"
 
 
+class NotThere(WrongUse):
+    """What was named by its id is not there, or no longer."""
+
+
 class MissingExtra(WrongUse):
     """A Python package that comes with an extra is not installed."""
 

@@ -30,6 +30,7 @@ class Caller:
         report: whether a report is written, which tells in whose mailboxes the findings are.
         anonymous: whether users and mailboxes' paths are left out, in the report and elsewhere.
         stdout_is_json: whether stdout holds one JSON object, and nothing that a child process prints.
+        name: who is on record as the one who ordered it; "": who runs this process.
     """
 
     progress: Progress = field(default_factory=Silent)
@@ -41,6 +42,7 @@ class Caller:
     report: bool = False
     anonymous: bool = False
     stdout_is_json: bool = False
+    name: str = ""
 
 
 def ask_to_restore(caller: Caller) -> None:

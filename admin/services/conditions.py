@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from uuid import UUID
 
 from admin.services.caller import Caller
 from admin.services.queue.request import DryRunRequest, QueueAnswer, QueueRequest
 from admin.wiring.cluster import owner_name
 from admin.wiring.queues import QueueConnections, with_queues
-from model.errors import WrongUse
+from model.errors import NotThere, WrongUse
 from model.pickup.conditions import (
     MadeCondition,
     PlacedCondition,
@@ -81,34 +82,36 @@ def add_condition(request: AddConditionRequest, caller: Caller) -> QueueAnswer[A
             that of another condition.
         CannotReach: the ledger cannot be reached; nothing is set.
     """
+    return with_queues(request.settings, partial(condition_added, request, caller))
+
+
+async def condition_added(
+    request: AddConditionRequest, caller: Caller, connections: QueueConnections
+) -> QueueAnswer[AddConditionRequest, ConditionState]:
     _refuse_unsaid(request)
     fields, values = normal_texts(request.fields, request.values)
-
-    async def added(connections: QueueConnections) -> QueueAnswer[AddConditionRequest, ConditionState]:
-        now = connections.now
-        if request.queue not in await connections.names(everything=True):
-            caller.remark(f"No mail was ever in {request.queue}: is it the right queue? See: mailmend queue list")
-        ledger = connections.existing_conditions()
-        before = [one for one in await ledger.of(request.queue) if not one.has_ended(now)] if ledger else []
-        same = next((one for one in before if one.names_the_same(fields, values) and not one.is_of_hook), None)
-        _refuse_other_id(request, same, before)
-        one = MadeCondition(
-            id=same.id if same else request.id or condition_id(request.queue, fields, values),
-            queue=request.queue,
-            fields=fields,
-            values=values,
-            threshold=request.threshold,
-            owner=owner_name(),
-            reason=request.why,
-            made_at=same.made_at if same else now,
-            ends_at=now + request.lasts if request.lasts else None,
-        )
-        if not request.dry_run:
-            await connections.orders().conditions.put(one, now)
-        (state,) = await _states(connections, request, [one])
-        return QueueAnswer(request, state)
-
-    return with_queues(request.settings, added)
+    now = connections.now
+    if request.queue not in await connections.names(everything=True):
+        caller.remark(f"No mail was ever in {request.queue}: is it the right queue? See: mailmend queue list")
+    ledger = connections.existing_conditions()
+    before = [one for one in await ledger.of(request.queue) if not one.has_ended(now)] if ledger else []
+    same = next((one for one in before if one.names_the_same(fields, values) and not one.is_of_hook), None)
+    _refuse_other_id(request, same, before)
+    one = MadeCondition(
+        id=same.id if same else request.id or condition_id(request.queue, fields, values),
+        queue=request.queue,
+        fields=fields,
+        values=values,
+        threshold=request.threshold,
+        owner=caller.name or owner_name(),
+        reason=request.why,
+        made_at=same.made_at if same else now,
+        ends_at=now + request.lasts if request.lasts else None,
+    )
+    if not request.dry_run:
+        await connections.orders().conditions.put(one, now)
+    (state,) = await _states(connections, request, [one])
+    return QueueAnswer(request, state)
 
 
 def _refuse_unsaid(request: AddConditionRequest) -> None:
@@ -136,41 +139,47 @@ def _refuse_other_id(request: AddConditionRequest, same: MadeCondition | None, b
         raise WrongUse(f"{request.id} is the id of another condition", mend=mend)
 
 
-def remove_condition(request: RemoveConditionRequest, _: Caller) -> QueueAnswer[RemoveConditionRequest, ConditionState]:
+def remove_condition(
+    request: RemoveConditionRequest, caller: Caller
+) -> QueueAnswer[RemoveConditionRequest, ConditionState]:
     """End a condition.
 
     Raises:
-        WrongUse: there is none of that id.
+        NotThere: there is none of that id.
         CannotReach: the ledger cannot be reached; all stays as it was.
     """
-
-    async def removed(connections: QueueConnections) -> QueueAnswer[RemoveConditionRequest, ConditionState]:
-        ledger = connections.existing_conditions()
-        found = await ledger.find(request.queue, request.id) if ledger else None
-        if ledger is None or found is None or found.has_ended(connections.now):
-            mend = f"See what is set with: mailmend policy list {request.queue}"
-            raise WrongUse(f"{request.queue} has no condition {request.id}: it has ended, or was removed", mend=mend)
-        if not request.dry_run:
-            await ledger.remove(found)
-        return QueueAnswer(request, ConditionState(found))
-
-    return with_queues(request.settings, removed)
+    return with_queues(request.settings, partial(condition_removed, request, caller))
 
 
-def list_conditions(request: QueueRequest, _: Caller) -> QueueAnswer[QueueRequest, Sequence[ConditionState]]:
+async def condition_removed(
+    request: RemoveConditionRequest, _: Caller, connections: QueueConnections
+) -> QueueAnswer[RemoveConditionRequest, ConditionState]:
+    ledger = connections.existing_conditions()
+    found = await ledger.find(request.queue, request.id) if ledger else None
+    if ledger is None or found is None or found.has_ended(connections.now):
+        mend = f"See what is set with: mailmend policy list {request.queue}"
+        raise NotThere(f"{request.queue} has no condition {request.id}: it has ended, or was removed", mend=mend)
+    if not request.dry_run:
+        await ledger.remove(found)
+    return QueueAnswer(request, ConditionState(found))
+
+
+def list_conditions(request: QueueRequest, caller: Caller) -> QueueAnswer[QueueRequest, Sequence[ConditionState]]:
     """The conditions that hold now, in the order in which they are tested; reading them creates no ledger.
 
     Raises:
         CannotReach: the ledger cannot be reached.
     """
+    return with_queues(request.settings, partial(conditions_listed, request, caller))
 
-    async def found(connections: QueueConnections) -> QueueAnswer[QueueRequest, Sequence[ConditionState]]:
-        ledger = connections.existing_conditions()
-        some = await ledger.of(request.queue) if ledger else ()
-        holding = [one for one in some if not one.has_ended(connections.now)]
-        return QueueAnswer(request, await _states(connections, request, holding))
 
-    return with_queues(request.settings, found)
+async def conditions_listed(
+    request: QueueRequest, _: Caller, connections: QueueConnections
+) -> QueueAnswer[QueueRequest, Sequence[ConditionState]]:
+    ledger = connections.existing_conditions()
+    some = await ledger.of(request.queue) if ledger else ()
+    holding = [one for one in some if not one.has_ended(connections.now)]
+    return QueueAnswer(request, await _states(connections, request, holding))
 
 
 async def _states(

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from admin.services.caller import Caller
@@ -73,20 +74,21 @@ class EntriesPage:
 
 
 def list_entries(request: EntriesRequest, caller: Caller) -> EntriesPage:
-    async def listed(connections: QueueConnections) -> EntriesPage:
-        now, found, count, last = connections.now, list[QueuedEntry](), 0, None
-        where = request.selection.at(now)
-        async with connections.open(dry_run=True) as queue, aclosing(queue.browse(EVERYTHING, request.after)) as mails:
-            async for mail in mails:
-                some = [one for one in queued_entries(mail, now) if where.matches(one)]
-                if some and count == request.limit:
-                    return EntriesPage(request, await with_intents(connections, caller, found), now, last)
-                found += some
-                count += bool(some)
-                last = ListingPosition.of(mail) if some else last
-        return EntriesPage(request, await with_intents(connections, caller, found), now)
+    return with_queues(request.settings, partial(entries_page, request, caller), makes=False)
 
-    return with_queues(request.settings, listed, makes=False)
+
+async def entries_page(request: EntriesRequest, caller: Caller, connections: QueueConnections) -> EntriesPage:
+    now, found, count, last = connections.now, list[QueuedEntry](), 0, None
+    where = request.selection.at(now)
+    async with connections.open(dry_run=True) as queue, aclosing(queue.browse(EVERYTHING, request.after)) as mails:
+        async for mail in mails:
+            some = [one for one in queued_entries(mail, now) if where.matches(one)]
+            if some and count == request.limit:
+                return EntriesPage(request, await with_intents(connections, caller, found), now, last)
+            found += some
+            count += bool(some)
+            last = ListingPosition.of(mail) if some else last
+    return EntriesPage(request, await with_intents(connections, caller, found), now)
 
 
 async def with_intents(
@@ -144,19 +146,22 @@ Groups = Sequence[tuple[tuple[str, ...], EntryGroup]]
 """By the values of the request's fields, the largest first; no values: the rest."""
 
 
-def group_entries(request: GroupEntriesRequest, _: Caller) -> QueueAnswer[GroupEntriesRequest, Groups]:
-    async def grouped(connections: QueueConnections) -> QueueAnswer[GroupEntriesRequest, Groups]:
-        groups = dict[tuple[str, ...], EntryGroup]()
-        async with connections.open(dry_run=True) as queue:
-            where = request.selection.at(connections.now)
-            async for one in matching(queue, where, EVERYTHING, connections.now):
-                values = tuple(named.of(one) for named in request.fields)
-                key = values if values in groups or len(groups) < GROUPS_MAX else ()
-                groups.setdefault(key, EntryGroup()).add(one)
-        ordered = sorted(groups.items(), key=lambda item: (-item[1].states.total(), item[0]))
-        return QueueAnswer(request, ordered)
+def group_entries(request: GroupEntriesRequest, caller: Caller) -> QueueAnswer[GroupEntriesRequest, Groups]:
+    return with_queues(request.settings, partial(entries_grouped, request, caller), makes=False)
 
-    return with_queues(request.settings, grouped, makes=False)
+
+async def entries_grouped(
+    request: GroupEntriesRequest, _: Caller, connections: QueueConnections
+) -> QueueAnswer[GroupEntriesRequest, Groups]:
+    groups = dict[tuple[str, ...], EntryGroup]()
+    async with connections.open(dry_run=True) as queue:
+        where = request.selection.at(connections.now)
+        async for one in matching(queue, where, EVERYTHING, connections.now):
+            values = tuple(named.of(one) for named in request.fields)
+            key = values if values in groups or len(groups) < GROUPS_MAX else ()
+            groups.setdefault(key, EntryGroup()).add(one)
+    ordered = sorted(groups.items(), key=lambda item: (-item[1].states.total(), item[0]))
+    return QueueAnswer(request, ordered)
 
 
 async def matching(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from admin.services.caller import Caller
@@ -118,31 +119,44 @@ def delete(request: ChangeEntriesRequest, caller: Caller) -> ChangedEntries:
 
 
 def _changed(action: EntryAction, request: ChangeEntriesRequest, caller: Caller) -> ChangedEntries:
+    return with_queues(request.settings, partial(entries_changed, action, request, caller))
+
+
+async def entries_changed(
+    action: EntryAction, request: ChangeEntriesRequest, caller: Caller, connections: QueueConnections
+) -> ChangedEntries:
+    """Carry an action out.
+
+    Raises:
+        WrongUse: nothing is selected, or everything and some.
+        UnsafeRequest: entries would be ended, and nobody agreed; the message says how many.
+    """
+    _refuse_unselected(action, request)
+    now = connections.now
+    until = now + request.lasts if request.lasts else None
+    owner = caller.name or owner_name()
+    change = EntryChange(action=action, at=now, owner=owner, reason=request.why, until=until)
+
+    def one_pass() -> _Changing:
+        return _Changing(connections, caller, ChangedEntries(request, change))
+
+    async with connections.open(dry_run=request.dry_run) as queue:
+        if action.is_final and not request.dry_run and not request.yes:
+            seen = await one_pass().carried_out(queue, dry_run=True)
+            later = f", and {seen.ordered:,} active ones after their attempts" if seen.ordered else ""
+            forgotten = ", without keeping them" if request.no_keep else ""
+            what = f"{action.value.capitalize()} {seen.count:,} recipients of {request.queue}{later}{forgotten}"
+            confirm(f"{what}?", caller, yes=False)
+        caller.progress.stage(f"{action.value} {request.queue}")
+        return await one_pass().carried_out(queue, dry_run=request.dry_run)
+
+
+def _refuse_unselected(action: EntryAction, request: ChangeEntriesRequest) -> None:
     if request.selection == EntrySelection() and not request.everything:
         mend = f"Say which, like --domain example.org; every one: mailmend delivery {action.value} --all"
         raise WrongUse("nothing is selected, so it would be every recipient", mend=mend)
     if request.selection != EntrySelection() and request.everything:
         raise WrongUse("--all is every recipient, and others are selected", mend="Leave out the one or the other.")
-
-    async def changed(connections: QueueConnections) -> ChangedEntries:
-        now = connections.now
-        until = now + request.lasts if request.lasts else None
-        change = EntryChange(action=action, at=now, owner=owner_name(), reason=request.why, until=until)
-
-        def one_pass() -> _Changing:
-            return _Changing(connections, caller, ChangedEntries(request, change))
-
-        async with connections.open(dry_run=request.dry_run) as queue:
-            if action.is_final and not request.dry_run and not request.yes:
-                seen = await one_pass().carried_out(queue, dry_run=True)
-                later = f", and {seen.ordered:,} active ones after their attempts" if seen.ordered else ""
-                forgotten = ", without keeping them" if request.no_keep else ""
-                what = f"{action.value.capitalize()} {seen.count:,} recipients of {request.queue}{later}{forgotten}"
-                confirm(f"{what}?", caller, yes=False)
-            caller.progress.stage(f"{action.value} {request.queue}")
-            return await one_pass().carried_out(queue, dry_run=request.dry_run)
-
-    return with_queues(request.settings, changed)
 
 
 class _Changing:

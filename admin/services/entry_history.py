@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from uuid import UUID
 
 from admin.services.caller import Caller
@@ -11,7 +12,7 @@ from admin.services.queue.request import QueueRequest
 from admin.wiring.queues import QueueConnections, with_queues
 from model.delivery.journal import JournalledAttempt
 from model.delivery.queued import EntryFilter, QueuedEntry
-from model.errors import AccessDenied, ExitCode, WrongUse
+from model.errors import AccessDenied, ExitCode, NotThere
 from model.ids import EnqueueId
 from model.queue.filters import EVERYTHING
 
@@ -43,28 +44,28 @@ def show_entry(request: ShowEntryRequest, caller: Caller) -> ShownEntries:
     """Everything that the queue holds of it, and what was tried.
 
     Raises:
-        WrongUse: there is none of that id.
+        NotThere: there is none of that id.
     """
+    return with_queues(request.settings, partial(entry_shown, request, caller), makes=False)
 
-    async def shown(connections: QueueConnections) -> ShownEntries:
-        now, where = connections.now, EntryFilter(ids=frozenset((request.id,)))
-        async with connections.open(dry_run=True) as queue:
-            found = [one async for one in matching(queue, where, EVERYTHING, now)]
-        named = found[0].mail.id if found else _first_id(request.id)
-        attempts: Sequence[JournalledAttempt] = ()
-        try:
-            journal = connections.existing_attempts()
-            attempts = await journal.of(request.queue, named, _number(request.id)) if journal and named else ()
-        except AccessDenied as error:
-            caller.remark(f"What was tried cannot be said: {error.what}")
-        if not found and not attempts:
-            raise WrongUse(
-                f"{request.queue} has no {request.id}: it has left the queue, or was never there",
-                mend=f"See what is there with: mailmend delivery list {request.queue}",
-            )
-        return ShownEntries(request, await with_intents(connections, caller, found), tuple(attempts), now)
 
-    return with_queues(request.settings, shown, makes=False)
+async def entry_shown(request: ShowEntryRequest, caller: Caller, connections: QueueConnections) -> ShownEntries:
+    now, where = connections.now, EntryFilter(ids=frozenset((request.id,)))
+    async with connections.open(dry_run=True) as queue:
+        found = [one async for one in matching(queue, where, EVERYTHING, now)]
+    named = found[0].mail.id if found else _first_id(request.id)
+    attempts: Sequence[JournalledAttempt] = ()
+    try:
+        journal = connections.existing_attempts()
+        attempts = await journal.of(request.queue, named, _number(request.id)) if journal and named else ()
+    except AccessDenied as error:
+        caller.remark(f"What was tried cannot be said: {error.what}")
+    if not found and not attempts:
+        raise NotThere(
+            f"{request.queue} has no {request.id}: it has left the queue, or was never there",
+            mend=f"See what is there with: mailmend delivery list {request.queue}",
+        )
+    return ShownEntries(request, await with_intents(connections, caller, found), tuple(attempts), now)
 
 
 def _first_id(text: str) -> EnqueueId | None:

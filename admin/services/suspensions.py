@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from uuid import UUID
 
 from admin.services.caller import Caller
 from admin.services.queue.request import DryRunRequest, QueueAnswer, QueueRequest
 from admin.wiring.cluster import owner_name
 from admin.wiring.queues import QueueConnections, with_queues
-from model.errors import WrongUse
+from model.errors import NotThere, WrongUse
 from model.pickup.suspensions import MadeSuspension, patterns_of
 
 
@@ -46,68 +47,74 @@ def add_suspension(request: AddSuspensionRequest, caller: Caller) -> QueueAnswer
         WrongUse: it is not said which mails, or something is no value of its field.
         CannotReach: the ledger cannot be reached; nothing is suspended.
     """
+    return with_queues(request.settings, partial(suspension_added, request, caller))
+
+
+async def suspension_added(
+    request: AddSuspensionRequest, caller: Caller, connections: QueueConnections
+) -> QueueAnswer[AddSuspensionRequest, MadeSuspension]:
     if not request.values and not request.everything:
         mend = "Name them by a field, like --domain example.org; every mail of the queue: --all."
         raise WrongUse("it is not said which mails are suspended", mend=mend)
     if request.values and request.everything:
         raise WrongUse("--all is every mail, and fields name some of them", mend="Leave out the one or the other.")
     patterns_of(request.values)
-
-    async def made(connections: QueueConnections) -> QueueAnswer[AddSuspensionRequest, MadeSuspension]:
-        now = connections.now
-        if request.queue not in await connections.names(everything=True):
-            caller.remark(f"No mail was ever in {request.queue}: is it the right queue? See: mailmend queue list")
-        known = connections.existing_suspensions()
-        before = [one for one in await known.of(request.queue) if not one.has_ended(now)] if known else []
-        same = next((one for one in before if one.names_the_same(request.values) and not one.is_of_hook), None)
-        one = MadeSuspension(
-            id=same.id if same else connections.clock.new_uuid(),
-            queue=request.queue,
-            values=request.values,
-            owner=owner_name(),
-            reason=request.why,
-            ends_at=now + request.lasts if request.lasts else None,
-        )
-        if not request.dry_run:
-            await connections.orders().suspensions.put(one, now)
-        return QueueAnswer(request, one)
-
-    return with_queues(request.settings, made)
+    now = connections.now
+    if request.queue not in await connections.names(everything=True):
+        caller.remark(f"No mail was ever in {request.queue}: is it the right queue? See: mailmend queue list")
+    known = connections.existing_suspensions()
+    before = [one for one in await known.of(request.queue) if not one.has_ended(now)] if known else []
+    same = next((one for one in before if one.names_the_same(request.values) and not one.is_of_hook), None)
+    one = MadeSuspension(
+        id=same.id if same else connections.clock.new_uuid(),
+        queue=request.queue,
+        values=request.values,
+        owner=caller.name or owner_name(),
+        reason=request.why,
+        ends_at=now + request.lasts if request.lasts else None,
+    )
+    if not request.dry_run:
+        await connections.orders().suspensions.put(one, now)
+    return QueueAnswer(request, one)
 
 
 def remove_suspension(
-    request: RemoveSuspensionRequest, _: Caller
+    request: RemoveSuspensionRequest, caller: Caller
 ) -> QueueAnswer[RemoveSuspensionRequest, MadeSuspension]:
     """End a suspension.
 
     Raises:
-        WrongUse: there is none of that id.
+        NotThere: there is none of that id.
         CannotReach: the ledger cannot be reached; all stays as it was.
     """
-
-    async def removed(connections: QueueConnections) -> QueueAnswer[RemoveSuspensionRequest, MadeSuspension]:
-        ledger = connections.existing_suspensions()
-        found = await ledger.find(request.queue, request.id) if ledger else None
-        if ledger is None or found is None or found.has_ended(connections.now):
-            mend = f"See what is suspended with: mailmend suspend list {request.queue}"
-            raise WrongUse(f"{request.queue} has no suspension {request.id}: it has ended, or was removed", mend=mend)
-        if not request.dry_run:
-            await ledger.remove(found)
-        return QueueAnswer(request, found)
-
-    return with_queues(request.settings, removed)
+    return with_queues(request.settings, partial(suspension_removed, request, caller))
 
 
-def list_suspensions(request: QueueRequest, _: Caller) -> QueueAnswer[QueueRequest, Sequence[MadeSuspension]]:
+async def suspension_removed(
+    request: RemoveSuspensionRequest, _: Caller, connections: QueueConnections
+) -> QueueAnswer[RemoveSuspensionRequest, MadeSuspension]:
+    ledger = connections.existing_suspensions()
+    found = await ledger.find(request.queue, request.id) if ledger else None
+    if ledger is None or found is None or found.has_ended(connections.now):
+        mend = f"See what is suspended with: mailmend suspend list {request.queue}"
+        raise NotThere(f"{request.queue} has no suspension {request.id}: it has ended, or was removed", mend=mend)
+    if not request.dry_run:
+        await ledger.remove(found)
+    return QueueAnswer(request, found)
+
+
+def list_suspensions(request: QueueRequest, caller: Caller) -> QueueAnswer[QueueRequest, Sequence[MadeSuspension]]:
     """What is suspended now, in the order in which it was; reading it creates no ledger.
 
     Raises:
         CannotReach: the ledger cannot be reached.
     """
+    return with_queues(request.settings, partial(suspensions_listed, request, caller))
 
-    async def found(connections: QueueConnections) -> QueueAnswer[QueueRequest, Sequence[MadeSuspension]]:
-        ledger = connections.existing_suspensions()
-        some = await ledger.of(request.queue) if ledger else ()
-        return QueueAnswer(request, [one for one in some if not one.has_ended(connections.now)])
 
-    return with_queues(request.settings, found)
+async def suspensions_listed(
+    request: QueueRequest, _: Caller, connections: QueueConnections
+) -> QueueAnswer[QueueRequest, Sequence[MadeSuspension]]:
+    ledger = connections.existing_suspensions()
+    some = await ledger.of(request.queue) if ledger else ()
+    return QueueAnswer(request, [one for one in some if not one.has_ended(connections.now)])
