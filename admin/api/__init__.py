@@ -1,1 +1,1 @@
-"""The HTTP side of the server of jobs: James's administrative tasks, health, and who may ask."""
+"""The HTTP sides of servers: who may ask, what is on record, errors, health and metrics; and the routes of each."""

@@ -1,4 +1,4 @@
-"""Where the server listens, and who may ask: bearer tokens with roles. Nothing here needs a web framework.
+"""Where a server listens, and who may ask: bearer tokens with roles. Nothing here needs a web framework.
 
 A token is never shown again: what is kept of it is a digest.
 """
@@ -18,14 +18,15 @@ from admin.settings import is_here, parse_port, reason_of
 from model.errors import BadSettings, UnsafeRequest, WrongUse
 
 TOKEN_CHARACTERS_MIN: Final = 20
-_EXAMPLE: Final = "Each line is NAME ROLE TOKEN, like: nightly-script repair 3f9c...; ROLE is read or repair."
+_EXAMPLE: Final = "Each line is NAME ROLE TOKEN, like: nightly-script repair 3f9c...; ROLE is read, operate or repair."
 
 
 class TokenRole(IntEnum):
     """What a token may do; the higher one may do what the lower one may."""
 
     READ = 1
-    REPAIR = 2
+    OPERATE = 2
+    REPAIR = 2  # the same, by the name that tokens of the server of jobs have
 
 
 class Refusal(Exception):
@@ -132,9 +133,9 @@ def read_tokens(file: Path | None, stated: str | None) -> tuple[AccessToken, ...
 
 
 def parse_listening(
-    where: str, tokens: tuple[AccessToken, ...], certificate: Path | None, key: Path | None
+    where: str, tokens: tuple[AccessToken, ...], certificate: Path | None, key: Path | None, option: str = "--listen"
 ) -> Listening:
-    """Where to listen.
+    """Where to listen, as `option` and those of its certificate say.
 
     Raises:
         WrongUse: that is no address, or half of a certificate.
@@ -148,14 +149,14 @@ def parse_listening(
     if not host or port is None or parts.path or parts.query or "@" in parts.netloc:
         raise WrongUse(f"{where!r} is not HOST:PORT", mend="Write it like 127.0.0.1:8000 or [::1]:8000.")
     if (certificate is None) != (key is None):
-        raise WrongUse("a certificate and its key go together", mend="Give --listen-tls-cert and --listen-tls-key.")
+        raise WrongUse("a certificate and its key go together", mend=f"Give {option}-tls-cert and {option}-tls-key.")
     for file in (certificate, key):
         if file and not file.expanduser().is_file():
-            raise BadSettings(f"{file} does not exist", mend="It was named by --listen-tls-cert or --listen-tls-key.")
+            raise BadSettings(f"{file} does not exist", mend=f"It was named by {option}-tls-cert or {option}-tls-key.")
     if not is_here(host) and not (tokens and certificate):
         raise UnsafeRequest(
-            f"{host} can be reached from elsewhere, and whoever reaches it could order repairs",
-            mend="Give --tokens-file, --listen-tls-cert and --listen-tls-key, or listen on 127.0.0.1.",
+            f"{host} can be reached from elsewhere, and whoever reaches it could give orders",
+            mend=f"Give --tokens-file, {option}-tls-cert and {option}-tls-key, or listen on 127.0.0.1.",
         )
     place = certificate and certificate.expanduser(), key and key.expanduser()
     return Listening(host, parse_port(port), Access(tokens), *place)

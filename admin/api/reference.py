@@ -1,6 +1,6 @@
-"""The description of the HTTP side, `docs/openapi.json`, generated from its routes.
+"""The descriptions of the HTTP sides, `docs/openapi.json` of jobs and others, generated from their routes.
 
-`python -m admin.api.reference` writes it; `python -m admin.api.reference --check` exits 1 when it is not up to date.
+`python -m admin.api.reference` writes them; `python -m admin.api.reference --check` exits 1 when one is not up to date.
 """
 
 import json
@@ -9,21 +9,22 @@ from pathlib import Path
 from typing import Final
 
 from admin.api.access import Access
-from admin.api.application import application
+from admin.api.application import Api, application
+from admin.api.jobs.routes import JOBS
 from cql.generated import write_or_check
 
-FILE: Final = Path(__file__).resolve().parents[2] / "docs" / "openapi.json"
+_DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
+FILES: Final = {_DOCS / "openapi.json": JOBS}
 
 
-def text() -> str:
-    return json.dumps(application(None, Access()).openapi(), indent=2) + "\n"
+def text(api: Api) -> str:
+    return json.dumps(application(api, None, Access()).openapi(), indent=2) + "\n"
 
 
 def main(arguments: list[str]) -> int:
-    """With --check, exit 1 when the file is out of date; else write it."""
-    return write_or_check(
-        arguments, FILE, text(), "is not what the routes say: python -m admin.api.reference writes it"
-    )
+    """With --check, exit 1 when one of the files is out of date; else write them."""
+    otherwise = "is not what the routes say: python -m admin.api.reference writes it"
+    return max(write_or_check(arguments, file, text(api), otherwise) for file, api in FILES.items())
 
 
 if __name__ == "__main__":

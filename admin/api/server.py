@@ -1,4 +1,4 @@
-"""The web server: uvicorn in the loop of the server of jobs, whose signals are not its own."""
+"""The web server: uvicorn in the loop of another server, whose signals are not its own."""
 
 import asyncio
 import socket
@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 import uvicorn
+from fastapi import FastAPI
 
 from admin.api.access import Listening
-from admin.api.application import application
+from admin.api.application import Api, application
 from admin.services.tasks import TaskDesk
 from model.errors import BadSettings, WrongUse
 
@@ -24,14 +25,14 @@ class _Uvicorn(uvicorn.Server):
         yield
 
 
-async def listen(listening: Listening, desk: TaskDesk, stop: asyncio.Event) -> None:
+async def listen(api: Api, listening: Listening, desk: TaskDesk, stop: asyncio.Event) -> None:
     """Answer until the event.
 
     Raises:
         WrongUse: nobody can listen there.
         BadSettings: the certificate, or its key, is none.
     """
-    server = _Uvicorn(_config(listening, desk))
+    server = _Uvicorn(_config(application(api, desk, listening.access), listening))
     with closing(_bound(listening)) as place:
         serving = asyncio.create_task(server.serve(sockets=[place]))
         stopping = asyncio.create_task(stop.wait())
@@ -41,9 +42,9 @@ async def listen(listening: Listening, desk: TaskDesk, stop: asyncio.Event) -> N
         await serving
 
 
-def _config(listening: Listening, desk: TaskDesk) -> uvicorn.Config:
+def _config(app: FastAPI, listening: Listening) -> uvicorn.Config:
     config = uvicorn.Config(
-        application(desk, listening.access),
+        app,
         log_config=None,
         log_level="critical",  # errors are logged by the application, without tracebacks
         access_log=False,
@@ -73,5 +74,5 @@ def _bound(listening: Listening) -> socket.socket:
     except OSError as error:
         raise WrongUse(
             f"nobody can listen on {listening.host} port {listening.port}: {error.strerror or error}",
-            mend="Is another server there? Name another port with --listen.",
+            mend="Is another server there? Name another port.",
         ) from error

@@ -1,20 +1,16 @@
 """Declaration of `mailmend jobs serve`."""
 
-import os
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final
 
 import click
 
-from admin.api.access import parse_listening, read_tokens
 from admin.cli.command import Command, Shared
+from admin.cli.http import http_face
 from admin.cli.jobs import declared_jobs
-from admin.cli.options import CONNECTION, FILE, LOG, option, typed
+from admin.cli.options import CONNECTION, LOG, typed
 from admin.cli.settings_file import PROFILE_NAME, read_again, settings_file_of
-from admin.extras import imported
-from admin.services.serving import DeclaredJobs, Face
-from model.errors import WrongUse
+from admin.services.serving import DeclaredJobs
 
 
 def _declared(own: dict[str, Any], others: dict[str, Any], context: click.Context) -> Callable[[], DeclaredJobs]:  # noqa: ARG001
@@ -26,38 +22,10 @@ def _declared(own: dict[str, Any], others: dict[str, Any], context: click.Contex
     return declared
 
 
-def _face(own: dict[str, Any], others: dict[str, Any], context: click.Context) -> Face | None:  # noqa: ARG001
-    where, file = own["listen"], own["tokens_file"]
-    certificate, key = own["listen_tls_cert"], own["listen_tls_key"]
-    if where is None:
-        if file or certificate or key:
-            raise WrongUse("tokens and a certificate are for --listen", mend="Give --listen HOST:PORT too.")
-        return None
-    tokens = read_tokens(file, os.environ.get("MAILMEND_TOKENS"))
-    listening = parse_listening(where, tokens, certificate, key)
-    return partial(imported("admin.api.server:listen"), listening)
-
-
-FACE: Final = Shared(
-    "face",
-    {
-        "HTTP": (
-            option(
-                "--listen",
-                "Listen at this address: James's tasks are taken there over HTTP, as /openapi.json says.",
-                metavar="HOST:PORT",
-            ),
-            option(
-                "--tokens-file",
-                "Who may ask: lines of NAME, role (read or repair) and TOKEN, mode 600; or MAILMEND_TOKENS has them.",
-                type=FILE,
-                metavar="FILE",
-            ),
-            option("--listen-tls-cert", "Certificate of this server, with its chain.", type=FILE, metavar="FILE"),
-            option("--listen-tls-key", "Private key of that certificate.", type=FILE, metavar="FILE"),
-        )
-    },
-    _face,
+FACE: Final = http_face(
+    "--listen",
+    "admin.api.jobs.routes:JOBS",
+    "Listen at this address: James's tasks are taken there over HTTP, as /openapi.json says.",
 )
 
 

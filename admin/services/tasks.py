@@ -1,7 +1,7 @@
 """Administrative tasks for whoever asks over a network: taken, shown, waited for, cancelled; the server runs them."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -9,6 +9,7 @@ from uuid import UUID
 
 from admin.jobs.children import Apart
 from admin.jobs.serving import JobServer
+from admin.services.desk import HealthStatus, PartHealth
 from mailqueue.background import paused
 from model.instants import MICROS
 from model.ports import Clock
@@ -19,27 +20,19 @@ LOOK_EVERY: Final = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class ServerHealth:
-    """How the server stands; `unreached` says why it cannot use the ledger, or is ""."""
-
-    leads: bool
-    unreached: str
-
-
-@dataclass(frozen=True, slots=True)
 class TaskDesk:
     """Takes tasks, and tells how they stand.
 
     Args:
         wake: has this server look at the tasks at once, in case it leads.
-        health: tells how the server stands.
+        health: tells how the parts of the server stand, without asking others.
         exposition: the server's metrics, in Prometheus's text format.
     """
 
     tasks: AdminTasks
     clock: Clock
     wake: Callable[[], None]
-    health: Callable[[], ServerHealth]
+    health: Callable[[], Sequence[PartHealth]]
     apart: Apart = asyncio.to_thread
     exposition: Callable[[], bytes] = bytes
 
@@ -81,5 +74,13 @@ class TaskDesk:
 
 
 def desk_of(server: JobServer, tasks: AdminTasks, exposition: Callable[[], bytes]) -> TaskDesk:
-    health = lambda: ServerHealth(server.lease is not None, server.unreached)  # noqa: E731
+    health = lambda: job_health(leads=server.lease is not None, unreached=server.unreached)  # noqa: E731
     return TaskDesk(tasks, server.clock, server.wake, health, server.apart, exposition)
+
+
+def job_health(*, leads: bool, unreached: str) -> Sequence[PartHealth]:
+    """`unreached` says why the ledger cannot be used, or is ""."""
+    ledger = PartHealth("Ledger", HealthStatus.HEALTHY)
+    if unreached:
+        ledger = PartHealth("Ledger", HealthStatus.UNHEALTHY, "the cluster does not answer")
+    return (ledger, PartHealth("Jobs", HealthStatus.HEALTHY, "it leads" if leads else "it stands by"))

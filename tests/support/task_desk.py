@@ -12,10 +12,11 @@ import httpx
 
 from admin.api.access import Access
 from admin.api.application import application
+from admin.api.jobs.routes import JOBS
 from admin.jobs.children import Say
 from admin.jobs.tasks import TaskRunner
 from admin.metrics.declared import LEDGER_UP
-from admin.services.tasks import ServerHealth, TaskDesk
+from admin.services.tasks import TaskDesk, job_health
 from cql.memory import MemoryTables
 from mailqueue.prometheus import metrics_text
 from model.metrics import MetricSample
@@ -77,7 +78,7 @@ class TaskWorld:
         self.tasks = AdminTasks(self.tables, "mail", self.clock, "here")
         self.leases = Leases(self.tables, self.clock, "somebody")
         self.runner = self.server()
-        health = lambda: ServerHealth(leads=True, unreached=self.unreached)  # noqa: E731
+        health = lambda: job_health(leads=True, unreached=self.unreached)  # noqa: E731
         metric = MetricSample(LEDGER_UP, ("mail",), 1)
         reported = metrics_text([metric]).encode()
         self.desk = TaskDesk(self.tasks, self.clock, lambda: None, health, here, lambda: reported)
@@ -115,7 +116,7 @@ class TaskWorld:
     async def client(
         self, access: Access | None = None, token: str | None = None, host: str = "127.0.0.1:8000"
     ) -> AsyncIterator[httpx.AsyncClient]:
-        transport = httpx.ASGITransport(application(self.desk, access or Access()), raise_app_exceptions=False)
+        transport = httpx.ASGITransport(application(JOBS, self.desk, access or Access()), raise_app_exceptions=False)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         async with httpx.AsyncClient(transport=transport, base_url=f"http://{host}", headers=headers) as found:
             yield found

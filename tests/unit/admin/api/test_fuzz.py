@@ -12,6 +12,7 @@ from schemathesis.specs.openapi.checks import negative_data_rejection
 
 from admin.api.access import Access, parse_tokens
 from admin.api.application import application
+from admin.api.jobs.routes import JOBS
 from tests.support.task_desk import TaskWorld
 
 TOKEN = "w" * 32
@@ -23,7 +24,7 @@ EXAMPLES = 60
 def test_every_answer_is_as_described(tmp_path: Path, mode: GenerationMode) -> None:
     """What fits the description is taken; whatever is sent is answered as described."""
     world = TaskWorld(tmp_path)
-    app = application(world.desk, Access(parse_tokens([f"all repair {TOKEN}"], "")))
+    app = application(JOBS, world.desk, Access(parse_tokens([f"all repair {TOKEN}"], "")))
     schema = schemathesis.openapi.from_asgi("/openapi.json", app)
 
     for found in schema.get_all_operations():

@@ -1,6 +1,6 @@
-"""The routes: James's own, as its operators' scripts call them, metrics and health.
+"""The routes of the server of jobs: James's own, as its operators' scripts call them.
 
-Whoever adds routes makes an `APIRouter` and puts it into `ROUTERS`; `needs` says which role a call takes.
+Whoever adds routes makes an `APIRouter` and puts it into `JOBS`; `needs` says which role a call takes.
 """
 
 import re
@@ -11,31 +11,26 @@ from typing import Annotated, Any, Final, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import AwareDatetime, Field
 from pydantic.json_schema import SkipJsonSchema
 
-from admin.api.access import Access, TokenRole
-from admin.api.bodies import (
-    CheckBody,
-    ErrorBody,
-    HealthBody,
-    StatusText,
-    TaskBody,
-    TaskIdBody,
-    error,
-    task_json,
-)
+from admin.api.application import Api
+from admin.api.callers import Operator, Reader
+from admin.api.errors import described, error
+from admin.api.jobs.bodies import StatusText, TaskBody, TaskIdBody, refused_query, task_json
+from admin.api.monitoring import METRICS, health_router
 from admin.services.tasks import TaskDesk
-from mailqueue.prometheus import CONTENT_TYPE
 from model.durations import parse_duration
 from repair.ledger.tasks import AdminTask
 
 INT_MAX: Final = 2**31 - 1
 AWAIT_MAX: Final = timedelta(days=365)
 _TIMEOUT: Final = r"^([0-9]{1,6}(ms|s)?|[0-9]{1,5}m|[0-7]?[0-9]{1,3}h|[0-9]{1,2}d|[12][0-9]{2}d|3[0-5][0-9]d|36[0-5]d)$"
-_BEARER: Final = HTTPBearer(auto_error=False, description="A token of the server's file, with the role read or repair.")
+_ABOUT: Final = """\
+James's administrative tasks, done by mailmend: the same routes, statuses and fields. A task is recorded before it is
+acknowledged, and run by the server that leads, as a command of mailmend in a process of its own."""
 
 
 class MessagesTask(StrEnum):
@@ -56,40 +51,14 @@ TASKS_OF: Final = {"/messages": tuple(MessagesTask), "/mailboxes": tuple(Mailbox
 """The values of `task` by path."""
 
 
-def needs(role: TokenRole) -> Callable[..., str]:
-    """A dependency: the name of who calls, who must have that role."""
-
-    def caller(request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]) -> str:
-        access: Access = request.app.state.access
-        name = access.caller(
-            given.credentials if given else None,
-            role,
-            host=request.headers.get("host", ""),
-            origin=request.headers.get("origin"),
-        )
-        request.state.caller = name
-        return name
-
-    return caller
-
-
 def _desk(request: Request) -> TaskDesk:
     desk: TaskDesk = request.app.state.desk
     return desk
 
 
 Desk = Annotated[TaskDesk, Depends(_desk)]
-Reader = Annotated[str, Depends(needs(TokenRole.READ))]
-Repairer = Annotated[str, Depends(needs(TokenRole.REPAIR))]
 CountParameter = Annotated[int, Field(ge=1, le=INT_MAX)] | SkipJsonSchema[None]
 TaskId = Annotated[UUID, Path(description="The taskId of the answer to the call that asked for the task.")]
-
-
-def _errors(**meanings: str) -> dict[int | str, dict[str, Any]]:
-    known = {"_401": "No known token was given.", "_403": "The token's role does not do.", "_503": "No ledger."}
-    return {
-        int(status[1:]): {"model": ErrorBody, "description": text} for status, text in {**known, **meanings}.items()
-    }
 
 
 _BAD: Final = "The query cannot be read."
@@ -99,12 +68,10 @@ _TAKEN: Final[dict[int | str, dict[str, Any]]] = {
         "description": "The task is recorded.",
         "headers": {"Location": {"description": "Where the task is.", "schema": {"type": "string"}}},
     },
-    **_errors(_400=_BAD, _429="Too many tasks wait."),
+    **described(_400=_BAD, _429="Too many tasks wait."),
 }
 _TASK: Final[dict[int | str, dict[str, Any]]] = {200: {"model": TaskBody, "description": "The task."}}
 TASKS: Final = APIRouter(tags=["tasks"])
-METRICS: Final = APIRouter(tags=["metrics"])
-HEALTH: Final = APIRouter(tags=["health"])
 
 
 async def _taken(desk: TaskDesk, kind: str, by: str, **options: Any) -> JSONResponse:
@@ -116,7 +83,7 @@ async def _taken(desk: TaskDesk, kind: str, by: str, **options: Any) -> JSONResp
 async def messages(
     *,
     desk: Desk,
-    by: Repairer,
+    by: Operator,
     task: MessagesTask,  # noqa: ARG001 - there is one
     messages_per_second: Annotated[
         CountParameter, Query(alias="messagesPerSecond", description="Rows of a table.")
@@ -137,7 +104,7 @@ async def messages(
 async def mailboxes(
     *,
     desk: Desk,
-    by: Repairer,
+    by: Operator,
     task: MailboxesTask,
     trust: Annotated[  # noqa: ARG001 - the source of truth is always looked at
         bool, Query(alias="trustMessageProjection", description="Of no effect: counts are those of imapUidTable.")
@@ -157,7 +124,7 @@ async def mailboxes(
 async def blobs(
     *,
     desk: Desk,
-    by: Repairer,
+    by: Operator,
     scope: Literal["unreferenced"],  # noqa: ARG001 - there is one
     expected: Annotated[
         CountParameter, Query(alias="expectedBlobCount", description="Of James's filter; we need none.")
@@ -178,7 +145,7 @@ Moment = AwareDatetime | SkipJsonSchema[None]
 
 @TASKS.get(
     "/tasks",
-    responses={200: {"model": list[TaskBody], "description": "The tasks."}, **_errors(_400=_BAD)},
+    responses={200: {"model": list[TaskBody], "description": "The tasks."}, **described(_400=_BAD)},
     summary="List tasks, the newest first",
 )
 async def tasks(
@@ -224,7 +191,7 @@ def _within(at: datetime | None, after: datetime | None, before: datetime | None
 
 @TASKS.get(
     "/tasks/{task_id}",
-    responses={**_TASK, **_errors(_400="That is no id.", _404="There is no such task.")},
+    responses={**_TASK, **described(_400="That is no id.", _404="There is no such task.")},
     summary="Look at a task",
 )
 async def task(desk: Desk, _: Reader, task_id: TaskId) -> Response:
@@ -236,7 +203,7 @@ async def task(desk: Desk, _: Reader, task_id: TaskId) -> Response:
     "/tasks/{task_id}/await",
     responses={
         **_TASK,
-        **_errors(_400="That is no id, or no duration.", _404="There is none.", _408="It takes longer."),
+        **described(_400="That is no id, or no duration.", _404="There is none.", _408="It takes longer."),
     },
     summary="Wait until a task is over",
 )
@@ -258,58 +225,23 @@ async def await_task(
 @TASKS.delete(
     "/tasks/{task_id}",
     status_code=204,
-    responses=_errors(_400="That is no id.", _404="There is no such task."),
+    responses=described(_400="That is no id.", _404="There is no such task."),
     summary="Cancel a task",
 )
-async def cancel(desk: Desk, by: Repairer, task_id: TaskId) -> Response:
+async def cancel(desk: Desk, by: Operator, task_id: TaskId) -> Response:
     """End it in good order; what it has mended stays, and `mailmend undo` takes it back."""
     await desk.cancel(task_id, by)
     return Response(status_code=204)
 
 
-@HEALTH.get(
-    "/healthcheck",
-    responses={
-        200: {"model": HealthBody, "description": "It works, or stands by."},
-        503: {"model": HealthBody, "description": "It cannot use the ledger."},
-    },
-    summary="The health of this server",
+async def _bad_request(request: Request, refused: RequestValidationError) -> Response:
+    return refused_query(refused.errors(), TASKS_OF.get(request.url.path, ()))
+
+
+JOBS: Final = Api(
+    about=_ABOUT,
+    log="mailmend.jobs",
+    routers=(TASKS, METRICS, health_router("/healthcheck")),
+    bad_request=_bad_request,
 )
-async def healthcheck(desk: Desk) -> Response:
-    """For probes: it takes no token, and asks no database."""
-    health = desk.health()
-    status: Literal["healthy", "unhealthy"] = "unhealthy" if health.unreached else "healthy"
-    checks = [
-        CheckBody(componentName="Ledger", escapedComponentName="Ledger", status=status, cause=_cause(health.unreached)),
-        CheckBody(
-            componentName="Jobs",
-            escapedComponentName="Jobs",
-            status="healthy",
-            cause="it leads" if health.leads else "it stands by",
-        ),
-    ]
-    body = HealthBody(status=status, checks=checks)
-    return JSONResponse(body.model_dump(exclude_none=True), 503 if health.unreached else 200)
-
-
-def _cause(unreached: str) -> str | None:
-    """Nothing of addresses: nobody has shown a token."""
-    return "the cluster does not answer" if unreached else None
-
-
-@METRICS.get(
-    "/metrics",
-    response_class=Response,
-    responses={
-        200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "In Prometheus's text format."},
-        **_errors(),
-    },
-    summary="Metrics for Prometheus",
-)
-async def metrics(desk: Desk, _: Reader) -> Response:
-    """As `mailmend metrics show` prints them, of at most half a minute ago."""
-    return Response(await desk.metrics(), media_type=CONTENT_TYPE)
-
-
-ROUTERS: Final = (TASKS, METRICS, HEALTH)
 assert re.fullmatch(_TIMEOUT, "365d")

@@ -1,4 +1,4 @@
-"""What is answered, in James's form: tasks, errors, health; and what its clients read of it."""
+"""What is answered of tasks, in James's form, and to queries that cannot be read."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -9,20 +9,12 @@ from fastapi.encoders import jsonable_encoder
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from admin.api.errors import error
 from admin.jobs.james_tasks import KINDS, TaskOutcome
 from repair.ledger.tasks import AdminTask
 
 StatusText = Literal["waiting", "inProgress", "canceledRequested", "completed", "canceled", "failed"]
 INVALID: Final = "Invalid arguments supplied in the user request"
-
-
-class ErrorBody(BaseModel):
-    """Why a call was refused, or failed."""
-
-    statusCode: int  # noqa: N815 - James's name
-    type: Literal["InvalidArgument", "notFound", "WrongState", "ServerError", "Unauthorized", "Forbidden"]
-    message: str
-    details: str | None = None
 
 
 class TaskIdBody(BaseModel):
@@ -48,28 +40,6 @@ class TaskBody(BaseModel):
     canceledDate: str | None = None  # noqa: N815
     failedDate: str | None = None  # noqa: N815
     additionalInformation: dict[str, Any]  # noqa: N815
-
-
-class CheckBody(BaseModel):
-    """The health of a part."""
-
-    componentName: str  # noqa: N815 - James's name
-    escapedComponentName: str  # noqa: N815
-    status: Literal["healthy", "degraded", "unhealthy"]
-    cause: str | None = None
-
-
-class HealthBody(BaseModel):
-    """The health of the server: that of its worst part."""
-
-    status: Literal["healthy", "degraded", "unhealthy"]
-    checks: list[CheckBody]
-
-
-def error(status: int, kind: str, message: str, details: str | None = None) -> JSONResponse:
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None  # noqa: PLR2004 - its meaning
-    body = {"statusCode": status, "type": kind, "message": message, "details": details}
-    return JSONResponse(body, status, headers)
 
 
 def task_json(task: AdminTask) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""The HTTP side of the server of jobs: James's administrative tasks."""

@@ -1,0 +1,85 @@
+"""Routes for probes and for Prometheus, which every server has: its desk tells how its parts stand, and its metrics."""
+
+from typing import Annotated, Final, Literal
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+
+from admin.api.callers import Reader
+from admin.api.errors import described
+from admin.services.desk import HealthStatus
+from admin.services.tasks import TaskDesk
+from mailqueue.prometheus import CONTENT_TYPE
+
+StatusName = Literal["healthy", "degraded", "unhealthy"]
+
+
+class CheckBody(BaseModel):
+    """The health of a part."""
+
+    componentName: str  # noqa: N815 - James's name
+    escapedComponentName: str  # noqa: N815
+    status: StatusName
+    cause: str | None = None
+
+
+class HealthBody(BaseModel):
+    """The health of the server: that of its worst part."""
+
+    status: StatusName
+    checks: list[CheckBody]
+
+
+def _desk(request: Request) -> TaskDesk:
+    desk: TaskDesk = request.app.state.desk
+    return desk
+
+
+Desk = Annotated[TaskDesk, Depends(_desk)]
+METRICS: Final = APIRouter(tags=["metrics"])
+
+
+def health_router(path: str) -> APIRouter:
+    """The route of the server's health, at this path."""
+    router = APIRouter(tags=["health"])
+
+    @router.get(
+        path,
+        responses={
+            200: {"model": HealthBody, "description": "It works, or stands by."},
+            503: {"model": HealthBody, "description": "A part of it does not work."},
+        },
+        summary="The health of this server",
+    )
+    async def health(desk: Desk) -> Response:
+        """For probes: it takes no token, and asks no other server."""
+        parts = desk.health()
+        checks = [
+            {
+                "componentName": one.name,
+                "escapedComponentName": one.name,
+                "status": one.status.name.lower(),
+                **({"cause": one.cause} if one.cause else {}),
+            }
+            for one in parts
+        ]
+        worst = max(one.status for one in parts)
+        body = {"status": worst.name.lower(), "checks": checks}
+        return JSONResponse(body, 503 if worst is HealthStatus.UNHEALTHY else 200)
+
+    return router
+
+
+@METRICS.get(
+    "/metrics",
+    response_class=Response,
+    responses={
+        200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "In Prometheus's text format."},
+        **described(),
+    },
+    summary="Metrics for Prometheus",
+)
+async def metrics(desk: Desk, _: Reader) -> Response:
+    """As the commands of this server print or write them, of at most half a minute ago."""
+    return Response(await desk.metrics(), media_type=CONTENT_TYPE)

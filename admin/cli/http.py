@@ -1,0 +1,50 @@
+"""Options of servers that answer over HTTP: where, whom, and with which certificate."""
+
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import click
+
+from admin.api.access import parse_listening, read_tokens
+from admin.cli.command import Shared, Values
+from admin.cli.options import FILE, option
+from admin.extras import imported
+from model.errors import WrongUse
+
+
+def http_face(where: str, api: str, about: str) -> Shared:
+    """The request's `face`: what answers at a desk until an event; None where nobody said where.
+
+    Args:
+        where: the option that says so.
+        api: the place of what is answered.
+        about: what its help says.
+    """
+    name = where.removeprefix("--")
+
+    def face(own: Values, _others: Values, _context: click.Context) -> Callable[..., Any] | None:
+        place, file = own[name], own["tokens_file"]
+        certificate, key = own[f"{name}_tls_cert"], own[f"{name}_tls_key"]
+        if place is None:
+            if file or certificate or key:
+                raise WrongUse(f"tokens and a certificate are for {where}", mend=f"Give {where} HOST:PORT too.")
+            return None
+        tokens = read_tokens(file, os.environ.get("MAILMEND_TOKENS"))
+        listening = parse_listening(place, tokens, certificate, key, where)
+        return partial(imported("admin.api.server:listen"), imported(api), listening)
+
+    options = (
+        option(where, about, metavar="HOST:PORT"),
+        option(
+            "--tokens-file",
+            "Who may ask: lines of NAME, role (read, or operate: repair is the same) and TOKEN, mode 600; or "
+            "MAILMEND_TOKENS has them.",
+            type=FILE,
+            metavar="FILE",
+        ),
+        option(f"{where}-tls-cert", "Certificate of this server, with its chain.", type=FILE, metavar="FILE"),
+        option(f"{where}-tls-key", "Private key of that certificate.", type=FILE, metavar="FILE"),
+    )
+    return Shared("face", {"HTTP": options}, face)
