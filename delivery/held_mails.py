@@ -110,33 +110,44 @@ class MailDepartures:
     Attributes:
         reporter: the name of this host, in reports to senders.
         unacked: mails whose ack alone has failed: they come again, and need nothing else.
+        stuck: mails whose next step failed, and is tried again.
     """
 
     queue: MailQueue
     clock: Clock
     reporter: str
     unacked: set[EnqueueId] = field(default_factory=set)
+    stuck: set[EnqueueId] = field(default_factory=set)
 
     async def leave(self, held: HeldMail, settlement: MailSettlement, now: datetime) -> None:
         """Carry the steps out; where the queue does not answer it is asked again and again, but for the last one."""
         if held.ended and not held.changed:
             await self._give_back(held, min(settlement.again) - now)
             return
-        steps = deque([*self._again(held, settlement), *self._report(held, settlement, now)])
+        try:
+            await self._carry_out(deque([*self._again(held, settlement), *self._report(held, settlement, now)]), held)
+        except WrongUse as error:
+            _log_failure("a mail cannot be put off, and becomes a dead letter", held, error)
+            await held.dequeued.reject()
+            return
+        finally:
+            self.stuck.discard(held.dequeued.enqueue_id)
+        await self.ack(held.dequeued)
+
+    async def _carry_out(self, steps: deque[LeavingStep], held: HeldMail) -> None:
         for tries in count(1):
             try:
                 while steps:
                     await steps[0]()
                     steps.popleft()
-                break
-            except WrongUse as error:
-                _log_failure("a mail cannot be put off, and becomes a dead letter", held, error)
-                await held.dequeued.reject()
-                return
+            except WrongUse:
+                raise
             except MailmendError as error:
+                self.stuck.add(held.dequeued.enqueue_id)
                 _log_failure("a mail cannot be settled yet", held, error)
                 await self.clock.pause(LOOK_AGAIN.wait(tries).total_seconds())
-        await self.ack(held.dequeued)
+            else:
+                return
 
     async def ack(self, dequeued: Dequeued) -> None:
         try:

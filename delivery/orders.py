@@ -251,6 +251,11 @@ class SharedOrders:
                 await self._tried("the ledger is not told what hooks order", self._write)
             await paused(self.clock, self._rest(), stop, self._ordered)
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether the ledger cannot be used at present."""
+        return bool(self._failing)
+
     async def intents_of(self, mail: EnqueueId) -> Mapping[int, EntryChange]:
         """What is ordered of its entries, by number, for after their attempts; where it cannot be read, nothing is."""
         try:

@@ -56,6 +56,7 @@ class DeliveryServer:
     Attributes:
         name: of this process, among those that serve the queue.
         ended: how often the active time of an entry has ended in each way.
+        is_ready: whether it takes mails: it knows what is ordered, and was not asked to stop.
         ledger: where what people order is; None: the policies alone hold.
         journal: where attempts are written down; None: nowhere.
         servers: where servers share limits; None: this one has all of them. The engine was made with a share then.
@@ -73,6 +74,7 @@ class DeliveryServer:
     ledger: LedgerOrders | None = None
     journal: LedgerAttempts | None = None
     servers: LedgerServers | None = None
+    is_ready: bool = False
     _shared: SharedOrders | None = None
     _limits: SharedLimits | None = None
     _work: EntryAttempts = field(init=False)
@@ -155,12 +157,14 @@ class DeliveryServer:
         async with self.queue.dequeue(self.settings.prefetch) as mails:
             taking = asyncio.ensure_future(self._take_all(mails))
             taking.add_done_callback(lambda _: self._woken.set())
+            self.is_ready = True
             try:
                 while not stop.is_set() and not taking.done() and not any(one.done() for one in watching):
                     self._woken.clear()
                     self._look()
                     await paused(self.clock, self._rest(), stop, self._woken)
             finally:
+                self.is_ready = False
                 taking.cancel()
                 await self._close()
                 with suppress(asyncio.CancelledError):
@@ -179,6 +183,16 @@ class DeliveryServer:
         if self._limits:
             view = self._limits.view
             yield from share_samples(self.queue.name, len(view.members) if view else 0, self._limits.state)
+
+    @property
+    def stuck(self) -> int:
+        """How many mails cannot leave the queue for now, as something behind it does not answer."""
+        return len(self._departures.stuck)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether what people order can no longer be read."""
+        return self._shared is not None and self._shared.is_failing
 
     def limit(
         self,

@@ -8,7 +8,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
 
 from admin.api.access import Access
-from admin.api.callers import CallRecord
+from admin.api.callers import BodyLimit, CallRecord
 from admin.api.errors import ANSWERS, ErrorAnswer
 
 
@@ -30,23 +30,25 @@ class Api:
 
 def application(api: Api, desk: Any, access: Access) -> FastAPI:
     """The application at a desk; at None it only describes itself."""
-    app = FastAPI(title="mailmend", version="1", description=api.about, docs_url=None, redoc_url=None)
+    app = _Application(title="mailmend", version="1", description=api.about, docs_url=None, redoc_url=None)
     app.state.desk, app.state.access, app.state.log = desk, access, api.log
     for router in api.routers:
         app.include_router(router)
     app.add_exception_handler(RequestValidationError, api.bad_request)
     for kind, answer in ANSWERS.items():
         app.add_exception_handler(kind, answer)
+    app.add_middleware(BodyLimit)
     app.add_middleware(CallRecord, log=api.log)
-    _describe_errors_as_they_are(app)
     return app
 
 
-def _describe_errors_as_they_are(app: FastAPI) -> None:
-    """The framework adds its own answer to bad queries (422), which that of the API takes the place of."""
-    document = app.openapi()
-    for operations in document["paths"].values():
-        for operation in operations.values():
-            operation["responses"].pop("422", None)
-    for name in ("HTTPValidationError", "ValidationError"):
-        document["components"]["schemas"].pop(name, None)
+class _Application(FastAPI):
+    def openapi(self) -> dict[str, Any]:
+        """The framework adds its own answer to bad queries (422), which that of the API takes the place of."""
+        document = super().openapi()
+        for operations in document["paths"].values():
+            for operation in operations.values():
+                operation["responses"].pop("422", None)
+        for name in ("HTTPValidationError", "ValidationError"):
+            document["components"]["schemas"].pop(name, None)
+        return document

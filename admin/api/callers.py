@@ -4,11 +4,13 @@ import logging
 from collections.abc import Callable
 from typing import Annotated, Any, Final
 
-from fastapi import Depends, Request
+from fastapi import Depends, HTTPException, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from admin.api.access import Access, TokenRole
+
+BODY_BYTES_MAX: Final = 262_144
 
 _BEARER: Final = HTTPBearer(
     auto_error=False, description="A token of the server's file, with the role read, or operate (repair is the same)."
@@ -65,6 +67,26 @@ class CallRecord:
                 "status": status,
             }
             self._log.info("a call was answered", extra=called)
+
+
+class BodyLimit:
+    """Refuses a call whose body is larger than any that means something, before it is read."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        size = 0
+
+        async def counted() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > BODY_BYTES_MAX:
+                raise HTTPException(413, f"The body is larger than {BODY_BYTES_MAX:,} bytes")
+            return message
+
+        await self._app(scope, counted, send)
 
 
 def log_change(request: Request, event: str, **what: Any) -> None:

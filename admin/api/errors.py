@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from admin.api.access import Refusal
+from admin.services.desk import TooManyCalls
 from model.errors import CannotReach, LeaseHeld, MailmendError, NotThere, UnsafeRequest, WrongUse
 from repair.ledger.tasks import TooManyTasks, UnknownTask
 
@@ -29,7 +30,7 @@ class ErrorBody(BaseModel):
 
 
 def error(status: int, kind: str, message: str, details: str | None = None) -> JSONResponse:
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None  # noqa: PLR2004 - its meaning
+    headers = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}}.get(status)
     body = {"statusCode": status, "type": kind, "message": message, "details": details or None}
     return JSONResponse(body, status, headers)
 
@@ -58,6 +59,7 @@ _STATUS: Final[Mapping[type[MailmendError], tuple[int, str]]] = {
     NotThere: (404, "notFound"),
     UnsafeRequest: (409, "WrongState"),
     TooManyTasks: (429, "WrongState"),
+    TooManyCalls: (429, "WrongState"),
     LeaseHeld: (503, "ServerError"),
     CannotReach: (503, "ServerError"),
     WrongUse: (400, "InvalidArgument"),

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from admin.api.callers import Reader
 from admin.api.errors import described
+from admin.services.delivery_desk import DeliveryDesk
 from admin.services.desk import HealthStatus
 from admin.services.tasks import TaskDesk
 from mailqueue.prometheus import CONTENT_TYPE
@@ -31,12 +32,12 @@ class HealthBody(BaseModel):
     checks: list[CheckBody]
 
 
-def _desk(request: Request) -> TaskDesk:
-    desk: TaskDesk = request.app.state.desk
+def _desk(request: Request) -> TaskDesk | DeliveryDesk:
+    desk: TaskDesk | DeliveryDesk = request.app.state.desk
     return desk
 
 
-Desk = Annotated[TaskDesk, Depends(_desk)]
+Desk = Annotated[TaskDesk | DeliveryDesk, Depends(_desk)]
 METRICS: Final = APIRouter(tags=["metrics"])
 
 

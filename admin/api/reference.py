@@ -1,4 +1,4 @@
-"""The descriptions of the HTTP sides, `docs/openapi.json` of jobs and others, generated from their routes.
+"""The descriptions of the HTTP sides, generated from their routes: `docs/openapi.json`, `docs/delivery.openapi.json`.
 
 `python -m admin.api.reference` writes them; `python -m admin.api.reference --check` exits 1 when one is not up to date.
 """
@@ -10,11 +10,12 @@ from typing import Final
 
 from admin.api.access import Access
 from admin.api.application import Api, application
+from admin.api.delivery.routes import DELIVERIES
 from admin.api.jobs.routes import JOBS
 from cql.generated import write_or_check
 
 _DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
-FILES: Final = {_DOCS / "openapi.json": JOBS}
+FILES: Final = {_DOCS / "openapi.json": JOBS, _DOCS / "delivery.openapi.json": DELIVERIES}
 
 
 def text(api: Api) -> str:

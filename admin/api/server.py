@@ -11,6 +11,7 @@ from fastapi import FastAPI
 
 from admin.api.access import Listening
 from admin.api.application import Api, application
+from admin.services.delivery_desk import DeliveryDesk
 from admin.services.tasks import TaskDesk
 from model.errors import BadSettings, WrongUse
 
@@ -25,7 +26,7 @@ class _Uvicorn(uvicorn.Server):
         yield
 
 
-async def listen(api: Api, listening: Listening, desk: TaskDesk, stop: asyncio.Event) -> None:
+async def listen(api: Api, listening: Listening, desk: TaskDesk | DeliveryDesk, stop: asyncio.Event) -> None:
     """Answer until the event.
 
     Raises:

@@ -10,6 +10,7 @@ import click
 
 from admin.cli.command import Command, CommandGroup
 from admin.cli.entries import ENTRY_COMMANDS
+from admin.cli.http import http_face
 from admin.cli.kinds import Duration, ParsedValue
 from admin.cli.listening import LISTENING, LISTENING_ABOUT
 from admin.cli.options import FILE, option
@@ -249,7 +250,14 @@ SERVE: Final = Command(
         ),
         *LISTENING,
     ),
-    shared=(queue_settings(broker=unless(), blobs=unless(), check=refuse_unnamed),),
+    shared=(
+        http_face(
+            "--http",
+            "admin.api.delivery.routes:DELIVERIES",
+            "Answer over HTTP at this address: what waits and why, orders, health and metrics, as /openapi.json says.",
+        ),
+        queue_settings(broker=unless(), blobs=unless(), check=refuse_unnamed),
+    ),
     examples="""
         mailmend delivery serve outgoing                                                  to the servers of each domain
         mailmend delivery serve outgoing --next-hop relay.example.org                     to one server, which sorts

@@ -1,7 +1,6 @@
 """Declarations of what `mailmend delivery` does with recipients: look at them, hold them, let them go, end them."""
 
-import re
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -9,15 +8,13 @@ from admin.cli.command import Command, Shared, Values
 from admin.cli.kinds import Duration, ParsedValue
 from admin.cli.options import flag, option
 from admin.cli.queue_options import AGE_MAX, DRY_RUN, QUEUE_ARGUMENT, YES, queue_settings, unless
-from admin.services.entries import EntrySelection
+from admin.services.entry_selection import EntrySelection, attributes_of, parse_attribute, parse_retries
 from admin.services.queue.request import PAGE_MAILS
 from model.delivery.entries import EntryState
 from model.delivery.queued import EntryField
-from model.errors import WrongUse
 from model.queue.mails import DELAY_MAX
 from model.queue.positions import ListingPosition
 
-_RANGE: Final = re.compile(r"(\d{1,6})(-(\d{1,6})?)?")
 _AGE: Final = Duration(AGE_MAX, zero=False)
 _TEXTS: Final = {
     EntryField.TRANSPORT: ("Transport of the mail, its attribute transportid", "NAME"),
@@ -33,32 +30,12 @@ _TEXTS: Final = {
 }
 
 
-def _range(value: Any) -> tuple[int, int | None]:
-    found = _RANGE.fullmatch(str(value))
-    if not found:
-        raise WrongUse(f"{value!r} is no range of numbers", mend="Write 3, 3- for three or more, or 3-10.")
-    low = int(found[1])
-    if not found[2]:
-        return low, low
-    return low, int(found[3]) if found[3] else None
-
-
-def _attribute(value: Any) -> tuple[str, str]:
-    name, is_there, text = str(value).partition("=")
-    if not name or not is_there:
-        raise WrongUse(f"{value!r} is no attribute with a value", mend="Write it like campaign=spring.")
-    return name, text
-
-
 def _selection(own: Values, _others: Values, _context: click.Context) -> EntrySelection:
-    attributes = dict[str, tuple[str, ...]]()
-    for name, text in own["attribute"]:
-        attributes[name] = (*attributes.get(name, ()), text)
     texts = {named: tuple(own[named.value.replace("-", "_")]) for named in _TEXTS}
     return EntrySelection(
         ids=tuple(own["ids"]),
         texts={named: some for named, some in texts.items() if some},
-        attributes=attributes,
+        attributes=attributes_of(own["attribute"]),
         states=tuple(EntryState(one) for one in own["in_state"]),
         retries=own["retries"] or (0, None),
         older_than=own["older_than"],
@@ -87,7 +64,7 @@ _WHICH: Final = Shared(
             option(
                 "--attribute",
                 "An attribute of the mail: * stands for anything; may be given again.",
-                type=ParsedValue("attribute", _attribute),
+                type=ParsedValue("attribute", lambda value: parse_attribute(str(value))),
                 multiple=True,
                 metavar="NAME=VALUE",
             ),
@@ -100,7 +77,7 @@ _WHICH: Final = Shared(
             option(
                 "--retries",
                 "How often it was refused for now: 3, 3- or 3-10.",
-                type=ParsedValue("range", _range),
+                type=ParsedValue("range", lambda value: parse_retries(str(value))),
                 metavar="RANGE",
             ),
             option("--older-than", "Only mails enqueued longer ago than this.", type=_AGE),

@@ -93,20 +93,25 @@ def _names(state: ConditionState, why: str) -> str:
     return ", ".join(server for server, one in state.servers if one.parked == why)
 
 
-def _condition_json(state: ConditionState) -> dict[str, Any]:
-    made, threshold = state.made, state.made.threshold
+def threshold_json(threshold: Threshold) -> dict[str, Any]:
+    """Limits; null is none."""
     rate, gap = threshold.rate, threshold.connect_interval
+    return {
+        "concurrency": threshold.concurrency,
+        "rate": {"count": rate.count, "seconds": rate.interval / SECOND} if rate else None,
+        "connect_interval_seconds": gap / SECOND if gap else None,
+        "stop": threshold.stop,
+    }
+
+
+def _condition_json(state: ConditionState) -> dict[str, Any]:
+    made = state.made
     found: dict[str, Any] = plain(
         {
             "id": made.id,
             "fields": made.fields,
             "if": made.values,
-            "then": {
-                "concurrency": threshold.concurrency,
-                "rate": {"count": rate.count, "seconds": rate.interval / SECOND} if rate else None,
-                "connect_interval_seconds": gap / SECOND if gap else None,
-                "stop": threshold.stop,
-            },
+            "then": threshold_json(made.threshold),
             "made_at": made.made_at,
             "ends_at": made.ends_at,
             "owner": made.owner,

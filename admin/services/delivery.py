@@ -2,17 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from admin.event_loop import hangup_calls, stop_signal
 from admin.services.caller import Caller
+from admin.services.delivery_desk import DeliveryDesk
 from admin.services.queue.request import QueueRequest
+from admin.services.served_policies import ServedPolicies
 from admin.whole_files import refuse_unwritable, write_text
 from admin.wiring.cluster import owner_name
 from admin.wiring.delivery import (
@@ -23,7 +24,6 @@ from admin.wiring.delivery import (
     listener_of,
     listener_tls,
     own_name,
-    policies_in,
     relay_of,
 )
 from admin.wiring.queues import QueueConnections, with_queues
@@ -51,7 +51,6 @@ from model.errors import MailmendError, WrongUse
 from model.pickup.engine import PickupEngine
 from model.pickup.policies import PickupPolicies
 from model.pickup.quotas import QuotaUsage
-from model.pickup.rates import RateAlgorithm
 from model.pickup.shares import ServerShare
 from repair.log_fields import heard
 
@@ -63,6 +62,9 @@ _LOG: Final = logging.getLogger("mailmend.delivery")
 
 METRICS_EVERY: Final = timedelta(seconds=15)
 PREFETCH_DEFAULT: Final = 100
+
+Face = Callable[[DeliveryDesk, asyncio.Event], Coroutine[Any, Any, None]]
+"""Serves whoever asks at the desk, until the event."""
 CONCURRENCY_DEFAULT: Final = 100
 
 
@@ -99,6 +101,7 @@ class DeliveryRequest(QueueRequest):
         listen_tls_key: of that certificate.
         listen_tls: optional or required.
         listen_tls_client_ca: whose certificates clients have to show; None: none.
+        face: answers whoever asks over a network; None: nobody is answered.
     """
 
     next_hop: SmartHost | None = None
@@ -130,6 +133,7 @@ class DeliveryRequest(QueueRequest):
     listen_tls_key: Path | None = None
     listen_tls: str = "optional"
     listen_tls_client_ca: Path | None = None
+    face: Face | None = None
 
     def delivery(self) -> DeliverySettings:
         return DeliverySettings(
@@ -201,7 +205,7 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
         Delayed: the keyspace has no table for delayed mails, so nothing could be tried again.
         CannotReach: the cluster, the broker or the blob store, at the start; later they are waited for.
     """
-    limits = policies_in(request.policies)
+    served_policies = ServedPolicies(request.policies)
     if request.metrics:
         refuse_unwritable(request.metrics)
     tls = request.listening_tls()
@@ -210,8 +214,10 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
     async def served(connections: QueueConnections) -> DeliveryEnded:
         if not connections.can_delay:
             raise no_due_mails()
-        settings = request.delivery()
+        settings, limits = request.delivery(), served_policies.said
+        served_policies.read_at = connections.now
         relay = relay_of(settings.reporter, request.smtp_tls_ca, request.mails_per_connection)
+        connections = connections.with_ledger()
         async with connections.open() as queue:
             server = DeliveryServer(
                 name=owner_name(),
@@ -237,17 +243,16 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
             caller.remark(f"Delivering {request.queue} by {where} until SIGTERM or Ctrl-C.")
             server.limit(limits.policies, limits.suspensions, limits.weights)
             listener = _listener(queue, connections, request, limits, tls) if request.listen else None
+            desk = DeliveryDesk(server=server, connections=connections, policies=served_policies, listener=listener)
 
             def reload() -> None:
-                _reload(request.policies, limits.algorithm, server, listener)
+                _reload(desk)
                 _renew(tls)
 
             with stop_signal() as stop, heard("mailmend.delivery"), hangup_calls(reload):
                 try:
                     await _listening(listener, caller)
-                    await _until_stopped(
-                        server, queue, stop, _Metrics(server, listener, caller, request.metrics), listener
-                    )
+                    await _until_stopped(desk, stop, _Metrics(desk, caller, request.metrics), request.face)
                 finally:
                     await relay.close()
         return DeliveryEnded(request, server.ended)
@@ -275,26 +280,11 @@ async def _listening(listener: "MailListener | None", caller: Caller) -> None:
         caller.remark(f"Taking mails at {', '.join(map(str, listener.places))} from {networks}.")
 
 
-def _reload(
-    file: Path | None, algorithm: RateAlgorithm, server: DeliveryServer, listener: "MailListener | None"
-) -> None:
-    """Let what the file says now hold, all of it; where it cannot be used, all stays as it was."""
+def _reload(desk: DeliveryDesk) -> None:
     try:
-        found = policies_in(file)
-        if found.algorithm is not algorithm:
-            raise WrongUse("the algorithm of rates has changed", mend="Start the server anew.")
-        changes = server.limit(found.policies, found.suspensions, found.weights)
-        if listener:
-            listener.intake.rules = found.incoming
-            listener.intake.quotas.limit(found.quotas)
+        desk.reload()
     except MailmendError as error:
         _LOG.error("the policies stay as they were", extra={"error": str(error)})
-        return
-    counts = {"kept": len(changes.kept), "new": len(changes.new), "dropped": len(changes.dropped)}
-    _LOG.info(
-        "the policies were read again",
-        extra={**counts, "suspensions": len(found.suspensions), "tenants": len(found.weights)},
-    )
 
 
 def _renew(tls: "ListenerTls | None") -> None:
@@ -311,41 +301,44 @@ def _renew(tls: "ListenerTls | None") -> None:
 class _Metrics:
     """Writes what the server tells to a file, where one is named."""
 
-    server: DeliveryServer
-    listener: "MailListener | None"
+    desk: DeliveryDesk
     caller: Caller
     file: Path | None
 
     async def keep_current(self, stop: asyncio.Event) -> None:
         """Write until a stop signal; after an error, try again at the next turn."""
         while self.file and not stop.is_set():
-            await paused(self.server.clock, METRICS_EVERY, stop)
+            await paused(self.desk.server.clock, METRICS_EVERY, stop)
             self.write()
 
     def write(self) -> None:
         try:
             if self.file:
-                samples = chain(self.server.samples(), self.listener.samples() if self.listener else ())
-                write_text(self.file, metrics_text(samples), masked=False)
+                write_text(self.file, metrics_text(self.desk.samples()), masked=False)
         except MailmendError as error:
             self.caller.remark(f"{self.file} is not up to date: {error.what}")
 
 
-async def _until_stopped(
-    server: DeliveryServer, queue: MailQueue, stop: asyncio.Event, metrics: _Metrics, listener: "MailListener | None"
-) -> None:
-    """Beside the server runs what has to run beside a queue: due mails move, and slices are swept; mails come in."""
+async def _until_stopped(desk: DeliveryDesk, stop: asyncio.Event, metrics: _Metrics, face: Face | None) -> None:
+    """Beside the server runs what has to run beside a queue: due mails move, and slices are swept; mails come in.
+
+    Whoever asks over a network is answered until the server has ended: that it ends is an answer too.
+    """
+    over = asyncio.Event()
 
     async def serving() -> None:
         try:
-            await server.serve(stop)
+            await desk.server.serve(stop)
         finally:
             stop.set()
+            over.set()
 
     async with asyncio.TaskGroup() as together:
         together.create_task(serving())
-        together.create_task(queue.maintain(stop))
+        together.create_task(desk.server.queue.maintain(stop))
         together.create_task(metrics.keep_current(stop))
-        if listener:
-            together.create_task(listener.serve(stop))
+        if desk.listener:
+            together.create_task(desk.listener.serve(stop))
+        if face:
+            together.create_task(face(desk, over))
     metrics.write()

@@ -3,6 +3,12 @@
 from dataclasses import dataclass
 from enum import IntEnum
 
+from model.errors import MailmendError
+
+
+class TooManyCalls(MailmendError):
+    """As much is being answered as may be at once."""
+
 
 class HealthStatus(IntEnum):
     """How something stands, from well to ill."""

@@ -1,14 +1,15 @@
 """Recipients of a queue's mails on their way out: listed, shown, grouped."""
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Final
 
 from admin.services.caller import Caller
+from admin.services.entry_selection import EntrySelection
 from admin.services.queue.request import PAGE_MAILS, QueueAnswer, QueueRequest
 from admin.wiring.queues import QueueConnections, with_queues
 from delivery.envelopes import queued_entries
@@ -21,31 +22,6 @@ from model.queue.positions import ListingPosition
 
 GROUPS_MAX: Final = 10_000
 """So many groups are counted; what belongs to a further one is counted together, with no values."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntrySelection:
-    """Which entries, relative to the time of the request; by default all. `retries`: at least, and at most, so many."""
-
-    ids: tuple[str, ...] = ()
-    texts: Mapping[EntryField, tuple[str, ...]] = field(default_factory=dict)
-    attributes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    states: tuple[EntryState, ...] = ()
-    retries: tuple[int, int | None] = (0, None)
-    older_than: timedelta | None = None
-    newer_than: timedelta | None = None
-
-    def at(self, now: datetime) -> EntryFilter:
-        return EntryFilter(
-            ids=frozenset(self.ids),
-            texts=self.texts,
-            attributes=self.attributes,
-            states=frozenset(self.states),
-            refusals_min=self.retries[0],
-            refusals_max=self.retries[1],
-            older_than_at=now - self.older_than if self.older_than else None,
-            newer_than_at=now - self.newer_than if self.newer_than else None,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from admin.services.caller import Caller
-from admin.services.entries import EntrySelection
+from admin.services.entry_selection import EntrySelection
 from admin.services.queue.remove import LISTED_MAX
 from admin.services.queue.removed_mails import RemovedMailsFile, removed_mails_path
 from admin.services.queue.request import DryRunRequest, confirm

@@ -5,9 +5,9 @@ The rest is `Lacking`, which refuses every call with a message. Libraries of an 
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar, cast
 
 from admin.event_loop import run_async
 from admin.extras import import_or_name_extra
@@ -78,6 +78,7 @@ class QueueConnections:
         cluster: what the tables are part of.
         schema: the live keyspace.
         own: which of our own tables it has.
+        ledger: its tables, where they were looked for already: a server does that once.
     """
 
     settings: QueueSettings
@@ -88,6 +89,7 @@ class QueueConnections:
     broker: Broker
     blobs: Blobs
     clock: Clock
+    ledger: AsyncTables | None = field(default=None, kw_only=True)
 
     @property
     def now(self) -> datetime:
@@ -188,7 +190,14 @@ class QueueConnections:
         """The journal of attempts, likewise."""
         return self._attempts if self._has(DELIVERY_ATTEMPT) else None
 
+    def with_ledger(self) -> Self:
+        """These connections, with the tables of the ledger, which are not looked for again; as for `orders`."""
+        self._make_ledger()
+        return replace(self, ledger=self._ledger)
+
     def _make_ledger(self) -> None:
+        if self.ledger:
+            return
         connection = self.settings.connection
         try:
             ensure_ledger(self.cluster.cluster, connection.ledger_keyspace, connection.keyspace)
@@ -197,7 +206,9 @@ class QueueConnections:
             raise AccessDenied(f"the ledger has not all of its tables yet: {error.what}", mend=mend) from error
 
     def _has(self, table: Table) -> bool:
-        return table.name in table_names(self.cluster.cluster, self.settings.connection.ledger_keyspace)
+        return self.ledger is not None or table.name in table_names(
+            self.cluster.cluster, self.settings.connection.ledger_keyspace
+        )
 
     @property
     def _orders(self) -> LedgerOrders:
@@ -209,7 +220,7 @@ class QueueConnections:
 
     @property
     def _ledger(self) -> AsyncTables:
-        return tables_of(self.cluster.cluster.keyspace(self.settings.connection.ledger_keyspace))
+        return self.ledger or tables_of(self.cluster.cluster.keyspace(self.settings.connection.ledger_keyspace))
 
     async def content_of(self, listed: Listed) -> MailContent:
         blobs = listed.queued.blobs

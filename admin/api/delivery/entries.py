@@ -1,0 +1,322 @@
+"""Routes of recipients: listed, shown, counted by what they have in common, and changed."""
+
+import re
+from functools import partial
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
+
+from admin.api.callers import Operator, Reader, log_change
+from admin.api.delivery.shared import (
+    ORDERS,
+    READS_THROUGH,
+    Answer,
+    Body,
+    Desk,
+    DryRun,
+    Instant,
+    Span,
+    Why,
+    answered,
+    responses,
+)
+from admin.present.entries import changed_document, entries_document, entry_document, groups_document
+from admin.services.delivery_desk import DeliveryDesk
+from admin.services.entries import EntriesRequest, GroupEntriesRequest, entries_grouped, entries_page
+from admin.services.entry_changes import ChangeEntriesRequest, entries_changed
+from admin.services.entry_history import ShowEntryRequest, entry_shown
+from admin.services.entry_selection import EntrySelection, attributes_of, parse_attribute, parse_retries
+from admin.services.queue.request import PAGE_MAILS
+from model.delivery.entries import EntryState
+from model.delivery.queued import EntryAction, EntryField
+from model.durations import parse_duration
+from model.queue.positions import ListingPosition
+
+PAGE_MAX: Final = 1000
+_VALUES_MAX: Final = 100
+_ADDRESS: Final = re.compile(r"[^\s\"@]+@[^\s\"]+")
+_TOKEN: Final = r"^[wd]\.[0-9a-f]{1,11}\.[0-9a-f]{1,11}\.[0-9a-f]{32}$"  # noqa: S105 - of a page
+
+ENTRIES: Final = APIRouter(tags=["recipients"])
+Text = Annotated[str, Field(max_length=1000)]
+Texts = Annotated[tuple[Text, ...], Field(max_length=_VALUES_MAX)]
+Attributes = Annotated[
+    tuple[Annotated[str, Field(pattern=r"^[^=]+=", max_length=1000, examples=["campaign=spring"])], ...],
+    Field(max_length=_VALUES_MAX),
+]
+Retries = Annotated[str, Field(pattern=r"^[0-9]{1,6}(-([0-9]{1,6})?)?$", examples=["3-"])]
+
+
+class Selection(Body):
+    """Which recipients: of each condition one of its values, and all conditions. `*` stands for anything in texts."""
+
+    id: Annotated[Texts, Field(description="Of mails, or of recipients as `MAIL:NUMBER`.")] = ()
+    transport: Texts = ()
+    job: Texts = ()
+    tenant: Texts = ()
+    grouping: Texts = ()
+    sender: Annotated[Texts, Field(description="<> is the null sender.")] = ()
+    sender_domain: Texts = ()
+    recipient: Texts = ()
+    domain: Texts = ()
+    remote_mx: Annotated[Texts, Field(description="Name of the server that was tried last.")] = ()
+    reply: Annotated[Texts, Field(description="What it answered, like `421 *`.")] = ()
+    attribute: Attributes = ()
+    in_state: Annotated[tuple[EntryState, ...], Field(max_length=3)] = ()
+    retries: Annotated[
+        Retries | SkipJsonSchema[None], Field(description="How often refused for now: 3, 3- or 3-10.")
+    ] = None
+    older_than: Annotated[Span | SkipJsonSchema[None], Field(description="Mails enqueued longer ago.")] = None
+    newer_than: Annotated[Span | SkipJsonSchema[None], Field(description="Mails enqueued no longer ago.")] = None
+
+    def selection(self) -> EntrySelection:
+        texts = {named: getattr(self, named.value.replace("-", "_")) for named in EntryField}
+        return EntrySelection(
+            ids=self.id,
+            texts={named: some for named, some in texts.items() if some},
+            attributes=attributes_of(map(parse_attribute, self.attribute)),
+            states=self.in_state,
+            retries=parse_retries(self.retries) if self.retries else (0, None),
+            older_than=parse_duration(self.older_than) if self.older_than else None,
+            newer_than=parse_duration(self.newer_than) if self.newer_than else None,
+        )
+
+
+class EntriesQuery(Selection):
+    """A page of recipients."""
+
+    limit: Annotated[int, Field(ge=1, le=PAGE_MAX, description="Mails: their recipients stay together.")] = PAGE_MAILS
+    after: Annotated[
+        Annotated[str, Field(pattern=_TOKEN)] | SkipJsonSchema[None],
+        Field(description="Where the page before ended: its `next`."),
+    ] = None
+
+
+class GroupsQuery(Selection):
+    """Recipients, counted."""
+
+    by: Annotated[tuple[EntryField, ...], Field(max_length=10, description="By what; else by domain.")] = ()
+
+
+class OrderBody(Body):
+    """An order held by a recipient: a server does it in place of an attempt."""
+
+    kind: Literal["hold", "bounce"]
+    owner: str
+    why: str
+    at: Instant
+
+
+class EntryBody(Body):
+    """A recipient of a mail."""
+
+    id: str = Field(description="The mail's first id, and a number.")
+    mail: str
+    enqueue_id: str = Field(description="Of the mail's present passage through the queue.")
+    recipient: str
+    sender: str | None
+    state: EntryState
+    due_at: Instant | None = Field(description="When a deferred one is tried again.")
+    retries: int
+    reply: str | None
+    host: str | None
+    fields: dict[str, str]
+    attributes: dict[str, str]
+    first_seen_at: Instant
+    expires_at: Instant | None
+    order: OrderBody | None
+
+
+class EntriesAnswer(Answer):
+    """A page of recipients, in the order of the queue's listing."""
+
+    entries: list[EntryBody]
+    next: str | None = Field(description="`after` of the next page; null: this is the last one.")
+
+
+class EntryAnswer(Answer):
+    """All recipients of one mail, or one."""
+
+    entries: list[EntryBody]
+
+
+class GroupBody(Body):
+    """Recipients with the same values; no values: the rest, where there are more than 10,000 groups."""
+
+    values: dict[str, str] | None
+    recipients: int
+    hold: int
+    defer: int
+    active: int
+    oldest_at: Instant | None
+    due_at: Instant | None
+
+
+class GroupsAnswer(Answer):
+    """Groups, the largest first."""
+
+    by: list[str]
+    groups: list[GroupBody]
+
+
+class FailedMail(Body):
+    """A mail that could not be changed; the same call again goes on with it."""
+
+    id: str
+    why: str
+
+
+class ChangedAnswer(Answer):
+    """What became of the recipients that were selected."""
+
+    dry_run: bool
+    changed: int
+    would_change: int | None
+    mails: int
+    active: int = Field(description="Left alone: a server has them, or they are on their way to one.")
+    until: Instant | None
+    failed: list[FailedMail]
+    kept: str | None = Field(description="A file on the server's machine: mailmend queue restore FILE brings it back.")
+    kept_without_content: int
+    entries: list[EntryBody] | None = Field(description="Of a dry run: the first of them.")
+
+
+@ENTRIES.get(
+    "/entries", responses=responses(EntriesAnswer, "A page.", **READS_THROUGH), summary="List recipients, page by page"
+)
+async def entries(desk: Desk, _: Reader, query: Annotated[EntriesQuery, Query()]) -> Response:
+    """As `mailmend delivery list`: held, deferred and active ones."""
+    after = ListingPosition.parse(query.after) if query.after else None
+    request = EntriesRequest(settings=desk.settings, selection=query.selection(), limit=query.limit, after=after)
+    return answered(entries_document(await desk.read_through(entries_page, request)))
+
+
+@ENTRIES.get(
+    "/entries/groups",
+    responses=responses(GroupsAnswer, "The groups.", **READS_THROUGH),
+    summary="Count recipients by what they have in common",
+)
+async def groups(desk: Desk, _: Reader, query: Annotated[GroupsQuery, Query()]) -> Response:
+    """As `mailmend delivery group`."""
+    request = GroupEntriesRequest(settings=desk.settings, selection=query.selection(), by=query.by)
+    return answered(groups_document(await desk.read_through(entries_grouped, request)))
+
+
+@ENTRIES.get(
+    "/entries/{id}",
+    responses=responses(EntryAnswer, "Its recipients.", _404="There is no such mail.", **READS_THROUGH),
+    summary="Show a mail's recipients, or one",
+)
+async def entry(
+    desk: Desk,
+    _: Reader,
+    id: Annotated[str, Path(description="Of a mail, or `MAIL:NUMBER`.")],  # noqa: A002
+) -> Response:
+    """As `mailmend delivery show`."""
+    request = ShowEntryRequest(settings=desk.settings, id=id)
+    return answered(entry_document(await desk.read_through(entry_shown, request)))
+
+
+class ChangeBody(Body):
+    """Which recipients; what is active is left alone."""
+
+    selection: Selection = Selection()
+    everything: Annotated[bool, Field(description="All that are held or deferred; then nothing is selected.")] = False
+    dry_run: DryRun = False
+
+
+class HoldBody(ChangeBody):
+    """Hold them."""
+
+    why: Annotated[Why, Field(description="Shown to whoever finds them so.")]
+
+
+class DeferBody(ChangeBody):
+    """Move their next attempt."""
+
+    lasts: Annotated[Span, Field(alias="for", description="How long from now.")]
+
+
+class FinalBody(ChangeBody):
+    """End them; a copy is kept."""
+
+    confirm: Annotated[bool, Field(description="Without it the call is refused with the count.")] = False
+    no_keep: Annotated[bool, Field(description="Keep no copy.")] = False
+
+
+class BounceBody(FinalBody):
+    """End them with a report."""
+
+    why: Annotated[Why, Field(description="The sender reads it.")]
+
+
+_CHANGES: Final = responses(ChangedAnswer, "What was changed.", **ORDERS, **READS_THROUGH)
+_ENDS: Final = responses(
+    ChangedAnswer, "What was changed.", _409="Not confirmed: the message has the count.", **ORDERS, **READS_THROUGH
+)
+
+
+async def _changed(
+    action: EntryAction, desk: DeliveryDesk, by: str, request: Request, given: ChangeBody, **more: Any
+) -> Response:
+    asked = ChangeEntriesRequest(
+        settings=desk.settings,
+        selection=given.selection.selection(),
+        everything=given.everything,
+        dry_run=given.dry_run,
+        **more,
+    )
+    result = await desk.read_through(partial(entries_changed, action), asked, by)
+    if not given.dry_run:
+        which = given.selection.model_dump_json(exclude_defaults=True)
+        log_change(
+            request,
+            "recipients were changed",
+            action=action.value,
+            which="everything" if given.everything else _ADDRESS.sub("(address)", which),
+            count=result.count,
+            mails=result.mails,
+            failed=len(result.failed),
+            kept=str(result.kept) if result.kept else None,
+        )
+    return answered(changed_document(result))
+
+
+@ENTRIES.post("/entries/hold", responses=_CHANGES, summary="Hold deferred recipients")
+async def hold(desk: Desk, by: Operator, request: Request, given: HoldBody) -> Response:
+    """Until they are released; they do not expire."""
+    return await _changed(EntryAction.HOLD, desk, by, request, given, why=given.why)
+
+
+@ENTRIES.post("/entries/release", responses=_CHANGES, summary="Let held recipients be tried at once")
+async def release(desk: Desk, by: Operator, request: Request, given: ChangeBody) -> Response:
+    """What is deferred stays so."""
+    return await _changed(EntryAction.RELEASE, desk, by, request, given)
+
+
+@ENTRIES.post("/entries/retry", responses=_CHANGES, summary="Let deferred recipients be tried at once")
+async def retry(desk: Desk, by: Operator, request: Request, given: ChangeBody) -> Response:
+    """What is held stays so."""
+    return await _changed(EntryAction.RETRY, desk, by, request, given)
+
+
+@ENTRIES.post("/entries/defer", responses=_CHANGES, summary="Let deferred recipients be tried later, or earlier")
+async def defer(desk: Desk, by: Operator, request: Request, given: DeferBody) -> Response:
+    """Than their schedule says; one that is too old by then is given up then."""
+    return await _changed(EntryAction.DEFER, desk, by, request, given, lasts=parse_duration(given.lasts))
+
+
+@ENTRIES.post("/entries/bounce", responses=_ENDS, summary="Give recipients up, and tell their senders")
+async def bounce(desk: Desk, by: Operator, request: Request, given: BounceBody) -> Response:
+    """The next server that is free makes the reports; a copy is kept on this server's machine."""
+    more = {"why": given.why, "yes": given.confirm, "no_keep": given.no_keep}
+    return await _changed(EntryAction.BOUNCE, desk, by, request, given, **more)
+
+
+@ENTRIES.post("/entries/delete", responses=_ENDS, summary="Remove recipients, and tell nobody")
+async def delete(desk: Desk, by: Operator, request: Request, given: FinalBody) -> Response:
+    """A copy is kept on this server's machine."""
+    more = {"yes": given.confirm, "no_keep": given.no_keep}
+    return await _changed(EntryAction.DELETE, desk, by, request, given, **more)

@@ -1,0 +1,108 @@
+"""Routes of the policies that this server works by."""
+
+from typing import Final, Literal
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import Field
+
+from admin.api.callers import Operator, Reader, log_change
+from admin.api.delivery.shared import Body, Desk, Instant, responses
+from admin.api.errors import error
+from admin.present.served_policies import policies_json
+from model.errors import WrongUse
+from model.pickup.policy import PickupField
+
+POLICIES: Final = APIRouter(tags=["policies"])
+
+
+class RateBody(Body):
+    """So many deliveries in an interval."""
+
+    count: int
+    seconds: float
+
+
+class ThresholdBody(Body):
+    """Limits; null is none."""
+
+    concurrency: int | None
+    rate: RateBody | None
+    connect_interval_seconds: float | None = Field(description="Between two new connections.")
+    stop: bool = Field(description="Later policies are not consulted.")
+
+
+class ConditionBody(Body):
+    """Limits of some values; the first condition that holds counts."""
+
+    if_: dict[PickupField, list[str]] = Field(
+        alias="if", description="Patterns by field, as a policy file spells them."
+    )
+    then: ThresholdBody
+
+
+class PolicyBody(Body):
+    """What is counted together, and its limits."""
+
+    policy: int = Field(description="Its number in the file, from 1.")
+    line: int | None
+    fields: list[PickupField]
+    groups: dict[PickupField, dict[str, list[str]]]
+    conditions: list[ConditionBody]
+    default: ThresholdBody | None
+
+
+class FileSuspensionBody(Body):
+    """What the file suspends."""
+
+    suspension: int
+    line: int | None
+    fields: dict[PickupField, list[str]]
+
+
+class KeptPolicy(Body):
+    """A policy whose counts go on; its numbers in the file before and now."""
+
+    before: int
+    now: int
+
+
+class ReloadBody(Body):
+    """What reading the file again has done."""
+
+    kept: list[KeptPolicy]
+    new: list[int]
+    dropped: list[int] = Field(description="Numbers in the file before.")
+
+
+class PoliciesAnswer(Body):
+    """The policies that hold now."""
+
+    file: str | None = Field(description="null: nothing is limited.")
+    read_at: Instant
+    algorithm: Literal["tokenbucket", "fixedwindow", "sliding"]
+    policies: list[PolicyBody]
+    suspends: list[FileSuspensionBody]
+    reload: ReloadBody | None = Field(description="null: the file was read once, at the start.")
+
+
+@POLICIES.get("/policies", responses=responses(PoliciesAnswer, "All of them."), summary="The policies in force")
+async def policies(desk: Desk, _: Reader) -> Response:
+    """Of this server: what its policy file said when it was read."""
+    return JSONResponse(policies_json(desk.policies))
+
+
+@POLICIES.post(
+    "/policies/reload",
+    responses=responses(PoliciesAnswer, "The file was read.", _409="It cannot be used; all stays as it was."),
+    summary="Read the policy file again",
+)
+async def reload(desk: Desk, by: Operator, request: Request) -> Response:  # noqa: ARG001 - who it is counts
+    """As SIGHUP: all of it or, where something is wrong, nothing; limits go on counting."""
+    try:
+        changes = desk.reload()
+    except WrongUse as refused:
+        return error(409, "WrongState", f"The policies stay as they were: {refused.what}", refused.mend)
+    counts = {"kept": len(changes.kept), "new": len(changes.new), "dropped": len(changes.dropped)}
+    log_change(request, "the policies were read again, as somebody asked", **counts)
+    return JSONResponse(policies_json(desk.policies))

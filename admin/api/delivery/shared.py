@@ -1,0 +1,98 @@
+"""What the routes of a server of deliveries share: its desk, kinds of parameters, how answers are described."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from admin.api.errors import described, error
+from admin.present.document import Document
+from admin.services.delivery_desk import DeliveryDesk
+
+LOG: Final = "mailmend.delivery"
+
+
+def _desk(request: Request) -> DeliveryDesk:
+    desk: DeliveryDesk = request.app.state.desk
+    return desk
+
+
+Desk = Annotated[DeliveryDesk, Depends(_desk)]
+Span = Annotated[
+    str,
+    Field(
+        pattern=r"^([1-9][0-9]{0,6}s?|[1-9][0-9]{0,4}m|[1-9][0-9]{0,3}h|[1-9][0-9]{0,2}d)$",
+        examples=["2h"],
+        description="Like 30s, 5m, 2h, 1d.",
+    ),
+]
+Why = Annotated[str, Field(min_length=1, max_length=1000)]
+DryRun = Annotated[bool, Field(description="Write nothing, and answer what would be.")]
+
+
+class Body(BaseModel):
+    """What a call brings: nothing beside what is named, so that no slip is passed over."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Answer(BaseModel):
+    """What every answer begins with, as that of the command in JSON."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    keyspace: str
+    queue: str
+    exit: int = Field(description="The exit code of the command: 0, or 3 where some of it could not be done.")
+
+
+Instant = Annotated[datetime, Field(examples=["2026-11-23T02:30:00.000Z"])]
+
+
+def answered(document: Document) -> Response:
+    """The JSON of the command."""
+    return JSONResponse(document.json)
+
+
+def responses(model: type[BaseModel], what: str, **meanings: str) -> dict[int | str, dict[str, Any]]:
+    """How a route's answers are described; `_STATUS` of errors beside those that every route has."""
+    known: Mapping[str, str] = {"_400": "The call cannot be read, or cannot be.", **meanings}
+    return {200: {"model": model, "description": what}, **described(**known)}
+
+
+ORDERS: Final = {"_413": "The body is larger than any that means something."}
+READS_THROUGH: Final = {"_429": "As many calls as may read the queue through already."}
+
+
+class ReadyAnswer(Body):
+    """Whether the server takes mails."""
+
+    ready: bool
+
+
+READY: Final = APIRouter(tags=["health"])
+
+
+@READY.get(
+    "/ready",
+    responses={
+        200: {"model": ReadyAnswer, "description": "It takes mails."},
+        503: {"model": ReadyAnswer, "description": "It has not begun to, or was asked to stop."},
+    },
+    summary="Whether it takes mails",
+)
+async def ready(desk: Desk) -> Response:
+    """For probes: it takes no token. A server is ready once it knows what is suspended, and consumes."""
+    is_ready = desk.server.is_ready
+    return JSONResponse({"ready": is_ready}, 200 if is_ready else 503)
+
+
+async def bad_request(_: Request, refused: RequestValidationError) -> Response:
+    """The first thing that is wrong with a call, and where."""
+    first = refused.errors()[0]
+    place = ".".join(str(one) for one in first["loc"])
+    return error(400, "InvalidArgument", "The call cannot be read", f"{place}: {first['msg']}")

@@ -1,0 +1,122 @@
+"""A server of deliveries with its desk, over a whole queue in memory; time is turned by hand."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+
+from admin.api.access import Access
+from admin.api.application import application
+from admin.api.delivery.routes import DELIVERIES
+from admin.services.delivery_desk import DeliveryDesk
+from admin.services.served_policies import ServedPolicies
+from admin.settings import ConnectionSettings, QueueSettings
+from admin.wiring.queues import QueueConnections
+from cql.memory import MemoryTables
+from delivery.server import DeliveryServer
+from delivery.settings import DeliverySettings
+from mailqueue.rabbitmq.mail_queue import open_queue
+from model.catalog.queue_tables import queue_tables_of
+from model.delivery.attempts import SourceAddress
+from model.ids import EnqueueId, QueueName
+from model.pickup.engine import PickupEngine
+from repair.ledger.orders import LedgerOrders
+from tests.support.clock import VirtualClock
+from tests.support.cluster_twin import ClusterTwin
+from tests.support.deliveries import CONTENT, ScriptedRelay, TableHops
+from tests.support.in_turn import InTurn
+from tests.support.memory_blobs import MemoryBlobs
+from tests.support.memory_broker import MemoryBroker
+from tests.support.queue_commands import KEYSPACE, OURS
+from tests.support.queues import HOURLY, mail
+
+SOURCES = (SourceAddress("192.0.2.1"), SourceAddress("192.0.2.2"))
+
+
+@dataclass
+class DeliveryWorld:
+    """Everything behind the routes.
+
+    Attributes:
+        policies: the file; None: nothing is limited.
+    """
+
+    policies: Path | None = None
+    clock: VirtualClock = field(default_factory=VirtualClock)
+    desk: DeliveryDesk = field(init=False)
+    relay: ScriptedRelay = field(init=False)
+    hops: TableHops = field(default_factory=TableHops)
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.relay = ScriptedRelay(self.clock)
+        ledger = InTurn(MemoryTables(self.clock.micros))
+        self.ledger = LedgerOrders(ledger, KEYSPACE)
+        cluster = ClusterTwin(self.clock, **{KEYSPACE: OURS})
+        self.connections = QueueConnections(
+            QueueSettings(ConnectionSettings(keyspace=KEYSPACE), QueueName("outgoing")),
+            cast("Any", None),
+            OURS,
+            queue_tables_of(OURS, KEYSPACE),
+            InTurn(cluster.keyspace(KEYSPACE)),
+            MemoryBroker(self.clock),
+            MemoryBlobs(self.clock),
+            self.clock,
+            ledger=ledger,
+        )
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """The queue is open, and there is a desk; nothing is delivered yet."""
+        known = self.connections
+        opened = await open_queue(
+            known.settings.name, known.tables, known.broker, known.blobs, self.clock, HOURLY, own=known.own
+        )
+        async with opened as queue:
+            self.queue = queue
+            policies = ServedPolicies(self.policies, known.now)
+            said = policies.said
+            server = DeliveryServer(
+                name="mx1",
+                queue=queue,
+                next_hops=self.hops,
+                relay=self.relay,
+                engine=PickupEngine(said.policies, said.algorithm),
+                clock=self.clock,
+                settings=DeliverySettings(reporter="mail.sender.example", sources=SOURCES, **self.settings),
+                ledger=self.ledger,
+            )
+            server.limit(said.policies, said.suspensions)
+            self.desk = DeliveryDesk(server=server, connections=known, policies=policies)
+            yield
+
+    @asynccontextmanager
+    async def delivering(self) -> AsyncIterator[None]:
+        """The server works while the body runs."""
+        stop = asyncio.Event()
+        serving = asyncio.ensure_future(self.desk.server.serve(stop))
+        try:
+            await self.clock.pause(1)
+            yield
+        finally:
+            stop.set()
+            with suppress(asyncio.CancelledError):
+                await serving
+
+    async def put(self, *recipients: str, delay: timedelta | None = None, **fields: Any) -> EnqueueId:
+        return await self.queue.enqueue(mail("m", recipients=recipients, **fields), CONTENT, delay=delay)
+
+    @asynccontextmanager
+    async def client(
+        self, access: Access | None = None, token: str | None = None, host: str = "127.0.0.1:8000"
+    ) -> AsyncIterator[httpx.AsyncClient]:
+        app = application(DELIVERIES, self.desk, access or Access())
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        async with httpx.AsyncClient(transport=transport, base_url=f"http://{host}", headers=headers) as found:
+            yield found

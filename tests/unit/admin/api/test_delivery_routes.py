@@ -1,0 +1,267 @@
+"""The HTTP side of a server of deliveries as a client sees it, over a whole queue in memory."""
+
+import logging
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from admin.api.access import Access, parse_tokens
+from admin.api.callers import BODY_BYTES_MAX
+from admin.services.delivery_desk import READERS_MAX
+from mailqueue.prometheus import CONTENT_TYPE
+from model.errors import CannotReach
+from repair.ledger.suspensions import LedgerSuspensions
+from repair.log_fields import text_line
+from tests.support.delivery_desk import DeliveryWorld
+from tests.support.metrics import Scraped
+
+HOUR = timedelta(hours=1)
+READ, OPERATE = "r" * 32, "w" * 32
+TOKENS = parse_tokens([f"watcher read {READ}", f"night operate {OPERATE}"], "tokens")
+POLICIES = "[{fields: [recipientdomain], conditions: [{if: {recipientdomain: one.example}, then: {concurrency: 1}}]}]"
+ONE = {"selection": {"domain": ["one.example"]}}
+
+
+@pytest.fixture
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[DeliveryWorld]:
+    """Two deferred recipients of one mail, and one that waits."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    (tmp_path / "policies.yaml").write_text(POLICIES)
+    world = DeliveryWorld(tmp_path / "policies.yaml")
+    async with world.open():
+        await world.put("bob@one.example", "cy@two.example", delay=HOUR)
+        await world.put("al@one.example")
+        yield world
+
+
+@pytest.fixture
+async def client(world: DeliveryWorld) -> AsyncIterator[httpx.AsyncClient]:
+    async with world.client() as client:
+        yield client
+
+
+async def recipients(client: httpx.AsyncClient, query: str = "") -> list[tuple[str, str]]:
+    answer = await client.get(f"/entries?{query}")
+    assert answer.status_code == 200, answer.text
+    return [(one["recipient"], one["state"]) for one in answer.json()["entries"]]
+
+
+# Recipients
+
+
+async def test_recipients_are_listed_page_by_page(client: httpx.AsyncClient) -> None:
+    """A mail's stay together; conditions of one kind are alternatives, those of several must all hold."""
+    page = (await client.get("/entries?limit=1")).json()
+    assert [one["recipient"] for one in page["entries"]] == ["al@one.example"]
+    assert await recipients(client, f"after={page['next']}") == [
+        ("bob@one.example", "defer"),
+        ("cy@two.example", "defer"),
+    ]
+    assert await recipients(client, "domain=one.example&domain=two.example&in_state=defer&older_than=1h") == []
+    assert await recipients(client, "domain=one.example&in_state=defer&retries=0&newer_than=1h") == [
+        ("bob@one.example", "defer")
+    ]
+
+
+async def test_a_recipient_is_shown_by_its_id(client: httpx.AsyncClient) -> None:
+    """And one that is not there is 404, with what to do."""
+    listed = (await client.get("/entries?domain=two.example")).json()["entries"][0]
+    shown = await client.get(f"/entries/{listed['id']}")
+    missing = await client.get("/entries/nothing")
+    assert shown.json()["entries"] == [listed]
+    assert (missing.status_code, "delivery list outgoing" in missing.json()["details"]) == (404, True)
+
+
+async def test_recipients_are_counted_by_what_they_have_in_common(client: httpx.AsyncClient) -> None:
+    """By domain, unless something else is said."""
+    groups = (await client.get("/entries/groups")).json()["groups"]
+    assert [(one["values"], one["recipients"], one["active"]) for one in groups] == [
+        ({"domain": "one.example"}, 2, 1),
+        ({"domain": "two.example"}, 1, 0),
+    ]
+    by = (await client.get("/entries/groups?by=sender-domain&in_state=defer")).json()["groups"]
+    assert [(one["values"], one["recipients"]) for one in by] == [({"sender-domain": "example.org"}, 2)]
+
+
+async def test_recipients_are_held_and_released_in_the_name_of_the_token(
+    world: DeliveryWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With who, from where, what and how many on record; a dry run changes nothing, and is no change."""
+    caplog.set_level(logging.INFO, "mailmend.delivery")
+    async with world.client(Access(TOKENS), OPERATE) as client:
+        dry = await client.post("/entries/hold", json={**ONE, "why": "spam", "dry_run": True})
+        assert (dry.json()["would_change"], dry.json()["changed"], dry.json()["active"]) == (1, 0, 1)
+        assert await recipients(client, "in_state=hold") == []
+        only = {"selection": {"recipient": ["bob@one.example"]}}
+        held = await client.post("/entries/hold", json={**only, "why": "spam"})
+        (one,) = (await client.get("/entries?in_state=hold")).json()["entries"]
+        assert (await client.post("/entries/release", json=ONE)).json()["changed"] == 1
+        assert await recipients(client, "in_state=hold") == []
+    assert (held.json()["changed"], one["order"]["owner"], one["order"]["why"]) == (1, "night", "spam")
+    changes = [vars(line) for line in caplog.records if line.message == "recipients were changed"]
+    shown = [tuple(one[name] for name in ("caller", "address", "action", "which", "count")) for one in changes]
+    assert shown == [
+        ("night", "127.0.0.1", "hold", '{"recipient":["(address)"]}', 1),
+        ("night", "127.0.0.1", "release", '{"domain":["one.example"]}', 1),
+    ]
+    assert not [line for line in caplog.records if "bob@" in text_line(line) or OPERATE in text_line(line)]
+
+
+async def test_a_next_attempt_is_moved(client: httpx.AsyncClient) -> None:
+    """To a time from now, or to now."""
+    moved = (await client.post("/entries/defer", json={"everything": True, "for": "3h"})).json()
+    assert {one["due_at"] for one in (await client.get("/entries?in_state=defer")).json()["entries"]} == {
+        moved["until"]
+    }
+    assert (await client.post("/entries/retry", json={"everything": True})).json()["changed"] == 2
+
+
+@pytest.mark.parametrize(("action", "more"), [("bounce", {"why": "wrong list"}), ("delete", {})])
+async def test_what_ends_is_refused_with_the_count_until_it_is_confirmed(
+    client: httpx.AsyncClient, action: str, more: dict[str, str]
+) -> None:
+    """A copy is kept."""
+    refused = await client.post(f"/entries/{action}", json={"everything": True, **more})
+    assert refused.status_code == 409
+    assert "2 recipients of outgoing" in refused.json()["message"]
+    assert '"confirm": true' in refused.json()["details"]
+    assert len(await recipients(client)) == 3
+    done = await client.post(f"/entries/{action}", json={"everything": True, **more, "confirm": True})
+    assert (done.json()["changed"], Path(done.json()["kept"]).exists()) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        ("/entries/hold", {"selection": {"domian": ["x"]}, "why": "x"}, "body.selection.domian"),
+        ("/entries/hold", {"why": "x"}, "nothing is selected"),
+        ("/entries/hold", {**ONE, "everything": True, "why": "x"}, "--all is every recipient"),
+        ("/entries/hold", {**ONE}, "body.why"),
+        ("/entries/defer", {**ONE, "for": "soon"}, "body.for"),
+        ("/suspensions", {"why": "x"}, "it is not said which mails"),
+        ("/suspensions", {"fields": {"localip": ["nowhere"]}, "why": "x"}, "is no address"),
+        ("/suspensions", {"everything": True, "ttl": 0, "why": "x"}, "body.ttl"),
+    ],
+)
+async def test_what_is_not_meant_is_refused(client: httpx.AsyncClient, path: str, body: Any, said: str) -> None:
+    """A slip in a name above all: it would select more."""
+    answer = await client.post(path, json=body)
+    assert (answer.status_code, said in answer.text) == (400, True), answer.text
+
+
+# Suspensions and policies
+
+
+async def test_mails_are_suspended_and_go_again_in_the_name_of_the_token(world: DeliveryWorld) -> None:
+    """The server that was asked heeds it like the others."""
+    async with world.client(Access(TOKENS), OPERATE) as client:
+        body = {"fields": {"recipientdomain": ["*.b.org"]}, "ttl": 7200, "why": "they throttle us"}
+        made = (await client.post("/suspensions", json=body)).json()["suspension"]
+        listed = (await client.get("/suspensions")).json()["suspensions"]
+        lifted = await client.delete(f"/suspensions/{made['id']}")
+        again = await client.delete(f"/suspensions/{made['id']}")
+        assert (await client.get("/suspensions")).json()["suspensions"] == []
+    assert (listed, made["owner"], made["fields"]) == ([made], "night", {"recipientdomain": ["*.b.org"]})
+    assert (lifted.status_code, again.status_code) == (200, 404)
+
+
+async def test_the_policies_in_force_are_told_until_they_are_read_again(world: DeliveryWorld) -> None:
+    """All of the file or nothing: what is wrong with it is said with its place."""
+    file = world.policies
+    assert file
+    async with world.client() as client:
+        (one,) = (await client.get("/policies")).json()["policies"]
+        file.write_text(POLICIES.replace("concurrency: 1", "concurrency: many"))
+        refused = await client.post("/policies/reload")
+        (same,) = (await client.get("/policies")).json()["policies"]
+        file.write_text(POLICIES.replace("concurrency: 1", "rate: 100/60"))
+        read = (await client.post("/policies/reload")).json()
+    assert (one["policy"], one["line"], one["fields"]) == (1, 1, ["recipientdomain"])
+    assert (one["conditions"][0]["if"], one["conditions"][0]["then"]["concurrency"]) == (
+        {"recipientdomain": ["one.example"]},
+        1,
+    )
+    assert (refused.status_code, same) == (409, one)
+    assert "policies.yaml, line 1, column" in refused.json()["message"]
+    assert read["policies"][0]["conditions"][0]["then"]["rate"] == {"count": 100, "seconds": 60.0}
+    assert read["reload"] == {"kept": [{"before": 1, "now": 1}], "new": [], "dropped": []}
+
+
+# Health, metrics, limits
+
+
+async def test_a_server_is_ready_while_it_takes_mails(world: DeliveryWorld) -> None:
+    """Neither before nor behind it; for that no token is asked."""
+    async with world.client(Access(TOKENS)) as client:
+        before = await client.get("/ready")
+        async with world.delivering():
+            meanwhile, health = await client.get("/ready"), await client.get("/health")
+        behind = await client.get("/ready")
+    assert [one.status_code for one in (before, meanwhile, behind)] == [503, 200, 503]
+    assert (health.status_code, health.json()["status"]) == (200, "healthy")
+
+
+async def test_a_ledger_that_does_not_answer_is_seen_in_the_servers_health(
+    world: DeliveryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It delivers on: degraded, and no address is told."""
+
+    async def refused(*_: object) -> None:
+        raise CannotReach("no node answered at 10.0.0.1")
+
+    async with world.client() as client, world.delivering():
+        monkeypatch.setattr(LedgerSuspensions, "of", refused)
+        await world.clock.pause(6)
+        health = await client.get("/health")
+        failed = await client.get("/suspensions")
+    assert (health.status_code, health.json()["status"]) == (200, "degraded")
+    assert (failed.status_code, "10.0.0.1" in failed.text + health.text) == (503, False)
+
+
+async def test_metrics_are_those_of_the_server(world: DeliveryWorld, client: httpx.AsyncClient) -> None:
+    async with world.delivering():
+        await world.clock.pause(5)
+        answer = await client.get("/metrics")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, CONTENT_TYPE)
+    delivered = Scraped.of(answer.text).one("mailmend_delivery_recipients_total", queue="outgoing", end="delivered")
+    assert delivered == 1
+
+
+@pytest.mark.parametrize(
+    ("token", "method", "path", "status"),
+    [
+        (None, "GET", "/entries", 401),
+        (READ, "GET", "/entries", 200),
+        (READ, "POST", "/entries/hold", 403),
+        (READ, "POST", "/suspensions", 403),
+        (READ, "POST", "/policies/reload", 403),
+        (OPERATE, "POST", "/policies/reload", 200),
+        (READ, "GET", "/metrics", 200),
+        (None, "GET", "/metrics", 401),
+        (None, "GET", "/health", 200),
+    ],
+)
+async def test_a_token_may_do_what_its_role_may(
+    world: DeliveryWorld, token: str | None, method: str, path: str, status: int
+) -> None:
+    async with world.client(Access(TOKENS), token, host="mx.example.org") as client:
+        body = {"everything": True, "why": "x"} if path == "/entries/hold" else None
+        answer = await client.request(method, path, json=body)
+    assert answer.status_code == status
+
+
+async def test_a_body_that_is_too_large_is_not_read(client: httpx.AsyncClient) -> None:
+    answer = await client.post("/entries/hold", content=b" " * (BODY_BYTES_MAX + 1))
+    assert (answer.status_code, answer.json()["statusCode"]) == (413, 413)
+
+
+async def test_few_calls_read_the_queue_through_at_once(world: DeliveryWorld, client: httpx.AsyncClient) -> None:
+    """The others are to ask again; what reads little is answered."""
+    world.desk._reading = READERS_MAX
+    refused = await client.get("/entries")
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+    assert (await client.get("/suspensions")).status_code == 200
