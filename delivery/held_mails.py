@@ -85,6 +85,11 @@ class HeldMail:
         """An entry while it is held: of this passage of its mail through the queue."""
         return f"{self.dequeued.enqueue_id}:{number}"
 
+    def names_of(self, entry: DeliveryEntry) -> frozenset[str]:
+        """By what somebody may ask for an entry: ids of its mail, at first and now, and of the entry."""
+        ids = (str(self.mail.id), str(self.dequeued.enqueue_id))
+        return frozenset((*ids, *(f"{one}:{entry.id.number}" for one in ids)))
+
     @property
     def waits(self) -> bool:
         """Whether each of its recipients that are left waits to be picked."""

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from delivery.attempting import MICRO_NANOS, EntryAttempts, ReadyEntry
 from delivery.envelopes import outgoing_of
+from delivery.explaining import EntryStanding, standing_of
 from delivery.held_mails import HeldMail, MailDepartures, log_ended
 from delivery.hooks import DeliveryHooks
 from delivery.journalling import AttemptJournal
@@ -184,6 +185,21 @@ class DeliveryServer:
             view = self._limits.view
             yield from share_samples(self.queue.name, len(view.members) if view else 0, self._limits.state)
 
+    def standings(self, name: str) -> Sequence[EntryStanding]:
+        """How entries stand that this server has: those of a mail by any of its ids, or one as `mail:number`."""
+        now = self._work.nanos()
+        return [
+            standing_of(held, entry, self._ready.get(held.name_of(entry.id.number)), self.engine, now)
+            for held in self._held.values()
+            for entry in (*held.active.values(), *(one.entry for one in held.ended))
+            if name in held.names_of(entry)
+        ]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many attempts go on as may at once."""
+        return len(self._attempts) >= self.settings.concurrency
+
     @property
     def stuck(self) -> int:
         """How many mails cannot leave the queue for now, as something behind it does not answer."""
@@ -265,7 +281,7 @@ class DeliveryServer:
             self._check_waiting(now)
         if self._limits:
             self._give_to_others(self._limits, now)
-        while len(self._attempts) < self.settings.concurrency and (picked := self.engine.pick(now)):
+        while not self.is_full and (picked := self.engine.pick(now)):
             ready = self._ready.pop(picked.mail.id)
             work = self._work.ended(ready, picked)
             self._begin(self._attempts, self._until_ended(ready.held, ready.entry.id.number, work))

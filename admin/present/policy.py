@@ -1,6 +1,6 @@
 """What `mailmend policy` shows."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from admin.present.document import Document, Grid, Part, Verbatim
@@ -18,7 +18,7 @@ from admin.services.policy import (
 from delivery.policy_schema import JsonSchema, schema_text
 from model.errors import ExitCode
 from model.pickup.explaining import PolicyShare, QuotaShare, SourceExplanation
-from model.pickup.policies import DocumentPath
+from model.pickup.policies import DocumentPath, PickupPolicies
 from model.pickup.policy import CounterKey, PickupField, Threshold
 from model.pickup.quotas import QuotaLimit
 from model.pickup.rates import SECOND
@@ -85,10 +85,12 @@ def explain_document(result: PolicyExplanation) -> Document:
 def _source_parts(one: SourceExplanation, result: PolicyExplanation) -> Iterator[Part]:
     columns = ("policy", "counted as", "limits of", "concurrency", "rate", "connect interval")
     rows = [_share_row(share, result) for share in one.shares]
-    rows += [(_policy_name(number, result), "not consulted", "", "", "", "") for number in _unconsulted(one, result)]
+    rows += [
+        (_policy_name(number, result), "not consulted", "", "", "", "") for number in unconsulted(one, result.said)
+    ]
     if rows:
         yield Grid(f"From {one.source}" if one.source else "Policies", columns, rows, frozenset({"counted as"}))
-    for number in one.suspensions:
+    for number in suspension_numbers(one, result.said):
         yield f"Held by the suspension at line {result.places[suspension_path(number)].line}."
 
 
@@ -149,10 +151,15 @@ def _policy_name(number: int, result: PolicyExplanation) -> str:
     return f"{number + 1}, line {result.places[policy_path(number)].line}"
 
 
-def _unconsulted(one: SourceExplanation, result: PolicyExplanation) -> list[int]:
+def unconsulted(one: SourceExplanation, said: PickupPolicies) -> list[int]:
     """The numbers of the policies behind one that stops."""
     consulted = {share.policy for share in one.shares}
-    return [number for number in range(len(result.said.policies)) if number not in consulted]
+    return [number for number in range(len(said.policies)) if number not in consulted]
+
+
+def suspension_numbers(one: SourceExplanation, said: PickupPolicies) -> list[int]:
+    """The numbers of the file's suspensions that hold the mail."""
+    return [number for number, suspension in enumerate(said.suspensions) if suspension.id in one.suspensions]
 
 
 def _closing_lines(result: PolicyExplanation) -> Iterator[str]:
@@ -167,34 +174,36 @@ def _closing_lines(result: PolicyExplanation) -> Iterator[str]:
 
 
 def _source_json(one: SourceExplanation, result: PolicyExplanation) -> dict[str, Any]:
+    def line(path: DocumentPath) -> int:
+        return result.places[path].line
+
     return {
         "localip": one.source,
         "is_left": one.is_left,
-        "policies": [_share_json(share, result) for share in one.shares],
+        "policies": [{**share_json(share, result.said, line), "lets_none": share.refuses} for share in one.shares],
         "not_consulted": [
-            {"policy": number + 1, "line": result.places[policy_path(number)].line}
-            for number in _unconsulted(one, result)
+            {"policy": number + 1, "line": line(policy_path(number))} for number in unconsulted(one, result.said)
         ],
         "suspensions": [
-            {"suspension": number + 1, "line": result.places[suspension_path(number)].line}
-            for number in one.suspensions
+            {"suspension": number + 1, "line": line(suspension_path(number))}
+            for number in suspension_numbers(one, result.said)
         ],
     }
 
 
-def _share_json(share: PolicyShare, result: PolicyExplanation) -> dict[str, Any]:
-    threshold, limits = share.threshold, limits_path(result.said, share.policy, share.condition)
-    fields = result.said.policies[share.policy].fields
+def share_json(share: PolicyShare, said: PickupPolicies, line: Callable[[DocumentPath], int]) -> dict[str, Any]:
+    """What a policy means for a mail; `line` is where something stands in the file."""
+    threshold, limits = share.threshold, limits_path(said, share.policy, share.condition)
+    fields = said.policies[share.policy].fields
     return {
         "policy": share.policy + 1,
-        "line": result.places[policy_path(share.policy)].line,
+        "line": line(policy_path(share.policy)),
         "key": {one.value: text for one, text in zip(fields, share.key, strict=True)},
         "condition": None if share.condition is None else share.condition + 1,
-        "limits_line": result.places[limits].line if limits else None,
+        "limits_line": line(limits) if limits else None,
         **threshold_json(threshold),
         "stop": threshold.stop,
         "cluster": threshold.cluster,
-        "lets_none": share.lets_none,
     }
 
 

@@ -115,8 +115,8 @@ def explain(request: PolicyExplainRequest, _: Caller) -> PolicyExplanation:
     read = policy_file(request.file)
     values = {named: named.normal(text) for named, text in request.values.items()}
     given = tuple(dict.fromkeys(PickupField.LOCAL_IP.normal(one) for one in request.local_ip))
-    reaching = _reaching(given, values.get(PickupField.REMOTE_IP, ""))
-    sources = explain_mail(read.said, ActiveMail("", values, reaching if given else ANY_SOURCE))
+    left = reaching(given, values.get(PickupField.REMOTE_IP, ""))
+    sources = explain_mail(read.said, ActiveMail("", values, left if given else ANY_SOURCE))
     named = {*values, *([PickupField.LOCAL_IP] if given else [])}
     quotas = explain_quotas(read.said.quotas, values)
     return PolicyExplanation(
@@ -124,14 +124,14 @@ def explain(request: PolicyExplainRequest, _: Caller) -> PolicyExplanation:
         read.said,
         values,
         sources,
-        tuple(one for one in given if one not in reaching),
+        tuple(one for one in given if one not in left),
         tuple(one for one in PickupField if one in _used_fields(read.said) - named),
         {path: read.place_of(path) for path in _spoken_of(read.said, sources, quotas)},
         quotas,
     )
 
 
-def _reaching(sources: Sequence[str], server: str) -> tuple[str, ...]:
+def reaching(sources: Sequence[str], server: str) -> tuple[str, ...]:
     """Those of the family of the server's address; all, where that is not known."""
     hop = NextHop(server, server)
     return tuple(one for one in sources if not server or SourceAddress(one).reaches(hop))
@@ -148,7 +148,8 @@ def _spoken_of(
 ) -> set[DocumentPath]:
     """The policies and quotas, all of them, and the conditions, defaults and suspensions that count for the mail."""
     paths = {policy_path(number) for number in range(len(file.policies))}
-    paths |= {suspension_path(number) for one in sources for number in one.suspensions}
+    held = {one for source in sources for one in source.suspensions}
+    paths |= {suspension_path(number) for number, one in enumerate(file.suspensions) if one.id in held}
     shares = (share for one in sources for share in one.shares)
     for one in quotas:
         limits = quota_limit_path(file, one)

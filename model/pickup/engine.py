@@ -251,6 +251,22 @@ class PickupEngine:
         self._release(queue, now)
         return queue
 
+    # Looked at, and nothing is changed
+
+    def place_of(self, mail: ActiveMail) -> SubQueue | None:
+        """Where a mail waits; None where it does not."""
+        queue = self._sub_queues.get(self._place(mail))
+        return queue if queue and (mail in queue.urgent or mail in queue.normal) else None
+
+    def delivering(self, mail_id: str) -> Picked | None:
+        """The delivery of a mail that goes on; None where none does."""
+        return next((one for one in self._delivering if one.mail.id == mail_id), None)
+
+    def next_source(self, mail: ActiveMail, usable: Sequence[str]) -> str | None:
+        """From where a mail would be sent now; None where no address is usable."""
+        pool = self._pools.get(mail.sources) or SourcePool(mail.sources)
+        return pool.next_of(usable) if usable else None
+
     def _place(self, mail: ActiveMail) -> tuple[object, ...]:
         sources, tenant = dict.fromkeys(mail.sources), mail.values.get(PickupField.TENANT_ID, "")
         return (tenant, mail.sources, *((self._keys(mail, one), *self._suspended_by(mail, one)) for one in sources))

@@ -1,13 +1,20 @@
-"""Why a mail may be picked or has to wait, asked of an engine that has nothing else to deliver."""
+"""Why a mail may be picked or has to wait, asked of the engine that picks it, or of one that has nothing else."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from model.pickup.engine import PickupEngine
 from model.pickup.policies import PickupPolicies
 from model.pickup.policy import CounterKey, PickupField, Threshold
 from model.pickup.quotas import QueueQuota, QuotaLimit
 from model.pickup.sub_queues import ActiveMail, CounterEntry
+
+SUSPENDED: Final = -1
+"""In place of a policy's number: a suspension."""
+
+GATE: Final = -2
+"""Likewise: the gate of all that counts against a shared limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,14 +25,29 @@ class PolicyShare:
         policy: its number, from 0.
         key: the values and groups under which the mail is counted, in the order of the policy's fields.
         condition: the number of the one that sets the limits, from 0; None: the default does, where there is one.
-        lets_none: no delivery of what is counted so may ever begin.
+        delivering: how many deliveries of what is counted so go on, here.
+        clear_at: from when one more may begin, in nanoseconds; UNKNOWN where one must end first; None: now.
+        rate_at: likewise, by the rate alone.
+        connect_at: likewise, by the interval between connections.
+        shared: whether the servers of the queue share the limits: these are this server's part.
+        elsewhere: it has none of them, others have.
     """
 
     policy: int
     key: CounterKey
     condition: int | None
     threshold: Threshold
-    lets_none: bool
+    delivering: int = 0
+    clear_at: int | None = None
+    rate_at: int | None = None
+    connect_at: int | None = None
+    shared: bool = False
+    elsewhere: bool = False
+
+    @property
+    def refuses(self) -> bool:
+        """Whether none may begin now."""
+        return self.clear_at is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,30 +57,37 @@ class SourceExplanation:
     Attributes:
         source: "" is any.
         shares: of the policies that count the mail, in their order; later ones are not consulted.
-        suspensions: the numbers of those that hold it, from 0.
-        is_left: whether it may be sent from there, when nothing else is being delivered.
+        suspensions: the ids of those that hold it.
+        has_share: whether the server knows its part of shared limits now; without, none of what these count may begin.
+        is_left: whether it may be sent from there now.
     """
 
     source: str
     shares: tuple[PolicyShare, ...]
-    suspensions: tuple[int, ...]
+    suspensions: tuple[str, ...]
     is_left: bool
+    has_share: bool = True
 
 
 def explain_mail(file: PickupPolicies, mail: ActiveMail) -> tuple[SourceExplanation, ...]:
     """What policies and suspensions of a file mean for a mail, for each address that it may be sent from."""
     engine, now = PickupEngine(file.policies, file.algorithm), 0
-    numbers = {one.id: number for number, one in enumerate(file.suspensions)}
     for one in file.suspensions:
         engine.suspend(one, now)
+    return explain_by(engine, mail, now)
+
+
+def explain_by(engine: PickupEngine, mail: ActiveMail, now: int) -> tuple[SourceExplanation, ...]:
+    """What all that an engine counts and holds back now means for a mail, whether it waits there or not."""
     queue = engine.sub_queue(mail, now)
     refusing = queue.refusing(now)
     return tuple(
         SourceExplanation(
             source,
-            tuple(_share(file, entry, now) for entry in counters if entry.place[0] >= 0),
-            tuple(numbers[entry.place[1][0]] for entry in counters if entry.place[0] < 0),
+            tuple(_share(engine, entry, now) for entry in counters if entry.place[0] >= 0),
+            tuple(entry.place[1][0] for entry in counters if entry.place[0] == SUSPENDED),
             source not in refusing,
+            all(entry.place[0] != GATE or entry.clear_at() <= now for entry in counters),
         )
         for source, counters in queue.counters.items()
     )
@@ -90,6 +119,22 @@ def explain_quotas(quotas: Sequence[QueueQuota], values: Mapping[PickupField, st
     )
 
 
-def _share(file: PickupPolicies, entry: CounterEntry, now: int) -> PolicyShare:
+def _share(engine: PickupEngine, entry: CounterEntry, now: int) -> PolicyShare:
     number, key = entry.place
-    return PolicyShare(number, key, file.policies[number].condition(key), entry.threshold, entry.clear_at() > now)
+    rates = (one.next_at() for one in entry.rates)
+    return PolicyShare(
+        number,
+        key,
+        engine.policies[number].condition(key),
+        entry.threshold,
+        entry.delivering,
+        _later(entry.clear_at(), now),
+        _later(next(rates), now) if entry.threshold.rate else None,
+        _later(next(rates), now) if entry.threshold.connects else None,
+        entry.shared,
+        entry.elsewhere,
+    )
+
+
+def _later(at: int, now: int) -> int | None:
+    return at if at > now else None

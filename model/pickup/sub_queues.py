@@ -160,6 +160,10 @@ class SubQueue:
     def remove(self, mail: ActiveMail) -> None:
         (self.urgent if mail.urgent else self.normal).remove(mail)
 
+    def ahead_of(self, mail: ActiveMail) -> int:
+        """How many mails come before one that is here, if no urgent one comes meanwhile."""
+        return self.urgent.index(mail) if mail.urgent else len(self.urgent) + self.normal.index(mail)
+
     def refusing(self, now: int) -> dict[str, CounterEntry]:
         """By source address, the counter that refuses it for longest; a source that may be used is not there."""
         found = {}

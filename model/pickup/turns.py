@@ -36,11 +36,15 @@ class SourcePool:
         self._credit = dict.fromkeys(self._weights, 0)
 
     def choose(self, usable: Sequence[str]) -> str:
+        chosen = self.next_of(usable)
         for one in usable:
             self._credit[one] += self._weights[one]
-        chosen = max(usable, key=self._credit.__getitem__)
         self._credit[chosen] -= sum(self._weights[one] for one in usable)
         return chosen
+
+    def next_of(self, usable: Sequence[str]) -> str:
+        """The one that would be chosen."""
+        return max(usable, key=lambda one: self._credit[one] + self._weights[one])
 
 
 @dataclass(slots=True, eq=False)

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.pickup.engine import PickupEngine
-from model.pickup.explaining import PolicyShare, SourceExplanation, explain_mail
+from model.pickup.explaining import PolicyShare, SourceExplanation, explain_by, explain_mail
 from model.pickup.policies import PickupPolicies
 from model.pickup.policy import CounterPolicy, FieldGroup, PickupField, Threshold, ThresholdCondition, pattern_of
-from model.pickup.rates import DeliveryRate, RateAlgorithm
-from model.pickup.sub_queues import ActiveMail
+from model.pickup.rates import SECOND, DeliveryRate, RateAlgorithm
+from model.pickup.sub_queues import UNKNOWN, ActiveMail
 from model.pickup.suspensions import Suspension
 
 DOMAIN, LOCAL_IP, MX = PickupField.RECIPIENT_DOMAIN, PickupField.LOCAL_IP, PickupField.REMOTE_MX
@@ -41,14 +41,14 @@ def test_a_mail_is_counted_by_each_policy_under_its_key() -> None:
     assert google == SourceExplanation(
         FIRST,
         (
-            PolicyShare(0, (FIRST, "#google"), 1, TWO, lets_none=False),
-            PolicyShare(1, ("a.org",), None, Threshold(), lets_none=False),
+            PolicyShare(0, (FIRST, "#google"), 1, TWO),
+            PolicyShare(1, ("a.org",), None, Threshold()),
         ),
         (),
         is_left=True,
     )
     (other,) = explain_mail(file, ActiveMail("1", {MX: "mx.b.org"}))
-    assert other.shares[0] == PolicyShare(0, ("", "mx.b.org"), None, FIVE, lets_none=False)
+    assert other.shares[0] == PolicyShare(0, ("", "mx.b.org"), None, FIVE)
 
 
 def test_a_policy_that_stops_is_the_last_that_is_consulted() -> None:
@@ -63,10 +63,10 @@ def test_suspensions_leave_the_addresses_that_they_do_not_name() -> None:
     by_address, other = suspension("s", LOCAL_IP, FIRST), suspension("t", DOMAIN, "b.org")
     file = PickupPolicies(suspensions=(other, by_address))
     one, two = explain_mail(file, ActiveMail("1", {DOMAIN: "a.org"}, (FIRST, SECOND_ONE, FIRST)))
-    assert (one.source, one.suspensions, one.is_left) == (FIRST, (1,), False)
+    assert (one.source, one.suspensions, one.is_left) == (FIRST, ("s",), False)
     assert (two.source, two.suspensions, two.is_left) == (SECOND_ONE, (), True)
     one, two = explain_mail(file, ActiveMail("1", {DOMAIN: "b.org"}, (FIRST, SECOND_ONE)))
-    assert [(each.suspensions, each.is_left) for each in (one, two)] == [((0, 1), False), ((0,), False)]
+    assert [(each.suspensions, each.is_left) for each in (one, two)] == [(("t", "s"), False), (("t",), False)]
 
 
 def test_a_limit_of_none_holds_a_mail_back() -> None:
@@ -74,7 +74,7 @@ def test_a_limit_of_none_holds_a_mail_back() -> None:
     none = ThresholdCondition({LOCAL_IP: (pattern_of(LOCAL_IP, FIRST),)}, Threshold(0))
     file = PickupPolicies((CounterPolicy((LOCAL_IP,), conditions=(none,), default=FIVE),), RateAlgorithm.SLIDING)
     one, two = explain_mail(file, ActiveMail("1", {}, (FIRST, SECOND_ONE)))
-    assert [(each.shares[0].lets_none, each.is_left) for each in (one, two)] == [(True, False), (False, True)]
+    assert [(each.shares[0].refuses, each.is_left) for each in (one, two)] == [(True, False), (False, True)]
 
 
 texts = st.sampled_from(["", "a", "b.a", "*.a", "/b/"])
@@ -110,7 +110,7 @@ def test_a_mail_goes_from_an_address_that_is_left_or_waits(
         engine.add(mail)
         (found,) = explain_mail(file, mail)
         assert found.is_left == (engine.pick(0) is not None)
-        assert found.is_left == (not found.suspensions and not any(one.lets_none for one in found.shares))
+        assert found.is_left == (not found.suspensions and not any(one.refuses for one in found.shares))
 
 
 def test_asking_an_engine_leaves_it_as_it_was() -> None:
@@ -120,3 +120,61 @@ def test_asking_an_engine_leaves_it_as_it_was() -> None:
     assert [entry.place for entry in queue.all_counters] == [(0, (FIRST, "mx.b.org"))]
     assert engine.pick(0) is None
     assert not engine._entries
+
+
+def test_what_is_being_delivered_counts_for_who_asks() -> None:
+    """With when its rate and the interval of its connections let another begin, and how many must end first."""
+    limits = Threshold(2, DeliveryRate(1, 10 * SECOND), 3 * SECOND)
+    engine = PickupEngine([CounterPolicy((DOMAIN,), default=limits)], RateAlgorithm.SLIDING)
+    for name in ("1", "2"):
+        engine.add(ActiveMail(name, {DOMAIN: "a.org"}))
+    assert engine.pick(0)
+
+    ((share,), *_) = (one.shares for one in explain_by(engine, ActiveMail("3", {DOMAIN: "a.org"}), SECOND))
+    assert (share.delivering, share.clear_at, share.rate_at, share.connect_at) == (
+        1,
+        10 * SECOND,
+        10 * SECOND,
+        3 * SECOND,
+    )
+    assert engine.pick(10 * SECOND)
+    ((share,), *_) = (one.shares for one in explain_by(engine, ActiveMail("3", {DOMAIN: "a.org"}), 30 * SECOND))
+    assert (share.delivering, share.clear_at, share.rate_at) == (2, UNKNOWN, None)
+
+
+@given(st.lists(policies, max_size=3), suspensions, st.lists(st.sampled_from(["", "a", "b.a"]), max_size=8))
+def test_who_asks_is_told_what_comes_and_changes_nothing(
+    some: list[CounterPolicy], held: list[tuple[str, str]], domains: list[str]
+) -> None:
+    """A mail that is picked goes from where it was told to go from; none is picked where no address was left.
+
+    The picks are those of an engine that nobody asks.
+    """
+    asked, other = PickupEngine(some), PickupEngine(some)
+    made = [
+        Suspension(str(number), {LOCAL_IP: (pattern_of(LOCAL_IP, source),), DOMAIN: (pattern_of(DOMAIN, text),)})
+        for number, (source, text) in enumerate(held)
+    ]
+    waiting = {}
+    for engine in (asked, other):
+        for one in made:
+            engine.suspend(one, 0)
+        for number, domain in enumerate(domains):
+            mail = waiting[str(number)] = ActiveMail(str(number), {DOMAIN: domain}, (FIRST, SECOND_ONE))
+            engine.add(mail)
+    picked = True
+    while picked:
+        told = {
+            name: [one.source for one in explain_by(asked, mail, 0) if one.is_left] for name, mail in waiting.items()
+        }
+        first = {name: asked.next_source(mail, told[name]) for name, mail in waiting.items()}
+        assert all(asked.place_of(mail) for mail in waiting.values())
+        begun, same = asked.pick(0), other.pick(0)
+        picked = begun is not None
+        assert (begun and (begun.mail, begun.source)) == (same and (same.mail, same.source))
+        if begun is None:
+            assert not any(told.values())
+        else:
+            assert first[begun.mail.id] == begun.source
+            assert asked.delivering(begun.mail.id) is begun
+            assert asked.place_of(waiting.pop(begun.mail.id)) is None

@@ -1,0 +1,63 @@
+"""How a recipient stands whose mail a server has: at which stage, what it waits for, and from where it goes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from delivery.attempting import ReadyEntry
+from delivery.held_mails import HeldMail
+from model.delivery.entries import DeliveryEntry, EndedEntry, EntryStage
+from model.pickup.engine import Picked, PickupEngine
+from model.pickup.explaining import SourceExplanation, explain_by
+from model.pickup.policy import CounterKey
+from model.pickup.sub_queues import ActiveMail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryStanding:
+    """How an entry stands at this moment.
+
+    Attributes:
+        held: its mail.
+        counted: as what it waits to be picked, or is being delivered; None at other stages.
+        sources: what holds for it at each address that it may be sent from; () where it does not wait.
+        goes_from: the address that it would be sent from now; None where none is left, or where it does not wait.
+        ahead: mails that are counted as it is and come before it.
+        waits_on: policies' numbers and keys, or -1 and the id of a suspension, by which it may be woken; () where its
+            turn comes.
+        picked: its delivery, which goes on.
+        ended: how it has ended here; its mail waits for other recipients.
+    """
+
+    held: HeldMail
+    entry: DeliveryEntry
+    counted: ActiveMail | None = None
+    sources: tuple[SourceExplanation, ...] = ()
+    goes_from: str | None = None
+    ahead: int = 0
+    waits_on: Sequence[tuple[int, CounterKey]] = ()
+    picked: Picked | None = None
+    ended: EndedEntry | None = None
+
+
+def standing_of(
+    held: HeldMail, entry: DeliveryEntry, ready: ReadyEntry | None, engine: PickupEngine, now: int
+) -> EntryStanding:
+    """How an entry of a mail stands; `ready` is there while it waits."""
+    number = entry.id.number
+    ended = next((one for one in held.ended if one.entry.id.number == number), None)
+    if ended:
+        return EntryStanding(held=held, entry=entry, ended=ended)
+    if entry.stage is EntryStage.WAITING and ready and ready.counted:
+        queue, sources = engine.place_of(ready.counted), explain_by(engine, ready.counted, now)
+        usable = [one.source for one in sources if one.is_left]
+        return EntryStanding(
+            held=held,
+            entry=entry,
+            counted=ready.counted,
+            sources=sources,
+            goes_from=engine.next_source(ready.counted, usable),
+            ahead=queue.ahead_of(ready.counted) if queue else 0,
+            waits_on=[one.place for one in queue.waits_on] if queue else (),
+        )
+    picked = engine.delivering(held.name_of(number))
+    return EntryStanding(held=held, entry=entry, picked=picked, counted=picked.mail if picked else None)
