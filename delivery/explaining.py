@@ -7,7 +7,7 @@ from delivery.attempting import ReadyEntry
 from delivery.held_mails import HeldMail
 from model.delivery.entries import DeliveryEntry, EndedEntry, EntryStage
 from model.pickup.engine import Picked, PickupEngine
-from model.pickup.explaining import SourceExplanation, explain_by
+from model.pickup.explaining import NextSource, SourceExplanation, explain_by, next_source
 from model.pickup.policy import CounterKey
 from model.pickup.sub_queues import ActiveMail
 
@@ -20,7 +20,7 @@ class EntryStanding:
         held: its mail.
         counted: as what it waits to be picked, or is being delivered; None at other stages.
         sources: what holds for it at each address that it may be sent from; () where it does not wait.
-        goes_from: the address that it would be sent from now; None where none is left, or where it does not wait.
+        goes: from where it would be sent, and when; None where nobody knows, or where it does not wait.
         ahead: mails that are counted as it is and come before it.
         waits_on: policies' numbers and keys, or -1 and the id of a suspension, by which it may be woken; () where its
             turn comes.
@@ -32,7 +32,7 @@ class EntryStanding:
     entry: DeliveryEntry
     counted: ActiveMail | None = None
     sources: tuple[SourceExplanation, ...] = ()
-    goes_from: str | None = None
+    goes: NextSource | None = None
     ahead: int = 0
     waits_on: Sequence[tuple[int, CounterKey]] = ()
     picked: Picked | None = None
@@ -49,13 +49,12 @@ def standing_of(
         return EntryStanding(held=held, entry=entry, ended=ended)
     if entry.stage is EntryStage.WAITING and ready and ready.counted:
         queue, sources = engine.place_of(ready.counted), explain_by(engine, ready.counted, now)
-        usable = [one.source for one in sources if one.is_left]
         return EntryStanding(
             held=held,
             entry=entry,
             counted=ready.counted,
             sources=sources,
-            goes_from=engine.next_source(ready.counted, usable),
+            goes=next_source(engine, ready.counted, sources),
             ahead=queue.ahead_of(ready.counted) if queue else 0,
             waits_on=[one.place for one in queue.waits_on] if queue else (),
         )

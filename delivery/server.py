@@ -35,7 +35,7 @@ from model.pickup.engine import PickupEngine, PolicyChanges
 from model.pickup.policy import CounterPolicy
 from model.pickup.servers import ServerName
 from model.pickup.sub_queues import UNKNOWN
-from model.pickup.suspensions import Suspension
+from model.pickup.suspensions import MadeSuspension, Suspension
 from model.pickup.turns import NO_WEIGHTS
 from model.ports import Clock, MailRelay, NextHops
 from repair.ledger.attempts import LedgerAttempts
@@ -194,6 +194,15 @@ class DeliveryServer:
             for entry in (*held.active.values(), *(one.entry for one in held.ended))
             if name in held.names_of(entry)
         ]
+
+    def nanos(self) -> int:
+        """The time by which mails are picked: of a clock that never goes back."""
+        return self._work.nanos()
+
+    @property
+    def heeded(self) -> Mapping[str, MadeSuspension]:
+        """What people hold back, as far as this server knows it, by id."""
+        return {str(one.id): one for one in self._shared.suspensions.holding.values()} if self._shared else {}
 
     @property
     def is_full(self) -> bool:

@@ -10,6 +10,7 @@ import click
 
 from admin.cli.command import Command, CommandGroup
 from admin.cli.entries import ENTRY_COMMANDS
+from admin.cli.explain import EXPLAIN
 from admin.cli.http import http_face
 from admin.cli.kinds import Duration, ParsedValue
 from admin.cli.listening import LISTENING, LISTENING_ABOUT
@@ -299,7 +300,7 @@ DELIVERY: Final = CommandGroup(
     summary="Deliver the mails of a queue to their recipients' servers.",
     about="""The queue is RabbitMQ's, with its view in Cassandra, as for `mailmend queue`; the ledger keeps the journal
     of attempts. What is held back on all of its servers: `mailmend suspend`.""",
-    commands=(SERVE, SERVERS, *ENTRY_COMMANDS),
+    commands=(SERVE, EXPLAIN, SERVERS, *ENTRY_COMMANDS),
     examples="""
         mailmend delivery serve outgoing
         mailmend delivery serve outgoing --next-hop relay.example.org

@@ -11,7 +11,7 @@ from admin.services.entry_changes import ChangedEntries
 from admin.services.entry_history import ShownEntries
 from admin.services.queue.request import QueueAnswer
 from mailqueue.health import days
-from model.delivery.entries import EntryState
+from model.delivery.entries import EntryOrder, EntryState
 from model.delivery.journal import JournalledAttempt
 from model.delivery.queued import EntryAction, EntryField, QueuedEntry
 from model.pickup.policy import PickupField
@@ -130,7 +130,7 @@ def _said(one: QueuedEntry) -> str:
 
 
 def _entry_json(one: QueuedEntry) -> dict[str, Any]:
-    entry, mail, order, change = one.entry, one.mail, one.entry.order, one.after_attempt
+    entry, mail, change = one.entry, one.mail, one.after_attempt
     found: dict[str, Any] = plain(
         {
             "id": str(entry.id),
@@ -147,7 +147,7 @@ def _entry_json(one: QueuedEntry) -> dict[str, Any]:
             "attributes": one.attributes,
             "first_seen_at": mail.first_seen_at,
             "expires_at": mail.expires_at,
-            "order": order and {"kind": order.kind, "owner": order.owner, "why": order.reason, "at": order.at},
+            "order": order_json(entry.order),
             "after_attempt": change
             and {
                 "kind": change.action,
@@ -196,6 +196,13 @@ def _attempt_json(one: JournalledAttempt) -> dict[str, Any]:
             "urgent": one.urgent,
             "server": one.server,
         }
+    )
+    return found
+
+
+def order_json(order: EntryOrder | None) -> dict[str, Any] | None:
+    found: dict[str, Any] | None = plain(
+        order and {"kind": order.kind, "owner": order.owner, "why": order.reason, "at": order.at}
     )
     return found
 

@@ -12,7 +12,7 @@ from model.pickup.suspensions import MadeSuspension
 
 def add_document(result: QueueAnswer[AddSuspensionRequest, MadeSuspension]) -> Document:
     made, queue = result.found, result.request.queue
-    json = {"dry_run": result.request.dry_run, "suspension": _suspension_json(made)}
+    json = {"dry_run": result.request.dry_run, "suspension": suspension_json(made)}
     which, until = _which(made), f"until {shown(made.ends_at)}" if made.ends_at else "until it is removed"
     if result.request.dry_run:
         return queue_document(result, json, (f"{NOTHING_WRITTEN} Would be suspended in {queue}: {which}, {until}.",))
@@ -25,7 +25,7 @@ def add_document(result: QueueAnswer[AddSuspensionRequest, MadeSuspension]) -> D
 
 def remove_document(result: QueueAnswer[RemoveSuspensionRequest, MadeSuspension]) -> Document:
     made, queue = result.found, result.request.queue
-    json = {"dry_run": result.request.dry_run, "suspension": _suspension_json(made)}
+    json = {"dry_run": result.request.dry_run, "suspension": suspension_json(made)}
     if result.request.dry_run:
         return queue_document(result, json, (f"{NOTHING_WRITTEN} Would go again in {queue}: {_which(made)}.",))
     return queue_document(result, json, (f"Go again in {queue}, within seconds: {_which(made)}.",))
@@ -33,7 +33,7 @@ def remove_document(result: QueueAnswer[RemoveSuspensionRequest, MadeSuspension]
 
 def list_document(result: QueueAnswer[QueueRequest, Sequence[MadeSuspension]]) -> Document:
     queue = result.request.queue
-    json = {"suspensions": [_suspension_json(one) for one in result.found]}
+    json = {"suspensions": [suspension_json(one) for one in result.found]}
     if not result.found:
         return queue_document(result, json, (f"Nothing is suspended in {queue}.",))
     columns = ("id", "which mails", "made", "ends", "by", "why")
@@ -58,7 +58,7 @@ def _which(made: MadeSuspension) -> str:
     return printable(", ".join(named)) or "every mail"
 
 
-def _suspension_json(made: MadeSuspension) -> dict[str, Any]:
+def suspension_json(made: MadeSuspension) -> dict[str, Any]:
     found: dict[str, Any] = plain(
         {
             "id": made.id,

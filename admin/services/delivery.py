@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from admin.event_loop import hangup_calls, stop_signal
 from admin.services.caller import Caller
 from admin.services.delivery_desk import DeliveryDesk
+from admin.services.policies_in_force import PoliciesInForce
 from admin.services.queue.request import QueueRequest
-from admin.services.served_policies import ServedPolicies
 from admin.whole_files import refuse_unwritable, write_text
 from admin.wiring.cluster import owner_name
 from admin.wiring.delivery import (
@@ -205,7 +205,7 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
         Delayed: the keyspace has no table for delayed mails, so nothing could be tried again.
         CannotReach: the cluster, the broker or the blob store, at the start; later they are waited for.
     """
-    served_policies = ServedPolicies(request.policies)
+    policies_in_force = PoliciesInForce(request.policies)
     if request.metrics:
         refuse_unwritable(request.metrics)
     tls = request.listening_tls()
@@ -214,8 +214,8 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
     async def served(connections: QueueConnections) -> DeliveryEnded:
         if not connections.can_delay:
             raise no_due_mails()
-        settings, limits = request.delivery(), served_policies.said
-        served_policies.read_at = connections.now
+        settings, limits = request.delivery(), policies_in_force.said
+        policies_in_force.read_at = connections.now
         relay = relay_of(settings.reporter, request.smtp_tls_ca, request.mails_per_connection)
         connections = connections.with_ledger()
         async with connections.open() as queue:
@@ -243,7 +243,7 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
             caller.remark(f"Delivering {request.queue} by {where} until SIGTERM or Ctrl-C.")
             server.limit(limits.policies, limits.suspensions, limits.weights)
             listener = _listener(queue, connections, request, limits, tls) if request.listen else None
-            desk = DeliveryDesk(server=server, connections=connections, policies=served_policies, listener=listener)
+            desk = DeliveryDesk(server=server, connections=connections, policies=policies_in_force, listener=listener)
 
             def reload() -> None:
                 _reload(desk)

@@ -4,22 +4,30 @@ The work is that of the commands, done over the connections that the server has 
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 from admin.services.caller import Caller, Question
 from admin.services.desk import HealthStatus, PartHealth, TooManyCalls
-from admin.services.served_policies import ServedPolicies
+from admin.services.entry_history import ShowEntryRequest, entry_shown
+from admin.services.policies_in_force import PoliciesInForce
+from admin.services.policy import reaching
 from admin.settings import QueueSettings
 from admin.wiring.queues import QueueConnections
+from delivery.explaining import EntryStanding
 from delivery.server import DeliveryServer
 from mailqueue.prometheus import metrics_text
-from model.errors import UnsafeRequest
+from model.delivery.queued import QueuedEntry
+from model.errors import NotThere, UnsafeRequest
 from model.metrics import MetricSample
 from model.pickup.engine import PolicyChanges
+from model.pickup.explaining import NextSource, SourceExplanation, explain_by, next_source
 from model.pickup.policies import PickupPolicies
+from model.pickup.policy import PickupField
+from model.pickup.sub_queues import ActiveMail
 
 if TYPE_CHECKING:
     from delivery.listener import MailListener
@@ -33,13 +41,56 @@ READERS_MAX: Final = 2
 """How many calls read the queue through at once: each takes time from deliveries."""
 
 
+@dataclass(frozen=True, slots=True)
+class ServerMoment:
+    """A server when it was asked.
+
+    Attributes:
+        at: the time.
+        nanos: the same, by the clock that mails are picked by.
+    """
+
+    server: DeliveryServer
+    policies: PoliciesInForce
+    at: datetime
+    nanos: int
+
+    def at_nanos(self, nanos: int) -> datetime:
+        """An instant of that clock."""
+        return self.at + timedelta(microseconds=(nanos - self.nanos) // 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class MailExplanation:
+    """Why a mail's recipients wait.
+
+    Attributes:
+        here: those that the server has.
+        queued: as the queue knows them, where the server has none.
+    """
+
+    moment: ServerMoment
+    here: tuple[EntryStanding, ...]
+    queued: tuple[QueuedEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesExplanation:
+    """What holds for a mail with these values."""
+
+    moment: ServerMoment
+    mail: ActiveMail
+    sources: tuple[SourceExplanation, ...]
+    goes: NextSource | None
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class DeliveryDesk:
     """Answers for one server; one event loop uses both."""
 
     server: DeliveryServer
     connections: QueueConnections
-    policies: ServedPolicies
+    policies: PoliciesInForce
     listener: "MailListener | None" = None
     _reading: int = 0
 
@@ -90,6 +141,39 @@ class DeliveryDesk:
     def samples(self) -> Iterable[MetricSample]:
         """What the server, and its listener, tell monitoring."""
         return chain(self.server.samples(), self.listener.samples() if self.listener else ())
+
+    async def explained(self, name: str) -> MailExplanation:
+        """Why a mail's recipients wait, or one: as this server has them, else as the queue knows them.
+
+        Raises:
+            NotThere: neither has it.
+            TooManyCalls: others read the queue through already.
+        """
+        here = self.server.standings(name)
+        queued: Sequence[QueuedEntry] = ()
+        if not here:
+            queued = (await self.read_through(entry_shown, ShowEntryRequest(settings=self.settings, id=name))).entries
+            if not queued:
+                mend = f"What was tried says: mailmend delivery show {self.settings.name} {name}"
+                raise NotThere(f"{self.settings.name} has no {name} any more", mend=mend)
+        return MailExplanation(self._moment(), tuple(here), tuple(queued))
+
+    def explained_by_values(self, values: Mapping[PickupField, str], local_ip: Sequence[str]) -> ValuesExplanation:
+        """What would hold for a mail that is not there, among all that goes on; from this server's own addresses.
+
+        Raises:
+            WrongUse: something is no value of its field.
+        """
+        normal = {named: named.normal(text) for named, text in values.items()}
+        given = [PickupField.LOCAL_IP.normal(one) for one in local_ip]
+        own = given or [one.address for one in self.server.settings.sources]
+        left = reaching(own, normal.get(PickupField.REMOTE_IP, ""))
+        mail, moment = ActiveMail("", normal, left), self._moment()
+        sources = explain_by(self.server.engine, mail, moment.nanos)
+        return ValuesExplanation(moment, mail, sources, next_source(self.server.engine, mail, sources))
+
+    def _moment(self) -> ServerMoment:
+        return ServerMoment(self.server, self.policies, self.connections.now, self.server.nanos())
 
     async def metrics(self) -> bytes:
         """The same, in Prometheus's text format."""

@@ -8,7 +8,8 @@ from model.pickup.engine import PickupEngine
 from model.pickup.policies import PickupPolicies
 from model.pickup.policy import CounterKey, PickupField, Threshold
 from model.pickup.quotas import QueueQuota, QuotaLimit
-from model.pickup.sub_queues import ActiveMail, CounterEntry
+from model.pickup.rates import LONG_AGO
+from model.pickup.sub_queues import UNKNOWN, ActiveMail, CounterEntry
 
 SUSPENDED: Final = -1
 """In place of a policy's number: a suspension."""
@@ -58,15 +59,45 @@ class SourceExplanation:
         source: "" is any.
         shares: of the policies that count the mail, in their order; later ones are not consulted.
         suspensions: the ids of those that hold it.
+        clear_at: from when it may be sent from there, as far as is known; else as of a share.
         has_share: whether the server knows its part of shared limits now; without, none of what these count may begin.
-        is_left: whether it may be sent from there now.
     """
 
     source: str
     shares: tuple[PolicyShare, ...]
     suspensions: tuple[str, ...]
-    is_left: bool
+    clear_at: int | None = None
     has_share: bool = True
+
+    @property
+    def is_left(self) -> bool:
+        """Whether it may be sent from there now."""
+        return self.clear_at is None
+
+
+@dataclass(frozen=True, slots=True)
+class NextSource:
+    """From where a mail would go, as far as is known; `clear_at` is as of a share."""
+
+    source: str
+    clear_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaShare:
+    """A quota that counts a mail.
+
+    Attributes:
+        quota: its number, from 0.
+        key: what the mail is counted under, in the order of the quota's fields.
+        condition: the number of the one that sets the limit, from 0; None: the default does, where there is one.
+        limit: None is none.
+    """
+
+    quota: int
+    key: CounterKey
+    condition: int | None
+    limit: QuotaLimit | None
 
 
 def explain_mail(file: PickupPolicies, mail: ActiveMail) -> tuple[SourceExplanation, ...]:
@@ -86,28 +117,20 @@ def explain_by(engine: PickupEngine, mail: ActiveMail, now: int) -> tuple[Source
             source,
             tuple(_share(engine, entry, now) for entry in counters if entry.place[0] >= 0),
             tuple(entry.place[1][0] for entry in counters if entry.place[0] == SUSPENDED),
-            source not in refusing,
+            refusing[source].clear_at() if source in refusing else None,
             all(entry.place[0] != GATE or entry.clear_at() <= now for entry in counters),
         )
         for source, counters in queue.counters.items()
     )
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaShare:
-    """A quota that counts a mail.
-
-    Attributes:
-        quota: its number, from 0.
-        key: what the mail is counted under, in the order of the quota's fields.
-        condition: the number of the one that sets the limit, from 0; None: the default does, where there is one.
-        limit: None is none.
-    """
-
-    quota: int
-    key: CounterKey
-    condition: int | None
-    limit: QuotaLimit | None
+def next_source(engine: PickupEngine, mail: ActiveMail, sources: Sequence[SourceExplanation]) -> NextSource | None:
+    """The address whose turn it is of those that are left, else of those that are clear first; None: nobody knows."""
+    known = [one for one in sources if one.clear_at != UNKNOWN]
+    first = min(((one.clear_at or LONG_AGO) for one in known), default=UNKNOWN)
+    usable = {one.source: one.clear_at for one in known if (one.clear_at or LONG_AGO) == first}
+    source = engine.next_source(mail, tuple(usable))
+    return None if source is None else NextSource(source, usable[source])
 
 
 def explain_quotas(quotas: Sequence[QueueQuota], values: Mapping[PickupField, str]) -> tuple[QuotaShare, ...]:

@@ -14,7 +14,7 @@ from admin.api.access import Access
 from admin.api.application import application
 from admin.api.delivery.routes import DELIVERIES
 from admin.services.delivery_desk import DeliveryDesk
-from admin.services.served_policies import ServedPolicies
+from admin.services.policies_in_force import PoliciesInForce
 from admin.settings import ConnectionSettings, QueueSettings
 from admin.wiring.queues import QueueConnections
 from cql.memory import MemoryTables
@@ -79,7 +79,7 @@ class DeliveryWorld:
         )
         async with opened as queue:
             self.queue = queue
-            policies = ServedPolicies(self.policies, known.now)
+            policies = PoliciesInForce(self.policies, known.now)
             said = policies.said
             server = DeliveryServer(
                 name="mx1",

@@ -9,7 +9,7 @@ from pydantic import Field
 from admin.api.callers import Operator, Reader, log_change
 from admin.api.delivery.shared import Body, Desk, Instant, responses
 from admin.api.errors import error
-from admin.present.served_policies import policies_json
+from admin.present.policies_in_force import policies_json
 from model.errors import WrongUse
 from model.pickup.policy import PickupField
 

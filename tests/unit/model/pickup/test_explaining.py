@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.pickup.engine import PickupEngine
-from model.pickup.explaining import PolicyShare, SourceExplanation, explain_by, explain_mail
+from model.pickup.explaining import NextSource, PolicyShare, SourceExplanation, explain_by, explain_mail, next_source
 from model.pickup.policies import PickupPolicies
 from model.pickup.policy import CounterPolicy, FieldGroup, PickupField, Threshold, ThresholdCondition, pattern_of
 from model.pickup.rates import SECOND, DeliveryRate, RateAlgorithm
@@ -45,7 +45,6 @@ def test_a_mail_is_counted_by_each_policy_under_its_key() -> None:
             PolicyShare(1, ("a.org",), None, Threshold()),
         ),
         (),
-        is_left=True,
     )
     (other,) = explain_mail(file, ActiveMail("1", {MX: "mx.b.org"}))
     assert other.shares[0] == PolicyShare(0, ("", "mx.b.org"), None, FIVE)
@@ -137,6 +136,8 @@ def test_what_is_being_delivered_counts_for_who_asks() -> None:
         10 * SECOND,
         3 * SECOND,
     )
+    (found,) = explain_by(engine, ActiveMail("3", {DOMAIN: "a.org"}), SECOND)
+    assert found.clear_at == 10 * SECOND
     assert engine.pick(10 * SECOND)
     ((share,), *_) = (one.shares for one in explain_by(engine, ActiveMail("3", {DOMAIN: "a.org"}), 30 * SECOND))
     assert (share.delivering, share.clear_at, share.rate_at) == (2, UNKNOWN, None)
@@ -167,7 +168,7 @@ def test_who_asks_is_told_what_comes_and_changes_nothing(
         told = {
             name: [one.source for one in explain_by(asked, mail, 0) if one.is_left] for name, mail in waiting.items()
         }
-        first = {name: asked.next_source(mail, told[name]) for name, mail in waiting.items()}
+        goes = {name: next_source(asked, mail, explain_by(asked, mail, 0)) for name, mail in waiting.items()}
         assert all(asked.place_of(mail) for mail in waiting.values())
         begun, same = asked.pick(0), other.pick(0)
         picked = begun is not None
@@ -175,6 +176,6 @@ def test_who_asks_is_told_what_comes_and_changes_nothing(
         if begun is None:
             assert not any(told.values())
         else:
-            assert first[begun.mail.id] == begun.source
+            assert goes[begun.mail.id] == NextSource(begun.source)
             assert asked.delivering(begun.mail.id) is begun
             assert asked.place_of(waiting.pop(begun.mail.id)) is None

@@ -5,14 +5,14 @@ from typing import Any
 
 from admin.present.conditions import threshold_json
 from admin.present.values import instant_text
+from admin.services.policies_in_force import PoliciesInForce
 from admin.services.policy import policy_path, suspension_path
-from admin.services.served_policies import ServedPolicies
 from model.pickup.covering import FieldPatterns, pattern_text
 from model.pickup.engine import PolicyChanges
 from model.pickup.policy import CounterPolicy
 
 
-def policies_json(served: ServedPolicies) -> Mapping[str, Any]:
+def policies_json(served: PoliciesInForce) -> Mapping[str, Any]:
     """The file, when it was read, and what it says: policies, their conditions in order, suspensions."""
     said = served.said
     return {
@@ -58,5 +58,5 @@ def _texts(patterns: FieldPatterns) -> dict[str, list[str]]:
     return {named.value: list(map(pattern_text, some)) for named, some in patterns.items()}
 
 
-def _line(served: ServedPolicies, *path: str | int) -> int | None:
+def _line(served: PoliciesInForce, *path: str | int) -> int | None:
     return served.read.place_of(path).line if served.read else None

@@ -16,7 +16,7 @@ Limit = Callable[[PickupPolicies], PolicyChanges]
 
 
 @dataclass(slots=True, eq=False)
-class ServedPolicies:
+class PoliciesInForce:
     """What holds, since when.
 
     Attributes:
