@@ -35,7 +35,7 @@ from model.pickup.engine import PickupEngine, PolicyChanges
 from model.pickup.policy import CounterPolicy
 from model.pickup.servers import ServerName
 from model.pickup.sub_queues import UNKNOWN
-from model.pickup.suspensions import MadeSuspension, Suspension
+from model.pickup.suspensions import Suspension
 from model.pickup.turns import NO_WEIGHTS
 from model.ports import Clock, MailRelay, NextHops
 from repair.ledger.attempts import LedgerAttempts
@@ -200,9 +200,9 @@ class DeliveryServer:
         return self._work.nanos()
 
     @property
-    def heeded(self) -> Mapping[str, MadeSuspension]:
-        """What people hold back, as far as this server knows it, by id."""
-        return {str(one.id): one for one in self._shared.suspensions.holding.values()} if self._shared else {}
+    def orders(self) -> SharedOrders | None:
+        """What people order, as far as this server knows it; None: the policies alone hold."""
+        return self._shared
 
     @property
     def is_full(self) -> bool:
@@ -213,11 +213,6 @@ class DeliveryServer:
     def stuck(self) -> int:
         """How many mails cannot leave the queue for now, as something behind it does not answer."""
         return len(self._departures.stuck)
-
-    @property
-    def is_stale(self) -> bool:
-        """Whether what people order can no longer be read."""
-        return self._shared is not None and self._shared.is_failing
 
     def limit(
         self,

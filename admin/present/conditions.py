@@ -104,8 +104,7 @@ def threshold_json(threshold: Threshold) -> dict[str, Any]:
     }
 
 
-def _condition_json(state: ConditionState) -> dict[str, Any]:
-    made = state.made
+def made_json(made: MadeCondition) -> dict[str, Any]:
     found: dict[str, Any] = plain(
         {
             "id": made.id,
@@ -116,11 +115,14 @@ def _condition_json(state: ConditionState) -> dict[str, Any]:
             "ends_at": made.ends_at,
             "owner": made.owner,
             "why": made.reason,
-            "parked": state.parked or None,
-            "servers": [
-                {"server": server, "parked": one.parked or None, "counted_as": one.groups}
-                for server, one in state.servers
-            ],
         }
     )
     return found
+
+
+def _condition_json(state: ConditionState) -> dict[str, Any]:
+    servers = [
+        {"server": server, "parked": one.parked or None, "counted_as": dict(one.groups)}
+        for server, one in state.servers
+    ]
+    return {**made_json(state.made), "parked": state.parked or None, "servers": servers}

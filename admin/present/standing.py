@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from admin.present.conditions import made_json
 from admin.present.entries import order_json
 from admin.present.policy import share_json, suspension_numbers, unconsulted
 from admin.present.suspensions import suspension_json
@@ -163,7 +164,7 @@ def _refusals(sources: Sequence[SourceExplanation], moment: ServerMoment) -> Ite
 
 def _of_source(one: SourceExplanation, moment: ServerMoment) -> Iterator[str]:
     yield from (_of_share(share, moment) for share in one.shares if share.refuses)
-    heeded = moment.server.heeded
+    heeded = moment.suspensions
     for number in suspension_numbers(one, moment.policies.said):
         yield f"Suspended by the policy file, line {_line(moment, suspension_path(number))}."
     yield from (_of_suspension(heeded[name], moment) for name in one.suspensions if name in heeded)
@@ -180,6 +181,9 @@ def _of_share(share: PolicyShare, moment: ServerMoment) -> str:
     named = [f"{one.value} {text or '(empty)'}" for one, text in zip(policy.fields, share.key, strict=True)]
     line = _line(moment, policy_path(share.policy))
     what = f"Policy {share.policy + 1} (line {line}) counts it as {', '.join(named) or 'every mail'}"
+    if made := moment.made_condition(share):
+        until = f" until {shown(made.ends_at)}" if made.ends_at else ""
+        what += f", with limits that {made.owner} set{until} ({made.reason})"
     if threshold.concurrency == 0:
         return f"{what}: none of these may begin."
     if share.clear_at == UNKNOWN:
@@ -195,7 +199,7 @@ def _of_share(share: PolicyShare, moment: ServerMoment) -> str:
 
 
 def _source_json(one: SourceExplanation, moment: ServerMoment) -> dict[str, Any]:
-    said, heeded = moment.policies.said, moment.server.heeded
+    said, heeded = moment.policies.said, moment.suspensions
 
     def line(path: DocumentPath) -> int:
         return _line(moment, path)
@@ -204,17 +208,7 @@ def _source_json(one: SourceExplanation, moment: ServerMoment) -> dict[str, Any]
         "localip": one.source,
         "is_left": one.is_left,
         "free_at": _instant(one.clear_at, moment),
-        "policies": [
-            {
-                **share_json(share, said, line),
-                "delivering": share.delivering,
-                "refuses": share.refuses,
-                "free_at": _instant(share.clear_at, moment),
-                "rate_free_at": _instant(share.rate_at, moment),
-                "connect_free_at": _instant(share.connect_at, moment),
-            }
-            for share in one.shares
-        ],
+        "policies": [_share_json(share, moment) for share in one.shares],
         "not_consulted": [
             {"policy": number + 1, "line": line(policy_path(number))} for number in unconsulted(one, said)
         ],
@@ -223,6 +217,21 @@ def _source_json(one: SourceExplanation, moment: ServerMoment) -> dict[str, Any]
             for number in suspension_numbers(one, said)
         ],
         "suspended_by": [suspension_json(heeded[name]) for name in one.suspensions if name in heeded],
+    }
+
+
+def _share_json(share: PolicyShare, moment: ServerMoment) -> dict[str, Any]:
+    made = moment.made_condition(share)
+    found = share_json(moment.in_file(share), moment.policies.said, lambda path: _line(moment, path))
+    return {
+        **found,
+        "limits_line": None if made else found["limits_line"],
+        "set_by": made_json(made) if made else None,
+        "delivering": share.delivering,
+        "refuses": share.refuses,
+        "free_at": _instant(share.clear_at, moment),
+        "rate_free_at": _instant(share.rate_at, moment),
+        "connect_free_at": _instant(share.connect_at, moment),
     }
 
 

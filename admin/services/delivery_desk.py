@@ -5,7 +5,7 @@ The work is that of the commands, done over the connections that the server has 
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
@@ -23,11 +23,13 @@ from mailqueue.prometheus import metrics_text
 from model.delivery.queued import QueuedEntry
 from model.errors import NotThere, UnsafeRequest
 from model.metrics import MetricSample
+from model.pickup.conditions import MadeCondition
 from model.pickup.engine import PolicyChanges
-from model.pickup.explaining import NextSource, SourceExplanation, explain_by, next_source
+from model.pickup.explaining import NextSource, PolicyShare, SourceExplanation, explain_by, next_source
 from model.pickup.policies import PickupPolicies
 from model.pickup.policy import PickupField
 from model.pickup.sub_queues import ActiveMail
+from model.pickup.suspensions import MadeSuspension
 
 if TYPE_CHECKING:
     from delivery.listener import MailListener
@@ -54,6 +56,28 @@ class ServerMoment:
     policies: PoliciesInForce
     at: datetime
     nanos: int
+
+    def made_condition(self, share: PolicyShare) -> MadeCondition | None:
+        """The run-time condition that sets the limits of a share; None: the file does."""
+        before = self._before(share)
+        return before[share.condition] if share.condition is not None and share.condition < len(before) else None
+
+    def in_file(self, share: PolicyShare) -> PolicyShare:
+        """The share with the number of its condition in the file; without one where that is none of the file's."""
+        if share.condition is None:
+            return share
+        number = share.condition - len(self._before(share))
+        return replace(share, condition=number if number >= 0 else None)
+
+    def _before(self, share: PolicyShare) -> Sequence[MadeCondition]:
+        placed = self.server.orders.conditions.placed if self.server.orders else ()
+        return [one.made for one in placed if share.policy in one.policies]
+
+    @property
+    def suspensions(self) -> Mapping[str, MadeSuspension]:
+        """Those by hand that the server heeds, by id."""
+        holding = self.server.orders.suspensions.holding if self.server.orders else {}
+        return {str(name): one for name, one in holding.items()}
 
     def at_nanos(self, nanos: int) -> datetime:
         """An instant of that clock."""
@@ -181,10 +205,12 @@ class DeliveryDesk:
 
     def health(self) -> Sequence[PartHealth]:
         """As far as the server knows without asking others."""
+        orders = self.server.orders
+        stale = orders is not None and orders.is_failing
         return (
             _part("Queue", "" if self.server.is_ready else "nothing is taken: the server starts, or ends"),
             _part("Departures", _stuck(self.server.stuck)),
-            _part("Ledger", "suspensions cannot be read, and stay as they were" if self.server.is_stale else ""),
+            _part("Ledger", "what is ordered cannot be read, and stays as it was" if stale else ""),
         )
 
 

@@ -8,6 +8,7 @@ from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from admin.api.callers import Reader
+from admin.api.delivery.conditions import MadeConditionBody
 from admin.api.delivery.entries import OrderBody
 from admin.api.delivery.shared import READS_THROUGH, Body, Desk, Instant, responses
 from admin.api.delivery.suspensions import SuspensionBody
@@ -38,6 +39,7 @@ class ShareBody(Body):
     rate: ExplainRate | None
     connect_interval_seconds: float | None
     stop: bool
+    set_by: MadeConditionBody | None = Field(description="The run-time condition that sets the limits; null: the file.")
     delivering: int = Field(description="Deliveries of what is counted so that go on.")
     refuses: bool
     free_at: Instant | None = Field(description="Refusing until then; null: it does not, or one has to end first.")

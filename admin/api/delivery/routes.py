@@ -3,6 +3,7 @@
 from typing import Final
 
 from admin.api.application import Api
+from admin.api.delivery.conditions import CONDITIONS
 from admin.api.delivery.entries import ENTRIES
 from admin.api.delivery.explain import EXPLAIN
 from admin.api.delivery.policies import POLICIES
@@ -15,6 +16,6 @@ DELIVERIES: Final = Api(
 One server of deliveries, `mailmend delivery serve`, and the queue that it delivers. What is answered is what the
 command prints with --json; what is ordered is done in the name of the token, and is on record.""",
     log=LOG,
-    routers=(ENTRIES, EXPLAIN, SUSPENSIONS, POLICIES, METRICS, health_router("/health"), READY),
+    routers=(ENTRIES, EXPLAIN, SUSPENSIONS, CONDITIONS, POLICIES, METRICS, health_router("/health"), READY),
     bad_request=bad_request,
 )

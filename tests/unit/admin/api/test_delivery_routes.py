@@ -145,6 +145,9 @@ async def test_what_ends_is_refused_with_the_count_until_it_is_confirmed(
         ("/suspensions", {"why": "x"}, "it is not said which mails"),
         ("/suspensions", {"fields": {"localip": ["nowhere"]}, "why": "x"}, "is no address"),
         ("/suspensions", {"everything": True, "ttl": 0, "why": "x"}, "body.ttl"),
+        ("/conditions", {"fields": [], "then": {"concurrency": 1}, "why": "x"}, "it is not said for which values"),
+        ("/conditions", {"fields": [], "everything": True, "then": {}, "why": "x"}, "it is not said which limits"),
+        ("/conditions", {"fields": [], "everything": True, "then": {"concurency": 1}, "why": "x"}, "body.then"),
     ],
 )
 async def test_what_is_not_meant_is_refused(client: httpx.AsyncClient, path: str, body: Any, said: str) -> None:
@@ -167,6 +170,44 @@ async def test_mails_are_suspended_and_go_again_in_the_name_of_the_token(world: 
         assert (await client.get("/suspensions")).json()["suspensions"] == []
     assert (listed, made["owner"], made["fields"]) == ([made], "night", {"recipientdomain": ["*.b.org"]})
     assert (lifted.status_code, again.status_code) == (200, 404)
+
+
+async def test_limits_are_set_for_a_while_in_the_name_of_the_token(world: DeliveryWorld) -> None:
+    """What they are to each server is told, once the server has read them; they are explained, and removed."""
+    body = {
+        "fields": ["recipientdomain"],
+        "if": {"recipientdomain": ["one.example"]},
+        "then": {"concurrency": 0, "rate": {"count": 100, "seconds": 60}},
+        "ttl": 7200,
+        "why": "they throttle us",
+    }
+    async with world.client(Access(TOKENS), OPERATE) as client, world.delivering():
+        made = (await client.post("/conditions", json=body)).json()["condition"]
+        again = (await client.post("/conditions", json={**body, "why": "still"})).json()["condition"]
+        await world.clock.pause(6)
+        (listed,) = (await client.get("/conditions")).json()["conditions"]
+        explained = (await client.get("/explain?domain=one.example")).json()
+        of_others = (await client.get("/explain?domain=two.example")).json()
+        removed = await client.delete(f"/conditions/{made['id']}")
+        assert (await client.delete(f"/conditions/{made['id']}")).status_code == 404
+        assert (await client.get("/conditions")).json()["conditions"] == []
+    assert (made["owner"], again["id"], listed["why"]) == ("night", made["id"], "still")
+    assert listed["then"]["rate"] == {"count": 100, "seconds": 60.0}
+    assert (listed["parked"], [one["server"] for one in listed["servers"]]) == (None, ["mx1"])
+    share = explained["sources"][0]["policies"][0]
+    assert (share["set_by"]["id"], share["condition"], share["limits_line"]) == (made["id"], None, None)
+    assert "with limits that night set until" in explained["why"][0]
+    assert (of_others["sources"][0]["policies"][0]["set_by"], removed.status_code) == (None, 200)
+
+
+async def test_a_condition_of_the_file_behind_one_that_was_set_keeps_its_number(world: DeliveryWorld) -> None:
+    """As it stands in the file, with its line."""
+    body = {"fields": ["recipientdomain"], "if": {"recipientdomain": ["x.example"]}, "then": {}, "unlimited": True}
+    async with world.client() as client, world.delivering():
+        assert (await client.post("/conditions", json={**body, "why": "x"})).status_code == 200
+        await world.clock.pause(6)
+        share = (await client.get("/explain?domain=one.example")).json()["sources"][0]["policies"][0]
+    assert (share["condition"], share["limits_line"], share["concurrency"], share["set_by"]) == (1, 1, 1, None)
 
 
 async def test_the_policies_in_force_are_told_until_they_are_read_again(world: DeliveryWorld) -> None:

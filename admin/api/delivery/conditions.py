@@ -1,0 +1,173 @@
+"""Routes of run-time conditions: limits that people set for a while, on all servers of the queue."""
+
+from datetime import timedelta
+from typing import Annotated, Final
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
+
+from admin.api.callers import Operator, Reader, log_change
+from admin.api.delivery.policies import ThresholdBody
+from admin.api.delivery.shared import ORDERS, Answer, Body, Desk, DryRun, Instant, Why, answered, responses
+from admin.api.delivery.suspensions import TTL_SECONDS_MAX, FieldValues
+from admin.present.conditions import add_document, list_document, remove_document
+from admin.services.conditions import (
+    AddConditionRequest,
+    RemoveConditionRequest,
+    condition_added,
+    condition_removed,
+    conditions_listed,
+)
+from admin.services.queue.request import QueueRequest
+from model.pickup.policy import PickupField, Threshold
+from model.pickup.rates import SECOND, DeliveryRate
+
+COUNT_MAX: Final = 1_000_000
+
+CONDITIONS: Final = APIRouter(tags=["conditions"])
+Seconds = Annotated[float, Field(gt=0.001, le=TTL_SECONDS_MAX)]
+Fields = Annotated[tuple[PickupField, ...], Field(max_length=len(PickupField))]
+
+
+class RateLimit(Body):
+    """So many deliveries in so many seconds."""
+
+    count: Annotated[int, Field(ge=1, le=COUNT_MAX)]
+    seconds: Seconds = 1
+
+
+class Limits(Body):
+    """All of the limits: nothing comes from the file then; what is left out is no limit."""
+
+    concurrency: Annotated[
+        Annotated[int, Field(ge=0, le=COUNT_MAX)] | SkipJsonSchema[None],
+        Field(description="Deliveries at once; 0 lets none begin."),
+    ] = None
+    rate: RateLimit | SkipJsonSchema[None] = None
+    connect_interval_seconds: Annotated[
+        Seconds | SkipJsonSchema[None], Field(description="Between two new connections.")
+    ] = None
+    stop: Annotated[bool, Field(description="Later policies of the file are not consulted.")] = False
+
+    def threshold(self) -> Threshold:
+        rate, gap = self.rate, self.connect_interval_seconds
+        return Threshold(
+            self.concurrency,
+            DeliveryRate(rate.count, round(rate.seconds * SECOND)) if rate else None,
+            round(gap * SECOND) if gap else None,
+            self.stop,
+        )
+
+
+class SetLimitsBody(Body):
+    """Of which policies, for which values, and which limits."""
+
+    fields: Annotated[Fields, Field(description="By what the policies count, exactly; none: everything together.")]
+    if_: Annotated[
+        dict[PickupField, FieldValues],
+        Field(alias="if", default_factory=dict, description="Values as in a policy file, `#group` too."),
+    ]
+    everything: Annotated[bool, Field(description="Whatever such a policy counts; then `if` is empty.")] = False
+    then: Limits
+    unlimited: Annotated[bool, Field(description="No limit at all, which has to be said.")] = False
+    ttl: Annotated[
+        Annotated[int, Field(ge=1, le=TTL_SECONDS_MAX)] | SkipJsonSchema[None],
+        Field(description="Seconds; else until it is removed."),
+    ] = None
+    id: Annotated[UUID | SkipJsonSchema[None], Field(description="Else it follows from fields and values.")] = None
+    why: Annotated[Why, Field(description="Shown to whoever finds mails waiting.")]
+    dry_run: DryRun = False
+
+
+class MadeConditionBody(Body):
+    """Limits that somebody set."""
+
+    id: UUID
+    fields: list[PickupField]
+    if_: dict[PickupField, list[str]] = Field(alias="if")
+    then: ThresholdBody
+    made_at: Instant
+    ends_at: Instant | None = Field(description="null: somebody removes it.")
+    owner: str
+    why: str
+
+
+class ConditionOnServer(Body):
+    """What a condition is to one server."""
+
+    server: str
+    parked: str | None = Field(description="Why it sets no limits there.")
+    counted_as: dict[str, str] = Field(description="By value, the group as which it is counted there.")
+
+
+class ConditionStateBody(MadeConditionBody):
+    """A condition, and what it is to the servers that are at work."""
+
+    parked: str | None = Field(description="Why it sets limits on none of them.")
+    servers: list[ConditionOnServer]
+
+
+class ConditionsAnswer(Answer):
+    """What is set now, in the order in which it is tested."""
+
+    conditions: list[ConditionStateBody]
+
+
+class ConditionAnswer(Answer):
+    """A condition that was set, or removed; or would be."""
+
+    dry_run: bool
+    condition: ConditionStateBody
+
+
+@CONDITIONS.get("/conditions", responses=responses(ConditionsAnswer, "All of them."), summary="Limits set for a while")
+async def conditions(desk: Desk, _: Reader) -> Response:
+    """Beside the policy files, for all servers of the queue."""
+    return answered(list_document(await desk.done(conditions_listed, QueueRequest(settings=desk.settings))))
+
+
+@CONDITIONS.post(
+    "/conditions", responses=responses(ConditionAnswer, "It is kept.", **ORDERS), summary="Set limits for a while"
+)
+async def set_limits(desk: Desk, by: Operator, request: Request, given: SetLimitsBody) -> Response:
+    """On all servers of the queue, within seconds. The same fields and values again are one condition."""
+    asked = AddConditionRequest(
+        settings=desk.settings,
+        fields=tuple(one.value for one in given.fields),
+        values={named.value: some for named, some in given.if_.items()},
+        everything=given.everything,
+        threshold=given.then.threshold(),
+        unlimited=given.unlimited,
+        lasts=timedelta(seconds=given.ttl) if given.ttl else None,
+        id=given.id,
+        why=given.why,
+        dry_run=given.dry_run,
+    )
+    answer = await desk.done(condition_added, asked, by)
+    made = answer.found.made
+    if not given.dry_run:
+        log_change(request, "limits were set for a while", condition=str(made.id), ends_at=str(made.ends_at))
+    return answered(add_document(answer))
+
+
+@CONDITIONS.delete(
+    "/conditions/{id}",
+    responses=responses(ConditionAnswer, "It is removed.", _404="There is no such condition."),
+    summary="Let the policy file's limits hold again",
+)
+async def remove_limits(
+    desk: Desk,
+    by: Operator,
+    request: Request,
+    id: UUID,  # noqa: A002 - the name in the path
+    dry_run: Annotated[bool, Query(description="Write nothing, and answer what would be.")] = False,  # noqa: FBT002
+) -> Response:
+    """On all servers of the queue, within seconds."""
+    answer = await desk.done(
+        condition_removed, RemoveConditionRequest(settings=desk.settings, id=id, dry_run=dry_run), by
+    )
+    if not dry_run:
+        log_change(request, "limits hold no longer", condition=str(id))
+    return answered(remove_document(answer))
