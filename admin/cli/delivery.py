@@ -117,6 +117,12 @@ SERVE: Final = Command(
     suspend` and `policy add`, on all servers of the queue; and with attributes that the mail keeps when it comes again.
     Where the hook before delivery fails, the recipient comes again in five minutes, and no retry is counted.
 
+    With --http it answers programs and `delivery explain`: recipients are listed, shown, grouped and changed, mails
+    suspended, limits set for a while, policies read again, and it is told why a mail waits: GET /openapi.json
+    describes it. What is ordered is on record with the token's name. GET /health, /ready and /metrics are for probes
+    and Prometheus. Other addresses than those of this machine are refused without tokens and TLS. This needs
+    mailmend[serve].
+
     What is done is on stderr, a line for each attempt's end: mail, domain, server and reply, no address. Due mails are
     moved and slices swept meanwhile, so `queue tend` need not run for this queue. This needs mailmend[delivery].
 
@@ -268,6 +274,8 @@ SERVE: Final = Command(
         mailmend delivery serve outgoing --policies policies.yaml --metrics-file /var/lib/node_exporter/delivery.prom
         mailmend delivery serve outgoing --pre-delivery routing --hook-limit 2s
         mailmend delivery serve outgoing --listen 10.0.0.5:2525 --relay-from 10.0.0.0/24 --listen lmtp://127.0.0.1:2424
+        mailmend delivery serve outgoing --http 0.0.0.0:8443 --tokens-file tokens --http-tls-cert a.pem \\
+            --http-tls-key b.pem
         mailmend delivery serve outgoing --next-hop relay.example.org --retry 1m,10m,1h:notify,6h \\
             --retry alerts=30s,1m,5m
         mailmend delivery serve outgoing --uncertain hold              none goes twice: a person decides
