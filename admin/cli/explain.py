@@ -16,7 +16,7 @@ _OF_A_MAIL: Final = Shared(
                 f"--{name.replace('_', '-')}",
                 f"{text.partition(';')[0]}. [default: empty]"
                 if name != "local_ip"
-                else "Address that it may be sent from; may be given again. [default: the server's]",
+                else "Address that it is sent from; may be given again. [default: the server's]",
                 multiple=name == "local_ip",
                 metavar="VALUE",
             )
@@ -42,7 +42,7 @@ EXPLAIN: Final = Command(
     present="admin.present.waiting:wait_document",
     options=(
         click.Argument(["id"], metavar="[ID]", required=False),
-        option("--at", "A server to ask; may be given again: give all of the queue.", multiple=True, metavar="URL"),
+        option("--ask", "A server to ask; may be given again: give all of the queue.", multiple=True, metavar="URL"),
         option(
             "--token-file",
             "A file with a token that the server knows, and nothing else; or MAILMEND_TOKEN has it.",
@@ -50,7 +50,7 @@ EXPLAIN: Final = Command(
             metavar="FILE",
         ),
         option(
-            "--at-tls-ca",
+            "--ask-tls-ca",
             "Certificates of the authorities that are trusted to know the server. [default: the system's]",
             type=FILE,
             metavar="FILE",
@@ -58,10 +58,10 @@ EXPLAIN: Final = Command(
     ),
     shared=(_OF_A_MAIL,),
     examples="""
-        mailmend delivery explain 6e0ab5e0-8d1c-41f0-9a5e-0242ac120002 --at http://127.0.0.1:8000
-        mailmend delivery explain 6e0ab5e0-8d1c-41f0-9a5e-0242ac120002:3 --at https://mx1.example.org:8443 \\
-            --at https://mx2.example.org:8443 --token-file ~/.mailmend-token
-        mailmend delivery explain --domain example.org --at http://127.0.0.1:8000      what would hold for another""",
+        mailmend delivery explain 6e0ab5e0-8d1c-41f0-9a5e-0242ac120002 --ask http://127.0.0.1:8000
+        mailmend delivery explain 6e0ab5e0-8d1c-41f0-9a5e-0242ac120002:3 --ask https://mx1.example.org:8443 \\
+            --ask https://mx2.example.org:8443 --token-file ~/.mailmend-token
+        mailmend delivery explain --domain example.org --ask http://127.0.0.1:8000      what would hold for another""",
     exits="0 it was explained; 2 wrong use, no such mail, or the token would go in the clear; 3 some server did not "
     "answer, 4 none did, or none knows the token.",
 )

@@ -21,16 +21,16 @@ class ExplainWaitRequest:
     Attributes:
         id: of a mail, or `mail:number`; None: of one that is not there, with these values.
         values: by the names that servers know.
-        at: the servers to ask.
+        ask: the servers.
         token_file: whose first word is the token; None: MAILMEND_TOKEN has it, or none is needed.
-        at_tls_ca: certificates of the authorities that are trusted; None: the system's.
+        ask_tls_ca: certificates of the authorities that are trusted; None: the system's.
     """
 
     id: str | None = None
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    at: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
     token_file: Path | None = None
-    at_tls_ca: Path | None = None
+    ask_tls_ca: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +60,18 @@ def explain(request: ExplainWaitRequest, _: Caller) -> WaitExplanation:
         AccessDenied: a server does not take the token.
         CannotReach: none of them answers.
     """
-    if not request.at:
-        raise WrongUse("it is not said which server is asked", mend="Name it: --at http://127.0.0.1:8000")
+    if not request.ask:
+        raise WrongUse("it is not said which server is asked", mend="Name it: --ask http://127.0.0.1:8000")
     if (request.id is None) == (not request.values):
         raise WrongUse("it is not said which mail", mend="Give the id of one, or what it would be like: --domain ...")
-    servers, token = {url: parse_server(url) for url in request.at}, _token(request.token_file)
+    servers, token = {url: parse_server(url) for url in request.ask}, _token(request.token_file)
     path = f"/explain?{urlencode(request.values, doseq=True)}"
     if request.id is not None:
         path = f"/explain/{quote(request.id, safe='')}"
     answers, unreached = dict[str, HttpAnswer](), dict[str, str]()
     for url, server in servers.items():
         try:
-            answers[url] = asked(server, path, token, request.at_tls_ca)
+            answers[url] = asked(server, path, token, request.ask_tls_ca)
         except CannotReach as error:
             unreached[url] = error.what
     if not answers:

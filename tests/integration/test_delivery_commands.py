@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from admin.local.ports import free_port
@@ -222,29 +223,28 @@ def test_what_is_held_waits_until_it_is_released(
 def test_what_is_suspended_or_limited_waits_on_every_server_until_that_is_removed(
     queue: RealQueue, sinks: Callable[..., SmtpSink], serving: Callable[..., "subprocess.Popen[str]"]
 ) -> None:
-    """Given two servers one after the other, both let other domains go; what is let go goes within seconds."""
+    """Given two servers one after the other, both let other domains go; what is let go goes within seconds.
+
+    Asked over HTTP, the server that has a mail says why it waits, and takes orders as commands do.
+    """
     sink, file, why = sinks(), queue.line.home / "policies.yaml", ("--why", "they throttle us", "--json")
     file.write_text("policies: [{fields: [recipientdomain]}]")
     limit = ("--fields", "recipientdomain", "--if", "recipientdomain=example.net", "--concurrency", "0")
     suspended = queue.line("suspend", "add", "spool", "--domain", "example.org", "--for", "1h", *why)
     limited = queue.line("policy", "add", "spool", *limit, *why)
     assert (suspended.code, limited.code) == (0, 0), (suspended.err, limited.err)
-    queue.put("suspended")
+    (held,) = queue.put("suspended")
+    where = f"127.0.0.1:{free_port(['127.0.0.1'])}"
 
     def put(recipient: str) -> None:
         ended = queue("enqueue", str(queue.line.home / "letter.eml"), "--recipient", recipient)
         assert ended.code == 0, ended.err
 
     def served_another(count: int) -> "subprocess.Popen[str]":
-        server = serving(sink, "--suspensions-every", "1s", "--policies", str(file))
+        server = serving(sink, "--suspensions-every", "1s", "--policies", str(file), "--http", where)
         put("cy@example.com")
         until(lambda: len(sink.mails) == count)
         return server
-
-    def removed(count: int, group: str, made: dict[str, str]) -> None:
-        ended = queue.line(group, "remove", "spool", made["id"])
-        assert ended.code == 0, ended.err
-        until(lambda: len(sink.mails) == count)
 
     def said_at_the_end(server: "subprocess.Popen[str]") -> list[int]:
         server.send_signal(signal.SIGTERM)
@@ -258,8 +258,16 @@ def test_what_is_suspended_or_limited_waits_on_every_server_until_that_is_remove
     listed = queue.line("policy", "list", "spool", "--json").json["conditions"]
     heeded = {server["server"]: server["parked"] for one in listed for server in one["servers"]}
     assert [parked for name, parked in heeded.items() if name.endswith(f" pid {second.pid}")] == [None]
-    removed(3, "suspend", suspended.json["suspension"])
-    removed(4, "policy", limited.json["condition"])
+    until(lambda: "they throttle us" in queue.line("delivery", "explain", held, "--ask", f"http://{where}").out)
+    removed = queue.line("suspend", "remove", "spool", suspended.json["suspension"]["id"])
+    assert removed.code == 0, removed.err
+    until(lambda: len(sink.mails) == 3)
+    with httpx.Client(base_url=f"http://{where}") as client:
+        entries = client.get("/entries").json()["entries"]
+        assert [(one["recipient"], one["state"]) for one in entries] == [("dan@example.net", "active")]
+        gone = client.delete(f"/conditions/{limited.json['condition']['id']}")
+        assert (gone.status_code, client.get("/ready").json()) == (200, {"ready": True})
+    until(lambda: len(sink.mails) == 4)
     assert said_at_the_end(second) == [1, 1, 1, 1]
     assert [mail.recipients[0].split()[1] for mail in sink.mails] == [
         *["TO:<cy@example.com>"] * 2,

@@ -64,10 +64,10 @@ async def test_of_several_servers_the_one_that_has_the_mail_tells_why_it_waits(
         await other.put("al@one.example")
         monkeypatch.setattr(has.clock, "pause", lambda _: asyncio.sleep(0.05))  # time stands still meanwhile
         async with answering(has) as first, answering(other) as second:
-            said = await typed(line, str(name), "--at", second, "--at", first, "--at", away)
-            found = await typed(line, f"{name}:0", "--at", first, "--json")
+            said = await typed(line, str(name), "--ask", second, "--ask", first, "--ask", away)
+            found = await typed(line, f"{name}:0", "--ask", first, "--json")
             values = await typed(
-                line, "--domain", "x.example", "--local-ip", "192.0.2.7", "--at", first, "--at", second
+                line, "--domain", "x.example", "--local-ip", "192.0.2.7", "--ask", first, "--ask", second
             )
     assert (said.code, "127.0.0.1" in said.err) == (3, True), said.err
     assert f"{name}:0, bob@one.example: waiting" in said.out
@@ -84,8 +84,8 @@ async def test_a_mail_that_no_server_has_is_told_as_the_queue_knows_it(line: Com
     async with world.open():
         name = await world.put("bob@one.example", delay=timedelta(hours=1))
         async with answering(world) as url:
-            said = await typed(line, str(name), "--at", url, "--at", url.replace("127.0.0.1", "localhost"))
-            nowhere = await typed(line, NOWHERE, "--at", url)
+            said = await typed(line, str(name), "--ask", url, "--ask", url.replace("127.0.0.1", "localhost"))
+            nowhere = await typed(line, NOWHERE, "--ask", url)
     assert said.code == 0, said.err
     assert said.out.count("Deferred until") == 1
     assert (nowhere.code, "mailmend delivery list outgoing" in nowhere.err) == (2, True)
@@ -96,7 +96,7 @@ async def test_a_token_is_sent_from_its_file_or_the_environment(line: CommandLin
     file, world = tmp_path / "token", DeliveryWorld()
     file.write_text(f"{TOKEN}\n")
     async with world.open(), answering(world, f"watcher read {TOKEN}") as url:
-        options = ("--domain", "x.example", "--at", url)
+        options = ("--domain", "x.example", "--ask", url)
         answers = [
             await typed(line, *options),
             await typed(line, *options, "--token-file", str(file)),
@@ -109,13 +109,13 @@ async def test_a_token_is_sent_from_its_file_or_the_environment(line: CommandLin
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
-        (("x",), 2, "--at http://127.0.0.1:8000"),
-        (("--at", "http://127.0.0.1:8000"), 2, "it is not said which mail"),
-        (("x", "--domain", "y", "--at", "http://127.0.0.1:8000"), 2, "it is not said which mail"),
-        (("x", "--at", "127.0.0.1:8000"), 2, "is no server"),
-        (("x", "--at", "http://127.0.0.1:8000/path"), 2, "is no server"),
-        (("x", "--at", "http://mx1.example.org:8000"), 2, "in the clear"),
-        (("x", "--at", "http://127.0.0.1:1"), 4, "does not answer"),
+        (("x",), 2, "--ask http://127.0.0.1:8000"),
+        (("--ask", "http://127.0.0.1:8000"), 2, "it is not said which mail"),
+        (("x", "--domain", "y", "--ask", "http://127.0.0.1:8000"), 2, "it is not said which mail"),
+        (("x", "--ask", "127.0.0.1:8000"), 2, "is no server"),
+        (("x", "--ask", "http://127.0.0.1:8000/path"), 2, "is no server"),
+        (("x", "--ask", "http://mx1.example.org:8000"), 2, "in the clear"),
+        (("x", "--ask", "http://127.0.0.1:1"), 4, "does not answer"),
     ],
 )
 def test_what_is_not_meant_is_refused(line: CommandLine, options: tuple[str, ...], code: int, said: str) -> None:
@@ -128,7 +128,7 @@ def test_what_is_not_meant_is_refused(line: CommandLine, options: tuple[str, ...
 def test_a_server_that_is_none_of_ours_is_named(line: CommandLine, text: str, status: int) -> None:
     """Whatever it answers."""
     with answered(text, status) as url:
-        ended = line("delivery", "explain", "x", "--at", url)
+        ended = line("delivery", "explain", "x", "--ask", url)
     assert (ended.code, "127.0.0.1" in ended.err) == (4, True), ended.err
 
 
