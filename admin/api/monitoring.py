@@ -37,7 +37,7 @@ def _desk(request: Request) -> TaskDesk | DeliveryDesk:
     return desk
 
 
-Desk = Annotated[TaskDesk | DeliveryDesk, Depends(_desk)]
+MonitoredDesk = Annotated[TaskDesk | DeliveryDesk, Depends(_desk)]
 METRICS: Final = APIRouter(tags=["metrics"])
 
 
@@ -53,7 +53,7 @@ def health_router(path: str) -> APIRouter:
         },
         summary="The health of this server",
     )
-    async def health(desk: Desk) -> Response:
+    async def health(desk: MonitoredDesk) -> Response:
         """For probes: it takes no token, and asks no other server."""
         parts = desk.health()
         checks = [
@@ -81,6 +81,6 @@ def health_router(path: str) -> APIRouter:
     },
     summary="Metrics for Prometheus",
 )
-async def metrics(desk: Desk, _: Reader) -> Response:
+async def metrics(desk: MonitoredDesk, _: Reader) -> Response:
     """As the commands of this server print or write them, of at most half a minute ago."""
     return Response(await desk.metrics(), media_type=CONTENT_TYPE)

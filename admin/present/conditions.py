@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from admin.present.document import Document, Grid
+from admin.present.policy import threshold_json
 from admin.present.values import NOTHING_WRITTEN, plain, printable, queue_document, shown
 from admin.services.conditions import AddConditionRequest, ConditionState, RemoveConditionRequest
 from admin.services.queue.request import QueueAnswer, QueueRequest
@@ -93,15 +94,9 @@ def _names(state: ConditionState, why: str) -> str:
     return ", ".join(server for server, one in state.servers if one.parked == why)
 
 
-def threshold_json(threshold: Threshold) -> dict[str, Any]:
+def limits_json(threshold: Threshold) -> dict[str, Any]:
     """Limits; null is none."""
-    rate, gap = threshold.rate, threshold.connect_interval
-    return {
-        "concurrency": threshold.concurrency,
-        "rate": {"count": rate.count, "seconds": rate.interval / SECOND} if rate else None,
-        "connect_interval_seconds": gap / SECOND if gap else None,
-        "stop": threshold.stop,
-    }
+    return {**threshold_json(threshold), "stop": threshold.stop}
 
 
 def made_json(made: MadeCondition) -> dict[str, Any]:
@@ -110,7 +105,7 @@ def made_json(made: MadeCondition) -> dict[str, Any]:
             "id": made.id,
             "fields": made.fields,
             "if": made.values,
-            "then": threshold_json(made.threshold),
+            "then": limits_json(made.threshold),
             "made_at": made.made_at,
             "ends_at": made.ends_at,
             "owner": made.owner,

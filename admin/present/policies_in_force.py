@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from admin.present.conditions import threshold_json
+from admin.present.conditions import limits_json
 from admin.present.values import instant_text
 from admin.services.policies_in_force import PoliciesInForce
 from admin.services.policy import policy_path, suspension_path
@@ -27,6 +27,7 @@ def policies_json(served: PoliciesInForce) -> Mapping[str, Any]:
             {"suspension": number + 1, "line": _line(served, *suspension_path(number)), "fields": _texts(one.patterns)}
             for number, one in enumerate(said.suspensions)
         ],
+        "tenants": dict(said.weights),
         "reload": changes_json(served.changes) if served.changes else None,
     }
 
@@ -47,10 +48,8 @@ def _policy_json(policy: CounterPolicy) -> dict[str, Any]:
             named.value: {group.name: list(map(pattern_text, group.patterns)) for group in groups}
             for named, groups in policy.groups.items()
         },
-        "conditions": [
-            {"if": _texts(one.patterns), "then": threshold_json(one.threshold)} for one in policy.conditions
-        ],
-        "default": threshold_json(policy.default) if policy.default else None,
+        "conditions": [{"if": _texts(one.patterns), "then": limits_json(one.threshold)} for one in policy.conditions],
+        "default": limits_json(policy.default) if policy.default else None,
     }
 
 

@@ -63,7 +63,7 @@ _LOG: Final = logging.getLogger("mailmend.delivery")
 METRICS_EVERY: Final = timedelta(seconds=15)
 PREFETCH_DEFAULT: Final = 100
 
-Face = Callable[[DeliveryDesk, asyncio.Event], Coroutine[Any, Any, None]]
+DeliveryFace = Callable[[DeliveryDesk, asyncio.Event], Coroutine[Any, Any, None]]
 """Serves whoever asks at the desk, until the event."""
 CONCURRENCY_DEFAULT: Final = 100
 
@@ -133,7 +133,7 @@ class DeliveryRequest(QueueRequest):
     listen_tls_key: Path | None = None
     listen_tls: str = "optional"
     listen_tls_client_ca: Path | None = None
-    face: Face | None = None
+    face: DeliveryFace | None = None
 
     def delivery(self) -> DeliverySettings:
         return DeliverySettings(
@@ -319,7 +319,7 @@ class _Metrics:
             self.caller.remark(f"{self.file} is not up to date: {error.what}")
 
 
-async def _until_stopped(desk: DeliveryDesk, stop: asyncio.Event, metrics: _Metrics, face: Face | None) -> None:
+async def _until_stopped(desk: DeliveryDesk, stop: asyncio.Event, metrics: _Metrics, face: DeliveryFace | None) -> None:
     """Beside the server runs what has to run beside a queue: due mails move, and slices are swept; mails come in.
 
     Whoever asks over a network is answered until the server has ended: that it ends is an answer too.

@@ -10,7 +10,17 @@ from pydantic.json_schema import SkipJsonSchema
 
 from admin.api.callers import Operator, Reader, log_change
 from admin.api.delivery.policies import ThresholdBody
-from admin.api.delivery.shared import ORDERS, Answer, Body, Desk, DryRun, Instant, Why, answered, responses
+from admin.api.delivery.shared import (
+    ORDERS,
+    CommandAnswer,
+    DryRun,
+    Instant,
+    ReasonText,
+    ServerDesk,
+    StrictBody,
+    answered,
+    responses,
+)
 from admin.api.delivery.suspensions import TTL_SECONDS_MAX, FieldValues
 from admin.present.conditions import add_document, list_document, remove_document
 from admin.services.conditions import (
@@ -31,14 +41,14 @@ Seconds = Annotated[float, Field(gt=0.001, le=TTL_SECONDS_MAX)]
 Fields = Annotated[tuple[PickupField, ...], Field(max_length=len(PickupField))]
 
 
-class RateLimit(Body):
+class RateLimit(StrictBody):
     """So many deliveries in so many seconds."""
 
     count: Annotated[int, Field(ge=1, le=COUNT_MAX)]
     seconds: Seconds = 1
 
 
-class Limits(Body):
+class Limits(StrictBody):
     """All of the limits: nothing comes from the file then; what is left out is no limit."""
 
     concurrency: Annotated[
@@ -61,7 +71,7 @@ class Limits(Body):
         )
 
 
-class SetLimitsBody(Body):
+class SetLimitsBody(StrictBody):
     """Of which policies, for which values, and which limits."""
 
     fields: Annotated[Fields, Field(description="By what the policies count, exactly; none: everything together.")]
@@ -77,11 +87,11 @@ class SetLimitsBody(Body):
         Field(description="Seconds; else until it is removed."),
     ] = None
     id: Annotated[UUID | SkipJsonSchema[None], Field(description="Else it follows from fields and values.")] = None
-    why: Annotated[Why, Field(description="Shown to whoever finds mails waiting.")]
+    why: Annotated[ReasonText, Field(description="Shown to whoever finds mails waiting.")]
     dry_run: DryRun = False
 
 
-class MadeConditionBody(Body):
+class MadeConditionBody(StrictBody):
     """Limits that somebody set."""
 
     id: UUID
@@ -94,7 +104,7 @@ class MadeConditionBody(Body):
     why: str
 
 
-class ConditionOnServer(Body):
+class ConditionOnServer(StrictBody):
     """What a condition is to one server."""
 
     server: str
@@ -109,13 +119,13 @@ class ConditionStateBody(MadeConditionBody):
     servers: list[ConditionOnServer]
 
 
-class ConditionsAnswer(Answer):
+class ConditionsAnswer(CommandAnswer):
     """What is set now, in the order in which it is tested."""
 
     conditions: list[ConditionStateBody]
 
 
-class ConditionAnswer(Answer):
+class ConditionAnswer(CommandAnswer):
     """A condition that was set, or removed; or would be."""
 
     dry_run: bool
@@ -123,7 +133,7 @@ class ConditionAnswer(Answer):
 
 
 @CONDITIONS.get("/conditions", responses=responses(ConditionsAnswer, "All of them."), summary="Limits set for a while")
-async def conditions(desk: Desk, _: Reader) -> Response:
+async def conditions(desk: ServerDesk, _: Reader) -> Response:
     """Beside the policy files, for all servers of the queue."""
     return answered(list_document(await desk.done(conditions_listed, QueueRequest(settings=desk.settings))))
 
@@ -131,7 +141,7 @@ async def conditions(desk: Desk, _: Reader) -> Response:
 @CONDITIONS.post(
     "/conditions", responses=responses(ConditionAnswer, "It is kept.", **ORDERS), summary="Set limits for a while"
 )
-async def set_limits(desk: Desk, by: Operator, request: Request, given: SetLimitsBody) -> Response:
+async def set_limits(desk: ServerDesk, by: Operator, request: Request, given: SetLimitsBody) -> Response:
     """On all servers of the queue, within seconds. The same fields and values again are one condition."""
     asked = AddConditionRequest(
         settings=desk.settings,
@@ -158,7 +168,7 @@ async def set_limits(desk: Desk, by: Operator, request: Request, given: SetLimit
     summary="Let the policy file's limits hold again",
 )
 async def remove_limits(
-    desk: Desk,
+    desk: ServerDesk,
     by: Operator,
     request: Request,
     id: UUID,  # noqa: A002 - the name in the path

@@ -12,13 +12,13 @@ from admin.api.callers import Operator, Reader, log_change
 from admin.api.delivery.shared import (
     ORDERS,
     READS_THROUGH,
-    Answer,
-    Body,
-    Desk,
+    CommandAnswer,
     DryRun,
+    DurationText,
     Instant,
-    Span,
-    Why,
+    ReasonText,
+    ServerDesk,
+    StrictBody,
     answered,
     responses,
 )
@@ -29,9 +29,12 @@ from admin.services.entry_changes import ChangeEntriesRequest, entries_changed
 from admin.services.entry_history import ShowEntryRequest, entry_shown
 from admin.services.entry_selection import EntrySelection, attributes_of, parse_attribute, parse_retries
 from admin.services.queue.request import PAGE_MAILS
+from model.delivery.attempts import AttemptStage
 from model.delivery.entries import EntryState
+from model.delivery.journal import AttemptOutcome
 from model.delivery.queued import EntryAction, EntryField
 from model.durations import parse_duration
+from model.pickup.policy import PickupField
 from model.queue.positions import ListingPosition
 
 PAGE_MAX: Final = 1000
@@ -46,10 +49,10 @@ Attributes = Annotated[
     tuple[Annotated[str, Field(pattern=r"^[^=]+=", max_length=1000, examples=["campaign=spring"])], ...],
     Field(max_length=_VALUES_MAX),
 ]
-Retries = Annotated[str, Field(pattern=r"^[0-9]{1,6}(-([0-9]{1,6})?)?$", examples=["3-"])]
+RefusalsText = Annotated[str, Field(pattern=r"^[0-9]{1,6}(-([0-9]{1,6})?)?$", examples=["3-"])]
 
 
-class Selection(Body):
+class SelectionBody(StrictBody):
     """Which recipients: of each condition one of its values, and all conditions. `*` stands for anything in texts."""
 
     id: Annotated[Texts, Field(description="Of mails, or of recipients as `MAIL:NUMBER`.")] = ()
@@ -66,10 +69,10 @@ class Selection(Body):
     attribute: Attributes = ()
     in_state: Annotated[tuple[EntryState, ...], Field(max_length=3)] = ()
     retries: Annotated[
-        Retries | SkipJsonSchema[None], Field(description="How often refused for now: 3, 3- or 3-10.")
+        RefusalsText | SkipJsonSchema[None], Field(description="How often refused for now: 3, 3- or 3-10.")
     ] = None
-    older_than: Annotated[Span | SkipJsonSchema[None], Field(description="Mails enqueued longer ago.")] = None
-    newer_than: Annotated[Span | SkipJsonSchema[None], Field(description="Mails enqueued no longer ago.")] = None
+    older_than: Annotated[DurationText | SkipJsonSchema[None], Field(description="Mails enqueued before.")] = None
+    newer_than: Annotated[DurationText | SkipJsonSchema[None], Field(description="Mails enqueued since.")] = None
 
     def selection(self) -> EntrySelection:
         texts = {named: getattr(self, named.value.replace("-", "_")) for named in EntryField}
@@ -84,7 +87,7 @@ class Selection(Body):
         )
 
 
-class EntriesQuery(Selection):
+class EntriesQuery(SelectionBody):
     """A page of recipients."""
 
     limit: Annotated[int, Field(ge=1, le=PAGE_MAX, description="Mails: their recipients stay together.")] = PAGE_MAILS
@@ -94,13 +97,13 @@ class EntriesQuery(Selection):
     ] = None
 
 
-class GroupsQuery(Selection):
+class GroupsQuery(SelectionBody):
     """Recipients, counted."""
 
     by: Annotated[tuple[EntryField, ...], Field(max_length=10, description="By what; else by domain.")] = ()
 
 
-class OrderBody(Body):
+class OrderBody(StrictBody):
     """An order held by a recipient: a server does it in place of an attempt."""
 
     kind: Literal["hold", "bounce"]
@@ -109,7 +112,7 @@ class OrderBody(Body):
     at: Instant
 
 
-class EntryBody(Body):
+class EntryBody(StrictBody):
     """A recipient of a mail."""
 
     id: str = Field(description="The mail's first id, and a number.")
@@ -129,20 +132,42 @@ class EntryBody(Body):
     order: OrderBody | None
 
 
-class EntriesAnswer(Answer):
+class EntriesAnswer(CommandAnswer):
     """A page of recipients, in the order of the queue's listing."""
 
     entries: list[EntryBody]
     next: str | None = Field(description="`after` of the next page; null: this is the last one.")
 
 
-class EntryAnswer(Answer):
-    """All recipients of one mail, or one."""
+class AttemptBody(StrictBody):
+    """One attempt to hand a recipient's mail to a server."""
+
+    first_mail: str
+    number: int = Field(description="Of the recipient.")
+    attempt: str
+    mail: str
+    fields: dict[PickupField, str]
+    sources: list[str]
+    ready_at: Instant | None
+    started_at: Instant
+    ended_at: Instant | None
+    outcome: AttemptOutcome | None = Field(description="null: none is known.")
+    stage: AttemptStage | None
+    status: str | None
+    host: str
+    bytes: int
+    urgent: bool
+    server: str
+
+
+class EntryAnswer(CommandAnswer):
+    """All recipients of one mail, or one, and what was tried; none is left of a mail that is gone."""
 
     entries: list[EntryBody]
+    attempts: list[AttemptBody]
 
 
-class GroupBody(Body):
+class GroupBody(StrictBody):
     """Recipients with the same values; no values: the rest, where there are more than 10,000 groups."""
 
     values: dict[str, str] | None
@@ -154,21 +179,21 @@ class GroupBody(Body):
     due_at: Instant | None
 
 
-class GroupsAnswer(Answer):
+class GroupsAnswer(CommandAnswer):
     """Groups, the largest first."""
 
     by: list[str]
     groups: list[GroupBody]
 
 
-class FailedMail(Body):
+class FailedMail(StrictBody):
     """A mail that could not be changed; the same call again goes on with it."""
 
     id: str
     why: str
 
 
-class ChangedAnswer(Answer):
+class ChangedAnswer(CommandAnswer):
     """What became of the recipients that were selected."""
 
     dry_run: bool
@@ -186,7 +211,7 @@ class ChangedAnswer(Answer):
 @ENTRIES.get(
     "/entries", responses=responses(EntriesAnswer, "A page.", **READS_THROUGH), summary="List recipients, page by page"
 )
-async def entries(desk: Desk, _: Reader, query: Annotated[EntriesQuery, Query()]) -> Response:
+async def entries(desk: ServerDesk, _: Reader, query: Annotated[EntriesQuery, Query()]) -> Response:
     """As `mailmend delivery list`: held, deferred and active ones."""
     after = ListingPosition.parse(query.after) if query.after else None
     request = EntriesRequest(settings=desk.settings, selection=query.selection(), limit=query.limit, after=after)
@@ -198,7 +223,7 @@ async def entries(desk: Desk, _: Reader, query: Annotated[EntriesQuery, Query()]
     responses=responses(GroupsAnswer, "The groups.", **READS_THROUGH),
     summary="Count recipients by what they have in common",
 )
-async def groups(desk: Desk, _: Reader, query: Annotated[GroupsQuery, Query()]) -> Response:
+async def groups(desk: ServerDesk, _: Reader, query: Annotated[GroupsQuery, Query()]) -> Response:
     """As `mailmend delivery group`."""
     request = GroupEntriesRequest(settings=desk.settings, selection=query.selection(), by=query.by)
     return answered(groups_document(await desk.read_through(entries_grouped, request)))
@@ -210,7 +235,7 @@ async def groups(desk: Desk, _: Reader, query: Annotated[GroupsQuery, Query()]) 
     summary="Show a mail's recipients, or one",
 )
 async def entry(
-    desk: Desk,
+    desk: ServerDesk,
     _: Reader,
     id: Annotated[str, Path(description="Of a mail, or `MAIL:NUMBER`.")],  # noqa: A002
 ) -> Response:
@@ -219,10 +244,10 @@ async def entry(
     return answered(entry_document(await desk.read_through(entry_shown, request)))
 
 
-class ChangeBody(Body):
+class ChangeBody(StrictBody):
     """Which recipients; what is active is left alone."""
 
-    selection: Selection = Selection()
+    selection: SelectionBody = SelectionBody()
     everything: Annotated[bool, Field(description="All that are held or deferred; then nothing is selected.")] = False
     dry_run: DryRun = False
 
@@ -230,13 +255,13 @@ class ChangeBody(Body):
 class HoldBody(ChangeBody):
     """Hold them."""
 
-    why: Annotated[Why, Field(description="Shown to whoever finds them so.")]
+    why: Annotated[ReasonText, Field(description="Shown to whoever finds them so.")]
 
 
 class DeferBody(ChangeBody):
     """Move their next attempt."""
 
-    lasts: Annotated[Span, Field(alias="for", description="How long from now.")]
+    lasts: Annotated[DurationText, Field(alias="for", description="How long from now.")]
 
 
 class FinalBody(ChangeBody):
@@ -249,7 +274,7 @@ class FinalBody(ChangeBody):
 class BounceBody(FinalBody):
     """End them with a report."""
 
-    why: Annotated[Why, Field(description="The sender reads it.")]
+    why: Annotated[ReasonText, Field(description="The sender reads it.")]
 
 
 _CHANGES: Final = responses(ChangedAnswer, "What was changed.", **ORDERS, **READS_THROUGH)
@@ -285,38 +310,38 @@ async def _changed(
 
 
 @ENTRIES.post("/entries/hold", responses=_CHANGES, summary="Hold deferred recipients")
-async def hold(desk: Desk, by: Operator, request: Request, given: HoldBody) -> Response:
+async def hold(desk: ServerDesk, by: Operator, request: Request, given: HoldBody) -> Response:
     """Until they are released; they do not expire."""
     return await _changed(EntryAction.HOLD, desk, by, request, given, why=given.why)
 
 
 @ENTRIES.post("/entries/release", responses=_CHANGES, summary="Let held recipients be tried at once")
-async def release(desk: Desk, by: Operator, request: Request, given: ChangeBody) -> Response:
+async def release(desk: ServerDesk, by: Operator, request: Request, given: ChangeBody) -> Response:
     """What is deferred stays so."""
     return await _changed(EntryAction.RELEASE, desk, by, request, given)
 
 
 @ENTRIES.post("/entries/retry", responses=_CHANGES, summary="Let deferred recipients be tried at once")
-async def retry(desk: Desk, by: Operator, request: Request, given: ChangeBody) -> Response:
+async def retry(desk: ServerDesk, by: Operator, request: Request, given: ChangeBody) -> Response:
     """What is held stays so."""
     return await _changed(EntryAction.RETRY, desk, by, request, given)
 
 
 @ENTRIES.post("/entries/defer", responses=_CHANGES, summary="Let deferred recipients be tried later, or earlier")
-async def defer(desk: Desk, by: Operator, request: Request, given: DeferBody) -> Response:
+async def defer(desk: ServerDesk, by: Operator, request: Request, given: DeferBody) -> Response:
     """Than their schedule says; one that is too old by then is given up then."""
     return await _changed(EntryAction.DEFER, desk, by, request, given, lasts=parse_duration(given.lasts))
 
 
 @ENTRIES.post("/entries/bounce", responses=_ENDS, summary="Give recipients up, and tell their senders")
-async def bounce(desk: Desk, by: Operator, request: Request, given: BounceBody) -> Response:
+async def bounce(desk: ServerDesk, by: Operator, request: Request, given: BounceBody) -> Response:
     """The next server that is free makes the reports; a copy is kept on this server's machine."""
     more = {"why": given.why, "yes": given.confirm, "no_keep": given.no_keep}
     return await _changed(EntryAction.BOUNCE, desk, by, request, given, **more)
 
 
 @ENTRIES.post("/entries/delete", responses=_ENDS, summary="Remove recipients, and tell nobody")
-async def delete(desk: Desk, by: Operator, request: Request, given: FinalBody) -> Response:
+async def delete(desk: ServerDesk, by: Operator, request: Request, given: FinalBody) -> Response:
     """A copy is kept on this server's machine."""
     more = {"yes": given.confirm, "no_keep": given.no_keep}
     return await _changed(EntryAction.DELETE, desk, by, request, given, **more)

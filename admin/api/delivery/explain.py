@@ -10,7 +10,7 @@ from pydantic.json_schema import SkipJsonSchema
 from admin.api.callers import Reader
 from admin.api.delivery.conditions import MadeConditionBody
 from admin.api.delivery.entries import OrderBody
-from admin.api.delivery.shared import READS_THROUGH, Body, Desk, Instant, responses
+from admin.api.delivery.shared import READS_THROUGH, Instant, ServerDesk, StrictBody, responses
 from admin.api.delivery.suspensions import SuspensionBody
 from admin.present.standing import explanation_json, values_json
 from model.delivery.entries import EntryStage
@@ -20,14 +20,14 @@ EXPLAIN: Final = APIRouter(tags=["explain"])
 Value = Annotated[str, Field(max_length=1000)] | SkipJsonSchema[None]
 
 
-class ExplainRate(Body):
+class ExplainRate(StrictBody):
     """So many deliveries in so many seconds."""
 
     count: int
     seconds: float
 
 
-class ShareBody(Body):
+class ShareBody(StrictBody):
     """What one policy means for the mail at this moment."""
 
     policy: int = Field(description="Its number in the file, from 1.")
@@ -47,21 +47,21 @@ class ShareBody(Body):
     connect_free_at: Instant | None
 
 
-class UnconsultedBody(Body):
+class UnconsultedBody(StrictBody):
     """A policy behind one that stops."""
 
     policy: int
     line: int
 
 
-class FileSuspension(Body):
+class FileSuspension(StrictBody):
     """A suspension of the policy file that holds the mail."""
 
     suspension: int
     line: int
 
 
-class SourceBody(Body):
+class SourceBody(StrictBody):
     """What holds for the mail if it is sent from this address; "" is any."""
 
     localip: str
@@ -73,7 +73,7 @@ class SourceBody(Body):
     suspended_by: list[SuspensionBody] = Field(description="Suspensions by hand that hold it.")
 
 
-class WaitsOnBody(Body):
+class WaitsOnBody(StrictBody):
     """What wakes it: a policy and what it counts together, or a suspension that ends."""
 
     policy: int | SkipJsonSchema[None] = None
@@ -82,7 +82,7 @@ class WaitsOnBody(Body):
     suspension: str | SkipJsonSchema[None] = None
 
 
-class StandingBody(Body):
+class StandingBody(StrictBody):
     """How a recipient stands, and why it waits."""
 
     id: str
@@ -106,7 +106,7 @@ class StandingBody(Body):
     why: list[str] = Field(description="The same in sentences.")
 
 
-class ExplanationAnswer(Body):
+class ExplanationAnswer(StrictBody):
     """Why a mail's recipients wait."""
 
     server: str
@@ -115,7 +115,7 @@ class ExplanationAnswer(Body):
     entries: list[StandingBody]
 
 
-class ValuesAnswer(Body):
+class ValuesAnswer(StrictBody):
     """What holds for a mail with these values at this moment."""
 
     server: str
@@ -128,7 +128,7 @@ class ValuesAnswer(Body):
     why: list[str]
 
 
-class ValuesQuery(Body):
+class ValuesQuery(StrictBody):
     """Of a mail; what is not named is empty."""
 
     transport: Value = None
@@ -160,7 +160,7 @@ _FIELDS: Final = {
     responses=responses(ValuesAnswer, "What holds for it."),
     summary="What would hold for a mail that is not there",
 )
-async def explain_values(desk: Desk, _: Reader, query: Annotated[ValuesQuery, Query()]) -> Response:
+async def explain_values(desk: ServerDesk, _: Reader, query: Annotated[ValuesQuery, Query()]) -> Response:
     """As `mailmend policy explain`, with all that goes on in this server now."""
     named = {name: getattr(query, name) for name in _FIELDS}
     values = {_FIELDS[name]: text for name, text in named.items() if text is not None}
@@ -173,7 +173,7 @@ async def explain_values(desk: Desk, _: Reader, query: Annotated[ValuesQuery, Qu
     summary="Why a mail waits",
 )
 async def explain(
-    desk: Desk,
+    desk: ServerDesk,
     _: Reader,
     id: Annotated[str, Path(description="Of a mail, or `MAIL:NUMBER`.")],  # noqa: A002
 ) -> Response:

@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse
 from pydantic import Field
 
 from admin.api.callers import Operator, Reader, log_change
-from admin.api.delivery.shared import Body, Desk, Instant, responses
+from admin.api.delivery.shared import Instant, ServerDesk, StrictBody, responses
 from admin.api.errors import error
 from admin.present.policies_in_force import policies_json
 from model.errors import WrongUse
@@ -16,14 +16,14 @@ from model.pickup.policy import PickupField
 POLICIES: Final = APIRouter(tags=["policies"])
 
 
-class RateBody(Body):
+class RateBody(StrictBody):
     """So many deliveries in an interval."""
 
     count: int
     seconds: float
 
 
-class ThresholdBody(Body):
+class ThresholdBody(StrictBody):
     """Limits; null is none."""
 
     concurrency: int | None
@@ -32,7 +32,7 @@ class ThresholdBody(Body):
     stop: bool = Field(description="Later policies are not consulted.")
 
 
-class ConditionBody(Body):
+class ConditionBody(StrictBody):
     """Limits of some values; the first condition that holds counts."""
 
     if_: dict[PickupField, list[str]] = Field(
@@ -41,7 +41,7 @@ class ConditionBody(Body):
     then: ThresholdBody
 
 
-class PolicyBody(Body):
+class PolicyBody(StrictBody):
     """What is counted together, and its limits."""
 
     policy: int = Field(description="Its number in the file, from 1.")
@@ -52,7 +52,7 @@ class PolicyBody(Body):
     default: ThresholdBody | None
 
 
-class FileSuspensionBody(Body):
+class FileSuspensionBody(StrictBody):
     """What the file suspends."""
 
     suspension: int
@@ -60,14 +60,14 @@ class FileSuspensionBody(Body):
     fields: dict[PickupField, list[str]]
 
 
-class KeptPolicy(Body):
+class KeptPolicy(StrictBody):
     """A policy whose counts go on; its numbers in the file before and now."""
 
     before: int
     now: int
 
 
-class ReloadBody(Body):
+class ReloadBody(StrictBody):
     """What reading the file again has done."""
 
     kept: list[KeptPolicy]
@@ -75,7 +75,7 @@ class ReloadBody(Body):
     dropped: list[int] = Field(description="Numbers in the file before.")
 
 
-class PoliciesAnswer(Body):
+class PoliciesAnswer(StrictBody):
     """The policies that hold now."""
 
     file: str | None = Field(description="null: nothing is limited.")
@@ -83,11 +83,12 @@ class PoliciesAnswer(Body):
     algorithm: Literal["tokenbucket", "fixedwindow", "sliding"]
     policies: list[PolicyBody]
     suspends: list[FileSuspensionBody]
+    tenants: dict[str, int] = Field(description="What tenants weigh that weigh more than others.")
     reload: ReloadBody | None = Field(description="null: the file was read once, at the start.")
 
 
 @POLICIES.get("/policies", responses=responses(PoliciesAnswer, "All of them."), summary="The policies in force")
-async def policies(desk: Desk, _: Reader) -> Response:
+async def policies(desk: ServerDesk, _: Reader) -> Response:
     """Of this server: what its policy file said when it was read."""
     return JSONResponse(policies_json(desk.policies))
 
@@ -97,7 +98,7 @@ async def policies(desk: Desk, _: Reader) -> Response:
     responses=responses(PoliciesAnswer, "The file was read.", _409="It cannot be used; all stays as it was."),
     summary="Read the policy file again",
 )
-async def reload(desk: Desk, by: Operator, request: Request) -> Response:  # noqa: ARG001 - who it is counts
+async def reload(desk: ServerDesk, by: Operator, request: Request) -> Response:  # noqa: ARG001 - who it is counts
     """As SIGHUP: all of it or, where something is wrong, nothing; limits go on counting."""
     try:
         changes = desk.reload()

@@ -21,8 +21,8 @@ def _desk(request: Request) -> DeliveryDesk:
     return desk
 
 
-Desk = Annotated[DeliveryDesk, Depends(_desk)]
-Span = Annotated[
+ServerDesk = Annotated[DeliveryDesk, Depends(_desk)]
+DurationText = Annotated[
     str,
     Field(
         pattern=r"^([1-9][0-9]{0,6}s?|[1-9][0-9]{0,4}m|[1-9][0-9]{0,3}h|[1-9][0-9]{0,2}d)$",
@@ -30,17 +30,17 @@ Span = Annotated[
         description="Like 30s, 5m, 2h, 1d.",
     ),
 ]
-Why = Annotated[str, Field(min_length=1, max_length=1000)]
+ReasonText = Annotated[str, Field(min_length=1, max_length=1000)]
 DryRun = Annotated[bool, Field(description="Write nothing, and answer what would be.")]
 
 
-class Body(BaseModel):
+class StrictBody(BaseModel):
     """What a call brings: nothing beside what is named, so that no slip is passed over."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class Answer(BaseModel):
+class CommandAnswer(BaseModel):
     """What every answer begins with, as that of the command in JSON."""
 
     model_config = ConfigDict(extra="forbid")
@@ -68,7 +68,7 @@ ORDERS: Final = {"_413": "The body is larger than any that means something."}
 READS_THROUGH: Final = {"_429": "As many calls as may read the queue through already."}
 
 
-class ReadyAnswer(Body):
+class ReadyAnswer(StrictBody):
     """Whether the server takes mails."""
 
     ready: bool
@@ -85,7 +85,7 @@ READY: Final = APIRouter(tags=["health"])
     },
     summary="Whether it takes mails",
 )
-async def ready(desk: Desk) -> Response:
+async def ready(desk: ServerDesk) -> Response:
     """For probes: it takes no token. A server is ready once it knows what is suspended, and consumes."""
     is_ready = desk.server.is_ready
     return JSONResponse({"ready": is_ready}, 200 if is_ready else 503)

@@ -9,7 +9,17 @@ from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from admin.api.callers import Operator, Reader, log_change
-from admin.api.delivery.shared import ORDERS, Answer, Body, Desk, DryRun, Instant, Why, answered, responses
+from admin.api.delivery.shared import (
+    ORDERS,
+    CommandAnswer,
+    DryRun,
+    Instant,
+    ReasonText,
+    ServerDesk,
+    StrictBody,
+    answered,
+    responses,
+)
 from admin.present.suspensions import add_document, list_document, remove_document
 from admin.services.queue.request import QueueRequest
 from admin.services.suspensions import (
@@ -29,7 +39,7 @@ FieldValue = Annotated[str, Field(max_length=1000)]
 FieldValues = Annotated[tuple[FieldValue, ...], Field(min_length=1, max_length=_VALUES_MAX)]
 
 
-class SuspensionBody(Body):
+class SuspensionBody(StrictBody):
     """Mails that are held back."""
 
     id: UUID
@@ -40,20 +50,20 @@ class SuspensionBody(Body):
     why: str
 
 
-class SuspensionsAnswer(Answer):
+class SuspensionsAnswer(CommandAnswer):
     """What is suspended now."""
 
     suspensions: list[SuspensionBody]
 
 
-class SuspensionAnswer(Answer):
+class SuspensionAnswer(CommandAnswer):
     """A suspension that was made, or lifted; or would be."""
 
     dry_run: bool
     suspension: SuspensionBody
 
 
-class SuspendBody(Body):
+class SuspendBody(StrictBody):
     """Which mails: each field that is named must match, with one of its values. Values are as in a policy file."""
 
     fields: Annotated[dict[PickupField, FieldValues], Field(default_factory=dict)]
@@ -62,12 +72,12 @@ class SuspendBody(Body):
         Annotated[int, Field(ge=1, le=TTL_SECONDS_MAX)] | SkipJsonSchema[None],
         Field(description="Seconds; else until it is lifted."),
     ] = None
-    why: Annotated[Why, Field(description="Shown to whoever finds mails waiting.")]
+    why: Annotated[ReasonText, Field(description="Shown to whoever finds mails waiting.")]
     dry_run: DryRun = False
 
 
 @SUSPENSIONS.get("/suspensions", responses=responses(SuspensionsAnswer, "All of them."), summary="What is suspended")
-async def suspensions(desk: Desk, _: Reader) -> Response:
+async def suspensions(desk: ServerDesk, _: Reader) -> Response:
     """By hand, for all servers of the queue; what a policy file suspends is with the policies."""
     return answered(list_document(await desk.done(suspensions_listed, QueueRequest(settings=desk.settings))))
 
@@ -75,7 +85,7 @@ async def suspensions(desk: Desk, _: Reader) -> Response:
 @SUSPENSIONS.post(
     "/suspensions", responses=responses(SuspensionAnswer, "It is kept.", **ORDERS), summary="Hold mails back"
 )
-async def suspend(desk: Desk, by: Operator, request: Request, given: SuspendBody) -> Response:
+async def suspend(desk: ServerDesk, by: Operator, request: Request, given: SuspendBody) -> Response:
     """On all servers of the queue, within seconds. The very same mails again are one suspension, with this end."""
     asked = AddSuspensionRequest(
         settings=desk.settings,
@@ -97,7 +107,7 @@ async def suspend(desk: Desk, by: Operator, request: Request, given: SuspendBody
     summary="Let suspended mails go again",
 )
 async def lift(
-    desk: Desk,
+    desk: ServerDesk,
     by: Operator,
     request: Request,
     id: UUID,  # noqa: A002 - the name in the path

@@ -1,6 +1,5 @@
 """`mailmend delivery serve` as a person types it: a whole queue in memory, and a server that answers by a script."""
 
-import os
 import signal
 import smtplib
 import socket
@@ -13,7 +12,6 @@ from datetime import timedelta
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
-import httpx
 import pytest
 
 from admin.local.ports import free_port
@@ -417,37 +415,3 @@ def test_an_address_where_another_program_listens_is_refused(shell: QueueShell, 
     assert ended.code == 2
     assert f"mails cannot be taken at {place}" in ended.err
     assert shell.names() == ["one"]
-
-
-def test_whoever_asks_over_http_is_answered_while_the_server_works(
-    shell: QueueShell, relay: StoppingRelay, tmp_path: Path
-) -> None:
-    """Those with a token; each call is on record with its name."""
-    port, tokens, secret = free_port(["127.0.0.1"]), tmp_path / "tokens", "r" * 32
-    tokens.write_text(f"watcher read {secret}")
-    tokens.chmod(0o600)
-
-    def asked() -> list[int]:
-        """Once it answers: whether it is ready, what is in the queue, with and without a token; then it is stopped."""
-        with httpx.Client(transport=httpx.HTTPTransport(retries=5), base_url=f"http://127.0.0.1:{port}") as client:
-            try:
-                codes = [client.get(path).status_code for path in ("/ready", "/entries")]
-                codes.append(client.get("/entries", headers={"Authorization": f"Bearer {secret}"}).status_code)
-            finally:
-                os.kill(os.getpid(), signal.SIGTERM)
-            return codes
-
-    with ThreadPoolExecutor(1) as threads:
-        answers = threads.submit(asked)
-        ended = served(shell, *HOP, "--http", f"127.0.0.1:{port}", "--tokens-file", str(tokens))
-
-    assert (ended.code, answers.result()) == (0, [200, 401, 200]), ended.err
-    assert "caller=watcher method=GET path=/entries status=200" in ended.err
-
-
-def test_an_http_address_that_others_reach_needs_tokens_and_tls(shell: QueueShell, relay: StoppingRelay) -> None:
-    """By the names of these options, before anything is connected to."""
-    ended = served(shell, *HOP, "--http", "0.0.0.0:8443")
-    assert ended.code == 2
-    assert "--http-tls-cert" in ended.err
-    assert not shell.asked

@@ -78,7 +78,7 @@ async def test_of_several_servers_the_one_that_has_the_mail_tells_why_it_waits(
     assert ("from whichever address" in values.out, "it would go from 192.0.2.7 now" in values.out) == (True, True)
 
 
-async def test_a_mail_that_no_server_has_is_told_as_the_queue_knows_it(line: CommandLine) -> None:
+async def test_a_mail_that_no_server_has_is_explained_as_the_queue_knows_it(line: CommandLine) -> None:
     """Once, by the first that answers; what is nowhere is said, with what to type next."""
     world = DeliveryWorld()
     async with world.open():

@@ -47,7 +47,7 @@ async def explained(client: httpx.AsyncClient, name: EnqueueId | str) -> Any:
     return one
 
 
-async def test_what_is_delivered_and_what_waits_for_its_end_are_told(
+async def test_what_is_delivered_and_what_waits_for_its_end_are_explained(
     world: DeliveryWorld, client: httpx.AsyncClient
 ) -> None:
     """With the address, the counter, and how many are before it; asking changes nothing."""
@@ -69,7 +69,7 @@ async def test_what_is_delivered_and_what_waits_for_its_end_are_told(
     assert [attempt.envelope.recipients[0].address for _, attempt in world.relay.attempts] == ["bob@one.example"]
 
 
-async def test_it_is_told_until_when_a_mail_waits_and_from_which_address_it_will_go(
+async def test_it_is_said_until_when_a_mail_waits_and_from_which_address_it_will_go(
     world: DeliveryWorld, client: httpx.AsyncClient
 ) -> None:
     """Each address has its own rate; the one that is free first is named, with the time."""
@@ -90,7 +90,7 @@ async def test_it_is_told_until_when_a_mail_waits_and_from_which_address_it_will
     assert (then["stage"], then["goes_from"]) == ("delivering", source)
 
 
-async def test_a_suspension_is_told_with_who_made_it_why_and_until_when(
+async def test_a_suspension_is_named_with_who_made_it_why_and_until_when(
     world: DeliveryWorld, client: httpx.AsyncClient
 ) -> None:
     """Of one address: the mail would go from the other."""
@@ -113,7 +113,7 @@ async def test_a_suspension_is_told_with_who_made_it_why_and_until_when(
         ("shut.example", "none of these may begin."),
     ],
 )
-async def test_each_kind_of_limit_is_told_in_its_words(
+async def test_each_kind_of_limit_is_explained_in_its_words(
     world: DeliveryWorld, client: httpx.AsyncClient, domain: str, said: str
 ) -> None:
     """An interval between connections, and a limit of none."""
@@ -126,7 +126,7 @@ async def test_each_kind_of_limit_is_told_in_its_words(
     assert any(said in line for line in one["why"]), one["why"]
 
 
-async def test_who_has_ended_and_waits_for_others_of_its_mail_is_told(
+async def test_who_has_ended_and_waits_for_others_of_its_mail_is_named(
     world: DeliveryWorld, client: httpx.AsyncClient
 ) -> None:
     """The mail leaves the queue with the last of them."""
@@ -144,7 +144,7 @@ async def test_who_has_ended_and_waits_for_others_of_its_mail_is_told(
     assert entries[0]["returns_at"] == "2026-08-29T10:45:00.000Z"
 
 
-async def test_a_mail_that_this_server_does_not_have_is_told_as_the_queue_knows_it(
+async def test_a_mail_that_this_server_does_not_have_is_explained_as_the_queue_knows_it(
     world: DeliveryWorld, client: httpx.AsyncClient
 ) -> None:
     """Deferred until when, held by whom and why, or with another server."""

@@ -210,7 +210,7 @@ async def test_a_condition_of_the_file_behind_one_that_was_set_keeps_its_number(
     assert (share["condition"], share["limits_line"], share["concurrency"], share["set_by"]) == (1, 1, 1, None)
 
 
-async def test_the_policies_in_force_are_told_until_they_are_read_again(world: DeliveryWorld) -> None:
+async def test_the_policies_in_force_are_listed_until_they_are_read_again(world: DeliveryWorld) -> None:
     """All of the file or nothing: what is wrong with it is said with its place."""
     file = world.policies
     assert file

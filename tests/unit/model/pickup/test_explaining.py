@@ -144,7 +144,7 @@ def test_what_is_being_delivered_counts_for_who_asks() -> None:
 
 
 @given(st.lists(policies, max_size=3), suspensions, st.lists(st.sampled_from(["", "a", "b.a"]), max_size=8))
-def test_who_asks_is_told_what_comes_and_changes_nothing(
+def test_who_asks_hears_what_comes_and_changes_nothing(
     some: list[CounterPolicy], held: list[tuple[str, str]], domains: list[str]
 ) -> None:
     """A mail that is picked goes from where it was told to go from; none is picked where no address was left.
@@ -165,7 +165,7 @@ def test_who_asks_is_told_what_comes_and_changes_nothing(
             engine.add(mail)
     picked = True
     while picked:
-        told = {
+        left = {
             name: [one.source for one in explain_by(asked, mail, 0) if one.is_left] for name, mail in waiting.items()
         }
         goes = {name: next_source(asked, mail, explain_by(asked, mail, 0)) for name, mail in waiting.items()}
@@ -174,7 +174,7 @@ def test_who_asks_is_told_what_comes_and_changes_nothing(
         picked = begun is not None
         assert (begun and (begun.mail, begun.source)) == (same and (same.mail, same.source))
         if begun is None:
-            assert not any(told.values())
+            assert not any(left.values())
         else:
             assert goes[begun.mail.id] == NextSource(begun.source)
             assert asked.delivering(begun.mail.id) is begun
