@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final
 
-from delivery.attempting import MICRO_NANOS, EntryAttempts, ReadyEntry
+from delivery.attempting import EntryAttempts, ReadyEntry
 from delivery.envelopes import outgoing_of
 from delivery.explaining import EntryStanding, standing_of
 from delivery.held_mails import HeldMail, MailDepartures, log_ended
@@ -25,11 +25,12 @@ from delivery.metrics import delivery_samples, order_samples, pickup_samples, sh
 from delivery.orders import SharedOrders
 from delivery.settings import DeliverySettings
 from delivery.sharing import SharedLimits
-from mailqueue.background import paused
+from mailqueue.background import cancelled, paused
 from mailqueue.queue import Dequeued, MailQueue
 from model.delivery.entries import DeliveryEntry, EndedEntry, EntryEnd, EntryStage
 from model.delivery.settling import all_as_ordered, settlement_of, without_attempt
 from model.ids import EnqueueId
+from model.instants import nanos_in, span_of
 from model.metrics import MetricSample
 from model.pickup.engine import PickupEngine, PolicyChanges
 from model.pickup.policy import CounterPolicy
@@ -42,7 +43,6 @@ from repair.ledger.attempts import LedgerAttempts
 from repair.ledger.delivery_servers import LedgerServers
 from repair.ledger.orders import LedgerOrders
 
-_MICRO: Final = timedelta(microseconds=1)
 _LOOK_EVERY: Final = timedelta(minutes=1)
 _ELSEWHERE_AFTER: Final = timedelta(seconds=3)
 """How long a recipient waits here for a limit that only other servers have a part of."""
@@ -144,7 +144,7 @@ class DeliveryServer:
             await self._serve(stop, watching)
         finally:
             ended = [one for one in watching if one.done()]
-            await _cancelled(watching)
+            await cancelled(watching)
             if self._shared:
                 await self._shared.leave()
             if self._limits:
@@ -194,10 +194,6 @@ class DeliveryServer:
             for entry in (*held.active.values(), *(one.entry for one in held.ended))
             if name in held.names_of(entry)
         ]
-
-    def nanos(self) -> int:
-        """The time by which mails are picked: of a clock that never goes back."""
-        return self._work.nanos()
 
     @property
     def orders(self) -> SharedOrders | None:
@@ -250,10 +246,10 @@ class DeliveryServer:
         mail, entries = outgoing_of(dequeued, self._work.now())
         expires_at = self.settings.schedule(mail.transport).expires_at(mail.first_seen_at, mail.expires_at)
         now, active = self._work.nanos(), {one.id.number: one for one in entries}
-        held = HeldMail(dequeued, mail, active, now, now + _nanos_in(expires_at - self._work.now()))
+        held = HeldMail(dequeued, mail, active, now, now + nanos_in(expires_at - self._work.now()))
         self._held[dequeued.enqueue_id] = held
         limit = self.settings.crowded_max if self._is_crowded else self.settings.waiting_max
-        self._check_at = min(self._check_at, held.expires_at, now + _nanos_in(limit))
+        self._check_at = min(self._check_at, held.expires_at, now + nanos_in(limit))
         if not entries:
             self._begin(self._settling, self._settled(held))
         for entry in entries:
@@ -296,7 +292,7 @@ class DeliveryServer:
 
     def _check_waiting(self, now: int) -> None:
         """End what has expired, and give back what has waited for too long, or leaves no room for others."""
-        longest, crowded = _nanos_in(self.settings.waiting_max), _nanos_in(self.settings.crowded_max)
+        longest, crowded = nanos_in(self.settings.waiting_max), nanos_in(self.settings.crowded_max)
         stay = list[HeldMail]()
         for held in list(self._held.values()):
             if held.expires_at <= now:
@@ -324,7 +320,7 @@ class DeliveryServer:
         """Give back what waits for a limit that only other servers have a part of."""
         for mail in limits.misplaced():
             ready = self._ready[mail.id]
-            if ready.held.taken_at + _nanos_in(_ELSEWHERE_AFTER) <= now:
+            if ready.held.taken_at + nanos_in(_ELSEWHERE_AFTER) <= now:
                 del self._ready[mail.id]
                 self.engine.remove(mail, now)
                 entry = ready.held.active[ready.entry.id.number]
@@ -335,7 +331,7 @@ class DeliveryServer:
     def _rest(self) -> timedelta:
         """How long nothing can happen unless somebody wakes the server."""
         soonest = min(self._check_at, UNKNOWN if (at := self.engine.next_at()) is None else at)
-        return min(_LOOK_EVERY, _span_of(max(0, soonest - self._work.nanos())))
+        return min(_LOOK_EVERY, span_of(max(0, soonest - self._work.nanos())))
 
     # Mails go out
 
@@ -374,21 +370,21 @@ class DeliveryServer:
 
     async def _close(self) -> None:
         """Let attempts end for a while; then put off what is left of mails that others have had already."""
-        grace = _nanos_in(self.settings.grace)
+        grace = nanos_in(self.settings.grace)
         until = self._work.nanos() + grace
-        await _cancelled(self._preparing)
+        await cancelled(self._preparing)
         await self._waited(self._attempts, until)
-        await _cancelled(self._attempts)
+        await cancelled(self._attempts)
         for held in list(self._held.values()):
             for entry in list(held.active.values()) if held.ended else ():
                 self._end(held, self._work.cut_off(held, EndedEntry(entry, EntryEnd.RETURNED, self._work.now())))
         await self._waited(self._settling, until + grace)
-        await _cancelled(self._settling)
+        await cancelled(self._settling)
 
     async def _waited(self, tasks: set[asyncio.Task[None]], until: int) -> None:
         while tasks and (left := until - self._work.nanos()) > 0:
             self._woken.clear()
-            await paused(self.clock, _span_of(left), self._woken)
+            await paused(self.clock, span_of(left), self._woken)
 
     def _begin(self, tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -401,19 +397,3 @@ class DeliveryServer:
                 _LOG.error("a mail is left unacked", exc_info=task.exception())
 
         task.add_done_callback(ended)
-
-
-def _nanos_in(span: timedelta) -> int:
-    return span // _MICRO * MICRO_NANOS
-
-
-def _span_of(nanos: int) -> timedelta:
-    """No less than that."""
-    return _MICRO * -(-nanos // MICRO_NANOS)
-
-
-async def _cancelled(tasks: set[asyncio.Task[None]]) -> None:
-    some = tuple(tasks)
-    for task in some:
-        task.cancel()
-    await asyncio.gather(*some, return_exceptions=True)

@@ -16,7 +16,7 @@ from typing import Final
 from mailqueue.background import paused
 from model.errors import MailmendError, ServerNameTaken
 from model.ids import QueueName
-from model.instants import MICROS, instant_of
+from model.instants import MICROS, instant_of, nanos_in
 from model.pickup.engine import PickupEngine
 from model.pickup.servers import NOTHING_ADOPTED, SeatState, ServerName, ServerSeat, ServerView, ShareState, first_view
 from model.pickup.shares import NO_SHARE
@@ -45,7 +45,6 @@ ENDS_AFTER: Final = timedelta(seconds=SEAT_SECONDS) - EXPIRY_SLACK - DRIFT
 ABSENT_FOR: Final = EVERY
 """How long a seat is missed before the view goes on without it: who had it may just be coming again."""
 
-_MICRO: Final = timedelta(microseconds=1)
 _NAMES_MAX: Final = 1000
 
 
@@ -158,13 +157,13 @@ class SharedLimits:
     def state(self) -> ShareState:
         if self.seat is None and self.view is None:
             return ShareState.WAITS
-        if self.seat is None or self._nanos() >= (self.renewed_at or 0) + _nanos_in(BEGINS_FOR):
+        if self.seat is None or self._nanos() >= (self.renewed_at or 0) + nanos_in(BEGINS_FOR):
             return ShareState.CUT_OFF
         return ShareState.HAS_SHARE if self._settled else ShareState.WAITS
 
     def check(self) -> None:
         """Break off what is under way where the seat may be taken for dead at any moment."""
-        if self.renewed_at is not None and self._nanos() >= self.renewed_at + _nanos_in(ENDS_AFTER):
+        if self.renewed_at is not None and self._nanos() >= self.renewed_at + nanos_in(ENDS_AFTER):
             self.break_off()
 
     def _follow(self, view: ServerView, seats: Mapping[ServerName, ServerSeat], seat: ServerSeat) -> bool:
@@ -175,7 +174,7 @@ class SharedLimits:
             self.engine.have(NO_SHARE, now)
         complete = view.is_complete(seats)
         self.engine.have(view.share(seat.name, complete=complete), now, spent=not is_first)
-        self.engine.hold_until((self.renewed_at or 0) + _nanos_in(BEGINS_FOR), now)
+        self.engine.hold_until((self.renewed_at or 0) + nanos_in(BEGINS_FOR), now)
         if view != self.view:
             shown = {"epoch": view.epoch, "servers": len(view.members), **self._shown}
             _LOG.info("limits are shared among other servers than before", extra=shown)
@@ -189,7 +188,7 @@ class SharedLimits:
         """Members whose seats have been missed for long enough."""
         now = self._nanos()
         self._absent_since = {name: self._absent_since.get(name, now) for name in view.members if name not in seats}
-        return frozenset(name for name, at in self._absent_since.items() if now - at >= _nanos_in(ABSENT_FOR))
+        return frozenset(name for name, at in self._absent_since.items() if now - at >= nanos_in(ABSENT_FOR))
 
     async def _take(self) -> bool:
         """Take a seat; False: none yet.
@@ -228,7 +227,7 @@ class SharedLimits:
         if self._refused_since is None:
             self._refused_since = now
             _LOG.info("the name of this server is another's", extra={"server": found.name, "owner": found.owner})
-        if now - self._refused_since > _nanos_in(timedelta(seconds=SEAT_SECONDS) + EXPIRY_SLACK):
+        if now - self._refused_since > nanos_in(timedelta(seconds=SEAT_SECONDS) + EXPIRY_SLACK):
             raise ServerNameTaken(
                 f"the server {found.name!r} of {self.queue} is alive: {found.owner}",
                 mend="Give each server of a queue a name of its own, with --server.",
@@ -261,7 +260,3 @@ class SharedLimits:
     @property
     def _shown(self) -> dict[str, object]:
         return {"server": self.name, "queue": self.queue}
-
-
-def _nanos_in(span: timedelta) -> int:
-    return span // _MICRO * 1_000

@@ -6,7 +6,7 @@ Closing waits for all of it. What a crash or an unreachable store leaves undone,
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
@@ -170,3 +170,11 @@ async def _first_of(*waits: Coroutine[Any, Any, object]) -> None:
         for one in waiting:
             one.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def cancelled(tasks: Iterable["asyncio.Task[None]"]) -> None:
+    """Cancel them, and wait until each has ended."""
+    some = tuple(tasks)
+    for task in some:
+        task.cancel()
+    await asyncio.gather(*some, return_exceptions=True)

@@ -6,7 +6,20 @@ from typing import Final
 MICROS: Final = 1_000_000
 """Microseconds in a second."""
 
+_MICRO: Final = timedelta(microseconds=1)
+_MICRO_NANOS: Final = 1_000
+
 
 def instant_of(micros: int) -> datetime:
     """The time in whole milliseconds, as a `timestamp` column keeps it."""
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=micros // 1000)
+
+
+def nanos_in(span: timedelta) -> int:
+    """The nanoseconds of a span."""
+    return span // _MICRO * _MICRO_NANOS
+
+
+def span_of(nanos: int) -> timedelta:
+    """No less than that."""
+    return _MICRO * -(-nanos // _MICRO_NANOS)

@@ -13,7 +13,7 @@ from admin.services.policy import policy_path, suspension_path
 from delivery.explaining import EntryStanding
 from model.delivery.entries import EntryStage, EntryState
 from model.delivery.queued import QueuedEntry
-from model.pickup.explaining import NextSource, PolicyShare, SourceExplanation
+from model.pickup.explaining import GATE, SUSPENDED, NextSource, PolicyShare, SourceExplanation
 from model.pickup.policies import DocumentPath
 from model.pickup.policy import CounterKey, PickupField
 from model.pickup.rates import SECOND
@@ -164,6 +164,8 @@ def _refusals(sources: Sequence[SourceExplanation], moment: ServerMoment) -> Ite
 
 def _of_source(one: SourceExplanation, moment: ServerMoment) -> Iterator[str]:
     yield from (_of_share(share, moment) for share in one.shares if share.refuses)
+    if not one.has_share:
+        yield "This server does not know its part of shared limits now: see mailmend delivery servers."
     heeded = moment.suspensions
     for number in suspension_numbers(one, moment.policies.said):
         yield f"Suspended by the policy file, line {_line(moment, suspension_path(number))}."
@@ -184,6 +186,10 @@ def _of_share(share: PolicyShare, moment: ServerMoment) -> str:
     if made := moment.made_condition(share):
         until = f" until {shown(made.ends_at)}" if made.ends_at else ""
         what += f", with limits that {made.owner} set{until} ({made.reason})"
+    if share.elsewhere:
+        return f"{what}: other servers of the queue have the whole of this limit, as it is below their number."
+    if share.shared:
+        what += ", and of the limit this server has its part"
     if threshold.concurrency == 0:
         return f"{what}: none of these may begin."
     if share.clear_at == UNKNOWN:
@@ -207,6 +213,7 @@ def _source_json(one: SourceExplanation, moment: ServerMoment) -> dict[str, Any]
     return {
         "localip": one.source,
         "is_left": one.is_left,
+        "has_share": one.has_share,
         "free_at": _instant(one.clear_at, moment),
         "policies": [_share_json(share, moment) for share in one.shares],
         "not_consulted": [
@@ -227,6 +234,8 @@ def _share_json(share: PolicyShare, moment: ServerMoment) -> dict[str, Any]:
         **found,
         "limits_line": None if made else found["limits_line"],
         "set_by": made_json(made) if made else None,
+        "shared": share.shared,
+        "elsewhere": share.elsewhere,
         "delivering": share.delivering,
         "refuses": share.refuses,
         "free_at": _instant(share.clear_at, moment),
@@ -237,7 +246,9 @@ def _share_json(share: PolicyShare, moment: ServerMoment) -> dict[str, Any]:
 
 def _place_json(place: tuple[int, CounterKey], moment: ServerMoment) -> Mapping[str, Any]:
     number, key = place
-    if number < 0:
+    if number == GATE:
+        return {"share": True}
+    if number == SUSPENDED:
         return {"suspension": key[0]}
     fields = moment.policies.said.policies[number].fields
     named = {one.value: text for one, text in zip(fields, key, strict=True)}

@@ -18,6 +18,7 @@ from admin.services.policy import reaching
 from admin.settings import QueueSettings
 from admin.wiring.queues import QueueConnections
 from delivery.explaining import EntryStanding
+from delivery.orders import EngineTime
 from delivery.server import DeliveryServer
 from mailqueue.prometheus import metrics_text
 from model.delivery.queued import QueuedEntry
@@ -197,7 +198,7 @@ class DeliveryDesk:
         return ValuesExplanation(moment, mail, sources, next_source(self.server.engine, mail, sources))
 
     def _moment(self) -> ServerMoment:
-        return ServerMoment(self.server, self.policies, self.connections.now, self.server.nanos())
+        return ServerMoment(self.server, self.policies, self.connections.now, EngineTime(self.server.clock).nanos())
 
     async def metrics(self) -> bytes:
         """The same, in Prometheus's text format."""

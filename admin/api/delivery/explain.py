@@ -39,6 +39,9 @@ class ShareBody(StrictBody):
     rate: ExplainRate | None
     connect_interval_seconds: float | None
     stop: bool
+    cluster: bool = Field(description="Whether the servers of the queue share the limits, where they can.")
+    shared: bool = Field(description="Whether they do: these are this server's part.")
+    elsewhere: bool = Field(description="This server has no part of them, others have.")
     set_by: MadeConditionBody | None = Field(description="The run-time condition that sets the limits; null: the file.")
     delivering: int = Field(description="Deliveries of what is counted so that go on.")
     refuses: bool
@@ -65,6 +68,7 @@ class SourceBody(StrictBody):
     """What holds for the mail if it is sent from this address; "" is any."""
 
     localip: str
+    has_share: bool = Field(description="Whether this server knows its part of shared limits now.")
     is_left: bool = Field(description="Whether it may be sent from there now.")
     free_at: Instant | None = Field(description="From when it may; null: now, or nobody knows.")
     policies: list[ShareBody]
@@ -74,12 +78,13 @@ class SourceBody(StrictBody):
 
 
 class WaitsOnBody(StrictBody):
-    """What wakes it: a policy and what it counts together, or a suspension that ends."""
+    """What wakes it: a policy and what it counts together, a suspension that ends, or the server's part of limits."""
 
     policy: int | SkipJsonSchema[None] = None
     line: int | SkipJsonSchema[None] = None
     key: dict[PickupField, str] | SkipJsonSchema[None] = None
     suspension: str | SkipJsonSchema[None] = None
+    share: bool | SkipJsonSchema[None] = None
 
 
 class StandingBody(StrictBody):
