@@ -1,6 +1,6 @@
 """How a recipient stands whose mail a server has: at which stage, what it waits for, and from where it goes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from delivery.attempting import ReadyEntry
@@ -39,7 +39,19 @@ class EntryStanding:
     ended: EndedEntry | None = None
 
 
-def standing_of(
+def standings_of(
+    name: str, mails: Iterable[HeldMail], ready: Mapping[str, ReadyEntry], engine: PickupEngine, now: int
+) -> list[EntryStanding]:
+    """Those of a mail by any of its ids, or one as `mail:number`; `ready` has those that wait, by their name."""
+    return [
+        _standing_of(held, entry, ready.get(held.name_of(entry.id.number)), engine, now)
+        for held in mails
+        for entry in (*held.active.values(), *(one.entry for one in held.ended))
+        if name in held.names_of(entry)
+    ]
+
+
+def _standing_of(
     held: HeldMail, entry: DeliveryEntry, ready: ReadyEntry | None, engine: PickupEngine, now: int
 ) -> EntryStanding:
     """How an entry of a mail stands; `ready` is there while it waits."""

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from delivery.attempting import EntryAttempts, ReadyEntry
 from delivery.envelopes import outgoing_of
-from delivery.explaining import EntryStanding, standing_of
+from delivery.explaining import EntryStanding, standings_of
 from delivery.held_mails import HeldMail, MailDepartures, log_ended
 from delivery.hooks import DeliveryHooks
 from delivery.journalling import AttemptJournal
@@ -76,7 +76,7 @@ class DeliveryServer:
     journal: LedgerAttempts | None = None
     servers: LedgerServers | None = None
     is_ready: bool = False
-    _shared: SharedOrders | None = None
+    orders: SharedOrders | None = field(default=None, init=False)
     _limits: SharedLimits | None = None
     _work: EntryAttempts = field(init=False)
     _departures: MailDepartures = field(init=False)
@@ -93,7 +93,7 @@ class DeliveryServer:
         self._departures = MailDepartures(self.queue, self.clock, self.settings.reporter)
         hooks = self.hooks or DeliveryHooks(clock=self.clock)
         if self.ledger:
-            self._shared = SharedOrders(
+            self.orders = SharedOrders(
                 queue=self.queue.name,
                 server=self.name,
                 ledger=self.ledger,
@@ -102,7 +102,7 @@ class DeliveryServer:
                 every=self.settings.suspensions_every,
                 wake=self._woken.set,
             )
-            hooks = replace(hooks, heed=self._shared.heed)
+            hooks = replace(hooks, heed=self.orders.heed)
         self._work = EntryAttempts(
             next_hops=self.next_hops,
             relay=self.relay,
@@ -110,7 +110,7 @@ class DeliveryServer:
             clock=self.clock,
             settings=self.settings,
             hooks=hooks,
-            orders=self._shared,
+            orders=self.orders,
             journal=AttemptJournal(self.queue.name, self.journal, self.settings.uncertain, self.clock, self.name),
             wake=self._woken.set,
         )
@@ -135,9 +135,9 @@ class DeliveryServer:
             ServerNameTaken: another live server has the name.
         """
         watching = set[asyncio.Task[None]]()
-        if self._shared:
-            await self._shared.read()
-            watching.add(asyncio.ensure_future(self._shared.keep_current(stop)))
+        if self.orders:
+            await self.orders.read()
+            watching.add(asyncio.ensure_future(self.orders.keep_current(stop)))
         if self._limits:
             watching.add(asyncio.ensure_future(self._limits.keep_current(stop)))
         try:
@@ -145,8 +145,8 @@ class DeliveryServer:
         finally:
             ended = [one for one in watching if one.done()]
             await cancelled(watching)
-            if self._shared:
-                await self._shared.leave()
+            if self.orders:
+                await self.orders.leave()
             if self._limits:
                 await self._limits.end()
         for one in ended:
@@ -178,27 +178,16 @@ class DeliveryServer:
         yield from delivery_samples(self.queue.name, self.ended, stages, len(self._held), self.clock.micros())
         yield from pickup_samples(self.queue.name, self.engine.figures(self._work.nanos()))
         yield from uncertain_samples(self.queue.name, self._work.journal.uncertain)
-        if self._shared and self._shared.read_micros is not None:
-            suspensions, conditions = self._shared.suspensions.count, self._shared.conditions.placed
-            yield from order_samples(self.queue.name, suspensions, conditions, self._shared.read_micros)
+        if self.orders and self.orders.read_micros is not None:
+            suspensions, conditions = self.orders.suspensions.count, self.orders.conditions.placed
+            yield from order_samples(self.queue.name, suspensions, conditions, self.orders.read_micros)
         if self._limits:
             view = self._limits.view
             yield from share_samples(self.queue.name, len(view.members) if view else 0, self._limits.state)
 
     def standings(self, name: str) -> Sequence[EntryStanding]:
         """How entries stand that this server has: those of a mail by any of its ids, or one as `mail:number`."""
-        now = self._work.nanos()
-        return [
-            standing_of(held, entry, self._ready.get(held.name_of(entry.id.number)), self.engine, now)
-            for held in self._held.values()
-            for entry in (*held.active.values(), *(one.entry for one in held.ended))
-            if name in held.names_of(entry)
-        ]
-
-    @property
-    def orders(self) -> SharedOrders | None:
-        """What people order, as far as this server knows it; None: the policies alone hold."""
-        return self._shared
+        return standings_of(name, self._held.values(), self._ready, self.engine, self._work.nanos())
 
     @property
     def is_full(self) -> bool:
@@ -218,7 +207,7 @@ class DeliveryServer:
     ) -> PolicyChanges:
         """Let these policies, suspensions and tenants' weights of a file hold from now on, in place of those before."""
         now = self._work.nanos()
-        changes = self._shared.conditions.limit(policies) if self._shared else self.engine.reload(policies, now)
+        changes = self.orders.conditions.limit(policies) if self.orders else self.engine.reload(policies, now)
         for one in self._suspended:
             self.engine.lift(one.id, now)
         for one in suspensions:
@@ -354,7 +343,7 @@ class DeliveryServer:
             self._begin(self._settling, self._settled(held))
 
     async def _settled(self, held: HeldMail) -> None:
-        schedule, shared = self.settings.schedule(held.mail.transport), self._shared
+        schedule, shared = self.settings.schedule(held.mail.transport), self.orders
         looks = shared and (shared.intended or any(one.end is EntryEnd.REFUSED for one in held.ended))
         changes = await shared.intents_of(held.mail.id) if shared and looks else {}
         now = self._work.now()

@@ -112,6 +112,16 @@ class OrderBody(StrictBody):
     at: Instant
 
 
+class IntentBody(StrictBody):
+    """What a server does with an active recipient once its attempt has ended."""
+
+    kind: Literal["hold", "defer", "bounce", "delete"]
+    owner: str
+    why: str
+    at: Instant
+    until: Instant | None
+
+
 class EntryBody(StrictBody):
     """A recipient of a mail."""
 
@@ -130,6 +140,7 @@ class EntryBody(StrictBody):
     first_seen_at: Instant
     expires_at: Instant | None
     order: OrderBody | None
+    after_attempt: IntentBody | None
 
 
 class EntriesAnswer(CommandAnswer):
@@ -201,6 +212,8 @@ class ChangedAnswer(CommandAnswer):
     would_change: int | None
     mails: int
     active: int = Field(description="Left alone: a server has them, or they are on their way to one.")
+    after_attempt: int = Field(description="Of how many of these it was ordered for after their attempts.")
+    would_follow_attempt: int | None
     until: Instant | None
     failed: list[FailedMail]
     kept: str | None = Field(description="A file on the server's machine: mailmend queue restore FILE brings it back.")
@@ -245,15 +258,20 @@ async def entry(
 
 
 class ChangeBody(StrictBody):
-    """Which recipients; what is active is left alone."""
+    """Which recipients; what is active is left alone, unless it is said what is to follow its attempt."""
 
     selection: SelectionBody = SelectionBody()
     everything: Annotated[bool, Field(description="All that are held or deferred; then nothing is selected.")] = False
     dry_run: DryRun = False
 
 
+AfterAttempt = Annotated[bool, Field(description="Order it of active ones too, for when their attempts have ended.")]
+
+
 class HoldBody(ChangeBody):
     """Hold them."""
+
+    after_attempt: AfterAttempt = False
 
     why: Annotated[ReasonText, Field(description="Shown to whoever finds them so.")]
 
@@ -261,11 +279,15 @@ class HoldBody(ChangeBody):
 class DeferBody(ChangeBody):
     """Move their next attempt."""
 
+    after_attempt: AfterAttempt = False
+
     lasts: Annotated[DurationText, Field(alias="for", description="How long from now.")]
 
 
 class FinalBody(ChangeBody):
     """End them; a copy is kept."""
+
+    after_attempt: AfterAttempt = False
 
     confirm: Annotated[bool, Field(description="Without it the call is refused with the count.")] = False
     no_keep: Annotated[bool, Field(description="Keep no copy.")] = False
@@ -303,6 +325,7 @@ async def _changed(
             which="everything" if given.everything else _ADDRESS.sub("(address)", which),
             count=result.count,
             mails=result.mails,
+            after_attempt=result.ordered,
             failed=len(result.failed),
             kept=str(result.kept) if result.kept else None,
         )
@@ -312,7 +335,7 @@ async def _changed(
 @ENTRIES.post("/entries/hold", responses=_CHANGES, summary="Hold deferred recipients")
 async def hold(desk: ServerDesk, by: Operator, request: Request, given: HoldBody) -> Response:
     """Until they are released; they do not expire."""
-    return await _changed(EntryAction.HOLD, desk, by, request, given, why=given.why)
+    return await _changed(EntryAction.HOLD, desk, by, request, given, why=given.why, after_attempt=given.after_attempt)
 
 
 @ENTRIES.post("/entries/release", responses=_CHANGES, summary="Let held recipients be tried at once")
@@ -330,18 +353,26 @@ async def retry(desk: ServerDesk, by: Operator, request: Request, given: ChangeB
 @ENTRIES.post("/entries/defer", responses=_CHANGES, summary="Let deferred recipients be tried later, or earlier")
 async def defer(desk: ServerDesk, by: Operator, request: Request, given: DeferBody) -> Response:
     """Than their schedule says; one that is too old by then is given up then."""
-    return await _changed(EntryAction.DEFER, desk, by, request, given, lasts=parse_duration(given.lasts))
+    return await _changed(
+        EntryAction.DEFER,
+        desk,
+        by,
+        request,
+        given,
+        lasts=parse_duration(given.lasts),
+        after_attempt=given.after_attempt,
+    )
 
 
 @ENTRIES.post("/entries/bounce", responses=_ENDS, summary="Give recipients up, and tell their senders")
 async def bounce(desk: ServerDesk, by: Operator, request: Request, given: BounceBody) -> Response:
     """The next server that is free makes the reports; a copy is kept on this server's machine."""
-    more = {"why": given.why, "yes": given.confirm, "no_keep": given.no_keep}
+    more = {"why": given.why, "yes": given.confirm, "no_keep": given.no_keep, "after_attempt": given.after_attempt}
     return await _changed(EntryAction.BOUNCE, desk, by, request, given, **more)
 
 
 @ENTRIES.post("/entries/delete", responses=_ENDS, summary="Remove recipients, and tell nobody")
 async def delete(desk: ServerDesk, by: Operator, request: Request, given: FinalBody) -> Response:
     """A copy is kept on this server's machine."""
-    more = {"yes": given.confirm, "no_keep": given.no_keep}
+    more = {"yes": given.confirm, "no_keep": given.no_keep, "after_attempt": given.after_attempt}
     return await _changed(EntryAction.DELETE, desk, by, request, given, **more)

@@ -111,6 +111,14 @@ async def test_recipients_are_held_and_released_in_the_name_of_the_token(
     assert not [line for line in caplog.records if "bob@" in text_line(line) or OPERATE in text_line(line)]
 
 
+async def test_what_is_to_follow_the_attempt_of_an_active_recipient_is_ordered(client: httpx.AsyncClient) -> None:
+    """And shown with it."""
+    active = {"selection": {"recipient": ["al@one.example"]}, "why": "ticket 12", "after_attempt": True}
+    ordered = (await client.post("/entries/hold", json=active)).json()
+    (one,) = (await client.get("/entries?recipient=al@one.example")).json()["entries"]
+    assert (ordered["changed"], ordered["after_attempt"], one["after_attempt"]["kind"]) == (0, 1, "hold")
+
+
 async def test_a_next_attempt_is_moved(client: httpx.AsyncClient) -> None:
     """To a time from now, or to now."""
     moved = (await client.post("/entries/defer", json={"everything": True, "for": "3h"})).json()
