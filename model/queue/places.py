@@ -19,7 +19,7 @@ EntryPosition = tuple[int, int]
 UNPARTITIONED: Final = -1
 """The partition of every message of a topic that has none."""
 
-_PLACE: Final = re.compile(r"(\d{1,19}):(-?\d{1,19}):(-?\d{1,9})")
+_PLACE: Final = re.compile(r"(\d{1,19}):(-?\d{1,19}):(-?\d{1,10})")
 _RANGE: Final = re.compile(r"\((\d+):(-?\d+)\.\.(\d+):(-?\d+)\]")
 
 

@@ -1,7 +1,7 @@
 """Places of messages, and what a subscription has acknowledged of them."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from model.errors import BadPayload
@@ -15,7 +15,9 @@ def test_a_place_is_written_as_pulsar_and_james_do() -> None:
     assert MessagePlace.parse("14:26:-1") == MessagePlace(UNPARTITIONED, 14, 26)
 
 
-@given(st.integers(-1, 2**31), st.integers(0, 2**62), st.integers(-1, 2**62))
+@given(st.integers(-1, 2**31 - 1), st.integers(0, 2**63 - 1), st.integers(-1, 2**63 - 1))
+@example(10**9, 0, 0)
+@example(2**31 - 1, 2**63 - 1, 2**63 - 1)
 def test_every_place_is_read_back(partition: int, ledger: int, entry: int) -> None:
     place = MessagePlace(partition, ledger, entry)
     assert MessagePlace.parse(str(place)) == place
