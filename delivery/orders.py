@@ -20,7 +20,8 @@ from model.errors import MailmendError
 from model.ids import EnqueueId, QueueName
 from model.instants import MICROS, instant_of
 from model.pickup.conditions import MadeCondition, PlacedCondition, ServedPolicies, with_conditions
-from model.pickup.engine import PickupEngine, PolicyChanges
+from model.pickup.counters import PolicyChanges
+from model.pickup.engine import PickupEngine
 from model.pickup.policy import CounterPolicy
 from model.pickup.sub_queues import UNKNOWN
 from model.pickup.suspensions import MadeSuspension, Suspension

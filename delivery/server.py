@@ -32,7 +32,8 @@ from model.delivery.settling import all_as_ordered, settlement_of, without_attem
 from model.ids import EnqueueId
 from model.instants import nanos_in, span_of
 from model.metrics import MetricSample
-from model.pickup.engine import PickupEngine, PolicyChanges
+from model.pickup.counters import PolicyChanges
+from model.pickup.engine import PickupEngine
 from model.pickup.policy import CounterPolicy
 from model.pickup.servers import ServerName
 from model.pickup.sub_queues import UNKNOWN

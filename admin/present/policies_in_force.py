@@ -7,8 +7,8 @@ from admin.present.conditions import limits_json
 from admin.present.values import instant_text
 from admin.services.policies_in_force import PoliciesInForce
 from admin.services.policy import policy_path, suspension_path
+from model.pickup.counters import PolicyChanges
 from model.pickup.covering import FieldPatterns, pattern_text
-from model.pickup.engine import PolicyChanges
 from model.pickup.policy import CounterPolicy
 
 

@@ -25,7 +25,7 @@ from model.delivery.queued import QueuedEntry
 from model.errors import NotThere, UnsafeRequest
 from model.metrics import MetricSample
 from model.pickup.conditions import MadeCondition
-from model.pickup.engine import PolicyChanges
+from model.pickup.counters import PolicyChanges
 from model.pickup.explaining import NextSource, PolicyShare, SourceExplanation, explain_by, next_source
 from model.pickup.policies import PickupPolicies
 from model.pickup.policy import PickupField

@@ -8,7 +8,7 @@ from pathlib import Path
 from admin.wiring.delivery import policy_file
 from delivery.policy_file import PolicyFile
 from model.errors import WrongUse
-from model.pickup.engine import PolicyChanges
+from model.pickup.counters import PolicyChanges
 from model.pickup.policies import PickupPolicies
 
 Limit = Callable[[PickupPolicies], PolicyChanges]

@@ -17,13 +17,14 @@ before each counter too.
 Source: seed mta-queue-subsystem 2.3, facts/mta.md 4.4 to 4.8 (rules 15, 16, 18, 22 to 24, 27 to 29, 31).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 
-from model.pickup.policy import CounterKey, CounterPolicy, PickupField, Threshold
-from model.pickup.rates import LONG_AGO, RateAlgorithm
+from model.pickup.counters import PickupCounters, PolicyChanges
+from model.pickup.policy import CounterPolicy, PickupField
+from model.pickup.rates import RateAlgorithm
 from model.pickup.shares import LimitShare, ServerShare
 from model.pickup.sub_queues import UNKNOWN, ActiveMail, CounterEntry, PickupFigures, SubQueue
 from model.pickup.suspensions import Suspension
@@ -36,19 +37,6 @@ class Picked:
 
     mail: ActiveMail
     source: str
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyChanges:
-    """What a reload did: policies whose counts went on, and those that came or went; by their places in each list.
-
-    Attributes:
-        kept: places before, and now.
-    """
-
-    kept: tuple[tuple[int, int], ...] = ()
-    new: tuple[int, ...] = ()
-    dropped: tuple[int, ...] = ()
 
 
 TurnSeen = Callable[[SubQueue, Picked | None, int], None]
@@ -71,29 +59,26 @@ class PickupEngine:
         seen: TurnSeen | None = None,
         share: ServerShare | None = None,
     ) -> None:
-        self._policies = tuple(policies)
+        self._counters = PickupCounters(policies, algorithm, share)
         self._share = share
-        self._algorithm = algorithm
         self._seen = seen
         self._ready = TenantTurns[SubQueue]()
         self._weights: Mapping[str, int] = NO_WEIGHTS
         self._waking: dict[str, list[CounterEntry]] = {}
         self._picks = self._refusals = self._wakes = 0
         self._sub_queues: dict[tuple[object, ...], SubQueue] = {}
-        self._entries: dict[tuple[int, CounterKey], CounterEntry] = {}
         self._delivering: dict[Picked, tuple[CounterEntry, ...]] = {}
-        self._suspensions: dict[str, tuple[Suspension, CounterEntry]] = {}
         self._pools: dict[tuple[str, ...], SourcePool] = {}
         self._timers: list[tuple[int, int, CounterEntry]] = []
         self._numbers = count()
 
     @property
     def policies(self) -> tuple[CounterPolicy, ...]:
-        return self._policies
+        return self._counters.policies
 
     @property
     def algorithm(self) -> RateAlgorithm:
-        return self._algorithm
+        return self._counters.algorithm
 
     def add(self, mail: ActiveMail) -> None:
         """A mail may be delivered from now on."""
@@ -156,15 +141,14 @@ class PickupEngine:
 
     def suspend(self, suspension: Suspension, now: int) -> None:
         """Let no mail be picked that it holds; deliveries that have begun go on. Another of the same id is replaced."""
-        ends_at = UNKNOWN if suspension.ends_at is None else suspension.ends_at
-        self._suspensions[suspension.id] = (suspension, CounterEntry((-1, (suspension.id,)), closed_until=ends_at))
+        self._counters.suspend(suspension)
         self._place_again(now)
 
     def lift(self, suspension_id: str, now: int) -> bool:
         """End a suspension; whether there was one."""
-        found = self._suspensions.pop(suspension_id, None)
+        found = self._counters.lift(suspension_id)
         self._place_again(now)
-        return found is not None
+        return found
 
     def weigh(self, weights: Mapping[str, int]) -> None:
         """Let these tenants weigh so much from now on, 1 to 100, and all others 1."""
@@ -176,24 +160,16 @@ class PickupEngine:
         What has the same fields and groups goes on counting, rates too: no limit is given anew. What is new counts
         the deliveries that go on.
         """
-        before, kept = list(enumerate(self._policies)), dict[int, int]()
-        for number, policy in enumerate(policies):
-            same = next((one for one in before if one[1].counts_as(policy)), None)
-            if same:
-                before.remove(same)
-                kept[same[0]] = number
-        new = tuple(number for number in range(len(policies)) if number not in kept.values())
-        self._policies = tuple(policies)
-        self._keep_entries(kept, now)
+        changes, known = self._counters.replace(policies, now), self._counters.entries
         for picked, counters in self._delivering.items():
-            keys = self._keys(picked.mail, picked.source)
-            added = [self._entry(keys[number]) for number in new]
+            keys = self._counters.keys(picked.mail, picked.source)
+            added = [self._counters.entry(keys[number]) for number in changes.new]
             for entry in added:
                 entry.delivering += 1
-            going_on = [entry for entry in counters if entry is self._entries.get(entry.place)]
+            going_on = [entry for entry in counters if entry is known.get(entry.place)]
             self._delivering[picked] = (*going_on, *(one for one in added if one not in going_on))
         self._place_again(now)
-        return PolicyChanges(tuple(kept.items()), new, tuple(number for number, _ in before))
+        return changes
 
     def have(self, share: LimitShare, now: int, *, spent: bool = True) -> None:
         """Have this share of the limits from now on; what it gains of rates counts as spent now, unless told otherwise.
@@ -204,8 +180,7 @@ class PickupEngine:
         if share == self._share.now:
             return
         self._share.change(share, now, spent=spent)
-        for entry in list(self._entries.values()):
-            self._share.limit(entry, self._policies[entry.place[0]], self._algorithm, now, gain_spent=spent)
+        for entry in self._counters.share_out(now, spent=spent):
             self._wake_next(entry, now)
 
     def hold_until(self, at: int, now: int) -> None:
@@ -217,9 +192,7 @@ class PickupEngine:
     def fits(self, share: LimitShare) -> bool:
         """Whether what is being delivered under shared limits is within this share of them."""
         counted = {id(entry): entry for counters in self._delivering.values() for entry in counters if entry.shared}
-        return all(
-            self._share.fits(entry, self._policies[entry.place[0]], share) for entry in counted.values() if self._share
-        )
+        return self._counters.fit(counted.values(), share)
 
     def is_shared(self, picked: Picked) -> bool:
         """Whether a delivery that is under way counts against a limit that servers share."""
@@ -241,8 +214,9 @@ class PickupEngine:
     def figures(self, now: int) -> PickupFigures:
         """For monitoring: it looks at each counter."""
         ready = sum(count for _, count in self._ready)
-        refusing = sum(entry.clear_at() > now for entry in self._entries.values())
-        blocked, clear = len(self._sub_queues) - ready, len(self._entries) - refusing
+        counters = self._counters.entries.values()
+        refusing = sum(entry.clear_at() > now for entry in counters)
+        blocked, clear = len(self._sub_queues) - ready, len(counters) - refusing
         return PickupFigures(self._picks, self._refusals, self._wakes, ready, blocked, clear, refusing)
 
     def sub_queue(self, mail: ActiveMail, now: int) -> SubQueue:
@@ -268,73 +242,19 @@ class PickupEngine:
         return pool.next_of(usable) if usable else None
 
     def _place(self, mail: ActiveMail) -> tuple[object, ...]:
-        sources, tenant = dict.fromkeys(mail.sources), mail.values.get(PickupField.TENANT_ID, "")
-        return (tenant, mail.sources, *((self._keys(mail, one), *self._suspended_by(mail, one)) for one in sources))
+        return (mail.values.get(PickupField.TENANT_ID, ""), *self._counters.place(mail))
 
     def _new_queue(self, mail: ActiveMail) -> SubQueue:
         place = self._place(mail)
-        counters = {
-            source: (*self._gated(self._keys(mail, source)), *self._suspended_by(mail, source).values())
-            for source in dict.fromkeys(mail.sources)
-        }
         self._pools.setdefault(mail.sources, SourcePool(mail.sources))
-        queue = SubQueue(place, mail.values.get(PickupField.TENANT_ID, ""), counters)
+        queue = SubQueue(place, mail.values.get(PickupField.TENANT_ID, ""), self._counters.of(mail))
         for entry in queue.all_counters:
             entry.users += 1
         return queue
 
-    def _keys(self, mail: ActiveMail, source: str) -> tuple[tuple[int, CounterKey], ...]:
-        values = {**mail.values, PickupField.LOCAL_IP: source}
-        return tuple((number, policy.key(values)) for number, policy in enumerate(self._policies))
-
-    def _suspended_by(self, mail: ActiveMail, source: str) -> dict[str, CounterEntry]:
-        if not self._suspensions:
-            return {}
-        values = {**mail.values, PickupField.LOCAL_IP: source}
-        return {one.id: entry for one, entry in self._suspensions.values() if one.holds(values)}
-
-    def _gated(self, keys: Iterable[tuple[int, CounterKey]]) -> Sequence[CounterEntry]:
-        counted = tuple(self._counted(keys))
-        return (*counted, self._share.gate) if self._share and any(one.shared for one in counted) else counted
-
-    def _counted(self, keys: Iterable[tuple[int, CounterKey]]) -> Iterable[CounterEntry]:
-        for place in keys:
-            entry = self._entry(place)
-            yield entry
-            if entry.threshold.stop:
-                return
-
-    def _entry(self, place: tuple[int, CounterKey]) -> CounterEntry:
-        entry = self._entries.get(place)
-        if entry is None:
-            entry = self._entries[place] = CounterEntry(place)
-            if self._share:
-                self._share.limit_new(entry, self._policies[place[0]], self._algorithm)
-            else:
-                entry.limit(self._threshold(place), self._algorithm, LONG_AGO)
-        return entry
-
-    def _threshold(self, place: tuple[int, CounterKey]) -> Threshold:
-        number, key = place
-        return self._policies[number].threshold(key) or Threshold()
-
-    def _keep_entries(self, kept: Mapping[int, int], now: int) -> None:
-        """Give the counters of policies that stay their new places and limits; the others are forgotten."""
-        entries, self._entries = self._entries, {}
-        for (number, key), entry in entries.items():
-            if number in kept:
-                place = (kept[number], key)
-                entry.place, self._entries[place] = place, entry
-                if self._share:
-                    self._share.limit(entry, self._policies[place[0]], self._algorithm, now)
-                else:
-                    entry.limit(self._threshold(place), self._algorithm, now)
-
     def _place_again(self, now: int) -> None:
         """Sort all mails that wait into sub-queues anew: the cost of a change, which no pick has to bear then."""
-        self._suspensions = {
-            name: (one, entry) for name, (one, entry) in self._suspensions.items() if entry.closed_until > now
-        }
+        self._counters.drop_ended(now)
         waiting = [mail for queue in self._sub_queues.values() for mail in (*queue.urgent, *queue.normal)]
         for entry in {id(one): one for queue in self._sub_queues.values() for one in queue.all_counters}.values():
             entry.users, entry.waking = 0, False
@@ -345,7 +265,7 @@ class PickupEngine:
         self._sub_queues.clear()
         for mail in waiting:
             self.add(mail)
-        for entry in list(self._entries.values()):
+        for entry in list(self._counters.entries.values()):
             self._forget(entry, now)
 
     def _turn(self, queue: SubQueue, now: int) -> Picked | None:
@@ -434,5 +354,5 @@ class PickupEngine:
         at = entry.forgotten_at()
         if at > now:
             self._set_timer(entry, at)
-        elif self._entries.get(entry.place) is entry:  # else it was forgotten before, and another has its place
-            del self._entries[entry.place]
+        else:
+            self._counters.forget(entry)

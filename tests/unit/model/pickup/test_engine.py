@@ -135,7 +135,7 @@ def test_counters_are_forgotten_once_nothing_of_them_counts() -> None:
 
     assert engine.pick(now=11) is None
     assert engine.next_at() is None
-    assert not engine._entries
+    assert not engine._counters.entries
     assert not engine._sub_queues
 
 
@@ -157,7 +157,7 @@ def test_what_is_admitted_at_once_counts_as_all_others_or_not_at_all() -> None:
     assert engine.admit(mail("b", "b.org"), now=0) is None
     engine.end(first, now=0)
 
-    assert not engine._entries
+    assert not engine._counters.entries
     assert engine.admit(mail("b", "b.org"), now=0)
 
 

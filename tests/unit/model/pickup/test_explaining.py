@@ -118,7 +118,7 @@ def test_asking_an_engine_leaves_it_as_it_was() -> None:
     queue = engine.sub_queue(ActiveMail("1", {MX: "mx.b.org"}, (FIRST,)), 0)
     assert [entry.place for entry in queue.all_counters] == [(0, (FIRST, "mx.b.org"))]
     assert engine.pick(0) is None
-    assert not engine._entries
+    assert not engine._counters.entries
 
 
 def test_what_is_being_delivered_counts_for_who_asks() -> None:
