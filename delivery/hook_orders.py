@@ -11,11 +11,13 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from model.delivery.hooks import HookOrder, LimitMails, SuspendMails
+from model.errors import MailmendError
 from model.ids import QueueName
 from model.instants import instant_of
 from model.pickup.conditions import MadeCondition
 from model.pickup.suspensions import MadeSuspension
 from model.ports import Clock
+from repair.ledger.order_history import OrderEvent, OrderRecord
 from repair.ledger.orders import LedgerOrders
 
 HOLDING_MAX: Final = 1_000
@@ -34,6 +36,7 @@ class HookOrders:
     clock: Clock
     _unwritten: dict[UUID, MadeSuspension | MadeCondition] = field(default_factory=dict)
     _unremoved: dict[UUID, MadeSuspension | MadeCondition] = field(default_factory=dict)
+    _renewed: set[UUID] = field(default_factory=set)
 
     def suspended(
         self, order: SuspendMails, owner: str, holding: Iterable[MadeSuspension]
@@ -76,10 +79,12 @@ class HookOrders:
         for one in list(self._unwritten.values()):
             if not one.has_ended(self._now):
                 await _put(ledger, one, self._now)
+                await self._record(ledger, OrderEvent.RENEWED if one.id in self._renewed else OrderEvent.ADDED, one)
             if self._unwritten.get(one.id) is one:
                 del self._unwritten[one.id]
         for one in list(self._unremoved.values()):
             await _remove(ledger, one)
+            await self._record(ledger, OrderEvent.REMOVED, one)
             if self._unremoved.get(one.id) is one:
                 del self._unremoved[one.id]
 
@@ -95,9 +100,19 @@ class HookOrders:
         if sum(other.is_of_hook for other in others) >= HOLDING_MAX:
             _LOG.warning("a hook orders too much", extra={"owner": one.owner, "holding": HOLDING_MAX})
             return None
+        if one.id not in self._unwritten:
+            (self._renewed.discard if len(others) == len(lasting) else self._renewed.add)(one.id)
         self._unwritten[one.id] = one
         self._unremoved.pop(one.id, None)
         return [*others, one]
+
+    async def _record(self, ledger: LedgerOrders, event: OrderEvent, one: MadeSuspension | MadeCondition) -> None:
+        """Keep in the history what was done; where that fails it is done all the same."""
+        try:
+            await ledger.history.put(OrderRecord(self.clock.new_uuid(), event, one, one.owner))
+        except MailmendError as error:
+            shown = {"event": event.value, "id": str(one.id), "owner": one.owner, "error": str(error)}
+            _LOG.warning("what a hook orders cannot be written into the history", extra=shown)
 
     def _without(self, ended: Sequence[M], lasting: Sequence[M]) -> Sequence[M] | None:
         for one in ended:

@@ -9,7 +9,7 @@ from admin.cli.command import Command, Shared, Values
 from admin.cli.kinds import Duration, ParsedValue
 from admin.cli.options import flag, option
 from admin.cli.queue_options import DRY_RUN, QUEUE_ARGUMENT
-from admin.cli.suspend import OF_A_QUEUE
+from admin.cli.suspend import HISTORY_OPTIONS, OF_A_QUEUE
 from model.errors import WrongUse
 from model.pickup.policy import PickupField, Threshold
 from model.pickup.rates import SECOND, DeliveryRate
@@ -146,15 +146,18 @@ LIST: Final = Command(
     name="list",
     summary="Say which limits are set for a while: for which mails, until when, by whom, why, and which are parked.",
     about="""In the order in which they are tested. What the servers make of each follows from what they have said of
-    their policies; what the policy files themselves say is not among them.""",
+    their policies; what the policy files themselves say is not among them. With --history: who set and removed
+    what, and which hooks did. What ends by itself is told of by the end that it was given; a change whose process was
+    killed right behind it may be missing.""",
     service="admin.services.conditions:list_conditions",
     present="admin.present.conditions:list_document",
-    options=(QUEUE_ARGUMENT,),
+    options=(QUEUE_ARGUMENT, *HISTORY_OPTIONS),
     shared=(OF_A_QUEUE,),
     examples="""
         mailmend policy list outgoing
-        mailmend policy list outgoing --json""",
-    exits="0 done, also where nothing is set; 2 wrong use, 4 the cluster cannot be reached.",
+        mailmend policy list outgoing --json
+        mailmend policy list outgoing --history --limit 20      who did what last""",
+    exits="0 done, also where nothing is listed; 2 wrong use, 4 the cluster cannot be reached.",
 )
 
 REMOVE: Final = Command(

@@ -9,6 +9,7 @@ from admin.cli.command import Command, CommandGroup, Shared, Values
 from admin.cli.kinds import Duration
 from admin.cli.options import flag, option
 from admin.cli.queue_options import DRY_RUN, QUEUE_ARGUMENT, queue_settings
+from admin.services.order_history import HISTORY_SHOWN
 from model.errors import WrongUse
 from model.pickup.policy import PickupField
 from model.pickup.suspensions import ORDER_MAX
@@ -19,6 +20,18 @@ def refuse_unnamed(others: Values, context: click.Context) -> None:
     if not others["queue_named"] and context.get_parameter_source("queue") is ParameterSource.DEFAULT:
         raise WrongUse("it is not said which queue is delivered", mend=f"Name it: {context.command_path} outgoing")
 
+
+HISTORY_OPTIONS: Final = (
+    flag("--history", "What was made, renewed and removed in the last 30 days, by whom and why, newest first."),
+    option(
+        "--limit",
+        "With --history: at most so many changes.",
+        type=click.IntRange(1, 100_000),
+        default=HISTORY_SHOWN,
+        metavar="N",
+    ),
+)
+"""What was done, in place of what holds."""
 
 OF_A_QUEUE: Final = queue_settings(check=refuse_unnamed)
 
@@ -90,15 +103,18 @@ REMOVE: Final = Command(
 LIST: Final = Command(
     name="list",
     summary="Say what is suspended: which mails, since when, until when, by whom, why.",
-    about="What a policy file suspends is not among them: it is each server's own.",
+    about="""What a policy file suspends is not among them: it is each server's own. With --history: who suspended and
+    removed what, and which hooks did. What ends by itself is told of by the end that it was given; a change whose
+    process was killed right behind it may be missing.""",
     service="admin.services.suspensions:list_suspensions",
     present="admin.present.suspensions:list_document",
-    options=(QUEUE_ARGUMENT,),
+    options=(QUEUE_ARGUMENT, *HISTORY_OPTIONS),
     shared=(OF_A_QUEUE,),
     examples="""
         mailmend suspend list outgoing
-        mailmend suspend list outgoing --json""",
-    exits="0 done, also where nothing is suspended; 2 wrong use, 4 the cluster cannot be reached.",
+        mailmend suspend list outgoing --json
+        mailmend suspend list outgoing --history --limit 20      who did what last""",
+    exits="0 done, also where nothing is listed; 2 wrong use, 4 the cluster cannot be reached.",
 )
 
 SUSPEND: Final = CommandGroup(

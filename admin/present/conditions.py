@@ -4,9 +4,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from admin.present.document import Document, Grid
+from admin.present.order_history import history_document
 from admin.present.policy import threshold_json
 from admin.present.values import NOTHING_WRITTEN, plain, printable, queue_document, shown
 from admin.services.conditions import AddConditionRequest, ConditionState, RemoveConditionRequest
+from admin.services.order_history import OrderHistory
 from admin.services.queue.request import QueueAnswer, QueueRequest
 from model.pickup.conditions import MadeCondition
 from model.pickup.policy import Threshold
@@ -37,10 +39,14 @@ def remove_document(result: QueueAnswer[RemoveConditionRequest, ConditionState])
     return queue_document(result, json, (f"Holds no longer in {queue}, within seconds: {said}",))
 
 
-def list_document(result: QueueAnswer[QueueRequest, Sequence[ConditionState]]) -> Document:
-    queue = result.request.queue
-    json = {"conditions": [_condition_json(one) for one in result.found]}
-    if not result.found:
+def list_document(
+    result: QueueAnswer[QueueRequest, Sequence[ConditionState] | OrderHistory[MadeCondition]],
+) -> Document:
+    queue, found = result.request.queue, result.found
+    if isinstance(found, OrderHistory):
+        return history_document(result, found, "condition", _limited, made_json)
+    json = {"conditions": [_condition_json(one) for one in found]}
+    if not found:
         return queue_document(result, json, (f"Nothing is set beside the policy files in {queue}.",))
     columns = ("id", "for", "limits", "made", "ends", "by", "why", "on servers")
     rows = [
@@ -54,7 +60,7 @@ def list_document(result: QueueAnswer[QueueRequest, Sequence[ConditionState]]) -
             printable(one.made.reason),
             "; ".join(_on_servers(one)),
         )
-        for one in result.found
+        for one in found
     ]
     wrapped = frozenset({"for", "limits", "by", "why", "on servers"})
     return queue_document(result, json, (Grid(f"Set beside the policy files in {queue}", columns, rows, wrapped),))
@@ -77,6 +83,10 @@ def _which(made: MadeCondition) -> str:
     named = (f"{name} {' or '.join(texts)}" for name, texts in made.values.items())
     counted = ", ".join(made.fields) or "everything together"
     return printable(f"{', '.join(named) or 'all'} of what is counted by {counted}")
+
+
+def _limited(made: MadeCondition) -> str:
+    return f"{limits_text(made.threshold)}, for {_which(made)}"
 
 
 def _on_servers(state: ConditionState) -> Iterator[str]:

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from admin.present.document import Document, Grid
+from admin.present.order_history import history_document
 from admin.present.values import NOTHING_WRITTEN, plain, printable, queue_document, shown
+from admin.services.order_history import OrderHistory
 from admin.services.queue.request import QueueAnswer, QueueRequest
 from admin.services.suspensions import AddSuspensionRequest, RemoveSuspensionRequest
 from model.pickup.suspensions import MadeSuspension
@@ -31,10 +33,14 @@ def remove_document(result: QueueAnswer[RemoveSuspensionRequest, MadeSuspension]
     return queue_document(result, json, (f"Go again in {queue}, within seconds: {_which(made)}.",))
 
 
-def list_document(result: QueueAnswer[QueueRequest, Sequence[MadeSuspension]]) -> Document:
-    queue = result.request.queue
-    json = {"suspensions": [suspension_json(one) for one in result.found]}
-    if not result.found:
+def list_document(
+    result: QueueAnswer[QueueRequest, Sequence[MadeSuspension] | OrderHistory[MadeSuspension]],
+) -> Document:
+    queue, found = result.request.queue, result.found
+    if isinstance(found, OrderHistory):
+        return history_document(result, found, "suspension", _which, suspension_json)
+    json = {"suspensions": [suspension_json(one) for one in found]}
+    if not found:
         return queue_document(result, json, (f"Nothing is suspended in {queue}.",))
     columns = ("id", "which mails", "made", "ends", "by", "why")
     rows = [
@@ -46,7 +52,7 @@ def list_document(result: QueueAnswer[QueueRequest, Sequence[MadeSuspension]]) -
             printable(one.owner),
             printable(one.reason),
         )
-        for one in result.found
+        for one in found
     ]
     return queue_document(
         result, json, (Grid(f"Suspended in {queue}", columns, rows, frozenset({"which mails", "by"})),)

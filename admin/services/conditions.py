@@ -7,6 +7,7 @@ from functools import partial
 from uuid import UUID
 
 from admin.services.caller import Caller
+from admin.services.order_history import ListOrdersRequest, OrderHistory, history_listed, keep_record
 from admin.services.queue.request import DryRunRequest, QueueAnswer, QueueRequest
 from admin.wiring.cluster import owner_name
 from admin.wiring.queues import QueueConnections, with_queues
@@ -20,6 +21,7 @@ from model.pickup.conditions import (
     with_conditions,
 )
 from model.pickup.policy import PatternTexts, Threshold
+from repair.ledger.order_history import OrderEvent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +112,7 @@ async def condition_added(
     )
     if not request.dry_run:
         await connections.orders().conditions.put(one, now)
+        await keep_record(connections, OrderEvent.RENEWED if same else OrderEvent.ADDED, one, caller)
     (state,) = await _states(connections, request, [one])
     return QueueAnswer(request, state)
 
@@ -152,7 +155,7 @@ def remove_condition(
 
 
 async def condition_removed(
-    request: RemoveConditionRequest, _: Caller, connections: QueueConnections
+    request: RemoveConditionRequest, caller: Caller, connections: QueueConnections
 ) -> QueueAnswer[RemoveConditionRequest, ConditionState]:
     ledger = connections.existing_conditions()
     found = await ledger.find(request.queue, request.id) if ledger else None
@@ -161,15 +164,20 @@ async def condition_removed(
         raise NotThere(f"{request.queue} has no condition {request.id}: it has ended, or was removed", mend=mend)
     if not request.dry_run:
         await ledger.remove(found)
+        await keep_record(connections, OrderEvent.REMOVED, found, caller)
     return QueueAnswer(request, ConditionState(found))
 
 
-def list_conditions(request: QueueRequest, caller: Caller) -> QueueAnswer[QueueRequest, Sequence[ConditionState]]:
-    """The conditions that hold now, in the order in which they are tested; reading them creates no ledger.
+def list_conditions(
+    request: ListOrdersRequest, caller: Caller
+) -> QueueAnswer[QueueRequest, Sequence[ConditionState] | OrderHistory[MadeCondition]]:
+    """The conditions that hold now, in the order in which they are tested, or their history; it creates no ledger.
 
     Raises:
         CannotReach: the ledger cannot be reached.
     """
+    if request.history:
+        return with_queues(request.settings, partial(history_listed, MadeCondition, request))
     return with_queues(request.settings, partial(conditions_listed, request, caller))
 
 

@@ -125,7 +125,7 @@ class DeliveryDesk:
 
     async def done(self, work: Callable[[Q, Caller, QueueConnections], Awaitable[T]], request: Q, by: str = "") -> T:
         """The result of a command's work, in the name of who asks."""
-        return await work(request, Caller(name=by, ask=_unconfirmed), self.connections)
+        return await work(request, Caller(name=by, ask=_unconfirmed, remark=_log_remark), self.connections)
 
     async def read_through(
         self, work: Callable[[Q, Caller, QueueConnections], Awaitable[T]], request: Q, by: str = ""
@@ -213,6 +213,10 @@ class DeliveryDesk:
             _part("Departures", _stuck(self.server.stuck)),
             _part("Ledger", "what is ordered cannot be read, and stays as it was" if stale else ""),
         )
+
+
+def _log_remark(text: str) -> None:
+    _LOG.warning("a call over HTTP has a remark", extra={"remark": text})
 
 
 def _unconfirmed(question: Question) -> NoReturn:

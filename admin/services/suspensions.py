@@ -7,11 +7,13 @@ from functools import partial
 from uuid import UUID
 
 from admin.services.caller import Caller
+from admin.services.order_history import ListOrdersRequest, OrderHistory, history_listed, keep_record
 from admin.services.queue.request import DryRunRequest, QueueAnswer, QueueRequest
 from admin.wiring.cluster import owner_name
 from admin.wiring.queues import QueueConnections, with_queues
 from model.errors import NotThere, WrongUse
 from model.pickup.suspensions import MadeSuspension, patterns_of
+from repair.ledger.order_history import OrderEvent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +77,7 @@ async def suspension_added(
     )
     if not request.dry_run:
         await connections.orders().suspensions.put(one, now)
+        await keep_record(connections, OrderEvent.RENEWED if same else OrderEvent.ADDED, one, caller)
     return QueueAnswer(request, one)
 
 
@@ -91,7 +94,7 @@ def remove_suspension(
 
 
 async def suspension_removed(
-    request: RemoveSuspensionRequest, _: Caller, connections: QueueConnections
+    request: RemoveSuspensionRequest, caller: Caller, connections: QueueConnections
 ) -> QueueAnswer[RemoveSuspensionRequest, MadeSuspension]:
     ledger = connections.existing_suspensions()
     found = await ledger.find(request.queue, request.id) if ledger else None
@@ -100,15 +103,20 @@ async def suspension_removed(
         raise NotThere(f"{request.queue} has no suspension {request.id}: it has ended, or was removed", mend=mend)
     if not request.dry_run:
         await ledger.remove(found)
+        await keep_record(connections, OrderEvent.REMOVED, found, caller)
     return QueueAnswer(request, found)
 
 
-def list_suspensions(request: QueueRequest, caller: Caller) -> QueueAnswer[QueueRequest, Sequence[MadeSuspension]]:
-    """What is suspended now, in the order in which it was; reading it creates no ledger.
+def list_suspensions(
+    request: ListOrdersRequest, caller: Caller
+) -> QueueAnswer[QueueRequest, Sequence[MadeSuspension] | OrderHistory[MadeSuspension]]:
+    """What is suspended now, in the order in which it was, or its history; reading it creates no ledger.
 
     Raises:
         CannotReach: the ledger cannot be reached.
     """
+    if request.history:
+        return with_queues(request.settings, partial(history_listed, MadeSuspension, request))
     return with_queues(request.settings, partial(suspensions_listed, request, caller))
 
 

@@ -32,6 +32,7 @@ from model.catalog.ledger import (
     DELIVERY_ATTEMPT,
     DELIVERY_CONDITION,
     DELIVERY_INTENT,
+    DELIVERY_ORDER_HISTORY,
     DELIVERY_POLICIES,
     DELIVERY_SERVER,
     DELIVERY_SUSPENSION,
@@ -52,6 +53,7 @@ from repair.ledger.attempts import LedgerAttempts
 from repair.ledger.conditions import LedgerConditions
 from repair.ledger.delivery_servers import LedgerServers
 from repair.ledger.intents import LedgerIntents
+from repair.ledger.order_history import LedgerOrderHistory
 from repair.ledger.orders import LedgerOrders
 from repair.ledger.policies import LedgerPolicies
 from repair.ledger.suspensions import LedgerSuspensions
@@ -173,6 +175,10 @@ class QueueConnections:
     def existing_conditions(self) -> LedgerConditions | None:
         """The limits that people set for a while, likewise."""
         return self._orders.conditions if self._has(DELIVERY_CONDITION) else None
+
+    def existing_history(self) -> LedgerOrderHistory | None:
+        """What was done to both, likewise."""
+        return self._orders.history if self._has(DELIVERY_ORDER_HISTORY) else None
 
     def existing_intents(self) -> LedgerIntents | None:
         """What is to follow once attempts have ended, likewise."""

@@ -147,6 +147,18 @@ DELIVERY_CONDITION = Table(
     ),
     comment="Limits of a queue's deliveries before those of the policy files, until it ends or is removed",
 )
+DELIVERY_ORDER_HISTORY = Table(
+    "delivery_order_history",
+    columns(
+        "keyspaceName text, queueName text, kind text, day text",
+        "at timeuuid DESC",
+        "event text, changedBy text, orderId uuid, fields text, matches text, limits text, owner text, reason text, "
+        "madeAt timestamp, endsAt timestamp",
+    ),
+    comment="What was done to suspensions and conditions, newest first: made, renewed or removed, by whom and why",
+    compaction=_TWCS_DAYS,
+    options=_EXPIRES,
+)
 DELIVERY_INTENT = Table(
     "delivery_intent",
     columns(
@@ -231,6 +243,7 @@ HISTORY_TABLES = (SCHEMA_MIGRATION, SCHEMA_STATEMENT, SCHEMA_UNLOCK, SCHEMA_BASE
 DELIVERY_TABLES = (
     DELIVERY_SUSPENSION,
     DELIVERY_CONDITION,
+    DELIVERY_ORDER_HISTORY,
     DELIVERY_INTENT,
     DELIVERY_POLICIES,
     DELIVERY_ATTEMPT,

@@ -9,6 +9,7 @@ from model.catalog.james_tables import EMAIL_QUERY_VIEW
 from model.catalog.ledger import (
     ADMIN_TASK,
     DELIVERY_ATTEMPT,
+    DELIVERY_ORDER_HISTORY,
     JOB_RUN,
     JOB_TURN,
     LEDGER_TABLES,
@@ -36,6 +37,7 @@ _LEDGER: Final = tuple(
         RUN_LIMIT,
         ADMIN_TASK,
         DELIVERY_ATTEMPT,
+        DELIVERY_ORDER_HISTORY,
     )
 )
 

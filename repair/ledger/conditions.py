@@ -35,17 +35,9 @@ class LedgerConditions:
 
     async def put(self, made: MadeCondition, now: datetime) -> None:
         """Keep it durably until its end; `now` is the time of the call."""
-        cells = {
-            "fields": json.dumps(made.fields),
-            "matches": json.dumps(made.values),
-            "limits": json.dumps(_cells(made.threshold)),
-            "owner": made.owner,
-            "reason": made.reason,
-            "madeat": made.made_at,
-            "endsat": made.ends_at,
-        }
-        row = DELIVERY_CONDITION.key_row((self.keyspace, made.queue, made.id)) | cells
-        await self.tables.write(Put(DELIVERY_CONDITION, row, clear=True, ttl_seconds=kept_seconds(made.ends_at, now)))
+        key = DELIVERY_CONDITION.key_row((self.keyspace, made.queue, made.id))
+        row, lasts = {**key, **condition_cells(made)}, kept_seconds(made.ends_at, now)
+        await self.tables.write(Put(DELIVERY_CONDITION, row, clear=True, ttl_seconds=lasts))
 
     async def of(self, queue: QueueName) -> Sequence[MadeCondition]:
         """All that hold, in the order in which they are tested; for a moment also some that have ended.
@@ -54,17 +46,30 @@ class LedgerConditions:
             WrongUse: one whose limits this version does not know.
         """
         seen = await self.tables.read(Read(DELIVERY_CONDITION, (self.keyspace, queue)))
-        return sorted((_made(one.row) for one in seen), key=lambda one: one.rank)
+        return sorted((condition_of(one.row) for one in seen), key=lambda one: one.rank)
 
     async def find(self, queue: QueueName, condition_id: UUID) -> MadeCondition | None:
         seen = await self.tables.read(Read(DELIVERY_CONDITION, (self.keyspace, queue, condition_id)))
-        return _made(seen[0].row) if seen else None
+        return condition_of(seen[0].row) if seen else None
 
     async def remove(self, made: MadeCondition) -> None:
         await self.tables.write(Remove(DELIVERY_CONDITION, (self.keyspace, made.queue, made.id)))
 
 
-def _cells(threshold: Threshold) -> Mapping[str, Any]:
+def condition_cells(made: MadeCondition) -> Row:
+    """All but its key."""
+    return {
+        "fields": json.dumps(made.fields),
+        "matches": json.dumps(made.values),
+        "limits": json.dumps(_limits(made.threshold)),
+        "owner": made.owner,
+        "reason": made.reason,
+        "madeat": made.made_at,
+        "endsat": made.ends_at,
+    }
+
+
+def _limits(threshold: Threshold) -> Mapping[str, Any]:
     rate = threshold.rate
     return {
         "concurrency": threshold.concurrency,
@@ -74,7 +79,12 @@ def _cells(threshold: Threshold) -> Mapping[str, Any]:
     }
 
 
-def _made(row: Row) -> MadeCondition:
+def condition_of(row: Row) -> MadeCondition:
+    """The condition that a row keeps.
+
+    Raises:
+        WrongUse: its limits are not known to this version.
+    """
     limits: Mapping[str, Any] = json.loads(row.get("limits") or "{}")
     if unknown := sorted(limits.keys() - _LIMITS):
         raise WrongUse(f"the condition {row['condition']} has limits that are not known here: {', '.join(unknown)}")

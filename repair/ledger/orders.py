@@ -6,6 +6,7 @@ from model.ports import AsyncTables
 from repair.ledger.conditions import LedgerConditions
 from repair.ledger.delivery_servers import LedgerServers
 from repair.ledger.intents import LedgerIntents
+from repair.ledger.order_history import LedgerOrderHistory
 from repair.ledger.policies import LedgerPolicies
 from repair.ledger.suspensions import LedgerSuspensions
 
@@ -29,6 +30,10 @@ class LedgerOrders:
     @property
     def conditions(self) -> LedgerConditions:
         return LedgerConditions(self.tables, self.keyspace)
+
+    @property
+    def history(self) -> LedgerOrderHistory:
+        return LedgerOrderHistory(self.tables, self.keyspace)
 
     @property
     def intents(self) -> LedgerIntents:

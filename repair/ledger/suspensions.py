@@ -29,29 +29,35 @@ class LedgerSuspensions:
 
     async def put(self, made: MadeSuspension, now: datetime) -> None:
         """Keep it durably until its end; `now` is the time of the call."""
-        cells = {
-            "fields": json.dumps({name: list(texts) for name, texts in made.values.items()}),
-            "owner": made.owner,
-            "reason": made.reason,
-            "endsat": made.ends_at,
-        }
-        row = DELIVERY_SUSPENSION.key_row((self.keyspace, made.queue, made.id)) | cells
-        await self.tables.write(Put(DELIVERY_SUSPENSION, row, clear=True, ttl_seconds=kept_seconds(made.ends_at, now)))
+        key = DELIVERY_SUSPENSION.key_row((self.keyspace, made.queue, made.id))
+        row, lasts = {**key, **suspension_cells(made)}, kept_seconds(made.ends_at, now)
+        await self.tables.write(Put(DELIVERY_SUSPENSION, row, clear=True, ttl_seconds=lasts))
 
     async def of(self, queue: QueueName) -> Sequence[MadeSuspension]:
         """All that hold, in the order in which they were made; for a moment also some that have ended."""
         seen = await self.tables.read(Read(DELIVERY_SUSPENSION, (self.keyspace, queue)))
-        return [_made(one.row) for one in seen]
+        return [suspension_of(one.row) for one in seen]
 
     async def find(self, queue: QueueName, suspension_id: UUID) -> MadeSuspension | None:
         seen = await self.tables.read(Read(DELIVERY_SUSPENSION, (self.keyspace, queue, suspension_id)))
-        return _made(seen[0].row) if seen else None
+        return suspension_of(seen[0].row) if seen else None
 
     async def remove(self, made: MadeSuspension) -> None:
         await self.tables.write(Remove(DELIVERY_SUSPENSION, (self.keyspace, made.queue, made.id)))
 
 
-def _made(row: Row) -> MadeSuspension:
+def suspension_cells(made: MadeSuspension) -> Row:
+    """All but its key."""
+    return {
+        "fields": json.dumps({name: list(texts) for name, texts in made.values.items()}),
+        "owner": made.owner,
+        "reason": made.reason,
+        "endsat": made.ends_at,
+    }
+
+
+def suspension_of(row: Row) -> MadeSuspension:
+    """The suspension that a row keeps."""
     values: Mapping[str, Sequence[str]] = json.loads(row.get("fields") or "{}")
     return MadeSuspension(
         id=row["suspension"],

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import uuid1, uuid4
+from uuid import UUID, uuid1, uuid4
 
 import pytest
 
@@ -27,6 +27,7 @@ from model.schema.keyspace import Schema
 from repair.ledger import expiring
 from repair.ledger.conditions import LedgerConditions
 from repair.ledger.intents import LedgerIntents
+from repair.ledger.order_history import LedgerOrderHistory, OrderEvent, OrderRecord
 from repair.ledger.policies import LedgerPolicies
 from repair.ledger.suspensions import LedgerSuspensions
 from tests.support.in_turn import InTurn
@@ -134,6 +135,34 @@ async def test_what_has_ended_expires_and_leaves_nothing_to_delete(
             break
         await asyncio.sleep(0.1)
     assert found == [stays]
+
+
+async def test_what_was_done_is_read_newest_first(kept: Orders, tables: AsyncTables, queue: QueueName) -> None:
+    """All of it, over days and as far as the limit; that of the other kind, and of other queues, is not among it."""
+    first, other = await kept.put(queue, timedelta(hours=2), jobid=("a b", "\u00e9")), await kept.put(queue)
+    noon = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)
+    ids = [_uuid_at(noon + timedelta(hours=hours)) for hours in (-49, -25, -1, 0)]
+    done = [
+        OrderRecord(ids[0], OrderEvent.ADDED, first, "ann"),
+        OrderRecord(ids[1], OrderEvent.RENEWED, replace(first, reason="still", ends_at=None), "bob"),
+        OrderRecord(ids[2], OrderEvent.ADDED, other, "hook x"),
+        OrderRecord(ids[3], OrderEvent.REMOVED, first, "ann"),
+    ]
+    history, now = LedgerOrderHistory(tables, "mail"), round(noon.timestamp() * 1e6)
+    for one in (done[2], done[0], done[3], done[1]):
+        await history.put(one)
+    await history.put(OrderRecord(uuid1(), OrderEvent.ADDED, await kept.put(QueueName(f"{queue}2")), "ann"))
+    await LedgerOrderHistory(tables, "other").put(done[0])
+    kind = type(first)
+    assert await history.of(kind, queue, now, 100) == done[::-1]
+    assert await history.of(kind, queue, now, 3) == done[:0:-1]
+    neither = MadeCondition if kind is MadeSuspension else MadeSuspension
+    assert await history.of(neither, queue, now, 100) == []
+
+
+def _uuid_at(at: datetime) -> UUID:
+    time = round(at.timestamp() * 1e6) * 10 + 0x01B21DD213814000
+    return UUID(fields=(time & 0xFFFFFFFF, time >> 32 & 0xFFFF, time >> 48 & 0xFFF | 0x1000, 0x80, 1, 1))
 
 
 async def test_limits_of_a_later_version_are_refused_and_not_left_out(tables: AsyncTables, queue: QueueName) -> None:

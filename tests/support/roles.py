@@ -54,6 +54,7 @@ repair_lag          -       SM        M       -         -        -             -
 repair_lease        S       SM        -       SM        -        -             -      SM
 delivery_suspension -       SM        -       -         -        -             SM     -
 delivery_condition  -       SM        -       -         -        -             SM     -
+delivery_order_history - SM     -       -         -        -             SM     -
 delivery_intent     -       SM        -       -         -        -             SM     -
 delivery_policies   -       SM        -       -         -        -             SM     -
 schema_migration    S       S         -       SM        -        -             -      -

@@ -44,6 +44,23 @@ async def backing_off(attempt: HookedAttempt) -> PostDecision | HookResult[PostD
     return HookResult(None, (limit, SuspendMails({DOMAIN: ("b.org",)}, timedelta(hours=1), attempt.reply)))
 
 
+def test_who_did_what_is_listed_newest_first(shell: QueueShell) -> None:
+    """With the limits of then."""
+    first = typed(shell, "add", *TO_A, *NONE, "--for", "1h", *WHY, "--json").json["condition"]
+    shell.pass_time(minutes=1)
+    second = typed(shell, "add", *TO_A, "--rate", "100/60", "--why", "still", "--json").json["condition"]
+    shell.pass_time(minutes=1)
+    typed(shell, "remove", first["id"])
+    history = typed(shell, "list", "--history", "--json").json["history"]
+    own = {"parked", "servers"}
+    assert [(one["event"], one["condition"]) for one in history] == [
+        (event, {name: value for name, value in made.items() if name not in own})
+        for event, made in (("removed", second), ("renewed", second), ("added", first))
+    ]
+    table = typed(shell, "list", "--history").out
+    assert all(text in table for text in ("concurrency 0", "rate 100/60", "renewed", first["id"]))
+
+
 def test_what_a_hook_sets_is_listed_beside_what_people_set(shell: QueueShell, monkeypatch: pytest.MonkeyPatch) -> None:
     """By its name, with what the server answered as the reason; each keeps its own, and people's are tested first."""
     entry_point(monkeypatch, wiring.POST_DELIVERY, f"{__name__}:backing_off")

@@ -6,6 +6,7 @@ import pytest
 
 from admin.services import delivery
 from model.errors import AccessDenied
+from repair.ledger.order_history import LedgerOrderHistory
 from tests.support.commands import Ended
 from tests.support.queue_commands import QueueShell, queue_shell
 from tests.unit.admin.test_delivery_command import HOP, StoppingRelay
@@ -39,6 +40,45 @@ def test_what_is_suspended_is_listed_until_that_is_removed(shell: QueueShell) ->
     assert "localip ::1, recipientdomain a.org or *.b.org" in removed.out
     assert typed(shell, "list").out == "Nothing is suspended in spool.\n"
     assert not shell.asked
+
+
+def test_who_did_what_is_listed_newest_first(shell: QueueShell) -> None:
+    """Each time with what was suspended then; also what has ended or was removed, and as many as are asked for."""
+    assert typed(shell, "list", "--history").out == "No suspension of spool was changed in the last 30 days.\n"
+    assert shell.cluster.keyspaces.keys() == {"mail"}
+    first = typed(shell, "add", "--domain", "a.org", "--for", "1h", *WHY, "--json").json["suspension"]
+    shell.pass_time(minutes=1)
+    second = typed(shell, "add", "--domain", "a.org", "--why", "still", "--json").json["suspension"]
+    typed(shell, "add", "--all", *WHY, "--dry-run")
+    shell.pass_time(minutes=1)
+    typed(shell, "remove", first["id"], "--dry-run")
+    typed(shell, "remove", first["id"])
+    history = typed(shell, "list", "--history", "--json").json["history"]
+    assert [(one["event"], one["suspension"]) for one in history] == [
+        ("removed", second),
+        ("renewed", second),
+        ("added", first),
+    ]
+    assert [one["by"] for one in history] == [first["owner"]] * 3
+    newest = typed(shell, "list", "--history", "--limit", "1").out
+    assert ("removed" in newest, "renewed" in newest, "--limit" in newest) == (True, False, True)
+
+
+def test_what_cannot_be_written_into_the_history_is_done_all_the_same(
+    shell: QueueShell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which is said."""
+
+    async def denied(*_: object) -> None:
+        raise AccessDenied("no MODIFY on delivery_order_history")
+
+    monkeypatch.setattr(LedgerOrderHistory, "put", denied)
+    added = typed(shell, "add", "--all", *WHY)
+    assert (added.code, "cannot be written into the history: no MODIFY" in added.err) == (0, True)
+    (one,) = typed(shell, "list", "--json").json["suspensions"]
+    removed = typed(shell, "remove", one["id"])
+    assert (removed.code, "cannot be written into the history" in removed.err) == (0, True)
+    assert typed(shell, "list", "--json").json["suspensions"] == []
 
 
 def test_a_suspension_ends_by_itself(shell: QueueShell) -> None:

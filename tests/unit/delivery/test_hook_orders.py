@@ -14,14 +14,17 @@ from cql.memory import MemoryTables
 from delivery import hook_orders
 from delivery.hooks import DeliveryHooks
 from delivery.orders import SharedOrders
-from model.catalog.ledger import DELIVERY_CONDITION, DELIVERY_SUSPENSION
+from model.catalog.ledger import DELIVERY_CONDITION, DELIVERY_ORDER_HISTORY, DELIVERY_SUSPENSION
 from model.delivery.entries import EntryEnd
 from model.delivery.hooks import HookedAttempt, HookOrder, HookResult, LimitMails, PostDecision, SuspendMails
-from model.errors import CannotReach, WrongUse
+from model.errors import AccessDenied, CannotReach, WrongUse
 from model.ids import QueueName
 from model.operations import Put
+from model.pickup.conditions import MadeCondition
 from model.pickup.engine import PickupEngine
 from model.pickup.policy import CounterPolicy, PickupField, Threshold
+from model.pickup.suspensions import MadeSuspension
+from repair.ledger.order_history import OrderEvent
 from repair.ledger.orders import LedgerOrders
 from tests.support.clock import VirtualClock
 from tests.support.deliveries import ACCEPTED, LATER, MINUTE, DeliverySite
@@ -101,6 +104,32 @@ async def test_the_first_success_ends_it(site: DeliverySite) -> None:
     await site.put(ONE)
     await site.serve(200, [PER_DOMAIN], hooks=hooks, beside=look())
     assert (site.relay.had, found) == ([ONE], [1, 0])
+
+
+async def test_the_history_says_what_which_hook_did(site: DeliverySite, caplog: pytest.LogCaptureFixture) -> None:
+    """Added, renewed once half of the time has passed, and removed; where it cannot be written only that is said."""
+    site.relay.scripts[ONE] = [LATER, LATER, LATER, ACCEPTED]
+    orders: list[HookOrder] = [limit(10 * MINUTE, 1), suspend(10 * MINUTE, "x")]
+    ended: list[HookOrder] = [limit(NOTHING), suspend(NOTHING, "x")]
+    denied = list[object]()
+
+    def surround(operation: object, carry_out: Any) -> Any:
+        if isinstance(operation, Put) and operation.table is DELIVERY_ORDER_HISTORY and not denied:
+            denied.append(operation)
+            raise AccessDenied("no MODIFY")
+        return carry_out()
+
+    site.tables.surround = surround
+    await site.put(ONE)
+    await site.serve(2000, [PER_DOMAIN], hooks=backing_off(site, orders, ended))
+    site.tables.surround = lambda _, carry_out: carry_out()
+    history, now = site.ledger.history, site.clock.micros()
+    limits = await history.of(MadeCondition, site.queue.name, now, 9)
+    suspended = await history.of(MadeSuspension, site.queue.name, now, 9)
+    assert {*(one.by for one in limits), *(one.by for one in suspended)} == {OWNER}
+    assert [one.event for one in suspended] == [OrderEvent.REMOVED, OrderEvent.RENEWED, OrderEvent.ADDED]
+    assert [one.event for one in limits] == [OrderEvent.REMOVED, OrderEvent.RENEWED]
+    assert (site.relay.had, "cannot be written into the history" in caplog.text) == ([ONE], True)
 
 
 async def test_what_is_ordered_again_is_written_when_half_of_its_time_has_passed(site: DeliverySite) -> None:

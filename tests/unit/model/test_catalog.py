@@ -22,6 +22,7 @@ from model.advice.queue_settings import (
 from model.catalog.generations import GENERATIONS, Generation
 from model.catalog.ledger import (
     DELIVERY_ATTEMPT,
+    DELIVERY_ORDER_HISTORY,
     DELIVERY_TABLES,
     FINDING_BUCKETS,
     HISTORY_TABLES,
@@ -66,7 +67,7 @@ from tests.support.schemas import served
 def test_everything_but_what_holds_now_expires_by_itself_in_windows_of_a_day() -> None:
     """Leases, pauses, suspensions and conditions are few; the history of schemas stays; attempts live a week."""
     staying = {REPAIR_LEASE.name, JOB_PAUSE.name, *(one.name for one in (*DELIVERY_TABLES, *HISTORY_TABLES))}
-    staying -= {DELIVERY_ATTEMPT.name}
+    staying -= {DELIVERY_ATTEMPT.name, DELIVERY_ORDER_HISTORY.name}
     for table in LEDGER_TABLES:
         days = 7 if table is DELIVERY_ATTEMPT else 30
         expires = table.options.get("default_time_to_live") == str(days * 24 * 3600)

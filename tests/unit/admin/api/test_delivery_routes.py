@@ -14,6 +14,9 @@ from admin.api.callers import BODY_BYTES_MAX
 from admin.services.delivery_desk import READERS_MAX
 from mailqueue.prometheus import CONTENT_TYPE
 from model.errors import CannotReach
+from model.ids import QueueName
+from model.pickup.suspensions import MadeSuspension
+from repair.ledger.order_history import LedgerOrderHistory, OrderEvent
 from repair.ledger.suspensions import LedgerSuspensions
 from repair.log_fields import text_line
 from tests.support.delivery_desk import DeliveryWorld
@@ -168,7 +171,7 @@ async def test_what_is_not_meant_is_refused(client: httpx.AsyncClient, path: str
 
 
 async def test_mails_are_suspended_and_go_again_in_the_name_of_the_token(world: DeliveryWorld) -> None:
-    """The server that was asked heeds it like the others."""
+    """The server that was asked heeds it like the others; so says the history too."""
     async with world.client(Access(TOKENS), OPERATE) as client:
         body = {"fields": {"recipientdomain": ["*.b.org"]}, "ttl": 7200, "why": "they throttle us"}
         made = (await client.post("/suspensions", json=body)).json()["suspension"]
@@ -178,6 +181,23 @@ async def test_mails_are_suspended_and_go_again_in_the_name_of_the_token(world: 
         assert (await client.get("/suspensions")).json()["suspensions"] == []
     assert (listed, made["owner"], made["fields"]) == ([made], "night", {"recipientdomain": ["*.b.org"]})
     assert (lifted.status_code, again.status_code) == (200, 404)
+    done = await world.ledger.history.of(MadeSuspension, QueueName("outgoing"), world.clock.micros(), 9)
+    assert [(one.event, one.by) for one in done] == [(OrderEvent.REMOVED, "night"), (OrderEvent.ADDED, "night")]
+
+
+async def test_what_cannot_be_written_into_the_history_is_in_the_log(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And is done all the same."""
+
+    async def refused(*_: object) -> None:
+        raise CannotReach("no node answered")
+
+    monkeypatch.setattr(LedgerOrderHistory, "put", refused)
+    answer = await client.post("/suspensions", json={"everything": True, "why": "x"})
+    assert answer.status_code == 200
+    assert len((await client.get("/suspensions")).json()["suspensions"]) == 1
+    assert any("the history" in text_line(one) for one in caplog.records)
 
 
 async def test_limits_are_set_for_a_while_in_the_name_of_the_token(world: DeliveryWorld) -> None:
