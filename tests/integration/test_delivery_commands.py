@@ -225,7 +225,8 @@ def test_what_is_suspended_or_limited_waits_on_every_server_until_that_is_remove
 ) -> None:
     """Given two servers one after the other, both let other domains go; what is let go goes within seconds.
 
-    Asked over HTTP, the server that has a mail says why it waits, and takes orders as commands do.
+    Asked over HTTP, the server that has a mail says why it waits, and takes orders as commands do. The history has each
+    change.
     """
     sink, file, why = sinks(), queue.line.home / "policies.yaml", ("--why", "they throttle us", "--json")
     file.write_text("policies: [{fields: [recipientdomain]}]")
@@ -268,6 +269,8 @@ def test_what_is_suspended_or_limited_waits_on_every_server_until_that_is_remove
         gone = client.delete(f"/conditions/{limited.json['condition']['id']}")
         assert (gone.status_code, client.get("/ready").json()) == (200, {"ready": True})
     until(lambda: len(sink.mails) == 4)
+    done = [queue.line(kind, "list", "spool", "--history", "--json").json["history"] for kind in ("suspend", "policy")]
+    assert [[one["event"] for one in some] for some in done] == [["removed", "added"]] * 2
     assert said_at_the_end(second) == [1, 1, 1, 1]
     assert [mail.recipients[0].split()[1] for mail in sink.mails] == [
         *["TO:<cy@example.com>"] * 2,
