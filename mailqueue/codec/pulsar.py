@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from mailqueue.codec.messages import queued_in
 from model.errors import BadPayload
+from model.queue.deletions import FilterKind
 from model.queue.james_json import (
     Escapes,
     in_millis,
@@ -32,17 +33,6 @@ class PulsarForm(Enum):
 
     JAMES_3_9 = "3.9"
     JAMES_3_8 = "3.8"
-
-
-class FilterKind(Enum):
-    """What a filter of James's compares, to the letter."""
-
-    NAME = ("ByName", "name")
-    SENDER = ("BySender", "sender")
-    RECIPIENT = ("ByRecipient", "recipient")
-
-    def __init__(self, word: str, field: str) -> None:
-        self.word, self.field = word, field
 
 
 @dataclass(frozen=True, slots=True)

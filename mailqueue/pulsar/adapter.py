@@ -4,15 +4,16 @@ Each partition of a topic has a consumer, or a reader, of its own, for only so a
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, Final
 
 from mailqueue.concurrency import finished
 from mailqueue.pulsar.admin_api import PulsarAdmin
-from mailqueue.pulsar.client import PulsarClient, PulsarConsumer, stored_of
+from mailqueue.pulsar.client import PulsarClient, PulsarConsumer, TopicReader, stored_of
 from mailqueue.pulsar.settings import PulsarSettings
 from mailqueue.pulsar.topics import StoredMessage, TopicMessage
+from model.errors import BrokerUnreachable
 from model.ports import Clock
 from model.queue.places import UNPARTITIONED, Backlog, EntryPosition, MessagePlace, PartitionBacklog
 
@@ -21,6 +22,12 @@ ACKS_SENT_SECONDS: Final = 0.15
 
 SEEK_BEYOND: Final = 500
 """From how many acknowledged messages in a row on a reader jumps over them."""
+
+REMEMBERED_MAX: Final = 10_000
+"""So many acknowledged messages a consumer remembers, to acknowledge them again where the broker has forgotten that."""
+
+CREATE_AGAIN_MAX: Final = 5
+CREATE_AGAIN_SECONDS: Final = 0.2
 
 ACKED_TOGETHER_MAX: Final = 1_000
 
@@ -33,12 +40,25 @@ class PulsarTopics:
         self.client, self._admin = PulsarClient(settings), PulsarAdmin(settings)
         self._partitions: dict[str, Sequence[int]] = {}
         self._created: set[tuple[str, str]] = set()
+        self._creating = asyncio.Lock()
         self._acks: dict[tuple[str, str], _Acknowledger] = {}
 
     async def create(self, topic: str, subscription: str) -> None:
-        if (topic, subscription) not in self._created:
-            await self._admin.create(topic, subscription)
-            self._created.add((topic, subscription))
+        if (topic, subscription) in self._created:
+            return
+        async with self._creating:
+            tries = 1
+            while (topic, subscription) not in self._created:
+                if await self._admin.create(topic, subscription):
+                    self._created.add((topic, subscription))
+                elif tries > CREATE_AGAIN_MAX:
+                    raise BrokerUnreachable(
+                        f"no broker of Pulsar serves the topic {topic}",
+                        mend="Look whether all brokers run: pulsar-admin topics lookup TOPIC",
+                    )
+                else:
+                    await self.clock.pause(CREATE_AGAIN_SECONDS * tries)
+                    tries += 1
 
     async def publish(self, topic: str, message: TopicMessage) -> MessagePlace:
         return await self.client.publish(self._full(topic), message)
@@ -91,6 +111,18 @@ class PulsarTopics:
                         yield message
                     elif end := _worth_a_seek(partition, position):
                         await reader.skip(end)
+
+    async def follow(self, topic: str, subscription: str) -> "_Following":
+        await self.create(topic, subscription)
+        there = await self.backlog(topic, subscription) or Backlog()
+        readers = dict[int, TopicReader]()
+        try:
+            for number, partition in there.partitions.items():
+                readers[number] = await self.client.open_reader(self._full(topic, number), partition.acked_to)
+        except BaseException:
+            await finished(_all_closed(readers.values()))
+            raise
+        return _Following(there, readers)
 
     async def backlog(self, topic: str, subscription: str) -> Backlog | None:
         numbers = await self._numbers(topic)
@@ -156,6 +188,27 @@ class _Acknowledger:
             yield one
 
 
+class _Following:
+    """A reader of each partition. Implements `mailqueue.pulsar.topics.Following`."""
+
+    def __init__(self, there: Backlog, readers: Mapping[int, TopicReader]) -> None:
+        self._there, self._readers = there, readers
+        self._found: list[StoredMessage] = []
+
+    async def news(self) -> list[StoredMessage]:
+        for number, reader in self._readers.items():
+            partition = self._there.partitions[number]
+            while message := await reader.next(number):
+                position = message.place.position
+                if position > partition.last or partition.holds(position):
+                    self._found.append(message)
+        found, self._found = self._found, []
+        return found
+
+    async def close(self) -> None:
+        await finished(_all_closed(self._readers.values()))
+
+
 class _Consuming:
     """The consumers of every partition of a topic, as one."""
 
@@ -166,7 +219,8 @@ class _Consuming:
         self._consumers: list[PulsarConsumer] = []
         self._receiving: list[asyncio.Task[None]] = []
         self._acked_at = float("-inf")
-        self.in_hand: set[PulsarDelivery] = set()
+        self.in_hand: dict[MessagePlace, PulsarDelivery] = {}
+        self._acked: dict[MessagePlace, None] = {}
         self.ended = False
 
     def add(self, consumer: PulsarConsumer, partition: int) -> None:
@@ -183,11 +237,14 @@ class _Consuming:
         return one
 
     def settled(self, delivery: "PulsarDelivery", *, acked: bool) -> None:
-        if delivery in self.in_hand:
-            self.in_hand.discard(delivery)
+        if self.in_hand.get(delivery.message.place) is delivery:
+            del self.in_hand[delivery.message.place]
             self._room.release()
         if acked:
             self._acked_at = self.topics.clock.monotonic()
+            self._acked[delivery.message.place] = None
+            if len(self._acked) > REMEMBERED_MAX:
+                del self._acked[next(iter(self._acked))]
 
     def had_before(self, place: MessagePlace) -> bool:
         """Whether it was there before these consumers: the broker forgets who had it once nobody consumes."""
@@ -208,12 +265,19 @@ class _Consuming:
         await asyncio.gather(*(one.close() for one in self._consumers), return_exceptions=True)
 
     async def _receive(self, consumer: PulsarConsumer, partition: int) -> None:
+        """Pass on what comes; not what is in hand, or acked: a broker that comes back gives that again."""
         try:
             while True:
                 message = await self.topics.client.asked(consumer.receive())
-                await self._room.acquire()
                 delivery = PulsarDelivery(self, consumer, message, partition)
-                self.in_hand.add(delivery)
+                if delivery.message.place in self._acked:
+                    with suppress(BrokerUnreachable):  # then it comes once more
+                        await delivery.ack()
+                    continue
+                if delivery.message.place in self.in_hand:
+                    continue
+                await self._room.acquire()
+                self.in_hand[delivery.message.place] = delivery
                 self._came.put_nowait(delivery)
         except Exception as error:  # noqa: BLE001 - whoever asks for the next message gets it
             self._came.put_nowait(error)
@@ -239,6 +303,10 @@ class PulsarDelivery:
         if not self._consuming.ended:
             await self._consumer.negative_acknowledge(self._raw)
         self._consuming.settled(self, acked=False)
+
+
+async def _all_closed(readers: Iterable[TopicReader]) -> None:
+    await asyncio.gather(*(one.close() for one in readers), return_exceptions=True)
 
 
 def _worth_a_seek(partition: PartitionBacklog, position: EntryPosition) -> EntryPosition | None:

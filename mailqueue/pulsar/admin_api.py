@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from mailqueue.broker_http import BrokerHttp, basic
 from mailqueue.pulsar.settings import PulsarAuth, PulsarSettings
-from model.queue.places import PartitionBacklog, position_of, stretches_of
+from model.queue.places import BEFORE_ALL, PartitionBacklog, position_of, stretches_of
 
 _EARLIEST: Final = json.dumps({"ledgerId": -1, "entryId": -1, "partitionIndex": -1}).encode()
 _DONE: Final = frozenset({http.client.OK, http.client.NO_CONTENT, http.client.CONFLICT})
@@ -44,22 +44,32 @@ class PulsarAdmin:
         found = await self._found(f"{self._path(topic)}/partitions")
         return int(found["partitions"]) if found else 0
 
-    async def create(self, topic: str, subscription: str) -> None:
-        """Create both where they are missing; a new subscription begins with the first message."""
+    async def create(self, topic: str, subscription: str) -> bool:
+        """Create both where they are missing; a new subscription begins with the first message.
+
+        Returns:
+            False where the topic is on its way to a broker: to be asked again.
+        """
         path = f"{self._path(topic)}/subscription/{quote(subscription, safe='')}"
         status, _ = await asyncio.to_thread(self._http.answer, "PUT", path, _EARLIEST)
-        if status not in _DONE:
+        if status not in {*_DONE, http.client.PRECONDITION_FAILED}:
             raise self._http.refusal(status)
+        return status in _DONE
 
     async def backlog(self, partition: str, subscription: str) -> PartitionBacklog | None:
-        """What the subscription has not acknowledged of one partition; None where either is not there."""
+        """What the subscription has not acknowledged of one partition; None where that is not there.
+
+        A subscription that is not there has acknowledged nothing.
+        """
         path = self._path(partition)
         inside = await self._found(f"{path}/internalStats")
-        cursor = inside["cursors"].get(subscription) if inside else None
         stats = await self._found(f"{path}/stats?getPreciseBacklog=true&subscriptionBacklogSize=false")
-        counted = stats["subscriptions"].get(subscription) if stats else None
-        if inside is None or cursor is None or counted is None:
+        if inside is None or stats is None:
             return None
+        cursor, counted = inside["cursors"].get(subscription), stats["subscriptions"].get(subscription)
+        if cursor is None or counted is None:
+            last, count = position_of(inside["lastConfirmedEntry"]), int(inside["numberOfEntries"])
+            return PartitionBacklog(BEFORE_ALL, (), last, count, added=int(inside["entriesAddedCounter"]))
         return PartitionBacklog(
             position_of(cursor["markDeletePosition"]),
             stretches_of(cursor["individuallyDeletedMessages"]),

@@ -101,13 +101,19 @@ class PulsarClient:
     @asynccontextmanager
     async def reader(self, topic: str, behind: EntryPosition) -> AsyncGenerator["TopicReader"]:
         """Read what is behind a position; closed at the end, as an open one is kept by the broker."""
-        reader = await self.asked(
-            self._client().create_reader(topic, _id_of(behind), schema=_SCHEMA, receiver_queue_size=READ_AHEAD)
-        )
+        reader = await self.open_reader(topic, behind)
         try:
-            yield TopicReader(self, reader)
+            yield reader
         finally:
-            await finished(self.asked(reader.close()))
+            await finished(reader.close())
+
+    async def open_reader(self, topic: str, behind: EntryPosition) -> "TopicReader":
+        return TopicReader(
+            self,
+            await self.asked(
+                self._client().create_reader(topic, _id_of(behind), schema=_SCHEMA, receiver_queue_size=READ_AHEAD)
+            ),
+        )
 
     @asynccontextmanager
     async def exclusive_producer(self, topic: str) -> AsyncGenerator[bool]:
@@ -225,6 +231,9 @@ class TopicReader:
         if not await self._client.asked(self._reader.has_message_available()):
             return None
         return stored_of(await self._client.asked(self._reader.read_next()), partition)
+
+    async def close(self) -> None:
+        await self._client.asked(self._reader.close())
 
     async def skip(self, to: EntryPosition) -> None:
         await self._client.asked(self._reader.seek(_id_of(to)))

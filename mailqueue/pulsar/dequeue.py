@@ -6,6 +6,7 @@ of a single mail ends the stream: what is no mail, or has lost its bytes, is a d
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -28,6 +29,9 @@ from model.queue.mails import Whereabouts
 HOLD: Final = timedelta(minutes=5)
 """How long a delivery is held while the blob store does not answer, before the broker has it back."""
 
+HEAR_EVERY: Final = timedelta(seconds=30)
+"""How often a consumer hears of deletions, whether or not it hands mails out: well before any can expire."""
+
 _MICRO: Final = timedelta(microseconds=1)
 _LOG: Final = logging.getLogger("mailmend.queue")
 
@@ -35,14 +39,16 @@ _LOG: Final = logging.getLogger("mailmend.queue")
 @asynccontextmanager
 async def dequeue(parts: PulsarParts, prefetch: int) -> AsyncGenerator[AsyncIterator[PulsarUnacked]]:
     """The mails, as they are ready. Unsettled mails are delivered again after the context."""
+    await parts.deletions.known()
     async with parts.topics.consume(out_topic(parts.queue), out_subscription(parts.queue), prefetch) as deliveries:
         stream = _Stream(parts)
-        feeding = asyncio.ensure_future(stream.feed(deliveries))
+        working = [asyncio.ensure_future(one) for one in (stream.feed(deliveries), stream.hear())]
         try:
             yield stream
         finally:
-            feeding.cancel()
-            await asyncio.gather(feeding, return_exceptions=True)
+            for one in working:
+                one.cancel()
+            await asyncio.gather(*working, return_exceptions=True)
             await stream.end()
 
 
@@ -53,14 +59,42 @@ class _Stream:
         self._parts = parts
         self._ready: Drain[PulsarUnacked] = Drain()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._taken_out: deque[PulsarUnacked] = deque()
 
     def __aiter__(self) -> AsyncIterator[PulsarUnacked]:
         return self
 
     async def __anext__(self) -> PulsarUnacked:
-        mail = await anext(self._ready)
-        self._parts.counts.add(QueueCount.DELIVERED, self._parts.queue)
-        return mail
+        """The next mail that is not deleted by what is known now; if cancelled, it may be asked again."""
+        while True:
+            if not self._taken_out:
+                self._taken_out.append(await anext(self._ready))
+            if not self._parts.deletions.is_fresh:
+                await self._refreshed()
+                continue
+            mail = self._taken_out.popleft()
+            if mail.is_deleted:
+                await mail.drop()
+                continue
+            self._parts.counts.add(QueueCount.DELIVERED, self._parts.queue)
+            return mail
+
+    async def hear(self) -> None:
+        """Hear of deletions while nothing is handed out too: of those of mails that are out."""
+        while True:
+            await self._parts.clock.pause(HEAR_EVERY.total_seconds())
+            await self._refreshed()
+
+    async def _refreshed(self) -> None:
+        """Ask until there is an answer: before that nothing is handed out."""
+        for tries in count(1):
+            try:
+                await self._parts.deletions.known()
+            except MailmendError as error:
+                _LOG.warning("deletions cannot be read", extra={"queue": self._parts.queue, "error": error.what})
+            else:
+                return
+            await self._parts.clock.pause(LOOK_AGAIN.wait(tries).total_seconds())
 
     async def feed(self, deliveries: AsyncIterator[TopicDelivery]) -> None:
         try:
@@ -88,9 +122,16 @@ class _Stream:
         except BadPayload as error:
             await self._buried(delivery, QueueCount.BAD, "cannot be read", error)
             return
+        if mail.is_deleted:
+            await mail.drop()
+            return
         try:
             content = await self._content(mail)
         except (BlobMissing, BadPayload) as error:  # what is no id of a blob names none
+            await self._parts.deletions.known_now()
+            if mail.is_deleted:
+                await mail.drop()
+                return
             await self._buried(delivery, QueueCount.BLOB_MISSING, "has lost its bytes", error)
             return
         if content is None:
@@ -115,7 +156,7 @@ class _Stream:
         return None
 
     async def _buried(self, delivery: TopicDelivery, name: QueueCount, what: str, error: MailmendError) -> None:
-        fields = {"queue": self._parts.queue, "message": str(delivery.message.place), "error": error.what}
+        fields = {"queue": self._parts.queue, "place": str(delivery.message.place), "error": error.what}
         _LOG.warning("a mail %s; it is a dead letter now", what, extra=fields)
         self._parts.counts.add(name, self._parts.queue)
         try:

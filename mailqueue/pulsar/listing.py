@@ -1,14 +1,16 @@
 """What a queue holds, read from its topics: from the first message on that is not acknowledged, no blob read."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from mailqueue.pulsar.messages import listed_of, origin_of
+from mailqueue.pulsar.messages import first_place, listed_of, origin_of
 from mailqueue.pulsar.names import out_subscription, out_topic, scheduled_subscription, scheduled_topic
 from mailqueue.pulsar.parts import PulsarParts
 from mailqueue.pulsar.topics import StoredMessage
 from model.errors import BadPayload
+from model.ids import QueueName
+from model.queue.deletions import KnownDeletions
 from model.queue.filters import EVERYTHING, MailFilter
 from model.queue.mails import Listed, Whereabouts
 from model.queue.places import MessagePlace
@@ -43,8 +45,10 @@ async def found(
     where: MailFilter = EVERYTHING,
     after: MessagePlace | None = None,
     on_unreadable: OnUnreadable = ignored,
+    *,
+    known: KnownDeletions | None,
 ) -> AsyncGenerator[FoundMail]:
-    """The matching mails of one topic, in its order."""
+    """The matching mails of one topic, in its order; without those that are `known` to be deleted."""
     if where.whereabouts not in {None, whereabouts}:
         return
     topic, subscription = place_of(whereabouts, parts)
@@ -55,8 +59,22 @@ async def found(
             except BadPayload as error:
                 on_unreadable(message, error)
                 continue
-            if where.matches(listed):
+            if where.matches(listed) and not (known and is_deleted(parts.queue, message, listed, known)):
                 yield FoundMail(message, listed)
+
+
+def is_deleted(queue: QueueName, message: StoredMessage, listed: Listed, known: KnownDeletions) -> bool:
+    return known.hold(listed, first_place(queue, message, listed.whereabouts))
+
+
+async def acknowledged(parts: PulsarParts, some: Sequence[FoundMail]) -> None:
+    """Acknowledge deleted mails, and delete their bytes."""
+    for whereabouts in {one.listed.whereabouts for one in some}:
+        topic, subscription = place_of(whereabouts, parts)
+        places = [one.message.place for one in some if one.listed.whereabouts is whereabouts]
+        await parts.topics.acknowledge(topic, subscription, places)
+    for one in some:
+        await parts.blob_cleanup.add(one.listed.queued.blobs, dequeued=False)
 
 
 async def browse(parts: PulsarParts, where: MailFilter, after: ListingPosition | None) -> AsyncGenerator[Listed]:
@@ -65,14 +83,15 @@ async def browse(parts: PulsarParts, where: MailFilter, after: ListingPosition |
     A delayed mail whose move to the others was interrupted is listed among these alone.
     """
     moved, behind = set[MessagePlace](), after.place if after else None
+    known = await parts.deletions.look()
     if after is None or after.whereabouts is Whereabouts.WAITING:
-        async with aclosing(found(parts, Whereabouts.WAITING, where, behind)) as waiting:
+        async with aclosing(found(parts, Whereabouts.WAITING, where, behind, known=known)) as waiting:
             async for one in waiting:
                 if origin := origin_of(one.message):
                     moved.add(origin)
                 yield one.listed
         behind = None
-    async with aclosing(found(parts, Whereabouts.DELAYED, where, behind)) as delayed:
+    async with aclosing(found(parts, Whereabouts.DELAYED, where, behind, known=known)) as delayed:
         async for one in delayed:
             if one.message.place not in moved:
                 yield one.listed

@@ -18,14 +18,16 @@ from mailqueue.codec.pulsar import PulsarForm
 from mailqueue.draining import checked_prefetch
 from mailqueue.health import FigureScope, QueueFigures
 from mailqueue.metrics import NoCounts, QueueCounts, TrafficSums
+from mailqueue.pulsar.deletions import Deletions
 from mailqueue.pulsar.dequeue import dequeue
 from mailqueue.pulsar.enqueue import enqueue
 from mailqueue.pulsar.listing import browse, found, place_of
 from mailqueue.pulsar.moving import Mover
-from mailqueue.pulsar.names import DEAD_SUBSCRIPTION, dead_topic, queues_among
+from mailqueue.pulsar.names import DEAD_SUBSCRIPTION, dead_topic, out_topic, queues_among, scheduled_topic
 from mailqueue.pulsar.parts import FormOfQueue, PulsarParts
 from mailqueue.pulsar.remove import remove
 from mailqueue.pulsar.restoring import PulsarRestoring, restoring
+from mailqueue.pulsar.tending import TendedDeletions, tend_deletions
 from mailqueue.pulsar.topics import Topics
 from mailqueue.pulsar.unacked import PulsarUnacked
 from mailqueue.queue import (
@@ -41,6 +43,7 @@ from mailqueue.queue import (
 )
 from model.ids import EnqueueId, QueueName
 from model.ports import Blobs, Clock
+from model.queue.deletions import KnownDeletions
 from model.queue.filters import EVERYTHING, MailFilter
 from model.queue.mails import Listed, Mail, Whereabouts
 from model.queue.messages import Depth
@@ -50,6 +53,9 @@ from model.queue.size import CountedBy, Size, SizeKind
 
 MOVE_DUE_EVERY: Final = timedelta(seconds=1)
 """The pause between two rounds that deliver the delayed mails whose time has come; a mail may be late by as much."""
+
+
+TEND_DELETIONS_EVERY: Final = timedelta(minutes=1)
 
 
 class PulsarMailQueue:
@@ -87,8 +93,10 @@ class PulsarMailQueue:
         return await content_of(self._parts.blobs, listed.queued.blobs)
 
     async def size(self) -> Size:
-        waiting, delayed = [await self._backlog(one) for one in (Whereabouts.WAITING, Whereabouts.DELAYED)]
-        return Size(waiting.count, delayed.count, SizeKind.EXACT, 0, CountedBy.METADATA)
+        known = await self._parts.deletions.look()
+        waiting, delayed = [_left(await self._backlog(one), known, self.name, one) for one in Whereabouts]
+        kind = SizeKind.ESTIMATE if known.has_james and waiting + delayed else SizeKind.EXACT
+        return Size(waiting, delayed, kind, 0, CountedBy.METADATA)
 
     async def recount(self) -> int:
         """Nothing is to be corrected: the broker itself counts."""
@@ -125,16 +133,16 @@ class PulsarMailQueue:
         if scope is FigureScope.STARTS:
             return QueueFigures(self.name, now)
         waiting, delayed = [await self._backlog(one) for one in (Whereabouts.WAITING, Whereabouts.DELAYED)]
-        depth = None
+        depth, known = None, await self._parts.deletions.look()
         if scope is FigureScope.ALL:
             dead = await self._parts.topics.backlog(dead_topic(self.name), DEAD_SUBSCRIPTION) or Backlog()
             depth = Depth(waiting.count - waiting.unacked, waiting.unacked, waiting.consumers, dead.count)
         return QueueFigures(
             self.name,
             now,
-            mails=waiting.count,
-            delayed=delayed.count,
-            oldest_at=await self._oldest_at(),
+            mails=_left(waiting, known, self.name, Whereabouts.WAITING),
+            delayed=_left(delayed, known, self.name, Whereabouts.DELAYED),
+            oldest_at=await self._oldest_at(known),
             depth=depth,
         )
 
@@ -145,11 +153,23 @@ class PulsarMailQueue:
         return TrafficSums(self._parts.now, (), waiting.added, waiting.consumed)
 
     async def maintain(self, stop: asyncio.Event) -> None:
-        jobs = (BackgroundJob("moving delayed mails", self.move_due, MOVE_DUE_EVERY),)
+        jobs = (
+            BackgroundJob("moving delayed mails", self.move_due, MOVE_DUE_EVERY),
+            BackgroundJob("tending deletions", self.tend_deletions, TEND_DELETIONS_EVERY),
+        )
         await run_jobs(self.name, self._parts.clock, stop, jobs)
+
+    async def tend_deletions(self, *, dry_run: bool = False) -> TendedDeletions:
+        """One round of what `maintain` repeats: let deletions expire that are no longer needed.
+
+        Raises:
+            CannotReach: what was done stays done.
+        """
+        return await tend_deletions(self._parts, dry_run=dry_run)
 
     async def close(self) -> None:
         await self._parts.background.close()
+        await self._parts.deletions.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -162,8 +182,8 @@ class PulsarMailQueue:
     async def _backlog(self, whereabouts: Whereabouts) -> Backlog:
         return await self._parts.topics.backlog(*place_of(whereabouts, self._parts)) or Backlog()
 
-    async def _oldest_at(self) -> datetime | None:
-        async with aclosing(found(self._parts, Whereabouts.WAITING)) as mails:
+    async def _oldest_at(self, known: KnownDeletions) -> datetime | None:
+        async with aclosing(found(self._parts, Whereabouts.WAITING, known=known)) as mails:
             async for one in mails:
                 return one.listed.enqueued_at
         return None
@@ -192,13 +212,29 @@ async def open_queue(
     cleanup = BlobCleanup(blobs, _nothing, background, clock)
     form_of_queue = FormOfQueue(topics, name, form)
     return PulsarMailQueue(
-        PulsarParts(name, topics, blobs, clock, form_of_queue, background, cleanup, counts or NoCounts())
+        PulsarParts(
+            name,
+            topics,
+            blobs,
+            clock,
+            form_of_queue,
+            background,
+            cleanup,
+            counts or NoCounts(),
+            Deletions(topics, name, clock),
+        )
     )
 
 
 async def queue_names(topics: Topics) -> list[QueueName]:
     """Every queue of the namespace."""
     return queues_among(await topics.names())
+
+
+def _left(backlog: Backlog, known: KnownDeletions, queue: QueueName, whereabouts: Whereabouts) -> int:
+    """How many mails of a topic are not deleted, as far as deletions name them."""
+    topic = out_topic(queue) if whereabouts is Whereabouts.WAITING else scheduled_topic(queue)
+    return backlog.count - len(backlog.held({one.place for one in known.places if one.topic == topic}))
 
 
 async def _nothing() -> None:

@@ -10,12 +10,12 @@ from datetime import timedelta
 from typing import Final
 
 from mailqueue.codec.pulsar import PulsarForm, pulsar_payload_of, pulsar_queued_of
-from mailqueue.pulsar.names import out_subscription, out_topic
+from mailqueue.pulsar.names import out_subscription, out_topic, scheduled_topic
 from mailqueue.pulsar.topics import StoredMessage, TopicMessage
 from model.errors import BadPayload
 from model.ids import QueueName
 from model.queue.mails import Listed, Whereabouts
-from model.queue.places import MessagePlace
+from model.queue.places import MessagePlace, TopicPlace
 from model.queue.slices import EPOCH, millis_of
 
 ATTEMPTS: Final = "mailmend-attempts"
@@ -76,6 +76,14 @@ def origin_of(message: StoredMessage) -> MessagePlace | None:
         return None if text is None else MessagePlace.parse(text)
     except BadPayload:
         return None
+
+
+def first_place(queue: QueueName, message: StoredMessage, whereabouts: Whereabouts) -> TopicPlace:
+    """Where the message is, or the delayed one whose place it takes."""
+    origin = origin_of(message)
+    if origin is None and whereabouts is Whereabouts.WAITING:
+        return TopicPlace(out_topic(queue), message.place)
+    return TopicPlace(scheduled_topic(queue), origin or message.place)
 
 
 def dead_letter(queue: QueueName, namespace: str, message: StoredMessage) -> TopicMessage:

@@ -14,7 +14,7 @@ from typing import Final
 from mailqueue.codec.admission import admissible
 from mailqueue.concurrency import all_of, in_batches
 from mailqueue.metrics import QueueCount
-from mailqueue.pulsar.listing import FoundMail, found
+from mailqueue.pulsar.listing import FoundMail, acknowledged, found, is_deleted
 from mailqueue.pulsar.messages import delayed_message, origin_of, story_of, waiting_message
 from mailqueue.pulsar.names import (
     mover_lease,
@@ -63,9 +63,10 @@ class Mover:
         dry_run: bool,
     ) -> Changed:
         count = 0
+        known = await self.parts.deletions.look()
         async with (
             self._turn(patient=True, dry_run=dry_run) as (_, superseded),
-            aclosing(found(self.parts, Whereabouts.DELAYED)) as mails,
+            aclosing(found(self.parts, Whereabouts.DELAYED, known=known)) as mails,
         ):
             async for one in mails:
                 to_be = None if one.message.place in superseded else change(one.listed)
@@ -87,16 +88,31 @@ class Mover:
         async with self._turn(patient=patient, dry_run=dry_run) as (has_turn, superseded):
             if not has_turn:
                 return moved
+            known = await self.parts.deletions.look() if dry_run else None
             async with (
-                aclosing(found(self.parts, Whereabouts.DELAYED)) as mails,
+                aclosing(found(self.parts, Whereabouts.DELAYED, known=known)) as mails,
                 aclosing(in_batches(mails, AT_ONCE)) as batches,
             ):
                 async for batch in batches:
-                    some = [one for one in batch if one.message.place not in superseded and meant(one)]
+                    some = [one for one in batch if one.message.place not in superseded]
+                    if not dry_run:
+                        some = await self._undeleted(some)
+                    some = [one for one in some if meant(one)]
                     if not dry_run:
                         await self._delivered(some)
                     moved += Delays.of([_due_at(one) for one in some])
         return moved
+
+    async def _undeleted(self, some: Sequence[FoundMail]) -> list[FoundMail]:
+        """Drop those that are deleted, by what is known now."""
+        known, queue = await self.parts.deletions.known(), self.parts.queue
+        deleted = [one for one in some if is_deleted(queue, one.message, one.listed, known)]
+        if not deleted:
+            return list(some)
+        await acknowledged(self.parts, deleted)
+        self.parts.counts.add(QueueCount.FILTERED, queue, len(deleted))
+        places = {one.message.place for one in deleted}
+        return [one for one in some if one.message.place not in places]
 
     async def _delivered(self, some: Sequence[FoundMail]) -> None:
         parts, topic = self.parts, out_topic(self.parts.queue)

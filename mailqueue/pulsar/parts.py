@@ -9,6 +9,7 @@ from typing import Final
 from mailqueue.background import BackgroundTasks, BlobCleanup
 from mailqueue.codec.pulsar import PulsarForm, form_of
 from mailqueue.metrics import QueueCounts
+from mailqueue.pulsar.deletions import Deletions
 from mailqueue.pulsar.names import out_subscription, out_topic, scheduled_subscription, scheduled_topic
 from mailqueue.pulsar.topics import Topics
 from model.errors import BadPayload
@@ -36,6 +37,7 @@ class PulsarParts:
     background: BackgroundTasks
     blob_cleanup: BlobCleanup
     counts: QueueCounts
+    deletions: Deletions
 
     @property
     def now(self) -> datetime:

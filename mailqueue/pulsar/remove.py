@@ -1,4 +1,8 @@
-"""Removing mails of a queue: each is acknowledged in its topic, where it is, whoever would have got it."""
+"""Removing mails of a queue: their deletion is published, then each is acknowledged where it is.
+
+Whoever dies in between has deleted them all the same: whoever meets a mail whose deletion is published drops it. The
+caller has kept each by then, and waits at the end until every process knows.
+"""
 
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -6,12 +10,14 @@ from typing import Final
 
 from mailqueue.concurrency import in_batches
 from mailqueue.metrics import QueueCount
-from mailqueue.pulsar.listing import FoundMail, found, place_of
+from mailqueue.pulsar.listing import FoundMail, acknowledged, found, is_deleted, place_of
 from mailqueue.pulsar.parts import PulsarParts
 from mailqueue.queue import OnRemoved, Removed
 from model.ids import EnqueueId
+from model.queue.deletions import DeletedMail
 from model.queue.filters import MailFilter
 from model.queue.mails import LOOKS
+from model.queue.places import TopicPlace
 
 AT_ONCE: Final = 500
 """So many mails are removed together."""
@@ -19,25 +25,33 @@ AT_ONCE: Final = 500
 
 async def remove(parts: PulsarParts, where: MailFilter, on_removed: OnRemoved | None, *, dry_run: bool) -> Removed:
     gone = set[EnqueueId]()
+    known = await parts.deletions.look()
     for look in LOOKS:
-        async with aclosing(found(parts, look, where)) as mails, aclosing(in_batches(mails, AT_ONCE)) as batches:
+        mails = found(parts, look, where, known=known if dry_run else None)
+        async with aclosing(mails), aclosing(in_batches(mails, AT_ONCE)) as batches:
             async for batch in batches:
-                some = [one for one in batch if one.listed.queued.enqueue_id not in gone]
-                if on_removed is not None:
-                    for one in some:
+                new = [one for one in batch if not is_deleted(parts.queue, one.message, one.listed, known)]
+                for one in new:
+                    if on_removed is not None and one.listed.queued.enqueue_id not in gone:
                         await on_removed(one.listed)
                 if not dry_run:
-                    await _removed(parts, batch)
-                gone.update(one.listed.queued.enqueue_id for one in batch)
+                    await _removed(parts, new, batch)
+                gone.update(one.listed.queued.enqueue_id for one in new)
     if gone and not dry_run:
+        await parts.deletions.are_heard()
         parts.counts.add(QueueCount.REMOVED, parts.queue, len(gone))
     return Removed(len(gone))
 
 
-async def _removed(parts: PulsarParts, some: Sequence[FoundMail]) -> None:
-    for whereabouts in {one.listed.whereabouts for one in some}:
-        topic, subscription = place_of(whereabouts, parts)
-        places = [one.message.place for one in some if one.listed.whereabouts is whereabouts]
-        await parts.topics.acknowledge(topic, subscription, places)
-    for one in some:
-        await parts.blob_cleanup.add(one.listed.queued.blobs, dequeued=False)
+async def _removed(parts: PulsarParts, new: Sequence[FoundMail], some: Sequence[FoundMail]) -> None:
+    """Delete the new ones; acknowledge them and those that somebody has deleted and could not acknowledge."""
+    if new:
+        deleted = [
+            DeletedMail(
+                one.listed.queued.enqueue_id,
+                TopicPlace(place_of(one.listed.whereabouts, parts)[0], one.message.place),
+            )
+            for one in new
+        ]
+        await parts.deletions.publish(await parts.form(), deleted)
+    await acknowledged(parts, some)

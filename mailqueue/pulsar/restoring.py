@@ -60,8 +60,9 @@ async def restoring(parts: PulsarParts, removed: Collection[EnqueueId]) -> Pulsa
     """Look for the mails before they are put back: one listing for all."""
     wanted = frozenset(removed).union(restored_id(one, parts.queue) for one in removed)
     listed, back = set[EnqueueId](), set[EnqueueId]()
+    known = await parts.deletions.look()
     for whereabouts in LOOKS if wanted else ():
-        async with aclosing(found(parts, whereabouts, MailFilter(enqueue_ids=wanted))) as mails:
+        async with aclosing(found(parts, whereabouts, MailFilter(enqueue_ids=wanted), known=known)) as mails:
             listed.update([one.listed.queued.enqueue_id async for one in mails])
     async with aclosing(parts.topics.unacked(restored_topic(parts.queue), OWN_SUBSCRIPTION)) as notes:
         async for note in notes:

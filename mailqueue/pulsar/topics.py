@@ -64,6 +64,20 @@ class TopicDelivery(Protocol):
         ...
 
 
+class Following(Protocol):
+    """Reads a topic as it grows; closed at the end."""
+
+    async def news(self) -> list[StoredMessage]:
+        """What had been published when this was called, and was not told before, in the order of its partitions.
+
+        Raises:
+            BrokerUnreachable: what was read until then is told next time.
+        """
+        ...
+
+    async def close(self) -> None: ...
+
+
 class Topics(Protocol):
     """The topics of one namespace, by their short names. Every method may raise `BrokerUnreachable`."""
 
@@ -103,13 +117,17 @@ class Topics(Protocol):
 
         Args:
             topic: which; one that is not there holds nothing.
-            subscription: which.
+            subscription: which; one that is not there has acknowledged nothing.
             after: what was seen last.
         """
         ...
 
+    async def follow(self, topic: str, subscription: str) -> Following:
+        """Read a topic from what the subscription has not acknowledged on; both are created if missing."""
+        ...
+
     async def backlog(self, topic: str, subscription: str) -> Backlog | None:
-        """What the subscription has not acknowledged; None where there is no such topic or subscription."""
+        """What the subscription has not acknowledged, if it is there; None where there is no such topic."""
         ...
 
     def lease(self, name: str) -> AbstractAsyncContextManager[bool]:

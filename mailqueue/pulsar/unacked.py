@@ -11,6 +11,7 @@ from typing import Any
 
 from mailqueue.concurrency import finished
 from mailqueue.metrics import QueueCount
+from mailqueue.pulsar.listing import is_deleted
 from mailqueue.pulsar.messages import dead_letter, delayed_message, origin_of, story_of
 from mailqueue.pulsar.names import DEAD_SUBSCRIPTION, dead_topic, scheduled_subscription, scheduled_topic
 from mailqueue.pulsar.parts import PulsarParts
@@ -31,6 +32,14 @@ class PulsarUnacked:
         self.content = b""
         self.attempts, self.redelivered = listed.attempts, delivery.redelivered
 
+        parts.deletions.in_hand.add(self.enqueue_id)
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether it is, by what was known last."""
+        parts = self._parts
+        return is_deleted(parts.queue, self._delivery.message, self._listed, parts.deletions.last_known)
+
     @property
     def mail(self) -> Mail:
         return self.queued.mail
@@ -50,6 +59,10 @@ class PulsarUnacked:
     async def reject(self) -> None:
         await self._once(self._rejected)
 
+    async def drop(self) -> None:
+        """Have it leave the queue, as it was deleted."""
+        await self._once(self._dropped)
+
     async def _once(self, settle: Callable[[], Coroutine[Any, Any, None]]) -> None:
         if self._used:
             raise WrongUse(
@@ -64,14 +77,24 @@ class PulsarUnacked:
         except MailmendError:
             await self._delivery.give_back()
             raise
+        finally:
+            self._parts.deletions.in_hand.discard(self.enqueue_id)
 
     async def _acked(self) -> None:
         await leave(self._parts, self._delivery)
         self._parts.counts.add(QueueCount.ACKED, self._parts.queue)
         await self._parts.blob_cleanup.add(self.queued.blobs, dequeued=True)
 
+    async def _dropped(self) -> None:
+        await leave(self._parts, self._delivery)
+        self._parts.counts.add(QueueCount.FILTERED, self._parts.queue)
+        await self._parts.blob_cleanup.add(self.queued.blobs, dequeued=False)
+
     async def _retried(self, delay: timedelta | None, error_message: str | None) -> None:
         parts = self._parts
+        if self.is_deleted:
+            await self._dropped()
+            return
         wait = RETRY.wait(self.attempts + 1) if delay is None else delay
         mail = replace(self.mail, last_updated=parts.now, error_message=error_message or self.mail.error_message)
         again = replace(
@@ -88,6 +111,9 @@ class PulsarUnacked:
         parts.counts.add(QueueCount.RETRIED, parts.queue)
 
     async def _rejected(self) -> None:
+        if self.is_deleted:
+            await self._dropped()
+            return
         await bury(self._parts, self._delivery)
         self._parts.counts.add(QueueCount.REJECTED, self._parts.queue)
 

@@ -19,6 +19,9 @@ EntryPosition = tuple[int, int]
 UNPARTITIONED: Final = -1
 """The partition of every message of a topic that has none."""
 
+BEFORE_ALL: Final[EntryPosition] = (-1, -1)
+"""Before the first message of a partition."""
+
 _PLACE: Final = re.compile(r"(\d{1,19}):(-?\d{1,19}):(-?\d{1,10})")
 _RANGE: Final = re.compile(r"\((\d+):(-?\d+)\.\.(\d+):(-?\d+)\]")
 
@@ -53,6 +56,14 @@ class MessagePlace:
         return cls(partition, ledger, entry)
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPlace:
+    """Where a message is, in which of a namespace's topics."""
+
+    topic: str
+    place: MessagePlace
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionBacklog:
     """What a subscription has acknowledged of one partition.
@@ -75,6 +86,11 @@ class PartitionBacklog:
     consumers: int = 0
     added: int = 0
     consumed: int = 0
+
+    @property
+    def done_to(self) -> EntryPosition:
+        """Up to where all is acknowledged; where nothing is left, that is the end."""
+        return self.acked_to if self.count else max(self.acked_to, self.last)
 
     def holds(self, position: EntryPosition) -> bool:
         """Whether a message there is not acknowledged."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -24,6 +24,7 @@ class _Subscription:
     acked: set[MessagePlace] = field(default_factory=set)
     held: set[MessagePlace] = field(default_factory=set)
     given_back: set[MessagePlace] = field(default_factory=set)
+    written: set[MessagePlace] = field(default_factory=set)
     consumers: int = 0
 
 
@@ -57,7 +58,8 @@ class MemoryTopics:
         self._answering()
         self._topic(topic).subscriptions.setdefault(subscription, _Subscription())
 
-    async def publish(self, topic: str, message: TopicMessage) -> MessagePlace:
+    async def publish(self, topic: str, message: TopicMessage, clock: Clock | None = None) -> MessagePlace:
+        """As the port says; by the clock of whoever publishes."""
         self._answering()
         fate = self.fates.popleft() if self.fates else Fate.KEPT
         if fate is Fate.UNREACHABLE:
@@ -66,7 +68,7 @@ class MemoryTopics:
             raise PublishFailed("the twin refuses a message")
         place = MessagePlace(UNPARTITIONED, 0, 0)
         for _ in range({Fate.UNCONFIRMED_LOST: 0, Fate.TWICE: 2}.get(fate, 1)):
-            place = self._keep(topic, message)
+            place = self._keep(topic, message, clock or self._clock)
         if fate in {Fate.UNCONFIRMED_KEPT, Fate.UNCONFIRMED_LOST}:
             raise PublishFailed("the twin does not confirm a message", doubtful=True)
         return place
@@ -96,21 +98,26 @@ class MemoryTopics:
     ) -> AsyncGenerator[StoredMessage]:
         self._answering()
         found = self._topics.get(topic)
-        subscribed = found.subscriptions.get(subscription) if found else None
-        if found is None or subscribed is None:
+        if found is None:
             return
+        subscribed = found.subscriptions.get(subscription, _Subscription())
         there, acked = sorted(found.messages, key=lambda one: one.place), set(subscribed.acked)
         for message in there:
             if message.place not in acked and (after is None or message.place > after):
                 yield message
                 self._answering()
 
+    async def follow(self, topic: str, subscription: str) -> "_Following":
+        await self.create(topic, subscription)
+        found = self._topics[topic]
+        return _Following(self, found, set(found.subscriptions[subscription].acked))
+
     async def backlog(self, topic: str, subscription: str) -> Backlog | None:
         self._answering()
         found = self._topics.get(topic)
-        subscribed = found.subscriptions.get(subscription) if found else None
-        if found is None or subscribed is None:
+        if found is None:
             return None
+        subscribed = found.subscriptions.get(subscription, _Subscription())
         numbers = range(found.partitions) if found.partitions else (UNPARTITIONED,)
         return Backlog({number: _partition(found, subscribed, number) for number in numbers})
 
@@ -133,7 +140,26 @@ class MemoryTopics:
     async def close(self) -> None:
         """Nothing is open."""
 
+    def write_acks(self) -> None:
+        """From now on nobody forgets what was acknowledged until now."""
+        for one in self._subscriptions():
+            one.written = set(one.acked)
+
+    def die(self) -> None:
+        """Be killed, and begin anew: what was not written is forgotten, and what nobody acknowledged comes again."""
+        for one in self._subscriptions():
+            one.given_back |= one.held | (one.acked - one.written)
+            one.acked = set(one.written)
+            one.held.clear()
+        self.has_changed()
+
+    def _subscriptions(self) -> Iterator[_Subscription]:
+        return (one for topic in self._topics.values() for one in topic.subscriptions.values())
+
     # Called by consumers
+
+    def answering(self) -> None:
+        self._answering()
 
     def subscription(self, topic: str, subscription: str) -> _Subscription:
         return self._topics[topic].subscriptions[subscription]
@@ -154,13 +180,13 @@ class MemoryTopics:
     def has_changed(self) -> None:
         self._changed.set()
 
-    def _keep(self, topic: str, message: TopicMessage) -> MessagePlace:
+    def _keep(self, topic: str, message: TopicMessage, clock: Clock) -> MessagePlace:
         found = self._topic(topic)
         number = len(found.messages)
         partition = number % found.partitions if found.partitions else UNPARTITIONED
         behind = sum(one.place.partition == partition for one in found.messages)
         place = MessagePlace(partition, 100 + behind // LEDGER_ENTRIES, behind % LEDGER_ENTRIES)
-        at = instant_of(self._clock.micros() // 1000 * 1000)
+        at = instant_of(clock.micros() // 1000 * 1000)
         found.messages.append(
             StoredMessage(place, message.payload.encode(), dict(message.properties), at, message.event_at or 0)
         )
@@ -173,6 +199,21 @@ class MemoryTopics:
     def _answering(self) -> None:
         if self.away:
             raise BrokerUnreachable("the twin does not answer")
+
+
+class _Following:
+    """Implements `mailqueue.pulsar.topics.Following`."""
+
+    def __init__(self, topics: MemoryTopics, topic: _Topic, acked: set[MessagePlace]) -> None:
+        self._topics, self._topic, self._acked, self._told = topics, topic, acked, 0
+
+    async def news(self) -> list[StoredMessage]:
+        self._topics.answering()
+        found, self._told = self._topic.messages[self._told :], len(self._topic.messages)
+        return [one for one in found if one.place not in self._acked]
+
+    async def close(self) -> None:
+        """Nothing is open."""
 
 
 class _Consuming:

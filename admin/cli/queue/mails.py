@@ -179,7 +179,8 @@ DELETE: Final = Command(
     summary="Remove the mails that match; keeps them in a file first.",
     about=f"""Delayed ones too: none of them is delivered any more. One that a consumer has at that moment may still
     be finished. The broker is not asked: what it still holds of them is dropped on delivery, and never becomes a dead
-    letter.
+    letter. Over Pulsar they are acknowledged where they are; the answer comes half a second later, when every process
+    knows. What a James has prefetched by then it may still deliver.
 
     {_KEEPING}""",
     service="admin.services.queue.remove:delete",

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from mailqueue.codec.pulsar import (
-    FilterKind,
     JamesFilter,
     PulsarForm,
     filter_of,
@@ -16,6 +15,7 @@ from mailqueue.codec.pulsar import (
     pulsar_queued_of,
 )
 from model.errors import BadPayload
+from model.queue.deletions import FilterKind
 from tests.support.james_pulsar import filters, mails
 
 FORMS = pytest.mark.parametrize("form", PulsarForm)

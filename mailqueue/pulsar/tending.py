@@ -1,0 +1,80 @@
+"""Tending deletions: those that are no longer needed expire, many small ones become one, what came again goes again.
+
+A broker that was killed may have forgotten acknowledgements. Whoever takes mails drops what is deleted; here it is
+acknowledged again, so that James's consumers, who do not know of our deletions, do not get it for long.
+"""
+
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Final
+
+from mailqueue.concurrency import in_batches
+from mailqueue.pulsar.deletions import checkpoint_message, filter_topics, notices
+from mailqueue.pulsar.listing import acknowledged, found, is_deleted, place_of
+from mailqueue.pulsar.names import OWN_SUBSCRIPTION, filter_topic
+from mailqueue.pulsar.parts import PulsarParts
+from model.queue.deletions import Checkpoint, KnownDeletions, Notice, progress_of, tending
+from model.queue.mails import Whereabouts
+from model.queue.places import Backlog
+
+AT_ONCE: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class TendedDeletions:
+    """What was done, or would be.
+
+    Attributes:
+        left: how many deletions are still needed.
+        expired: how many messages about deletions were no longer needed.
+        again: how many deleted mails were there again.
+    """
+
+    left: int = 0
+    expired: int = 0
+    again: int = 0
+
+
+async def tend_deletions(parts: PulsarParts, *, dry_run: bool = False) -> TendedDeletions:
+    """One round; if two processes do it at once, nothing is lost, and some work is done twice."""
+    lying = await notices(parts.topics, parts.queue)
+    if not lying:
+        return TendedDeletions()
+    backlogs = {place_of(one, parts)[0]: await _backlog(parts, one) for one in Whereabouts}
+    again = [await _gone_again(parts, one, lying, dry_run=dry_run) for one in Whereabouts]
+    progress = progress_of(lying, backlogs)
+    to_do = tending(lying, progress, parts.now)
+    if not dry_run:
+        form = await parts.form()
+        for mails in to_do.merged:
+            await parts.deletions.publish(form, mails)
+        if to_do.checkpoint:
+            await parts.topics.publish(filter_topic(parts.queue), checkpoint_message(progress, form))
+        for topic in filter_topics(parts.queue):
+            places = [one.place for one in to_do.expired if one.topic == topic]
+            await parts.topics.acknowledge(topic, OWN_SUBSCRIPTION, places)
+    left = {one.where for one in lying if not isinstance(one, Checkpoint)}.difference(to_do.expired)
+    return TendedDeletions(len(left) + len(to_do.merged), len(to_do.expired), sum(again))
+
+
+async def _gone_again(parts: PulsarParts, whereabouts: Whereabouts, lying: list[Notice], *, dry_run: bool) -> int:
+    """Acknowledge what is deleted and lies there all the same; how many mails that are."""
+    known = KnownDeletions()
+    for notice in lying:
+        known.hear(notice)
+    topic, _ = place_of(whereabouts, parts)
+    places = {one.place for one in known.places if one.topic == topic}
+    if not places or not (await _backlog(parts, whereabouts)).held(places):
+        return 0
+    count, mails = 0, found(parts, whereabouts, known=None)
+    async with aclosing(mails), aclosing(in_batches(mails, AT_ONCE)) as batches:
+        async for batch in batches:
+            deleted = [one for one in batch if is_deleted(parts.queue, one.message, one.listed, known)]
+            count += len(deleted)
+            if not dry_run:
+                await acknowledged(parts, deleted)
+    return count
+
+
+async def _backlog(parts: PulsarParts, whereabouts: Whereabouts) -> Backlog:
+    return await parts.topics.backlog(*place_of(whereabouts, parts)) or Backlog()
