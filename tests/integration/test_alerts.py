@@ -63,6 +63,8 @@ DELIVERY_AT_TWO = DELIVERY_AT.replace("one", "two")
 REFUSED = 'mailmend_delivery_recipients_total{queue="spool",end="refused"}'
 DELIVERED = REFUSED.replace("refused", "delivered")
 SUSPENSIONS_AT = 'mailmend_delivery_suspensions_read_timestamp_seconds{queue="spool"}'
+OVER_QUOTA = 'mailmend_listener_quota_refused_total{queue="spool",quota="per-customer"}'
+COUNTED_AT = 'mailmend_listener_quota_counted_timestamp_seconds{queue="spool"}'
 MARKS = 'mailmend_queue_marks_kept{keyspace="mail"}'
 
 
@@ -148,6 +150,22 @@ CASES = (
     ),
     Case("MailmendListenerTakesNone", 1, {NOT_KEPT: "0+1x12", KEPT: "0+1x12"}),
     Case("MailmendListenerTakesNone", 1, {NOT_KEPT: "5+0x12", KEPT: "0+0x12"}),
+    Case(
+        "MailmendQuotaFull",
+        1,
+        {OVER_QUOTA: "0+1x12"},
+        "Quota per-customer of queue spool has been full for half an hour: clients have to wait",
+        "queue=spool quota=per-customer",
+    ),
+    Case("MailmendQuotaFull", 1, {OVER_QUOTA: "3+0x12"}),
+    Case(
+        "MailmendQuotasUncounted",
+        2,
+        {DELIVERY_AT: "0+300x30", COUNTED_AT: "0+0x30"},
+        "Queue spool has not been counted for an hour: what left it still counts against its quotas",
+        "queue=spool",
+    ),
+    Case("MailmendQuotasUncounted", 2, {DELIVERY_AT: "0+300x30", COUNTED_AT: "0+300x30"}),
     Case(
         "MailmendLeaseHeldTooLong",
         25,
