@@ -23,6 +23,7 @@ from delivery.hooks import DeliveryHooks
 from delivery.journalling import AttemptJournal
 from delivery.metrics import delivery_samples, order_samples, pickup_samples, share_samples, uncertain_samples
 from delivery.orders import SharedOrders
+from delivery.remembering import RememberedRates
 from delivery.settings import DeliverySettings
 from delivery.sharing import SharedLimits
 from mailqueue.background import cancelled, paused
@@ -41,6 +42,7 @@ from model.pickup.suspensions import Suspension
 from model.pickup.turns import NO_WEIGHTS
 from model.ports import Clock, MailRelay, NextHops
 from repair.ledger.attempts import LedgerAttempts
+from repair.ledger.delivery_rates import LedgerRates
 from repair.ledger.delivery_servers import LedgerServers
 from repair.ledger.orders import LedgerOrders
 
@@ -126,6 +128,14 @@ class DeliveryServer:
                 owner=self.name,
                 wake=self._woken.set,
                 break_off=self._work.break_off,
+                rates=RememberedRates(
+                    queue=self.queue.name,
+                    ledger=LedgerRates(self.servers.tables, self.servers.keyspace),
+                    engine=self.engine,
+                    clock=self.clock,
+                    nanos=self._work.nanos,
+                    wake=self._woken.set,
+                ),
             )
 
     async def serve(self, stop: asyncio.Event) -> None:
@@ -275,6 +285,8 @@ class DeliveryServer:
             ready = self._ready.pop(picked.mail.id)
             work = self._work.ended(ready, picked)
             self._begin(self._attempts, self._until_ended(ready.held, ready.entry.id.number, work))
+        if self._limits and self._limits.rates:
+            self._limits.rates.look()
 
     @property
     def _is_crowded(self) -> bool:

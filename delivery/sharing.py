@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
 
+from delivery.remembering import RememberedRates
 from mailqueue.background import paused
 from model.errors import MailmendError, ServerNameTaken
 from model.ids import QueueName
@@ -57,6 +58,7 @@ class SharedLimits:
         owner: this process, for people.
         wake: called when others may be picked than before.
         break_off: called when what is under way under shared limits must end at once.
+        rates: what is kept of rates over a restart; None: nothing.
         seat: None until there is one, and after it was lost.
         view: the last that was read.
         alone: no other server is there.
@@ -72,6 +74,7 @@ class SharedLimits:
     owner: str
     wake: Callable[[], None]
     break_off: Callable[[], None]
+    rates: RememberedRates | None = None
     seat: ServerSeat | None = None
     view: ServerView | None = None
     renewed_at: int | None = None
@@ -89,7 +92,9 @@ class SharedLimits:
         Raises:
             ServerNameTaken: another live server has the name.
         """
-        watching = asyncio.ensure_future(self._watch(stop))
+        beside = [asyncio.ensure_future(self._watch(stop))]
+        if self.rates:
+            beside.append(asyncio.ensure_future(self.rates.keep_current(stop)))
         try:
             while not stop.is_set():
                 try:
@@ -103,8 +108,9 @@ class SharedLimits:
                     self._failing = False
                 await paused(self.clock, EVERY if self._settled else HURRY, stop)
         finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
+            for one in beside:
+                one.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
 
     async def turn(self) -> bool:
         """One heartbeat, and one look at the view; whether another look at once will find more.
@@ -124,7 +130,12 @@ class SharedLimits:
         if view is None:
             self._known = 0
             return await self.ledger.change_view(self.queue, first_view(seats))
-        if self._follow(view, seats, seat):
+        if self.rates:
+            self._known = await self.rates.take_up(seat, view, self._known)
+        adopts = self._follow(view, seats, seat)
+        if self.rates:
+            await self.rates.note(seat, view)
+        if adopts:
             return await self._renew(replace(seat, adopted=view.epoch))
         following = view.next(seats, self._absent(view, seats))
         return following is not None and await self.ledger.change_view(self.queue, following)
@@ -135,6 +146,8 @@ class SharedLimits:
             return
         now, seat = self._nanos(), self.seat
         self.engine.hold_until(now, now)
+        if self.rates:
+            await self.rates.end()
         try:
             await self.ledger.end(self.queue, replace(seat, seen_at=instant_of(self.clock.micros())))
         except MailmendError as error:

@@ -202,6 +202,24 @@ DELIVERY_SERVER = Table(
     ),
     comment="Servers that deliver a queue: one conditional row each, alive as long as its heartbeat",
 )
+DELIVERY_LIFE = Table(
+    "delivery_life",
+    columns(
+        "keyspaceName text, queueName text",
+        "server text",
+        "claim uuid, span uuid, epoch bigint, changes text, number bigint, stamp bigint, seenMicros bigint",
+    ),
+    comment="What the next process of a server takes up: one conditional row each, changed by the process at work",
+)
+DELIVERY_RATE = Table(
+    "delivery_rate",
+    columns(
+        "keyspaceName text, queueName text, server text, span uuid",
+        "policy text, counter text",
+        "state text, seenMicros bigint",
+    ),
+    comment="What began under rates of a minute or more, per server and counter: never deleted, each row expires",
+)
 
 SCHEMA_MIGRATION = Table(
     "schema_migration",
@@ -249,6 +267,8 @@ DELIVERY_TABLES = (
     DELIVERY_ATTEMPT,
     DELIVERY_VIEW,
     DELIVERY_SERVER,
+    DELIVERY_LIFE,
+    DELIVERY_RATE,
 )
 """What servers of deliveries read and write."""
 

@@ -270,6 +270,23 @@ _IN_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "since": "when it was started",
         "seenat": "its last heartbeat",
     },
+    "delivery_life": {
+        "server": "its name",
+        "claim": "of the seat of the process that wrote it",
+        "span": "under which its counters' rows are: as long as each process could go on where the last one was",
+        "epoch": "of the last view that it went by",
+        "changes": "of its share: from when on (microseconds, null: always), and its places, as JSON",
+        "number": "of the last of these changes",
+        "stamp": "below all stamps of rows that this process writes",
+        "seenmicros": "when it was written, by the server's clock, which counts as never set back",
+    },
+    "delivery_rate": {
+        "server": "its name",
+        "policy": "what the policy counts by: a checksum of its fields and groups",
+        "counter": "the values of these fields, as JSON",
+        "state": "what began, when, under which rate, and how many more may begin before the next row, as JSON",
+        "seenmicros": "when it was written, by the server's clock",
+    },
     "schema_migration": {
         "number": "number of the migration",
         "name": "its name",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from model.pickup.policy import CounterKey, CounterPolicy, PickupField, Threshold
 from model.pickup.rates import LONG_AGO, RateAlgorithm
+from model.pickup.remembered import CounterMemory
 from model.pickup.shares import LimitShare, ServerShare
 from model.pickup.sub_queues import UNKNOWN, ActiveMail, CounterEntry
 from model.pickup.suspensions import Suspension
@@ -38,6 +39,8 @@ class PickupCounters:
         self.policies = tuple(policies)
         self.algorithm = algorithm
         self.share = share
+        if share:
+            share.know(self.policies)
         self.entries: dict[CounterPlace, CounterEntry] = {}
         self._suspensions: dict[str, tuple[Suspension, CounterEntry]] = {}
 
@@ -92,12 +95,16 @@ class PickupCounters:
                 kept[same[0]] = number
         new = tuple(number for number in range(len(policies)) if number not in kept.values())
         self.policies = tuple(policies)
+        if self.share:
+            self.share.know(self.policies)
         entries, self.entries = self.entries, {}
         for (number, key), entry in entries.items():
             if number in kept:
                 entry.place = (kept[number], key)
                 self.entries[entry.place] = entry
                 self._limit(entry, now)
+            elif entry.memory is not None:
+                entry.memory.forget()
         return PolicyChanges(tuple(kept.items()), new, tuple(number for number, _ in before))
 
     def share_out(self, now: int, *, spent: bool) -> Iterable[CounterEntry]:
@@ -105,6 +112,19 @@ class PickupCounters:
         for entry in list(self.entries.values()):
             self._limit(entry, now, gain_spent=spent)
             yield entry
+
+    def limit_anew(self) -> Iterable[CounterEntry]:
+        """Limit all shared ones as if they were new, one after the other: nothing has begun under them yet."""
+        for entry in [one for one in self.entries.values() if self.share and one.shared]:
+            entry.rates, entry.threshold = (), Threshold()
+            if self.share:
+                self.share.limit_new(entry, self.policies[entry.place[0]], self.algorithm)
+            yield entry
+
+    def written(self, memory: CounterMemory) -> CounterEntry | None:
+        """The counter of which this is kept, if it is there yet."""
+        entry = self.entries.get(memory.place)
+        return entry if entry is not None and entry.memory is memory else None
 
     def fit(self, counted: Iterable[CounterEntry], share: LimitShare) -> bool:
         """Whether what these count now is within this share."""
@@ -115,6 +135,8 @@ class PickupCounters:
     def forget(self, entry: CounterEntry) -> None:
         if self.entries.get(entry.place) is entry:  # else it was forgotten before, and another has its place
             del self.entries[entry.place]
+            if entry.memory is not None:
+                entry.memory.forget()
 
     def _suspended_by(self, mail: ActiveMail, source: str) -> dict[str, CounterEntry]:
         if not self._suspensions:

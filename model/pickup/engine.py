@@ -25,7 +25,8 @@ from itertools import count
 from model.pickup.counters import PickupCounters, PolicyChanges
 from model.pickup.policy import CounterPolicy, PickupField
 from model.pickup.rates import RateAlgorithm
-from model.pickup.shares import LimitShare, ServerShare
+from model.pickup.remembered import CounterMemory, CounterName, SavedRate
+from model.pickup.shares import LimitShare, ServerShare, ShareChanges
 from model.pickup.sub_queues import UNKNOWN, ActiveMail, CounterEntry, PickupFigures, SubQueue
 from model.pickup.suspensions import Suspension
 from model.pickup.turns import NO_WEIGHTS, WHOLE_TURN, SourcePool, TenantTurns
@@ -188,6 +189,23 @@ class PickupEngine:
         assert self._share is not None
         self._share.hold_until(at, now)
         self._wake_next(self._share.gate, now)
+
+    @property
+    def share(self) -> ServerShare:
+        """Only for an engine that was made with one."""
+        assert self._share is not None
+        return self._share
+
+    def resume(self, changes: ShareChanges, number: int, saved: Mapping[CounterName, SavedRate], now: int) -> None:
+        """Count on where an earlier process of this server was, as `ServerShare.resume` has it."""
+        self.share.resume(changes, number, saved, now)
+        for entry in self._counters.limit_anew():
+            self._wake_next(entry, now)
+
+    def is_saved(self, memory: CounterMemory, now: int) -> None:
+        """More may begin under a counter, as what is kept of it over a restart allows for that."""
+        if entry := self._counters.written(memory):
+            self._wake_next(entry, now)
 
     def fits(self, share: LimitShare) -> bool:
         """Whether what is being delivered under shared limits is within this share of them."""

@@ -92,6 +92,12 @@ class TokenBucket:
     def forgotten_at(self) -> int:
         return self._full_at
 
+    def spent(self) -> "Spent":
+        return ((self._full_at, 0),)
+
+    def take_up(self, spent: "Spent") -> None:
+        ((self._full_at, _),) = spent
+
     @property
     def burst(self) -> int:
         """How many may begin at one instant after a long rest."""
@@ -124,10 +130,16 @@ class FixedWindow:
 
     def spend(self, many: int, now: int) -> None:
         self._begun = many + (self._begun if now < self.forgotten_at() else 0)
-        self._opened_at = now
+        self._opened_at = max(now, self._opened_at)
 
     def forgotten_at(self) -> int:
         return self._opened_at + self.rate.interval
+
+    def spent(self) -> "Spent":
+        return ((self._opened_at, self._begun),)
+
+    def take_up(self, spent: "Spent") -> None:
+        ((self._opened_at, self._begun),) = spent
 
 
 class SlidingWindow:
@@ -155,11 +167,28 @@ class SlidingWindow:
         self.rate = _remembered(rate)
 
     def spend(self, many: int, now: int) -> None:
+        at = max(now, self._begun_at[-1]) if self._begun_at else now
         for _ in range(many):
-            self.begin(now)
+            self.begin(at)
 
     def forgotten_at(self) -> int:
         return (self._begun_at[-1] if self._begun_at else LONG_AGO) + self.rate.interval
+
+    def spent(self) -> "Spent":
+        """Those that began within a hundredth of the interval are one item, at the instant of the last of them."""
+        found = [(self._newest_dropped, 0)]
+        within, opened_at = self.rate.interval // 100, LONG_AGO
+        for at in self._begun_at:
+            if at - opened_at > within:
+                opened_at = at
+                found.append((at, 1))
+            else:
+                found[-1] = (at, found[-1][1] + 1)
+        return tuple(found)
+
+    def take_up(self, spent: "Spent") -> None:
+        (self._newest_dropped, _), *begun = spent
+        self._begun_at = deque(at for at, many in begun for _ in range(many))
 
 
 def _remembered(rate: DeliveryRate) -> DeliveryRate:
@@ -171,13 +200,17 @@ def _remembered(rate: DeliveryRate) -> DeliveryRate:
     return rate
 
 
+Spent = tuple[tuple[int, int], ...]
+"""What began under a rate, small enough to be kept: instants, and how many then; each algorithm has its own reading."""
+
 RateState = TokenBucket | FixedWindow | SlidingWindow
 """What is remembered of the deliveries that began under one rate.
 
 `next_at` is the instant from when one more may begin, now where it has passed; `begin` is called for each that does, by
 callers that have seen that it may; `change` sets another rate, against which counts what has begun already; `spend`
 counts some as begun, whether or not they might have, by which a window opens anew and a bucket is empty at most; from
-`forgotten_at` on the state is as good as a new one.
+`forgotten_at` on the state is as good as a new one; `spent` is what a state of the same rate takes up to be as strict
+as this one, or a little stricter.
 """
 
 
@@ -187,6 +220,12 @@ class RateAlgorithm(Enum):
     TOKEN_BUCKET = "tokenbucket"  # noqa: S105 - an algorithm
     FIXED_WINDOW = "fixedwindow"
     SLIDING = "sliding"
+
+    @classmethod
+    def of(cls, state: RateState) -> Self:
+        """The algorithm of a state."""
+        kinds = {TokenBucket: "tokenbucket", FixedWindow: "fixedwindow", SlidingWindow: "sliding"}
+        return cls(kinds[type(state)])
 
     def state(self, rate: DeliveryRate) -> RateState:
         """A state in which nothing has begun yet.

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import NewType
 from uuid import UUID
 
-from model.pickup.shares import NO_SHARE, LimitShare
+from model.pickup.shares import NO_SHARE, LimitShare, ShareChanges
 
 ServerName = NewType("ServerName", str)
 """A server of a queue, the same over its restarts."""
@@ -56,6 +56,33 @@ class ServerSeat:
     state: SeatState = SeatState.SERVING
     since: datetime
     seen_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLife:
+    """What a server's next process needs to know before it goes on counting rates where this one was.
+
+    Attributes:
+        claim: of the seat of the process that wrote it: only that one changes it.
+        span: under which the rows of its counters are; another one, where the process before could not be followed.
+        epoch: of the last view that it went by.
+        changes: of its share, in microseconds of the wall clock, and `number` that of the last.
+        stamp: below the stamps of all rows of this process, above those of processes before.
+        seen: the wall clock, which is not earlier for a process that follows.
+    """
+
+    claim: UUID
+    span: UUID
+    epoch: int
+    changes: ShareChanges
+    number: int
+    stamp: int
+    seen: int
+
+    def goes_on(self, view: "ServerView", name: ServerName) -> bool:
+        """Whether its share was nobody else's since, nor could have been."""
+        since = view.members.get(name)
+        return since is not None and since <= self.epoch <= view.epoch <= self.epoch + 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Final
 
 from model.pickup.policy import CounterKey, PickupField, Threshold
 from model.pickup.rates import LONG_AGO, DeliveryRate, RateAlgorithm, RateState
+from model.pickup.remembered import CounterMemory
 from model.pickup.turns import TenantTurns
 
 UNKNOWN: Final = 2**63
@@ -49,6 +50,7 @@ class CounterEntry:
         waking: it woke a sub-queue whose tenant has had no turn since.
         shared: the servers of a queue share its limits.
         elsewhere: this server has no part of them, others have.
+        memory: how much of its rate is kept over a restart; None: it is not.
     """
 
     place: tuple[int, CounterKey]
@@ -57,6 +59,7 @@ class CounterEntry:
     closed_until: int = LONG_AGO
     shared: bool = False
     elsewhere: bool = False
+    memory: CounterMemory | None = None
     delivering: int = 0
     users: int = 0
     waiting: TenantTurns["SubQueue"] | None = None
@@ -67,6 +70,8 @@ class CounterEntry:
         """From when it lets one more delivery begin; UNKNOWN where one must end first."""
         most = self.threshold.concurrency
         if most is not None and self.delivering >= most:
+            return UNKNOWN
+        if self.memory is not None and not self.memory.ahead:
             return UNKNOWN
         return max((one.next_at() for one in self.rates), default=self.closed_until)
 
@@ -92,8 +97,15 @@ class CounterEntry:
         )
         self.threshold, self.rates = threshold, tuple(one for one in states if one is not None)
 
+    def take_up(self, state: RateState, algorithm: RateAlgorithm, now: int) -> None:
+        """Have this state of its rate; what the rate allows more than the state's own counts as begun then."""
+        rate = _continued(state, self.threshold.rate, algorithm, now, gain_spent=True)
+        self.rates = (rate or state, *self.rates[1:])
+
     def begin(self, now: int) -> None:
         self.delivering += 1
+        if self.memory is not None:
+            self.memory.begin()
         for one in self.rates:
             one.begin(now)
 

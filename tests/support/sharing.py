@@ -9,16 +9,18 @@ from typing import Any, Final
 from uuid import UUID
 
 from cql.memory import MemoryTables
+from delivery.remembering import RememberedRates
 from delivery.sharing import SharedLimits
 from model.errors import CannotReach, DoubtfulWrite, MailmendError
 from model.ids import QueueName
-from model.operations import Applied, Conditional, Read, Seen
+from model.operations import Applied, Conditional, Read, Seen, Write
 from model.pickup.engine import Picked, PickupEngine
 from model.pickup.policy import CounterPolicy, PickupField
 from model.pickup.rates import RateAlgorithm
 from model.pickup.servers import ServerName
 from model.pickup.shares import ServerShare
 from model.pickup.sub_queues import ActiveMail
+from repair.ledger.delivery_rates import LedgerRates
 from repair.ledger.delivery_servers import LedgerServers
 from tests.support.clock import START, uuid_at
 
@@ -90,6 +92,15 @@ class WiredTables:
         applied: Applied = await self._through(lambda: self.ledger.tables.attempt(write), DoubtfulWrite)
         return applied
 
+    async def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
+        try:
+            answers: list[MailmendError | None] = await self._through(
+                lambda: self.ledger.tables.write_all(writes), CannotReach
+            )
+        except CannotReach as error:
+            return [error for _ in writes]
+        return answers
+
     async def _through(self, carry_out: Any, lost: type[MailmendError]) -> Any:
         await _others_go_on()
         if self.wire is Wire.CUT:
@@ -111,18 +122,29 @@ class SharingServer:
     algorithm: RateAlgorithm
     faster: float = 0.0
     insists: bool = False
+    off: float = 0.0
     clock: OwnClock = field(init=False)
     tables: WiredTables = field(init=False)
     engine: PickupEngine = field(init=False)
+    rates: RememberedRates = field(init=False)
     limits: SharedLimits = field(init=False)
     under_way: list[Picked] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
     _turn: Coroutine[Any, Any, bool] | None = None
+    _saves: bool = True
     _mails: int = 0
 
     def __post_init__(self) -> None:
-        self.clock, self.tables = OwnClock(self.ledger, self.faster), WiredTables(self.ledger)
+        self.clock, self.tables = OwnClock(self.ledger, self.faster, self.off), WiredTables(self.ledger)
         self.engine = PickupEngine(self.policies, self.algorithm, share=ServerShare())
+        self.rates = RememberedRates(
+            queue=OUTGOING,
+            ledger=LedgerRates(self.tables, "mail"),  # type: ignore[arg-type]
+            engine=self.engine,
+            clock=self.clock,  # type: ignore[arg-type]
+            nanos=lambda: self.now,
+            wake=lambda: None,
+        )
         self.limits = SharedLimits(
             queue=OUTGOING,
             ledger=LedgerServers(self.tables, "mail"),  # type: ignore[arg-type]
@@ -133,6 +155,7 @@ class SharingServer:
             owner=self.name,
             wake=lambda: None,
             break_off=self.end_all,
+            rates=self.rates,
         )
 
     @property
@@ -140,27 +163,35 @@ class SharingServer:
         return round(self.clock.monotonic() * 1_000_000) * 1000
 
     def step(self) -> bool:
-        """Go on until the next request has left, or has an answer; whether the turn is over."""
+        """Go on until the next request has left, or has an answer; whether turn and saving are over."""
         if self._turn is None:
-            self._turn = self.limits.turn()
+            self._saves = not self._saves
+            self._turn = self.rates.save() if self._saves else self.limits.turn()
         try:
             self._turn.send(None)
         except (StopIteration, MailmendError):
             self._turn = None
-        return self._turn is None
+        return self._turn is None and self._saves
+
+    def save(self) -> None:
+        """Save what began, unless a turn is under way: others go on before and after each request."""
+        if self._turn is None:
+            self._saves = False
+            while not self.step():
+                pass
 
     def turn(self) -> None:
         while not self.step():
             pass
 
-    def begin(self, domain: str) -> list[Picked]:
-        """Begin whatever may begin, with at least one mail for that domain there; those that have begun."""
+    def begin(self, domain: str, most: int = 100_000) -> list[Picked]:
+        """Begin whatever may begin, at most so many, with one mail for that domain there; those that have begun."""
         if domain not in self.waiting:
             self._mails += 1
             self.engine.add(ActiveMail(str(self._mails), {PickupField.RECIPIENT_DOMAIN: domain}))
             self.waiting.append(domain)
         begun = list[Picked]()
-        while picked := self.engine.pick(self.now):
+        while len(begun) < most and (picked := self.engine.pick(self.now)):
             self.waiting.remove(picked.mail.values[PickupField.RECIPIENT_DOMAIN])
             begun.append(picked)
         self.under_way += begun

@@ -13,9 +13,14 @@ from model.pickup.shares import turn_of
 from tests.support.sharing import Ledger, SharingServer, Wire
 from tests.support.thorough import run_stories
 
-DOMAINS = ("one", "few", "many", "rated", "slow")
+DOMAINS = ("one", "few", "many", "rated", "slow", "long")
 NAMES = ("a", "b", "c", "d")
-RATES = {"rated": DeliveryRate(7, 60 * SECOND), "slow": DeliveryRate(2, 200 * SECOND)}
+RATES = {
+    "rated": DeliveryRate(7, 60 * SECOND),
+    "slow": DeliveryRate(2, 200 * SECOND),
+    "long": DeliveryRate(110, 3000 * SECOND),
+    "late": DeliveryRate(3, 3000 * SECOND),
+}
 DRIFT_MAX = 0.01
 """A machine's clock that never goes back goes on by so much more or less than others', at most."""
 
@@ -44,6 +49,8 @@ class SharingMachine(RuleBasedStateMachine):
         self.ledger = Ledger()
         self.servers: list[SharingServer] = []
         self.scale = 1
+        self.saves_late = False
+        self.off = dict.fromkeys(NAMES, 0.0)
         self.allowed = self.limits()
         self.begun: dict[str, list[float]] = {domain: [] for domain in RATES}
 
@@ -57,7 +64,8 @@ class SharingMachine(RuleBasedStateMachine):
             self.live(10, end_every=20, turn_every=1)
 
     def server(self, name: str, faster: float) -> SharingServer:
-        return SharingServer(self.ledger, name, policies_of(self.scale), RateAlgorithm.SLIDING, faster)
+        off = self.off[name]
+        return SharingServer(self.ledger, name, policies_of(self.scale), RateAlgorithm.SLIDING, faster, off=off)
 
     @rule(name=st.sampled_from(NAMES), faster=st.floats(-DRIFT_MAX, DRIFT_MAX))
     def start(self, name: str, faster: float) -> None:
@@ -99,6 +107,25 @@ class SharingMachine(RuleBasedStateMachine):
         self.start(name, 0.0)
         self.live(10, end_every=50, turn_every=1)
 
+    @precondition(lambda self: self.servers)
+    @rule(data=st.data(), orderly=st.booleans(), seconds=st.sampled_from((0, 30, 60, 63)), late=st.integers(0, 4))
+    def comes_again_with_its_name(self, data: Any, orderly: bool, seconds: int, late: int) -> None:
+        """It waits for its seat; what began last may not be written yet."""
+        server = self.one(data)
+        for _ in range(late):
+            server.turn()
+            self.press_one(server, "late")
+        self.servers.remove(server)
+        server.stop() if orderly else server.kill()
+        self.live(seconds, end_every=50, turn_every=3)
+        self.servers.append(self.server(server.name, 0.0))
+        self.servers[-1].limits.insists = True
+        self.live(8, end_every=50, turn_every=1)
+        for _ in range(late):
+            for one in self.servers:
+                one.turn()
+                self.press_one(one, "late")
+
     @rule(seconds=st.integers(1, 75), end_every=st.integers(1, 30), turn_every=st.integers(1, 5))
     def live(self, seconds: int, end_every: int, turn_every: int) -> None:
         """Time goes on, and everybody does what is due."""
@@ -128,13 +155,20 @@ class SharingMachine(RuleBasedStateMachine):
             server.limits.check()
 
     def press(self) -> None:
-        """Everybody begins whatever may begin."""
+        """Everybody begins whatever may begin, and saves it."""
         for server in self.servers:
             for domain in DOMAINS:
-                while begun := server.begin(domain):
-                    for picked in begun:
-                        self.note(server, picked)
+                while self.press_one(server, domain):
+                    if not self.saves_late:
+                        server.save()
         self.check_at_once()
+
+    def press_one(self, server: SharingServer, domain: str) -> bool:
+        """A server begins what may begin, one of that domain among it; whether anything did."""
+        begun = server.begin(domain)
+        for picked in begun:
+            self.note(server, picked)
+        return bool(begun)
 
     def note(self, server: SharingServer, picked: Picked) -> None:
         to = picked.mail.values[PickupField.RECIPIENT_DOMAIN]
@@ -148,14 +182,21 @@ class SharingMachine(RuleBasedStateMachine):
     def wire(self, data: Any, wire: Wire) -> None:
         self.one(data).tables.wire = wire
 
+    @rule(saves_late=st.booleans())
+    def save_late(self, saves_late: bool) -> None:
+        """What begins is written with the next turn only, if that comes."""
+        self.saves_late = saves_late
+
     @rule(ahead=st.floats(0.0, 5.0))
     def nodes_clocks_differ(self, ahead: float) -> None:
         self.ledger.ahead = ahead
 
     @precondition(lambda self: self.servers)
-    @rule(data=st.data(), off=st.floats(-1e6, 1e6))
-    def wall_clock_jumps(self, data: Any, off: float) -> None:
-        self.one(data).clock.off = off
+    @rule(name=st.sampled_from(NAMES), off=st.floats(0.1, 1e6))
+    def wall_clock_is_set_back(self, name: str, off: float) -> None:
+        self.off[name] -= off
+        for server in self.servers:
+            server.clock.off = self.off[server.name]
 
     @rule(scale=st.integers(1, 3))
     def reload(self, scale: int) -> None:
@@ -197,6 +238,7 @@ class SharingMachine(RuleBasedStateMachine):
             return
         for server in self.servers:
             server.tables.wire = Wire.WELL
+            server.limits.insists = False
             server.end_all()
         for _ in range(200):
             self.ledger.seconds += 1

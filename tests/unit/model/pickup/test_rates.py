@@ -106,6 +106,34 @@ def test_a_forgotten_state_is_as_good_as_a_new_one(
     assert begun(used, asked_at) == begun(new, asked_at)
 
 
+@given(ALGORITHMS, RATES, PAUSES, PAUSES)
+def test_what_is_kept_of_a_state_lets_as_many_begin_and_none_sooner(
+    algorithm: RateAlgorithm, rate: DeliveryRate, pauses: list[int], later: list[int]
+) -> None:
+    """A sliding one of an interval of less than a hundred instants knows each of them."""
+    used, kept = algorithm.state(rate), algorithm.state(rate)
+    begun(used, accumulate(pauses))
+    kept.take_up(used.spent())
+    asked_at = [sum(pauses) + at for at in accumulate(later)]
+
+    assert RateAlgorithm.of(kept) is algorithm
+    assert begun(kept, asked_at) == begun(used, asked_at)
+
+
+@given(st.builds(DeliveryRate, st.integers(1, 300), st.integers(1, 3000)), PAUSES, PAUSES)
+def test_what_is_kept_of_a_sliding_rate_is_small_and_never_less_strict(
+    rate: DeliveryRate, pauses: list[int], later: list[int]
+) -> None:
+    state = RateAlgorithm.SLIDING.state(rate)
+    instants = begun(state, accumulate(pauses))
+    spent, kept, now = state.spent(), RateAlgorithm.SLIDING.state(rate), sum(pauses)
+    kept.take_up(spent)
+    instants += begun(kept, [now + at for at in accumulate(later)])
+
+    assert most_within(instants, rate.interval) <= rate.count
+    assert len([at for at, _ in spent if at > now - rate.interval]) <= 102
+
+
 @given(st.lists(st.tuples(RATES, PAUSES), min_size=2, max_size=4))
 @example([(DeliveryRate(1, 1), [0, 1, 1, 1]), (DeliveryRate(3, 50), [0, 0, 0])])
 @example([(DeliveryRate(4, 90), [0] * 4), (DeliveryRate(2, 90), [1]), (DeliveryRate(4, 90), [1] * 4)])
