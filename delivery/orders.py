@@ -14,6 +14,7 @@ from uuid import UUID
 
 from delivery.hook_orders import HookOrders
 from mailqueue.background import paused
+from model.delivery.entries import EndedEntry, EntryEnd
 from model.delivery.hooks import HookOrder, SuspendMails
 from model.delivery.queued import EntryChange
 from model.errors import MailmendError
@@ -264,6 +265,11 @@ class SharedOrders:
         except Exception as error:  # noqa: BLE001 - the mail goes on as it would
             _LOG.warning("what is ordered of a mail is not read", extra={"mail": str(mail), "error": str(error)})
             return {}
+
+    async def intents_after(self, mail: EnqueueId, ended: Iterable[EndedEntry]) -> Mapping[int, EntryChange]:
+        """The same at its end: always asked for where a server refused, and else where something was ordered lately."""
+        looks = self.intended or any(one.end is EntryEnd.REFUSED for one in ended)
+        return await self.intents_of(mail) if looks else {}
 
     async def forget_intents(self, mail: EnqueueId, numbers: Iterable[int]) -> None:
         """They were carried out, or came too late; where this fails they expire, and are void until then."""

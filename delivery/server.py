@@ -9,10 +9,11 @@ the queue, so that it neither holds up others nor outlasts the broker's patience
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 from delivery.attempting import EntryAttempts, ReadyEntry
@@ -23,7 +24,6 @@ from delivery.hooks import DeliveryHooks
 from delivery.journalling import AttemptJournal
 from delivery.metrics import delivery_samples, order_samples, pickup_samples, share_samples, uncertain_samples
 from delivery.orders import SharedOrders
-from delivery.remembering import RememberedRates
 from delivery.settings import DeliverySettings
 from delivery.sharing import SharedLimits
 from mailqueue.background import cancelled, paused
@@ -42,7 +42,6 @@ from model.pickup.suspensions import Suspension
 from model.pickup.turns import NO_WEIGHTS
 from model.ports import Clock, MailRelay, NextHops
 from repair.ledger.attempts import LedgerAttempts
-from repair.ledger.delivery_rates import LedgerRates
 from repair.ledger.delivery_servers import LedgerServers
 from repair.ledger.orders import LedgerOrders
 
@@ -128,14 +127,6 @@ class DeliveryServer:
                 owner=self.name,
                 wake=self._woken.set,
                 break_off=self._work.break_off,
-                rates=RememberedRates(
-                    queue=self.queue.name,
-                    ledger=LedgerRates(self.servers.tables, self.servers.keyspace),
-                    engine=self.engine,
-                    clock=self.clock,
-                    nanos=self._work.nanos,
-                    wake=self._woken.set,
-                ),
             )
 
     async def serve(self, stop: asyncio.Event) -> None:
@@ -164,14 +155,13 @@ class DeliveryServer:
             one.result()
 
     async def _serve(self, stop: asyncio.Event, watching: Collection[asyncio.Task[None]]) -> None:
-        for one in watching:
-            one.add_done_callback(lambda _: self._woken.set())
         async with self.queue.dequeue(self.settings.prefetch) as mails:
             taking = asyncio.ensure_future(self._take_all(mails))
-            taking.add_done_callback(lambda _: self._woken.set())
+            for one in (taking, *watching):
+                one.add_done_callback(lambda _: self._woken.set())
             self.is_ready = True
             try:
-                while not stop.is_set() and not taking.done() and not any(one.done() for one in watching):
+                while not stop.is_set() and not any(one.done() for one in (taking, *watching)):
                     self._woken.clear()
                     self._look()
                     await paused(self.clock, self._rest(), stop, self._woken)
@@ -184,8 +174,7 @@ class DeliveryServer:
 
     def samples(self) -> Iterable[MetricSample]:
         """What monitoring is told of the present moment."""
-        entries = [entry for held in self._held.values() for entry in held.active.values()]
-        stages = Counter(entry.stage for entry in entries)
+        stages = Counter(entry.stage for held in self._held.values() for entry in held.active.values())
         yield from delivery_samples(self.queue.name, self.ended, stages, len(self._held), self.clock.micros())
         yield from pickup_samples(self.queue.name, self.engine.figures(self._work.nanos()))
         yield from uncertain_samples(self.queue.name, self._work.journal.uncertain)
@@ -193,8 +182,7 @@ class DeliveryServer:
             suspensions, conditions = self.orders.suspensions.count, self.orders.conditions.placed
             yield from order_samples(self.queue.name, suspensions, conditions, self.orders.read_micros)
         if self._limits:
-            view = self._limits.view
-            yield from share_samples(self.queue.name, len(view.members) if view else 0, self._limits.state)
+            yield from share_samples(self.queue.name, self._limits.servers, self._limits.state)
 
     def standings(self, name: str) -> Sequence[EntryStanding]:
         """How entries stand that this server has: those of a mail by any of its ids, or one as `mail:number`."""
@@ -256,7 +244,8 @@ class DeliveryServer:
             if ended := without_attempt(entry, self._work.now(), expires_at):
                 self._end(held, ended)
             else:
-                self._begin(self._preparing, self._until_ended(held, entry.id.number, self._prepared(held, entry)))
+                work = partial(self._prepared, held, entry)
+                self._begin(self._preparing, self._until_ended(held, entry.id.number, work))
         self._woken.set()
 
     async def _prepared(self, held: HeldMail, entry: DeliveryEntry) -> EndedEntry | None:
@@ -283,9 +272,9 @@ class DeliveryServer:
             self._give_to_others(self._limits, now)
         while not self.is_full and (picked := self.engine.pick(now)):
             ready = self._ready.pop(picked.mail.id)
-            work = self._work.ended(ready, picked)
+            work = partial(self._work.ended, ready, picked)
             self._begin(self._attempts, self._until_ended(ready.held, ready.entry.id.number, work))
-        if self._limits and self._limits.rates:
+        if self._limits:
             self._limits.rates.look()
 
     @property
@@ -337,10 +326,10 @@ class DeliveryServer:
 
     # Mails go out
 
-    async def _until_ended(self, held: HeldMail, number: int, work: Coroutine[Any, Any, EndedEntry | None]) -> None:
+    async def _until_ended(self, held: HeldMail, number: int, work: Callable[[], Awaitable[EndedEntry | None]]) -> None:
         """Do some work on an entry; where it fails by an error of ours, that counts as a refusal for now."""
         try:
-            ended = await work
+            ended = await work()
         except Exception:  # noqa: BLE001 - no single mail ends the server
             _LOG.exception("an attempt failed by itself", extra={"mail": held.name_of(number)})
             entry = held.active[number]
@@ -357,14 +346,12 @@ class DeliveryServer:
 
     async def _settled(self, held: HeldMail) -> None:
         schedule, shared = self.settings.schedule(held.mail.transport), self.orders
-        looks = shared and (shared.intended or any(one.end is EntryEnd.REFUSED for one in held.ended))
-        changes = await shared.intents_of(held.mail.id) if shared and looks else {}
+        changes = await shared.intents_after(held.mail.id, held.ended) if shared else {}
         now = self._work.now()
         if changes:
             before, held.ended = held.ended, all_as_ordered(held.mail, held.ended, changes, schedule, now)
-            for one in held.ended:
-                if one not in before:
-                    log_ended(one)
+            for one in [ended for ended in held.ended if ended not in before]:
+                log_ended(one)
         await self._departures.leave(held, settlement_of(held.mail, held.ended, schedule, now), now)
         if shared and changes:
             await shared.forget_intents(held.mail.id, changes.keys() & {one.entry.id.number for one in held.ended})

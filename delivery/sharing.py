@@ -23,6 +23,7 @@ from model.pickup.servers import NOTHING_ADOPTED, SeatState, ServerName, ServerS
 from model.pickup.shares import NO_SHARE
 from model.pickup.sub_queues import ActiveMail
 from model.ports import Clock
+from repair.ledger.delivery_rates import LedgerRates
 from repair.ledger.delivery_servers import SEAT_SECONDS, LedgerServers
 from repair.ledger.leases import EXPIRY_SLACK
 
@@ -58,7 +59,7 @@ class SharedLimits:
         owner: this process, for people.
         wake: called when others may be picked than before.
         break_off: called when what is under way under shared limits must end at once.
-        rates: what is kept of rates over a restart; None: nothing.
+        rates: keeps them over a restart.
         seat: None until there is one, and after it was lost.
         view: the last that was read.
         alone: no other server is there.
@@ -74,7 +75,7 @@ class SharedLimits:
     owner: str
     wake: Callable[[], None]
     break_off: Callable[[], None]
-    rates: RememberedRates | None = None
+    rates: RememberedRates = field(init=False)
     seat: ServerSeat | None = None
     view: ServerView | None = None
     renewed_at: int | None = None
@@ -86,15 +87,23 @@ class SharedLimits:
     _settled: bool = False
     _failing: bool = False
 
+    def __post_init__(self) -> None:
+        self.rates = RememberedRates(
+            queue=self.queue,
+            ledger=LedgerRates(self.ledger.tables, self.ledger.keyspace),
+            engine=self.engine,
+            clock=self.clock,
+            nanos=self._nanos,
+            wake=self.wake,
+        )
+
     async def keep_current(self, stop: asyncio.Event) -> None:
         """Keep the seat and follow the view until a stop signal; where the ledger does not answer, try again.
 
         Raises:
             ServerNameTaken: another live server has the name.
         """
-        beside = [asyncio.ensure_future(self._watch(stop))]
-        if self.rates:
-            beside.append(asyncio.ensure_future(self.rates.keep_current(stop)))
+        beside = [asyncio.ensure_future(one) for one in (self._watch(stop), self.rates.keep_current(stop))]
         try:
             while not stop.is_set():
                 try:
@@ -130,11 +139,9 @@ class SharedLimits:
         if view is None:
             self._known = 0
             return await self.ledger.change_view(self.queue, first_view(seats))
-        if self.rates:
-            self._known = await self.rates.take_up(seat, view, self._known)
+        self._known = await self.rates.take_up(seat, view, self._known)
         adopts = self._follow(view, seats, seat)
-        if self.rates:
-            await self.rates.note(seat, view)
+        await self.rates.note(seat, view)
         if adopts:
             return await self._renew(replace(seat, adopted=view.epoch))
         following = view.next(seats, self._absent(view, seats))
@@ -146,8 +153,7 @@ class SharedLimits:
             return
         now, seat = self._nanos(), self.seat
         self.engine.hold_until(now, now)
-        if self.rates:
-            await self.rates.end()
+        await self.rates.end()
         try:
             await self.ledger.end(self.queue, replace(seat, seen_at=instant_of(self.clock.micros())))
         except MailmendError as error:
@@ -269,6 +275,11 @@ class SharedLimits:
 
     def _nanos(self) -> int:
         return round(self.clock.monotonic() * MICROS) * 1_000
+
+    @property
+    def servers(self) -> int:
+        """How many share the limits, by the view that was read last."""
+        return len(self.view.members) if self.view else 0
 
     @property
     def _shown(self) -> dict[str, object]:

@@ -9,7 +9,6 @@ from typing import Any, Final
 from uuid import UUID
 
 from cql.memory import MemoryTables
-from delivery.remembering import RememberedRates
 from delivery.sharing import SharedLimits
 from model.errors import CannotReach, DoubtfulWrite, MailmendError
 from model.ids import QueueName
@@ -20,7 +19,6 @@ from model.pickup.rates import RateAlgorithm
 from model.pickup.servers import ServerName
 from model.pickup.shares import ServerShare
 from model.pickup.sub_queues import ActiveMail
-from repair.ledger.delivery_rates import LedgerRates
 from repair.ledger.delivery_servers import LedgerServers
 from tests.support.clock import START, uuid_at
 
@@ -126,7 +124,6 @@ class SharingServer:
     clock: OwnClock = field(init=False)
     tables: WiredTables = field(init=False)
     engine: PickupEngine = field(init=False)
-    rates: RememberedRates = field(init=False)
     limits: SharedLimits = field(init=False)
     under_way: list[Picked] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
@@ -137,14 +134,6 @@ class SharingServer:
     def __post_init__(self) -> None:
         self.clock, self.tables = OwnClock(self.ledger, self.faster, self.off), WiredTables(self.ledger)
         self.engine = PickupEngine(self.policies, self.algorithm, share=ServerShare())
-        self.rates = RememberedRates(
-            queue=OUTGOING,
-            ledger=LedgerRates(self.tables, "mail"),  # type: ignore[arg-type]
-            engine=self.engine,
-            clock=self.clock,  # type: ignore[arg-type]
-            nanos=lambda: self.now,
-            wake=lambda: None,
-        )
         self.limits = SharedLimits(
             queue=OUTGOING,
             ledger=LedgerServers(self.tables, "mail"),  # type: ignore[arg-type]
@@ -155,7 +144,6 @@ class SharingServer:
             owner=self.name,
             wake=lambda: None,
             break_off=self.end_all,
-            rates=self.rates,
         )
 
     @property
@@ -166,7 +154,7 @@ class SharingServer:
         """Go on until the next request has left, or has an answer; whether turn and saving are over."""
         if self._turn is None:
             self._saves = not self._saves
-            self._turn = self.rates.save() if self._saves else self.limits.turn()
+            self._turn = self.limits.rates.save() if self._saves else self.limits.turn()
         try:
             self._turn.send(None)
         except (StopIteration, MailmendError):
