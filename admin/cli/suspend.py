@@ -24,8 +24,9 @@ def refuse_unnamed(others: Values, context: click.Context) -> None:
 HISTORY_OPTIONS: Final = (
     flag("--history", "What was made, renewed and removed in the last 30 days, by whom and why, newest first."),
     option(
-        "--limit",
+        "--changes",
         "With --history: at most so many changes.",
+        "limit",
         type=click.IntRange(1, 100_000),
         default=HISTORY_SHOWN,
         metavar="N",

@@ -51,5 +51,5 @@ def history_document(
         for one in records
     ]
     grid = Grid(f"What was done to each {named} of {queue}, newest first", columns, rows, frozenset({"by", named}))
-    body = (grid, f"These are the newest {limit:,}; more: --limit.") if len(records) == limit else (grid,)
+    body = (grid, f"These are the newest {limit:,}; more: --changes.") if len(records) == limit else (grid,)
     return queue_document(result, plain(json), body)

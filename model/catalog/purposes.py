@@ -282,6 +282,7 @@ _IN_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "delivery_rate": {
         "server": "its name",
+        "span": "which row of the server's life its counters belong to",
         "policy": "what the policy counts by: a checksum of its fields and groups",
         "counter": "the values of these fields, as JSON",
         "state": "what began, when, under which rate, and how many more may begin before the next row, as JSON",

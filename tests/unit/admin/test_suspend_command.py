@@ -60,8 +60,8 @@ def test_who_did_what_is_listed_newest_first(shell: QueueShell) -> None:
         ("added", first),
     ]
     assert [one["by"] for one in history] == [first["owner"]] * 3
-    newest = typed(shell, "list", "--history", "--limit", "1").out
-    assert ("removed" in newest, "renewed" in newest, "--limit" in newest) == (True, False, True)
+    newest = typed(shell, "list", "--history", "--changes", "1").out
+    assert ("removed" in newest, "renewed" in newest, "--changes" in newest) == (True, False, True)
 
 
 def test_what_cannot_be_written_into_the_history_is_done_all_the_same(
