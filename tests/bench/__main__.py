@@ -33,6 +33,7 @@ from tests.bench import (
     queue_history,
     queue_past,
     queueing,
+    recovering,
     replaying,
     scanning,
     schema,
@@ -59,6 +60,7 @@ PARTS = (
     "policy",
     "replay",
     "delivery",
+    "recovery",
 )
 MESSAGES = 1_000_000
 GROWTH = 10
@@ -94,6 +96,7 @@ def _on_a_node(arguments: argparse.Namespace, results: dict[str, Any]) -> None:
             "schema": lambda: {"schema": _schema(contact)},
             "queue": lambda: _queue(contact, mails),
             "delivery": lambda: {"delivery": _delivery(contact)},
+            "recovery": lambda: {"recovery": _recovery(contact)},
             "replay": lambda: {"replay": _replay(contact)},
             "cleanup": lambda: {"cleanup": _cleanup(contact, mails)},
             "blobs": lambda: {"blobs": _blobs(contact, arguments.blobs)},
@@ -205,6 +208,18 @@ def _delays_of_the_queue(keyspace: Keyspace) -> list[dict[str, Any]]:
         print(one, flush=True)
         measured.append(one)
     return queue_delays.as_json(measured)
+
+
+def _recovery(contact: Contact) -> list[dict[str, Any]]:
+    print("== A server that finds deferred mails due")
+    measured = []
+    with connect(contact) as cluster:
+        keyspace = created(cluster, "bench_recovery", QUEUE)
+        for one in recovering.measure(keyspace):
+            print(one, flush=True)
+            measured.append(one)
+        dropped(cluster, (keyspace.name,))
+    return recovering.as_json(measured)
 
 
 def _cleanup(contact: Contact, mails: int) -> list[dict[str, Any]]:

@@ -89,7 +89,7 @@ async def _opened(keyspace: Keyspace, queue: QueueName, own: OwnTables | None = 
 async def _size_of(keyspace: Keyspace, mails: int) -> Measured:
     queue = QueueName(f"delayed-{mails}")
     first = slice_of(instant_of(SystemClock().micros()), DUE_WINDOW) + timedelta(days=1)
-    write(keyspace, _rows(queue, first, mails))
+    write(keyspace, delayed_rows(queue, first, mails))
     seconds = list[float]()
     for own in (OwnTables(), OwnTables(tallies=False)):
         async with await _opened(keyspace, queue, own) as opened:
@@ -105,7 +105,8 @@ async def _asked(queue: RabbitMailQueue, mails: int) -> float:
     return time.perf_counter() - begun
 
 
-def _rows(queue: QueueName, first: datetime, mails: int) -> Iterator[Put]:
+def delayed_rows(queue: QueueName, first: datetime, mails: int) -> Iterator[Put]:
+    """So many mails, due in `SLICES` slices from the first one on."""
     for number in range(SLICES):
         due_slice, here = first + number * DUE_WINDOW, mails // SLICES + (number < mails % SLICES)
         yield Put(DUE_MAILS, _entry(queue, due_slice))
