@@ -48,13 +48,11 @@ from model.delivery.hooks import (
 from model.delivery.journal import OUTCOMES, AttemptOutcome, JournalledAttempt
 from model.delivery.settling import as_ordered
 from model.errors import MailmendError
-from model.instants import MICROS, instant_of
+from model.instants import instant_of, nanos_of
 from model.pickup.engine import Picked, PickupEngine
 from model.pickup.policy import PickupField
 from model.pickup.sub_queues import ActiveMail
 from model.ports import Clock, MailRelay, NextHops
-
-MICRO_NANOS: Final = 1_000
 
 _NO_JOURNAL: Final = "the journal of attempts does not answer"
 
@@ -248,7 +246,7 @@ class EntryAttempts:
 
     def nanos(self) -> int:
         """Of the clock that never goes back."""
-        return round(self.clock.monotonic() * MICROS) * MICRO_NANOS
+        return nanos_of(self.clock.monotonic())
 
     async def _as_ordered(self, held: HeldMail, entry: DeliveryEntry) -> EndedEntry | None:
         """How it ends by what was ordered of it while its mail was on its way here; None: it is to be tried."""

@@ -19,7 +19,7 @@ from model.delivery.hooks import HookOrder, SuspendMails
 from model.delivery.queued import EntryChange
 from model.errors import MailmendError
 from model.ids import EnqueueId, QueueName
-from model.instants import MICROS, instant_of
+from model.instants import instant_of, nanos_in, nanos_of, span_of
 from model.pickup.conditions import MadeCondition, PlacedCondition, ServedPolicies, with_conditions
 from model.pickup.counters import PolicyChanges
 from model.pickup.engine import PickupEngine
@@ -32,9 +32,6 @@ from repair.ledger.policies import SAID_FOR
 
 _LOG: Final = logging.getLogger("mailmend.delivery")
 
-_MICRO: Final = timedelta(microseconds=1)
-_MICRO_NANOS: Final = 1_000
-
 
 @dataclass(frozen=True, slots=True)
 class EngineTime:
@@ -43,13 +40,13 @@ class EngineTime:
     clock: Clock
 
     def nanos(self) -> int:
-        return round(self.clock.monotonic() * MICROS) * _MICRO_NANOS
+        return nanos_of(self.clock.monotonic())
 
     def of(self, at: datetime | None) -> int:
         """When that will be; UNKNOWN for never."""
         if at is None:
             return UNKNOWN
-        return self.nanos() + (at - instant_of(self.clock.micros())) // _MICRO * _MICRO_NANOS
+        return self.nanos() + nanos_in(at - instant_of(self.clock.micros()))
 
 
 @dataclass(slots=True, eq=False)
@@ -296,7 +293,7 @@ class SharedOrders:
     def _rest(self) -> timedelta:
         """Until the next reading, or the next end of a condition."""
         left = max(0, self.conditions.next_end - self.conditions.time.nanos())
-        return min(self.every, _MICRO * -(-left // _MICRO_NANOS))
+        return min(self.every, span_of(left))
 
     async def _tried(self, otherwise: str, step: Callable[[], Awaitable[None]]) -> bool:
         """Whether it was done: deliveries go on whatever the ledger says, and a failure is said once."""

@@ -17,7 +17,7 @@ from delivery.remembering import RememberedRates
 from mailqueue.background import paused
 from model.errors import MailmendError, ServerNameTaken
 from model.ids import QueueName
-from model.instants import MICROS, instant_of, nanos_in
+from model.instants import instant_of, nanos_in, nanos_of
 from model.pickup.engine import PickupEngine
 from model.pickup.servers import NOTHING_ADOPTED, SeatState, ServerName, ServerSeat, ServerView, ShareState, first_view
 from model.pickup.shares import NO_SHARE
@@ -274,7 +274,7 @@ class SharedLimits:
         self._failing = True
 
     def _nanos(self) -> int:
-        return round(self.clock.monotonic() * MICROS) * 1_000
+        return nanos_of(self.clock.monotonic())
 
     @property
     def servers(self) -> int:
