@@ -154,7 +154,7 @@ class QueueCleaning:
             _LOG.info("a batch of partitions was removed", extra=fields)
         removed = {cast("QueuePartition", found.suspect.key): found for found in ended if found.result is Verdict.FIXED}
         if not any(found.error for found in ended):
-            await self._move_content_start(one.judged, removed.keys())
+            await self._move_content_start(one.judged, removed.keys(), moved.after)
             mended.add(Verdict.NO_CONTENT_START)
         rows = sum(found.number for found in removed.values())
         return replace(one.with_findings(ended), over=frozenset(removed), rows=rows, blobs=blobs), mended
@@ -194,10 +194,10 @@ class QueueCleaning:
                 named += len(page.blobs)
         return named
 
-    async def _move_content_start(self, one: JudgedQueue, gone: Collection[QueuePartition]) -> None:
-        view, queue, to = self.view, one.scanned.queue, one.first_left(gone, self.slicing.window)
-        if to is None:
-            return
+    async def _move_content_start(
+        self, one: JudgedQueue, gone: Collection[QueuePartition], browse_start: datetime
+    ) -> None:
+        view, queue, to = self.view, one.scanned.queue, one.first_left(gone, browse_start, self.slicing.window)
         standing = one.scanned.starts.content or await view.starts.begin_content(queue, to)
         await view.starts.advance_content_start(queue, standing, to)
         for slice_start in {place.slice_start for place in gone if place.slice_start < to}:

@@ -125,13 +125,14 @@ class JudgedQueue:
     def is_drift(self) -> bool:
         return any(verdict not in HARMLESS for verdict, _ in self.found)
 
-    def first_left(self, gone: Iterable[QueuePartition], window: timedelta) -> datetime | None:
-        """Where the content start should be once `gone` is removed: at the first rows left, or at the browse start."""
-        if self.browse_start is None:
-            return None
+    def first_left(self, gone: Iterable[QueuePartition], browse_start: datetime, window: timedelta) -> datetime:
+        """Where the content start should be once `gone` is removed: at the first rows left, or at the browse start.
+
+        `browse_start` is as it is now: a cleanup may have moved it less far than this judgement would.
+        """
         left = self.scanned.partitions.keys() - set(gone)
-        first = min((one.slice_start for one in left), default=self.browse_start)
-        return slice_of(min(first, self.browse_start), window)
+        first = min((one.slice_start for one in left), default=browse_start)
+        return slice_of(min(first, browse_start), window)
 
 
 def judged(

@@ -84,6 +84,16 @@ async def test_finished_slices_go_and_waiting_mails_stay(twin: TwinQueue, proces
     assert queued(0).blobs.body not in twin.blobs.ids
 
 
+async def test_where_an_hour_begins_between_the_looks_the_content_start_stays_behind_the_browse_start(
+    twin: TwinQueue, process: Process
+) -> None:
+    """The browse start moves as far as both looks allow; the later one alone would allow a slice more."""
+    await fill(twin, process, range(4), done=4)
+    twin.clock.turn_to(NOON + 9 * HOUR - 30 * MINUTE / 60)
+    await cleaned(twin, process)
+    assert (twin.browse_start, twin.content_start) == (NOON + 7 * HOUR, NOON + 7 * HOUR)
+
+
 async def test_slices_before_the_content_start_go_too(twin: TwinQueue, process: Process) -> None:
     """The online sweep never sees them."""
     await fill(twin, process, range(4), done=4)

@@ -131,7 +131,11 @@ class TestJudged:
 
     def test_the_content_start_stops_before_what_is_left(self) -> None:
         found = judged(scanned(3, {1: (2, 1), 2: (1, 1), 3: (1, 0)}), NOW, HOUR, marks_expire=True)
-        assert found.first_left(found.over, HOUR) == NOON + HOUR
+        assert found.first_left(found.over, NOON + 3 * HOUR, HOUR) == NOON + HOUR
+
+    def test_the_content_start_stops_at_the_browse_start(self) -> None:
+        found = judged(scanned(0, {0: (1, 1)}), NOW, HOUR, marks_expire=True)
+        assert found.first_left(found.over, NOON + HOUR, HOUR) == NOON + HOUR
 
     @given(
         st.integers(-5, 12),
@@ -144,8 +148,8 @@ class TestJudged:
         assert all(len(set(found.scanned.partitions[one])) == 1 for one in found.over)
         edge = max(furthest_browse_start(NOW, HOUR), NOON + browse * HOUR)
         assert all(one.slice_start < edge for one in found.over)
-        left = found.first_left(found.over, HOUR)
-        assert left is not None
+        assert found.browse_start is not None
+        left = found.first_left(found.over, found.browse_start, HOUR)
         assert all(one.slice_start >= left for one in found.scanned.partitions.keys() - found.over)
 
 
@@ -231,10 +235,6 @@ def test_the_window_of_an_hour_is_not_assumed() -> None:
 def test_a_partition_is_named_by_the_milliseconds_of_its_slice() -> None:
     named = QueuePartition.at_millis("spool", 1_795_000_500_250, 7)
     assert named == ("spool", datetime(2026, 11, 18, 11, 15, 0, 250_000, tzinfo=UTC), 7)
-
-
-def test_without_a_browse_start_nobody_knows_where_the_content_start_belongs() -> None:
-    assert judged(scanned(None, {0: (2, 2)}), NOW, HOUR, marks_expire=True).first_left((), HOUR) is None
 
 
 def test_what_only_the_second_look_showed_is_not_found() -> None:
