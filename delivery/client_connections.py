@@ -8,6 +8,7 @@ mails, is here. Its own log names addresses and lines of mails, so it is silent.
 import asyncio
 import logging
 import math
+from asyncio import sslproto
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
-from aiosmtpd.smtp import SMTP, TLSSetupException
+from aiosmtpd.smtp import SMTP
 
 from delivery import replies
 from delivery.intake import MailIntake
@@ -26,6 +27,9 @@ from model.delivery.attempts import DeliveryProtocol, SmtpReply
 
 LEAVING: Final = timedelta(seconds=2)
 """How long a client may take to take what was said to it last."""
+
+HANDSHAKE_SECONDS: Final = 10
+"""How long a client may take to secure its connection, from its first byte or by STARTTLS."""
 
 _COMMAND_BYTES_MAX: Final = 1001
 
@@ -52,7 +56,7 @@ class ClientConnections:
     refused: Counter[str] = field(default_factory=Counter)
 
     def join(self, connection: "ClientConnection") -> SmtpReply | None:
-        """Count a connection; a reply where there is no room for it."""
+        """Count a connection, before anything is said or secured; a reply where there is no room for it."""
         if self.stopping:
             return replies.STOPPING
         if len(self.open) >= self.settings.connections_max:
@@ -75,14 +79,15 @@ class ClientConnection(SMTP):
     command_size_limit = _COMMAND_BYTES_MAX
     command_size_limits: dict[str, int] = defaultdict(lambda: _COMMAND_BYTES_MAX)  # noqa: RUF012 - as aiosmtpd's is
 
-    def __init__(self, together: ClientConnections, protocol: DeliveryProtocol) -> None:
-        self._together, self._settings = together, together.settings
+    def __init__(self, together: ClientConnections, protocol: DeliveryProtocol, *, secured: bool = False) -> None:
+        self._together, self._settings, self._secured_at_once = together, together.settings, secured
         self._lmtp = protocol is DeliveryProtocol.LMTP
         self._sender: NamedSender | None = None
         self._recipients = list[NamedRecipient]()
         self._client = ""
         self._held, self._ends_by = 0, math.inf
         self.has_mail = self._is_secured = False
+        self._handshake: asyncio.Future[None] | None = None
         self._heard_at = asyncio.get_running_loop().time()
         super().__init__(
             None,
@@ -102,6 +107,8 @@ class ClientConnection(SMTP):
         self._client = str(peer[0]) if peer else ""
         self._is_secured = transport.get_extra_info("ssl_object") is not None
         super().connection_made(transport)
+        if self._secured_at_once and not self._is_secured:
+            self._handshake = self._begin_handshake()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._together.leave(self)
@@ -115,10 +122,12 @@ class ClientConnection(SMTP):
     def end(self, reply: SmtpReply) -> None:
         """Say this, and close the connection; to a client that is securing it nothing can be said."""
         transport: Any = self.transport
+        if transport is None or transport.is_closing():
+            return
+        self._count(str(reply))
         if self._is_securing:
             self.abort()
-        elif transport is not None and not transport.is_closing():
-            self._count(str(reply))
+        else:
             transport.write(f"{reply}\r\n".encode())
             transport.close()
             self.loop.call_later(LEAVING.total_seconds(), transport.abort)
@@ -139,6 +148,8 @@ class ClientConnection(SMTP):
             self.end(refusal)
             return
         with suppress(ConnectionError):
+            if self._handshake:
+                await self._secure(self._handshake)
             await super()._handle_client()
 
     def _timeout_cb(self) -> None:
@@ -162,11 +173,6 @@ class ClientConnection(SMTP):
         self._sender, self._recipients = None, []
 
     async def handle_exception(self, error: Exception) -> str:
-        if isinstance(error, TLSSetupException):
-            _LOG.info(
-                "a client did not secure its connection", extra={"client": self._client, "error": str(error.__cause__)}
-            )
-            return str(replies.FAULT)
         _LOG.error("a command failed by itself", exc_info=error, extra={"client": self._client})
         return str(replies.FAULT)
 
@@ -325,7 +331,39 @@ class ClientConnection(SMTP):
         elif arg:
             await self.push(SmtpReply(501, "5.5.4", "STARTTLS stands alone", ours=True))
         else:
-            await super().smtp_STARTTLS(None)
+            await self.push("220 secure the connection")
+            await self._secure(self._begin_handshake())
+
+    def _begin_handshake(self) -> asyncio.Future[None]:
+        """Give the connection to TLS, which hands it back through `connection_made`."""
+        assert self._together.tls
+        done = self.loop.create_future()
+        tls = sslproto.SSLProtocol(
+            self.loop,
+            self,
+            self._together.tls.context,
+            done,
+            server_side=True,
+            ssl_handshake_timeout=HANDSHAKE_SECONDS,
+        )
+        plain: Any = self.transport
+        self._tls_protocol, self._original_transport = tls, plain
+        plain.set_protocol(tls)
+        tls.connection_made(plain)
+        return done
+
+    async def _secure(self, handshake: asyncio.Future[None]) -> None:
+        """Wait until the connection is secured; it ends where that fails.
+
+        Raises:
+            ConnectionResetError: it ended.
+        """
+        try:
+            await handshake
+        except OSError as error:
+            _LOG.info("a client did not secure its connection", extra={"client": self._client, "error": str(error)})
+            self.abort()
+            raise ConnectionResetError from error
 
     @property
     def _may_secure(self) -> bool:

@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Final
 
 from delivery import replies
 from delivery.client_connections import LEAVING, ClientConnection, ClientConnections
@@ -21,9 +20,6 @@ from mailqueue.queue import MailQueue
 from model.errors import WrongUse
 from model.metrics import MetricSample
 from model.ports import Clock
-
-HANDSHAKE_SECONDS: Final = 10.0
-"""How long a client may take to secure a connection that is secured from its first byte."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -79,15 +75,12 @@ class MailListener:
 
     async def _opened(self, place: ListenAddress) -> asyncio.Server:
         def connected() -> ClientConnection:
-            return ClientConnection(self.connections, place.protocol)
+            return ClientConnection(self.connections, place.protocol, secured=place.secured)
 
-        context = self.tls.context if place.secured and self.tls else None
-        if place.secured and not context:
+        if place.secured and not self.tls:
             raise WrongUse(f"there is no certificate for {place}", mend="Name one, and its key.")
-        limit = HANDSHAKE_SECONDS if context else None
-        loop = asyncio.get_running_loop()
         try:
-            return await loop.create_server(connected, place.host, place.port, ssl=context, ssl_handshake_timeout=limit)
+            return await asyncio.get_running_loop().create_server(connected, place.host, place.port)
         except OSError as error:
             why = error.strerror or str(error)
             raise WrongUse(

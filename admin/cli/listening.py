@@ -123,7 +123,8 @@ LISTENING: Final = (
     ),
     option(
         "--listen-connections",
-        "Clients at once. Their mails that are coming may have 256 MiB together; what is more has to come again.",
+        "Clients at once, those too that are securing their connection. Their mails that are coming may have 256 MiB"
+        " together; what is more has to come again.",
         type=click.IntRange(1, 10_000),
         default=CONNECTIONS_MAX,
         metavar="N",

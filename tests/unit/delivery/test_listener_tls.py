@@ -153,11 +153,38 @@ async def test_a_client_that_does_not_secure_its_connection_is_let_go(tls: Liste
         assert (await other.hand_over(CONTENT))[:9] == "250 2.0.0"
 
 
-async def test_a_client_that_never_secures_its_connection_is_sent_away(tls: ListenerTls) -> None:
-    async with entrance(tls=tls, idle_max=timedelta(milliseconds=50)) as site:
-        client = await site.client()
-        await client.say("STARTTLS")
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_a_client_that_never_secures_its_connection_is_sent_away(tls: ListenerTls, at_once: bool) -> None:
+    async with entrance(tls=tls, secured=at_once, idle_max=timedelta(milliseconds=50)) as site:
+        client = await site.client("" if at_once else "EHLO client.example")
+        if not at_once:
+            await client.say("STARTTLS")
+        await site.until(lambda: site.listener.connections.refused["4.4.2"] > 0)
+        assert not site.listener.connections.open
+
+
+async def test_a_connection_counts_before_it_is_secured(trusted: Authority, tls: ListenerTls) -> None:
+    """Where it is secured from its first byte: others are sent away, and may come once its handshake has failed."""
+    async with entrance(tls=tls, secured=True, connections_max=1) as site:
+        first = await site.client("")
+        await site.until(lambda: bool(site.listener.connections.open))
+        second = await site.client("")
+        assert await second.reply() == ""
+        first.write(b"EHLO client.example\r\n")
         await site.until(lambda: not site.listener.connections.open)
+        third = MailClient(*await asyncio.open_connection(HOST, site.port, ssl=client_context(trusted)))
+        site.clients.append(third)
+        assert (await third.reply())[:3] == "220"
+
+    assert site.listener.connections.refused["4.3.2"] == 1
+
+
+async def test_a_listener_that_ends_does_not_wait_for_a_handshake(tls: ListenerTls) -> None:
+    async with entrance(tls=tls, secured=True) as site:
+        client = await site.client("")
+        await site.until(lambda: bool(site.listener.connections.open))
+        site.stop.set()
+        assert await client.reply() == ""
 
 
 async def test_a_listener_that_ends_says_so_by_tls(trusted: Authority, tls: ListenerTls) -> None:
