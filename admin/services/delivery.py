@@ -40,7 +40,7 @@ from delivery.settings import (
     ListenerSettings,
 )
 from delivery.smart_host import SmartHost
-from mailqueue.background import paused
+from mailqueue.background import cancelled, paused
 from mailqueue.prometheus import metrics_text
 from mailqueue.queue import MailQueue, no_due_mails
 from model.delivery.attempts import DeliveryProtocol, SourceAddress, TlsLevel
@@ -333,6 +333,13 @@ async def _until_stopped(desk: DeliveryDesk, stop: asyncio.Event, metrics: _Metr
             stop.set()
             over.set()
 
+    async def answering(face: DeliveryFace) -> None:
+        watching = asyncio.ensure_future(desk.parts.watch())
+        try:
+            await face(desk, over)
+        finally:
+            await cancelled([watching])
+
     async with asyncio.TaskGroup() as together:
         together.create_task(serving())
         together.create_task(desk.server.queue.maintain(stop))
@@ -340,5 +347,5 @@ async def _until_stopped(desk: DeliveryDesk, stop: asyncio.Event, metrics: _Metr
         if desk.listener:
             together.create_task(desk.listener.serve(stop))
         if face:
-            together.create_task(face(desk, over))
+            together.create_task(answering(face))
     metrics.write()

@@ -5,13 +5,13 @@ The work is that of the commands, done over the connections that the server has 
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 from admin.services.caller import Caller, Question
-from admin.services.desk import HealthStatus, PartHealth, TooManyCalls
+from admin.services.desk import HealthStatus, PartHealth, TooManyCalls, WatchedParts
 from admin.services.entry_history import ShowEntryRequest, entry_shown
 from admin.services.policies_in_force import PoliciesInForce
 from admin.services.policy import reaching
@@ -111,13 +111,21 @@ class ValuesExplanation:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class DeliveryDesk:
-    """Answers for one server; one event loop uses both."""
+    """Answers for one server; one event loop uses both.
+
+    Attributes:
+        parts: what the server is connected to.
+    """
 
     server: DeliveryServer
     connections: QueueConnections
     policies: PoliciesInForce
     listener: "MailListener | None" = None
+    parts: WatchedParts = field(init=False)
     _reading: int = 0
+
+    def __post_init__(self) -> None:
+        self.parts = WatchedParts(self.connections.asks(), self.connections.clock)
 
     @property
     def settings(self) -> QueueSettings:
@@ -204,14 +212,20 @@ class DeliveryDesk:
         """The same, in Prometheus's text format."""
         return metrics_text(self.samples()).encode()
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether the server takes mails, and what it is connected to has answered."""
+        return self.server.is_ready and not self.parts.silent
+
     def health(self) -> Sequence[PartHealth]:
-        """As far as the server knows without asking others."""
+        """As far as the server knows without asking others now."""
         orders = self.server.orders
         stale = orders is not None and orders.is_failing
         return (
             _part("Queue", "" if self.server.is_ready else "nothing is taken: the server starts, or ends"),
             _part("Departures", _stuck(self.server.stuck)),
             _part("Ledger", "what is ordered cannot be read, and stays as it was" if stale else ""),
+            *self.parts.health(),
         )
 
 

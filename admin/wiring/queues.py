@@ -3,10 +3,11 @@
 The rest is `Lacking`, which refuses every call with a message. Libraries of an extra are imported when they are needed.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar, cast
 
 from admin.event_loop import run_async
@@ -22,6 +23,7 @@ from mailqueue.health import marks_that_stay
 from mailqueue.metrics import NoCounts, QueueCounts
 from mailqueue.pulsar.mail_queue import open_queue as open_pulsar_queue
 from mailqueue.pulsar.mail_queue import queue_names as topics_queue_names
+from mailqueue.pulsar.names import out_subscription, out_topic
 from mailqueue.pulsar.settings import PulsarSettings
 from mailqueue.pulsar.topics import Topics
 from mailqueue.queue import MailQueue
@@ -154,6 +156,13 @@ class QueueConnections:
         """The queue in the settings, or every queue of the keyspace."""
         return await queue_names(self.tables, self.clock, self.own) if everything else [self.settings.name]
 
+    def asks(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
+        """What the queue is connected to, by name, and a small question to each."""
+        return {
+            "Cassandra": partial(self.view.starts.content_start, self.settings.name),
+            "RabbitMQ": self.broker.product,
+        }
+
     def orders(self) -> LedgerOrders:
         """What people order for deliveries; the ledger is created if missing.
 
@@ -269,6 +278,10 @@ class PulsarConnections(QueueConnections):
         del name, counts, dry_run
         raise tables_lacking()
         yield  # what makes it a generator
+
+    def asks(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
+        name = self.settings.name
+        return {"Pulsar": partial(self.topics.backlog, out_topic(name), out_subscription(name))}
 
     async def names(self, *, everything: bool) -> list[QueueName]:
         return await topics_queue_names(self.topics) if everything else [self.settings.name]

@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from admin.api.errors import described, error
+from admin.api.monitoring import CheckBody, checks_json
 from admin.present.document import Document
 from admin.services.delivery_desk import DeliveryDesk
 
@@ -69,9 +70,10 @@ READS_THROUGH: Final = {"_429": "As many calls as may read the queue through alr
 
 
 class ReadyAnswer(StrictBody):
-    """Whether the server takes mails."""
+    """Whether the server takes mails, and what its parts say, as `/health` does."""
 
     ready: bool
+    checks: list[CheckBody]
 
 
 READY: Final = APIRouter(tags=["health"])
@@ -81,14 +83,17 @@ READY: Final = APIRouter(tags=["health"])
     "/ready",
     responses={
         200: {"model": ReadyAnswer, "description": "It takes mails."},
-        503: {"model": ReadyAnswer, "description": "It has not begun to, or was asked to stop."},
+        503: {"model": ReadyAnswer, "description": "It does not, or the broker or Cassandra does not answer."},
     },
     summary="Whether it takes mails",
 )
 async def ready(desk: ServerDesk) -> Response:
-    """For probes: it takes no token. A server is ready once it knows what is suspended, and consumes."""
-    is_ready = desk.server.is_ready
-    return JSONResponse({"ready": is_ready}, 200 if is_ready else 503)
+    """For probes: it takes no token. A server is ready once it knows what is suspended, and consumes.
+
+    The broker and Cassandra are asked every 10 seconds; while one is silent it is not ready, and delivers what it has.
+    """
+    is_ready = desk.is_ready
+    return JSONResponse({"ready": is_ready, "checks": checks_json(desk.health())}, 200 if is_ready else 503)
 
 
 async def bad_request(_: Request, refused: RequestValidationError) -> Response:

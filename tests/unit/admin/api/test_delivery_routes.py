@@ -1,7 +1,8 @@
 """The HTTP side of a server of deliveries as a client sees it, over a whole queue in memory."""
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 from admin.api.access import Access, parse_tokens
 from admin.api.callers import BODY_BYTES_MAX
 from admin.services.delivery_desk import READERS_MAX
+from admin.services.desk import ASKED_EVERY
+from mailqueue.background import cancelled
 from mailqueue.prometheus import CONTENT_TYPE
 from model.errors import CannotReach
 from model.ids import QueueName
@@ -289,6 +292,51 @@ async def test_a_ledger_that_does_not_answer_is_seen_in_the_servers_health(
         failed = await client.get("/suspensions")
     assert (health.status_code, health.json()["status"]) == (200, "degraded")
     assert (failed.status_code, "10.0.0.1" in failed.text + health.text) == (503, False)
+
+
+async def test_a_server_is_not_ready_while_the_broker_or_cassandra_is_silent(
+    world: DeliveryWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It says which; probes ask neither, the next look does, and no address is told."""
+    silent, asked = set[str](), list[str]()
+
+    def answering(name: str) -> Callable[[], Awaitable[None]]:
+        async def answer() -> None:
+            asked.append(name)
+            if name in silent:
+                raise CannotReach("no node answered at 10.0.0.1")
+
+        return answer
+
+    caplog.set_level("INFO", "mailmend.delivery")
+    parts = world.desk.parts
+    assert sorted(parts.asks) == ["Cassandra", "RabbitMQ"]
+    for ask in parts.asks.values():
+        await ask()
+    monkeypatch.setattr(parts, "asks", {name: answering(name) for name in parts.asks})
+    async with world.client(Access(TOKENS)) as client, world.delivering():
+        watching = asyncio.ensure_future(parts.watch())
+        seen = list[tuple[int, dict[str, str]]]()
+        for broken in ({"RabbitMQ"}, {"Cassandra"}, set[str]()):
+            silent.clear()
+            silent.update(broken)
+            await world.clock.pause(2 * ASKED_EVERY.total_seconds())
+            answer, health = await client.get("/ready"), await client.get("/health")
+            assert answer.json()["checks"] == health.json()["checks"]
+            assert "10.0.0.1" not in answer.text
+            seen.append((answer.status_code, {c["componentName"]: c["status"] for c in answer.json()["checks"]}))
+        await cancelled([watching])
+        looks = len(asked)
+        await client.get("/ready")
+        assert len(asked) == looks
+
+    fine = dict.fromkeys(("Queue", "Departures", "Ledger", "Cassandra", "RabbitMQ"), "healthy")
+    degraded = [{**fine, name: "degraded"} for name in ("RabbitMQ", "Cassandra")]
+    assert seen == [(503, degraded[0]), (503, degraded[1]), (200, fine)]
+    assert [one.message for one in caplog.records if "a part" in one.message] == [
+        *("a part does not answer",) * 2,
+        *("a part answers again",) * 2,
+    ]
 
 
 async def test_metrics_are_those_of_the_server(world: DeliveryWorld, client: httpx.AsyncClient) -> None:
