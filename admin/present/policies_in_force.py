@@ -1,31 +1,45 @@
 """The policies that a server of deliveries works by, as it tells them over HTTP."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from admin.present.conditions import limits_json
+from admin.present.policy import quota_limit_json
 from admin.present.values import instant_text
 from admin.services.policies_in_force import PoliciesInForce
-from admin.services.policy import policy_path, suspension_path
+from admin.services.policy import policy_path, quota_path, suspension_path
+from delivery.policy_schema import SET_FIELDS
+from model.delivery.incoming import IncomingField, IncomingRule
 from model.pickup.counters import PolicyChanges
 from model.pickup.covering import FieldPatterns, pattern_text
-from model.pickup.policy import CounterPolicy
+from model.pickup.policy import CountedTogether
+from model.queue.mails import PRIORITY_ATTRIBUTE
+
+L = TypeVar("L")
 
 
 def policies_json(served: PoliciesInForce) -> Mapping[str, Any]:
-    """The file, when it was read, and what it says: policies, their conditions in order, suspensions."""
+    """The file, when it was read, and what it says, all of it in its order."""
     said = served.said
     return {
         "file": str(served.file) if served.file else None,
         "read_at": instant_text(served.read_at),
         "algorithm": said.algorithm.value,
         "policies": [
-            {"policy": number + 1, "line": _line(served, *policy_path(number)), **_policy_json(one)}
+            {"policy": number + 1, "line": _line(served, *policy_path(number)), **_counted_json(one, limits_json)}
             for number, one in enumerate(said.policies)
         ],
         "suspends": [
             {"suspension": number + 1, "line": _line(served, *suspension_path(number)), "fields": _texts(one.patterns)}
             for number, one in enumerate(said.suspensions)
+        ],
+        "incoming": [
+            {"rule": number + 1, "line": _line(served, "incoming", number), **_rule_json(one)}
+            for number, one in enumerate(said.incoming)
+        ],
+        "quotas": [
+            {"name": one.name, "line": _line(served, *quota_path(number)), **_counted_json(one, quota_limit_json)}
+            for number, one in enumerate(said.quotas)
         ],
         "tenants": dict(said.weights),
         "reload": changes_json(served.changes) if served.changes else None,
@@ -41,16 +55,36 @@ def changes_json(changes: PolicyChanges) -> Mapping[str, Any]:
     }
 
 
-def _policy_json(policy: CounterPolicy) -> dict[str, Any]:
+def _counted_json(counted: CountedTogether[L], limits: Callable[[L], Mapping[str, Any]]) -> dict[str, Any]:
     return {
-        "fields": [one.value for one in policy.fields],
+        "fields": [one.value for one in counted.fields],
         "groups": {
             named.value: {group.name: list(map(pattern_text, group.patterns)) for group in groups}
-            for named, groups in policy.groups.items()
+            for named, groups in counted.groups.items()
         },
-        "conditions": [{"if": _texts(one.patterns), "then": limits_json(one.threshold)} for one in policy.conditions],
-        "default": limits_json(policy.default) if policy.default else None,
+        "conditions": [{"if": _texts(one.patterns), "then": limits(one.threshold)} for one in counted.conditions],
+        "default": limits(counted.default) if counted.default else None,
     }
+
+
+def _rule_json(rule: IncomingRule) -> dict[str, Any]:
+    wanted, headers = dict[str, Any](), dict[str, Any]()
+    for (named, header), patterns in rule.patterns.items():
+        (headers if header else wanted)[header or named.value] = list(map(pattern_text, patterns))
+    return {
+        "if": {**wanted, **({IncomingField.HEADER.value: headers} if headers else {})},
+        "set": _set_json({name: template.text for name, template in rule.sets.items()}),
+        "remove": sorted(rule.removes),
+        "stop": rule.stop,
+    }
+
+
+def _set_json(texts: Mapping[str, str]) -> dict[str, Any]:
+    """As the file spells it: other attributes stand by themselves."""
+    spelled = {"priority" if name == PRIORITY_ATTRIBUTE else name: text for name, text in texts.items()}
+    others = {name: text for name, text in spelled.items() if name not in SET_FIELDS}
+    known = {name: text for name, text in spelled.items() if name in SET_FIELDS}
+    return {**known, **({"attributes": others} if others else {})}
 
 
 def _texts(patterns: FieldPatterns) -> dict[str, list[str]]:

@@ -142,9 +142,12 @@ def _quota_json(share: QuotaShare, result: PolicyExplanation) -> dict[str, Any]:
         "key": {one.value: text for one, text in zip(quota.fields, share.key, strict=True)},
         "condition": None if share.condition is None else share.condition + 1,
         "limits_line": result.places[path].line if path else None,
-        "messages": limit.messages if limit else None,
-        "bytes": limit.bytes if limit else None,
+        **quota_limit_json(limit or QuotaLimit()),
     }
+
+
+def quota_limit_json(limit: QuotaLimit) -> dict[str, int | None]:
+    return {"messages": limit.messages, "bytes": limit.bytes}
 
 
 def _policy_name(number: int, result: PolicyExplanation) -> str:

@@ -5,11 +5,13 @@ from typing import Final, Literal
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
 
 from admin.api.callers import Operator, Reader, log_change
 from admin.api.delivery.shared import Instant, ServerDesk, StrictBody, responses
 from admin.api.errors import error
 from admin.present.policies_in_force import policies_json
+from model.delivery.incoming import IncomingField
 from model.errors import WrongUse
 from model.pickup.policy import PickupField
 
@@ -60,6 +62,56 @@ class FileSuspensionBody(StrictBody):
     fields: dict[PickupField, list[str]]
 
 
+class SetAttributesBody(StrictBody):
+    """What a rule sets; `${...}` stands for a group of its expression, or a field. What is not set is not there."""
+
+    transportid: str | SkipJsonSchema[None] = None
+    jobid: str | SkipJsonSchema[None] = None
+    tenantid: str | SkipJsonSchema[None] = None
+    grouping: str | SkipJsonSchema[None] = None
+    expires: str | SkipJsonSchema[None] = Field(None, description="A span from when the mail came.")
+    priority: str | SkipJsonSchema[None] = None
+    attributes: dict[str, str] | SkipJsonSchema[None] = Field(None, description="Others, by name.")
+
+
+class IncomingRuleBody(StrictBody):
+    """What becomes of mails that clients hand over, where all of its patterns hold."""
+
+    rule: int = Field(description="Its number in the file, from 1.")
+    line: int | None
+    if_: dict[IncomingField, list[str] | dict[str, list[str]]] = Field(
+        alias="if", description="Patterns by field; those of `header` by the name of the header field."
+    )
+    set: SetAttributesBody
+    remove: list[str] = Field(description="Header fields, in small letters.")
+    stop: bool = Field(description="Later rules are not looked at.")
+
+
+class QuotaLimitBody(StrictBody):
+    """How much may be in the queue; null is no limit."""
+
+    messages: int | None
+    bytes: int | None
+
+
+class QuotaConditionBody(StrictBody):
+    """Limits of some values; the first condition that holds counts."""
+
+    if_: dict[PickupField, list[str]] = Field(alias="if")
+    then: QuotaLimitBody
+
+
+class QuotaBody(StrictBody):
+    """What of the queue is counted together, and how much of it there may be."""
+
+    name: str
+    line: int | None
+    fields: list[PickupField]
+    groups: dict[PickupField, dict[str, list[str]]]
+    conditions: list[QuotaConditionBody]
+    default: QuotaLimitBody | None
+
+
 class KeptPolicy(StrictBody):
     """A policy whose counts go on; its numbers in the file before and now."""
 
@@ -83,6 +135,8 @@ class PoliciesAnswer(StrictBody):
     algorithm: Literal["tokenbucket", "fixedwindow", "sliding"]
     policies: list[PolicyBody]
     suspends: list[FileSuspensionBody]
+    incoming: list[IncomingRuleBody]
+    quotas: list[QuotaBody]
     tenants: dict[str, int] = Field(description="What tenants weigh that weigh more than others.")
     reload: ReloadBody | None = Field(description="null: the file was read once, at the start.")
 

@@ -12,6 +12,7 @@ import pytest
 
 from admin.api.access import Access, parse_tokens
 from admin.api.callers import BODY_BYTES_MAX
+from admin.api.delivery.policies import PoliciesAnswer
 from admin.services.delivery_desk import READERS_MAX
 from admin.services.desk import ASKED_EVERY
 from mailqueue.background import cancelled
@@ -239,6 +240,49 @@ async def test_a_condition_of_the_file_behind_one_that_was_set_keeps_its_number(
         await world.clock.pause(6)
         share = (await client.get("/explain?domain=one.example")).json()["sources"][0]["policies"][0]
     assert (share["condition"], share["limits_line"], share["concurrency"], share["set_by"]) == (1, 1, 1, None)
+
+
+RULES = """
+incoming:
+  - if: {header: {x-job: /(.+)/}, senderdomain: "*.example.org"}
+    set: {jobid: "job-${1}", expires: 2h, priority: 9, attributes: {x: y}}
+    remove: X-Job
+    stop: true
+  - set: {transportid: others}
+quotas:
+  - {name: news, fields: [transportid, jobid],
+     conditions: [{if: {transportid: news}, then: {messages: 10}}], default: {bytes: 1M}}
+"""
+
+
+async def test_incoming_rules_and_quotas_in_force_are_spelled_as_in_the_file(world: DeliveryWorld) -> None:
+    assert world.policies
+    world.policies.write_text(RULES)
+    async with world.client() as client:
+        read = (await client.post("/policies/reload")).json()
+    listed = PoliciesAnswer.model_validate(read)
+    incoming = [one.model_dump(by_alias=True, exclude_defaults=True, mode="json") for one in listed.incoming]
+    assert incoming == [
+        {
+            "rule": 1,
+            "line": 3,
+            "if": {"header": {"x-job": ["/(.+)/"]}, "senderdomain": ["*.example.org"]},
+            "set": {"jobid": "job-${1}", "expires": "2h", "priority": "9", "attributes": {"x": "y"}},
+            "remove": ["x-job"],
+            "stop": True,
+        },
+        {"rule": 2, "line": 7, "if": {}, "set": {"transportid": "others"}, "remove": [], "stop": False},
+    ]
+    assert read["quotas"] == [
+        {
+            "name": "news",
+            "line": 9,
+            "fields": ["transportid", "jobid"],
+            "groups": {},
+            "conditions": [{"if": {"transportid": ["news"]}, "then": {"messages": 10, "bytes": None}}],
+            "default": {"messages": None, "bytes": 2**20},
+        }
+    ]
 
 
 async def test_the_policies_in_force_are_listed_until_they_are_read_again(world: DeliveryWorld) -> None:
