@@ -177,7 +177,7 @@ def list_conditions(
         CannotReach: the ledger cannot be reached.
     """
     if request.history:
-        return with_queues(request.settings, partial(history_listed, MadeCondition, request))
+        return with_queues(request.settings, partial(history_listed, MadeCondition, request, caller))
     return with_queues(request.settings, partial(conditions_listed, request, caller))
 
 

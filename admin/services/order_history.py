@@ -45,7 +45,7 @@ async def keep_record(connections: QueueConnections, event: OrderEvent, made: M,
 
 
 async def history_listed(
-    kind: type[M], request: ListOrdersRequest, connections: QueueConnections
+    kind: type[M], request: ListOrdersRequest, _: Caller, connections: QueueConnections
 ) -> QueueAnswer[ListOrdersRequest, OrderHistory[M]]:
     """Reading it creates no ledger."""
     ledger, now = connections.existing_history(), connections.clock.micros()

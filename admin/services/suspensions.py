@@ -116,7 +116,7 @@ def list_suspensions(
         CannotReach: the ledger cannot be reached.
     """
     if request.history:
-        return with_queues(request.settings, partial(history_listed, MadeSuspension, request))
+        return with_queues(request.settings, partial(history_listed, MadeSuspension, request, caller))
     return with_queues(request.settings, partial(suspensions_listed, request, caller))
 
 

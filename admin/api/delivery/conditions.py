@@ -1,6 +1,7 @@
 """Routes of run-time conditions: limits that people set for a while, on all servers of the queue."""
 
 from datetime import timedelta
+from functools import partial
 from typing import Annotated, Final
 from uuid import UUID
 
@@ -14,7 +15,9 @@ from admin.api.delivery.shared import (
     ORDERS,
     CommandAnswer,
     DryRun,
+    HistoryLimit,
     Instant,
+    OrderRecordBody,
     ReasonText,
     ServerDesk,
     StrictBody,
@@ -30,7 +33,9 @@ from admin.services.conditions import (
     condition_removed,
     conditions_listed,
 )
+from admin.services.order_history import HISTORY_SHOWN, ListOrdersRequest, history_listed
 from admin.services.queue.request import QueueRequest
+from model.pickup.conditions import MadeCondition
 from model.pickup.policy import PickupField, Threshold
 from model.pickup.rates import SECOND, DeliveryRate
 
@@ -125,6 +130,18 @@ class ConditionsAnswer(CommandAnswer):
     conditions: list[ConditionStateBody]
 
 
+class ConditionRecordBody(OrderRecordBody):
+    """With the condition as it was behind the change; where it was removed, before."""
+
+    condition: MadeConditionBody
+
+
+class ConditionHistoryAnswer(CommandAnswer):
+    """What was done to conditions."""
+
+    history: list[ConditionRecordBody]
+
+
 class ConditionAnswer(CommandAnswer):
     """A condition that was set, or removed; or would be."""
 
@@ -136,6 +153,17 @@ class ConditionAnswer(CommandAnswer):
 async def conditions(desk: ServerDesk, _: Reader) -> Response:
     """Beside the policy files, for all servers of the queue."""
     return answered(list_document(await desk.done(conditions_listed, QueueRequest(settings=desk.settings))))
+
+
+@CONDITIONS.get(
+    "/conditions/history",
+    responses=responses(ConditionHistoryAnswer, "The newest changes of the last 30 days, newest first."),
+    summary="Who changed conditions",
+)
+async def condition_history(desk: ServerDesk, _: Reader, limit: HistoryLimit = HISTORY_SHOWN) -> Response:
+    """What was made, renewed and removed, by whom and why: by command, over HTTP, and by hooks of any server."""
+    asked = ListOrdersRequest(settings=desk.settings, history=True, limit=limit)
+    return answered(list_document(await desk.done(partial(history_listed, MadeCondition), asked)))
 
 
 @CONDITIONS.post(

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Final
+from uuid import UUID
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,6 +14,7 @@ from admin.api.errors import described, error
 from admin.api.monitoring import CheckBody, checks_json
 from admin.present.document import Document
 from admin.services.delivery_desk import DeliveryDesk
+from repair.ledger.order_history import OrderEvent
 
 LOG: Final = "mailmend.delivery"
 
@@ -65,6 +67,16 @@ def responses(model: type[BaseModel], what: str, **meanings: str) -> dict[int | 
     return {200: {"model": model, "description": what}, **described(**known)}
 
 
+class OrderRecordBody(StrictBody):
+    """What somebody did to a suspension or a condition."""
+
+    id: UUID
+    at: Instant
+    event: OrderEvent
+    by: str
+
+
+HistoryLimit = Annotated[int, Query(ge=1, le=1_000, description="At most so many, the newest ones.")]
 ORDERS: Final = {"_413": "The body is larger than any that means something."}
 READS_THROUGH: Final = {"_429": "As many calls as may read the queue through already."}
 

@@ -1,6 +1,7 @@
 """Routes of suspensions: what people hold back on all servers of the queue."""
 
 from datetime import timedelta
+from functools import partial
 from typing import Annotated, Final
 from uuid import UUID
 
@@ -13,7 +14,9 @@ from admin.api.delivery.shared import (
     ORDERS,
     CommandAnswer,
     DryRun,
+    HistoryLimit,
     Instant,
+    OrderRecordBody,
     ReasonText,
     ServerDesk,
     StrictBody,
@@ -21,6 +24,7 @@ from admin.api.delivery.shared import (
     responses,
 )
 from admin.present.suspensions import add_document, list_document, remove_document
+from admin.services.order_history import HISTORY_SHOWN, ListOrdersRequest, history_listed
 from admin.services.queue.request import QueueRequest
 from admin.services.suspensions import (
     AddSuspensionRequest,
@@ -30,6 +34,7 @@ from admin.services.suspensions import (
     suspensions_listed,
 )
 from model.pickup.policy import PickupField
+from model.pickup.suspensions import MadeSuspension
 
 TTL_SECONDS_MAX: Final = 365 * 86_400
 _VALUES_MAX: Final = 100
@@ -56,6 +61,18 @@ class SuspensionsAnswer(CommandAnswer):
     suspensions: list[SuspensionBody]
 
 
+class SuspensionRecordBody(OrderRecordBody):
+    """With the suspension as it was behind the change; where it was removed, before."""
+
+    suspension: SuspensionBody
+
+
+class SuspensionHistoryAnswer(CommandAnswer):
+    """What was done to suspensions."""
+
+    history: list[SuspensionRecordBody]
+
+
 class SuspensionAnswer(CommandAnswer):
     """A suspension that was made, or lifted; or would be."""
 
@@ -80,6 +97,17 @@ class SuspendBody(StrictBody):
 async def suspensions(desk: ServerDesk, _: Reader) -> Response:
     """By hand, for all servers of the queue; what a policy file suspends is with the policies."""
     return answered(list_document(await desk.done(suspensions_listed, QueueRequest(settings=desk.settings))))
+
+
+@SUSPENSIONS.get(
+    "/suspensions/history",
+    responses=responses(SuspensionHistoryAnswer, "The newest changes of the last 30 days, newest first."),
+    summary="Who changed suspensions",
+)
+async def suspension_history(desk: ServerDesk, _: Reader, limit: HistoryLimit = HISTORY_SHOWN) -> Response:
+    """What was made, renewed and removed, by whom and why: by command, over HTTP, and by hooks of any server."""
+    asked = ListOrdersRequest(settings=desk.settings, history=True, limit=limit)
+    return answered(list_document(await desk.done(partial(history_listed, MadeSuspension), asked)))
 
 
 @SUSPENSIONS.post(

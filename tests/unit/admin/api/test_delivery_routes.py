@@ -18,9 +18,7 @@ from admin.services.desk import ASKED_EVERY
 from mailqueue.background import cancelled
 from mailqueue.prometheus import CONTENT_TYPE
 from model.errors import CannotReach
-from model.ids import QueueName
-from model.pickup.suspensions import MadeSuspension
-from repair.ledger.order_history import LedgerOrderHistory, OrderEvent
+from repair.ledger.order_history import LedgerOrderHistory
 from repair.ledger.suspensions import LedgerSuspensions
 from repair.log_fields import text_line
 from tests.support.delivery_desk import DeliveryWorld
@@ -183,10 +181,16 @@ async def test_mails_are_suspended_and_go_again_in_the_name_of_the_token(world: 
         lifted = await client.delete(f"/suspensions/{made['id']}")
         again = await client.delete(f"/suspensions/{made['id']}")
         assert (await client.get("/suspensions")).json()["suspensions"] == []
+        history = (await client.get("/suspensions/history")).json()["history"]
+        (newest,) = (await client.get("/suspensions/history?limit=1")).json()["history"]
+        beyond = await client.get("/suspensions/history?limit=0")
     assert (listed, made["owner"], made["fields"]) == ([made], "night", {"recipientdomain": ["*.b.org"]})
-    assert (lifted.status_code, again.status_code) == (200, 404)
-    done = await world.ledger.history.of(MadeSuspension, QueueName("outgoing"), world.clock.micros(), 9)
-    assert [(one.event, one.by) for one in done] == [(OrderEvent.REMOVED, "night"), (OrderEvent.ADDED, "night")]
+    assert (lifted.status_code, again.status_code, beyond.status_code) == (200, 404, 400)
+    assert [(one["event"], one["by"], one["suspension"]) for one in history] == [
+        ("removed", "night", made),
+        ("added", "night", made),
+    ]
+    assert newest == history[0]
 
 
 async def test_what_cannot_be_written_into_the_history_is_in_the_log(
@@ -223,6 +227,12 @@ async def test_limits_are_set_for_a_while_in_the_name_of_the_token(world: Delive
         removed = await client.delete(f"/conditions/{made['id']}")
         assert (await client.delete(f"/conditions/{made['id']}")).status_code == 404
         assert (await client.get("/conditions")).json()["conditions"] == []
+        history = (await client.get("/conditions/history")).json()["history"]
+    assert [(one["event"], one["by"], one["condition"]["why"]) for one in history] == [
+        ("removed", "night", "still"),
+        ("renewed", "night", "still"),
+        ("added", "night", "they throttle us"),
+    ]
     assert (made["owner"], again["id"], listed["why"]) == ("night", made["id"], "still")
     assert listed["then"]["rate"] == {"count": 100, "seconds": 60.0}
     assert (listed["parked"], [one["server"] for one in listed["servers"]]) == (None, ["mx1"])
@@ -399,6 +409,8 @@ async def test_metrics_are_those_of_the_server(world: DeliveryWorld, client: htt
         (READ, "GET", "/entries", 200),
         (READ, "POST", "/entries/hold", 403),
         (READ, "POST", "/suspensions", 403),
+        (None, "GET", "/conditions/history", 401),
+        (READ, "GET", "/conditions/history", 200),
         (READ, "POST", "/policies/reload", 403),
         (OPERATE, "POST", "/policies/reload", 200),
         (READ, "GET", "/metrics", 200),
