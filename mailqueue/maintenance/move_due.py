@@ -195,6 +195,7 @@ class DueMover:
 
     Attributes:
         dry_run: whether what would move is only counted; the next real round remembers nothing of it.
+        stop: once it is set a round begins no further batch; the next one finds what is left.
         reached: by partition, the due time up to which everything was moved, late writes too.
         left_until: by partition, until when it is left alone.
     """
@@ -205,6 +206,7 @@ class DueMover:
     reached: dict[DuePartition, Key] = field(default_factory=dict)
     left_until: dict[DuePartition, datetime] = field(default_factory=dict)
     dry_run: bool = False
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
 
     def dry(self) -> "DueMover":
         """The same, for a dry run."""
@@ -221,6 +223,8 @@ class DueMover:
         self._forget_all_but(partitions)
 
         async def move(partition: DuePartition) -> Delays:
+            if self.stop.is_set():
+                return Delays()
             if partition.due_slice < open_from:
                 return await self._emptied(partition, now)
             return await self._advanced(partition, now)
@@ -282,7 +286,7 @@ class DueMover:
             moved = await self._moved(partition, turn, _START, now)
             if await self.due.next_at(self.parts.queue, partition) is None:
                 await self.due.retire(self.parts.queue, partition)
-            elif not moved.count:
+            elif not moved.count and not self.stop.is_set():
                 self.left_until[partition] = now + UNREADABLE_PAUSE
             return moved
 
@@ -300,7 +304,7 @@ class DueMover:
         mails = self._due_by(partition, after, until)
         async with aclosing(mails), aclosing(in_batches(mails, AT_ONCE)) as batches:
             async for some in batches:
-                if len(failures) >= FAILURES_MAX or not await self.turns.keep(turn):
+                if self.stop.is_set() or len(failures) >= FAILURES_MAX or not await self.turns.keep(turn):
                     break
                 outcomes = await finished(self._batch_counted(partition, turn, some))
                 failures += [one for one in outcomes if isinstance(one, BaseException)]

@@ -7,6 +7,7 @@ is kept, stands in the module that carries each operation out; here they have on
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
@@ -141,9 +142,10 @@ class RabbitMailQueue:
         return await sums_of(self.view, self.name, before)
 
     async def maintain(self, stop: asyncio.Event) -> None:
-        """Move what is due, write tallies, sweep, until `stop` is set."""
+        """Move what is due, write tallies, sweep, until `stop` is set; moving then ends with its batch."""
+        mover = replace(self._mover, stop=stop) if self._mover else None
         jobs = (
-            BackgroundJob("moving delayed mails", self.move_due, MOVE_DUE_EVERY),
+            *([BackgroundJob("moving delayed mails", mover.move_due, MOVE_DUE_EVERY)] if mover else ()),
             BackgroundJob("writing tallies", self._parts.view.tallies.flush, FLUSH_EVERY),
             BackgroundJob("sweeping", self.sweep, SWEEP_EVERY),
         )

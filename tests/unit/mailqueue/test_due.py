@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mailqueue.maintenance.move_due import CLOSE_AFTER, LATE, UNREADABLE_PAUSE
+from mailqueue.maintenance.move_due import AT_ONCE, CLOSE_AFTER, LATE, UNREADABLE_PAUSE
 from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW, in_millis_after
@@ -319,6 +319,29 @@ async def test_a_broker_that_is_away_fails_the_round_and_no_mail(twin: TwinQueue
         await queue.move_due()
     twin.broker.come_back()
     assert await queue.move_due() == 200
+
+
+@pytest.mark.parametrize("later", [timedelta(seconds=61), DUE_WINDOW + CLOSE_AFTER])
+async def test_a_queue_that_ends_does_not_wait_until_all_is_moved(
+    monkeypatch: pytest.MonkeyPatch, later: timedelta
+) -> None:
+    """The batch under way ends; the next process moves the others, each once, in an open slice and in a closed one."""
+    twin, stop = twin_queue(buckets=1), asyncio.Event()
+    async with await twin.process() as queue:
+        await delayed(queue, {f"{number}": MINUTE for number in range(3 * AT_ONCE)})
+        twin.clock.advance(later.total_seconds())
+        publish = twin.broker.publish
+
+        async def published(*message: Any) -> None:
+            stop.set()
+            await publish(*message)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(twin.broker, "publish", published)
+            await queue.maintain(stop)
+        assert twin.counted.of(QueueCount.DUE_MOVED) == AT_ONCE
+        assert await queue.move_due() == 2 * AT_ONCE
+        assert sorted(await all_delivered(queue)) == sorted(f"{number}" for number in range(3 * AT_ONCE))
 
 
 async def test_a_row_that_holds_no_mail_stays_until_somebody_looks(twin: TwinQueue, queue: RabbitMailQueue) -> None:
