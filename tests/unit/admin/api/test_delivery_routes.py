@@ -1,8 +1,7 @@
 """The HTTP side of a server of deliveries as a client sees it, over a whole queue in memory."""
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,10 @@ import pytest
 
 from admin.api.access import Access, parse_tokens
 from admin.api.callers import BODY_BYTES_MAX
-from admin.api.delivery.policies import PoliciesAnswer
 from admin.services.delivery_desk import READERS_MAX
-from admin.services.desk import ASKED_EVERY
-from mailqueue.background import cancelled
 from mailqueue.prometheus import CONTENT_TYPE
 from model.errors import CannotReach
 from repair.ledger.order_history import LedgerOrderHistory
-from repair.ledger.suspensions import LedgerSuspensions
 from repair.log_fields import text_line
 from tests.support.delivery_desk import DeliveryWorld
 from tests.support.metrics import Scraped
@@ -252,145 +247,7 @@ async def test_a_condition_of_the_file_behind_one_that_was_set_keeps_its_number(
     assert (share["condition"], share["limits_line"], share["concurrency"], share["set_by"]) == (1, 1, 1, None)
 
 
-RULES = """
-incoming:
-  - if: {header: {x-job: /(.+)/}, senderdomain: "*.example.org"}
-    set: {jobid: "job-${1}", expires: 2h, priority: 9, attributes: {x: y}}
-    remove: X-Job
-    stop: true
-  - set: {transportid: others}
-quotas:
-  - {name: news, fields: [transportid, jobid],
-     conditions: [{if: {transportid: news}, then: {messages: 10}}], default: {bytes: 1M}}
-"""
-
-
-async def test_incoming_rules_and_quotas_in_force_are_spelled_as_in_the_file(world: DeliveryWorld) -> None:
-    assert world.policies
-    world.policies.write_text(RULES)
-    async with world.client() as client:
-        read = (await client.post("/policies/reload")).json()
-    listed = PoliciesAnswer.model_validate(read)
-    incoming = [one.model_dump(by_alias=True, exclude_defaults=True, mode="json") for one in listed.incoming]
-    assert incoming == [
-        {
-            "rule": 1,
-            "line": 3,
-            "if": {"header": {"x-job": ["/(.+)/"]}, "senderdomain": ["*.example.org"]},
-            "set": {"jobid": "job-${1}", "expires": "2h", "priority": "9", "attributes": {"x": "y"}},
-            "remove": ["x-job"],
-            "stop": True,
-        },
-        {"rule": 2, "line": 7, "if": {}, "set": {"transportid": "others"}, "remove": [], "stop": False},
-    ]
-    assert read["quotas"] == [
-        {
-            "name": "news",
-            "line": 9,
-            "fields": ["transportid", "jobid"],
-            "groups": {},
-            "conditions": [{"if": {"transportid": ["news"]}, "then": {"messages": 10, "bytes": None}}],
-            "default": {"messages": None, "bytes": 2**20},
-        }
-    ]
-
-
-async def test_the_policies_in_force_are_listed_until_they_are_read_again(world: DeliveryWorld) -> None:
-    """All of the file or nothing: what is wrong with it is said with its place."""
-    file = world.policies
-    assert file
-    async with world.client() as client:
-        (one,) = (await client.get("/policies")).json()["policies"]
-        file.write_text(POLICIES.replace("concurrency: 1", "concurrency: many"))
-        refused = await client.post("/policies/reload")
-        (same,) = (await client.get("/policies")).json()["policies"]
-        file.write_text(POLICIES.replace("concurrency: 1", "rate: 100/60"))
-        read = (await client.post("/policies/reload")).json()
-    assert (one["policy"], one["line"], one["fields"]) == (1, 1, ["recipientdomain"])
-    assert (one["conditions"][0]["if"], one["conditions"][0]["then"]["concurrency"]) == (
-        {"recipientdomain": ["one.example"]},
-        1,
-    )
-    assert (refused.status_code, same) == (409, one)
-    assert "policies.yaml, line 1, column" in refused.json()["message"]
-    assert read["policies"][0]["conditions"][0]["then"]["rate"] == {"count": 100, "seconds": 60.0}
-    assert read["reload"] == {"kept": [{"before": 1, "now": 1}], "new": [], "dropped": []}
-
-
 # Health, metrics, limits
-
-
-async def test_a_server_is_ready_while_it_takes_mails(world: DeliveryWorld) -> None:
-    """Neither before nor behind it; for that no token is asked."""
-    async with world.client(Access(TOKENS)) as client:
-        before = await client.get("/ready")
-        async with world.delivering():
-            meanwhile, health = await client.get("/ready"), await client.get("/health")
-        behind = await client.get("/ready")
-    assert [one.status_code for one in (before, meanwhile, behind)] == [503, 200, 503]
-    assert (health.status_code, health.json()["status"]) == (200, "healthy")
-
-
-async def test_a_ledger_that_does_not_answer_is_seen_in_the_servers_health(
-    world: DeliveryWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It delivers on: degraded, and no address is told."""
-
-    async def refused(*_: object) -> None:
-        raise CannotReach("no node answered at 10.0.0.1")
-
-    async with world.client() as client, world.delivering():
-        monkeypatch.setattr(LedgerSuspensions, "of", refused)
-        await world.clock.pause(6)
-        health = await client.get("/health")
-        failed = await client.get("/suspensions")
-    assert (health.status_code, health.json()["status"]) == (200, "degraded")
-    assert (failed.status_code, "10.0.0.1" in failed.text + health.text) == (503, False)
-
-
-async def test_a_server_is_not_ready_while_the_broker_or_cassandra_is_silent(
-    world: DeliveryWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It says which; probes ask neither, the next look does, and no address is told."""
-    silent, asked = set[str](), list[str]()
-
-    def answering(name: str) -> Callable[[], Awaitable[None]]:
-        async def answer() -> None:
-            asked.append(name)
-            if name in silent:
-                raise CannotReach("no node answered at 10.0.0.1")
-
-        return answer
-
-    caplog.set_level("INFO", "mailmend.delivery")
-    parts = world.desk.parts
-    assert sorted(parts.asks) == ["Cassandra", "RabbitMQ"]
-    for ask in parts.asks.values():
-        await ask()
-    monkeypatch.setattr(parts, "asks", {name: answering(name) for name in parts.asks})
-    async with world.client(Access(TOKENS)) as client, world.delivering():
-        watching = asyncio.ensure_future(parts.watch())
-        seen = list[tuple[int, dict[str, str]]]()
-        for broken in ({"RabbitMQ"}, {"Cassandra"}, set[str]()):
-            silent.clear()
-            silent.update(broken)
-            await world.clock.pause(2 * ASKED_EVERY.total_seconds())
-            answer, health = await client.get("/ready"), await client.get("/health")
-            assert answer.json()["checks"] == health.json()["checks"]
-            assert "10.0.0.1" not in answer.text
-            seen.append((answer.status_code, {c["componentName"]: c["status"] for c in answer.json()["checks"]}))
-        await cancelled([watching])
-        looks = len(asked)
-        await client.get("/ready")
-        assert len(asked) == looks
-
-    fine = dict.fromkeys(("Queue", "Departures", "Ledger", "Cassandra", "RabbitMQ"), "healthy")
-    degraded = [{**fine, name: "degraded"} for name in ("RabbitMQ", "Cassandra")]
-    assert seen == [(503, degraded[0]), (503, degraded[1]), (200, fine)]
-    assert [one.message for one in caplog.records if "a part" in one.message] == [
-        *("a part does not answer",) * 2,
-        *("a part answers again",) * 2,
-    ]
 
 
 async def test_metrics_are_those_of_the_server(world: DeliveryWorld, client: httpx.AsyncClient) -> None:
