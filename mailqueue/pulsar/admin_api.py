@@ -3,6 +3,7 @@
 import asyncio
 import http.client
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
@@ -13,7 +14,7 @@ from model.queue.places import BEFORE_ALL, PartitionBacklog, position_of, stretc
 
 _EARLIEST: Final = json.dumps({"ledgerId": -1, "entryId": -1, "partitionIndex": -1}).encode()
 _DONE: Final = frozenset({http.client.OK, http.client.NO_CONTENT, http.client.CONFLICT})
-_PARTITION: Final = "-partition-"
+_PARTITION: Final = re.compile(r"-partition-\d+$")
 
 
 class PulsarAdmin:
@@ -37,7 +38,7 @@ class PulsarAdmin:
     async def names(self) -> list[str]:
         """Every persistent topic, a partitioned one once."""
         found: list[str] = await asyncio.to_thread(self._http.read, f"admin/v2/persistent/{self._namespace}", list)
-        return sorted({name.rpartition("/")[2].partition(_PARTITION)[0] for name in found})
+        return sorted({_PARTITION.sub("", name.rpartition("/")[2]) for name in found})
 
     async def partitions(self, topic: str) -> int:
         """How many it has; 0 where it is not partitioned, or is not there."""

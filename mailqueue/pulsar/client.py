@@ -1,14 +1,19 @@
-"""The one door to Pulsar's own client: connections, producers, consumers, readers; its errors as our own.
+"""The door to Pulsar's own client, with `mailqueue.pulsar.failures`: connections, producers, consumers, readers.
 
-The client has threads of its own and calls back from them into the event loop. A receive that is cancelled loses the
-message that comes for it, until its consumer is closed: so nobody cancels one, but to close its consumer. An
-acknowledgement is sent some 100 ms after it is given, or when its consumer is closed.
+The client has threads of its own and calls back from them into the event loop. Where that fails, or where they run when
+the interpreter ends, the process dies of SIGABRT: so no call back fails, and what is open at the end is shut. A receive
+that is cancelled loses the message that comes for it, until its consumer is closed: so nobody cancels one, but to close
+its consumer. An acknowledgement is sent some 100 ms after it is given, or when its consumer is closed.
+
+A producer that has lost its broker waits for it up to a minute, longer and longer, and does not say why; a new one is
+answered at once: that the backlog quota is exceeded, for example.
 """
 
 import asyncio
+import atexit
 import os
-from collections.abc import AsyncGenerator, Awaitable, Collection
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
@@ -16,11 +21,11 @@ import _pulsar
 import pulsar
 from pulsar import asyncio as pulsar_async
 
-from mailqueue.broker_tls import tls_error
 from mailqueue.concurrency import finished
+from mailqueue.pulsar.failures import PulsarFailures
 from mailqueue.pulsar.settings import PulsarAuth, PulsarSettings
 from mailqueue.pulsar.topics import StoredMessage, TopicMessage
-from model.errors import BrokerDenied, BrokerUnreachable, MailmendError, PublishFailed
+from model.errors import MailmendError
 from model.queue.places import EntryPosition, MessagePlace
 from model.queue.slices import EPOCH
 
@@ -36,17 +41,6 @@ GIVEN_BACK_MS: Final = 1_000
 
 _SCHEMA: Final = pulsar.schema.StringSchema()
 _MILLISECOND: Final = timedelta(milliseconds=1)
-_DENIED: Final = frozenset({_pulsar.Result.AuthenticationError, _pulsar.Result.AuthorizationError})
-_REFUSED: Final = frozenset(
-    {
-        _pulsar.Result.ProducerBlockedQuotaExceededError,
-        _pulsar.Result.ProducerBlockedQuotaExceededException,
-        _pulsar.Result.MessageTooBig,
-        _pulsar.Result.InvalidMessage,
-        _pulsar.Result.NotAllowedError,
-        _pulsar.Result.TopicTerminated,
-    }
-)
 
 PulsarConsumer = Any
 """The library's own, which has no types."""
@@ -56,14 +50,22 @@ class PulsarClient:
     """Pulsar's client for one event loop; connects when it is first asked for something."""
 
     def __init__(self, settings: PulsarSettings) -> None:
-        self._settings = settings
+        self._settings, self.failures = settings, PulsarFailures(settings)
         self._opened: pulsar_async.Client | None = None
         self._producers: dict[str, asyncio.Task[pulsar_async.Producer]] = {}
+        self._parting: set[asyncio.Task[None]] = set()
         self._room: dict[str, asyncio.Semaphore] = {}
 
+    @property
+    def settings(self) -> PulsarSettings:
+        return self._settings
+
     async def publish(self, topic: str, message: TopicMessage) -> MessagePlace:
-        producer = await self._producer(topic)
         async with self._room.setdefault(topic, asyncio.Semaphore(AT_ONCE)):
+            try:
+                producer = await self._producer(topic)
+            except pulsar_async.PulsarException as error:
+                raise self.failures.of_a_message(error, topic) from error
             try:
                 sent = await producer.send(
                     message.payload,
@@ -72,7 +74,7 @@ class PulsarClient:
                     deliver_at=message.deliver_at,
                 )
             except pulsar_async.PulsarException as error:
-                raise self._unpublished(error, topic) from error
+                raise self.failures.of_a_sent_message(error, topic) from error
         return MessagePlace(sent.partition(), sent.ledger_id(), sent.entry_id())
 
     async def subscribe(self, topic: str, subscription: str, prefetch: int) -> PulsarConsumer:
@@ -124,7 +126,7 @@ class PulsarClient:
             )
         except pulsar_async.PulsarException as error:
             if error.error() not in {_pulsar.Result.ProducerFenced, _pulsar.Result.ProducerBusy}:
-                raise self.ours(error) from error
+                raise self.failures.of(error) from error
             yield False
             return
         try:
@@ -133,13 +135,15 @@ class PulsarClient:
             await finished(self.asked(producer.close()))
 
     async def close(self) -> None:
-        for task in self._producers.values():
+        tasks = (*self._producers.values(), *self._parting)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._producers.values(), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._producers.clear()
         opened, self._opened = self._opened, None
         if opened is not None:
             await finished(self._closed(opened))
+            atexit.unregister(opened.shutdown)
 
     async def _closed(self, opened: pulsar_async.Client) -> None:
         try:
@@ -151,24 +155,42 @@ class PulsarClient:
         try:
             return await asking
         except pulsar_async.PulsarException as error:
-            raise self.ours(error) from error
+            raise self.failures.of(error) from error
 
     async def _producer(self, topic: str) -> pulsar_async.Producer:
-        """The one producer of a topic; one that could not be made is made anew."""
+        """The one producer of a topic; one that could not be made, or has lost its broker, is made anew."""
         task = self._producers.get(topic)
-        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
-            task = asyncio.ensure_future(self._new_producer(topic))
-            self._producers[topic] = task
+        if task is not None and task.done():
+            made = None if task.cancelled() or task.exception() else task.result()
+            if made is not None and made.is_connected():
+                return made
+            if made is not None:
+                self._part_from(made)
+            task = None
+        if task is None:
+            self._producers[topic] = task = asyncio.ensure_future(self._new_producer(topic))
         return await asyncio.shield(task)
 
+    def _part_from(self, producer: pulsar_async.Producer) -> None:
+        """Close it once it has confirmed, or given up, what was given to it."""
+
+        async def part() -> None:
+            with suppress(pulsar_async.PulsarException, TimeoutError):
+                async with asyncio.timeout(self._settings.publish_seconds + 1):
+                    await producer.flush()
+            with suppress(pulsar_async.PulsarException):
+                await producer.close()
+
+        task = asyncio.ensure_future(part())
+        self._parting.add(task)
+        task.add_done_callback(self._parting.discard)
+
     async def _new_producer(self, topic: str) -> pulsar_async.Producer:
-        return await self.asked(
-            self._client().create_producer(
-                topic,
-                schema=_SCHEMA,
-                batching_enabled=False,
-                send_timeout_millis=round(self._settings.publish_seconds * 1000),
-            )
+        return await self._client().create_producer(
+            topic,
+            schema=_SCHEMA,
+            batching_enabled=False,
+            send_timeout_millis=round(self._settings.publish_seconds * 1000),
         )
 
     def _client(self) -> pulsar_async.Client:
@@ -191,33 +213,8 @@ class PulsarClient:
                 logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull),
                 **files,
             )
+            atexit.register(self._opened.shutdown)
         return self._opened
-
-    def _unpublished(self, error: pulsar_async.PulsarException, topic: str) -> MailmendError:
-        if error.error() in _REFUSED:
-            return PublishFailed(
-                f"Pulsar at {self._settings.place} refuses a message for {topic}: {_reason_of(error)}",
-                mend="Look at the backlog and its quota: pulsar-admin topics stats TOPIC; topics get-backlog-quotas.",
-            )
-        if error.error() == _pulsar.Result.Timeout:
-            return PublishFailed(
-                f"Pulsar at {self._settings.place} did not confirm a message for {topic} within "
-                f"{self._settings.publish_seconds:g} s",
-                doubtful=True,
-            )
-        return self.ours(error)
-
-    def ours(self, error: pulsar_async.PulsarException) -> MailmendError:
-        place, reason = self._settings.place, _reason_of(error)
-        if error.error() in _DENIED:
-            return BrokerDenied(
-                f"Pulsar at {place} refuses us: {reason}",
-                mend="Look at the token or the user and password, and at the permissions on the namespace.",
-            )
-        return tls_error(reason, f"Pulsar at {place}") or BrokerUnreachable(
-            f"Pulsar at {place} does not answer: {reason}",
-            mend="Look whether it runs (pulsar-admin brokers healthcheck), and at host, port and TLS.",
-        )
 
 
 class TopicReader:
@@ -225,14 +222,27 @@ class TopicReader:
 
     def __init__(self, client: PulsarClient, reader: pulsar_async.Reader) -> None:
         self._client, self._reader = client, reader
+        self._reading: asyncio.Future[pulsar.Message] | None = None
 
     async def next(self, partition: int) -> StoredMessage | None:
-        """The next message that is there now; None: there is none."""
-        if not await self._client.asked(self._reader.has_message_available()):
-            return None
-        return stored_of(await self._client.asked(self._reader.read_next()), partition)
+        """The next message that is there now; None: there is none.
+
+        Raises:
+            BrokerUnreachable: it did not come in time, which the client itself would wait for without end.
+        """
+        if self._reading is None:
+            if not await self._client.asked(self._reader.has_message_available()):
+                return None
+            self._reading = asyncio.ensure_future(self._reader.read_next())
+        await asyncio.wait((self._reading,), timeout=self._client.settings.answer_seconds)
+        if not self._reading.done():
+            raise self._client.failures.away("a message did not come")
+        reading, self._reading = self._reading, None
+        return stored_of(await self._client.asked(reading), partition)
 
     async def close(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
         await self._client.asked(self._reader.close())
 
     async def skip(self, to: EntryPosition) -> None:
@@ -268,6 +278,13 @@ def _authentication(settings: PulsarSettings) -> Any:
             return None
 
 
-def _reason_of(error: pulsar_async.PulsarException) -> str:
-    words = str(error).partition(": ")[2]
-    return words or error.error().name
+def _failing_silently(call_back: Callable[..., None]) -> Callable[..., None]:
+    def called_back(*args: Any, **named: Any) -> None:
+        with suppress(RuntimeError):  # the event loop is closed: nobody waits any more
+            call_back(*args, **named)
+
+    return called_back
+
+
+for _name in ("_set_future", "_set_future_v2"):
+    setattr(pulsar_async, _name, _failing_silently(getattr(pulsar_async, _name)))

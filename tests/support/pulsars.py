@@ -5,13 +5,14 @@
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from admin.local.pulsar import Pulsar
 from admin.local.server import LocalServer
-from admin.local.server_kind import HOST
+from admin.local.server_kind import HOST, Site
 from mailqueue.pulsar.settings import PulsarSettings
 from tests.support.servers import throwaway_server
 
@@ -38,6 +39,18 @@ class OwnPulsar(RealPulsar):
     run: LocalServer
 
 
+@dataclass(frozen=True, slots=True)
+class SetPulsar(Pulsar):
+    """A Pulsar whose configuration says more, or something else."""
+
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+    def write_files(self, parts: Path, site: Site) -> None:
+        super(SetPulsar, self).write_files(parts, site)
+        with (site.folder / "standalone.conf").open("a", encoding="utf-8") as file:
+            file.writelines(f"{name}={value}\n" for name, value in self.settings.items())
+
+
 @contextmanager
 def one_pulsar() -> Iterator[RealPulsar]:
     if given := os.environ.get(GIVEN):
@@ -49,7 +62,7 @@ def one_pulsar() -> Iterator[RealPulsar]:
 
 
 @contextmanager
-def throwaway_pulsar() -> Iterator[OwnPulsar]:
-    with throwaway_server(Pulsar()) as run:
+def throwaway_pulsar(kind: Pulsar | None = None) -> Iterator[OwnPulsar]:
+    with throwaway_server(kind or Pulsar()) as run:
         ports = run.site.ports
         yield OwnPulsar(HOST, ports["pulsar"], ports["admin"], run)
