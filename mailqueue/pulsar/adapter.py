@@ -4,7 +4,7 @@ Each partition of a topic has a consumer, or a reader, of its own, for only so a
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, Final
 
@@ -13,9 +13,9 @@ from mailqueue.pulsar.admin_api import PulsarAdmin
 from mailqueue.pulsar.client import PulsarClient, PulsarConsumer, TopicReader, stored_of
 from mailqueue.pulsar.settings import PulsarSettings
 from mailqueue.pulsar.topics import StoredMessage, TopicMessage
-from model.errors import BrokerUnreachable
+from model.errors import BrokerUnreachable, MailmendError
 from model.ports import Clock
-from model.queue.places import UNPARTITIONED, Backlog, EntryPosition, MessagePlace, PartitionBacklog
+from model.queue.places import BEFORE_ALL, UNPARTITIONED, Backlog, EntryPosition, MessagePlace, PartitionBacklog
 
 ACKS_SENT_SECONDS: Final = 0.15
 """After how long the client has sent an acknowledgement: it gathers them for 100 ms."""
@@ -25,6 +25,12 @@ SEEK_BEYOND: Final = 500
 
 REMEMBERED_MAX: Final = 10_000
 """So many acknowledged messages a consumer remembers, to acknowledge them again where the broker has forgotten that."""
+
+KNOWN_SECONDS: Final = 60.0
+"""For how long a topic is taken to be there: James's clear, and its subscriptions' expiry, remove what was created."""
+
+NEW_PARTITIONS_SECONDS: Final = 30.0
+"""How often a consumer looks for partitions that were added."""
 
 CREATE_AGAIN_MAX: Final = 5
 CREATE_AGAIN_SECONDS: Final = 0.2
@@ -38,19 +44,19 @@ class PulsarTopics:
     def __init__(self, settings: PulsarSettings, clock: Clock) -> None:
         self.namespace, self.clock = settings.namespace, clock
         self.client, self._admin = PulsarClient(settings), PulsarAdmin(settings)
-        self._partitions: dict[str, Sequence[int]] = {}
-        self._created: set[tuple[str, str]] = set()
+        self._created: dict[tuple[str, str], float] = {}
         self._creating = asyncio.Lock()
         self._acks: dict[tuple[str, str], _Acknowledger] = {}
 
     async def create(self, topic: str, subscription: str) -> None:
-        if (topic, subscription) in self._created:
+        if self._is_there(topic, subscription):
             return
         async with self._creating:
             tries = 1
-            while (topic, subscription) not in self._created:
+            while not self._is_there(topic, subscription):
+                asked_at = self.clock.monotonic()
                 if await self._admin.create(topic, subscription):
-                    self._created.add((topic, subscription))
+                    self._created[topic, subscription] = asked_at
                 elif tries > CREATE_AGAIN_MAX:
                     raise BrokerUnreachable(
                         f"no broker of Pulsar serves the topic {topic}",
@@ -61,7 +67,7 @@ class PulsarTopics:
                     tries += 1
 
     async def publish(self, topic: str, message: TopicMessage) -> MessagePlace:
-        return await self.client.publish(self._full(topic), message)
+        return await self.client.publish(self.full(topic), message)
 
     @asynccontextmanager
     async def consume(
@@ -71,9 +77,7 @@ class PulsarTopics:
         there = await self.backlog(topic, subscription) or Backlog()
         consuming = _Consuming(self, topic, subscription, prefetch, there)
         try:
-            for partition in await self._numbers(topic):
-                consumer = await self.client.subscribe(self._full(topic, partition), subscription, prefetch)
-                consuming.add(consumer, partition)
+            await consuming.subscribe(await self._numbers(topic))
             yield consuming
         finally:
             await finished(consuming.end())
@@ -88,7 +92,7 @@ class PulsarTopics:
     async def acknowledge_now(self, topic: str, subscription: str, places: Collection[MessagePlace]) -> None:
         for partition in {one.partition for one in places}:
             positions = [one.position for one in places if one.partition == partition]
-            await self.client.acknowledge(self._full(topic, partition), subscription, positions)
+            await self.client.acknowledge(self.full(topic, partition), subscription, positions)
 
     async def unacked(
         self, topic: str, subscription: str, after: MessagePlace | None = None
@@ -102,7 +106,7 @@ class PulsarTopics:
                 behind = max(behind, after.position)
             if behind >= partition.last:
                 continue
-            async with self.client.reader(self._full(topic, number), behind) as reader:
+            async with self.client.reader(self.full(topic, number), behind) as reader:
                 while message := await reader.next(number):
                     position = message.place.position
                     if position > partition.last:
@@ -118,11 +122,11 @@ class PulsarTopics:
         readers = dict[int, TopicReader]()
         try:
             for number, partition in there.partitions.items():
-                readers[number] = await self.client.open_reader(self._full(topic, number), partition.acked_to)
+                readers[number] = await self.client.open_reader(self.full(topic, number), partition.acked_to)
         except BaseException:
             await finished(_all_closed(readers.values()))
             raise
-        return _Following(there, readers)
+        return _Following(self, topic, there, readers)
 
     async def backlog(self, topic: str, subscription: str) -> Backlog | None:
         numbers = await self._numbers(topic)
@@ -131,7 +135,7 @@ class PulsarTopics:
         return Backlog(there) if there else None
 
     def lease(self, name: str) -> AbstractAsyncContextManager[bool]:
-        return self.client.exclusive_producer(self._full(name))
+        return self.client.exclusive_producer(self.full(name))
 
     async def names(self) -> list[str]:
         return await self._admin.names()
@@ -139,13 +143,16 @@ class PulsarTopics:
     async def close(self) -> None:
         await self.client.close()
 
-    async def _numbers(self, topic: str) -> Sequence[int]:
-        if topic not in self._partitions:
-            count = await self._admin.partitions(topic)
-            self._partitions[topic] = range(count) if count else (UNPARTITIONED,)
-        return self._partitions[topic]
+    def _is_there(self, topic: str, subscription: str) -> bool:
+        created_at = self._created.get((topic, subscription))
+        return created_at is not None and self.clock.monotonic() - created_at < KNOWN_SECONDS
 
-    def _full(self, topic: str, partition: int = UNPARTITIONED) -> str:
+    async def _numbers(self, topic: str) -> Sequence[int]:
+        """Asked each time: an admin may add partitions."""
+        count = await self._admin.partitions(topic)
+        return range(count) if count else (UNPARTITIONED,)
+
+    def full(self, topic: str, partition: int = UNPARTITIONED) -> str:
         return f"persistent://{self.namespace}/{_named(topic, partition)}"
 
 
@@ -189,18 +196,22 @@ class _Acknowledger:
 
 
 class _Following:
-    """A reader of each partition. Implements `mailqueue.pulsar.topics.Following`."""
+    """A reader of each partition, those that are added included. Implements `mailqueue.pulsar.topics.Following`."""
 
-    def __init__(self, there: Backlog, readers: Mapping[int, TopicReader]) -> None:
-        self._there, self._readers = there, readers
+    def __init__(self, topics: PulsarTopics, topic: str, there: Backlog, readers: dict[int, TopicReader]) -> None:
+        self._topics, self._topic, self._there, self._readers = topics, topic, there, readers
         self._found: list[StoredMessage] = []
 
     async def news(self) -> list[StoredMessage]:
+        client, topic = self._topics.client, self._topic
+        for number in await client.partitions(self._topics.full(topic)):
+            if number not in self._readers:
+                self._readers[number] = await client.open_reader(self._topics.full(topic, number), BEFORE_ALL)
         for number, reader in self._readers.items():
-            partition = self._there.partitions[number]
+            partition = self._there.partitions.get(number)
             while message := await reader.next(number):
                 position = message.place.position
-                if position > partition.last or partition.holds(position):
+                if partition is None or position > partition.last or partition.holds(position):
                     self._found.append(message)
         found, self._found = self._found, []
         return found
@@ -214,18 +225,23 @@ class _Consuming:
 
     def __init__(self, topics: PulsarTopics, topic: str, subscription: str, prefetch: int, there: Backlog) -> None:
         self.topics, self.topic, self.subscription, self._there = topics, topic, subscription, there
+        self._prefetch = prefetch
         self._room = asyncio.Semaphore(prefetch)
         self._came: asyncio.Queue[PulsarDelivery | BaseException] = asyncio.Queue()
-        self._consumers: list[PulsarConsumer] = []
-        self._receiving: list[asyncio.Task[None]] = []
+        self._consumers: dict[int, PulsarConsumer] = {}
+        self._working: list[asyncio.Task[None]] = [asyncio.ensure_future(self._grow())]
         self._acked_at = float("-inf")
         self.in_hand: dict[MessagePlace, PulsarDelivery] = {}
         self._acked: dict[MessagePlace, None] = {}
         self.ended = False
 
-    def add(self, consumer: PulsarConsumer, partition: int) -> None:
-        self._consumers.append(consumer)
-        self._receiving.append(asyncio.ensure_future(self._receive(consumer, partition)))
+    async def subscribe(self, partitions: Iterable[int]) -> None:
+        for number in partitions:
+            if number not in self._consumers:
+                full = self.topics.full(self.topic, number)
+                consumer = await self.topics.client.subscribe(full, self.subscription, self._prefetch)
+                self._consumers[number] = consumer
+                self._working.append(asyncio.ensure_future(self._receive(consumer, number)))
 
     def __aiter__(self) -> AsyncIterator["PulsarDelivery"]:
         return self
@@ -254,15 +270,22 @@ class _Consuming:
     async def end(self) -> None:
         """Close; what is in hand is delivered again, and known for having been delivered."""
         self.ended = True
-        for task in self._receiving:
+        for task in self._working:
             task.cancel()
-        await asyncio.gather(*self._receiving, return_exceptions=True)
+        await asyncio.gather(*self._working, return_exceptions=True)
         if self.in_hand:
             since = self.topics.clock.monotonic() - self._acked_at
             await self.topics.clock.pause(max(0.0, ACKS_SENT_SECONDS - since))
-            for consumer in self._consumers:
+            for consumer in self._consumers.values():
                 consumer.redeliver_unacknowledged_messages()
-        await asyncio.gather(*(one.close() for one in self._consumers), return_exceptions=True)
+        await asyncio.gather(*(one.close() for one in self._consumers.values()), return_exceptions=True)
+
+    async def _grow(self) -> None:
+        """Take from partitions too that are added."""
+        while True:
+            await self.topics.clock.pause(NEW_PARTITIONS_SECONDS)
+            with suppress(MailmendError):  # then next time
+                await self.subscribe(await self.topics.client.partitions(self.topics.full(self.topic)))
 
     async def _receive(self, consumer: PulsarConsumer, partition: int) -> None:
         """Pass on what comes; not what is in hand, or acked: a broker that comes back gives that again."""

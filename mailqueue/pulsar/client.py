@@ -12,7 +12,7 @@ answered at once: that the backlog quota is exceeded, for example.
 import asyncio
 import atexit
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Any, Final, TypeVar
@@ -76,6 +76,11 @@ class PulsarClient:
             except pulsar_async.PulsarException as error:
                 raise self.failures.of_a_sent_message(error, topic) from error
         return MessagePlace(sent.partition(), sent.ledger_id(), sent.entry_id())
+
+    async def partitions(self, topic: str) -> Sequence[int]:
+        """The numbers that they have now, asked of the broker itself; none where the topic is not partitioned."""
+        names = await self.asked(self._client().get_topic_partitions(topic))
+        return () if names == [topic] else range(len(names))
 
     async def subscribe(self, topic: str, subscription: str, prefetch: int) -> PulsarConsumer:
         """A shared consumer that is given up to `prefetch` messages beforehand; 0: only what is asked for."""
