@@ -43,7 +43,7 @@ class PulsarTopics:
 
     def __init__(self, settings: PulsarSettings, clock: Clock) -> None:
         self.namespace, self.clock = settings.namespace, clock
-        self.client, self._admin = PulsarClient(settings), PulsarAdmin(settings)
+        self.client, self._admin = PulsarClient(settings, clock), PulsarAdmin(settings)
         self._created: dict[tuple[str, str], float] = {}
         self._creating = asyncio.Lock()
         self._acks: dict[tuple[str, str], _Acknowledger] = {}

@@ -22,10 +22,11 @@ import pulsar
 from pulsar import asyncio as pulsar_async
 
 from mailqueue.concurrency import finished
-from mailqueue.pulsar.failures import PulsarFailures
+from mailqueue.pulsar.failures import PulsarFailures, is_passing
 from mailqueue.pulsar.settings import PulsarAuth, PulsarSettings
 from mailqueue.pulsar.topics import StoredMessage, TopicMessage
 from model.errors import MailmendError
+from model.ports import Clock
 from model.queue.places import EntryPosition, MessagePlace
 from model.queue.slices import EPOCH
 
@@ -35,6 +36,10 @@ AT_ONCE: Final = 500
 """How many messages of one topic are published at once; the client refuses more than 1000."""
 
 READ_AHEAD: Final = 200
+
+ASKED_AGAIN_MAX: Final = 6
+ASKED_AGAIN_SECONDS: Final = 0.2
+"""A topic that is unloaded is served again after a second or two; each wait is longer by as much."""
 
 GIVEN_BACK_MS: Final = 1_000
 """After how many milliseconds a message that was given back comes again, as with James."""
@@ -49,8 +54,8 @@ PulsarConsumer = Any
 class PulsarClient:
     """Pulsar's client for one event loop; connects when it is first asked for something."""
 
-    def __init__(self, settings: PulsarSettings) -> None:
-        self._settings, self.failures = settings, PulsarFailures(settings)
+    def __init__(self, settings: PulsarSettings, clock: Clock) -> None:
+        self._settings, self._clock, self.failures = settings, clock, PulsarFailures(settings)
         self._opened: pulsar_async.Client | None = None
         self._producers: dict[str, asyncio.Task[pulsar_async.Producer]] = {}
         self._parting: set[asyncio.Task[None]] = set()
@@ -79,13 +84,13 @@ class PulsarClient:
 
     async def partitions(self, topic: str) -> Sequence[int]:
         """The numbers that they have now, asked of the broker itself; none where the topic is not partitioned."""
-        names = await self.asked(self._client().get_topic_partitions(topic))
+        names = await self.patiently(lambda: self._client().get_topic_partitions(topic))
         return () if names == [topic] else range(len(names))
 
     async def subscribe(self, topic: str, subscription: str, prefetch: int) -> PulsarConsumer:
         """A shared consumer that is given up to `prefetch` messages beforehand; 0: only what is asked for."""
-        return await self.asked(
-            self._client().subscribe(
+        return await self.patiently(
+            lambda: self._client().subscribe(
                 topic,
                 subscription,
                 consumer_type=pulsar.ConsumerType.Shared,
@@ -117,8 +122,10 @@ class PulsarClient:
     async def open_reader(self, topic: str, behind: EntryPosition) -> "TopicReader":
         return TopicReader(
             self,
-            await self.asked(
-                self._client().create_reader(topic, _id_of(behind), schema=_SCHEMA, receiver_queue_size=READ_AHEAD)
+            await self.patiently(
+                lambda: self._client().create_reader(
+                    topic, _id_of(behind), schema=_SCHEMA, receiver_queue_size=READ_AHEAD
+                )
             ),
         )
 
@@ -161,6 +168,17 @@ class PulsarClient:
             return await asking
         except pulsar_async.PulsarException as error:
             raise self.failures.of(error) from error
+
+    async def patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask again while a topic is on its way to a broker."""
+        for tries in range(1, ASKED_AGAIN_MAX):
+            try:
+                return await ask()
+            except pulsar_async.PulsarException as error:
+                if not is_passing(error):
+                    raise self.failures.of(error) from error
+            await self._clock.pause(ASKED_AGAIN_SECONDS * tries)
+        return await self.asked(ask())
 
     async def _producer(self, topic: str) -> pulsar_async.Producer:
         """The one producer of a topic; one that could not be made, or has lost its broker, is made anew."""
@@ -236,7 +254,7 @@ class TopicReader:
             BrokerUnreachable: it did not come in time, which the client itself would wait for without end.
         """
         if self._reading is None:
-            if not await self._client.asked(self._reader.has_message_available()):
+            if not await self._client.patiently(self._reader.has_message_available):
                 return None
             self._reading = asyncio.ensure_future(self._reader.read_next())
         await asyncio.wait((self._reading,), timeout=self._client.settings.answer_seconds)

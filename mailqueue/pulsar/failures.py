@@ -14,6 +14,14 @@ _DENIED: Final = frozenset({_pulsar.Result.AuthenticationError, _pulsar.Result.A
 _FULL: Final = frozenset(
     {_pulsar.Result.ProducerBlockedQuotaExceededError, _pulsar.Result.ProducerBlockedQuotaExceededException}
 )
+_PASSING: Final = frozenset(
+    {
+        _pulsar.Result.BrokerMetadataError,
+        _pulsar.Result.ServiceUnitNotReady,
+        _pulsar.Result.NotConnected,
+        _pulsar.Result.TooManyLookupRequestException,
+    }
+)
 _LOOK_AT_SCHEMA: Final = "The schema of the topic is to be STRING: pulsar-admin schemas get TOPIC"
 _REFUSED: Final = {
     _pulsar.Result.MessageTooBig: "Look at maxMessageSize in broker.conf.",
@@ -74,6 +82,11 @@ class PulsarFailures:
     @property
     def _place(self) -> str:
         return f"Pulsar at {self.settings.place}"
+
+
+def is_passing(error: PulsarException) -> bool:
+    """Whether a topic is on its way to a broker, rather than that there is none."""
+    return error.error() in _PASSING
 
 
 def _reason_of(error: PulsarException) -> str:

@@ -4,19 +4,34 @@
 `mailmend local up --with pulsar`, with free ports and a folder of its own.
 """
 
+import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+from uuid import uuid4
 
 from admin.local.pulsar import Pulsar
 from admin.local.server import LocalServer
 from admin.local.server_kind import HOST, Site
+from mailqueue.pulsar.adapter import PulsarTopics
+from mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
 from mailqueue.pulsar.settings import PulsarSettings
+from model.ids import QueueName
+from model.ports import Blobs
+from repair.clock import SystemClock
 from tests.support.servers import throwaway_server
 
 GIVEN = "MAILMEND_TEST_PULSAR"
+QUEUE = QueueName("spool")
+
+_LOOKS_OFTEN: Mapping[str, object] = {"backlogQuotaCheckIntervalInSeconds": 1}
+"""It looks each second, not each minute, whether a backlog is beyond its quota."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +45,60 @@ class RealPulsar:
     @property
     def settings(self) -> PulsarSettings:
         return PulsarSettings(f"pulsar://{self.host}:{self.port}", f"http://{self.host}:{self.admin_port}")
+
+    @contextmanager
+    def namespace(self) -> Iterator["PulsarNamespace"]:
+        """A namespace of the test's own."""
+        found = PulsarNamespace(self, f"public/t-{uuid4().hex[:12]}")
+        found.admin("PUT", f"namespaces/{found.name}", {})
+        yield found
+
+
+@dataclass(frozen=True, slots=True)
+class PulsarNamespace:
+    """A namespace, and what its admin does there."""
+
+    pulsar: RealPulsar
+    name: str
+
+    @property
+    def settings(self) -> PulsarSettings:
+        return replace(self.pulsar.settings, namespace=self.name)
+
+    def admin(self, method: str, path: str, body: object = None) -> Any:
+        """The answer of the admin API; None where what was asked for is not there."""
+        content = None if body is None else json.dumps(body).encode()
+        url = f"{self.settings.admin}/admin/v2/{path}"
+        try:
+            with urlopen(Request(url, content, {"Content-Type": "application/json"}, method=method)) as answer:
+                found = answer.read()
+        except HTTPError as error:
+            if error.code == HTTPStatus.NOT_FOUND:
+                return None
+            raise AssertionError(f"{method} {path}: {error.code} {error.read()!r}") from error
+        return json.loads(found) if found else None
+
+    def topic(self, method: str, topic: str, verb: str = "", body: object = None) -> Any:
+        return self.admin(method, f"persistent/{self.name}/{topic}{verb}", body)
+
+    def quota(self, policy: str | None) -> None:
+        """Allow no backlog at all, or as much as there may be."""
+        path = f"namespaces/{self.name}/backlogQuota?backlogQuotaType=destination_storage"
+        if policy:
+            self.admin("POST", path, {"limitSize": 1, "policy": policy})
+        else:
+            self.admin("DELETE", path)
+
+    @asynccontextmanager
+    async def process(self, blobs: Blobs, clock: SystemClock | None = None) -> AsyncGenerator[PulsarMailQueue]:
+        """The queue as one more process has it."""
+        clock = clock or SystemClock()
+        topics = PulsarTopics(self.settings, clock)
+        try:
+            async with await open_queue(QUEUE, topics, blobs, clock) as queue:
+                yield queue
+        finally:
+            await topics.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +126,7 @@ def one_pulsar() -> Iterator[RealPulsar]:
         host, port, admin_port = given.rsplit(":", 2)
         yield RealPulsar(host, int(port), int(admin_port))
         return
-    with throwaway_pulsar() as own:
+    with throwaway_pulsar(SetPulsar(_LOOKS_OFTEN)) as own:
         yield own
 
 
