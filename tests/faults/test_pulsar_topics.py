@@ -30,7 +30,8 @@ from model.errors import PublishFailed, WrongUse
 from model.queue.filters import MailFilter
 from repair.clock import SystemClock
 from tests.support.memory_blobs import MemoryBlobs
-from tests.support.pulsars import QUEUE, PulsarNamespace, RealPulsar
+from tests.support.pulsar_stories import QUEUE
+from tests.support.pulsars import PulsarNamespace, RealPulsar
 from tests.support.queues import CONTENT, enqueued, listed, mail, names
 from tests.support.thorough import first_of
 

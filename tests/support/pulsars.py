@@ -6,6 +6,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -22,16 +24,19 @@ from admin.local.server_kind import HOST, Site
 from mailqueue.pulsar.adapter import PulsarTopics
 from mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
 from mailqueue.pulsar.settings import PulsarSettings
-from model.ids import QueueName
 from model.ports import Blobs
 from repair.clock import SystemClock
+from tests.support.pulsar_stories import QUEUE
 from tests.support.servers import throwaway_server
 
 GIVEN = "MAILMEND_TEST_PULSAR"
-QUEUE = QueueName("spool")
 
-_LOOKS_OFTEN: Mapping[str, object] = {"backlogQuotaCheckIntervalInSeconds": 1}
-"""It looks each second, not each minute, whether a backlog is beyond its quota."""
+_MISHAPS_SOON: Mapping[str, object] = {
+    "backlogQuotaCheckIntervalInSeconds": 1,
+    "managedLedgerMaxEntriesPerLedger": 20,
+    "managedLedgerMinLedgerRolloverTimeMinutes": 0,
+}
+"""Each second, not each minute, it looks whether a backlog is beyond its quota; and ledgers end after few messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,19 @@ class PulsarNamespace:
         else:
             self.admin("DELETE", path)
 
+    def program(self, story: str, wish: object = None) -> "subprocess.Popen[str]":
+        """Another process, which tells a story of `tests.support.pulsar_stories`."""
+        settings = self.settings
+        words = (story, settings.service, settings.admin, self.name, str(wish))
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.support.pulsar_stories", *words],
+            cwd=Path(__file__).parents[2],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
     @asynccontextmanager
     async def process(self, blobs: Blobs, clock: SystemClock | None = None) -> AsyncGenerator[PulsarMailQueue]:
         """The queue as one more process has it."""
@@ -126,7 +144,7 @@ def one_pulsar() -> Iterator[RealPulsar]:
         host, port, admin_port = given.rsplit(":", 2)
         yield RealPulsar(host, int(port), int(admin_port))
         return
-    with throwaway_pulsar(SetPulsar(_LOOKS_OFTEN)) as own:
+    with throwaway_pulsar(SetPulsar(_MISHAPS_SOON)) as own:
         yield own
 
 

@@ -1,0 +1,111 @@
+"""Processes that use Pulsar's client and end in some way.
+
+`python -m tests.support.pulsar_stories STORY SERVICE ADMIN NAMESPACE WISH`
+"""
+
+import asyncio
+import gc
+import json
+import sys
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+
+from mailqueue.blobs.object_storage import open_files
+from mailqueue.pulsar.adapter import PulsarTopics
+from mailqueue.pulsar.mail_queue import open_queue
+from mailqueue.pulsar.settings import PulsarSettings
+from mailqueue.pulsar.topics import TopicMessage
+from model.ids import QueueName
+from repair.clock import SystemClock
+
+QUEUE = QueueName("spool")
+KEPT: list[Any] = []
+"""What is not closed."""
+
+
+def tell(what: object) -> None:
+    sys.stdout.write(f"{json.dumps(what)}\n")
+    sys.stdout.flush()
+
+
+async def opens_and_closes(settings: PulsarSettings, rounds: str) -> None:
+    """Tell how many threads and files it has after five rounds, and after so many."""
+    told = list[tuple[int, int]]()
+    for number in range(int(rounds)):
+        topics = PulsarTopics(settings, SystemClock())
+        await topics.publish("rounds", TopicMessage(str(number)))
+        async with topics.consume("rounds", "all", 5) as deliveries:
+            await (await anext(deliveries)).ack()
+        assert not [one async for one in topics.unacked("rounds", "all")]
+        await topics.close()
+        if number in {4, int(rounds) - 1}:
+            told.append(await settled())
+    tell(told)
+
+
+async def settled() -> tuple[int, int]:
+    """Threads and open files, once what was closed is gone."""
+    gc.collect()
+    found = [owned()]
+    while len(found) < 3 or found[-1] < found[-2]:
+        await asyncio.sleep(0.3)
+        found.append(owned())
+    return found[-1]
+
+
+def owned() -> tuple[int, int]:
+    threads, files = (sum(1 for _ in Path("/proc/self", name).iterdir()) for name in ("task", "fd"))
+    return threads, files
+
+
+async def leaves(settings: PulsarSettings, _: str) -> None:
+    """Its event loop is closed while it waits for a message."""
+    topics = PulsarTopics(settings, SystemClock())
+    context = topics.consume("left", "all", 5)
+    KEPT.append((topics, context, await context.__aenter__()))
+    tell("waits")
+
+
+async def connects(settings: PulsarSettings) -> None:
+    """It is left while it connects and publishes."""
+    topics = PulsarTopics(settings, SystemClock())
+    KEPT.append((topics, [asyncio.ensure_future(topics.publish("middle", TopicMessage("x"))) for _ in range(100)]))
+    await asyncio.sleep(0.01)
+
+
+async def holds(settings: PulsarSettings, folder: str) -> None:
+    """Of four mails it acks one, and has two in its hands until it is killed."""
+    clock = SystemClock()
+    topics = PulsarTopics(settings, clock)
+    queue = await open_queue(QUEUE, topics, open_files(Path(folder), clock), clock)
+    async with queue.dequeue(prefetch=3) as mails:
+        await (await anext(mails)).ack()
+        held = [(await anext(mails)).mail.name for _ in range(2)]
+        while (await queue.size()).mails > 3:
+            pass  # the ack is on its way
+        tell(held)
+        await asyncio.Event().wait()
+
+
+STORIES: Mapping[str, Callable[[PulsarSettings, str], Coroutine[Any, Any, None]]] = {
+    one.__name__: one for one in (opens_and_closes, leaves, holds)
+}
+
+
+def main() -> None:
+    story, service, admin, namespace, wish = sys.argv[1:]
+    settings = PulsarSettings(service, admin, namespace)
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(STORIES[story](settings, wish))
+    loop.close()  # nothing more: whoever closes in good order closes his topics
+    if story == "leaves":
+        sys.stdin.readline()  # by then a message was sent to it
+        time.sleep(0.2)
+        asyncio.run(connects(settings))
+    tell("ends")
+
+
+if __name__ == "__main__":
+    main()
